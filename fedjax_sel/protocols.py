@@ -46,6 +46,7 @@ class Price:
         cohort).
       down: numbers sent to the client besides the model.
       up: numbers the client sends to the server.
+      rows: at most so many of a client's rows are passed; None: all.
     """
 
     forward: float = 0.0
@@ -53,6 +54,7 @@ class Price:
     model: bool = struct.field(pytree_node=False, default=False)
     down: float = 0.0
     up: float = 0.0
+    rows: int | None = struct.field(pytree_node=False, default=None)
 
 
 @runtime_checkable
@@ -72,10 +74,14 @@ class ClientSignal(Protocol):
     """A number a client, which needs its rows together."""
 
     name: ClassVar[str]
-    price: ClassVar[Price]
 
-    def client(self, task: Task, variables: Variables, batch: Batch) -> Float[Array, ""]:
-        """Value of the one client whose rows `batch` holds."""
+    @property
+    def price(self) -> Price:
+        """What it costs; it may depend on the signal's parameters."""
+        ...
+
+    def client(self, task: Task, variables: Variables, batch: Batch, key: PRNGKey) -> Float[Array, ""]:
+        """Value of the one client whose rows `batch` holds; `key` is for what it draws."""
         ...
 
 
@@ -84,7 +90,8 @@ class UpdateSignal(Protocol):
     """A number a cohort member, read off its update.
 
     `stacked` says whether it looks at `update.delta`: the engine then keeps the whole cohort's models at once instead
-    of their running sum.
+    of their running sum. A signal whose `against` is `"previous"` is shown the change of the global model in the round
+    before (zeros in the first) instead of this round's.
     """
 
     name: ClassVar[str]
@@ -92,13 +99,16 @@ class UpdateSignal(Protocol):
     stacked: ClassVar[bool]
 
     def update(self, update: Update, aggregate: Variables) -> Float[Array, ""]:
-        """Value of one update; `aggregate` is the change of the global model this round."""
+        """Value of one update; `aggregate` is the change of the global model this round (or `against`)."""
         ...
 
 
 @runtime_checkable
 class ServerSignal(Protocol):
-    """A number for the whole round, from the new global model on the server's validation rows."""
+    """A number for the whole round, from the new global model on the server's validation rows.
+
+    A signal whose `on` is `"test"` is measured on the test rows instead: a leak, for parity with codes that have it.
+    """
 
     name: ClassVar[str]
     price: ClassVar[Price]
@@ -131,8 +141,10 @@ class ClientSelector(Protocol):
     """Who trains.
 
     A selector may also have `asks(round) -> Bool`, which says in which rounds it wants its `before` signals; in the
-    others it gets zeros and pays nothing. It depends on the round alone, so that it stays a branch when seeds are
-    vmapped.
+    others it gets zeros and pays nothing. It may have `rehearses(round) -> Bool`: in those rounds a uniform cohort
+    trains before the round begins, the `before` signals are measured on the model it makes as well, and that model is
+    thrown away; `observe` gets them as `rehearsed_NAME` (zeros in other rounds), and the bill has it all under
+    selection. Both depend on the round alone, so that they stay branches when seeds are vmapped.
     """
 
     @property

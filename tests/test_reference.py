@@ -48,7 +48,16 @@ def test_signals_of_clients_are_the_means_over_their_rows(asked, held, candidate
     ctx = context(data.size, 2)
     ctx = ctx.replace(candidates=None if candidates is None else jnp.array(candidates, jnp.int32))
     wanted = (signals.Entropy(0.7), signals.Loss(), signals.Margin(), signals.GradientNorm(), signals.Correct())
-    got = ask_clients(wanted, task, variables, data, ctx, Mapping(clients=4, rows=rows, seeds="scan"), held=held)
+    got = ask_clients(
+        wanted,
+        task,
+        variables,
+        data,
+        ctx,
+        Mapping(clients=4, rows=rows, seeds="scan"),
+        key=jax.random.key(0),
+        held=held,
+    )
     for slot, client in enumerate(range(11) if candidates is None else candidates):
         first = int(data.offset[client]) + (int(data.size[client]) if held else 0)
         mine = np.asarray(data.order)[first : first + int((data.held if held else data.size)[client])]
@@ -78,7 +87,9 @@ def test_the_gradient_norm_of_logistic_regression_is_the_one_by_hand():
     from fedjax_sel.types import Batch
 
     mask = np.arange(20) < 15
-    got = signals.GradientNorm().client(task, variables, Batch(jnp.array(x), jnp.array(y), jnp.array(mask)))
+    got = signals.GradientNorm().client(
+        task, variables, Batch(jnp.array(x), jnp.array(y), jnp.array(mask)), jax.random.key(0)
+    )
     z = x[:15] @ kernel + bias
     r = np.exp(z) / np.exp(z).sum(1, keepdims=True) - np.eye(2)[y[:15]]
     np.testing.assert_allclose(got, np.sqrt(((x[:15].T @ r / 15) ** 2).sum() + (r.mean(0) ** 2).sum()), rtol=1e-5)
@@ -109,7 +120,9 @@ def test_once_the_model_separates_the_top_m_are_the_boundary_clients():
     variables = {"params": {"Dense_0": {"kernel": jnp.array([[-8.0, 8.0]]), "bias": jnp.zeros(2)}}}
     ctx = context(data.size, 6)
     mapping = Mapping(seeds="scan")
-    values = ask_clients((signals.Entropy(),), Task(LogisticRegression(classes=2)), variables, data, ctx, mapping)
+    values = ask_clients(
+        (signals.Entropy(),), Task(LogisticRegression(classes=2)), variables, data, ctx, mapping, key=jax.random.key(0)
+    )
     cohort = Entropy(0.0).select(jax.random.key(0), (), ctx, **values)
     assert sorted(cohort.client.tolist()) == [0, 1, 2, 3, 4, 5]
 

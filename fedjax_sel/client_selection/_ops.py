@@ -61,6 +61,20 @@ def gumbel_m(key: PRNGKey, log_weight: Float[Array, "N"], available: Bool[Array,
     return cohort_of(client, available[client])
 
 
+def drawn(
+    key: PRNGKey, log_weight: Float[Array, "N"], allowed: Bool[Array, "N"], count: Int[Array, ""]
+) -> Bool[Array, "N"]:
+    """Who is in: of the allowed, `count`, which may be traced, drawn as by `gumbel_m`."""
+    noisy = log_weight + jax.random.gumbel(key, log_weight.shape)
+    rank = jnp.argsort(jnp.argsort(-jnp.where(allowed, noisy, -jnp.inf)))
+    return allowed & (rank < count)
+
+
+def whole(number: Float[Array, ""]) -> Int[Array, ""]:
+    """Rounded down, where 11.9999 is meant as 12: a compiled division by 100 is a product with a rounded 0.01."""
+    return jnp.floor(number + 1e-3).astype(jnp.int32)
+
+
 def cohort_of(client: Int[Array, "m"], mask: Bool[Array, "m"]) -> Cohort:
     """Cohort without importance correction; empty slots read `NOBODY`."""
     return Cohort(jnp.where(mask, client, NOBODY).astype(jnp.int32), mask, jnp.where(mask, 1.0, 0.0))

@@ -5,10 +5,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from flax import struct
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
 from fedjax_sel import signals
-from fedjax_sel.client_selection._ops import check_number, everyone, top_m
+from fedjax_sel.client_selection._ops import check_number, drawn, everyone, top_m, whole
 from fedjax_sel.client_selection._system import check_devices
 from fedjax_sel.types import Cohort, Context, PRNGKey, Scalar
 
@@ -120,13 +120,13 @@ class Oort:
         score = self.scores(state, ctx)
         falling = -jnp.sort(-jnp.where(seen, score, -jnp.inf))
         following = falling[jnp.minimum(wanted, jnp.maximum(seen.sum() - 1, 0))]
-        exploited = drawn(key_exploit, score, seen & (score >= self.cut_off * following), wanted)
+        exploited = drawn(key_exploit, log(score), seen & (score >= self.cut_off * following), wanted)
 
         reward = ctx.size * self.system(state, ctx)
         places = jnp.minimum(unseen.sum(), ctx.m - wanted)
         best = -jnp.sort(-jnp.where(unseen, reward, -jnp.inf))
         least = best[jnp.clip(whole(self.window * places) - 1, 0, ctx.clients - 1)]
-        explored = drawn(key_explore, reward, unseen & (reward >= least), places)
+        explored = drawn(key_explore, log(reward), unseen & (reward >= least), places)
         rank = jnp.where(exploited, 2.0, jnp.where(explored, 1.0, 0.0))
         return top_m(key_rest, rank, ctx.available, ctx.m)
 
@@ -151,15 +151,6 @@ class Oort:
         )
 
 
-def whole(number: Float[Array, ""]) -> Int[Array, ""]:
-    """Rounded down, where 11.9999 is meant as 12: a compiled division by 100 is a product with a rounded 0.01."""
-    return jnp.floor(number + 1e-3).astype(jnp.int32)
-
-
-def drawn(
-    key: PRNGKey, weight: Float[Array, "N"], allowed: Bool[Array, "N"], count: Int[Array, ""]
-) -> Bool[Array, "N"]:
-    """Who is in: `count` of the allowed, one after another in proportion to their weights (Gumbel-top-k)."""
-    noisy = jnp.log(jnp.maximum(weight, 1e-12)) + jax.random.gumbel(key, weight.shape)
-    rank = jnp.argsort(jnp.argsort(-jnp.where(allowed, noisy, -jnp.inf)))
-    return allowed & (rank < count)
+def log(weight: Float[Array, "N"]) -> Float[Array, "N"]:
+    """Finite where the weight is 0: somebody who weighs nothing is still drawn, last."""
+    return jnp.log(jnp.maximum(weight, 1e-12))

@@ -1,11 +1,11 @@
 """Power of choice: of a few candidates, those with the highest loss."""
 
-import jax.numpy as jnp
 from flax import struct
 from jaxtyping import Array, Float, Int
 
 from fedjax_sel import signals
-from fedjax_sel.client_selection._ops import cohort_of, gumbel_m, top_m, unchanged
+from fedjax_sel.client_selection._ops import unchanged
+from fedjax_sel.client_selection._power_of_choice import by_rows, check_candidates, largest
 from fedjax_sel.types import Cohort, Context, PRNGKey, State
 
 __all__ = ["PowerOfChoice"]
@@ -32,19 +32,13 @@ class PowerOfChoice:
 
     def init(self, key: PRNGKey, ctx: Context, host: object) -> State:
         """Nothing; checks `d`."""
-        if not ctx.m <= self.d <= ctx.clients:
-            raise ValueError(
-                f"power_of_choice: d is {self.d} candidates; it must be at least the cohort, m = {ctx.m}, "
-                f"and at most all clients, N = {ctx.clients}"
-            )
+        check_candidates("power_of_choice", self.d, ctx)
         return ()
 
     def candidates(self, key: PRNGKey, state: State, ctx: Context) -> Int[Array, "d"]:
         """Bigger clients more often."""
-        return gumbel_m(key, jnp.log(ctx.size.astype(jnp.float32)), ctx.available, self.d).client
+        return by_rows(key, ctx, self.d)
 
     def select(self, key: PRNGKey, state: State, ctx: Context, *, loss: Float[Array, "d"]) -> Cohort:
         """Top `m` of the candidates."""
-        assert ctx.candidates is not None
-        chosen = top_m(key, loss, ctx.candidates >= 0, ctx.m)
-        return cohort_of(ctx.candidates[chosen.client], chosen.mask)
+        return largest(key, ctx, loss)

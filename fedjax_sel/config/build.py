@@ -69,7 +69,7 @@ def build(config: dict) -> Run:
     data = Federation(
         source, parts.pop("partition"), config["holdout"], config["data_seed"], devices=parts.pop("devices")
     )
-    numbers = {key: config[key] for key in ("m", "rounds", "evaluate_every", "signals_on")}
+    numbers = {key: config[key] for key in ("m", "rounds", "evaluate_every", "evaluate_last", "signals_on")}
     experiment = Experiment(task, **parts, **numbers, deadline=Deadline(**config["deadline"]))
     seeds = checked_seeds(config["seeds"])
     experiment.check(data.draw(seeds[0]))

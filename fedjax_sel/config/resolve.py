@@ -48,7 +48,7 @@ ALIASES = {
 KEYS = (
     *("data", "partition", "holdout", "data_seed", "model", "selector", "samples", "trainer", "aggregator"),
     *("devices", "availability", "deadline"),
-    *("m", "rounds", "evaluate_every", "signals_on", "seeds", "mapping", "chunk"),
+    *("m", "rounds", "evaluate_every", "evaluate_last", "signals_on", "seeds", "mapping", "chunk"),
 )
 COMPONENTS = ("data", *KINDS)
 NAMED_MAPPINGS = ("auto", "vmap", "scan")
@@ -57,7 +57,7 @@ NAMED_MAPPINGS = ("auto", "vmap", "scan")
 def plain_keys() -> dict[str, Parameter]:
     """The keys that are no components."""
     hints, defaults = typing.get_type_hints(Experiment), {f.name: f.default for f in dataclasses.fields(Experiment)}
-    of_experiment = ("m", "rounds", "evaluate_every", "signals_on")
+    of_experiment = ("m", "rounds", "evaluate_every", "evaluate_last", "signals_on")
     return {name: Parameter(hints[name], defaults[name]) for name in of_experiment} | {
         "holdout": Parameter(float, 0.0),
         "data_seed": Parameter(int | None, None),

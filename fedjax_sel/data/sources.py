@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ from sklearn import datasets as sklearn_sets
 
 from fedjax_sel.data.dataset import Dataset, dataset
 from fedjax_sel.data.files import npz_dataset
+from fedjax_sel.data.split import hold_out
 from fedjax_sel.data.tfds import tfds_dataset
 
 BUILT_IN = {
@@ -31,6 +33,7 @@ def load(
     seed: int = 0,
     validation: float = 0.0,
     test: float = 0.2,
+    rows: int | None = None,
     data_dir: str | Path | None = None,
     cache_dir: str | Path | None = None,
 ) -> Dataset:
@@ -47,6 +50,7 @@ def load(
       seed: which rows become test and validation rows, where shares are drawn.
       validation: share of the training rows that the server keeps for validation.
       test: share of the rows that become test rows, of a dataset that has no test rows of its own.
+      rows: how many training rows to take, drawn stratified by label; None: all.
       data_dir: where tfds datasets are; None: `$TFDS_DATA_DIR`, else `~/tensorflow_datasets`.
       cache_dir: where their decoded arrays are kept; None: `$FEDJAX_SEL_CACHE`, else `~/.cache/fedjax_sel/datasets`.
 
@@ -59,9 +63,29 @@ def load(
     """
     kind, _, rest = name.partition(":")
     if kind == "npz" and rest:
-        return npz_dataset(Path(rest), seed=seed, validation=validation, test=test)
-    if kind == "tfds" and rest:
-        return tfds_dataset(rest, seed=seed, validation=validation, test=test, data_dir=data_dir, cache_dir=cache_dir)
+        whole = npz_dataset(Path(rest), seed=seed, validation=validation, test=test)
+    elif kind == "tfds" and rest:
+        whole = tfds_dataset(rest, seed=seed, validation=validation, test=test, data_dir=data_dir, cache_dir=cache_dir)
+    else:
+        whole = built_in(name, seed=seed, validation=validation, test=test)
+    return whole if rows is None else fewer(whole, rows, seed)
+
+
+def fewer(data: Dataset, rows: int, seed: int) -> Dataset:
+    """A dataset with so many of its training rows, every class in proportion."""
+    if isinstance(rows, bool) or not isinstance(rows, int) or not 0 < rows <= len(data.y):
+        raise ValueError(
+            f"{data.name}: rows is {rows!r}; there are {len(data.y)} training rows, and at least 1 is needed"
+        )
+    if rows == len(data.y):
+        return data
+    _, kept = hold_out(f"{data.name}: rows", data.y, np.arange(len(data.y)), rows / len(data.y), seed)
+    owner = None if data.owner is None else np.unique(data.owner[kept], return_inverse=True)[1].astype(np.int32)
+    return replace(data, x=data.x[kept], y=data.y[kept], owner=owner)
+
+
+def built_in(name: str, *, seed: int, validation: float, test: float) -> Dataset:
+    """One of scikit-learn's."""
     if name not in BUILT_IN:
         near = difflib.get_close_matches(name.lower(), available(), n=1)
         raise ValueError(

@@ -34,7 +34,9 @@ def bill(
     Training: every member of the cohort receives and returns a model (4 bytes a parameter); each row of a local step is
     a forward pass and a backward pass, which costs twice a forward pass. Selection, apart: a client that must hold the
     model to answer a signal and does not train receives it all the same (one that trains has it only once); the numbers
-    of the signals themselves; the passes over the rows asked about, in which row signals share one forward pass.
+    of the signals themselves; the passes over the rows asked about, in which row signals share one forward pass. All
+    of a rehearsal is selection: the model to those of its cohort who do not hold it, their updates and work, and the
+    asking on the model they made, which goes to everyone asked.
 
     Args:
       counts: `engine.measuring.counts`, each with any leading axes (seeds, rounds).
@@ -50,17 +52,40 @@ def bill(
     before = [signal.price for signal in selector.before]
     after = [signal.price for signal in selector.after]
     model = NUMBER * parameters
+    down, up, held = sum(p.down for p in before), sum(p.up for p in before), any(p.model for p in before)
+
+    def asking(prefix=""):
+        limits = sharing(selector.before)
+        looked = sum((n[prefix + rows_name(limit)] * passes(these) for limit, these in limits.items()), 0.0)
+        return (looked + n[prefix + "screened_rows"] * passes(samples.needs)) * flops
+
+    selection = {
+        "selection_bytes_down": n["asked_outside"] * model * held + n["asked"] * NUMBER * down,
+        "selection_bytes_up": n["asked"] * NUMBER * up + n["returned"] * NUMBER * sum(p.up for p in after),
+        "selection_flops": asking(),
+    }
+    if "rehearsed_asked" in n:
+        selection["selection_bytes_down"] += n["rehearsed_sent"] * model
+        selection["selection_bytes_down"] += n["rehearsed_asked"] * (model * held + NUMBER * down)
+        selection["selection_bytes_up"] += n["rehearsed_returned"] * model + n["rehearsed_asked"] * NUMBER * up
+        selection["selection_flops"] += asking("rehearsed_") + n["rehearsed_trained_rows"] * 3 * flops
     return {
         "bytes_down": n["cohort"] * model,
         "bytes_up": n["returned"] * model,
         "client_flops": n["trained_rows"] * 3 * flops,
-        "selection_bytes_down": n["asked_outside"] * model * any(p.model for p in before)
-        + n["asked"] * NUMBER * sum(p.down for p in before),
-        "selection_bytes_up": n["asked"] * NUMBER * sum(p.up for p in before)
-        + n["returned"] * NUMBER * sum(p.up for p in after),
-        "selection_flops": (n["asked_rows"] * passes(selector.before) + n["screened_rows"] * passes(samples.needs))
-        * flops,
+        **selection,
     }
+
+
+def sharing(signals: tuple) -> dict[int | None, tuple]:
+    """Signals by the most rows of a client that they pass (`Price.rows`)."""
+    limits = list(dict.fromkeys(s.price.rows for s in signals))
+    return {limit: tuple(s for s in signals if s.price.rows == limit) for limit in limits}
+
+
+def rows_name(limit: int | None) -> str:
+    """The count of rows that signals with this limit pass."""
+    return "asked_rows" if limit is None else f"asked_rows_{limit}"
 
 
 def passes(signals: tuple) -> float:

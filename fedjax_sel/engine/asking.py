@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,22 +12,24 @@ from jaxtyping import Array, Bool, Float, Int
 
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.engine.experiment import Experiment
+from fedjax_sel.engine.keys import Purpose, key_for
 from fedjax_sel.engine.mapping import Mapping
 from fedjax_sel.engine.measuring import Values
 from fedjax_sel.protocols import ClientSignal, RowSignal, ServerSignal, UpdateSignal
 from fedjax_sel.task import Task
-from fedjax_sel.types import Batch, Context, Update, Variables
+from fedjax_sel.types import Batch, Context, PRNGKey, Update, Variables
 
 
 def ask_before(
-    experiment: Experiment, data: FederatedData, variables: Variables, ctx: Context, mapping: Mapping
+    experiment: Experiment, data: FederatedData, seed: PRNGKey, variables: Variables, ctx: Context, mapping: Mapping
 ) -> tuple[Values, Bool[Array, ""]]:
     """The selector's `before` signals (`ask_clients`), zeros where it does not ask this round, and whether it asks."""
     selector = experiment.selector
     if not selector.before:
         return {}, jnp.zeros((), bool)
     held = experiment.signals_on == "holdout"
-    measure = partial(ask_clients, selector.before, experiment.task, variables, data, ctx, mapping, held=held)
+    own = key_for(seed, Purpose.ASK, ctx.round)
+    measure = partial(ask_clients, selector.before, experiment.task, variables, data, ctx, mapping, key=own, held=held)
     asks = getattr(selector, "asks", None)
     if asks is None:
         return measure(), jnp.ones((), bool)
@@ -55,6 +58,7 @@ def ask_clients(
     ctx: Context,
     mapping: Mapping,
     *,
+    key: PRNGKey,
     held: bool = False,
 ) -> Values:
     """Each signal's value of each candidate, Float["d"]; of each client, Float["N"], where everyone is asked.
@@ -67,6 +71,7 @@ def ask_clients(
       task, variables, data: on the current global model.
       ctx: of this round.
       mapping: how.
+      key: from which each client draws its own.
       held: ask about the hold-out rows instead of the training rows.
     """
     by_row = [signal for signal in signals if isinstance(signal, RowSignal)]
@@ -85,7 +90,8 @@ def ask_clients(
 
         def ask(i):
             batch = data.batch(*data.rows_of(i, held=held))
-            return {signal.name: signal.client(task, variables, batch) for signal in by_client}
+            own = jax.random.fold_in(key, i)
+            return {signal.name: signal.client(task, variables, batch, own) for signal in by_client}
 
         values |= mapping.over_clients(ask, clients)
     return values
@@ -120,6 +126,7 @@ def ask_round(
     data: FederatedData,
     updates: Update,
     aggregate: Variables,
+    previous: Variables | None,
     mask: Bool[Array, "m"],
 ) -> Values:
     """Each signal's value of the finished round: Float["m"] for updates (0 in empty slots), Float[""] for the server's.
@@ -131,15 +138,34 @@ def ask_round(
       data: with the server's validation rows.
       updates: of the cohort.
       aggregate: change of the global model.
+      previous: its change in the round before; None where no signal looks at it.
       mask: filled slots.
     """
     values: Values = {}
     for signal in signals:
         if isinstance(signal, UpdateSignal):
-            value = jax.vmap(signal.update, in_axes=(0, None))(updates, aggregate)
+            shown = previous if looks_back(signal) else aggregate
+            value = jax.vmap(signal.update, in_axes=(0, None))(updates, shown)
             values[signal.name] = jnp.where(mask, value, 0)
-    server = [signal for signal in signals if isinstance(signal, ServerSignal)]
-    if server:
-        logits = task.logits(variables, data.validation_x)
-        values |= {signal.name: signal.server(logits, data.validation_y) for signal in server}
+    rows = {"validation": (data.validation_x, data.validation_y), "test": (data.test_x, data.test_y)}
+    for on, (x, y) in rows.items():
+        server = [signal for signal in signals if isinstance(signal, ServerSignal) and rows_of(signal) == on]
+        if server:
+            logits = task.logits(variables, x)
+            values |= {signal.name: signal.server(logits, y) for signal in server}
     return values
+
+
+def rows_of(signal: ServerSignal) -> str:
+    """On which of the server's rows a signal is measured: `"validation"` or `"test"`."""
+    return getattr(signal, "on", "validation")
+
+
+def looks_back(signal: Any) -> bool:
+    """Whether a signal is shown the change of the global model in the round before."""
+    return getattr(signal, "against", "aggregate") == "previous"
+
+
+def wants_previous(signals: Sequence[UpdateSignal | ServerSignal]) -> bool:
+    """Whether any of these looks at the change of the global model in the round before."""
+    return any(map(looks_back, signals))

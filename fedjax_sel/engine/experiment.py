@@ -24,7 +24,7 @@ from fedjax_sel.task import Task
 class Experiment:
     """What is learnt, and how each round answers its four questions.
 
-    Two experiments that differ only in floats, `rounds` or `evaluate_every` share one compiled program.
+    Two experiments that differ only in floats, `rounds` or `evaluate_…` share one compiled program.
 
     Attributes:
       task: what is learnt.
@@ -34,7 +34,8 @@ class Experiment:
       aggregator: how it is merged.
       m: clients in the cohort; a float in (0, 1] is a share of all clients, rounded.
       rounds: `T`.
-      evaluate_every: rounds between evaluations on the test rows; the last round is always evaluated.
+      evaluate_every: rounds between evaluations on the test rows.
+      evaluate_last: so many rounds at the end are all evaluated.
       availability: who can be reached in which round.
       deadline: when the server stops waiting; needs data with devices.
       signals_on: whether `before` signals look at the clients' `"training"` or `"holdout"` rows.
@@ -48,6 +49,7 @@ class Experiment:
     m: int | float = struct.field(pytree_node=False, default=10)
     rounds: int = 100
     evaluate_every: int = 1
+    evaluate_last: int = 1
     availability: Availability = Always()
     deadline: Deadline = Deadline()
     signals_on: str = struct.field(pytree_node=False, default="training")
@@ -80,7 +82,7 @@ class Experiment:
                 f"the deadline is {self.deadline.seconds} seconds, but the clients have no devices, so nobody is late; "
                 "give the federation devices"
             )
-        for name in ("rounds", "evaluate_every"):
+        for name in ("rounds", "evaluate_every", "evaluate_last"):
             value: Any = getattr(self, name)
             if not isinstance(value, int | np.integer) or value < 1:
                 raise ValueError(f"{name} is {value!r}; it must be a whole number, at least 1")
@@ -92,7 +94,8 @@ class Experiment:
             )
         if not len(data.test_y):
             raise ValueError("there are no test rows to evaluate on; load the data with a test share")
-        server = [s.name for s in self.selector.after if isinstance(s, ServerSignal)]
+        on_own = [s for s in self.selector.after if isinstance(s, ServerSignal) and getattr(s, "on", "") != "test"]
+        server = [s.name for s in on_own]
         if server and not len(data.validation_y):
             raise ValueError(
                 f"the selector wants {', '.join(server)}, but the server has no validation rows; "

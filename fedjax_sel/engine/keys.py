@@ -25,6 +25,8 @@ class Purpose(IntEnum):
     KEEP = 5
     TRAIN = 6
     AVAILABLE = 7
+    ASK = 8
+    REHEARSE = 9
 
 
 def key_for(

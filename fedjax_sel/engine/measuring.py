@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
 from fedjax_sel.data.federated import FederatedData
+from fedjax_sel.devices.bill import rows_name, sharing
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.mapping import Mapping
 from fedjax_sel.types import Cohort, Context, Update, Variables
@@ -33,7 +34,7 @@ def evaluate(
         correct, loss = mapping.over_rows(of_rows, data.test_x, data.test_y)
         return {"accuracy": correct.mean(), "loss": loss.mean()}
 
-    due = ((t + 1) % experiment.evaluate_every == 0) | (t + 1 == experiment.rounds)
+    due = ((t + 1) % experiment.evaluate_every == 0) | (t + experiment.evaluate_last >= experiment.rounds)
     return jax.lax.cond(due, measure, lambda: {"accuracy": jnp.full((), jnp.nan), "loss": jnp.full((), jnp.nan)})
 
 
@@ -57,7 +58,8 @@ def counts(
 
     `cohort`: clients that were to train; `returned`: those whose update came back; `trained_rows`: rows passed forward
     and backward, with repetition; `screened_rows`: rows among which the cohort chose; `asked`: clients asked for
-    signals; `asked_outside`: those of them that did not train; `asked_rows`: the rows they were asked about.
+    signals; `asked_outside`: those of them that did not train; `asked_rows`: the rows they were asked about, and
+    `asked_rows_K` those that a signal passes which looks at `K` rows a client at most.
     """
     n = data.clients
     training = jnp.zeros(n, bool).at[jnp.where(cohort.mask, cohort.client, n)].set(True, mode="drop")
@@ -69,5 +71,8 @@ def counts(
         "screened_rows": jnp.where(cohort.mask, data.size[cohort.client], 0).sum(),
         "asked": polled.sum(),
         "asked_outside": (polled & ~training).sum(),
-        "asked_rows": jnp.where(polled, rows, 0).sum(),
+        **{
+            rows_name(limit): jnp.where(polled, rows if limit is None else jnp.minimum(rows, limit), 0).sum()
+            for limit in {None, *sharing(experiment.selector.before)}
+        },
     }

@@ -8,19 +8,20 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 from flax import struct
-from jaxtyping import Array, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from fedjax_sel import types
 from fedjax_sel.data.federated import FederatedData
-from fedjax_sel.engine.asking import ask_before, ask_round, ask_rows
+from fedjax_sel.engine.asking import ask_before, ask_round, ask_rows, wants_previous
 from fedjax_sel.engine.debug import finite, stage
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.keys import Purpose, key_for
 from fedjax_sel.engine.mapping import Mapping
 from fedjax_sel.engine.measuring import Values, counts, evaluate, polled
-from fedjax_sel.engine.turns import expected, only_returned, simulated, take_turns
+from fedjax_sel.engine.rehearsing import rehearse
+from fedjax_sel.engine.turns import Turns, expected, only_returned, simulated, take_turns
 from fedjax_sel.protocols import UpdateSignal
-from fedjax_sel.types import Context, PRNGKey, Variables
+from fedjax_sel.types import Cohort, Context, PRNGKey, Update, Variables
 
 
 @struct.dataclass
@@ -31,11 +32,32 @@ class State:
       variables: the global model.
       selector: of the client selector.
       aggregator: of the aggregator.
+      change: of the global model in the round before; None where no signal looks at it.
     """
 
     variables: Variables
     selector: types.State
     aggregator: types.State
+    change: Variables | None = None
+
+
+@struct.dataclass
+class Trained:
+    """What came of a cohort's local training.
+
+    Attributes:
+      back: the cohort in which those count who returned an update.
+      delta: the aggregator's weighted sum of the updates.
+      updates: of the cohort, with a leading `m`.
+      weight: of each update in the sum.
+      turns: the cohort's work on its devices.
+    """
+
+    back: Cohort
+    delta: Variables
+    updates: Update
+    weight: Float[Array, "m"]
+    turns: Turns
 
 
 def context(experiment: Experiment, data: FederatedData, seed: PRNGKey, t: Int[Array, ""]) -> Context:
@@ -55,22 +77,63 @@ def round_step(
     experiment: Experiment, data: FederatedData, seed: PRNGKey, state: State, t: Int[Array, ""], mapping: Mapping
 ) -> tuple[State, Values]:
     """Round `t`: from the state before it to the state after it, and what was measured."""
-    task, selector, trainer = experiment.task, experiment.selector, experiment.trainer
+    task, selector = experiment.task, experiment.selector
     key = partial(key_for, seed, round=t)
     ctx = context(experiment, data, seed, t)
 
     with stage("client selection", round=t):  # who trains
         ctx = replace(ctx, candidates=selector.candidates(key(Purpose.CANDIDATES), state.selector, ctx))
-        before, asked = ask_before(experiment, data, state.variables, ctx, mapping)
+        before, asked = ask_before(experiment, data, seed, state.variables, ctx, mapping)
         finite(before)
         cohort = selector.select(key(Purpose.SELECT), state.selector, ctx, **before)
         asked = polled(ctx, asked)
+
+    trained = train_cohort(experiment, data, seed, state.variables, ctx, cohort, asked, mapping)
+    rehearsed, tried = rehearse(train_cohort, experiment, data, seed, state, ctx, asked, mapping)
+
+    with stage("aggregation", round=t):  # and how it is merged
+        variables, aggregator = experiment.aggregator.step(state.aggregator, state.variables, trained.delta)
+        finite(variables)
+
+    with stage("what the selector learns", round=t):
+        change = jax.tree.map(jnp.subtract, variables, state.variables)
+        after = ask_round(
+            selector.after, task, variables, data, trained.updates, change, state.change, trained.back.mask
+        )
+        observe = key(Purpose.OBSERVE)
+        memory = selector.observe(observe, state.selector, ctx, trained.back, **before, **rehearsed, **after)
+
+    measured = {
+        **evaluate(experiment, data, variables, t, mapping),
+        **counts(experiment, data, asked, cohort, trained.turns, trained.updates),
+        **simulated(experiment, data, cohort, asked, trained.turns),
+        "training_loss": jnp.sum(trained.weight * trained.updates.loss),
+        "client": cohort.client,
+    }
+    for name, value in tried.items():  # of a rehearsal: counts apart, seconds and joules on top
+        measured[name] = measured[name] + value if name in measured else value
+    return State(variables, memory, aggregator, change if wants_previous(selector.after) else None), measured
+
+
+def train_cohort(
+    experiment: Experiment,
+    data: FederatedData,
+    seed: PRNGKey,
+    variables: Variables,
+    ctx: Context,
+    cohort: Cohort,
+    asked: Bool[Array, "N"],
+    mapping: Mapping,
+) -> Trained:
+    """The cohort chooses its rows and trains on them, from the global model `variables`."""
+    task, selector, trainer, t = experiment.task, experiment.selector, experiment.trainer, ctx.round
+    key = partial(key_for, seed, round=t)
 
     with stage("data selection", round=t):  # on what
 
         def choose(client):
             index, valid = data.rows_of(client)
-            values = ask_rows(experiment.samples.needs, task, state.variables, data.batch(index, valid))
+            values = ask_rows(experiment.samples.needs, task, variables, data.batch(index, valid))
             return index, experiment.samples.keep(key(Purpose.KEEP, client=client), valid, **values)
 
         index, keep = mapping.over_clients(choose, cohort.client)
@@ -88,29 +151,12 @@ def round_step(
             client, index, keep, steps = member
             with stage("local training", client=client):
                 key_train = key(Purpose.TRAIN, client=client)
-                update = trainer.train(task, state.variables, data, index, keep, key_train, factor, steps, bound)
+                update = trainer.train(task, variables, data, index, keep, key_train, factor, steps, bound)
                 finite(update.delta)
             return update
 
         stacked = any(isinstance(s, UpdateSignal) and s.stacked for s in selector.after)
         delta, updates = mapping.train(
-            train, (cohort.client, index, keep, turns.steps), turns.steps, weight, state.variables, stacked=stacked
+            train, (cohort.client, index, keep, turns.steps), turns.steps, weight, variables, stacked=stacked
         )
-
-    with stage("aggregation", round=t):  # and how it is merged
-        variables, aggregator = experiment.aggregator.step(state.aggregator, state.variables, delta)
-        finite(variables)
-
-    with stage("what the selector learns", round=t):
-        change = jax.tree.map(jnp.subtract, variables, state.variables)
-        after = ask_round(selector.after, task, variables, data, updates, change, back.mask)
-        memory = selector.observe(key(Purpose.OBSERVE), state.selector, ctx, back, **before, **after)
-
-    measured = {
-        **evaluate(experiment, data, variables, t, mapping),
-        **counts(experiment, data, asked, cohort, turns, updates),
-        **simulated(experiment, data, cohort, asked, turns),
-        "training_loss": jnp.sum(weight * updates.loss),
-        "client": cohort.client,
-    }
-    return State(variables, memory, aggregator), measured
+    return Trained(back, delta, updates, weight, turns)

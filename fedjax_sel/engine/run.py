@@ -16,6 +16,7 @@ import numpy as np
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.data.federation import Federation, stack
 from fedjax_sel.devices.bill import bill
+from fedjax_sel.engine.asking import wants_previous
 from fedjax_sel.engine.checkpoint import Checkpoints, Point, mark_of
 from fedjax_sel.engine.debug import stage
 from fedjax_sel.engine.experiment import Experiment
@@ -74,7 +75,7 @@ def simulate(
     parameters, flops = task.parameters(x), task.flops(x)
     batch = min(getattr(experiment.trainer, "batch_size", None) or together.longest, together.longest)
     m = experiment.cohort(together.clients)
-    layout = Mapping(clients=1, seeds="scan") if debug else chosen(mapping, m, 3 * flops * batch)
+    layout = Mapping(clients=1, seeds="scan") if debug else chosen(mapping, 3 * flops * batch, flops)
     state = start(experiment, drawn, keys)
     length = chunk or max(1, -(-experiment.rounds // 20))
 
@@ -133,6 +134,7 @@ def start(experiment: Experiment, drawn: list[FederatedData], keys: PRNGKey) -> 
         variables=variables,
         selector=jax.tree.map(lambda *leaves: jnp.stack(leaves), *memories),
         aggregator=jax.vmap(experiment.aggregator.init)(variables),
+        change=jax.tree.map(jnp.zeros_like, variables) if wants_previous(experiment.selector.after) else None,
     )
 
 

@@ -7,7 +7,7 @@ from flax import struct
 from jaxtyping import Array, Bool, Float, Int
 
 from fedjax_sel.data.federated import FederatedData
-from fedjax_sel.devices.bill import NUMBER, passes
+from fedjax_sel.devices.bill import NUMBER, passes, sharing
 from fedjax_sel.devices.clock import Timing, joules, slowest, timing
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.measuring import Values
@@ -91,10 +91,13 @@ def simulated(
         return {}
     before = [signal.price for signal in experiment.selector.before]
     rows = data.held if experiment.signals_on == "holdout" else data.size
+    passed = jnp.zeros(data.clients)
+    for limit, together in sharing(experiment.selector.before).items():
+        passed += passes(together) * (rows if limit is None else jnp.minimum(rows, limit))
     model = NUMBER * experiment.task.parameters(data.x) * any(p.model for p in before)
     asking = timing(
         devices,
-        rows * (passes(experiment.selector.before) * experiment.task.flops(data.x)),
+        passed * experiment.task.flops(data.x),
         float(model + NUMBER * sum(p.down for p in before)),
         float(NUMBER * sum(p.up for p in before)),
     )

@@ -3,6 +3,8 @@
 import flax.linen as nn
 from jaxtyping import Array, Float
 
+from fedjax_sel.models._initial import dense
+
 __all__ = ["MLP"]
 
 
@@ -13,19 +15,21 @@ class MLP(nn.Module):
       classes: `C`.
       hidden: width of each hidden layer.
       dropout: share of each hidden layer's numbers set to zero while training, between the affine map and the ReLU.
+      initial: how parameters begin: `"flax"` (variance 1/fan-in, biases 0) or `"torch"` (uniform in ±1/sqrt(fan-in)).
     """
 
     classes: int = 2
     hidden: tuple[int, ...] = (64, 30)
     dropout: float = 0.0
+    initial: str = "flax"
 
     @nn.compact
     def __call__(self, x: Float[Array, "b *row"], *, train: bool = False) -> Float[Array, "b C"]:
         """Logits."""
         x = x.reshape(x.shape[0], -1)
         for width in self.hidden:
-            x = nn.Dense(width)(x)
+            x = dense(width, self.initial, x)
             if self.dropout:
                 x = nn.Dropout(self.dropout, deterministic=not train)(x)
             x = nn.relu(x)
-        return nn.Dense(self.classes)(x)
+        return dense(self.classes, self.initial, x)

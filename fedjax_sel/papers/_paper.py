@@ -170,3 +170,14 @@ class Paper:
 def folder_of(out: Path, cell: Cell) -> Path:
     """Where a cell's run is kept."""
     return out / "cells" / cell.slug
+
+
+def merged(base: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
+    """`base` with the entries of `change`; a component of another name replaces the whole component."""
+    out = dict(base)
+    for key, value in change.items():
+        old = out.get(key)
+        if isinstance(value, dict) and isinstance(old, dict) and value.get("name", old.get("name")) == old.get("name"):
+            value = merged(old, value)
+        out[key] = value
+    return out

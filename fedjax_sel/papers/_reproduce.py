@@ -87,12 +87,16 @@ def reproduce(
 
 def run_cells(out: Path, cells: list[Cell], configs: list[dict], console: Console) -> Histories:
     """The cells' histories: read where they are finished, run where not."""
-    histories, announced = {}, False
+    histories, known, announced = {}, {}, False
     say = partial(console.print, style="yellow", soft_wrap=True, highlight=False, markup=False)
     for number, (cell, config) in enumerate(zip(cells, configs, strict=True), start=1):
-        place = folder_of(out, cell)
+        place, same = folder_of(out, cell), configuration.fingerprint(config)
+        if same in known:  # the same run, called otherwise
+            histories[cell.key] = known[same]
+            continue
         if folder.state(place) == "finished":
-            histories[cell.key], _ = folder.read(place)
+            known[same], _ = folder.read(place)
+            histories[cell.key] = known[same]
             continue
         run = configuration.build(config)
         label = f"{number}/{len(cells)} {cell.experiment}, {cell.method}"
@@ -107,7 +111,7 @@ def run_cells(out: Path, cells: list[Cell], configs: list[dict], console: Consol
             raise SystemExit(128 + watch.signal)
         announced = True
         folder.save(place, history, config, figures=False)
-        histories[cell.key] = history
+        histories[cell.key] = known[same] = history
     return histories
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from fedjax_sel.metrics import all_of, difference
 from fedjax_sel.papers import _uacs_figures as figures_of
-from fedjax_sel.papers._paper import Cell, Claim, Evidence, Figure, Paper, Table
+from fedjax_sel.papers._paper import Cell, Claim, Evidence, Figure, Paper, Table, merged
 from fedjax_sel.papers._uacs_numbers import (
     BOUNDARY,
     ENTROPY,
@@ -105,17 +105,6 @@ def cells(scale: str) -> list[Cell]:
             for setting, title in SETTINGS.items()
             for method, selector in METHODS.items()
         ]
-    return out
-
-
-def merged(base: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
-    """`base` with the entries of `change`; a component of another name replaces the whole component."""
-    out = dict(base)
-    for key, value in change.items():
-        old = out.get(key)
-        if isinstance(value, dict) and isinstance(old, dict) and value.get("name", old["name"]) == old["name"]:
-            value = {**old, **value}
-        out[key] = value
     return out
 
 

@@ -4,8 +4,9 @@ from fedjax_sel.signals.accuracy import ValidationAccuracy
 from fedjax_sel.signals.correct import Correct
 from fedjax_sel.signals.entropy import Entropy
 from fedjax_sel.signals.gradient_norm import GradientNorm
-from fedjax_sel.signals.loss import Loss, ValidationLoss
+from fedjax_sel.signals.loss import Loss, MinibatchLoss, ValidationLoss
 from fedjax_sel.signals.margin import Margin
+from fedjax_sel.signals.projection import Projection
 from fedjax_sel.signals.training_loss import TrainingLoss, TrainingLossRMS
 from fedjax_sel.signals.update_norm import UpdateNorm
 
@@ -15,6 +16,8 @@ __all__ = [
     "GradientNorm",
     "Loss",
     "Margin",
+    "MinibatchLoss",
+    "Projection",
     "TrainingLoss",
     "TrainingLossRMS",
     "UpdateNorm",

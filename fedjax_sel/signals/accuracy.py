@@ -1,4 +1,4 @@
-"""Accuracy of the new global model on the server's validation rows."""
+"""Accuracy of the new global model on the server's rows."""
 
 from typing import ClassVar
 
@@ -11,7 +11,13 @@ from fedjax_sel.protocols import Price
 
 @struct.dataclass
 class ValidationAccuracy:
-    """Share of validation rows whose largest logit is their label's. Costs the clients nothing."""
+    """Share of validation rows whose largest logit is their label's. Costs the clients nothing.
+
+    Attributes:
+      on: `"validation"`, or `"test"` for the test rows (a leak, for parity with codes that have it).
+    """
+
+    on: str = struct.field(pytree_node=False, default="validation")
 
     name: ClassVar[str] = "validation_accuracy"
     price: ClassVar[Price] = Price()

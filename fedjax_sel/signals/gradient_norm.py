@@ -10,7 +10,7 @@ from flax import struct
 from jaxtyping import Array, Float
 
 from fedjax_sel.protocols import Price
-from fedjax_sel.types import Batch, Variables
+from fedjax_sel.types import Batch, PRNGKey, Variables
 
 if TYPE_CHECKING:
     from fedjax_sel.task import Task
@@ -27,6 +27,6 @@ class GradientNorm:
     name: ClassVar[str] = "gradient_norm"
     price: ClassVar[Price] = Price(forward=1.0, backward=1.0, model=True, up=1.0)
 
-    def client(self, task: Task, variables: Variables, batch: Batch) -> Float[Array, ""]:
+    def client(self, task: Task, variables: Variables, batch: Batch, key: PRNGKey) -> Float[Array, ""]:
         """Norm over all parameters together."""
         return optax.tree.norm(jax.grad(task.loss)(variables, batch))

@@ -1,13 +1,20 @@
-"""Cross-entropy of the model on a row, or on the server's validation rows."""
+"""Cross-entropy of the model on a row, on a few of a client's rows, or on the server's rows."""
 
-from typing import ClassVar
+from __future__ import annotations
 
+from typing import TYPE_CHECKING, ClassVar
+
+import jax
 import jax.numpy as jnp
 import optax
 from flax import struct
 from jaxtyping import Array, Float, Int
 
 from fedjax_sel.protocols import Price
+from fedjax_sel.types import Batch, PRNGKey, Variables
+
+if TYPE_CHECKING:
+    from fedjax_sel.task import Task
 
 
 @struct.dataclass
@@ -23,8 +30,38 @@ class Loss:
 
 
 @struct.dataclass
+class MinibatchLoss:
+    """Mean loss, in nats, of one minibatch of a client's rows, drawn afresh every time it is asked.
+
+    Attributes:
+      batch_size: rows drawn without replacement; all where a client has fewer.
+    """
+
+    name: ClassVar[str] = "minibatch_loss"
+
+    batch_size: int = struct.field(pytree_node=False, default=64)
+
+    @property
+    def price(self) -> Price:
+        """A forward pass over the minibatch."""
+        return Price(forward=1.0, model=True, up=1.0, rows=self.batch_size)
+
+    def client(self, task: Task, variables: Variables, batch: Batch, key: PRNGKey) -> Float[Array, ""]:
+        """Mean over the rows drawn."""
+        noise = jnp.where(batch.mask, jax.random.uniform(key, batch.mask.shape), -1.0)
+        _, drawn = jax.lax.top_k(noise, min(self.batch_size, batch.mask.shape[0]))
+        return task.loss(variables, Batch(batch.x[drawn], batch.y[drawn], batch.mask[drawn]))
+
+
+@struct.dataclass
 class ValidationLoss:
-    """Mean loss, in nats, of the new global model on the server's validation rows. Costs the clients nothing."""
+    """Mean loss, in nats, of the new global model on the server's validation rows. Costs the clients nothing.
+
+    Attributes:
+      on: `"validation"`, or `"test"` for the test rows (a leak, for parity with codes that have it).
+    """
+
+    on: str = struct.field(pytree_node=False, default="validation")
 
     name: ClassVar[str] = "validation_loss"
     price: ClassVar[Price] = Price()

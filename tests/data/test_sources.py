@@ -2,6 +2,8 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
+from fedjax_sel.data import partition
+from fedjax_sel.data.federation import Federation
 from fedjax_sel.data.sources import available, load
 
 
@@ -34,3 +36,44 @@ def test_a_misspelt_name_gets_the_nearest_valid_one(name, near):
 def test_an_unknown_kind_of_source_gets_the_list_of_kinds(name):
     with pytest.raises(ValueError, match=r"npz:PATH .*tfds:NAME"):
         load(name)
+
+
+@pytest.mark.parametrize("rows", [3, 40, 97])
+def test_fewer_training_rows_are_taken_in_proportion_to_the_classes(rows):
+    whole, few = load("wine", validation=0.1), load("wine", validation=0.1, rows=rows)
+    share = np.bincount(whole.y) * rows / len(whole.y)
+    assert len(few.y) == rows
+    assert (np.abs(np.bincount(few.y, minlength=3) - share) < 1).all()
+    stored = {(*row, y) for row, y in zip(whole.x.tolist(), whole.y.tolist(), strict=True)}
+    assert {(*row, y) for row, y in zip(few.x.tolist(), few.y.tolist(), strict=True)} <= stored
+    for name in ("test_x", "test_y", "validation_x", "validation_y"):
+        np.testing.assert_array_equal(getattr(few, name), getattr(whole, name))
+
+
+def test_which_rows_are_taken_is_the_seeds_doing(tmp_path):
+    path = tmp_path / "numbers.npz"
+    np.savez(path, x=np.arange(90.0)[:, None], y=np.arange(90) % 3)
+    one, again, other = (load(f"npz:{path}", rows=30, test=0.0, seed=seed).x for seed in (0, 0, 1))
+    np.testing.assert_array_equal(one, again)
+    assert not np.array_equal(one, other)
+    assert len(np.unique(one)) == 30
+    np.testing.assert_array_equal(load(f"npz:{path}", rows=72).x, load(f"npz:{path}").x)
+
+
+def test_owners_whose_rows_are_not_taken_are_no_clients(tmp_path):
+    path, owner = tmp_path / "owned.npz", np.arange(60) // 3 * 10
+    np.savez(path, x=owner[:, None] * 1.0, y=np.arange(60) % 2, owner=owner)
+    few = load(f"npz:{path}", rows=12, test=0.0)
+    kept = np.unique(few.x[:, 0])
+    assert len(kept) < 20, "all of some owner's rows are gone"
+    assert few.owner.dtype == np.int32
+    np.testing.assert_array_equal(kept[few.owner], few.x[:, 0])
+    assert Federation(few, partition.Natural()).draw(0).clients == len(kept)
+
+
+@pytest.mark.parametrize("rows", [0, -1, 121, 2.0, True])
+def test_rows_that_are_not_there_are_refused(rows):
+    with pytest.raises(
+        ValueError, match=f"iris: rows is {rows}; there are 120 training rows, and at least 1 is needed"
+    ):
+        load("iris", rows=rows)

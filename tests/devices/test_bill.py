@@ -195,7 +195,7 @@ class Dear:
     name = "dear"
     price = Price(forward=2.0, backward=1.0, model=False, down=10.0, up=3.0)
 
-    def client(self, task, variables, batch):
+    def client(self, task, variables, batch, key):
         return jnp.zeros(())
 
 

@@ -9,6 +9,7 @@ from fedjax_sel.data.partition.client_dirichlet import ClientDirichlet
 from fedjax_sel.data.partition.dirichlet import Dirichlet
 from fedjax_sel.data.partition.iid import Iid
 from fedjax_sel.data.partition.natural import Natural
+from fedjax_sel.data.partition.quadratic_dirichlet import QuadraticDirichlet
 from fedjax_sel.data.partition.shards import Shards
 
-__all__ = ["ClientDirichlet", "Dirichlet", "Iid", "Natural", "Shards"]
+__all__ = ["ClientDirichlet", "Dirichlet", "Iid", "Natural", "QuadraticDirichlet", "Shards"]

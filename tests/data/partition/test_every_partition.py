@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedjax_sel.data import partition
-from fedjax_sel.data.partition import ClientDirichlet, Dirichlet, Iid, Natural, Shards
+from fedjax_sel.data.partition import ClientDirichlet, Dirichlet, Iid, Natural, QuadraticDirichlet, Shards
 
 ALPHA = st.floats(1e-6, 1e6)
 LABELS = st.lists(st.integers(0, 9), min_size=1, max_size=150).map(np.array)
@@ -17,15 +17,15 @@ def drawable(draw):
     """A partition and labels that have at least a row for each client."""
     y = draw(LABELS)
     clients = draw(st.integers(1, len(y)))
-    kind = draw(st.sampled_from([Iid, Shards, Dirichlet, ClientDirichlet, Natural]))
+    kind = draw(st.sampled_from([Iid, Shards, Dirichlet, ClientDirichlet, QuadraticDirichlet, Natural]))
     if kind is Iid:
         return Iid(clients), y
     if kind is Shards:
         return Shards(clients, draw(st.integers(1, len(y) // clients))), y
     if kind is Dirichlet:
         return Dirichlet(clients, draw(ALPHA), draw(st.integers(0, len(y) // clients)) or 1, draw(st.booleans())), y
-    if kind is ClientDirichlet:
-        return ClientDirichlet(clients, draw(ALPHA)), y
+    if kind in (ClientDirichlet, QuadraticDirichlet):
+        return kind(clients, draw(ALPHA)), y
     return Natural(draw(st.none() | st.integers(1, len(np.unique(y))))), y
 
 
@@ -40,8 +40,11 @@ def test_every_row_gets_at_most_one_client_who_exists_and_nobody_is_left_empty(c
     else:
         given_up = None
     if given_up is not None:
-        assert isinstance(law, Dirichlet)  # the only one that may give up, and it says why
-        assert f"never gave every client min_rows={law.min_rows} rows" in str(given_up)
+        assert isinstance(law, Dirichlet | QuadraticDirichlet)  # the only ones that may give up, and they say why
+        says = "gave no partition"
+        if isinstance(law, Dirichlet):
+            says = f"never gave every client min_rows={law.min_rows} rows"
+        assert says in str(given_up)
         return
     clients = len(np.unique(y // 2)) if law.clients is None else law.clients
     assert client.shape == y.shape
@@ -72,21 +75,21 @@ def test_a_partition_constructs_bare_is_frozen_and_names_its_source(name):
     assert "http" in type(law).__doc__ or name == "Iid"
 
 
-@pytest.mark.parametrize("law", [Iid(11), Shards(11, 1), Dirichlet(11), ClientDirichlet(11)])
+@pytest.mark.parametrize("law", [Iid(11), Shards(11, 1), Dirichlet(11), ClientDirichlet(11), QuadraticDirichlet(11)])
 def test_more_clients_than_rows_are_refused(law):
     with pytest.raises(ValueError, match="clients is 11, but there are only 10 rows"):
         law.assign(np.zeros(10, int), np.random.default_rng(0), None)
 
 
 @pytest.mark.parametrize("clients", [0, -1, 2.5, True])
-@pytest.mark.parametrize("kind", [Iid, Shards, Dirichlet, ClientDirichlet, Natural])
+@pytest.mark.parametrize("kind", [Iid, Shards, Dirichlet, ClientDirichlet, QuadraticDirichlet, Natural])
 def test_a_number_of_clients_that_is_none_is_refused(kind, clients):
     with pytest.raises(ValueError, match="it is a whole number, at least 1"):
         kind(clients).assign(np.zeros(10, int), np.random.default_rng(0), np.arange(10))
 
 
 @pytest.mark.parametrize("alpha", [0, -1.0, np.inf, np.nan, 1e-9, "0.5"])
-@pytest.mark.parametrize("kind", [Dirichlet, ClientDirichlet])
+@pytest.mark.parametrize("kind", [Dirichlet, ClientDirichlet, QuadraticDirichlet])
 def test_an_alpha_that_defines_no_law_is_refused(kind, alpha):
     with pytest.raises(ValueError, match="a Dirichlet concentration is a finite number above 0"):
         kind(2, alpha).assign(np.zeros(10, int), np.random.default_rng(0), None)

@@ -1,0 +1,81 @@
+"""AFL: clients of high loss more often, by what they reported last."""
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+from jaxtyping import Array, Float
+
+from fedjax_sel import signals
+from fedjax_sel.client_selection._ops import check_number, drawn, everyone, top_m, whole
+from fedjax_sel.types import Cohort, Context, PRNGKey, Scalar
+
+__all__ = ["ActiveFL"]
+
+NEVER = -jnp.inf
+"""The valuation written for a client that never took part."""
+
+
+@struct.dataclass
+class ActiveFL:
+    """Drops the clients of lowest valuation, draws most slots in proportion to `exp(alpha2 v_i)`, the others uniformly.
+
+    The valuation `v_i = sqrt(n_i) · mean loss` is that of the last round in which client i took part. Of the available
+    clients the `⌊alpha1 · count⌋` of smallest valuation are dropped, ties at random; `⌊(1 - alpha3) m⌋` slots go to the
+    rest, drawn without replacement in proportion to `exp(alpha2 v_i)`. Every other slot goes, uniformly, to an
+    available client not drawn yet, dropped or not; so do those that the rest is too few to fill.
+
+    The source evaluates the loss on the model received. Ours is the mean over the client's local steps, which comes
+    with the update for one number more. A client that never took part has the highest valuation known: it is not
+    dropped before anybody who did, and weighs as much as the best. That is ours, the source leaves it open.
+
+    Attributes:
+      alpha1: share of the available clients that is dropped.
+      alpha2: how much a higher valuation counts; 0: not at all.
+      alpha3: share of the slots that is drawn uniformly.
+
+    Source: Goetz et al., "Active Federated Learning", 2019, https://arxiv.org/abs/1909.12641, Algorithm 1.
+    """
+
+    alpha1: Scalar = 0.75
+    alpha2: Scalar = 0.01
+    alpha3: Scalar = 0.1
+
+    before = ()
+    after = (signals.TrainingLoss(),)
+    candidates = everyone
+
+    def init(self, key: PRNGKey, ctx: Context, host: object) -> Float[Array, "N"]:
+        """Last valuation of each client, none yet; `ValueError` for a number out of its range."""
+        check_number("active_fl: alpha1", self.alpha1, 0, 1)
+        check_number("active_fl: alpha2", self.alpha2, 0)
+        check_number("active_fl: alpha3", self.alpha3, 0, 1)
+        return jnp.full(ctx.clients, NEVER)
+
+    def valuations(self, state: Float[Array, "N"]) -> Float[Array, "N"]:
+        """`v_i`, of those never seen the highest known; before anybody was seen all are 0."""
+        seen = state > NEVER
+        return jnp.where(seen, state, jnp.where(seen.any(), state.max(), 0.0))
+
+    def select(self, key: PRNGKey, state: Float[Array, "N"], ctx: Context) -> Cohort:
+        """Exploited first, then explored."""
+        key_tie, key_exploit, key_explore = jax.random.split(key, 3)
+        valuation = self.valuations(state)
+        dropped = whole(jnp.asarray(self.alpha1 * ctx.available.sum()))
+        rising = jnp.lexsort((jax.random.uniform(key_tie, state.shape), jnp.where(ctx.available, valuation, jnp.inf)))
+        kept = ctx.available & (jnp.argsort(rising) >= dropped)
+        wanted = whole(jnp.asarray(ctx.m * (1 - self.alpha3)))
+        exploited = drawn(key_exploit, self.alpha2 * valuation, kept, wanted)
+        return top_m(key_explore, exploited.astype(jnp.float32), ctx.available, ctx.m)
+
+    def observe(
+        self,
+        key: PRNGKey,
+        state: Float[Array, "N"],
+        ctx: Context,
+        cohort: Cohort,
+        *,
+        training_loss: Float[Array, "m"],
+    ) -> Float[Array, "N"]:
+        """Valuations of those who came back."""
+        where = jnp.where(cohort.mask, cohort.client, ctx.clients)
+        return state.at[where].set(jnp.sqrt(ctx.size[cohort.client]) * training_loss, mode="drop")

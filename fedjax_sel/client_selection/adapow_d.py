@@ -1,0 +1,47 @@
+"""adapow-d: power of choice with fewer and fewer candidates."""
+
+import jax.numpy as jnp
+from flax import struct
+from jaxtyping import Array, Float, Int
+
+from fedjax_sel import signals
+from fedjax_sel.client_selection._ops import unchanged
+from fedjax_sel.client_selection._power_of_choice import by_rows, check_candidates, largest
+from fedjax_sel.types import NOBODY, Cohort, Context, PRNGKey, State
+
+__all__ = ["AdaPowD"]
+
+
+@struct.dataclass
+class AdaPowD:
+    """As `power_of_choice`, with `d` falling to `m` over the run, from selection by loss to selection by size.
+
+    Round `t` of `T` has `d - floor((d - m) t / (T - 1))` candidates. The source anneals the number without a formula
+    for it; the straight line is ours.
+
+    Attributes:
+      d: number of candidates in the first round, `m <= d <= N`.
+
+    Source: Cho et al., "Client Selection in Federated Learning: Convergence Analysis and Power-of-Choice Selection
+    Strategies", 2020, https://arxiv.org/abs/2010.01243, section 5, "adaptive".
+    """
+
+    d: int = struct.field(pytree_node=False, default=20)
+
+    before = (signals.Loss(),)
+    after = ()
+    observe = unchanged
+
+    def init(self, key: PRNGKey, ctx: Context, host: object) -> State:
+        """Nothing; checks `d`."""
+        check_candidates("adapow_d", self.d, ctx)
+        return ()
+
+    def candidates(self, key: PRNGKey, state: State, ctx: Context) -> Int[Array, "d"]:
+        """Bigger clients more often; those beyond this round's number are nobody."""
+        asked = self.d - (self.d - ctx.m) * ctx.round // jnp.maximum(ctx.rounds - 1, 1)
+        return jnp.where(jnp.arange(self.d) < asked, by_rows(key, ctx, self.d), NOBODY)
+
+    def select(self, key: PRNGKey, state: State, ctx: Context, *, loss: Float[Array, "d"]) -> Cohort:
+        """Top `m` of the candidates."""
+        return largest(key, ctx, loss)

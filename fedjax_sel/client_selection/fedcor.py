@@ -1,0 +1,168 @@
+"""FedCor: clients whose training lowers, by correlation, everybody's loss."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+from jaxtyping import Array, Bool, Float, Int
+
+from fedjax_sel import signals
+from fedjax_sel.client_selection._gaussian_process import fit, greedy
+from fedjax_sel.client_selection._ops import check_number, cohort_of, everyone, uniform_m
+from fedjax_sel.types import Cohort, Context, PRNGKey, Scalar
+
+__all__ = ["FedCor"]
+
+
+class Memory(NamedTuple):
+    """Memory of `FedCor`.
+
+    Attributes:
+      factor: `X`; the losses' changes have covariance `XᵀX + σ²I`.
+      discount: `α` of each client.
+      loss: of each client when it was last asked.
+      changes: the losses' changes that the process is fitted to.
+      round: of each of them; -1: none yet.
+      count: how many there were.
+    """
+
+    factor: Float[Array, "K N"]
+    discount: Float[Array, "N"]
+    loss: Float[Array, "N"]
+    changes: Float[Array, "H N"]
+    round: Int[Array, "H"]
+    count: Int[Array, ""]
+
+
+@struct.dataclass
+class FedCor:
+    """The changes of all clients' losses in a round are one draw of a Gaussian process, fitted as training goes.
+
+    The cohort is chosen greedily: next is the client of largest `α_k Σ_i p_i Σ_ik / sqrt(Σ_kk)` (`p` the clients'
+    shares of the rows), the covariance is conditioned on it, and so on `m` times. A client that trained has its `α`
+    multiplied by `beta`, until the next fit sets all to 1.
+
+    Up to round `warm_up` cohorts are uniform, everybody reports its loss at the beginning of every round, and at the
+    end the process is fitted with `first_steps` steps of Adam. After it, every `interval` rounds a uniform cohort
+    trains for this purpose alone and its model is thrown away (`ClientSelector.rehearses`); the change of all losses is
+    one more draw, and `steps` steps follow. A draw of `age` rounds weighs `gamma^age`, none where it is older than
+    `history`; the mean is the weighted mean of the draws. Losses are on the hold-out rows where
+    `Experiment.signals_on` says so, as in the source.
+
+    As in the authors' code (with its `--update_mean`), but for the time of measuring: a rehearsal begins from the
+    model before its round, there from the one after it.
+
+    Attributes:
+      beta: what a client's `α` is multiplied by.
+      gamma: weight of a draw by age.
+      noise: `σ`.
+      learning_rate: of Adam.
+      warm_up: last round of uniform cohorts, from 0.
+      interval: rounds between two fits after it.
+      history: age in rounds of the oldest draw used.
+      dimension: rows of `X`.
+      first_steps, steps: of Adam.
+
+    Source: Tang et al., "FedCor: Correlation-Based Active Client Selection Strategy for Heterogeneous Federated
+    Learning", CVPR 2022, https://arxiv.org/abs/2103.13822, Algorithm 1; defaults: its code's for Fashion-MNIST
+    (CIFAR-10: warm_up 20, interval 50, history 500, beta 0.9, gamma 0.99).
+    """
+
+    beta: Scalar = 0.95
+    gamma: Scalar = 0.95
+    noise: Scalar = 0.01
+    learning_rate: Scalar = 0.01
+    warm_up: int = struct.field(pytree_node=False, default=15)
+    interval: int = struct.field(pytree_node=False, default=10)
+    history: int = struct.field(pytree_node=False, default=100)
+    dimension: int = struct.field(pytree_node=False, default=15)
+    first_steps: int = struct.field(pytree_node=False, default=1000)
+    steps: int = struct.field(pytree_node=False, default=100)
+
+    before = (signals.Loss(),)
+    after = ()
+    candidates = everyone
+
+    def asks(self, round: Int[Array, ""]) -> Bool[Array, ""]:
+        """While warming up, and where a rehearsal begins."""
+        return (round <= self.warm_up) | self.rehearses(round)
+
+    def rehearses(self, round: Int[Array, ""]) -> Bool[Array, ""]:
+        """Every `interval` rounds after warming up."""
+        return (round > self.warm_up) & (round % self.interval == 0)
+
+    def init(self, key: PRNGKey, ctx: Context, host: object) -> Memory:
+        """A covariance of random directions; `ValueError` for a number out of its range."""
+        for name in ("beta", "gamma"):
+            check_number(f"fedcor: {name}", getattr(self, name), 0, 1)
+        for name in ("noise", "learning_rate"):
+            check_number(f"fedcor: {name}", getattr(self, name), 0, above=True)
+        for name in ("warm_up", "interval", "history", "dimension", "first_steps", "steps"):
+            check_number(f"fedcor: {name}", getattr(self, name), 1)
+        n, draws = ctx.clients, self.warm_up + self.history // self.interval + 1
+        return Memory(
+            factor=jax.random.normal(key, (self.dimension, n)) / jnp.sqrt(self.dimension),
+            discount=jnp.ones(n),
+            loss=jnp.zeros(n),
+            changes=jnp.zeros((draws, n)),
+            round=jnp.full(draws, -1, jnp.int32),
+            count=jnp.zeros((), jnp.int32),
+        )
+
+    def select(self, key: PRNGKey, state: Memory, ctx: Context, *, loss: Float[Array, "N"]) -> Cohort:
+        """Uniform while warming up, then greedy by the process."""
+        uniform = uniform_m(key, ctx.available, ctx.m)
+        weight = ctx.size / ctx.size.sum()
+        client, score = greedy(state.factor, self.noise, weight, state.discount, ctx.available, ctx.m)
+        best = cohort_of(client, score > -jnp.inf)
+        return jax.tree.map(lambda a, b: jnp.where(ctx.round <= self.warm_up, a, b), uniform, best)
+
+    def observe(
+        self,
+        key: PRNGKey,
+        state: Memory,
+        ctx: Context,
+        cohort: Cohort,
+        *,
+        loss: Float[Array, "N"],
+        rehearsed_loss: Float[Array, "N"],
+    ) -> Memory:
+        """One more draw where the losses' change is known, and the fit where it is due."""
+        t, rehearsed = ctx.round, self.rehearses(ctx.round)
+        new = rehearsed | ((t > 0) & (t <= self.warm_up))
+        place = jnp.where(new, state.count % len(state.round), len(state.round))
+        changes = state.changes.at[place].set(
+            jnp.where(rehearsed, rehearsed_loss, loss) - jnp.where(rehearsed, loss, state.loss), mode="drop"
+        )
+        drawn = state.round.at[place].set(jnp.where(rehearsed, t, t - 1), mode="drop")
+
+        age = t - drawn
+        weight = jnp.where((drawn >= 0) & (age <= self.history), self.gamma ** age.astype(jnp.float32), 0.0)
+        first = t == self.warm_up
+        factor = jax.lax.cond(
+            first | rehearsed,
+            lambda factor: fit(
+                factor,
+                self.noise,
+                changes,
+                weight,
+                jnp.where(first, self.first_steps, self.steps),
+                self.learning_rate,
+            ),
+            lambda factor: factor,
+            state.factor,
+        )
+
+        someone = jnp.where(cohort.mask & (t > self.warm_up), cohort.client, ctx.clients)
+        discount = state.discount.at[someone].multiply(self.beta, mode="drop")
+        return Memory(
+            factor=factor,
+            discount=jnp.where(rehearsed, jnp.ones_like(discount), discount),
+            loss=jnp.where(self.asks(t), loss, state.loss),
+            changes=changes,
+            round=drawn,
+            count=state.count + new,
+        )

@@ -1,0 +1,231 @@
+"""GPFL: clients whose updates go the global model's way, with a confidence bound."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+from jaxtyping import Array, Bool, Float, Int
+
+from fedjax_sel import signals
+from fedjax_sel.catalog import check_name
+from fedjax_sel.client_selection._ops import check_number, cohort_of, everyone, top_m
+from fedjax_sel.types import Cohort, Context, PRNGKey, Scalar
+
+__all__ = ["GPFL"]
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "code": {
+        "warm_up": 20,
+        "projection": "tensors",
+        "against": "aggregate",
+        "softmax": "cohort",
+        "reward": "sign",
+        "mean": "selections_and_one",
+        "bonus": "rounds",
+        "schedule": "hump",
+    },
+    "paper": {
+        "warm_up": 0,
+        "projection": "whole",
+        "against": "previous",
+        "softmax": "cohort",
+        "reward": "exponential",
+        "mean": "selections",
+        "bonus": "rounds",
+        "schedule": "linear",
+    },
+}
+"""What each parameter is where it is not given."""
+
+CHOICES: dict[str, tuple[str, ...]] = {
+    "projection": ("tensors", "whole", "cosine"),
+    "against": ("aggregate", "previous"),
+    "softmax": ("cohort", "everyone"),
+    "reward": ("sign", "exponential", "printed", "none"),
+    "mean": ("selections_and_one", "selections", "rounds"),
+    "bonus": ("rounds", "selections"),
+    "schedule": ("hump", "linear", "constant"),
+    "signal": ("validation", "test"),
+}
+
+
+class Memory(NamedTuple):
+    """Memory of `GPFL`.
+
+    Attributes:
+      projection: of each client's last update; 0: never seen.
+      total: sum of each client's rewards.
+      rewarded: how many those are.
+      selected: how often each client was selected.
+      accuracy, loss: of the global model after the last round.
+    """
+
+    projection: Float[Array, "N"]
+    total: Float[Array, "N"]
+    rewarded: Int[Array, "N"]
+    selected: Int[Array, "N"]
+    accuracy: Float[Array, ""]
+    loss: Float[Array, ""]
+
+
+@struct.dataclass
+class GPFL:
+    """The `m` clients of highest `u_i = mean reward_i + α_t sqrt(2 ln n / n_i)`, `n_i` the times `i` was selected.
+
+    A client's reward in a round is the softmax `c̃_i` of its update's projection (`signals.Projection`) over the
+    cohort, times a factor that says whether the round did the global model good. Text and code of the source differ in
+    nearly every part; `variant` is the code's rules or the text's, and each rule can be set by itself:
+
+    ============  ===================  ================  =====================================================
+    parameter     code                 paper             values
+    ============  ===================  ================  =====================================================
+    `warm_up`     20                   0                 rounds `W` in which `⌈N/W⌉` (at most `m`) clients never
+                                                         seen train; 0: `m` of them a round
+    `projection`  tensors              whole             mean over tensors, of all parameters, or `cosine`
+    `against`     aggregate            previous          this round's change of the model, or the one before
+    `softmax`     cohort               cohort            over the cohort, or over `everyone`'s last projection
+    `reward`      sign                 exponential       `c̃` times: `±1` as accuracy rose or fell, where it did
+                                                         not change `±0.5` as loss fell or rose; `2 exp(ΔA)`, where
+                                                         it did not change `exp(-ΔF)`; the same as `printed`, with
+                                                         `exp(ΔF)`; `none`: 1
+    `mean`        selections_and_one   selections        rewards are divided by how many, one more, or `rounds`
+    `bonus`       rounds               rounds            `n`: rounds so far, or all `selections` so far
+    `schedule`    hump                 linear            `α_t = alpha` times: `t/100` up to `t = 100`, then
+                                                         `200/(t + 100)`; `t/T`; `constant`: 1
+    ============  ===================  ================  =====================================================
+
+    With equation (8) as printed a reward grows with the loss; `exponential` has the sign that the prose means. The
+    text's softmax over all clients is `softmax="everyone"`. Its first step, projections of all clients' gradients on a
+    gradient that does not exist yet, is not defined; the text's variant visits everybody once instead. Momentum is the
+    trainer's (`SGD(momentum=...)`): 0 in the code, 0.1 in the text.
+
+    Attributes:
+      alpha: `α` or `ρ`, factor of the bonus.
+      variant: `"code"` or `"paper"`.
+      warm_up, projection, against, softmax, reward, mean, bonus, schedule: as in the table; None: the variant's.
+      signal: accuracy and loss on `"validation"` rows, or, as the code has it, on the `"test"` rows (a leak).
+
+    Source: Na, Liang and Yiu, "GPFL: A Gradient Projection-Based Client Selection Framework for Efficient Federated
+    Learning", 2024, https://arxiv.org/abs/2403.17833, equations (3) to (8); code: github.com/joapolarbear/PBFL.
+    """
+
+    alpha: Scalar = 1.0
+    variant: str = struct.field(pytree_node=False, default="code")
+    warm_up: int | None = struct.field(pytree_node=False, default=None)
+    projection: str | None = struct.field(pytree_node=False, default=None)
+    against: str | None = struct.field(pytree_node=False, default=None)
+    softmax: str | None = struct.field(pytree_node=False, default=None)
+    reward: str | None = struct.field(pytree_node=False, default=None)
+    mean: str | None = struct.field(pytree_node=False, default=None)
+    bonus: str | None = struct.field(pytree_node=False, default=None)
+    schedule: str | None = struct.field(pytree_node=False, default=None)
+    signal: str = struct.field(pytree_node=False, default="validation")
+
+    before = ()
+    candidates = everyone
+
+    def rule(self, name: str) -> Any:
+        """A parameter, or the variant's."""
+        given = getattr(self, name)
+        return VARIANTS[self.variant][name] if given is None else given
+
+    @property
+    def after(self) -> tuple[signals.Projection, signals.ValidationAccuracy, signals.ValidationLoss]:
+        """Projections of the updates, and what the round did to the global model."""
+        how = self.rule("projection")
+        projection = signals.Projection(
+            over="whole" if how == "whole" else "tensors", cosine=how == "cosine", against=self.rule("against")
+        )
+        return projection, signals.ValidationAccuracy(self.signal), signals.ValidationLoss(self.signal)
+
+    def init(self, key: PRNGKey, ctx: Context, host: object) -> Memory:
+        """Nobody was seen yet; `ValueError` for a rule that does not exist."""
+        check_name("gpfl: variant", self.variant, list(VARIANTS))
+        for name, known in CHOICES.items():
+            check_name(f"gpfl: {name}", self.rule(name) if name != "signal" else self.signal, list(known))
+        check_number("gpfl: alpha", self.alpha, 0)
+        check_number("gpfl: warm_up", self.rule("warm_up"), 0)
+        zero, none = jnp.zeros(ctx.clients), jnp.zeros(ctx.clients, jnp.int32)
+        return Memory(zero, zero, none, none, jnp.zeros(()), jnp.zeros(()))
+
+    def bound(self, state: Memory, ctx: Context) -> Float[Array, "N"]:
+        """`u`, infinite for a client that was never selected (unless α is 0)."""
+        t = ctx.round.astype(jnp.float32)
+        scheduled = {
+            "hump": jnp.where(t < 100, t / 100, 200 / (t + 100)),
+            "linear": t / ctx.rounds,
+            "constant": jnp.ones(()),
+        }
+        alpha = self.alpha * scheduled[self.rule("schedule")]
+        n = {"rounds": t, "selections": state.selected.sum().astype(jnp.float32)}[self.rule("bonus")]
+        divisor = {
+            "selections_and_one": state.rewarded + 1,
+            "selections": jnp.maximum(state.rewarded, 1),
+            "rounds": jnp.maximum(ctx.round, 1),
+        }[self.rule("mean")]
+        seen = state.selected > 0
+        width = jnp.sqrt(2 * jnp.log(jnp.maximum(n, 1.0)) / jnp.maximum(state.selected, 1))
+        return state.total / divisor + jnp.where(alpha > 0, jnp.where(seen, alpha * width, jnp.inf), 0.0)
+
+    def select(self, key: PRNGKey, state: Memory, ctx: Context) -> Cohort:
+        """Clients never seen while warming up, then the highest bounds."""
+        key_new, key_tie = jax.random.split(key)
+        best = top_m(key_tie, self.bound(state, ctx), ctx.available, ctx.m)
+        unseen = ctx.available & (state.selected == 0)
+        rounds = self.rule("warm_up")
+        warming = unseen.any() & ((ctx.round < rounds) if rounds else True)
+        chance = jnp.where(unseen, 1 + jax.random.uniform(key_new, unseen.shape), 0.0)
+        if not rounds:  # the last round of the visit is filled up with the best of the others
+            behind = jnp.argsort(jnp.argsort(self.bound(state, ctx))) / ctx.clients
+            new = top_m(key_new, jnp.where(unseen, chance, behind), ctx.available, ctx.m)
+        else:
+            each = min(-(-ctx.clients // rounds), ctx.m)
+            new = top_m(key_new, chance, unseen, ctx.m)
+            new = cohort_of(new.client, new.mask & (jnp.arange(ctx.m) < each))
+        return jax.tree.map(lambda a, b: jnp.where(warming, a, b), new, best)
+
+    def observe(
+        self,
+        key: PRNGKey,
+        state: Memory,
+        ctx: Context,
+        cohort: Cohort,
+        *,
+        projection: Float[Array, "m"],
+        validation_accuracy: Float[Array, ""],
+        validation_loss: Float[Array, ""],
+    ) -> Memory:
+        """Rewards of those who came back."""
+        back = jnp.where(cohort.mask, cohort.client, ctx.clients)
+        last = state.projection.at[back].set(projection, mode="drop")
+        if self.rule("softmax") == "cohort":
+            share = jax.nn.softmax(projection, where=cohort.mask)
+        else:
+            share = jax.nn.softmax(last)[cohort.client]
+        reward = share * self.factor(state, ctx, validation_accuracy, validation_loss)
+        someone = jnp.where(cohort.client >= 0, cohort.client, ctx.clients)
+        empty: Bool[Array, ""] = ~cohort.mask.any()
+        return Memory(
+            projection=last,
+            total=state.total.at[back].add(jnp.where(cohort.mask, reward, 0.0), mode="drop"),
+            rewarded=state.rewarded.at[back].add(1, mode="drop"),
+            selected=state.selected.at[someone].add(1, mode="drop"),
+            accuracy=jnp.where(empty, state.accuracy, validation_accuracy),
+            loss=jnp.where(empty, state.loss, validation_loss),
+        )
+
+    def factor(
+        self, state: Memory, ctx: Context, accuracy: Float[Array, ""], loss: Float[Array, ""]
+    ) -> Float[Array, ""]:
+        """What the round's rewards are multiplied by; accuracy before the first round counts as 0."""
+        rise, change = accuracy - state.accuracy, jnp.where(ctx.round > 0, loss - state.loss, 0.0)
+        kind = self.rule("reward")
+        if kind == "none":
+            return jnp.ones(())
+        if kind == "sign":
+            by_loss = jnp.where(ctx.round > 0, -0.5 * jnp.sign(change), 0.5)  # before the first round: infinite
+            return jnp.where(rise == 0, by_loss, jnp.sign(rise))
+        return jnp.where(rise == 0, jnp.exp(change if kind == "printed" else -change), 2 * jnp.exp(rise))

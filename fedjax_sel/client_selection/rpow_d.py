@@ -1,0 +1,56 @@
+"""rpow-d: power of choice by the losses that clients reported when they last trained."""
+
+import jax.numpy as jnp
+from flax import struct
+from jaxtyping import Array, Float, Int
+
+from fedjax_sel import signals
+from fedjax_sel.client_selection._power_of_choice import by_rows, check_candidates, largest
+from fedjax_sel.types import Cohort, Context, PRNGKey
+
+__all__ = ["RPowD"]
+
+
+@struct.dataclass
+class RPowD:
+    """As `power_of_choice`, with the training loss that a candidate reported last: nobody is asked before training.
+
+    A client that never trained counts as having infinite loss.
+
+    Attributes:
+      d: number of candidates, `m <= d <= N`.
+
+    Source: Cho et al., "Client Selection in Federated Learning: Convergence Analysis and Power-of-Choice Selection
+    Strategies", 2020, https://arxiv.org/abs/2010.01243, section 4, "communication- and computation-efficient variant".
+    """
+
+    d: int = struct.field(pytree_node=False, default=10)
+
+    before = ()
+    after = (signals.TrainingLoss(),)
+
+    def init(self, key: PRNGKey, ctx: Context, host: object) -> Float[Array, "N"]:
+        """Last known loss of each client; checks `d`."""
+        check_candidates("rpow_d", self.d, ctx)
+        return jnp.full(ctx.clients, jnp.inf)
+
+    def candidates(self, key: PRNGKey, state: Float[Array, "N"], ctx: Context) -> Int[Array, "d"]:
+        """Bigger clients more often."""
+        return by_rows(key, ctx, self.d)
+
+    def select(self, key: PRNGKey, state: Float[Array, "N"], ctx: Context) -> Cohort:
+        """Top `m` of the candidates."""
+        assert ctx.candidates is not None
+        return largest(key, ctx, state[ctx.candidates])
+
+    def observe(
+        self,
+        key: PRNGKey,
+        state: Float[Array, "N"],
+        ctx: Context,
+        cohort: Cohort,
+        *,
+        training_loss: Float[Array, "m"],
+    ) -> Float[Array, "N"]:
+        """Losses of those who came back."""
+        return state.at[jnp.where(cohort.mask, cohort.client, ctx.clients)].set(training_loss, mode="drop")

@@ -1,0 +1,76 @@
+"""A rehearsal: a random cohort trains, the clients say what its model is worth to them, and it is thrown away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool
+
+from fedjax_sel.client_selection import uniform_m
+from fedjax_sel.data.federated import FederatedData
+from fedjax_sel.engine.asking import ask_clients
+from fedjax_sel.engine.debug import stage
+from fedjax_sel.engine.experiment import Experiment
+from fedjax_sel.engine.keys import Purpose, key_for
+from fedjax_sel.engine.mapping import Mapping
+from fedjax_sel.engine.measuring import Values, counts
+from fedjax_sel.engine.turns import simulated
+from fedjax_sel.types import Context, PRNGKey
+
+if TYPE_CHECKING:
+    from fedjax_sel.engine.round import State, Trained
+
+PREFIX = "rehearsed_"
+
+
+def rehearse(
+    train: Callable[..., Trained],
+    experiment: Experiment,
+    data: FederatedData,
+    seed: PRNGKey,
+    state: State,
+    ctx: Context,
+    asked: Bool[Array, "N"],
+    mapping: Mapping,
+) -> tuple[Values, Values]:
+    """The selector's `before` signals on a rehearsed model, and what that took; nothing where it never rehearses.
+
+    Both are zeros in rounds without a rehearsal. The counts are named `rehearsed_…`; `seconds` and `joules`, where
+    there are devices, are to be added to the round's.
+
+    Args:
+      train: `engine.round.train_cohort`.
+      experiment, data, seed, state, ctx: of this round.
+      asked: who was asked for signals on the model as it is.
+      mapping: how.
+    """
+    rehearses: Any = getattr(experiment.selector, "rehearses", None)
+    if rehearses is None:
+        return {}, {}
+
+    def perform() -> tuple[Values, Values]:
+        own = key_for(seed, Purpose.REHEARSE, ctx.round)
+        cohort = uniform_m(key_for(own, Purpose.SELECT), ctx.available, ctx.m)
+        with stage("rehearsal", round=ctx.round):
+            trained = train(experiment, data, own, state.variables, ctx, cohort, asked, mapping)
+            variables, _ = experiment.aggregator.step(state.aggregator, state.variables, trained.delta)
+            whole = replace(ctx, candidates=None)
+            held = experiment.signals_on == "holdout"
+            signals = experiment.selector.before
+            values = ask_clients(signals, experiment.task, variables, data, whole, mapping, key=own, held=held)
+        everyone = ctx.available
+        taken = counts(experiment, data, everyone, cohort, trained.turns, trained.updates)
+        holds_model = asked & any(signal.price.model for signal in experiment.selector.before)
+        taken["sent"] = (cohort.mask & ~holds_model[cohort.client]).sum()
+        return (
+            {PREFIX + name: value for name, value in values.items()},
+            {PREFIX + name: value for name, value in taken.items()}
+            | simulated(experiment, data, cohort, everyone, trained.turns),
+        )
+
+    nothing = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(perform))
+    return jax.lax.cond(rehearses(ctx.round), perform, lambda: nothing)

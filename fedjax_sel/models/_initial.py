@@ -1,0 +1,34 @@
+"""How layers begin."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flax.linen as nn
+import jax
+
+from fedjax_sel.catalog import check_name
+
+KINDS = ("flax", "torch")
+"""Flax: kernels normal with variance 1/fan-in (Le Cun), biases 0. PyTorch: both uniform within ±1/sqrt(fan-in)."""
+
+
+def beginning(kind: str, fan_in: int) -> dict[str, Any]:
+    """`kernel_init` and `bias_init` of a layer whose outputs each see `fan_in` numbers.
+
+    Source of `"torch"`: the default of PyTorch's `Linear` and `Conv2d`, whose kernels have a third of the variance.
+    """
+    check_name("initial", kind, list(KINDS))
+    if kind == "flax":
+        return {}
+    bound = fan_in**-0.5
+
+    def uniform(key, shape, dtype=float):
+        return jax.random.uniform(key, shape, dtype, -bound, bound)
+
+    return {"kernel_init": uniform, "bias_init": uniform}
+
+
+def dense(width: int, kind: str, x: jax.Array) -> jax.Array:
+    """An affine map of `x`, begun as `kind` says."""
+    return nn.Dense(width, **beginning(kind, x.shape[-1]))(x)

@@ -1,0 +1,157 @@
+"""The lowered convolution and pooling against XLA's own."""
+
+import functools
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+from fedjax_sel.models._conv import Conv, convolution, max_pool
+
+ORDER = ("NHWC", "HWIO", "NHWC")
+
+
+def rows_and_kernel(kernel=(3, 3), channels=4, out=6, groups=1, sides=(9, 8), dtype=np.float32):
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(2, *sides, channels)).astype(dtype)
+    return jnp.asarray(x), jnp.asarray(rng.normal(size=(*kernel, channels // groups, out)).astype(dtype))
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def with_gradients(of, *given):
+    """Output and gradients, every number of the output counting by a factor of its own."""
+    y, back = jax.vjp(of, *given)
+    return y, *back(jnp.cos(jnp.arange(y.size, dtype=y.dtype)).reshape(y.shape))
+
+
+def both(x, kernel, strides=(1, 1), padding="SAME", **options):
+    """Of the lowered convolution and of XLA's."""
+    return [
+        with_gradients(lambda x, k, f=f: f(x, k, strides, padding, dimension_numbers=ORDER, **options), x, kernel)
+        for f in (convolution, native)
+    ]
+
+
+def native(x, kernel, strides, padding, **options):
+    """XLA's, rows padded beforehand: where it pads by less than 0, also backward, it reads beside them on the CPU.
+
+    https://github.com/openxla/xla/issues/48713
+    """
+    if not isinstance(padding, str):
+        x = lax.pad(x, jnp.zeros((), x.dtype), [(0, 0, 0), *((*p, 0) for p in padding), (0, 0, 0)])
+        padding = "VALID"
+    return lax.conv_general_dilated(x, kernel, strides, padding, **options)
+
+
+def agree(ours, theirs, tolerance=1e-4):
+    for a, b in zip(ours, theirs, strict=True):
+        assert (a.shape, a.dtype) == (b.shape, b.dtype)
+        np.testing.assert_allclose(np.asarray(a, np.float64), np.asarray(b, np.float64), rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("padding", ["SAME", "SAME_LOWER", "VALID", [(2, 0), (1, 3)], [(-1, 1), (0, -2)]], ids=str)
+@pytest.mark.parametrize("strides", [(1, 1), (2, 3)])
+@pytest.mark.parametrize("kernel", [(1, 1), (3, 3), (4, 2)])
+def test_output_and_gradients_are_those_of_the_native_convolution(kernel, strides, padding):
+    agree(*both(*rows_and_kernel(kernel), strides, padding))
+
+
+@pytest.mark.parametrize("out", [4, 8])
+@pytest.mark.parametrize("groups", [2, 4])
+@pytest.mark.parametrize(
+    ("kernel", "strides"), [((3, 3), (1, 1)), ((3, 3), (2, 2)), ((2, 4), (1, 2)), ((1, 1), (1, 1))]
+)
+def test_groups_of_channels_stay_apart_as_in_the_native_convolution(kernel, strides, groups, out):
+    x, k = rows_and_kernel(kernel, out=out, groups=groups)
+    agree(*both(x, k, strides, feature_group_count=groups))
+
+
+@pytest.mark.parametrize("padding", ["SAME", "VALID", [(1, 2), (0, 3)]], ids=str)
+@pytest.mark.parametrize("groups", [1, 2, 4])
+def test_a_dilated_kernel_sees_the_places_that_the_native_convolution_sees(groups, padding):
+    x, k = rows_and_kernel(out=4, groups=groups)
+    agree(*both(x, k, (2, 1), padding, rhs_dilation=(2, 3), feature_group_count=groups))
+
+
+@pytest.mark.parametrize("groups", [1, 2, 4])
+def test_clients_with_kernels_of_their_own_can_be_stacked(groups):
+    x, k = rows_and_kernel(out=4, groups=groups)
+    xs, ks = jnp.stack([x, 2 * x, x - 1]), jnp.stack([k, k + 1, -k])
+
+    def convolve(x, k):
+        return both(x, k, feature_group_count=groups)[0]
+
+    for i, one in enumerate(zip(*jax.vmap(convolve)(xs, ks), strict=True)):
+        agree(one, both(xs[i], ks[i], feature_group_count=groups)[1])
+
+
+@pytest.mark.parametrize("groups", [1, 2, 4])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_half_precision_stays_half_precision(dtype, groups):
+    x, k = (a.astype(dtype) for a in rows_and_kernel(out=4, groups=groups))
+    ours, _ = both(x, k, feature_group_count=groups)
+    exact, _ = both(x.astype(jnp.float32), k.astype(jnp.float32), feature_group_count=groups)
+    assert {a.dtype for a in ours} == {jnp.dtype(dtype)}
+    np.testing.assert_allclose(np.asarray(ours[0], np.float32), exact[0], atol=0.2)
+
+
+@pytest.mark.parametrize("options", [{}, {"strides": 2}, {"feature_group_count": 4}, {"padding": "CIRCULAR"}], ids=str)
+def test_a_flax_layer_is_the_same_layer_with_either_convolution(options):
+    x, _ = rows_and_kernel()
+    ours, flaxs = Conv(8, (3, 3), **options), nn.Conv(8, (3, 3), **options)
+    variables = flaxs.init(jax.random.key(0), x)
+    assert jax.tree.map(jnp.shape, ours.init(jax.random.key(0), x)) == jax.tree.map(jnp.shape, variables)
+    np.testing.assert_allclose(ours.apply(variables, x), flaxs.apply(variables, x), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("groups", [1, 2, 4])
+def test_no_native_convolution_is_left(groups):
+    x, k = rows_and_kernel(out=4, groups=groups)
+
+    def program(convolve):
+        options = {"dimension_numbers": ORDER, "feature_group_count": groups}
+        step = jax.value_and_grad(lambda *a: convolve(*a, (1, 1), "SAME", **options).sum(), (0, 1))
+        return str(jax.make_jaxpr(step)(x, k))
+
+    assert "conv_general_dilated" in program(lax.conv_general_dilated)
+    assert "conv_general_dilated" not in program(convolution)
+
+
+def test_a_1x1_kernel_is_the_product_alone():
+    x, k = rows_and_kernel((1, 1))
+    assert "concatenate" not in str(jax.make_jaxpr(lambda x, k: convolution(x, k, (1, 1), "SAME"))(x, k))
+
+
+@pytest.mark.parametrize(
+    ("shapes", "options", "error", "match"),
+    [
+        (((2, 9, 8, 4), (3, 3, 4, 6)), {"lhs_dilation": (2, 1)}, NotImplementedError, r"lhs_dilation is \(2, 1\)"),
+        (((2, 9, 4), (3, 4, 6)), {}, NotImplementedError, "only images are lowered"),
+        (((2, 4, 9, 8), (6, 4, 3, 3)), {"dimension_numbers": None}, NotImplementedError, "dimension_numbers is None"),
+        (((2, 9, 8, 4), (3, 3, 3, 6)), {}, ValueError, "needs 3 channels in"),
+        (((2, 9, 8, 4), (3, 3, 2, 5)), {"feature_group_count": 2}, ValueError, "that 2 divides"),
+        (((2, 2, 8, 4), (3, 3, 4, 6)), {}, ValueError, "reaches over 3x3 places does not fit rows of 2x8"),
+        (((2, 4, 8, 4), (3, 3, 4, 6)), {"rhs_dilation": (2, 1)}, ValueError, "reaches over 5x3 places"),
+    ],
+    ids=["lhs dilation", "sequence", "channels first", "channels", "groups", "small", "small for dilation"],
+)
+def test_what_is_not_lowered_is_refused(shapes, options, error, match):
+    with pytest.raises(error, match=match):
+        convolution(*map(jnp.zeros, shapes), (1, 1), "VALID", **options)
+
+
+@pytest.mark.parametrize("window", [1, 2, 3])
+@pytest.mark.parametrize("shape", [(2, 8, 6, 3), (2, 9, 7, 3), (7, 11, 1), (2, 3, 5, 4, 2)], ids=str)
+def test_pooling_and_its_gradient_are_flax_s(shape, window):
+    x = jax.random.normal(jax.random.key(1), shape)
+
+    ours = with_gradients(lambda x: max_pool(x, window), x)
+    agree(ours, with_gradients(lambda x: nn.max_pool(x, (window, window), (window, window)), x), 1e-6)
+
+
+def test_pooling_rows_smaller_than_the_window_is_refused():
+    with pytest.raises(ValueError, match="rows of 1x4 hold no window of 2x2"):
+        max_pool(jnp.zeros((2, 1, 4, 3)))
