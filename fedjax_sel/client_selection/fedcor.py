@@ -23,7 +23,7 @@ class Memory(NamedTuple):
     Attributes:
       factor: `X`; the losses' changes have covariance `XᵀX + σ²I`.
       discount: `α` of each client.
-      loss: of each client when it was last asked.
+      loss: of each client when it was last asked; NaN: never.
       changes: the losses' changes that the process is fitted to.
       round: of each of them; -1: none yet.
       count: how many there were.
@@ -46,11 +46,12 @@ class FedCor:
     multiplied by `beta`, until the next fit sets all to 1.
 
     Up to round `warm_up` cohorts are uniform, everybody reports its loss at the beginning of every round, and at the
-    end the process is fitted with `first_steps` steps of Adam. After it, every `interval` rounds a uniform cohort
-    trains for this purpose alone and its model is thrown away (`ClientSelector.rehearses`); the change of all losses is
-    one more draw, and `steps` steps follow. A draw of `age` rounds weighs `gamma^age`, none where it is older than
-    `history`; the mean is the weighted mean of the draws. Losses are on the hold-out rows where
-    `Experiment.signals_on` says so, as in the source.
+    end the process is fitted with `first_steps` steps of Adam. After it, in every round that `interval` divides, a
+    uniform cohort trains for this purpose alone and its model is thrown away (`ClientSelector.rehearses`); the change
+    of all losses is one more draw, and `steps` steps follow. A draw of `age` rounds weighs `gamma^age`, none where it
+    is older than `history`; the mean is the weighted mean of the draws. Losses are on the hold-out rows where
+    `Experiment.signals_on` says so, as in the source. A client that cannot be asked counts as changing like the mean of
+    the others.
 
     As in the authors' code (with its `--update_mean`), but for the time of measuring: a rehearsal begins from the
     model before its round, there from the one after it.
@@ -106,7 +107,7 @@ class FedCor:
         return Memory(
             factor=jax.random.normal(key, (self.dimension, n)) / jnp.sqrt(self.dimension),
             discount=jnp.ones(n),
-            loss=jnp.zeros(n),
+            loss=jnp.full(n, jnp.nan),
             changes=jnp.zeros((draws, n)),
             round=jnp.full(draws, -1, jnp.int32),
             count=jnp.zeros((), jnp.int32),
@@ -134,9 +135,10 @@ class FedCor:
         t, rehearsed = ctx.round, self.rehearses(ctx.round)
         new = rehearsed | ((t > 0) & (t <= self.warm_up))
         place = jnp.where(new, state.count % len(state.round), len(state.round))
-        changes = state.changes.at[place].set(
-            jnp.where(rehearsed, rehearsed_loss, loss) - jnp.where(rehearsed, loss, state.loss), mode="drop"
-        )
+        change = jnp.where(rehearsed, rehearsed_loss, loss) - jnp.where(rehearsed, loss, state.loss)
+        known = ctx.available & jnp.isfinite(change)
+        others = jnp.where(known, change, 0).sum() / jnp.maximum(known.sum(), 1)
+        changes = state.changes.at[place].set(jnp.where(known, change, others), mode="drop")
         drawn = state.round.at[place].set(jnp.where(rehearsed, t, t - 1), mode="drop")
 
         age = t - drawn
@@ -161,7 +163,7 @@ class FedCor:
         return Memory(
             factor=factor,
             discount=jnp.where(rehearsed, jnp.ones_like(discount), discount),
-            loss=jnp.where(self.asks(t), loss, state.loss),
+            loss=jnp.where(self.asks(t) & ctx.available, loss, state.loss),
             changes=changes,
             round=drawn,
             count=state.count + new,

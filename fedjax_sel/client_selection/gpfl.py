@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from fedjax_sel import signals
 from fedjax_sel.catalog import check_name
-from fedjax_sel.client_selection._ops import check_number, cohort_of, everyone, top_m
+from fedjax_sel.client_selection._ops import check_number, cohort_of, everyone, top_m, uniform_m
 from fedjax_sel.types import Cohort, Context, PRNGKey, Scalar
 
 __all__ = ["GPFL"]
@@ -98,9 +98,9 @@ class GPFL:
     ============  ===================  ================  =====================================================
 
     With equation (8) as printed a reward grows with the loss; `exponential` has the sign that the prose means. The
-    text's softmax over all clients is `softmax="everyone"`. Its first step, projections of all clients' gradients on a
-    gradient that does not exist yet, is not defined; the text's variant visits everybody once instead. Momentum is the
-    trainer's (`SGD(momentum=...)`): 0 in the code, 0.1 in the text.
+    text's softmax over all clients is `softmax="everyone"`, its mean over rounds `mean="rounds"`. Its first step,
+    projections of all clients' gradients on a gradient that does not exist yet, is not defined; the text's variant
+    visits everybody once instead. Momentum is the trainer's (`SGD(momentum=...)`): 0 in the code, 0.1 in the text.
 
     Attributes:
       alpha: `α` or `ρ`, factor of the bonus.
@@ -173,19 +173,14 @@ class GPFL:
     def select(self, key: PRNGKey, state: Memory, ctx: Context) -> Cohort:
         """Clients never seen while warming up, then the highest bounds."""
         key_new, key_tie = jax.random.split(key)
-        best = top_m(key_tie, self.bound(state, ctx), ctx.available, ctx.m)
-        unseen = ctx.available & (state.selected == 0)
-        rounds = self.rule("warm_up")
-        warming = unseen.any() & ((ctx.round < rounds) if rounds else True)
-        chance = jnp.where(unseen, 1 + jax.random.uniform(key_new, unseen.shape), 0.0)
-        if not rounds:  # the last round of the visit is filled up with the best of the others
-            behind = jnp.argsort(jnp.argsort(self.bound(state, ctx))) / ctx.clients
-            new = top_m(key_new, jnp.where(unseen, chance, behind), ctx.available, ctx.m)
-        else:
-            each = min(-(-ctx.clients // rounds), ctx.m)
-            new = top_m(key_new, chance, unseen, ctx.m)
-            new = cohort_of(new.client, new.mask & (jnp.arange(ctx.m) < each))
-        return jax.tree.map(lambda a, b: jnp.where(warming, a, b), new, best)
+        unseen, rounds = ctx.available & (state.selected == 0), self.rule("warm_up")
+        score = self.bound(state, ctx)
+        if not rounds:  # as many as there are slots, in the last round of the visit with the best of the others
+            return top_m(key_tie, jnp.where(unseen, jnp.inf, score), ctx.available, ctx.m)
+        best, new = top_m(key_tie, score, ctx.available, ctx.m), uniform_m(key_new, unseen, ctx.m)
+        each = min(-(-ctx.clients // rounds), ctx.m)
+        new = cohort_of(new.client, new.mask & (jnp.arange(ctx.m) < each))
+        return jax.tree.map(lambda a, b: jnp.where(unseen.any() & (ctx.round < rounds), a, b), new, best)
 
     def observe(
         self,
@@ -205,7 +200,7 @@ class GPFL:
             share = jax.nn.softmax(projection, where=cohort.mask)
         else:
             share = jax.nn.softmax(last)[cohort.client]
-        reward = share * self.factor(state, ctx, validation_accuracy, validation_loss)
+        reward = share * self.factor(state, validation_accuracy, validation_loss)
         someone = jnp.where(cohort.client >= 0, cohort.client, ctx.clients)
         empty: Bool[Array, ""] = ~cohort.mask.any()
         return Memory(
@@ -217,15 +212,14 @@ class GPFL:
             loss=jnp.where(empty, state.loss, validation_loss),
         )
 
-    def factor(
-        self, state: Memory, ctx: Context, accuracy: Float[Array, ""], loss: Float[Array, ""]
-    ) -> Float[Array, ""]:
-        """What the round's rewards are multiplied by; accuracy before the first round counts as 0."""
-        rise, change = accuracy - state.accuracy, jnp.where(ctx.round > 0, loss - state.loss, 0.0)
+    def factor(self, state: Memory, accuracy: Float[Array, ""], loss: Float[Array, ""]) -> Float[Array, ""]:
+        """What the round's rewards are multiplied by; before the first with an update, accuracy counts as 0."""
+        first = ~state.rewarded.any()
+        rise, change = accuracy - state.accuracy, jnp.where(first, 0.0, loss - state.loss)
         kind = self.rule("reward")
         if kind == "none":
             return jnp.ones(())
         if kind == "sign":
-            by_loss = jnp.where(ctx.round > 0, -0.5 * jnp.sign(change), 0.5)  # before the first round: infinite
+            by_loss = jnp.where(first, 0.5, -0.5 * jnp.sign(change))  # the loss before the first is infinite
             return jnp.where(rise == 0, by_loss, jnp.sign(rise))
         return jnp.where(rise == 0, jnp.exp(change if kind == "printed" else -change), 2 * jnp.exp(rise))

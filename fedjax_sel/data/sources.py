@@ -73,7 +73,7 @@ def load(
 
 def fewer(data: Dataset, rows: int, seed: int) -> Dataset:
     """A dataset with so many of its training rows, every class in proportion."""
-    if isinstance(rows, bool) or not isinstance(rows, int) or not 0 < rows <= len(data.y):
+    if isinstance(rows, bool) or not isinstance(rows, int | np.integer) or not 0 < rows <= len(data.y):
         raise ValueError(
             f"{data.name}: rows is {rows!r}; there are {len(data.y)} training rows, and at least 1 is needed"
         )

@@ -59,9 +59,10 @@ def rehearse(
             trained = train(experiment, data, own, state.variables, ctx, cohort, asked, mapping)
             variables, _ = experiment.aggregator.step(state.aggregator, state.variables, trained.delta)
             whole = replace(ctx, candidates=None)
+            asking = key_for(own, Purpose.ASK, ctx.round)
             held = experiment.signals_on == "holdout"
             signals = experiment.selector.before
-            values = ask_clients(signals, experiment.task, variables, data, whole, mapping, key=own, held=held)
+            values = ask_clients(signals, experiment.task, variables, data, whole, mapping, key=asking, held=held)
         everyone = ctx.available
         taken = counts(experiment, data, everyone, cohort, trained.turns, trained.updates)
         holds_model = asked & any(signal.price.model for signal in experiment.selector.before)

@@ -90,7 +90,9 @@ def on_accuracy(histories: Histories) -> list[Claim]:
     }
     gap = last["published"] - last["random"]
     closed = {name: difference(last[name] - last["random"], 0.5 * gap) for name in ("network", "all")}
-    shares = {name: float(np.mean(last[name] - last["random"]) / np.mean(gap)) for name in closed}
+    shares = {
+        name: float(np.mean(last[name] - last["random"]) / np.mean(gap)) if np.mean(gap) else None for name in closed
+    }
     steady = {
         f"{partition}, under {other}": difference(
             measured(histories, partition, AS_PUBLISHED, other, "deviation_last"),

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 from flax import struct
 from jaxtyping import Array, Float, Int
 
+from fedjax_sel.catalog import check_name
 from fedjax_sel.protocols import Price
 
 
@@ -18,6 +19,10 @@ class ValidationAccuracy:
     """
 
     on: str = struct.field(pytree_node=False, default="validation")
+
+    def __post_init__(self):
+        """Refuse rows that the server does not have."""
+        check_name("validation signal: on", self.on, ["validation", "test"])
 
     name: ClassVar[str] = "validation_accuracy"
     price: ClassVar[Price] = Price()

@@ -10,6 +10,7 @@ import optax
 from flax import struct
 from jaxtyping import Array, Float, Int
 
+from fedjax_sel.catalog import check_name
 from fedjax_sel.protocols import Price
 from fedjax_sel.types import Batch, PRNGKey, Variables
 
@@ -62,6 +63,10 @@ class ValidationLoss:
     """
 
     on: str = struct.field(pytree_node=False, default="validation")
+
+    def __post_init__(self):
+        """Refuse rows that the server does not have."""
+        check_name("validation signal: on", self.on, ["validation", "test"])
 
     name: ClassVar[str] = "validation_loss"
     price: ClassVar[Price] = Price()

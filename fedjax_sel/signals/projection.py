@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from flax import struct
 from jaxtyping import Array, Float
 
+from fedjax_sel.catalog import check_name
 from fedjax_sel.protocols import Price
 from fedjax_sel.types import Update, Variables
 
@@ -36,6 +37,11 @@ class Projection:
     over: str = struct.field(pytree_node=False, default="tensors")
     cosine: bool = struct.field(pytree_node=False, default=False)
     against: str = struct.field(pytree_node=False, default="aggregate")
+
+    def __post_init__(self):
+        """Refuse what does not exist."""
+        check_name("projection: over", self.over, ["tensors", "whole"])
+        check_name("projection: against", self.against, ["aggregate", "previous"])
 
     def update(self, update: Update, aggregate: Variables) -> Float[Array, ""]:
         """Projection of one update."""

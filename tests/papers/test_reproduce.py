@@ -8,10 +8,12 @@ import matplotlib.image
 import numpy as np
 import pandas as pd
 import pytest
+from rich.console import Console
 
-from fedjax_sel import papers
+from fedjax_sel import config, folder, papers
 from fedjax_sel.engine import run
-from fedjax_sel.papers._paper import folder_of
+from fedjax_sel.papers._paper import Cell, folder_of
+from fedjax_sel.papers._reproduce import run_cells
 
 CELLS = 3 * 5  # settings, methods
 SEEDS = 2
@@ -156,6 +158,30 @@ def test_unknown_names_are_answered_with_the_nearest(tmp_path, nothing_runs):
     with pytest.raises(ValueError, match="unknown papers 'uasc'; did you mean 'uacs'"):
         papers.reproduce("uasc", scale="smoke", out=tmp_path / "new")
     assert not (tmp_path / "new").exists()
+
+
+def test_two_cells_of_one_configuration_are_run_once(tmp_path, monkeypatch):
+    plain = {"data": "iris", "partition": {"name": "iid", "clients": 5}, "m": 2, "rounds": 2}
+    cells = [Cell("one", "A", plain), Cell("two", "A", {**plain, "m": 3}), Cell("three", "A", {**plain, "m": 2})]
+    configs = [config.resolve({**cell.config, "seeds": 2}) for cell in cells]
+    runs, build = [], config.build
+    monkeypatch.setattr(config, "build", lambda one: runs.append(one["m"]) or build(one))
+
+    def histories():
+        return run_cells(tmp_path, cells, configs, Console(quiet=True))
+
+    ran = histories()
+    assert list(ran) == [("one", "A"), ("two", "A"), ("three", "A")]
+    assert runs == [2, 3]
+    assert ran["one", "A"] is ran["three", "A"]
+    assert ran["one", "A"].selections.shape == (2, 2, 2)
+    assert [folder.state(folder_of(tmp_path, cell)) for cell in cells] == ["finished", "finished", "new"]
+    read = histories()
+    assert runs == [2, 3], "nothing is run again"
+    assert read["one", "A"] is read["three", "A"]
+    for key, history in ran.items():
+        np.testing.assert_array_equal(read[key].selections, history.selections)
+        np.testing.assert_array_equal(read[key]["accuracy"], history["accuracy"])
 
 
 def test_every_scale_has_cells_with_names_of_their_own():

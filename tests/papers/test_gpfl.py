@@ -1,0 +1,277 @@
+"""GPFL: what it runs, and its claims judged in planted worlds where what must come out is known."""
+
+import dataclasses
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fedjax_sel import History, config, papers
+from fedjax_sel.engine.keys import Purpose, key_for
+from fedjax_sel.papers._gpfl_cells import (
+    ALPHAS,
+    AS_PUBLISHED,
+    CIFAR,
+    FASHION,
+    FEDCOR,
+    GPFL,
+    METHODS,
+    NETWORK,
+    PARTITIONS,
+    POW_D,
+    RANDOM,
+    RHOS,
+    ROBIN,
+    ROWS,
+    SENSITIVE,
+    THEIRS,
+    cells,
+    titled,
+)
+from fedjax_sel.papers._gpfl_numbers import coverage_round, last_deviation, measures, published
+from fedjax_sel.papers._gpfl_studies import SMALL_CASE, classes_of, regret_along
+from fedjax_sel.papers._paper import Evidence, merged
+from fedjax_sel.report.markdown import report
+
+T, R, N, M = 500, 3, 100, 5
+YES, NO, OPEN = "reproduced", "not reproduced", "undecided"
+NOISE = np.array([-0.002, 0.0, 0.002])[:, None]
+
+
+@dataclasses.dataclass
+class Method:
+    """A method's runs: final accuracy, its swing in the last rounds, whom it selects."""
+
+    accuracy: float = 0.6
+    swing: float = 0.02
+    covers: int = 100  # round after which everybody was selected
+    favourite: int = 0  # how often client 0 is selected besides
+
+    def history(self):
+        accuracy = np.full((R, T), self.accuracy) + NOISE
+        accuracy[:, -10::2] += self.swing
+        accuracy[:, -9::2] -= self.swing
+        accuracy[:, : T - 10] = np.where(np.arange(1, T - 9) % 5 == 0, accuracy[:, : T - 10], np.nan)
+        t = np.arange(T)
+        turn = np.where(t < self.covers, t * (N - M) // max(self.covers - 1, 1), 7 * t % (N - M))
+        selections = np.tile(turn[None, :, None] + np.arange(M), (R, 1, 1))
+        selections[:, T - self.favourite :] = np.arange(M) + 1
+        selections[:, T - self.favourite :, 0] = 0
+        ones = np.ones((R, T))
+        names = ("bytes_down", "bytes_up", "client_flops")
+        costs = dict.fromkeys(names, ones)
+        costs |= dict.fromkeys(("selection_bytes_down", "selection_bytes_up", "selection_flops"), 0 * ones)
+        return History(tuple(range(R)), {"accuracy": accuracy, **costs}, selections, N)
+
+
+def studies(gpfl=1.05, fedcor=2.0, share=0.8):
+    """Ratios of measured times, and the regret of GPFL beside Random's 1."""
+    second = [1.0, 1.01, 0.99]
+    factors = {RANDOM: 1.0, GPFL: gpfl, FEDCOR: fedcor}
+    methods = {
+        m: {"measured_seconds": [f * s for s in second], "seconds": f, "joules": f, "bytes": f, "flops": f}
+        for m, f in factors.items()
+    }
+    losses = {RANDOM: [0.97, 1.0, 1.03], GPFL: [share, share + 0.01, share - 0.01]}
+    regret = {m: {"share": v, "running_share": [1.0, 0.9], "final_accuracy": v} for m, v in losses.items()}
+    row = {"mean": 590.0, "std": 0.0, "smallest": 590, "largest": 590, "classes above 5 %": 1.0}
+    return {
+        "time": {"rounds": 200, "seed": 0, "device": "none", "methods": methods},
+        "regret": {"rounds": 2, "seeds": [0, 1, 2], "clients": 10, "m": 3, "methods": regret},
+        "partitions": dict.fromkeys(PARTITIONS, row),
+    }
+
+
+def world(changes=(), **study):
+    """Evidence in which all cells are alike but those of `changes`, by (settings, method)."""
+    changes, histories = dict(changes), {}
+    for cell in cells("small"):
+        data, _, rest = cell.experiment.partition(", ")
+        settings = rest.partition(" (")[2]
+        for key in ((data, settings.removesuffix(")"), cell.method), (settings.removesuffix(")"), cell.method)):
+            if key in changes:
+                break
+        histories[cell.key] = changes.get(key, Method()).history()
+    return Evidence(histories, studies(**study))
+
+
+def judged(changes=(), **study):
+    return {claim.id: claim for claim in papers.load("gpfl").claims("small", world(changes, **study))}
+
+
+GOOD = Method(0.7)
+CODE = [("", GPFL), (AS_PUBLISHED, GPFL), (THEIRS, GPFL)]
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        ([], {"beats-all-as-published": NO, "beats-all-fair": NO, "beats-all-in-its-own-settings": NO}),
+        (CODE[:1], {"beats-all-fair": YES, "beats-all-as-published": NO, "better-than-round-robin": YES}),
+        (CODE[1:2], {"beats-all-fair": NO, "beats-all-as-published": YES, "leak-is-harmless": NO}),
+        (CODE[2:], {"beats-all-in-its-own-settings": YES, "beats-all-fair": NO}),
+        (CODE[1:], {"leak-is-harmless": YES}),
+    ],
+)
+def test_gpfl_beats_the_others_where_it_is_planted_to(where, expected):
+    found = judged([(key, GOOD) for key in where])
+    assert {claim: found[claim].verdict for claim in expected} == expected
+
+
+def test_the_best_baseline_counts():
+    better = judged([*((key, GOOD) for key in CODE), (("", POW_D), Method(0.75))])
+    assert better["beats-all-fair"].verdict == NO
+    assert set(better["beats-all-fair"].statistic["GPFL - best baseline"]) == {f"{p}, over Pow-d" for p in PARTITIONS}
+
+
+@pytest.mark.parametrize(
+    ("network", "everything", "expected"), [(0.76, 0.78, (YES, YES)), (0.62, 0.78, (NO, YES)), (0.61, 0.62, (NO, NO))]
+)
+def test_the_gap_is_closed_by_what_was_planted(network, everything, expected):
+    found = judged(
+        [
+            ((AS_PUBLISHED, GPFL), Method(0.8)),
+            ((NETWORK, RANDOM), Method(network)),
+            ((THEIRS, RANDOM), Method(everything)),
+        ]
+    )
+    assert (found["network-makes-the-gap"].verdict, found["settings-make-the-gap"].verdict) == expected
+    assert found["settings-make-the-gap"].statistic["share of the gap closed"] == pytest.approx(
+        (everything - 0.6) / 0.2
+    )
+
+
+def test_coverage_tail_and_steadiness_are_read_off_the_runs():
+    nothing = judged()
+    assert [nothing[c].verdict for c in ("coverage-within-50", "fedcor-covers-late", "long-tail")] == [NO, NO, NO]
+    assert nothing["steadiest"].verdict == NO
+    found = judged(
+        [
+            ((AS_PUBLISHED, GPFL), Method(covers=40, favourite=450, swing=0.001)),
+            ((THEIRS, "GPFL, ρ = 1"), Method(favourite=450)),
+            ((AS_PUBLISHED, FEDCOR), Method(covers=210)),
+        ]
+    )
+    verdicts = ("coverage-within-50", "fedcor-covers-late", "long-tail", "steadiest")
+    assert [found[c].verdict for c in verdicts] == [YES, YES, YES, YES]
+
+
+def test_parameters_are_compared_with_all_others():
+    best = [((THEIRS, "GPFL, ρ = 1"), GOOD)]
+    assert judged(best)["rho-1-is-best"].verdict == YES
+    assert judged(best)["schedule-beats-constant"].verdict == YES
+    assert judged([*best, ((THEIRS, "GPFL, ρ = 5"), Method(0.72))])["rho-1-is-best"].verdict == NO
+    every = [((THEIRS, m), GOOD) for m in (*ALPHAS, *RHOS) if m != "GPFL, α = 0"]
+    assert judged(every)["exploring-pays"].verdict == YES
+
+
+def test_cost_cifar_and_regret():
+    assert judged()["cost-just-above-random"].verdict == YES
+    assert judged(gpfl=1.5)["cost-just-above-random"].verdict == NO
+    assert judged()["fedcor-is-slowest"].verdict == YES
+    assert judged(fedcor=1.1)["fedcor-is-slowest"].verdict == NO
+    assert judged()["regret-below-random"].verdict == YES
+    assert judged(share=1.2)["regret-below-random"].verdict == NO
+    cifar = judged([((CIFAR, "", FEDCOR), Method(0.4)), ((CIFAR, "", GPFL), GOOD)])
+    assert (cifar["fedcor-worse-than-random"].verdict, cifar["beats-all-on-cifar"].verdict) == (YES, YES)
+    assert judged()["fedcor-worse-than-random"].verdict == NO
+
+
+def test_measures_of_a_planted_run():
+    history = Method(0.6, swing=0.05, covers=40, favourite=300).history()
+    value = measures(history)
+    np.testing.assert_allclose(value["accuracy_last"], [0.598, 0.6, 0.602])
+    np.testing.assert_allclose(last_deviation(history), 0.05)
+    np.testing.assert_array_equal(coverage_round(history), 40)
+    assert (value["most_selected"] >= 300).all()
+    np.testing.assert_allclose(value["accuracy_at_15"], [0.598, 0.6, 0.602])
+
+
+def test_published_numbers_stand_in_their_columns():
+    assert published(FASHION, "2SPC", GPFL, "last") == 0.7780
+    assert published(FASHION, "Dir", RANDOM, "15 %") == 0.4859
+    assert published(CIFAR, "1SPC", FEDCOR, "50 %") == 0.2047
+    assert published(FASHION, "Dir", POW_D, "deviation") == 0.16
+    assert published(FASHION, "2SPC", ROBIN, "last") is None
+
+
+def test_the_report_has_all_tables_and_figures():
+    evidence = world([((AS_PUBLISHED, GPFL), Method(0.8))])
+    paper = papers.load("gpfl")
+    tables, figures = paper.tables("small", evidence), paper.figures("small", evidence)
+    text = report(paper, "small", range(R), paper.claims("small", evidence), tables, figures, {})
+    assert "0.800 ± 0.02 (0.778)" in text
+    assert len(tables) == 7
+    assert len({figure.name for figure in figures}) == len(figures) == 11
+    for figure in figures:
+        drawn = figure.draw()
+        assert drawn.axes
+        drawn.clear()
+    json.dumps([result.mean for result in paper.results("small", evidence)])
+
+
+def test_protocols_are_what_the_report_says_they_are():
+    full = {cell.key: config.resolve(cell.config) for cell in cells("full")}
+    fair = [full[titled(FASHION, "2SPC"), method] for method in METHODS]
+    assert all(key.startswith("selector.") for other in fair for key in config.differences(fair[0], other))
+    published = titled(FASHION, "2SPC", AS_PUBLISHED)
+    random, gpfl = full[published, RANDOM], full[published, GPFL]
+    assert random == full[titled(FASHION, "2SPC"), RANDOM]
+    assert random["model"]["hidden"] == [64, 30]
+    assert (gpfl["model"]["hidden"], gpfl["holdout"], gpfl["aggregator"]["by"]) == ([64], 0.0, "size")
+    assert gpfl["selector"]["signal"] == "test"
+    step = [full[titled(FASHION, SENSITIVE, name), RANDOM] for name in (NETWORK, ROWS, THEIRS)]
+    assert config.differences(random, step[0]) == ["model.hidden"]
+    assert set(config.differences(step[0], step[1])) == {"holdout", "signals_on"}
+    assert {key.split(".")[0] for key in config.differences(step[1], step[2])} == {"trainer", "aggregator"}
+    assert full[titled(FASHION, "1SPC"), RANDOM]["m"] == 10
+    assert full[titled(CIFAR, "Dir"), GPFL]["rounds"] == 2000
+
+
+@pytest.fixture(scope="module")
+def small():
+    """Two rounds of the small case."""
+    change = {"selector": "uniform", "rounds": 2, "seeds": [3], "partition": {"clients": 5}, "m": 2}
+    return config.build(merged(SMALL_CASE, change))
+
+
+def test_regret_is_that_of_trying_all_cohorts_by_hand(small):
+    history = small.simulate()
+    (data,) = small.data.draws((3,))
+    mine, chance = regret_along(small.experiment, data, 3, history.selections[0])
+
+    task, trainer, key = small.experiment.task, small.experiment.trainer, jax.random.key(3)
+    data = jax.tree.map(jnp.asarray, data)
+    w = task.init(key_for(key, Purpose.MODEL), data.x)
+    for t in range(2):
+        deltas = []
+        for i in range(5):
+            index, valid = data.rows_of(jnp.int32(i))
+            steps = trainer.local_steps(valid.sum(), data.longest)
+            own = key_for(key, Purpose.TRAIN, t, i)
+            deltas.append(trainer.train(task, w, data, index, valid, own, 1.0, steps, steps).delta)
+
+        def after(cohort, w=w, deltas=deltas):
+            return jax.tree.map(lambda a, *d: a + sum(d) / len(d), w, *(deltas[i] for i in cohort))
+
+        def loss(v):
+            return float(task.row_loss(task.logits(v, data.validation_x), data.validation_y).mean())
+
+        losses = {(i, j): loss(after((i, j))) for i in range(5) for j in range(i)}
+        chosen = tuple(sorted(map(int, history.selections[0, t]), reverse=True))
+        best = min(losses.values())
+        np.testing.assert_allclose(mine[t], losses[chosen] - best, atol=1e-5)
+        np.testing.assert_allclose(chance[t], np.mean(list(losses.values())) - best, atol=1e-5)
+        w = after(chosen)
+    final = jax.tree.map(lambda leaf: leaf[0], history.variables)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), final, w)
+
+
+def test_classes_of_clients_are_their_shares(small):
+    (data,) = small.data.draws((3,))
+    share = classes_of(data)
+    np.testing.assert_allclose(share.sum(1), 1)
+    mine = np.asarray(data.y)[np.asarray(data.order)[int(data.offset[2]) : int(data.offset[2] + data.size[2])]]
+    np.testing.assert_allclose(share[2], np.bincount(mine, minlength=10) / len(mine))
