@@ -7,7 +7,16 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fedjax_sel import aggregation, client_selection, data, data_selection, local_training, models, signals
+    from fedjax_sel import (
+        aggregation,
+        client_selection,
+        correction,
+        data,
+        data_selection,
+        local_training,
+        models,
+        signals,
+    )
     from fedjax_sel.data import partition
     from fedjax_sel.data.dataset import Dataset, dataset
     from fedjax_sel.data.federated import FederatedData
@@ -34,6 +43,7 @@ __all__ = [
     "Task",
     "aggregation",
     "client_selection",
+    "correction",
     "data",
     "data_selection",
     "dataset",

@@ -1,9 +1,9 @@
 """The theory of the library: four questions, and the signals by which they are answered.
 
 A federated-learning round asks **who** trains (`ClientSelector`), **on what** (`SampleSelector`), **how**
-(`LocalTrainer`), and how the results are **merged** (`Aggregator`). An answer is a frozen value: its floats are leaves
-of a pytree, so that they can be traced and swept; its integers, strings and flags are static. Nothing here is a base
-class. Any object with the right methods will do.
+(`LocalTrainer`, with a `Correction` of its steps), and how the results are **merged** (`Aggregator`). An answer is a
+frozen value: its floats are leaves of a pytree, so that they can be traced and swept; its integers, strings and flags
+are static. Nothing here is a base class. Any object with the right methods will do.
 
 A strategy that wants to know something *declares* it: `before` and `after` hold signals, and the value of each arrives
 as a keyword-only argument of the signal's name. A signal nobody declares generates no code and costs nothing; a
@@ -196,6 +196,11 @@ class LocalTrainer(Protocol):
     """How a client trains; written for one client."""
 
     @property
+    def learning_rate(self) -> Any:
+        """Base rate of its steps."""
+        ...
+
+    @property
     def schedule(self) -> Callable[[Int[Array, ""], Int[Array, ""]], Float[Array, ""]]:
         """Factor on the learning rate in a round, `schedule(round, rounds)`."""
         ...
@@ -219,8 +224,51 @@ class LocalTrainer(Protocol):
         factor: Float[Array, ""],
         steps: Int[Array, ""],
         bound: Int[Array, ""],
+        correct: Callable[[Variables, Variables], Variables] | None = None,
     ) -> Update:
-        """The update of the client whose rows are `index[keep]`, in a loop of `bound` steps of which `steps` count."""
+        """The update of the client whose rows are `index[keep]`, in a loop of `bound` steps of which `steps` count.
+
+        `correct(gradient, variables)` is the gradient that each step takes; None: the gradient itself.
+        """
+        ...
+
+
+@runtime_checkable
+class Correction(Protocol):
+    """What is added to the gradient of every local step; written for one client.
+
+    Its state may hold something for each client, with a leading `N`; it goes round like all states. `down` and `up` say
+    what a member of the cohort receives and returns besides the model, as multiples of the model.
+    """
+
+    @property
+    def down(self) -> float:
+        """Models' worth of numbers sent to a member besides the model."""
+        ...
+
+    @property
+    def up(self) -> float:
+        """Models' worth of numbers returned by a member besides its update."""
+        ...
+
+    def init(self, variables: Variables, clients: int) -> State:
+        """State before the first round."""
+        ...
+
+    def held(self, state: State, client: Int[Array, ""]) -> State:
+        """What one client holds while it trains."""
+        ...
+
+    def gradient(self, held: State, gradient: Variables, variables: Variables, received: Variables) -> Variables:
+        """The gradient of a step from `variables`, in a round that began with `received`."""
+        ...
+
+    def upload(self, held: State, delta: Variables, steps: Int[Array, ""], rate: Float[Array, ""]) -> State:
+        """What the client returns besides its update `delta`, after `steps` steps at learning rate `rate`."""
+        ...
+
+    def merge(self, state: State, cohort: Cohort, uploads: State) -> State:
+        """State after the round, from the uploads of those who came back, with a leading `m`."""
         ...
 
 

@@ -114,6 +114,7 @@ class Update:
       seen: rows passed forward and backward in them, with repetition.
       loss: its training loss in nats, mean over all the rows of its steps.
       square: mean square of the same losses.
+      upload: what the correction sends back besides; None where there is none.
     """
 
     delta: Variables | None
@@ -122,3 +123,4 @@ class Update:
     seen: Int[Array, ""]
     loss: Float[Array, ""]
     square: Float[Array, ""]
+    upload: Any = None

@@ -9,7 +9,7 @@ ROOT = Path(fedjax_sel.__file__).parent
 LAYERS = (
     ("types", "protocols", "catalog"),
     ("models", "task", "signals", "data"),
-    ("client_selection", "data_selection", "local_training", "aggregation", "devices"),
+    ("client_selection", "data_selection", "local_training", "correction", "aggregation", "devices"),
     ("engine",),
     ("config", "folder", "presets", "metrics", "report"),
     ("papers",),

@@ -1,10 +1,10 @@
 """The mean of the cohort's models."""
 
-import jax.numpy as jnp
 import optax
 from flax import struct
 from jaxtyping import Array, Float, Int
 
+from fedjax_sel.aggregation._weights import check_by, mean_weights
 from fedjax_sel.types import Cohort, State, Variables
 
 __all__ = ["Mean"]
@@ -24,10 +24,7 @@ class Mean:
 
     def __post_init__(self):
         """Refuse what is not a weighting."""
-        if self.by not in ("client", "size"):
-            raise ValueError(
-                f"mean: by is {self.by!r}; it must be 'client' (equal weights) or 'size' (rows trained on)"
-            )
+        check_by("mean", self.by)
 
     def init(self, variables: Variables) -> State:
         """Nothing."""
@@ -35,8 +32,7 @@ class Mean:
 
     def weights(self, cohort: Cohort, rows: Int[Array, "m"], steps: Int[Array, "m"]) -> Float[Array, "m"]:
         """Normalised over the filled slots."""
-        weight = cohort.weight * cohort.mask * (rows if self.by == "size" else 1.0)
-        return weight / jnp.maximum(weight.sum(), jnp.finfo(weight.dtype).tiny)
+        return mean_weights(self.by, cohort, rows)
 
     def step(self, state: State, variables: Variables, delta: Variables) -> tuple[Variables, State]:
         """Add the mean."""

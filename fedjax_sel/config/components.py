@@ -116,6 +116,7 @@ KINDS: dict[str, Kind] = {
     "selector": Kind("client selector", "fedjax_sel.client_selection", "uniform"),
     "samples": Kind("data selection", "fedjax_sel.data_selection", "everything"),
     "trainer": Kind("local training", "fedjax_sel.local_training", "sgd"),
+    "correction": Kind("correction of local training", "fedjax_sel.correction", "none"),
     "aggregator": Kind("aggregator", "fedjax_sel.aggregation", "mean"),
     "devices": ListedKind("law of devices", "fedjax_sel.devices", None, members=LAWS),
     "availability": ListedKind(

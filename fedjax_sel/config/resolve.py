@@ -46,7 +46,8 @@ ALIASES = {
 """Other names the field uses, and what they are called here."""
 
 KEYS = (
-    *("data", "partition", "holdout", "data_seed", "model", "selector", "samples", "trainer", "aggregator"),
+    *("data", "partition", "holdout", "data_seed", "model"),
+    *("selector", "samples", "trainer", "correction", "aggregator"),
     *("devices", "availability", "deadline"),
     *("m", "rounds", "evaluate_every", "evaluate_last", "signals_on", "seeds", "mapping", "chunk"),
 )

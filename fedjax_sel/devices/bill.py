@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from fedjax_sel.protocols import ClientSelector, RowSignal, SampleSelector
+from fedjax_sel.protocols import ClientSelector, Correction, RowSignal, SampleSelector
 
 NUMBER = 4
 """Bytes of one number on the wire (float32)."""
@@ -25,13 +25,15 @@ def bill(
     counts: Mapping[str, np.ndarray],
     selector: ClientSelector,
     samples: SampleSelector,
+    correction: Correction | None = None,
     *,
     parameters: int,
     flops: float,
 ) -> dict[str, np.ndarray]:
     """Bytes and floating-point operations of every round, exactly, from the whole numbers that were counted.
 
-    Training: every member of the cohort receives and returns a model (4 bytes a parameter); each row of a local step is
+    Training: every member of the cohort receives and returns a model (4 bytes a parameter), and what the correction
+    sends besides; each row of a local step is
     a forward pass and a backward pass, which costs twice a forward pass. Selection, apart: a client that must hold the
     model to answer a signal and does not train receives it all the same (one that trains has it only once); the numbers
     of the signals themselves; the passes over the rows asked about, in which row signals share one forward pass. All
@@ -42,6 +44,7 @@ def bill(
       counts: `engine.measuring.counts`, each with any leading axes (seeds, rounds).
       selector: with its signals' prices.
       samples: with its signals' prices; it looks at the rows of the cohort.
+      correction: with what it sends besides the model; None: nothing.
       parameters: `P`.
       flops: of one row's forward pass.
 
@@ -52,6 +55,7 @@ def bill(
     before = [signal.price for signal in selector.before]
     after = [signal.price for signal in selector.after]
     model = NUMBER * parameters
+    sent, back = (0.0, 0.0) if correction is None else (correction.down, correction.up)
     down, up, held = sum(p.down for p in before), sum(p.up for p in before), any(p.model for p in before)
 
     def asking(prefix=""):
@@ -65,13 +69,14 @@ def bill(
         "selection_flops": asking(),
     }
     if "rehearsed_asked" in n:
-        selection["selection_bytes_down"] += n["rehearsed_sent"] * model
+        selection["selection_bytes_down"] += (n["rehearsed_sent"] + n["rehearsed_cohort"] * sent) * model
         selection["selection_bytes_down"] += n["rehearsed_asked"] * (model * held + NUMBER * down)
-        selection["selection_bytes_up"] += n["rehearsed_returned"] * model + n["rehearsed_asked"] * NUMBER * up
+        selection["selection_bytes_up"] += n["rehearsed_returned"] * model * (1 + back)
+        selection["selection_bytes_up"] += n["rehearsed_asked"] * NUMBER * up
         selection["selection_flops"] += asking("rehearsed_") + n["rehearsed_trained_rows"] * 3 * flops
     return {
-        "bytes_down": n["cohort"] * model,
-        "bytes_up": n["returned"] * model,
+        "bytes_down": n["cohort"] * model * (1 + sent),
+        "bytes_up": n["returned"] * model * (1 + back),
         "client_flops": n["trained_rows"] * 3 * flops,
         **selection,
     }

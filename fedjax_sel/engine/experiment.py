@@ -11,12 +11,13 @@ from flax import struct
 
 from fedjax_sel.aggregation.mean import Mean
 from fedjax_sel.client_selection.uniform import Uniform
+from fedjax_sel.correction.none import Nothing
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.data_selection.everything import Everything
 from fedjax_sel.devices.availability import Always, Availability
 from fedjax_sel.devices.clock import Deadline
 from fedjax_sel.local_training.sgd import SGD
-from fedjax_sel.protocols import Aggregator, ClientSelector, LocalTrainer, SampleSelector, ServerSignal
+from fedjax_sel.protocols import Aggregator, ClientSelector, Correction, LocalTrainer, SampleSelector, ServerSignal
 from fedjax_sel.task import Task
 
 
@@ -31,6 +32,7 @@ class Experiment:
       selector: who trains.
       samples: on what.
       trainer: how.
+      correction: of its steps.
       aggregator: how it is merged.
       m: clients in the cohort; a float in (0, 1] is a share of all clients, rounded.
       rounds: `T`.
@@ -45,6 +47,7 @@ class Experiment:
     selector: ClientSelector = Uniform()
     samples: SampleSelector = Everything()
     trainer: LocalTrainer = SGD()
+    correction: Correction = Nothing()
     aggregator: Aggregator = Mean()
     m: int | float = struct.field(pytree_node=False, default=10)
     rounds: int = 100
@@ -113,6 +116,7 @@ ANSWERS = {
     "selector": ClientSelector,
     "samples": SampleSelector,
     "trainer": LocalTrainer,
+    "correction": Correction,
     "aggregator": Aggregator,
     "availability": Availability,
 }

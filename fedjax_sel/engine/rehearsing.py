@@ -56,7 +56,7 @@ def rehearse(
         own = key_for(seed, Purpose.REHEARSE, ctx.round)
         cohort = uniform_m(key_for(own, Purpose.SELECT), ctx.available, ctx.m)
         with stage("rehearsal", round=ctx.round):
-            trained = train(experiment, data, own, state.variables, ctx, cohort, asked, mapping)
+            trained = train(experiment, data, own, state, ctx, cohort, asked, mapping)
             variables, _ = experiment.aggregator.step(state.aggregator, state.variables, trained.delta)
             whole = replace(ctx, candidates=None)
             asking = key_for(own, Purpose.ASK, ctx.round)

@@ -32,12 +32,14 @@ class State:
       variables: the global model.
       selector: of the client selector.
       aggregator: of the aggregator.
+      correction: of the correction.
       change: of the global model in the round before; None where no signal looks at it.
     """
 
     variables: Variables
     selector: types.State
     aggregator: types.State
+    correction: types.State = ()
     change: Variables | None = None
 
 
@@ -88,11 +90,12 @@ def round_step(
         cohort = selector.select(key(Purpose.SELECT), state.selector, ctx, **before)
         asked = polled(ctx, asked)
 
-    trained = train_cohort(experiment, data, seed, state.variables, ctx, cohort, asked, mapping)
+    trained = train_cohort(experiment, data, seed, state, ctx, cohort, asked, mapping)
     rehearsed, tried = rehearse(train_cohort, experiment, data, seed, state, ctx, asked, mapping)
 
     with stage("aggregation", round=t):  # and how it is merged
         variables, aggregator = experiment.aggregator.step(state.aggregator, state.variables, trained.delta)
+        correction = experiment.correction.merge(state.correction, trained.back, trained.updates.upload)
         finite(variables)
 
     with stage("what the selector learns", round=t):
@@ -112,21 +115,23 @@ def round_step(
     }
     for name, value in tried.items():  # of a rehearsal: counts apart, seconds and joules on top
         measured[name] = measured[name] + value if name in measured else value
-    return State(variables, memory, aggregator, change if wants_previous(selector.after) else None), measured
+    previous = change if wants_previous(selector.after) else None
+    return State(variables, memory, aggregator, correction, previous), measured
 
 
 def train_cohort(
     experiment: Experiment,
     data: FederatedData,
     seed: PRNGKey,
-    variables: Variables,
+    state: State,
     ctx: Context,
     cohort: Cohort,
     asked: Bool[Array, "N"],
     mapping: Mapping,
 ) -> Trained:
-    """The cohort chooses its rows and trains on them, from the global model `variables`."""
-    task, selector, trainer, t = experiment.task, experiment.selector, experiment.trainer, ctx.round
+    """The cohort chooses its rows and trains on them, from the global model."""
+    task, trainer, correction, variables = experiment.task, experiment.trainer, experiment.correction, state.variables
+    t = ctx.round
     key = partial(key_for, seed, round=t)
 
     with stage("data selection", round=t):  # on what
@@ -141,7 +146,7 @@ def train_cohort(
 
     with stage("local training", round=t):  # how
         rows = keep.sum(1)
-        holds_model = asked & any(signal.price.model for signal in selector.before)
+        holds_model = asked & any(signal.price.model for signal in experiment.selector.before)
         turns = take_turns(experiment, data, cohort, rows, trainer.local_steps(rows, data.longest), holds_model)
         back = only_returned(cohort, turns.returned)
         weight = experiment.aggregator.weights(back, rows, turns.steps)
@@ -151,11 +156,14 @@ def train_cohort(
             client, index, keep, steps = member
             with stage("local training", client=client):
                 key_train = key(Purpose.TRAIN, client=client)
-                update = trainer.train(task, variables, data, index, keep, key_train, factor, steps, bound)
+                held = correction.held(state.correction, client)
+                correct = partial(correction.gradient, held, received=variables)
+                update = trainer.train(task, variables, data, index, keep, key_train, factor, steps, bound, correct)
                 finite(update.delta)
-            return update
+                upload = correction.upload(held, update.delta, steps, trainer.learning_rate * factor)
+            return replace(update, upload=upload)
 
-        stacked = any(isinstance(s, UpdateSignal) and s.stacked for s in selector.after)
+        stacked = any(isinstance(s, UpdateSignal) and s.stacked for s in experiment.selector.after)
         delta, updates = mapping.train(
             train, (cohort.client, index, keep, turns.steps), turns.steps, weight, variables, stacked=stacked
         )

@@ -134,6 +134,7 @@ def start(experiment: Experiment, drawn: list[FederatedData], keys: PRNGKey) -> 
         variables=variables,
         selector=jax.tree.map(lambda *leaves: jnp.stack(leaves), *memories),
         aggregator=jax.vmap(experiment.aggregator.init)(variables),
+        correction=jax.vmap(lambda own: experiment.correction.init(own, drawn[0].clients))(variables),
         change=jax.tree.map(jnp.zeros_like, variables) if wants_previous(experiment.selector.after) else None,
     )
 
@@ -212,6 +213,7 @@ def recorded(experiment: Experiment, seeds, whole: dict[str, np.ndarray], client
         whole,
         experiment.selector,
         experiment.samples,
+        experiment.correction,
         parameters=about["parameters"],
         flops=about["forward_flops_per_row"],
     )

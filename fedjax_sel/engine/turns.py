@@ -39,7 +39,8 @@ def expected(experiment: Experiment, data: FederatedData) -> Timing | None:
     steps = experiment.trainer.local_steps(size, data.longest)
     flops = training_flops(experiment, data, size, size, steps)
     model = float(NUMBER * experiment.task.parameters(data.x))
-    return timing(data.devices, flops, model, model)
+    correction = experiment.correction
+    return timing(data.devices, flops, model * (1 + correction.down), model * (1 + correction.up))
 
 
 def take_turns(
@@ -66,7 +67,8 @@ def take_turns(
     devices, deadline = data.devices.rows(cohort.client), experiment.deadline
     model = float(NUMBER * experiment.task.parameters(data.x))
     flops = training_flops(experiment, data, rows, data.size[cohort.client], steps)
-    whole = timing(devices, flops, jnp.where(holds_model[cohort.client], 0.0, model), model)
+    down = jnp.where(holds_model[cohort.client], 0.0, model) + model * experiment.correction.down
+    whole = timing(devices, flops, down, model * (1 + experiment.correction.up))
     share = deadline.share(whole)
     done = jnp.floor(share * steps).astype(steps.dtype)
     returned = cohort.mask & (done > 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -77,6 +78,7 @@ class SGD:
         factor: Scalar,
         steps: Int[Array, ""],
         bound: Int[Array, ""],
+        correct: Callable[[Variables, Variables], Variables] | None = None,
     ) -> Update:
         """Train one client.
 
@@ -91,6 +93,7 @@ class SGD:
           steps: how many it takes, at most its `local_steps`.
           bound: steps the loop runs to, at least this client's own; the rest change nothing. It is the same number for
             all clients that run side by side.
+          correct: from the gradient at some variables to the one that is followed; None: itself.
         """
         key_order, key_dropout = jax.random.split(key)
         rows, longest = keep.sum(), keep.shape[0]
@@ -110,6 +113,7 @@ class SGD:
             place = (s % batches) * size + jnp.arange(size)
             batch = data.batch(index[order.at[s // batches, place].get(mode="clip")], (place < rows) & (s < steps))
             gradient, sums = jax.grad(mean_loss, has_aux=True)(variables, batch, jax.random.fold_in(key_dropout, s))
+            gradient = gradient if correct is None else correct(gradient, variables)
             change, moved = optimiser.update(gradient, moments, variables)
             new = optax.apply_updates(variables, change), moved
             variables, moments = jax.tree.map(lambda a, b: jnp.where(s < steps, a, b), new, (variables, moments))

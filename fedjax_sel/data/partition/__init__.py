@@ -8,8 +8,19 @@ a reason what cannot be drawn. Any object with these two will do.
 from fedjax_sel.data.partition.client_dirichlet import ClientDirichlet
 from fedjax_sel.data.partition.dirichlet import Dirichlet
 from fedjax_sel.data.partition.iid import Iid
+from fedjax_sel.data.partition.label_count import LabelCount
+from fedjax_sel.data.partition.label_groups import LabelGroups
 from fedjax_sel.data.partition.natural import Natural
 from fedjax_sel.data.partition.quadratic_dirichlet import QuadraticDirichlet
 from fedjax_sel.data.partition.shards import Shards
 
-__all__ = ["ClientDirichlet", "Dirichlet", "Iid", "Natural", "QuadraticDirichlet", "Shards"]
+__all__ = [
+    "ClientDirichlet",
+    "Dirichlet",
+    "Iid",
+    "LabelCount",
+    "LabelGroups",
+    "Natural",
+    "QuadraticDirichlet",
+    "Shards",
+]

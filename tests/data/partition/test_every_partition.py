@@ -6,8 +6,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedjax_sel.data import partition
-from fedjax_sel.data.partition import ClientDirichlet, Dirichlet, Iid, Natural, QuadraticDirichlet, Shards
+from fedjax_sel.data.partition import (
+    ClientDirichlet,
+    Dirichlet,
+    Iid,
+    LabelCount,
+    LabelGroups,
+    Natural,
+    QuadraticDirichlet,
+    Shards,
+)
 
+LAWS = [Iid, Shards, Dirichlet, ClientDirichlet, QuadraticDirichlet, LabelCount, LabelGroups, Natural]
 ALPHA = st.floats(1e-6, 1e6)
 LABELS = st.lists(st.integers(0, 9), min_size=1, max_size=150).map(np.array)
 
@@ -17,7 +27,7 @@ def drawable(draw):
     """A partition and labels that have at least a row for each client."""
     y = draw(LABELS)
     clients = draw(st.integers(1, len(y)))
-    kind = draw(st.sampled_from([Iid, Shards, Dirichlet, ClientDirichlet, QuadraticDirichlet, Natural]))
+    kind = draw(st.sampled_from(LAWS))
     if kind is Iid:
         return Iid(clients), y
     if kind is Shards:
@@ -26,6 +36,10 @@ def drawable(draw):
         return Dirichlet(clients, draw(ALPHA), draw(st.integers(0, len(y) // clients)) or 1, draw(st.booleans())), y
     if kind in (ClientDirichlet, QuadraticDirichlet):
         return kind(clients, draw(ALPHA)), y
+    if kind is LabelCount:
+        return LabelCount(clients, draw(st.integers(1, len(np.unique(y))))), y
+    if kind is LabelGroups:
+        return LabelGroups(clients, draw(st.integers(1, 10))), y
     return Natural(draw(st.none() | st.integers(1, len(np.unique(y))))), y
 
 
@@ -40,11 +54,13 @@ def test_every_row_gets_at_most_one_client_who_exists_and_nobody_is_left_empty(c
     else:
         given_up = None
     if given_up is not None:
-        assert isinstance(law, Dirichlet | QuadraticDirichlet)  # the only ones that may give up, and they say why
-        says = "gave no partition"
-        if isinstance(law, Dirichlet):
-            says = f"never gave every client min_rows={law.min_rows} rows"
-        assert says in str(given_up)
+        says = {  # the only ones that may give up, and they say why
+            QuadraticDirichlet: ["gave no partition"],
+            Dirichlet: [f"never gave every client min_rows={getattr(law, 'min_rows', 0)} rows"],
+            LabelCount: ["lower clients or labels", "labels is"],
+            LabelGroups: ["raise clients or labels", "lower clients", "labels is"],
+        }
+        assert any(words in str(given_up) for words in says[type(law)])
         return
     clients = len(np.unique(y // 2)) if law.clients is None else law.clients
     assert client.shape == y.shape
@@ -75,14 +91,14 @@ def test_a_partition_constructs_bare_is_frozen_and_names_its_source(name):
     assert "http" in type(law).__doc__ or name == "Iid"
 
 
-@pytest.mark.parametrize("law", [Iid(11), Shards(11, 1), Dirichlet(11), ClientDirichlet(11), QuadraticDirichlet(11)])
+@pytest.mark.parametrize("law", [kind(11) for kind in LAWS if kind is not Natural])
 def test_more_clients_than_rows_are_refused(law):
     with pytest.raises(ValueError, match="clients is 11, but there are only 10 rows"):
         law.assign(np.zeros(10, int), np.random.default_rng(0), None)
 
 
 @pytest.mark.parametrize("clients", [0, -1, 2.5, True])
-@pytest.mark.parametrize("kind", [Iid, Shards, Dirichlet, ClientDirichlet, QuadraticDirichlet, Natural])
+@pytest.mark.parametrize("kind", LAWS)
 def test_a_number_of_clients_that_is_none_is_refused(kind, clients):
     with pytest.raises(ValueError, match="it is a whole number, at least 1"):
         kind(clients).assign(np.zeros(10, int), np.random.default_rng(0), np.arange(10))

@@ -1,0 +1,49 @@
+"""FedAvgM: the mean of the updates with the server's momentum."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import optax
+from flax import struct
+from jaxtyping import Array, Float, Int
+
+from fedjax_sel.aggregation._weights import check_by, mean_weights
+from fedjax_sel.types import Cohort, Scalar, Variables
+
+__all__ = ["FedAvgM"]
+
+
+@struct.dataclass
+class FedAvgM:
+    """`v ← β v + Δ`, `w ← w + η v`, with `Δ` the mean of the updates; `β = 0`, `η = 1` is `mean`.
+
+    Attributes:
+      momentum: `β`.
+      learning_rate: `η`, of the server.
+      by: weights of the mean, `"client"` or `"size"`.
+
+    Source: Hsu, Qi and Brown, "Measuring the Effects of Non-Identical Data Distribution for Federated Visual
+    Classification", 2019, https://arxiv.org/abs/1909.06335, section 4.3.
+    """
+
+    momentum: Scalar = 0.9
+    learning_rate: Scalar = 1.0
+    by: str = struct.field(pytree_node=False, default="client")
+
+    def __post_init__(self):
+        """Refuse what is no weighting."""
+        check_by("fedavgm", self.by)
+
+    def init(self, variables: Variables) -> Variables:
+        """`v = 0`."""
+        return jax.tree.map(jnp.zeros_like, variables)
+
+    def weights(self, cohort: Cohort, rows: Int[Array, "m"], steps: Int[Array, "m"]) -> Float[Array, "m"]:
+        """Of the mean."""
+        return mean_weights(self.by, cohort, rows)
+
+    def step(self, state: Variables, variables: Variables, delta: Variables) -> tuple[Variables, Variables]:
+        """Roll on."""
+        velocity = jax.tree.map(lambda v, d: self.momentum * v + d, state, delta)
+        return optax.apply_updates(variables, jax.tree.map(lambda v: self.learning_rate * v, velocity)), velocity

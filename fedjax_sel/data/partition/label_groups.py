@@ -1,0 +1,57 @@
+"""Groups of clients, each group with its own labels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Int
+
+from fedjax_sel.data.partition._ops import check_count, rows_by_class
+
+
+@dataclass(frozen=True)
+class LabelGroups:
+    """Consecutive classes, `labels` at a time, each divided at random among a group of consecutive clients.
+
+    Groups have as many clients as their number allows, sizes differing by at most one, the larger first: 24 clients and
+    10 classes in pairs make groups of 5, 5, 5, 5, 4. Within a group rows are dealt at random, each client the same
+    number up to one. The groups are what a clustering of clients should find.
+
+    The "quantity-based label skew (manual)" of LEFL: Abebe, Munoz and Jannesari, "LEFL: Low Entropy Client Sampling in
+    Federated Learning", 2023, https://arxiv.org/abs/2312.17430, section V.
+
+    Attributes:
+      clients: `N`, at least as many as groups.
+      labels: classes of a group; the last group may have fewer.
+    """
+
+    clients: int = 24
+    labels: int = 2
+
+    def groups(self, classes: int) -> Int[np.ndarray, "N"]:
+        """The group of each client, where there are so many classes."""
+        groups = -(-classes // self.labels)
+        return np.repeat(np.arange(groups), [len(part) for part in np.array_split(np.arange(self.clients), groups)])
+
+    def assign(
+        self, y: Int[np.ndarray, "n"], rng: np.random.Generator, owner: Int[np.ndarray, "n"] | None = None
+    ) -> Int[np.ndarray, "n"]:
+        """The client of each row. Raises `ValueError` for fewer clients than groups."""
+        check_count("clients", self.clients, len(y))
+        check_count("labels", self.labels, len(y))
+        classes = rows_by_class(y, rng)
+        group_of = self.groups(len(classes))
+        if self.clients < (groups := -(-len(classes) // self.labels)):
+            raise ValueError(
+                f"{len(classes)} classes, {self.labels} a group, make {groups} groups, but there are only "
+                f"{self.clients} clients; raise clients or labels"
+            )
+        client = np.empty(len(y), np.int64)
+        for group in range(groups):
+            rows = rng.permutation(np.concatenate(classes[group * self.labels : (group + 1) * self.labels]))
+            members = np.flatnonzero(group_of == group)
+            if len(rows) < len(members):
+                raise ValueError(f"a group of {len(members)} clients has only {len(rows)} rows; lower clients")
+            client[rows] = members[np.arange(len(rows)) % len(members)]
+        return client

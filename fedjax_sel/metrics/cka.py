@@ -1,0 +1,76 @@
+"""How alike two representations of the same rows are: centred kernel alignment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from jaxtyping import Float
+
+
+def linear_cka(x: Float[np.ndarray, "n p"], y: Float[np.ndarray, "n q"]) -> float:
+    """Linear CKA, `‖YᵀX‖² / (‖XᵀX‖ ‖YᵀY‖)` of centred columns, in Frobenius norms; NaN where one is constant.
+
+    1 where one is a rotation, a scaling or a translation of the other. The kernel of rows or that of columns is used,
+    whichever is smaller.
+
+    Args:
+      x, y: what two layers make of the same `n` rows.
+
+    Source: Kornblith et al., "Similarity of Neural Network Representations Revisited", 2019,
+    https://arxiv.org/abs/1905.00414, equation (4) and section 3.
+
+    >>> x = np.array([[1.0, 0.0], [0.0, 1.0], [2.0, 2.0]])
+    >>> round(linear_cka(x, 3 * x[:, ::-1] + 1), 6)
+    1.0
+    """
+    check_rows(x, y)
+    x, y = (np.asarray(a, np.float64) - np.mean(a, axis=0, dtype=np.float64) for a in (x, y))
+    if len(x) < max(x.shape[1], y.shape[1]):
+        k, other = x @ x.T, y @ y.T
+        both, own = (k * other).sum(), np.linalg.norm(k) * np.linalg.norm(other)
+    else:
+        both, own = np.linalg.norm(y.T @ x) ** 2, np.linalg.norm(x.T @ x) * np.linalg.norm(y.T @ y)
+    return float(both / own) if own > 0 else float("nan")
+
+
+def minibatch_cka(batches: Iterable[tuple[Float[np.ndarray, "b p"], Float[np.ndarray, "b q"]]]) -> float:
+    """Linear CKA from minibatches: each of its three terms is the mean of an unbiased estimate (`hsic`) over them.
+
+    Its value does not depend on the size of the batches in expectation, so that all rows need never be in memory. It
+    can be slightly above 1 or below 0.
+
+    Args:
+      batches: what two layers make of the same rows, at least 4 rows each.
+
+    Source: Nguyen, Raghu and Kornblith, "Do Wide and Deep Networks Learn the Same Things?", 2021,
+    https://arxiv.org/abs/2010.15327, equations (2) and (3).
+    """
+    sums = np.zeros(3)
+    for x, y in batches:
+        check_rows(x, y)
+        k, other = (np.asarray(a, np.float64) @ np.asarray(a, np.float64).T for a in (x, y))
+        sums += hsic(k, other), hsic(k, k), hsic(other, other)
+    both, first, second = sums
+    return float(both / np.sqrt(first * second)) if min(first, second) > 0 else float("nan")
+
+
+def hsic(k: Float[np.ndarray, "b b"], other: Float[np.ndarray, "b b"]) -> float:
+    """Unbiased estimate of the Hilbert-Schmidt independence criterion from two kernels over the same rows.
+
+    Source: Song et al., "Feature Selection via Dependence Maximization", 2012,
+    https://jmlr.org/papers/v13/song12a.html, equation (5).
+    """
+    n = len(k)
+    if n < 4:
+        raise ValueError(f"a batch of {n} rows; an unbiased estimate needs at least 4")
+    k, other = k - np.diag(np.diag(k)), other - np.diag(np.diag(other))
+    trace = (k * other).sum()
+    total = k.sum() * other.sum() / ((n - 1) * (n - 2))
+    return float((trace + total - 2 / (n - 2) * (k.sum(0) @ other.sum(0))) / (n * (n - 3)))
+
+
+def check_rows(x: np.ndarray, y: np.ndarray) -> None:
+    """Raise `ValueError` unless both are matrices over the same rows."""
+    if x.ndim != 2 or y.ndim != 2 or len(x) != len(y):
+        raise ValueError(f"representations have shapes {x.shape} and {y.shape}; needed are [n, p] and [n, q]")

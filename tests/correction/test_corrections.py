@@ -1,0 +1,150 @@
+"""FedProx and SCAFFOLD, against NumPy, on quadratics whose optimum is known."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fedjax_sel import Experiment, Mapping, correction, simulate
+from fedjax_sel.aggregation.mean import Mean
+from fedjax_sel.client_selection.round_robin import RoundRobin
+from fedjax_sel.client_selection.uniform import Uniform
+from fedjax_sel.correction.none import Nothing
+from fedjax_sel.correction.proximal import Proximal
+from fedjax_sel.correction.scaffold import Scaffold
+from fedjax_sel.devices.clock import Deadline
+from fedjax_sel.devices.laws import Uniform as UniformLaw
+from fedjax_sel.local_training import Exponential
+from fedjax_sel.local_training.sgd import SGD
+from tests.quadratic import OPTIMUM, TASK, A, clients, gradient, weights_of
+
+RATE, STEPS = 0.1, 8
+
+
+def run(corrected, m=3, rounds=12, selector=None, mapping=None, **changes):
+    trainer = SGD(RATE, batch_size=None, steps=STEPS, schedule=Exponential(0.9))
+    experiment = Experiment(TASK, selector or Uniform(), trainer=trainer, correction=corrected, m=m, rounds=rounds)
+    return simulate(experiment.replace(**changes), clients(), seeds=[3], mapping=mapping)
+
+
+def prox_by_hand(selections, mu):
+    w = np.zeros(2)
+    for t, cohort in enumerate(selections):
+        moved = []
+        for i in cohort:
+            y = w.copy()
+            for _ in range(STEPS):
+                y -= RATE * 0.9**t * (gradient(y, i) + mu * (y - w))
+            moved.append(y)
+        w = np.mean(moved, axis=0)
+    return w
+
+
+def scaffold_by_hand(selections, clients_in_all=6):
+    w, shared, own = np.zeros(2), np.zeros(2), np.zeros((len(A), 2))
+    for t, cohort in enumerate(selections):
+        moved, change = [], np.zeros(2)
+        for i in cohort:
+            y, rate = w.copy(), RATE * 0.9**t
+            for _ in range(STEPS):
+                y -= rate * (gradient(y, i) - own[i] + shared)
+            new = own[i] - shared + (w - y) / (STEPS * rate)
+            change += new - own[i]
+            own[i] = new
+            moved.append(y)
+        w, shared = np.mean(moved, axis=0), shared + change / clients_in_all
+    return w
+
+
+@pytest.mark.parametrize("mapping", [Mapping(), Mapping(clients=1, seeds="scan"), Mapping(clients=2)], ids=str)
+@pytest.mark.parametrize("mu", [0.0, 0.7])
+def test_fedprox_is_its_text(mu, mapping):
+    history = run(Proximal(mu), mapping=mapping)
+    np.testing.assert_allclose(weights_of(history), prox_by_hand(history.selections[0], mu), rtol=1e-4, atol=1e-5)
+
+
+def test_without_force_fedprox_is_plain_training():
+    np.testing.assert_array_equal(weights_of(run(Proximal(0.0))), weights_of(run(Nothing())))
+
+
+@pytest.mark.parametrize("mapping", [Mapping(), Mapping(clients=1, seeds="scan"), Mapping(clients=2)], ids=str)
+def test_scaffold_is_its_text(mapping):
+    history = run(Scaffold(), mapping=mapping)
+    np.testing.assert_allclose(weights_of(history), scaffold_by_hand(history.selections[0]), rtol=1e-4, atol=1e-5)
+
+
+def test_dividing_by_the_cohort_instead_of_all_clients_would_be_another_algorithm():
+    history = run(Scaffold())
+    assert np.abs(weights_of(history) - scaffold_by_hand(history.selections[0], clients_in_all=3)).max() > 0.01
+
+
+@pytest.mark.parametrize(("m", "selector"), [(len(A), Uniform()), (3, RoundRobin())])
+def test_scaffold_reaches_the_optimum_where_fedavg_drifts(m, selector):
+    trainer = SGD(RATE, batch_size=None, steps=STEPS)
+    away = {
+        type(c).__name__: np.abs(
+            weights_of(run(c, m=m, rounds=200, selector=selector, trainer=trainer)) - OPTIMUM
+        ).max()
+        for c in (Nothing(), Proximal(0.5), Scaffold())
+    }
+    assert away["Scaffold"] < 1e-4 < 0.05 < away["Proximal"] < away["Nothing"]
+
+
+def test_who_does_not_come_back_changes_no_variate():
+    state = Scaffold().init({"w": jnp.zeros(2)}, 4)
+    from fedjax_sel.types import Cohort
+
+    cohort = Cohort(jnp.array([2, 0, -1]), jnp.array([True, False, False]), jnp.ones(3))
+    merged = Scaffold().merge(state, cohort, {"w": jnp.array([[1.0, 2], [5, 5], [7, 7]])})
+    np.testing.assert_array_equal(merged.own["w"], [[0, 0], [0, 0], [1, 2], [0, 0]])
+    np.testing.assert_array_equal(merged.shared["w"], [0.25, 0.5])
+
+
+def test_a_client_without_steps_uploads_nothing():
+    held = Scaffold().held(Scaffold().init({"w": jnp.zeros(2)}, 4), jnp.int32(1))
+    up = Scaffold().upload(held, {"w": jnp.array([1.0, -2.0])}, jnp.int32(0), jnp.float32(0.1))
+    np.testing.assert_array_equal(up["w"], 0)
+
+
+def test_scaffold_pays_for_its_variates():
+    plain, double = run(Nothing()), run(Scaffold())
+    for name in ("bytes_down", "bytes_up"):
+        np.testing.assert_array_equal(double[name], 2 * plain[name])
+    np.testing.assert_array_equal(double["client_flops"], plain["client_flops"])
+
+
+def test_scaffolds_second_model_takes_time():
+    from dataclasses import replace
+
+    def seconds(corrected):
+        data = replace(clients(), devices=UniformLaw(low=0.5, compute=1e12))
+        experiment = Experiment(
+            TASK, trainer=SGD(RATE, steps=2), correction=corrected, m=3, rounds=4, deadline=Deadline()
+        )
+        return simulate(experiment, data, seeds=[1])["seconds"]
+
+    np.testing.assert_allclose(seconds(Scaffold()) / seconds(Nothing()), 2.0, rtol=1e-3)
+
+
+@pytest.mark.parametrize("name", correction.available())
+def test_every_correction_runs_compiled_and_not_and_recompiles_nothing(name):
+    from fedjax_sel.engine.run import run_chunk
+
+    corrected = correction.load(name)()
+    compiled, plain = run(corrected, rounds=3), None
+    experiment = Experiment(TASK, trainer=SGD(RATE, batch_size=None, steps=STEPS), correction=corrected, m=3, rounds=3)
+    plain = simulate(experiment, clients(), seeds=[3], debug=True)
+    again = simulate(experiment, clients(), seeds=[3])
+    np.testing.assert_allclose(weights_of(again), weights_of(plain), rtol=1e-5, atol=1e-6)
+    before = run_chunk._cache_size()
+    tuned = experiment.replace(correction=jax.tree.map(lambda leaf: leaf * 2.0, corrected), aggregator=Mean())
+    simulate(tuned, clients(), seeds=[5])
+    assert run_chunk._cache_size() == before
+    assert np.isfinite(compiled["loss"]).all()
+
+
+def test_bad_input():
+    with pytest.raises(ValueError, match=r"proximal: mu is -1.0; it must be 0 or above"):
+        Proximal(-1.0)
+    with pytest.raises(ValueError, match="the correction int has no down, up"):
+        run(3)

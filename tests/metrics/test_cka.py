@@ -1,0 +1,68 @@
+"""CKA against definitions written out over pairs of rows."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from fedjax_sel.metrics.cka import check_rows, hsic, linear_cka, minibatch_cka
+
+RNG = np.random.default_rng(0)
+X, Y = RNG.normal(size=(30, 7)), RNG.normal(size=(30, 4))
+Y[:, :3] += X[:, :3]
+
+
+def by_definition(x, y):
+    """tr(KHLH) / sqrt(tr(KHKH) tr(LHLH))."""
+    n = len(x)
+    centre = np.eye(n) - 1 / n
+    k, other = x @ x.T, y @ y.T
+
+    def trace(a, b):
+        return np.trace(a @ centre @ b @ centre)
+
+    return trace(k, other) / np.sqrt(trace(k, k) * trace(other, other))
+
+
+@pytest.mark.parametrize(("x", "y"), [(X, Y), (X[:5], Y[:5]), (RNG.normal(size=(6, 50)), RNG.normal(size=(6, 3)))])
+def test_linear_cka_is_its_definition(x, y):
+    np.testing.assert_allclose(linear_cka(x, y), by_definition(x, y))
+
+
+def test_rotations_scalings_and_translations_change_nothing_other_maps_do():
+    rotation, _ = np.linalg.qr(RNG.normal(size=(7, 7)))
+    np.testing.assert_allclose(linear_cka(X @ rotation * 3 + 5, Y), linear_cka(X, Y))
+    np.testing.assert_allclose(linear_cka(X, X @ rotation), 1)
+    assert abs(linear_cka(X @ np.diag(np.arange(1, 8.0)), Y) - linear_cka(X, Y)) > 1e-3
+    assert np.isnan(linear_cka(X, np.ones((30, 2))))
+
+
+def test_hsic_is_the_mean_over_all_tuples_of_different_rows():
+    """E[k_ij l_ij] + E[k_ij l_uv] - 2 E[k_ij l_iu] over different i, j, u, v."""
+    k, other = X[:7] @ X[:7].T, Y[:7] @ Y[:7].T
+    four = list(itertools.permutations(range(7), 4))
+    pairs = np.mean([k[i, j] * other[i, j] for i, j, _, _ in four])
+    apart = np.mean([k[i, j] * other[u, v] for i, j, u, v in four])
+    chain = np.mean([k[i, j] * other[i, u] for i, j, u, _ in four])
+    np.testing.assert_allclose(hsic(k, other), pairs + apart - 2 * chain)
+
+
+def test_minibatches_estimate_the_same_whatever_their_size():
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(4000, 5))
+    y = x[:, :3] + rng.normal(size=(4000, 3))
+    whole = linear_cka(x, y)
+    for size in (10, 50):
+        parts = [(x[i : i + size], y[i : i + size]) for i in range(0, 4000, size)]
+        assert abs(minibatch_cka(parts) - whole) < 0.02
+        biased = np.mean([linear_cka(*part) for part in parts])
+        assert biased - whole > (0.1 if size == 10 else 0.02), "the plain one is biased upwards"
+    independent = [(rng.normal(size=(10, 5)), rng.normal(size=(10, 3))) for _ in range(400)]
+    assert abs(minibatch_cka(independent)) < 0.05
+
+
+def test_bad_input():
+    with pytest.raises(ValueError, match=r"shapes \(30, 7\) and \(29, 4\); needed are \[n, p\] and \[n, q\]"):
+        check_rows(X, Y[1:])
+    with pytest.raises(ValueError, match="a batch of 3 rows; an unbiased estimate needs at least 4"):
+        minibatch_cka([(X[:3], Y[:3])])
