@@ -128,12 +128,36 @@ class Host:
 
     Attributes:
       task: what is learnt.
-      data: the clients' rows.
+      data: the clients' rows, and public rows where the federation has some.
       variables: the initial global model.
+      trainer: how clients train in the run.
+      side_by_side: how many clients' models the run trains at once; None: a cohort's.
     """
 
-    def __init__(self, task: Task, data: FederatedData, variables: Variables):
+    def __init__(
+        self,
+        task: Task,
+        data: FederatedData,
+        variables: Variables,
+        trainer: Any = None,
+        side_by_side: int | None = None,
+    ):
         self.task, self.data, self.variables = task, data, variables
+        self.trainer, self.side_by_side = trainer, side_by_side
+
+
+@struct.dataclass
+class Upfront:
+    """What a selector took from the clients before the first round; it is on the bill of that round, as selection.
+
+    Attributes:
+      flops: of each client, Float[N].
+      down, up: bytes sent to, and by, each client.
+    """
+
+    flops: Any
+    down: float
+    up: float
 
 
 @runtime_checkable
@@ -144,7 +168,8 @@ class ClientSelector(Protocol):
     others it gets zeros and pays nothing. It may have `rehearses(round) -> Bool`: in those rounds a uniform cohort
     trains before the round begins, the `before` signals are measured on the model it makes as well, and that model is
     thrown away; `observe` gets them as `rehearsed_NAME` (zeros in other rounds), and the bill has it all under
-    selection. Both depend on the round alone, so that they stay branches when seeds are vmapped.
+    selection. And it may have `upfront(ctx, host) -> Upfront`, what `init` took from the clients. `asks` and
+    `rehearses` depend on the round alone, so that they stay branches when seeds are vmapped.
     """
 
     @property

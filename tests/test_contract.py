@@ -1,6 +1,7 @@
 """Every strategy in the package goes through the same trials."""
 
 import dataclasses
+import functools
 import inspect
 import re
 
@@ -9,7 +10,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedjax_sel import Experiment, Federation, Task, aggregation, client_selection, data_selection, partition, simulate
+from fedjax_sel import (
+    Experiment,
+    Federation,
+    Task,
+    aggregation,
+    client_selection,
+    correction,
+    data_selection,
+    dataset,
+    partition,
+    simulate,
+)
 from fedjax_sel.devices.clock import Timing
 from fedjax_sel.devices.laws import LogNormal, Uniform
 from fedjax_sel.engine.run import run_chunk
@@ -21,6 +33,8 @@ from fedjax_sel.types import NOBODY, Cohort, Context
 N, M = 24, 4
 SELECTORS = client_selection.available()
 SAMPLES = data_selection.available()
+AGGREGATORS = aggregation.available()
+CORRECTIONS = correction.available()
 
 
 def bare(name):
@@ -59,8 +73,18 @@ def turn(selector, key, state, ctx, before=None):
     return cohort, selector.observe(key, state, ctx, cohort, **before, **rehearsed, **after_for(selector))
 
 
+@functools.cache
+def host():
+    """What a selector may look at before the first round: `N` clients with rows, and public rows."""
+    rng = np.random.default_rng(6)
+    data = dataset("noise", rng.normal(size=(240, 3)).astype(np.float32), np.arange(240) % 3, test=0.1)
+    drawn = Federation(data, partition.Iid(clients=N), public=data.x[:12]).draw(0)
+    task = Task(MLP(classes=3, hidden=(4,)))
+    return Host(task, drawn, task.init(jax.random.key(0), data.x), SGD(batch_size=4))
+
+
 def start(selector, ctx):
-    return selector.init(jax.random.key(0), ctx, Host(None, None, None))  # type: ignore[arg-type]
+    return selector.init(jax.random.key(0), ctx, host())
 
 
 FEWER = {"gpfl"}
@@ -195,7 +219,7 @@ def test_a_missing_signal_is_an_error_that_names_it(name):
 
 @pytest.mark.parametrize(
     ("package", "name"),
-    [(p, n) for p in (client_selection, data_selection, aggregation) for n in p.available()],
+    [(p, n) for p in (client_selection, data_selection, aggregation, correction) for n in p.available()],
     ids=lambda v: v if isinstance(v, str) else v.__name__.rsplit(".", 1)[-1],
 )
 def test_the_docstring_names_source_and_year(package, name):
@@ -221,17 +245,20 @@ def test_a_data_selection_keeps_valid_rows_and_at_least_one(name):
 @pytest.mark.parametrize("selector", SELECTORS)
 @pytest.mark.parametrize("samples", SAMPLES)
 def test_any_selection_of_clients_runs_with_any_selection_of_rows(blobs, selector, samples):
+    """Aggregators and corrections take turns, so that each meets every data selection and most client selections."""
     kwargs = {"d": 6} if selector == "power_of_choice" else {}
+    turn_of = SELECTORS.index(selector) + SAMPLES.index(samples)
     experiment = Experiment(
         Task.on(MLP(classes=3, hidden=(4,)), blobs),
         selector=client_selection.load(selector)(**kwargs),
         samples=data_selection.load(samples)(),
         trainer=SGD(batch_size=8),
-        aggregator=aggregation.load("mean")(by="size" if samples == "everything" else "client"),
+        correction=correction.load(CORRECTIONS[turn_of % len(CORRECTIONS)])(),
+        aggregator=aggregation.load(AGGREGATORS[turn_of % len(AGGREGATORS)])(),
         m=3,
         rounds=3,
     )
-    federation = Federation(blobs, partition.Iid(clients=20), devices=Uniform(low=0.1))
+    federation = Federation(blobs, partition.Iid(clients=20), devices=Uniform(low=0.1), public=blobs.x[:9])
     history = simulate(experiment, federation, seeds=2)
     assert np.isfinite(history["accuracy"]).all()
     assert (history["seconds"] > 0).all()

@@ -67,7 +67,12 @@ def build(config: dict) -> Run:
     model = KINDS["model"].build(config["model"], classes=example.classes)
     task = Task.on(model, example) if config["model"]["normalise"] else Task(model)
     data = Federation(
-        source, parts.pop("partition"), config["holdout"], config["data_seed"], devices=parts.pop("devices")
+        source,
+        parts.pop("partition"),
+        config["holdout"],
+        config["data_seed"],
+        devices=parts.pop("devices"),
+        public=None if config["public"] is None else source_of(config["public"]),
     )
     numbers = {key: config[key] for key in ("m", "rounds", "evaluate_every", "evaluate_last", "signals_on")}
     experiment = Experiment(task, **parts, **numbers, deadline=Deadline(**config["deadline"]))

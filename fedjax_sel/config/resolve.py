@@ -46,12 +46,12 @@ ALIASES = {
 """Other names the field uses, and what they are called here."""
 
 KEYS = (
-    *("data", "partition", "holdout", "data_seed", "model"),
+    *("data", "public", "partition", "holdout", "data_seed", "model"),
     *("selector", "samples", "trainer", "correction", "aggregator"),
     *("devices", "availability", "deadline"),
     *("m", "rounds", "evaluate_every", "evaluate_last", "signals_on", "seeds", "mapping", "chunk"),
 )
-COMPONENTS = ("data", *KINDS)
+COMPONENTS = ("data", "public", *KINDS)
 NAMED_MAPPINGS = ("auto", "vmap", "scan")
 
 
@@ -87,6 +87,7 @@ def resolve(config: dict) -> dict:
         raise ValueError("data is missing; name a source, as in `data: digits`")
     name, rest = split("data", config["data"], None)
     out: dict[str, Any] = {"data": {"name": name} | complete("data", name, rest, source_parameters(name))}
+    out["public"] = public(config.get("public"))
     if name in SYNTHETIC:
         config.setdefault("partition", "natural")
     for key, kind in KINDS.items():
@@ -98,6 +99,18 @@ def resolve(config: dict) -> dict:
     out["deadline"] = deadline(config.get("deadline"))
     out["mapping"] = mapping(config.get("mapping", "auto"))
     return {key: out[key] for key in KEYS}
+
+
+def public(given: Any) -> dict | None:
+    """The source of public rows with all its parameters; None where there is none."""
+    if given is None:
+        return None
+    name, rest = split("public", given, None)
+    if name in SYNTHETIC:
+        raise ValueError(
+            f"public.name is {name!r}, which is drawn from the seed of a run; name rows that stay the same"
+        )
+    return {"name": name} | complete("public", name, rest, source_parameters(name))
 
 
 def mapping(given: Any) -> str | dict:

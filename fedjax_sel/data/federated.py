@@ -38,6 +38,7 @@ class FederatedData:
       classes: `C`.
       devices: of the clients; None: rounds take no simulated time, and nobody is late.
       longest: `L`, the most rows of any client (training or hold-out).
+      public_x: unlabelled rows that all clients may see; None: none.
     """
 
     x: Array
@@ -54,6 +55,7 @@ class FederatedData:
     classes: int = struct.field(pytree_node=False)
     longest: int = struct.field(pytree_node=False)
     devices: DeviceProfile | None = None
+    public_x: Array | None = None
 
     @property
     def clients(self) -> int:

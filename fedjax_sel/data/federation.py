@@ -55,6 +55,8 @@ class Federation:
       holdout: share of each client's rows, drawn at random, that it keeps out of training.
       data_seed: holds rows, partition and devices fixed while the seed of a run varies; None: every seed draws its own.
       devices: what the clients compute on, or the law that draws it; None: rounds take no simulated time.
+      public: unlabelled rows that all clients may see, like those of the source, or a dataset whose training rows are
+        these; None: none.
     """
 
     source: Dataset | Callable[[int], Dataset]
@@ -62,6 +64,7 @@ class Federation:
     holdout: float = 0.0
     data_seed: int | None = None
     devices: DeviceLaw | DeviceProfile | None = None
+    public: Dataset | np.ndarray | None = None
 
     def draw(self, seed: int) -> FederatedData:
         """The federation of one seed.
@@ -80,7 +83,20 @@ class Federation:
         except ValueError as error:
             raise ValueError(f"{data.name}, {self.partition}: {error} (data seed {seed})") from error
         devices = self.devices.draw(seed, clients) if isinstance(self.devices, DeviceLaw) else self.devices
-        return replace(drawn, devices=devices)
+        return replace(drawn, devices=devices, public_x=self.public_rows(data))
+
+    def public_rows(self, data: Dataset) -> np.ndarray | None:
+        """The public rows; raises `ValueError` where they are none, or unlike those of `data`."""
+        if self.public is None:
+            return None
+        rows = self.public.x if isinstance(self.public, Dataset) else np.asarray(self.public)
+        mine, theirs = (data.x.shape[1:], data.x.dtype), (rows.shape[1:], rows.dtype)
+        if not len(rows) or mine != theirs:
+            raise ValueError(
+                f"there are {len(rows)} public rows of shape {theirs[0]} and type {theirs[1]}; needed is at least one "
+                f"like the rows of {data.name}, of shape {mine[0]} and type {mine[1]}"
+            )
+        return rows
 
     def draws(self, seeds: Sequence[int]) -> list[FederatedData]:
         """One federation a seed; one and the same object where `data_seed` holds it fixed."""
@@ -134,6 +150,8 @@ def stack(federations: Sequence[FederatedData]) -> tuple[FederatedData, Federate
         leaves["devices"] = jax.tree.map(lambda *values: np.stack(values), *devices)
         axes["devices"] = jax.tree.map(lambda _: 0, devices[0])
     longest = max(f.longest for f in federations)
+    leaves["public_x"] = first.public_x
+    axes["public_x"] = None
     same: dict = {"classes": first.classes, "longest": longest}
     return FederatedData(**leaves, **same), FederatedData(**axes, **same)
 

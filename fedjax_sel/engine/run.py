@@ -16,6 +16,7 @@ import numpy as np
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.data.federation import Federation, stack
 from fedjax_sel.devices.bill import bill
+from fedjax_sel.devices.clock import joules, slowest, timing
 from fedjax_sel.engine.asking import wants_previous
 from fedjax_sel.engine.checkpoint import Checkpoints, Point, mark_of
 from fedjax_sel.engine.debug import stage
@@ -24,7 +25,7 @@ from fedjax_sel.engine.history import History
 from fedjax_sel.engine.keys import Purpose, key_for
 from fedjax_sel.engine.mapping import Mapping, chosen
 from fedjax_sel.engine.round import State, context, round_step
-from fedjax_sel.protocols import Host
+from fedjax_sel.protocols import Host, Upfront
 from fedjax_sel.types import PRNGKey
 
 Watch = Callable[[History], bool | None]
@@ -76,7 +77,9 @@ def simulate(
     batch = min(getattr(experiment.trainer, "batch_size", None) or together.longest, together.longest)
     m = experiment.cohort(together.clients)
     layout = Mapping(clients=1, seeds="scan") if debug else chosen(mapping, 3 * flops * batch, flops)
-    state = start(experiment, drawn, keys)
+    state, taken = start(experiment, drawn, keys, layout)
+    drawn = [replace(one, public_x=None) for one in drawn]
+    together = replace(together, public_x=None)
     length = chunk or max(1, -(-experiment.rounds // 20))
 
     about = {
@@ -94,7 +97,7 @@ def simulate(
         if (point := checkpoints.restore(state, mark)) is not None:
             first, spent, state, parts = point.round, point.seconds, point.state, [point.measured]
             about = {**about, "seconds": spent, "resumed_at": first}
-            history = recorded(experiment, seeds, parts[0], together.clients, about)
+            history = recorded(experiment, seeds, parts[0], taken, together.clients, about)
     if (begin := getattr(watch, "begin", None)) is not None:
         begin(history)
     together = jax.device_put(together)
@@ -110,7 +113,7 @@ def simulate(
         whole = joined(parts)
         about = {**about, "seconds": spent + time.perf_counter() - began}
         about.setdefault("seconds_of_first_chunk", about["seconds"] - spent)
-        history = recorded(experiment, seeds, whole, together.clients, about)
+        history = recorded(experiment, seeds, whole, taken, together.clients, about)
         point = Point(t + count, state, whole, about["seconds"])
         if checkpoints is not None:
             checkpoints.save(point, mark, now=point.round == experiment.rounds)
@@ -121,22 +124,43 @@ def simulate(
     return replace(history, variables=jax.device_get(state.variables))
 
 
-def start(experiment: Experiment, drawn: list[FederatedData], keys: PRNGKey) -> State:
-    """The state of every seed before the first round, with a leading `R`."""
+def start(
+    experiment: Experiment, drawn: list[FederatedData], keys: PRNGKey, layout: Mapping
+) -> tuple[State, dict[str, np.ndarray]]:
+    """The state of every seed before the first round, with a leading `R`, and what the clients gave for it."""
     variables = jax.vmap(lambda key: experiment.task.init(key_for(key, Purpose.MODEL), drawn[0].x))(keys)
-    memories = []
+    memories, taken = [], []
+    upfront = getattr(experiment.selector, "upfront", None)
     for i, data in enumerate(drawn):
         own = jax.tree.map(lambda leaf, i=i: leaf[i], variables)
         ctx = context(experiment, data, keys[i], jnp.int32(0))
         key = key_for(keys[i], Purpose.SELECTOR)
-        memories.append(experiment.selector.init(key, ctx, Host(experiment.task, data, own)))
-    return State(
+        host = Host(experiment.task, data, own, experiment.trainer, layout.clients)
+        memories.append(experiment.selector.init(key, ctx, host))
+        if upfront is not None:
+            taken.append(cost_upfront(upfront(ctx, host), data))
+    state = State(
         variables=variables,
         selector=jax.tree.map(lambda *leaves: jnp.stack(leaves), *memories),
         aggregator=jax.vmap(experiment.aggregator.init)(variables),
         correction=jax.vmap(lambda own: experiment.correction.init(own, drawn[0].clients))(variables),
         change=jax.tree.map(jnp.zeros_like, variables) if wants_previous(experiment.selector.after) else None,
     )
+    return state, {name: np.array([one[name] for one in taken]) for name in taken[0]} if taken else {}
+
+
+def cost_upfront(taken: Upfront, data: FederatedData) -> dict[str, float]:
+    """What was taken from the clients before the first round, by the metric it is added to."""
+    costs = {
+        "selection_bytes_down": data.clients * taken.down,
+        "selection_bytes_up": data.clients * taken.up,
+        "selection_flops": float(np.sum(taken.flops)),
+    }
+    if data.devices is not None:
+        turn = timing(data.devices, jnp.asarray(taken.flops, jnp.float32), taken.down, taken.up)
+        costs["seconds"] = float(slowest(turn, jnp.ones(data.clients, bool)))
+        costs["joules"] = float(joules(data.devices, turn).sum())
+    return costs
 
 
 @partial(jax.jit, static_argnames=("mapping", "length", "axes"), donate_argnames="state")
@@ -204,8 +228,10 @@ def chunk_in_python(experiment, drawn, seeds, keys, state, t0, count, mapping):
         return together(*states), together(*measured)
 
 
-def recorded(experiment: Experiment, seeds, whole: dict[str, np.ndarray], clients: int, about: dict) -> History:
-    """The history of what was measured so far, with the bill written."""
+def recorded(
+    experiment: Experiment, seeds, whole: dict[str, np.ndarray], taken: dict[str, np.ndarray], clients: int, about: dict
+) -> History:
+    """The history of what was measured so far, with the bill written; what was taken upfront is the first round's."""
     quality = {
         name: whole[name] for name in ("accuracy", "loss", "training_loss", "seconds", "joules") if name in whole
     }
@@ -217,7 +243,11 @@ def recorded(experiment: Experiment, seeds, whole: dict[str, np.ndarray], client
         parameters=about["parameters"],
         flops=about["forward_flops_per_row"],
     )
-    return History(seeds, {**quality, **costs}, whole["client"], clients, about)
+    metrics = {**quality, **costs}
+    for name, value in taken.items():
+        first = np.arange(metrics[name].shape[1]) == 0
+        metrics[name] = metrics[name] + value[:, None] * first
+    return History(seeds, metrics, whole["client"], clients, about)
 
 
 def joined(parts: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:

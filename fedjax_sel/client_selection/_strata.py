@@ -1,0 +1,78 @@
+"""Stratified cohorts: clusters of clients, how many of each, and who."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from fedjax_sel.client_selection._ops import gumbel_m, top_m
+from fedjax_sel.types import Cohort, PRNGKey
+
+
+def divergences(log_p: Float[Array, "N M C"], block: int = 256) -> Float[Array, "N N"]:
+    """`KL(p_i ‖ p_j)` in nats, mean over the `M` rows: row `i`'s negative entropy minus one matrix product.
+
+    Args:
+      log_p: log probabilities, of every client on the same rows.
+      block: clients `i` at a time; what is in memory at once is `block · M · C`, `N · M · C` and the result.
+    """
+    n, rows, _ = log_p.shape
+    flat = log_p.reshape(n, -1)
+
+    def row(own):
+        p = jnp.exp(own)
+        return (p @ own - flat @ p) / rows
+
+    return jnp.maximum(jax.lax.map(row, flat, batch_size=min(block, n)), 0.0)
+
+
+def quotas(size: Int[Array, "k"], m: int) -> Int[Array, "k"]:
+    """How many of each stratum: `m` in all by largest remainder, and at least one of each that has members.
+
+    Where there are fewer than `m` members in all, everybody.
+
+    Args:
+      size: members of each stratum that can be reached.
+      m: slots, at least as many as strata.
+    """
+    ideal = m * size / jnp.maximum(size.sum(), 1)
+    start = jnp.minimum(jnp.maximum(jnp.floor(ideal + 1e-4), 1), size).astype(jnp.int32)
+
+    def step(_, q):
+        short, over = q.sum() < m, q.sum() > m
+        most = jnp.argmax(jnp.where(q < size, ideal - q, -jnp.inf))
+        least = jnp.argmin(jnp.where(q > 1, ideal - q, jnp.inf))
+        add = jnp.where(short & (q[most] < size[most]), 1, 0)
+        drop = jnp.where(over & (q[least] > 1), 1, 0)
+        return q.at[most].add(add).at[least].add(-drop)
+
+    return jax.lax.fori_loop(0, m + size.shape[0], step, start)
+
+
+def one_each(key: PRNGKey, size: Int[Array, "k"], m: int) -> Int[Array, "k"]:
+    """One of each of `m` strata, drawn without replacement in proportion to their members."""
+    drawn = gumbel_m(key, jnp.log(jnp.maximum(size, 1e-9)), size > 0, m)
+    taken = jnp.where(drawn.mask, drawn.client, size.shape[0])
+    return jnp.zeros_like(size).at[taken].set(1, mode="drop")
+
+
+def stratified(
+    key: PRNGKey, stratum: Int[Array, "N"], quota: Int[Array, "k"], available: Bool[Array, "N"], m: int
+) -> Cohort:
+    """`quota` clients of each stratum, all subsets of a stratum equally likely; at most `m` in all.
+
+    Args:
+      key: for the draws.
+      stratum: of each client.
+      quota: of each stratum.
+      available: who can be reached.
+      m: slots.
+    """
+    strata = quota.shape[0]
+    group = jnp.where(available, stratum, strata)
+    order = jnp.lexsort((jax.random.uniform(key, group.shape), group))
+    first = jnp.searchsorted(group[order], jnp.arange(strata + 1))
+    place = jnp.zeros_like(order).at[order].set(jnp.arange(group.shape[0]) - first[group[order]])
+    chosen = available & (place < jnp.append(quota, 0)[group])
+    return top_m(key, chosen.astype(jnp.float32), chosen, m)

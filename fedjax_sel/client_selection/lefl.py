@@ -1,0 +1,164 @@
+"""LEFL: stratified sampling over clusters of clients whose models see public rows alike."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+from jaxtyping import Array, Float, Int
+from sklearn.cluster import KMeans
+
+from fedjax_sel.catalog import check_name
+from fedjax_sel.client_selection._ops import check_number, everyone, unchanged
+from fedjax_sel.client_selection._strata import divergences, one_each, quotas, stratified
+from fedjax_sel.protocols import Upfront
+from fedjax_sel.types import Cohort, Context, PRNGKey
+
+if TYPE_CHECKING:
+    from fedjax_sel.protocols import Host
+
+__all__ = ["LEFL"]
+
+
+@struct.dataclass
+class LEFL:
+    """Cohorts stratified over clusters of clients who, having trained the initial model, predict public rows alike.
+
+    Before the first round, once: each client trains for `epochs` from the initial model (its weights are thrown away),
+    and sends soft labels of the public rows. Client `i` is described by its row of
+    `KL(p_i ‖ p_j) = mean_x Σ_c p_i log(p_i / p_j)`, and KMeans makes `clusters` of them. In every round each cluster
+    gives its share of the cohort, drawn uniformly.
+
+    `allocation="hamilton"` gives exactly `m` clients, by largest remainder and at least one of a cluster; with fewer
+    slots than clusters, one of each of `m` clusters, drawn in proportion to their size. `"code"` is the authors' code:
+    `max(1, round(rate · size))` of each cluster, in all perhaps more than `rate · N`, so that `m` must be at least what
+    it comes to. The text's pre-phase is part of the first round; its weights are "sandwiched", which its code does not
+    do.
+
+    The federation needs public rows. What the pre-phase takes is on the bill of the first round.
+
+    Attributes:
+      clusters: how many; None: `⌈log₂ N⌉`.
+      epochs: of the pre-phase.
+      rate: share of each cluster with `allocation="code"`; None: `m / N`.
+      allocation: `"hamilton"` or `"code"`.
+      kl_direction: `"paper"`, or `"code"` for the transpose, `KL(p_j ‖ p_i)`.
+      log_base: of the divergence's logarithm, `"e"` or `"2"`; it scales all distances alike.
+
+    Source: Abebe, Munoz and Jannesari, "LEFL: Low Entropy Client Sampling in Federated Learning", 2023,
+    https://arxiv.org/abs/2312.17430, Algorithm 1; code: https://github.com/wmabebe/lefl.
+    """
+
+    clusters: int | None = struct.field(pytree_node=False, default=None)
+    epochs: int = struct.field(pytree_node=False, default=10)
+    rate: float | None = struct.field(pytree_node=False, default=None)
+    allocation: str = struct.field(pytree_node=False, default="hamilton")
+    kl_direction: str = struct.field(pytree_node=False, default="paper")
+    log_base: str = struct.field(pytree_node=False, default="e")
+
+    before = ()
+    after = ()
+    candidates = everyone
+    observe = unchanged
+
+    def strata(self, clients: int) -> int:
+        """How many clusters of so many clients."""
+        return max(1, math.ceil(math.log2(clients))) if self.clusters is None else self.clusters
+
+    def init(self, key: PRNGKey, ctx: Context, host: Host) -> Int[Array, "N"]:
+        """The cluster of each client; `ValueError` without public rows, or for more clusters than clients."""
+        check_name("lefl: allocation", self.allocation, ["hamilton", "code"])
+        check_name("lefl: kl_direction", self.kl_direction, ["paper", "code"])
+        check_name("lefl: log_base", self.log_base, ["e", "2"])
+        check_number("lefl: epochs", self.epochs, 1)
+        if self.rate is not None:
+            check_number("lefl: rate", self.rate, 0, 1, above=True)
+        k = self.strata(ctx.clients)
+        if not 1 <= k <= ctx.clients:
+            raise ValueError(f"lefl: clusters is {k}, but there are N = {ctx.clients} clients; it must be 1 to N")
+        if host.data.public_x is None:
+            raise ValueError(
+                "lefl: there are no public rows to predict; give the federation some (public=rows, or in a "
+                "configuration public: {name: ..., rows: 1000})"
+            )
+        cluster = clustered(self.distances(self.soft_labels(key, ctx, host)), k)
+        if self.allocation == "code":
+            size = np.bincount(cluster, minlength=k)
+            wanted = int(self.by_rate(jnp.asarray(size), ctx).sum())
+            if wanted > ctx.m:
+                raise ValueError(
+                    f"lefl: with allocation 'code' and {k} clusters of {', '.join(map(str, size))} clients a cohort "
+                    f"has {wanted} members, but m is {ctx.m}; set m to {wanted} and rate to {self.share(ctx):g}"
+                )
+        return jnp.asarray(cluster, jnp.int32)
+
+    def share(self, ctx: Context) -> float:
+        """`rate`, or `m / N`."""
+        return ctx.m / ctx.clients if self.rate is None else self.rate
+
+    def by_rate(self, size: Int[Array, "k"], ctx: Context) -> Int[Array, "k"]:
+        """The authors' code's quotas."""
+        return jnp.where(size > 0, jnp.maximum(1, jnp.round(self.share(ctx) * size)), 0).astype(jnp.int32)
+
+    def soft_labels(self, key: PRNGKey, ctx: Context, host: Host) -> Float[Array, "N M C"]:
+        """Log probabilities that each client's trained model gives to the public rows."""
+        task, data, trainer = host.task, jax.tree.map(jnp.asarray, host.data), self.pre_trainer(host)
+
+        @jax.jit
+        def predicted(task, data, trainer, variables, key):
+            steps = trainer.local_steps(data.size, data.longest)
+            factor = trainer.schedule(jnp.int32(0), ctx.rounds)
+
+            def one(i):
+                index, valid = data.rows_of(i)
+                own = jax.random.fold_in(key, i)
+                update = trainer.train(task, variables, data, index, valid, own, factor, steps[i], steps.max())
+                trained = jax.tree.map(jnp.add, variables, update.delta)
+                return jax.nn.log_softmax(task.logits(trained, data.public_x))
+
+            return jax.lax.map(one, jnp.arange(ctx.clients), batch_size=min(host.side_by_side or ctx.m, ctx.clients))
+
+        return predicted(task, data, trainer, host.variables, key)
+
+    def pre_trainer(self, host: Host) -> Any:
+        """The run's trainer, for the epochs of the pre-phase."""
+        return replace(host.trainer, epochs=self.epochs, steps=None)
+
+    def distances(self, log_p: Float[Array, "N M C"]) -> Float[np.ndarray, "N N"]:
+        """The divergences, a row a client."""
+        kl = np.asarray(jax.jit(divergences)(log_p)) / math.log({"e": math.e, "2": 2.0}[self.log_base])
+        return kl.T if self.kl_direction == "code" else kl
+
+    def upfront(self, ctx: Context, host: Host) -> Upfront:
+        """Model and public rows down, soft labels up, `epochs` of training and a pass over the public rows."""
+        data, task = host.data, host.task
+        public, flops = np.asarray(data.public_x), task.flops(data.x)
+        trainer = self.pre_trainer(host)
+        size = jnp.asarray(data.size)
+        seen = trainer.rows_seen(size, trainer.local_steps(size, data.longest), data.longest)
+        return Upfront(
+            flops=np.asarray(seen, np.float64) * 3 * flops + len(public) * flops,
+            down=4.0 * task.parameters(data.x) + public.nbytes,
+            up=4.0 * len(public) * data.classes,
+        )
+
+    def select(self, key: PRNGKey, state: Int[Array, "N"], ctx: Context) -> Cohort:
+        """A share of every cluster."""
+        key_strata, key_clients = jax.random.split(key)
+        k = self.strata(ctx.clients)
+        size = jnp.zeros(k, jnp.int32).at[state].add(ctx.available.astype(jnp.int32))
+        if self.allocation == "code":
+            quota = self.by_rate(size, ctx)
+        else:
+            quota = quotas(size, ctx.m) if ctx.m >= k else one_each(key_strata, size, ctx.m)
+        return stratified(key_clients, state, quota, ctx.available, ctx.m)
+
+
+def clustered(rows: Float[np.ndarray, "N N"], k: int) -> Int[np.ndarray, "N"]:
+    """KMeans with the seed of the authors' code."""
+    return KMeans(n_clusters=k, random_state=0, n_init=10).fit_predict(rows)

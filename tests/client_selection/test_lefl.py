@@ -1,0 +1,168 @@
+"""LEFL's parts against definitions, and whether it finds groups that were planted."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+from fedjax_sel import Experiment, Federation, Task, load, partition, simulate
+from fedjax_sel.client_selection._strata import divergences, one_each, quotas, stratified
+from fedjax_sel.client_selection.lefl import LEFL, clustered
+from fedjax_sel.client_selection.uniform import Uniform
+from fedjax_sel.devices.laws import Uniform as UniformLaw
+from fedjax_sel.local_training.sgd import SGD
+from fedjax_sel.models.mlp import MLP
+from fedjax_sel.types import Context
+
+DIGITS = load("digits")
+LAW = partition.LabelGroups(24, 2)
+PUBLIC = np.random.default_rng(0).permutation(DIGITS.x.ravel()).reshape(-1, 64)[:150]
+
+
+def federation(**changes):
+    return dataclasses.replace(Federation(DIGITS, LAW, public=PUBLIC), **changes)
+
+
+def experiment(selector, m=5, rounds=3, **trainer):
+    task = Task.on(MLP(classes=10, hidden=(32,)), DIGITS)
+    return Experiment(
+        task, selector, trainer=SGD(0.1, **{"batch_size": 10, "epochs": 2, **trainer}), m=m, rounds=rounds
+    )
+
+
+@pytest.mark.parametrize("block", [1, 3, 256])
+def test_divergences_are_kullback_and_leiblers(block):
+    p = np.random.default_rng(1).dirichlet(np.ones(4), (7, 5))
+    got = divergences(jnp.log(jnp.asarray(p, jnp.float32)), block)
+    wanted = [[np.mean([stats.entropy(p[i, x], p[j, x]) for x in range(5)]) for j in range(7)] for i in range(7)]
+    np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-6)
+    assert (np.asarray(got) >= 0).all()
+
+
+def largest_remainder(size, m):
+    """One each, then by what is missing to the ideal, one at a time."""
+    ideal, q = m * size / size.sum(), np.minimum(np.maximum(np.floor(m * size / size.sum()), 1), size).astype(int)
+    while q.sum() < min(m, size.sum()):
+        q[np.argmax(np.where(q < size, ideal - q, -np.inf))] += 1
+    while q.sum() > m:
+        q[np.argmin(np.where(q > 1, ideal - q, np.inf))] -= 1
+    return q
+
+
+def test_quotas_add_up_leave_nobody_out_and_follow_the_remainders():
+    rng = np.random.default_rng(2)
+    assert quotas(jnp.array([50, 30, 20]), 10).tolist() == [5, 3, 2]
+    assert quotas(jnp.array([97, 1, 1, 1]), 10).tolist() == [7, 1, 1, 1]
+    assert quotas(jnp.array([3, 0, 4]), 10).tolist() == [3, 0, 4], "everybody"
+    for _ in range(100):
+        size = rng.integers(1, 30, rng.integers(1, 9))
+        m = int(rng.integers(len(size), size.sum() + 1))
+        got = np.asarray(quotas(jnp.asarray(size), m))
+        ideal, wanted = m * size / size.sum(), largest_remainder(size, m)
+        np.testing.assert_allclose(
+            np.sort(ideal - got), np.sort(ideal - wanted), atol=1e-5
+        )  # equal remainders may swap
+        assert got.sum() == m
+        assert (got >= 1).all()
+        assert (got <= size).all()
+    for _ in range(50):
+        size = rng.integers(20, 60, 4)
+        ideal = 40 * size / size.sum()
+        assert (np.abs(np.asarray(quotas(jnp.asarray(size), 40)) - ideal) < 1).all(), "the quota rule"
+
+
+def test_fewer_slots_than_strata_go_to_some_in_proportion():
+    size, first = jnp.array([6, 3, 1, 0]), np.zeros(4)
+    for k in range(400):
+        got = np.asarray(one_each(jax.random.key(k), size, 1))
+        assert got.sum() == 1
+        first += got
+    assert first[3] == 0
+    assert stats.chisquare(first[:3], 400 * np.array([0.6, 0.3, 0.1])).pvalue > 1e-3
+    assert np.asarray(one_each(jax.random.key(0), size, 3)).tolist() == [1, 1, 1, 0]
+
+
+def test_members_of_a_stratum_are_equally_likely_and_the_unavailable_never_drawn():
+    stratum, available = jnp.array([0, 0, 0, 1, 1, 2, 0, 2]), jnp.array([1, 1, 1, 1, 1, 1, 0, 1], bool)
+    count = np.zeros(8)
+    for k in range(600):
+        cohort = stratified(jax.random.key(k), stratum, jnp.array([2, 1, 1]), available, 4)
+        drawn = cohort.client[cohort.mask].tolist()
+        assert sorted(int(stratum[i]) for i in drawn) == [0, 0, 1, 2]
+        count[drawn] += 1
+    assert count[6] == 0
+    for members, each in (([0, 1, 2], 400), ([3, 4], 300), ([5, 7], 300)):
+        assert stats.chisquare(count[members], each).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("direction", ["paper", "code"])
+def test_planted_groups_are_found_and_cohorts_have_every_label(direction):
+    history = simulate(experiment(LEFL(kl_direction=direction)), federation(), seeds=3)
+    group = LAW.groups(10)
+    assert all(sorted(group[cohort]) == [0, 1, 2, 3, 4] for cohort in history.selections.reshape(-1, 5))
+    random = simulate(experiment(Uniform()), federation(), seeds=3)
+    assert not all(len(set(group[cohort])) == 5 for cohort in random.selections.reshape(-1, 5))
+
+
+def test_directions_are_each_others_transpose_and_the_base_scales():
+    log_p = jnp.log(jnp.asarray(np.random.default_rng(3).dirichlet(np.ones(3), (6, 4)), jnp.float32))
+    paper = LEFL().distances(log_p)
+    np.testing.assert_allclose(LEFL(kl_direction="code").distances(log_p), paper.T)
+    np.testing.assert_allclose(LEFL(log_base="2").distances(log_p), paper / np.log(2), rtol=1e-6)
+    assert (clustered(paper, 3) == clustered(paper / np.log(2), 3)).all()
+    assert LEFL().strata(100) == 7
+    assert [LEFL().strata(n) for n in (50, 30, 1000, 20, 1)] == [6, 5, 10, 5, 1]
+
+
+def test_the_codes_allocation_says_how_large_its_cohort_is():
+    with pytest.raises(ValueError, match=r"clusters of .* clients a cohort has (\d+) members, but m is 2; set m to"):
+        simulate(experiment(LEFL(allocation="code"), m=2), federation(), seeds=1)
+    history = simulate(experiment(LEFL(allocation="code", rate=0.1), m=8), federation(), seeds=1)
+    members = (history.selections >= 0).sum(-1)
+    assert members.min() == members.max() == 5, "one of each cluster: max(1, round(0.1 * 5))"
+
+
+def test_the_pre_phase_is_on_the_bill_of_the_first_round_alone():
+    lefl = simulate(experiment(LEFL(epochs=3)), federation(devices=UniformLaw(low=0.5)), seeds=2)
+    plain = simulate(experiment(Uniform()), federation(devices=UniformLaw(low=0.5)), seeds=2)
+    p, flops = lefl.about["parameters"], lefl.about["forward_flops_per_row"]
+    rows = len(DIGITS.y)
+    extra = {
+        "selection_bytes_down": 24 * (4 * p + PUBLIC.nbytes),
+        "selection_bytes_up": 24 * 4 * 150 * 10,
+        "selection_flops": (3 * 3 * rows + 24 * 150) * flops,
+    }
+    for name, value in extra.items():
+        np.testing.assert_allclose(lefl[name][:, 0], value, rtol=1e-12)
+        assert (lefl[name][:, 1:] == 0).all()
+    assert (lefl["seconds"][:, 0] > 2 * plain["seconds"][:, 0]).all()
+    assert (lefl["joules"][:, 0] > 2 * plain["joules"][:, 0]).all()
+
+
+@pytest.mark.parametrize(
+    ("selector", "data", "message"),
+    [
+        (LEFL(), {"public": None}, "lefl: there are no public rows to predict; give the federation some"),
+        (LEFL(clusters=25), {}, "lefl: clusters is 25, but there are N = 24 clients"),
+        (LEFL(allocation="hamlton"), {}, "did you mean 'hamilton'"),
+        (LEFL(epochs=0), {}, "lefl: epochs is 0"),
+        (LEFL(), {"public": PUBLIC[:0]}, "there are 0 public rows"),
+        (
+            LEFL(),
+            {"public": PUBLIC[:, :60]},
+            r"150 public rows of shape \(60,\) .* like the rows of digits, of shape \(64,\)",
+        ),
+    ],
+)
+def test_bad_input(selector, data, message):
+    with pytest.raises(ValueError, match=message):
+        simulate(experiment(selector), federation(**data), seeds=1)
+
+
+def test_few_can_be_reached():
+    ctx = Context(jnp.int32(0), jnp.int32(5), jnp.ones(8, int), jnp.arange(8) < 2, m=4)
+    cohort = LEFL(clusters=2).select(jax.random.key(0), jnp.array([0, 1, 0, 1, 0, 1, 0, 1]), ctx)
+    assert sorted(cohort.client[cohort.mask].tolist()) == [0, 1]
