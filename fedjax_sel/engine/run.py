@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import os
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -77,6 +78,7 @@ def simulate(
     batch = min(getattr(experiment.trainer, "batch_size", None) or together.longest, together.longest)
     m = experiment.cohort(together.clients)
     layout = Mapping(clients=1, seeds="scan") if debug else chosen(mapping, 3 * flops * batch, flops)
+    check_memory(experiment, drawn[0], len(seeds))
     state, taken = start(experiment, drawn, keys, layout)
     drawn = [replace(one, public_x=None) for one in drawn]
     together = replace(together, public_x=None)
@@ -272,14 +274,32 @@ def checked_seeds(seeds: Any) -> tuple[int, ...]:
     return out
 
 
+def check_memory(experiment: Experiment, data: FederatedData, seeds: int) -> None:
+    """Raise `ValueError` where what is kept for each client cannot fit."""
+
+    def kept():
+        variables = experiment.task.init(jax.random.key(0), data.x)
+        return experiment.correction.init(variables, data.clients)
+
+    size = seeds * sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(jax.eval_shape(kept)))
+    if size > (memory := device_memory()):
+        raise ValueError(
+            f"the state of {type(experiment.correction).__name__.lower()} takes {size / 2**30:.3g} GiB for {seeds} "
+            f"seeds, N = {data.clients} clients and a model of {experiment.task.parameters(data.x)} parameters, but there are "
+            f"{memory / 2**30:.3g} GiB; lower seeds or clients, or take a smaller model"
+        )
+
+
+def device_memory() -> int:
+    """Bytes of memory of a device; of the machine, on a CPU."""
+    device = jax.devices()[0]
+    stats = device.memory_stats() if device.platform != "cpu" else None
+    if stats and "bytes_limit" in stats:
+        return stats["bytes_limit"]
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
 def describe_device() -> str:
     """Kind, number and memory of the devices JAX uses."""
     devices = jax.devices()
-    stats = devices[0].memory_stats() if devices[0].platform != "cpu" else None
-    if stats and "bytes_limit" in stats:
-        memory = stats["bytes_limit"]
-    else:
-        import os
-
-        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return f"{len(devices)} x {devices[0].device_kind} ({devices[0].platform}), {memory / 2**30:.1f} GiB"
+    return f"{len(devices)} x {devices[0].device_kind} ({devices[0].platform}), {device_memory() / 2**30:.1f} GiB"

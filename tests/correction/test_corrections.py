@@ -148,3 +148,12 @@ def test_bad_input():
         Proximal(-1.0)
     with pytest.raises(ValueError, match="the correction int has no down, up"):
         run(3)
+
+
+def test_a_state_that_cannot_fit_is_refused_with_its_size(monkeypatch):
+    from fedjax_sel.engine import run as engine
+
+    monkeypatch.setattr(engine, "device_memory", lambda: 50)
+    run(Nothing(), rounds=1)
+    with pytest.raises(ValueError, match=r"scaffold takes 5.22e-08 GiB for 1 seeds, N = 6 clients .* 2 parameters"):
+        run(Scaffold(), rounds=1)  # 6 clients and the server, 2 numbers of 4 bytes each
