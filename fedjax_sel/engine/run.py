@@ -285,8 +285,8 @@ def check_memory(experiment: Experiment, data: FederatedData, seeds: int) -> Non
     if size > (memory := device_memory()):
         raise ValueError(
             f"the state of {type(experiment.correction).__name__.lower()} takes {size / 2**30:.3g} GiB for {seeds} "
-            f"seeds, N = {data.clients} clients and a model of {experiment.task.parameters(data.x)} parameters, but there are "
-            f"{memory / 2**30:.3g} GiB; lower seeds or clients, or take a smaller model"
+            f"seeds, N = {data.clients} clients and a model of {experiment.task.parameters(data.x)} parameters, "
+            f"but there are {memory / 2**30:.3g} GiB; lower seeds or clients, or take a smaller model"
         )
 
 
