@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from flax import struct
-from jaxtyping import Array, Float, Int
 
-from fedjax_sel.types import Cohort, State, Variables
+from fedjax_sel.correction._ops import no_state, nothing_held, nothing_sent, unchanged
+from fedjax_sel.types import State, Variables
 
 __all__ = ["Nothing"]
 
@@ -19,23 +19,11 @@ class Nothing:
 
     down = 0.0
     up = 0.0
-
-    def init(self, variables: Variables, clients: int) -> State:
-        """Nothing."""
-        return ()
-
-    def held(self, state: State, client: Int[Array, ""]) -> State:
-        """Nothing."""
-        return ()
+    init = no_state
+    held = nothing_held
+    upload = nothing_sent
+    merge = unchanged
 
     def gradient(self, held: State, gradient: Variables, variables: Variables, received: Variables) -> Variables:
         """As it is."""
         return gradient
-
-    def upload(self, held: State, delta: Variables, steps: Int[Array, ""], rate: Float[Array, ""]) -> State:
-        """Nothing."""
-        return ()
-
-    def merge(self, state: State, cohort: Cohort, uploads: State) -> State:
-        """Nothing."""
-        return ()

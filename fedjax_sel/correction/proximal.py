@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import jax
 from flax import struct
-from jaxtyping import Array, Float, Int
 
-from fedjax_sel.types import Cohort, Scalar, State, Variables
+from fedjax_sel.correction._ops import no_state, nothing_held, nothing_sent, unchanged
+from fedjax_sel.types import Scalar, State, Variables
 
 __all__ = ["Proximal"]
 
@@ -26,28 +26,16 @@ class Proximal:
 
     down = 0.0
     up = 0.0
+    init = no_state
+    held = nothing_held
+    upload = nothing_sent
+    merge = unchanged
 
     def __post_init__(self):
         """Refuse a force that pushes away."""
         if isinstance(self.mu, int | float) and not self.mu >= 0:
             raise ValueError(f"proximal: mu is {self.mu}; it must be 0 or above")
 
-    def init(self, variables: Variables, clients: int) -> State:
-        """Nothing."""
-        return ()
-
-    def held(self, state: State, client: Int[Array, ""]) -> State:
-        """Nothing."""
-        return ()
-
     def gradient(self, held: State, gradient: Variables, variables: Variables, received: Variables) -> Variables:
         """Drawn back to the model received."""
         return jax.tree.map(lambda g, w, start: g + self.mu * (w - start), gradient, variables, received)
-
-    def upload(self, held: State, delta: Variables, steps: Int[Array, ""], rate: Float[Array, ""]) -> State:
-        """Nothing."""
-        return ()
-
-    def merge(self, state: State, cohort: Cohort, uploads: State) -> State:
-        """Nothing."""
-        return ()
