@@ -22,7 +22,8 @@ class Task:
     """Classification of rows by a Flax module.
 
     Attributes:
-      model: maps normalised rows to logits; called with `train=True` while a client trains (dropout).
+      model: maps normalised rows to logits; called with `train=True` while a client trains (dropout, statistics of the
+        batch). Where it has statistics (a collection `batch_stats`), it also takes `mask`, the rows that count.
       shift, scale: a row as stored becomes `(x - shift) * scale`; numbers, or one for each place of the row's last
         axis.
     """
@@ -52,11 +53,47 @@ class Task:
           train: with dropout, drawn from `key`.
           key: needed where `train`.
         """
+        rngs = None if key is None else {"dropout": key}
+        logits: Any = self.model.apply(variables, self.normalised(x), train=train, rngs=rngs)
+        return logits
+
+    def normalised(self, x: Rows) -> Float[Array, "b ..."]:
+        """Rows as the model sees them."""
         last = (1,) * (x.ndim - 1)
         shift, scale = (jnp.reshape(jnp.asarray(a, jnp.float32), (*last, -1)) for a in (self.shift, self.scale))
+        return (x.astype(jnp.float32) - shift) * scale
+
+    def training_losses(
+        self, variables: Variables, batch: Batch, key: PRNGKey | None = None
+    ) -> tuple[Float[Array, "B"], Variables]:
+        """Loss of each of the batch's rows in training, 0 where it does not count, and the statistics after it."""
+        _, statistics = self.split(variables)
+        if not statistics:
+            return self.losses(variables, batch, train=True, key=key), statistics
         rngs = None if key is None else {"dropout": key}
-        logits: Any = self.model.apply(variables, (x.astype(jnp.float32) - shift) * scale, train=train, rngs=rngs)
-        return logits
+        out: Any = self.model.apply(
+            variables, self.normalised(batch.x), train=True, mask=batch.mask, rngs=rngs, mutable=list(statistics)
+        )
+        logits, after = out
+        some = batch.mask.any()
+        after = jax.tree.map(lambda new, old: jnp.where(some, new, old), dict(after), statistics)
+        return self.row_loss(logits, batch.y) * batch.mask, after
+
+    def split(self, variables: Variables) -> tuple[Variables, Variables]:
+        """What gradients change, and the statistics (empty where there are none)."""
+        if not isinstance(variables, dict) or "batch_stats" not in variables:
+            return variables, {}
+        statistics = {"batch_stats": variables["batch_stats"]}
+        return {name: part for name, part in variables.items() if name not in statistics}, statistics
+
+    def join(self, trained: Variables, statistics: Variables) -> Variables:
+        """The variables that `split` splits."""
+        return {**trained, **statistics} if statistics else trained
+
+    def gradient(self, variables: Variables, batch: Batch) -> Variables:
+        """Of the mean loss of the batch's rows, in evaluation, by what gradients change."""
+        trained, statistics = self.split(variables)
+        return jax.grad(lambda trained: self.loss(self.join(trained, statistics), batch))(trained)
 
     def row_loss(self, logits: Float[Array, "b C"], y: Int[Array, "b"]) -> Float[Array, "b"]:
         """Cross-entropy of each row, in nats."""

@@ -29,6 +29,7 @@ PREFIX = "rehearsed_"
 
 def rehearse(
     train: Callable[..., Trained],
+    merge: Callable[..., Any],
     experiment: Experiment,
     data: FederatedData,
     seed: PRNGKey,
@@ -43,7 +44,7 @@ def rehearse(
     there are devices, are to be added to the round's.
 
     Args:
-      train: `engine.round.train_cohort`.
+      train, merge: `engine.round.train_cohort` and `merge`.
       experiment, data, seed, state, ctx: of this round.
       asked: who was asked for signals on the model as it is.
       mapping: how.
@@ -57,7 +58,7 @@ def rehearse(
         cohort = uniform_m(key_for(own, Purpose.SELECT), ctx.available, ctx.m)
         with stage("rehearsal", round=ctx.round):
             trained = train(experiment, data, own, state, ctx, cohort, asked, mapping)
-            variables, _ = experiment.aggregator.step(state.aggregator, state.variables, trained.delta)
+            variables, _ = merge(experiment, state, trained)
             whole = replace(ctx, candidates=None)
             asking = key_for(own, Purpose.ASK, ctx.round)
             held = experiment.signals_on == "holdout"

@@ -91,10 +91,10 @@ def round_step(
         asked = polled(ctx, asked)
 
     trained = train_cohort(experiment, data, seed, state, ctx, cohort, asked, mapping)
-    rehearsed, tried = rehearse(train_cohort, experiment, data, seed, state, ctx, asked, mapping)
+    rehearsed, tried = rehearse(train_cohort, merge, experiment, data, seed, state, ctx, asked, mapping)
 
     with stage("aggregation", round=t):  # and how it is merged
-        variables, aggregator = experiment.aggregator.step(state.aggregator, state.variables, trained.delta)
+        variables, aggregator = merge(experiment, state, trained)
         correction = experiment.correction.merge(state.correction, trained.back, trained.updates.upload)
         finite(variables)
 
@@ -117,6 +117,15 @@ def round_step(
         measured[name] = measured[name] + value if name in measured else value
     previous = change if wants_previous(selector.after) else None
     return State(variables, memory, aggregator, correction, previous), measured
+
+
+def merge(experiment: Experiment, state: State, trained: Trained) -> tuple[Variables, types.State]:
+    """The new global model and the aggregator's state; statistics of batches are averaged, whatever the aggregator."""
+    task = experiment.task
+    (model, statistics), (delta, moved) = task.split(state.variables), task.split(trained.delta)
+    model, aggregator = experiment.aggregator.step(state.aggregator, model, delta)
+    whole = jnp.maximum(trained.weight.sum(), jnp.finfo(jnp.float32).tiny)
+    return task.join(model, jax.tree.map(lambda s, d: s + d / whole, statistics, moved)), aggregator
 
 
 def train_cohort(
@@ -157,10 +166,11 @@ def train_cohort(
             with stage("local training", client=client):
                 key_train = key(Purpose.TRAIN, client=client)
                 held = correction.held(state.correction, client)
-                correct = partial(correction.gradient, held, received=variables)
+                correct = partial(correction.gradient, held, received=task.split(variables)[0])
                 update = trainer.train(task, variables, data, index, keep, key_train, factor, steps, bound, correct)
                 finite(update.delta)
-                upload = correction.upload(held, update.delta, steps, trainer.learning_rate * factor)
+                changed, _ = task.split(update.delta)
+                upload = correction.upload(held, changed, steps, trainer.learning_rate * factor)
             return replace(update, upload=upload)
 
         stacked = any(isinstance(s, UpdateSignal) and s.stacked for s in experiment.selector.after)

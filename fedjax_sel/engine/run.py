@@ -131,6 +131,7 @@ def start(
 ) -> tuple[State, dict[str, np.ndarray]]:
     """The state of every seed before the first round, with a leading `R`, and what the clients gave for it."""
     variables = jax.vmap(lambda key: experiment.task.init(key_for(key, Purpose.MODEL), drawn[0].x))(keys)
+    trained, _ = experiment.task.split(variables)
     memories, taken = [], []
     upfront = getattr(experiment.selector, "upfront", None)
     for i, data in enumerate(drawn):
@@ -144,8 +145,8 @@ def start(
     state = State(
         variables=variables,
         selector=jax.tree.map(lambda *leaves: jnp.stack(leaves), *memories),
-        aggregator=jax.vmap(experiment.aggregator.init)(variables),
-        correction=jax.vmap(lambda own: experiment.correction.init(own, drawn[0].clients))(variables),
+        aggregator=jax.vmap(experiment.aggregator.init)(trained),
+        correction=jax.vmap(lambda own: experiment.correction.init(own, drawn[0].clients))(trained),
         change=jax.tree.map(jnp.zeros_like, variables) if wants_previous(experiment.selector.after) else None,
     )
     return state, {name: np.array([one[name] for one in taken]) for name in taken[0]} if taken else {}
@@ -279,7 +280,7 @@ def check_memory(experiment: Experiment, data: FederatedData, seeds: int) -> Non
 
     def kept():
         variables = experiment.task.init(jax.random.key(0), data.x)
-        return experiment.correction.init(variables, data.clients)
+        return experiment.correction.init(experiment.task.split(variables)[0], data.clients)
 
     size = seeds * sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(jax.eval_shape(kept)))
     if size > (memory := device_memory()):

@@ -104,24 +104,27 @@ class SGD:
         if self.weight_decay is not None:
             optimiser = optax.chain(optax.add_decayed_weights(self.weight_decay), optimiser)
 
-        def mean_loss(variables, batch, key):
-            losses = task.losses(variables, batch, train=True, key=key)
-            return losses.sum() / jnp.maximum(batch.mask.sum(), 1), jnp.stack([losses.sum(), (losses**2).sum()])
+        def mean_loss(trained, statistics, batch, key):
+            losses, statistics = task.training_losses(task.join(trained, statistics), batch, key)
+            sums = jnp.stack([losses.sum(), (losses**2).sum()])
+            return losses.sum() / jnp.maximum(batch.mask.sum(), 1), (sums, statistics)
 
         def step(s, carry):
-            variables, moments, total, seen = carry
+            trained, statistics, moments, total, seen = carry
             place = (s % batches) * size + jnp.arange(size)
             batch = data.batch(index[order.at[s // batches, place].get(mode="clip")], (place < rows) & (s < steps))
-            gradient, sums = jax.grad(mean_loss, has_aux=True)(variables, batch, jax.random.fold_in(key_dropout, s))
-            gradient = gradient if correct is None else correct(gradient, variables)
-            change, moved = optimiser.update(gradient, moments, variables)
-            new = optax.apply_updates(variables, change), moved
-            variables, moments = jax.tree.map(lambda a, b: jnp.where(s < steps, a, b), new, (variables, moments))
-            return variables, moments, total + sums, seen + batch.mask.sum()
+            key_step = jax.random.fold_in(key_dropout, s)
+            gradient, (sums, moved) = jax.grad(mean_loss, has_aux=True)(trained, statistics, batch, key_step)
+            gradient = gradient if correct is None else correct(gradient, trained)
+            change, moved_moments = optimiser.update(gradient, moments, trained)
+            new, old = (optax.apply_updates(trained, change), moved_moments), (trained, moments)
+            trained, moments = jax.tree.map(lambda a, b: jnp.where(s < steps, a, b), new, old)
+            return trained, moved, moments, total + sums, seen + batch.mask.sum()
 
-        start = received, optimiser.init(received), jnp.zeros(2), jnp.zeros((), jnp.int32)
-        trained, _, total, seen = jax.lax.fori_loop(0, bound, step, start)
-        delta = jax.tree.map(jnp.subtract, trained, received)
+        trained, statistics = task.split(received)
+        start = trained, statistics, optimiser.init(trained), jnp.zeros(2), jnp.zeros((), jnp.int32)
+        trained, statistics, _, total, seen = jax.lax.fori_loop(0, bound, step, start)
+        delta = jax.tree.map(jnp.subtract, task.join(trained, statistics), received)
         loss, square = total / jnp.maximum(seen, 1)
         return Update(delta, rows, steps, seen, loss, square)
 

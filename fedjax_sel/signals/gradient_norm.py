@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-import jax
 import optax
 from flax import struct
 from jaxtyping import Array, Float
@@ -29,4 +28,4 @@ class GradientNorm:
 
     def client(self, task: Task, variables: Variables, batch: Batch, key: PRNGKey) -> Float[Array, ""]:
         """Norm over all parameters together."""
-        return optax.tree.norm(jax.grad(task.loss)(variables, batch))
+        return optax.tree.norm(task.gradient(variables, batch))

@@ -1,0 +1,39 @@
+"""Normalisation inside networks."""
+
+from __future__ import annotations
+
+import flax.linen as nn
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from fedjax_sel.catalog import check_name
+
+KINDS = ("batch", "group")
+
+
+class Norm(nn.Module):
+    """Batch or group normalisation of channels, with scale and bias.
+
+    Batch: while training, by the moments of the batch's rows that count; in evaluation by running averages, which
+    clients move, and which are averaged like the model. Group: by each row's own moments; there is nothing to average.
+
+    Attributes:
+      kind: `"batch"` or `"group"`.
+      groups: of channels, in group normalisation.
+      momentum: weight of the old running average.
+    """
+
+    kind: str = "batch"
+    groups: int = 2
+    momentum: float = 0.9
+
+    @nn.compact
+    def __call__(
+        self, x: Float[Array, "b h w c"], *, train: bool = False, mask: Bool[Array, "b"] | None = None
+    ) -> Float[Array, "b h w c"]:
+        """Normalised."""
+        check_name("norm", self.kind, list(KINDS))
+        if self.kind == "group":
+            return nn.GroupNorm(num_groups=self.groups)(x)
+        counted = None if mask is None or not train else jnp.broadcast_to(mask[:, None, None, None], x.shape)
+        return nn.BatchNorm(use_running_average=not train, momentum=self.momentum)(x, mask=counted)

@@ -1,0 +1,124 @@
+"""Running statistics of batch normalisation: moved by clients, averaged by the server, not followed by gradients."""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from fedjax_sel import Experiment, Federation, Mapping, Task, partition, simulate
+from fedjax_sel.aggregation.fednova import FedNova
+from fedjax_sel.aggregation.fedopt import FedOpt
+from fedjax_sel.aggregation.mean import Mean
+from fedjax_sel.correction.scaffold import Scaffold
+from fedjax_sel.engine.keys import Purpose, key_for
+from fedjax_sel.engine.run import start
+from fedjax_sel.local_training.sgd import SGD, shuffles
+from fedjax_sel.signals import GradientNorm
+from fedjax_sel.types import Batch
+
+CLOSE = {"rtol": 1e-4, "atol": 1e-5}
+
+
+class Normed(nn.Module):
+    """A layer, its batch normalisation, a layer."""
+
+    classes: int = 3
+
+    @nn.compact
+    def __call__(self, x, *, train=False, mask=None):
+        x = nn.Dense(4)(x)
+        counted = None if mask is None else jnp.broadcast_to(mask[:, None], x.shape)
+        x = nn.BatchNorm(use_running_average=not train, momentum=0.8)(x, mask=counted)
+        return nn.Dense(self.classes)(nn.relu(x))
+
+
+@pytest.fixture
+def skewed(blobs):
+    return Federation(blobs, partition.Dirichlet(clients=8, alpha=0.4), data_seed=3)
+
+
+def trained_by_hand(task, variables, x, y, trainer, key):
+    """A client's epochs on exactly its rows: flax and optax, no padding."""
+    key_order, _ = jax.random.split(key)
+    order = np.asarray(shuffles(key_order, jnp.ones(len(y), bool), trainer.epochs))
+    optimiser = optax.sgd(trainer.learning_rate)
+    params, stats = variables["params"], variables["batch_stats"]
+    moments = optimiser.init(params)
+
+    def loss(params, stats, x, y):
+        out, after = task.model.apply(
+            {"params": params, "batch_stats": stats}, task.normalised(x), train=True, mutable=["batch_stats"]
+        )
+        return optax.softmax_cross_entropy_with_integer_labels(out, y).mean(), after["batch_stats"]
+
+    for epoch in order:
+        for first in range(0, len(y), trainer.batch_size):
+            rows = epoch[first : first + trainer.batch_size]
+            gradient, stats = jax.grad(loss, has_aux=True)(params, stats, x[rows], y[rows])
+            change, moments = optimiser.update(gradient, moments, params)
+            params = optax.apply_updates(params, change)
+    return {"params": params, "batch_stats": stats}
+
+
+@pytest.mark.parametrize("mapping", [Mapping(), Mapping(clients=1, seeds="scan")], ids=str)
+@pytest.mark.parametrize("aggregator", [Mean("size"), FedNova()], ids=lambda a: type(a).__name__)
+def test_a_round_is_the_one_by_hand_whatever_stands_beside_a_client(blobs, skewed, mapping, aggregator):
+    task, trainer = Task.on(Normed(), blobs), SGD(0.1, batch_size=7, epochs=2)
+    experiment = Experiment(task, trainer=trainer, aggregator=aggregator, m=3, rounds=1)
+    history = simulate(experiment, skewed, seeds=[4], mapping=mapping)
+    data, seed = skewed.draw(4), jax.random.key(4)
+    begin = task.init(key_for(seed, Purpose.MODEL), data.x)
+    ends, rows = [], []
+    for client in history.selections[0, 0]:
+        mine = data.order[data.offset[client] : data.offset[client] + data.size[client]]
+        key = key_for(seed, Purpose.TRAIN, 0, int(client))
+        ends.append(trained_by_hand(task, begin, data.x[mine], data.y[mine], trainer, key))
+        rows.append(len(mine))
+    share = np.array(rows) / sum(rows)
+    steps = 2 * np.ceil(np.array(rows) / 7)
+    pull = share if isinstance(aggregator, Mean) else share * (share * steps).sum() / steps
+    got = jax.tree.map(lambda leaf: leaf[0], history.variables)
+    for name, weight in (("params", pull), ("batch_stats", pull / pull.sum())):
+        wanted = jax.tree.map(
+            lambda b, *e, w=weight: b + sum(k * (x - b) for k, x in zip(w, e, strict=True)),
+            begin[name],
+            *(end[name] for end in ends),
+        )
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, **CLOSE), got[name], wanted)
+
+
+def test_evaluation_uses_the_running_statistics(blobs, skewed):
+    task = Task.on(Normed(), blobs)
+    history = simulate(Experiment(task, trainer=SGD(0.1, batch_size=7), m=3, rounds=4), skewed, seeds=[0])
+    variables = jax.tree.map(lambda leaf: leaf[0], history.variables)
+    alone = np.concatenate([task.logits(variables, blobs.test_x[i : i + 1]) for i in range(10)])
+    np.testing.assert_allclose(task.logits(variables, blobs.test_x[:10]), alone, **CLOSE)
+    accuracy = (np.asarray(task.logits(variables, blobs.test_x)).argmax(1) == blobs.test_y).mean()
+    np.testing.assert_allclose(history["accuracy"][0, -1], accuracy, atol=1e-6)
+
+
+def test_gradients_optimisers_and_variates_do_not_follow_statistics(blobs, skewed):
+    task, data = Task.on(Normed(), blobs), skewed.draw(0)
+    variables = task.init(jax.random.key(0), data.x)
+    experiment = Experiment(task, correction=Scaffold(), aggregator=FedOpt(), m=2, rounds=2)
+    state, _ = start(experiment, [data], jax.vmap(jax.random.key)(jnp.arange(1, dtype=jnp.uint32)), Mapping())
+    for tree in (state.aggregator.first, state.correction.shared, state.correction.own):
+        assert set(tree) == {"params"}
+    batch = Batch(jnp.asarray(data.x[:9]), jnp.asarray(data.y[:9]), jnp.ones(9, bool))
+    by_hand = jax.grad(lambda p: task.loss({**variables, "params": p}, batch))(variables["params"])
+    norm = GradientNorm().client(task, variables, batch, jax.random.key(0))
+    np.testing.assert_allclose(norm, optax.tree.norm(by_hand), rtol=1e-5)
+    history = simulate(experiment, skewed, seeds=2)
+    assert np.isfinite(history["loss"]).all()
+    assert all((leaf > 0).all() for leaf in jax.tree.leaves(history.variables["batch_stats"]["BatchNorm_0"]["var"]))
+
+
+def test_a_batch_without_rows_moves_nothing(blobs):
+    task = Task.on(Normed(), blobs)
+    variables = task.init(jax.random.key(0), blobs.x)
+    batch = Batch(jnp.asarray(blobs.x[:4]), jnp.asarray(blobs.y[:4]), jnp.zeros(4, bool))
+    losses, after = task.training_losses(variables, batch, jax.random.key(1))
+    np.testing.assert_array_equal(losses, 0)
+    jax.tree.map(np.testing.assert_array_equal, after["batch_stats"], variables["batch_stats"])
