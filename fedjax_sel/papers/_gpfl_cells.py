@@ -102,7 +102,7 @@ ON_CIFAR: dict[str, Any] = {
     "evaluate_every": 10,
 }
 CIFAR_FEDCOR = {"name": "fedcor", "warm_up": 20, "interval": 50, "history": 500, "beta": 0.9, "gamma": 0.99}
-CIFAR_SMALL = {"data": {"rows": 5000}, "rounds": 60}
+CIFAR_SMALL = {"data": {"rows": 5000}, "rounds": 60, "evaluate_every": 15}
 """What fits on a small machine: a tenth of the rows, so a tenth of the local steps, and 3 % of the rounds."""
 
 SMOKE: dict[str, Any] = {
