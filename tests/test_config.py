@@ -156,7 +156,7 @@ WRONG = {
     "data seed": ({"data_seed": -1}, "data_seed is -1"),
     "signals": ({"signals_on": "test"}, "signals_on is 'test'"),
     "holdout": ({"holdout": 1.0}, "holdout is 1.0"),
-    "own check": ({"aggregator": {"by": "volume"}}, "by is 'volume'; it must be"),
+    "own check": ({"aggregator": {"by": "volume"}}, "unknown mean: by 'volume'. There are: client, size"),
     "too many clients": ({"partition": {"clients": 1000}}, "only 120 rows"),
     "no test rows": ({"data": {"name": "iris", "test": 0.0}}, "no test rows"),
     "setting": ({"data": {"name": "uacs", "setting": 4}, "partition": "natural"}, "setting is 4"),

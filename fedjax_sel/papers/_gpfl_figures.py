@@ -213,12 +213,13 @@ def times(study: Mapping[str, Any]) -> mpl.Figure:
 
 def regrets(study: Mapping[str, Any]) -> mpl.Figure:
     """Regret so far against rounds."""
-    figure, ax = plt.subplots(figsize=(6, 3.6), layout="constrained")
-    for colour, (method, row) in zip(COLOURS, study["methods"].items(), strict=False):
+    figure, ax = plt.subplots(figsize=(7, 3.6), layout="constrained")
+    others = iter(("#56b4e9", "#cc79a7", "#0072b2", "#f0e442"))
+    for method, row in study["methods"].items():
         share = row["running_share"]
-        ax.plot(np.arange(1, len(share) + 1), share, label=method, color=LOOKS.get(method, {}).get("color", colour))
+        ax.plot(np.arange(1, len(share) + 1), share, label=method, **(LOOKS.get(method) or {"color": next(others)}))
     ax.axhline(1, color="0.6", linewidth=1, linestyle=":")
     ax.set(xlabel="round", ylabel="regret so far / chance", ylim=(0, None))
-    ax.legend(fontsize=8)
+    figure.legend(fontsize=8, loc="outside right upper")
     ax.grid(alpha=0.25)
     return figure

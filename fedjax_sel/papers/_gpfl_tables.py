@@ -74,7 +74,7 @@ def row_of_table_2(data: str, partition: str, method: str, protocol: str, histor
     value = measures(history)
 
     def beside(text: str, what: str) -> str:
-        theirs = published(data, partition, method, what)
+        theirs, text = published(data, partition, method, what), text.replace("nan", "—")
         return text if theirs is None else f"{text} ({theirs:.3f})"
 
     last = f"{value['accuracy_last'].mean():.3f} ± {value['deviation_last'].mean():.2f}"
@@ -126,8 +126,8 @@ def whole(histories: Histories) -> Table:
             "TFLOP",
         ),
         tuple(rows),
-        "Rounds are medians over seeds, evaluated every 5 rounds (10 on CIFAR-10). GB and TFLOP: all clients together, "
-        "selection included.",
+        "Rounds are medians over seeds, evaluated every 5 rounds (CIFAR-10: 10, at `small` 15). GB and TFLOP: all "
+        "clients together, selection included.",
     )
 
 
