@@ -61,7 +61,7 @@ class Task:
         """Rows as the model sees them."""
         last = (1,) * (x.ndim - 1)
         shift, scale = (jnp.reshape(jnp.asarray(a, jnp.float32), (*last, -1)) for a in (self.shift, self.scale))
-        return (x.astype(jnp.float32) - shift) * scale
+        return (jnp.asarray(x, jnp.float32) - shift) * scale
 
     def training_losses(
         self, variables: Variables, batch: Batch, key: PRNGKey | None = None

@@ -49,7 +49,7 @@ class ActiveFL:
         check_number("active_fl: alpha1", self.alpha1, 0, 1)
         check_number("active_fl: alpha2", self.alpha2, 0)
         check_number("active_fl: alpha3", self.alpha3, 0, 1)
-        return jnp.full(ctx.clients, NEVER)
+        return jnp.full(ctx.clients, NEVER, jnp.float32)
 
     def valuations(self, state: Float[Array, "N"]) -> Float[Array, "N"]:
         """`v_i`, of those never seen the highest known; before anybody was seen all are 0."""

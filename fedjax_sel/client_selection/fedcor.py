@@ -107,7 +107,7 @@ class FedCor:
         return Memory(
             factor=jax.random.normal(key, (self.dimension, n)) / jnp.sqrt(self.dimension),
             discount=jnp.ones(n),
-            loss=jnp.full(n, jnp.nan),
+            loss=jnp.full(n, jnp.nan, jnp.float32),
             changes=jnp.zeros((draws, n)),
             round=jnp.full(draws, -1, jnp.int32),
             count=jnp.zeros((), jnp.int32),

@@ -32,7 +32,7 @@ class RPowD:
     def init(self, key: PRNGKey, ctx: Context, host: object) -> Float[Array, "N"]:
         """Last known loss of each client; checks `d`."""
         check_candidates("rpow_d", self.d, ctx)
-        return jnp.full(ctx.clients, jnp.inf)
+        return jnp.full(ctx.clients, jnp.inf, jnp.float32)
 
     def candidates(self, key: PRNGKey, state: Float[Array, "N"], ctx: Context) -> Int[Array, "d"]:
         """Bigger clients more often."""

@@ -149,6 +149,8 @@ def start(
         correction=jax.vmap(lambda own: experiment.correction.init(own, drawn[0].clients))(trained),
         change=jax.tree.map(jnp.zeros_like, variables) if wants_previous(experiment.selector.after) else None,
     )
+    # A weakly typed leaf would come out of the first chunk settled, and the second chunk be compiled for it.
+    state = jax.tree.map(lambda leaf: jax.lax.convert_element_type(leaf, leaf.dtype), state)
     return state, {name: np.array([one[name] for one in taken]) for name in taken[0]} if taken else {}
 
 

@@ -217,7 +217,8 @@ def regrets(study: Mapping[str, Any]) -> mpl.Figure:
     others = iter(("#56b4e9", "#cc79a7", "#0072b2", "#f0e442"))
     for method, row in study["methods"].items():
         share = row["running_share"]
-        ax.plot(np.arange(1, len(share) + 1), share, label=method, **(LOOKS.get(method) or {"color": next(others)}))
+        (line,) = ax.plot(np.arange(1, len(share) + 1), share, label=method)
+        line.set(**(LOOKS.get(method) or {"color": next(others)}))
     ax.axhline(1, color="0.6", linewidth=1, linestyle=":")
     ax.set(xlabel="round", ylabel="regret so far / chance", ylim=(0, None))
     figure.legend(fontsize=8, loc="outside right upper")
