@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -17,10 +18,12 @@ from fedjax_sel.catalog import check_name
 from fedjax_sel.client_selection._ops import check_number, everyone, unchanged
 from fedjax_sel.client_selection._strata import divergences, one_each, quotas, stratified
 from fedjax_sel.protocols import Upfront
-from fedjax_sel.types import Cohort, Context, PRNGKey
+from fedjax_sel.types import Cohort, Context, PRNGKey, Variables
 
 if TYPE_CHECKING:
-    from fedjax_sel.protocols import Host
+    from fedjax_sel.data.federated import FederatedData
+    from fedjax_sel.protocols import Host, LocalTrainer
+    from fedjax_sel.task import Task
 
 __all__ = ["LEFL"]
 
@@ -107,23 +110,11 @@ class LEFL:
 
     def soft_labels(self, key: PRNGKey, ctx: Context, host: Host) -> Float[Array, "N M C"]:
         """Log probabilities that each client's trained model gives to the public rows."""
-        task, data, trainer = host.task, jax.tree.map(jnp.asarray, host.data), self.pre_trainer(host)
-
-        @jax.jit
-        def predicted(task, data, trainer, variables, key):
-            steps = trainer.local_steps(data.size, data.longest)
-            factor = trainer.schedule(jnp.int32(0), ctx.rounds)
-
-            def one(i):
-                index, valid = data.rows_of(i)
-                own = jax.random.fold_in(key, i)
-                update = trainer.train(task, variables, data, index, valid, own, factor, steps[i], steps.max())
-                trained = jax.tree.map(jnp.add, variables, update.delta)
-                return jax.nn.log_softmax(task.logits(trained, data.public_x))
-
-            return jax.lax.map(one, jnp.arange(ctx.clients), batch_size=min(host.side_by_side or ctx.m, ctx.clients))
-
-        return predicted(task, data, trainer, host.variables, key)
+        data = jax.tree.map(jnp.asarray, host.data)
+        side_by_side = min(host.side_by_side or ctx.m, ctx.clients)
+        return predictions(
+            host.task, data, self.pre_trainer(host), host.variables, key, ctx.rounds, side_by_side=side_by_side
+        )
 
     def pre_trainer(self, host: Host) -> Any:
         """The run's trainer, for the epochs of the pre-phase."""
@@ -157,6 +148,38 @@ class LEFL:
         else:
             quota = quotas(size, ctx.m) if ctx.m >= k else one_each(key_strata, size, ctx.m)
         return stratified(key_clients, state, quota, ctx.available, ctx.m)
+
+
+@partial(jax.jit, static_argnames="side_by_side")
+def predictions(
+    task: Task,
+    data: FederatedData,
+    trainer: LocalTrainer,
+    variables: Variables,
+    key: PRNGKey,
+    rounds: Int[Array, ""],
+    *,
+    side_by_side: int,
+) -> Float[Array, "N M C"]:
+    """Log probabilities of the public rows, by each client's model after its training; compiled once for all seeds.
+
+    Args:
+      task, data, trainer: of the pre-phase.
+      variables: from which each client begins.
+      key: from which each draws its own.
+      rounds: of the run, for the trainer's schedule.
+      side_by_side: clients that train at once.
+    """
+    steps = trainer.local_steps(data.size, data.longest)
+    factor = trainer.schedule(jnp.int32(0), rounds)
+
+    def one(i):
+        index, valid = data.rows_of(i)
+        own = jax.random.fold_in(key, i)
+        update = trainer.train(task, variables, data, index, valid, own, factor, steps[i], steps.max())
+        return jax.nn.log_softmax(task.logits(jax.tree.map(jnp.add, variables, update.delta), data.public_x))
+
+    return jax.lax.map(one, jnp.arange(data.clients), batch_size=side_by_side)
 
 
 def clustered(rows: Float[np.ndarray, "N N"], k: int) -> Int[np.ndarray, "N"]:

@@ -9,8 +9,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float, Int
 
 from fedjax_sel import config as configuration
+from fedjax_sel.client_selection.uniform import Uniform
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.keys import Purpose, key_for
@@ -29,6 +31,7 @@ from fedjax_sel.papers._gpfl_cells import (
 )
 from fedjax_sel.papers._gpfl_numbers import DIGITS, FASHION
 from fedjax_sel.papers._paper import merged
+from fedjax_sel.types import PRNGKey
 
 TIMED_ROUNDS = 200
 REPEATS = 3
@@ -144,8 +147,17 @@ def regret_along(
       seed: of the run.
       selections: Int[T, m], the cohorts.
     """
-    task, trainer, key = experiment.task, experiment.trainer, jax.random.key(seed)
-    data = jax.tree.map(jnp.asarray, data)
+    plain = experiment.replace(selector=Uniform())  # who chose is in the selections, so that one program serves all
+    mine, chance = path(plain, jax.tree.map(jnp.asarray, data), jax.random.key(seed), jnp.asarray(selections))
+    return np.asarray(mine), np.asarray(chance)
+
+
+@jax.jit
+def path(
+    experiment: Experiment, data: FederatedData, key: PRNGKey, selections: Int[Array, "T m"]
+) -> tuple[Float[Array, "T"], Float[Array, "T"]]:
+    """As `regret_along`; compiled once for all seeds and methods."""
+    task, trainer = experiment.task, experiment.trainer
     everyone = jnp.arange(data.clients)
     cohorts = jnp.asarray(list(itertools.combinations(range(data.clients), selections.shape[1])))
     index, valid = jax.vmap(data.rows_of)(everyone)
@@ -153,12 +165,11 @@ def regret_along(
 
     def round_of(variables, given):
         t, chosen = given
-        factor = trainer.schedule(t, jnp.int32(experiment.rounds))
+        factor = trainer.schedule(t, experiment.rounds)
 
-        def train(client, index, valid, steps_of):
+        def train(client, index, valid, own_steps):
             own = key_for(key, Purpose.TRAIN, t, client)
-            bound = steps.max()
-            return trainer.train(task, variables, data, index, valid, own, factor, steps_of, bound).delta
+            return trainer.train(task, variables, data, index, valid, own, factor, own_steps, steps.max()).delta
 
         deltas = jax.vmap(train)(everyone, index, valid, steps)
 
@@ -171,6 +182,4 @@ def regret_along(
         return moved, (loss - losses.min(), losses.mean() - losses.min())
 
     start = task.init(key_for(key, Purpose.MODEL), data.x)
-    whole = jax.jit(lambda v, given: jax.lax.scan(round_of, v, given))
-    _, (mine, chance) = whole(start, (jnp.arange(len(selections)), jnp.asarray(selections)))
-    return np.asarray(mine), np.asarray(chance)
+    return jax.lax.scan(round_of, start, (jnp.arange(len(selections)), selections))[1]

@@ -162,6 +162,14 @@ def test_bad_input(selector, data, message):
         simulate(experiment(selector), federation(**data), seeds=1)
 
 
+def test_the_pre_phase_is_compiled_once_for_all_seeds():
+    from fedjax_sel.client_selection.lefl import predictions
+
+    before = predictions._cache_size()
+    simulate(experiment(LEFL(epochs=4)), federation(data_seed=1), seeds=3)
+    assert predictions._cache_size() == before + 1
+
+
 def test_few_can_be_reached():
     ctx = Context(jnp.int32(0), jnp.int32(5), jnp.ones(8, int), jnp.arange(8) < 2, m=4)
     cohort = LEFL(clusters=2).select(jax.random.key(0), jnp.array([0, 1, 0, 1, 0, 1, 0, 1]), ctx)

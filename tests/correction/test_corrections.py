@@ -131,7 +131,6 @@ def test_every_correction_runs_compiled_and_not_and_recompiles_nothing(name):
     from fedjax_sel.engine.run import run_chunk
 
     corrected = correction.load(name)()
-    compiled, plain = run(corrected, rounds=3), None
     experiment = Experiment(TASK, trainer=SGD(RATE, batch_size=None, steps=STEPS), correction=corrected, m=3, rounds=3)
     plain = simulate(experiment, clients(), seeds=[3], debug=True)
     again = simulate(experiment, clients(), seeds=[3])
@@ -140,7 +139,6 @@ def test_every_correction_runs_compiled_and_not_and_recompiles_nothing(name):
     tuned = experiment.replace(correction=jax.tree.map(lambda leaf: leaf * 2.0, corrected), aggregator=Mean())
     simulate(tuned, clients(), seeds=[5])
     assert run_chunk._cache_size() == before
-    assert np.isfinite(compiled["loss"]).all()
 
 
 def test_bad_input():
