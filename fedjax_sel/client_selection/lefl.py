@@ -170,6 +170,8 @@ def predictions(
       rounds: of the run, for the trainer's schedule.
       side_by_side: clients that train at once.
     """
+    assert data.public_x is not None
+    public = data.public_x
     steps = trainer.local_steps(data.size, data.longest)
     factor = trainer.schedule(jnp.int32(0), rounds)
 
@@ -177,7 +179,7 @@ def predictions(
         index, valid = data.rows_of(i)
         own = jax.random.fold_in(key, i)
         update = trainer.train(task, variables, data, index, valid, own, factor, steps[i], steps.max())
-        return jax.nn.log_softmax(task.logits(jax.tree.map(jnp.add, variables, update.delta), data.public_x))
+        return jax.nn.log_softmax(task.logits(jax.tree.map(jnp.add, variables, update.delta), public))
 
     return jax.lax.map(one, jnp.arange(data.clients), batch_size=side_by_side)
 

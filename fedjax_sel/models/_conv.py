@@ -1,8 +1,8 @@
 """Convolution and pooling as slices, one matrix product and one maximum.
 
-Every local step runs inside a loop, and there XLA's CPU backend is about 20 times slower at a step of the network in
-`cnn` with native convolutions than with patches times a matrix, and nearly twice as slow where `reduce_window` pools
-(both measured). Plain differentiation through the slices was the fastest backward pass measured, so none is written.
+Every local step runs inside a loop, and there XLA's CPU backend is about 15 times slower at a step of the network in
+`cnn` with native convolutions than with patches times a matrix (`benchmarks/convolution.py`), and nearly twice as slow
+where `reduce_window` pools (measured by hand). Plain differentiation through the slices was the fastest backward pass measured, so none is written.
 """
 
 from __future__ import annotations

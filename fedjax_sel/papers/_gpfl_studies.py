@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -147,7 +148,7 @@ def regret_along(
       seed: of the run.
       selections: Int[T, m], the cohorts.
     """
-    plain = experiment.replace(selector=Uniform())  # who chose is in the selections, so that one program serves all
+    plain = replace(experiment, selector=Uniform())  # who chose is in the selections, so that one program serves all
     mine, chance = path(plain, jax.tree.map(jnp.asarray, data), jax.random.key(seed), jnp.asarray(selections))
     return np.asarray(mine), np.asarray(chance)
 
@@ -165,7 +166,7 @@ def path(
 
     def round_of(variables, given):
         t, chosen = given
-        factor = trainer.schedule(t, experiment.rounds)
+        factor = trainer.schedule(t, jnp.asarray(experiment.rounds))
 
         def train(client, index, valid, own_steps):
             own = key_for(key, Purpose.TRAIN, t, client)
