@@ -2,7 +2,8 @@
 
 Every local step runs inside a loop, and there XLA's CPU backend is about 15 times slower at a step of the network in
 `cnn` with native convolutions than with patches times a matrix (`benchmarks/convolution.py`), and nearly twice as slow
-where `reduce_window` pools (measured by hand). Plain differentiation through the slices was the fastest backward pass measured, so none is written.
+where `reduce_window` pools (measured by hand). Plain differentiation through the slices was the fastest backward pass
+measured, so none is written.
 """
 
 from __future__ import annotations
