@@ -221,11 +221,6 @@ class LocalTrainer(Protocol):
     """How a client trains; written for one client."""
 
     @property
-    def learning_rate(self) -> Any:
-        """Base rate of its steps."""
-        ...
-
-    @property
     def schedule(self) -> Callable[[Int[Array, ""], Int[Array, ""]], Float[Array, ""]]:
         """Factor on the learning rate in a round, `schedule(round, rounds)`."""
         ...
@@ -236,6 +231,12 @@ class LocalTrainer(Protocol):
 
     def rows_seen(self, rows: Int[Array, "m"], steps: Int[Array, "m"], longest: int) -> Int[Array, "m"]:
         """How many rows, with repetition, a client with so many rows passes in its first `steps` steps."""
+        ...
+
+    def way(
+        self, rows: Int[Array, "m"], steps: Int[Array, "m"], longest: int, factor: Float[Array, ""]
+    ) -> Float[Array, "m"]:
+        """Sum of the learning rates of the first `steps` steps of a client with so many rows."""
         ...
 
     def train(
@@ -288,8 +289,8 @@ class Correction(Protocol):
         """The gradient of a step from `variables`, in a round that began with `received`."""
         ...
 
-    def upload(self, held: State, delta: Variables, steps: Int[Array, ""], rate: Float[Array, ""]) -> State:
-        """What the client returns besides its update `delta`, after `steps` steps at learning rate `rate`."""
+    def upload(self, held: State, delta: Variables, way: Float[Array, ""]) -> State:
+        """What the client returns besides its update `delta`, after steps whose learning rates sum up to `way`."""
         ...
 
     def merge(self, state: State, cohort: Cohort, uploads: State) -> State:

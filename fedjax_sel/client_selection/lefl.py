@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from fedjax_sel.catalog import check_name
 from fedjax_sel.client_selection._ops import check_number, everyone, unchanged
 from fedjax_sel.client_selection._strata import divergences, one_each, quotas, stratified
 from fedjax_sel.protocols import Upfront
-from fedjax_sel.types import Cohort, Context, PRNGKey, Variables
+from fedjax_sel.types import Cohort, Context, PRNGKey, Rows, Variables
 
 if TYPE_CHECKING:
     from fedjax_sel.data.federated import FederatedData
@@ -110,10 +111,23 @@ class LEFL:
 
     def soft_labels(self, key: PRNGKey, ctx: Context, host: Host) -> Float[Array, "N M C"]:
         """Log probabilities that each client's trained model gives to the public rows."""
+        assert host.data.public_x is not None
+        return self.after_pre_phase(predictions, host.data.public_x, jnp.arange(ctx.clients), key, ctx, host)
+
+    def after_pre_phase(
+        self,
+        look: Callable[[Task, Variables, Any], Any],
+        rows: Any,
+        clients: Int[Array, "k"],
+        key: PRNGKey,
+        ctx: Context,
+        host: Host,
+    ) -> Any:
+        """`look(task, variables, rows)` of each of some clients' models after the pre-phase, with a leading `k`."""
         data = jax.tree.map(jnp.asarray, host.data)
-        side_by_side = min(host.side_by_side or ctx.m, ctx.clients)
-        return predictions(
-            host.task, data, self.pre_trainer(host), host.variables, key, ctx.rounds, side_by_side=side_by_side
+        trainer, side_by_side = self.pre_trainer(host), min(host.side_by_side or ctx.m, len(clients))
+        return looked_at(
+            look, host.task, data, trainer, host.variables, rows, clients, key, ctx.rounds, side_by_side=side_by_side
         )
 
     def pre_trainer(self, host: Host) -> Any:
@@ -150,28 +164,37 @@ class LEFL:
         return stratified(key_clients, state, quota, ctx.available, ctx.m)
 
 
-@partial(jax.jit, static_argnames="side_by_side")
-def predictions(
+def predictions(task: Task, variables: Variables, rows: Rows) -> Float[Array, "M C"]:
+    """Log probabilities of rows."""
+    return jax.nn.log_softmax(task.logits(variables, rows))
+
+
+@partial(jax.jit, static_argnames=("look", "side_by_side"))
+def looked_at(
+    look: Callable[[Task, Variables, Any], Any],
     task: Task,
     data: FederatedData,
     trainer: LocalTrainer,
     variables: Variables,
+    rows: Any,
+    clients: Int[Array, "k"],
     key: PRNGKey,
     rounds: Int[Array, ""],
     *,
     side_by_side: int,
-) -> Float[Array, "N M C"]:
-    """Log probabilities of the public rows, by each client's model after its training; compiled once for all seeds.
+) -> Any:
+    """`look(task, variables, rows)` of each client's model after its training; compiled once for all seeds.
 
     Args:
-      task, data, trainer: of the pre-phase.
+      look: what is wanted of a model.
+      task, data, trainer: of the training.
       variables: from which each client begins.
+      rows: for `look`, one array or several.
+      clients: who.
       key: from which each draws its own.
       rounds: of the run, for the trainer's schedule.
       side_by_side: clients that train at once.
     """
-    assert data.public_x is not None
-    public = data.public_x
     steps = trainer.local_steps(data.size, data.longest)
     factor = trainer.schedule(jnp.int32(0), rounds)
 
@@ -179,9 +202,9 @@ def predictions(
         index, valid = data.rows_of(i)
         own = jax.random.fold_in(key, i)
         update = trainer.train(task, variables, data, index, valid, own, factor, steps[i], steps.max())
-        return jax.nn.log_softmax(task.logits(jax.tree.map(jnp.add, variables, update.delta), public))
+        return look(task, jax.tree.map(jnp.add, variables, update.delta), rows)
 
-    return jax.lax.map(one, jnp.arange(data.clients), batch_size=side_by_side)
+    return jax.lax.map(one, clients, batch_size=side_by_side)
 
 
 def clustered(rows: Float[np.ndarray, "N N"], k: int) -> Int[np.ndarray, "N"]:

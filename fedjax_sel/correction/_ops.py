@@ -17,7 +17,7 @@ def nothing_held(self: object, state: State, client: Int[Array, ""]) -> State:
     return ()
 
 
-def nothing_sent(self: object, held: State, delta: Variables, steps: Int[Array, ""], rate: Float[Array, ""]) -> State:
+def nothing_sent(self: object, held: State, delta: Variables, way: Float[Array, ""]) -> State:
     """`Correction.upload`: nothing."""
     return ()
 

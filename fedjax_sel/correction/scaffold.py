@@ -37,8 +37,9 @@ class Held(NamedTuple):
 class Scaffold:
     """Steps of `∇F_i(y) - c_i + c`; then `c_i ← c_i - c + (w_t - y) / (K η)` and `c ← c + Σ_S Δc_i / N` (option II).
 
-    `K` are the client's steps and `η` its learning rate in the round. All variates begin at 0. Clients receive and
-    return a second model's worth of numbers; the server, in the simulation, keeps `N` models.
+    `K` are the client's steps and `η` its learning rate in the round; where that changes within the round, `K η` is the
+    sum over the steps. All variates begin at 0. Clients receive and return a second model's worth of numbers; the
+    server, in the simulation, keeps `N` models.
 
     The sum is over the cohort and divided by the number of all clients, as in the source; dividing by the cohort
     instead is a known mistake of other implementations. The step size of the server is the aggregator's (1 with
@@ -64,10 +65,11 @@ class Scaffold:
         """Without the client's drift, with everybody's."""
         return jax.tree.map(lambda g, own, shared: g - own + shared, gradient, held.own, held.shared)
 
-    def upload(self, held: Held, delta: Variables, steps: Int[Array, ""], rate: Float[Array, ""]) -> Variables:
+    def upload(self, held: Held, delta: Variables, way: Float[Array, ""]) -> Variables:
         """`Δc_i = -c - Δ_i / (K η)`; 0 of a client that took no step."""
-        way = jnp.where(steps > 0, steps * rate, 1.0)
-        return jax.tree.map(lambda d, shared: jnp.where(steps > 0, -shared - d / way, 0.0), delta, held.shared)
+        moved = way > 0
+        way = jnp.where(moved, way, 1.0)
+        return jax.tree.map(lambda d, shared: jnp.where(moved, -shared - d / way, 0.0), delta, held.shared)
 
     def merge(self, state: Variates, cohort: Cohort, uploads: Variables) -> Variates:
         """Those who came back, over all clients."""

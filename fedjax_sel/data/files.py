@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import zipfile
 import zlib
 from pathlib import Path
@@ -14,22 +15,33 @@ from fedjax_sel.data.dataset import Dataset, dataset
 BROKEN = (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error)
 
 
-def npz_dataset(path: Path, *, seed: int = 0, validation: float = 0.0, test: float = 0.2) -> Dataset:
+def data_folder(data_dir: str | Path | None = None) -> Path:
+    """Where datasets are: `data_dir`, else `$TFDS_DATA_DIR`, else `~/tensorflow_datasets`."""
+    return Path(data_dir or os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets").expanduser()
+
+
+def npz_dataset(
+    path: Path, *, seed: int = 0, validation: float = 0.0, test: float = 0.2, data_dir: str | Path | None = None
+) -> Dataset:
     """The dataset in one `.npz` file, written for example with `np.savez_compressed(path, x=x, y=y)`.
 
     It holds `x`, `y` (a share `test` of the rows becomes test rows), or `x_train`, `y_train` and perhaps `x_test`,
     `y_test`; beside them perhaps `owner` or `owner_train`, the natural owner of each row. Other arrays are not looked
-    at.
+    at. A relative path that leads nowhere is looked for in `data_folder(data_dir)`.
 
     Raises:
       FileNotFoundError: there is no such file.
       ValueError: it cannot be read as one, or the arrays are not there or cannot be used.
     """
     path = path.expanduser()
-    if not path.is_file():
-        beside = [p.name for p in path.parent.glob("*.npz")] if path.parent.is_dir() else []
-        near = difflib.get_close_matches(path.name, beside, n=1)
-        raise FileNotFoundError(f"no file {path}" + (f"; did you mean {path.with_name(near[0])}?" if near else ""))
+    places = [path] if path.is_absolute() else [path, data_folder(data_dir) / path]
+    there = [place for place in places if place.is_file()]
+    if not there:
+        beside = [p for place in places if place.parent.is_dir() for p in place.parent.glob("*.npz")]
+        near = difflib.get_close_matches(path.name, [p.name for p in beside], n=1)
+        hint = f"; did you mean {next(p for p in beside if p.name == near[0])}?" if near else ""
+        raise FileNotFoundError(f"no file {' or '.join(map(str, places))}{hint}")
+    path = there[0]
     arrays = _read(path)
     suffix = "" if {"x", "y"} <= arrays.keys() else "_train"
     missing = [key for key in (f"x{suffix}", f"y{suffix}") if key not in arrays]

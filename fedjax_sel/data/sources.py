@@ -41,7 +41,7 @@ def load(
 
     - `iris`, `digits`, `wine`, `breast_cancer`: scikit-learn's, flat `float32` rows with the values as scikit-learn has
       them (digits are 0..16, not 0..1).
-    - `npz:PATH`: arrays in a file, see `files.npz_dataset`.
+    - `npz:PATH`: arrays in a file, here or in the folder of the data, see `files.npz_dataset`.
     - `tfds:NAME`: a prepared dataset of TensorFlow Datasets (`tfds:fashion_mnist`, `tfds:emnist/byclass`), read without
       TensorFlow, see `tfds.tfds_dataset`.
 
@@ -51,7 +51,7 @@ def load(
       validation: share of the training rows that the server keeps for validation.
       test: share of the rows that become test rows, of a dataset that has no test rows of its own.
       rows: how many training rows to take, drawn stratified by label; None: all.
-      data_dir: where tfds datasets are; None: `$TFDS_DATA_DIR`, else `~/tensorflow_datasets`.
+      data_dir: the folder of the data: tfds datasets and files; None: `$TFDS_DATA_DIR`, else `~/tensorflow_datasets`.
       cache_dir: where their decoded arrays are kept; None: `$FEDJAX_SEL_CACHE`, else `~/.cache/fedjax_sel/datasets`.
 
     Raises:
@@ -63,7 +63,7 @@ def load(
     """
     kind, _, rest = name.partition(":")
     if kind == "npz" and rest:
-        whole = npz_dataset(Path(rest), seed=seed, validation=validation, test=test)
+        whole = npz_dataset(Path(rest), seed=seed, validation=validation, test=test, data_dir=data_dir)
     elif kind == "tfds" and rest:
         whole = tfds_dataset(rest, seed=seed, validation=validation, test=test, data_dir=data_dir, cache_dir=cache_dir)
     else:

@@ -9,7 +9,6 @@ import difflib
 import hashlib
 import json
 import logging
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +18,7 @@ import numpy as np
 
 from fedjax_sel.data import cache
 from fedjax_sel.data.dataset import Dataset, dataset
+from fedjax_sel.data.files import data_folder
 
 BATCH = 1000  # images decoded at a time
 
@@ -48,7 +48,7 @@ def tfds_dataset(
       ValueError: tfds has no such dataset, or it lacks a split or a feature.
       FileNotFoundError: the dataset is not prepared in `data_dir` in a format that can be read without TensorFlow.
     """
-    place = Path(data_dir or os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets").expanduser()
+    place = data_folder(data_dir)
     with _quiet():
         builder = _prepared(name, place)
         info = builder.info

@@ -1,11 +1,9 @@
 """A fresh random part of a client's rows."""
 
-import jax
-import jax.numpy as jnp
 from flax import struct
 from jaxtyping import Array, Bool
 
-from fedjax_sel.data_selection._ops import top_share
+from fedjax_sel.data_selection._ops import check_positive, top_share
 from fedjax_sel.types import PRNGKey, Scalar
 
 __all__ = ["RandomSubset"]
@@ -18,13 +16,17 @@ class RandomSubset:
     Attributes:
       fraction: share of the client's rows, in (0, 1].
 
-    Source: the baseline RDS of FedFT-EDS; Shi, Radu and Yang, 2024.
+    Source: the baseline RDS of FedFT-EDS; Shi, Radu and Yang, 2024, https://arxiv.org/abs/2501.00170.
     """
 
     fraction: Scalar = 0.5
 
     needs = ()
 
+    def __post_init__(self):
+        """Refuse what is no share."""
+        check_positive("random_subset: fraction", self.fraction, 1)
+
     def keep(self, key: PRNGKey, valid: Bool[Array, "L"]) -> Bool[Array, "L"]:
         """Highest random numbers."""
-        return top_share(jax.random.uniform(key, valid.shape, jnp.float32), valid, self.fraction)
+        return top_share(key, valid, self.fraction)

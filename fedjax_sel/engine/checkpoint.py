@@ -29,6 +29,8 @@ from fedjax_sel.types import Variables
 
 FOLDER = re.compile(r"round-(\d{6,})")
 STATE, MEASURED, ABOUT = "state.", "measured.", "about."
+SPARE = 9
+"""Time between two checkpoints, in times that one takes."""
 
 
 def on_stderr(line: str) -> None:
@@ -59,7 +61,8 @@ class Checkpoints:
     Args:
       folder: where they are; made when the first is saved.
       keep: how many are kept, the newest.
-      pause: least seconds between two saves, so that short runs do not pay.
+      pause: least seconds between two saves, so that short runs do not pay; `SPARE` times what the last save took,
+        where that is more, so that runs of large states do not either.
       say: called with a line that the user should see.
     """
 
@@ -70,7 +73,7 @@ class Checkpoints:
             raise ValueError(f"checkpoints: keep is {keep}; at least 1 must be kept")
         self.folder, self.keep, self.pause, self.say = Path(folder).absolute(), keep, pause, say
         self.saved: int | None = None  # round of the newest one
-        self._last = time.monotonic()
+        self._last, self._took = time.monotonic(), 0.0
 
     def rounds(self) -> list[int]:
         """Rounds after which there is a checkpoint, damaged or not."""
@@ -106,8 +109,9 @@ class Checkpoints:
         return None
 
     def save(self, point: Point, mark: str, *, now: bool = False) -> None:
-        """Write `point`, unless another was written less than `pause` seconds ago and it need not be `now`."""
-        if point.round == self.saved or not (now or time.monotonic() - self._last >= self.pause):
+        """Write `point`, unless another was written too short a time ago and it need not be `now`."""
+        began = time.monotonic()
+        if point.round == self.saved or not (now or began - self._last >= max(self.pause, SPARE * self._took)):
             return
         arrays = {STATE + name: stored(leaf) for name, leaf in leaves(point.state) if leaf.size}
         arrays |= {MEASURED + name: value for name, value in point.measured.items()}
@@ -121,6 +125,7 @@ class Checkpoints:
         kept = self.rounds()[-self.keep :]
         self._remove(lambda number: number not in kept)
         self._last = time.monotonic()
+        self._took = self._last - began
 
     def variables(self) -> Variables | None:
         """The global models of the newest readable checkpoint, dictionaries with a leading `R`; None: no checkpoint."""
@@ -133,6 +138,10 @@ class Checkpoints:
             flat = {name.removeprefix(prefix): a for name, a in arrays.items() if name.startswith(prefix)}
             return traverse_util.unflatten_dict(flat, sep=".")
         return None
+
+    def clear(self) -> None:
+        """Remove all of them."""
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def _path(self, number: int) -> Path:
         return self.folder / f"round-{number:06d}"

@@ -170,7 +170,7 @@ def train_cohort(
                 update = trainer.train(task, variables, data, index, keep, key_train, factor, steps, bound, correct)
                 finite(update.delta)
                 changed, _ = task.split(update.delta)
-                upload = correction.upload(held, changed, steps, trainer.learning_rate * factor)
+                upload = correction.upload(held, changed, trainer.way(keep.sum(), steps, data.longest, factor))
             return replace(update, upload=upload)
 
         stacked = any(isinstance(s, UpdateSignal) and s.stacked for s in experiment.selector.after)

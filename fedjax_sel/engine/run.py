@@ -27,7 +27,7 @@ from fedjax_sel.engine.keys import Purpose, key_for
 from fedjax_sel.engine.mapping import Mapping, chosen
 from fedjax_sel.engine.round import State, context, round_step
 from fedjax_sel.protocols import Host, Upfront
-from fedjax_sel.types import PRNGKey
+from fedjax_sel.types import Context, PRNGKey, Variables
 
 Watch = Callable[[History], bool | None]
 """Called between chunks with the history so far; a true answer ends the run.
@@ -136,9 +136,7 @@ def start(
     upfront = getattr(experiment.selector, "upfront", None)
     for i, data in enumerate(drawn):
         own = jax.tree.map(lambda leaf, i=i: leaf[i], variables)
-        ctx = context(experiment, data, keys[i], jnp.int32(0))
-        key = key_for(keys[i], Purpose.SELECTOR)
-        host = Host(experiment.task, data, own, experiment.trainer, layout.clients)
+        key, ctx, host = beginning(experiment, data, keys[i], own, layout.clients)
         memories.append(experiment.selector.init(key, ctx, host))
         if upfront is not None:
             taken.append(cost_upfront(upfront(ctx, host), data))
@@ -152,6 +150,14 @@ def start(
     # A weakly typed leaf would come out of the first chunk settled, and the second chunk be compiled for it.
     state = jax.tree.map(lambda leaf: jax.lax.convert_element_type(leaf, leaf.dtype), state)
     return state, {name: np.array([one[name] for one in taken]) for name in taken[0]} if taken else {}
+
+
+def beginning(
+    experiment: Experiment, data: FederatedData, seed: PRNGKey, variables: Variables, side_by_side: int | None = None
+) -> tuple[PRNGKey, Context, Host]:
+    """What the client selector of one seed is given before the first round."""
+    host = Host(experiment.task, data, variables, experiment.trainer, side_by_side)
+    return key_for(seed, Purpose.SELECTOR), context(experiment, data, seed, jnp.int32(0)), host
 
 
 def cost_upfront(taken: Upfront, data: FederatedData) -> dict[str, float]:

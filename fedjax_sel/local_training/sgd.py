@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import optax
 from flax import struct
-from jaxtyping import Array, Bool, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.local_training._schedule import Constant, Cosine, Exponential, Steps
@@ -33,6 +33,7 @@ class SGD:
       steps: local steps, the same for every client whatever its size.
       momentum: of heavy-ball SGD; None: no buffer.
       weight_decay: factor of the decay added to the gradient; None: none.
+      epoch_decay: what each epoch but the round's first multiplies the learning rate by; None: nothing.
       schedule: factor on the learning rate by round.
 
     Source: McMahan et al., 2017, https://arxiv.org/abs/1602.05629, Algorithm 1, ClientUpdate.
@@ -44,6 +45,7 @@ class SGD:
     steps: int | None = struct.field(pytree_node=False, default=None)
     momentum: Scalar | None = None
     weight_decay: Scalar | None = None
+    epoch_decay: Scalar | None = None
     schedule: Constant | Cosine | Exponential | Steps = Constant()
 
     def __post_init__(self):
@@ -52,7 +54,7 @@ class SGD:
             value = getattr(self, name)
             if value is not None and (not isinstance(value, int) or value < 1):
                 raise ValueError(f"sgd: {name} is {value!r}; it must be a whole number, at least 1")
-        for name in ("learning_rate", "momentum", "weight_decay"):
+        for name in ("learning_rate", "momentum", "weight_decay", "epoch_decay"):
             value = getattr(self, name)
             if isinstance(value, int | float) and not 0 <= value < math.inf:
                 raise ValueError(f"sgd: {name} is {value!r}; it must be a finite number, at least 0")
@@ -66,6 +68,13 @@ class SGD:
         """Rows, with repetition, that a client with `rows` rows passes in its first `steps` steps."""
         size, batches = min(self.batch_size or longest, longest), self._batches(rows, longest)
         return steps // batches * rows + jnp.minimum(steps % batches * size, rows)
+
+    def way(self, rows: Int[Array, "*m"], steps: Int[Array, "*m"], longest: int, factor: Scalar) -> Float[Array, "*m"]:
+        """Sum of the learning rates of the first `steps` steps of a client with `rows` rows."""
+        batches = self._batches(rows, longest)[..., None]
+        epoch = jnp.arange(self.epochs if self.steps is None else self.steps)
+        of_epoch = jnp.clip(steps[..., None] - epoch * batches, 0, batches)
+        return jnp.sum(of_epoch * self._rate(epoch, factor), axis=-1)
 
     def train(
         self,
@@ -100,9 +109,6 @@ class SGD:
         size = min(self.batch_size or longest, longest)
         batches = self._batches(rows, longest)
         order = shuffles(key_order, keep, self.epochs if self.steps is None else self.steps)
-        optimiser = optax.sgd(self.learning_rate * factor, self.momentum)
-        if self.weight_decay is not None:
-            optimiser = optax.chain(optax.add_decayed_weights(self.weight_decay), optimiser)
 
         def mean_loss(trained, statistics, batch, key):
             losses, statistics = task.training_losses(task.join(trained, statistics), batch, key)
@@ -116,17 +122,28 @@ class SGD:
             key_step = jax.random.fold_in(key_dropout, s)
             gradient, (sums, moved) = jax.grad(mean_loss, has_aux=True)(trained, statistics, batch, key_step)
             gradient = gradient if correct is None else correct(gradient, trained)
+            optimiser = self._optimiser(self._rate(s // batches, factor))
             change, moved_moments = optimiser.update(gradient, moments, trained)
             new, old = (optax.apply_updates(trained, change), moved_moments), (trained, moments)
             trained, moments = jax.tree.map(lambda a, b: jnp.where(s < steps, a, b), new, old)
             return trained, moved, moments, total + sums, seen + batch.mask.sum()
 
         trained, statistics = task.split(received)
-        start = trained, statistics, optimiser.init(trained), jnp.zeros(2), jnp.zeros((), jnp.int32)
+        start = trained, statistics, self._optimiser(0.0).init(trained), jnp.zeros(2), jnp.zeros((), jnp.int32)
         trained, statistics, _, total, seen = jax.lax.fori_loop(0, bound, step, start)
         delta = jax.tree.map(jnp.subtract, task.join(trained, statistics), received)
         loss, square = total / jnp.maximum(seen, 1)
         return Update(delta, rows, steps, seen, loss, square)
+
+    def _rate(self, epoch: Int[Array, "*e"], factor: Scalar) -> Float[Array, "*e"]:
+        rate = jnp.broadcast_to(jnp.asarray(self.learning_rate * factor, jnp.float32), epoch.shape)
+        return rate if self.epoch_decay is None else rate * jnp.asarray(self.epoch_decay, jnp.float32) ** epoch
+
+    def _optimiser(self, rate: Scalar) -> optax.GradientTransformation:
+        optimiser = optax.sgd(rate, self.momentum)
+        if self.weight_decay is None:
+            return optimiser
+        return optax.chain(optax.add_decayed_weights(self.weight_decay), optimiser)
 
     def _batches(self, rows: Int[Array, "*m"], longest: int) -> Int[Array, "*m"]:
         size = min(self.batch_size or longest, longest)

@@ -34,6 +34,22 @@ def linear_cka(x: Float[np.ndarray, "n p"], y: Float[np.ndarray, "n q"]) -> floa
     return float(both / own) if own > 0 else float("nan")
 
 
+def kernel_cka(
+    kernels: Float[np.ndarray, "k b b"], others: Float[np.ndarray, "j b b"] | None = None
+) -> Float[np.ndarray, "k j"]:
+    """Linear CKA of each pair of representations, from the products of their centred rows; NaN where one is constant.
+
+    Args:
+      kernels: `X Xᵀ` of each representation, its columns centred.
+      others: of those it is paired with; None: the same.
+    """
+    mine = kernels.reshape(len(kernels), -1).astype(np.float64)
+    theirs = mine if others is None else others.reshape(len(others), -1).astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        one, other = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (mine, theirs))
+    return one @ other.T
+
+
 def minibatch_cka(batches: Iterable[tuple[Float[np.ndarray, "b p"], Float[np.ndarray, "b q"]]]) -> float:
     """Linear CKA from minibatches: each of its three terms is the mean of an unbiased estimate (`hsic`) over them.
 

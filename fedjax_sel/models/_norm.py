@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import flax.linen as nn
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
@@ -21,11 +23,13 @@ class Norm(nn.Module):
       kind: `"batch"` or `"group"`.
       groups: of channels, in group normalisation.
       momentum: weight of the old running average.
+      epsilon: added to the variance; `None` for Flax's, 1e-5 with batches and 1e-6 with groups.
     """
 
     kind: str = "batch"
     groups: int = 2
     momentum: float = 0.9
+    epsilon: float | None = None
 
     @nn.compact
     def __call__(
@@ -33,7 +37,8 @@ class Norm(nn.Module):
     ) -> Float[Array, "b h w c"]:
         """Normalised."""
         check_name("norm", self.kind, list(KINDS))
+        epsilon: dict[str, Any] = {} if self.epsilon is None else {"epsilon": self.epsilon}
         if self.kind == "group":
-            return nn.GroupNorm(num_groups=self.groups)(x)
+            return nn.GroupNorm(num_groups=self.groups, **epsilon)(x)
         counted = None if mask is None or not train else jnp.broadcast_to(mask[:, None, None, None], x.shape)
-        return nn.BatchNorm(use_running_average=not train, momentum=self.momentum)(x, mask=counted)
+        return nn.BatchNorm(use_running_average=not train, momentum=self.momentum, **epsilon)(x, mask=counted)

@@ -111,6 +111,7 @@ def run_cells(out: Path, cells: list[Cell], configs: list[dict], console: Consol
             raise SystemExit(128 + watch.signal)
         announced = True
         folder.save(place, history, config, figures=False)
+        points.clear()  # a cell is never continued, and SCAFFOLD's state is a model a client
         histories[cell.key] = known[same] = history
     return histories
 

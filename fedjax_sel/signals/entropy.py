@@ -30,6 +30,14 @@ class Entropy:
     price: ClassVar[Price] = Price(forward=1.0, model=True, up=1.0)
 
     def rows(self, logits: Float[Array, "b C"], y: Int[Array, "b"]) -> Float[Array, "b"]:
-        """Entropy of each row; the labels are not looked at."""
-        log_p = jax.nn.log_softmax(logits / self.temperature)
-        return -jnp.sum(jnp.exp(log_p) * log_p, axis=-1)
+        """Entropy of each row; the labels are not looked at.
+
+        With `d_c = (z_max - z_c) / temperature` and `s` the sum of `e^-d_c` over all classes but the likeliest,
+        `H = log(1 + s) + Σ_c d_c e^-d_c / (1 + s)`: no term is negative, so the entropy of a row that the model is sure
+        of is as exact as any, until `e^-d` itself is 0 in float32.
+        """
+        gap = (logits.max(-1, keepdims=True) - logits) / self.temperature
+        likeliest = jax.nn.one_hot(logits.argmax(-1), logits.shape[-1], dtype=bool)
+        chance = jnp.where(likeliest, 0.0, jnp.exp(-gap))
+        rest = chance.sum(-1)
+        return jnp.log1p(rest) + jnp.sum(chance * gap, axis=-1) / (1 + rest)

@@ -102,7 +102,7 @@ def test_who_does_not_come_back_changes_no_variate():
 
 def test_a_client_without_steps_uploads_nothing():
     held = Scaffold().held(Scaffold().init({"w": jnp.zeros(2)}, 4), jnp.int32(1))
-    up = Scaffold().upload(held, {"w": jnp.array([1.0, -2.0])}, jnp.int32(0), jnp.float32(0.1))
+    up = Scaffold().upload(held, {"w": jnp.array([1.0, -2.0])}, jnp.float32(0))
     np.testing.assert_array_equal(up["w"], 0)
 
 

@@ -58,7 +58,7 @@ def fedavg_in_numpy(data, task, trainer, selections, seed, by):
                     grad_k = x[batch].T @ p / len(batch) + trainer.weight_decay * k
                     grad_b = p.mean(0) + trainer.weight_decay * b
                     moving_k, moving_b = trainer.momentum * moving_k + grad_k, trainer.momentum * moving_b + grad_b
-                    rate = trainer.learning_rate * trainer.schedule.rate**t
+                    rate = trainer.learning_rate * trainer.schedule.rate**t * trainer.epoch_decay**epoch
                     k, b = k - rate * moving_k, b - rate * moving_b
             sums = [sums[0] + weight * (k - kernel), sums[1] + weight * (b - bias)]
             weights += weight
@@ -73,7 +73,8 @@ def fedavg_in_numpy(data, task, trainer, selections, seed, by):
 @pytest.mark.parametrize("by", ["client", "size"])
 @pytest.mark.parametrize("mapping", [Mapping(), Mapping(clients=1), Mapping(clients=2, seeds="scan", rows=7)], ids=str)
 def test_the_compiled_run_is_federated_averaging_as_written_in_numpy(blobs, skewed, mapping, by):
-    trainer = SGD(0.2, batch_size=8, epochs=2, momentum=0.5, weight_decay=0.01, schedule=Exponential(0.9))
+    decays = {"epoch_decay": 0.7, "schedule": Exponential(0.9)}
+    trainer = SGD(0.2, batch_size=8, epochs=2, momentum=0.5, weight_decay=0.01, **decays)
     task = Task.on(LogisticRegression(classes=3), blobs)
     experiment = Experiment(task, trainer=trainer, aggregator=Mean(by=by), m=3, rounds=7)
     history = simulate(experiment, skewed, seeds=[4, 9], mapping=mapping)

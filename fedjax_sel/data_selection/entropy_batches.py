@@ -1,0 +1,57 @@
+"""Whole batches of rows of which the global model is unsure."""
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+from jaxtyping import Array, Bool, Float
+
+from fedjax_sel import signals
+from fedjax_sel.data_selection._ops import check_positive, places, share
+from fedjax_sel.types import PRNGKey, Scalar
+
+__all__ = ["EntropyBatches"]
+
+
+@struct.dataclass
+class EntropyBatches:
+    """The batches of highest mean entropy on the model received, before training.
+
+    Every round the client's rows, in a fresh random order, are cut into batches; the last one may be smaller. Batches
+    are kept in the order of their mean `H(x) = -Σ_c p_c log p_c`, `p = softmax(z)`, until one more would end no nearer
+    to `max(1, round(fraction · n_i))` rows: at least one batch, and never a part of one. All of them are at most
+    `batch_size` long, so the count is off by at most half a batch, or by less than a batch where only one is kept.
+    Training shuffles the rows that were kept and cuts its own batches.
+
+    Attributes:
+      fraction: share of the client's rows, in (0, 1].
+      batch_size: rows of a batch.
+
+    Source: after FedAvg-BE; Orlandi et al., "Entropy to Mitigate Non-IID Data Problem on Federated Learning for the
+    Edge Intelligence Environment", IEEE Access, 2023, https://doi.org/10.1109/ACCESS.2023.3298704. We know the method
+    only from FedFT-EDS, section II-B, by which it selects batched local data by entropy; the order, the mean and the
+    share are ours.
+    """
+
+    fraction: Scalar = 0.1
+    batch_size: int = struct.field(pytree_node=False, default=10)
+
+    needs = (signals.Entropy(),)
+
+    def __post_init__(self):
+        """Refuse what is no share, and what is no batch."""
+        check_positive("entropy_batches: fraction", self.fraction, 1)
+        if not isinstance(self.batch_size, int) or self.batch_size < 1:
+            raise ValueError(
+                f"entropy_batches: batch_size is {self.batch_size!r}; it must be a whole number, at least 1"
+            )
+
+    def keep(self, key: PRNGKey, valid: Bool[Array, "L"], *, entropy: Float[Array, "L"]) -> Bool[Array, "L"]:
+        """Batches whose middle, counted in rows from the one of highest mean entropy, comes before the share ends."""
+        batch = places(valid, jax.random.uniform(key, valid.shape, jnp.float32)) // self.batch_size
+        batches = -(-valid.shape[0] // self.batch_size)
+        size = jax.ops.segment_sum(valid.astype(jnp.int32), batch, batches)
+        total = jax.ops.segment_sum(jnp.where(valid, entropy, 0.0), batch, batches)
+        rank = places(size > 0, total / jnp.maximum(size, 1))
+        end = jnp.cumsum(jnp.zeros_like(size).at[rank].set(size))[rank]
+        chosen = (rank == 0) | (2 * end - size < 2 * share(valid, self.fraction))
+        return valid & chosen[batch]

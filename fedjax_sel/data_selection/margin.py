@@ -1,0 +1,38 @@
+"""Margin sampling: the rows on which two classes are nearly tied."""
+
+from flax import struct
+from jaxtyping import Array, Bool, Float
+
+from fedjax_sel import signals
+from fedjax_sel.data_selection._ops import check_positive, top_share
+from fedjax_sel.types import PRNGKey, Scalar
+
+__all__ = ["Margin"]
+
+
+@struct.dataclass
+class Margin:
+    """The `max(1, round(fraction · n_i))` rows of smallest `z_(1) - z_(2)` on the model received, before training.
+
+    `z_(1)` and `z_(2)` are a row's two largest logits, so the difference is `log p_(1)/p_(2)`. This is the limit of
+    `data_selection.entropy` as its temperature goes to 0. Rows of equal margin come in random order.
+
+    Attributes:
+      fraction: share of the client's rows, in (0, 1].
+
+    Source: Scheffer, Decomain and Wrobel, "Active Hidden Markov Models for Information Extraction", 2001,
+    https://doi.org/10.1007/3-540-44816-0_31, where the margin is the difference of the two probabilities; FedFT-EDS
+    names it beside the entropy, section II-B.
+    """
+
+    fraction: Scalar = 0.1
+
+    needs = (signals.Margin(),)
+
+    def __post_init__(self):
+        """Refuse what is no share."""
+        check_positive("margin: fraction", self.fraction, 1)
+
+    def keep(self, key: PRNGKey, valid: Bool[Array, "L"], *, margin: Float[Array, "L"]) -> Bool[Array, "L"]:
+        """Smallest margins."""
+        return top_share(key, valid, self.fraction, -margin)

@@ -1,0 +1,112 @@
+"""Wide residual network for small images."""
+
+from __future__ import annotations
+
+import flax.linen as nn
+from jaxtyping import Array, Bool, Float
+
+from fedjax_sel.models._blocks import convolution, images
+from fedjax_sel.models._norm import Norm
+
+__all__ = ["WideResNet"]
+
+
+class WideResNet(nn.Module):
+    """Three groups of pre-activation blocks with 16, 32 and 64 times `width` channels, the last two halving the image.
+
+    `depth = 6 blocks + 4`, as many blocks in each group; with depth 16, width 1, batch normalisation and 10 classes
+    175,066 parameters (statistics not counted). Where a block changes the number of channels, its shortcut is a 1x1
+    convolution of the normalised input, the one that the block's first convolution sees.
+
+    Parts, to be named where one is frozen: `stem`, `group1`, `group2`, `group3` (each with `block1`, `block2`, ...),
+    `norm`, `head`. Where the collection `intermediates` is mutable, the outputs of the groups are in it: `low`, `mid`
+    and `up`, before the next normalisation.
+
+    Attributes:
+      classes: `C`.
+      depth: 10, 16, 22, 28, 40, ...
+      width: the widening factor `k`.
+      norm: `"batch"` or `"group"`.
+
+    Source: Zagoruyko and Komodakis, "Wide Residual Networks", 2016, https://arxiv.org/abs/1605.07146, table 1.
+    """
+
+    classes: int = 10
+    depth: int = 16
+    width: int = 1
+    norm: str = "batch"
+
+    @nn.compact
+    def __call__(
+        self, x: Float[Array, "b *row"], *, train: bool = False, mask: Bool[Array, "b"] | None = None
+    ) -> Float[Array, "b C"]:
+        """Logits; `mask` says which rows count in the statistics of a batch.
+
+        Raises:
+          ValueError: no such depth or width, or rows that are no images.
+        """
+        if self.depth < 10 or (self.depth - 4) % 6:
+            raise ValueError(f"wide_resnet: depth is {self.depth}; it must be 6 n + 4, as 10, 16, 22, 28 or 40")
+        if self.width < 1:
+            raise ValueError(f"wide_resnet: width is {self.width}; it must be at least 1")
+        x = convolution(16, name="stem")(images("wide_resnet", x, 4))
+        for i, name in enumerate(("low", "mid", "up")):
+            group = Group(
+                16 * 2**i * self.width, (self.depth - 4) // 6, 1 if i == 0 else 2, self.norm, name=f"group{i + 1}"
+            )
+            x = group(x, train=train, mask=mask)
+            self.sow("intermediates", name, x)
+        x = nn.relu(Norm(self.norm, name="norm")(x, train=train, mask=mask))
+        return nn.Dense(self.classes, name="head")(x.mean((1, 2)))
+
+
+class Group(nn.Module):
+    """Blocks of one width, the first with a stride.
+
+    Attributes:
+      width: channels.
+      blocks: how many.
+      stride: of the first.
+      norm: kind of normalisation.
+    """
+
+    width: int
+    blocks: int
+    stride: int
+    norm: str
+
+    @nn.compact
+    def __call__(
+        self, x: Float[Array, "b h w c"], *, train: bool = False, mask: Bool[Array, "b"] | None = None
+    ) -> Float[Array, "b y x o"]:
+        """The last block's output."""
+        for i in range(self.blocks):
+            block = Block(self.width, self.stride if i == 0 else 1, self.norm, name=f"block{i + 1}")
+            x = block(x, train=train, mask=mask)
+        return x
+
+
+class Block(nn.Module):
+    """Two 3x3 convolutions, each after normalisation and ReLU, and a shortcut.
+
+    Attributes:
+      width: channels.
+      stride: of the first convolution and the shortcut.
+      norm: kind of normalisation.
+    """
+
+    width: int
+    stride: int
+    norm: str
+
+    @nn.compact
+    def __call__(
+        self, x: Float[Array, "b h w c"], *, train: bool = False, mask: Bool[Array, "b"] | None = None
+    ) -> Float[Array, "b y x o"]:
+        """The block's output."""
+        y = nn.relu(Norm(self.norm, name="norm1")(x, train=train, mask=mask))
+        if x.shape[-1] != self.width:
+            x = convolution(self.width, 1, self.stride, name="shortcut")(y)
+        y = convolution(self.width, 3, self.stride, name="conv1")(y)
+        y = nn.relu(Norm(self.norm, name="norm2")(y, train=train, mask=mask))
+        return x + convolution(self.width, 3, name="conv2")(y)

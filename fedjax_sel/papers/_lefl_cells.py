@@ -1,0 +1,216 @@
+"""What the LEFL reproduction runs: its rate and its baselines' rate for everybody, and both as published."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fedjax_sel.papers._paper import Cell, merged
+
+FEDAVG, FEDPROX, SCAFFOLD, FEDNOVA, LEFL = "FedAvg", "FedProx", "SCAFFOLD", "FedNova", "LEFL"
+METHODS: dict[str, dict[str, Any]] = {
+    FEDAVG: {},
+    FEDPROX: {"correction": {"name": "proximal", "mu": 0.001}},
+    SCAFFOLD: {"correction": "scaffold"},
+    FEDNOVA: {"aggregator": "fednova"},
+    LEFL: {"selector": "lefl"},
+}
+"""The methods of the source's Table I; all but the last draw their cohorts uniformly."""
+
+OTHERS: dict[str, dict[str, Any]] = {
+    "FedAvgM": {"aggregator": {"name": "fedavgm", "momentum": 0.9, "by": "size"}},
+    "FedAdagrad": {"aggregator": {"name": "fedopt", "optimiser": "adagrad", "by": "size"}},
+    "FedAdam": {"aggregator": {"name": "fedopt", "optimiser": "adam", "by": "size"}},
+    "FedYogi": {"aggregator": {"name": "fedopt", "optimiser": "yogi", "by": "size"}},
+}
+"""Other servers, at LEFL's rate, on one experiment."""
+
+BASELINES = tuple(method for method in METHODS if method != LEFL)
+
+HIGH, LOW, AS_PUBLISHED = "LEFL's rate", "the baselines' rate", "as published"
+"""Settings: the rate is the same for all methods in the first two."""
+
+RATES: dict[str, dict[str, Any]] = {
+    HIGH: {"trainer": {"learning_rate": 0.1, "epoch_decay": 0.99}},
+    LOW: {"trainer": {"learning_rate": 0.01, "epoch_decay": None}},
+}
+PUBLISHED_FEDPROX = {"correction": {"name": "proximal", "mu": 1.0}}
+"""With the default of the authors' code."""
+
+SLOTS = 2
+"""Room in the cohort for LEFL as its code draws it, as a multiple of the others' cohort."""
+
+BASE: dict[str, Any] = {
+    "trainer": {"name": "sgd", "batch_size": 64, "epochs": 10},
+    "aggregator": {"name": "mean", "by": "size"},
+    "rounds": 500,
+    "evaluate_every": 2,
+    "evaluate_last": 10,
+}
+LAST = 10
+"""Rounds at the end over which accuracy is averaged; all are evaluated."""
+
+ROWS = 1000
+"""Public rows."""
+
+MNIST = {"name": "tfds:mnist"}
+FASHION = {"name": "tfds:fashion_mnist"}
+EMNIST = {"name": "tfds:emnist/byclass"}
+CIFAR10 = {"name": "tfds:cifar10"}
+CIFAR100 = {"name": "tfds:cifar100"}
+TINY = {"name": "npz:tiny_imagenet_32.npz", "rows": ROWS}
+DIGITS = {"name": "digits"}
+
+
+def label_dirichlet(clients: int) -> dict[str, Any]:
+    """The source's labeldir."""
+    return {"name": "dirichlet", "clients": clients, "alpha": 0.5, "min_rows": 10, "balance": True}
+
+
+def label_count(clients: int, labels: int) -> dict[str, Any]:
+    """The source's labelX."""
+    return {"name": "label_count", "clients": clients, "labels": labels}
+
+
+DENSE = {
+    "model": {"name": "mlp", "hidden": [128], "initial": "torch"},
+    "m": 10,
+    "mapping": {"clients": 1, "seeds": "scan"},  # measured: half the time of the whole cohort side by side
+}
+"""The 784-128-C network, a hundredth of 1000 clients a round."""
+
+STAND_IN: dict[str, dict[str, Any]] = {
+    "Fashion-MNIST, labeldir": {
+        **DENSE,
+        "data": FASHION,
+        "partition": label_dirichlet(1000),
+        "public": {**MNIST, "rows": ROWS},
+    },
+    "MNIST, label2": {
+        **DENSE,
+        "data": MNIST,
+        "partition": label_count(1000, 2),
+        "public": {**FASHION, "rows": ROWS},
+    },
+}
+"""In the place of EMNIST with its two partitions: two other datasets; 15 of 62 labels are 2 of 10."""
+
+RESNET = {"data": CIFAR10, "public": TINY, "model": {"name": "resnet"}, "mapping": {"clients": 1, "seeds": "scan"}}
+
+CIFAR = "CIFAR-10 (a fiftieth), ResNet-20, 20 clients"
+SMALL_CIFAR: dict[str, dict[str, Any]] = {
+    CIFAR: {
+        **RESNET,
+        "data": {**CIFAR10, "rows": 1000},
+        "public": {**TINY, "rows": 100},
+        "partition": {**label_dirichlet(20), "min_rows": 4},
+        "trainer": {"epochs": 2, "batch_size": 16},
+        "m": 5,
+        "rounds": 12,
+        "evaluate_every": 6,
+        "evaluate_last": 1,
+    }
+}
+"""What fits on a small machine of the CIFAR-10 experiment."""
+
+FULL: dict[str, dict[str, Any]] = {
+    "CIFAR-10, ResNet-20, 100 @ 10 %": {**RESNET, "partition": label_dirichlet(100), "m": 10},
+    "CIFAR-10, ResNet-20, 50 @ 70 %": {**RESNET, "partition": label_dirichlet(50), "m": 35},
+    "CIFAR-100, ResNet-20, 100 @ 10 %": {**RESNET, "data": CIFAR100, "partition": label_dirichlet(100), "m": 10},
+    "CIFAR-100, ResNet-20, 50 @ 70 %": {**RESNET, "data": CIFAR100, "partition": label_dirichlet(50), "m": 35},
+    "EMNIST, labeldir": {
+        **DENSE,
+        "data": EMNIST,
+        "partition": label_dirichlet(1000),
+        "public": {**FASHION, "rows": ROWS},
+    },
+    "EMNIST, label15": {
+        **DENSE,
+        "data": EMNIST,
+        "partition": label_count(1000, 15),
+        "public": {**FASHION, "rows": ROWS},
+    },
+    "CIFAR-10, MobileNetV3, 30 @ 10 %": {
+        **RESNET,
+        "model": {"name": "mobilenet", "momentum": 0.9},
+        "partition": label_dirichlet(30),
+        "m": 3,
+    },
+    "CIFAR-10, EfficientNet, 30 @ 10 %": {
+        **RESNET,
+        "model": {"name": "efficientnet", "momentum": 0.9},
+        "partition": label_dirichlet(30),
+        "m": 3,
+    },
+}
+"""The source's own experiments."""
+
+SMOKE: dict[str, dict[str, Any]] = {
+    f"digits, {name}": {
+        "data": DIGITS,
+        "public": {**DIGITS, "rows": 100},
+        "partition": partition,
+        "model": {"name": "mlp", "hidden": [32], "initial": "torch"},
+        "trainer": {"epochs": 5, "batch_size": 16},
+        "m": 6,
+        "rounds": 20,
+        "evaluate_every": 1,
+    }
+    for name, partition in (
+        ("labeldir", {**label_dirichlet(40), "min_rows": 4}),
+        ("label2", label_count(40, 2)),
+    )
+}
+"""The two partitions on scikit-learn's digits, which are their own public rows."""
+
+EXPERIMENTS = {"smoke": SMOKE, "small": {**STAND_IN, **SMALL_CIFAR}, "full": {**STAND_IN, **FULL}}
+
+TARGETS = {
+    "digits": (0.7, 0.9),
+    "MNIST": (0.8, 0.9, 0.95),
+    "Fashion-MNIST": (0.7, 0.75, 0.8),
+    "EMNIST": (0.7,),
+    "CIFAR-10": (0.7,),
+    "CIFAR-100": (0.4,),
+}
+"""Accuracies to be reached, by data; the source's where it has one."""
+
+
+def titled(name: str, settings: str) -> str:
+    """What an experiment is called under some settings."""
+    return f"{name} ({settings})"
+
+
+def short(name: str) -> bool:
+    """Whether an experiment is too short to be judged."""
+    return name == CIFAR
+
+
+def cells(scale: str) -> list[Cell]:
+    """All methods at LEFL's rate, at the baselines' rate, and as published."""
+    out = []
+    for number, (name, config) in enumerate(EXPERIMENTS[scale].items()):
+
+        def cell(settings: str, method: str, *changes: dict[str, Any], config=config, name=name) -> Cell:
+            whole = merged(BASE, config)
+            for change in changes:
+                whole = merged(whole, change)
+            return Cell(titled(name, settings), method, whole)
+
+        for settings in (HIGH,) if short(name) else (HIGH, LOW):
+            out += [cell(settings, method, RATES[settings], change) for method, change in METHODS.items()]
+        if short(name):
+            continue
+        for method in BASELINES:
+            change = PUBLISHED_FEDPROX if method == FEDPROX else METHODS[method]
+            out.append(cell(AS_PUBLISHED, method, RATES[LOW], change))
+        m = config["m"]
+        code = {
+            "name": "lefl",
+            "allocation": "code",
+            "kl_direction": "code",
+            "rate": m / config["partition"]["clients"],
+        }
+        out.append(cell(AS_PUBLISHED, LEFL, RATES[HIGH], {"selector": code, "m": SLOTS * m}))
+        if number == 0:
+            out += [cell(HIGH, method, RATES[HIGH], change) for method, change in OTHERS.items()]
+    return out

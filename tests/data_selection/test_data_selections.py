@@ -1,0 +1,179 @@
+"""What all data selections by a score have in common: how many rows, which never, ties, refusals, the bill."""
+
+from fractions import Fraction
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fedjax_sel import Experiment, Federation, Task, data_selection, partition, simulate
+from fedjax_sel.data_selection._ops import places
+from fedjax_sel.data_selection.entropy import Entropy
+from fedjax_sel.data_selection.high_loss import HighLoss
+from fedjax_sel.data_selection.margin import Margin
+from fedjax_sel.engine.asking import ask_rows
+from fedjax_sel.engine.run import run_chunk
+from fedjax_sel.local_training.sgd import SGD
+from fedjax_sel.models.logistic import LogisticRegression
+from fedjax_sel.types import Batch
+
+BY_SCORE = [Entropy, Margin, HighLoss]
+SHARES = ["entropy", "entropy_batches", "high_loss", "margin", "random_subset"]
+KEY = jax.random.key(0)
+
+
+def values(samples, logits, y=None):
+    """The signals that a data selection needs, of rows with these logits."""
+    y = jnp.zeros(len(logits), jnp.int32) if y is None else jnp.asarray(y)
+    return {signal.name: signal.rows(jnp.asarray(logits, jnp.float32), y) for signal in samples.needs}
+
+
+def kept(samples, logits, y=None, valid=None, key=KEY):
+    valid = jnp.ones(len(logits), bool) if valid is None else jnp.asarray(valid)
+    return np.flatnonzero(samples.keep(key, valid, **values(samples, logits, y))).tolist()
+
+
+def test_a_hand_computed_choice():
+    """Two of five rows: entropy at temperature 1, margin and loss each choose others."""
+    logits = [[9.0, 0.0, 0.0], [5.0, 5.0, -9.0], [1.0, 0.9, 0.8], [0.0, 3.0, 0.0], [0.0, 0.0, 1.0]]
+    y = [1, 0, 0, 1, 1]
+    assert kept(Entropy(0.4, rho=1.0), logits) == [2, 4]  # 0.00, 0.69, 1.10, 0.37, 0.98 nats
+    assert kept(Margin(0.4), logits) == [1, 2]  # 9, 0, 0.1, 3, 1
+    assert kept(HighLoss(0.4), logits, y) == [0, 4]  # 9.00, 0.69, 1.00, 0.09, 1.55 nats
+
+
+@pytest.mark.parametrize("samples", BY_SCORE)
+@pytest.mark.parametrize("fraction", [0.01, 0.1, 0.3, 0.35, 0.5, 0.77, 1.0])
+def test_the_count_is_exact_for_every_number_of_rows_and_padding_is_never_kept(samples, fraction):
+    """Padding has the best values of all."""
+    strategy, most = samples(fraction), 120
+    rng = np.random.default_rng(0)
+    score = jnp.asarray(rng.normal(size=most), jnp.float32)
+
+    @jax.vmap
+    def keep(n):
+        valid = jnp.arange(most) >= most - n
+        rows = {s.name: jnp.where(valid, score, -9.0 if s.name == "margin" else 9.0) for s in strategy.needs}
+        return strategy.keep(KEY, valid, **rows), valid
+
+    n = np.arange(most + 1)
+    keep, valid = map(np.asarray, keep(jnp.asarray(n)))
+    assert not (keep & ~valid).any()
+    assert keep.sum(1).tolist() == [0] + [max(1, round(Fraction(str(fraction)) * i)) for i in n[1:].tolist()]
+
+
+@pytest.mark.parametrize("name", SHARES)
+def test_all_rows_are_kept_where_the_share_is_one_and_one_row_always_is(name):
+    samples = data_selection.load(name)
+    for rows in (1, 2, 17, 30):
+        valid = jnp.arange(30) < rows
+        everything = samples(fraction=1.0)
+        needed = {s.name: jax.random.normal(KEY, (30,)) for s in everything.needs}
+        np.testing.assert_array_equal(everything.keep(KEY, valid, **needed), valid)
+    one = samples(fraction=0.01)
+    assert one.keep(KEY, jnp.arange(30) == 4, **needed).nonzero()[0].tolist() == [4]
+
+
+@pytest.mark.parametrize("samples", BY_SCORE)
+def test_equal_rows_come_in_random_order_and_better_ones_before_them(samples):
+    """A model that begins with zeros gives all rows the same logits; the first rows of a client may be one class."""
+    logits = np.zeros((20, 4))
+    logits[3], logits[7] = [1, 1, 0, 0], [0, 5, 0, 0]
+    y = [0] * 20
+    chosen = [kept(samples(0.25), logits, y, key=jax.random.key(k)) for k in range(200)]
+    counts = np.bincount(np.concatenate(chosen), minlength=20)
+    assert {len(c) for c in chosen} == {5}
+    alike = np.delete(np.arange(20), [3, 7])
+    first = {Entropy: [], Margin: [], HighLoss: [7]}[samples]
+    assert counts[first].tolist() == [200] * len(first)
+    share = (5 - len(first)) / (len(alike) + (samples is Margin))  # row 3 has margin 0 too
+    np.testing.assert_allclose(counts[alike] / 200, share, atol=0.15)
+
+
+@pytest.mark.parametrize("samples", BY_SCORE)
+def test_a_row_without_a_number_is_a_row_and_comes_last(samples):
+    valid = jnp.arange(8) < 6
+    rows = {s.name: jnp.ones(8).at[2].set(jnp.nan) for s in samples().needs}
+    assert np.flatnonzero(samples(5 / 6).keep(KEY, valid, **rows)).tolist() == [0, 1, 3, 4, 5]
+    assert np.flatnonzero(samples(1.0).keep(KEY, valid, **rows)).tolist() == list(range(6))
+
+
+def test_places_are_those_of_a_sort_of_tuples():
+    rng = np.random.default_rng(3)
+    for _ in range(20):
+        valid, first, second = rng.random(40) < 0.7, rng.integers(0, 4, 40), rng.integers(0, 5, 40)
+        order = sorted(range(40), key=lambda i: (not valid[i], -first[i], -second[i], i))
+        got = places(jnp.asarray(valid), jnp.asarray(first, jnp.float32), jnp.asarray(second, jnp.float32))
+        assert np.argsort(got).tolist() == order
+
+
+@pytest.mark.parametrize("name", SHARES)
+def test_what_is_no_share_is_refused(name):
+    samples = data_selection.load(name)
+    for wrong in (0.0, -0.1, 1.5, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match=rf"{name}: fraction is {wrong!r}; it must be in \(0, 1\]"):
+            samples(fraction=wrong)
+    assert jax.jit(lambda f: samples(fraction=f).fraction)(0.3) == jnp.float32(0.3)
+    assert samples(fraction=jnp.array([0.1, 0.2])).fraction.shape == (2,), "swept over"
+
+
+def test_what_is_no_temperature_or_no_batch_is_refused():
+    for wrong in (0.0, -1.0, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match=f"entropy: rho is {wrong!r}; it must be a finite number above 0"):
+            Entropy(rho=wrong)
+    for wrong in (0, -3):
+        with pytest.raises(ValueError, match=f"entropy_batches: batch_size is {wrong!r}; it must be a whole number"):
+            data_selection.load("entropy_batches")(batch_size=wrong)
+
+
+FEATURES, CLASSES = 2, 3
+F = 2 * FEATURES * CLASSES + CLASSES + 2 * FEATURES  # a row's forward pass, counted as in tests/devices/test_bill.py
+
+
+@pytest.fixture(scope="module")
+def unequal(blobs):
+    return Federation(blobs, partition.Dirichlet(clients=9, alpha=0.7, min_rows=4))
+
+
+def experiment(blobs, samples):
+    task = Task.on(LogisticRegression(classes=CLASSES), blobs)
+    return Experiment(task, samples=samples, trainer=SGD(batch_size=8, epochs=2), m=3, rounds=4)
+
+
+@pytest.mark.parametrize("name", SHARES)
+def test_the_choice_costs_one_forward_pass_over_each_members_rows_and_floats_do_not_recompile(blobs, unequal, name):
+    """Entropy looks at two numbers of the same logits, and pays one pass; training, for the rows kept."""
+    seeds, samples = (4, 9), data_selection.load(name)
+    history = simulate(experiment(blobs, samples(fraction=0.2)), unequal, seeds)
+    for seed, cohorts, choice, training in zip(
+        seeds, history.selections, history["selection_flops"], history["client_flops"], strict=True
+    ):
+        size = np.asarray(unequal.draw(seed).size)[cohorts]
+        np.testing.assert_array_equal(choice, (name != "random_subset") * F * size.sum(-1))
+        if name != "entropy_batches":
+            rows = np.maximum(1, np.round(0.2 * size))
+            np.testing.assert_array_equal(training, 3 * F * 2 * rows.sum(-1))
+    assert (history["selection_bytes_down"] == 0).all()
+    assert (history["selection_bytes_up"] == 0).all()
+    before = run_chunk._cache_size()
+    floats = {"fraction": 0.4, **({"rho": 0.02} if name == "entropy" else {})}
+    again = simulate(experiment(blobs, samples(**floats)), unequal, seeds)
+    assert run_chunk._cache_size() == before
+    assert (again["client_flops"] > history["client_flops"]).any()
+
+
+def test_two_signals_of_the_same_rows_are_computed_from_one_forward_pass(blobs, monkeypatch):
+    task = Task.on(LogisticRegression(classes=CLASSES), blobs)
+    variables, calls, logits = task.init(KEY, blobs.x), [], Task.logits
+    monkeypatch.setattr(Task, "logits", lambda *a, **k: (calls.append(1), logits(*a, **k))[1])
+    batch = Batch(jnp.asarray(blobs.x[:7]), jnp.asarray(blobs.y[:7]), jnp.ones(7, bool))
+    told = ask_rows(Entropy().needs, task, variables, batch)
+    assert (set(told), len(calls)) == ({"entropy", "margin"}, 1)
+
+
+def test_seeds_side_by_side_are_the_seeds_alone(blobs, unequal):
+    both = simulate(experiment(blobs, Entropy(0.3)), unequal, seeds=[3, 8])
+    alone = simulate(experiment(blobs, Entropy(0.3)), unequal, seeds=[8])
+    np.testing.assert_array_equal(both["client_flops"][1], alone["client_flops"][0])
+    np.testing.assert_allclose(both["loss"][1], alone["loss"][0], rtol=1e-5)
