@@ -86,6 +86,72 @@ def run(
 ) -> None:
     """Run a configuration; go on with one that was interrupted."""
     from fedjax_sel import config as configuration
+
+    name, given = configuration.load(preset)
+    config = overridden(given, overrides, {"seeds": seeds, "mapping": mapping})
+    place = out or Path("runs") / f"{name}-{configuration.fingerprint(config)}{'-debug' if debug else ''}"
+    carried_out(name, config, place, debug=debug, no_cache=no_cache)
+
+
+@command
+def pretrain(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="See `list`.")],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="As in trainer.batch_size=64 data.rows=20000.")
+    ] = None,
+    data: Annotated[str, typer.Option(help="Rows to train on, all of them in one place.")] = "digits",
+    epochs: Annotated[int, typer.Option(help="Passes over the rows.")] = 10,
+    out: Annotated[Path | None, typer.Option(help="Folder; by default runs/pretrain-MODEL-HASH.")] = None,
+    no_cache: NoCache = False,
+) -> None:
+    """Train a model on rows in one place, and keep its variables for other runs to begin with."""
+    from fedjax_sel import config as configuration
+    from fedjax_sel import pretrained
+
+    given = {**CENTRAL, "data": {"name": data}, "model": {"name": model}, "rounds": epochs}
+    config = overridden(given, overrides, {})
+    place = out or Path("runs") / f"pretrain-{model}-{configuration.fingerprint(config)}"
+    history = carried_out(f"pretrain {model}", config, place, debug=False, no_cache=no_cache)
+    if history is not None:
+        pretrained.save(place / pretrained.FILE, pretrained.of_first_seed(history.variables))
+    Console().print(
+        f"Other runs begin with it by [bold]model={model} model.pretrained={place}[/], and keep parts of it as they "
+        "are by model.frozen=\\[NAME, ...]",
+        soft_wrap=True,
+        highlight=False,
+    )
+
+
+CENTRAL: dict[str, Any] = {
+    "partition": {"name": "iid", "clients": 1},
+    "m": 1,
+    "seeds": 1,
+    "trainer": {
+        "name": "sgd",
+        "learning_rate": 0.1,
+        "batch_size": 128,
+        "momentum": 0.9,
+        "weight_decay": 5e-4,
+        "schedule": {"name": "cosine"},
+    },
+}
+"""Training in one place: a federation of one client, whose rounds are epochs."""
+
+
+def overridden(given: dict, overrides: list[str] | None, options: dict[str, Any]) -> dict:
+    """The complete configuration, after what the command line changes; other names of keys are told."""
+    from fedjax_sel import config as configuration
+
+    for key in [*configuration.aliases_in(given), *(item.partition("=")[0] for item in overrides or [])]:
+        if (own := configuration.own_name(key)) != key:
+            Console().print(f"{key} is {own} here", style="dim", highlight=False)
+    given = configuration.override(given, overrides or [])
+    return configuration.resolve(given | {key: value for key, value in options.items() if value is not None})
+
+
+def carried_out(name: str, config: dict, place: Path, *, debug: bool, no_cache: bool) -> History | None:
+    """Run a configuration in a folder with progress, checkpoints and a summary; None where it was finished before."""
+    from fedjax_sel import config as configuration
     from fedjax_sel import folder
     from fedjax_sel.engine.checkpoint import Checkpoints
     from fedjax_sel.report import summary
@@ -93,15 +159,6 @@ def run(
     from fedjax_sel.report.stopping import stoppable
 
     console = Console()
-    name, given = configuration.load(preset)
-    for key in [*configuration.aliases_in(given), *(item.partition("=")[0] for item in overrides or [])]:
-        if (own := configuration.own_name(key)) != key:
-            console.print(f"{key} is {own} here", style="dim", highlight=False)
-    given = configuration.override(given, overrides or [])
-    given |= {} if seeds is None else {"seeds": seeds}
-    given |= {} if mapping is None else {"mapping": mapping}
-    config = configuration.resolve(given)
-    place = out or Path("runs") / f"{name}-{configuration.fingerprint(config)}{'-debug' if debug else ''}"
 
     def show(history: History, said: str) -> None:
         console.print(summary.in_terminal(folder.title(config), summary.results(history)))
@@ -110,7 +167,7 @@ def run(
     if folder.check(place, config) == "finished":
         history, _ = folder.read(place)
         show(history, "Nothing was run: the finished run is in ")
-        return
+        return None
     if not no_cache:
         keep_compiled_programs()
     built = configuration.build(config)
@@ -127,6 +184,7 @@ def run(
         raise typer.Exit(128 + watch.signal)
     folder.save(place, history, config)
     show(history, "The run is in ")
+    return history
 
 
 @command

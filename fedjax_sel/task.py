@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import flax.linen as nn
@@ -14,7 +17,11 @@ from flax import struct
 from jaxtyping import Array, Float, Int
 
 from fedjax_sel.data.dataset import Dataset, normalisation
+from fedjax_sel.parts import Counts, Parts, check_parts, fitted, size_of
 from fedjax_sel.types import Batch, PRNGKey, Rows, Scalar, Variables
+
+AT_ONCE = 500
+"""Rows that pass the trunk together."""
 
 
 @struct.dataclass
@@ -26,21 +33,24 @@ class Task:
         batch). Where it has statistics (a collection `batch_stats`), it also takes `mask`, the rows that count.
       shift, scale: a row as stored becomes `(x - shift) * scale`; numbers, or one for each place of the row's last
         axis.
+      parts: which parts of the model are fixed, and what is known of the others beforehand.
     """
 
     model: nn.Module = struct.field(pytree_node=False)
     shift: Scalar | Float[Array | np.ndarray, "..."] = 0.0
     scale: Scalar | Float[Array | np.ndarray, "..."] = 1.0
+    parts: Parts = Parts()
 
     @classmethod
     def on(cls, model: nn.Module, dataset: Dataset) -> Task:
         """The task of learning `dataset`, its rows normalised to mean 0 and deviation 1 by its training rows."""
-        return cls(model, *map(jnp.asarray, normalisation(dataset)))
+        shift, scale = map(jnp.asarray, normalisation(dataset))
+        return cls(model, shift, scale)
 
     def init(self, key: PRNGKey, x: Rows) -> Variables:
-        """Fresh variables for rows like those of `x` (any number of them)."""
+        """What is trained, fresh or as it is known, for rows like those of `x` (any number of them)."""
         row = jnp.zeros((1, *x.shape[1:]), jnp.float32)
-        return self.model.init(key, row, train=False)
+        return self.parts.free(self.model.init(key, row, train=False, **self.parts.rest))
 
     def logits(
         self, variables: Variables, x: Rows, *, train: bool = False, key: PRNGKey | None = None
@@ -54,7 +64,10 @@ class Task:
           key: needed where `train`.
         """
         rngs = None if key is None else {"dropout": key}
-        logits: Any = self.model.apply(variables, self.normalised(x), train=train, rngs=rngs)
+        with self.parts.evaluated():
+            logits: Any = self.model.apply(
+                self.parts.whole(variables), self.normalised(x), train=train, rngs=rngs, **self.parts.rest
+            )
         return logits
 
     def normalised(self, x: Rows) -> Float[Array, "b ..."]:
@@ -71,12 +84,20 @@ class Task:
         if not statistics:
             return self.losses(variables, batch, train=True, key=key), statistics
         rngs = None if key is None else {"dropout": key}
-        out: Any = self.model.apply(
-            variables, self.normalised(batch.x), train=True, mask=batch.mask, rngs=rngs, mutable=list(statistics)
-        )
+        with self.parts.evaluated():
+            out: Any = self.model.apply(
+                self.parts.whole(variables),
+                self.normalised(batch.x),
+                train=True,
+                mask=batch.mask,
+                rngs=rngs,
+                mutable=list(statistics),
+                **self.parts.rest,
+            )
         logits, after = out
+        after = self.parts.without_fixed(after)
         some = batch.mask.any()
-        after = jax.tree.map(lambda new, old: jnp.where(some, new, old), dict(after), statistics)
+        after = jax.tree.map(lambda new, old: jnp.where(some, new, old), after, statistics)
         return self.row_loss(logits, batch.y) * batch.mask, after
 
     def split(self, variables: Variables) -> tuple[Variables, Variables]:
@@ -113,29 +134,128 @@ class Task:
         return jnp.sum(losses) / jnp.maximum(jnp.sum(batch.mask), 1)
 
     def parameters(self, x: Rows) -> int:
-        """`P`, the numbers in the variables."""
-        return self._counted(x)[0]
+        """`P`, the numbers in the variables that are trained."""
+        return self._counts(x).parameters
 
     def flops(self, x: Rows) -> float:
         """Floating-point operations of one row's forward pass, by XLA's count of the unoptimised program."""
-        return self._counted(x)[1]
+        return self._counts(x).flops
+
+    def backward(self, x: Rows) -> float:
+        """A row's backward pass as a multiple of its forward pass: 2 where all is trained, less where parts are fixed.
+
+        It is twice the share of the gradient's operations beyond the forward pass that are left when only what is
+        trained has gradients, by XLA's count.
+        """
+        return self._counts(x).backward
+
+    def fixed_parameters(self, x: Rows) -> int:
+        """The numbers in the parts that are fixed: every client receives them once."""
+        return self._counts(x).fixed
 
     def outputs(self, x: Rows) -> tuple[int, ...]:
         """Shape of one row's logits, `(1, C)`."""
-        return self._counted(x)[2]
+        return self._counts(x).outputs
 
-    def _counted(self, x: Rows) -> tuple[int, float, tuple[int, ...]]:
-        return _counted(type(self), self.model, jnp.shape(self.shift), jnp.shape(self.scale), x.shape[1:], x.dtype)
+    def with_parts(self, x: Rows, *, frozen: Sequence[str] = (), pretrained: Variables | None = None) -> Task:
+        """The task in which some parts stay as they are.
+
+        Args:
+          x: rows as stored, for their shape.
+          frozen: names of parts (`Parts`).
+          pretrained: variables that the model begins with; None: all are drawn, fixed parts the same for every seed.
+
+        Raises:
+          ValueError: a name that is no part of the model, nothing left to train, or variables that do not fit.
+        """
+        row, layers = jax.ShapeDtypeStruct((1, *x.shape[1:]), jnp.float32), []
+
+        def note(layer, args, kwargs, context):
+            if isinstance(context.module, nn.Dense):
+                layers.append(context.module.path)
+            return layer(*args, **kwargs)
+
+        with nn.intercept_methods(note):
+            like = jax.eval_shape(lambda key, row: self.model.init(key, row, train=False), jax.random.key(0), row)
+        check_parts(frozen, like)
+        parts = Parts(fixed_names=tuple(frozen))
+        if pretrained is not None:
+            start, fixed = parts.parted(fitted(pretrained, like, parts, layers[-1] if layers else ()))
+            return replace(self, parts=replace(parts, fixed=fixed, start=start))
+        _, fixed = parts.parted(Task(self.model).init(jax.random.key(0), x))
+        return replace(self, parts=replace(parts, fixed=fixed))
+
+    def beforehand(self, *datasets: Dataset) -> tuple[Task, list[Dataset]]:
+        """The same task on what its fixed trunk makes of the rows, which never changes: the trunk is run here, once.
+
+        The trunk are the first of the model's `stages` that are all fixed; without any, everything is returned as it
+        is. What rounds cost is still counted with the trunk, as for clients that run it every time.
+
+        Args:
+          datasets: whose rows are replaced, training, test and validation rows; the first says their shape.
+        """
+        stages = getattr(self.model, "stages", ())
+        begin = next((i for i, name in enumerate(stages) if not self.parts.is_fixed((name,))), len(stages))
+        if not begin or self.parts.begin:
+            return self, list(datasets)
+
+        def through(x):
+            like: Any = jax.eval_shape(partial(trunk, end=begin), self, jnp.zeros((1, *x.shape[1:]), x.dtype))
+            out = np.empty((len(x), *like.shape[1:]), like.dtype)
+            for i in range(0, len(x), AT_ONCE):
+                out[i : i + AT_ONCE] = trunk(self, x[i : i + AT_ONCE], end=begin)
+            return out
+
+        counts = self._counts(datasets[0].x)
+        parts = replace(self.parts, fixed=self.parts.later(stages[:begin]), begin=begin, counts=counts)
+        done = [
+            replace(d, x=through(d.x), test_x=through(d.test_x), validation_x=through(d.validation_x)) for d in datasets
+        ]
+        return replace(self, parts=parts, shift=0.0, scale=1.0), done
+
+    def _counts(self, x: Rows) -> Counts:
+        if self.parts.counts is not None:
+            return self.parts.counts
+        shapes = jnp.shape(self.shift), jnp.shape(self.scale)
+        return _counted(type(self), self.model, *shapes, x.shape[1:], x.dtype, self.parts.fixed_names)
+
+
+@partial(jax.jit, static_argnames="end")
+def trunk(task: Task, x: Rows, *, end: int) -> Float[Array, "b ..."]:
+    """What the model's stages before `end`, all fixed, make of rows as stored."""
+    apply: Any = task.model.apply
+    return apply(task.parts.fixed, task.normalised(x), train=False, end=end)
 
 
 @functools.lru_cache(maxsize=64)  # every seed, and every trace of a round, asks again
 def _counted(
-    cls: type[Task], model: nn.Module, shift: tuple[int, ...], scale: tuple[int, ...], row: tuple[int, ...], dtype: Any
-) -> tuple[int, float, tuple[int, ...]]:
-    """Parameters, floating-point operations a row, and shape of a row's logits, of the task of these shapes."""
+    cls: type[Task],
+    model: nn.Module,
+    shift: tuple[int, ...],
+    scale: tuple[int, ...],
+    row: tuple[int, ...],
+    dtype: Any,
+    fixed: tuple[str, ...],
+) -> Counts:
+    """The counts of the task of these shapes, of which these parts are fixed."""
     one = jax.ShapeDtypeStruct((1, *row), dtype)
-    variables = jax.eval_shape(cls(model).init, jax.random.key(0), one)
-    moments = (jax.ShapeDtypeStruct(shape, jnp.float32) for shape in (shift, scale))
-    lowered: Any = jax.jit(lambda v, x, *given: cls(model, *given).logits(v, x)).lower(variables, one, *moments)
-    parameters = sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(variables))
-    return parameters, float(lowered.cost_analysis()["flops"]), lowered.out_info.shape
+    whole = jax.eval_shape(cls(model).init, jax.random.key(0), one)
+    moments = tuple(jax.ShapeDtypeStruct(shape, jnp.float32) for shape in (shift, scale))
+    lowered: Any = jax.jit(lambda v, x, *given: cls(model, *given).logits(v, x)).lower(whole, one, *moments)
+    flops = float(lowered.cost_analysis()["flops"])
+    trained, kept = Parts(fixed_names=fixed).parted(whole)
+
+    def gradient(parts):
+        def loss(trained, kept, x, *given):
+            parts_now = replace(parts, fixed=kept)
+            return cls(model, *given, parts=parts_now).logits(trained, x).sum()
+
+        return jax.jit(jax.grad(loss, allow_int=True))
+
+    backward = 2.0
+    if fixed:
+        some: Any = gradient(Parts(fixed_names=fixed)).lower(trained, kept, one, *moments)
+        every: Any = gradient(Parts()).lower(whole, {}, one, *moments)
+        beyond = [max(float(count.cost_analysis()["flops"]) - flops, 0.0) for count in (some, every)]
+        backward = 2.0 * min(beyond[0] / beyond[1], 1.0) if beyond[1] else 0.0
+    return Counts(size_of(trained), flops, backward, lowered.out_info.shape, size_of(kept))

@@ -7,11 +7,11 @@ import fedjax_sel
 
 ROOT = Path(fedjax_sel.__file__).parent
 LAYERS = (
-    ("types", "protocols", "catalog"),
+    ("types", "protocols", "catalog", "parts"),
     ("models", "task", "signals", "data"),
     ("client_selection", "data_selection", "local_training", "correction", "aggregation", "devices"),
     ("engine",),
-    ("config", "folder", "presets", "metrics", "report"),
+    ("config", "pretrained", "folder", "presets", "metrics", "report"),
     ("papers",),
     ("cli",),
 )

@@ -147,7 +147,7 @@ class LEFL:
         size = jnp.asarray(data.size)
         seen = trainer.rows_seen(size, trainer.local_steps(size, data.longest), data.longest)
         return Upfront(
-            flops=np.asarray(seen, np.float64) * 3 * flops + len(public) * flops,
+            flops=np.asarray(seen, np.float64) * (1 + task.backward(data.x)) * flops + len(public) * flops,
             down=4.0 * task.parameters(data.x) + public.nbytes,
             up=4.0 * len(public) * data.classes,
         )
@@ -207,7 +207,7 @@ def looked_at(
     return jax.lax.map(one, clients, batch_size=side_by_side)
 
 
-def clustered(rows: Float[np.ndarray, "N N"], k: int) -> Int[np.ndarray, "N"]:
+def clustered(rows: Float[np.ndarray, "N d"], k: int) -> Int[np.ndarray, "N"]:
     """KMeans with the seed of the authors' code."""
     often: Any = 10  # scikit-learn annotates its default, a string, only
     return KMeans(n_clusters=k, random_state=0, n_init=often).fit_predict(rows)

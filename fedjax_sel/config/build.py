@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from fedjax_sel import pretrained
 from fedjax_sel.config.components import KINDS, SYNTHETIC, source_parameters
 from fedjax_sel.config.resolve import resolve
 from fedjax_sel.data import sources
@@ -17,6 +18,7 @@ from fedjax_sel.engine.history import History
 from fedjax_sel.engine.mapping import Mapping
 from fedjax_sel.engine.run import checked_seeds, simulate
 from fedjax_sel.task import Task
+from fedjax_sel.types import Variables
 
 
 @dataclass(frozen=True)
@@ -42,11 +44,15 @@ class Run:
         return simulate(self.experiment, self.data, self.seeds, mapping=self.mapping, chunk=self.chunk, **how)
 
 
-def build(config: dict) -> Run:
+def build(config: dict, begin: Variables | None = None) -> Run:
     """The values of a configuration, checked together before anything compiles.
 
     The number of classes is the data's. Rows are normalised by the moments of the training rows (of data seed 0 where
     every seed draws its own), unless `model.normalise` is false.
+
+    Args:
+      config: of the run.
+      begin: variables of the model that it begins with, instead of those that `model.pretrained` names.
 
     Raises:
       ValueError: something cannot run.
@@ -64,15 +70,23 @@ def build(config: dict) -> Run:
         raise ValueError(
             f"data {example.name} has no test rows to evaluate on; load it with a share, as in data.test: 0.2"
         )
-    model = KINDS["model"].build(config["model"], classes=example.classes)
-    task = Task.on(model, example) if config["model"]["normalise"] else Task(model)
+    given = config["model"]
+    model = KINDS["model"].build(given, classes=example.classes)
+    task = Task.on(model, example) if given["normalise"] else Task(model)
+    if begin is None and given["pretrained"] is not None:
+        begin = pretrained.load(given["pretrained"])
+    if begin is not None or given["frozen"]:
+        task = task.with_parts(example.x, frozen=given["frozen"], pretrained=begin)
+    public = None if config["public"] is None else source_of(config["public"])
+    if given["cached"]:
+        task, source, public = through_trunk(task, example, source, public)
     data = Federation(
         source,
         parts.pop("partition"),
         config["holdout"],
         config["data_seed"],
         devices=parts.pop("devices"),
-        public=None if config["public"] is None else source_of(config["public"]),
+        public=public,
     )
     numbers = {key: config[key] for key in ("m", "rounds", "evaluate_every", "evaluate_last", "signals_on")}
     experiment = Experiment(task, **parts, **numbers, deadline=Deadline(**config["deadline"]))
@@ -80,6 +94,21 @@ def build(config: dict) -> Run:
     experiment.check(data.draw(seeds[0]))
     how = config["mapping"]
     return Run(experiment, data, seeds, Mapping(**how) if isinstance(how, dict) else how, config["chunk"])
+
+
+def through_trunk(task: Task, example: Dataset, source: Any, public: Dataset | None) -> tuple[Task, Any, Any]:
+    """The task, and its data run through the parts that are not trained; as they were, where that cannot be."""
+    if isinstance(source, Dataset):
+        rest, done = task.beforehand(source, *([] if public is None else [public]))
+        return rest, done[0], None if public is None else done[1]
+    rest, _ = task.beforehand(replace(example, x=example.x[:1], test_x=example.test_x[:0]))
+    if rest is task:
+        return task, source, public
+    return (
+        rest,
+        lambda seed: task.beforehand(source(seed))[1][0],
+        None if public is None else task.beforehand(public)[1],
+    )
 
 
 def source_of(config: dict) -> Any:

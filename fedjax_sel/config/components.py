@@ -66,13 +66,23 @@ class Kind:
         return make(**{k: made(resolved[k], p.annotation) for k, p in known.items() if k in resolved}, **filled)
 
 
+OF_TASK = {
+    "normalise": Parameter(bool, True),
+    "pretrained": Parameter(str | None, None),
+    "frozen": Parameter(tuple[str, ...], ()),
+    "cached": Parameter(bool, True),
+}
+"""Parameters that every model has besides its own: whether rows are normalised, a file or run that it begins with,
+names of parts that are not trained, and whether a trunk that is not trained is run once for all rows."""
+
+
 class ModelKind(Kind):
-    """Models have one parameter more, which is the task's: whether rows are normalised."""
+    """Models have more parameters, which are the task's."""
 
     def resolve(self, key: str, given: Any) -> dict:
         """As for every kind."""
         name, rest = split(key, given, self.default)
-        return {"name": name} | complete(key, name, rest, self.known(name) | {"normalise": Parameter(bool, True)})
+        return {"name": name} | complete(key, name, rest, self.known(name) | OF_TASK)
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
+from fedjax_sel.data import speech
 from fedjax_sel.data.dataset import Dataset, dataset
 
+ROWS = {f"{kind}{suffix}" for kind in "xy" for suffix in ("", "_train", "_test")} | {"owner", "owner_train"}
 BROKEN = (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error)
 
 
@@ -26,8 +28,10 @@ def npz_dataset(
     """The dataset in one `.npz` file, written for example with `np.savez_compressed(path, x=x, y=y)`.
 
     It holds `x`, `y` (a share `test` of the rows becomes test rows), or `x_train`, `y_train` and perhaps `x_test`,
-    `y_test`; beside them perhaps `owner` or `owner_train`, the natural owner of each row. Other arrays are not looked
-    at. A relative path that leads nowhere is looked for in `data_folder(data_dir)`.
+    `y_test`; beside them perhaps `owner` or `owner_train`, the natural owner of each row. Or it holds recordings:
+    `audio`, `offset`, `label`, `sample_rate` and perhaps `speaker`, whose rows are log-mel spectrograms with the
+    speaker as natural owner, see `speech.recordings`. Other arrays are not looked at. A relative path that leads
+    nowhere is looked for in `data_folder(data_dir)`.
 
     Raises:
       FileNotFoundError: there is no such file.
@@ -43,12 +47,15 @@ def npz_dataset(
         raise FileNotFoundError(f"no file {' or '.join(map(str, places))}{hint}")
     path = there[0]
     arrays = _read(path)
+    if speech.recorded(arrays):
+        x, y, owner = speech.recordings(str(path), arrays)
+        return dataset(path.stem, x, y, test=test, validation=validation, owner=owner, seed=seed)
     suffix = "" if {"x", "y"} <= arrays.keys() else "_train"
     missing = [key for key in (f"x{suffix}", f"y{suffix}") if key not in arrays]
     if missing:
         raise ValueError(
             f"{path} holds the arrays {', '.join(sorted(arrays)) or '(none)'}; needed are x, y, "
-            "or x_train, y_train (and perhaps x_test, y_test)"
+            "or x_train, y_train (and perhaps x_test, y_test), or audio, offset, label, sample_rate (recordings)"
         )
     if ("x_test" in arrays) != ("y_test" in arrays):
         raise ValueError(f"{path} holds only one of x_test and y_test; needed are both, or neither")
@@ -66,7 +73,6 @@ def npz_dataset(
 
 def _read(path: Path) -> dict[str, np.ndarray]:
     """The arrays that could be the dataset's, and the names (as empty arrays) of all others."""
-    wanted = {f"{kind}{suffix}" for kind in "xy" for suffix in ("", "_train", "_test")} | {"owner", "owner_train"}
     name = None
     try:
         # Opened here, because np.load forgets to close a file that it cannot read.
@@ -74,6 +80,7 @@ def _read(path: Path) -> dict[str, np.ndarray]:
             file = np.load(stream, allow_pickle=False)
             if not isinstance(file, np.lib.npyio.NpzFile):
                 raise ValueError("it holds a single array")
+            wanted = speech.ARRAYS if speech.recorded(file.files) else ROWS
             arrays = {}
             for name in file.files:
                 arrays[name] = file[name] if name in wanted else np.empty(0)

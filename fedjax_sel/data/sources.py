@@ -16,6 +16,7 @@ from fedjax_sel.data.tfds import tfds_dataset
 
 BUILT_IN = {
     "breast_cancer": sklearn_sets.load_breast_cancer,
+    "digit_images": sklearn_sets.load_digits,
     "digits": sklearn_sets.load_digits,
     "iris": sklearn_sets.load_iris,
     "wine": sklearn_sets.load_wine,
@@ -34,13 +35,15 @@ def load(
     validation: float = 0.0,
     test: float = 0.2,
     rows: int | None = None,
+    test_rows: int | None = None,
     data_dir: str | Path | None = None,
     cache_dir: str | Path | None = None,
 ) -> Dataset:
     """A dataset by name.
 
-    - `iris`, `digits`, `wine`, `breast_cancer`: scikit-learn's, flat `float32` rows with the values as scikit-learn has
-      them (digits are 0..16, not 0..1).
+    - `iris`, `digits`, `wine`, `breast_cancer`, `digit_images`: scikit-learn's, flat `float32` rows with the values as
+      scikit-learn has them (digits are 0..16, not 0..1). `digit_images` are the same digits as 8x8 images of one
+      channel.
     - `npz:PATH`: arrays in a file, here or in the folder of the data, see `files.npz_dataset`.
     - `tfds:NAME`: a prepared dataset of TensorFlow Datasets (`tfds:fashion_mnist`, `tfds:emnist/byclass`), read without
       TensorFlow, see `tfds.tfds_dataset`.
@@ -51,6 +54,7 @@ def load(
       validation: share of the training rows that the server keeps for validation.
       test: share of the rows that become test rows, of a dataset that has no test rows of its own.
       rows: how many training rows to take, drawn stratified by label; None: all.
+      test_rows: how many test rows, likewise.
       data_dir: the folder of the data: tfds datasets and files; None: `$TFDS_DATA_DIR`, else `~/tensorflow_datasets`.
       cache_dir: where their decoded arrays are kept; None: `$FEDJAX_SEL_CACHE`, else `~/.cache/fedjax_sel/datasets`.
 
@@ -68,20 +72,28 @@ def load(
         whole = tfds_dataset(rest, seed=seed, validation=validation, test=test, data_dir=data_dir, cache_dir=cache_dir)
     else:
         whole = built_in(name, seed=seed, validation=validation, test=test)
-    return whole if rows is None else fewer(whole, rows, seed)
+    return fewer(whole, rows, test_rows, seed)
 
 
-def fewer(data: Dataset, rows: int, seed: int) -> Dataset:
-    """A dataset with so many of its training rows, every class in proportion."""
-    if isinstance(rows, bool) or not isinstance(rows, int | np.integer) or not 0 < rows <= len(data.y):
-        raise ValueError(
-            f"{data.name}: rows is {rows!r}; there are {len(data.y)} training rows, and at least 1 is needed"
-        )
-    if rows == len(data.y):
-        return data
-    _, kept = hold_out(f"{data.name}: rows", data.y, np.arange(len(data.y)), rows / len(data.y), seed)
-    owner = None if data.owner is None else np.unique(data.owner[kept], return_inverse=True)[1].astype(np.int32)
-    return replace(data, x=data.x[kept], y=data.y[kept], owner=owner)
+def fewer(data: Dataset, rows: int | None, test_rows: int | None, seed: int) -> Dataset:
+    """A dataset with so many of its training and test rows, every class in proportion; None: all of them."""
+    if (kept := some(data.name, "rows", "training", data.y, rows, seed)) is not None:
+        owner = None if data.owner is None else np.unique(data.owner[kept], return_inverse=True)[1].astype(np.int32)
+        data = replace(data, x=data.x[kept], y=data.y[kept], owner=owner)
+    if (kept := some(data.name, "test_rows", "test", data.test_y, test_rows, seed)) is not None:
+        data = replace(data, test_x=data.test_x[kept], test_y=data.test_y[kept])
+    return data
+
+
+def some(name: str, key: str, kind: str, y: np.ndarray, rows: int | None, seed: int) -> np.ndarray | None:
+    """Which rows are kept; None: all."""
+    if rows is None:
+        return None
+    if isinstance(rows, bool) or not isinstance(rows, int | np.integer) or not 0 < rows <= len(y):
+        raise ValueError(f"{name}: {key} is {rows!r}; there are {len(y)} {kind} rows, and at least 1 is needed")
+    if rows == len(y):
+        return None
+    return hold_out(f"{name}: {key}", y, np.arange(len(y)), rows / len(y), seed)[1]
 
 
 def built_in(name: str, *, seed: int, validation: float, test: float) -> Dataset:
@@ -92,5 +104,7 @@ def built_in(name: str, *, seed: int, validation: float, test: float) -> Dataset
             f"unknown dataset {name!r}; known: {', '.join(available())}, npz:PATH (arrays in a file), tfds:NAME "
             f"(TensorFlow Datasets, e.g. tfds:fashion_mnist)" + (f"; did you mean {near[0]!r}?" if near else "")
         )
-    x, y = BUILT_IN[name](return_X_y=True)
-    return dataset(name, np.asarray(x), np.asarray(y), test=test, validation=validation, seed=seed)
+    x, y = map(np.asarray, BUILT_IN[name](return_X_y=True))
+    if name == "digit_images":
+        x = x.reshape(-1, 8, 8, 1)
+    return dataset(name, x, y, test=test, validation=validation, seed=seed)

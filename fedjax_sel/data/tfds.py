@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import importlib.util
 import json
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from fedjax_sel.data import cache
+from fedjax_sel.data import cache, speech
 from fedjax_sel.data.dataset import Dataset, dataset
 from fedjax_sel.data.files import data_folder
 
@@ -31,9 +33,12 @@ def tfds_dataset(
     test: float = 0.2,
     data_dir: str | Path | None = None,
     cache_dir: str | Path | None = None,
-    features: tuple[str, str] = ("image", "label"),
+    features: tuple[str, str] | None = None,
 ) -> Dataset:
     """Splits `train` and `test` of a prepared tfds dataset; its rows are memory-mapped from a cache of decoded arrays.
+
+    Recordings (a feature of kind `Audio`, as in `speech_commands`) become log-mel spectrograms `[n, 32, 32, 3]`, see
+    `speech`. Other splits, such as that dataset's `validation`, are not read.
 
     Args:
       name: as tfds writes it: `mnist`, `emnist/byclass`, `cifar10:3.0.2`.
@@ -42,16 +47,19 @@ def tfds_dataset(
       test: share of the rows that become test rows, where there is no split `test`.
       data_dir: where tfds datasets are; None: `$TFDS_DATA_DIR`, else `~/tensorflow_datasets`.
       cache_dir: where decoded arrays are kept; None: `$FEDJAX_SEL_CACHE`, else `~/.cache/fedjax_sel/datasets`.
-      features: the dataset's features that are the rows and the labels.
+      features: the dataset's features that are the rows and the labels; None: `image` or else `audio`, and `label`.
 
     Raises:
       ValueError: tfds has no such dataset, or it lacks a split or a feature.
       FileNotFoundError: the dataset is not prepared in `data_dir` in a format that can be read without TensorFlow.
     """
     place = data_folder(data_dir)
-    with _quiet():
+    with _quiet(), _without_tensorflow():
         builder = _prepared(name, place)
         info = builder.info
+        if features is None:
+            heard = "audio" in info.features and "image" not in info.features
+            features = ("audio" if heard else "image", "label")
         if "train" not in info.splits:
             raise ValueError(f"tfds:{name} has no split 'train'; it has {', '.join(info.splits) or 'none'}")
         for feature in features:
@@ -111,7 +119,8 @@ def _fingerprint(builder: Any, features: tuple[str, str]) -> str:
     where = Path(str(builder.data_dir)).resolve()
     sizes = {split: info.num_examples for split, info in sorted(builder.info.splits.items())}
     written = (where / "dataset_info.json").stat().st_mtime_ns
-    return hashlib.sha256(json.dumps([str(where), sizes, written, features]).encode()).hexdigest()[:12]
+    form = [speech.FORM] if _is_audio(builder.info.features[features[0]]) else []
+    return hashlib.sha256(json.dumps([str(where), sizes, written, features, *form]).encode()).hexdigest()[:12]
 
 
 def _decode(name: str, builder: Any, splits: list[str], features: tuple[str, str], folder: Path) -> None:
@@ -119,11 +128,18 @@ def _decode(name: str, builder: Any, splits: list[str], features: tuple[str, str
     from rich.console import Console
     from rich.progress import Progress
 
+    feature = builder.info.features[features[0]]
+
+    def row_of(value: Any, where: str) -> np.ndarray:
+        if _is_audio(feature):
+            return speech.picture(np.asarray(value), feature.sample_rate or None, what=f"tfds:{name}: {where}")
+        return np.asarray(value)
+
     sources = {split: builder.as_data_source(split=split) for split in splits}
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(f"decoding tfds:{name} (once)", total=sum(map(len, sources.values())))
         for split, source in sources.items():
-            first = np.asarray(source[0][features[0]])
+            first = row_of(source[0][features[0]], f"row 0 of split {split}")
             if first.dtype.kind not in "iubf":
                 raise ValueError(f"tfds:{name}: feature {features[0]!r} is {first.dtype}, not numbers")
             x = cache.create(folder, f"x_{split}", first.dtype, (len(source), *first.shape))
@@ -131,7 +147,7 @@ def _decode(name: str, builder: Any, splits: list[str], features: tuple[str, str
             for start in range(0, len(source), BATCH):
                 places = range(start, min(start + BATCH, len(source)))
                 for place, row in zip(places, source.__getitems__(list(places)), strict=True):
-                    value = np.asarray(row[features[0]])
+                    value = row_of(row[features[0]], f"row {place} of split {split}")
                     if value.shape != first.shape:
                         raise ValueError(
                             f"tfds:{name}: rows of split {split} differ in shape (row 0 is {first.shape}, row {place} "
@@ -141,6 +157,33 @@ def _decode(name: str, builder: Any, splits: list[str], features: tuple[str, str
                 progress.advance(task, len(places))
             x.flush()
             y.flush()
+
+
+def _is_audio(feature: Any) -> bool:
+    import tensorflow_datasets as tfds
+
+    return isinstance(feature, tfds.features.Audio)
+
+
+@contextmanager
+def _without_tensorflow() -> Iterator[None]:
+    """Audio features can be made where TensorFlow is not installed, as all others can.
+
+    To make one, tfds 4.9.10 asks TensorFlow for the name of a type that reading never uses
+    (https://github.com/tensorflow/datasets/issues/11233); here NumPy answers.
+    """
+    from tensorflow_datasets.core.features import audio_feature
+
+    module: Any = audio_feature
+    if importlib.util.find_spec("tensorflow") is not None or not hasattr(module, "tf"):
+        yield
+        return
+    before = module.tf
+    module.tf = SimpleNamespace(dtypes=SimpleNamespace(as_dtype=np.dtype))
+    try:
+        yield
+    finally:
+        module.tf = before
 
 
 @contextmanager

@@ -29,12 +29,13 @@ def bill(
     *,
     parameters: int,
     flops: float,
+    backward: float = 2.0,
 ) -> dict[str, np.ndarray]:
     """Bytes and floating-point operations of every round, exactly, from the whole numbers that were counted.
 
     Training: every member of the cohort receives and returns a model (4 bytes a parameter), and what the correction
-    sends besides; each row of a local step is
-    a forward pass and a backward pass, which costs twice a forward pass. Selection, apart: a client that must hold the
+    sends besides; each row of a local step is a forward pass and a backward pass, which costs twice a forward pass
+    where the whole model is trained. Selection, apart: a client that must hold the
     model to answer a signal and does not train receives it all the same (one that trains has it only once); the numbers
     of the signals themselves; the passes over the rows asked about, in which row signals share one forward pass. All
     of a rehearsal is selection: the model to those of its cohort who do not hold it, their updates and work, and the
@@ -47,6 +48,7 @@ def bill(
       correction: with what it sends besides the model; None: nothing.
       parameters: `P`.
       flops: of one row's forward pass.
+      backward: a backward pass as a multiple of a forward pass.
 
     Returns:
       `COLUMNS`, each float64 of the shape of the counts.
@@ -54,14 +56,14 @@ def bill(
     n = {name: np.asarray(value, np.float64) for name, value in counts.items()}
     before = [signal.price for signal in selector.before]
     after = [signal.price for signal in selector.after]
-    model = NUMBER * parameters
+    model, training = NUMBER * parameters, (1 + backward) * flops
     sent, back = (0.0, 0.0) if correction is None else (correction.down, correction.up)
     down, up, held = sum(p.down for p in before), sum(p.up for p in before), any(p.model for p in before)
 
     def asking(prefix=""):
         limits = sharing(selector.before)
-        looked = sum((n[prefix + rows_name(limit)] * passes(these) for limit, these in limits.items()), 0.0)
-        return (looked + n[prefix + "screened_rows"] * passes(samples.needs)) * flops
+        looked = sum((n[prefix + rows_name(limit)] * passes(these, backward) for limit, these in limits.items()), 0.0)
+        return (looked + n[prefix + "screened_rows"] * passes(samples.needs, backward)) * flops
 
     selection = {
         "selection_bytes_down": n["asked_outside"] * model * held + n["asked"] * NUMBER * down,
@@ -73,11 +75,11 @@ def bill(
         selection["selection_bytes_down"] += n["rehearsed_asked"] * (model * held + NUMBER * down)
         selection["selection_bytes_up"] += n["rehearsed_returned"] * model * (1 + back)
         selection["selection_bytes_up"] += n["rehearsed_asked"] * NUMBER * up
-        selection["selection_flops"] += asking("rehearsed_") + n["rehearsed_trained_rows"] * 3 * flops
+        selection["selection_flops"] += asking("rehearsed_") + n["rehearsed_trained_rows"] * training
     return {
         "bytes_down": n["cohort"] * model * (1 + sent),
         "bytes_up": n["returned"] * model * (1 + back),
-        "client_flops": n["trained_rows"] * 3 * flops,
+        "client_flops": n["trained_rows"] * training,
         **selection,
     }
 
@@ -93,8 +95,13 @@ def rows_name(limit: int | None) -> str:
     return "asked_rows" if limit is None else f"asked_rows_{limit}"
 
 
-def passes(signals: tuple) -> float:
-    """Forward passes a row that these signals cost together; row signals share theirs."""
+def passes(signals: tuple, backward: float = 2.0) -> float:
+    """Forward passes a row that these signals cost together; row signals share theirs.
+
+    Args:
+      signals: with their prices.
+      backward: a backward pass as a multiple of a forward pass.
+    """
     shared = max((s.price.forward for s in signals if isinstance(s, RowSignal)), default=0.0)
-    alone = sum(s.price.forward + 2 * s.price.backward for s in signals if not isinstance(s, RowSignal))
+    alone = sum(s.price.forward + backward * s.price.backward for s in signals if not isinstance(s, RowSignal))
     return shared + alone

@@ -111,7 +111,8 @@ class Checkpoints:
     def save(self, point: Point, mark: str, *, now: bool = False) -> None:
         """Write `point`, unless another was written too short a time ago and it need not be `now`."""
         began = time.monotonic()
-        if point.round == self.saved or not (now or began - self._last >= max(self.pause, SPARE * self._took)):
+        wait = max(self.pause, SPARE * self._took) if self.pause else 0.0
+        if point.round == self.saved or not (now or began - self._last >= wait):
             return
         arrays = {STATE + name: stored(leaf) for name, leaf in leaves(point.state) if leaf.size}
         arrays |= {MEASURED + name: value for name, value in point.measured.items()}

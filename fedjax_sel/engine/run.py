@@ -16,7 +16,7 @@ import numpy as np
 
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.data.federation import Federation, stack
-from fedjax_sel.devices.bill import bill
+from fedjax_sel.devices.bill import NUMBER, bill
 from fedjax_sel.devices.clock import joules, slowest, timing
 from fedjax_sel.engine.asking import wants_previous
 from fedjax_sel.engine.checkpoint import Checkpoints, Point, mark_of
@@ -89,6 +89,7 @@ def simulate(
         "mapping": str(layout),
         "parameters": parameters,
         "forward_flops_per_row": flops,
+        "backward_over_forward": task.backward(x),
         "clients": together.clients,
         "m": m,
     }
@@ -138,8 +139,10 @@ def start(
         own = jax.tree.map(lambda leaf, i=i: leaf[i], variables)
         key, ctx, host = beginning(experiment, data, keys[i], own, layout.clients)
         memories.append(experiment.selector.init(key, ctx, host))
-        if upfront is not None:
-            taken.append(cost_upfront(upfront(ctx, host), data))
+        costs = [] if upfront is None else [cost_upfront(upfront(ctx, host), data, "selection_")]
+        if fixed := experiment.task.fixed_parameters(data.x):
+            costs.append(cost_upfront(Upfront(np.zeros(data.clients), float(NUMBER * fixed), 0.0), data))
+        taken.append({name: sum(cost.get(name, 0.0) for cost in costs) for cost in costs for name in cost})
     state = State(
         variables=variables,
         selector=jax.tree.map(lambda *leaves: jnp.stack(leaves), *memories),
@@ -160,12 +163,18 @@ def beginning(
     return key_for(seed, Purpose.SELECTOR), context(experiment, data, seed, jnp.int32(0)), host
 
 
-def cost_upfront(taken: Upfront, data: FederatedData) -> dict[str, float]:
-    """What was taken from the clients before the first round, by the metric it is added to."""
+def cost_upfront(taken: Upfront, data: FederatedData, kind: str = "") -> dict[str, float]:
+    """What all clients received, did and sent before the first round, by the metric it is added to.
+
+    Args:
+      taken: of each client.
+      data: with the devices.
+      kind: `"selection_"`, or nothing for what belongs to training.
+    """
     costs = {
-        "selection_bytes_down": data.clients * taken.down,
-        "selection_bytes_up": data.clients * taken.up,
-        "selection_flops": float(np.sum(taken.flops)),
+        f"{kind}bytes_down": data.clients * taken.down,
+        f"{kind}bytes_up": data.clients * taken.up,
+        f"{kind or 'client_'}flops": float(np.sum(taken.flops)),
     }
     if data.devices is not None:
         turn = timing(data.devices, jnp.asarray(taken.flops, jnp.float32), taken.down, taken.up)
@@ -253,6 +262,7 @@ def recorded(
         experiment.correction,
         parameters=about["parameters"],
         flops=about["forward_flops_per_row"],
+        backward=about["backward_over_forward"],
     )
     metrics = {**quality, **costs}
     for name, value in taken.items():

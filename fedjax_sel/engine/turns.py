@@ -95,7 +95,9 @@ def simulated(
     rows = data.held if experiment.signals_on == "holdout" else data.size
     passed = jnp.zeros(data.clients)
     for limit, together in sharing(experiment.selector.before).items():
-        passed += passes(together) * (rows if limit is None else jnp.minimum(rows, limit))
+        passed += passes(together, experiment.task.backward(data.x)) * (
+            rows if limit is None else jnp.minimum(rows, limit)
+        )
     model = NUMBER * experiment.task.parameters(data.x) * any(p.model for p in before)
     asking = timing(
         devices,
@@ -115,7 +117,7 @@ def training_flops(
     size: Int[Array, "k"],
     steps: Int[Array, "k"],
 ) -> Float[Array, "k"]:
-    """`3F` for each row of each step (a backward pass costs two forward ones), and the choice among `size` rows."""
-    flops = experiment.task.flops(data.x)
+    """Forward and backward pass for each row of each step, and the choice among `size` rows."""
+    flops, backward = experiment.task.flops(data.x), experiment.task.backward(data.x)
     seen = experiment.trainer.rows_seen(rows, steps, data.longest)
-    return seen * (3 * flops) + size * (passes(experiment.samples.needs) * flops)
+    return seen * ((1 + backward) * flops) + size * (passes(experiment.samples.needs, backward) * flops)

@@ -72,7 +72,7 @@ class SGD:
     def way(self, rows: Int[Array, "*m"], steps: Int[Array, "*m"], longest: int, factor: Scalar) -> Float[Array, "*m"]:
         """Sum of the learning rates of the first `steps` steps of a client with `rows` rows."""
         batches = self._batches(rows, longest)[..., None]
-        epoch = jnp.arange(self.epochs if self.steps is None else self.steps)
+        epoch = jnp.arange(self.epochs if self.steps is None else self.steps).reshape((1,) * jnp.ndim(rows) + (-1,))
         of_epoch = jnp.clip(steps[..., None] - epoch * batches, 0, batches)
         return jnp.sum(of_epoch * self._rate(epoch, factor), axis=-1)
 

@@ -72,7 +72,10 @@ def difference(first: Real[np.ndarray, "R"], second: Real[np.ndarray, "R"]) -> D
 
 
 def all_of(verdicts: Sequence[str]) -> str:
-    """Verdict on a claim about several settings: reproduced if it is in each, not reproduced if it fails in one."""
-    if all(v == REPRODUCED for v in verdicts):
+    """Verdict on a claim about several settings: reproduced if it is in each, not reproduced if it fails in one.
+
+    Undecided where there are none.
+    """
+    if verdicts and all(v == REPRODUCED for v in verdicts):
         return REPRODUCED
     return NOT_REPRODUCED if NOT_REPRODUCED in verdicts else UNDECIDED

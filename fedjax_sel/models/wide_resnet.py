@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import ClassVar
+
 import flax.linen as nn
 from jaxtyping import Array, Bool, Float
 
@@ -36,11 +39,21 @@ class WideResNet(nn.Module):
     width: int = 1
     norm: str = "batch"
 
+    stages: ClassVar[tuple[str, ...]] = ("stem", "group1", "group2", "group3", "norm", "head")
+
     @nn.compact
     def __call__(
-        self, x: Float[Array, "b *row"], *, train: bool = False, mask: Bool[Array, "b"] | None = None
-    ) -> Float[Array, "b C"]:
-        """Logits; `mask` says which rows count in the statistics of a batch.
+        self,
+        x: Float[Array, "b *row"],
+        *,
+        train: bool = False,
+        mask: Bool[Array, "b"] | None = None,
+        begin: int = 0,
+        end: int | None = None,
+    ) -> Float[Array, "b *out"]:
+        """Logits; with `begin` and `end`, what the stages `begin:end` make of what those before them made.
+
+        `mask` says which rows count in the statistics of a batch.
 
         Raises:
           ValueError: no such depth or width, or rows that are no images.
@@ -49,15 +62,25 @@ class WideResNet(nn.Module):
             raise ValueError(f"wide_resnet: depth is {self.depth}; it must be 6 n + 4, as 10, 16, 22, 28 or 40")
         if self.width < 1:
             raise ValueError(f"wide_resnet: width is {self.width}; it must be at least 1")
-        x = convolution(16, name="stem")(images("wide_resnet", x, 4))
-        for i, name in enumerate(("low", "mid", "up")):
-            group = Group(
-                16 * 2**i * self.width, (self.depth - 4) // 6, 1 if i == 0 else 2, self.norm, name=f"group{i + 1}"
-            )
-            x = group(x, train=train, mask=mask)
-            self.sow("intermediates", name, x)
-        x = nn.relu(Norm(self.norm, name="norm")(x, train=train, mask=mask))
-        return nn.Dense(self.classes, name="head")(x.mean((1, 2)))
+
+        def group(i, x):
+            width, blocks = 16 * 2**i * self.width, (self.depth - 4) // 6
+            x = Group(width, blocks, 1 if i == 0 else 2, self.norm, name=f"group{i + 1}")(x, train=train, mask=mask)
+            self.sow("intermediates", ("low", "mid", "up")[i], x)
+            return x
+
+        def pooled(x):
+            return nn.relu(Norm(self.norm, name="norm")(x, train=train, mask=mask)).mean((1, 2))
+
+        stages = (
+            lambda x: convolution(16, name="stem")(images("wide_resnet", x, 4)),
+            *(partial(group, i) for i in range(3)),
+            pooled,
+            lambda x: nn.Dense(self.classes, name="head")(x),
+        )
+        for stage in stages[begin:end]:
+            x = stage(x)
+        return x
 
 
 class Group(nn.Module):

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -65,7 +66,7 @@ SAME = 1e-6
 """Values of `H` closer than this are equal."""
 
 
-def study(scale: str, seeds: Sequence[int]) -> dict[str, Any]:
+def study(scale: str, seeds: Sequence[int], _: Path) -> dict[str, Any]:
     """Optimality of the solvers, their agreement with enumeration, and their times."""
     size = SIZES[scale]
     f = np.stack([drawn(seed, size.instances, max(size.devices)) for seed in seeds])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -38,7 +39,7 @@ TIMED_ROUNDS = 200
 REPEATS = 3
 
 
-def time(scale: str, seeds: Sequence[int]) -> dict[str, Any]:
+def time(scale: str, seeds: Sequence[int], _: Path) -> dict[str, Any]:
     """Measured seconds of the rounds of each method, and simulated seconds, joules, bytes and FLOPs.
 
     One seed, all methods in turn, compiled beforehand, then `REPEATS` times round; no evaluation but the last. Devices
@@ -53,7 +54,7 @@ def time(scale: str, seeds: Sequence[int]) -> dict[str, Any]:
         if cell.experiment == title
     }
     runs: dict[str, list[Any]] = {method: [run.simulate()] for method, run in timed.items()}
-    for _ in range(REPEATS):
+    for _turn in range(REPEATS):
         for method, run in timed.items():
             runs[method].append(run.simulate())
     found = {}
@@ -64,7 +65,7 @@ def time(scale: str, seeds: Sequence[int]) -> dict[str, Any]:
     return {"rounds": rounds, "seed": seeds[0], "device": history.about["device"], "methods": found}
 
 
-def partitions(scale: str, seeds: Sequence[int]) -> dict[str, Any]:
+def partitions(scale: str, seeds: Sequence[int], _: Path) -> dict[str, Any]:
     """Clients' sizes and classes in each partition, over the seeds."""
     base = SMOKE if scale == "smoke" else OF_FEDCOR
     clients, out = (20 if scale == "smoke" else 100), {}
@@ -110,7 +111,7 @@ BANDITS: dict[str, dict[str, Any]] = {
 }
 
 
-def regret(scale: str, seeds: Sequence[int]) -> dict[str, Any]:
+def regret(scale: str, seeds: Sequence[int], _: Path) -> dict[str, Any]:
     """Regret of each method in a federation so small that every cohort can be tried in every round.
 
     The value of a cohort is how much the mean of its updates lowers the validation loss of the model as it is. Regret

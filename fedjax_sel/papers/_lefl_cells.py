@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from fedjax_sel.papers._paper import Cell, merged
@@ -36,8 +37,11 @@ RATES: dict[str, dict[str, Any]] = {
 PUBLISHED_FEDPROX = {"correction": {"name": "proximal", "mu": 1.0}}
 """With the default of the authors' code."""
 
-SLOTS = 2
-"""Room in the cohort for LEFL as its code draws it, as a multiple of the others' cohort."""
+
+def room(m: int, clients: int) -> int:
+    """Slots that LEFL as its code draws it needs at most: each of ⌈log₂ N⌉ clusters gives less than one client more."""
+    return min(clients, m + math.ceil(math.log2(clients)))
+
 
 BASE: dict[str, Any] = {
     "trainer": {"name": "sgd", "batch_size": 64, "epochs": 10},
@@ -96,17 +100,17 @@ STAND_IN: dict[str, dict[str, Any]] = {
 
 RESNET = {"data": CIFAR10, "public": TINY, "model": {"name": "resnet"}, "mapping": {"clients": 1, "seeds": "scan"}}
 
-CIFAR = "CIFAR-10 (a fiftieth), ResNet-20, 20 clients"
+CIFAR = "CIFAR-10 (500 rows), ResNet-20, 20 clients"
 SMALL_CIFAR: dict[str, dict[str, Any]] = {
     CIFAR: {
         **RESNET,
-        "data": {**CIFAR10, "rows": 1000},
+        "data": {**CIFAR10, "rows": 500, "test_rows": 1000},
         "public": {**TINY, "rows": 100},
-        "partition": {**label_dirichlet(20), "min_rows": 4},
+        "partition": {**label_dirichlet(20), "min_rows": 2},
         "trainer": {"epochs": 2, "batch_size": 16},
         "m": 5,
-        "rounds": 12,
-        "evaluate_every": 6,
+        "rounds": 6,
+        "evaluate_every": 3,
         "evaluate_last": 1,
     }
 }
@@ -185,6 +189,11 @@ def short(name: str) -> bool:
     return name == CIFAR
 
 
+def brief(name: str) -> dict[str, Any]:
+    """LEFL, with a pre-phase no longer than an experiment that is too short anyway."""
+    return {"selector": {"name": "lefl", "epochs": 2}} if short(name) else METHODS[LEFL]
+
+
 def cells(scale: str) -> list[Cell]:
     """All methods at LEFL's rate, at the baselines' rate, and as published."""
     out = []
@@ -197,20 +206,16 @@ def cells(scale: str) -> list[Cell]:
             return Cell(titled(name, settings), method, whole)
 
         for settings in (HIGH,) if short(name) else (HIGH, LOW):
-            out += [cell(settings, method, RATES[settings], change) for method, change in METHODS.items()]
+            for method, change in METHODS.items():
+                out.append(cell(settings, method, RATES[settings], brief(name) if method == LEFL else change))
         if short(name):
             continue
         for method in BASELINES:
             change = PUBLISHED_FEDPROX if method == FEDPROX else METHODS[method]
             out.append(cell(AS_PUBLISHED, method, RATES[LOW], change))
-        m = config["m"]
-        code = {
-            "name": "lefl",
-            "allocation": "code",
-            "kl_direction": "code",
-            "rate": m / config["partition"]["clients"],
-        }
-        out.append(cell(AS_PUBLISHED, LEFL, RATES[HIGH], {"selector": code, "m": SLOTS * m}))
+        m, clients = config["m"], config["partition"]["clients"]
+        code = {"name": "lefl", "allocation": "code", "kl_direction": "code", "rate": m / clients}
+        out.append(cell(AS_PUBLISHED, LEFL, RATES[HIGH], {"selector": code, "m": room(m, clients)}))
         if number == 0:
             out += [cell(HIGH, method, RATES[HIGH], change) for method, change in OTHERS.items()]
     return out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -76,12 +77,36 @@ def judged(differences: Mapping[str, Difference], negligible: float = 0.0) -> st
 def times_fewer(
     histories: Histories, names: Iterable[str], slow: tuple[str, str], fast: tuple[str, str], times: float
 ) -> dict[str, Difference]:
-    """Rounds to the target of the slow over those of the fast, minus `times`; where it is missed, T + 1 counts."""
+    """Rounds to the target of the slow over those of the fast, minus `times`."""
     out = {}
     for name in names:
         ratio = measured(histories, name, *slow, "rounds") / measured(histories, name, *fast, "rounds")
-        out[name] = difference(ratio, np.full_like(ratio, times))
+        out[name] = bounded(difference(ratio, np.full_like(ratio, times)), histories, name, slow, fast)
     return out
+
+
+def bounded(d: Difference, histories: Histories, name: str, slow: tuple[str, str], fast: tuple[str, str]) -> Difference:
+    """A difference of costs to the target, open to the side on which one of them is only known from below.
+
+    A run that misses the target counts as if it had reached it after its last round: the slow one's true cost, and so
+    the difference, may be larger; the fast one's makes it smaller.
+    """
+    missed = [
+        (measured(histories, name, *cell, "rounds") > rounds_of(histories, name, cell)).any() for cell in (slow, fast)
+    ]
+    return replace(d, high=np.inf if missed[0] else d.high, low=-np.inf if missed[1] else d.low)
+
+
+def rounds_of(histories: Histories, name: str, cell: tuple[str, str]) -> int:
+    """How many rounds a cell has."""
+    settings, method = cell
+    return histories[titled(name, settings), method].rounds
+
+
+def fewer(histories: Histories, names: Iterable[str], metric: str, slow: tuple[str, str], fast: tuple[str, str]):
+    """The slow one's cost to the target minus the fast one's, by experiment."""
+    found = compared(histories, names, metric, slow, fast)
+    return {name: bounded(d, histories, name, slow, fast) for name, d in found.items()}
 
 
 def medians(histories: Histories, names: Iterable[str], cells: Iterable[tuple[str, str]]) -> dict[str, Any]:
@@ -101,17 +126,14 @@ def on_rounds(names: list[str], histories: Histories) -> list[Claim]:
     rate = times_fewer(histories, names, (LOW, FEDAVG), (HIGH, FEDAVG), SPEED_UP)
     faster = {
         settings: {
-            f"{name}, than {other}": difference(
-                measured(histories, name, settings, other, "rounds"),
-                measured(histories, name, settings, LEFL, "rounds"),
-            )
-            for name in names
+            f"{name}, than {other}": d
             for other in BASELINES
+            for name, d in fewer(histories, names, "rounds", (settings, other), (settings, LEFL)).items()
         }
         for settings in (HIGH, LOW)
     }
     thrice = {s: times_fewer(histories, names, (s, FEDAVG), (s, LEFL), SPEED_UP) for s in (HIGH, LOW)}
-    prox = compared(histories, names, "rounds", (AS_PUBLISHED, FEDPROX), (AS_PUBLISHED, FEDAVG))
+    prox = fewer(histories, names, "rounds", (AS_PUBLISHED, FEDPROX), (AS_PUBLISHED, FEDAVG))
     equal = [
         claim
         for settings, slug in ((HIGH, "its-rate"), (LOW, "their-rate"))
@@ -200,14 +222,14 @@ def on_bytes(names: list[str], histories: Histories) -> list[Claim]:
     """Table I's cost, with the pre-phase on the bill."""
     out = []
     for settings, slug in ((AS_PUBLISHED, "as-published"), (HIGH, "fair")):
-        saved = compared(histories, names, "bytes", (settings, FEDAVG), (settings, LEFL))
+        saved = fewer(histories, names, "bytes", (settings, FEDAVG), (settings, LEFL))
         out.append(
             Claim(
                 f"fewer-bytes-{slug}",
                 f"LEFL takes fewer bytes to the target than FedAvg, its pre-phase included ({settings})",
                 "Table I: Δ cost; on EMNIST it is +0.02 GB there",
                 judged(saved),
-                {"FedAvg's bytes - LEFL's; all of a run's where it never gets there": numbers(saved)},
+                {"FedAvg's bytes - LEFL's; all of a run's, at least, where it never gets there": numbers(saved)},
             )
         )
     return out

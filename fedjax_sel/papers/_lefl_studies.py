@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import flax.linen as nn
@@ -32,6 +33,7 @@ from fedjax_sel.papers._lefl_cells import (
     MNIST,
     RATES,
     RESNET,
+    brief,
 )
 from fedjax_sel.papers._lefl_cells import ROWS as PUBLIC_ROWS
 from fedjax_sel.papers._paper import merged
@@ -52,9 +54,10 @@ SHUFFLES = 20
 """Random clusters of the same sizes."""
 
 
-def clusters(scale: str, seeds: Sequence[int]) -> dict[str, Any]:
+def clusters(scale: str, seeds: Sequence[int], _: Path) -> dict[str, Any]:
     """Of every experiment: sizes of clusters, distances in latent space, and how far cohorts' labels are from all."""
-    return {name: studied(merged(BASE, config), scale, seeds) for name, config in EXPERIMENTS[scale].items()}
+    whole = {name: merged(merged(BASE, config), brief(name)) for name, config in EXPERIMENTS[scale].items()}
+    return {name: studied(config, scale, seeds) for name, config in whole.items()}
 
 
 GROUPS = {"name": "label_groups", "clients": 24, "labels": 2}
@@ -82,11 +85,11 @@ ABLATION: dict[str, dict[str, dict[str, Any]]] = {
 }
 
 
-def ablation(scale: str, seeds: Sequence[int]) -> dict[str, Any]:
+def ablation(scale: str, seeds: Sequence[int], _: Path) -> dict[str, Any]:
     """The source's section V: 24 clients of which five groups share a pair of labels."""
     found = {}
     for name, config in ABLATION[scale].items():
-        config = merged(merged(BASE, config), {"partition": GROUPS, "m": 5, "rounds": 10})
+        config = merged(merged(BASE, config), {**METHODS["LEFL"], "partition": GROUPS, "m": 5, "rounds": 10})
         some = seeds[:2] if config["model"]["name"] == "resnet" and scale == "small" else seeds
         found[name] = studied(config, scale, some, truth=LabelGroups(24, 2))
     return found
@@ -98,13 +101,13 @@ def studied(
     """One experiment's clusters.
 
     Args:
-      config: of the experiment.
+      config: of the experiment, with LEFL.
       scale: says how many cohorts are drawn.
       seeds: of the runs.
       truth: where clients are in groups that should be found.
     """
     rounds = 10 if truth is not None and scale != "smoke" else DRAWN[scale]
-    config = merged(merged(config, RATES[HIGH]), {**METHODS["LEFL"], "seeds": list(seeds)})
+    config = merged(merged(config, RATES[HIGH]), {"seeds": list(seeds)})
     run = configuration.build(config)
     per_seed, first = [], {}
     for seed, data in zip(run.seeds, run.data.draws(run.seeds), strict=True):
@@ -168,7 +171,7 @@ def last_layer(task: Task, variables: Variables, rows: dict[str, Rows]) -> tuple
 def all_layers(task: Task, variables: Variables, rows: dict[str, Rows]) -> tuple[Array, Array, Array]:
     """As `last_layer`, and of every layer the products of all pairs of rows."""
     latent, layers = representations(task, variables, rows["seen"])
-    flat = [(layer - layer.mean(0)).reshape(len(layer), -1) for layer in layers]
+    flat = [(layer - layer.mean(0, keepdims=True)).reshape(len(layer), -1) for layer in layers]
     return predictions(task, variables, rows["public"]), latent, jnp.stack([x @ x.T for x in flat])
 
 

@@ -19,12 +19,14 @@ class Cell:
     Attributes:
       experiment: as it is called in tables.
       method: as the paper names it.
-      config: as `fedjax_sel.config` reads it, without seeds.
+      config: as `fedjax_sel.config` reads it; seeds are the paper's where it names none.
+      begins: key of a cell before it, with whose final model it begins (of the first seed); None: with none.
     """
 
     experiment: str
     method: str
     config: dict[str, Any]
+    begins: tuple[str, str] | None = None
 
     @property
     def slug(self) -> str:
@@ -40,8 +42,9 @@ class Cell:
 Histories = Mapping[tuple[str, str], History]
 """Finished cells by (experiment, method)."""
 
-Study = Callable[[str, Sequence[int]], dict[str, Any]]
-"""Numbers that no run gives (a solver's time, a partition's skew), from a scale and seeds; what JSON can hold."""
+Study = Callable[[str, Sequence[int], Path], dict[str, Any]]
+"""Numbers that no run gives (a solver's time, a partition's skew), from a scale, seeds and the folder in which the
+cells are finished; what JSON can hold."""
 
 
 @dataclass(frozen=True)

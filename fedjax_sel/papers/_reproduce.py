@@ -12,7 +12,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from fedjax_sel import catalog, folder
+from fedjax_sel import catalog, folder, pretrained
 from fedjax_sel import config as configuration
 from fedjax_sel.engine.checkpoint import Checkpoints
 from fedjax_sel.engine.run import checked_seeds
@@ -55,7 +55,7 @@ def reproduce(
     seeds = paper.seeds[scale] if seeds is None else seeds
     out = Path(out or Path("runs") / f"{paper.name}-{scale}")
     cells = paper.cells(scale)
-    configs = [configuration.resolve({**cell.config, "seeds": seeds}) for cell in cells]
+    configs = [configuration.resolve({"seeds": seeds, **cell.config}) for cell in cells]
     for cell, config in zip(cells, configs, strict=True):  # everything is checked before anything runs
         folder.check(folder_of(out, cell), config)
 
@@ -88,6 +88,7 @@ def reproduce(
 def run_cells(out: Path, cells: list[Cell], configs: list[dict], console: Console) -> Histories:
     """The cells' histories: read where they are finished, run where not."""
     histories, known, announced = {}, {}, False
+    places, wanted = {cell.key: folder_of(out, cell) for cell in cells}, {cell.begins for cell in cells}
     say = partial(console.print, style="yellow", soft_wrap=True, highlight=False, markup=False)
     for number, (cell, config) in enumerate(zip(cells, configs, strict=True), start=1):
         place, same = folder_of(out, cell), configuration.fingerprint(config)
@@ -98,7 +99,8 @@ def run_cells(out: Path, cells: list[Cell], configs: list[dict], console: Consol
             known[same], _ = folder.read(place)
             histories[cell.key] = known[same]
             continue
-        run = configuration.build(config)
+        first = None if cell.begins is None else pretrained.load(places[cell.begins])
+        run = configuration.build(config, first)
         label = f"{number}/{len(cells)} {cell.experiment}, {cell.method}"
         ready, points = partial(folder.begin, place, config), Checkpoints(place / folder.CHECKPOINTS, say=say)
         with (
@@ -110,6 +112,8 @@ def run_cells(out: Path, cells: list[Cell], configs: list[dict], console: Consol
             say(f"stopped; what is done is kept in {out}: the same command goes on from there")
             raise SystemExit(128 + watch.signal)
         announced = True
+        if cell.key in wanted:
+            pretrained.save(place / pretrained.FILE, pretrained.of_first_seed(history.variables))
         folder.save(place, history, config, figures=False)
         points.clear()  # a cell is never continued, and SCAFFOLD's state is a model a client
         histories[cell.key] = known[same] = history
@@ -124,7 +128,7 @@ def run_studies(out: Path, paper: Paper, scale: str, seeds: Sequence[int], conso
         kept = read_study(place)
         if {key: kept.get(key) for key in asked} != asked:
             with console.status(f"study: {name.replace('_', ' ')}"):
-                kept = folder.jsonable({**asked, "found": study(scale, seeds)})
+                kept = folder.jsonable({**asked, "found": study(scale, seeds, out.parent)})
             out.mkdir(parents=True, exist_ok=True)
             folder.write_text(place, json.dumps(kept, indent=1, allow_nan=False) + "\n")
             kept = read_study(place)  # so that a study read later is no other than this one

@@ -43,7 +43,7 @@ of the data. `smoke` runs scikit-learn's digits, which are their own public rows
 
 Accuracy is measured every second round and in each of the last 10; rounds to a target are exact to that. Targets were
 set before the runs: 0.7, 0.75 and 0.8 on Fashion-MNIST, 0.8, 0.9 and 0.95 on MNIST; claims are judged by the middle
-  one.
+one.
 
 A verdict compares methods over the same seeds: the mean difference with its 95 % interval (Student's t), which is wide
 with few seeds. A claim is reproduced where the interval lies above zero in every experiment, not reproduced where it

@@ -1,13 +1,17 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from fedjax_sel.data.files import data_folder
 from fedjax_sel.data.sources import load
 
 X, Y = np.arange(40, dtype=np.float32).reshape(20, 2), np.arange(20) % 2
 
 
-def saved(folder, **arrays):
-    path = folder / "mine.npz"
+def saved(folder, name="mine.npz", **arrays):
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
     np.savez(path, **arrays)
     return path
 
@@ -75,3 +79,57 @@ def test_a_missing_file_gets_the_nearest_one_beside_it(tmp_path):
     saved(tmp_path, x=X, y=Y)
     with pytest.raises(FileNotFoundError, match=r"no file .*mien.npz; did you mean .*mine.npz"):
         load(f"npz:{tmp_path / 'mien.npz'}")
+
+
+@pytest.fixture
+def places(tmp_path, monkeypatch):
+    """The folder one is in, and that of the data."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    there.mkdir()
+    monkeypatch.chdir(here)
+    monkeypatch.setenv("TFDS_DATA_DIR", str(there))
+    return here, there
+
+
+def test_the_folder_of_the_data_is_the_given_one_then_the_environments_then_one_at_home(places, tmp_path, monkeypatch):
+    assert data_folder(tmp_path / "given") == tmp_path / "given"
+    assert data_folder() == places[1]
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert data_folder("~/mine") == tmp_path / "mine"
+    monkeypatch.delenv("TFDS_DATA_DIR")
+    assert data_folder() == tmp_path / "tensorflow_datasets"
+
+
+@pytest.mark.parametrize("name", ["mine.npz", "deeper/mine.npz"])
+def test_a_relative_path_that_leads_nowhere_is_looked_for_in_the_folder_of_the_data(places, tmp_path, name):
+    here, there = places
+    saved(there, name, x=X, y=Y)
+    np.testing.assert_array_equal(np.sort(load(f"npz:{name}", test=0.2).x[:, 0]) % 2, 0)
+    saved(tmp_path / "given", name, x=X + 1, y=Y)
+    np.testing.assert_array_equal(load(f"npz:{name}", data_dir=tmp_path / "given").x % 2, np.tile([1, 0], (16, 1)))
+    saved(here, name, x=X[:10], y=Y[:10])
+    assert len(load(f"npz:{name}", test=0.2).y) == 8, "one that leads somewhere is not looked for"
+
+
+def test_an_absolute_path_is_not_looked_for_elsewhere(places):
+    here, there = places
+    saved(there, x=X, y=Y)
+    with pytest.raises(FileNotFoundError) as error:
+        load(f"npz:{here / 'mine.npz'}")
+    assert str(there) not in str(error.value)
+
+
+@pytest.mark.parametrize("where", [0, 1])
+def test_a_file_in_neither_place_names_both_and_the_nearest_in_either(places, where):
+    near = saved(places[where], x=X, y=Y)
+    with pytest.raises(FileNotFoundError) as error:
+        load("npz:mien.npz")
+    shown = near.name if where == 0 else near
+    assert str(error.value) == f"no file mien.npz or {places[1] / 'mien.npz'}; did you mean {shown}?"
+
+
+def test_with_nothing_near_both_places_are_named(places):
+    with pytest.raises(FileNotFoundError) as error:
+        load(f"npz:{Path('no') / 'where.npz'}")
+    assert str(error.value) == f"no file {Path('no') / 'where.npz'} or {places[1] / 'no' / 'where.npz'}"

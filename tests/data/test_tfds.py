@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from fedjax_sel.data import speech
 from fedjax_sel.data import tfds as module
 from fedjax_sel.data.sources import load
 
@@ -35,6 +36,28 @@ def prepare(name, data_dir, splits=("train", "test"), classes=10, file_format="a
     builder = tfds.builder(name, data_dir=str(data_dir), file_format=file_format)
     builder._split_generators = lambda _: {split: examples(split) for split in splits}
     builder.download_and_prepare()
+
+
+def heard(label, seconds=1.0, amplitude=9000, rate=16000):
+    """A tone of its own pitch for every label."""
+    return np.rint(amplitude * np.sin(600 * (label + 1) * np.arange(seconds * rate) / rate)).astype(np.int16)
+
+
+def prepare_speech(data_dir, audio=heard):
+    """Recordings of unequal lengths in the three splits that the dataset has."""
+    import tensorflow_datasets as tfds
+    from tensorflow_datasets.core.features import audio_feature
+
+    def examples(split):
+        for i in range({"train": 24, "validation": 6, "test": 12}[split]):
+            yield f"{split}{i}", {"audio": audio(i % 12, 0.3 + i / 20), "label": i % 12}
+
+    with module._without_tensorflow(), pytest.MonkeyPatch.context() as patch:
+        # To write, unlike to read, a type's name is needed; TensorFlow's is the same.
+        patch.setattr(audio_feature.Audio, "dtype", property(lambda self: self.np_dtype))
+        builder = tfds.builder("speech_commands", data_dir=str(data_dir), file_format="array_record")
+        builder._split_generators = lambda _: {split: examples(split) for split in ("train", "validation", "test")}
+        builder.download_and_prepare()
 
 
 @pytest.fixture(scope="module")
@@ -106,6 +129,50 @@ def test_without_a_test_split_a_share_of_the_training_rows_is_taken(prepared, tm
 def test_without_a_training_split_the_splits_are_listed(prepared, tmp_path):
     with pytest.raises(ValueError, match="tfds:kmnist has no split 'train'; it has test"):
         load("tfds:kmnist", data_dir=prepared, cache_dir=tmp_path)
+
+
+def test_recordings_become_pictures_of_one_shape(tmp_path, monkeypatch):
+    prepare_speech(tmp_path / "data")
+    monkeypatch.setattr(module, "BATCH", 7)
+    data = load("tfds:speech_commands", data_dir=tmp_path / "data", cache_dir=tmp_path / "cache")
+    assert (data.x.shape, data.x.dtype, data.classes) == ((24, 32, 32, 3), np.uint8, 12)
+    assert (data.test_x.shape, len(data.validation_y)) == ((12, 32, 32, 3), 0)
+    assert isinstance(data.x, np.memmap)
+    assert sorted(data.y) == sorted(i % 12 for i in range(24))
+    for x, y in [(data.x, data.y), (data.test_x, data.test_y)]:
+        whole = [speech.picture(heard(label), 16000) for label in y]  # a second; the rows are as it until they end
+        np.testing.assert_array_equal(x[:, :, :9], np.stack(whole)[:, :, :9])
+    monkeypatch.setattr(module, "_decode", None)
+    again = load("tfds:speech_commands", data_dir=tmp_path / "data", cache_dir=tmp_path / "cache")
+    np.testing.assert_array_equal(again.x, data.x)
+    monkeypatch.setattr(speech, "FORM", "another")  # pictures of another form are made anew
+    with pytest.raises(TypeError):
+        load("tfds:speech_commands", data_dir=tmp_path / "data", cache_dir=tmp_path / "cache")
+
+
+def test_a_recording_that_cannot_be_used_is_named(tmp_path):
+    prepare_speech(tmp_path / "data", audio=lambda label, seconds: heard(label, seconds if label else 0))
+    with pytest.raises(ValueError, match=r"tfds:speech_commands: row \d+ of split train is empty"):
+        load("tfds:speech_commands", data_dir=tmp_path / "data", cache_dir=tmp_path / "cache")
+
+
+def test_recordings_without_a_rate_are_refused(tmp_path, monkeypatch):
+    from tensorflow_datasets.core.features import audio_feature
+
+    prepare_speech(tmp_path / "data")
+    monkeypatch.setattr(audio_feature.Audio, "sample_rate", 0)  # as tfds reads a rate that was not written
+    with pytest.raises(ValueError, match=r"row 0 of split train: there is no rate"):
+        load("tfds:speech_commands", data_dir=tmp_path / "data", cache_dir=tmp_path / "cache")
+
+
+def test_tensorflow_is_replaced_only_while_a_dataset_is_read(prepared, tmp_path):
+    from tensorflow_datasets.core.features import audio_feature
+
+    before = audio_feature.tf
+    load("tfds:mnist", data_dir=prepared, cache_dir=tmp_path)
+    with pytest.raises(ValueError, match="no split 'train'"):
+        load("tfds:kmnist", data_dir=prepared, cache_dir=tmp_path)
+    assert audio_feature.tf is before
 
 
 def test_a_missing_feature_gets_the_list_of_features(prepared, tmp_path):

@@ -1,5 +1,8 @@
 """A run that was stopped goes on as if it had not been."""
 
+import dataclasses
+from types import SimpleNamespace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,7 +15,7 @@ from fedjax_sel.data import sources
 from fedjax_sel.data.federation import Federation
 from fedjax_sel.data.partition import Iid
 from fedjax_sel.engine import checkpoint
-from fedjax_sel.engine.checkpoint import Checkpoints, Point, mark_of
+from fedjax_sel.engine.checkpoint import SPARE, Checkpoints, Point, mark_of
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.round import State
 from fedjax_sel.engine.run import simulate
@@ -75,6 +78,81 @@ def test_the_last_two_are_kept(data, tmp_path):
 def test_a_short_run_saves_only_its_end(data, tmp_path):
     simulate(experiment(), data, chunk=1, checkpoints=Checkpoints(tmp_path, pause=3600.0))
     assert Checkpoints(tmp_path).rounds() == [6]
+
+
+@dataclasses.dataclass
+class Clock:
+    """Time that goes on only where it is told to, and by what a save takes."""
+
+    now: float = 100.0
+    a_save: float = 4.0
+
+    def write(self, path, arrays):
+        path.mkdir(parents=True)
+        self.now += self.a_save
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    mine = Clock()
+    monkeypatch.setattr(checkpoint, "time", SimpleNamespace(monotonic=lambda: mine.now))
+    monkeypatch.setattr(checkpoint, "write", mine.write)
+    return mine
+
+
+def point(number):
+    return Point(number, State({"w": jnp.ones((1, 2))}, (), ()), {}, 0.0)
+
+
+def saves(checkpoints, number, **how):
+    """Whether this one is saved."""
+    checkpoints.save(point(number), "00", **how)
+    return checkpoints.saved == number
+
+
+def test_saves_leave_so_many_times_what_the_last_one_took(clock, tmp_path):
+    checkpoints = Checkpoints(tmp_path, pause=1.0)
+    clock.now += 0.9
+    assert not saves(checkpoints, 1), "the pause is not over"
+    clock.now += 0.2
+    assert saves(checkpoints, 2)
+    clock.now += SPARE * 4.0 - 0.1
+    assert not saves(checkpoints, 3)
+    clock.now += 0.2
+    clock.a_save = 0.01
+    assert saves(checkpoints, 4)
+    clock.now += 0.9
+    assert not saves(checkpoints, 5), "the last save took little, but the pause holds"
+    clock.now += 0.2
+    assert saves(checkpoints, 6)
+    assert checkpoints.rounds() == [4, 6]
+
+
+def test_a_save_that_must_be_now_is_made_whatever_the_last_one_took(clock, tmp_path):
+    clock.a_save = 1000.0
+    checkpoints = Checkpoints(tmp_path, pause=3600.0)
+    assert [saves(checkpoints, number, now=True) for number in (1, 2, 3)] == [True] * 3
+    assert not saves(checkpoints, 4)
+    assert checkpoints.rounds() == [2, 3]
+
+
+def test_saves_take_at_most_a_tenth_of_a_long_run(clock, tmp_path):
+    checkpoints, began, saved = Checkpoints(tmp_path), clock.now, 0
+    for number in range(1, 2001):
+        clock.now += 0.5
+        saved += saves(checkpoints, number)
+    assert 0 < saved * clock.a_save <= (clock.now - began) / (1 + SPARE) + clock.a_save
+
+
+def test_clearing_removes_the_folder(clock, tmp_path):
+    checkpoints = Checkpoints(tmp_path / "points")
+    checkpoints.clear()
+    assert saves(checkpoints, 1, now=True)
+    assert (tmp_path / "points").is_dir()
+    checkpoints.clear()
+    assert not (tmp_path / "points").exists()
+    assert checkpoints.rounds() == []
+    assert tmp_path.is_dir()
 
 
 def spoil_file(path):

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from fedjax_sel.metrics.cka import check_rows, hsic, linear_cka, minibatch_cka
+from fedjax_sel.metrics.cka import check_rows, hsic, kernel_cka, linear_cka, minibatch_cka
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(30, 7)), RNG.normal(size=(30, 4))
@@ -35,6 +35,35 @@ def test_rotations_scalings_and_translations_change_nothing_other_maps_do():
     np.testing.assert_allclose(linear_cka(X, X @ rotation), 1)
     assert abs(linear_cka(X @ np.diag(np.arange(1, 8.0)), Y) - linear_cka(X, Y)) > 1e-3
     assert np.isnan(linear_cka(X, np.ones((30, 2))))
+
+
+def kernels(features):
+    """Products of centred rows."""
+    return np.array([(x - x.mean(0)) @ (x - x.mean(0)).T for x in features])
+
+
+FEATURES = [X, Y, X[:, :2] * 5 + 1, RNG.normal(size=(30, 90))]
+
+
+def test_cka_from_kernels_is_linear_cka_of_every_pair():
+    got = kernel_cka(kernels(FEATURES))
+    np.testing.assert_allclose(got, [[linear_cka(x, y) for y in FEATURES] for x in FEATURES])
+    np.testing.assert_allclose(np.diag(got), 1)
+    np.testing.assert_allclose(kernel_cka(kernels(FEATURES).astype(np.float32)), got, rtol=1e-4)
+
+
+def test_cka_from_kernels_pairs_each_with_each_of_the_others():
+    got = kernel_cka(kernels(FEATURES[:3]), kernels(FEATURES[2:]))
+    assert got.shape == (3, 2)
+    np.testing.assert_allclose(got, [[linear_cka(x, y) for y in FEATURES[2:]] for x in FEATURES[:3]])
+
+
+def test_cka_from_kernels_is_nan_only_where_one_is_constant():
+    features = [X, np.ones((30, 3)), Y]
+    got = kernel_cka(kernels(features))
+    np.testing.assert_allclose(got, [[linear_cka(x, y) for y in features] for x in features])
+    np.testing.assert_array_equal(np.isnan(got), [[False, True, False], [True, True, True], [False, True, False]])
+    np.testing.assert_array_equal(np.isnan(kernel_cka(kernels([X]), kernels(features))), [[False, True, False]])
 
 
 def test_hsic_is_the_mean_over_all_tuples_of_different_rows():

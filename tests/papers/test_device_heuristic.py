@@ -98,11 +98,13 @@ def test_a_study_of_another_scale_or_half_written_is_done_again(kept, tmp_path):
 
     from fedjax_sel.papers._reproduce import run_studies
 
-    paper = dataclasses.replace(PAPER, studies={"x": lambda scale, seeds: {scale: np.arange(2), "seeds": tuple(seeds)}})
+    paper = dataclasses.replace(
+        PAPER, studies={"x": lambda scale, seeds, out: {scale: np.arange(2), "seeds": tuple(seeds), "out": out.name}}
+    )
     (tmp_path / "studies").mkdir()
     (tmp_path / "studies" / "x.json").write_text(kept)
     found = run_studies(tmp_path, paper, "smoke", (0, 1), Console(quiet=True))
-    assert found == {"x": {"smoke": [0, 1], "seeds": [0, 1]}}
+    assert found == {"x": {"smoke": [0, 1], "seeds": [0, 1], "out": tmp_path.name}}
     assert json.loads((tmp_path / "studies" / "x.json").read_text())["scale"] == "smoke"
 
 

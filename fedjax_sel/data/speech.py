@@ -1,0 +1,223 @@
+"""Recordings as pictures: log-mel spectrograms that a network for 32x32 RGB images takes as they are.
+
+A recording becomes `[32, 32, 3]` `uint8`: 32 mel bands, the lowest first, times 32 frames of one second in all. The one
+channel is repeated to three, because experiments across domains give such pictures to a network that was pretrained on
+colour images (FedFT-EDS, Shi, Radu, Yang, 2024, https://arxiv.org/abs/2501.00170: from ImageNet to Speech Commands;
+the paper says neither how it makes pictures of sound nor how large they are).
+
+What is done to every recording:
+
+1. It is cut after one second. One of more than 16,000 samples a second is resampled to 16,000; a slower one stays as it
+   is, since its bands above half its rate would be empty. A shorter one is silent to the end.
+2. Its power in 32 overlapping Hann windows, each of two frames' length and centred on its frame.
+3. Triangular bands equally wide in mel, `2595 log10(1 + f / 700)` of Stevens, Volkmann and Newman's scale (1937,
+   https://doi.org/10.1121/1.1915893) in the HTK book's formula, of peak 1, from 20 Hz to half the rate: as in Davis and
+   Mermelstein (1980, https://doi.org/10.1109/TASSP.1980.1163420).
+4. Decibels below the recording's loudest cell, down to -80, so that the gain of a microphone does not matter; -80 is
+   written as 0 and the loudest as 255, a step of 0.31 decibels.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Shaped, UInt8
+from scipy import signal
+
+BANDS = FRAMES = 32
+SECONDS = 1.0
+FASTEST = 16_000
+"""Samples a second to which faster recordings are resampled."""
+
+LOWEST = 20.0
+"""Hertz, where the lowest band begins: above the lobe of a constant offset, which so leaves no trace."""
+
+FLOOR = 80.0
+"""Decibels below the loudest cell at which a cell counts as silent."""
+
+FORM = f"log-mel {BANDS}x{FRAMES} of {SECONDS} s, {LOWEST} Hz, {FLOOR} dB, {FASTEST}, 1"
+"""What a cache of pictures depends on; its last number rises when pictures change."""
+
+MOST = 384_000  # samples a second; more is a mistake, and would be a resampling filter of that length
+
+RECORDED = {"audio", "offset", "label"}
+ARRAYS = RECORDED | {"sample_rate", "rate", "speaker"}
+
+
+def mel(hertz: Any) -> Any:
+    """Pitch in mel of frequencies in hertz.
+
+    >>> round(float(mel(1000)), 2)
+    999.99
+    """
+    return 2595 * np.log10(1 + np.asarray(hertz) / 700)
+
+
+@functools.cache
+def filterbank(bands: int, length: int, rate: int) -> Float[np.ndarray, "bands bins"]:
+    """Weights of the `length // 2 + 1` frequencies of a spectrum of `length` samples in every band.
+
+    Band `k` has weight 1 at its centre and falls linearly in mel to 0 at the centres of its neighbours; the centres
+    divide the range from 20 Hz to half the rate into `bands + 1` equal parts.
+
+    Raises:
+      ValueError: a band would hold no frequency at all.
+    """
+    centres = np.linspace(mel(LOWEST), mel(rate / 2), bands + 2)
+    pitch = mel(np.arange(length // 2 + 1) * (rate / length))
+    distance, width = np.abs(pitch - centres[1:-1, None]), centres[1] - centres[0]
+    if (distance.min(axis=1) >= width).any():
+        raise ValueError(
+            f"rate is {rate} samples a second, too few for {bands} mel bands from {LOWEST:g} Hz in windows of {length} "
+            "samples: a band would hold no frequency; speech is recorded with 8000 and more"
+        )
+    weights = np.maximum(0, 1 - distance / width)
+    weights.setflags(write=False)  # one array for all
+    return weights
+
+
+def mel_power(
+    audio: Shaped[np.ndarray, "samples"],
+    rate: int | None,
+    *,
+    at: int | None = None,
+    bands: int = BANDS,
+    frames: int = FRAMES,
+    seconds: float = SECONDS,
+    what: str = "audio",
+) -> Float[np.ndarray, "bands frames"]:
+    """Power of one recording in every band and frame: twice the amplitude is four times the power.
+
+    Args:
+      audio: signed integers or floats, one channel.
+      rate: its samples per second; None, where a file does not say, is refused.
+      at: samples per second it is resampled to; None: its own, at most 16,000.
+      bands: how many bands, from 20 Hz to half of `at`.
+      frames: how many frames, whatever the recording's length; they cover `seconds`, rounded up to equal frames of
+        whole samples.
+      seconds: where a longer recording is cut, and to where a shorter one is padded with silence.
+      what: named in errors.
+
+    Raises:
+      ValueError: the recording is empty, not numbers, not finite or of more than one channel, or the rate is no rate.
+    """
+    rate = check_rate(what, rate)
+    at = min(rate, FASTEST) if at is None else check_rate(what, at)
+    sound = check_audio(what, audio)[: math.ceil(seconds * rate)]
+    if at != rate:
+        sound = signal.resample_poly(sound, at, rate)
+    hop = math.ceil(seconds * at / frames)
+    sound = sound[: frames * hop]
+    padded = np.zeros((frames + 1) * hop)
+    padded[hop // 2 : hop // 2 + len(sound)] = sound
+    windows = np.lib.stride_tricks.sliding_window_view(padded, 2 * hop)[::hop]
+    spectra = np.abs(np.fft.rfft(windows * signal.get_window("hann", 2 * hop))) ** 2
+    return filterbank(bands, 2 * hop, at) @ spectra.T
+
+
+def log_mel(
+    audio: Shaped[np.ndarray, "samples"], rate: int | None, *, what: str = "audio", **form: Any
+) -> Float[np.ndarray, "bands frames"]:
+    """Decibels of every band and frame below the loudest, `float32` in [-80, 0]; a silent recording is -80 all over.
+
+    Arguments and errors are those of `mel_power`.
+    """
+    sound = check_audio(what, audio)
+    peak = np.abs(sound).max()  # taken out first: no square of it can overflow or vanish
+    power = mel_power(sound / (peak or 1), rate, what=what, **form)
+    relative = power / (power.max() or 1)
+    return (10 * np.log10(np.maximum(relative, 10 ** (-FLOOR / 10)))).astype(np.float32)
+
+
+def picture(
+    audio: Shaped[np.ndarray, "samples"], rate: int | None, *, what: str = "audio"
+) -> UInt8[np.ndarray, "{BANDS} {FRAMES} 3"]:
+    """One recording as an image: `round(255 (1 + decibels / 80))`, three times.
+
+    Raises:
+      ValueError: as for `mel_power`.
+    """
+    grey = np.rint(255 * (1 + log_mel(audio, rate, what=what) / FLOOR)).astype(np.uint8)
+    return np.repeat(grey[..., None], 3, axis=-1)
+
+
+def recorded(names: Iterable[str]) -> bool:
+    """Whether a file's arrays are recordings: `audio`, `offset` and `label`, and neither `y` nor `y_train`."""
+    return set(names) >= RECORDED and not {"y", "y_train"} & set(names)
+
+
+def recordings(
+    what: str, arrays: Mapping[str, np.ndarray]
+) -> tuple[UInt8[np.ndarray, "n {BANDS} {FRAMES} 3"], Shaped[np.ndarray, "n"], np.ndarray | None]:
+    """Pictures, labels and speakers of the recordings in a file's arrays.
+
+    Args:
+      what: named in errors.
+      arrays: `audio`, all recordings end to end; `offset` `[n + 1]`, where each begins and the last ends; `label`
+        `[n]`; `sample_rate` or `rate`, one for all; perhaps `speaker` `[n]`, which becomes the natural owner.
+
+    Raises:
+      ValueError: the arrays do not fit each other, or a recording cannot be used; the message says which.
+    """
+    audio, offset, label = (np.asarray(arrays[name]) for name in ("audio", "offset", "label"))
+    rate = check_rate(what, arrays.get("sample_rate", arrays.get("rate")))
+    check_channels(what, audio)
+    if label.ndim != 1 or len(label) == 0:
+        raise ValueError(f"{what}: label has shape {label.shape}; one label a recording is needed, and one recording")
+    if offset.dtype.kind not in "iu" or offset.shape != (len(label) + 1,):
+        raise ValueError(
+            f"{what}: offset is {offset.dtype} of shape {offset.shape}; {len(label)} recordings need "
+            f"{len(label) + 1} integers: where each begins, and where the last ends"
+        )
+    bounds = offset.astype(np.int64)
+    if bounds[0] != 0 or bounds[-1] != len(audio) or (np.diff(bounds) < 0).any():
+        raise ValueError(
+            f"{what}: offset runs from {bounds[0]} to {bounds[-1]}"
+            + (", not always upwards" if (np.diff(bounds) < 0).any() else "")
+            + f", but audio has {len(audio)} samples; it must rise from 0 to {len(audio)}"
+        )
+    x = np.empty((len(label), BANDS, FRAMES, 3), np.uint8)
+    for row, (start, end) in enumerate(itertools.pairwise(bounds)):
+        x[row] = picture(audio[start:end], rate, what=f"{what}: recording {row}")
+    return x, label, arrays.get("speaker")
+
+
+def check_rate(what: str, rate: Any) -> int:
+    """The rate as an integer; raises `ValueError` where it is missing or no possible rate."""
+    needed = f"a whole number of samples per second is needed, in 1..{MOST}, such as 16000"
+    if rate is None:
+        raise ValueError(f"{what}: there is no rate (sample_rate); {needed}")
+    given = np.asarray(rate)
+    if given.size != 1 or given.dtype.kind not in "iuf" or not 1 <= given.item() <= MOST or given.item() % 1:
+        raise ValueError(f"{what}: rate is {given.tolist()!r}; {needed}")
+    return int(given.item())
+
+
+def check_audio(what: str, audio: Any) -> Float[np.ndarray, "samples"]:
+    """The recording in `float64`; raises `ValueError` where it cannot be used."""
+    audio = np.asarray(audio)
+    check_channels(what, audio)
+    if len(audio) == 0:
+        raise ValueError(f"{what} is empty; at least one sample is needed")
+    sound = audio.astype(np.float64)
+    bad = ~np.isfinite(sound)
+    if bad.any():
+        raise ValueError(
+            f"{what}: {bad.sum()} of {len(sound)} samples are NaN or infinite (the first is sample {bad.argmax()}); "
+            "mend or drop it first"
+        )
+    return sound
+
+
+def check_channels(what: str, audio: np.ndarray) -> None:
+    """Raises `ValueError` unless these are samples of one channel."""
+    if audio.dtype.kind not in "if":
+        raise ValueError(f"{what} is {audio.dtype}; samples must be signed integers or floats")
+    if audio.ndim != 1:
+        hint = "; the mean of the channels is one, audio.mean(1)" if audio.ndim == 2 else ""
+        raise ValueError(f"{what} has shape {audio.shape}; one channel is needed, shape [samples]{hint}")

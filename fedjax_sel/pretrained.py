@@ -1,0 +1,60 @@
+"""Variables of a trained model in a file, to begin other runs with."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from flax import traverse_util
+
+from fedjax_sel.engine.checkpoint import Checkpoints
+from fedjax_sel.types import Variables
+
+FILE = "pretrained.npz"
+"""In the folder of a pretraining."""
+
+CHECKPOINTS = "checkpoints"
+
+
+def save(path: Path, variables: Variables) -> None:
+    """Write the variables of one model, an array `params/group1/.../kernel` each."""
+    flat: Any = traverse_util.flatten_dict(jax.device_get(variables), sep="/")
+    new = path.with_name(f"{path.name}.new")
+    with new.open("wb") as stream:
+        np.savez(stream, **flat)
+    new.replace(path)
+
+
+def of_first_seed(variables: Variables) -> Variables:
+    """The variables of the first seed of a run."""
+    return jax.tree.map(lambda leaf: leaf[0], variables)
+
+
+def load(place: str | Path) -> Variables:
+    """The variables in a file that `save` wrote, or in the folder of a run: of its first seed, as they were last kept.
+
+    Raises:
+      FileNotFoundError: there is neither.
+      ValueError: it cannot be read, or holds no variables.
+    """
+    place = Path(place).expanduser()
+    path = place / FILE if place.is_dir() else place
+    if not path.is_file():
+        kept = Checkpoints(place / CHECKPOINTS).variables() if place.is_dir() else None
+        if kept is None:
+            raise FileNotFoundError(
+                f"model.pretrained: {place} is neither a file of variables nor the folder of a run that kept some; "
+                "`fedjax-sel pretrain` writes one"
+            )
+        return of_first_seed(kept)
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            flat: dict[str, Any] = {name: file[name] for name in file.files}
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise ValueError(f"model.pretrained: {path} cannot be read ({error})") from error
+    if not any(name.startswith("params/") for name in flat):
+        raise ValueError(f"model.pretrained: {path} holds {', '.join(sorted(flat)[:5]) or 'nothing'}, no parameters")
+    return traverse_util.unflatten_dict(flat, sep="/")

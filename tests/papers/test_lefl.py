@@ -1,0 +1,677 @@
+"""LEFL: what it runs, its studies by definition, its claims in planted worlds where what must come out is known."""
+
+import dataclasses
+import json
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from scipy.spatial.distance import cdist
+
+from fedjax_sel import History, config, folder, papers
+from fedjax_sel.data.partition import LabelGroups
+from fedjax_sel.metrics.cka import linear_cka
+from fedjax_sel.models.mlp import MLP
+from fedjax_sel.models.resnet import ResNet
+from fedjax_sel.papers._lefl_cells import (
+    AS_PUBLISHED,
+    BASE,
+    BASELINES,
+    CIFAR,
+    EXPERIMENTS,
+    FEDAVG,
+    FEDNOVA,
+    FEDPROX,
+    HIGH,
+    LEFL,
+    LOW,
+    METHODS,
+    OTHERS,
+    SCAFFOLD,
+    STAND_IN,
+    cells,
+    short,
+    titled,
+)
+from fedjax_sel.papers._lefl_claims import compared, judged, measured
+from fedjax_sel.papers._lefl_numbers import MODELS, TABLE_1, gigabytes, measures, results, target_of
+from fedjax_sel.papers._lefl_studies import (
+    ABLATION,
+    all_layers,
+    apart,
+    by_layer,
+    distances,
+    heat,
+    last_layer,
+    mean_within,
+    pairs,
+    representations,
+    studied,
+)
+from fedjax_sel.papers._lefl_tables import arithmetic
+from fedjax_sel.papers._paper import Evidence, merged
+from fedjax_sel.report.markdown import report
+from fedjax_sel.task import Task
+
+T, R, N, M = 500, 3, 40, 10
+YES, NO, OPEN = "reproduced", "not reproduced", "undecided"
+JITTER = np.array([-1.0, 0.0, 1.0])
+FASHION, MNIST = STAND_IN
+
+
+@dataclasses.dataclass
+class Method:
+    """A method's runs: after which round it is above all targets, where it ends, what it takes."""
+
+    reaches: int | None = 200  # None: it stays below all targets
+    accuracy: float = 0.96
+    apart: float = 0.002  # how far seeds are from each other in accuracy
+    late: int = 2  # ... and in rounds
+    upfront: float = 0.0  # bytes before the first round
+    cohort: int = M
+
+    def history(self):
+        t = np.arange(1, T + 1)
+        reaches = np.full(R, T + 1) if self.reaches is None else self.reaches + self.late * JITTER
+        accuracy = np.where(t >= reaches[:, None], self.accuracy + self.apart * JITTER[:, None], 0.1)
+        accuracy[:, (t % 2 > 0) & (t <= T - 10)] = np.nan
+        once = np.zeros((R, T))
+        once[:, 0] = self.upfront / 2
+        kinds = ("bytes_down", "bytes_up", "client_flops", "selection_flops")
+        costs = dict.fromkeys(kinds, np.ones((R, T)))
+        costs |= {"selection_bytes_down": once, "selection_bytes_up": once}
+        selections = np.tile((t[:, None] + np.arange(2 * M)) % N, (R, 1, 1))
+        selections[..., self.cohort :] = -1
+        return History(tuple(range(R)), {"accuracy": accuracy, **costs}, selections, N)
+
+
+def found(clients, *, entropy=(0.2, 0.2, 0.4), within=0.8, cka=(0.9, 0.6), rand=None, m=M):
+    """What a study finds of one experiment; seeds differ a little."""
+    rng, jitter = np.random.default_rng(0), 0.001 * JITTER
+    names = ("entropy_stratified", "entropy_by_labels", "entropy_random")
+    cluster, one = np.arange(clients) % 5, np.full(4, 0.95)
+    out = {
+        "clients": clients,
+        "m": m,
+        "sizes": [np.bincount(cluster)] * R,
+        "within": within + jitter,
+        "random": 1.0 - jitter,
+        **{name: value + jitter * (k - 1) for k, (name, value) in enumerate(zip(names, entropy, strict=True))},
+        "curves": {name: value + 0.01 * rng.random(20) for name, value in zip(names, entropy, strict=True)},
+    }
+    if rand is not None:
+        out["rand"] = np.broadcast_to(rand, R)
+    if clients <= 50:
+        both = np.array([[*one[:-1], value] for value in cka])
+        out |= {"cka": [both + j for j in jitter], "kl": rng.random((clients, clients)), "cluster": cluster}
+        out["heat"] = rng.random((2, 4, 4))
+    return out
+
+
+def studies(scale="small", groups=1.0, of_groups=0.01, **changes):
+    """As JSON has them."""
+    clients = {name: cell["partition"]["clients"] for name, cell in EXPERIMENTS[scale].items()}
+    planted = {
+        "clusters": {name: found(n, **changes) for name, n in clients.items()},
+        "ablation": {name: found(24, rand=groups, entropy=(of_groups, 0.02, 0.5), m=5) for name in ABLATION[scale]},
+    }
+    return json.loads(json.dumps(folder.jsonable(planted)))
+
+
+def world(changes=(), scale="small", **study):
+    """Evidence in which all cells are alike but those of `changes`, by ([experiment,] settings, method)."""
+    changes, histories = dict(changes), {}
+    for cell in cells(scale):
+        name, _, settings = cell.experiment.rpartition(" (")
+        where = settings.removesuffix(")"), cell.method
+        histories[cell.key] = changes.get((name, *where), changes.get(where, Method())).history()
+    return Evidence(histories, studies(scale, **study))
+
+
+def verdicts(changes=(), scale="small", **study):
+    return {claim.id: claim.verdict for claim in papers.load("lefl").claims(scale, world(changes, scale, **study))}
+
+
+FAST = Method(reaches=50)
+EVERYBODY = (*BASELINES, LEFL)
+
+
+@pytest.mark.parametrize("scale", ["smoke", "small", "full"])
+def test_where_all_are_alike_nothing_is_reproduced_but_what_the_studies_say(scale):
+    got = verdicts(scale=scale)
+    said = ["cohorts-nearer-to-all-labels", "clusters-nearer-in-latent-space", "clusters-alike-in-late-layers"]
+    said += ["as-good-as-the-labels", "groups-are-found", "their-cohorts-hold-all-labels"]
+    assert {claim for claim, verdict in got.items() if verdict == YES} == set(said)
+    assert {claim for claim, verdict in got.items() if verdict == NO} == set(got) - set(said)
+    assert len(got) == 18
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        (
+            [(HIGH, LEFL)],
+            {
+                "three-times-fewer-rounds-at-its-rate": YES,
+                "fewer-rounds-at-its-rate": YES,
+                "fewer-bytes-fair": YES,
+                "three-times-fewer-rounds-at-their-rate": NO,
+                "fewer-rounds-at-their-rate": NO,
+                "three-times-fewer-rounds-as-published": NO,
+                "fewer-bytes-as-published": NO,
+                "rate-makes-the-speed-up": NO,
+            },
+        ),
+        (
+            [(LOW, LEFL)],
+            {
+                "three-times-fewer-rounds-at-their-rate": YES,
+                "fewer-rounds-at-their-rate": YES,
+                "three-times-fewer-rounds-at-its-rate": NO,
+                "fewer-bytes-fair": NO,
+            },
+        ),
+        (
+            [(AS_PUBLISHED, LEFL), *((HIGH, method) for method in EVERYBODY)],
+            {
+                "three-times-fewer-rounds-as-published": YES,
+                "fewer-bytes-as-published": YES,
+                "rate-makes-the-speed-up": YES,
+                "three-times-fewer-rounds-at-its-rate": NO,
+                "fewer-rounds-at-its-rate": NO,
+                "fewer-bytes-fair": NO,
+            },
+        ),
+        (
+            [(FASHION, HIGH, LEFL)],
+            {"three-times-fewer-rounds-at-its-rate": NO, "fewer-rounds-at-its-rate": NO, "fewer-bytes-fair": NO},
+        ),
+        (
+            [(FASHION, HIGH, LEFL), (MNIST, HIGH, LEFL), (MNIST, HIGH, FEDNOVA)],
+            {"three-times-fewer-rounds-at-its-rate": YES, "fewer-rounds-at-its-rate": NO},
+        ),
+    ],
+    ids=["faster at its rate", "faster at theirs", "the rate alone", "on one dataset", "one baseline as fast"],
+)
+def test_fewer_rounds_are_found_where_they_are_planted(where, expected):
+    got = verdicts([(key, FAST) for key in where])
+    assert {claim: got[claim] for claim in expected} == expected
+
+
+@pytest.mark.parametrize(("reaches", "late", "expected"), [(100, 2, NO), (60, 2, YES), (66, 20, OPEN)])
+def test_twice_is_not_three_times(reaches, late, expected):
+    got = verdicts([((HIGH, LEFL), Method(reaches, late=late))])
+    assert got["three-times-fewer-rounds-at-its-rate"] == expected
+    assert got["fewer-rounds-at-its-rate"] == YES
+
+
+def test_rounds_that_differ_between_seeds_decide_nothing():
+    got = verdicts([((HIGH, LEFL), Method(200, late=100)), ((AS_PUBLISHED, FEDPROX), Method(200, late=100))])
+    assert [got[claim] for claim in ("fewer-rounds-at-its-rate", "fedprox-is-slower", "fewer-bytes-fair")] == [OPEN] * 3
+
+
+def test_fedprox_is_slower_where_it_is_planted_to():
+    assert verdicts([((AS_PUBLISHED, FEDPROX), Method(300))])["fedprox-is-slower"] == YES
+    assert verdicts([((AS_PUBLISHED, FEDPROX), FAST)])["fedprox-is-slower"] == NO
+    assert verdicts([((HIGH, FEDPROX), Method(300))])["fedprox-is-slower"] == NO, "as published only"
+
+
+def test_a_target_never_reached_counts_one_round_more_than_all_and_the_bytes_of_all():
+    never, late = Method(None), Method(400)
+    histories = world([((HIGH, FEDAVG), never), ((HIGH, LEFL), late)]).histories
+    np.testing.assert_array_equal(measured(histories, MNIST, HIGH, FEDAVG, "rounds"), T + 1)
+    np.testing.assert_array_equal(measured(histories, MNIST, HIGH, FEDAVG, "bytes"), 2 * T)
+    np.testing.assert_array_equal(measured(histories, MNIST, HIGH, LEFL, "rounds"), [398, 400, 402])
+    np.testing.assert_array_equal(measured(histories, MNIST, HIGH, LEFL, "bytes"), [796, 800, 804])
+    got = verdicts([*(((HIGH, method), never) for method in BASELINES), ((HIGH, LEFL), Method(100))])
+    assert [got[f"{claim}-rounds-at-its-rate"] for claim in ("three-times-fewer", "fewer")] == [YES, YES]
+    assert got["fewer-bytes-fair"] == YES
+    got = verdicts([((HIGH, method), never) for method in EVERYBODY])
+    assert [got[f"{claim}-rounds-at-its-rate"] for claim in ("three-times-fewer", "fewer")] == [OPEN, OPEN]
+    assert got["fewer-bytes-fair"] == OPEN, "nobody knows who would have been first"
+    got = verdicts([((HIGH, LEFL), never)])
+    assert [got[f"{claim}-rounds-at-its-rate"] for claim in ("three-times-fewer", "fewer")] == [NO, NO]
+    got = verdicts([((LOW, FEDAVG), never), ((HIGH, FEDAVG), Method(180))])
+    assert got["rate-makes-the-speed-up"] == OPEN, "501 / 180 is 2.8, but 501 is only a lower bound"
+
+
+def test_the_pre_phase_is_on_the_bill():
+    assert verdicts([((HIGH, LEFL), Method(50, upfront=299.0))])["fewer-bytes-fair"] == YES
+    assert verdicts([((HIGH, LEFL), Method(50, upfront=300.0))])["fewer-bytes-fair"] == NO
+    assert verdicts([((AS_PUBLISHED, LEFL), Method(50, upfront=200.0))])["fewer-bytes-as-published"] == YES
+    assert verdicts([((HIGH, LEFL), Method(50, upfront=1e6))])["fewer-rounds-at-its-rate"] == YES, "rounds alone"
+
+
+@pytest.mark.parametrize(
+    ("settings", "claim"), [(AS_PUBLISHED, "more-accurate-as-published"), (HIGH, "more-accurate-fair")]
+)
+def test_accuracies_are_compared_with_all_others(settings, claim):
+    better = ((settings, LEFL), Method(accuracy=0.97))
+    assert verdicts([better])[claim] == YES
+    assert verdicts([((settings, LEFL), Method())])[claim] == NO
+    assert verdicts([((settings, LEFL), Method(accuracy=0.95))])[claim] == NO
+    assert verdicts([((settings, LEFL), Method(apart=0.02))])[claim] == OPEN
+    assert verdicts([better, ((FASHION, settings, SCAFFOLD), Method(accuracy=0.98))])[claim] == NO
+    other = {"more-accurate-as-published", "more-accurate-fair"} - {claim}
+    assert verdicts([better])[other.pop()] == NO
+
+
+def test_scaffold_is_compared_with_fedavg_at_the_same_rate():
+    assert verdicts([((HIGH, SCAFFOLD), Method(accuracy=0.97))])["scaffold-beats-fedavg"] == YES
+    assert verdicts([((LOW, SCAFFOLD), Method(accuracy=0.97))])["scaffold-beats-fedavg"] == NO
+    assert verdicts([((HIGH, SCAFFOLD), Method(apart=0.02))])["scaffold-beats-fedavg"] == OPEN
+
+
+def test_a_run_too_short_to_be_judged_is_not():
+    assert short(CIFAR)
+    everywhere = [((settings, LEFL), FAST) for settings in (HIGH, LOW, AS_PUBLISHED)]
+    got = verdicts([*everywhere, ((CIFAR, HIGH, LEFL), Method(None))])
+    assert got == verdicts(everywhere)
+    assert got["fewer-rounds-at-its-rate"] == YES
+
+
+@pytest.mark.parametrize(
+    ("study", "claim", "expected"),
+    [
+        ({"entropy": (0.2, 0.2, 0.4)}, "cohorts-nearer-to-all-labels", YES),
+        ({"entropy": (0.4, 0.2, 0.4)}, "cohorts-nearer-to-all-labels", OPEN),
+        ({"entropy": (0.5, 0.2, 0.4)}, "cohorts-nearer-to-all-labels", NO),
+        ({"entropy": (0.21, 0.2, 0.4)}, "as-good-as-the-labels", YES),
+        ({"entropy": (0.22, 0.2, 0.4)}, "as-good-as-the-labels", OPEN),
+        ({"entropy": (0.3, 0.2, 0.4)}, "as-good-as-the-labels", NO),
+        ({"within": 0.9}, "clusters-nearer-in-latent-space", YES),
+        ({"within": 1.0}, "clusters-nearer-in-latent-space", OPEN),
+        ({"within": 1.1}, "clusters-nearer-in-latent-space", NO),
+        ({"cka": (0.9, 0.8)}, "clusters-alike-in-late-layers", YES),
+        ({"cka": (0.8, 0.8)}, "clusters-alike-in-late-layers", NO),
+        ({"cka": (0.8, 0.9)}, "clusters-alike-in-late-layers", NO),
+        ({"groups": 1.0}, "groups-are-found", YES),
+        ({"groups": [1.0, 1.0, 0.8]}, "groups-are-found", OPEN),
+        ({"groups": 0.8}, "groups-are-found", NO),
+        ({"of_groups": 0.04}, "their-cohorts-hold-all-labels", YES),
+        ({"of_groups": 0.05}, "their-cohorts-hold-all-labels", OPEN),
+        ({"of_groups": 0.06}, "their-cohorts-hold-all-labels", NO),
+    ],
+    ids=str,
+)
+def test_studies_are_judged_by_what_was_planted(study, claim, expected):
+    assert verdicts(**study)[claim] == expected
+
+
+def test_differences_and_their_verdicts():
+    histories = world([((HIGH, LEFL), FAST)]).histories
+    fewer = compared(histories, [MNIST], "rounds", (HIGH, FEDAVG), (HIGH, LEFL))
+    assert fewer[MNIST].mean == 150
+    assert fewer[MNIST].seeds == R
+    assert judged(fewer) == YES
+    assert judged(compared(histories, [MNIST], "rounds", (HIGH, LEFL), (HIGH, FEDAVG))) == NO
+
+
+def test_measures_of_a_planted_run():
+    value = measures(MNIST, Method(100, accuracy=0.94, upfront=50.0, cohort=7).history())
+    np.testing.assert_allclose(value["accuracy_last"], [0.938, 0.94, 0.942])
+    np.testing.assert_allclose(value["best_accuracy"], [0.938, 0.94, 0.942])
+    np.testing.assert_array_equal(value["cohort"], 7)
+    np.testing.assert_array_equal(value["bytes"], 2 * T + 50)
+    np.testing.assert_array_equal(value["selection_bytes"], 50)
+    for target in ("0.8", "0.9"):
+        np.testing.assert_array_equal(value[f"rounds_to_{target}"], [98, 100, 102])
+        np.testing.assert_array_equal(value[f"bytes_to_{target}"], [246, 250, 254])
+    np.testing.assert_array_equal(value["rounds_to_0.95"], T + 1)
+    np.testing.assert_array_equal(value["bytes_to_0.95"], np.inf)
+
+
+def test_targets_are_the_middle_ones_and_every_experiment_has_one():
+    assert (target_of(FASHION), target_of(MNIST)) == (0.75, 0.9)
+    assert {target_of(name) for name in EXPERIMENTS["full"] if name not in STAND_IN} == {0.7, 0.4}
+    assert target_of("CIFAR-100, ResNet-20, 50 @ 70 %") == 0.4
+    assert target_of(titled(CIFAR, HIGH)) == 0.7
+
+
+def test_results_hold_every_measure_and_the_published_rounds():
+    evidence = world([((AS_PUBLISHED, LEFL), FAST)], "full")
+    rows = results("full", evidence)
+    theirs = {(r.experiment, r.method): r.published for r in rows if r.published is not None}
+    assert theirs == {
+        (titled(name, AS_PUBLISHED), method): rounds
+        for name, methods in TABLE_1.items()
+        for method, (rounds, _, _) in methods.items()
+    }
+    place = titled("CIFAR-10, ResNet-20, 100 @ 10 %", AS_PUBLISHED)
+    (mine,) = (r for r in rows if (r.experiment, r.method, r.metric) == (place, LEFL, "rounds_to_0.7"))
+    assert (mine.per_seed, mine.published) == ((48, 50, 52), 69)
+    assert {r.experiment for r in rows if r.metric == "rand"} == {f"ablation: {name}" for name in ABLATION["full"]}
+    assert len([r for r in rows if r.metric == "entropy_random"]) == len(EXPERIMENTS["full"]) + len(ABLATION["full"])
+
+
+# Rounds x 10 clients x 8 bytes x parameters (SCAFFOLD: 16): 256 x 10 x 8 x 269,722 = 5,523,906,560.
+# Clients x (4 x parameters + 1000 x row + 4000 x classes): 100 x (1,078,888 + 3,072,000 + 40,000) = 419,088,800.
+BY_HAND = {
+    "CIFAR-10, ResNet-20, 100 @ 10 %": {
+        FEDAVG: (5.52390656, 0),
+        FEDPROX: (6.34386144, 0),
+        SCAFFOLD: (10.09839168, 0),
+        FEDNOVA: (4.76868496, 0),
+        LEFL: (1.48886544, 0.4190888),
+    },
+    "CIFAR-100, ResNet-20, 100 @ 10 %": {
+        FEDAVG: (9.28126496, 0),
+        FEDPROX: (11.04492576, 0),
+        SCAFFOLD: (12.96290688, 0),
+        FEDNOVA: (9.23717344, 0),
+        LEFL: (1.74161504, 0.4574288),
+    },
+    "EMNIST, labeldir": {
+        FEDAVG: (1.94392576, 0),
+        FEDPROX: (3.22830528, 0),
+        SCAFFOLD: (3.02002752, 0),
+        FEDNOVA: (2.04806464, 0),
+        LEFL: (0.25166896, 1.465912),
+    },
+}
+
+
+def test_the_arithmetic_of_table_1_is_that_by_hand():
+    assert {name: set(methods) for name, methods in TABLE_1.items()} == {name: set(BY_HAND[name]) for name in BY_HAND}
+    for name, methods in BY_HAND.items():
+        for method, expected in methods.items():
+            np.testing.assert_allclose(gigabytes(name, method), expected, rtol=1e-9, err_msg=f"{name}, {method}")
+
+
+def test_the_models_behind_table_1_have_so_many_parameters():
+    rows = {"CIFAR-10": (32, 32, 3), "CIFAR-100": (32, 32, 3), "EMNIST": (28, 28, 1)}
+    for name, (parameters, clients, m, row, classes) in MODELS.items():
+        shape = rows[name.partition(",")[0]]
+        model = MLP(classes, hidden=(128,)) if name.startswith("EMNIST") else ResNet(classes)
+        shapes = jax.eval_shape(model.init, jax.random.key(0), jnp.zeros((1, *shape)))
+        assert parameters == sum(leaf.size for leaf in jax.tree.leaves(shapes["params"]))
+        whole = EXPERIMENTS["full"][name]
+        assert (clients, m, row) == (whole["partition"]["clients"], whole["m"], np.prod(shape))
+
+
+def test_the_table_shows_printed_and_computed_costs():
+    rows = {row[:2]: row[2:] for row in arithmetic().rows}
+    assert rows["CIFAR-10, ResNet-20, 100 @ 10 %", FEDAVG] == ("256", "5.2", "+0.00", "5.52", "+0.00")
+    assert rows["CIFAR-10, ResNet-20, 100 @ 10 %", LEFL] == ("69", "1.61", "-3.59", "1.49 + 0.42", "-3.62")
+    assert rows["CIFAR-100, ResNet-20, 100 @ 10 %", FEDPROX][0] == ">500"
+    assert rows["EMNIST, labeldir", LEFL] == ("29", "0.91", "+0.02", "0.252 + 1.5", "-0.23")
+
+
+@pytest.mark.parametrize("scale", ["small", "full"])
+def test_the_report_has_all_tables_and_figures(scale):
+    evidence = world([((AS_PUBLISHED, LEFL), Method(70, cohort=13)), ((HIGH, FEDAVG), Method(None))], scale)
+    paper = papers.load("lefl")
+    tables, figures = paper.tables(scale, evidence), paper.figures(scale, evidence)
+    text = report(paper, scale, range(R), paper.claims(scale, evidence), tables, figures, {})
+    assert len(tables) == 5
+    for table in tables:
+        assert all(len(row) == len(table.columns) for row in table.rows), table.title
+    assert f"| {titled(MNIST, AS_PUBLISHED)} | LEFL | 0.8: 70, 1.4e-07 GB |" in text
+    assert "0.9: >500" in text
+    assert "13.0" in text
+    assert "0.960 ± 0.002" in text
+    if scale == "full":
+        assert "0.7: 70, 1.4e-07 GB (69, 1.61 GB)" in text
+    assert len({figure.name for figure in figures}) == len(figures) == 8
+    for figure in figures:
+        drawn = figure.draw()
+        assert drawn.axes
+        plt.close(drawn)
+    json.dumps([result.mean for result in paper.results(scale, evidence)])
+
+
+def resolved(scale):
+    return {cell.key: config.resolve(cell.config) for cell in cells(scale)}
+
+
+IS = {FEDPROX: "correction", SCAFFOLD: "correction", FEDNOVA: "aggregator", LEFL: "selector"}
+IS |= dict.fromkeys(OTHERS, "aggregator")
+
+
+@pytest.mark.parametrize("scale", ["smoke", "small", "full"])
+def test_at_one_rate_methods_differ_only_in_what_they_are(scale):
+    whole = resolved(scale)
+    assert len(whole) == len(cells(scale)), "no cell stands for two"
+    for name in EXPERIMENTS[scale]:
+        for settings in (HIGH, LOW):
+            if (fedavg := whole.get((titled(name, settings), FEDAVG))) is None:
+                assert short(name)
+                continue
+            there = [method for method in (*METHODS, *OTHERS) if (titled(name, settings), method) in whole]
+            assert set(there) >= set(METHODS)
+            for method in set(there) - {FEDAVG}:
+                keys = config.differences(fedavg, whole[titled(name, settings), method])
+                assert {key.split(".")[0] for key in keys} == {IS[method]}, (name, settings, method)
+            assert fedavg["selector"] == {"name": "uniform"}
+            assert whole[titled(name, settings), LEFL]["selector"]["allocation"] == "hamilton"
+    others = {title for title, method in whole if method in OTHERS}
+    assert others == {titled(next(iter(EXPERIMENTS[scale])), HIGH)}
+
+
+@pytest.mark.parametrize("scale", ["smoke", "small", "full"])
+def test_the_two_rates_differ_in_nothing_else(scale):
+    whole = resolved(scale)
+    for name in EXPERIMENTS[scale]:
+        high = whole[titled(name, HIGH), LEFL]["trainer"]
+        assert (high["learning_rate"], high["epoch_decay"]) == (0.1, 0.99)
+        if short(name):
+            assert (titled(name, LOW), LEFL) not in whole
+            continue
+        for method in METHODS:
+            one, other = (whole[titled(name, settings), method] for settings in (HIGH, LOW))
+            assert config.differences(one, other) == ["trainer.learning_rate", "trainer.epoch_decay"]
+            assert (other["trainer"]["learning_rate"], other["trainer"]["epoch_decay"]) == (0.01, None)
+
+
+@pytest.mark.parametrize("scale", ["smoke", "small", "full"])
+def test_as_published_baselines_are_those_of_the_low_rate_and_lefl_has_its_own(scale):
+    whole = resolved(scale)
+    for name in EXPERIMENTS[scale]:
+        if short(name):
+            continue
+        for method in BASELINES:
+            keys = config.differences(whole[titled(name, LOW), method], whole[titled(name, AS_PUBLISHED), method])
+            assert keys == (["correction.mu"] if method == FEDPROX else [])
+        assert whole[titled(name, AS_PUBLISHED), FEDPROX]["correction"]["mu"] == 1.0
+        fair, code = whole[titled(name, HIGH), LEFL], whole[titled(name, AS_PUBLISHED), LEFL]
+        changed = ["selector.rate", "selector.allocation", "selector.kl_direction", "m"]
+        assert config.differences(fair, code) == changed
+        assert code["selector"]["rate"] == fair["m"] / fair["partition"]["clients"]
+
+
+def most_of_code(clients, clusters, rate):
+    """The most that `max(1, round(rate * size))` of each cluster come to, whatever their sizes."""
+    size = np.arange(1, clients + 1)
+    quota = np.maximum(1, np.round(rate * size))
+    best = np.array([0.0, *[-np.inf] * clients])
+    for _ in range(clusters):
+        best = np.array([-np.inf, *(np.max(best[n - 1 :: -1] + quota[:n]) for n in size)])
+    return int(best[clients])
+
+
+@pytest.mark.parametrize("scale", ["smoke", "small", "full"])
+def test_cohorts_have_room_and_no_more_members_than_there_are_clients(scale):
+    short_of = []
+    for (title, method), whole in resolved(scale).items():
+        clients = whole["partition"]["clients"]
+        wanted, selector = whole["m"], whole["selector"]
+        if selector.get("allocation") == "code":
+            clusters = int(np.ceil(np.log2(clients)))
+            wanted = most_of_code(clients, clusters, selector["rate"])
+        if not wanted <= whole["m"] <= clients:
+            short_of.append(f"{title}, {method}: m is {whole['m']} of {clients}, needed may be {wanted}")
+    assert not short_of
+
+
+PRESETS = {
+    "cifar10_lefl": "CIFAR-10, ResNet-20, 100 @ 10 %",
+    "cifar100_lefl": "CIFAR-100, ResNet-20, 100 @ 10 %",
+    "emnist_lefl": "EMNIST, labeldir",
+    "emnist_label15_lefl": "EMNIST, label15",
+    "cifar10_mobilenet_lefl": "CIFAR-10, MobileNetV3, 30 @ 10 %",
+    "cifar10_efficientnet_lefl": "CIFAR-10, EfficientNet, 30 @ 10 %",
+    "fashion_mnist_lefl": FASHION,
+}
+
+
+def of_preset(name, *changes):
+    """Resolved, without seeds."""
+    whole = config.resolve(config.override(config.load(name)[1], changes))
+    return {key: value for key, value in whole.items() if key != "seeds"}
+
+
+def of_cell(name):
+    whole = resolved("full")[titled(name, HIGH), LEFL]
+    return {key: value for key, value in whole.items() if key != "seeds"}
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_is_the_cell_at_lefls_rate(name):
+    assert of_preset(name) == of_cell(PRESETS[name])
+
+
+@pytest.mark.parametrize(("name", "data"), [("cifar10_lefl", "CIFAR-10"), ("cifar100_lefl", "CIFAR-100")])
+def test_the_other_setting_is_what_the_presets_comment_says(name, data):
+    changes = ("partition.clients=50", "m=35")
+    assert of_preset(name, *changes) == of_cell(f"{data}, ResNet-20, 50 @ 70 %")
+    assert " ".join(changes) in config.preset(name).read_text(encoding="utf-8")
+
+
+def test_every_preset_of_lefl_is_compared_with_its_cell():
+    assert {name for name in config.preset_names() if name.endswith("_lefl")} == set(PRESETS)
+
+
+RNG = np.random.default_rng(5)
+CLUSTER = np.array([0, 1, 0, 2, 1, 0])
+
+
+def test_pairs_are_counted_once_and_are_of_one_cluster_or_of_two():
+    together, apart_ = pairs(CLUSTER, True), pairs(CLUSTER, False)
+    assert np.argwhere(together).tolist() == [[0, 2], [0, 5], [1, 4], [2, 5]]
+    np.testing.assert_array_equal(together + apart_, np.triu(np.ones((6, 6), bool), 1))
+
+
+def test_the_mean_within_clusters_is_over_their_pairs():
+    value = RNG.random((6, 6))
+    np.testing.assert_allclose(mean_within(value, CLUSTER), (value[0, 2] + value[0, 5] + value[1, 4] + value[2, 5]) / 4)
+
+
+def test_distances_are_euclidean_and_averaged_over_rows():
+    latent = RNG.normal(size=(6, 9, 4)).astype(np.float32)
+    expected = np.mean([cdist(latent[:, row], latent[:, row]) for row in range(9)], axis=0)
+    np.testing.assert_allclose(distances(latent), expected, atol=1e-6)
+
+
+def test_random_clusters_are_of_the_same_sizes_and_any_pair_is_as_likely():
+    same = np.ones((6, 6))
+    assert apart(same, CLUSTER, 0) == {"within": 1.0, "random": 1.0}
+    cluster = np.arange(200) % 4
+    far = np.where(cluster[:, None] == cluster, 1.0, 3.0)
+    got = apart(far, cluster, 1)
+    np.fill_diagonal(far, 0)
+    assert got["within"] == 1.0
+    assert abs(got["random"] - far.sum() / (200 * 199)) < 0.02
+    assert apart(far, cluster, 1) == got
+    assert apart(far, cluster, 2) != got
+
+
+def layers_of_clients(clients=6, rows=8, widths=(5, 3, 12)):
+    """What each client's layers make of the same rows, and the products of the centred."""
+    features = [[RNG.normal(size=(rows, width)) for width in widths] for _ in range(clients)]
+    centred = [[x - x.mean(0) for x in layers] for layers in features]
+    return features, np.array([[x @ x.T for x in layers] for layers in centred])
+
+
+def test_the_same_layer_is_compared_over_all_pairs():
+    features, kernels = layers_of_clients()
+    expected = [
+        [np.mean([linear_cka(features[i][k], features[j][k]) for i, j in np.argwhere(pairs(CLUSTER, side))])
+         for k in range(3)]
+        for side in (True, False)
+    ]  # fmt: skip
+    np.testing.assert_allclose(by_layer(kernels, CLUSTER), expected)
+
+
+def test_every_layer_is_compared_with_every_layer():
+    features, kernels = layers_of_clients()
+    got = heat(kernels, CLUSTER)
+    assert got.shape == (2, 3, 3)
+    for value, side in zip(got, (True, False), strict=True):
+        some = np.argwhere(pairs(CLUSTER, side))
+        for k in range(3):
+            for other in range(3):
+                expected = np.mean([linear_cka(features[i][k], features[j][other]) for i, j in some])
+                np.testing.assert_allclose(value[k, other], expected)
+    few = heat(kernels, CLUSTER, most=2)
+    assert np.abs(few - got).max() > 1e-3, "of some pairs only"
+
+
+def mlp():
+    task = Task(MLP(classes=3, hidden=(5, 4)), shift=0.5, scale=2.0)
+    x = RNG.random((7, 6)).astype(np.float32)
+    return task, task.init(jax.random.key(3), jnp.asarray(x)), x
+
+
+def test_representations_of_an_mlp_are_its_affine_maps():
+    task, variables, x = mlp()
+    latent, layers = representations(task, variables, jnp.asarray(x))
+    expected, inside = [], (x - 0.5) * 2.0
+    for name in ("Dense_0", "Dense_1", "Dense_2"):
+        layer = {key: np.asarray(value) for key, value in variables["params"][name].items()}
+        last, inside = inside, inside @ layer["kernel"] + layer["bias"]
+        expected.append(inside)
+        inside = np.maximum(inside, 0)
+    assert len(layers) == 3
+    for layer, wanted in zip(layers, expected, strict=True):
+        np.testing.assert_allclose(layer, wanted, atol=1e-5)
+    np.testing.assert_allclose(latent, last, atol=1e-5)
+    assert (np.asarray(latent) == 0).any(), "after the ReLU"
+
+
+def test_what_is_looked_at_is_the_same_for_few_and_for_many_clients():
+    task, variables, x = mlp()
+    rows: dict[str, Any] = {"public": jnp.asarray(x[:2]), "seen": jnp.asarray(x)}
+    (log_p, latent, kernels), (other, again, none) = (look(task, variables, rows) for look in (all_layers, last_layer))
+    np.testing.assert_array_equal(log_p, other)
+    np.testing.assert_array_equal(latent, again)
+    assert none.shape == (0,)
+    np.testing.assert_allclose(np.exp(log_p).sum(1), 1, rtol=1e-5)
+    _, layers = representations(task, variables, jnp.asarray(x))
+    centred = [layer - layer.mean(0) for layer in map(np.asarray, layers)]
+    np.testing.assert_allclose(kernels, [layer @ layer.T for layer in centred], atol=1e-5)
+
+
+def test_representations_of_a_resnet_are_all_its_convolutions_and_the_last_layer():
+    task, x = Task(ResNet(classes=4, depth=8)), jnp.zeros((3, 8, 8, 3))
+    variables = jax.eval_shape(lambda: task.init(jax.random.key(0), x))
+    latent, layers = jax.eval_shape(lambda variables: representations(task, variables, x), variables)
+    assert [layer.shape[-1] for layer in layers] == [16, 16, 16, 32, 32, 64, 64, 4]
+    assert latent.shape == (3, 64)
+
+
+def test_planted_groups_are_found_on_digits():
+    (cell,) = ABLATION["smoke"].values()
+    whole = merged(merged(BASE, cell), {"rounds": 1, "model": {"hidden": [16]}, "selector": "lefl"})
+    got = studied(whole, "smoke", [0], truth=LabelGroups(24, 2))
+    assert got["rand"] == [1.0]
+    assert [sizes.tolist() for sizes in got["sizes"]] == [[5, 5, 5, 5, 4]]
+    assert (got["clients"], got["m"]) == (24, 5)
+    labels = LabelGroups(24, 2).groups(10)
+    np.testing.assert_array_equal(pairs(got["cluster"], True), pairs(labels, True))
+    (stratified,), (by_labels,), (uniform,) = (got[f"entropy_{way}"] for way in ("stratified", "by_labels", "random"))
+    assert stratified < 0.05 < uniform
+    assert abs(stratified - by_labels) < 0.02
+    assert got["within"][0] < got["random"][0]
+    assert {name: curve.shape for name, curve in got["curves"].items()} == dict.fromkeys(
+        ("entropy_stratified", "entropy_by_labels", "entropy_random"), (50,)
+    )
+    np.testing.assert_allclose(got["curves"]["entropy_random"].mean(), uniform)
+    assert got["cka"].shape == (1, 2, 2)
+    assert got["heat"].shape == (2, 2, 2)
+    assert (got["cka"][0, 0] > got["cka"][0, 1]).all(), "models of one group are more alike"
+    np.testing.assert_allclose(np.diag(got["kl"]), 0, atol=1e-5)
+    assert (got["kl"][pairs(labels, False)].min() > got["kl"][pairs(labels, True)].max()).all()
+    json.dumps(folder.jsonable(got))
