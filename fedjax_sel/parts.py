@@ -159,7 +159,8 @@ def fitted(variables: Variables, like: Variables, parts: Parts, last: tuple[str,
         elif path[1:-1] != last or have[:-1] != need[:-1] or parts.is_fixed(path[1:]):
             wrong.append(f"{'/'.join(path)} has shape {have}, the model's is {need}")
     if wrong:
-        raise ValueError(f"the checkpoint is of another model: {'; '.join(sorted(wrong)[:6])}" + more(len(wrong) - 6))
+        shown = sorted(wrong, key=lambda line: (line.startswith(STATISTICS), line))[:6]
+        raise ValueError(f"the checkpoint is of another model: {'; '.join(shown)}" + more(len(wrong) - 6))
     classes = [path for path in wanted if path[1:-1] == last]
     if any(path not in out for path in classes):  # a layer is taken whole or not at all
         out = {path: leaf for path, leaf in out.items() if path not in classes}

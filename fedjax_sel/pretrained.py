@@ -51,7 +51,10 @@ def load(place: str | Path) -> Variables:
             )
         return of_first_seed(kept)
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as stream:
+            file = np.load(stream, allow_pickle=False)
+            if isinstance(file, np.ndarray):
+                raise ValueError("it holds one array without a name")
             flat: dict[str, Any] = {name: file[name] for name in file.files}
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise ValueError(f"model.pretrained: {path} cannot be read ({error})") from error

@@ -94,9 +94,9 @@ def test_a_trunk_run_once_gives_the_same_run(partly):
     rest, (rows,) = partly.beforehand(DIGITS)
     assert rest.parts.begin == 3
     assert rows.x.shape == (60, 4, 4, 32)
-    law = partition.IID(4)
+    law = partition.Iid(4)
     runs = [
-        simulate(experiment(task), Federation(data, law, devices=Uniform()), seeds=2)
+        simulate(experiment(task), Federation(data, law, devices=Uniform()), seeds=2, mapping="scan")
         for task, data in ((partly, DIGITS), (rest, rows))
     ]
     for name, value in runs[0].metrics.items():
@@ -122,7 +122,7 @@ def test_a_backward_pass_costs_what_is_trained(whole, partly):
 def test_without_a_checkpoint_fixed_parts_are_the_same_for_all_seeds():
     task = Task.on(DENSE, FLAT).with_parts(FLAT.x, frozen=["Dense_0"])
     assert set(task.init(jax.random.key(5), FLAT.x)["params"]) == {"Dense_1", "Dense_2"}
-    history = simulate(experiment(task), Federation(FLAT, partition.IID(4)), seeds=2)
+    history = simulate(experiment(task), Federation(FLAT, partition.Iid(4)), seeds=2)
     assert set(history.variables["params"]) == {"Dense_1", "Dense_2"}
     assert history["accuracy"].shape == (2, 2)
     assert task.beforehand(FLAT)[0] is task, "an MLP has no stages to run beforehand"

@@ -73,7 +73,7 @@ PARTS: dict[str, tuple[str, ...]] = {
 """What is fixed, by how much is trained (Fig. 10a)."""
 
 RHOS = (0.01, 0.1, 0.5, 1.0, 2.0, 10.0)
-ALPHAS = (0.01, 0.1, 0.5, 1.0)
+ALPHAS = (0.01, 0.05, 0.1, 0.5, 1.0)
 """Of the ablations (Fig. 10c, b)."""
 
 TINY, CIFAR10, CIFAR100, DIGITS = "Tiny-ImageNet", "CIFAR-10", "CIFAR-100", "digits"
@@ -216,10 +216,8 @@ def cells(scale: str) -> list[Cell]:
     """Pretraining first; then ten clients, many clients, speech, ablations."""
     size, source, out = SCALES[scale], main_source(scale), []
     out.append(pretraining(scale, source))
-    sources = {"": source}
     if scale == "full":
         out.append(pretraining(scale, CIFAR100))
-        sources[f" ({CIFAR100})"] = CIFAR100
 
     def cell(experiment: str, method: str, base: dict[str, Any], changes: list[dict[str, Any]], begin: str | None):
         config = base
@@ -265,6 +263,9 @@ def cells(scale: str) -> list[Cell]:
         cell(many(speech, STRONG), method, base, METHODS[method], begins(method))
         for method in (SCRATCH, FEDAVG, RDS, EDS, RDS50, EDS50)
     ]
+    if scale == "full":
+        one = {**size.base(speech, 1, STRONG), "partition": {"name": "iid", "clients": 1}}
+        out.append(cell(many(speech, STRONG), CENTRAL, one, [], source))
     name = targets(scale)[-1]
     clients, fraction = (size.clients[0], LITTLE) if scale == "small" else (size.clients[1], HALF)
     ways = {"RDS": random_rows(fraction), "EDS": entropy_rows(fraction)}

@@ -121,14 +121,18 @@ def entropies(scale: str, seeds: Sequence[int], out: Path) -> dict[str, Any]:
     history, found = run.simulate(), {}
     for i, (_, data) in enumerate(drawn(run)):
         variables = jax.tree.map(lambda leaf, i=i: jnp.asarray(leaf[i]), history.variables)
-        logits = run.experiment.task.logits(variables, jnp.asarray(data.x))
-        margin = -np.asarray(Margin().rows(logits, data.y))
+        owned = np.asarray(data.order)
+        y = jnp.asarray(data.y)[owned]
+        logits = run.experiment.task.logits(variables, jnp.asarray(data.x)[owned])
+        margin = -np.asarray(Margin().rows(logits, y))
         for rho in SHOWN:
-            value = np.asarray(Entropy(temperature=rho).rows(logits, data.y))
+            value = np.asarray(Entropy(temperature=rho).rows(logits, y))
             tenth = max(1, len(value) // 10)
-            first, other = (set(np.argsort(-v, kind="stable")[:tenth].tolist()) for v in (value, margin))
+            order = np.lexsort((-margin, -value))  # as the selection: rows of equal entropy by margin
+            place = np.argsort(order)
+            first, other = set(order[:tenth].tolist()), set(np.argsort(-margin, kind="stable")[:tenth].tolist())
             row = found.setdefault(f"{rho:g}", {"histogram": None, "correlation": [], "overlap": []})
-            row["correlation"].append(float(np.asarray(stats.spearmanr(value, margin)[0])))
+            row["correlation"].append(float(np.asarray(stats.spearmanr(-place, margin)[0])))
             row["overlap"].append(len(first & other) / tenth)
             if row["histogram"] is None:
                 row["histogram"] = np.histogram(value, bins=40, range=(0, np.log(data.classes)))[0]

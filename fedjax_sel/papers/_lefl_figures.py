@@ -36,6 +36,10 @@ LOOKS = {
 }
 
 
+SPARE = ({"color": "#cc79a7"}, {"color": "#56b4e9"}, {"color": "#009e73"}, {"color": "#0072b2", "linestyle": "--"})
+"""Of the other servers."""
+
+
 def figures(scale: str, evidence: Evidence) -> list[Figure]:
     """As in the source, with the control beside it."""
     histories, studies = evidence.histories, evidence.studies
@@ -71,7 +75,7 @@ def figures(scale: str, evidence: Evidence) -> list[Figure]:
         Figure(
             "other-servers",
             "Other servers at LEFL's local rate; adaptive ones with server rate 0.01, not tuned.",
-            lambda: curves(others, looks=LOOKS),
+            lambda: curves(others, looks={**LOOKS, **dict(zip(OTHERS, SPARE, strict=True))}),
         ),
         Figure(
             "entropy",
@@ -158,6 +162,8 @@ def heats(study: Mapping[str, Any]) -> mpl.Figure:
     for line, (title, row) in zip(axes, study.items(), strict=True):
         for ax, value, what in zip(line, np.array(row["heat"]), ("one cluster", "two clusters"), strict=True):
             image = ax.imshow(value, vmin=0, vmax=1, cmap="magma", origin="lower")
+            ax.set_xticks(range(0, len(value), max(1, len(value) // 5)))
+            ax.set_yticks(range(0, len(value), max(1, len(value) // 5)))
             ax.set_title(f"{title}\n{what}", fontsize=8)
             ax.set(xlabel="layer of one model", ylabel="layer of the other")
     assert image is not None

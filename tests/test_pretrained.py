@@ -1,0 +1,188 @@
+"""Variables in a file: written and read bit for bit, refused in one clear line, begun with from the command line."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import traverse_util
+from typer.testing import CliRunner
+
+from fedjax_sel import config, folder, pretrained
+from fedjax_sel.cli import main
+from fedjax_sel.engine.checkpoint import Checkpoints
+
+
+def flat(variables) -> dict[str, Any]:
+    """Arrays by their way, as in `params/head/kernel`."""
+    return dict(traverse_util.flatten_dict(variables, sep="/"))
+
+
+def assert_same(mine, other):
+    """The same nested dictionaries, bit for bit."""
+    mine, other = flat(mine), flat(other)
+    assert mine.keys() == other.keys()
+    for name, leaf in mine.items():
+        one, two = np.asarray(leaf), np.asarray(other[name])
+        assert (one.dtype, one.shape, one.tobytes()) == (two.dtype, two.shape, two.tobytes()), name
+
+
+VARIABLES = {
+    "params": {
+        "group1": {"block1": {"conv1": {"kernel": np.arange(12, dtype=np.float32).reshape(3, 4) / 7}}},
+        "head": {"bias": np.array([-0.0, np.nan, np.inf, 1e-42], np.float32), "scale": np.float32(0.1)},
+    },
+    "batch_stats": {"norm": {"mean": np.zeros((0, 2), np.float32), "count": np.array([3], np.int32)}},
+}
+
+
+def test_what_is_saved_is_loaded_bit_for_bit(tmp_path):
+    pretrained.save(tmp_path / "any.npz", VARIABLES)
+    assert_same(pretrained.load(tmp_path / "any.npz"), VARIABLES)
+    on_device = {"params": {"head": {"kernel": jnp.array([[0.1, -0.0]])}}}
+    pretrained.save(tmp_path / "any.npz", on_device)
+    assert_same(pretrained.load(str(tmp_path / "any.npz")), on_device)
+    assert [path.name for path in tmp_path.iterdir()] == ["any.npz"], "written beside, then renamed"
+
+
+def test_the_folder_of_a_pretraining_stands_for_its_file(tmp_path, monkeypatch):
+    pretrained.save(tmp_path / pretrained.FILE, VARIABLES)
+    assert_same(pretrained.load(tmp_path), VARIABLES)
+    monkeypatch.setenv("HOME", str(tmp_path.parent))
+    assert_same(pretrained.load(f"~/{tmp_path.name}"), VARIABLES)
+
+
+def test_the_folder_of_a_run_gives_its_first_seeds_newest_model(tmp_path):
+    run = config.build({"data": "iris", "rounds": 2, "seeds": [4, 1], "chunk": 1})
+    kept = Checkpoints(tmp_path / pretrained.CHECKPOINTS, pause=0)
+    history = run.simulate(checkpoints=kept)
+    assert kept.rounds() == [1, 2]
+    first = jax.tree.map(lambda leaf: leaf[0], history.variables)
+    assert_same(pretrained.load(tmp_path), first)
+    assert pretrained.CHECKPOINTS == folder.CHECKPOINTS
+    pretrained.save(tmp_path / pretrained.FILE, VARIABLES)
+    assert_same(pretrained.load(tmp_path), VARIABLES)
+
+
+def written(path, *, text="", arrays=None, damaged=False, alone=False, cut=False):
+    """A file of text, or of arrays, perhaps with other numbers than it was written with, or without its end."""
+    path.write_text(text)
+    if alone:
+        with path.open("wb") as stream:
+            np.save(stream, arrays)
+    elif arrays is not None:
+        with path.open("wb") as stream:
+            np.savez(stream, **arrays)
+    if damaged:
+        path.write_bytes(path.read_bytes().replace(np.float64(1).tobytes(), np.float64(2).tobytes(), 1))
+    if cut:
+        path.write_bytes(path.read_bytes()[:-40])
+
+
+KERNEL = {"params/head/kernel": np.ones(3)}
+
+
+@pytest.mark.parametrize(
+    ("content", "error", "says"),
+    [
+        (None, FileNotFoundError, r"nor the folder of a run that kept some; `fedjax-sel pretrain` writes one$"),
+        ({"text": "no arrays"}, ValueError, r"model.npz cannot be read \(.+\)$"),
+        ({"text": ""}, ValueError, r"model.npz cannot be read \(.+\)$"),
+        ({"arrays": KERNEL, "damaged": True}, ValueError, r"model.npz cannot be read \(Bad CRC"),
+        ({"arrays": KERNEL, "cut": True}, ValueError, r"model.npz cannot be read \(File is not a zip file"),
+        ({"arrays": np.ones(3), "alone": True}, ValueError, r"cannot be read \(it holds one array without a name\)$"),
+        ({"arrays": {"params/head": np.array([{}])}}, ValueError, r"model.npz cannot be read \(Object arrays"),
+        ({"arrays": {"x": np.ones(2), "a": np.ones(1)}}, ValueError, r"model.npz holds a, x, no parameters$"),
+        ({"arrays": {"params": np.ones(2)}}, ValueError, r"model.npz holds params, no parameters$"),
+        ({"arrays": {}}, ValueError, r"model.npz holds nothing, no parameters$"),
+    ],
+    ids=["missing", "text", "empty", "damaged", "cut", "alone", "objects", "other arrays", "one array", "no arrays"],
+)
+def test_what_cannot_be_loaded_is_said(tmp_path, content, error, says):
+    if content is not None:
+        written(tmp_path / "model.npz", **content)
+    with pytest.raises(error, match=rf"^model.pretrained: .*{says}") as raised:
+        pretrained.load(tmp_path / "model.npz")
+    assert "\n" not in str(raised.value)
+
+
+def test_an_empty_folder_is_no_pretraining(tmp_path):
+    (tmp_path / pretrained.CHECKPOINTS).mkdir()
+    with pytest.raises(FileNotFoundError, match="is neither a file of variables nor the folder of a run"):
+        pretrained.load(tmp_path)
+
+
+def call(*arguments):
+    return CliRunner().invoke(main, [str(a) for a in arguments])
+
+
+def state_of(place):
+    return {path.relative_to(place): path.stat().st_mtime_ns for path in place.rglob("*") if path.is_file()}
+
+
+def test_the_command_line_refuses_what_is_not_there(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = call("run", "iris", "model.pretrained=nowhere")
+    assert done.exit_code == 2
+    (line,) = done.stderr.strip().splitlines()
+    assert line.startswith("error: model.pretrained: nowhere is neither")
+    assert not list(tmp_path.iterdir())
+
+
+FEDERATION = """
+data: {name: digit_images, rows: 100, test_rows: 50, seed: 0}
+partition: {name: iid, clients: 2}
+model: {name: wide_resnet, depth: 10}
+trainer: {name: sgd, learning_rate: 0.0, batch_size: 25}
+m: 2
+rounds: 1
+seeds: 1
+"""
+"""At learning rate 0 what gradients change stays what it was."""
+
+
+def test_a_run_begins_with_a_pretraining_of_the_command_line(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "160")
+    source = tmp_path / "source"
+    asked = ("pretrain", "wide_resnet", "model.depth=10", "data.rows=100", "data.test_rows=50")
+    asked = (*asked, "--data", "digit_images", "--epochs", 1, "--out", source)
+    done = call(*asked)
+    assert done.exit_code == 0, done.output
+    assert "The run is in" in done.stdout
+    assert f"model=wide_resnet model.pretrained={source}" in done.stdout
+    assert (source / pretrained.FILE).is_file()
+    variables = pretrained.load(source)
+    assert set(variables["params"]) == {"stem", "group1", "group2", "group3", "norm", "head"}
+    kept = Checkpoints(source / pretrained.CHECKPOINTS).variables()
+    assert kept is not None
+    assert_same(variables, pretrained.of_first_seed(kept))
+
+    before = state_of(source)
+    again = call(*asked)
+    assert again.exit_code == 0, again.output
+    assert "Nothing was run" in again.stdout
+    assert "model.pretrained=" in again.stdout
+    assert state_of(source) == before
+
+    (tmp_path / "federation.yaml").write_text(FEDERATION)
+    target = tmp_path / "target"
+    begun = ("federation.yaml", f"model.pretrained={source}", "model.frozen=[stem,group1]", "--out", target)
+    done = call("run", *begun)
+    assert done.exit_code == 0, done.output
+    after = pretrained.load(target)
+    assert set(after["params"]) == {"group2", "group3", "norm", "head"}, "fixed parts do not go round"
+    assert set(after["batch_stats"]) == {"group2", "group3", "norm"}
+    assert_same(after["params"], {name: variables["params"][name] for name in after["params"]})
+    moved = [not np.array_equal(leaf, flat(variables)[name]) for name, leaf in flat(after).items() if "stats" in name]
+    assert all(moved), "the statistics of what is trained move"
+    assert state_of(source) == before
+    history, whole = folder.read(target)
+    assert whole["model"]["frozen"] == ["stem", "group1"]
+    trained = sum(leaf.size for leaf in jax.tree.leaves(after["params"]))
+    numbers = sum(leaf.size for leaf in jax.tree.leaves(variables)) - sum(leaf.size for leaf in jax.tree.leaves(after))
+    moving = sum(leaf.size for leaf in jax.tree.leaves(after))
+    assert trained < moving
+    np.testing.assert_array_equal(history["bytes_down"], [[2 * 4 * (moving + numbers)]])
+    np.testing.assert_array_equal(history["bytes_up"], [[2 * 4 * moving]])
