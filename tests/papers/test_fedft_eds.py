@@ -185,7 +185,9 @@ def test_where_all_are_alike_nothing_is_reproduced_but_what_the_studies_say(scal
     assert set(got) == (EVERYWHERE if scale == "smoke" else EVERYWHERE | BEYOND_SMOKE)
     said = {"pretraining-raises-alikeness", "hardened-entropy-is-the-margin", "margin-is-as-good"} & set(got)
     assert {name for name, verdict in got.items() if verdict == YES} == said
-    assert {name for name, verdict in got.items() if verdict == NO} == set(got) - said
+    nothing_to_close = {"closes-the-gap"} & set(got)
+    assert {name for name, verdict in got.items() if verdict == OPEN} == nothing_to_close
+    assert {name for name, verdict in got.items() if verdict == NO} == set(got) - said - nothing_to_close
 
 
 GOOD, BETTER, BAD, NOISY = Method(0.7), Method(0.8), Method(0.5), Method(apart=0.05)
@@ -764,7 +766,8 @@ def test_entropies_of_all_rows_are_those_of_the_final_model(on_flat_rows, tmp_pa
     assert tuple(found["rho"]) == tuple(f"{rho:g}" for rho in SHOWN)
     run = flat("everything", seeds=[4])
     (data,) = run.data.draws([4])
-    logits = run.experiment.task.logits(jax.tree.map(lambda leaf: leaf[0], run.simulate().variables), data.x)
+    first = jax.tree.map(lambda leaf: leaf[0], run.simulate().variables)
+    logits = run.experiment.task.logits(first, data.x[data.order])
     logits = np.asarray(logits, np.float64)
     two = np.sort(logits, axis=1)[:, -2:]
     margin = two[:, 1] - two[:, 0]
@@ -772,9 +775,9 @@ def test_entropies_of_all_rows_are_those_of_the_final_model(on_flat_rows, tmp_pa
         row = found["rho"][f"{rho:g}"]
         entropy = stats.entropy(np.exp((logits - logits.max(1, keepdims=True)) / rho), axis=1)
         assert row["correlation"][1] == pytest.approx(stats.spearmanr(entropy, -margin)[0], abs=1e-3)
-        tenth = len(set(np.argsort(-entropy)[:9]) & set(np.argsort(margin)[:9])) / 9
-        assert row["overlap"][1] == pytest.approx(tenth, abs=0.12), "one of nine may be a tie"
-        assert row["histogram"].sum() == 90
+        tenth = len(set(np.argsort(-entropy)[:8]) & set(np.argsort(margin)[:8])) / 8
+        assert row["overlap"][1] == pytest.approx(tenth, abs=0.13), "one of eight may be a tie"
+        assert row["histogram"].sum() == len(data.order) < 90, "rows that nobody owns are not looked at"
     assert found["rho"]["0.1"]["correlation"][0] > found["rho"]["1"]["correlation"][0]
 
 
