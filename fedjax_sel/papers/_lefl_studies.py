@@ -165,7 +165,7 @@ def after_pre_phase(
 def last_layer(task: Task, variables: Variables, rows: dict[str, Rows]) -> tuple[Array, Array, Array]:
     """Soft labels of the public rows, and the last layer's input for the others."""
     latent, _ = representations(task, variables, rows["seen"])
-    return predictions(task, variables, rows["public"]), latent, jnp.zeros(0)
+    return predictions(task, variables, rows["public"]), latent, jnp.zeros(1)
 
 
 def all_layers(task: Task, variables: Variables, rows: dict[str, Rows]) -> tuple[Array, Array, Array]:

@@ -16,6 +16,7 @@ from fedjax_sel.data.partition import LabelGroups
 from fedjax_sel.metrics.cka import linear_cka
 from fedjax_sel.models.mlp import MLP
 from fedjax_sel.models.resnet import ResNet
+from fedjax_sel.papers import _lefl_studies
 from fedjax_sel.papers._lefl_cells import (
     AS_PUBLISHED,
     BASE,
@@ -637,7 +638,7 @@ def test_what_is_looked_at_is_the_same_for_few_and_for_many_clients():
     (log_p, latent, kernels), (other, again, none) = (look(task, variables, rows) for look in (all_layers, last_layer))
     np.testing.assert_array_equal(log_p, other)
     np.testing.assert_array_equal(latent, again)
-    assert none.shape == (0,)
+    assert none.shape == (1,)
     np.testing.assert_allclose(np.exp(log_p).sum(1), 1, rtol=1e-5)
     _, layers = representations(task, variables, jnp.asarray(x))
     centred = [layer - layer.mean(0) for layer in map(np.asarray, layers)]
@@ -675,3 +676,12 @@ def test_planted_groups_are_found_on_digits():
     np.testing.assert_allclose(np.diag(got["kl"]), 0, atol=1e-5)
     assert (got["kl"][pairs(labels, False)].min() > got["kl"][pairs(labels, True)].max()).all()
     json.dumps(folder.jsonable(got))
+
+
+def test_many_clients_are_compared_by_their_last_layers_alone(monkeypatch):
+    monkeypatch.setattr(_lefl_studies, "FEW", 10)
+    (cell,) = ABLATION["smoke"].values()
+    whole = merged(merged(BASE, cell), {"rounds": 1, "model": {"hidden": [16]}, "selector": "lefl"})
+    got = studied(whole, "smoke", [0], truth=LabelGroups(24, 2))
+    assert got["rand"] == [1.0]
+    assert not {"cka", "heat", "kl"} & set(got)
