@@ -40,7 +40,7 @@ def claims(scale: str, evidence: Evidence) -> list[Claim]:
         *on_rounds(names, histories),
         *on_accuracy(names, histories),
         *on_bytes(names, histories),
-        *on_clusters(evidence.studies["clusters"]),
+        *on_clusters(evidence.studies["clusters"], evidence.studies["ablation"]),
         *on_groups(evidence.studies["ablation"]),
     ]
 
@@ -235,8 +235,9 @@ def on_bytes(names: list[str], histories: Histories) -> list[Claim]:
     return out
 
 
-def on_clusters(study: Mapping[str, Any]) -> list[Claim]:
-    """Fig. 2, 3 and 4."""
+def on_clusters(study: Mapping[str, Any], groups: Mapping[str, Any]) -> list[Claim]:
+    """Fig. 2, 3 and 4; layers are compared among the ablation's few clients too."""
+    study = {name: row for name, row in study.items() if not short(name)}
     entropy = {
         name: difference(np.array(row["entropy_random"]), np.array(row["entropy_stratified"]))
         for name, row in study.items()
@@ -249,7 +250,7 @@ def on_clusters(study: Mapping[str, Any]) -> list[Claim]:
     share = {
         name: float(np.mean(row["entropy_stratified"]) / np.mean(row["entropy_random"])) for name, row in study.items()
     }
-    alike = {name: np.array(row["cka"]) for name, row in study.items() if "cka" in row}
+    alike = {name: np.array(row["cka"]) for name, row in {**study, **groups}.items() if "cka" in row}
     last = {name: difference(cka[:, 0, -1], cka[:, 1, -1]) for name, cka in alike.items()}
     return [
         Claim(

@@ -115,9 +115,12 @@ def found(clients, *, entropy=(0.2, 0.2, 0.4), within=0.8, cka=(0.9, 0.6), rand=
 def studies(scale="small", groups=1.0, of_groups=0.01, **changes):
     """As JSON has them."""
     clients = {name: cell["partition"]["clients"] for name, cell in EXPERIMENTS[scale].items()}
+    alike = {key: changes[key] for key in ("cka",) if key in changes}
     planted = {
         "clusters": {name: found(n, **changes) for name, n in clients.items()},
-        "ablation": {name: found(24, rand=groups, entropy=(of_groups, 0.02, 0.5), m=5) for name in ABLATION[scale]},
+        "ablation": {
+            name: found(24, rand=groups, entropy=(of_groups, 0.02, 0.5), m=5, **alike) for name in ABLATION[scale]
+        },
     }
     return json.loads(json.dumps(folder.jsonable(planted)))
 

@@ -165,7 +165,7 @@ def test_two_cells_of_one_configuration_are_run_once(tmp_path, monkeypatch):
     cells = [Cell("one", "A", plain), Cell("two", "A", {**plain, "m": 3}), Cell("three", "A", {**plain, "m": 2})]
     configs = [config.resolve({**cell.config, "seeds": 2}) for cell in cells]
     runs, build = [], config.build
-    monkeypatch.setattr(config, "build", lambda one: runs.append(one["m"]) or build(one))
+    monkeypatch.setattr(config, "build", lambda one, begin=None: runs.append(one["m"]) or build(one))
 
     def histories():
         return run_cells(tmp_path, cells, configs, Console(quiet=True))
