@@ -1,5 +1,6 @@
 """What every test runs under: strict shapes, no warnings, two CPU devices, compiled programs kept, no network."""
 
+import itertools
 import os
 import socket
 import tempfile
@@ -55,3 +56,19 @@ def forget_programs():
     """Compiled programs of one file are not kept in memory for the next; they are on disk."""
     yield
     jax.clear_caches()
+
+
+TESTS = itertools.count(1)
+MAPS = Path("/proc/self/maps")
+
+
+@pytest.fixture(autouse=True)
+def forget_many_programs():
+    """Nor are they kept within a file until there are too many.
+
+    Linux allows a process 65,530 mapped pieces of memory by default, a compiled program takes several, and XLA crashes
+    where there are no more.
+    """
+    yield
+    if next(TESTS) % 20 == 0 and MAPS.exists() and MAPS.read_bytes().count(b"\n") > 20_000:
+        jax.clear_caches()

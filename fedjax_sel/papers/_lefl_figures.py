@@ -60,22 +60,22 @@ def figures(scale: str, evidence: Evidence) -> list[Figure]:
             "accuracy-as-published",
             "Each method as its own code runs it: LEFL at learning rate 0.1 with its code's allocation, the others at "
             "0.01 (Fig. 5). Median over seeds, band from the first to the ninth decile.",
-            lambda: curves(panels(AS_PUBLISHED), looks=LOOKS),
+            lambda: curves(panels(AS_PUBLISHED), looks=LOOKS, log=True),
         ),
         Figure(
             "accuracy-at-its-rate",
             "All methods at LEFL's rate and schedule, cohorts equal.",
-            lambda: curves(panels(HIGH), looks=LOOKS),
+            lambda: curves(panels(HIGH), looks=LOOKS, log=True),
         ),
         Figure(
             "accuracy-at-their-rate",
             "All methods at the baselines' rate, cohorts equal.",
-            lambda: curves(panels(LOW), looks=LOOKS),
+            lambda: curves(panels(LOW), looks=LOOKS, log=True),
         ),
         Figure(
             "other-servers",
             "Other servers at LEFL's local rate; adaptive ones with server rate 0.01, not tuned.",
-            lambda: curves(others, looks={**LOOKS, **dict(zip(OTHERS, SPARE, strict=True))}),
+            lambda: curves(others, looks={**LOOKS, **dict(zip(OTHERS, SPARE, strict=True))}, log=True),
         ),
         Figure(
             "entropy",
