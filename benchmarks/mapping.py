@@ -56,7 +56,7 @@ def seconds_a_round(experiment, federation, seeds: int, mapping) -> float:
         seeds=seeds,
         mapping=mapping,
         chunk=CHUNK,
-        watch=lambda history: marks.append(time.perf_counter()),
+        callbacks=[lambda history: marks.append(time.perf_counter())],
     )
     return float(np.median(np.diff(marks))) / CHUNK
 

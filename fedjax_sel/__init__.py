@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from fedjax_sel.engine.experiment import Experiment
     from fedjax_sel.engine.history import History
     from fedjax_sel.engine.mapping import Mapping
-    from fedjax_sel.engine.run import simulate
+    from fedjax_sel.engine.run import simulate, sweep
     from fedjax_sel.task import Task
 
 try:
@@ -53,6 +53,7 @@ __all__ = [
     "partition",
     "signals",
     "simulate",
+    "sweep",
 ]
 
 _HOME = {
@@ -66,6 +67,7 @@ _HOME = {
     "dataset": "data.dataset",
     "load": "data.sources",
     "simulate": "engine.run",
+    "sweep": "engine.run",
 }
 
 

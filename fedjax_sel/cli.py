@@ -1,20 +1,19 @@
-"""The command line: `fedjax-sel run`, `compare`, `reproduce`, `list`, `cite`."""
+"""The command line: `fedjax-sel run`, `sweep`, `compare`, `reproduce`, `list`, `cite`."""
 
 from __future__ import annotations
 
 import functools
-import os
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
-if TYPE_CHECKING:
-    from fedjax_sel.engine.history import History
+from fedjax_sel.engine.disk import DiskFull
 
 main = typer.Typer(
     add_completion=False,
@@ -23,7 +22,7 @@ main = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Federated learning simulated in one XLA program: who should train, and on what.",
 )
-USERS = (ValueError, FileNotFoundError, PermissionError)
+USERS = (ValueError, FileNotFoundError, PermissionError, DiskFull)
 """Errors that are about what was asked, not about this program."""
 
 
@@ -57,16 +56,70 @@ def command(function: Callable[..., None], name: str | None = None) -> Callable[
                 raise
             message = "; ".join([str(error), *getattr(error, "__notes__", ())])
             Console(stderr=True).print(Text(f"error: {message}", style="red"), soft_wrap=True)
-            raise typer.Exit(2) from None
+            raise left(2) from None
         except KeyboardInterrupt:
-            raise typer.Exit(130) from None
+            raise left(130) from None
+        except Exception as error:
+            if several():
+                traceback.print_exc()
+                told = f"this process of several ends ({type(error).__name__}); another one may be gone"
+                again = "the same commands go on from the last checkpoint"
+                Console(stderr=True).print(Text(f"error: {told}; {again}", style="red"), soft_wrap=True)
+                left(1)
+            raise
 
     return main.command(name)(wrapped)
+
+
+def several() -> bool:
+    """Whether this is one of several processes."""
+    jax = sys.modules.get("jax")  # not there before a command that runs something
+    return jax is not None and jax.distributed.is_initialized()
+
+
+def left(code: int) -> typer.Exit:
+    """The end of a command that failed; one of several processes ends here."""
+    if several():
+        from fedjax_sel.engine.hosts import leave
+
+        leave(code)
+    return typer.Exit(code)
 
 
 NoCache = Annotated[
     bool, typer.Option("--no-cache", envvar="FEDJAX_SEL_NO_CACHE", help="Do not keep compiled programs on disk.")
 ]
+
+
+Mesh = Annotated[
+    str | None, typer.Option(metavar="seeds=S,clients=C", help="Divide seeds and cohorts among S x C devices.")
+]
+Memory = Annotated[float | None, typer.Option(metavar="GIB", help="What a device may use; by default all it has.")]
+Distributed = Annotated[
+    bool, typer.Option("--distributed", help="One of several processes, which JAX finds (Slurm, TPU, Kubernetes).")
+]
+Coordinator = Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Of the first of several processes.")]
+Processes = Annotated[int | None, typer.Option(help="How many processes there are.")]
+ProcessNumber = Annotated[int | None, typer.Option(help="Which one this is, from 0.")]
+
+
+def meshed(text: str | None) -> dict[str, int] | None:
+    """`seeds=2,clients=4` as a mapping; None: nothing was given."""
+    if text is None:
+        return None
+    parts = [part.partition("=") for part in text.split(",")]
+    mesh = {name.strip(): int(size) for name, _, size in parts if size.strip().isdigit()}
+    if len(mesh) != len(parts):
+        raise ValueError(f"--mesh is {text!r}; it must be of the form seeds=2,clients=4")
+    return mesh
+
+
+def joined(distributed: bool, coordinator: str | None, processes: int | None, process: int | None) -> None:
+    """Become one of several processes, where that is asked for."""
+    if distributed or not (coordinator is processes is process is None):
+        from fedjax_sel.engine.hosts import join
+
+        join(coordinator, processes, process)
 
 
 @command
@@ -83,14 +136,52 @@ def run(
         bool, typer.Option("--debug", help="Without compilation, one client at a time; errors with traceback.")
     ] = False,
     no_cache: NoCache = False,
+    mesh: Mesh = None,
+    memory: Memory = None,
+    distributed: Distributed = False,
+    coordinator: Coordinator = None,
+    processes: Processes = None,
+    process: ProcessNumber = None,
 ) -> None:
     """Run a configuration; go on with one that was interrupted."""
     from fedjax_sel import config as configuration
+    from fedjax_sel.running import carried_out
 
     name, given = configuration.load(preset)
-    config = overridden(given, overrides, {"seeds": seeds, "mapping": mapping})
+    config = overridden(given, overrides, {"seeds": seeds, "mapping": mapping, "mesh": meshed(mesh)})
+    joined(distributed, coordinator, processes, process)
     place = out or Path("runs") / f"{name}-{configuration.fingerprint(config)}{'-debug' if debug else ''}"
-    carried_out(name, config, place, debug=debug, no_cache=no_cache)
+    carried_out(name, config, place, debug=debug, no_cache=no_cache, memory=memory)
+
+
+@command
+def sweep(
+    preset: Annotated[str, typer.Argument(metavar="PRESET|FILE", help="A preset (see `list`) or a YAML file.")],
+    axes: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="KEY=VALUE,VALUE...", help="As in lr=0.01,0.1 selector=entropy,uniform; one value is that of all."
+        ),
+    ] = None,
+    seeds: Annotated[int | None, typer.Option(help="How many seeds of every combination.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder; by default runs/sweep-NAME-HASH.")] = None,
+    mapping: Annotated[str | None, typer.Option(help="auto, vmap or scan.")] = None,
+    mesh: Mesh = None,
+    memory: Memory = None,
+    no_cache: NoCache = False,
+) -> None:
+    """Run all combinations of some values, those that differ only in floats by one program; go on with the rest."""
+    from fedjax_sel import config as configuration
+    from fedjax_sel.sweeping import place as places
+    from fedjax_sel.sweeping.grid import combinations
+    from fedjax_sel.sweeping.running import carried_out
+
+    name, given = configuration.load(preset)
+    tell_own_names(given, axes)
+    options = {"seeds": seeds, "mapping": mapping, "mesh": meshed(mesh)}
+    grid = combinations(given, axes or [], {key: value for key, value in options.items() if value is not None})
+    place = out or Path("runs") / f"sweep-{name}-{places.fingerprint(grid)}"
+    carried_out(name, grid, place, no_cache=no_cache, memory=memory)
 
 
 @command
@@ -107,11 +198,12 @@ def pretrain(
     """Train a model on rows in one place, and keep its variables for other runs to begin with."""
     from fedjax_sel import config as configuration
     from fedjax_sel import pretrained
+    from fedjax_sel.running import carried_out
 
     given = {**CENTRAL, "data": {"name": data}, "model": {"name": model}, "rounds": epochs}
     config = overridden(given, overrides, {})
     place = out or Path("runs") / f"pretrain-{model}-{configuration.fingerprint(config)}"
-    history = carried_out(f"pretrain {model}", config, place, debug=False, no_cache=no_cache)
+    history = carried_out(f"pretrain {model}", config, place, no_cache=no_cache)
     if history is not None:
         pretrained.save(place / pretrained.FILE, pretrained.of_first_seed(history.variables))
     Console().print(
@@ -142,49 +234,18 @@ def overridden(given: dict, overrides: list[str] | None, options: dict[str, Any]
     """The complete configuration, after what the command line changes; other names of keys are told."""
     from fedjax_sel import config as configuration
 
-    for key in [*configuration.aliases_in(given), *(item.partition("=")[0] for item in overrides or [])]:
-        if (own := configuration.own_name(key)) != key:
-            Console().print(f"{key} is {own} here", style="dim", highlight=False)
+    tell_own_names(given, overrides)
     given = configuration.override(given, overrides or [])
     return configuration.resolve(given | {key: value for key, value in options.items() if value is not None})
 
 
-def carried_out(name: str, config: dict, place: Path, *, debug: bool, no_cache: bool) -> History | None:
-    """Run a configuration in a folder with progress, checkpoints and a summary; None where it was finished before."""
+def tell_own_names(given: dict, overrides: list[str] | None) -> None:
+    """Print what keys are called here that have another name there."""
     from fedjax_sel import config as configuration
-    from fedjax_sel import folder
-    from fedjax_sel.engine.checkpoint import Checkpoints
-    from fedjax_sel.report import summary
-    from fedjax_sel.report.progress import progress
-    from fedjax_sel.report.stopping import stoppable
 
-    console = Console()
-
-    def show(history: History, said: str) -> None:
-        console.print(summary.in_terminal(folder.title(config), summary.results(history)))
-        console.print(Text.assemble(said, (str(place), "bold")), soft_wrap=True)
-
-    if folder.check(place, config) == "finished":
-        history, _ = folder.read(place)
-        show(history, "Nothing was run: the finished run is in ")
-        return None
-    if not no_cache:
-        keep_compiled_programs()
-    built = configuration.build(config)
-    say = functools.partial(Console(stderr=True).print, style="yellow", soft_wrap=True, highlight=False, markup=False)
-    points = None if debug else Checkpoints(place / folder.CHECKPOINTS, say=say)
-    ready = functools.partial(folder.begin, place, config)
-    with progress(console, name, built.experiment.rounds) as bar, stoppable(bar, ready, say) as watch:
-        history = built.simulate(watch=watch, checkpoints=points, debug=debug)
-    if watch.signal and history.rounds < built.experiment.rounds:
-        done = f"stopped after {history.rounds} of {built.experiment.rounds} rounds"
-        say(
-            f"{done}; {'debugging keeps nothing' if debug else f'kept in {place}: the same command goes on from there'}"
-        )
-        raise typer.Exit(128 + watch.signal)
-    folder.save(place, history, config)
-    show(history, "The run is in ")
-    return history
+    for key in [*configuration.aliases_in(given), *(item.partition("=")[0] for item in overrides or [])]:
+        if (own := configuration.own_name(key)) != key:
+            Console().print(f"{key} is {own} here", style="dim", highlight=False)
 
 
 @command
@@ -231,6 +292,7 @@ def reproduce(
     """Reproduce a paper: its experiments, its figures, its claims with a verdict each."""
     from fedjax_sel import papers
     from fedjax_sel.catalog import check_name
+    from fedjax_sel.running import keep_compiled_programs
 
     paper = paper.replace("-", "_")
     check_name("paper", paper, papers.available())
@@ -295,21 +357,6 @@ def cite(
         tell(f"paper {name}", papers.load(name).reference)
     if not names or set(names) & set(known):
         tell("this software", software())
-
-
-def keep_compiled_programs() -> None:
-    """Let XLA keep what it compiles, so that the next start need not; where that folder cannot be made, do without."""
-    import jax
-
-    if getattr(jax.config, "jax_compilation_cache_dir", None):
-        return
-    place = Path(os.environ.get("FEDJAX_SEL_CACHE") or "~/.cache/fedjax_sel").expanduser() / "xla"
-    try:
-        place.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        return
-    jax.config.update("jax_compilation_cache_dir", str(place))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 
 
 if __name__ == "__main__":

@@ -14,20 +14,24 @@ import os
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from filelock import FileLock, Timeout
 
 from fedjax_sel import config as configuration
+from fedjax_sel.engine.disk import room
 from fedjax_sel.engine.history import History
+from fedjax_sel.engine.hosts import is_first
 from fedjax_sel.report.environment import environment as environment
 from fedjax_sel.report.summary import page, results
 
 CONFIG, METRICS, SELECTIONS, SUMMARY = "config.yaml", "metrics.parquet", "selections.npz", "summary.json"
 CHECKPOINTS = "checkpoints"
+LOCK = ".lock"
 PART = ".part"  # ending of a file that is being written; a killed process may leave one
 
 
@@ -45,7 +49,11 @@ def state(folder: str | Path) -> str:
     if folder.exists() and not folder.is_dir():
         raise FolderError(f"{folder} is a file; a folder is needed")
     try:
-        inside = sorted(path.name for path in folder.iterdir() if path.suffix != PART) if folder.is_dir() else []
+        inside = (
+            sorted(path.name for path in folder.iterdir() if path.suffix != PART and path.name != LOCK)
+            if folder.is_dir()
+            else []
+        )
     except OSError as error:
         raise FolderError(f"{folder} cannot be read: {error}") from error
     if not inside:
@@ -86,6 +94,69 @@ def begin(folder: str | Path, config: dict) -> str:
         folder.mkdir(parents=True, exist_ok=True)
         write_text(folder / CONFIG, configuration.dump(configuration.resolve(config)))
     return now
+
+
+@contextmanager
+def held(folder: str | Path) -> Iterator[None]:
+    """A folder, made where it is missing, for this process alone; however the process ends, it is free again.
+
+    What killed processes left half-written in it is removed.
+
+    Raises:
+      FolderError: another process uses it.
+    """
+    folder = Path(folder)
+    with room(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(folder / LOCK, blocking=False)
+        try:
+            lock.acquire()
+        except Timeout as error:
+            raise FolderError(f"{folder} is used by another process; wait for it, or give another folder") from error
+    try:
+        for left in (*folder.glob(f".*{PART}"), *folder.glob(f"figures/.*{PART}")):
+            left.unlink(missing_ok=True)
+        yield
+    finally:
+        lock.release()
+
+
+class Hold:
+    """A run's folder while this process uses it; another one is refused.
+
+    A context, and a callback: a folder that is not there yet is made when the run begins, after everything was checked.
+    Of several processes that run one program the first holds it.
+
+    Args:
+      folder: new, or of an interrupted run of this configuration.
+      config: of the run.
+
+    Raises:
+      FolderError: another process uses it.
+    """
+
+    def __init__(self, folder: str | Path, config: dict):
+        self.folder, self.config = Path(folder), config
+        self._stack, self._has = ExitStack(), False
+
+    def __enter__(self) -> Hold:
+        if self.folder.is_dir() and is_first():
+            self._take()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def on_train_begin(self, history: History) -> None:
+        """Make the folder."""
+        check(self.folder, self.config)
+        self._take()
+        begin(self.folder, self.config)
+
+    def _take(self) -> None:
+        if not self._has:
+            self._stack.enter_context(held(self.folder))
+            self._has = True
 
 
 def save(folder: str | Path, history: History, config: dict, *, figures: bool = True) -> None:
@@ -158,20 +229,25 @@ def write_text(path: Path, text: str) -> None:
 
 @contextmanager
 def written(path: Path) -> Iterator[Path]:
-    """A name beside `path` to write to; what is there becomes `path` when all went well, and is removed when not."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=PART)
-    os.close(handle)
-    new = Path(name)
-    try:
-        yield new
-        with open(new, "rb+") as file:
-            os.fsync(file.fileno())
-        mask = os.umask(0)
-        os.umask(mask)
-        new.chmod(0o666 & ~mask)  # mkstemp's files are private
-        os.replace(new, path)
-    finally:
-        new.unlink(missing_ok=True)
+    """A name beside `path` to write to; what is there becomes `path` when all went well, and is removed when not.
+
+    Raises:
+      DiskFull: there is no room for it.
+    """
+    with room(path.parent):
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=PART)
+        os.close(handle)
+        new = Path(name)
+        try:
+            yield new
+            with open(new, "rb+") as file:
+                os.fsync(file.fileno())
+            mask = os.umask(0)
+            os.umask(mask)
+            new.chmod(0o666 & ~mask)  # mkstemp's files are private
+            os.replace(new, path)
+        finally:
+            new.unlink(missing_ok=True)
 
 
 def jsonable(value: Any) -> Any:

@@ -115,6 +115,7 @@ class Update:
       loss: its training loss in nats, mean over all the rows of its steps.
       square: mean square of the same losses.
       upload: what the correction sends back besides; None where there is none.
+      finite: whether all of it is a finite number; set by the engine, which leaves out what is not.
     """
 
     delta: Variables | None
@@ -124,3 +125,4 @@ class Update:
     loss: Float[Array, ""]
     square: Float[Array, ""]
     upload: Any = None
+    finite: Bool[Array, ""] = None  # type: ignore[assignment]

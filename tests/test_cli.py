@@ -85,14 +85,14 @@ def test_the_configuration_in_a_folder_reruns_the_run(finished, tmp_path):
 def test_an_interrupted_run_says_what_is_kept_and_goes_on_to_the_same_end(finished, tmp_path, monkeypatch, number):
     from fedjax_sel.report.progress import Bar
 
-    shown = Bar.__call__
+    shown = Bar.after_central_iteration
 
     def interrupt(self, history):
         shown(self, history)
         if history.rounds == 2:
             os.kill(os.getpid(), number)
 
-    monkeypatch.setattr(Bar, "__call__", interrupt)
+    monkeypatch.setattr(Bar, "after_central_iteration", interrupt)
     stopped = call("run", *SMALL, "--out", tmp_path / "run")
     assert stopped.exit_code == 128 + number
     assert "stopped after 2 of 4 rounds; kept in" in stopped.stderr
@@ -115,7 +115,7 @@ def test_a_second_interrupt_stops_at_once(tmp_path, monkeypatch):
         signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(Bar, "__call__", twice)
+    monkeypatch.setattr(Bar, "after_central_iteration", twice)
     before = signal.getsignal(signal.SIGINT)
     assert call("run", *SMALL, "--out", tmp_path / "run").exit_code == 130
     assert signal.getsignal(signal.SIGINT) is before

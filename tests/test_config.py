@@ -222,3 +222,67 @@ def test_every_component_there_is_can_be_named():
             given = {"name": name, "path": "table.csv"} if name in ("csv", "trace") else name
             assert config.resolve({**IRIS, key: given})[key]["name"] == name
     assert config.build({**IRIS, "selector": "entropy"}).experiment.selector == Entropy()
+
+
+def test_callbacks_are_a_name_a_list_or_a_mapping_and_become_a_mapping_with_every_parameter():
+    table = {"table": {"format": "csv"}}
+    assert config.resolve(IRIS)["callbacks"] == {}
+    for given in (None, [], {}):
+        assert config.resolve({**IRIS, "callbacks": given})["callbacks"] == {}
+    for given in ("table", ["table"], [{"table": {}}], {"table": None}, {"table": {"format": "csv"}}):
+        assert config.resolve({**IRIS, "callbacks": given})["callbacks"] == table
+    both = config.resolve({**IRIS, "callbacks": ["table", {"early_stopping": {"patience": 5}}]})["callbacks"]
+    assert list(both) == ["table", "early_stopping"]
+    assert both["early_stopping"] == {"metric": "accuracy", "mode": "auto", "patience": 5, "min_delta": 0.0}
+
+
+def test_parameters_of_callbacks_are_overridden_by_dotted_keys_however_they_were_written():
+    for given in (None, "table", ["table"], {"table": {"format": "csv"}}):
+        base = IRIS if given is None else {**IRIS, "callbacks": given}
+        changed = config.override(base, ["callbacks.early_stopping.patience=5", "callbacks.table.format=parquet"])
+        found = config.resolve(changed)["callbacks"]
+        assert found["table"] == {"format": "parquet"}
+        assert found["early_stopping"]["patience"] == 5
+    changed = config.override(IRIS, ["callbacks.early_stopping.patience=7", "callbacks=[stopwatch, early_stopping]"])
+    found = config.resolve(changed)["callbacks"]
+    assert list(found) == ["stopwatch", "early_stopping"]
+    assert found["early_stopping"]["patience"] == 7
+    assert config.override({**IRIS, "callbacks": "table"}, ["callbacks=null"])["callbacks"] == {}
+
+
+def test_a_callback_without_parameters_is_a_difference():
+    one, other = config.resolve(IRIS), config.resolve({**IRIS, "callbacks": "stopwatch"})
+    assert config.differences(one, other) == ["callbacks", "callbacks.stopwatch"]
+    assert config.fingerprint(one) != config.fingerprint(other)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ("tabel", "unknown callback 'tabel'; did you mean 'table'"),
+        ({"early_stoping": {"patience": 5}}, "did you mean 'early_stopping'"),
+        ({"early_stopping": {"patiense": 5}}, "did you mean 'patience'"),
+        ({"early_stopping": {"patience": "long"}}, "callbacks.early_stopping.patience is 'long'; it must be a whole"),
+        ({"table": {"format": "xls"}}, "callbacks.table.format is 'xls'; it must be 'csv' or 'parquet'"),
+        ({"table": {"folder": "here"}}, "unknown parameter of callbacks.table"),
+        ({"table": "csv"}, "callbacks.table is 'csv'; it must be a mapping of its parameters"),
+        ({"stopwatch": {"x": 1}}, "stopwatch has no parameters, but 'x' is given"),
+        (3, "callbacks is 3; it must be a name, a list of names, or a mapping"),
+        (["table", 3], "it must be a name, a list of names, or a mapping"),
+        (["table", {"table": {}}], "callbacks: table is given twice"),
+    ],
+)
+def test_callbacks_that_are_none_are_named(given, says):
+    with pytest.raises(ValueError, match=says):
+        config.resolve({**IRIS, "callbacks": given})
+
+
+def test_callbacks_are_checked_when_a_run_is_built_and_made_for_its_folder(tmp_path):
+    with pytest.raises(ValueError, match="patience is 0; it must be at least 1"):
+        config.build({**IRIS, "callbacks": {"early_stopping": {"patience": 0}}})
+    run = config.build({**IRIS, "callbacks": ["table", "early_stopping", "wandb"]})
+    table, early, curves = run.callbacks(tmp_path)
+    assert (table.folder, curves.folder) == (tmp_path, tmp_path)
+    assert not hasattr(early, "folder")
+    assert curves.config == config.resolve({**IRIS, "callbacks": ["table", "early_stopping", "wandb"]})
+    assert not list(tmp_path.iterdir())

@@ -1,5 +1,6 @@
 """A folder gives back what was saved in it, and is left alone when it is something else."""
 
+import errno
 import json
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 
 from fedjax_sel import config as configuration
 from fedjax_sel import folder
+from fedjax_sel.engine.disk import DiskFull
 from fedjax_sel.engine.history import History
 from fedjax_sel.folder import FolderError
 
@@ -179,4 +181,45 @@ def test_a_file_whose_writing_failed_is_as_it_was(tmp_path):
 
     with pytest.raises(RuntimeError):
         fails()
+    assert content(tmp_path) == {tmp_path / "a": b"old"}
+
+
+def test_one_process_at_a_time_has_a_folder(tmp_path):
+    with folder.held(tmp_path / "run"), pytest.raises(FolderError, match="run is used by another process"):
+        folder.Hold(tmp_path / "run", CONFIG).__enter__()
+    with folder.Hold(tmp_path / "run", CONFIG) as hold:
+        hold.on_train_begin(a_history())
+        with pytest.raises(FolderError, match="run is used by another process"), folder.held(tmp_path / "run"):
+            pass
+    with folder.held(tmp_path / "run"):
+        pass
+
+
+def test_of_two_processes_that_begin_a_new_folder_one_is_refused(tmp_path):
+    with folder.Hold(tmp_path / "run", CONFIG) as first, folder.Hold(tmp_path / "run", CONFIG) as second:
+        first.on_train_begin(a_history())
+        with pytest.raises(FolderError, match="run is used by another process"):
+            second.on_train_begin(a_history())
+
+
+def test_only_what_was_left_half_written_here_is_removed(tmp_path):
+    (tmp_path / "figures").mkdir()
+    left = [tmp_path / ".metrics.parquet.x1.part", tmp_path / "figures" / ".accuracy.png.x2.part"]
+    others = [tmp_path / "film.part", tmp_path / "figures" / "film.part"]
+    for path in left + others:
+        path.write_text("")
+    with folder.held(tmp_path):
+        assert not any(path.exists() for path in left)
+        assert all(path.exists() for path in others)
+
+
+def test_a_full_disk_is_told_and_the_file_is_as_it_was(tmp_path, monkeypatch):
+    folder.write_text(tmp_path / "a", "old")
+
+    def full(file):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(folder.os, "fsync", full)
+    with pytest.raises(DiskFull, match=f"no room on the disk of {tmp_path}; what was kept before is still there"):
+        folder.write_text(tmp_path / "a", "new")
     assert content(tmp_path) == {tmp_path / "a": b"old"}

@@ -11,9 +11,9 @@ LAYERS = (
     ("models", "task", "signals", "data"),
     ("client_selection", "data_selection", "local_training", "correction", "aggregation", "devices"),
     ("engine",),
-    ("config", "pretrained", "folder", "presets", "metrics", "report"),
+    ("config", "pretrained", "folder", "presets", "metrics", "report", "callbacks"),
     ("papers",),
-    ("cli",),
+    ("running", "sweeping", "cli"),
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 

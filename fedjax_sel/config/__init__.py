@@ -12,6 +12,7 @@ A component (selector, trainer, model, ...) is a name and parameters, or the bar
     devices: {name: lognormal, spread: 0.6}          # null: rounds take no simulated time
     availability: {name: bernoulli, p: 0.8}
     deadline: {seconds: 60, late: drop}
+    callbacks: {early_stopping: {patience: 5}, table: {}}
 
 `resolve` fills in every default, so that the result reruns the run whatever the defaults become, and refuses what is
 unknown or of the wrong type. `build` makes the values themselves and checks them together. The parameters are those of
@@ -20,11 +21,13 @@ the dataclasses: there is no second list of them here.
 
 from fedjax_sel.catalog import check_name
 from fedjax_sel.config.build import Run, build
+from fedjax_sel.config.callbacks import CALLBACKS
 from fedjax_sel.config.components import KINDS, SOURCE_NAMES
 from fedjax_sel.config.files import dump, load, load_file, preset, preset_names
 from fedjax_sel.config.resolve import aliases_in, differences, fingerprint, flat, override, own_name, resolve
 
 __all__ = [
+    "CALLBACKS",
     "KINDS",
     "SOURCE_NAMES",
     "Run",

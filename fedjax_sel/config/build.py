@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from fedjax_sel import pretrained
+from fedjax_sel.config import callbacks
 from fedjax_sel.config.components import KINDS, SYNTHETIC, source_parameters
 from fedjax_sel.config.resolve import resolve
 from fedjax_sel.data import sources
 from fedjax_sel.data.dataset import Dataset
 from fedjax_sel.data.federation import Federation
 from fedjax_sel.devices.clock import Deadline
+from fedjax_sel.engine.callback import Callback
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.history import History
-from fedjax_sel.engine.mapping import Mapping
+from fedjax_sel.engine.mapping import CLIENTS, SEEDS, Mapping
 from fedjax_sel.engine.run import checked_seeds, simulate
 from fedjax_sel.task import Task
 from fedjax_sel.types import Variables
@@ -30,21 +34,46 @@ class Run:
       data: the recipe of the clients' rows.
       seeds: of the runs.
       mapping: how axes are run.
+      mesh: on how many devices; None: one.
       chunk: rounds between two looks of the host; None: chosen.
+      callbacks: those of the configuration, made for a run in a folder.
     """
 
     experiment: Experiment
     data: Federation
     seeds: tuple[int, ...]
     mapping: Mapping | str
+    mesh: tuple[int, int] | None
     chunk: int | None
+    callbacks: Callable[[Path], list[Callback]]
 
     def simulate(self, **how: Any) -> History:
-        """Run it; `how` is `watch`, `checkpoints`, `debug` of `engine.run.simulate`."""
-        return simulate(self.experiment, self.data, self.seeds, mapping=self.mapping, chunk=self.chunk, **how)
+        """Run it; `how` is `callbacks`, `checkpoints`, `memory`, `debug` of `engine.run.simulate`."""
+        return simulate(
+            self.experiment, self.data, self.seeds, mapping=self.mapping, mesh=self.mesh, chunk=self.chunk, **how
+        )
 
 
-def build(config: dict, begin: Variables | None = None) -> Run:
+@dataclass(frozen=True)
+class Learnt:
+    """What is learnt, and from which rows.
+
+    Attributes:
+      task: the model on rows like those of the source.
+      source: of the clients' rows.
+      public: rows that all clients may see; None: none.
+    """
+
+    task: Task
+    source: Dataset | Callable[[int], Dataset]
+    public: Dataset | None
+
+
+LEARNT = ("data", "public", "data_seed", "model")
+"""The keys of a configuration that `learnt` looks at."""
+
+
+def build(config: dict, begin: Variables | None = None, known: Learnt | None = None) -> Run:
     """The values of a configuration, checked together before anything compiles.
 
     The number of classes is the data's. Rows are normalised by the moments of the training rows (of data seed 0 where
@@ -53,6 +82,7 @@ def build(config: dict, begin: Variables | None = None) -> Run:
     Args:
       config: of the run.
       begin: variables of the model that it begins with, instead of those that `model.pretrained` names.
+      known: what `learnt` gave for a configuration with the same `LEARNT`, so that its rows are not loaded again.
 
     Raises:
       ValueError: something cannot run.
@@ -63,8 +93,40 @@ def build(config: dict, begin: Variables | None = None) -> Run:
         raise ValueError(f"chunk is {config['chunk']}; it must be at least 1 round, or null")
     if config["data_seed"] is not None and config["data_seed"] < 0:
         raise ValueError(f"data_seed is {config['data_seed']}; it must be at least 0, or null")
+    told = partial(callbacks.made, config)
+    told(Path())
     parts = {key: KINDS[key].build(config[key]) for key in KINDS if key != "model"}
-    source = source_of(config["data"])
+    what = learnt(config, begin) if known is None else known
+    data = Federation(
+        what.source,
+        parts.pop("partition"),
+        config["holdout"],
+        config["data_seed"],
+        devices=parts.pop("devices"),
+        public=what.public,
+    )
+    numbers = {key: config[key] for key in ("m", "rounds", "evaluate_every", "evaluate_last", "signals_on")}
+    experiment = Experiment(what.task, **parts, **numbers, deadline=Deadline(**config["deadline"]))
+    seeds = checked_seeds(config["seeds"])
+    experiment.check(data.draw(seeds[0]))
+    how = config["mapping"]
+    how = Mapping(**how) if isinstance(how, dict) else how
+    mesh = None if config["mesh"] is None else (config["mesh"][SEEDS], config["mesh"][CLIENTS])
+    return Run(experiment, data, seeds, how, mesh, config["chunk"], told)
+
+
+def learnt(config: dict, begin: Variables | None = None, source: Any = None) -> Learnt:
+    """The task of a resolved configuration and its rows.
+
+    Args:
+      config: of the run.
+      begin: as for `build`.
+      source: what `source_of` gave for its `data`; None: it is loaded.
+
+    Raises:
+      ValueError, FileNotFoundError: as `build`.
+    """
+    source = source_of(config["data"]) if source is None else source
     example = source if isinstance(source, Dataset) else source(config["data_seed"] or 0)
     if not len(example.test_y):
         raise ValueError(
@@ -80,20 +142,7 @@ def build(config: dict, begin: Variables | None = None) -> Run:
     public = None if config["public"] is None else source_of(config["public"])
     if given["cached"]:
         task, source, public = through_trunk(task, example, source, public)
-    data = Federation(
-        source,
-        parts.pop("partition"),
-        config["holdout"],
-        config["data_seed"],
-        devices=parts.pop("devices"),
-        public=public,
-    )
-    numbers = {key: config[key] for key in ("m", "rounds", "evaluate_every", "evaluate_last", "signals_on")}
-    experiment = Experiment(task, **parts, **numbers, deadline=Deadline(**config["deadline"]))
-    seeds = checked_seeds(config["seeds"])
-    experiment.check(data.draw(seeds[0]))
-    how = config["mapping"]
-    return Run(experiment, data, seeds, Mapping(**how) if isinstance(how, dict) else how, config["chunk"])
+    return Learnt(task, source, public)
 
 
 def through_trunk(task: Task, example: Dataset, source: Any, public: Dataset | None) -> tuple[Task, Any, Any]:

@@ -13,11 +13,12 @@ from typing import Any
 import yaml
 
 from fedjax_sel.catalog import check_name
+from fedjax_sel.config import callbacks
 from fedjax_sel.config.checks import Parameter, complete, fitted, parameters
 from fedjax_sel.config.components import KINDS, SYNTHETIC, source_parameters, split
 from fedjax_sel.devices.clock import Deadline
 from fedjax_sel.engine.experiment import Experiment
-from fedjax_sel.engine.mapping import Mapping
+from fedjax_sel.engine.mapping import CLIENTS, SEEDS, Mapping
 from fedjax_sel.engine.run import checked_seeds
 
 ALIASES = {
@@ -49,7 +50,8 @@ KEYS = (
     *("data", "public", "partition", "holdout", "data_seed", "model"),
     *("selector", "samples", "trainer", "correction", "aggregator"),
     *("devices", "availability", "deadline"),
-    *("m", "rounds", "evaluate_every", "evaluate_last", "signals_on", "seeds", "mapping", "chunk"),
+    *("m", "rounds", "evaluate_every", "evaluate_last", "signals_on", "seeds", "mapping", "mesh", "chunk"),
+    "callbacks",
 )
 COMPONENTS = ("data", "public", *KINDS)
 NAMED_MAPPINGS = ("auto", "vmap", "scan")
@@ -98,6 +100,8 @@ def resolve(config: dict) -> dict:
     out["seeds"] = len(seeds) if seeds == tuple(range(len(seeds))) else list(seeds)
     out["deadline"] = deadline(config.get("deadline"))
     out["mapping"] = mapping(config.get("mapping", "auto"))
+    out["mesh"] = mesh(config.get("mesh"))
+    out["callbacks"] = callbacks.resolved(config.get("callbacks"))
     return {key: out[key] for key in KEYS}
 
 
@@ -116,9 +120,18 @@ def public(given: Any) -> dict | None:
 def mapping(given: Any) -> str | dict:
     """A mapping's name, or its fields."""
     if isinstance(given, dict):
-        return complete("mapping", "", given, parameters(Mapping))
+        return complete("mapping", "", given, parameters(Mapping, without=("mesh",)))
     check_name("mapping", given, NAMED_MAPPINGS)
     return given
+
+
+def mesh(given: Any) -> dict | None:
+    """Among how many devices seeds and clients are divided; None: there is one device."""
+    if given is None:
+        return None
+    if not isinstance(given, dict):
+        raise ValueError(f"mesh is {given!r}; it must be a mapping, as in {{seeds: 2, clients: 4}}")
+    return complete("mesh", "", given, {name: Parameter(int, 1) for name in (SEEDS, CLIENTS)})
 
 
 def deadline(given: Any) -> dict:
@@ -129,7 +142,7 @@ def deadline(given: Any) -> dict:
 
 
 def canonical(config: dict) -> dict:
-    """A copy in which every alias is written under its own name.
+    """A copy in which every alias is written under its own name, and callbacks as a mapping.
 
     Raises:
       ValueError: a value is given under two names.
@@ -139,6 +152,8 @@ def canonical(config: dict) -> dict:
         *path, last = alias.split(".")
         holder = config if not path else config[path[0]]
         put(config, ALIASES[alias], holder.pop(last), alias)
+    if "callbacks" in config:
+        config["callbacks"] = callbacks.by_name(config["callbacks"])
     return config
 
 
@@ -204,6 +219,8 @@ def override(config: dict, items: Iterable[str]) -> dict:
         except yaml.YAMLError as error:
             raise ValueError(f"{item!r}: the value cannot be read as YAML ({str(error).splitlines()[0]})") from error
     for key, value in sorted(changes, key=lambda change: change[0].count(".")):
+        if key == "callbacks":
+            value = callbacks.by_name(value)
         put(config, key, {"name": value} if key in COMPONENTS and isinstance(value, str) else value)
     return config
 
@@ -218,7 +235,8 @@ def flat(config: dict, prefix: str = "") -> dict[str, Any]:
     """Dotted keys with their values."""
     out = {}
     for key, value in config.items():
-        out |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+        inside = isinstance(value, dict) and value  # an empty mapping is a value
+        out |= flat(value, f"{prefix}{key}.") if inside else {f"{prefix}{key}": value}
     return out
 
 

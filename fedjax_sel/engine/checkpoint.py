@@ -1,8 +1,9 @@
 """Checkpoints between chunks: what a run needs to go on, and nothing it can compute again.
 
 Randomness is addressed by seed and round, so that is the state that goes round, the next round, and what was measured
-so far. One checkpoint is one folder, `round-000120`, written by Orbax under another name and renamed when it is
-complete. It carries a digest of its content: a damaged one is recognised, named, and the one before it is used.
+so far. One checkpoint is one folder, `round-000120`, written by Orbax under another name while the run goes on, and
+renamed when it is complete; the one before it is there until then. It carries a digest of its content: a damaged one is
+recognised, named, and the one before it is used.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import logging
 import re
 import shutil
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -24,11 +26,15 @@ import jax.numpy as jnp
 import numpy as np
 from flax import traverse_util
 
+from fedjax_sel.engine.disk import reserve, room
+from fedjax_sel.engine.hosts import fetched, is_first, is_key
 from fedjax_sel.engine.round import State
 from fedjax_sel.types import Variables
 
 FOLDER = re.compile(r"round-(\d{6,})")
 STATE, MEASURED, ABOUT = "state.", "measured.", "about."
+METADATA = 2**16
+"""Bytes of a checkpoint besides its arrays, about."""
 SPARE = 9
 """Time between two checkpoints, in times that one takes."""
 
@@ -61,8 +67,8 @@ class Checkpoints:
     Args:
       folder: where they are; made when the first is saved.
       keep: how many are kept, the newest.
-      pause: least seconds between two saves, so that short runs do not pay; `SPARE` times what the last save took,
-        where that is more, so that runs of large states do not either.
+      pause: least seconds between two saves (0: every chunk is saved), so that short runs do not pay; `SPARE` times
+        what the last save took, where that is more, so that runs of large states do not either.
       say: called with a line that the user should see.
     """
 
@@ -74,6 +80,7 @@ class Checkpoints:
         self.folder, self.keep, self.pause, self.say = Path(folder).absolute(), keep, pause, say
         self.saved: int | None = None  # round of the newest one
         self._last, self._took = time.monotonic(), 0.0
+        self._writing: Writing | None = None
 
     def rounds(self) -> list[int]:
         """Rounds after which there is a checkpoint, damaged or not."""
@@ -88,8 +95,11 @@ class Checkpoints:
           mark: what the run is (`mark_of`).
 
         Raises:
-          ValueError: the newest readable one is of another run.
+          ValueError: the newest readable one is of another run, or of another version of this program; or a file is in
+            the place of the folder.
         """
+        if self.folder.exists() and not self.folder.is_dir():
+            raise ValueError(f"{self.folder} is a file; checkpoints need a folder of that name")
         for number in reversed(self.rounds()):
             path = self._path(number)
             try:
@@ -103,30 +113,64 @@ class Checkpoints:
                     f"{path} is a checkpoint of another run (other data, seeds, strategies or parameters); "
                     "continue it with what it was started with, or use another folder"
                 )
+            if shapes(like) != {name: a.shape for name, a in arrays.items() if name.startswith(STATE)}:
+                raise ValueError(f"{path} was written by another version of this program; use another folder")
             self.saved = number
             measured = {name.removeprefix(MEASURED): a for name, a in arrays.items() if name.startswith(MEASURED)}
             return Point(number, filled(like, arrays), measured, float(arrays[ABOUT + "seconds"]))
         return None
 
-    def save(self, point: Point, mark: str, *, now: bool = False) -> None:
-        """Write `point`, unless another was written too short a time ago and it need not be `now`."""
-        began = time.monotonic()
-        wait = max(self.pause, SPARE * self._took) if self.pause else 0.0
-        if point.round == self.saved or not (now or began - self._last >= wait):
-            return
+    def due(self, number: int, *, now: bool = False) -> bool:
+        """Whether the point after round `number` is to be saved: `now`, or since the last one was long enough ago.
+
+        Raises:
+          DiskFull: there was no room for the last one.
+        """
+        if number == self.saved or now or not self.pause:
+            return number != self.saved
+        if self._writing is not None:
+            if self._writing.ended is None:
+                return False
+            self.finish()
+        return time.monotonic() - self._last >= max(self.pause, SPARE * self._took)
+
+    def save(self, point: Point, mark: str) -> None:
+        """Begin to write `point`; the one before it is complete then.
+
+        Raises:
+          DiskFull: there was no room for the one before it.
+        """
+        self.finish()
         arrays = {STATE + name: stored(leaf) for name, leaf in leaves(point.state) if leaf.size}
         arrays |= {MEASURED + name: value for name, value in point.measured.items()}
         arrays |= {
             ABOUT + "seconds": np.asarray(point.seconds),
             ABOUT + "mark": np.frombuffer(bytes.fromhex(mark), np.uint8),
         }
-        self._remove(lambda number: number >= point.round)  # damaged: otherwise the run would have started there
-        write(self._path(point.round), arrays)
-        self.saved = point.round
+        newest, self.saved = self.saved or 0, point.round
+        if is_first():
+            self._remove(lambda number: number > newest)  # damaged: otherwise the run would have started there
+            self._writing = write(self._path(point.round), arrays)
+
+    def finish(self) -> None:
+        """Wait until what is being written is complete; only then the oldest are removed.
+
+        Raises:
+          DiskFull: there was no room for it; those before it are still there.
+        """
+        writing, self._writing = self._writing, None
+        if writing is None:
+            return
+        try:
+            with room(self.folder, self._kept()):
+                writing.wait()
+        except BaseException:
+            self._remove(lambda number: False)
+            raise
+        self._last = writing.ended or writing.began
+        self._took = self._last - writing.began
         kept = self.rounds()[-self.keep :]
         self._remove(lambda number: number not in kept)
-        self._last = time.monotonic()
-        self._took = self._last - began
 
     def variables(self) -> Variables | None:
         """The global models of the newest readable checkpoint, dictionaries with a leading `R`; None: no checkpoint."""
@@ -143,6 +187,12 @@ class Checkpoints:
     def clear(self) -> None:
         """Remove all of them."""
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _kept(self) -> str:
+        done = self.rounds()
+        if not done:
+            return "nothing was kept before"
+        return f"the state after round {done[-1]} is kept, and the same command goes on from there"
 
     def _path(self, number: int) -> Path:
         return self.folder / f"round-{number:06d}"
@@ -173,23 +223,66 @@ def digest(arrays: Mapping[str, np.ndarray]) -> str:
     return out.hexdigest()
 
 
-def write(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write a checkpoint and its digest."""
-    ocp = orbax()
-    signed = {**arrays, ABOUT + "digest": np.frombuffer(bytes.fromhex(digest(arrays)), np.uint8)}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with quiet(), ocp.Checkpointer(ocp.StandardCheckpointHandler()) as checkpointer:
-        checkpointer.save(path, args=ocp.args.StandardSave(signed))
+class Writing:
+    """A checkpoint that is being written, by a thread of its own.
+
+    Attributes:
+      began, ended: on the clock of `time.monotonic`; `ended` is None until it is complete or has failed.
+    """
+
+    def __init__(self, path: Path, arrays: Mapping[str, np.ndarray]):
+        self.began = time.monotonic()
+        self.ended: float | None = None
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, args=(path, arrays), name=path.name, daemon=True)
+        self._thread.start()
+
+    def _run(self, path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+        try:
+            self._write(path, arrays)
+        except BaseException as error:  # raised where it is waited for
+            self._error = error
+        self.ended = time.monotonic()
+
+    def _write(self, path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+        signed = {**arrays, ABOUT + "digest": np.frombuffer(bytes.fromhex(digest(arrays)), np.uint8)}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        reserve(
+            path.parent, METADATA + sum(array.nbytes for array in signed.values())
+        )  # Orbax would fail array by array
+        with handler() as checkpointer:
+            checkpointer.save(path, args=orbax().args.StandardSave(signed))
+
+    def wait(self) -> None:
+        """Until it is complete; raises what went wrong."""
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+
+
+def write(path: Path, arrays: Mapping[str, np.ndarray]) -> Writing:
+    """Begin to write a checkpoint and its digest."""
+    return Writing(path, arrays)
 
 
 def read(path: Path) -> dict[str, np.ndarray]:
     """Read a checkpoint. Raises whatever Orbax raises for a damaged one, and `ValueError` where the digest differs."""
-    ocp = orbax()
-    with quiet(), ocp.Checkpointer(ocp.StandardCheckpointHandler()) as checkpointer:
+    with handler() as checkpointer:
         arrays = {name: np.asarray(value) for name, value in checkpointer.restore(path).items()}
     if arrays.pop(ABOUT + "digest").tobytes().hex() != digest(arrays):
         raise ValueError("its content is not what was written")
     return arrays
+
+
+@contextmanager
+def handler() -> Iterator[Any]:
+    """Orbax's checkpointer, for a process that reads and writes without waiting for others."""
+    ocp, index = orbax(), jax.process_index()
+    alone = ocp.options.MultiprocessingOptions(
+        primary_host=index, active_processes={index}, barrier_sync_key_prefix=f"process{index}"
+    )
+    with quiet(), ocp.Checkpointer(ocp.StandardCheckpointHandler(), multiprocessing_options=alone) as checkpointer:
+        yield checkpointer
 
 
 def leaves(state: State) -> Iterator[tuple[str, Any]]:
@@ -198,19 +291,20 @@ def leaves(state: State) -> Iterator[tuple[str, Any]]:
         yield name_of(path), leaf
 
 
+def shapes(state: State) -> dict[str, tuple[int, ...]]:
+    """The shape of every array of a state, as it is stored."""
+    found = {STATE + name: leaf for name, leaf in leaves(state) if leaf.size}
+    return {name: (jax.random.key_data(leaf) if is_key(leaf) else leaf).shape for name, leaf in found.items()}
+
+
 def name_of(path: tuple) -> str:
     """`variables.params.Dense_0.kernel`."""
     return jax.tree_util.keystr(path, simple=True, separator=".")
 
 
-def is_key(leaf: Any) -> bool:
-    """Whether an array is of typed random keys, which are stored as their numbers."""
-    return isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-
-
 def stored(leaf: Any) -> np.ndarray:
-    """An array on the host."""
-    return np.asarray(jax.random.key_data(leaf) if is_key(leaf) else leaf)
+    """An array on the host, a copy of its own: the device's memory is used again while it is being written."""
+    return np.array(fetched(leaf))
 
 
 def filled(like: State, arrays: Mapping[str, np.ndarray]) -> State:

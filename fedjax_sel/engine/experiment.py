@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
@@ -110,6 +112,36 @@ class Experiment:
                 f"the model gives {logits[-1]} logits a row, but the data has {data.classes} classes; "
                 f"build the model with classes={data.classes}"
             )
+
+
+def side_by_side(
+    experiments: Sequence[Experiment], others: Sequence[Experiment] = ()
+) -> tuple[Experiment, tuple[bool, ...]]:
+    """Several experiments as one, to be mapped over, and for each of its leaves whether it has a leading axis.
+
+    Leaves that are the same in all, `others` included, stay as they are.
+
+    Args:
+      experiments: run together.
+      others: run by the same program at another time.
+
+    Raises:
+      ValueError: they differ in more than floats, and cannot share a program.
+    """
+    first, *rest = [jax.tree_util.tree_flatten_with_path(one) for one in (*experiments, *others)]
+    for i, (_, tree) in enumerate(rest, start=1):
+        if tree != first[1]:
+            raise ValueError(f"experiments 0 and {i} differ in more than floats; run them one after the other")
+    leaves, differs = [], []
+    for (path, leaf), *same in zip(first[0], *(flat for flat, _ in rest), strict=True):
+        values = [leaf, *(other for _, other in same)]
+        differs.append(any(value is not leaf and not np.array_equal(value, leaf) for value in values))
+        if differs[-1] and not jnp.issubdtype(jnp.result_type(leaf), jnp.floating):
+            name = jax.tree_util.keystr(path, simple=True, separator=".")
+            raise ValueError(f"experiments differ in {name}, which is no float; run them one after the other")
+        mine = values[: len(experiments)]
+        leaves.append(jnp.stack([jnp.asarray(value) for value in mine]) if differs[-1] else leaf)
+    return first[1].unflatten(leaves), tuple(differs)
 
 
 ANSWERS = {

@@ -48,6 +48,14 @@ class History:
         """`T`."""
         return self.selections.shape[1]
 
+    @property
+    def diverged(self) -> np.ndarray:
+        """Int[R]: the round, from 1, in which each seed ended because it was not finite any more; 0: it did not."""
+        if "alive" not in self.metrics:
+            return np.zeros(len(self.seeds), np.int64)
+        ended = ~self.metrics["alive"].astype(bool)
+        return np.where(ended.any(axis=1), ended.argmax(axis=1) + 1, 0)
+
     def __getitem__(self, metric: str) -> np.ndarray:
         """Float[R, T] of one metric, or of one of `TOTALS`."""
         if metric in TOTALS:
@@ -81,7 +89,7 @@ class History:
         return out
 
     def plot(self, metric: str = "accuracy", *, x: str | Sequence[str] = "round", label: str | None = None, ax=None):
-        """Median over seeds, with a band from the first to the ninth decile.
+        """Median and band from the first to the ninth decile, over the seeds that did not diverge (all, where all did).
 
         Args:
           metric: what is drawn.
@@ -97,9 +105,11 @@ class History:
 
         ax = plt.subplots(layout="constrained")[1] if ax is None else ax
         names = [x] if isinstance(x, str) else list(x)
-        across = np.arange(1, self.rounds + 1) if x == "round" else np.median(self.cumulative(*names), axis=0)
-        shown = ~np.isnan(self[metric]).any(axis=0)
-        low, middle, high = np.quantile(self[metric][:, shown], [0.1, 0.5, 0.9], axis=0)
+        kept = self.diverged == 0 if (self.diverged == 0).any() else np.full(len(self.seeds), True)
+        across = np.arange(1, self.rounds + 1) if x == "round" else np.median(self.cumulative(*names)[kept], axis=0)
+        shown = ~np.isnan(self[metric][kept]).all(axis=0)
+        values = self[metric][kept][:, shown]
+        low, middle, high = np.nanquantile(values, [0.1, 0.5, 0.9], axis=0) if values.size else np.empty((3, 0))
         (line,) = ax.plot(across[shown], middle, label=label)
         ax.fill_between(across[shown], low, high, color=line.get_color(), alpha=0.15, linewidth=0)
         ax.set(xlabel="round" if x == "round" else " + ".join(names).replace("_", " "), ylabel=metric.replace("_", " "))

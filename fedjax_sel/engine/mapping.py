@@ -1,4 +1,4 @@
-"""How an axis is run: everything at once, one after another, or in blocks. Only this file knows."""
+"""How an axis is run: everything at once, one after another, in blocks, on many devices. Only this file knows."""
 
 from __future__ import annotations
 
@@ -8,11 +8,16 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import NamedSharding, PartitionSpec
 from jaxtyping import Array, Float, Int
 
 from fedjax_sel.types import Update, Variables
 
-SEEDS = "seeds"
+SEEDS, CLIENTS = "seeds", "clients"
+"""Axes of a mesh of devices."""
+
+SIDE_BY_SIDE = "seeds side by side"
+"""The axis of the seeds that one device runs by vmap."""
 
 
 @dataclass(frozen=True)
@@ -23,11 +28,13 @@ class Mapping:
       clients: how many clients' models train side by side (vmap) before the next block (scan); None: the whole cohort.
       seeds: `"vmap"`, all seeds side by side, or `"scan"`, one after another, still in one program.
       rows: rows in one flat forward pass over the global model.
+      mesh: over how many devices the seeds, and the clients of each seed's cohort, are divided; None: one device.
     """
 
     clients: int | None = None
     seeds: str = "vmap"
     rows: int = 8192
+    mesh: tuple[int, int] | None = None
 
     def __post_init__(self):
         """Refuse what is no mapping."""
@@ -41,17 +48,41 @@ class Mapping:
     def __str__(self) -> str:
         """As printed when a run starts."""
         clients = {None: "vmap", 1: "scan"}.get(self.clients, f"scan over vmap of {self.clients}")
-        return f"seeds by {self.seeds}, clients by {clients}"
+        mesh = "" if self.mesh is None else ", on a mesh of {} x {} devices (seeds, clients)".format(*self.mesh)
+        return f"seeds by {self.seeds}, clients by {clients}{mesh}"
+
+    @property
+    def shares(self) -> tuple[int, int]:
+        """Among how many devices seeds, and clients, are divided."""
+        return self.mesh or (1, 1)
+
+    def devices(self) -> jax.sharding.Mesh:
+        """The mesh of all devices, of all hosts."""
+        return jax.make_mesh(self.shares, (SEEDS, CLIENTS), axis_types=(jax.sharding.AxisType.Auto,) * 2)
+
+    def sharding(self, has_own: bool) -> NamedSharding:
+        """Where an array lies on the mesh: divided by its leading seeds, or a copy everywhere."""
+        return NamedSharding(self.devices(), PartitionSpec(SEEDS) if has_own else PartitionSpec())
 
     def over_seeds(self, f: Callable, args: tuple, axes: tuple) -> Any:
         """`f(*args)` for every seed; `axes` as in `jax.vmap`: 0 for what has a leading `R`, None for what is shared."""
-        if self.seeds == "vmap":
-            return jax.vmap(f, in_axes=axes, axis_name=SEEDS)(*args)
-        own = jax.tree.map(  # whether each array has a leading R
-            lambda axis, part: jax.tree.map(lambda _: axis is not None, part), axes, args, is_leaf=lambda a: a is None
-        )
+        if self.mesh is None:
+            return self._on_one_device(f, args, axes)
         leaves, tree = jax.tree.flatten(args)
-        has_own = jax.tree.leaves(own)
+        specs = [PartitionSpec(SEEDS) if own else PartitionSpec() for own in owned(axes, args)]
+        return jax.shard_map(
+            lambda *leaves: self._on_one_device(f, tree.unflatten(leaves), axes),
+            mesh=self.devices(),
+            in_specs=tuple(specs),
+            out_specs=PartitionSpec(SEEDS),
+            check_vma=False,  # what clients' devices compute alike is alike because each does the same
+        )(*leaves)
+
+    def _on_one_device(self, f: Callable, args: tuple, axes: tuple) -> Any:
+        if self.seeds == "vmap":
+            return jax.vmap(f, in_axes=axes, axis_name=SIDE_BY_SIDE)(*args)
+        leaves, tree = jax.tree.flatten(args)
+        has_own = owned(axes, args)
 
         def one(mine):
             mine = iter(mine)
@@ -64,7 +95,7 @@ class Mapping:
     def longest_of(self, steps: Int[Array, "k"]) -> Int[Array, ""]:
         """Steps that clients side by side must run to: one number for all vmapped seeds, whose loop stays one loop."""
         bound = steps.max()
-        return jax.lax.pmax(bound, SEEDS) if self.seeds == "vmap" else bound
+        return jax.lax.pmax(bound, SIDE_BY_SIDE) if self.seeds == "vmap" else bound
 
     def train(
         self,
@@ -89,6 +120,17 @@ class Mapping:
         Returns:
           `Σ_i weight_i delta_i`, and the updates with a leading `m`, their `delta` None unless `stacked`.
         """
+
+        def mine(part):
+            members, steps, weight = part
+            return self._train(one, members, steps, weight, like, stacked=stacked)
+
+        if self.shares[1] == 1:
+            return mine((members, steps, weight))
+        total, updates = mine(share((members, steps, weight), self.shares[1]))
+        return jax.lax.psum(total, CLIENTS), gathered(updates, weight.shape[0])
+
+    def _train(self, one, members, steps, weight, like, *, stacked):
         m = weight.shape[0]
         k = min(self.clients or m, m)
         blocks = -(-m // k)
@@ -116,10 +158,23 @@ class Mapping:
 
     def over_clients(self, f: Callable, clients: Any) -> Any:
         """`f` of each of a leading axis of clients, as many side by side as train side by side."""
-        return jax.lax.map(f, clients, batch_size=self.clients) if self.clients else jax.vmap(f)(clients)
+
+        def mine(part):
+            return jax.lax.map(f, part, batch_size=self.clients) if self.clients else jax.vmap(f)(part)
+
+        return self._divided(mine, clients)
 
     def over_rows(self, f: Callable, *rows: Array) -> Any:
         """`f` of flat rows, which gives outputs a row, in passes of at most `self.rows`."""
+        return self._divided(lambda part: self._over_rows(f, *part), rows)
+
+    def _divided(self, f: Callable, part: Any) -> Any:
+        """`f`, which keeps a leading axis, of this device's share of it, and what came of all shares."""
+        if self.shares[1] == 1:
+            return f(part)
+        return gathered(f(share(part, self.shares[1])), jax.tree.leaves(part)[0].shape[0])
+
+    def _over_rows(self, f: Callable, *rows: Array) -> Any:
         n = rows[0].shape[0]
         whole = n // self.rows
         if whole <= 1 and n <= self.rows:
@@ -133,21 +188,49 @@ class Mapping:
         return jax.tree.map(lambda a, b: jnp.concatenate([a, b]), done, rest)
 
 
-def chosen(mapping: Mapping | str | None, work: float, row: float) -> Mapping:
+def owned(axes: Any, args: Any) -> list[bool]:
+    """Whether each array of `args` has a leading `R`, by `axes` as `jax.vmap` takes them."""
+    own = jax.tree.map(
+        lambda axis, part: jax.tree.map(lambda _: axis is not None, part), axes, args, is_leaf=lambda a: a is None
+    )
+    return jax.tree.leaves(own)
+
+
+def share(part: Any, among: int) -> Any:
+    """The part of one device of a leading axis that is divided among the clients' devices, filled up with zeros."""
+
+    def mine(leaf):
+        size = -(-leaf.shape[0] // among)
+        filled = jnp.concatenate([leaf, jnp.zeros((among * size - leaf.shape[0], *leaf.shape[1:]), leaf.dtype)])
+        return jax.lax.dynamic_slice_in_dim(filled, jax.lax.axis_index(CLIENTS) * size, size)
+
+    return jax.tree.map(mine, part)
+
+
+def gathered(part: Any, length: int) -> Any:
+    """The parts of all clients' devices behind each other, without what they were filled up with."""
+    return jax.tree.map(lambda leaf: jax.lax.all_gather(leaf, CLIENTS, tiled=True)[:length], part)
+
+
+def chosen(mapping: Mapping | str | None, work: float, row: float, mesh: tuple[int, int] | None = None) -> Mapping:
     """The mapping to use.
 
     Args:
       mapping: a `Mapping`, or None or `"auto"`, `"vmap"`, `"scan"`.
       work: floating-point operations of one client's forward and backward step.
       row: of one row's forward pass.
+      mesh: of devices; None: the mapping's own.
 
     Raises:
-      ValueError: another name.
+      ValueError: another name, or a mesh of other devices than there are.
     """
+    if mesh is None and isinstance(mapping, Mapping):
+        mesh = mapping.mesh
+    check_mesh(mesh)
     if isinstance(mapping, Mapping):
-        return mapping
+        return replace(mapping, mesh=mesh)
     rows = int(min(MOST_ROWS, max(256, LARGE_PASS / max(row, 1.0))))
-    known = {"vmap": Mapping(rows=rows), "scan": Mapping(clients=1, seeds="scan", rows=rows)}
+    known = {"vmap": Mapping(rows=rows, mesh=mesh), "scan": Mapping(clients=1, seeds="scan", rows=rows, mesh=mesh)}
     if mapping in known:
         return known[mapping]
     if mapping not in (None, "auto"):
@@ -155,6 +238,25 @@ def chosen(mapping: Mapping | str | None, work: float, row: float) -> Mapping:
     # On a CPU a large step keeps the cores busy by itself and stacking costs memory; a small one drowns in overhead.
     side_by_side = jax.default_backend() != "cpu" or work < SMALL_STEP
     return known["vmap" if side_by_side else "scan"]
+
+
+def check_mesh(mesh: tuple[int, int] | None) -> None:
+    """Raise `ValueError` where a mesh does not take all devices, or several processes have none."""
+    there = jax.device_count()
+    if mesh is None:
+        if jax.process_count() > 1:
+            raise ValueError(
+                f"{jax.process_count()} processes would all do the same; divide the run among their {there} devices, "
+                f"as in --mesh seeds={there},clients=1"
+            )
+        return
+    if len(mesh) != 2 or any(not isinstance(k, int) or k < 1 for k in mesh) or mesh[0] * mesh[1] != there:
+        wanted = " x ".join(map(str, mesh))
+        devices = "is 1 device" if there == 1 else f"are {there} devices"
+        raise ValueError(
+            f"the mesh is {wanted} (seeds, clients), but there {devices}; "
+            f"the product of two whole numbers must be {there}, as in --mesh seeds={there},clients=1"
+        )
 
 
 MOST_ROWS = 8192

@@ -34,8 +34,13 @@ def evaluate(
         correct, loss = mapping.over_rows(of_rows, data.test_x, data.test_y)
         return {"accuracy": correct.mean(), "loss": loss.mean()}
 
-    due = ((t + 1) % experiment.evaluate_every == 0) | (t + experiment.evaluate_last >= experiment.rounds)
+    due = is_due(experiment, t)
     return jax.lax.cond(due, measure, lambda: {"accuracy": jnp.full((), jnp.nan), "loss": jnp.full((), jnp.nan)})
+
+
+def is_due(experiment: Experiment, t: Int[Array, ""]) -> Bool[Array, ""]:
+    """Whether the model is evaluated after round `t`."""
+    return ((t + 1) % experiment.evaluate_every == 0) | (t + experiment.evaluate_last >= experiment.rounds)
 
 
 def polled(ctx: Context, asked: Bool[Array, ""]) -> Bool[Array, "N"]:
@@ -56,7 +61,8 @@ def counts(
 ) -> Values:
     """Whole numbers of one round from which the host writes the bill.
 
-    `cohort`: clients that were to train; `returned`: those whose update came back; `trained_rows`: rows passed forward
+    `cohort`: clients that were to train; `returned`: those whose update came back; `left_out`: those of them whose
+    update was not finite; `trained_rows`: rows passed forward
     and backward, with repetition; `screened_rows`: rows among which the cohort chose; `asked`: clients asked for
     signals; `asked_outside`: those of them that did not train; `asked_rows`: the rows they were asked about, and
     `asked_rows_K` those that a signal passes which looks at `K` rows a client at most.
@@ -67,6 +73,7 @@ def counts(
     return {
         "cohort": cohort.mask.sum(),
         "returned": turns.returned.sum(),
+        "left_out": (turns.returned & ~updates.finite).sum(),
         "trained_rows": updates.seen.sum() + turns.wasted.sum(),
         "screened_rows": jnp.where(cohort.mask, data.size[cohort.client], 0).sum(),
         "asked": polled.sum(),

@@ -14,12 +14,13 @@ from fedjax_sel import types
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.engine.asking import ask_before, ask_round, ask_rows, wants_previous
 from fedjax_sel.engine.debug import finite, stage
+from fedjax_sel.engine.diverging import frozen, only_finite, reweighted, still_finite
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.keys import Purpose, key_for
 from fedjax_sel.engine.mapping import Mapping
-from fedjax_sel.engine.measuring import Values, counts, evaluate, polled
+from fedjax_sel.engine.measuring import Values, counts, evaluate, is_due, polled
 from fedjax_sel.engine.rehearsing import rehearse
-from fedjax_sel.engine.turns import Turns, expected, only_returned, simulated, take_turns
+from fedjax_sel.engine.turns import Turns, expected, only_those, simulated, take_turns
 from fedjax_sel.protocols import UpdateSignal
 from fedjax_sel.types import Cohort, Context, PRNGKey, Update, Variables
 
@@ -32,6 +33,7 @@ class State:
       variables: the global model.
       selector: of the client selector.
       aggregator: of the aggregator.
+      alive: until the seed ends (`diverging`); from then on nothing changes.
       correction: of the correction.
       change: of the global model in the round before; None where no signal looks at it.
     """
@@ -39,6 +41,7 @@ class State:
     variables: Variables
     selector: types.State
     aggregator: types.State
+    alive: Bool[Array, ""]
     correction: types.State = ()
     change: Variables | None = None
 
@@ -48,7 +51,7 @@ class Trained:
     """What came of a cohort's local training.
 
     Attributes:
-      back: the cohort in which those count who returned an update.
+      back: the cohort in which those count who returned an update that is finite.
       delta: the aggregator's weighted sum of the updates.
       updates: of the cohort, with a leading `m`.
       weight: of each update in the sum.
@@ -89,13 +92,13 @@ def round_step(
         finite(before)
         cohort = selector.select(key(Purpose.SELECT), state.selector, ctx, **before)
         asked = polled(ctx, asked)
+        training = only_those(cohort, cohort.mask & state.alive)
 
-    trained = train_cohort(experiment, data, seed, state, ctx, cohort, asked, mapping)
+    trained = train_cohort(experiment, data, seed, state, ctx, training, asked, mapping)
     rehearsed, tried = rehearse(train_cohort, merge, experiment, data, seed, state, ctx, asked, mapping)
 
     with stage("aggregation", round=t):  # and how it is merged
         variables, aggregator = merge(experiment, state, trained)
-        correction = experiment.correction.merge(state.correction, trained.back, trained.updates.upload)
         finite(variables)
 
     with stage("what the selector learns", round=t):
@@ -106,17 +109,23 @@ def round_step(
         observe = key(Purpose.OBSERVE)
         memory = selector.observe(observe, state.selector, ctx, trained.back, **before, **rehearsed, **after)
 
+    quality = evaluate(experiment, data, variables, t, mapping)
+    previous = change if wants_previous(selector.after) else None
+    returned, updates = trained.turns.returned, trained.updates
+    alive = still_finite(variables, quality["loss"], is_due(experiment, t), returned, updates.finite)
+    back = only_those(trained.back, trained.back.mask & alive)
+    correction = experiment.correction.merge(state.correction, back, updates.upload)
+    after = State(variables, memory, aggregator, alive, correction, previous)
     measured = {
-        **evaluate(experiment, data, variables, t, mapping),
-        **counts(experiment, data, asked, cohort, trained.turns, trained.updates),
-        **simulated(experiment, data, cohort, asked, trained.turns),
-        "training_loss": jnp.sum(trained.weight * trained.updates.loss),
-        "client": cohort.client,
+        **quality,
+        **counts(experiment, data, asked, training, trained.turns, updates),
+        **simulated(experiment, data, training, asked, trained.turns),
+        "training_loss": jnp.sum(trained.weight * updates.loss),
+        "client": training.client,
     }
     for name, value in tried.items():  # of a rehearsal: counts apart, seconds and joules on top
         measured[name] = measured[name] + value if name in measured else value
-    previous = change if wants_previous(selector.after) else None
-    return State(variables, memory, aggregator, correction, previous), measured
+    return frozen(state, after, measured)
 
 
 def merge(experiment: Experiment, state: State, trained: Trained) -> tuple[Variables, types.State]:
@@ -157,7 +166,7 @@ def train_cohort(
         rows = keep.sum(1)
         holds_model = asked & any(signal.price.model for signal in experiment.selector.before)
         turns = take_turns(experiment, data, cohort, rows, trainer.local_steps(rows, data.longest), holds_model)
-        back = only_returned(cohort, turns.returned)
+        back = only_those(cohort, turns.returned)
         weight = experiment.aggregator.weights(back, rows, turns.steps)
         factor = trainer.schedule(ctx.round, ctx.rounds)
 
@@ -171,10 +180,13 @@ def train_cohort(
                 finite(update.delta)
                 changed, _ = task.split(update.delta)
                 upload = correction.upload(held, changed, trainer.way(keep.sum(), steps, data.longest, factor))
-            return replace(update, upload=upload)
+            return only_finite(replace(update, upload=upload))
 
         stacked = any(isinstance(s, UpdateSignal) and s.stacked for s in experiment.selector.after)
         delta, updates = mapping.train(
             train, (cohort.client, index, keep, turns.steps), turns.steps, weight, variables, stacked=stacked
         )
-    return Trained(back, delta, updates, weight, turns)
+        kept = only_those(back, turns.returned & updates.finite)  # the rest share the weight of those left out
+        among = experiment.aggregator.weights(kept, rows, turns.steps)
+        delta = reweighted(delta, weight, among, updates.finite)
+    return Trained(kept, delta, updates, among, turns)

@@ -79,9 +79,9 @@ def take_turns(
     return Turns(jnp.where(returned, done, 0), returned, jnp.where(cohort.mask & ~returned, wasted, 0), spent)
 
 
-def only_returned(cohort: Cohort, returned: Bool[Array, "m"]) -> Cohort:
-    """The cohort in which only those count who return something; it still names the others."""
-    return Cohort(cohort.client, returned, jnp.where(returned, cohort.weight, 0.0))
+def only_those(cohort: Cohort, count: Bool[Array, "m"]) -> Cohort:
+    """The cohort in which only those members count; it still names the others."""
+    return Cohort(cohort.client, count, jnp.where(count, cohort.weight, 0.0))
 
 
 def simulated(

@@ -103,6 +103,7 @@ class Scale:
       epochs: of a round.
       batch_size: of a step.
       rounds: of an experiment.
+      every: rounds between evaluations.
       pretrain: rows and epochs of pretraining.
       depth: of the network.
     """
@@ -115,15 +116,17 @@ class Scale:
         epochs: int,
         batch_size: int,
         rounds: int,
+        every: int,
         pretrain: tuple[int | None, int],
         depth: int = 16,
     ):
         self.rows, self.test_rows, self.clients, self.epochs = rows, test_rows, clients, epochs
-        self.batch_size, self.rounds, self.pretrain, self.depth = batch_size, rounds, pretrain, depth
+        self.batch_size, self.rounds, self.every = batch_size, rounds, every
+        self.pretrain, self.depth = pretrain, depth
 
     def data(self, name: str) -> dict[str, Any]:
-        """A target's rows."""
-        limits = {"rows": self.rows, "test_rows": self.test_rows}
+        """A target's rows; speech has few test rows, and all of them are used."""
+        limits = {"rows": self.rows, "test_rows": None if name in SPEECH.values() else self.test_rows}
         return {"name": SOURCES[name], **{key: value for key, value in limits.items() if value is not None}}
 
     def base(self, name: str, clients: int, alpha: float) -> dict[str, Any]:
@@ -142,16 +145,16 @@ class Scale:
             "aggregator": {"name": "mean", "by": "size"},
             "m": clients,
             "rounds": self.rounds,
-            "evaluate_every": max(1, self.rounds // 10),
+            "evaluate_every": self.every,
             "evaluate_last": 1,
             "mapping": {"clients": 1, "seeds": "scan"},
         }
 
 
 SCALES = {
-    "smoke": Scale(300, 200, (5, 10), 1, 16, 3, (600, 2), 10),
-    "small": Scale(800, 1000, (10, 50), 2, 16, 6, (15_000, 4)),
-    "full": Scale(None, None, (10, 100), 5, 32, 50, (None, 30)),
+    "smoke": Scale(300, 200, (5, 10), 1, 16, 3, 1, (600, 2), 10),
+    "small": Scale(500, 1000, (10, 50), 1, 16, 10, 2, (15_000, 4)),
+    "full": Scale(None, None, (10, 100), 5, 32, 50, 5, (None, 30)),
 }
 
 PRETRAINING = "pretraining"

@@ -7,7 +7,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib import figure as mpl
-from matplotlib.ticker import NullFormatter
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from fedjax_sel.engine.history import History
 from fedjax_sel.papers._fedft_cells import (
@@ -113,6 +113,8 @@ def efficiency(panels: dict[str, dict[str, History]]) -> mpl.Figure:
                 value["client_seconds"].mean(), value["best_accuracy"].mean(), marker, color=look["color"], label=method
             )
         ax.set(xscale="log", xlabel="client seconds")
+        ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
+        ax.xaxis.set_major_formatter("{x:g}")
         ax.xaxis.set_minor_formatter(NullFormatter())
         ax.set_title(title, fontsize=9)
         ax.grid(alpha=0.25)

@@ -20,10 +20,10 @@ from fedjax_sel.config.build import Run
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.data.federation import stack
 from fedjax_sel.engine.asking import ask_rows
+from fedjax_sel.engine.beginning import start
 from fedjax_sel.engine.keys import Purpose, key_for
 from fedjax_sel.engine.mapping import Mapping
 from fedjax_sel.engine.round import State, round_step
-from fedjax_sel.engine.run import start
 from fedjax_sel.metrics.cka import kernel_cka
 from fedjax_sel.papers._fedft_cells import (
     ALL,
@@ -161,7 +161,7 @@ def choices(run: Run, data: FederatedData, seed: int) -> tuple[Int[np.ndarray, "
     """
     experiment, key = run.experiment, jax.random.key(seed)
     together, _ = stack([data])
-    state, _ = start(experiment, [data], key[None], Mapping(clients=1, seeds="scan"))
+    state, _ = start([experiment], [data], key[None], Mapping(clients=1, seeds="scan"))
     state = jax.tree.map(lambda leaf: leaf[0], state)
     data = jax.tree.map(jnp.asarray, together)
     times, mixes = np.zeros(data.x.shape[0], int), []

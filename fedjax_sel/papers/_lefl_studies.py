@@ -19,8 +19,8 @@ from fedjax_sel.client_selection.uniform import Uniform
 from fedjax_sel.config.build import Run
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.data.partition.label_groups import LabelGroups
+from fedjax_sel.engine.beginning import beginning
 from fedjax_sel.engine.keys import Purpose, key_for
-from fedjax_sel.engine.run import beginning
 from fedjax_sel.metrics.cka import kernel_cka
 from fedjax_sel.metrics.labels import cohort_divergence, label_shares
 from fedjax_sel.papers._lefl_cells import (

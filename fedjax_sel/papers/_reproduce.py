@@ -46,7 +46,7 @@ def reproduce(
       What `summary.json` holds.
 
     Raises:
-      ValueError: unknown scale, or a folder of something else.
+      ValueError: unknown scale, a folder of something else, or one that another process uses.
     """
     console = console or Console(quiet=True)
     scales = list(paper.seeds)
@@ -59,8 +59,21 @@ def reproduce(
     for cell, config in zip(cells, configs, strict=True):  # everything is checked before anything runs
         folder.check(folder_of(out, cell), config)
 
+    with folder.held(out):
+        return carried_out(paper, scale, checked_seeds(seeds), cells, configs, out, console)
+
+
+def carried_out(
+    paper: Paper,
+    scale: str,
+    numbers: tuple[int, ...],
+    cells: list[Cell],
+    configs: list[dict],
+    out: Path,
+    console: Console,
+) -> dict[str, Any]:
+    """Run the cells and studies, and write down what came out; what `summary.json` holds."""
     began = time.perf_counter()
-    numbers = checked_seeds(seeds)
     histories = run_cells(out, cells, configs, console)
     evidence = Evidence(histories, run_studies(out, paper, scale, numbers, console))
     (out / "figures").mkdir(parents=True, exist_ok=True)
@@ -76,7 +89,8 @@ def reproduce(
     figures, tables = paper.figures(scale, evidence), paper.tables(scale, evidence)
     for figure in figures:
         drawn = figure.draw()
-        drawn.savefig(out / "figures" / f"{figure.name}.png", dpi=110)
+        with folder.written(out / "figures" / f"{figure.name}.png") as new:
+            drawn.savefig(new, dpi=110, format="png")
         close(drawn)
     text = report(paper, scale, summary["seeds"], claims, tables, figures, folder.environment())
     folder.write_text(out / "report.md", text)
@@ -102,20 +116,24 @@ def run_cells(out: Path, cells: list[Cell], configs: list[dict], console: Consol
         first = None if cell.begins is None else pretrained.load(places[cell.begins])
         run = configuration.build(config, first)
         label = f"{number}/{len(cells)} {cell.experiment}, {cell.method}"
-        ready, points = partial(folder.begin, place, config), Checkpoints(place / folder.CHECKPOINTS, say=say)
+        points = Checkpoints(place / folder.CHECKPOINTS, say=say)
         with (
+            folder.Hold(place, config) as hold,
             progress(console, label, run.experiment.rounds, announce=not announced) as bar,
-            stoppable(bar, ready, say) as watch,
+            stoppable(say) as stopper,
         ):
-            history = run.simulate(watch=watch, checkpoints=points)
-        if watch.signal:
-            say(f"stopped; what is done is kept in {out}: the same command goes on from there")
-            raise SystemExit(128 + watch.signal)
+            history = run.simulate(callbacks=[hold, bar, stopper], checkpoints=points)
+            if stopper.signal and history.rounds < run.experiment.rounds:
+                say(f"stopped; what is done is kept in {out}: the same command goes on from there")
+                raise SystemExit(128 + stopper.signal)
+            if cell.key in wanted:
+                pretrained.save(place / pretrained.FILE, pretrained.of_first_seed(history.variables))
+            folder.save(place, history, config, figures=False)
+            points.clear()  # a cell is never continued, and SCAFFOLD's state is a model a client
+        if stopper.signal:
+            say(f"stopped; what is finished is kept in {out}: the same command goes on from there")
+            raise SystemExit(128 + stopper.signal)
         announced = True
-        if cell.key in wanted:
-            pretrained.save(place / pretrained.FILE, pretrained.of_first_seed(history.variables))
-        folder.save(place, history, config, figures=False)
-        points.clear()  # a cell is never continued, and SCAFFOLD's state is a model a client
         histories[cell.key] = known[same] = history
     return histories
 

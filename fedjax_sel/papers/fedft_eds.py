@@ -25,14 +25,14 @@ and does not move them. Rows are normalised by their own data's moments. No augm
 "Small ImageNet"; SGD with momentum 0.9, weight decay 5e-4, batch 128, a cosine over the epochs, in one place. The
 classifier is drawn afresh for the target.
 
-**Scales.** `small` is small: pretraining with 15,000 rows for 4 epochs; CIFAR-10 (JPEG-compressed copies) with 800
-training and 1000 test rows, 10 clients (50 in the place of 100), batch 16, 2 local epochs (the source has 5), 6 rounds;
+**Scales.** `small` is small: pretraining with 15,000 rows for 4 epochs; CIFAR-10 (JPEG-compressed copies) with 500
+training and 1000 test rows, 10 clients (50 in the place of 100), batch 16, 1 local epoch (the source has 5), 10 rounds;
 the spoken digits of six speakers, 20 clients, in the place of Speech Commands. Its accuracies are far from the
-source's,
-and its verdicts are of that setting: a short budget is where choosing rows should matter most, and where pretraining
-does. Ablations are among ten clients with P_ds = 10 % there (the source: 100 clients, 50 %). `full` holds the source's
-own experiments, CIFAR-100 and Speech Commands (through tensorflow-datasets) included, for an accelerator. `smoke` is a
-WRN-10-1 on scikit-learn's digits, pretrained on digits too: it shows that everything runs, and judges nothing.
+source's, and its verdicts are of that setting: a short budget is where choosing rows should matter most, and where
+pretraining does. Ablations are among ten clients with P_ds = 10 % there (the source: 100 clients, 50 %). `full` holds
+the source's own experiments, CIFAR-100 and Speech Commands (through tensorflow-datasets) included, for an accelerator.
+`smoke` is a WRN-10-1 on scikit-learn's digits, pretrained on digits too: it shows that everything runs, and judges
+nothing.
 
 Best accuracy over the rounds is reported, as in the source; it is a maximum over measurements on test rows, so it is
 optimistic for all methods alike. Simulated client seconds count every FLOP of all clients at one rate, the trunk's

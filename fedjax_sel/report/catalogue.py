@@ -9,7 +9,7 @@ from typing import Any
 
 import fedjax_sel
 from fedjax_sel import config
-from fedjax_sel.config.components import SYNTHETIC
+from fedjax_sel.config.components import SYNTHETIC, Kind
 from fedjax_sel.data.files import npz_dataset
 from fedjax_sel.data.sources import BUILT_IN
 from fedjax_sel.data.tfds import tfds_dataset
@@ -18,7 +18,8 @@ from fedjax_sel.data.tfds import tfds_dataset
 def everything() -> Iterator[tuple[str, list[tuple[str, str]]]]:
     """Keys of a configuration, and what each can name with one line each; presets."""
     for key, kind in config.KINDS.items():
-        yield key, [(name, first_line(kind.described_by(name))) for name in kind.available()]
+        yield key, described(kind)
+    yield "callbacks", described(config.CALLBACKS)
     functions: dict[str, Callable[..., Any]] = {
         **SYNTHETIC,
         **BUILT_IN,
@@ -27,6 +28,11 @@ def everything() -> Iterator[tuple[str, list[tuple[str, str]]]]:
     }
     yield "data", [(name, first_line(functions[name])) for name in config.SOURCE_NAMES]
     yield "run PRESET", [(name, preset_line(name)) for name in config.preset_names()]
+
+
+def described(kind: Kind) -> list[tuple[str, str]]:
+    """Components of a kind, with one line each."""
+    return [(name, first_line(kind.described_by(name))) for name in kind.available()]
 
 
 def first_line(thing: Any) -> str:

@@ -11,19 +11,28 @@ from rich.table import Table
 from fedjax_sel.config import KINDS
 from fedjax_sel.engine.history import History
 from fedjax_sel.metrics import cost_to, rounds_to
-from fedjax_sel.report.summary import quantity, results
+from fedjax_sel.report.summary import quantity, results, words
 
 
 def reachable(runs: Mapping[str, tuple[History, dict]]) -> float:
-    """An accuracy that every seed of every run reaches: the lowest of their best ones, rounded down to a per cent."""
-    return min(np.floor(100 * min(results(history)["best_accuracy"]["per_seed"])) / 100 for history, _ in runs.values())
+    """An accuracy that every seed of every run reaches: the lowest of their best ones, rounded down to a per cent.
+
+    Seeds that diverged are not asked for it; 0 where all did.
+    """
+    best = [
+        np.asarray(results(history)["best_accuracy"]["per_seed"])[history.diverged == 0] for history, _ in runs.values()
+    ]
+    return float(np.floor(100 * np.concatenate(best).min(initial=1.0)) / 100) if sum(map(len, best)) else 0.0
 
 
 def named(runs: Mapping[str, tuple[History, dict]]) -> Iterator[str]:
     """A line a run, in the order of the table: its number, folder, data, selector and length."""
     for number, (name, (history, config)) in enumerate(runs.items(), start=1):
         about = f"{config['data']['name']}, {described('selector', config['selector'])}, {history.rounds} rounds"
-        yield f"{number}: {name}, {about}, {len(history.seeds)} seed{'s' * (len(history.seeds) != 1)}"
+        seeds = f"{len(history.seeds)} seed{'s' * (len(history.seeds) != 1)}"
+        if history.diverged.any():
+            seeds = words(results(history)["diverged"])
+        yield f"{number}: {name}, {about}, {seeds}"
 
 
 def compared(runs: Mapping[str, tuple[History, dict]], target: float) -> Table:
@@ -52,8 +61,8 @@ def compared(runs: Mapping[str, tuple[History, dict]], target: float) -> Table:
             str(number),
             spread(found["final_accuracy"]),
             *until(history, target, costs),
-            *(quantity(found[cost]["mean"], UNITS[cost]) if cost in found else "–" for cost in costs),
-            quantity(found["flops"]["mean"], "FLOP"),
+            *(spent(found, cost, UNITS[cost]) for cost in costs),
+            spent(found, "flops", "FLOP"),
         )
     return out
 
@@ -72,17 +81,25 @@ def until(history: History, target: float, costs: Sequence[str] = ("bytes",)) ->
     middle = float(np.median(rounds))
     first = f">{history.rounds}" if middle > history.rounds else f"{middle:g}"
 
-    def spent(cost: str) -> str:
+    def reached(cost: str) -> str:
         if cost != "bytes" and cost not in history.metrics:
             return "–"
         middle = float(np.median(cost_to(history["accuracy"], history.cumulative(cost), target)))
         return quantity(middle, UNITS[cost]) if np.isfinite(middle) else "never"
 
-    return first + (f" ({missed} of {len(rounds)} never)" if 0 < missed < len(rounds) else ""), *map(spent, costs)
+    return first + (f" ({missed} of {len(rounds)} never)" if 0 < missed < len(rounds) else ""), *map(reached, costs)
+
+
+def spent(found: Mapping[str, Mapping[str, Any]], cost: str, unit: str) -> str:
+    """The mean of a cost; – where it was not counted, or all seeds diverged."""
+    known = cost in found and not np.isnan(found[cost]["mean"])
+    return quantity(found[cost]["mean"], unit) if known else "–"
 
 
 def spread(number: Mapping[str, Any]) -> str:
-    """Mean ± standard deviation over seeds; the mean alone for one seed."""
+    """Mean ± standard deviation over seeds; the mean alone for one seed, – where all diverged."""
+    if np.isnan(number["mean"]):
+        return "–"
     return f"{number['mean']:.4f}" + (f" ± {number['std']:.4f}" if len(number["per_seed"]) > 1 else "")
 
 

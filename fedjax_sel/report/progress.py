@@ -1,9 +1,9 @@
-"""A progress bar that watches a run."""
+"""A progress bar for a run."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import numpy as np
@@ -12,47 +12,71 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Column
 
 from fedjax_sel.engine.history import History
+from fedjax_sel.engine.memory import amount
 
 
 class Bar:
-    """Moves one bar with a run: round, accuracy (mean over seeds), rounds a second; give it to `simulate` as `watch`.
+    """Moves one bar with a run: round, accuracy (mean over seeds), rounds a second; a callback of `simulate`.
 
     Args:
       progress: where the bar is.
       task: which one it is.
       announce: print device and mapping when the run begins.
+      label: before the news.
+      place: where the bar is after so many rounds.
     """
 
-    def __init__(self, progress: Progress, task: TaskID, *, announce: bool = True):
+    def __init__(
+        self,
+        progress: Progress,
+        task: TaskID,
+        *,
+        announce: bool = True,
+        label: str = "",
+        place: Callable[[int], float] = float,
+    ):
         self._progress, self._task, self._announce = progress, task, announce
+        self._label, self._place = label, place
         self._first: tuple[int, float] = 0, time.monotonic()
         self._compiled = False
 
-    def begin(self, history: History) -> None:
+    def on_train_begin(self, history: History) -> None:
         """Before the first chunk."""
         self._first = history.rounds, time.monotonic()
         about = history.about
         if self._announce:
             self._progress.console.print(
                 f"device: {about['device']}\nmapping: {about['mapping']} · N = {history.clients}, m = {about['m']}, "
-                f"R = {len(history.seeds)} · {about['parameters']:,} parameters",
+                f"R = {len(history.seeds)} · {about['parameters']:,} parameters"
+                + (f" · about {amount(about['memory'])} at most" if "memory" in about else ""),
                 highlight=False,
                 soft_wrap=True,
             )
         if history.rounds:
             self._progress.console.print(f"continuing after round {history.rounds}", highlight=False)
-        self._progress.update(self._task, completed=history.rounds, news="compiling")
+        self._show(history.rounds, "compiling")
 
-    def __call__(self, history: History) -> None:
+    def after_central_iteration(self, history: History) -> None:
         """After every chunk."""
         rounds, began = self._first
         speed = (history.rounds - rounds) / max(time.monotonic() - began, 1e-9)
-        accuracy = history["accuracy"].mean(0)
-        known = accuracy[~np.isnan(accuracy)]
+        accuracy = history["accuracy"][:, ~np.isnan(history["accuracy"]).all(0)]
+        known = np.nanmean(accuracy[:, -1:], axis=0)
         news = (f"accuracy {known[-1]:.4f} · " if known.size else "") + f"{speed:.3g} rounds/s"
-        self._progress.update(self._task, completed=history.rounds, news=news)
+        self._show(history.rounds, news)
         if not self._compiled:  # the first chunk's time is the compiler's
             self._compiled, self._first = True, (history.rounds, time.monotonic())
+
+    def part(self, label: str, place: Callable[[int], float], *, announce: bool) -> Bar:
+        """The same bar for one of several runs."""
+        return Bar(self._progress, self._task, announce=announce, label=label, place=place)
+
+    def reach(self, place: float) -> None:
+        """Move the bar."""
+        self._progress.update(self._task, completed=place)
+
+    def _show(self, rounds: int, news: str) -> None:
+        self._progress.update(self._task, completed=self._place(rounds), news=self._label + news)
 
 
 @contextmanager

@@ -2,51 +2,85 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import socket
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
+from rich.console import Console
+
 from fedjax_sel.engine.history import History
-from fedjax_sel.report.progress import Bar
+
+STOPPING = (signal.SIGINT, signal.SIGTERM)
+GRACE = 2.0
+"""Seconds after a second signal in which the program can end by itself."""
 
 
-class Stoppable:
-    """A progress bar that makes the run's folder, and ends the run when a signal asked for it.
+class Stopper:
+    """A callback that ends the run when a signal asked for it.
 
     Attributes:
-      ready: called when everything was checked, before the first chunk.
       signal: which one came; 0: none.
     """
 
-    def __init__(self, bar: Bar, ready: Callable[[], Any]):
-        self.bar, self.ready, self.signal = bar, ready, 0
+    def __init__(self):
+        self.signal = 0
 
-    def begin(self, history: History) -> None:
-        """Everything was checked."""
-        self.ready()
-        self.bar.begin(history)
-
-    def __call__(self, history: History) -> bool:
+    def after_central_iteration(self, history: History) -> bool:
         """After every chunk."""
-        self.bar(history)
         return bool(self.signal)
 
 
 @contextmanager
-def stoppable(bar: Bar, ready: Callable[[], Any], say: Callable[[str], None]) -> Iterator[Stoppable]:
-    """The first Ctrl-C (or SIGTERM) finishes the chunk and keeps it, the second stops at once."""
-    watch = Stoppable(bar, ready)
+def stoppable(say: Callable[[str], None]) -> Iterator[Stopper]:
+    """The first Ctrl-C (or SIGTERM) finishes the chunk and keeps it, the second stops at once.
+
+    Python calls a signal's handler only when compiled code has returned, and two signals until then are one to it.
+    So a thread reads the signals as they come: it answers the first at once, and ends the program `GRACE` seconds after
+    the second, should that still compute. What is on the disk then is what a killed program leaves.
+    """
+    stopper, calls, (ours, theirs) = Stopper(), [], socket.socketpair()
 
     def asked(number: int, frame: Any) -> None:
-        if watch.signal:
+        stopper.signal = stopper.signal or number
+        calls.append(number)
+        if len(calls) > 1:
             raise KeyboardInterrupt
-        watch.signal = number
-        say("stopping after this chunk of rounds, which is kept; once more to stop at once")
 
-    before = {number: signal.signal(number, asked) for number in (signal.SIGINT, signal.SIGTERM)}
+    def come() -> bool:
+        """Wait for a signal; false: this is over."""
+        while (byte := ours.recv(1)) and byte[0] not in STOPPING:
+            pass
+        return bool(byte)
+
+    def watch() -> None:
+        if not come():
+            return
+        say("stopping after this chunk of rounds, which is kept; once more to stop at once")
+        if not come():
+            return
+        ours.settimeout(GRACE)
+        with suppress(TimeoutError):
+            if not come():
+                return
+        say("stopped at once; the same command goes on from what was kept before")
+        Console(stderr=True).show_cursor()
+        os._exit(128 + signal.SIGINT)
+
+    theirs.setblocking(False)
+    watcher = threading.Thread(target=watch, name="signals", daemon=True)
+    woken = signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
+    before = {number: signal.signal(number, asked) for number in STOPPING}
+    watcher.start()
     try:
-        yield watch
+        yield stopper
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        signal.set_wakeup_fd(woken)
+        theirs.close()
+        watcher.join()
+        ours.close()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from rich.table import Table
 
 from fedjax_sel.engine.history import History
@@ -17,13 +18,15 @@ def results(history: History) -> dict[str, dict[str, Any]]:
     """What a run is judged by: each number's mean and standard deviation over seeds (0 for one seed), and its values.
 
     `bytes` and `flops` are totals, selection included; `selection_bytes` and `selection_flops` its part in them;
-    `seconds` and `joules`, where the clients have devices, are simulated totals.
+    `seconds` and `joules`, where the clients have devices, are simulated totals; `left_out`, where there are any, the
+    updates that were not finite. Seeds that diverged are in the values, but not in the means; `diverged`, where there
+    are any, names them: `seeds`, the `rounds` they ended in, and `of` how many.
     """
-    accuracy = history["accuracy"]
-    evaluated = accuracy[:, ~np.isnan(accuracy).all(0)]
+    accuracy, diverged = history["accuracy"], history.diverged
+    best = np.max(accuracy, axis=1, where=~np.isnan(accuracy), initial=-np.inf)
     values = {
         "final_accuracy": accuracy[:, -1],
-        "best_accuracy": np.nanmax(evaluated, axis=1),
+        "best_accuracy": np.where(np.isfinite(best), best, np.nan),
         "final_loss": history["loss"][:, -1],
         "bytes": total(history, "bytes"),
         "flops": total(history, "flops"),
@@ -31,7 +34,13 @@ def results(history: History) -> dict[str, dict[str, Any]]:
         "selection_flops": total(history, "selection_flops"),
         **{name: total(history, name) for name in ("seconds", "joules") if name in history.metrics},
     }
-    return {name: over_seeds(np.asarray(value, np.float64)) for name, value in values.items()}
+    if "left_out" in history.metrics and history["left_out"].any():
+        values["left_out"] = total(history, "left_out")
+    found = {name: over_seeds(np.asarray(value, np.float64), diverged == 0) for name, value in values.items()}
+    if diverged.any():
+        seeds = [seed for seed, round in zip(history.seeds, diverged, strict=True) if round]
+        found["diverged"] = {"seeds": seeds, "rounds": diverged[diverged > 0].tolist(), "of": len(history.seeds)}
+    return found
 
 
 def total(history: History, *metrics: str) -> Float[np.ndarray, "R"]:
@@ -39,11 +48,26 @@ def total(history: History, *metrics: str) -> Float[np.ndarray, "R"]:
     return np.sum([history[name].sum(1) for name in metrics], axis=0)
 
 
-def over_seeds(values: Float[np.ndarray, "R"]) -> dict[str, Any]:
-    """Mean, standard deviation with `R - 1` in the denominator, values."""
-    with np.errstate(invalid="ignore"):  # the loss of a run that diverged is infinite
-        std = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
-    return {"mean": float(np.mean(values)), "std": std, "per_seed": values.tolist()}
+def over_seeds(values: Float[np.ndarray, "R"], among: Bool[np.ndarray, "R"]) -> dict[str, Any]:
+    """Mean and standard deviation (`R - 1` in the denominator) of the seeds `among`, NaN where none is; all values."""
+    if not among.any():
+        return {"mean": math.nan, "std": math.nan, "per_seed": values.tolist()}
+    with np.errstate(invalid="ignore"):  # the loss may be infinite in runs of before seeds were ended for it
+        std = float(np.std(values[among], ddof=1)) if among.sum() > 1 else 0.0
+    return {"mean": float(np.mean(values[among])), "std": std, "per_seed": values.tolist()}
+
+
+def words(diverged: Mapping[str, Any], most: int = 8) -> str:
+    """Which seeds diverged, and when.
+
+    >>> words({"seeds": [3], "rounds": [17], "of": 5})
+    '1 of 5 seeds diverged: seed 3 in round 17'
+    >>> words({"seeds": [0, 1], "rounds": [2, 1], "of": 2}, most=1)
+    '2 of 2 seeds diverged: seed 0 in round 2, ...'
+    """
+    each = [f"seed {seed} in round {round}" for seed, round in zip(diverged["seeds"], diverged["rounds"], strict=True)]
+    shown = ", ".join(each[:most] + ["..."] * (len(each) > most))
+    return f"{len(each)} of {diverged['of']} seed{'s' * (diverged['of'] != 1)} diverged: {shown}"
 
 
 ROWS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
@@ -56,8 +80,9 @@ ROWS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
     ("selection_flops", "client FLOPs of selection alone", lambda x: quantity(x, "FLOP")),
     ("seconds", "simulated seconds", lambda x: quantity(x, "s")),
     ("joules", "simulated joules of all clients", lambda x: quantity(x, "J")),
+    ("left_out", "updates left out, not finite", "{:.4g}".format),
 )
-"""Key, words, how to write the number; runs without devices lack the last two."""
+"""Key, words, how to write the number; a run need not have the last three."""
 
 
 DEVICE_FIGURES = (
@@ -69,20 +94,30 @@ DEVICE_FIGURES = (
 
 
 def lines(found: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str, str]]:
-    """Metric, mean and deviation over seeds, as text."""
+    """Metric, mean and deviation over seeds, as text; – where no seed has any."""
+
+    def shown(number: float, write: Callable[[float], str]) -> str:
+        return "–" if math.isnan(number) else write(number)
+
     return [
-        (words, write(found[key]["mean"]), write(found[key]["std"]) if len(found[key]["per_seed"]) > 1 else "–")
-        for key, words, write in ROWS
+        (what, shown(found[key]["mean"], write), shown(found[key]["std"], write) if counted(found) > 1 else "–")
+        for key, what, write in ROWS
         if key in found
     ]
 
 
+def counted(found: Mapping[str, Mapping[str, Any]]) -> int:
+    """Seeds that did not diverge: those the means are over."""
+    return len(found["final_accuracy"]["per_seed"]) - len(found.get("diverged", {}).get("seeds", ()))
+
+
 def in_terminal(title: str, found: Mapping[str, Mapping[str, Any]]) -> Table:
     """The table a run ends with."""
-    seeds = len(found["final_accuracy"]["per_seed"])
-    out = Table(title=title, title_justify="left")
+    seeds = counted(found)
+    said = words(found["diverged"]) if "diverged" in found else None
+    out = Table(title=title, title_justify="left", caption=said, caption_justify="left")
     out.add_column("metric")
-    out.add_column(f"mean of {seeds} seed{'s' * (seeds > 1)}", justify="right")
+    out.add_column(f"mean of {seeds} seed{'s' * (seeds != 1)}", justify="right")
     out.add_column("std", justify="right")
     for line in lines(found):
         out.add_row(*line)
@@ -94,6 +129,7 @@ def page(title: str, found: Mapping[str, Mapping[str, Any]], config: str, about:
     parts = [
         f"# {title}",
         table(("metric", "mean over seeds", "std"), lines(found)),
+        *([f"{words(found['diverged'])}; they are not in the means and figures."] if "diverged" in found else []),
         "![Accuracy on the test rows against rounds](figures/accuracy.png)",
         "*Accuracy on the test rows: median over seeds, band from the first to the ninth decile.*",
         "![Accuracy against bytes](figures/accuracy_by_bytes.png)",

@@ -14,6 +14,7 @@ from fedjax_sel.correction.proximal import Proximal
 from fedjax_sel.correction.scaffold import Scaffold
 from fedjax_sel.devices.clock import Deadline
 from fedjax_sel.devices.laws import Uniform as UniformLaw
+from fedjax_sel.engine.memory import check_kept, size_of
 from fedjax_sel.local_training import Exponential
 from fedjax_sel.local_training.sgd import SGD
 from tests.quadratic import OPTIMUM, TASK, A, clients, gradient, weights_of
@@ -148,10 +149,14 @@ def test_bad_input():
         run(3)
 
 
-def test_a_state_that_cannot_fit_is_refused_with_its_size(monkeypatch):
-    from fedjax_sel.engine import run as engine
-
-    monkeypatch.setattr(engine, "device_memory", lambda: 50)
-    run(Nothing(), rounds=1)
-    with pytest.raises(ValueError, match=r"scaffold takes 5.22e-08 GiB for 1 seeds, N = 6 clients .* 2 parameters"):
-        run(Scaffold(), rounds=1)  # 6 clients and the server, 2 numbers of 4 bytes each
+def test_a_state_that_cannot_fit_is_refused_with_its_size():
+    data = clients().draw(0)
+    sizes = data, data.x, 100, Mapping()
+    rows = size_of(data)
+    experiment = Experiment(TASK, Uniform(), m=3)
+    check_kept(experiment, *sizes, rows + 2000)
+    # 6 clients and the server, 2 numbers of 4 bytes each, a hundred times; the models are 800 bytes
+    said = r"scaffold for N = 6 clients, 100 runs and a model of 2 parameters takes 5.22e-06 GiB"
+    with pytest.raises(ValueError, match=said):
+        check_kept(experiment.replace(correction=Scaffold()), *sizes, rows + 2000)
+    check_kept(experiment.replace(correction=Scaffold()), *sizes, rows + 800 + 5600)

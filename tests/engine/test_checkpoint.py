@@ -1,6 +1,8 @@
 """A run that was stopped goes on as if it had not been."""
 
 import dataclasses
+import errno
+import itertools
 from types import SimpleNamespace
 
 import jax
@@ -16,6 +18,7 @@ from fedjax_sel.data.federation import Federation
 from fedjax_sel.data.partition import Iid
 from fedjax_sel.engine import checkpoint
 from fedjax_sel.engine.checkpoint import SPARE, Checkpoints, Point, mark_of
+from fedjax_sel.engine.disk import DiskFull, reserve
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.round import State
 from fedjax_sel.engine.run import simulate
@@ -51,7 +54,7 @@ def stopped_after(rounds):
 def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(data, tmp_path, selector):
     whole = simulate(experiment(selector), data, seeds=2, chunk=2)
     first = simulate(
-        experiment(selector), data, seeds=2, chunk=2, checkpoints=Checkpoints(tmp_path), watch=stopped_after(2)
+        experiment(selector), data, seeds=2, chunk=2, checkpoints=Checkpoints(tmp_path), callbacks=[stopped_after(2)]
     )
     assert first.rounds == 2
     rest = simulate(experiment(selector), data, seeds=2, chunk=2, checkpoints=Checkpoints(tmp_path))
@@ -65,7 +68,7 @@ def test_a_finished_run_is_restored_without_another_round(data, tmp_path):
     def never(history):
         raise AssertionError("a round was run")
 
-    again = simulate(experiment(), data, seeds=2, checkpoints=Checkpoints(tmp_path), watch=never)
+    again = simulate(experiment(), data, seeds=2, checkpoints=Checkpoints(tmp_path), callbacks=[never])
     same(whole, again)
     jax.tree.map(np.testing.assert_array_equal, whole.variables, Checkpoints(tmp_path).variables())
 
@@ -89,7 +92,8 @@ class Clock:
 
     def write(self, path, arrays):
         path.mkdir(parents=True)
-        self.now += self.a_save
+        began, self.now = self.now, self.now + self.a_save
+        return SimpleNamespace(began=began, ended=self.now, wait=lambda: None)
 
 
 @pytest.fixture
@@ -101,12 +105,13 @@ def clock(monkeypatch):
 
 
 def point(number):
-    return Point(number, State({"w": jnp.ones((1, 2))}, (), ()), {}, 0.0)
+    return Point(number, State({"w": jnp.ones((1, 2))}, (), (), jnp.ones(1, bool)), {}, 0.0)
 
 
 def saves(checkpoints, number, **how):
     """Whether this one is saved."""
-    checkpoints.save(point(number), "00", **how)
+    if checkpoints.due(number, **how):
+        checkpoints.save(point(number), "00")
     return checkpoints.saved == number
 
 
@@ -125,6 +130,7 @@ def test_saves_leave_so_many_times_what_the_last_one_took(clock, tmp_path):
     assert not saves(checkpoints, 5), "the last save took little, but the pause holds"
     clock.now += 0.2
     assert saves(checkpoints, 6)
+    checkpoints.finish()
     assert checkpoints.rounds() == [4, 6]
 
 
@@ -133,6 +139,7 @@ def test_a_save_that_must_be_now_is_made_whatever_the_last_one_took(clock, tmp_p
     checkpoints = Checkpoints(tmp_path, pause=3600.0)
     assert [saves(checkpoints, number, now=True) for number in (1, 2, 3)] == [True] * 3
     assert not saves(checkpoints, 4)
+    checkpoints.finish()
     assert checkpoints.rounds() == [2, 3]
 
 
@@ -169,7 +176,7 @@ def spoil_content(path):
         patch.setattr(checkpoint, "digest", lambda _: as_written)
         spoil_folder(path)
         path.rmdir()
-        checkpoint.write(path, changed)
+        checkpoint.write(path, changed).wait()
 
 
 def spoil_folder(path):
@@ -180,7 +187,7 @@ def spoil_folder(path):
 @pytest.mark.parametrize("spoil", [spoil_file, spoil_content, spoil_folder])
 def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(data, tmp_path, spoil):
     whole = simulate(experiment(), data, chunk=2)
-    simulate(experiment(), data, chunk=2, checkpoints=Checkpoints(tmp_path, pause=0.0), watch=stopped_after(4))
+    simulate(experiment(), data, chunk=2, checkpoints=Checkpoints(tmp_path, pause=0.0), callbacks=[stopped_after(4)])
     spoil(tmp_path / "round-000004")
     said = []
     rest = simulate(experiment(), data, chunk=2, checkpoints=Checkpoints(tmp_path, pause=0.0, say=said.append))
@@ -192,7 +199,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(data, tmp_path
 
 
 def test_with_nothing_readable_the_run_starts_from_the_beginning(data, tmp_path):
-    simulate(experiment(), data, chunk=2, checkpoints=Checkpoints(tmp_path), watch=stopped_after(2))
+    simulate(experiment(), data, chunk=2, checkpoints=Checkpoints(tmp_path), callbacks=[stopped_after(2)])
     spoil_file(tmp_path / "round-000002")
     said = []
     again = simulate(experiment(), data, chunk=2, checkpoints=Checkpoints(tmp_path, say=said.append))
@@ -229,11 +236,18 @@ class Odd:
 
 def test_random_keys_and_empty_arrays_in_a_state_survive(tmp_path):
     keys = jax.vmap(jax.random.key)(jnp.arange(2))
-    state = State({"w": jnp.ones((2, 3), jnp.bfloat16)}, Odd(keys, jnp.zeros((2, 0)), jnp.array([True, False])), ())
+    state = State(
+        {"w": jnp.ones((2, 3), jnp.bfloat16)},
+        Odd(keys, jnp.zeros((2, 0)), jnp.array([True, False])),
+        (),
+        jnp.ones(2, bool),
+    )
     mark = mark_of("odd")
-    Checkpoints(tmp_path).save(Point(3, state, {"accuracy": np.ones((2, 3), np.float32)}, 1.5), mark, now=True)
-    back = Checkpoints(tmp_path).restore(jax.tree.map(jnp.zeros_like, state.replace(selector=())), mark)
-    assert back is not None
+    written = Checkpoints(tmp_path)
+    written.save(Point(3, state, {"accuracy": np.ones((2, 3), np.float32)}, 1.5), mark)
+    written.finish()
+    with pytest.raises(ValueError, match="round-000003 was written by another version"):
+        Checkpoints(tmp_path).restore(state.replace(selector=()), mark)
     like = state.replace(selector=state.selector.replace(key=jax.vmap(jax.random.key)(jnp.arange(5, 7))))
     back = Checkpoints(tmp_path).restore(like, mark)
     assert back is not None
@@ -241,6 +255,62 @@ def test_random_keys_and_empty_arrays_in_a_state_survive(tmp_path):
     np.testing.assert_array_equal(jax.random.key_data(back.state.selector.key), jax.random.key_data(keys))
     assert back.state.variables["w"].dtype == jnp.bfloat16
     assert back.state.selector.nothing.shape == (2, 0)
+
+
+SAYS = "Error writing 'w/0' in OCDBT database: Failed to write 9 bytes to file: No space left on device"
+
+
+@pytest.mark.parametrize("error", [ValueError(SAYS), OSError(errno.EDQUOT, "Disk quota exceeded")])
+def test_a_save_for_which_there_is_no_room_is_told_and_leaves_the_one_before(tmp_path, monkeypatch, error):
+    written = Checkpoints(tmp_path, pause=0.01)
+    written.save(point(4), "00")
+    written.finish()
+
+    def full(*_):
+        (tmp_path / "round-000006.orbax-checkpoint-tmp").mkdir()
+        raise error
+
+    monkeypatch.setattr(checkpoint, "reserve", full)
+    written.save(point(6), "00")
+    said = r"no room on the disk of .*; the state after round 4 is kept"
+    with pytest.raises(DiskFull, match=said):  # noticed when the next one is due, not at the end of the run
+        next(number for number in itertools.count(8) if written.due(number))
+    assert [path.name for path in tmp_path.iterdir()] == ["round-000004"]
+    written.finish()
+
+
+def test_what_is_being_written_is_complete_when_a_run_ends_in_an_error(data, tmp_path):
+    def fails(history):
+        if history.rounds == 4:
+            raise RuntimeError("of a callback")
+
+    with pytest.raises(RuntimeError, match="of a callback"):
+        simulate(experiment(), data, chunk=2, checkpoints=Checkpoints(tmp_path, pause=0.0), callbacks=[fails])
+    assert [path.name for path in tmp_path.iterdir()] == ["round-000002"]
+    same(
+        simulate(experiment(), data, chunk=2), simulate(experiment(), data, chunk=2, checkpoints=Checkpoints(tmp_path))
+    )
+
+
+def test_damaged_checkpoints_are_never_kept_instead_of_a_good_one(data, tmp_path):
+    simulate(experiment(), data, chunk=1, checkpoints=Checkpoints(tmp_path, pause=0.0), callbacks=[stopped_after(4)])
+    spoil_file(tmp_path / "round-000004")
+    again = Checkpoints(tmp_path, pause=3600.0, say=lambda line: None)
+    simulate(experiment(), data, chunk=1, checkpoints=again)
+    assert again.rounds() == [3, 6]
+
+
+def test_a_file_in_the_place_of_the_folder_is_refused_before_anything_runs(data, tmp_path):
+    (tmp_path / "points").write_text("")
+    with pytest.raises(ValueError, match="points is a file"):
+        simulate(experiment(), data, checkpoints=Checkpoints(tmp_path / "points"))
+
+
+def test_more_than_a_disk_has_cannot_be_reserved_and_leaves_nothing(tmp_path):
+    reserve(tmp_path, 10_000)
+    with pytest.raises(OSError, match=r"No space left|File too large"):
+        reserve(tmp_path, 2**62)
+    assert not list(tmp_path.iterdir())
 
 
 def test_keeping_none_is_refused(tmp_path):

@@ -304,7 +304,7 @@ def test_fedcor_goes_on_where_it_was_stopped(blobs, federation, tmp_path):
     whole = run(one, federation, chunk=2)
     for stop in (4, 6, 8):
         places = Checkpoints(tmp_path)
-        part = run(one, federation, chunk=2, checkpoints=places, watch=lambda h, stop=stop: h.rounds >= stop)
+        part = run(one, federation, chunk=2, checkpoints=places, callbacks=[lambda h, stop=stop: h.rounds >= stop])
     assert part.about["resumed_at"] == 6
     rehearsed = whole["selection_bytes_up"] > 4 * N
     assert rehearsed.tolist() == [[t in (4, 6) for t in range(8)]] * 2

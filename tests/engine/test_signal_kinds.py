@@ -231,8 +231,8 @@ def test_the_change_of_the_round_before_survives_a_stop(blobs, tmp_path):
     selector = GPFL(variant="paper", warm_up=1, signal="test")
     one, federation = experiment(blobs, selector, rounds=8), recipe(blobs)
     whole = run(one, federation, chunk=2)
-    for watch in (lambda history: history.rounds >= 4, None):
-        part = run(one, federation, chunk=2, checkpoints=Checkpoints(tmp_path), watch=watch)
+    for callbacks in ([lambda history: history.rounds >= 4], []):
+        part = run(one, federation, chunk=2, checkpoints=Checkpoints(tmp_path), callbacks=callbacks)
     assert part.about["resumed_at"] == 4
     np.testing.assert_array_equal(whole.selections, part.selections)
     jax.tree.map(np.testing.assert_array_equal, whole.variables, part.variables)

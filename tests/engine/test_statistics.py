@@ -12,8 +12,8 @@ from fedjax_sel.aggregation.fednova import FedNova
 from fedjax_sel.aggregation.fedopt import FedOpt
 from fedjax_sel.aggregation.mean import Mean
 from fedjax_sel.correction.scaffold import Scaffold
+from fedjax_sel.engine.beginning import start
 from fedjax_sel.engine.keys import Purpose, key_for
-from fedjax_sel.engine.run import start
 from fedjax_sel.local_training.sgd import SGD, shuffles
 from fedjax_sel.signals import GradientNorm
 from fedjax_sel.types import Batch
@@ -103,7 +103,7 @@ def test_gradients_optimisers_and_variates_do_not_follow_statistics(blobs, skewe
     task, data = Task.on(Normed(), blobs), skewed.draw(0)
     variables = task.init(jax.random.key(0), data.x)
     experiment = Experiment(task, correction=Scaffold(), aggregator=FedOpt(), m=2, rounds=2)
-    state, _ = start(experiment, [data], jax.vmap(jax.random.key)(jnp.arange(1, dtype=jnp.uint32)), Mapping())
+    state, _ = start([experiment], [data], jax.vmap(jax.random.key)(jnp.arange(1, dtype=jnp.uint32)), Mapping())
     for tree in (state.aggregator.first, state.correction.shared, state.correction.own):
         assert set(tree) == {"params"}
     batch = Batch(jnp.asarray(data.x[:9]), jnp.asarray(data.y[:9]), jnp.ones(9, bool))

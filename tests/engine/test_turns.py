@@ -296,8 +296,8 @@ def test_deadlines_and_chances_are_traced(blobs):
 def test_a_selector_with_a_memory_of_devices_goes_on_where_it_was_stopped(blobs, tmp_path, selector):
     run, recipe = experiment(blobs, selector, rounds=6), federation(blobs, LogNormal())
     whole = simulate(run, recipe, seeds=2, chunk=2)
-    for watch in (lambda history: history.rounds >= 2, None):
-        part = simulate(run, recipe, seeds=2, chunk=2, checkpoints=Checkpoints(tmp_path), watch=watch)
+    for callbacks in ([lambda history: history.rounds >= 2], []):
+        part = simulate(run, recipe, seeds=2, chunk=2, checkpoints=Checkpoints(tmp_path), callbacks=callbacks)
     assert part.about["resumed_at"] == 2
     np.testing.assert_array_equal(whole.selections, part.selections)
     for metric in whole.metrics:

@@ -1,0 +1,60 @@
+"""Ending a run that no longer gets better."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from fedjax_sel.catalog import check_name
+from fedjax_sel.engine.history import History
+
+__all__ = ["EarlyStopping"]
+
+BETTER = {"accuracy": "max", "loss": "min", "training_loss": "min"}
+"""The metrics that say how good a model is, and what is better."""
+
+
+@dataclass(frozen=True)
+class EarlyStopping:
+    """Ends the run after so many evaluations in a row without a new best value.
+
+    The value is the mean over the seeds that have one. A run is looked at between chunks, so it ends with the chunk in
+    which patience was lost (`chunk=1`: with the round). It depends on the history alone: a run that was stopped and
+    goes on ends with the same round.
+
+    Attributes:
+      metric: `"accuracy"` or `"loss"` of the test rows, or `"training_loss"`.
+      mode: whether more is better, `"max"`, or less, `"min"`; `"auto"`: as the metric has it.
+      patience: evaluations without a new best.
+      min_delta: a new best is better by more than this.
+
+    Raises:
+      ValueError: an unknown metric or mode, patience below 1, or a negative `min_delta`.
+    """
+
+    metric: Literal["accuracy", "loss", "training_loss"] = "accuracy"
+    mode: Literal["auto", "max", "min"] = "auto"
+    patience: int = 10
+    min_delta: float = 0.0
+
+    def __post_init__(self):
+        check_name("metric of early_stopping:", self.metric, BETTER)
+        check_name("mode of early_stopping:", self.mode, ("auto", "max", "min"))
+        if self.patience < 1:
+            raise ValueError(f"early_stopping: patience is {self.patience}; it must be at least 1 evaluation")
+        if not self.min_delta >= 0:
+            raise ValueError(f"early_stopping: min_delta is {self.min_delta:g}; it must be at least 0")
+
+    def after_central_iteration(self, history: History) -> bool:
+        """Whether patience was lost."""
+        sign = 1 if (BETTER[self.metric] if self.mode == "auto" else self.mode) == "max" else -1
+        values = history[self.metric]
+        best, without = -np.inf, 0
+        for value in sign * np.nanmean(values[:, ~np.isnan(values).all(0)], axis=0):
+            better = value > best + self.min_delta
+            best, without = (value, 0) if better else (best, without + 1)
+            if without >= self.patience:
+                return True
+        return False

@@ -1,0 +1,49 @@
+"""How long a run takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pandas as pd
+
+from fedjax_sel.engine.history import History
+from fedjax_sel.folder import written
+
+__all__ = ["Stopwatch"]
+
+FILE = "stopwatch.csv"
+
+
+@dataclass
+class Stopwatch:
+    """`stopwatch.csv`, a line a chunk: last round, seconds since the start, rounds a second in this chunk.
+
+    The first chunk's time has compilation in it. A run that goes on keeps the lines from before, and counts on from the
+    seconds that were spent until its checkpoint; the time in between, while it was not running, does not count.
+
+    Attributes:
+      folder: where it is written.
+    """
+
+    folder: Path = Path()
+    _lines: list[tuple[int, float, float]] = field(default_factory=list, init=False, repr=False)
+    _last: tuple[int, float] = field(default=(0, 0.0), init=False, repr=False)
+
+    def on_train_begin(self, history: History) -> None:
+        """Read the lines from before the checkpoint."""
+        file = self.folder / FILE
+        self._last = history.rounds, history.about.get("seconds", 0.0)
+        before = pd.read_csv(file) if history.rounds and file.exists() else pd.DataFrame({"round": []})
+        self._lines = list(before[before["round"] <= history.rounds].itertuples(index=False, name=None))
+
+    def after_central_iteration(self, history: History) -> None:
+        """Write a line."""
+        (rounds, seconds), now = self._last, history.about.get("seconds", 0.0)
+        if history.rounds == rounds:
+            return
+        self._lines.append((history.rounds, now, (history.rounds - rounds) / max(now - seconds, 1e-9)))
+        self._last = history.rounds, now
+        table = pd.DataFrame(self._lines, columns=["round", "seconds", "rounds_per_second"])
+        with written(self.folder / FILE) as new:
+            table.to_csv(new, index=False)

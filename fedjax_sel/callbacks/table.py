@@ -1,0 +1,50 @@
+"""All metrics as a table, while the run goes on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from fedjax_sel.catalog import check_name
+from fedjax_sel.engine.history import History
+from fedjax_sel.folder import written
+
+__all__ = ["Table"]
+
+FORMATS = ("csv", "parquet")
+
+
+@dataclass(frozen=True)
+class Table:
+    """`table.csv` or `table.parquet`, written anew after every chunk: round (from 1), seed, metric, value.
+
+    The file is whole at every moment.
+
+    Attributes:
+      format: `"csv"` or `"parquet"`.
+      folder: where it is written.
+
+    Raises:
+      ValueError: an unknown format.
+    """
+
+    format: Literal["csv", "parquet"] = "csv"
+    folder: Path = Path()
+
+    def __post_init__(self):
+        check_name("format of table:", self.format, FORMATS)
+
+    def on_train_begin(self, history: History) -> None:
+        """A run that goes on may have been stopped before it wrote."""
+        if history.rounds:
+            self.after_central_iteration(history)
+
+    def after_central_iteration(self, history: History) -> None:
+        """Write all rounds so far."""
+        table = history.to_pandas()
+        with written(self.folder / f"table.{self.format}") as new:
+            if self.format == "csv":
+                table.to_csv(new, index=False)
+            else:
+                table.to_parquet(new, index=False)

@@ -1,0 +1,79 @@
+"""Curves in TensorBoard."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fedjax_sel.callbacks._ops import check_installed, values
+from fedjax_sel.engine.history import History
+
+__all__ = ["TensorBoard"]
+
+
+@dataclass
+class TensorBoard:
+    """Every metric as a scalar against rounds (from 1), one run of TensorBoard a seed: `tensorboard --logdir runs`.
+
+    The events are in `tensorboard/seed-0`, and so on. A run that goes on writes them anew from its first round, so that
+    none is there twice.
+
+    Attributes:
+      folder: of the run, in which `tensorboard/` is.
+
+    Raises:
+      ValueError: tensorboardX is not installed.
+    """
+
+    folder: Path = Path()
+    _files: list[Any] = field(default_factory=list, init=False, repr=False)
+    _written: int = field(default=0, init=False, repr=False)
+
+    def __post_init__(self):
+        check_installed("tensorboardX", "tensorboard")
+
+    def on_train_begin(self, history: History) -> None:
+        """Begin one file a seed."""
+        from tensorboardX.event_file_writer import EventsWriter
+
+        events = messages()
+        place = self.folder / "tensorboard"
+        if place.exists():
+            shutil.rmtree(place)
+        self._files, self._written = [], 0
+        for seed in history.seeds:
+            inside = place / f"seed-{seed}"
+            inside.mkdir(parents=True)
+            file = EventsWriter(str(inside.absolute() / "events"))
+            # A TensorBoard that is open meanwhile forgets what it has read of the files from before.
+            begin = events.SessionLog(status=events.SessionLog.START)
+            file.write_event(events.Event(wall_time=time.time(), step=1, session_log=begin))
+            self._files.append(file)
+        if history.rounds:
+            self.after_central_iteration(history)
+
+    def after_central_iteration(self, history: History) -> None:
+        """Write the new rounds."""
+        events, now = messages(), time.time()
+        for run, file in enumerate(self._files):
+            for number, found in values(history, run, self._written):
+                scalars = {"value": [{"tag": name, "simple_value": value} for name, value in found.items()]}
+                file.write_event(events.Event(wall_time=now, step=number, summary=scalars))
+            file.flush()
+        self._written = history.rounds
+
+    def on_train_end(self, history: History) -> None:
+        """Close the files."""
+        for file in self._files:
+            file.close()
+        self._files = []
+
+
+def messages() -> Any:
+    """The protocol buffers that TensorBoard's files are made of, imported when they are first needed."""
+    from tensorboardX.proto import event_pb2
+
+    return event_pb2

@@ -1,0 +1,104 @@
+"""Curves in Weights & Biases."""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from fedjax_sel.callbacks._ops import check_installed, values
+from fedjax_sel.catalog import check_name
+from fedjax_sel.engine.history import History
+from fedjax_sel.folder import write_text
+
+__all__ = ["WandB"]
+
+MODES = ("online", "offline", "disabled")
+
+
+@dataclass
+class WandB:
+    """One run of W&B a seed, all in one group: every metric against rounds (from 1), and the configuration.
+
+    Files are in `wandb/` of the run's folder. The default needs no account; files stay until `wandb sync` sends them.
+    The runs' numbers are kept in `wandb/id`, so that a run that goes on continues the same runs of W&B: offline it
+    writes them anew from their first round, online it adds the rounds that are not there yet.
+
+    Attributes:
+      project: where the runs are listed.
+      group: of the seeds; None: the name of the run's folder.
+      mode: `"online"` sends every chunk (after `wandb login`), `"offline"` keeps files, `"disabled"` does nothing.
+      folder: of the run, in which `wandb/` is.
+      config: what the run was built from.
+
+    Raises:
+      ValueError: wandb is not installed, an unknown mode; when the run begins, whatever W&B finds wrong.
+    """
+
+    project: str = "fedjax-sel"
+    group: str | None = None
+    mode: Literal["online", "offline", "disabled"] = "offline"
+    folder: Path = Path()
+    config: dict = field(default_factory=dict)
+    _runs: list[Any] = field(default_factory=list, init=False, repr=False)
+    _written: list[int] = field(default_factory=list, init=False, repr=False)
+
+    def __post_init__(self):
+        check_installed("wandb", "wandb")
+        check_name("mode of wandb:", self.mode, MODES)
+
+    def on_train_begin(self, history: History) -> None:
+        """Begin, or continue, one run a seed."""
+        if self.mode == "disabled":
+            return
+        import wandb
+
+        name = self._name()
+        for seed in history.seeds:
+            for before in (self.folder / "wandb").glob(f"offline-run-*-{name}-{seed}"):
+                shutil.rmtree(before, ignore_errors=True)  # the W&B of a killed process may not have ended yet
+            try:
+                run = wandb.init(
+                    project=self.project,
+                    group=self.group or self.folder.absolute().name,
+                    name=f"{self.folder.absolute().name} seed {seed}",
+                    id=f"{name}-{seed}",
+                    dir=str(self.folder.absolute()),
+                    config={**self.config, "seed": seed},
+                    mode=self.mode,
+                    resume="allow" if self.mode == "online" else None,
+                    reinit="create_new",
+                    settings=wandb.Settings(
+                        console="off", silent=True, disable_git=True, disable_code=True, x_disable_stats=True
+                    ),
+                )
+            except wandb.Error as error:
+                raise ValueError(f"callbacks.wandb: {(str(error).splitlines() or [repr(error)])[0]}") from error
+            run.define_metric("*", step_metric="round")
+            self._runs.append(run)
+            self._written.append(max(0, run.starting_step - 1))
+        if history.rounds:
+            self.after_central_iteration(history)
+
+    def after_central_iteration(self, history: History) -> None:
+        """Log the new rounds."""
+        for i, run in enumerate(self._runs):
+            for number, found in values(history, i, self._written[i]):
+                run.log({"round": number, **found}, step=number)
+            self._written[i] = max(self._written[i], history.rounds)
+
+    def on_train_end(self, history: History) -> None:
+        """Finish the runs."""
+        for run in self._runs:
+            run.finish()
+        self._runs, self._written = [], []
+
+    def _name(self) -> str:
+        """What these runs are called by W&B: drawn once, and kept in the folder."""
+        file = self.folder / "wandb" / "id"
+        if not file.exists():
+            file.parent.mkdir(exist_ok=True)
+            write_text(file, uuid.uuid4().hex[:8])
+        return file.read_text(encoding="utf-8")

@@ -1,0 +1,75 @@
+"""The callbacks of a configuration: a mapping from their names to their parameters.
+
+Written as a name, a list of names and one-entry mappings, or the mapping itself:
+
+    callbacks: table
+    callbacks: [stopwatch, {early_stopping: {patience: 5}}]
+    callbacks: {stopwatch: {}, early_stopping: {patience: 5}}
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fedjax_sel.catalog import check_name
+from fedjax_sel.config.components import Kind
+from fedjax_sel.engine.callback import Callback
+
+CALLBACKS = Kind("callback", "fedjax_sel.callbacks", None, filled=("folder", "config"))
+
+
+def by_name(given: Any) -> dict[str, Any]:
+    """The mapping that a name or a list stands for; null: none.
+
+    Raises:
+      ValueError: it is neither, or a name is there twice.
+
+    >>> by_name(["table", {"early_stopping": {"patience": 5}}])
+    {'table': {}, 'early_stopping': {'patience': 5}}
+    """
+    out: dict[str, Any] = {}
+    for one in given if isinstance(given, list | tuple) else [given or {}]:
+        named = {one: {}} if isinstance(one, str) else one
+        if not isinstance(named, Mapping) or not all(isinstance(name, str) for name in named):
+            raise ValueError(
+                f"callbacks is {given!r}; it must be a name, a list of names, or a mapping from names to parameters, "
+                "as in {early_stopping: {patience: 5}}"
+            )
+        if twice := out.keys() & named.keys():
+            raise ValueError(f"callbacks: {min(twice)} is given twice")
+        out |= named
+    return out
+
+
+def resolved(given: Any) -> dict[str, dict]:
+    """Every callback with all its parameters.
+
+    Raises:
+      ValueError: an unknown callback (the nearest is named) or parameter, or a value of the wrong type.
+    """
+    out = {}
+    for name, rest in by_name(given).items():
+        check_name("callback", name, CALLBACKS.available())
+        if not isinstance(rest, dict | None) or "name" in (rest or {}):
+            raise ValueError(f"callbacks.{name} is {rest!r}; it must be a mapping of its parameters")
+        complete = CALLBACKS.resolve(f"callbacks.{name}", {"name": name, **(rest or {})}) or {}
+        out[name] = {key: value for key, value in complete.items() if key != "name"}
+    return out
+
+
+def made(config: dict, folder: Path) -> list[Callback]:
+    """The callbacks of a resolved configuration, for a run in `folder`.
+
+    Raises:
+      ValueError: one cannot be: a parameter out of range, a package that is not installed.
+    """
+    own = {"folder": folder, "config": config}
+
+    def one(name: str, given: dict) -> Callback:
+        fields = {field.name for field in dataclasses.fields(CALLBACKS.load(name))}
+        return CALLBACKS.build({"name": name, **given}, **{key: own[key] for key in own if key in fields})
+
+    return [one(name, given) for name, given in config["callbacks"].items()]

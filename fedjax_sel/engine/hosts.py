@@ -1,0 +1,164 @@
+"""Devices and hosts: where arrays lie, how they come back, what all processes agree on."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax._src import distributed
+from jax.experimental import multihost_utils
+from jax.sharding import NamedSharding, PartitionSpec
+
+from fedjax_sel.engine.mapping import Mapping
+
+CGROUP = Path("/sys/fs/cgroup/memory.max")
+"""The memory that a container may use."""
+
+HEARTBEAT = 30
+"""Seconds without a sign of life after which a process is taken for dead, and the others end."""
+
+PATIENCE = 600
+"""Seconds that a process waits for the others where they need not come at the same time: they read and compile."""
+
+MEETINGS = itertools.count()
+
+
+def join(coordinator: str | None = None, processes: int | None = None, process: int | None = None) -> None:
+    """Become one of several processes that run one program; before anything else of JAX.
+
+    Args:
+      coordinator: `HOST:PORT` of the first process; None: JAX finds it, and the rest (Slurm, TPU pods, Kubernetes,
+        Open MPI).
+      processes: how many there are.
+      process: which one this is, from 0.
+
+    Raises:
+      ValueError: some are given and some are not, or JAX finds none.
+    """
+    given = {"--coordinator": coordinator, "--processes": processes, "--process": process}
+    missing = [name for name, value in given.items() if value is None]
+    if 0 < len(missing) < len(given):
+        raise ValueError(f"{', '.join(missing)} is missing; give all of {', '.join(given)}, or --distributed alone")
+    if processes is not None and process is not None and not 0 <= process < processes:
+        raise ValueError(f"--process is {process}; with --processes {processes} it is 0 to {processes - 1}")
+    try:
+        jax.distributed.initialize(
+            coordinator, processes, process, heartbeat_timeout_seconds=HEARTBEAT, shutdown_timeout_seconds=HEARTBEAT
+        )
+    except (ValueError, RuntimeError) as error:
+        raise ValueError(f"the processes cannot be joined: {str(error).splitlines()[0]}") from error
+
+
+def several() -> bool:
+    """Whether several processes run one program."""
+    return jax.process_count() > 1
+
+
+def is_first() -> bool:
+    """Whether this process is the one that writes."""
+    return jax.process_index() == 0
+
+
+def placed(tree: Any, own: list[bool], mapping: Mapping) -> Any:
+    """Arrays on the devices that use them; `own`: whether each leaf has a leading axis of runs."""
+    if mapping.mesh is None:
+        return jax.device_put(tree)
+    leaves, structure = jax.tree.flatten(tree)
+
+    def put(leaf, has_own):
+        if not hasattr(leaf, "dtype"):
+            return leaf  # a plain number is the same everywhere
+        sharding = mapping.sharding(has_own)
+        if not several():
+            return jax.device_put(leaf, sharding)
+        if is_key(leaf):
+            return jax.random.wrap_key_data(put(jax.random.key_data(leaf), has_own), impl=jax.random.key_impl(leaf))
+        here = np.asarray(leaf)  # every process has all of it, and places its part
+        return jax.make_array_from_callback(here.shape, sharding, lambda index: here[index])
+
+    return structure.unflatten([put(leaf, has_own) for leaf, has_own in zip(leaves, own, strict=True)])
+
+
+def fetched(tree: Any) -> Any:
+    """NumPy arrays on every host; random keys as their numbers."""
+    tree = jax.tree.map(lambda leaf: jax.random.key_data(leaf) if is_key(leaf) else leaf, tree)
+    leaves, structure = jax.tree.flatten(tree)
+    apart = [i for i, leaf in enumerate(leaves) if isinstance(leaf, jax.Array) and not leaf.is_fully_addressable]
+    if apart:
+        everywhere = NamedSharding(leaves[apart[0]].sharding.mesh, PartitionSpec())
+        whole = jax.jit(itself, out_shardings=everywhere)([leaves[i] for i in apart])
+        for i, leaf in zip(apart, whole, strict=True):
+            leaves[i] = leaf.addressable_data(0)
+    return structure.unflatten(map(np.asarray, leaves))
+
+
+def itself(tree: Any) -> Any:
+    """The same arrays, to be moved."""
+    return tree
+
+
+def meet() -> None:
+    """Wait until all processes are here; after that they must be within half a minute of each other where they talk."""
+    client = distributed.global_state.client
+    if client is not None:
+        client.wait_at_barrier(f"fedjax_sel-{next(MEETINGS)}", PATIENCE * 1000)
+
+
+def highest(number: int) -> int:
+    """The highest of what the processes say; asked by all of them at the same place."""
+    return int(multihost_utils.process_allgather(np.asarray(number)).max()) if several() else number
+
+
+def any_process(flag: bool) -> bool:
+    """Whether any process says so; asked by all of them at the same place."""
+    return bool(highest(int(flag)))
+
+
+def check_same(number: int) -> None:
+    """Raise `ValueError` where the processes go on from different rounds."""
+    if highest(number) != -highest(-number):
+        raise ValueError(
+            "the processes find different checkpoints; their folder must be on a disk that all of them share"
+        )
+
+
+def leave(code: int) -> None:
+    """End this process at once where it is one of several, which then end, too; otherwise do nothing.
+
+    An ordinary exit would wait for the others, who may wait for this one.
+    """
+    if jax.distributed.is_initialized():
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def is_key(leaf: Any) -> bool:
+    """Whether an array is of typed random keys."""
+    return isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def device_memory() -> int:
+    """Bytes of memory of a device; of what this machine, or its container, may use, on a CPU."""
+    device = jax.local_devices()[0]
+    stats = device.memory_stats() if device.platform != "cpu" else None
+    if stats and "bytes_limit" in stats:
+        return stats["bytes_limit"]
+    physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    allowed = CGROUP.read_text().strip() if CGROUP.exists() else "max"
+    return min(physical, int(allowed)) if allowed.isdigit() else physical
+
+
+def describe_device() -> str:
+    """Kind, number and memory of the devices JAX uses."""
+    devices = jax.devices()
+    hosts = f" on {jax.process_count()} hosts" if several() else ""
+    return (
+        f"{len(devices)} x {devices[0].device_kind} ({devices[0].platform}){hosts}, {device_memory() / 2**30:.1f} GiB"
+    )

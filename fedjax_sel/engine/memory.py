@@ -1,0 +1,173 @@
+"""How much memory a run takes, before it compiles: what lies on a device throughout, and the most a program holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.core import Literal
+
+from fedjax_sel.data.federated import FederatedData
+from fedjax_sel.engine import hosts
+from fedjax_sel.engine import mapping as layouts
+from fedjax_sel.engine.experiment import Experiment
+
+GIB = 2**30
+
+ELEMENT_BY_ELEMENT = """
+abs add and broadcast_in_dim ceil clamp convert_element_type copy cos div eq erf exp exp2 expand_dims expm1 floor
+ge gt integer_pow iota is_finite le log log1p logistic lt max min mul ne neg nextafter not or pow rem reshape
+rng_bit_generator round rsqrt select_n shift_left shift_right_logical sign sin slice sqrt square squeeze
+stop_gradient sub tanh transpose xor
+"""
+FUSED = frozenset(ELEMENT_BY_ELEMENT.split())
+"""Operations that XLA computes where their result is used; they take no memory of their own."""
+
+
+IN_PLACE = frozenset(["scatter", "scatter-add", "dynamic_update_slice", "cond", "pjit", "jit", "closed_call"])
+"""Operations whose result may lie where an operand of the same shape lay that nobody needs afterwards."""
+
+
+def check_kept(
+    experiment: Experiment,
+    data: FederatedData,
+    x: Any,
+    runs: int,
+    layout: layouts.Mapping,
+    memory: int | None,
+) -> None:
+    """Raise `ValueError` where the rows and what is kept between rounds do not fit, before any of it is made.
+
+    Args:
+      experiment: one of them.
+      data: of all runs, with their own arrays stacked.
+      x: rows of one run.
+      runs: how many, over all devices.
+      layout: on how many devices.
+      memory: bytes of a device; None: what it has.
+    """
+
+    def kept():
+        variables = experiment.task.init(jax.random.key(0), x)
+        model, _ = experiment.task.split(variables)
+        return {
+            "models": (variables, experiment.aggregator.init(model)),
+            "clients": experiment.correction.init(model, data.clients),
+        }
+
+    here = runs // layout.shares[0]
+    sizes = {name: here * size_of(part) for name, part in jax.eval_shape(kept).items()}
+    sizes["rows"] = size_of(data)
+    allowed = memory or hosts.device_memory()
+    if sum(sizes.values()) <= allowed:
+        return
+    worst = max(sizes, key=lambda name: sizes[name])
+    name, model = type(experiment.correction).__name__.lower(), experiment.task.parameters(x)
+    what, knob = {
+        "rows": ("the rows take", "lower data.rows, or the number of seeds where each draws its own"),
+        "models": (f"the models of {here} runs, {model} parameters each, take", "run fewer seeds at once"),
+        "clients": (
+            f"the state of {name} for N = {data.clients} clients, {here} runs and a model of {model} parameters takes",
+            "lower seeds or partition.clients, or take a smaller model",
+        ),
+    }[worst]
+    raise ValueError(f"{what} {amount(sizes[worst])}, but a device has {amount(allowed)}; {knob}")
+
+
+def check_program(function: Callable, arguments: tuple, static: Mapping[str, Any], memory: int | None) -> int:
+    """The most bytes a compiled function holds on a device at once, as far as its operations say before it is compiled.
+
+    Raises:
+      ValueError: that is more than a device has; the message names what would take less.
+    """
+    allowed, layout = memory or hosts.device_memory(), static["mapping"]
+    taken = estimate(function, arguments, static)
+    if taken <= allowed:
+        return taken
+    runs = len(arguments[2])
+    ways = {
+        "mapping=scan (one run and one client at a time)": layouts.Mapping(1, "scan", layout.rows, layout.mesh),
+        "mapping={clients: 1, seeds: scan, rows: 512}": layouts.Mapping(1, "scan", 512, layout.mesh),
+    }
+    found = {way: estimate(function, arguments, {**static, "mapping": other}) for way, other in ways.items()}
+    helps = [f"{way} takes about {amount(size)}" for way, size in found.items() if size < 0.9 * taken]
+    raise ValueError(
+        f"the run would hold about {amount(taken)} at once with {layout} and {runs} runs, but a device has "
+        f"{amount(allowed)}; {'; '.join(helps) or 'mapping it otherwise does not help'}; fewer seeds, a smaller "
+        "trainer.batch_size or m take less, too"
+    )
+
+
+def estimate(function: Callable, arguments: tuple, static: Mapping[str, Any]) -> int:
+    """Bytes that a jitted function holds at most, arguments included: from its operations, most of them fused.
+
+    Devices of a mesh hold their share. The result is no bound: XLA may keep less, or need room of its own.
+    """
+    program = function.trace(*arguments, **static).jaxpr.jaxpr
+    return sum(nbytes(v.aval) for v in program.invars + program.constvars) + peak(program)
+
+
+def peak(jaxpr: Any) -> int:
+    """Most bytes that are live at once of what a program makes, besides its arguments and constants."""
+    last: dict[Any, int] = {}
+    for i, equation in enumerate(jaxpr.eqns):
+        for v in equation.invars:
+            if not isinstance(v, Literal):
+                last[v] = i
+    stays = {v for v in jaxpr.outvars if not isinstance(v, Literal)}
+    held, now, most = {}, 0, 0
+    for i, equation in enumerate(jaxpr.eqns):
+        inner = max((peak(part) for part in parts_of(equation)), default=0)
+        fused = equation.primitive.name in FUSED
+        over = overwritten(equation, {v for v in last if last[v] == i and v not in stays})
+        made = {v: 0 if fused or v in over else nbytes(v.aval) for v in equation.outvars}
+        most = max(most, now + sum(made.values()) + inner)
+        held |= made | {v: held.pop(old, 0) for v, old in over.items()}
+        now += sum(made.values())
+        for v in {v for v in equation.invars if not isinstance(v, Literal)} | set(equation.outvars):
+            if v in held and v not in stays and last.get(v, i) <= i:
+                now -= held.pop(v)
+    return max(most, now)
+
+
+def overwritten(equation: Any, dying: set[Any]) -> dict[Any, Any]:
+    """Results that take the place of an operand, and which."""
+    if equation.primitive.name not in IN_PLACE:
+        return {}
+    found: dict[Any, Any] = {}
+    for v in equation.outvars:
+        like = (old for old in dying if old.aval == v.aval and old in equation.invars and old not in found.values())
+        if (old := next(like, None)) is not None:
+            found[v] = old
+    return found
+
+
+def parts_of(equation: Any) -> list[Any]:
+    """The programs inside an operation: the body of a loop, the branches of a condition."""
+    found = []
+    for value in equation.params.values():
+        for part in value if isinstance(value, tuple | list) else (value,):
+            inner = getattr(part, "jaxpr", part)
+            if hasattr(inner, "eqns"):
+                found.append(inner)
+    return found
+
+
+def nbytes(aval: Any) -> int:
+    """Of one array."""
+    size = int(np.prod(getattr(aval, "shape", ()), dtype=np.int64))
+    dtype = getattr(aval, "dtype", np.dtype(np.float32))
+    return size * getattr(dtype, "itemsize", 4)
+
+
+def size_of(tree: Any) -> int:
+    """Bytes of a pytree of arrays or of their shapes."""
+    return sum(nbytes(leaf if hasattr(leaf, "shape") else jnp.asarray(leaf)) for leaf in jax.tree.leaves(tree))
+
+
+def amount(size: float) -> str:
+    """Bytes for reading."""
+    return f"{size / GIB:.3g} GiB"

@@ -1,0 +1,93 @@
+"""Figures of a sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg", force=False)
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from fedjax_sel.report.figures import COLOURS
+from fedjax_sel.report.sweeps import combined, written
+
+MOST_LINES = 8
+"""Lines in a panel; of more combinations of the other axes, the mean is drawn."""
+
+
+def figures(table: pd.DataFrame, axes: Sequence[str]) -> dict[str, Figure]:
+    """Accuracy against each axis, and a map where there are two axes of numbers."""
+    rows = combined(table, axes)
+    out = {"accuracy": against_axes(rows, axes)}
+    if len(axes) == 2 and all(pd.api.types.is_numeric_dtype(rows[key]) for key in axes):
+        out["map"] = over_plane(rows, *axes)
+    return out
+
+
+def against_axes(rows: pd.DataFrame, axes: Sequence[str]) -> Figure:
+    """A panel an axis, its values equally far apart; a line for each combination of the others, where those are few."""
+    figure, panels = plt.subplots(
+        1, len(axes), figsize=(1.2 + 4.4 * len(axes), 4.2), sharey=True, squeeze=False, layout="constrained"
+    )
+    for ax, axis in zip(panels[0], axes, strict=True):
+        values, others = values_of(rows, axis), [key for key in axes if key != axis]
+        known = lines_of(rows, others)
+        for i, (label, of) in enumerate(known):
+            measured: Any = of.groupby(axis, sort=False)[["final_accuracy", "final_accuracy_std", "best_accuracy"]]
+            at = measured.mean().reindex(values)
+            places = np.arange(len(values)) + 0.06 * (i - (len(known) - 1) / 2)  # beside each other
+            look: Any = {"color": COLOURS[i], "marker": "o", "markersize": 4, "capsize": 3, "label": label}
+            ax.errorbar(places, at["final_accuracy"], yerr=at["final_accuracy_std"], **look)
+            ax.plot(places, at["best_accuracy"], color=COLOURS[i], linestyle="--", linewidth=1, alpha=0.7)
+        ax.set_xlim(-0.5, len(values) - 0.5)
+        ax.set_xticks(np.arange(len(values)), [written(value) for value in values])
+        ax.set(xlabel=axis, ylabel="accuracy" if axis == axes[0] else "")
+        ax.grid(alpha=0.25)
+        if others:
+            ax.legend(title=", ".join(others), title_fontsize=8, fontsize=8)
+    return figure
+
+
+def lines_of(rows: pd.DataFrame, others: list[str]) -> list[tuple[str, pd.DataFrame]]:
+    """Label and rows of each line: a combination of the other axes, or all of them where they are many."""
+    if not others:
+        return [("", rows)]
+    groups: Any = rows.groupby(others, sort=False)
+    known = [(", ".join(map(written, key)), of) for key, of in groups]
+    return known if len(known) <= MOST_LINES else [("mean of all", rows)]
+
+
+def over_plane(rows: pd.DataFrame, x: str, y: str) -> Figure:
+    """Mean final accuracy over two axes, written in its cells."""
+    at = rows.pivot(index=y, columns=x, values="final_accuracy").loc[values_of(rows, y), values_of(rows, x)]
+    figure, ax = plt.subplots(figsize=(2.5 + 0.9 * at.shape[1], 1.6 + 0.6 * at.shape[0]), layout="constrained")
+    image = ax.imshow(at, aspect="auto", cmap="viridis", origin="lower")
+    middle = (np.nanmin(at) + np.nanmax(at)) / 2 if at.notna().any(axis=None) else 0.0
+    for (i, j), value in np.ndenumerate(at.to_numpy()):
+        text = "diverged" if np.isnan(value) else f"{value:.3f}"
+        ax.text(
+            j,
+            i,
+            text,
+            ha="center",
+            va="center",
+            fontsize=8,
+            color="black" if value > middle or np.isnan(value) else "white",
+        )
+    ax.set_xticks(range(at.shape[1]), [written(value) for value in at.columns])
+    ax.set_yticks(range(at.shape[0]), [written(value) for value in at.index])
+    ax.set(xlabel=x, ylabel=y)
+    figure.colorbar(image, label="mean final accuracy")
+    return figure
+
+
+def values_of(rows: pd.DataFrame, axis: str) -> list[Any]:
+    """The values of an axis: numbers in their order, others as they were given."""
+    values = rows[axis].unique().tolist()
+    return sorted(values) if pd.api.types.is_numeric_dtype(rows[axis]) else values

@@ -1,0 +1,145 @@
+"""A finished sweep: one tidy table, the combinations beside each other, a page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from rich.table import Table
+
+from fedjax_sel.engine.history import History
+from fedjax_sel.report.markdown import table as markdown
+from fedjax_sel.report.summary import quantity, results
+
+
+def tidy(runs: Iterable[tuple[str, Mapping[str, Any], History]]) -> pd.DataFrame:
+    """One row for each combination and seed: combination, its value on every axis, seed, what came out.
+
+    `diverged` is the round in which the seed did, 0 where it did not. Values on an axis that are not all numbers are
+    text.
+
+    Args:
+      runs: name, values by axis, and history of each combination.
+    """
+    rows, axes = [], {}
+    for name, values, history in runs:
+        found, axes = results(history), axes or {key: [] for key in values}
+        numbers = {key: one["per_seed"] for key, one in found.items() if "per_seed" in one}
+        for i, seed in enumerate(history.seeds):
+            measured = {key: value[i] for key, value in numbers.items()}
+            row = {"combination": name, **values, "seed": seed, "rounds": history.rounds}
+            rows.append({**row, **measured, "diverged": int(history.diverged[i])})
+    out = pd.DataFrame(rows)
+    for key in axes:
+        if not all(is_number(value) for value in out[key]):
+            out[key] = [written(value) for value in out[key]]
+    if "left_out" in out:  # only runs that left something out have it
+        out["left_out"] = out["left_out"].fillna(0.0)
+    return out
+
+
+def is_number(value: Any) -> bool:
+    """Whether it is a number; true and false are none."""
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
+
+
+def written(value: Any) -> str:
+    """A value as a configuration has it.
+
+    >>> written(0.05), written("entropy"), written(None), written([32])
+    ('0.05', 'entropy', 'null', '[32]')
+    """
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def combined(table: pd.DataFrame, axes: Sequence[str]) -> pd.DataFrame:
+    """One row for each combination, in the table's order: means over the seeds that did not diverge."""
+    rows = []
+    for name, of in table.groupby("combination", sort=False):
+        kept = of[of["diverged"] == 0]
+        row = {
+            "combination": name,
+            **{key: of[key].iloc[0] for key in axes},
+            "seeds": len(of),
+            "diverged": len(of) - len(kept),
+        }
+        for metric in ("final_accuracy", "best_accuracy", "final_loss"):
+            row |= {metric: kept[metric].mean(), f"{metric}_std": kept[metric].std() if len(kept) > 1 else 0.0}
+        rows.append(row | {metric: kept[metric].mean() for metric in ("bytes", "flops")})
+    return pd.DataFrame(rows)
+
+
+def best_first(table: pd.DataFrame, axes: Sequence[str]) -> pd.DataFrame:
+    """As `combined`, the highest mean final accuracy first, last those of which all seeds diverged."""
+    return combined(table, axes).sort_values("final_accuracy", ascending=False, kind="stable", ignore_index=True)
+
+
+def lines(table: pd.DataFrame, axes: Sequence[str]) -> tuple[list[str], list[list[str]]]:
+    """Heads and rows of the combinations, best first, as text."""
+    rows = []
+    for row in best_first(table, axes).to_dict("records"):
+        spent = (
+            [quantity(row["bytes"], "B"), quantity(row["flops"], "FLOP")]
+            if row["seeds"] > row["diverged"]
+            else ["–", "–"]
+        )
+        diverged = f"{row['diverged']} of {row['seeds']}" if row["diverged"] else "–"
+        accuracy = [spread(row, name) for name in ("final_accuracy", "best_accuracy")]
+        rows.append([*(written(row[key]) for key in axes), *accuracy, *spent, diverged])
+    heads = [*axes, "final accuracy", "best accuracy", "bytes", "FLOPs", "diverged"]
+    if not table["diverged"].to_numpy().any():
+        return heads[:-1], [row[:-1] for row in rows]
+    return heads, rows
+
+
+def spread(row: Mapping[str, Any], metric: str) -> str:
+    """Mean ± standard deviation over seeds."""
+    if np.isnan(row[metric]):
+        return "–"
+    return f"{row[metric]:.4f}" + (f" ± {row[metric + '_std']:.4f}" if row["seeds"] > 1 else "")
+
+
+def in_terminal(title: str, table: pd.DataFrame, axes: Sequence[str]) -> Table:
+    """The combinations, best first, the table a sweep ends with."""
+    heads, rows = lines(table, axes)
+    seeds = table["seed"].nunique()
+    out = Table(
+        title=f"{title}: {len(rows)} combinations, {seeds} seed{'s' * (seeds > 1)} each, the best first",
+        title_justify="left",
+    )
+    for head in heads:
+        out.add_column(head, justify="right", overflow="fold")
+    for i, row in enumerate(rows):
+        out.add_row(*row, style="bold" if i == 0 else None)
+    return out
+
+
+def page(table: pd.DataFrame, axes: Sequence[str], config: str, drawn: Iterable[str]) -> str:
+    """`report.md` of a sweep.
+
+    Args:
+      table: as `tidy` makes it.
+      axes: its columns that are axes.
+      config: what was asked, as YAML.
+      drawn: names of the figures.
+    """
+    heads, rows = lines(table, axes)
+    parts = [
+        f"# Sweep over {', '.join(axes)}",
+        f"{len(rows)} combinations, {table['seed'].nunique()} seeds each; mean ± standard deviation, the best first.",
+        markdown(heads, rows),
+        *(f"![{CAPTIONS[name]}](figures/{name}.png)\n\n*{CAPTIONS[name]}*" for name in drawn),
+        "`table.csv` and `table.parquet` have a row for each combination and seed; `runs/` has their folders.",
+        "## What was asked",
+        f"```yaml\n{config.strip()}\n```",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+CAPTIONS = {
+    "accuracy": "Accuracy against each axis: mean over seeds, bars of one standard deviation; dashed: the best round.",
+    "map": "Mean final accuracy over seeds.",
+}

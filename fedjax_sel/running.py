@@ -1,0 +1,90 @@
+"""A run from the command line: its folder, its progress, its end."""
+
+from __future__ import annotations
+
+import functools
+import os
+from pathlib import Path
+
+import jax
+from rich.console import Console
+from rich.text import Text
+
+from fedjax_sel import config as configuration
+from fedjax_sel import folder
+from fedjax_sel.engine.checkpoint import Checkpoints
+from fedjax_sel.engine.history import History
+from fedjax_sel.engine.hosts import highest, is_first
+from fedjax_sel.report import summary
+from fedjax_sel.report.progress import progress
+from fedjax_sel.report.stopping import stoppable
+
+GIB = 2**30
+
+
+def carried_out(
+    name: str, config: dict, place: Path, *, debug: bool = False, no_cache: bool = False, memory: float | None = None
+) -> History | None:
+    """Run a configuration in a folder with progress, checkpoints and a summary; None where it was finished before.
+
+    Of several processes the first one writes. A run that a callback of the configuration ended is a finished one.
+
+    Args:
+      name: in the progress bar.
+      config: resolved.
+      place: the run's folder.
+      debug: without compilation, and without checkpoints.
+      no_cache: do not keep compiled programs on disk.
+      memory: GiB that a device may use; None: what it has.
+
+    Raises:
+      SystemExit: with 128 + its number, where a signal ended the run.
+    """
+    console, errors = Console(quiet=not is_first()), Console(stderr=True, quiet=not is_first())
+
+    def show(history: History, said: str) -> None:
+        console.print(summary.in_terminal(folder.title(config), summary.results(history)))
+        console.print(Text.assemble(said, (str(place), "bold")), soft_wrap=True)
+
+    if folder.check(place, config) == "finished":
+        history, _ = folder.read(place)
+        show(history, "Nothing was run: the finished run is in ")
+        return None
+    if not no_cache:
+        keep_compiled_programs()
+    built = configuration.build(config)
+    say = functools.partial(errors.print, style="yellow", soft_wrap=True, highlight=False, markup=False)
+    points = None if debug else Checkpoints(place / folder.CHECKPOINTS, say=say)
+    allowed = None if memory is None else int(memory * GIB)
+    with (
+        folder.Hold(place, config) as hold,
+        progress(console, name, built.experiment.rounds) as bar,
+        stoppable(say) as stopper,
+    ):
+        callbacks = [hold, bar, *built.callbacks(place), stopper] if is_first() else [stopper]
+        history = built.simulate(callbacks=callbacks, checkpoints=points, memory=allowed, debug=debug)
+        stopper.signal = highest(stopper.signal)
+        if stopper.signal and history.rounds < built.experiment.rounds:
+            done = f"stopped after {history.rounds} of {built.experiment.rounds} rounds"
+            kept = "debugging keeps nothing" if debug else f"kept in {place}: the same command goes on from there"
+            say(f"{done}; {kept}")
+            raise SystemExit(128 + stopper.signal)
+        if history.rounds < built.experiment.rounds:
+            say(f"ended by a callback after {history.rounds} of {built.experiment.rounds} rounds")
+        if is_first():
+            folder.save(place, history, config)
+    show(history, "The run is in ")
+    return history
+
+
+def keep_compiled_programs() -> None:
+    """Let XLA keep what it compiles, so that the next start need not; where that folder cannot be made, do without."""
+    if getattr(jax.config, "jax_compilation_cache_dir", None):
+        return
+    place = Path(os.environ.get("FEDJAX_SEL_CACHE") or "~/.cache/fedjax_sel").expanduser() / "xla"
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return
+    jax.config.update("jax_compilation_cache_dir", str(place))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)

@@ -1,0 +1,75 @@
+"""What every callback of the folder does."""
+
+import inspect
+import re
+
+import numpy as np
+import pytest
+
+from fedjax_sel import callbacks, config
+from fedjax_sel.report import catalogue
+
+NAMES = callbacks.available()
+METHODS = ("on_train_begin", "after_central_iteration", "on_train_end")
+NAMED_BY_CHANCE = re.compile(r"tfevents\.\d+|\d{8}_\d{6}|[0-9a-f]{8}(?=-\d)")
+"""Times and W&B's identifiers, in names of files."""
+
+
+def files(place):
+    """Names of what a run left besides its checkpoints, and of W&B's own logs."""
+    inside = [path.relative_to(place) for path in place.rglob("*") if path.is_file() and not path.is_symlink()]
+    return sorted(NAMED_BY_CHANCE.sub("*", str(p)) for p in inside if not {"checkpoints", "logs"} & set(p.parts))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_callback_constructs_without_arguments_and_documents_itself(name):
+    cls = callbacks.load(name)
+    assert inspect.getdoc(cls)
+    assert any(hasattr(cls(), method) for method in METHODS)
+    for method in METHODS:
+        assert not hasattr(cls, method) or inspect.getdoc(getattr(cls, method))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_callback_is_listed_with_a_line(name):
+    listed = dict(dict(catalogue.everything())["callbacks"])
+    assert listed.keys() == set(NAMES)
+    assert listed[name].endswith(".")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_users_parameters_are_those_without_folder_and_config(name):
+    resolved = config.resolve({"data": "iris", "callbacks": name})["callbacks"]
+    assert resolved.keys() == {name}
+    assert not {"folder", "config", "name"} & resolved[name].keys()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_callback_changes_no_result_and_leaves_the_same_files_after_a_kill(name, small, tmp_path):
+    without = small.run(tmp_path / "without", {})
+    whole = small.run(tmp_path / "whole", name)
+    twice = small.killed_and_gone_on_with(tmp_path / "twice", name)
+    for history in (whole, twice):
+        np.testing.assert_array_equal(history["accuracy"], without["accuracy"])
+        np.testing.assert_array_equal(history.selections, without.selections)
+    assert files(tmp_path / "twice") == files(tmp_path / "whole")
+    assert (name != "early_stopping") == bool(files(tmp_path / "whole"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_callback_is_told_in_a_run_without_compilation_too(name, small, tmp_path):
+    place = tmp_path / "run"
+    place.mkdir()
+    built = config.build(
+        {
+            "data": "iris",
+            "m": 2,
+            "rounds": 2,
+            "seeds": 1,
+            "partition": {"clients": 3},
+            "model": "logistic",
+            "callbacks": name,
+        }
+    )
+    assert built.simulate(callbacks=built.callbacks(place), debug=True).rounds == 2
+    assert (name != "early_stopping") == bool(files(place))

@@ -1,0 +1,83 @@
+"""Runs on a mesh of devices beside the same on one; as a script, for eight devices in a process of their own."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+
+import numpy as np
+
+from fedjax_sel import Experiment, Federation, Mapping, Task, dataset, partition, simulate
+from fedjax_sel.aggregation.fedavgm import FedAvgM
+from fedjax_sel.client_selection.entropy import Entropy
+from fedjax_sel.client_selection.gpfl import GPFL
+from fedjax_sel.client_selection.gradient_norm import GradientNorm
+from fedjax_sel.client_selection.oort import Oort
+from fedjax_sel.client_selection.power_of_choice import PowerOfChoice
+from fedjax_sel.correction.scaffold import Scaffold
+from fedjax_sel.data_selection.margin import Margin
+from fedjax_sel.devices.clock import Deadline
+from fedjax_sel.devices.laws import Uniform as Law
+from fedjax_sel.local_training.sgd import SGD
+from fedjax_sel.models.mlp import MLP
+
+CLOSE = {"rtol": 5e-4, "atol": 5e-5}
+SEEDS = [3, 8, 5]
+SCAN = Mapping(clients=1, seeds="scan", rows=50)
+BLOCKS = Mapping(clients=2, rows=70)
+
+
+def blobs():
+    """Three classes in the plane, 210 training rows, 60 test rows."""
+    rng = np.random.default_rng(7)
+    y = np.arange(300) % 3
+    x = rng.normal(size=(300, 2)) + 2.0 * np.array([[0, 1], [1, -1], [-1, -1]])[y]
+    return dataset("blobs", x.astype(np.float32), y, test=0.2, validation=0.1)
+
+
+ROWS = blobs()
+CLIENTS = Federation(ROWS, partition.Dirichlet(clients=9, alpha=0.5))
+BASE = Experiment(
+    Task.on(MLP(classes=3, hidden=(5,)), ROWS), trainer=SGD(0.1, batch_size=8, momentum=0.9), m=5, rounds=3
+)
+CASES = {
+    "row signals over all clients": (BASE.replace(selector=Entropy(0.3), aggregator=FedAvgM(0.5)), CLIENTS),
+    "candidates, and control variates": (BASE.replace(selector=PowerOfChoice(d=6), correction=Scaffold()), CLIENTS),
+    "stacked updates": (BASE.replace(selector=GPFL(), samples=Margin(0.5)), CLIENTS),
+    "client signals on rows held out": (
+        BASE.replace(selector=GradientNorm(), signals_on="holdout"),
+        Federation(ROWS, partition.Iid(clients=9), holdout=0.3),
+    ),
+    "devices with a deadline": (
+        BASE.replace(selector=Oort(), deadline=Deadline(seconds=2e-4, late="partial"), m=3),
+        replace(CLIENTS, devices=Law()),
+    ),
+}
+
+
+def compare(case: str, mesh: tuple[int, int], mapping: Mapping) -> None:
+    """Raise `AssertionError` where a mesh changes who is selected, or a number by more than rounding."""
+    experiment, data = CASES[case]
+    one = simulate(experiment, data, SEEDS, mapping=mapping)
+    many = simulate(experiment, data, SEEDS, mapping=mapping, mesh=mesh)
+    np.testing.assert_array_equal(many.selections, one.selections)
+    assert many.metrics.keys() == one.metrics.keys()
+    for metric in one.metrics:
+        np.testing.assert_allclose(many[metric], one[metric], **CLOSE, err_msg=f"{case}, {metric}")
+
+
+EIGHT = [
+    ("row signals over all clients", (2, 4), Mapping(rows=100)),
+    ("candidates, and control variates", (4, 2), SCAN),
+    ("stacked updates", (1, 8), Mapping()),
+    ("client signals on rows held out", (2, 4), BLOCKS),
+    ("devices with a deadline", (8, 1), Mapping()),
+]
+
+if __name__ == "__main__":
+    import jax
+
+    assert jax.device_count() == 8
+    for case in EIGHT:
+        compare(*case)
+        print("alike:", *case, file=sys.stderr)

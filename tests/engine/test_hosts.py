@@ -1,0 +1,191 @@
+"""Several processes run one program: to the same result, and to one end."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedjax_sel.engine.hosts import fetched, highest, join
+
+HERE = Path(__file__).parents[2]
+LONG = 300
+"""Seconds after which a process that has not ended never will."""
+BOUND = 120
+"""Seconds in which the others end where one is gone: a heartbeat, and time to notice."""
+RUN = ["run", "digits", "rounds=12", "chunk=2", "partition.clients=12", "m=4", "selector=gpfl", "data.validation=0.1"]
+RUN += ["--seeds", "3"]
+TWO = {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "1"}
+
+
+def free_port():
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+class Several:
+    """The same command in processes that know of each other, a device each."""
+
+    def __init__(self, here, folder, *arguments, only=None, script=None, count=2):
+        where = f"127.0.0.1:{free_port()}"
+        self.said = [here / f"{folder}-{i}.txt" for i in range(count)]
+        self.processes = []
+        for i in range(count):
+            given = [*RUN, "--mesh", "seeds=2,clients=1", "--out", str(here / folder), *arguments]
+            given += (only or {}).get(i, [])
+            given += ["--coordinator", where, "--processes", str(count), "--process", str(i)]
+            program = ["-c", script[1]] if script and script[0] == i else ["-m", "fedjax_sel.cli"]
+            with open(self.said[i], "w") as file:
+                self.processes.append(
+                    subprocess.Popen(
+                        [sys.executable, *program, *given],
+                        cwd=HERE,
+                        env={**os.environ, **TWO},
+                        stdout=file,
+                        stderr=subprocess.STDOUT,
+                    )
+                )
+
+    def ended(self, within=LONG):
+        """Exit statuses; a failure where one goes on for longer."""
+        until = time.monotonic() + within
+        try:
+            return [process.wait(max(0.1, until - time.monotonic())) for process in self.processes]
+        finally:
+            self.kill()
+
+    def kill(self):
+        for process in self.processes:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+
+    def text(self, i):
+        return self.said[i].read_text()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.kill()
+
+
+AT_ROUND_SIX = """
+import os, signal
+from fedjax_sel.cli import main
+from fedjax_sel.engine.checkpoint import Checkpoints
+
+save = Checkpoints.save
+
+def save_and_signal(self, point, mark):
+    save(self, point, mark)
+    if point.round == 6:
+        os.kill(os.getpid(), signal.{name})
+
+Checkpoints.save = save_and_signal
+Checkpoints.due = lambda self, number, now=False: number != self.saved
+main()
+"""
+"""A command that saves after every chunk, and sends itself a signal when that of round 6 has begun to be written."""
+
+
+def left(folder):
+    with np.load(folder / "selections.npz") as file:
+        selections = file["selections"]
+    return pd.read_parquet(folder / "metrics.parquet"), selections
+
+
+def assert_same(folder, other, *, exactly):
+    (metrics, selections), (metrics2, selections2) = left(folder), left(other)
+    np.testing.assert_array_equal(selections, selections2)
+    pd.testing.assert_frame_equal(metrics, metrics2, check_exact=exactly, **({} if exactly else {"rtol": 5e-4}))
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    """What two processes leave."""
+    here = tmp_path_factory.mktemp("hosts")
+    with Several(here, "two") as both:
+        assert both.ended() == [0, 0], both.text(0) + both.text(1)
+        assert "The run is in" in both.text(0)
+        assert "on 2 hosts" in both.text(0)
+        assert "The run is in" not in both.text(1)
+    return here / "two"
+
+
+def test_two_processes_leave_what_one_leaves_on_the_same_mesh(uninterrupted, tmp_path):
+    alone = [
+        sys.executable,
+        "-m",
+        "fedjax_sel.cli",
+        *RUN,
+        "--mesh",
+        "seeds=2,clients=1",
+        "--out",
+        str(tmp_path / "one"),
+    ]
+    env = {**os.environ, **TWO, "JAX_NUM_CPU_DEVICES": "2"}
+    subprocess.run(alone, cwd=HERE, env=env, check=True, capture_output=True, timeout=LONG)
+    assert_same(uninterrupted, tmp_path / "one", exactly=False)
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_where_one_process_is_killed_the_other_ends_and_both_go_on_afterwards(victim, uninterrupted, tmp_path):
+    with Several(tmp_path, "killed", script=(victim, AT_ROUND_SIX.format(name="SIGKILL"))) as both:
+        assert both.processes[victim].wait(LONG) == -signal.SIGKILL, both.text(victim)
+        began = time.monotonic()
+        code = both.ended(BOUND)[1 - victim]
+        print(f"process {victim} was killed; the other ended {time.monotonic() - began:.1f} s later with {code}")
+        assert code not in (0, -signal.SIGKILL)
+        said = both.text(1 - victim)
+        assert "another task died" in said or "another one may be gone" in said
+    assert not (tmp_path / "killed" / "summary.json").exists()
+    with Several(tmp_path, "killed") as again:
+        assert again.ended() == [0, 0], again.text(0) + again.text(1)
+        assert "continuing after round" in again.text(0)
+    assert_same(uninterrupted, tmp_path / "killed", exactly=True)
+
+
+def test_a_signal_to_one_process_stops_both_after_the_chunk(uninterrupted, tmp_path):
+    with Several(tmp_path, "stopped", script=(1, AT_ROUND_SIX.format(name="SIGTERM"))) as both:
+        assert both.ended() == [143, 143], both.text(0) + both.text(1)
+        assert "stopped after 8 of 12 rounds" in both.text(0)
+    assert not (tmp_path / "stopped" / "summary.json").exists()
+    with Several(tmp_path, "stopped") as again:
+        assert again.ended() == [0, 0], again.text(0) + again.text(1)
+        assert "continuing after round 8" in again.text(0)
+    assert_same(uninterrupted, tmp_path / "stopped", exactly=True)
+
+
+def test_bad_input_in_one_process_ends_both(tmp_path):
+    with Several(tmp_path, "bad", only={1: ["trainer.batch_size=0"]}) as both:
+        assert both.ended(BOUND)[1] == 2
+        assert "batch_size is 0" in both.text(1)
+        assert both.processes[0].returncode != 0
+    assert not (tmp_path / "bad" / "summary.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (("host:1", None, 0), "--processes is missing"),
+        ((None, 2, 0), "--coordinator is missing"),
+        (("host:1", 2, 2), "--process is 2; with --processes 2 it is 0 to 1"),
+        (("host:1", 2, -1), "it is 0 to 1"),
+    ],
+)
+def test_what_names_no_process_is_refused_before_anything_waits(given, message):
+    with pytest.raises(ValueError, match=message):
+        join(*given)
+
+
+def test_one_process_agrees_with_itself():
+    assert highest(3) == 3
+    np.testing.assert_array_equal(fetched(np.arange(3)), np.arange(3))

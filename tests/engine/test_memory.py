@@ -1,0 +1,136 @@
+"""What a run is said to hold, beside what XLA allocates for it; and what is said where it does not fit."""
+
+import jax
+import numpy as np
+import pytest
+
+from fedjax_sel import Experiment, Federation, Mapping, Task, dataset, partition, simulate
+from fedjax_sel.client_selection.gpfl import GPFL
+from fedjax_sel.correction.scaffold import Scaffold
+from fedjax_sel.engine import run as engine
+from fedjax_sel.engine.chunk import run_chunk
+from fedjax_sel.engine.memory import estimate, peak
+from fedjax_sel.local_training.sgd import SGD
+from fedjax_sel.models.mlp import MLP
+
+FACTOR = 3
+SCAN = Mapping(clients=1, seeds="scan")
+WIDE = Mapping(rows=512)
+
+
+@pytest.fixture(scope="module")
+def rows():
+    """200 features of 900 training rows."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(1200, 200)).astype(np.float32)
+    return dataset("rows", x, np.arange(1200) % 4, test=0.2, validation=0.05)
+
+
+def experiment(rows, **changes):
+    task = Task.on(MLP(classes=4, hidden=(64,)), rows)
+    return Experiment(task, trainer=SGD(0.1, batch_size=32), **({"m": 6, "rounds": 2} | changes))
+
+
+def clients(rows):
+    return Federation(rows, partition.Iid(clients=12), data_seed=0)
+
+
+class Found(Exception):
+    """What was to be compiled."""
+
+
+def program(monkeypatch, *arguments, **how):
+    """What `simulate` would compile."""
+
+    def found(*what):
+        raise Found(*what)
+
+    monkeypatch.setattr(engine, "check_program", found)
+    with pytest.raises(Found) as caught:
+        simulate(*arguments, **how)
+    return caught.value.args[:3]
+
+
+def compiled(function, arguments, static):
+    """The compiled program, whose arguments are leaves: JAX puts descriptions of them where types are checked."""
+    leaves, tree = jax.tree.flatten(arguments)
+    first = len(jax.tree.leaves(arguments[:3]))
+    state = range(first, first + len(jax.tree.leaves(arguments[3])))
+    flat = jax.jit(lambda *leaves: function.__wrapped__(*tree.unflatten(leaves), **static), donate_argnums=state)
+    return flat.lower(*leaves).compile()
+
+
+@pytest.mark.parametrize(
+    ("changes", "mapping"),
+    [({}, WIDE), ({}, SCAN), ({"correction": Scaffold()}, WIDE), ({"selector": GPFL()}, WIDE)],
+    ids=["vmap", "scan", "scaffold", "gpfl"],
+)
+def test_the_estimate_is_near_what_xla_allocates(rows, changes, mapping, monkeypatch):
+    function, arguments, static = program(
+        monkeypatch, experiment(rows, **changes), clients(rows), seeds=4, mapping=mapping
+    )
+    estimated = estimate(function, arguments, static)
+    found = compiled(function, arguments, static).memory_analysis()
+    allocated = found.argument_size_in_bytes + found.output_size_in_bytes + found.temp_size_in_bytes
+    allocated -= found.alias_size_in_bytes
+    print(f"estimated {estimated / 1e6:.2f} MB, allocated {allocated / 1e6:.2f} MB")
+    assert allocated / FACTOR < estimated < allocated * FACTOR
+
+
+def test_liveness_counts_what_is_needed_at_once_and_nothing_that_is_fused():
+    """Two products of 4 MB are alive together where they are added, three never; sums of rows are small."""
+    a = jax.ShapeDtypeStruct((1000, 1000), np.float32)
+
+    def chain(a):
+        b = a @ a
+        return (b @ b).sum()
+
+    def apart(a):
+        return ((a @ a) * (a @ a.T) + 1.0).sum()
+
+    def loop(a):
+        return jax.lax.scan(lambda carry, _: (carry @ carry, None), a, None, length=50)[0].sum()
+
+    for function in (chain, apart):
+        assert peak(jax.make_jaxpr(function)(a).jaxpr) == pytest.approx(8e6, rel=0.01)
+    assert peak(jax.make_jaxpr(loop)(a).jaxpr) == pytest.approx(8e6, rel=0.01), "however many times it goes round"
+
+
+def test_what_is_scattered_into_an_array_nobody_needs_any_more_takes_no_second_one():
+    a = jax.ShapeDtypeStruct((1000, 1000), np.float32)
+    assert peak(jax.make_jaxpr(lambda a: (a @ a).at[3].add(1.0).sum())(a).jaxpr) == pytest.approx(4e6, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("changes", "memory", "message"),
+    [
+        ({}, 100_000, r"the rows take .* GiB, but a device has 9.31e-05 GiB; lower data.rows"),
+        (
+            {"correction": Scaffold()},
+            2_000_000,
+            r"the state of scaffold for N = 12 clients, 4 runs and a model of 13124 parameters takes 0.00\d+ GiB",
+        ),
+        ({}, 2_000_000, r"would hold about .* with seeds by vmap, clients by vmap and 4 runs, .*mapping=scan .* takes"),
+    ],
+    ids=["rows", "clients", "program"],
+)
+def test_what_does_not_fit_is_refused_before_anything_compiles_with_what_would_help(rows, changes, memory, message):
+    before = run_chunk._cache_size()
+    with pytest.raises(ValueError, match=message):
+        simulate(experiment(rows, **changes), clients(rows), seeds=4, mapping=WIDE, memory=memory)
+    assert run_chunk._cache_size() == before
+
+
+def test_the_program_is_traced_once_for_the_estimate_and_the_run(rows):
+    traced = []
+
+    class Counting(type(Mapping())):
+        """A mapping that is asked when a round is traced."""
+
+        def over_seeds(self, f, args, axes):
+            traced.append(1)
+            return super().over_seeds(f, args, axes)
+
+    history = simulate(experiment(rows, rounds=4), clients(rows), seeds=1, mapping=Counting(rows=512), chunk=2)
+    assert history.about["memory"] > 0
+    assert len(traced) == 1

@@ -1,0 +1,76 @@
+"""A mesh of devices changes where things are computed, not what."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from fedjax_sel import Mapping, simulate
+from fedjax_sel.config import build
+from fedjax_sel.engine.checkpoint import Checkpoints
+from tests.engine.meshes import BLOCKS, CASES, CLIENTS, SCAN, SEEDS, compare
+
+HERE = Path(__file__).parents[2]
+
+
+def test_eight_devices_give_what_one_gives():
+    """Three seeds and cohorts of three or five, which divide among none of the meshes."""
+    env = {**os.environ, "JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "8"}
+    env["JAX_COMPILATION_CACHE_DIR"] = str(Path(os.environ["FEDJAX_SEL_CACHE"]) / "xla")
+    command = [sys.executable, "-m", "tests.engine.meshes"]
+    done = subprocess.run(command, cwd=HERE, env=env, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("alike:") == 5
+
+
+@pytest.mark.parametrize(
+    ("case", "mesh", "mapping"),
+    [
+        ("stacked updates", (1, 2), BLOCKS),
+        ("stacked updates", (2, 1), SCAN),
+        ("devices with a deadline", (1, 2), SCAN),
+        ("row signals over all clients", (2, 1), Mapping()),
+    ],
+    ids=str,
+)
+def test_two_devices_give_what_one_gives(case, mesh, mapping):
+    compare(case, mesh, mapping)
+
+
+def test_a_run_on_a_mesh_goes_on_bit_for_bit(tmp_path):
+    experiment, data = CASES["candidates, and control variates"]
+    experiment = experiment.replace(rounds=5)
+    how = {"mesh": (2, 1), "chunk": 2}
+    whole = simulate(experiment, data, SEEDS, **how)
+    points = Checkpoints(tmp_path, pause=0)
+    stopped = simulate(experiment, data, SEEDS, **how, checkpoints=points, callbacks=[lambda history: True])
+    assert stopped.rounds == 2
+    rest = simulate(experiment, data, SEEDS, **how, checkpoints=Checkpoints(tmp_path, pause=0))
+    assert rest.about["resumed_at"] == 2
+    np.testing.assert_array_equal(rest.selections, whole.selections)
+    for metric in whole.metrics:
+        np.testing.assert_array_equal(rest[metric], whole[metric], err_msg=metric)
+    jax.tree.map(np.testing.assert_array_equal, rest.variables, whole.variables)
+
+
+@pytest.mark.parametrize("mesh", [(1, 1), (4, 2), (3, 1), (0, 2)], ids=str)
+def test_a_mesh_of_other_devices_than_there_are_is_refused(mesh):
+    with pytest.raises(ValueError, match=r"the mesh is .* but there are 2 devices; .* as in --mesh seeds=2,clients=1"):
+        simulate(CASES["stacked updates"][0], CLIENTS, SEEDS, mesh=mesh)
+    with pytest.raises(ValueError, match="but there are 2 devices"):
+        simulate(CASES["stacked updates"][0], CLIENTS, SEEDS, mapping=Mapping(mesh=mesh))
+
+
+def test_a_configuration_names_a_mesh():
+    assert build({"data": "iris", "rounds": 1, "mesh": {"seeds": 2, "clients": 1}}).mesh == (2, 1)
+    assert build({"data": "iris", "rounds": 1}).mesh is None
+
+
+@pytest.mark.parametrize("mesh", [{"seeds": 2, "client": 1}, {"seeds": "two", "clients": 1}, 2], ids=str)
+def test_a_configuration_of_no_mesh_is_refused(mesh):
+    with pytest.raises(ValueError, match="mesh"):
+        build({"data": "iris", "rounds": 1, "mesh": mesh})

@@ -1,0 +1,191 @@
+"""The command line in processes of their own, which end where a test wants them to.
+
+They are forked from one that has imported what they need, so that a start costs what a run costs.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import resource
+import signal
+import sys
+import threading
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+FORK = multiprocessing.get_context("forkserver")
+FORK.set_forkserver_preload(
+    [
+        "fedjax_sel.running",
+        "fedjax_sel.cli",
+        "fedjax_sel.papers",
+        "orbax.checkpoint",
+        "matplotlib.pyplot",
+        "pyarrow.parquet",
+    ]
+)
+PATIENCE = 300.0
+"""Seconds after which a process that should have ended, or said something, never will."""
+
+
+class Program:
+    """`fedjax-sel` in a process.
+
+    Args:
+      arguments: of the command line.
+      here: the working directory; what it says goes to a file there.
+      how: named arguments of `body`.
+    """
+
+    def __init__(self, arguments, here: Path, **how: Any):
+        self._said = here / f"said-{time.monotonic_ns()}.txt"
+        self._said.touch()
+        self.process = FORK.Process(target=body, args=([str(a) for a in arguments], here, self._said), kwargs=how)
+        self.process.start()
+
+    @property
+    def said(self) -> str:
+        """Everything it printed so far."""
+        return self._said.read_text(encoding="utf-8")
+
+    def send(self, number: int) -> None:
+        """Send it a signal."""
+        os.kill(self.process.pid, number)
+
+    def says(self, words: str) -> None:
+        """Wait until it said this."""
+        until = time.monotonic() + PATIENCE
+        while words not in self.said:
+            assert self.process.is_alive(), self.said
+            assert time.monotonic() < until, self.said
+            time.sleep(0.02)
+
+    def ended(self) -> int:
+        """Wait for its end: the exit status, negative: the signal that killed it."""
+        self.process.join(PATIENCE)
+        if self.process.is_alive():
+            self.process.kill()
+            self.process.join()
+            raise AssertionError(f"it did not end: {self.said}")
+        assert self.process.exitcode is not None
+        return self.process.exitcode
+
+
+def body(arguments: list[str], here: Path, said: Path, *, at: tuple[str, str] | None = None, **how: Any) -> None:
+    """Be the command line.
+
+    Args:
+      arguments, here, said: as for `Program`.
+      at: kill this process where this audit event of Python names this path.
+      how: `chunk=(number, action)`: do that in this chunk of this process; `before_metrics`: do that before the metrics
+        are written; `pause` of the checkpoints.
+    """
+    os.chdir(here)
+    with open(said, "ab", buffering=0) as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", buffering=1, encoding="utf-8", closefd=False)  # noqa: SIM115
+    os.environ.update(COLUMNS="160")
+    import jax
+
+    from fedjax_sel import folder, running
+    from fedjax_sel.cli import main
+    from fedjax_sel.engine import checkpoint, run
+
+    jax.config.update("jax_compilation_cache_dir", str(Path(os.environ["FEDJAX_SEL_CACHE"]) / "killed"))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+    running.Checkpoints = partial(checkpoint.Checkpoints, pause=how.pop("pause", 0.0))  # type: ignore[misc]
+    if at is not None:
+        sys.addaudithook(partial(killed_at, *at))
+    if (chosen := how.pop("chunk", None)) is not None:
+        run.run_chunk = In(run.run_chunk, *chosen)  # type: ignore[assignment]
+    if (action := how.pop("before_metrics", None)) is not None:
+        folder._write_metrics = In(folder._write_metrics, 1, action)  # type: ignore[assignment]
+    assert not how, how
+    main(arguments)
+
+
+def killed_at(event: str, path: str, happens: str, named: tuple) -> None:
+    """An audit hook: SIGKILL where this happens."""
+    if happens == event and any(path in str(name) for name in named):
+        kill()
+
+
+class In:
+    """A function that does something else, too, when it is called for the `number`-th time."""
+
+    def __init__(self, function: Any, number: int, action: Any):
+        self.function, self.left, self.action = function, number, action
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.function, name)
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        self.left -= 1
+        out = self.function(*arguments, **named) if self.left or self.action is kill else None
+        if not self.left:
+            self.action()
+        return self.function(*arguments, **named) if out is None else out
+
+
+def written() -> None:
+    """Wait until no checkpoint is being written."""
+    for thread in threading.enumerate():
+        if thread.name.startswith("round-"):
+            thread.join()
+
+
+def kill() -> None:
+    """End at once, as the system's own killer ends a process; a chunk that was begun is in the middle."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def terminate() -> None:
+    """Be asked to end."""
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def interrupt() -> None:
+    """Be asked to end, from a keyboard."""
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def hang() -> None:
+    """Compute for hours."""
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+
+    hours = jax.jit(lambda x: jax.lax.fori_loop(0, 10**9, lambda _, x: jnp.tanh(x @ x), x))(jnp.ones((64, 64)))
+    print("computing for hours", flush=True)
+    np.asarray(hours)  # as a chunk's results are waited for
+
+
+def wait() -> None:
+    """Wait for a file `go` in the working directory."""
+    print("waiting", flush=True)
+    until = time.monotonic() + PATIENCE
+    while not Path("go").exists() and time.monotonic() < until:
+        time.sleep(0.02)
+
+
+def no_large_files() -> None:
+    """From now on no file can grow beyond this: what a full disk is to those who write."""
+    written()
+    resource.setrlimit(resource.RLIMIT_FSIZE, (6000, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+
+
+def fill() -> None:
+    """Leave no room on the disk of `disk`."""
+    written()
+    block = b"0" * 4096
+    with open("disk/ballast", "wb", buffering=0) as file:
+        try:
+            while file.write(block):
+                pass
+        except OSError:
+            return

@@ -1,0 +1,353 @@
+"""Sweeps: one program for what differs only in floats, and each combination as if it had been run alone."""
+
+import functools
+import json
+import os
+import signal
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from fedjax_sel import config, folder
+from fedjax_sel.cli import main
+from fedjax_sel.data import sources
+from fedjax_sel.engine.chunk import run_chunk
+from fedjax_sel.report.progress import Bar
+from fedjax_sel.sweeping.grid import axes_in, combinations
+from fedjax_sel.sweeping.programs import blocks, built, grouped, together
+
+SMALL = ("digits", "partition.clients=20", "m=3", "rounds=3", "chunk=1", "--seeds", "2")
+GRID = ("selector.epsilon=0,0.05,0.1,0.2", "lr=0.01,0.1")
+MEASURED = ["final_accuracy", "best_accuracy", "final_loss", "bytes", "flops", "diverged"]
+
+
+@pytest.fixture(autouse=True)
+def somewhere_else(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+
+
+def call(*arguments):
+    return CliRunner().invoke(main, [str(a) for a in arguments])
+
+
+def swept(out, *arguments):
+    done = call("sweep", *SMALL, *arguments, "--out", out)
+    assert done.exit_code == 0, done.output
+    return done
+
+
+def refused(*arguments):
+    """The one line of a sweep that was refused, before anything was written or compiled."""
+    before = run_chunk._cache_size()
+    done = call("sweep", *arguments)
+    assert done.exit_code == 2, done.output
+    assert run_chunk._cache_size() == before
+    (line,) = done.stderr.strip().splitlines()
+    return line
+
+
+def grid_of(*items, **options):
+    _, given = config.load("digits")
+    return combinations(given, ["partition.clients=20", "m=3", "rounds=2", *items], {"seeds": 2, **options})
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A finished sweep over two axes of floats, and what it printed."""
+    place = tmp_path_factory.mktemp("sweeps") / "floats"
+    run_chunk.clear_cache()
+    return place, swept(place, *GRID).stdout
+
+
+def test_axes_of_floats_run_in_one_program_compiled_once(finished):
+    place, said = finished
+    assert "programs run: 1, compiled: 1" in said
+    assert "8 combinations, 2 seeds each" in said
+    assert "8/8" in said
+    assert said.count("device: ") == 1
+    assert len(list((place / "runs").iterdir())) == 8
+    assert not (place / "programs").exists()
+
+
+def test_a_combination_is_the_same_configuration_run_alone(finished, tmp_path):
+    place, _ = finished
+    one = place / "runs" / "selector.epsilon=0.05,trainer.learning_rate=0.1"
+    done = call("run", one / "config.yaml", "--out", tmp_path / "alone")
+    assert done.exit_code == 0, done.output
+    (mine, mine_config), (alone, alone_config) = folder.read(one), folder.read(tmp_path / "alone")
+    assert mine_config == alone_config
+    assert mine_config["trainer"]["learning_rate"] == 0.1
+    np.testing.assert_array_equal(mine.selections, alone.selections)
+    assert set(mine.metrics) == set(alone.metrics)
+    for name in mine.metrics:
+        np.testing.assert_allclose(mine[name], alone[name], rtol=1e-4, atol=1e-5)
+
+
+def test_the_table_has_a_row_for_each_combination_and_seed(finished):
+    place, _ = finished
+    table = pd.read_parquet(place / "table.parquet")
+    pd.testing.assert_frame_equal(table, pd.read_csv(place / "table.csv"), rtol=1e-12)
+    assert len(table) == 8 * 2
+    assert set(zip(table["selector.epsilon"], table["trainer.learning_rate"], table["seed"], strict=True)) == {
+        (e, lr, s) for e in (0, 0.05, 0.1, 0.2) for lr in (0.01, 0.1) for s in (0, 1)
+    }
+    for row in table.to_dict("records"):
+        history, _ = folder.read(place / "runs" / row["combination"])
+        i = history.seeds.index(row["seed"])
+        assert row["final_accuracy"] == history["accuracy"][i, -1]
+        assert row["best_accuracy"] == history["accuracy"][i].max()
+        assert row["bytes"] == history["bytes"][i].sum()
+        assert (row["rounds"], row["diverged"]) == (3, 0)
+
+
+def test_the_summary_puts_the_best_combination_first(finished):
+    place, _ = finished
+    summary = json.loads((place / "summary.json").read_text())
+    means = pd.read_csv(place / "table.csv").groupby("combination")["final_accuracy"].mean()
+    assert summary["best_first"][0]["final_accuracy"] == means.max()
+    assert [row["final_accuracy"] for row in summary["best_first"]] == sorted(means, reverse=True)
+    assert summary["axes"]["selector.epsilon"] == [0, 0.05, 0.1, 0.2]
+    report = (place / "report.md").read_text()
+    for name in ("accuracy", "map"):
+        assert f"figures/{name}.png" in report
+        assert (place / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_finished_sweep_is_shown_and_not_run_again(finished):
+    place, _ = finished
+    before = {path: path.stat().st_mtime_ns for path in place.rglob("*")}
+    assert "Nothing was run" in swept(place, *GRID).stdout
+    assert {path: path.stat().st_mtime_ns for path in place.rglob("*")} == before
+
+
+def test_compare_reads_the_folders_of_combinations(finished):
+    place, _ = finished
+    done = call("compare", *sorted((place / "runs").iterdir()))
+    assert done.exit_code == 0, done.output
+
+
+def test_a_folder_of_another_sweep_is_refused_with_what_differs(finished):
+    place, _ = finished
+    line = refused(*SMALL, "selector.epsilon=0,0.3", "lr=0.01,0.1", "--out", place)
+    assert "another sweep (selector.epsilon: [0.0, 0.05, 0.1, 0.2] there, [0.0, 0.3] here)" in line
+    line = refused(*SMALL, *GRID, "partition.alpha=0.5", "--out", place)
+    assert "another sweep (partition.alpha: 0.3 there, 0.5 here)" in line
+    line = refused(*SMALL, *GRID, "--out", place / "runs" / "selector.epsilon=0.0,trainer.learning_rate=0.1")
+    assert "no sweep's folder" in line
+
+
+def test_another_selector_is_another_program_compiled_once(tmp_path):
+    run_chunk.clear_cache()
+    said = swept(tmp_path / "out", "selector=entropy,uniform", "lr=0.02,0.2").stdout
+    assert "programs run: 2, compiled: 2" in said
+    table = pd.read_csv(tmp_path / "out" / "table.csv")
+    assert set(table["selector"]) == {"entropy", "uniform"}
+    assert len(table) == 2 * 2 * 2
+
+
+def interrupted(at, monkeypatch):
+    """Ask for the end of the program after so many rounds."""
+    shown = Bar.after_central_iteration
+
+    def interrupt(self, history):
+        shown(self, history)
+        if history.rounds == at:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(Bar, "after_central_iteration", interrupt)
+
+
+def test_an_interrupted_sweep_goes_on_to_the_same_bytes(finished, tmp_path, monkeypatch):
+    place, _ = finished
+    with monkeypatch.context() as patched:
+        interrupted(2, patched)
+        stopped = call("sweep", *SMALL, *GRID, "--out", tmp_path / "out")
+    assert stopped.exit_code == 128 + signal.SIGTERM, stopped.output
+    assert "stopped with 0 of 8 combinations finished" in stopped.stderr
+    assert "continuing after round 2" in swept(tmp_path / "out", *GRID).stdout
+    for name in ("table.csv", "table.parquet", "runs/selector.epsilon=0.1,trainer.learning_rate=0.01/metrics.parquet"):
+        assert (place / name).read_bytes() == (tmp_path / "out" / name).read_bytes()
+
+
+def test_finished_combinations_are_not_run_again(tmp_path, monkeypatch):
+    axis = ("selector=entropy,uniform",)
+    with monkeypatch.context() as patched:
+        interrupted(3, patched)  # in the last round of the first program, which is finished by that
+        stopped = call("sweep", *SMALL, *axis, "--out", tmp_path / "out")
+    assert stopped.exit_code == 128 + signal.SIGTERM, stopped.output
+    assert "stopped with 1 of 2 combinations finished" in stopped.stderr
+    first = tmp_path / "out" / "runs" / "selector=entropy"
+    before = {path: path.stat().st_mtime_ns for path in first.rglob("*")}
+    swept(tmp_path / "out", *axis)
+    assert {path: path.stat().st_mtime_ns for path in first.rglob("*")} == before
+    assert folder.state(tmp_path / "out" / "runs" / "selector=uniform") == "finished"
+
+
+def in_blocks(monkeypatch, most):
+    """So many runs fit a device."""
+
+    def check(experiments, drawn, *rest, **others):
+        if len(experiments) * len(drawn) > most:
+            raise ValueError("too many")
+
+    monkeypatch.setattr("fedjax_sel.sweeping.programs.check_fits", check)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A sweep of three combinations and two seeds, all of which fit together."""
+    place = tmp_path_factory.mktemp("sweeps") / "whole"
+    swept(place, "lr=0.01,0.1,0.2")
+    return place
+
+
+@pytest.mark.parametrize(("most", "programs"), [(4, 2), (1, 3)])
+def test_what_does_not_fit_runs_in_blocks_by_the_same_program(whole, tmp_path, monkeypatch, most, programs):
+    in_blocks(monkeypatch, most)
+    run_chunk.clear_cache()
+    said = swept(tmp_path / "out", "lr=0.01,0.1,0.2").stdout
+    assert f"programs run: {programs}, compiled: 1" in said
+    one, other = (pd.read_csv(place / "table.csv") for place in (whole, tmp_path / "out"))
+    pd.testing.assert_frame_equal(one, other, rtol=1e-4)
+
+
+def test_an_interrupted_turn_of_seeds_goes_on_to_the_same_bytes(tmp_path, monkeypatch):
+    in_blocks(monkeypatch, 2)
+    axis = ("lr=0.01,0.1", "--seeds", "3")  # two turns of two seeds, one of them in both
+    swept(tmp_path / "whole", *axis)
+    with monkeypatch.context() as patched:
+        interrupted(2, patched)
+        assert call("sweep", *SMALL, *axis, "--out", tmp_path / "out").exit_code == 128 + signal.SIGTERM
+    swept(tmp_path / "out", *axis)
+    assert (tmp_path / "whole" / "table.csv").read_bytes() == (tmp_path / "out" / "table.csv").read_bytes()
+
+
+def test_blocks_are_of_one_size_and_filled_up_with_the_last(monkeypatch):
+    in_blocks(monkeypatch, 6)
+    grid = grid_of("lr=0.1,0.2,0.3,0.4,0.5")
+    (group,) = grouped(grid, built(grid))
+    found = blocks(group, together(group.runs[0]), None)
+    assert [[one.values["trainer.learning_rate"] for one in block.members] for block in found] == [
+        [0.1, 0.2, 0.3],
+        [0.4, 0.5],
+    ]
+    rates = [[run.experiment.trainer.learning_rate for run in block.runs] for block in found]
+    assert rates == [[0.1, 0.2, 0.3], [0.4, 0.5, 0.5]]
+
+
+def test_how_many_fit_follows_from_the_estimate_of_memory():
+    grid = grid_of("lr=0.1,0.2,0.3,0.4", "model.hidden=[512]")
+    (group,) = grouped(grid, built(grid))
+    data = together(group.runs[0])
+    (all_of_them,) = blocks(group, data, 2**33)
+    assert (len(all_of_them.runs), all_of_them.seeds) == (4, ((0, 1),))
+    sizes = [(len(b[0].runs), len(b[0].seeds[0])) for b in (blocks(group, data, k * 2**20) for k in (32, 16, 8))]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[-1] < (4, 2)
+    with pytest.raises(ValueError, match="but a device has"):
+        blocks(group, data, 2**16)
+
+
+def test_a_sweep_that_cannot_fit_is_refused_before_anything_is_made(tmp_path):
+    line = refused(*SMALL, *GRID, "--memory", "0.0001", "--out", tmp_path / "out")
+    assert "but a device has" in line
+    assert not (tmp_path / "out").exists()
+
+
+def test_rows_that_combinations_share_are_loaded_once(monkeypatch):
+    grid = grid_of("lr=0.1,0.2,0.3", "model.hidden=[8],[16]", "partition.alpha=0.3,0.5")
+    loaded, load = [], sources.load
+
+    @functools.wraps(load)
+    def counted(name, **given):
+        loaded.append(name)
+        return load(name, **given)
+
+    monkeypatch.setattr(sources, "load", counted)
+    assert len(built(grid)) == 12
+    assert loaded == ["digits"]
+
+
+def test_combinations_are_grouped_by_what_is_no_float():
+    grid = grid_of("lr=0.1,0.2", "trainer.momentum=null,0.9", "trainer.epochs=1,2", "partition.alpha=0.3,0.5")
+    groups = grouped(grid, built(grid))
+    assert [len(group.members) for group in groups] == [2] * 8
+    for group in groups:
+        assert {one.values["trainer.learning_rate"] for one in group.members} == {0.1, 0.2}
+
+
+def test_values_are_read_as_the_elements_of_a_yaml_list():
+    shared, axes = axes_in(["model.hidden=[32],[64, 64]", "m=5", "selector={name: entropy, epsilon: 0.1},uniform"])
+    assert shared == ["m=5"]
+    assert axes == {"model.hidden": ["[32]", "[64, 64]"], "selector": ["{name: entropy, epsilon: 0.1}", "uniform"]}
+    grid = grid_of("model.hidden=[32],[64, 64]", "selector={name: entropy, epsilon: 0.1},uniform")
+    assert [one.config["model"]["hidden"] for one in grid] == [[32], [32], [64, 64], [64, 64]]
+    assert [one.config["selector"]["name"] for one in grid] == ["entropy", "uniform"] * 2
+    assert len({one.name for one in grid}) == 4
+    assert all(set(one.name) <= set("abcdefghijklmnopqrstuvwxyz0123456789_.=,+-") for one in grid)
+
+
+def test_each_combination_is_what_run_would_make_of_the_same_overrides():
+    _, given = config.load("digits")
+    for one in combinations(given, ["lr=1e-2,1", "selector=uniform"], {}):
+        rate = one.values["trainer.learning_rate"]
+        assert one.config == config.resolve(config.override(given, [f"lr={rate}", "selector=uniform"]))
+
+
+@pytest.mark.parametrize(
+    ("axes", "said"),
+    [
+        (("selector.epsilonn=0,0.1",), "did you mean 'epsilon'"),
+        (("selektor=entropy,uniform",), "did you mean 'selector'"),
+        (("selector=entropy,unifrom",), "did you mean 'uniform'"),
+        (("lr=0.1,-1",), "sgd: learning_rate is -1"),
+        (("trainer.epochs=1,0",), "sgd: epochs is 0"),
+        (("lr=0.1,0.1",), "trainer.learning_rate=0.1 are the same configuration"),
+        (("lr=0.1,1e-1",), "are the same configuration"),
+        (("lr=0.1,0.2", "trainer.learning_rate=0.3"), "trainer.learning_rate is given twice"),
+        (("lr=0.1",), "needs a key with several values"),
+        ((), "needs a key with several values"),
+        (("seeds=0,1,2", "lr=0.1,0.2"), "seeds=[0,1,2]"),
+        (("lr=[0.1,0.2",), "cannot be read as YAML"),
+        (("lr",), "not of the form key=value"),
+        (("lr=0.1,0.2", "callbacks=early_stopping"), "early_stopping cannot be used in a sweep"),
+    ],
+)
+def test_what_cannot_be_swept_is_refused_in_one_line_before_anything_is_made(tmp_path, axes, said):
+    assert said in refused(*SMALL, *axes, "--out", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_second_sweep_in_the_same_folder_is_refused_while_the_first_runs(tmp_path):
+    with folder.held(tmp_path / "out"):
+        done = call("sweep", *SMALL, "lr=0.1,0.2", "--out", tmp_path / "out")
+    assert done.exit_code == 2
+    assert "is used by another process" in done.stderr
+
+
+def test_the_callbacks_of_a_combination_see_its_own_history_alone(tmp_path):
+    swept(tmp_path / "out", "lr=0.01,0.1", "callbacks=table")
+    for run in (tmp_path / "out" / "runs").iterdir():
+        history, _ = folder.read(run)
+        pd.testing.assert_frame_equal(pd.read_csv(run / "table.csv"), history.to_pandas(), check_exact=False)
+
+
+def test_a_seed_that_diverges_is_counted_and_kept_out_of_the_means(tmp_path):
+    said = swept(tmp_path / "out", "lr=0.1,1e30", "selector=uniform").stdout
+    table = pd.read_csv(tmp_path / "out" / "table.csv")
+    gone = table["trainer.learning_rate"] == 1e30
+    assert (table["diverged"] > 0).tolist() == gone.tolist()
+    assert table["final_accuracy"][~gone].notna().all()
+    assert "2 of 2" in said
+
+
+def test_the_sweep_is_written_down(finished):
+    place, _ = finished
+    asked = yaml.safe_load((place / "sweep.yaml").read_text())
+    assert asked["axes"] == {"selector.epsilon": [0, 0.05, 0.1, 0.2], "trainer.learning_rate": [0.01, 0.1]}
+    assert asked["common"]["m"] == 3
+    assert "trainer.learning_rate" not in asked["common"]
