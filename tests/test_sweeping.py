@@ -190,11 +190,11 @@ def test_finished_combinations_are_not_run_again(tmp_path, monkeypatch):
 def in_blocks(monkeypatch, most):
     """So many runs fit a device."""
 
-    def check(experiments, drawn, *rest, **others):
-        if len(experiments) * len(drawn) > most:
+    def check(runs, memory):
+        if runs.count > most:
             raise ValueError("too many")
 
-    monkeypatch.setattr("fedjax_sel.sweeping.programs.check_fits", check)
+    monkeypatch.setattr("fedjax_sel.engine.runs.Runs.check_fits", check)
 
 
 @pytest.fixture(scope="module")

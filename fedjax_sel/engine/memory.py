@@ -122,7 +122,8 @@ def peak(jaxpr: Any) -> int:
     for i, equation in enumerate(jaxpr.eqns):
         inner = max((peak(part) for part in parts_of(equation)), default=0)
         fused = equation.primitive.name in FUSED
-        over = overwritten(equation, {v for v in last if last[v] == i and v not in stays})
+        dying = {v for v in equation.invars if not isinstance(v, Literal) and last[v] == i and v not in stays}
+        over = overwritten(equation, dying)
         made = {v: 0 if fused or v in over else nbytes(v.aval) for v in equation.outvars}
         most = max(most, now + sum(made.values()) + inner)
         held |= made | {v: held.pop(old, 0) for v, old in over.items()}
@@ -139,7 +140,7 @@ def overwritten(equation: Any, dying: set[Any]) -> dict[Any, Any]:
         return {}
     found: dict[Any, Any] = {}
     for v in equation.outvars:
-        like = (old for old in dying if old.aval == v.aval and old in equation.invars and old not in found.values())
+        like = (old for old in dying if old.aval == v.aval and old not in found.values())
         if (old := next(like, None)) is not None:
             found[v] = old
     return found

@@ -9,21 +9,20 @@ from dataclasses import replace
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from fedjax_sel.data.federated import FederatedData
-from fedjax_sel.data.federation import Federation, stack
+from fedjax_sel.data.federation import Federation
 from fedjax_sel.devices.bill import bill
 from fedjax_sel.engine.beginning import start
 from fedjax_sel.engine.callback import AnyCallback, tell
 from fedjax_sel.engine.checkpoint import Checkpoints, Point, mark_of
 from fedjax_sel.engine.chunk import chunk_in_python, run_chunk
-from fedjax_sel.engine.experiment import Experiment, side_by_side
+from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.history import History
-from fedjax_sel.engine.hosts import any_process, check_same, describe_device, fetched, meet, placed, several
-from fedjax_sel.engine.mapping import Mapping, chosen, owned
-from fedjax_sel.engine.memory import check_kept, check_program
+from fedjax_sel.engine.hosts import any_process, check_same, describe_device, fetched, meet, several
+from fedjax_sel.engine.mapping import Mapping
+from fedjax_sel.engine.runs import laid_out
 
 
 def simulate(
@@ -97,81 +96,63 @@ def sweep(
     for one in {id(one): one for one in of_seeds}.values():
         for each in experiments:
             each.check(one)
-    experiment, all_together = experiments[0], stack(of_seeds)[0]
-    task, x, m = experiment.task, of_seeds[0].x, experiment.cohort(all_together.clients)
-    parameters, flops = task.parameters(x), task.flops(x)
-    layout = Mapping(clients=1, seeds="scan") if debug else laid_out(experiment, all_together, x, mapping, mesh)
-
-    each, drawn, runs = in_runs(experiments, of_seeds, seeds, layout)
-    together, axes = stack(drawn)
-    shared, differs = side_by_side(each, others)
-    keys = jax.vmap(jax.random.key)(jnp.asarray(runs, jnp.uint32))
-    check_kept(experiment, together, x, len(runs), layout, memory)
-    state, taken = start(each, drawn, keys, layout)
-    taken = {name: value[: len(experiments) * len(seeds)] for name, value in taken.items()}
-    drawn = [replace(one, public_x=None) for one in drawn]
-    together = replace(together, public_x=None)
-    length = chunk or default_chunk(experiment.rounds)
+    layout = Mapping(clients=1, seeds="scan") if debug else mapping
+    runs = laid_out(
+        experiments, of_seeds, seeds, mapping=layout, mesh=None if debug else mesh, chunk=chunk, others=others
+    )
+    experiment, x, length = runs.first, of_seeds[0].x, runs.length
+    m, clients = experiment.cohort(runs.together.clients), runs.together.clients
+    runs.check_kept(memory)
+    state, taken = start(runs.experiments, runs.drawn, runs.keys, runs.layout)
+    taken = {name: value[: runs.count] for name, value in taken.items()}
+    runs = runs.without_public_rows()
     about = {
         "device": describe_device(),
-        "mapping": str(layout),
-        "parameters": parameters,
-        "forward_flops_per_row": flops,
-        "backward_over_forward": task.backward(x),
-        "clients": together.clients,
+        "mapping": str(runs.layout),
+        "parameters": experiment.task.parameters(x),
+        "forward_flops_per_row": experiment.task.flops(x),
+        "backward_over_forward": experiment.task.backward(x),
+        "clients": clients,
         "m": m,
     }
     if not debug:
-        arguments = (shared, together, keys, state, np.int32(0))
-        static = {"mapping": layout, "length": length, "differs": differs, "axes": axes}
-        about["memory"] = check_program(run_chunk, arguments, static, memory)
+        about["memory"] = runs.check_program(state, memory)
 
-    flat = tuple(runs[: len(experiments) * len(seeds)])
+    flat = tuple(runs.seeds[: runs.count])
     first, spent, parts, mark = 0, 0.0, [], ""
-    history = History(flat, {}, np.zeros((len(flat), 0, m), np.int32), together.clients, about)
+    history = History(flat, {}, np.zeros((len(flat), 0, m), np.int32), clients, about)
     if checkpoints is not None:
-        mark = mark_of(shared, runs, replace(together, x=0, test_x=0, validation_x=0), str(layout))
+        told = replace(runs.together, x=0, test_x=0, validation_x=0)
+        mark = mark_of(runs.shared, runs.seeds, told, str(runs.layout))
         if (point := checkpoints.restore(state, mark)) is not None:
             first, spent, state, parts = point.round, point.seconds, point.state, [point.measured]
             about = {**about, "seconds": spent, "resumed_at": first}
-            history = recorded(experiment, flat, parts[0], taken, together.clients, about)
+            history = recorded(experiment, flat, parts[0], taken, clients, about)
     meet()
     check_same(first)
     tell(callbacks, "on_train_begin", history)
     # A run that was ended may have been killed before its end was written down: it ends here again.
     ended = 0 < first < experiment.rounds and any_process(tell(callbacks, "after_central_iteration", history))
-    together, keys = placed(together, owned(axes, together), layout), placed(keys, [True], layout)
-    state = placed(state, [True] * len(jax.tree.leaves(state)), layout)
-    if layout.mesh is not None:
-        shared = placed(shared, list(differs), layout)
+    shared, together, keys, state = runs.placed(state)
     try:
         if several() and not debug:  # compiling may take one of them longer than the others wait where they talk
-            static = {"mapping": layout, "length": length, "differs": differs, "axes": axes}
-            run_chunk.lower(shared, together, keys, state, np.int32(first), **static).compile()
+            run_chunk.lower(shared, together, keys, state, np.int32(first), **runs.static).compile()
             meet()
         for t in range(first, experiment.rounds, length):
             if ended:
                 break
             count = min(length, experiment.rounds - t)
             if debug:
-                state, measured = chunk_in_python(each, drawn, runs, keys, state, t, count, layout)
-            else:
-                state, measured = run_chunk(
-                    shared,
-                    together,
-                    keys,
-                    state,
-                    np.int32(t),
-                    mapping=layout,
-                    length=length,
-                    differs=differs,
-                    axes=axes,
+                state, measured = chunk_in_python(
+                    runs.experiments, runs.drawn, runs.seeds, keys, state, t, count, runs.layout
                 )
+            else:
+                state, measured = run_chunk(shared, together, keys, state, np.int32(t), **runs.static)
             parts.append({name: value[: len(flat), :count] for name, value in fetched(measured).items()})
             whole = joined(parts)
             about = {**about, "seconds": spent + time.perf_counter() - began}
             about.setdefault("seconds_of_first_chunk", about["seconds"] - spent)
-            history = recorded(experiment, flat, whole, taken, together.clients, about)
+            history = recorded(experiment, flat, whole, taken, clients, about)
             ended = any_process(tell(callbacks, "after_central_iteration", history))
             if checkpoints is not None:
                 done = t + count
@@ -183,32 +164,6 @@ def sweep(
     history = replace(history, variables=fetched(state.variables))
     tell(callbacks, "on_train_end", history)
     return apart(history, len(experiments))
-
-
-def laid_out(
-    experiment: Experiment, data: FederatedData, x: Any, mapping: Mapping | str | None, mesh: tuple[int, int] | None
-) -> Mapping:
-    """How to run an experiment on data whose clients have rows like those of `x`."""
-    flops = experiment.task.flops(x)
-    batch = min(getattr(experiment.trainer, "batch_size", None) or data.longest, data.longest)
-    return chosen(mapping, 3 * flops * batch, flops, mesh)
-
-
-def default_chunk(rounds: int) -> int:
-    """Rounds between two looks of the host: a twentieth of the run."""
-    return max(1, -(-rounds // 20))
-
-
-def in_runs(
-    experiments: Sequence[Experiment], drawn: Sequence[FederatedData], seeds: Sequence[int], layout: Mapping
-) -> tuple[list[Experiment], list[FederatedData], list[int]]:
-    """Experiment, data and seed of every run: all seeds of the first experiment, then of the next.
-
-    Where they do not divide among the devices, the last run is repeated; what the copies do is not looked at.
-    """
-    pairs = [(i, j) for i in range(len(experiments)) for j in range(len(seeds))]
-    pairs += [pairs[-1]] * (-len(pairs) % layout.shares[0])
-    return [experiments[i] for i, _ in pairs], [drawn[j] for _, j in pairs], [seeds[j] for _, j in pairs]
 
 
 def apart(history: History, experiments: int) -> list[History]:

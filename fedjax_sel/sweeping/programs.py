@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from fedjax_sel import config as configuration
 from fedjax_sel.config.build import LEARNT, Run, learnt, source_of
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.data.federation import Federation
 from fedjax_sel.engine.experiment import side_by_side
-from fedjax_sel.engine.sizing import check_fits
+from fedjax_sel.engine.runs import laid_out
 from fedjax_sel.sweeping.grid import Combination
 
 LAID_OUT = (*LEARNT, "partition", "holdout", "devices", "seeds", "mapping", "mesh", "chunk")
@@ -85,13 +86,13 @@ def grouped(grid: Sequence[Combination], runs: Sequence[Run]) -> list[Group]:
     """The combinations by the program they share, in the order of the first of each."""
     groups: list[tuple[str, list[int]]] = []
     for i, one in enumerate(grid):
-        laid_out = key_of(one.config, LAID_OUT)
+        how = key_of(one.config, LAID_OUT)
         for theirs, members in groups:
-            if theirs == laid_out and alike(runs[members[0]], runs[i]):
+            if theirs == how and alike(runs[members[0]], runs[i]):
                 members.append(i)
                 break
         else:
-            groups.append((laid_out, [i]))
+            groups.append((how, [i]))
     return [Group(tuple(grid[i] for i in of), tuple(runs[i] for i in of)) for _, of in groups]
 
 
@@ -120,7 +121,8 @@ def blocks(group: Group, data: Together, memory: int | None) -> list[Block]:
 
     def check(k: int, seeds: int) -> None:
         drawn = data.draws(first.seeds[:seeds])
-        check_fits(experiments[:k], drawn, first.mapping, first.mesh, first.chunk, memory, others=experiments)
+        how: dict[str, Any] = {"mapping": first.mapping, "mesh": first.mesh, "chunk": first.chunk}
+        laid_out(experiments[:k], drawn, range(seeds), **how, others=experiments).check_fits(memory)
 
     def fits(k: int, seeds: int) -> bool:
         try:
