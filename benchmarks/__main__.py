@@ -1,0 +1,68 @@
+"""Run the workloads, each in a process of its own, and write what they took.
+
+python -m benchmarks                          # all of them, into benchmarks/results/machine.json
+python -m benchmarks --only flute-lr,sweep
+python -m benchmarks --quick                  # whether they run
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+NAMES = ("flute-lr", "gpfl-mlp", "pfl-cifar", "lefl-resnet", "population", "sweep", "pfl-cifar-mappings")
+
+
+def main() -> None:
+    """One command for all."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.splitlines()[0])
+    parser.add_argument("--only", default="", help=f"of {', '.join(NAMES)}; separated by commas")
+    parser.add_argument("--quick", action="store_true", help="small versions on random rows")
+    parser.add_argument("--out", type=Path, default=None, help="by default benchmarks/results/workloads-BACKEND.json")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    wanted = [name for name in given.only.split(",") if name] or list(NAMES)
+    if unknown := set(wanted) - set(NAMES):
+        parser.error(f"unknown workload {', '.join(sorted(unknown))}; there are: {', '.join(NAMES)}")
+    if given.one:
+        return alone(given.one, given.quick, given.out)
+    found = {}
+    for name in wanted:
+        with tempfile.NamedTemporaryFile(suffix=".json") as file:
+            command = [sys.executable, "-m", "benchmarks", "--one", name, "--out", file.name]
+            print(f"== {name}", flush=True)
+            done = subprocess.run(command + ["--quick"] * given.quick, cwd=ROOT, check=False)
+            if done.returncode:
+                sys.exit(f"{name} failed")
+            found[name] = json.loads(Path(file.name).read_text())
+    from benchmarks.tables import written
+
+    written(found, given.out, quick=given.quick)
+
+
+def alone(name: str, quick: bool, out: Path) -> None:
+    """One workload, in this process."""
+    from benchmarks.measure import peak_flops
+    from benchmarks.workloads import ON_ACCELERATORS, WORKLOADS, scale_here
+    from fedjax_sel.report.environment import environment
+
+    scale, rows = scale_here(quick), []
+    peak = peak_flops()
+    run = WORKLOADS.get(name) or (ON_ACCELERATORS[name] if scale.accelerator else None)
+    for row in run(scale, peak) if run else ():
+        rows.append(row)
+        shown = {key: row[key] for key in ("what", "selector", "N", "m", "seeds", "mapping") if key in row}
+        if "seconds_a_round" in row:
+            shown["ms a round"] = round(1e3 * row["seconds_a_round"], 3)
+            shown["of peak"] = round(row["fraction_of_peak"], 3)
+        print("  ", shown, flush=True)
+    out.write_text(json.dumps({"peak_flops": peak, "environment": environment(), "rows": rows}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""How long, how much, how far from the machine's limit."""
+
+from __future__ import annotations
+
+import resource
+import time
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import fedjax_sel as fs
+
+SIDE, REPEATS = 2048, 7
+
+
+def peak_flops() -> float:
+    """Floating-point operations a second of a float32 matrix product: the fastest of some repeats."""
+    rng = np.random.default_rng(0)
+    a, b = (jnp.asarray(rng.normal(size=(SIDE, SIDE)), jnp.float32) for _ in range(2))
+    product = jax.jit(lambda a, b: a @ b)
+    product(a, b).block_until_ready()
+    spent = []
+    for _ in range(REPEATS):
+        began = time.perf_counter()
+        product(a, b).block_until_ready()
+        spent.append(time.perf_counter() - began)
+    return 2 * SIDE**3 / min(spent)
+
+
+def peak_memory() -> int:
+    """Bytes: of the device where it says so, of this process otherwise."""
+    stats = jax.local_devices()[0].memory_stats() if jax.default_backend() != "cpu" else None
+    if stats and "peak_bytes_in_use" in stats:
+        return stats["peak_bytes_in_use"]
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+class Marks:
+    """When each chunk of rounds was over."""
+
+    def __init__(self):
+        self.began, self.at = time.perf_counter(), []
+
+    def after_central_iteration(self, history: fs.History) -> None:
+        """Note the time."""
+        self.at.append(time.perf_counter())
+
+
+def measured(
+    experiment: fs.Experiment, data: Any, *, chunk: int, seeds: int = 1, mapping: Any = None, peak: float | None = None
+) -> dict[str, Any]:
+    """One run: seconds a round (median over chunks but the first), of compilation, FLOP/s, memory, accuracy.
+
+    Args:
+      experiment, data, seeds, mapping, chunk: as `simulate` takes them; at least two chunks, of equal length.
+      peak: FLOP/s of a matrix product, measured in the same run.
+    """
+    marks = Marks()
+    history = fs.simulate(experiment, data, seeds=seeds, mapping=mapping, chunk=chunk, callbacks=[marks])
+    spent = np.diff(marks.at) / chunk
+    a_round = float(np.median(spent))
+    flops = float(history["flops"].sum() / history.rounds)
+    accuracy = history["accuracy"][:, -1]
+    out = {
+        "rounds": history.rounds,
+        "seeds": seeds,
+        "mapping": history.about["mapping"],
+        "seconds_a_round": a_round,
+        "seconds_a_round_fastest": float(spent.min()),
+        "seconds_a_round_and_seed": a_round / seeds,
+        "seconds_until_the_second_chunk": marks.at[0] - marks.began,
+        "seconds_of_compilation": max(0.0, marks.at[0] - marks.began - a_round * chunk),
+        "client_flops_a_round": flops,
+        "flops_a_second": flops / a_round,
+        "peak_memory": peak_memory(),
+        "estimated_memory": history.about.get("memory"),
+        "final_accuracy": float(np.nanmean(accuracy)) if np.isfinite(accuracy).any() else None,
+    }
+    return out if peak is None else {**out, "fraction_of_peak": out["flops_a_second"] / peak}

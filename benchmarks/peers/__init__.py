@@ -1,0 +1,1 @@
+"""The same work in other simulators, each in an environment of its own."""

@@ -1,0 +1,142 @@
+"""Compare with other simulators on workloads 1, 2 and 3: the same rows, owners, cohorts, steps, in one run.
+
+python -m benchmarks.peers            # makes the environments, runs all in turn, writes benchmarks/results/peers.json
+python -m benchmarks.peers --only torch,fedjax --works flute-lr --repeats 3
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import venv
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+RESULTS = HERE.parent / "results" / "peers.json"
+CACHE = Path(os.environ.get("FEDJAX_SEL_CACHE") or "~/.cache/fedjax_sel").expanduser() / "peers"
+
+TORCH = "torch==2.13.0"
+PEERS = {
+    "torch": ("torch_loop.py", (TORCH, "numpy")),
+    "fedjax": (
+        "fedjax_loop.py",
+        (
+            "fedjax==0.0.17",
+            "jax==0.4.20",
+            "jaxlib==0.4.20",
+            "numpy<2",
+            "scipy<1.13",
+            "dm-haiku<0.0.13",
+            "setuptools<81",
+        ),
+    ),
+    "pfl": ("pfl_research.py", (TORCH, "pfl[pytorch]")),
+    "flower": ("flower_simulation.py", (TORCH, "flwr[simulation]")),
+}
+"""Script and packages of each: the last versions that work together."""
+
+WORKS = ("flute-lr", "gpfl-mlp", "pfl-cifar")
+LIMIT = 1500
+"""Seconds that one peer may take for one work."""
+
+
+def environment(name: str) -> Path:
+    """The interpreter of a peer's environment, which is made where it is not there yet."""
+    place = CACHE / name
+    python = place / "bin" / "python"
+    if not (place / "ready").exists():
+        print(f"making the environment of {name}", flush=True)
+        venv.create(place, with_pip=True, clear=True)
+        subprocess.run([python, "-m", "pip", "install", "-q", *PEERS[name][1]], check=True)
+        (place / "ready").touch()
+    return python
+
+
+def peer(name: str, work: Path, out: Path) -> dict[str, Any]:
+    """What a peer took; or what went wrong."""
+    try:
+        python = environment(name)
+        command = [python, HERE / PEERS[name][0], work, out]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, check=False, cwd=HERE)
+    except subprocess.TimeoutExpired:
+        return {"failed": f"not finished after {LIMIT} s"}
+    except subprocess.CalledProcessError as error:
+        return {"failed": f"its environment cannot be made ({error})"}
+    if done.returncode:
+        return {"failed": (done.stderr.strip().splitlines() or ["no message"])[-1]}
+    return json.loads(out.read_text())
+
+
+def main() -> None:
+    """One command for all."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__.splitlines()[0])
+    parser.add_argument("--only", default=",".join(PEERS), help="peers, separated by commas")
+    parser.add_argument("--works", default=",".join(WORKS), help="workloads, separated by commas")
+    parser.add_argument("--repeats", type=int, default=3, help="turns; a ratio is of one turn, their median is told")
+    parser.add_argument("--quick", action="store_true", help="random rows and few rounds")
+    parser.add_argument("--ours", nargs=2, metavar=("WORK", "OUT"), help=argparse.SUPPRESS)
+    parser.add_argument("--export", nargs=2, metavar=("WORK", "FOLDER"), help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.ours or given.export:
+        from benchmarks.peers import work
+
+        if given.export:
+            work.export(given.export[0], Path(given.export[1]), given.quick)
+        else:
+            Path(given.ours[1]).write_text(json.dumps(work.ours(given.ours[0], given.quick)))
+        return
+    names, found = given.only.split(","), {}
+    for name in given.works.split(","):
+        with tempfile.TemporaryDirectory() as scratch:
+            call("--export", name, scratch, quick=given.quick)
+            source, out = Path(scratch) / f"{name}.npz", Path(scratch) / "out.json"
+            turns = []
+            for _ in range(given.repeats):
+                call("--ours", name, str(out), quick=given.quick)
+                turn = {"fedjax_sel": json.loads(out.read_text())}
+                turn |= {other: peer(other, source, out) for other in names}
+                turns.append(turn)
+                print(name, {who: said(done) for who, done in turn.items()}, flush=True)
+            found[name] = {"turns": turns, "ratios": ratios(turns, names)}
+    if not given.quick:
+        from fedjax_sel.report.environment import environment as ours
+
+        kept = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+        RESULTS.write_text(json.dumps({**kept, "environment": ours(), **found}, indent=1) + "\n")
+    for name, done in found.items():
+        print(name, done["ratios"])
+
+
+def call(flag: str, *rest: str, quick: bool) -> None:
+    """Run this file in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.peers", flag, *rest, *["--quick"] * quick]
+    subprocess.run(command, cwd=ROOT, check=True)
+
+
+def said(done: dict[str, Any]) -> str:
+    """A result in a few words."""
+    if "failed" in done:
+        return f"failed: {done['failed']}"
+    return f"{1e3 * done['seconds_a_round']:.3g} ms, accuracy {done['accuracy']:.3f}"
+
+
+def ratios(turns: list[dict[str, Any]], names: list[str]) -> dict[str, float]:
+    """How many times longer a round of each peer takes: the median over turns."""
+    out = {}
+    for name in names:
+        done = [turn for turn in turns if "failed" not in turn[name]]
+        found = [turn[name]["seconds_a_round"] / turn["fedjax_sel"]["seconds_a_round"] for turn in done]
+        if found:
+            out[name] = median(found)
+    return out
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""The three models in PyTorch, for the peers that use it."""
+
+import torch
+from torch import nn
+
+
+def net(work, shape, classes):
+    """The model of a work, for rows of a shape (channels last)."""
+    height, width, channels = (*shape, 1)[:3]
+    if work["model"] == "logistic":
+        return nn.Sequential(nn.Flatten(), nn.Linear(height * width * channels, classes))
+    if work["model"] == "mlp":
+        return nn.Sequential(
+            *(nn.Flatten(), nn.Linear(height * width * channels, 64), nn.Dropout(0.5), nn.ReLU()),
+            *(nn.Linear(64, 30), nn.Dropout(0.5), nn.ReLU(), nn.Linear(30, classes)),
+        )
+    inner = (height - 4) // 2 * ((width - 4) // 2) * 64
+    return nn.Sequential(
+        *(nn.Conv2d(channels, 32, 3), nn.ReLU(), nn.Conv2d(32, 64, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Dropout(0.25)),
+        *(nn.Flatten(), nn.Linear(inner, 128), nn.ReLU(), nn.Dropout(0.5), nn.Linear(128, classes)),
+    )
+
+
+def tensors(file, work):
+    """Rows as floats, channels first, normalised; labels."""
+    mean, std = float(file["mean"]), float(file["std"])
+    out = []
+    for key in ("x", "test_x"):
+        x = (torch.from_numpy(file[key]).float() - mean) / std
+        x = x.unsqueeze(-1) if x.dim() == 3 else x
+        x = x.permute(0, 3, 1, 2)
+        layout = torch.channels_last if work["model"] == "cnn" else torch.contiguous_format
+        out.append(x.contiguous(memory_format=layout))
+    return out[0], torch.from_numpy(file["y"]).long(), out[1], torch.from_numpy(file["test_y"]).long()
+
+
+def train(model, x, y, work, generator):
+    """Local training of one client."""
+    optimiser = torch.optim.SGD(model.parameters(), lr=work["learning_rate"])
+    loss = nn.CrossEntropyLoss()
+    model.train()
+    for _ in range(work["epochs"]):
+        order = torch.randperm(len(y), generator=generator)
+        for first in range(0, len(y), work["batch_size"]):
+            rows = order[first : first + work["batch_size"]]
+            optimiser.zero_grad()
+            loss(model(x[rows]), y[rows]).backward()
+            optimiser.step()
+
+
+@torch.no_grad()
+def accuracy(model, x, y):
+    """On test rows."""
+    model.eval()
+    right = sum(int((model(x[i : i + 500]).argmax(1) == y[i : i + 500]).sum()) for i in range(0, len(y), 500))
+    return right / len(y)

@@ -1,0 +1,103 @@
+"""pfl-research (Granqvist et al., 2024) with PyTorch: python pfl_research.py WORK.npz OUT.json."""
+
+import json
+import sys
+import time
+from importlib.metadata import version
+
+import numpy as np
+import torch
+from nets import accuracy, net, tensors
+from pfl.aggregate.simulate import SimulatedBackend
+from pfl.algorithm.base import FederatedAlgorithm  # noqa: F401
+from pfl.algorithm.federated_averaging import FederatedAveraging, NNAlgorithmParams
+from pfl.callback import TrainingProcessCallback
+from pfl.data.dataset import Dataset
+from pfl.data.federated_dataset import FederatedDataset
+from pfl.hyperparam import NNEvalHyperParams, NNTrainHyperParams
+from pfl.metrics import Weighted
+from pfl.model.pytorch import PyTorchModel
+
+
+class Wrapped(torch.nn.Module):
+    """A model with the loss and metrics that pfl asks for."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x):
+        """Logits."""
+        return self.inner(x)
+
+    def loss(self, inputs, targets, eval=False):
+        """Of a batch."""
+        self.eval() if eval else self.train()
+        return torch.nn.functional.cross_entropy(self(inputs), targets)
+
+    @torch.no_grad()
+    def metrics(self, inputs, targets, eval=True):
+        """Of a batch."""
+        self.eval()
+        logits = self(inputs)
+        loss = torch.nn.functional.cross_entropy(logits, targets, reduction="sum")
+        return {"loss": Weighted(loss.item(), len(targets))}
+
+
+class Marks(TrainingProcessCallback):
+    """When each round was over."""
+
+    def __init__(self):
+        self.at = [time.perf_counter()]
+
+    def after_central_iteration(self, aggregate_metrics, model, *, central_iteration):
+        """Note the time."""
+        self.at.append(time.perf_counter())
+        return False, aggregate_metrics
+
+
+def main(source, out):
+    """Run it."""
+    file = np.load(source)
+    work = json.loads(str(file["work"]))
+    x, y, test_x, test_y = tensors(file, work)
+    order, offset, size = file["order"], file["offset"], file["size"]
+    torch.manual_seed(0)
+    model = Wrapped(net(work, file["x"].shape[1:], int(y.max()) + 1))
+
+    def rows_of(user):
+        rows = torch.from_numpy(order[offset[user] : offset[user] + size[user]]).long()
+        return Dataset([x[rows], y[rows]], user_id=str(user))
+
+    users = iter(file["cohorts"].ravel().tolist() * 2)
+    data = FederatedDataset(rows_of, lambda: next(users))
+    marks = Marks()
+    FederatedAveraging().run(
+        algorithm_params=NNAlgorithmParams(
+            central_num_iterations=work["rounds"],
+            evaluation_frequency=10**9,
+            train_cohort_size=file["cohorts"].shape[1],
+            val_cohort_size=0,
+        ),
+        backend=SimulatedBackend(training_data=data, val_data=None, postprocessors=[]),
+        model=PyTorchModel(
+            model=model,
+            local_optimizer_create=torch.optim.SGD,
+            central_optimizer=torch.optim.SGD(model.parameters(), lr=1.0),
+        ),
+        model_train_params=NNTrainHyperParams(
+            local_learning_rate=work["learning_rate"],
+            local_num_epochs=work["epochs"],
+            local_batch_size=work["batch_size"],
+        ),
+        model_eval_params=NNEvalHyperParams(local_batch_size=None),
+        callbacks=[marks],
+    )
+    spent = np.diff(marks.at)
+    found = {"seconds_a_round": float(np.median(spent[1:])), "accuracy": accuracy(model, test_x, test_y)}
+    found |= {"rounds": len(spent), "versions": {"pfl": version("pfl"), "torch": torch.__version__}}
+    with open(out, "w") as place:
+        json.dump(found, place)
+
+
+main(*sys.argv[1:])

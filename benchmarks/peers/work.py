@@ -1,0 +1,71 @@
+"""The work that all peers are given: rows, owners, cohorts, steps; and ours on it.
+
+A file `NAME.npz` holds `x` (uint8), `y`, `test_x`, `test_y`, `order`, `offset`, `size` (client `i`'s rows are
+`order[offset[i] : offset[i] + size[i]]`), `cohorts` (round by round), `mean`, `std` (of all pixels), and `work`, JSON:
+model, learning rate, batch size, epochs, dropout, rounds.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import fedjax_sel as fs
+from benchmarks.measure import measured, peak_flops
+from benchmarks.workloads import Scale, flute_lr, gpfl_mlp, pfl_cifar
+
+MAKES = {"flute-lr": (flute_lr, "logistic", 100), "gpfl-mlp": (gpfl_mlp, "mlp", 30), "pfl-cifar": (pfl_cifar, "cnn", 6)}
+"""Workload, model, rounds."""
+
+
+def made(name: str, quick: bool) -> tuple[fs.Experiment, fs.FederatedData, str]:
+    """The experiment, the clients' rows and the model's name, at the size for comparison."""
+    make, model, rounds = MAKES[name]
+    experiment, federation = make(Scale(quick=quick))
+    rounds = 4 if quick else rounds
+    task = fs.Task(experiment.task.model, *moments(federation.source))
+    return replace(experiment, task=task, rounds=rounds, evaluate_every=rounds), federation.draw(0), model
+
+
+def moments(data: Any) -> tuple[float, float]:
+    """Mean and inverse deviation of all pixels: one pair of numbers, which every peer can use."""
+    sample = np.asarray(data.x[:2000], np.float32)
+    return float(sample.mean()), 1 / float(sample.std())
+
+
+def export(name: str, folder: Path, quick: bool) -> Path:
+    """Write the work's file."""
+    experiment, data, model = made(name, quick)
+    cohorts = fs.simulate(replace(experiment, trainer=replace(experiment.trainer, epochs=1)), data).selections[0]
+    trainer: Any = experiment.trainer
+    mean, std = moments_of(experiment)
+    work = {
+        "name": name,
+        "model": model,
+        "learning_rate": float(trainer.learning_rate),
+        "batch_size": trainer.batch_size,
+        "epochs": trainer.epochs,
+        "rounds": experiment.rounds,
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    place = folder / f"{name}.npz"
+    arrays = {key: np.asarray(getattr(data, key)) for key in ("x", "y", "test_x", "test_y", "order", "offset", "size")}
+    np.savez(place, **arrays, cohorts=cohorts, mean=mean, std=std, work=json.dumps(work))
+    return place
+
+
+def moments_of(experiment: fs.Experiment) -> tuple[float, float]:
+    """Mean and deviation by which the task normalises."""
+    return float(experiment.task.shift), 1 / float(experiment.task.scale)
+
+
+def ours(name: str, quick: bool) -> dict[str, Any]:
+    """What we take for it."""
+    experiment, data, _ = made(name, quick)
+    rounds = experiment.rounds
+    found = measured(experiment, data, chunk=max(1, rounds // 5), peak=peak_flops())
+    return {"seconds_a_round": found["seconds_a_round"], "accuracy": found["final_accuracy"], **found}

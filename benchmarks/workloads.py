@@ -1,0 +1,196 @@
+"""The six workloads that every speed claim uses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import numpy as np
+
+import fedjax_sel as fs
+from benchmarks.measure import measured
+from fedjax_sel import config, papers
+from fedjax_sel.client_selection.fedcor import FedCor
+from fedjax_sel.client_selection.gpfl import GPFL
+from fedjax_sel.client_selection.oort import Oort
+from fedjax_sel.client_selection.power_of_choice import PowerOfChoice
+from fedjax_sel.client_selection.uniform import Uniform
+from fedjax_sel.devices.laws import LogNormal
+from fedjax_sel.local_training.sgd import SGD
+from fedjax_sel.models.conv_dropout import ConvDropout
+from fedjax_sel.models.logistic import LogisticRegression
+from fedjax_sel.models.mlp import MLP
+from fedjax_sel.models.resnet import ResNet
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much of a workload is run.
+
+    Attributes:
+      quick: enough to see that it runs.
+      accelerator: whole workloads, as an accelerator can.
+    """
+
+    quick: bool = False
+    accelerator: bool = False
+
+    def rounds(self, cpu: int, accelerator: int, quick: int = 4) -> int:
+        """Of a run."""
+        return quick if self.quick else accelerator if self.accelerator else cpu
+
+
+def rows(name: str, shape: tuple[int, ...], count: int, scale: Scale) -> fs.Dataset:
+    """A dataset through tensorflow-datasets; random rows of its shape where it is not there, or quickness is asked."""
+    if not scale.quick:
+        try:
+            return fs.load(f"tfds:{name}")
+        except (FileNotFoundError, ValueError) as error:
+            print(f"{name} is not there ({error}); random rows of its shape in its place", flush=True)
+    rng = np.random.default_rng(0)
+    count = count // 20 if scale.quick else count
+    x = rng.integers(0, 256, (count, *shape), dtype=np.uint8)
+    return fs.dataset(f"noise like {name}", x, rng.integers(0, 10, count), test=0.1, classes=10)
+
+
+def flute_lr(scale: Scale) -> tuple[fs.Experiment, fs.Federation]:
+    """FLUTE's benchmark: MNIST, logistic regression, 1000 clients, 10 a round, batches of 10."""
+    data = rows("mnist", (28, 28, 1), 60_000, scale)
+    rounds = scale.rounds(100, 100)
+    task = fs.Task.on(LogisticRegression(10), data)
+    experiment = fs.Experiment(task, trainer=SGD(0.03, batch_size=10), m=10, rounds=rounds, evaluate_every=rounds)
+    return experiment, fs.Federation(data, fs.partition.Iid(clients=1000))
+
+
+def gpfl_mlp(scale: Scale) -> tuple[fs.Experiment, fs.Federation]:
+    """GPFL's benchmark: Fashion-MNIST, a perceptron with dropout, 100 clients of two shards, 5 a round."""
+    data = rows("fashion_mnist", (28, 28, 1), 60_000, scale)
+    rounds = scale.rounds(60, 500)
+    task = fs.Task.on(MLP(10, (64, 30), 0.5), data)
+    trainer = SGD(0.005, batch_size=64, epochs=3)
+    experiment = fs.Experiment(task, trainer=trainer, m=5, rounds=rounds, evaluate_every=rounds)
+    return experiment, fs.Federation(data, fs.partition.Shards(clients=100, shards_per_client=2), holdout=0.2)
+
+
+def pfl_cifar(scale: Scale) -> tuple[fs.Experiment, fs.Federation]:
+    """pfl-research's benchmark: CIFAR-10, 1000 users of 50 rows, 50 a round, batches of 10."""
+    data = rows("cifar10", (32, 32, 3), 50_000, scale)
+    rounds = scale.rounds(15, 1500, quick=2)
+    task = fs.Task.on(ConvDropout(10), data)
+    m = 4 if scale.quick else 50
+    trainer = SGD(0.1, batch_size=10)
+    experiment = fs.Experiment(task, trainer=trainer, m=m, rounds=rounds, evaluate_every=max(1, min(10, rounds)))
+    return experiment, fs.Federation(data, fs.partition.Iid(clients=1000))
+
+
+def lefl_resnet(scale: Scale) -> tuple[fs.Experiment, fs.Federation]:
+    """LEFL's benchmark: CIFAR-10, ResNet-20, 100 clients, 10 a round, 10 epochs; 1 of each on a CPU."""
+    data = rows("cifar10", (32, 32, 3), 50_000, scale)
+    rounds = scale.rounds(2, 500, quick=2)
+    task = fs.Task.on(ResNet(10), data)
+    epochs, m = (10, 10) if scale.accelerator else (1, 1)
+    trainer = SGD(0.1, batch_size=64, epochs=epochs)
+    experiment = fs.Experiment(task, trainer=trainer, m=m, rounds=rounds, evaluate_every=rounds)
+    return experiment, fs.Federation(data, fs.partition.Iid(clients=100))
+
+
+def chunk_of(experiment: fs.Experiment) -> int:
+    """Five chunks in a run of more than ten rounds, else as many as rounds."""
+    return max(1, experiment.rounds // 5) if experiment.rounds >= 10 else 1
+
+
+def one_by_one(make: Callable[[Scale], tuple[fs.Experiment, fs.Federation]]) -> Callable[[Scale, float], Iterator[Row]]:
+    """The workload with one seed, and with sixteen at once where an accelerator is at hand."""
+
+    def run(scale: Scale, peak: float) -> Iterator[Row]:
+        experiment, data = make(scale)
+        for seeds in (1, 16) if scale.accelerator else (1,):
+            yield measured(experiment, data, chunk=chunk_of(experiment), seeds=seeds, peak=peak)
+
+    return run
+
+
+WAYS = {"vmap": fs.Mapping(), "blocks of 5": fs.Mapping(clients=5), "scan": fs.Mapping(clients=1)}
+
+
+def mappings(make: Callable[[Scale], tuple[fs.Experiment, fs.Federation]], cohorts: tuple[int, ...]):
+    """The same with several cohorts, under each way to map its clients."""
+
+    def run(scale: Scale, peak: float) -> Iterator[Row]:
+        experiment, data = make(scale)
+        experiment = replace(experiment, rounds=4, evaluate_every=4)
+        for m in cohorts:
+            for name, mapping in WAYS.items():
+                found = measured(replace(experiment, m=m), data, chunk=2, mapping=mapping, peak=peak)
+                yield {"m": m, "clients": name, **found}
+
+    return run
+
+
+POPULATION = {
+    "uniform": Uniform(),
+    "power_of_choice": PowerOfChoice(d=200),
+    "oort": Oort(),
+    "gpfl": GPFL(),
+    "fedcor": FedCor(),
+}
+"""Selectors whose bookkeeping is for every client."""
+
+
+def population(scale: Scale, peak: float) -> Iterator[Row]:
+    """Selection and bookkeeping alone: 100 clients of N, each of one row of two numbers."""
+    sizes = (1000, 10_000) if scale.quick else (1000, 10_000, 100_000, 1_000_000)
+    for name, selector in POPULATION.items():
+        for clients in sizes:
+            rng = np.random.default_rng(0)
+            y = np.arange(clients) % 2
+            x = rng.normal(size=(clients, 2)).astype(np.float32) + y[:, None]
+            few = x[:100], y[:100]
+            data = fs.dataset("points", x, y, test=few, validation=few, owner=np.arange(clients))
+            task = fs.Task(LogisticRegression(2))
+            rounds = 8 if scale.quick else 40
+            experiment = fs.Experiment(task, selector=selector, m=100, rounds=rounds, evaluate_every=rounds)
+            try:
+                federation = fs.Federation(
+                    data, fs.partition.Natural(), devices=LogNormal() if name == "oort" else None
+                )
+                found = measured(experiment, federation, chunk=rounds // 4, peak=peak)
+            except ValueError as error:  # what a selector cannot hold, it says
+                yield {"selector": name, "N": clients, "refused": str(error)}
+                continue
+            yield {"selector": name, "N": clients, **found}
+
+
+def sweep(scale: Scale, peak: float) -> Iterator[Row]:
+    """Seeds side by side: what one more costs."""
+    seeds = (1, 4) if scale.quick else (1, 4, 16, 64)
+    experiment, data = flute_lr(scale)
+    for count in seeds:
+        found = measured(experiment, data, chunk=chunk_of(experiment), seeds=count, peak=peak)
+        yield {"what": "flute-lr", **found}
+    cell = papers.load("uacs").cells("smoke" if scale.quick else "full")[0]
+    for count in seeds:
+        run = config.build({**cell.config, "seeds": count})
+        found = measured(run.experiment, run.data, chunk=chunk_of(run.experiment), seeds=count, peak=peak)
+        yield {"what": f"UACS: {cell.experiment}, {cell.method}", **found}
+
+
+WORKLOADS: dict[str, Callable[[Scale, float], Iterator[Row]]] = {
+    "flute-lr": one_by_one(flute_lr),
+    "gpfl-mlp": one_by_one(gpfl_mlp),
+    "pfl-cifar": one_by_one(pfl_cifar),
+    "lefl-resnet": one_by_one(lefl_resnet),
+    "population": population,
+    "sweep": sweep,
+}
+ON_ACCELERATORS = {"pfl-cifar-mappings": mappings(pfl_cifar, (5, 10, 50, 100))}
+"""What is measured besides, where there is one."""
+
+
+def scale_here(quick: bool) -> Scale:
+    """Whole workloads where JAX has an accelerator."""
+    return Scale(quick, accelerator=not quick and jax.default_backend() != "cpu")
