@@ -9,13 +9,13 @@ import numpy as np
 import torch
 from nets import accuracy, net, tensors
 from pfl.aggregate.simulate import SimulatedBackend
-from pfl.algorithm.base import FederatedAlgorithm  # noqa: F401
-from pfl.algorithm.federated_averaging import FederatedAveraging, NNAlgorithmParams
-from pfl.callback import TrainingProcessCallback
+from pfl.algorithm.base import NNAlgorithmParams
+from pfl.algorithm.federated_averaging import FederatedAveraging
+from pfl.callback.base import TrainingProcessCallback
 from pfl.data.dataset import Dataset
 from pfl.data.federated_dataset import FederatedDataset
 from pfl.hyperparam import NNEvalHyperParams, NNTrainHyperParams
-from pfl.metrics import Weighted
+from pfl.metrics import Metrics, Weighted
 from pfl.model.pytorch import PyTorchModel
 
 
@@ -53,7 +53,7 @@ class Marks(TrainingProcessCallback):
     def after_central_iteration(self, aggregate_metrics, model, *, central_iteration):
         """Note the time."""
         self.at.append(time.perf_counter())
-        return False, aggregate_metrics
+        return False, Metrics()
 
 
 def main(source, out):
