@@ -71,7 +71,7 @@ def main(source, out):
     for number, cohort in enumerate(file["cohorts"]):
         began = time.perf_counter()
         keys = jax.random.split(jax.random.PRNGKey(number), len(cohort))
-        chosen = [(f"{i:06d}", data.get_client(f"{i:06d}"), key) for i, key in zip(cohort, keys)]  # noqa: B905
+        chosen = [(f"{i:06d}", data.get_client(f"{i:06d}"), key) for i, key in zip(cohort, keys, strict=True)]
         state, _ = algorithm.apply(state, chosen)
         jax.block_until_ready(state.params)
         spent.append(time.perf_counter() - began)

@@ -40,7 +40,8 @@ def moments(data: Any) -> tuple[float, float]:
 def export(name: str, folder: Path, quick: bool) -> Path:
     """Write the work's file."""
     experiment, data, model = made(name, quick)
-    cohorts = fs.simulate(replace(experiment, trainer=replace(experiment.trainer, epochs=1)), data).selections[0]
+    one_step = replace(experiment, trainer=replace(experiment.trainer, steps=1))  # a uniform cohort looks at no model
+    cohorts = fs.simulate(one_step, data).selections[0]
     trainer: Any = experiment.trainer
     mean, std = moments_of(experiment)
     work = {
