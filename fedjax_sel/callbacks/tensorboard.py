@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
+import os
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,15 +40,15 @@ class TensorBoard:
         from tensorboardX.event_file_writer import EventsWriter
 
         events = messages()
-        place = self.folder / "tensorboard"
-        if place.exists():
-            shutil.rmtree(place)
         self._files, self._written = [], 0
         for seed in history.seeds:
-            inside = place / f"seed-{seed}"
-            inside.mkdir(parents=True)
-            file = EventsWriter(str(inside.absolute() / "events"))
-            # A TensorBoard that is open meanwhile forgets what it has read of the files from before.
+            inside = self.folder / "tensorboard" / f"seed-{seed}"
+            inside.mkdir(parents=True, exist_ok=True)
+            # A TensorBoard that is open meanwhile is stuck where the file that it reads is gone. At its end it goes on
+            # to a name that sorts later (the writer adds whole seconds only), and forgets what it has read before.
+            for before in inside.iterdir():
+                os.truncate(before, 0)
+            file = EventsWriter(str(inside.absolute() / f"events.{time.time_ns()}"))
             begin = events.SessionLog(status=events.SessionLog.START)
             file.write_event(events.Event(wall_time=time.time(), step=1, session_log=begin))
             self._files.append(file)
