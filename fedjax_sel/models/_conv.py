@@ -3,18 +3,21 @@
 Every local step runs inside a loop, and there XLA's CPU backend is about 15 times slower at a step of the network in
 `cnn` with native convolutions than with patches times a matrix (`benchmarks/convolution.py`), and nearly twice as slow
 where `reduce_window` pools (measured by hand). Plain differentiation through the slices was the fastest backward pass
-measured, so none is written.
+measured, so none is written; but on a CPU patches that outgrow the caches cost more than the products do, so a batch
+whose patches are large is taken in blocks of rows, forwards and backwards.
 """
 
 from __future__ import annotations
 
 import functools
 import itertools
+import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import flax.linen as nn
+import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
@@ -58,16 +61,27 @@ def convolution(
       ValueError: channels that fit neither kernel nor groups, or a kernel larger than the padded rows.
     """
     check_lowered(lhs.shape, rhs.shape, lhs_dilation, dimension_numbers)
-    *kernel, width, out = rhs.shape
+    width, out = rhs.shape[2:]
     channels, groups = lhs.shape[-1], feature_group_count
     if channels != width * groups or out % groups:
         raise ValueError(
             f"convolution: rows of shape {lhs.shape} and a kernel of shape {rhs.shape} in {groups} group(s); it needs "
             f"{width * groups} channels in, and a number of channels out that {groups} divides"
         )
-    see = functools.partial(
-        shifted, kernel=kernel, strides=window_strides, padding=padding, dilation=rhs_dilation or (1, 1)
+    lowered = functools.partial(
+        patched, padding=padding, strides=window_strides, dilation=rhs_dilation or (1, 1), precision=precision
     )
+    size = block(jax.eval_shape(lowered, lhs, rhs).shape, rhs.shape, lhs.dtype.itemsize * groups)
+    return lowered(lhs, rhs) if size >= lhs.shape[0] else in_blocks(lowered, size, lhs, rhs)
+
+
+def patched(
+    lhs: Float[Array, "b h w i"], rhs: Float[Array, "kh kw j o"], padding, strides, dilation, precision
+) -> Float[Array, "b y x o"]:
+    """The convolution of all rows at once."""
+    *kernel, width, out = rhs.shape
+    groups = lhs.shape[-1] // width
+    see = functools.partial(shifted, kernel=kernel, strides=strides, padding=padding, dilation=dilation)
     if groups > 1 and width == 1:
         weights = rhs.reshape(-1, 1, 1, 1, out)
         slices = see(jnp.repeat(lhs, out // groups, axis=-1))
@@ -75,11 +89,101 @@ def convolution(
     slices = see(lhs)
     if groups == 1:
         patches = slices[0] if len(slices) == 1 else jnp.concatenate(slices, axis=-1)
-        return jnp.matmul(patches, rhs.reshape(-1, out), precision=precision)
+        return product(patches, rhs.reshape(-1, out), precision)
     image = slices[0].shape[:-1]
     patches = jnp.stack([x.reshape(*image, groups, width) for x in slices], axis=-2)
     weights = rhs.reshape(-1, width, groups, out // groups)
     return jnp.einsum("byxgkj,kjgo->byxgo", patches, weights, precision=precision).reshape(*image, out)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
+def product(patches: Float[Array, "b y x k"], kernel: Float[Array, "k o"], precision: Any) -> Float[Array, "b y x o"]:
+    """`patches @ kernel`, whose backward pass computes the kernel's gradient as the transpose of `o x k`.
+
+    A CPU does that sum over all places 1.2 to 1.8 times as fast as the `k x o` that differentiation writes, to which
+    XLA would turn it back but for the barrier (`benchmarks/NOTES.md`).
+    """
+    return jnp.matmul(patches, kernel, precision=precision)
+
+
+def product_forwards(patches, kernel, precision):
+    """Both factors are kept."""
+    return product(patches, kernel, precision), (patches, kernel)
+
+
+def product_backwards(precision, kept, given):
+    """Of both factors."""
+    patches, kernel = kept
+    places = patches.reshape(-1, patches.shape[-1])
+    of_kernel = jnp.matmul(given.reshape(-1, given.shape[-1]).T, places, precision=precision)
+    return jnp.matmul(given, kernel.T, precision=precision), lax.optimization_barrier(of_kernel).T
+
+
+product.defvjp(product_forwards, product_backwards)
+
+
+LARGEST_PATCHES, BEST_PATCHES = 10 * 2**20, 3 * 2**20
+"""Bytes of patches beyond which a CPU takes a batch in blocks, and of the patches of one block.
+
+Measured on 2 cores with 2 MiB of second-level and 32 MiB of third-level cache, forwards and backwards:
+`benchmarks/NOTES.md`.
+"""
+
+
+def block(out: tuple[int, ...], kernel: tuple[int, ...], itemsize: int) -> int:
+    """How many rows to take at once: on a CPU few enough that their patches stay in its caches.
+
+    Args:
+      out: shape of the result.
+      kernel: its shape.
+      itemsize: bytes of one number of every group.
+    """
+    rows, height, width, _ = out
+    of_a_row = height * width * math.prod(kernel[:-1]) * itemsize
+    if jax.default_backend() != "cpu" or kernel[:2] == (1, 1) or rows * of_a_row <= LARGEST_PATCHES:
+        return rows
+    return max(1, BEST_PATCHES // of_a_row)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+def in_blocks(f: Callable, size: int, lhs: Float[Array, "b h w i"], rhs: Array) -> Float[Array, "b y x o"]:
+    """`f(lhs, rhs)`, `size` rows after another; the backward pass too, which looks at the rows again."""
+    _, out = over_blocks(lambda _, x: (None, f(x, rhs)), None, size, lhs)
+    return out
+
+
+def forwards(f, size, lhs, rhs):
+    """For the backward pass the rows are kept, not their patches."""
+    return in_blocks(f, size, lhs, rhs), (lhs, rhs)
+
+
+def backwards(f, size, kept, given):
+    """The rows' gradient block by block, the kernel's their sum."""
+    lhs, rhs = kept
+
+    def one(total, part):
+        _, back = jax.vjp(f, part[0], rhs)
+        of_rows, of_kernel = back(part[1])
+        return total + of_kernel, of_rows
+
+    of_kernel, of_rows = over_blocks(one, jnp.zeros_like(rhs), size, (lhs, given))
+    return of_rows, of_kernel
+
+
+in_blocks.defvjp(forwards, backwards)
+
+
+def over_blocks(f: Callable, carry: Any, size: int, rows: Any) -> tuple[Any, Array]:
+    """`jax.lax.scan` over blocks of leading rows; the last one may be smaller."""
+    whole, rest = divmod(jax.tree.leaves(rows)[0].shape[0], size)
+    cut = whole * size
+    blocks = jax.tree.map(lambda r: r[:cut].reshape(whole, size, *r.shape[1:]), rows)
+    carry, out = lax.scan(f, carry, blocks)
+    out = out.reshape(cut, *out.shape[2:])
+    if not rest:
+        return carry, out
+    carry, last = f(carry, jax.tree.map(lambda r: r[cut:], rows))
+    return carry, jnp.concatenate([out, last])
 
 
 Conv = functools.partial(nn.Conv, conv_general_dilated=convolution)

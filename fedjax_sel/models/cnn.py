@@ -4,6 +4,7 @@ import flax.linen as nn
 from jaxtyping import Array, Float
 
 from fedjax_sel.models._conv import Conv, max_pool
+from fedjax_sel.models._dropout import Dropout
 from fedjax_sel.models._initial import beginning, dense
 
 __all__ = ["CNN"]
@@ -57,7 +58,7 @@ class CNN(nn.Module):
         for width in self.hidden:
             x = dense(width, self.initial, x)
             if self.dropout:
-                x = nn.Dropout(self.dropout, deterministic=not train)(x)
+                x = Dropout(self.dropout)(x, train=train)
             x = nn.relu(x)
         return dense(self.classes, self.initial, x)
 

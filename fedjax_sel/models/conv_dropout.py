@@ -5,6 +5,7 @@ from jaxtyping import Array, Float
 
 from fedjax_sel.models._blocks import images
 from fedjax_sel.models._conv import Conv, max_pool
+from fedjax_sel.models._dropout import Dropout
 
 __all__ = ["ConvDropout"]
 
@@ -43,7 +44,7 @@ class ConvDropout(nn.Module):
         first, second = self.channels
         x = nn.relu(Conv(first, (3, 3), padding="VALID")(x))
         x = nn.relu(max_pool(Conv(second, (3, 3), padding="VALID")(x)))
-        x = nn.Dropout(self.dropout[0], deterministic=not train)(x.reshape(x.shape[0], -1))
+        x = Dropout(self.dropout[0])(x.reshape(x.shape[0], -1), train=train)
         x = nn.relu(nn.Dense(self.hidden)(x))
-        x = nn.Dropout(self.dropout[1], deterministic=not train)(x)
+        x = Dropout(self.dropout[1])(x, train=train)
         return nn.Dense(self.classes)(x)

@@ -8,6 +8,7 @@ import flax.linen as nn
 from jaxtyping import Array, Bool, Float
 
 from fedjax_sel.models._blocks import Block, SqueezeExcite, inverted_residuals
+from fedjax_sel.models._dropout import Dropout
 from fedjax_sel.models._norm import Norm
 
 __all__ = ["EfficientNet"]
@@ -65,7 +66,7 @@ class EfficientNet(nn.Module):
             train=train,
             mask=mask,
         )
-        x = nn.Dropout(self.dropout, deterministic=not train)(x)
+        x = Dropout(self.dropout)(x, train=train)
         return nn.Dense(self.classes, name="head")(x)
 
 

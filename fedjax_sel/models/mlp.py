@@ -3,6 +3,7 @@
 import flax.linen as nn
 from jaxtyping import Array, Float
 
+from fedjax_sel.models._dropout import Dropout
 from fedjax_sel.models._initial import dense
 
 __all__ = ["MLP"]
@@ -30,6 +31,6 @@ class MLP(nn.Module):
         for width in self.hidden:
             x = dense(width, self.initial, x)
             if self.dropout:
-                x = nn.Dropout(self.dropout, deterministic=not train)(x)
+                x = Dropout(self.dropout)(x, train=train)
             x = nn.relu(x)
         return dense(self.classes, self.initial, x)

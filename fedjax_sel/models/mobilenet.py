@@ -8,6 +8,7 @@ import flax.linen as nn
 from jaxtyping import Array, Bool, Float
 
 from fedjax_sel.models._blocks import Block, SqueezeExcite, divisible, inverted_residuals
+from fedjax_sel.models._dropout import Dropout
 from fedjax_sel.models._norm import Norm
 
 __all__ = ["MobileNetV3"]
@@ -62,7 +63,7 @@ class MobileNetV3(nn.Module):
             mask=mask,
         )
         x = nn.hard_swish(nn.Dense(1024, name="hidden")(x))
-        x = nn.Dropout(self.dropout, deterministic=not train)(x)
+        x = Dropout(self.dropout)(x, train=train)
         return nn.Dense(self.classes, name="head")(x)
 
 

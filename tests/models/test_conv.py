@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from jax import lax
 
+from fedjax_sel.models import _conv
 from fedjax_sel.models._conv import Conv, convolution, max_pool
 
 ORDER = ("NHWC", "HWIO", "NHWC")
@@ -74,6 +75,28 @@ def test_groups_of_channels_stay_apart_as_in_the_native_convolution(kernel, stri
 def test_a_dilated_kernel_sees_the_places_that_the_native_convolution_sees(groups, padding):
     x, k = rows_and_kernel(out=4, groups=groups)
     agree(*both(x, k, (2, 1), padding, rhs_dilation=(2, 3), feature_group_count=groups))
+
+
+@pytest.mark.parametrize("batch", [6, 7])
+@pytest.mark.parametrize("groups", [1, 2, 4])
+def test_blocks_of_rows_change_nothing(groups, batch, monkeypatch):
+    x, k = rows_and_kernel(out=4, groups=groups)
+    x = jnp.concatenate([x, 2 * x, -x, x])[:batch]
+    of_a_row = 9 * 8 * 9 * 4 * 4
+    monkeypatch.setattr(_conv, "LARGEST_PATCHES", batch * of_a_row - 1)
+    monkeypatch.setattr(_conv, "BEST_PATCHES", 3 * of_a_row)
+    options = {"dimension_numbers": ORDER, "feature_group_count": groups}
+    text = str(jax.make_jaxpr(lambda: convolution(x, k, (1, 1), "SAME", **options))())
+    assert "scan" in text
+    agree(*both(x, k, feature_group_count=groups))
+
+
+def test_a_batch_of_large_patches_is_taken_in_blocks_on_a_cpu_only(monkeypatch):
+    shape = (50, 32, 32, 64), (3, 3, 32, 64), 4
+    assert _conv.block(*shape) == 2
+    assert _conv.block((8, 32, 32, 64), *shape[1:]) == 8
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert _conv.block(*shape) == 50
 
 
 @pytest.mark.parametrize("groups", [1, 2, 4])
