@@ -50,13 +50,17 @@ def alone(name: str, quick: bool, out: Path) -> None:
     from benchmarks.measure import peak_flops
     from benchmarks.workloads import ON_ACCELERATORS, WORKLOADS, scale_here
     from fedjax_sel.report.environment import environment
+    from fedjax_sel.running import use_cores
 
+    use_cores()
     scale, rows = scale_here(quick), []
     peak = peak_flops()
     run = WORKLOADS.get(name) or (ON_ACCELERATORS[name] if scale.accelerator else None)
     for row in run(scale, peak) if run else ():
         rows.append(row)
-        shown = {key: row[key] for key in ("what", "selector", "N", "m", "seeds", "mapping") if key in row}
+        shown = {
+            key: row[key] for key in ("what", "selector", "N", "m", "convolution", "seeds", "mapping") if key in row
+        }
         if "seconds_a_round" in row:
             shown["ms a round"] = round(1e3 * row["seconds_a_round"], 3)
             shown["of peak"] = round(row["fraction_of_peak"], 3)

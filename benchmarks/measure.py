@@ -58,7 +58,7 @@ def measured(
       peak: FLOP/s of a matrix product, measured in the same run.
     """
     marks = Marks()
-    history = fs.simulate(experiment, data, seeds=seeds, mapping=mapping, chunk=chunk, callbacks=[marks])
+    history = fs.simulate(experiment, data, seeds=seeds, mapping=mapping, mesh="auto", chunk=chunk, callbacks=[marks])
     spent = np.diff(marks.at) / chunk
     a_round = float(np.median(spent))
     flops = float(history["flops"].sum() / history.rounds)

@@ -17,6 +17,7 @@ import fedjax_sel as fs
 from benchmarks import workloads
 from benchmarks.workloads import Scale
 from fedjax_sel.report.markdown import table
+from fedjax_sel.running import use_cores
 
 ONE_RUN = {
     "flute-lr": workloads.flute_lr,
@@ -27,13 +28,13 @@ ONE_RUN = {
 
 
 class Tracing:
-    """Traces the last chunk of a run, when everything is compiled and warm."""
+    """Traces the last chunk but one of a run, when everything is compiled and warm."""
 
     def __init__(self, folder: str, chunk: int, rounds: int):
         self.folder, self.chunk, self.begin = folder, chunk, rounds - 2 * chunk
 
     def after_central_iteration(self, history: fs.History) -> None:
-        """Begin before the last chunk, end after it."""
+        """Begin before it, end after it."""
         if history.rounds == self.begin:
             jax.profiler.start_trace(self.folder)
         elif history.rounds == self.begin + self.chunk:
@@ -75,7 +76,7 @@ def operations(folder: str) -> tuple[collections.Counter, collections.Counter]:
     return spent, calls
 
 
-def profile(name: str, keep: Path | None, top: int, seeds: int = 1, mapping=None) -> None:
+def profile(name: str, keep: Path | None, top: int) -> None:
     """Run, trace, print."""
     experiment, data = ONE_RUN[name](Scale())
     chunk = workloads.chunk_of(experiment)
@@ -84,9 +85,8 @@ def profile(name: str, keep: Path | None, top: int, seeds: int = 1, mapping=None
         fs.simulate(
             experiment,
             data,
+            mesh="auto",
             chunk=chunk,
-            seeds=seeds,
-            mapping=mapping,
             callbacks=[Tracing(folder, chunk, experiment.rounds)],
         )
         spent, calls = operations(folder)
@@ -103,6 +103,9 @@ def main() -> None:
     parser.add_argument("--keep", type=Path)
     parser.add_argument("--top", type=int, default=15)
     given = parser.parse_args()
+    if unknown := set(given.only.split(",")) - set(ONE_RUN):
+        parser.error(f"unknown workload {', '.join(sorted(unknown))}; there are: {', '.join(ONE_RUN)}")
+    use_cores()
     for name in given.only.split(","):
         print("==", name)
         profile(name, given.keep, given.top)

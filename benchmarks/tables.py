@@ -18,20 +18,30 @@ def written(found: dict[str, Any], out: Path | None, *, quick: bool) -> None:
         for row in done["rows"]:
             if "seconds_a_round" not in row:
                 continue
-            what = ", ".join(str(row[key]) for key in ("what", "selector", "clients") if key in row)
+            what = ", ".join(str(row[key]) for key in ("what", "selector", "clients", "convolution") if key in row)
             counts = ", ".join(f"{key} = {row[key]}" for key in ("N", "m") if key in row)
             lines.append(
                 (
                     ", ".join(part for part in (name, what, counts) if part),
                     str(row["seeds"]),
                     f"{1e3 * row['seconds_a_round']:.3g}",
+                    f"{1e3 * row['seconds_a_round_and_seed']:.3g}",
                     f"{row['seconds_of_compilation']:.1f}",
                     f"{row['flops_a_second'] / 1e9:.3g}",
                     f"{row['fraction_of_peak']:.0%}",
                     f"{row['peak_memory'] / 2**20:.0f}",
                 )
             )
-    columns = ("workload", "seeds", "ms a round", "compilation (s)", "GFLOP/s", "of the peak", "peak memory (MiB)")
+    columns = (
+        "workload",
+        "seeds",
+        "ms a round",
+        "and seed",
+        "compilation (s)",
+        "GFLOP/s",
+        "of the peak",
+        "peak memory (MiB)",
+    )
     print(table(columns, lines))
     if out is None and not quick:
         backend = next(iter(found.values()))["environment"]["device"].split("(")[1].split(")")[0]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,6 +21,7 @@ from fedjax_sel.client_selection.power_of_choice import PowerOfChoice
 from fedjax_sel.client_selection.uniform import Uniform
 from fedjax_sel.devices.laws import LogNormal
 from fedjax_sel.local_training.sgd import SGD
+from fedjax_sel.models import _conv
 from fedjax_sel.models.conv_dropout import ConvDropout
 from fedjax_sel.models.logistic import LogisticRegression
 from fedjax_sel.models.mlp import MLP
@@ -79,7 +82,7 @@ def gpfl_mlp(scale: Scale) -> tuple[fs.Experiment, fs.Federation]:
 def pfl_cifar(scale: Scale) -> tuple[fs.Experiment, fs.Federation]:
     """pfl-research's benchmark: CIFAR-10, 1000 users of 50 rows, 50 a round, batches of 10."""
     data = rows("cifar10", (32, 32, 3), 50_000, scale)
-    rounds = scale.rounds(15, 1500, quick=2)
+    rounds = scale.rounds(30, 1500, quick=2)
     task = fs.Task.on(ConvDropout(10), data)
     m = 4 if scale.quick else 50
     trainer = SGD(0.1, batch_size=10)
@@ -90,7 +93,7 @@ def pfl_cifar(scale: Scale) -> tuple[fs.Experiment, fs.Federation]:
 def lefl_resnet(scale: Scale) -> tuple[fs.Experiment, fs.Federation]:
     """LEFL's benchmark: CIFAR-10, ResNet-20, 100 clients, 10 a round, 10 epochs; 1 of each on a CPU."""
     data = rows("cifar10", (32, 32, 3), 50_000, scale)
-    rounds = scale.rounds(2, 500, quick=2)
+    rounds = scale.rounds(4, 500, quick=2)
     task = fs.Task.on(ResNet(10), data)
     epochs, m = (10, 10) if scale.accelerator else (1, 1)
     trainer = SGD(0.1, batch_size=64, epochs=epochs)
@@ -99,7 +102,9 @@ def lefl_resnet(scale: Scale) -> tuple[fs.Experiment, fs.Federation]:
 
 
 def chunk_of(experiment: fs.Experiment) -> int:
-    """Five chunks in a run of more than ten rounds, else as many as rounds."""
+    """Whole intervals between two evaluations, or five chunks in a run of more than ten rounds, else one round each."""
+    if 1 < experiment.evaluate_every < experiment.rounds:
+        return experiment.evaluate_every
     return max(1, experiment.rounds // 5) if experiment.rounds >= 10 else 1
 
 
@@ -118,17 +123,31 @@ WAYS = {"vmap": fs.Mapping(), "blocks of 5": fs.Mapping(clients=5), "scan": fs.M
 
 
 def mappings(make: Callable[[Scale], tuple[fs.Experiment, fs.Federation]], cohorts: tuple[int, ...]):
-    """The same with several cohorts, under each way to map its clients."""
+    """The same with several cohorts, under each way to map its clients and to lower a convolution."""
 
     def run(scale: Scale, peak: float) -> Iterator[Row]:
         experiment, data = make(scale)
         experiment = replace(experiment, rounds=4, evaluate_every=4)
         for m in cohorts:
-            for name, mapping in WAYS.items():
-                found = measured(replace(experiment, m=m), data, chunk=2, mapping=mapping, peak=peak)
-                yield {"m": m, "clients": name, **found}
+            for (name, mapping), native in itertools.product(WAYS.items(), (False, True)):
+                with lowered(native):
+                    found = measured(replace(experiment, m=m), data, chunk=2, mapping=mapping, peak=peak)
+                yield {"m": m, "clients": name, "convolution": "native" if native else "patches", **found}
 
     return run
+
+
+@contextlib.contextmanager
+def lowered(native: bool):
+    """Convolutions by XLA's own, or by patches."""
+    before = _conv.NATIVE
+    _conv.NATIVE = frozenset([jax.default_backend()]) if native else frozenset()
+    jax.clear_caches()
+    try:
+        yield
+    finally:
+        _conv.NATIVE = before
+        jax.clear_caches()
 
 
 POPULATION = {

@@ -292,10 +292,11 @@ def reproduce(
     """Reproduce a paper: its experiments, its figures, its claims with a verdict each."""
     from fedjax_sel import papers
     from fedjax_sel.catalog import check_name
-    from fedjax_sel.running import keep_compiled_programs
+    from fedjax_sel.running import keep_compiled_programs, use_cores
 
     paper = paper.replace("-", "_")
     check_name("paper", paper, papers.available())
+    use_cores()
     if not no_cache:
         keep_compiled_programs()
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 from pathlib import Path
@@ -40,6 +41,8 @@ def carried_out(
     Raises:
       SystemExit: with 128 + its number, where a signal ended the run.
     """
+    if config["mesh"] is None:
+        use_cores()
     console, errors = Console(quiet=not is_first()), Console(stderr=True, quiet=not is_first())
 
     def show(history: History, said: str) -> None:
@@ -75,6 +78,22 @@ def carried_out(
             folder.save(place, history, config)
     show(history, "The run is in ")
     return history
+
+
+def use_cores() -> None:
+    """Let JAX see a device in every core of a CPU, among which rounds and seeds are divided; before anything of JAX.
+
+    Nothing changes where JAX has begun, where the number of devices is chosen already, or in one of several processes.
+    """
+    chosen = (
+        "host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
+        or getattr(jax.config, "jax_num_cpu_devices", -1) > 0
+    )
+    if chosen or jax.distributed.is_initialized():
+        return
+    with contextlib.suppress(RuntimeError):  # JAX has begun
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+        jax.config.update("jax_num_cpu_devices", cores or 1)
 
 
 def keep_compiled_programs() -> None:

@@ -43,7 +43,7 @@ PEERS = {
 """Script and packages of each: the last versions that work together."""
 
 WORKS = ("flute-lr", "gpfl-mlp", "pfl-cifar")
-LIMIT = 1500
+LIMIT = 600
 """Seconds that one peer may take for one work."""
 
 
@@ -86,7 +86,9 @@ def main() -> None:
     given = parser.parse_args()
     if given.ours or given.export:
         from benchmarks.peers import work
+        from fedjax_sel.running import use_cores
 
+        use_cores()
         if given.export:
             work.export(given.export[0], Path(given.export[1]), given.quick)
         else:

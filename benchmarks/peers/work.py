@@ -18,7 +18,11 @@ import fedjax_sel as fs
 from benchmarks.measure import measured, peak_flops
 from benchmarks.workloads import Scale, flute_lr, gpfl_mlp, pfl_cifar
 
-MAKES = {"flute-lr": (flute_lr, "logistic", 100), "gpfl-mlp": (gpfl_mlp, "mlp", 30), "pfl-cifar": (pfl_cifar, "cnn", 6)}
+MAKES = {
+    "flute-lr": (flute_lr, "logistic", 100),
+    "gpfl-mlp": (gpfl_mlp, "mlp", 30),
+    "pfl-cifar": (pfl_cifar, "cnn", 6),
+}
 """Workload, model, rounds."""
 
 

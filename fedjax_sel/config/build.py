@@ -34,7 +34,7 @@ class Run:
       data: the recipe of the clients' rows.
       seeds: of the runs.
       mapping: how axes are run.
-      mesh: on how many devices; None: one.
+      mesh: on how many devices, as `simulate` takes it.
       chunk: rounds between two looks of the host; None: chosen.
       callbacks: those of the configuration, made for a run in a folder.
     """
@@ -43,7 +43,7 @@ class Run:
     data: Federation
     seeds: tuple[int, ...]
     mapping: Mapping | str
-    mesh: tuple[int, int] | None
+    mesh: tuple[int, int] | str
     chunk: int | None
     callbacks: Callable[[Path], list[Callback]]
 
@@ -111,7 +111,7 @@ def build(config: dict, begin: Variables | None = None, known: Learnt | None = N
     experiment.check(data.draw(seeds[0]))
     how = config["mapping"]
     how = Mapping(**how) if isinstance(how, dict) else how
-    mesh = None if config["mesh"] is None else (config["mesh"][SEEDS], config["mesh"][CLIENTS])
+    mesh = "auto" if config["mesh"] is None else (config["mesh"][SEEDS], config["mesh"][CLIENTS])
     return Run(experiment, data, seeds, how, mesh, config["chunk"], told)
 
 

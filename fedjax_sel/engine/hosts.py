@@ -145,14 +145,15 @@ def is_key(leaf: Any) -> bool:
 
 
 def device_memory() -> int:
-    """Bytes of memory of a device; of what this machine, or its container, may use, on a CPU."""
+    """Bytes of memory of a device; on a CPU, its share of what this machine, or its container, may use."""
     device = jax.local_devices()[0]
     stats = device.memory_stats() if device.platform != "cpu" else None
     if stats and "bytes_limit" in stats:
         return stats["bytes_limit"]
     physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     allowed = CGROUP.read_text().strip() if CGROUP.exists() else "max"
-    return min(physical, int(allowed)) if allowed.isdigit() else physical
+    whole = min(physical, int(allowed)) if allowed.isdigit() else physical
+    return whole // jax.local_device_count()
 
 
 def describe_device() -> str:

@@ -31,7 +31,7 @@ def simulate(
     seeds: int | Iterable[int] = 1,
     *,
     mapping: Mapping | str | None = None,
-    mesh: tuple[int, int] | None = None,
+    mesh: tuple[int, int] | str | None = None,
     chunk: int | None = None,
     callbacks: Sequence[AnyCallback] = (),
     checkpoints: Checkpoints | None = None,
@@ -45,7 +45,8 @@ def simulate(
       data: a recipe, drawn afresh for every seed; or clients' rows, the same for all.
       seeds: a count or numbers; each draws its partition, initial model and cohorts.
       mapping: `"auto"`, `"vmap"`, `"scan"` or a `Mapping`.
-      mesh: over how many devices (of all hosts) seeds, and the clients of a cohort, are divided; None: one device.
+      mesh: over how many devices (of all hosts) seeds, and the clients of a cohort, are divided; None: one device;
+        `"auto"`: of a CPU that JAX sees as several devices as many as help, else one.
       chunk: rounds between two looks of the host; about a twentieth of the run by default.
       callbacks: told between chunks (`engine.callback.Callback`); a true answer ends the run.
       checkpoints: saved between chunks; a run that has some goes on from the newest, to the same result bit for bit.
@@ -66,7 +67,7 @@ def sweep(
     seeds: int | Iterable[int] = 1,
     *,
     mapping: Mapping | str | None = None,
-    mesh: tuple[int, int] | None = None,
+    mesh: tuple[int, int] | str | None = None,
     chunk: int | None = None,
     callbacks: Sequence[AnyCallback] = (),
     checkpoints: Checkpoints | None = None,

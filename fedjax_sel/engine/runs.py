@@ -107,7 +107,7 @@ def laid_out(
     seeds: Sequence[int],
     *,
     mapping: Mapping | str | None = None,
-    mesh: tuple[int, int] | None = None,
+    mesh: tuple[int, int] | str | None = None,
     chunk: int | None = None,
     others: Sequence[Experiment] = (),
 ) -> Runs:
@@ -126,7 +126,9 @@ def laid_out(
     first, x, data = experiments[0], drawn[0].x, stack(drawn)[0]
     flops = first.task.flops(x)
     batch = min(getattr(first.trainer, "batch_size", None) or data.longest, data.longest)
-    layout = chosen(mapping, 3 * flops * batch, flops, mesh)
+    members = 1 if keeps_clients(first, data) else first.cohort(data.clients)
+    runs = len(experiments) * len(seeds)
+    layout = chosen(mapping, 3 * flops * batch, flops, mesh, runs=runs, members=members)
     pairs = [(i, j) for i in range(len(experiments)) for j in range(len(seeds))]
     count = len(pairs)
     pairs += [pairs[-1]] * (-count % layout.shares[0])
@@ -136,3 +138,9 @@ def laid_out(
     length = chunk or max(1, -(-first.rounds // 20))
     runs = [seeds[j] for _, j in pairs]
     return Runs(each, of_runs, runs, count, shared, differs, together, axes, layout, length)
+
+
+def keeps_clients(experiment: Experiment, data: FederatedData) -> bool:
+    """Whether something is kept of every client, which each device of a cohort would hold a copy of."""
+    model, _ = experiment.task.split(jax.eval_shape(lambda: experiment.task.init(jax.random.key(0), data.x)))
+    return bool(jax.tree.leaves(jax.eval_shape(lambda: experiment.correction.init(model, data.clients))))

@@ -24,6 +24,10 @@ from jaxtyping import Array, Float
 
 __all__ = ["Conv", "convolution", "max_pool"]
 
+NATIVE: frozenset[str] = frozenset()
+"""Backends whose own convolution is taken: none, until `python -m benchmarks --only pfl-cifar-mappings` has shown one
+on an accelerator that is faster with it."""
+
 CHANNELS_LAST = ("NHWC", "HWIO", "NHWC")
 
 
@@ -61,6 +65,17 @@ def convolution(
       ValueError: channels that fit neither kernel nor groups, or a kernel larger than the padded rows.
     """
     check_lowered(lhs.shape, rhs.shape, lhs_dilation, dimension_numbers)
+    if jax.default_backend() in NATIVE:
+        return lax.conv_general_dilated(
+            lhs,
+            rhs,
+            window_strides,
+            padding,
+            rhs_dilation=rhs_dilation,
+            dimension_numbers=CHANNELS_LAST,
+            feature_group_count=feature_group_count,
+            precision=precision,
+        )
     width, out = rhs.shape[2:]
     channels, groups = lhs.shape[-1], feature_group_count
     if channels != width * groups or out % groups:

@@ -14,7 +14,7 @@ from fedjax_sel.engine.chunk import run_chunk
 from fedjax_sel.report import sweeps
 from fedjax_sel.report.progress import progress
 from fedjax_sel.report.stopping import stoppable
-from fedjax_sel.running import GIB, keep_compiled_programs
+from fedjax_sel.running import GIB, keep_compiled_programs, use_cores
 from fedjax_sel.sweeping import place as places
 from fedjax_sel.sweeping.blocks import run_block
 from fedjax_sel.sweeping.grid import Combination
@@ -47,6 +47,8 @@ def carried_out(
         console.print(sweeps.in_terminal(name, places.table(place, grid), list(grid[0].values)))
         console.print(Text.assemble("Nothing was run: the finished sweep is in ", (str(place), "bold")), soft_wrap=True)
         return
+    if grid[0].config["mesh"] is None:
+        use_cores()
     if not no_cache:
         keep_compiled_programs()
     allowed = None if memory is None else int(memory * GIB)

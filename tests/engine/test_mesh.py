@@ -12,6 +12,7 @@ import pytest
 from fedjax_sel import Mapping, simulate
 from fedjax_sel.config import build
 from fedjax_sel.engine.checkpoint import Checkpoints
+from fedjax_sel.engine.mapping import among_cores
 from tests.engine.meshes import BLOCKS, CASES, CLIENTS, SCAN, SEEDS, compare
 
 HERE = Path(__file__).parents[2]
@@ -67,7 +68,58 @@ def test_a_mesh_of_other_devices_than_there_are_is_refused(mesh):
 
 def test_a_configuration_names_a_mesh():
     assert build({"data": "iris", "rounds": 1, "mesh": {"seeds": 2, "clients": 1}}).mesh == (2, 1)
-    assert build({"data": "iris", "rounds": 1}).mesh is None
+    assert build({"data": "iris", "rounds": 1}).mesh == "auto"
+
+
+@pytest.mark.parametrize(
+    ("devices", "runs", "members", "mesh"),
+    [
+        (2, 16, 10, (2, 1)),
+        (2, 1, 10, (1, 2)),
+        (2, 3, 5, (1, 2)),  # three clients one after another in three rounds, against five in two
+        (2, 1, 1, None),
+        (1, 20, 10, None),
+        (8, 20, 10, (4, 2)),
+        (8, 1, 5, (1, 5)),
+        (64, 4, 10, (4, 10)),
+    ],
+)
+def test_cores_get_the_mesh_that_leaves_least_to_do_after_one_another(devices, runs, members, mesh, monkeypatch):
+    monkeypatch.setattr(jax, "local_device_count", lambda: devices)
+    assert among_cores(runs, members) == mesh
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert among_cores(runs, members) is None
+
+
+@pytest.mark.parametrize(
+    ("own", "devices"),
+    [
+        ({}, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()),
+        ({"XLA_FLAGS": "--xla_force_host_platform_device_count=3"}, 3),
+        ({"JAX_NUM_CPU_DEVICES": "4"}, 4),
+    ],
+    ids=["cores", "flag", "variable"],
+)
+def test_every_core_is_a_device_unless_a_number_is_chosen(own, devices):
+    code = "from fedjax_sel.running import use_cores; use_cores(); import jax; print(jax.local_device_count())"
+    env = {**os.environ, "JAX_PLATFORMS": "cpu", **own}
+    done = subprocess.run([sys.executable, "-c", code], cwd=HERE, env=env, capture_output=True, text=True, timeout=100)
+    assert done.stdout.split() == [str(devices)], done.stderr
+
+
+def test_an_automatic_mesh_changes_nothing():
+    experiment, data = CASES["devices with a deadline"]
+    one = simulate(experiment, data, 1)
+    several = simulate(experiment, data, 1, mesh="auto")
+    assert several.about["mapping"].endswith("on a mesh of 1 x 2 devices (seeds, clients)")
+    np.testing.assert_array_equal(one.selections, several.selections)
+    np.testing.assert_allclose(one["loss"], several["loss"], rtol=1e-5)
+
+
+def test_what_is_kept_of_every_client_is_copied_to_no_device_of_a_cohort():
+    experiment, data = CASES["candidates, and control variates"]
+    assert "mesh" not in simulate(experiment, data, 1, mesh="auto").about["mapping"]
+    assert "a mesh of 2 x 1" in simulate(experiment, data, 2, mesh="auto").about["mapping"]
 
 
 @pytest.mark.parametrize("mesh", [{"seeds": 2, "client": 1}, {"seeds": "two", "clients": 1}, 2], ids=str)

@@ -1,0 +1,124 @@
+"""What a local step's matrix products cost alone: the floor under the step that a machine can be asked for.
+
+python -m benchmarks.floor        # of the workloads' models, and of the CIFAR CNN with 50 rows; prints a table
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+import fedjax_sel as fs
+from fedjax_sel.models import _conv
+from fedjax_sel.models.cnn import CNN
+from fedjax_sel.models.conv_dropout import ConvDropout
+from fedjax_sel.models.mlp import MLP
+from fedjax_sel.models.resnet import ResNet
+from fedjax_sel.report.markdown import table
+from fedjax_sel.types import Batch
+
+REPEATS, STEPS = 7, 10
+MODELS = {
+    "gpfl-mlp, 64 rows": (MLP(10, (64, 30), 0.5), (64, 28, 28, 1)),
+    "pfl-cifar, 10 rows": (ConvDropout(10), (10, 32, 32, 3)),
+    "cnn, 50 rows of CIFAR-10": (CNN(10), (50, 32, 32, 3)),
+    "lefl-resnet, 64 rows": (ResNet(10), (64, 32, 32, 3)),
+}
+
+
+def products(jaxpr: Any) -> list[Any]:
+    """The matrix products in a program without loops, and in the programs that it calls."""
+    found = []
+    for eqn in jaxpr.eqns:
+        if eqn.primitive.name == "dot_general":
+            found.append(eqn)
+        for value in eqn.params.values():
+            if hasattr(inner := getattr(value, "jaxpr", value), "eqns"):
+                found += products(inner)
+    return found
+
+
+def gradient(model: Any, shape: tuple[int, ...]):
+    """The gradient of the mean loss, and what it is of."""
+    rng = np.random.default_rng(0)
+    task = fs.Task(model)
+    x = jnp.asarray(rng.normal(size=shape), jnp.float32)
+    batch = Batch(x, jnp.arange(shape[0]) % 10, jnp.ones(shape[0], bool))
+    variables = task.init(jax.random.key(0), x)
+    trained, statistics = task.split(variables)
+
+    def mean_loss(trained, key):
+        losses, _ = task.training_losses(task.join(trained, statistics), batch, key)
+        return losses.mean()
+
+    return jax.grad(mean_loss), trained
+
+
+def a_step(gradient: Any, trained: Any) -> float:
+    """Seconds of one step of SGD, one of several in a loop."""
+
+    def step(i, carry):
+        key, trained = carry
+        change = gradient(trained, jax.random.fold_in(key, i))
+        return key, jax.tree.map(lambda w, d: w - 1e-4 * d, trained, change)
+
+    return fastest(jax.jit(lambda c: lax.fori_loop(0, STEPS, step, c)), (jax.random.key(0), trained))
+
+
+def alone(eqn: Any) -> float:
+    """Seconds of one product, one of several in a loop, the smaller factor another one each time."""
+    rng = np.random.default_rng(0)
+    a, b = (jnp.asarray(rng.normal(size=v.aval.shape), jnp.float32) for v in eqn.invars)
+    how = {name: eqn.params[name] for name in ("dimension_numbers", "precision")}
+
+    def once(_, carry):
+        total, a, b = carry
+        factors = (a + total, b) if a.size < b.size else (a, b + total)
+        return 1e-9 * lax.dot_general(*factors, **how).sum(), a, b
+
+    return fastest(jax.jit(lambda c: lax.fori_loop(0, STEPS, once, c)), (jnp.float32(0), a, b))
+
+
+def fastest(compiled: Any, carry: Any) -> float:
+    """Seconds of one of its steps."""
+    jax.block_until_ready(compiled(carry))
+    spent = []
+    for _ in range(REPEATS):
+        began = time.perf_counter()
+        jax.block_until_ready(compiled(carry))
+        spent.append(time.perf_counter() - began)
+    return min(spent) / STEPS
+
+
+def main() -> None:
+    """Measure and print."""
+    from jax.interpreters import partial_eval
+
+    lines = []
+    for name, (model, shape) in MODELS.items():
+        of, trained = gradient(model, shape)
+        step = a_step(of, trained)
+        in_blocks, _conv.LARGEST_PATCHES = _conv.LARGEST_PATCHES, 2**60  # the products of whole batches
+        closed = jax.make_jaxpr(of)(trained, jax.random.key(0))
+        _conv.LARGEST_PATCHES = in_blocks
+        needed, _ = partial_eval.dce_jaxpr(closed.jaxpr, [True] * len(closed.jaxpr.outvars))
+        dots = products(needed)
+        work = sum(2 * eqn.outvars[0].aval.size * contracted(eqn) for eqn in dots)
+        floor = sum(alone(eqn) for eqn in dots)
+        lines.append((name, f"{work / 1e9:.3f}", f"{1e3 * floor:.2f}", f"{1e3 * step:.2f}", f"{step / floor:.2f}"))
+    print(table(("step", "GFLOP", "its products alone (ms)", "step (ms)", "ratio"), lines))
+
+
+def contracted(eqn: Any) -> int:
+    """Numbers that each number of a product sums over."""
+    (lhs, _), _ = eqn.params["dimension_numbers"]
+    return int(np.prod([eqn.invars[0].aval.shape[i] for i in lhs]))
+
+
+if __name__ == "__main__":
+    main()
