@@ -64,7 +64,8 @@ class Mapping:
 
     def sharding(self, has_own: bool) -> NamedSharding:
         """Where an array lies on the mesh: divided by its leading seeds, or a copy everywhere."""
-        return NamedSharding(self.devices(), PartitionSpec(SEEDS) if has_own else PartitionSpec())
+        divided = has_own and self.shares[0] > 1  # what one device has all of comes back from a program as a copy
+        return NamedSharding(self.devices(), PartitionSpec(SEEDS) if divided else PartitionSpec())
 
     def over_seeds(self, f: Callable, args: tuple, axes: tuple) -> Any:
         """`f(*args)` for every seed; `axes` as in `jax.vmap`: 0 for what has a leading `R`, None for what is shared."""

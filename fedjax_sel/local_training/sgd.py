@@ -158,10 +158,10 @@ def shuffles(key: PRNGKey, keep: Bool[Array, "L"], times: int) -> Int[Array, "ti
     noise = jax.vmap(lambda k: jax.random.bits(k, keep.shape, jnp.uint32))(jax.random.split(key, times))
     place, digits = jnp.arange(keep.shape[0], dtype=jnp.uint32), (keep.shape[0] - 1).bit_length()
     if digits > MOST_DIGITS:
-        return jnp.argsort(jnp.where(keep, noise >> NOISE, jnp.uint32(2**32 - 1)), axis=-1)
+        return jnp.argsort(jnp.where(keep[None], noise >> NOISE, jnp.uint32(2**32 - 1)), axis=-1)
     # One number a place, its noise above its own digits: a CPU sorts these 3 to 7 times as fast as numbers with places.
-    above = jnp.where(keep, noise >> max(NOISE, digits + 1), jnp.uint32(2 ** (31 - digits)))
-    return (jax.lax.sort(above << digits | place) & jnp.uint32(2**digits - 1)).astype(jnp.int32)
+    above = jnp.where(keep[None], noise >> max(NOISE, digits + 1), jnp.uint32(2 ** (31 - digits)))
+    return (jax.lax.sort(above << digits | place[None]) & jnp.uint32(2**digits - 1)).astype(jnp.int32)
 
 
 NOISE = 9

@@ -47,5 +47,5 @@ def kept(key: PRNGKey, share: float, shape: tuple[int, ...]) -> tuple[Bool[Array
     for side in shape:
         size *= side
     words = jax.random.bits(key, (-(-size * bits // 32),), jnp.uint32)
-    digits = words[:, None] >> jnp.arange(0, 32, bits, dtype=jnp.uint32) & jnp.uint32(2**bits - 1)
+    digits = words[:, None] >> jnp.arange(0, 32, bits, dtype=jnp.uint32)[None] & jnp.uint32(2**bits - 1)
     return (digits.reshape(-1)[:size] < below).reshape(shape), below / 2**bits

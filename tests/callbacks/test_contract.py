@@ -11,13 +11,13 @@ from fedjax_sel.report import catalogue
 
 NAMES = callbacks.available()
 METHODS = ("on_train_begin", "after_central_iteration", "on_train_end")
-NAMED_BY_CHANCE = re.compile(r"tfevents\.\d+|\d{8}_\d{6}|[0-9a-f]{8}(?=-\d)")
+NAMED_BY_CHANCE = re.compile(r"events\.\d+|\d{8}_\d{6}|[0-9a-f]{8}(?=-\d)")
 """Times and W&B's identifiers, in names of files."""
 
 
 def files(place):
-    """Names of what a run left besides its checkpoints, and of W&B's own logs."""
-    inside = [path.relative_to(place) for path in place.rglob("*") if path.is_file() and not path.is_symlink()]
+    """Names of what a run left besides its checkpoints, W&B's own logs, and what was emptied."""
+    inside = [p.relative_to(place) for p in place.rglob("*") if p.is_file() and not p.is_symlink() and p.stat().st_size]
     return sorted(NAMED_BY_CHANCE.sub("*", str(p)) for p in inside if not {"checkpoints", "logs"} & set(p.parts))
 
 

@@ -12,6 +12,7 @@ import pytest
 from fedjax_sel import Mapping, simulate
 from fedjax_sel.config import build
 from fedjax_sel.engine.checkpoint import Checkpoints
+from fedjax_sel.engine.chunk import run_chunk
 from fedjax_sel.engine.mapping import among_cores
 from tests.engine.meshes import BLOCKS, CASES, CLIENTS, SCAN, SEEDS, compare
 
@@ -110,7 +111,9 @@ def test_every_core_is_a_device_unless_a_number_is_chosen(own, devices):
 def test_an_automatic_mesh_changes_nothing():
     experiment, data = CASES["devices with a deadline"]
     one = simulate(experiment, data, 1)
-    several = simulate(experiment, data, 1, mesh="auto")
+    run_chunk.clear_cache()  # type: ignore[attr-defined]
+    several = simulate(experiment, data, 1, mesh="auto", chunk=1)
+    assert run_chunk._cache_size() == 1  # type: ignore[attr-defined]
     assert several.about["mapping"].endswith("on a mesh of 1 x 2 devices (seeds, clients)")
     np.testing.assert_array_equal(one.selections, several.selections)
     np.testing.assert_allclose(one["loss"], several["loss"], rtol=1e-5)
