@@ -106,11 +106,14 @@ def main() -> None:
                 turn |= {other: peer(other, source, out) for other in names}
                 turns.append(turn)
                 print(name, {who: said(done) for who, done in turn.items()}, flush=True)
-            found[name] = {"turns": turns, "ratios": ratios(turns, names)}
+            found[name] = {"turns": turns, "ratios": ratios(turns)}
     if not given.quick:
         from fedjax_sel.report.environment import environment as ours
 
         kept = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+        for name in found:  # every turn holds our own figure, so turns of several calls stand beside each other
+            turns = kept.get(name, {}).get("turns", []) + found[name]["turns"]
+            found[name] = {"turns": turns, "ratios": ratios(turns)}
         RESULTS.write_text(json.dumps({**kept, "environment": ours(), **found}, indent=1) + "\n")
     for name, done in found.items():
         print(name, done["ratios"])
@@ -129,11 +132,11 @@ def said(done: dict[str, Any]) -> str:
     return f"{1e3 * done['seconds_a_round']:.3g} ms, accuracy {done['accuracy']:.3f}"
 
 
-def ratios(turns: list[dict[str, Any]], names: list[str]) -> dict[str, float]:
-    """How many times longer a round of each peer takes: the median over turns."""
+def ratios(turns: list[dict[str, Any]]) -> dict[str, float]:
+    """How many times longer a round of each peer takes: the median over its turns that did not fail."""
     out = {}
-    for name in names:
-        done = [turn for turn in turns if "failed" not in turn[name]]
+    for name in dict.fromkeys(name for turn in turns for name in turn if name != "fedjax_sel"):
+        done = [turn for turn in turns if name in turn and "failed" not in turn[name]]
         found = [turn[name]["seconds_a_round"] / turn["fedjax_sel"]["seconds_a_round"] for turn in done]
         if found:
             out[name] = median(found)
