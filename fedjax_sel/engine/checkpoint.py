@@ -110,7 +110,8 @@ class Checkpoints:
                 continue
             if arrays[ABOUT + "mark"].tobytes().hex() != mark:
                 raise ValueError(
-                    f"{path} is a checkpoint of another run (other data, seeds, strategies or parameters); "
+                    f"{path} is a checkpoint of another run (other data, seeds, strategies or parameters, or another "
+                    "number of devices: on a CPU, of cores); "
                     "continue it with what it was started with, or use another folder"
                 )
             if shapes(like) != {name: a.shape for name, a in arrays.items() if name.startswith(STATE)}:
