@@ -238,6 +238,8 @@ def chosen(
     """
     if mesh in (None, "auto") and isinstance(mapping, Mapping) and mapping.mesh is not None:
         mesh = mapping.mesh
+    if isinstance(mesh, str) and mesh != "auto":
+        raise ValueError(f"mesh is {mesh!r}; it must be 'auto', or two numbers of devices (seeds, clients)")
     if mesh == "auto" and jax.process_count() == 1:
         mesh = among_cores(runs, members)
     else:

@@ -127,10 +127,9 @@ def laid_out(
     flops = first.task.flops(x)
     batch = min(getattr(first.trainer, "batch_size", None) or data.longest, data.longest)
     members = 1 if keeps_clients(first, data) else first.cohort(data.clients)
-    runs = len(experiments) * len(seeds)
-    layout = chosen(mapping, 3 * flops * batch, flops, mesh, runs=runs, members=members)
     pairs = [(i, j) for i in range(len(experiments)) for j in range(len(seeds))]
     count = len(pairs)
+    layout = chosen(mapping, 3 * flops * batch, flops, mesh, runs=count, members=members)
     pairs += [pairs[-1]] * (-count % layout.shares[0])
     each, of_runs = [experiments[i] for i, _ in pairs], [drawn[j] for _, j in pairs]
     shared, differs = side_by_side(each, others)

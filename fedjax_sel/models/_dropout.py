@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -17,7 +19,7 @@ MOST_BITS = 16
 class Dropout(nn.Module):
     """What `flax.linen.Dropout` does; from as few random bits as the rate allows, where that draws 32 for each number.
 
-    On a CPU these bits were a third of a local step of GPFL's perceptron (`benchmarks/NOTES.md`).
+    On a CPU these bits were a quarter of a local step of GPFL's perceptron (`benchmarks/NOTES.md`).
 
     Attributes:
       rate: share of the numbers set to zero while training; the others are divided by what is left.
@@ -42,10 +44,7 @@ def kept(key: PRNGKey, share: float, shape: tuple[int, ...]) -> tuple[Bool[Array
     A number of `shape` draws the same whatever comes after it, so rows behind a batch change nothing in it.
     """
     bits = next(b for b in (1, 2, 4, 8, MOST_BITS) if b == MOST_BITS or (share * 2**b).is_integer())
-    below = round(share * 2**bits)
-    size = 1
-    for side in shape:
-        size *= side
+    below, size = max(1, round(share * 2**bits)), math.prod(shape)
     words = jax.random.bits(key, (-(-size * bits // 32),), jnp.uint32)
     digits = words[:, None] >> jnp.arange(0, 32, bits, dtype=jnp.uint32)[None] & jnp.uint32(2**bits - 1)
     return (digits.reshape(-1)[:size] < below).reshape(shape), below / 2**bits

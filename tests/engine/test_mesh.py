@@ -119,6 +119,11 @@ def test_an_automatic_mesh_changes_nothing():
     np.testing.assert_allclose(one["loss"], several["loss"], rtol=1e-5)
 
 
+def test_another_word_than_auto_is_no_mesh():
+    with pytest.raises(ValueError, match="mesh is 'all'; it must be 'auto', or two numbers"):
+        simulate(CASES["stacked updates"][0], CLIENTS, SEEDS, mesh="all")
+
+
 def test_what_is_kept_of_every_client_is_copied_to_no_device_of_a_cohort():
     experiment, data = CASES["candidates, and control variates"]
     assert "mesh" not in simulate(experiment, data, 1, mesh="auto").about["mapping"]
