@@ -1,6 +1,6 @@
-"""Run the workloads, each in a process of its own, and write what they took.
+"""Run the workloads, each in a process of its own, and write what they took as soon as each is over.
 
-python -m benchmarks                          # all of them, into benchmarks/results/machine.json
+python -m benchmarks                          # all of them, into benchmarks/results/workloads-BACKEND.json
 python -m benchmarks --only flute-lr,sweep
 python -m benchmarks --quick                  # whether they run
 """
@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-NAMES = ("flute-lr", "gpfl-mlp", "pfl-cifar", "lefl-resnet", "population", "sweep", "pfl-cifar-mappings")
+NAMES = ("flute-lr", "gpfl-mlp", "pfl-cifar", "lefl-resnet", "population", "sweep", "mappings")
 
 
 def main() -> None:
@@ -31,41 +31,42 @@ def main() -> None:
         parser.error(f"unknown workload {', '.join(sorted(unknown))}; there are: {', '.join(NAMES)}")
     if given.one:
         return alone(given.one, given.quick, given.out)
-    found = {}
+    from benchmarks.tables import printed, written
+
+    found, failed = {}, []
     for name in wanted:
         with tempfile.NamedTemporaryFile(suffix=".json") as file:
             command = [sys.executable, "-m", "benchmarks", "--one", name, "--out", file.name]
             print(f"== {name}", flush=True)
             done = subprocess.run(command + ["--quick"] * given.quick, cwd=ROOT, check=False)
-            if done.returncode:
-                sys.exit(f"{name} failed")
-            found[name] = json.loads(Path(file.name).read_text())
-    from benchmarks.tables import written
-
-    written(found, given.out, quick=given.quick)
+            failed += [name] * bool(done.returncode)
+            if text := Path(file.name).read_text():  # what a workload measured before it failed is kept
+                found[name] = json.loads(text)
+                written(name, found[name], given.out, quick=given.quick)
+    print(printed(found))
+    if failed:
+        sys.exit(f"failed: {', '.join(failed)}")
 
 
 def alone(name: str, quick: bool, out: Path) -> None:
     """One workload, in this process."""
     from benchmarks.measure import peak_flops
-    from benchmarks.workloads import ON_ACCELERATORS, WORKLOADS, scale_here
+    from benchmarks.workloads import WORKLOADS, scale_here
     from fedjax_sel.report.environment import environment
     from fedjax_sel.running import use_cores
 
     use_cores()
     scale, rows = scale_here(quick), []
     peak = peak_flops()
-    run = WORKLOADS.get(name) or (ON_ACCELERATORS[name] if scale.accelerator else None)
-    for row in run(scale, peak) if run else ():
+    for row in WORKLOADS[name](scale, peak):
         rows.append(row)
-        shown = {
-            key: row[key] for key in ("what", "selector", "N", "m", "convolution", "seeds", "mapping") if key in row
-        }
+        shown = {key: row[key] for key in ("what", "selector", "N", "m", "clients", "convolution") if key in row}
         if "seconds_a_round" in row:
+            shown |= {"seeds": row["seeds"], "mapping": row["mapping"]}
             shown["ms a round"] = round(1e3 * row["seconds_a_round"], 3)
             shown["of peak"] = round(row["fraction_of_peak"], 3)
         print("  ", shown, flush=True)
-    out.write_text(json.dumps({"peak_flops": peak, "environment": environment(), "rows": rows}))
+        out.write_text(json.dumps({"peak_flops": peak, "environment": environment(), "rows": rows}))
 
 
 if __name__ == "__main__":

@@ -1,30 +1,42 @@
-"""Where a workload's time goes: a trace of its compiled rounds, and the operations that took most of it.
+"""Where a workload's time goes: a trace of its compiled rounds, the operations that took most of it, and the floor.
 
-python -m benchmarks.profiles --only flute-lr            # prints a table
-python -m benchmarks.profiles --only flute-lr --keep DIR # and keeps the trace, for Perfetto or TensorBoard
+python -m benchmarks.profiles                            # all; writes benchmarks/results/profiles-BACKEND.json
+python -m benchmarks.profiles --only flute-lr --keep DIR # keeps the trace, for Perfetto or TensorBoard
+python -m benchmarks.profiles --print                    # what was written, as tables
 """
 
 from __future__ import annotations
 
 import argparse
 import collections
+import json
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
 import fedjax_sel as fs
 from benchmarks import workloads
-from benchmarks.workloads import Scale
+from benchmarks.floor import fastest
+from benchmarks.measure import peak_flops
+from benchmarks.tables import RESULTS
+from benchmarks.workloads import scale_here
+from fedjax_sel.report.environment import environment
 from fedjax_sel.report.markdown import table
 from fedjax_sel.running import use_cores
 
-ONE_RUN = {
-    "flute-lr": workloads.flute_lr,
-    "gpfl-mlp": workloads.gpfl_mlp,
-    "pfl-cifar": workloads.pfl_cifar,
-    "lefl-resnet": workloads.lefl_resnet,
+TRACED = {
+    "flute-lr": lambda scale: (*workloads.flute_lr(scale), 1),
+    "gpfl-mlp": lambda scale: (*workloads.gpfl_mlp(scale), 1),
+    "pfl-cifar": lambda scale: (*workloads.pfl_cifar(scale), 1),
+    "lefl-resnet": lambda scale: (*workloads.lefl_resnet(scale), 1),
+    "population": lambda scale: (*workloads.populated("oort", 100_000, 40), 1),
+    "sweep": lambda scale: (*workloads.uacs(scale, 16)[1:], 16),
 }
+"""Experiment, rows and seeds of each: of the population Oort among 100,000, of the sweep 16 seeds of UACS-FL."""
 
 
 class Tracing:
@@ -76,39 +88,100 @@ def operations(folder: str) -> tuple[collections.Counter, collections.Counter]:
     return spent, calls
 
 
-def profile(name: str, keep: Path | None, top: int) -> None:
-    """Run, trace, print."""
-    experiment, data = ONE_RUN[name](Scale())
+def moved(experiment: fs.Experiment, data: Any) -> float:
+    """Bytes that a round must move at least, where all clients are as likely to train.
+
+    A client's rows as stored and its parameters, read once a step, its parameters written once a step, and a score of
+    every client.
+    """
+    drawn, trainer = data.draw(0), experiment.trainer
+    size, longest = jnp.asarray(drawn.size), int(np.max(drawn.size))
+    steps = trainer.local_steps(size, longest)
+    rows = trainer.rows_seen(size, steps, longest)
+    row = drawn.x[:1].nbytes
+    parameters = experiment.task.parameters(drawn.x)
+    return experiment.cohort(drawn.clients) * float(jnp.mean(rows * row + steps * 8.0 * parameters)) + 4 * drawn.clients
+
+
+def bandwidth() -> float:
+    """Bytes a second, read and written, of an array that no cache holds."""
+    x = jnp.zeros(2**26)
+    return 2 * x.nbytes / fastest(jax.jit(lambda x: x + 1.0), x, 1)
+
+
+def profile(name: str, keep: Path | None) -> dict[str, Any]:
+    """Run, trace, and what came of it."""
+    experiment, data, seeds = TRACED[name](scale_here(quick=False))
     chunk = workloads.chunk_of(experiment)
     with tempfile.TemporaryDirectory() as scratch:
         folder = str(keep or scratch)
-        fs.simulate(
-            experiment,
-            data,
-            mesh="auto",
-            chunk=chunk,
-            callbacks=[Tracing(folder, chunk, experiment.rounds)],
-        )
+        tracing = Tracing(folder, chunk, experiment.rounds)
+        history = fs.simulate(experiment, data, seeds=seeds, mesh="auto", chunk=chunk, callbacks=[tracing])
         spent, calls = operations(folder)
-    whole = sum(spent.values())
-    rows = [(op, str(calls[op]), f"{ns / 1e6 / chunk:.3f}", f"{ns / whole:.1%}") for op, ns in spent.most_common(top)]
-    print(table(("operation", "calls", "own ms a round", "share"), rows))
-    print(f"all: {whole / 1e6 / chunk:.3f} ms a round")
+    flops, bytes_ = float(history["flops"].sum() / history.rounds), seeds * moved(experiment, data)
+    return {
+        "environment": environment(),
+        "mapping": history.about["mapping"],
+        "devices": jax.local_device_count(),
+        "seeds": seeds,
+        "milliseconds_a_round": sum(spent.values()) / 1e6 / chunk,
+        "floor": {
+            "flops": flops,
+            "milliseconds_of_flops": 1e3 * flops / peak_flops(),
+            "bytes": bytes_,
+            "milliseconds_of_bytes": 1e3 * bytes_ / bandwidth(),
+        },
+        "operations": [
+            {"name": op, "calls_a_round": calls[op] / chunk, "milliseconds_a_round": ns / 1e6 / chunk}
+            for op, ns in spent.most_common(MOST)
+        ],
+    }
+
+
+MOST = 12
+"""Operations that are kept."""
+
+
+def shown(name: str, found: dict[str, Any]) -> str:
+    """As a table, with the floor beside it."""
+    whole, floor = found["milliseconds_a_round"], found["floor"]
+    rows = [
+        (
+            f"`{op['name']}`",
+            f"{op['calls_a_round']:.0f}",
+            f"{op['milliseconds_a_round']:.3g}",
+            f"{op['milliseconds_a_round'] / whole:.0%}",
+        )
+        for op in found["operations"]
+    ]
+    said = (
+        f"{name}: {found['seeds']} seeds, {found['mapping']}. Traced {whole:.3g} ms a round, the devices' times "
+        f"added up. Floor: {floor['flops'] / 1e6:.3g} MFLOP ({floor['milliseconds_of_flops']:.3g} ms at the peak), "
+        f"{floor['bytes'] / 2**20:.3g} MiB ({floor['milliseconds_of_bytes']:.3g} ms from memory)."
+    )
+    return said + "\n\n" + table(("operation", "calls a round", "own ms a round", "share"), rows)
 
 
 def main() -> None:
     """One command."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.profiles", description=__doc__.splitlines()[0])
-    parser.add_argument("--only", default=",".join(ONE_RUN))
+    parser.add_argument("--only", default=",".join(TRACED))
     parser.add_argument("--keep", type=Path)
-    parser.add_argument("--top", type=int, default=15)
+    parser.add_argument("--print", action="store_true", dest="only_print")
     given = parser.parse_args()
-    if unknown := set(given.only.split(",")) - set(ONE_RUN):
-        parser.error(f"unknown workload {', '.join(sorted(unknown))}; there are: {', '.join(ONE_RUN)}")
+    names = given.only.split(",")
+    if unknown := set(names) - set(TRACED):
+        parser.error(f"unknown workload {', '.join(sorted(unknown))}; there are: {', '.join(TRACED)}")
+    if given.keep and len(names) > 1:
+        parser.error(f"--keep is a folder for one trace; given are {len(names)} workloads")
     use_cores()
-    for name in given.only.split(","):
-        print("==", name)
-        profile(name, given.keep, given.top)
+    out = RESULTS / f"profiles-{jax.default_backend()}.json"
+    kept = json.loads(out.read_text()) if out.exists() else {}
+    for name in names:
+        if not given.only_print:
+            kept[name] = profile(name, given.keep)
+            out.write_text(json.dumps(kept, indent=1) + "\n")
+        print(shown(name, kept[name]), end="\n\n", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,28 +1,51 @@
-"""What the workloads took, as JSON and as a table."""
+"""What was measured, as JSON and as tables: python -m benchmarks.tables prints those of the README."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from fedjax_sel.report.markdown import table
 
 RESULTS = Path(__file__).parent / "results"
 
+COLUMNS = ("workload", "seeds", "ms a round", "and seed", "compilation (s)", "GFLOP/s", "of the peak", "memory (MiB)")
 
-def written(found: dict[str, Any], out: Path | None, *, quick: bool) -> None:
-    """Write the JSON, and print the table; quick figures are of no use and not kept unless a place is given."""
+PEERS = {
+    "torch": "PyTorch loop",
+    "fedjax": "FedJAX 0.0.17",
+    "pfl": "pfl-research 0.6",
+    "flower": "Flower 1.41",
+}
+"""As the README calls them."""
+
+
+def written(name: str, done: dict[str, Any], out: Path | None, *, quick: bool) -> None:
+    """Put a workload into the JSON; quick figures are of no use and not kept unless a place is given."""
+    if out is None:
+        if quick:
+            return
+        backend = done["environment"]["device"].split("(")[1].split(")")[0]
+        out = RESULTS / f"workloads-{backend}.json"
+    kept = json.loads(out.read_text()) if out.exists() else {}
+    out.write_text(json.dumps({**kept, name: done}, indent=1) + "\n")
+    print("wrote", out, flush=True)
+
+
+def printed(found: dict[str, Any]) -> str:
+    """A line for each run."""
     lines = []
     for name, done in found.items():
         for row in done["rows"]:
             if "seconds_a_round" not in row:
                 continue
-            what = ", ".join(str(row[key]) for key in ("what", "selector", "clients", "convolution") if key in row)
-            counts = ", ".join(f"{key} = {row[key]}" for key in ("N", "m") if key in row)
+            what = [str(row[key]) for key in ("what", "selector", "clients", "convolution") if key in row]
+            counts = [f"{key} = {row[key]}" for key in ("N", "m") if key in row]
             lines.append(
                 (
-                    ", ".join(part for part in (name, what, counts) if part),
+                    ", ".join([name, *what, *counts]),
                     str(row["seeds"]),
                     f"{1e3 * row['seconds_a_round']:.3g}",
                     f"{1e3 * row['seconds_a_round_and_seed']:.3g}",
@@ -32,21 +55,51 @@ def written(found: dict[str, Any], out: Path | None, *, quick: bool) -> None:
                     f"{row['peak_memory'] / 2**20:.0f}",
                 )
             )
-    columns = (
-        "workload",
-        "seeds",
-        "ms a round",
-        "and seed",
-        "compilation (s)",
-        "GFLOP/s",
-        "of the peak",
-        "peak memory (MiB)",
-    )
-    print(table(columns, lines))
-    if out is None and not quick:
-        backend = next(iter(found.values()))["environment"]["device"].split("(")[1].split(")")[0]
-        out = RESULTS / f"workloads-{backend}.json"
-    if out is not None:
-        kept = json.loads(out.read_text()) if out.exists() else {}
-        out.write_text(json.dumps({**kept, **found}, indent=1) + "\n")
-        print("wrote", out)
+    return table(COLUMNS, lines)
+
+
+def population(found: dict[str, Any]) -> str:
+    """Milliseconds a round by selector and number of clients; what the largest one's program holds."""
+    rows = [row for row in found["population"]["rows"] if "seconds_a_round" in row]
+    sizes = sorted({row["N"] for row in rows})
+    lines = []
+    for selector in dict.fromkeys(row["selector"] for row in rows):
+        mine = {row["N"]: row for row in rows if row["selector"] == selector}
+        spent = [f"{1e3 * mine[n]['seconds_a_round']:.3g}" if n in mine else "—" for n in sizes]
+        lines.append((f"`{selector}`", *spent, f"{mine[max(mine)]['estimated_memory'] / 2**20:.0f}"))
+    return table(("selector, ms a round", *(f"N = {n:,}" for n in sizes), "memory of the last (MiB)"), lines)
+
+
+def peers(found: dict[str, Any]) -> str:
+    """How many times longer than ours a round of each peer takes, and accuracy after the same rounds."""
+    lines = []
+    for name, done in found.items():
+        if name == "environment":
+            continue
+        turns = done["turns"]
+        ours = [turn["fedjax_sel"] for turn in turns]
+        spent = 1e3 * median(one["seconds_a_round"] for one in ours)
+        cells = [f"{name}, {ours[0]['rounds']} rounds", f"{spent:.3g} ms ({ours[0]['accuracy']:.3f})"]
+        for peer in PEERS:
+            theirs = [turn[peer] for turn in turns if peer in turn]
+            right = [one for one in theirs if "failed" not in one]
+            if right:
+                times = "turn" if len(right) == 1 else "turns"
+                said = f"{done['ratios'][peer]:.3g} ({right[0]['accuracy']:.3f}; {len(right)} {times})"
+            else:
+                said = theirs[-1]["failed"] if theirs else "not run"
+            cells.append(said)
+        lines.append(cells)
+    return table(("workload", "fedjax_sel", *PEERS.values()), lines)
+
+
+def readme() -> list[str]:
+    """The tables of the README, from what is committed."""
+    side_by_side = json.loads((RESULTS / "peers.json").read_text())
+    found = json.loads((RESULTS / "workloads-cpu.json").read_text())
+    alone = {name: found[name] for name in ("flute-lr", "gpfl-mlp", "pfl-cifar", "lefl-resnet", "sweep")}
+    return [peers(side_by_side), printed(alone), population(found)]
+
+
+if __name__ == "__main__":
+    print("\n\n".join(readme()))

@@ -1,4 +1,4 @@
-"""The six workloads that every speed claim uses."""
+"""The six workloads that every speed claim uses, and one for what is chosen by itself."""
 
 from __future__ import annotations
 
@@ -119,22 +119,28 @@ def one_by_one(make: Callable[[Scale], tuple[fs.Experiment, fs.Federation]]) -> 
     return run
 
 
-WAYS = {"vmap": fs.Mapping(), "blocks of 5": fs.Mapping(clients=5), "scan": fs.Mapping(clients=1)}
+WAYS = {"vmap": fs.Mapping(), "blocks of 5": fs.Mapping(clients=5), "scan": fs.Mapping(clients=1, seeds="scan")}
+"""To lay out the clients of a cohort."""
 
 
-def mappings(make: Callable[[Scale], tuple[fs.Experiment, fs.Federation]], cohorts: tuple[int, ...]):
-    """The same with several cohorts, under each way to map its clients and to lower a convolution."""
+def mappings(scale: Scale, peak: float) -> Iterator[Row]:
+    """What the automatic choice of a mapping, and of a convolution's lowering, is made from.
 
-    def run(scale: Scale, peak: float) -> Iterator[Row]:
+    On a CPU XLA's own convolutions are only scanned: side by side they take minutes a round.
+    """
+    cases = [(flute_lr, (10,)), (gpfl_mlp, (5,)), (pfl_cifar, (5, 10, 50, 100) if scale.accelerator else (4,))]
+    for make, cohorts in cases[:1] if scale.quick else cases:
         experiment, data = make(scale)
-        experiment = replace(experiment, rounds=4, evaluate_every=4)
-        for m in cohorts:
-            for (name, mapping), native in itertools.product(WAYS.items(), (False, True)):
-                with lowered(native):
-                    found = measured(replace(experiment, m=m), data, chunk=2, mapping=mapping, peak=peak)
-                yield {"m": m, "clients": name, "convolution": "native" if native else "patches", **found}
-
-    return run
+        name = make.__name__.replace("_", "-")
+        rounds = 20 if scale.accelerator or make is not pfl_cifar else 4
+        experiment = replace(experiment, rounds=rounds, evaluate_every=rounds)
+        for m, (way, mapping), native in itertools.product(cohorts, WAYS.items(), (False, True)):
+            if native and (make is not pfl_cifar or not (scale.accelerator or way == "scan")):
+                continue
+            with lowered(native):
+                found = measured(replace(experiment, m=m), data, chunk=rounds // 4, mapping=mapping, peak=peak)
+            convolution = {"convolution": "native" if native else "patches"} if make is pfl_cifar else {}
+            yield {"what": name, "m": m, "clients": way, **convolution, **found}
 
 
 @contextlib.contextmanager
@@ -160,42 +166,50 @@ POPULATION = {
 """Selectors whose bookkeeping is for every client."""
 
 
+def populated(name: str, clients: int, rounds: int) -> tuple[fs.Experiment, fs.Federation]:
+    """100 clients of many, each of one row of two numbers: selection and bookkeeping alone."""
+    rng = np.random.default_rng(0)
+    y = np.arange(clients) % 2
+    x = rng.normal(size=(clients, 2)).astype(np.float32) + y[:, None]
+    few = x[:100], y[:100]
+    data = fs.dataset("points", x, y, test=few, validation=few, owner=np.arange(clients))
+    task = fs.Task(LogisticRegression(2))
+    experiment = fs.Experiment(task, selector=POPULATION[name], m=100, rounds=rounds, evaluate_every=rounds)
+    devices = LogNormal() if name == "oort" else None
+    return experiment, fs.Federation(data, fs.partition.Natural(), devices=devices)
+
+
 def population(scale: Scale, peak: float) -> Iterator[Row]:
-    """Selection and bookkeeping alone: 100 clients of N, each of one row of two numbers."""
+    """How a round grows with the number of clients."""
     sizes = (1000, 10_000) if scale.quick else (1000, 10_000, 100_000, 1_000_000)
-    for name, selector in POPULATION.items():
-        for clients in sizes:
-            rng = np.random.default_rng(0)
-            y = np.arange(clients) % 2
-            x = rng.normal(size=(clients, 2)).astype(np.float32) + y[:, None]
-            few = x[:100], y[:100]
-            data = fs.dataset("points", x, y, test=few, validation=few, owner=np.arange(clients))
-            task = fs.Task(LogisticRegression(2))
-            rounds = 8 if scale.quick else 40
-            experiment = fs.Experiment(task, selector=selector, m=100, rounds=rounds, evaluate_every=rounds)
-            try:
-                federation = fs.Federation(
-                    data, fs.partition.Natural(), devices=LogNormal() if name == "oort" else None
-                )
-                found = measured(experiment, federation, chunk=rounds // 4, peak=peak)
-            except ValueError as error:  # what a selector cannot hold, it says
-                yield {"selector": name, "N": clients, "refused": str(error)}
-                continue
-            yield {"selector": name, "N": clients, **found}
+    for name, clients in itertools.product(POPULATION, sizes):
+        rounds = 8 if scale.quick or clients > 100_000 else 40
+        try:
+            found = measured(*populated(name, clients, rounds), chunk=rounds // 4, peak=peak)
+        except ValueError as error:  # what a selector cannot hold, it says
+            yield {"selector": name, "N": clients, "refused": str(error)}
+            continue
+        yield {"selector": name, "N": clients, **found}
+
+
+def uacs(scale: Scale, seeds: int) -> tuple[str, fs.Experiment, fs.Federation]:
+    """The first experiment of UACS-FL: its name, and what it is."""
+    cell = papers.load("uacs").cells("smoke" if scale.quick else "full")[0]
+    run = config.build({**cell.config, "seeds": seeds})
+    return f"UACS: {cell.experiment}, {cell.method}", run.experiment, run.data
 
 
 def sweep(scale: Scale, peak: float) -> Iterator[Row]:
     """Seeds side by side: what one more costs."""
-    seeds = (1, 4) if scale.quick else (1, 4, 16, 64)
-    experiment, data = flute_lr(scale)
-    for count in seeds:
+    counts = (1, 4) if scale.quick else (1, 4, 16, 64)
+    for count in counts:
+        experiment, data = flute_lr(scale)
         found = measured(experiment, data, chunk=chunk_of(experiment), seeds=count, peak=peak)
         yield {"what": "flute-lr", **found}
-    cell = papers.load("uacs").cells("smoke" if scale.quick else "full")[0]
-    for count in seeds:
-        run = config.build({**cell.config, "seeds": count})
-        found = measured(run.experiment, run.data, chunk=chunk_of(run.experiment), seeds=count, peak=peak)
-        yield {"what": f"UACS: {cell.experiment}, {cell.method}", **found}
+    for count in counts:
+        what, experiment, data = uacs(scale, count)
+        found = measured(experiment, data, chunk=chunk_of(experiment), seeds=count, peak=peak)
+        yield {"what": what, **found}
 
 
 WORKLOADS: dict[str, Callable[[Scale, float], Iterator[Row]]] = {
@@ -205,9 +219,9 @@ WORKLOADS: dict[str, Callable[[Scale, float], Iterator[Row]]] = {
     "lefl-resnet": one_by_one(lefl_resnet),
     "population": population,
     "sweep": sweep,
+    "mappings": mappings,
 }
-ON_ACCELERATORS = {"pfl-cifar-mappings": mappings(pfl_cifar, (5, 10, 50, 100))}
-"""What is measured besides, where there is one."""
+"""The six, and what the automatic choices are made from."""
 
 
 def scale_here(quick: bool) -> Scale:

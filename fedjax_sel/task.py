@@ -118,7 +118,7 @@ class Task:
 
     def row_loss(self, logits: Float[Array, "b C"], y: Int[Array, "b"]) -> Float[Array, "b"]:
         """Cross-entropy of each row, in nats."""
-        return optax.softmax_cross_entropy_with_integer_labels(logits, y)
+        return optax.softmax_cross_entropy(logits, jax.nn.one_hot(y, logits.shape[-1]))  # no scatter in its gradient
 
     def losses(
         self, variables: Variables, batch: Batch, *, train: bool = False, key: PRNGKey | None = None

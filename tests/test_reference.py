@@ -83,7 +83,7 @@ def test_the_gradient_norm_of_logistic_regression_is_the_one_by_hand():
     x, y = rng.normal(size=(20, 3)).astype(np.float32), rng.integers(0, 2, 20)
     task = Task(LogisticRegression(classes=2))
     kernel, bias = rng.normal(size=(3, 2)).astype(np.float32), rng.normal(size=2).astype(np.float32)
-    variables = {"params": {"Dense_0": {"kernel": jnp.array(kernel), "bias": jnp.array(bias)}}}
+    variables = {"params": {"kernel": jnp.array(kernel.T), "bias": jnp.array(bias)}}
     from fedjax_sel.types import Batch
 
     mask = np.arange(20) < 15
@@ -117,7 +117,7 @@ def test_once_the_model_separates_the_top_m_are_the_boundary_clients():
     drawn = uacs(setting=1, seed=0)
     data = jax.tree.map(jnp.asarray, Federation(drawn, partition.Natural()).draw(0))
     data = data.replace(x=jnp.asarray(g(drawn.x), jnp.float32)[:, None])
-    variables = {"params": {"Dense_0": {"kernel": jnp.array([[-8.0, 8.0]]), "bias": jnp.zeros(2)}}}
+    variables = {"params": {"kernel": jnp.array([[-8.0], [8.0]]), "bias": jnp.zeros(2)}}
     ctx = context(data.size, 6)
     mapping = Mapping(seeds="scan")
     values = ask_clients(

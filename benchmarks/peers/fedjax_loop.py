@@ -67,7 +67,10 @@ def main(source, out):
     algorithm = fedjax.algorithms.fed_avg.federated_averaging(
         gradient, fedjax.optimizers.sgd(work["learning_rate"]), fedjax.optimizers.sgd(1.0), hyper
     )
-    state, spent = algorithm.init(model.init(jax.random.PRNGKey(0))), []
+    begin = model.init(jax.random.PRNGKey(0))
+    for i, layer in enumerate(sorted(begin)):  # convolutions come first by name too
+        begin[layer] = {"w": jnp.asarray(file[f"kernel_{i}"]), "b": jnp.asarray(file[f"bias_{i}"])}
+    state, spent = algorithm.init(begin), []
     for number, cohort in enumerate(file["cohorts"]):
         began = time.perf_counter()
         keys = jax.random.split(jax.random.PRNGKey(number), len(cohort))

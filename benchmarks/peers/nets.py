@@ -1,11 +1,31 @@
 """The three models in PyTorch, for the peers that use it."""
 
+import numpy as np
 import torch
 from torch import nn
 
 
-def net(work, shape, classes):
-    """The model of a work, for rows of a shape (channels last)."""
+def net(file, work):
+    """The model of a work, with the parameters that all begin with."""
+    model = layers(work, file["x"].shape[1:], int(file["y"].max()) + 1)
+    places = [layer for layer in model if hasattr(layer, "weight")]
+    for i, layer in enumerate(places):
+        kernel = file[f"kernel_{i}"]
+        if kernel.ndim == 4:
+            kernel = kernel.transpose(3, 2, 0, 1)
+        else:
+            if i and places[i - 1].weight.dim() == 4:  # rows of images that were flattened channels last
+                channels = len(places[i - 1].weight)
+                side = round((len(kernel) // channels) ** 0.5)
+                kernel = kernel.reshape(side, side, channels, -1).transpose(2, 0, 1, 3).reshape(len(kernel), -1)
+            kernel = kernel.T
+        layer.weight.data = torch.from_numpy(np.ascontiguousarray(kernel))
+        layer.bias.data = torch.from_numpy(np.array(file[f"bias_{i}"]))
+    return model
+
+
+def layers(work, shape, classes):
+    """The layers of a work's model, for rows of a shape (channels last)."""
     height, width, channels = (*shape, 1)[:3]
     if work["model"] == "logistic":
         return nn.Sequential(nn.Flatten(), nn.Linear(height * width * channels, classes))

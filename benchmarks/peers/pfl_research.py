@@ -63,7 +63,7 @@ def main(source, out):
     x, y, test_x, test_y = tensors(file, work)
     order, offset, size = file["order"], file["offset"], file["size"]
     torch.manual_seed(0)
-    model = Wrapped(net(work, file["x"].shape[1:], int(y.max()) + 1))
+    model = Wrapped(net(file, work))
 
     def rows_of(user):
         rows = torch.from_numpy(order[offset[user] : offset[user] + size[user]]).long()

@@ -18,7 +18,7 @@ def main(source, out):
     order, offset, size = (torch.from_numpy(file[key]).long() for key in ("order", "offset", "size"))
     torch.manual_seed(0)
     generator = torch.Generator().manual_seed(0)
-    model = net(work, file["x"].shape[1:], int(y.max()) + 1)
+    model = net(file, work)
     if work["model"] == "cnn":
         model = model.to(memory_format=torch.channels_last)
     local, spent = copy.deepcopy(model), []

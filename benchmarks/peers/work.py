@@ -1,8 +1,10 @@
 """The work that all peers are given: rows, owners, cohorts, steps; and ours on it.
 
 A file `NAME.npz` holds `x` (uint8), `y`, `test_x`, `test_y`, `order`, `offset`, `size` (client `i`'s rows are
-`order[offset[i] : offset[i] + size[i]]`), `cohorts` (round by round), `mean`, `std` (of all pixels), and `work`, JSON:
-model, learning rate, batch size, epochs, dropout, rounds.
+`order[offset[i] : offset[i] + size[i]]`), `cohorts` (round by round), `mean`, `std` (of all pixels), the parameters
+that all begin with, layer by layer (`kernel_0`, `bias_0`, ...; affine maps `[in, out]`, convolutions `[height, width,
+in, out]`, flattened images `[height, width, channel]`), and `work`, JSON: model, learning rate, batch size, epochs,
+rounds.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
 import fedjax_sel as fs
@@ -44,9 +47,12 @@ def moments(data: Any) -> tuple[float, float]:
 def export(name: str, folder: Path, quick: bool) -> Path:
     """Write the work's file."""
     experiment, data, model = made(name, quick)
-    one_step = replace(experiment, trainer=replace(experiment.trainer, steps=1))  # a uniform cohort looks at no model
-    cohorts = fs.simulate(one_step, data).selections[0]
     trainer: Any = experiment.trainer
+    still = replace(experiment, trainer=replace(trainer, steps=1, learning_rate=0.0))  # a uniform cohort sees no model
+    history = fs.simulate(still, data)
+    begin = jax.tree.map(lambda leaf: np.asarray(leaf[0]), history.variables)["params"]
+    layers = [begin[name] for name in sorted(begin)]  # of these models, convolutions come first by name too
+    first = {f"{part}_{i}": layer[part] for i, layer in enumerate(layers) for part in ("kernel", "bias")}
     mean, std = moments_of(experiment)
     work = {
         "name": name,
@@ -59,7 +65,7 @@ def export(name: str, folder: Path, quick: bool) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     place = folder / f"{name}.npz"
     arrays = {key: np.asarray(getattr(data, key)) for key in ("x", "y", "test_x", "test_y", "order", "offset", "size")}
-    np.savez(place, **arrays, cohorts=cohorts, mean=mean, std=std, work=json.dumps(work))
+    np.savez(place, **arrays, **first, cohorts=history.selections[0], mean=mean, std=std, work=json.dumps(work))
     return place
 
 

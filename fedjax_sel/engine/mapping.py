@@ -211,8 +211,36 @@ def share(part: Any, among: int) -> Any:
 
 
 def gathered(part: Any, length: int) -> Any:
-    """The parts of all clients' devices behind each other, without what they were filled up with."""
-    return jax.tree.map(lambda leaf: jax.lax.all_gather(leaf, CLIENTS, tiled=True)[:length], part)
+    """The parts of all clients' devices behind each other, without what they were filled up with.
+
+    Arrays of one number a client go as one message: each makes every device wait for the slowest.
+    """
+
+    def gather(leaf):
+        return jax.lax.all_gather(leaf, CLIENTS, tiled=True)[:length]
+
+    leaves, tree = jax.tree.flatten(part)
+    short = [i for i, leaf in enumerate(leaves) if leaf.ndim == 1 and leaf.dtype in WORDS]
+    if short:
+        message = gather(jnp.stack([as_word(leaves[i]) for i in short], axis=1))
+    for i, leaf in enumerate(leaves):
+        leaves[i] = from_word(message[:, short.index(i)], leaf.dtype) if i in short else gather(leaf)
+    return tree.unflatten(leaves)
+
+
+WORDS = (jnp.bool, jnp.int32, jnp.uint32, jnp.float32)
+"""What fits a word of 32 bits."""
+
+
+def as_word(numbers: Array) -> Array:
+    """The bits of each number."""
+    numbers = numbers.astype(jnp.uint32) if jnp.isdtype(numbers.dtype, "bool") else numbers
+    return jax.lax.bitcast_convert_type(numbers, jnp.uint32)
+
+
+def from_word(words: Array, dtype: Any) -> Array:
+    """The numbers with these bits."""
+    return words != 0 if jnp.isdtype(dtype, "bool") else jax.lax.bitcast_convert_type(words, dtype)
 
 
 def chosen(
@@ -247,14 +275,16 @@ def chosen(
         check_mesh(mesh)
     if isinstance(mapping, Mapping):
         return replace(mapping, mesh=mesh)
-    rows = int(min(MOST_ROWS, max(256, LARGE_PASS / max(row, 1.0))))
+    on_cpu = jax.default_backend() == "cpu"
+    least, work_at_once = (LEAST_ROWS, LARGE_PASS) if on_cpu else (4 * LEAST_ROWS, 10 * LARGE_PASS)
+    rows = int(min(MOST_ROWS, max(least, work_at_once / max(row, 1.0))))
     known = {"vmap": Mapping(rows=rows, mesh=mesh), "scan": Mapping(clients=1, seeds="scan", rows=rows, mesh=mesh)}
     if mapping in known:
         return known[mapping]
     if mapping not in (None, "auto"):
         raise ValueError(f"mapping is {mapping!r}; it must be 'auto', 'vmap', 'scan' or a Mapping")
     # On a CPU a large step keeps the cores busy by itself and stacking costs memory; a small one drowns in overhead.
-    side_by_side = jax.default_backend() != "cpu" or work < SMALL_STEP
+    side_by_side = not on_cpu or work < SMALL_STEP
     return known["vmap" if side_by_side else "scan"]
 
 
@@ -298,16 +328,18 @@ def check_mesh(mesh: tuple[int, int] | None) -> None:
 MOST_ROWS = 8192
 """Rows in one flat forward pass over the global model."""
 
-LARGE_PASS = 1e10
-"""Floating-point operations of a flat pass beyond which it has fewer rows.
+LARGE_PASS, LEAST_ROWS = 1e9, 64
+"""Floating-point operations of a flat pass on a CPU beyond which it has fewer rows, but not fewer than so many.
 
-What a pass keeps in memory grows with its work: 8192 rows of 32x32x3 through three convolutions (9e6 a row) took
-3.5 GB, 2000 of them 0.8 GB and not longer.
+What a pass holds at once grows with its work, and falls out of the caches: 10,000 rows of 32x32x3 through two
+convolutions (1.7e7 a row) took 3.4 s in passes of 64 or 128, 4.3 in passes of 590, 3.6 of 16 (2 cores); ResNet-20 (8e7)
+12.4 s in passes of 64, 13.3 of 256. An accelerator holds ten times as much, unmeasured.
 """
 
 SMALL_STEP = 5e7
 """Floating-point operations of a step up to which a CPU gains by stacking clients and seeds.
 
-Measured on 2 cores by `benchmarks/mapping.py`: scanning takes 1.2 to 1.7 times as long as stacking at 5e5 (logistic
-regression, 784 features, B = 10), 1.2 to 1.3 times at 2e7 (784-64-30-10, B = 64). Larger steps are scanned, unmeasured.
+Measured on 2 cores by `python -m benchmarks --only mappings`: scanning takes 1.2 to 1.7 times as long as stacking at
+5e5 (logistic regression, 784 features, B = 10), 1.2 to 1.3 times at 2e7 (784-64-30-10, B = 64). Larger steps are
+scanned, unmeasured.
 """

@@ -159,7 +159,8 @@ def train_cohort(
             values = ask_rows(experiment.samples.needs, task, variables, data.batch(index, valid))
             return index, experiment.samples.keep(key(Purpose.KEEP, client=client), valid, **values)
 
-        index, keep = mapping.over_clients(choose, cohort.client)
+        asks = bool(experiment.samples.needs)  # where it asks nothing there is no work to divide
+        index, keep = mapping.over_clients(choose, cohort.client) if asks else jax.vmap(choose)(cohort.client)
         keep &= cohort.mask[:, None]
 
     with stage("local training", round=t):  # how

@@ -1,7 +1,7 @@
 """Convolution and pooling as slices, one matrix product and one maximum.
 
 Every local step runs inside a loop, and there XLA's CPU backend is about 15 times slower at a step of the network in
-`cnn` with native convolutions than with patches times a matrix (`benchmarks/convolution.py`), and nearly twice as slow
+`cnn` with native convolutions than with patches times a matrix (`benchmarks/NOTES.md`), and nearly twice as slow
 where `reduce_window` pools (measured by hand). Plain differentiation through the slices was the fastest backward pass
 measured, so none is written; but on a CPU patches that outgrow the caches cost more than the products do, so a batch
 whose patches are large is taken in blocks of rows, forwards and backwards.
@@ -25,8 +25,8 @@ from jaxtyping import Array, Float
 __all__ = ["Conv", "convolution", "max_pool"]
 
 NATIVE: frozenset[str] = frozenset()
-"""Backends whose own convolution is taken: none, until `python -m benchmarks --only pfl-cifar-mappings` has shown one
-on an accelerator that is faster with it."""
+"""Backends whose own convolution is taken: none, until `python -m benchmarks --only mappings` has shown one on an
+accelerator that is faster with it."""
 
 CHANNELS_LAST = ("NHWC", "HWIO", "NHWC")
 

@@ -1,6 +1,7 @@
 """Multinomial logistic regression."""
 
 import flax.linen as nn
+import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 __all__ = ["LogisticRegression"]
@@ -8,6 +9,9 @@ __all__ = ["LogisticRegression"]
 
 class LogisticRegression(nn.Module):
     """One affine map of the flattened row, zero at the start, so that every class is equally likely.
+
+    Its kernel is Float["C features"], a class's weights behind each other, as in scikit-learn and PyTorch: few classes
+    fill no vector of a processor, their features do.
 
     Attributes:
       classes: `C`.
@@ -18,4 +22,7 @@ class LogisticRegression(nn.Module):
     @nn.compact
     def __call__(self, x: Float[Array, "b *row"], *, train: bool = False) -> Float[Array, "b C"]:
         """Logits."""
-        return nn.Dense(self.classes, kernel_init=nn.initializers.zeros)(x.reshape(x.shape[0], -1))
+        x = x.reshape(x.shape[0], -1)
+        kernel = self.param("kernel", nn.initializers.zeros, (self.classes, x.shape[1]))
+        bias = self.param("bias", nn.initializers.zeros, (self.classes,))
+        return (jnp.einsum("cf,bf->cb", kernel, x) + bias[:, None]).T

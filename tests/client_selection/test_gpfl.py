@@ -272,7 +272,7 @@ def test_before_the_first_round_accuracy_is_zero_and_loss_infinite(accuracy, exp
 def test_accuracy_and_loss_are_of_the_rows_that_signal_says(blobs):
     data = jax.tree.map(jnp.asarray, Federation(blobs, partition.Iid(clients=4)).draw(0))
     task, w = Task(LogisticRegression(classes=3)), np.random.default_rng(1).normal(size=(3, 3)).astype(np.float32)
-    variables = {"params": {"Dense_0": {"kernel": jnp.array(w[:2]), "bias": jnp.array(w[2])}}}
+    variables = {"params": {"kernel": jnp.array(w[:2].T), "bias": jnp.array(w[2])}}
     delta = jax.tree.map(lambda leaf: jnp.stack([leaf, -leaf]), variables)
     update = Update(delta, *3 * [jnp.ones(2, int)], *2 * [jnp.ones(2)])
     mask = jnp.array([True, False])

@@ -104,7 +104,7 @@ def test_the_mean_loss_of_many_minibatches_is_the_loss_of_all_rows():
     rng = np.random.default_rng(2)
     x, y = rng.normal(size=(40, 3)).astype(np.float32), rng.integers(0, 2, 40)
     w = rng.normal(size=(4, 2)).astype(np.float32)
-    variables = {"params": {"Dense_0": {"kernel": jnp.array(w[:3]), "bias": jnp.array(w[3])}}}
+    variables = {"params": {"kernel": jnp.array(w[:3].T), "bias": jnp.array(w[3])}}
     z = np.c_[x, np.ones(40)] @ w.astype(float)
     losses = (np.log(np.exp(z).sum(1)) - z[np.arange(40), y])[:30]
     batch, task = Batch(jnp.array(x), jnp.array(y), jnp.arange(40) < 30), Task(LogisticRegression(classes=2))

@@ -83,7 +83,7 @@ def test_the_rows_kept_of_a_model_are_those_of_the_paper(blobs):
         keep = samples.keep(KEY, valid, **ask_rows(samples.needs, task, variables, data.batch(index, valid)))
         mine = np.asarray(index)[np.asarray(valid)]
         x = (np.asarray(data.x)[mine] - np.asarray(task.shift)) * np.asarray(task.scale)
-        z = x @ dense[2] + dense[1]
+        z = x @ dense[2].T + dense[1]
         best = np.lexsort((margins(z), -entropies(z, 0.1)))[: max(1, round(0.3 * len(mine)))]
         assert set(np.asarray(index)[np.asarray(keep)]) == set(mine[best])
 

@@ -170,7 +170,7 @@ def spoil_file(path):
 
 def spoil_content(path):
     arrays = checkpoint.read(path)
-    changed = {**arrays, "state.variables.params.Dense_0.bias": arrays["state.variables.params.Dense_0.bias"] + 1}
+    changed = {**arrays, "state.variables.params.bias": arrays["state.variables.params.bias"] + 1}
     as_written = checkpoint.digest(arrays)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(checkpoint, "digest", lambda _: as_written)

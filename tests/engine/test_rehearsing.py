@@ -148,11 +148,11 @@ def rehearsal(experiment, seed, t):
 def losses_after(variables, task, data, *, held):
     """Each client's mean loss, in NumPy."""
     first = data.offset + data.size if held else data.offset
-    dense, out = jax.tree.map(np.float64, variables["params"]["Dense_0"]), []
+    affine, out = jax.tree.map(np.float64, variables["params"]), []
     for start, count in zip(first, data.held if held else data.size, strict=True):
         rows = data.order[start : start + count]
         x = (np.float64(data.x[rows]) - np.float64(task.shift)) * np.float64(task.scale)
-        z = x @ dense["kernel"] + dense["bias"]
+        z = x @ affine["kernel"].T + affine["bias"]
         out.append(np.mean(np.log(np.exp(z).sum(1)) - z[np.arange(count), data.y[rows]]))
     return out
 

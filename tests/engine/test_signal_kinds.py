@@ -178,8 +178,8 @@ def test_of_hold_out_rows_it_pays_for_as_few(blobs):
 def test_a_minibatch_is_of_the_clients_own_rows_and_all_of_them_where_it_has_fewer(blobs):
     task, mask = Task.on(LogisticRegression(classes=3), blobs), np.arange(12) % 3 > 0
     batch = Batch(jnp.asarray(blobs.x[:12]), jnp.asarray(blobs.y[:12]), jnp.asarray(mask))
-    kernel = np.random.default_rng(0).normal(size=(2, 3)).astype(np.float32)
-    variables = {"params": {"Dense_0": {"kernel": jnp.asarray(kernel), "bias": jnp.zeros(3)}}}
+    kernel = np.random.default_rng(0).normal(size=(3, 2)).astype(np.float32)
+    variables = {"params": {"kernel": jnp.asarray(kernel), "bias": jnp.zeros(3)}}
     each = np.asarray(task.losses(variables, batch))[mask]
     drawn = [float(signals.MinibatchLoss(1).client(task, variables, batch, jax.random.key(i))) for i in range(60)]
     assert {int(np.abs(each - one).argmin()) for one in drawn} == set(range(8))
