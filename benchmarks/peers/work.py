@@ -51,6 +51,8 @@ def export(name: str, folder: Path, quick: bool) -> Path:
     still = replace(experiment, trainer=replace(trainer, steps=1, learning_rate=0.0))  # a uniform cohort sees no model
     history = fs.simulate(still, data)
     begin = jax.tree.map(lambda leaf: np.asarray(leaf[0]), history.variables)["params"]
+    if model == "logistic":  # ours has classes first
+        begin = {"Dense_0": {**begin, "kernel": begin["kernel"].T}}
     layers = [begin[name] for name in sorted(begin)]  # of these models, convolutions come first by name too
     first = {f"{part}_{i}": layer[part] for i, layer in enumerate(layers) for part in ("kernel", "bias")}
     mean, std = moments_of(experiment)

@@ -150,7 +150,7 @@ def sweep(
             else:
                 state, measured = run_chunk(shared, together, keys, state, np.int32(t), **runs.static)
             parts.append({name: value[: len(flat), :count] for name, value in fetched(measured).items()})
-            whole = joined(parts)
+            parts = [whole := joined(parts)]
             about = {**about, "seconds": spent + time.perf_counter() - began}
             about.setdefault("seconds_of_first_chunk", about["seconds"] - spent)
             history = recorded(experiment, flat, whole, taken, clients, about)

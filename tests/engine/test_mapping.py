@@ -1,0 +1,53 @@
+"""Which mapping is taken where none is given."""
+
+import jax
+import pytest
+
+from fedjax_sel import Mapping
+from fedjax_sel.engine.mapping import LARGE_STEP, LEAST_ROWS, MOST_ROWS, SMALL_STEP, chosen
+
+IRIS, MNIST, CIFAR = 420.0, 5.4e5, 5e8
+"""Operations of a step: of logistic regression on each of the first two, of a convolutional network."""
+
+
+@pytest.mark.parametrize(
+    ("work", "runs", "members", "seeds", "clients"),
+    [
+        (IRIS, 64, 5, "vmap", None),
+        (MNIST, 1, 100, "vmap", None),  # a single seed is nobody's turn
+        (MNIST, 3, 10, "vmap", None),
+        (MNIST, 16, 10, "scan", None),
+        (CIFAR, 1, 5, "scan", 1),
+        (CIFAR, 16, 5, "scan", 1),
+    ],
+)
+def test_a_cpu_stacks_what_its_caches_hold(work, runs, members, seeds, clients):
+    found = chosen(None, work, work / 30, runs=runs, members=members)
+    assert (found.seeds, found.clients) == (seeds, clients)
+    assert chosen("auto", work, work / 30, runs=runs, members=members) == found
+
+
+def test_the_limits_are_of_one_device():
+    runs = int(LARGE_STEP / MNIST)  # of one client each
+    assert chosen(None, MNIST, 1.0, runs=runs, members=1).seeds == "vmap"
+    assert chosen(None, MNIST, 1.0, runs=2 * runs, members=1).seeds == "scan"
+    assert chosen(None, MNIST, 1.0, (2, 1), runs=2 * runs, members=1).seeds == "vmap"
+    assert chosen(None, MNIST, 1.0, (1, 2), runs=2 * runs, members=1).seeds == "scan"
+
+
+def test_an_accelerator_stacks_everything(monkeypatch):
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert chosen(None, CIFAR, CIFAR / 30, runs=64, members=100).seeds == "vmap"
+    assert chosen(None, CIFAR, CIFAR / 30, runs=64, members=100).clients is None
+
+
+@pytest.mark.parametrize(("row", "rows"), [(1.0, MOST_ROWS), (1e6, 1000), (1e9, LEAST_ROWS)])
+def test_a_flat_pass_has_fewer_rows_the_more_a_row_costs(row, rows):
+    assert chosen(None, SMALL_STEP, row).rows == rows
+
+
+def test_what_is_given_is_taken():
+    for given in (Mapping(seeds="scan", rows=7), Mapping(clients=3)):
+        assert chosen(given, MNIST, 1.0, runs=64, members=10) == given
+    assert chosen("vmap", CIFAR, 1.0, runs=64, members=10).seeds == "vmap"
+    assert chosen("scan", IRIS, 1.0, runs=64, members=10).seeds == "scan"
