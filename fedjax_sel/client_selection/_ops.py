@@ -62,12 +62,30 @@ def gumbel_m(key: PRNGKey, log_weight: Float[Array, "N"], available: Bool[Array,
 
 
 def drawn(
-    key: PRNGKey, log_weight: Float[Array, "N"], allowed: Bool[Array, "N"], count: Int[Array, ""]
+    key: PRNGKey, log_weight: Float[Array, "N"], allowed: Bool[Array, "N"], count: Int[Array, ""], m: int
 ) -> Bool[Array, "N"]:
-    """Who is in: of the allowed, `count`, which may be traced, drawn as by `gumbel_m`."""
+    """Who is in: of the allowed, `count`, which may be traced and is at most `m`, drawn as by `gumbel_m`."""
     noisy = log_weight + jax.random.gumbel(key, log_weight.shape)
-    rank = jnp.argsort(jnp.argsort(-jnp.where(allowed, noisy, -jnp.inf)))
-    return allowed & (rank < count)
+    _, client = jax.lax.top_k(jnp.where(allowed, noisy, -jnp.inf), m)
+    return allowed & jnp.zeros_like(allowed).at[client].set(jnp.arange(m) < count)
+
+
+def nth(number: Float[Array, "N"], n: Int[Array, ""]) -> Float[Array, ""]:
+    """`jnp.sort(number)[n]`, bit by bit from the highest, in 32 passes: at a million far less than a CPU's sort takes.
+
+    Args:
+      number: float32.
+      n: from 0; may be traced.
+    """
+    sign, bits = jnp.uint32(2**31), jax.lax.bitcast_convert_type(number, jnp.uint32)
+    rising = jnp.where(bits & sign, ~bits, bits | sign)  # in the order of the numbers
+
+    def bit(i, found):
+        tried = found | (sign >> i)
+        return jnp.where((rising < tried).sum() <= n, tried, found)
+
+    found = jax.lax.fori_loop(0, 32, bit, jnp.uint32(0))
+    return jax.lax.bitcast_convert_type(jnp.where(found & sign, found ^ sign, ~found), jnp.float32)
 
 
 def whole(number: Float[Array, ""]) -> Int[Array, ""]:

@@ -64,7 +64,7 @@ class ActiveFL:
         rising = jnp.lexsort((jax.random.uniform(key_tie, state.shape), jnp.where(ctx.available, valuation, jnp.inf)))
         kept = ctx.available & (jnp.argsort(rising) >= dropped)
         wanted = whole(jnp.asarray(ctx.m * (1 - self.alpha3)))
-        exploited = drawn(key_exploit, self.alpha2 * valuation, kept, wanted)
+        exploited = drawn(key_exploit, self.alpha2 * valuation, kept, wanted, ctx.m)
         return top_m(key_explore, exploited.astype(jnp.float32), ctx.available, ctx.m)
 
     def observe(

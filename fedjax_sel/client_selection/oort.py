@@ -8,7 +8,7 @@ from flax import struct
 from jaxtyping import Array, Float, Int
 
 from fedjax_sel import signals
-from fedjax_sel.client_selection._ops import check_number, drawn, everyone, top_m, whole
+from fedjax_sel.client_selection._ops import check_number, drawn, everyone, nth, top_m, whole
 from fedjax_sel.client_selection._system import check_devices
 from fedjax_sel.types import Cohort, Context, PRNGKey, Scalar
 
@@ -95,16 +95,16 @@ class Oort:
         assert ctx.timing is not None
         seconds = ctx.timing.total
         place = whole(jnp.minimum(ctx.clients * state.percentile / 100, ctx.clients - 1))
-        preferred = jnp.where(state.percentile < 100, jnp.sort(seconds)[place], jnp.inf)
+        preferred = jnp.where(state.percentile < 100, nth(seconds, place), jnp.inf)
         return jnp.where(seconds > preferred, (preferred / seconds) ** self.penalty, 1.0)
 
     def scores(self, state: Memory, ctx: Context) -> Float[Array, "N"]:
         """Of the available clients seen before; 0 for others."""
         seen, now = (state.last > 0) & ctx.available, ctx.round + 1.0
         count = seen.sum()
-        rising = jnp.sort(jnp.where(seen, state.utility, jnp.inf))
-        low, high = rising[0], rising[count - 1]
-        top = rising[whole(jnp.minimum(count * self.clip, count - 1))]
+        low = jnp.min(state.utility, where=seen, initial=jnp.inf)
+        high = jnp.max(state.utility, where=seen, initial=0.0)
+        top = nth(jnp.where(seen, state.utility, jnp.inf), whole(jnp.minimum(count * self.clip, count - 1)))
         worth = (jnp.minimum(state.utility, top) - 0.999 * low) / jnp.maximum(high - 0.999 * low, 1e-4)
         bonus = jnp.sqrt(0.1 * jnp.log(now) / jnp.maximum(state.last, 1))
         return jnp.where(seen, (worth + bonus) * self.system(state, ctx), 0.0)
@@ -118,15 +118,14 @@ class Oort:
         wanted = jnp.minimum(whole(ctx.m * (1 - exploring)), seen.sum())
 
         score = self.scores(state, ctx)
-        falling = -jnp.sort(-jnp.where(seen, score, -jnp.inf))
-        following = falling[jnp.minimum(wanted, jnp.maximum(seen.sum() - 1, 0))]
-        exploited = drawn(key_exploit, log(score), seen & (score >= self.cut_off * following), wanted)
+        following = -nth(-jnp.where(seen, score, -jnp.inf), jnp.minimum(wanted, jnp.maximum(seen.sum() - 1, 0)))
+        exploited = drawn(key_exploit, log(score), seen & (score >= self.cut_off * following), wanted, ctx.m)
 
         reward = ctx.size * self.system(state, ctx)
         places = jnp.minimum(unseen.sum(), ctx.m - wanted)
-        best = -jnp.sort(-jnp.where(unseen, reward, -jnp.inf))
-        least = best[jnp.clip(whole(self.window * places) - 1, 0, ctx.clients - 1)]
-        explored = drawn(key_explore, log(reward), unseen & (reward >= least), places)
+        last = jnp.clip(whole(self.window * places) - 1, 0, ctx.clients - 1)
+        least = -nth(-jnp.where(unseen, reward, -jnp.inf), last)
+        explored = drawn(key_explore, log(reward), unseen & (reward >= least), places, ctx.m)
         rank = jnp.where(exploited, 2.0, jnp.where(explored, 1.0, 0.0))
         return top_m(key_rest, rank, ctx.available, ctx.m)
 
