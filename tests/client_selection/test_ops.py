@@ -5,11 +5,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from fedjax_sel.client_selection import _ops
 from fedjax_sel.client_selection._ops import drawn, gumbel_m, nth
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 1000])
-def test_the_nth_number_is_that_of_a_sort(size):
+def test_the_nth_number_is_that_of_a_sort(size, monkeypatch):
+    monkeypatch.setattr(_ops, "FEW", 0)
     rng = np.random.default_rng(size)
     x = (rng.normal(size=size) * 10.0 ** rng.integers(-30, 30, size)).astype(np.float32)
     special = np.array([0.0, -0.0, np.inf, -np.inf, 1e-42, -1e-42, 3.0, 3.0, 3.0], np.float32)
@@ -18,7 +20,9 @@ def test_the_nth_number_is_that_of_a_sort(size):
         np.testing.assert_array_equal(got, np.sort(numbers))
 
 
-def test_numbers_that_are_none_come_last_as_in_a_sort():
+@pytest.mark.parametrize("few", [0, 1000])
+def test_numbers_that_are_none_come_last_as_in_a_sort(few, monkeypatch):
+    monkeypatch.setattr(_ops, "FEW", few)
     x = jnp.array([jnp.nan, 2.0, jnp.inf, -1.0])
     assert [float(nth(x, jnp.int32(n))) for n in range(3)] == [-1.0, 2.0, np.inf]
     assert np.isnan(nth(x, jnp.int32(3)))
