@@ -56,6 +56,48 @@ def test_a_ratio_is_of_one_turn_and_failures_are_left_out():
     assert ratios([*turns, {"fedjax_sel": {"seconds_a_round": 5.0}}]) == {"slow": 3.5}
 
 
+def test_the_tables_of_the_readme_are_those_of_the_results():
+    from benchmarks.tables import readme
+
+    text = (ROOT / "README.md").read_text()
+    for wanted in readme():
+        assert wanted in text, f"python -m benchmarks.tables says otherwise:\n{wanted}"
+
+
+def test_a_workload_that_fails_keeps_what_it_measured_and_the_others_run(tmp_path, monkeypatch):
+    from benchmarks import __main__ as command
+
+    def fake(arguments, **_):
+        name = arguments[arguments.index("--one") + 1]
+        row = {"seconds_a_round": 0.5, "seconds_a_round_and_seed": 0.5, "seeds": 1, "seconds_of_compilation": 1.0}
+        row |= {"flops_a_second": 1e9, "fraction_of_peak": 0.5, "peak_memory": 2**20}
+        Path(arguments[arguments.index("--out") + 1]).write_text(json.dumps({"rows": [row], "name": name}))
+        return subprocess.CompletedProcess(arguments, returncode=int(name == "flute-lr"))
+
+    monkeypatch.setattr(command.subprocess, "run", fake)
+    out = tmp_path / "found.json"
+    monkeypatch.setattr(sys, "argv", ["benchmarks", "--only", "flute-lr,sweep", "--out", str(out)])
+    with pytest.raises(SystemExit, match="failed: flute-lr"):
+        command.main()
+    assert set(json.loads(out.read_text())) == {"flute-lr", "sweep"}
+
+
+def test_a_peers_line_says_turns_failures_and_what_was_not_run():
+    from benchmarks.tables import peers
+
+    def did(seconds, accuracy):
+        return {"seconds_a_round": seconds, "accuracy": accuracy, "rounds": 4}
+
+    turns = [
+        {"fedjax_sel": did(0.001, 0.91), "torch": did(0.02, 0.9), "fedjax": {"failed": "late"}},
+        {"fedjax_sel": did(0.003, 0.91), "torch": did(0.03, 0.9), "flower": did(0.3, 0.5)},
+    ]
+    line = peers({"w": {"turns": turns, "ratios": {"torch": 15.0, "flower": 100.0}}, "environment": {}}).splitlines()[
+        -1
+    ]
+    assert line == "| w, 4 rounds | 2 ms (0.910) | 15 (0.900; 2 turns) | late | not run | 100 (0.500; 1 turn) |"
+
+
 def test_the_floor_counts_the_products_of_a_gradient_and_of_the_programs_inside():
     from benchmarks.floor import contracted, products
 

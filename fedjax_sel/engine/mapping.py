@@ -130,8 +130,7 @@ class Mapping:
 
         if self.shares[1] == 1:
             return mine((members, steps, weight))
-        total, updates = mine(share((members, steps, weight), self.shares[1]))
-        return jax.lax.psum(total, CLIENTS), gathered(updates, weight.shape[0])
+        return exchanged(*mine(share((members, steps, weight), self.shares[1])), weight.shape[0])
 
     def _train(self, one, members, steps, weight, like, *, stacked):
         m = weight.shape[0]
@@ -211,21 +210,31 @@ def share(part: Any, among: int) -> Any:
 
 
 def gathered(part: Any, length: int) -> Any:
-    """The parts of all clients' devices behind each other, without what they were filled up with.
+    """The parts of all clients' devices behind each other, without what they were filled up with."""
+    return jax.tree.map(lambda leaf: jax.lax.all_gather(leaf, CLIENTS, tiled=True)[:length], part)
 
-    Arrays of one number a client go as one message: each makes every device wait for the slowest.
+
+def exchanged(total: Variables, part: Any, length: int) -> tuple[Variables, Any]:
+    """The sum of all clients' devices' totals, and their parts as `gathered` has them.
+
+    Each message makes every device wait for the slowest, so arrays of one number a client travel with the total: as
+    two halves of 16 bits, to which float32 adds the other devices' zeros exactly.
     """
-
-    def gather(leaf):
-        return jax.lax.all_gather(leaf, CLIENTS, tiled=True)[:length]
-
     leaves, tree = jax.tree.flatten(part)
     short = [i for i, leaf in enumerate(leaves) if leaf.ndim == 1 and leaf.dtype in WORDS]
-    if short:
-        message = gather(jnp.stack([as_word(leaves[i]) for i in short], axis=1))
-    for i, leaf in enumerate(leaves):
-        leaves[i] = from_word(message[:, short.index(i)], leaf.dtype) if i in short else gather(leaf)
-    return tree.unflatten(leaves)
+    words = jnp.stack([as_word(leaves[i]) for i in short], axis=1)
+    mine = jnp.concatenate([words & 0xFFFF, words >> 16], axis=1).astype(jnp.float32)
+    size, columns = mine.shape
+    of_all = jnp.zeros((size * jax.lax.axis_size(CLIENTS), columns))
+    of_all = jax.lax.dynamic_update_slice_in_dim(of_all, mine, jax.lax.axis_index(CLIENTS) * size, axis=0)
+    total, of_all = jax.lax.psum((total, of_all), CLIENTS)
+    low, high = jnp.split(of_all[:length].astype(jnp.uint32), 2, axis=1)
+    for leaf, column in zip(short, (low | high << 16).T, strict=True):
+        leaves[leaf] = from_word(column, leaves[leaf].dtype)
+    rest = [i for i in range(len(leaves)) if i not in short]
+    for i, leaf in zip(rest, gathered([leaves[i] for i in rest], length), strict=True):
+        leaves[i] = leaf
+    return total, tree.unflatten(leaves)
 
 
 WORDS = (jnp.bool, jnp.int32, jnp.uint32, jnp.float32)

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -13,7 +14,7 @@ from fedjax_sel import Mapping, simulate
 from fedjax_sel.config import build
 from fedjax_sel.engine.checkpoint import Checkpoints
 from fedjax_sel.engine.chunk import run_chunk
-from fedjax_sel.engine.mapping import among_cores
+from fedjax_sel.engine.mapping import among_cores, exchanged, share
 from tests.engine.meshes import BLOCKS, CASES, CLIENTS, SCAN, SEEDS, compare
 
 HERE = Path(__file__).parents[2]
@@ -41,6 +42,33 @@ def test_eight_devices_give_what_one_gives():
 )
 def test_two_devices_give_what_one_gives(case, mesh, mapping):
     compare(case, mesh, mapping)
+
+
+def test_numbers_of_every_kind_come_back_from_one_message_as_they_were():
+    whole = {
+        "flag": jnp.array([True, False, True]),
+        "count": jnp.array([-1, 2**31 - 1, 0], jnp.int32),
+        "bits": jnp.array([0, 2**32 - 1, 7], jnp.uint32),
+        "loss": jnp.array([jnp.nan, -0.0, -jnp.inf], jnp.float32),
+        "tiny": jnp.array([1e-45, 1e38, -1e-40], jnp.float32),
+        "half": jnp.array([1.5, 2.5, -1.0], jnp.bfloat16),
+        "row": jnp.arange(6.0).reshape(3, 2),
+    }
+    mapping = Mapping(mesh=(1, 2))
+    nowhere = jax.sharding.PartitionSpec()
+
+    def there_and_back(part):
+        return exchanged({"w": 1.0 + jax.lax.axis_index("clients")}, share(part, 2), 3)
+
+    mapped = jax.shard_map(there_and_back, mesh=mapping.devices(), in_specs=nowhere, out_specs=nowhere, check_vma=False)
+    total, parts = jax.jit(mapped)(whole)
+    assert total["w"] == 3.0
+    for name, back in parts.items():
+        assert back.dtype == whole[name].dtype
+        assert np.asarray(back).tobytes() == np.asarray(whole[name]).tobytes(), name
+    messages = jax.jit(mapped).lower(whole).compile().as_text()
+    assert messages.count(" all-reduce(") == 1, "the five of 32 bits or one, with the total"
+    assert messages.count(" all-gather(") == 2, "halves and rows"
 
 
 def test_a_run_on_a_mesh_goes_on_bit_for_bit(tmp_path):
