@@ -22,6 +22,15 @@ PEERS = {
 """As the README calls them."""
 
 
+def figure(number: float) -> str:
+    """Three digits, and no powers of ten.
+
+    >>> figure(0.5704), figure(17.83), figure(2901.4)
+    ('0.57', '17.8', '2,901')
+    """
+    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
+
+
 def written(name: str, done: dict[str, Any], out: Path | None, *, quick: bool) -> None:
     """Put a workload into the JSON; quick figures are of no use and not kept unless a place is given."""
     if out is None:
@@ -47,8 +56,8 @@ def printed(found: dict[str, Any]) -> str:
                 (
                     ", ".join([name, *what, *counts]),
                     str(row["seeds"]),
-                    f"{1e3 * row['seconds_a_round']:.3g}",
-                    f"{1e3 * row['seconds_a_round_and_seed']:.3g}",
+                    figure(1e3 * row["seconds_a_round"]),
+                    figure(1e3 * row["seconds_a_round_and_seed"]),
                     f"{row['seconds_of_compilation']:.1f}",
                     f"{row['flops_a_second'] / 1e9:.3g}",
                     f"{row['fraction_of_peak']:.0%}",
@@ -65,7 +74,7 @@ def population(found: dict[str, Any]) -> str:
     lines = []
     for selector in dict.fromkeys(row["selector"] for row in rows):
         mine = {row["N"]: row for row in rows if row["selector"] == selector}
-        spent = [f"{1e3 * mine[n]['seconds_a_round']:.3g}" if n in mine else "—" for n in sizes]
+        spent = [figure(1e3 * mine[n]["seconds_a_round"]) if n in mine else "—" for n in sizes]
         lines.append((f"`{selector}`", *spent, f"{mine[max(mine)]['estimated_memory'] / 2**20:.0f}"))
     return table(("selector, ms a round", *(f"N = {n:,}" for n in sizes), "memory of the last (MiB)"), lines)
 
@@ -73,13 +82,11 @@ def population(found: dict[str, Any]) -> str:
 def peers(found: dict[str, Any]) -> str:
     """How many times longer than ours a round of each peer takes, and accuracy after the same rounds."""
     lines = []
-    for name, done in found.items():
-        if name == "environment":
-            continue
+    for name, done in sorted((name, done) for name, done in found.items() if name != "environment"):
         turns = done["turns"]
         ours = [turn["fedjax_sel"] for turn in turns]
         spent = 1e3 * median(one["seconds_a_round"] for one in ours)
-        cells = [f"{name}, {ours[0]['rounds']} rounds", f"{spent:.3g} ms ({ours[0]['accuracy']:.3f})"]
+        cells = [f"{name}, {ours[0]['rounds']} rounds", f"{figure(spent)} ms ({ours[0]['accuracy']:.3f})"]
         for peer in PEERS:
             theirs = [turn[peer] for turn in turns if peer in turn]
             right = [one for one in theirs if "failed" not in one]
