@@ -17,6 +17,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from benchmarks.peers.timing import steady
+
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 RESULTS = HERE.parent / "results" / "peers.json"
@@ -59,8 +61,8 @@ def environment(name: str) -> Path:
     return python
 
 
-def peer(name: str, work: Path, out: Path) -> dict[str, Any]:
-    """What a peer took; or what went wrong."""
+def peer(name: str, work: Path, out: Path, rounds: int) -> dict[str, Any]:
+    """What a peer took for so many rounds; or what went wrong."""
     try:
         python = environment(name)
         command = [python, HERE / PEERS[name][0], work, out]
@@ -71,7 +73,8 @@ def peer(name: str, work: Path, out: Path) -> dict[str, Any]:
         return {"failed": f"its environment cannot be made ({error})"}
     if done.returncode:
         return {"failed": (done.stderr.strip().splitlines() or ["no message"])[-1]}
-    return json.loads(out.read_text())
+    found = json.loads(out.read_text())
+    return {"seconds_a_round": steady(found.pop("seconds"), rounds), "rounds": rounds, **found}
 
 
 def main() -> None:
@@ -103,7 +106,8 @@ def main() -> None:
             for _ in range(given.repeats):
                 call("--ours", name, str(out), quick=given.quick)
                 turn = {"fedjax_sel": json.loads(out.read_text())}
-                turn |= {other: peer(other, source, out) for other in names}
+                rounds = turn["fedjax_sel"]["rounds"]
+                turn |= {other: peer(other, source, out, rounds) for other in names}
                 turns.append(turn)
                 print(name, {who: said(done) for who, done in turn.items()}, flush=True)
             found[name] = {"turns": turns, "ratios": ratios(turns)}

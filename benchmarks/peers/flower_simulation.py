@@ -63,7 +63,7 @@ if __name__ == "__main__":
     )
     load(here["net"], parameters_to_ndarrays(Timed.last))
     _, _, test_x, test_y = here["rows"]
-    found = {"seconds_a_round": float(np.median(np.diff(Timed.at))), "accuracy": accuracy(here["net"], test_x, test_y)}
-    found |= {"rounds": len(Timed.at), "versions": {"flwr": flwr.__version__, "torch": torch.__version__}}
+    found = {"seconds": np.diff(Timed.at).tolist(), "accuracy": accuracy(here["net"], test_x, test_y)}
+    found["versions"] = {"flwr": flwr.__version__, "torch": torch.__version__}
     with open(out, "w") as place:
         json.dump(found, place)

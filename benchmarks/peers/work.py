@@ -19,11 +19,12 @@ import numpy as np
 
 import fedjax_sel as fs
 from benchmarks.measure import measured, peak_flops
+from benchmarks.peers.timing import fifth
 from benchmarks.workloads import Scale, flute_lr, gpfl_mlp, pfl_cifar
 
 MAKES = {
-    "flute-lr": (flute_lr, "logistic", 100),
-    "gpfl-mlp": (gpfl_mlp, "mlp", 30),
+    "flute-lr": (flute_lr, "logistic", 500),
+    "gpfl-mlp": (gpfl_mlp, "mlp", 60),
     "pfl-cifar": (pfl_cifar, "cnn", 6),
 }
 """Workload, model, rounds."""
@@ -80,5 +81,5 @@ def ours(name: str, quick: bool) -> dict[str, Any]:
     """What we take for it."""
     experiment, data, _ = made(name, quick)
     rounds = experiment.rounds
-    found = measured(experiment, data, chunk=max(1, rounds // 5), peak=peak_flops())
+    found = measured(experiment, data, chunk=fifth(rounds), peak=peak_flops())
     return {"seconds_a_round": found["seconds_a_round"], "accuracy": found["final_accuracy"], **found}

@@ -72,11 +72,11 @@ def placed(tree: Any, own: list[bool], mapping: Mapping) -> Any:
     leaves, structure = jax.tree.flatten(tree)
 
     def put(leaf, has_own):
-        if not hasattr(leaf, "dtype"):
-            return leaf  # a plain number is the same everywhere
         sharding = mapping.sharding(has_own)
         if not several():
             return jax.device_put(leaf, sharding)
+        if not hasattr(leaf, "dtype"):
+            return leaf  # a plain number is the same everywhere, and keeps its weak type only as one
         if is_key(leaf):
             return jax.random.wrap_key_data(put(jax.random.key_data(leaf), has_own), impl=jax.random.key_impl(leaf))
         here = np.asarray(leaf)  # every process has all of it, and places its part
