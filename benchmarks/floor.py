@@ -1,6 +1,8 @@
 """What a local step's matrix products cost alone: the floor under the step that a machine can be asked for.
 
 python -m benchmarks.floor        # of the workloads' models, and of the CIFAR CNN with 50 rows; prints a table
+
+Both are measured as clients train, on every core at once.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from fedjax_sel.models.conv_dropout import ConvDropout
 from fedjax_sel.models.mlp import MLP
 from fedjax_sel.models.resnet import ResNet
 from fedjax_sel.report.markdown import table
+from fedjax_sel.running import use_cores
 from fedjax_sel.types import Batch
 
 REPEATS, STEPS = 7, 10
@@ -67,7 +70,7 @@ def a_step(gradient: Any, trained: Any) -> float:
         change = gradient(trained, jax.random.fold_in(key, i))
         return key, jax.tree.map(lambda w, d: w - 1e-4 * d, trained, change)
 
-    return fastest(jax.jit(lambda c: lax.fori_loop(0, STEPS, step, c)), (jax.random.key(0), trained), STEPS)
+    return fastest(everywhere(lambda c: lax.fori_loop(0, STEPS, step, c)), (jax.random.key(0), trained), STEPS)
 
 
 def alone(eqn: Any) -> float:
@@ -81,7 +84,14 @@ def alone(eqn: Any) -> float:
         factors = (a + total, b) if a.size < b.size else (a, b + total)
         return 1e-9 * lax.dot_general(*factors, **how).sum(), a, b
 
-    return fastest(jax.jit(lambda c: lax.fori_loop(0, STEPS, once, c)), (jnp.float32(0), a, b), STEPS)
+    return fastest(everywhere(lambda c: lax.fori_loop(0, STEPS, once, c)), (jnp.float32(0), a, b), STEPS)
+
+
+def everywhere(f: Any) -> Any:
+    """`f` compiled, each device doing the same at once, as clients train."""
+    mesh = jax.make_mesh((jax.local_device_count(),), ("devices",), (jax.sharding.AxisType.Auto,))
+    same = jax.sharding.PartitionSpec()
+    return jax.jit(jax.shard_map(f, mesh=mesh, in_specs=same, out_specs=same, check_vma=False))
 
 
 def fastest(compiled: Any, carry: Any, steps: int) -> float:
@@ -99,13 +109,14 @@ def main() -> None:
     """Measure and print."""
     from jax.interpreters import partial_eval
 
+    use_cores()
     lines = []
     for name, (model, shape) in MODELS.items():
         of, trained = gradient(model, shape)
         step = a_step(of, trained)
-        in_blocks, _conv.LARGEST_PATCHES = _conv.LARGEST_PATCHES, 2**60  # the products of whole batches
+        in_blocks, _conv.block = _conv.block, lambda out, *_: out[0]  # the products of whole batches
         closed = jax.make_jaxpr(of)(trained, jax.random.key(0))
-        _conv.LARGEST_PATCHES = in_blocks
+        _conv.block = in_blocks
         needed, _ = partial_eval.dce_jaxpr(closed.jaxpr, [True] * len(closed.jaxpr.outvars))
         dots = products(needed)
         work = sum(2 * eqn.outvars[0].aval.size * contracted(eqn) for eqn in dots)

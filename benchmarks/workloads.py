@@ -161,9 +161,10 @@ POPULATION = {
     "power_of_choice": PowerOfChoice(d=200),
     "oort": Oort(),
     "gpfl": GPFL(),
-    "fedcor": FedCor(),
+    "fedcor": FedCor(warm_up=1, first_steps=1, interval=10**6),
+    "fedcor, a fit each round": FedCor(warm_up=1, first_steps=1, interval=1, history=10),
 }
-"""Selectors whose bookkeeping is for every client."""
+"""Selectors whose bookkeeping is for every client; FedCor's fits, by default every tenth round, apart."""
 
 
 def populated(name: str, clients: int, rounds: int) -> tuple[fs.Experiment, fs.Federation]:

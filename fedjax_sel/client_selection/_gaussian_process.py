@@ -78,7 +78,8 @@ def greedy(
     """`m` clients one after the other, each the one whose training is expected to lower the total loss most.
 
     The next is `argmax_k α_k Σ_i p_i Σ_ik / sqrt(Σ_kk)`; the covariance is then conditioned on it,
-    `Σ ← Σ - Σ_:k Σ_k: / Σ_kk`. Instead of Σ, its diagonal, `pᵀΣ` and the subtracted columns are kept.
+    `Σ ← Σ - Σ_:k Σ_k: / Σ_kk`. Among those not chosen it stays of the form `XᵀCX + σ²I`, `C ← C - Cx_k x_kᵀC / Σ_kk`
+    from `C = I`, and one that was chosen varies no more. So its diagonal, `pᵀΣ` and `C` are kept of it.
 
     Args:
       factor, noise: of the covariance.
@@ -93,25 +94,28 @@ def greedy(
     n = factor.shape[1]
 
     def choose(j, carry):
-        diagonal, sums, gone, left, chosen, scores = carry
+        diagonal, sums, core, varies, left, chosen, scores = carry
         sure = diagonal > 1e-6 * start
         score = jnp.where(
             left, jnp.where(sure, discount * sums / jnp.sqrt(jnp.where(sure, diagonal, 1.0)), 0.0), -jnp.inf
         )
         k = jnp.argmax(score)
-        column = factor.T @ factor[:, k] + noise**2 * (jnp.arange(n) == k) - gone.T @ gone[:, k]
-        column = column / jnp.sqrt(jnp.where(sure[k], diagonal[k], jnp.inf))
+        is_k, towards = jnp.arange(n) == k, core @ factor[:, k]
+        scale = 1 / jnp.sqrt(jnp.where(sure[k], diagonal[k], jnp.inf))
+        column = jnp.where(varies, towards @ factor + noise**2 * is_k, 0.0) * scale
         return (
             diagonal - column**2,
             sums - column * (weight @ column),
-            gone.at[j].set(column),
-            left & (jnp.arange(n) != k),
+            core - jnp.outer(towards, towards) * scale**2,
+            varies & ~is_k,
+            left & ~is_k,
             chosen.at[j].set(k),
             scores.at[j].set(score[k]),
         )
 
     start = (factor**2).sum(0) + noise**2
-    sums = factor.T @ (factor @ weight) + noise**2 * weight
-    nothing = jnp.zeros((m, n)), available, jnp.zeros(m, jnp.int32), jnp.full(m, -jnp.inf)
-    *_, chosen, scores = jax.lax.fori_loop(0, m, choose, (start, sums, *nothing))
+    sums = (factor @ weight) @ factor + noise**2 * weight
+    everyone = jnp.eye(factor.shape[0]), jnp.ones(n, bool), available
+    nobody = jnp.zeros(m, jnp.int32), jnp.full(m, -jnp.inf)
+    *_, chosen, scores = jax.lax.fori_loop(0, m, choose, (start, sums, *everyone, *nobody))
     return chosen, scores

@@ -115,11 +115,13 @@ class FedCor:
 
     def select(self, key: PRNGKey, state: Memory, ctx: Context, *, loss: Float[Array, "N"]) -> Cohort:
         """Uniform while warming up, then greedy by the process."""
-        uniform = uniform_m(key, ctx.available, ctx.m)
-        weight = ctx.size / ctx.size.sum()
-        client, score = greedy(state.factor, self.noise, weight, state.discount, ctx.available, ctx.m)
-        best = cohort_of(client, score > -jnp.inf)
-        return jax.tree.map(lambda a, b: jnp.where(ctx.round <= self.warm_up, a, b), uniform, best)
+
+        def best():
+            weight = ctx.size / ctx.size.sum()
+            client, score = greedy(state.factor, self.noise, weight, state.discount, ctx.available, ctx.m)
+            return cohort_of(client, score > -jnp.inf)
+
+        return jax.lax.cond(ctx.round <= self.warm_up, lambda: uniform_m(key, ctx.available, ctx.m), best)
 
     def observe(
         self,

@@ -19,7 +19,8 @@ from fedjax_sel.devices.clock import Deadline
 from fedjax_sel.engine.callback import Callback
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.history import History
-from fedjax_sel.engine.mapping import CLIENTS, SEEDS, Mapping
+from fedjax_sel.engine.mapping import SEEDS, Mapping
+from fedjax_sel.engine.messages import CLIENTS
 from fedjax_sel.engine.run import checked_seeds, simulate
 from fedjax_sel.task import Task
 from fedjax_sel.types import Variables

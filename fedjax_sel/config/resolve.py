@@ -18,7 +18,8 @@ from fedjax_sel.config.checks import Parameter, complete, fitted, parameters
 from fedjax_sel.config.components import KINDS, SYNTHETIC, source_parameters, split
 from fedjax_sel.devices.clock import Deadline
 from fedjax_sel.engine.experiment import Experiment
-from fedjax_sel.engine.mapping import CLIENTS, SEEDS, Mapping
+from fedjax_sel.engine.mapping import SEEDS, Mapping
+from fedjax_sel.engine.messages import CLIENTS
 from fedjax_sel.engine.run import checked_seeds
 
 ALIASES = {

@@ -14,10 +14,11 @@ import numpy as np
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.data.federation import stack
 from fedjax_sel.engine.beginning import start
+from fedjax_sel.engine.choosing import chosen
 from fedjax_sel.engine.chunk import run_chunk
 from fedjax_sel.engine.experiment import Experiment, side_by_side
 from fedjax_sel.engine.hosts import placed
-from fedjax_sel.engine.mapping import Mapping, chosen, owned
+from fedjax_sel.engine.mapping import Mapping, owned
 from fedjax_sel.engine.memory import check_kept, check_program
 from fedjax_sel.engine.round import State
 from fedjax_sel.types import PRNGKey

@@ -137,11 +137,12 @@ def product_backwards(precision, kept, given):
 product.defvjp(product_forwards, product_backwards)
 
 
-LARGEST_PATCHES, BEST_PATCHES = 10 * 2**20, 3 * 2**20
-"""Bytes of patches beyond which a CPU takes a batch in blocks, and of the patches of one block.
+SEVERAL_CORES, ONE_CORE = (10 * 2**20, 3 * 2**20), (2 * 2**20, 2**20)
+"""Bytes of patches beyond which a CPU takes a batch in blocks, and of the patches of one block, by a device's cores.
 
-Measured on 2 cores with 2 MiB of second-level and 32 MiB of third-level cache, forwards and backwards:
-`benchmarks/NOTES.md`.
+Measured on 2 cores of 1 MiB of second-level cache, forwards and backwards: with both as one device, smaller blocks give
+each too little to do; with one each, rounds take .87 (`pfl-cifar`), .9 (`CNN`) and .7 to .9 (`ResNet`) of the time that
+the larger blocks take (`benchmarks/NOTES.md`).
 """
 
 
@@ -155,9 +156,10 @@ def block(out: tuple[int, ...], kernel: tuple[int, ...], itemsize: int) -> int:
     """
     rows, height, width, _ = out
     of_a_row = height * width * math.prod(kernel[:-1]) * itemsize
-    if jax.default_backend() != "cpu" or kernel[:2] == (1, 1) or rows * of_a_row <= LARGEST_PATCHES:
+    largest, best = ONE_CORE if jax.local_device_count() > 1 else SEVERAL_CORES
+    if jax.default_backend() != "cpu" or kernel[:2] == (1, 1) or rows * of_a_row <= largest:
         return rows
-    return max(1, BEST_PATCHES // of_a_row)
+    return max(1, best // of_a_row)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))

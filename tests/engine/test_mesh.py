@@ -13,8 +13,9 @@ import pytest
 from fedjax_sel import Mapping, simulate
 from fedjax_sel.config import build
 from fedjax_sel.engine.checkpoint import Checkpoints
+from fedjax_sel.engine.choosing import among_cores
 from fedjax_sel.engine.chunk import run_chunk
-from fedjax_sel.engine.mapping import among_cores, exchanged, share
+from fedjax_sel.engine.messages import exchanged, share
 from tests.engine.meshes import BLOCKS, CASES, CLIENTS, SCAN, SEEDS, compare
 
 HERE = Path(__file__).parents[2]

@@ -83,8 +83,8 @@ def test_blocks_of_rows_change_nothing(groups, batch, monkeypatch):
     x, k = rows_and_kernel(out=4, groups=groups)
     x = jnp.concatenate([x, 2 * x, -x, x])[:batch]
     of_a_row = 9 * 8 * 9 * 4 * 4
-    monkeypatch.setattr(_conv, "LARGEST_PATCHES", batch * of_a_row - 1)
-    monkeypatch.setattr(_conv, "BEST_PATCHES", 3 * of_a_row)
+    for cores in ("SEVERAL_CORES", "ONE_CORE"):
+        monkeypatch.setattr(_conv, cores, (batch * of_a_row - 1, 3 * of_a_row))
     options = {"dimension_numbers": ORDER, "feature_group_count": groups}
     text = str(jax.make_jaxpr(lambda: convolution(x, k, (1, 1), "SAME", **options))())
     assert "scan" in text
@@ -93,8 +93,13 @@ def test_blocks_of_rows_change_nothing(groups, batch, monkeypatch):
 
 def test_a_batch_of_large_patches_is_taken_in_blocks_on_a_cpu_only(monkeypatch):
     shape = (50, 32, 32, 64), (3, 3, 32, 64), 4
+    monkeypatch.setattr(jax, "local_device_count", lambda: 1)
     assert _conv.block(*shape) == 2
     assert _conv.block((8, 32, 32, 64), *shape[1:]) == 8
+    monkeypatch.setattr(jax, "local_device_count", lambda: 2)  # a core each
+    assert _conv.block(*shape) == 1
+    assert _conv.block((8, 32, 32, 64), *shape[1:]) == 1
+    assert _conv.block((8, 8, 32, 64), (3, 3, 3, 64), 4) == 8
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     assert _conv.block(*shape) == 50
 

@@ -4,7 +4,7 @@ import jax
 import pytest
 
 from fedjax_sel import Mapping
-from fedjax_sel.engine.mapping import LARGE_STEP, LEAST_ROWS, MOST_ROWS, SMALL_STEP, chosen
+from fedjax_sel.engine.choosing import LARGE_STEP, LEAST_ROWS, MOST_ROWS, SMALL_STEP, chosen
 
 IRIS, MNIST, CIFAR = 420.0, 5.4e5, 5e8
 """Operations of a step: of logistic regression on each of the first two, of a convolutional network."""

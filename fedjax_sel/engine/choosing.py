@@ -1,0 +1,123 @@
+"""Which mapping a run has where none is asked for, and the measurements that say so."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import jax
+
+from fedjax_sel.engine.mapping import Mapping
+
+
+def chosen(
+    mapping: Mapping | str | None,
+    work: float,
+    row: float,
+    mesh: tuple[int, int] | str | None = None,
+    *,
+    runs: int = 1,
+    members: int = 1,
+) -> Mapping:
+    """The mapping to use.
+
+    Args:
+      mapping: a `Mapping`, or None or `"auto"`, `"vmap"`, `"scan"`.
+      work: floating-point operations of one client's forward and backward step.
+      row: of one row's forward pass.
+      mesh: of devices; `"auto"`: as `among_cores` has it; None: the mapping's own.
+      runs, members: what there is to divide: seeds, and clients of a cohort.
+
+    Raises:
+      ValueError: another name, or a mesh of other devices than there are.
+    """
+    if mesh in (None, "auto") and isinstance(mapping, Mapping) and mapping.mesh is not None:
+        mesh = mapping.mesh
+    if isinstance(mesh, str) and mesh != "auto":
+        raise ValueError(f"mesh is {mesh!r}; it must be 'auto', or two numbers of devices (seeds, clients)")
+    if mesh == "auto" and jax.process_count() == 1:
+        mesh = among_cores(runs, members)
+    else:
+        mesh = None if isinstance(mesh, str) else mesh
+        check_mesh(mesh)
+    if isinstance(mapping, Mapping):
+        return replace(mapping, mesh=mesh)
+    on_cpu = jax.default_backend() == "cpu"
+    least, work_at_once = (LEAST_ROWS, LARGE_PASS) if on_cpu else (4 * LEAST_ROWS, 10 * LARGE_PASS)
+    rows = int(min(MOST_ROWS, max(least, work_at_once / max(row, 1.0))))
+    known = {"vmap": Mapping(rows=rows, mesh=mesh), "scan": Mapping(clients=1, seeds="scan", rows=rows, mesh=mesh)}
+    if mapping in known:
+        return known[mapping]
+    if mapping not in (None, "auto"):
+        raise ValueError(f"mapping is {mapping!r}; it must be 'auto', 'vmap', 'scan' or a Mapping")
+    # On a CPU a large step keeps the cores busy by itself and stacking costs memory; a small one drowns in overhead.
+    if on_cpu and work >= SMALL_STEP:
+        return known["scan"]
+    # Seeds as well, but on a CPU not more than what they touch in a step stays in the caches.
+    runs, members = (-(-whole // share) for whole, share in zip((runs, members), mesh or (1, 1), strict=True))
+    in_turn = on_cpu and runs > 1 and work * runs * members > LARGE_STEP
+    return replace(known["vmap"], seeds="scan") if in_turn else known["vmap"]
+
+
+def among_cores(runs: int, members: int) -> tuple[int, int] | None:
+    """The mesh by which a CPU that JAX sees as several devices has least to do after one another; else None.
+
+    A core that has its own clients needs not wait for another in every operation: rounds of small models took .6 to
+    .8 of the time, of convolutions .7 to .9, seeds side by side .5 to .65 (2 cores, `benchmarks/NOTES.md`).
+
+    Args:
+      runs: seeds.
+      members: clients that train in a round.
+    """
+    if jax.default_backend() != "cpu":
+        return None
+    devices = jax.local_device_count()
+    shapes = [(seeds, clients) for seeds in range(1, devices + 1) for clients in range(1, devices // seeds + 1)]
+    best = min(shapes, key=lambda mesh: (-(-runs // mesh[0]) * -(-members // mesh[1]), math.prod(mesh), -mesh[0]))
+    return None if best == (1, 1) else best
+
+
+def check_mesh(mesh: tuple[int, int] | None) -> None:
+    """Raise `ValueError` where a mesh does not take all devices, or several processes have none."""
+    there = jax.device_count()
+    if mesh is None:
+        if jax.process_count() > 1:
+            raise ValueError(
+                f"{jax.process_count()} processes would all do the same; divide the run among their {there} devices, "
+                f"as in --mesh seeds={there},clients=1"
+            )
+        return
+    if len(mesh) != 2 or any(not isinstance(k, int) or k < 1 for k in mesh) or mesh[0] * mesh[1] != there:
+        wanted = " x ".join(map(str, mesh))
+        devices = "is 1 device" if there == 1 else f"are {there} devices"
+        raise ValueError(
+            f"the mesh is {wanted} (seeds, clients), but there {devices}; "
+            f"the product of two whole numbers must be {there}, as in --mesh seeds={there},clients=1"
+        )
+
+
+MOST_ROWS = 8192
+"""Rows in one flat forward pass over the global model."""
+
+LARGE_STEP = 2e7
+"""Floating-point operations of all clients' steps of all seeds of a device beyond which a CPU takes seeds in turn.
+
+16 seeds on 2 cores, time by scan over time by vmap: 1.9 at 1.7e4 (Iris), 1.1 at 1.7e6 and 1.0 at 1.6e7 (digits,
+logistic regression and 64-64-30-10), 0.6 to 0.9 at 4.3e7 (MNIST, logistic regression).
+"""
+
+LARGE_PASS, LEAST_ROWS = 1e9, 64
+"""Floating-point operations of a flat pass on a CPU beyond which it has fewer rows, but not fewer than so many.
+
+What a pass holds at once grows with its work, and falls out of the caches: 10,000 rows of 32x32x3 through two
+convolutions (1.7e7 a row) took 3.4 s in passes of 64 or 128, 4.3 in passes of 590, 3.6 of 16 (2 cores); ResNet-20 (8e7)
+12.4 s in passes of 64, 13.3 of 256. An accelerator holds ten times as much, unmeasured.
+"""
+
+SMALL_STEP = 5e7
+"""Floating-point operations of a step up to which a CPU gains by stacking clients and seeds.
+
+Measured on 2 cores that were one device: scanning took 1.2 to 1.7 times as long as stacking at 5e5 (logistic
+regression, 784 features, B = 10), 1.2 to 1.3 times at 2e7 (784-64-30-10, B = 64). Larger steps are scanned, unmeasured.
+`python -m benchmarks --only mappings` measures all of it again.
+"""
