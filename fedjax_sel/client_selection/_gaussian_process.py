@@ -1,10 +1,12 @@
 """The Gaussian process of FedCor: loss changes that are correlated between clients, with covariance `XᵀX + σ²I`.
 
-`X` has few rows, so that nothing here needs an N x N matrix: with `A = XXᵀ + σ²I`, `z = A⁻¹Xr`, the matrix inversion
-lemma gives `rᵀ(XᵀX + σ²I)⁻¹r = ‖r - Xᵀz‖²/σ² + ‖z‖²` and the determinant lemma `det = σ^(2(N-K)) det A`.
+`X` has few rows, so that nothing here needs an N x N matrix: with `A = XXᵀ + σ²I` and `Σ = XᵀX + σ²I`, the matrix
+inversion lemma gives `XΣ⁻¹ = A⁻¹X` and `Σ⁻¹r = (r - XᵀA⁻¹Xr) / σ²`.
 """
 
 from __future__ import annotations
+
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -14,25 +16,22 @@ from jaxtyping import Array, Bool, Float, Int
 from fedjax_sel.types import Scalar
 
 
-def log_likelihood(
-    factor: Float[Array, "K N"], noise: Scalar, mean: Float[Array, "N"], changes: Float[Array, "H N"]
-) -> Float[Array, "H"]:
-    """Log density of each row of `changes` under the normal law of mean `mean` and covariance `XᵀX + σ²I`.
+def gradient(
+    factor: Float[Array, "K N"], noise: Scalar, residual: Float[Array, "H N"], weight: Float[Array, "H"]
+) -> Float[Array, "K N"]:
+    """Of the weighted log density of draws by `X`: `X (Σ⁻¹ Rᵀ diag(w) R Σ⁻¹ - Σ_h w_h Σ⁻¹)`.
 
     Args:
       factor: `X`.
       noise: `σ`.
-      mean: of every row.
-      changes: losses' changes.
+      residual: `R`, a draw a row, less its mean.
+      weight: `w`.
     """
-    k, n = factor.shape
-    residual = changes - mean[None]
+    k = factor.shape[0]
     chol = jnp.linalg.cholesky(factor @ factor.T + noise**2 * jnp.eye(k))
-    z = jax.scipy.linalg.cho_solve((chol, True), factor @ residual.T)
-    rest = residual - z.T @ factor
-    quadratic = (rest**2).sum(1) / noise**2 + (z**2).sum(0)
-    determinant = 2 * jnp.log(jnp.diagonal(chol)).sum() + 2 * (n - k) * jnp.log(noise)
-    return -0.5 * (quadratic + determinant + n * jnp.log(2 * jnp.pi))
+    solved = functools.partial(jax.scipy.linalg.cho_solve, (chol, True))
+    z, inverse = solved(factor @ residual.T), solved(jnp.eye(k))  # of K columns: solving for N takes longer
+    return (z * weight[None]) @ ((residual - z.T @ factor) / noise**2) - weight.sum() * (inverse @ factor)
 
 
 def fit(
@@ -54,14 +53,11 @@ def fit(
       learning_rate: of Adam.
     """
     mean = weight @ changes / jnp.maximum(weight.sum(), jnp.finfo(jnp.float32).tiny)
-    optimiser = optax.adam(learning_rate)
-
-    def loss(factor):
-        return -weight @ log_likelihood(factor, noise, mean, changes)
+    optimiser, residual = optax.adam(learning_rate), changes - mean[None]
 
     def step(_, carry):
         factor, moments = carry
-        change, moments = optimiser.update(jax.grad(loss)(factor), moments)
+        change, moments = optimiser.update(-gradient(factor, noise, residual, weight), moments)
         return optax.apply_updates(factor, change), moments
 
     return jax.lax.fori_loop(0, steps, step, (factor, optimiser.init(factor)))[0]
