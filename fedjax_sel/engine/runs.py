@@ -98,7 +98,7 @@ class Runs:
         """Experiments, rows, keys and state on the devices that use them."""
         together, keys = placed(self.together, owned(self.axes, self.together), self.layout), self.keys
         keys, state = placed((keys, state), [True] * (1 + len(jax.tree.leaves(state))), self.layout)
-        shared = placed(self.shared, list(self.differs), self.layout)
+        shared = self.shared if self.layout.mesh is None else placed(self.shared, list(self.differs), self.layout)
         return shared, together, keys, state
 
 
