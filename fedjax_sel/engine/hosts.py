@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -85,8 +87,18 @@ def placed(tree: Any, own: list[bool], mapping: Mapping) -> Any:
     return structure.unflatten([put(leaf, has_own) for leaf, has_own in zip(leaves, own, strict=True)])
 
 
+@contextlib.contextmanager
+def talking() -> Iterator[None]:
+    """Where devices' messages may fail: JAX raises some of those failures as `ValueError`, which is a user's error."""
+    try:
+        yield
+    except ValueError as error:
+        raise RuntimeError(str(error)) from error
+
+
+@talking()
 def fetched(tree: Any) -> Any:
-    """NumPy arrays on every host; random keys as their numbers."""
+    """NumPy arrays on every host; random keys as their numbers. `RuntimeError` where they did not come about."""
     tree = jax.tree.map(lambda leaf: jax.random.key_data(leaf) if is_key(leaf) else leaf, tree)
     leaves, structure = jax.tree.flatten(tree)
     apart = [i for i, leaf in enumerate(leaves) if isinstance(leaf, jax.Array) and not leaf.is_fully_addressable]
@@ -110,6 +122,7 @@ def meet() -> None:
         client.wait_at_barrier(f"fedjax_sel-{next(MEETINGS)}", PATIENCE * 1000)
 
 
+@talking()
 def highest(number: int) -> int:
     """The highest of what the processes say; asked by all of them at the same place."""
     return int(multihost_utils.process_allgather(np.asarray(number)).max()) if several() else number

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from fedjax_sel.engine import hosts
 from fedjax_sel.engine.hosts import fetched, highest, join
 
 HERE = Path(__file__).parents[2]
@@ -134,6 +135,19 @@ def test_two_processes_leave_what_one_leaves_on_the_same_mesh(uninterrupted, tmp
     env = {**os.environ, **TWO, "JAX_NUM_CPU_DEVICES": "2"}
     subprocess.run(alone, cwd=HERE, env=env, check=True, capture_output=True, timeout=LONG)
     assert_same(uninterrupted, tmp_path / "one", exactly=False)
+
+
+def unsent(*_, **__):
+    raise ValueError("UNKNOWN: Gather failed: Connection reset by peer")
+
+
+def test_a_message_that_fails_is_no_users_error(monkeypatch):
+    with pytest.raises(RuntimeError, match="Connection reset"):
+        fetched({"accuracy": type("Unsent", (), {"__array__": unsent})()})
+    monkeypatch.setattr(hosts, "several", lambda: True)
+    monkeypatch.setattr(hosts.multihost_utils, "process_allgather", unsent)
+    with pytest.raises(RuntimeError, match="Connection reset"):
+        highest(3)
 
 
 @pytest.mark.parametrize("victim", [0, 1])
