@@ -117,7 +117,8 @@ convolutions (1.7e7 a row) took 3.4 s in passes of 64 or 128, 4.3 in passes of 5
 SMALL_STEP = 5e7
 """Floating-point operations of a step up to which a CPU gains by stacking clients and seeds.
 
-Measured on 2 cores that were one device: scanning took 1.2 to 1.7 times as long as stacking at 5e5 (logistic
-regression, 784 features, B = 10), 1.2 to 1.3 times at 2e7 (784-64-30-10, B = 64). Larger steps are scanned, unmeasured.
+Scanning took 1.2 to 1.7 times as long as stacking at 5e5 (logistic regression, 784 features, B = 10; 2 cores as one
+device; 1.0 to 1.3 as two), 1.2 to 1.3 times at 2e7 (784-64-30-10, B = 64; either way). Larger steps are scanned: at 1e9
+(`pfl-cifar`, two clients a core) stacking took 0.8 to 1.05 of the time, within the scatter, and more memory.
 `python -m benchmarks --only mappings` measures all of it again.
 """

@@ -1,7 +1,7 @@
 """Convolution and pooling as slices, one matrix product and one maximum.
 
-Every local step runs inside a loop, and there XLA's CPU backend is about 15 times slower at a step of the network in
-`cnn` with native convolutions than with patches times a matrix (`python -m benchmarks --only mappings`), and nearly
+Every local step runs inside a loop, and there XLA's CPU backend takes 13 times as long for rounds of `conv_dropout`
+with native convolutions as with patches times a matrix (`python -m benchmarks --only mappings`), and nearly
 twice as slow where `reduce_window` pools (measured by hand). Plain differentiation through the slices was the fastest
 backward pass measured, so none is written; but on a CPU patches that outgrow the caches cost more than the products do,
 so a batch whose patches are large is taken in blocks of rows, forwards and backwards.
