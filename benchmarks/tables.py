@@ -23,11 +23,7 @@ PEERS = {
 
 
 def figure(number: float) -> str:
-    """Three digits, and no powers of ten.
-
-    >>> figure(0.5704), figure(17.83), figure(2901.4)
-    ('0.57', '17.8', '2,901')
-    """
+    """Three digits, and no powers of ten."""
     return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 import fedjax_sel as fs
 from benchmarks.measure import measured
+from benchmarks.timing import fifth
 from fedjax_sel import config, papers
 from fedjax_sel.client_selection.fedcor import FedCor
 from fedjax_sel.client_selection.gpfl import GPFL
@@ -102,10 +103,10 @@ def lefl_resnet(scale: Scale) -> tuple[fs.Experiment, fs.Federation]:
 
 
 def chunk_of(experiment: fs.Experiment) -> int:
-    """Whole intervals between two evaluations, or five chunks in a run of more than ten rounds, else one round each."""
+    """Whole intervals between two evaluations where there are several; else a fifth of the run."""
     if 1 < experiment.evaluate_every < experiment.rounds:
         return experiment.evaluate_every
-    return max(1, experiment.rounds // 5) if experiment.rounds >= 10 else 1
+    return fifth(experiment.rounds)
 
 
 def one_by_one(make: Callable[[Scale], tuple[fs.Experiment, fs.Federation]]) -> Callable[[Scale, float], Iterator[Row]]:

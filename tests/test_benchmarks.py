@@ -56,6 +56,27 @@ def test_a_ratio_is_of_one_turn_and_failures_are_left_out():
     assert ratios([*turns, {"fedjax_sel": {"seconds_a_round": 5.0}}]) == {"slow": 3.5}
 
 
+@pytest.mark.parametrize(
+    ("seconds", "rounds", "expected"),
+    [
+        ([9, 1, 1, 3, 3, 5, 5, 4, 2], 10, 3),  # of 1, 3, 5, 3: the first chunk, which is not whole, does not count
+        ([9, 9, 1, 1, 3, 3, 5, 5, 4, 2], 10, 3),
+        ([7, 1, 2, 3, 4, 9], 6, 3),  # of single rounds but the first
+        ([1, 1, 7, 1, 1, 7, 1, 1, 7, 1, 1, 7], 15, 3),  # of means, where the median of rounds is 1
+    ],
+)
+def test_a_peers_time_is_the_median_of_its_chunks_means(seconds, rounds, expected):
+    from benchmarks.timing import steady
+
+    assert steady(seconds, rounds) == expected
+
+
+def test_figures_have_three_digits_and_no_powers_of_ten():
+    from benchmarks.tables import figure
+
+    assert [figure(x) for x in (0.5704, 17.83, 2901.4)] == ["0.57", "17.8", "2,901"]
+
+
 def test_the_tables_of_the_readme_are_those_of_the_results():
     from benchmarks.tables import readme
 

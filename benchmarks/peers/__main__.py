@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.peers.timing import steady
+from benchmarks.timing import steady
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]

@@ -19,8 +19,9 @@ import numpy as np
 
 import fedjax_sel as fs
 from benchmarks.measure import measured, peak_flops
-from benchmarks.peers.timing import fifth
+from benchmarks.timing import fifth
 from benchmarks.workloads import Scale, flute_lr, gpfl_mlp, pfl_cifar
+from fedjax_sel.report.environment import environment
 
 MAKES = {
     "flute-lr": (flute_lr, "logistic", 500),
@@ -82,4 +83,4 @@ def ours(name: str, quick: bool) -> dict[str, Any]:
     experiment, data, _ = made(name, quick)
     rounds = experiment.rounds
     found = measured(experiment, data, chunk=fifth(rounds), peak=peak_flops())
-    return {"seconds_a_round": found["seconds_a_round"], "accuracy": found["final_accuracy"], **found}
+    return {**found, "accuracy": found["final_accuracy"], "commit": environment()["commit"]}

@@ -90,10 +90,12 @@ def greedy(
     n = factor.shape[1]
 
     def choose(j, carry):
-        diagonal, sums, core, varies, left, chosen, scores = carry
+        diagonal, sums, core, varies, chosen, scores = carry
         sure = diagonal > 1e-6 * start
         score = jnp.where(
-            left, jnp.where(sure, discount * sums / jnp.sqrt(jnp.where(sure, diagonal, 1.0)), 0.0), -jnp.inf
+            available & varies,
+            jnp.where(sure, discount * sums / jnp.sqrt(jnp.where(sure, diagonal, 1.0)), 0.0),
+            -jnp.inf,
         )
         k = jnp.argmax(score)
         is_k, towards = jnp.arange(n) == k, core @ factor[:, k]
@@ -104,14 +106,12 @@ def greedy(
             sums - column * (weight @ column),
             core - jnp.outer(towards, towards) * scale**2,
             varies & ~is_k,
-            left & ~is_k,
             chosen.at[j].set(k),
             scores.at[j].set(score[k]),
         )
 
     start = (factor**2).sum(0) + noise**2
     sums = (factor @ weight) @ factor + noise**2 * weight
-    everyone = jnp.eye(factor.shape[0]), jnp.ones(n, bool), available
-    nobody = jnp.zeros(m, jnp.int32), jnp.full(m, -jnp.inf)
-    *_, chosen, scores = jax.lax.fori_loop(0, m, choose, (start, sums, *everyone, *nobody))
+    nobody = jnp.eye(factor.shape[0]), jnp.ones(n, bool), jnp.zeros(m, jnp.int32), jnp.full(m, -jnp.inf)
+    *_, chosen, scores = jax.lax.fori_loop(0, m, choose, (start, sums, *nobody))
     return chosen, scores

@@ -156,6 +156,7 @@ def block(out: tuple[int, ...], kernel: tuple[int, ...], itemsize: int) -> int:
     """
     rows, height, width, _ = out
     of_a_row = height * width * math.prod(kernel[:-1]) * itemsize
+    # Several devices of a CPU are taken for its cores, as `running.use_cores` makes them.
     largest, best = ONE_CORE if jax.local_device_count() > 1 else SEVERAL_CORES
     if jax.default_backend() != "cpu" or kernel[:2] == (1, 1) or rows * of_a_row <= largest:
         return rows

@@ -12,9 +12,6 @@ def steady(seconds: list[float], rounds: int) -> float:
     Args:
       seconds: of the last rounds; some of the first chunk's may be missing.
       rounds: of the run.
-
-    >>> steady([9.0, 1.0, 1.0, 3.0, 3.0, 5.0, 5.0, 4.0, 2.0], 10)
-    3.0
     """
     length = fifth(rounds)
     chunks = rounds // length - 1
@@ -23,5 +20,5 @@ def steady(seconds: list[float], rounds: int) -> float:
 
 
 def fifth(rounds: int) -> int:
-    """Rounds of a chunk."""
+    """Rounds of a chunk: a fifth of the run's."""
     return max(1, rounds // 5)
