@@ -31,7 +31,7 @@ def load(package: str, name: str) -> Any:
     return getattr(module, exported)
 
 
-def check_name(what: str, name: str, known: Iterable[str]) -> None:
+def check_name(what: str, name: Any, known: Iterable[str]) -> None:
     """Raise `ValueError` naming the nearest of `known` where `name` is not one of them.
 
     >>> check_name("selector", "entrop", ["entropy", "uniform"])

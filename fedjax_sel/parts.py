@@ -5,14 +5,16 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import field
 from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import struct, traverse_util
+from flax import traverse_util
 
+from fedjax_sel.pytree import Pytree, static
 from fedjax_sel.types import Variables
 
 STATISTICS = "batch_stats"
@@ -36,8 +38,7 @@ class Counts(NamedTuple):
     fixed: int
 
 
-@struct.dataclass
-class Parts:
+class Parts(Pytree):
     """Which parts of a model are fixed.
 
     A part is named by where it stands in the model, as in `group1` or `group3/block1`; `*` stands for anything in one
@@ -52,11 +53,11 @@ class Parts:
       counts: of the whole task, where rows are no longer what they were; None: counted.
     """
 
-    fixed_names: tuple[str, ...] = struct.field(pytree_node=False, default=())
-    fixed: Variables = struct.field(default_factory=dict)
-    start: Variables = struct.field(default_factory=dict)
-    begin: int = struct.field(pytree_node=False, default=0)
-    counts: Counts | None = struct.field(pytree_node=False, default=None)
+    fixed_names: tuple[str, ...] = static(default=())
+    fixed: Variables = field(default_factory=dict)
+    start: Variables = field(default_factory=dict)
+    begin: int = static(default=0)
+    counts: Counts | None = static(default=None)
 
     @property
     def rest(self) -> dict[str, Any]:

@@ -25,9 +25,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
-from flax import struct
 from jaxtyping import Array, Bool, Float, Int
 
+from fedjax_sel.pytree import Pytree, static
 from fedjax_sel.types import Batch, Cohort, Context, PRNGKey, State, Update, Variables
 
 if TYPE_CHECKING:
@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from fedjax_sel.task import Task
 
 
-@struct.dataclass
-class Price:
+class Price(Pytree):
     """What one signal costs a client that is asked for it.
 
     Attributes:
@@ -51,10 +50,10 @@ class Price:
 
     forward: float = 0.0
     backward: float = 0.0
-    model: bool = struct.field(pytree_node=False, default=False)
+    model: bool = static(default=False)
     down: float = 0.0
     up: float = 0.0
-    rows: int | None = struct.field(pytree_node=False, default=None)
+    rows: int | None = static(default=None)
 
 
 @runtime_checkable
@@ -146,8 +145,7 @@ class Host:
         self.trainer, self.side_by_side = trainer, side_by_side
 
 
-@struct.dataclass
-class Upfront:
+class Upfront(Pytree):
     """What a selector took from the clients before the first round; it is on the bill of that round, as selection.
 
     Attributes:

@@ -13,19 +13,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from flax import struct
 from jaxtyping import Array, Float, Int
 
 from fedjax_sel.data.dataset import Dataset, normalisation
 from fedjax_sel.parts import Counts, Parts, check_parts, fitted, size_of
+from fedjax_sel.pytree import Pytree, jit, static
 from fedjax_sel.types import Batch, PRNGKey, Rows, Scalar, Variables
 
 AT_ONCE = 500
 """Rows that pass the trunk together."""
 
 
-@struct.dataclass
-class Task:
+class Task(Pytree):
     """Classification of rows by a Flax module.
 
     Attributes:
@@ -36,7 +35,7 @@ class Task:
       parts: which parts of the model are fixed, and what is known of the others beforehand.
     """
 
-    model: nn.Module = struct.field(pytree_node=False)
+    model: nn.Module = static()
     shift: Scalar | Float[Array | np.ndarray, "..."] = 0.0
     scale: Scalar | Float[Array | np.ndarray, "..."] = 1.0
     parts: Parts = Parts()
@@ -220,7 +219,7 @@ class Task:
         return _counted(type(self), self.model, *shapes, x.shape[1:], x.dtype, self.parts.fixed_names)
 
 
-@partial(jax.jit, static_argnames="end")
+@jit(static_argnames=("end",))
 def trunk(task: Task, x: Rows, *, end: int) -> Float[Array, "b ..."]:
     """What the model's stages before `end`, all fixed, make of rows as stored."""
     apply: Any = task.model.apply

@@ -17,8 +17,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from flax import struct
 from jaxtyping import Array, Bool, Float, Int, Key, Shaped
+
+from fedjax_sel.pytree import Pytree, static
 
 if TYPE_CHECKING:
     from fedjax_sel.devices.clock import Timing
@@ -43,8 +44,7 @@ NOBODY = -1
 """The client written where a cohort has fewer than `m` members."""
 
 
-@struct.dataclass
-class Context:
+class Context(Pytree):
     """What the server knows for free when round `round` of `rounds` begins.
 
     Attributes:
@@ -65,7 +65,7 @@ class Context:
     candidates: Int[Array, "d"] | None = None
     devices: DeviceProfile | None = None
     timing: Timing | None = None
-    m: int = struct.field(pytree_node=False, default=1)
+    m: int = static(default=1)
 
     @property
     def clients(self) -> int:
@@ -73,8 +73,7 @@ class Context:
         return self.size.shape[0]
 
 
-@struct.dataclass
-class Cohort:
+class Cohort(Pytree):
     """The clients that train this round; its shape is fixed whatever happens.
 
     Attributes:
@@ -88,8 +87,7 @@ class Cohort:
     weight: Float[Array, "m"]
 
 
-@struct.dataclass
-class Batch:
+class Batch(Pytree):
     """Rows as stored, and which of them count.
 
     Attributes:
@@ -103,8 +101,7 @@ class Batch:
     mask: Bool[Array, "B"]
 
 
-@struct.dataclass
-class Update:
+class Update(Pytree):
     """What one client sends back; with a leading `m` for a cohort.
 
     Attributes:

@@ -4,9 +4,9 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import struct
 
 from fedjax_sel import Federation, Task, dataset, partition
+from fedjax_sel.pytree import Pytree
 
 A = np.array([[4.0, 0.5], [0.4, 3.0], [1.0, 1.0], [2.5, 0.3], [0.2, 2.0], [1.5, 1.2]])
 B = np.array([[1.0, -2.0], [-3.0, 0.5], [2.0, 2.0], [0.0, 4.0], [5.0, -1.0], [-1.0, 1.0]])
@@ -24,8 +24,7 @@ class Distance(nn.Module):
         return jnp.sqrt(a) * (jnp.broadcast_to(w, b.shape) - b)
 
 
-@struct.dataclass
-class Quadratic(Task):
+class Quadratic(Task, Pytree):
     """Half the squared distance."""
 
     def row_loss(self, logits, y):

@@ -7,13 +7,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax import struct
 
 from fedjax_sel import Experiment, Federation, Task, simulate
 from fedjax_sel.engine.run import run_chunk
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.models.logistic import LogisticRegression
 from fedjax_sel.protocols import Aggregator, ClientSelector, Price, RowSignal, SampleSelector
+from fedjax_sel.pytree import Pytree, static
 from fedjax_sel.types import Cohort
 
 N, M, ROUNDS = 8, 3, 5
@@ -28,11 +28,10 @@ class Staircase:
         return np.repeat(np.arange(N), np.arange(1, N + 1) * 6)  # 216 rows
 
 
-@struct.dataclass
-class IsClass:
+class IsClass(Pytree):
     """1 where a row has this label; clients tell the share of such rows. The labels alone answer."""
 
-    label: int = struct.field(pytree_node=False, default=0)
+    label: int = static(default=0)
     name = "is_class"
     price = Price(up=1.0)
 
@@ -40,8 +39,7 @@ class IsClass:
         return (y == self.label).astype(jnp.float32)
 
 
-@struct.dataclass
-class MostOfAClass:
+class MostOfAClass(Pytree):
     """The clients with the largest share of a class, less a penalty for every time they had their turn."""
 
     penalty: float = 0.1
@@ -63,8 +61,7 @@ class MostOfAClass:
         return state.at[cohort.client].add(1)
 
 
-@struct.dataclass
-class OneClassOnly:
+class OneClassOnly(Pytree):
     """A client trains on its rows of class 0, or on its first row where it has none."""
 
     needs = (IsClass(0),)
@@ -74,8 +71,7 @@ class OneClassOnly:
         return jnp.where(mine.any(), mine, valid & (jnp.arange(valid.shape[0]) == 0))
 
 
-@struct.dataclass
-class HeavyServer:
+class HeavyServer(Pytree):
     """The sum of the updates moves a velocity, and the velocity the model."""
 
     drag: float = 0.5
@@ -153,7 +149,6 @@ def test_the_clients_train_on_the_rows_they_chose_and_the_price_is_on_the_bill(f
 def test_the_aggregator_moves_the_model_its_own_way(federation):
     """Where a client's update does not depend on the model, a velocity sums up what plain steps do not."""
 
-    @struct.dataclass
     class Constant(SGD):
         def train(self, task, received, *others):
             update = super().train(task, received, *others)
@@ -164,10 +159,10 @@ def test_the_aggregator_moves_the_model_its_own_way(federation):
         return simulate(run, federation).variables["params"]["bias"][0]
 
     np.testing.assert_allclose(moved(0.0), ROUNDS)
-    compiled = run_chunk._cache_size()
+    compiled = run_chunk.programs
     velocities = np.cumsum(0.5 ** np.arange(ROUNDS))  # 1, 1.5, 1.75, ...
     np.testing.assert_allclose(moved(0.5), velocities.sum())
-    assert run_chunk._cache_size() == compiled, "its float is traced as the package's own are"
+    assert run_chunk.programs == compiled, "its float is traced as the package's own are"
 
 
 def test_a_model_of_ones_own_needs_only_rows_to_logits(blobs, federation):

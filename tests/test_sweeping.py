@@ -42,10 +42,10 @@ def swept(out, *arguments):
 
 def refused(*arguments):
     """The one line of a sweep that was refused, before anything was written or compiled."""
-    before = run_chunk._cache_size()
+    before = run_chunk.programs
     done = call("sweep", *arguments)
     assert done.exit_code == 2, done.output
-    assert run_chunk._cache_size() == before
+    assert run_chunk.programs == before
     (line,) = done.stderr.strip().splitlines()
     return line
 

@@ -5,17 +5,16 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import optax
-from flax import struct
 from jaxtyping import Array, Float, Int
 
 from fedjax_sel.aggregation._weights import check_by, mean_weights
+from fedjax_sel.pytree import Pytree, static
 from fedjax_sel.types import Cohort, Scalar, Variables
 
 __all__ = ["FedAvgM"]
 
 
-@struct.dataclass
-class FedAvgM:
+class FedAvgM(Pytree):
     """`v ← β v + Δ`, `w ← w + η v`, with `Δ` the mean of the updates; `β = 0`, `η = 1` is `mean`.
 
     Attributes:
@@ -29,9 +28,9 @@ class FedAvgM:
 
     momentum: Scalar = 0.9
     learning_rate: Scalar = 1.0
-    by: str = struct.field(pytree_node=False, default="client")
+    by: str = static(default="client")
 
-    def __post_init__(self):
+    def __check_init__(self) -> None:
         """Refuse what is no weighting."""
         check_by("fedavgm", self.by)
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 import optax
-from flax import struct
 from jaxtyping import Array, Float, Int
 
+from fedjax_sel.pytree import Pytree
 from fedjax_sel.types import Cohort, Scalar, State, Variables
 
 __all__ = ["FedNova"]
 
 
-@struct.dataclass
-class FedNova:
+class FedNova(Pytree):
     """`w ← w + (Σ p_i a_i) Σ p_i Δ_i / a_i`: updates are normalised by how far local training goes by itself.
 
     `p_i` are the shares of the cohort's rows and `a_i` what the steps of client `i` add up to: `τ_i` without momentum,

@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from flax import struct
 from jaxtyping import Array, Float, Int
 
 from fedjax_sel.aggregation._weights import check_by, mean_weights
 from fedjax_sel.catalog import check_name
+from fedjax_sel.pytree import Pytree, static
 from fedjax_sel.types import Cohort, Scalar, Variables
 
 __all__ = ["FedOpt"]
@@ -23,8 +23,7 @@ class Moments(NamedTuple):
     second: Variables
 
 
-@struct.dataclass
-class FedOpt:
+class FedOpt(Pytree):
     """`w ← w + η m / (√v + τ)` with `m ← β₁ m + (1 - β₁) Δ` and `v` by the optimiser's rule; `v` begins at `τ²`.
 
     `adagrad`: `v + Δ²`; `adam`: `β₂ v + (1 - β₂) Δ²`; `yogi`: `v - (1 - β₂) Δ² sign(v - Δ²)`. There is no bias
@@ -44,10 +43,10 @@ class FedOpt:
     beta1: Scalar = 0.9
     beta2: Scalar = 0.99
     tau: Scalar = 0.001
-    optimiser: str = struct.field(pytree_node=False, default="adam")
-    by: str = struct.field(pytree_node=False, default="client")
+    optimiser: str = static(default="adam")
+    by: str = static(default="client")
 
-    def __post_init__(self):
+    def __check_init__(self) -> None:
         """Refuse what does not exist."""
         check_name("fedopt: optimiser", self.optimiser, ["adam", "adagrad", "yogi"])
         check_by("fedopt", self.by)

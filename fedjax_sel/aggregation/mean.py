@@ -1,17 +1,16 @@
 """The mean of the cohort's models."""
 
 import optax
-from flax import struct
 from jaxtyping import Array, Float, Int
 
 from fedjax_sel.aggregation._weights import check_by, mean_weights
+from fedjax_sel.pytree import Pytree, static
 from fedjax_sel.types import Cohort, State, Variables
 
 __all__ = ["Mean"]
 
 
-@struct.dataclass
-class Mean:
+class Mean(Pytree):
     """`w ← w + Σ_i a_i Δ_i` with weights that add up to 1: equal, or in proportion to the rows trained on.
 
     With `by="size"`, `a_i = n_i / Σ_S n` (FedAvg); with `by="client"`, `a_i = 1/|S|`. A cohort's importance corrections
@@ -20,9 +19,9 @@ class Mean:
     Source: McMahan et al., 2017, https://arxiv.org/abs/1602.05629, Algorithm 1.
     """
 
-    by: str = struct.field(pytree_node=False, default="client")
+    by: str = static(default="client")
 
-    def __post_init__(self):
+    def __check_init__(self) -> None:
         """Refuse what is not a weighting."""
         check_by("mean", self.by)
 

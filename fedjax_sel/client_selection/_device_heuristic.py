@@ -16,14 +16,13 @@ from __future__ import annotations
 import math
 
 import jax.numpy as jnp
-from flax import struct
 from jaxtyping import Array, Bool, Float
 
+from fedjax_sel.pytree import Pytree
 from fedjax_sel.types import Scalar
 
 
-@struct.dataclass
-class Weights:
+class Weights(Pytree):
     """How much each property counts; the source's are 0.25.
 
     Attributes:
@@ -43,8 +42,7 @@ class Weights:
         return self.alpha * f[0] + self.beta * f[1] + self.gamma * f[2]
 
 
-@struct.dataclass
-class Choice:
+class Choice(Pytree):
     """A set of devices.
 
     Attributes:

@@ -2,11 +2,11 @@
 
 import jax
 import jax.numpy as jnp
-from flax import struct
 from jaxtyping import Array, Float
 
 from fedjax_sel import signals
 from fedjax_sel.client_selection._ops import check_number, drawn, everyone, top_m, whole
+from fedjax_sel.pytree import Pytree
 from fedjax_sel.types import Cohort, Context, PRNGKey, Scalar
 
 __all__ = ["ActiveFL"]
@@ -15,8 +15,7 @@ NEVER = -jnp.inf
 """The valuation written for a client that never took part."""
 
 
-@struct.dataclass
-class ActiveFL:
+class ActiveFL(Pytree):
     """Drops the clients of lowest valuation, draws most slots in proportion to `exp(alpha2 v_i)`, the others uniformly.
 
     The valuation `v_i = sqrt(n_i) · mean loss` is that of the last round in which client i took part. Of the available

@@ -1,19 +1,18 @@
 """adapow-d: power of choice with fewer and fewer candidates."""
 
 import jax.numpy as jnp
-from flax import struct
 from jaxtyping import Array, Float, Int
 
 from fedjax_sel import signals
 from fedjax_sel.client_selection._ops import unchanged
 from fedjax_sel.client_selection._power_of_choice import by_rows, check_candidates, largest
+from fedjax_sel.pytree import Pytree, static
 from fedjax_sel.types import NOBODY, Cohort, Context, PRNGKey, State
 
 __all__ = ["AdaPowD"]
 
 
-@struct.dataclass
-class AdaPowD:
+class AdaPowD(Pytree):
     """As `power_of_choice`, with `d` falling to `m` over the run, from selection by loss to selection by size.
 
     Round `t` of `T` has `d - floor((d - m) t / (T - 1))` candidates. The source anneals the number without a formula
@@ -26,7 +25,7 @@ class AdaPowD:
     Strategies", 2020, https://arxiv.org/abs/2010.01243, section 5, "adaptive".
     """
 
-    d: int = struct.field(pytree_node=False, default=20)
+    d: int = static(default=20)
 
     before = (signals.Loss(),)
     after = ()

@@ -2,16 +2,15 @@
 
 import jax
 import jax.numpy as jnp
-from flax import struct
 
 from fedjax_sel.client_selection._ops import cohort_of, everyone, gumbel_m, no_state, unchanged
+from fedjax_sel.pytree import Pytree, static
 from fedjax_sel.types import Cohort, Context, PRNGKey, State
 
 __all__ = ["BySize"]
 
 
-@struct.dataclass
-class BySize:
+class BySize(Pytree):
     """`m` draws with chances proportional to the clients' rows, `p_i = n_i / n`.
 
     Attributes:
@@ -23,7 +22,7 @@ class BySize:
       and II.
     """
 
-    replace: bool = struct.field(pytree_node=False, default=False)
+    replace: bool = static(default=False)
 
     before = after = ()
     init = no_state

@@ -1,18 +1,17 @@
 """cpow-d: power of choice in which candidates estimate their loss on one minibatch."""
 
-from flax import struct
 from jaxtyping import Array, Float, Int
 
 from fedjax_sel import signals
 from fedjax_sel.client_selection._ops import check_number, unchanged
 from fedjax_sel.client_selection._power_of_choice import by_rows, check_candidates, largest
+from fedjax_sel.pytree import Pytree, static
 from fedjax_sel.types import Cohort, Context, PRNGKey, State
 
 __all__ = ["CPowD"]
 
 
-@struct.dataclass
-class CPowD:
+class CPowD(Pytree):
     """As `power_of_choice`, with the loss of each candidate estimated on a fresh minibatch: cheaper in computation.
 
     Attributes:
@@ -23,8 +22,8 @@ class CPowD:
     Strategies", 2020, https://arxiv.org/abs/2010.01243, section 4, "computation-efficient variant".
     """
 
-    d: int = struct.field(pytree_node=False, default=10)
-    batch_size: int = struct.field(pytree_node=False, default=64)
+    d: int = static(default=10)
+    batch_size: int = static(default=64)
 
     after = ()
     observe = unchanged

@@ -1,7 +1,6 @@
 """The set of devices with the best heuristic `H(S)`: fast, frugal and roomy on average, and none with a bad network."""
 
 import jax.numpy as jnp
-from flax import struct
 
 from fedjax_sel.catalog import check_name
 from fedjax_sel.client_selection._device_heuristic import Weights
@@ -9,13 +8,13 @@ from fedjax_sel.client_selection._device_solvers import SOLVERS, check_enumerabl
 from fedjax_sel.client_selection._ops import check_number, cohort_of, everyone, unchanged
 from fedjax_sel.client_selection._system import check_devices
 from fedjax_sel.devices.profile import check_scale, features
+from fedjax_sel.pytree import Pytree, static
 from fedjax_sel.types import Cohort, Context, PRNGKey, Scalar, State
 
 __all__ = ["DeviceHeuristic"]
 
 
-@struct.dataclass
-class DeviceHeuristic:
+class DeviceHeuristic(Pytree):
     """The `m` devices that maximise `H(S) = α mean f1 + β mean f2 + γ mean f3 + δ min f4`.
 
     f1 to f4 are compute, energy efficiency, memory and network, scaled. They do not change from round to round, and so,
@@ -37,8 +36,8 @@ class DeviceHeuristic:
     beta: Scalar = 0.25
     gamma: Scalar = 0.25
     delta: Scalar = 0.25
-    solver: str = struct.field(pytree_node=False, default="exact")
-    scale: str = struct.field(pytree_node=False, default="range")
+    solver: str = static(default="exact")
+    scale: str = static(default="range")
 
     before = after = ()
     candidates = everyone

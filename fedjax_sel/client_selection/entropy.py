@@ -3,18 +3,17 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import struct
 from jaxtyping import Array, Float
 
 from fedjax_sel import signals
 from fedjax_sel.client_selection._ops import everyone, top_m, unchanged
+from fedjax_sel.pytree import Pytree, static
 from fedjax_sel.types import Cohort, Context, PRNGKey, Scalar, State
 
 __all__ = ["Entropy"]
 
 
-@struct.dataclass
-class Entropy:
+class Entropy(Pytree):
     """The `m` clients of highest mean entropy `α_i`, or with chance ε a random cohort.
 
     Every client is sent the global model in every round and passes all its rows through it; the paper does not count
@@ -31,7 +30,7 @@ class Entropy:
 
     epsilon: Scalar = 0.1
     temperature: Scalar = 1.0
-    per_slot: bool = struct.field(pytree_node=False, default=False)
+    per_slot: bool = static(default=False)
 
     after = ()
     candidates = everyone

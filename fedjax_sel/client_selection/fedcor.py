@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from flax import struct
 from jaxtyping import Array, Bool, Float, Int
 
 from fedjax_sel import signals
 from fedjax_sel.client_selection._gaussian_process import fit, greedy
 from fedjax_sel.client_selection._ops import check_number, cohort_of, everyone, uniform_m
+from fedjax_sel.pytree import Pytree, static
 from fedjax_sel.types import Cohort, Context, PRNGKey, Scalar
 
 __all__ = ["FedCor"]
@@ -37,8 +37,7 @@ class Memory(NamedTuple):
     count: Int[Array, ""]
 
 
-@struct.dataclass
-class FedCor:
+class FedCor(Pytree):
     """The changes of all clients' losses in a round are one draw of a Gaussian process, fitted as training goes.
 
     The cohort is chosen greedily: next is the client of largest `α_k Σ_i p_i Σ_ik / sqrt(Σ_kk)` (`p` the clients'
@@ -76,12 +75,12 @@ class FedCor:
     gamma: Scalar = 0.95
     noise: Scalar = 0.01
     learning_rate: Scalar = 0.01
-    warm_up: int = struct.field(pytree_node=False, default=15)
-    interval: int = struct.field(pytree_node=False, default=10)
-    history: int = struct.field(pytree_node=False, default=100)
-    dimension: int = struct.field(pytree_node=False, default=15)
-    first_steps: int = struct.field(pytree_node=False, default=1000)
-    steps: int = struct.field(pytree_node=False, default=100)
+    warm_up: int = static(default=15)
+    interval: int = static(default=10)
+    history: int = static(default=100)
+    dimension: int = static(default=15)
+    first_steps: int = static(default=1000)
+    steps: int = static(default=100)
 
     before = (signals.Loss(),)
     after = ()

@@ -4,17 +4,16 @@ import math
 
 import jax
 import jax.numpy as jnp
-from flax import struct
 
 from fedjax_sel.client_selection._ops import check_number, cohort_of, everyone, unchanged
 from fedjax_sel.client_selection._system import check_devices
+from fedjax_sel.pytree import Pytree
 from fedjax_sel.types import Cohort, Context, PRNGKey, Scalar, State
 
 __all__ = ["FedCS"]
 
 
-@struct.dataclass
-class FedCS:
+class FedCS(Pytree):
     """Client after client, the one that lengthens the round least, while it ends before the deadline; at most `m`.
 
     All receive the model by one multicast, as slow as the slowest receiver (`T^d`), compute side by side (`t^UD`) and

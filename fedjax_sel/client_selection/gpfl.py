@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from flax import struct
 from jaxtyping import Array, Bool, Float, Int
 
 from fedjax_sel import signals
 from fedjax_sel.catalog import check_name
 from fedjax_sel.client_selection._ops import check_number, cohort_of, everyone, top_m, uniform_m
+from fedjax_sel.pytree import Pytree, static
 from fedjax_sel.types import Cohort, Context, PRNGKey, Scalar
 
 __all__ = ["GPFL"]
@@ -71,8 +71,7 @@ class Memory(NamedTuple):
     loss: Float[Array, ""]
 
 
-@struct.dataclass
-class GPFL:
+class GPFL(Pytree):
     """The `m` clients of highest `u_i = mean reward_i + α_t sqrt(2 ln n / n_i)`, `n_i` the times `i` was selected.
 
     A client's reward in a round is the softmax `c̃_i` of its update's projection (`signals.Projection`) over the
@@ -113,16 +112,16 @@ class GPFL:
     """
 
     alpha: Scalar = 1.0
-    variant: str = struct.field(pytree_node=False, default="code")
-    warm_up: int | None = struct.field(pytree_node=False, default=None)
-    projection: str | None = struct.field(pytree_node=False, default=None)
-    against: str | None = struct.field(pytree_node=False, default=None)
-    softmax: str | None = struct.field(pytree_node=False, default=None)
-    reward: str | None = struct.field(pytree_node=False, default=None)
-    mean: str | None = struct.field(pytree_node=False, default=None)
-    bonus: str | None = struct.field(pytree_node=False, default=None)
-    schedule: str | None = struct.field(pytree_node=False, default=None)
-    signal: str = struct.field(pytree_node=False, default="validation")
+    variant: str = static(default="code")
+    warm_up: int | None = static(default=None)
+    projection: str | None = static(default=None)
+    against: str | None = static(default=None)
+    softmax: str | None = static(default=None)
+    reward: str | None = static(default=None)
+    mean: str | None = static(default=None)
+    bonus: str | None = static(default=None)
+    schedule: str | None = static(default=None)
+    signal: str = static(default="validation")
 
     before = ()
     candidates = everyone

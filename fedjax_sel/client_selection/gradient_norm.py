@@ -1,17 +1,16 @@
 """The clients that would move the model most."""
 
-from flax import struct
 from jaxtyping import Array, Float
 
 from fedjax_sel import signals
 from fedjax_sel.client_selection._ops import everyone, no_state, top_m, unchanged
+from fedjax_sel.pytree import Pytree
 from fedjax_sel.types import Cohort, Context, PRNGKey, State
 
 __all__ = ["GradientNorm"]
 
 
-@struct.dataclass
-class GradientNorm:
+class GradientNorm(Pytree):
     """The `m` clients of largest full-batch gradient norm `‖∇F_i(w)‖₂`, ties at random.
 
     Every client is sent the global model in every round and passes all its rows forward and backward.

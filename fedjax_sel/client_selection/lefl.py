@@ -5,13 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import struct
 from jaxtyping import Array, Float, Int
 from sklearn.cluster import KMeans
 
@@ -19,6 +17,7 @@ from fedjax_sel.catalog import check_name
 from fedjax_sel.client_selection._ops import check_number, everyone, unchanged
 from fedjax_sel.client_selection._strata import divergences, one_each, quotas, stratified
 from fedjax_sel.protocols import Upfront
+from fedjax_sel.pytree import Pytree, jit, static
 from fedjax_sel.types import Cohort, Context, PRNGKey, Rows, Variables
 
 if TYPE_CHECKING:
@@ -29,8 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["LEFL"]
 
 
-@struct.dataclass
-class LEFL:
+class LEFL(Pytree):
     """Cohorts stratified over clusters of clients who, having trained the initial model, predict public rows alike.
 
     Before the first round, once: each client trains for `epochs` from the initial model (its weights are thrown away),
@@ -58,12 +56,12 @@ class LEFL:
     https://arxiv.org/abs/2312.17430, Algorithm 1; code: https://github.com/wmabebe/lefl.
     """
 
-    clusters: int | None = struct.field(pytree_node=False, default=None)
-    epochs: int = struct.field(pytree_node=False, default=10)
-    rate: float | None = struct.field(pytree_node=False, default=None)
-    allocation: str = struct.field(pytree_node=False, default="hamilton")
-    kl_direction: str = struct.field(pytree_node=False, default="paper")
-    log_base: str = struct.field(pytree_node=False, default="e")
+    clusters: int | None = static(default=None)
+    epochs: int = static(default=10)
+    rate: float | None = static(default=None)
+    allocation: str = static(default="hamilton")
+    kl_direction: str = static(default="paper")
+    log_base: str = static(default="e")
 
     before = ()
     after = ()
@@ -169,7 +167,7 @@ def predictions(task: Task, variables: Variables, rows: Rows) -> Float[Array, "M
     return jax.nn.log_softmax(task.logits(variables, rows))
 
 
-@partial(jax.jit, static_argnames=("look", "side_by_side"))
+@jit(static_argnames=("look", "side_by_side"))
 def looked_at(
     look: Callable[[Task, Variables, Any], Any],
     task: Task,

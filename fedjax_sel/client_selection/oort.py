@@ -4,12 +4,12 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from flax import struct
 from jaxtyping import Array, Float, Int
 
 from fedjax_sel import signals
 from fedjax_sel.client_selection._ops import check_number, drawn, everyone, nth, top_m, whole
 from fedjax_sel.client_selection._system import check_devices
+from fedjax_sel.pytree import Pytree, static
 from fedjax_sel.types import Cohort, Context, PRNGKey, Scalar
 
 __all__ = ["Oort"]
@@ -31,8 +31,7 @@ class Memory(NamedTuple):
     sums: Float[Array, "2"]
 
 
-@struct.dataclass
-class Oort:
+class Oort(Pytree):
     """Exploits clients whose losses are large, whose rows are many and whose turns are short; explores the others.
 
     A client seen before, `last_i` the round of that, scores in round `R`
@@ -71,7 +70,7 @@ class Oort:
     clip: Scalar = 0.98
     cut_off: Scalar = 0.7
     window: Scalar = 5.0
-    step: int = struct.field(pytree_node=False, default=20)
+    step: int = static(default=20)
 
     before = ()
     after = (signals.TrainingLossRMS(),)

@@ -1,18 +1,17 @@
 """Power of choice: of a few candidates, those with the highest loss."""
 
-from flax import struct
 from jaxtyping import Array, Float, Int
 
 from fedjax_sel import signals
 from fedjax_sel.client_selection._ops import unchanged
 from fedjax_sel.client_selection._power_of_choice import by_rows, check_candidates, largest
+from fedjax_sel.pytree import Pytree, static
 from fedjax_sel.types import Cohort, Context, PRNGKey, State
 
 __all__ = ["PowerOfChoice"]
 
 
-@struct.dataclass
-class PowerOfChoice:
+class PowerOfChoice(Pytree):
     """`d` candidates drawn without replacement in proportion to their rows; of these the `m` of highest loss `F_i(w)`.
 
     `d = m` is selection by size, `d = N` greedy selection by loss.
@@ -24,7 +23,7 @@ class PowerOfChoice:
     Strategies", 2020, https://arxiv.org/abs/2010.01243, section 4.
     """
 
-    d: int = struct.field(pytree_node=False, default=10)
+    d: int = static(default=10)
 
     before = (signals.Loss(),)
     after = ()

@@ -1,17 +1,16 @@
 """Everybody in turn."""
 
 import jax.numpy as jnp
-from flax import struct
 from jaxtyping import Array, Int
 
 from fedjax_sel.client_selection._ops import everyone, top_m
+from fedjax_sel.pytree import Pytree
 from fedjax_sel.types import Cohort, Context, PRNGKey
 
 __all__ = ["RoundRobin"]
 
 
-@struct.dataclass
-class RoundRobin:
+class RoundRobin(Pytree):
     """The `m` clients whose last turn is longest ago, ties at random.
 
     With everybody available, all `N` clients train once in every `⌈N/m⌉` rounds; a client that cannot be reached keeps

@@ -1,18 +1,17 @@
 """rpow-d: power of choice by the losses that clients reported when they last trained."""
 
 import jax.numpy as jnp
-from flax import struct
 from jaxtyping import Array, Float, Int
 
 from fedjax_sel import signals
 from fedjax_sel.client_selection._power_of_choice import by_rows, check_candidates, largest
+from fedjax_sel.pytree import Pytree, static
 from fedjax_sel.types import Cohort, Context, PRNGKey
 
 __all__ = ["RPowD"]
 
 
-@struct.dataclass
-class RPowD:
+class RPowD(Pytree):
     """As `power_of_choice`, with the training loss that a candidate reported last: nobody is asked before training.
 
     A client that never trained counts as having infinite loss.
@@ -24,7 +23,7 @@ class RPowD:
     Strategies", 2020, https://arxiv.org/abs/2010.01243, section 4, "communication- and computation-efficient variant".
     """
 
-    d: int = struct.field(pytree_node=False, default=10)
+    d: int = static(default=10)
 
     before = ()
     after = (signals.TrainingLoss(),)

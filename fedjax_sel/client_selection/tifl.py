@@ -5,12 +5,12 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import struct
 from jaxtyping import Array, Bool, Float, Int
 
 from fedjax_sel import signals
 from fedjax_sel.client_selection._ops import check_number, everyone, uniform_m
 from fedjax_sel.client_selection._system import check_devices
+from fedjax_sel.pytree import Pytree, static
 from fedjax_sel.types import Cohort, Context, PRNGKey, Scalar
 
 __all__ = ["TiFL"]
@@ -34,8 +34,7 @@ class Tiering(NamedTuple):
     current: Int[Array, ""]
 
 
-@struct.dataclass
-class TiFL:
+class TiFL(Pytree):
     """One of `tiers` groups of clients of like speed is drawn, and `m` of its clients: nobody waits for a slower tier.
 
     Every `interval` rounds the clients report the accuracy of the global model on their rows (on their hold-out rows
@@ -57,8 +56,8 @@ class TiFL:
     """
 
     credits: Scalar = 2.0
-    tiers: int = struct.field(pytree_node=False, default=5)
-    interval: int = struct.field(pytree_node=False, default=10)
+    tiers: int = static(default=5)
+    interval: int = static(default=10)
 
     before = (signals.Correct(),)
     after = ()

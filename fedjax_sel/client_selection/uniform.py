@@ -1,15 +1,13 @@
 """Random client selection."""
 
-from flax import struct
-
 from fedjax_sel.client_selection._ops import everyone, no_state, unchanged, uniform_m
+from fedjax_sel.pytree import Pytree
 from fedjax_sel.types import Cohort, Context, PRNGKey, State
 
 __all__ = ["Uniform"]
 
 
-@struct.dataclass
-class Uniform:
+class Uniform(Pytree):
     """`m` clients without replacement, all subsets equally likely.
 
     Source: FedAvg; McMahan et al., 2017, https://arxiv.org/abs/1602.05629, Algorithm 1. "Random Selection" of UACS-FL.

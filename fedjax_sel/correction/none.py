@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from flax import struct
-
 from fedjax_sel.correction._ops import no_state, nothing_held, nothing_sent, unchanged
+from fedjax_sel.pytree import Pytree
 from fedjax_sel.types import State, Variables
 
 __all__ = ["Nothing"]
 
 
-@struct.dataclass
-class Nothing:
+class Nothing(Pytree):
     """The gradient as it is.
 
     Source: McMahan et al., 2017, https://arxiv.org/abs/1602.05629, Algorithm 1.

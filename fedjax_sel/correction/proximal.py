@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import jax
-from flax import struct
 
 from fedjax_sel.correction._ops import no_state, nothing_held, nothing_sent, unchanged
+from fedjax_sel.pytree import Pytree
 from fedjax_sel.types import Scalar, State, Variables
 
 __all__ = ["Proximal"]
 
 
-@struct.dataclass
-class Proximal:
+class Proximal(Pytree):
     """`∇F_i(w) + μ (w - w_t)`, the gradient of `F_i(w) + μ/2 ‖w - w_t‖²`.
 
     Attributes:
@@ -31,7 +30,7 @@ class Proximal:
     upload = nothing_sent
     merge = unchanged
 
-    def __post_init__(self):
+    def __check_init__(self) -> None:
         """Refuse a force that pushes away."""
         if isinstance(self.mu, int | float) and not self.mu >= 0:
             raise ValueError(f"proximal: mu is {self.mu}; it must be 0 or above")

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from flax import struct
 from jaxtyping import Array, Float, Int
 
+from fedjax_sel.pytree import Pytree
 from fedjax_sel.types import Cohort, Variables
 
 __all__ = ["Scaffold"]
@@ -33,8 +33,7 @@ class Held(NamedTuple):
     shared: Variables
 
 
-@struct.dataclass
-class Scaffold:
+class Scaffold(Pytree):
     """Steps of `∇F_i(y) - c_i + c`; then `c_i ← c_i - c + (w_t - y) / (K η)` and `c ← c + Σ_S Δc_i / N` (option II).
 
     `K` are the client's steps and `η` its learning rate in the round; where that changes within the round, `K η` is the

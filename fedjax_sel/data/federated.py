@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
 import numpy as np
-from flax import struct
 from jaxtyping import Array, Bool, Int
 
+from fedjax_sel.pytree import Pytree, static
 from fedjax_sel.types import Batch
 
 if TYPE_CHECKING:
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from fedjax_sel.devices.profile import DeviceProfile
 
 
-@struct.dataclass
-class FederatedData:
+class FederatedData(Pytree):
     """The clients' rows, and the server's.
 
     Attributes:
@@ -52,8 +51,8 @@ class FederatedData:
     test_y: Int[Array, "b"]
     validation_x: Array
     validation_y: Int[Array, "b"]
-    classes: int = struct.field(pytree_node=False)
-    longest: int = struct.field(pytree_node=False)
+    classes: int = static()
+    longest: int = static()
     devices: DeviceProfile | None = None
     public_x: Array | None = None
 

@@ -1,18 +1,17 @@
 """FedFT-EDS: the rows of which the global model is least sure, by the entropy of a hardened softmax."""
 
-from flax import struct
 from jaxtyping import Array, Bool, Float
 
 from fedjax_sel import signals
 from fedjax_sel.data_selection._ops import check_positive, top_share
 from fedjax_sel.protocols import RowSignal
+from fedjax_sel.pytree import Pytree
 from fedjax_sel.types import PRNGKey, Scalar
 
 __all__ = ["Entropy"]
 
 
-@struct.dataclass
-class Entropy:
+class Entropy(Pytree):
     """The `max(1, round(fraction · n_i))` rows of highest entropy on the model received, before training.
 
     `H(x) = -Σ_c p_c log p_c` with `p = softmax(z / ρ)` and the logits `z`, Float["L C"].
@@ -40,7 +39,7 @@ class Entropy:
     fraction: Scalar = 0.1
     rho: Scalar = 0.1
 
-    def __post_init__(self):
+    def __check_init__(self) -> None:
         """Refuse what is no share, and what is no temperature."""
         check_positive("entropy: fraction", self.fraction, 1)
         check_positive("entropy: rho", self.rho)

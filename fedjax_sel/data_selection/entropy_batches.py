@@ -2,18 +2,17 @@
 
 import jax
 import jax.numpy as jnp
-from flax import struct
 from jaxtyping import Array, Bool, Float
 
 from fedjax_sel import signals
 from fedjax_sel.data_selection._ops import check_positive, places, share
+from fedjax_sel.pytree import Pytree, static
 from fedjax_sel.types import PRNGKey, Scalar
 
 __all__ = ["EntropyBatches"]
 
 
-@struct.dataclass
-class EntropyBatches:
+class EntropyBatches(Pytree):
     """The batches of highest mean entropy on the model received, before training.
 
     Every round the client's rows, in a fresh random order, are cut into batches; the last one may be smaller. Batches
@@ -33,11 +32,11 @@ class EntropyBatches:
     """
 
     fraction: Scalar = 0.1
-    batch_size: int = struct.field(pytree_node=False, default=10)
+    batch_size: int = static(default=10)
 
     needs = (signals.Entropy(),)
 
-    def __post_init__(self):
+    def __check_init__(self) -> None:
         """Refuse what is no share, and what is no batch."""
         check_positive("entropy_batches: fraction", self.fraction, 1)
         if not isinstance(self.batch_size, int) or self.batch_size < 1:

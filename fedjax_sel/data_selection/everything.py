@@ -1,15 +1,14 @@
 """All of a client's rows."""
 
-from flax import struct
 from jaxtyping import Array, Bool
 
+from fedjax_sel.pytree import Pytree
 from fedjax_sel.types import PRNGKey
 
 __all__ = ["Everything"]
 
 
-@struct.dataclass
-class Everything:
+class Everything(Pytree):
     """Train on every row.
 
     Source: FedAvg; McMahan et al., 2017, https://arxiv.org/abs/1602.05629, Algorithm 1.

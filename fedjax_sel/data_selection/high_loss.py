@@ -1,17 +1,16 @@
 """The rows that the global model gets most wrong."""
 
-from flax import struct
 from jaxtyping import Array, Bool, Float
 
 from fedjax_sel import signals
 from fedjax_sel.data_selection._ops import check_positive, top_share
+from fedjax_sel.pytree import Pytree
 from fedjax_sel.types import PRNGKey, Scalar
 
 __all__ = ["HighLoss"]
 
 
-@struct.dataclass
-class HighLoss:
+class HighLoss(Pytree):
     """The `max(1, round(fraction · n_i))` rows of largest loss on the model received, before training.
 
     Unlike entropy and margin, the loss knows the label: a row that the model is sure of, and wrong about, comes first.
@@ -28,7 +27,7 @@ class HighLoss:
 
     needs = (signals.Loss(),)
 
-    def __post_init__(self):
+    def __check_init__(self) -> None:
         """Refuse what is no share."""
         check_positive("high_loss: fraction", self.fraction, 1)
 

@@ -1,17 +1,16 @@
 """Margin sampling: the rows on which two classes are nearly tied."""
 
-from flax import struct
 from jaxtyping import Array, Bool, Float
 
 from fedjax_sel import signals
 from fedjax_sel.data_selection._ops import check_positive, top_share
+from fedjax_sel.pytree import Pytree
 from fedjax_sel.types import PRNGKey, Scalar
 
 __all__ = ["Margin"]
 
 
-@struct.dataclass
-class Margin:
+class Margin(Pytree):
     """The `max(1, round(fraction · n_i))` rows of smallest `z_(1) - z_(2)` on the model received, before training.
 
     `z_(1)` and `z_(2)` are a row's two largest logits, so the difference is `log p_(1)/p_(2)`. This is the limit of
@@ -29,7 +28,7 @@ class Margin:
 
     needs = (signals.Margin(),)
 
-    def __post_init__(self):
+    def __check_init__(self) -> None:
         """Refuse what is no share."""
         check_positive("margin: fraction", self.fraction, 1)
 

@@ -1,16 +1,15 @@
 """A fresh random part of a client's rows."""
 
-from flax import struct
 from jaxtyping import Array, Bool
 
 from fedjax_sel.data_selection._ops import check_positive, top_share
+from fedjax_sel.pytree import Pytree
 from fedjax_sel.types import PRNGKey, Scalar
 
 __all__ = ["RandomSubset"]
 
 
-@struct.dataclass
-class RandomSubset:
+class RandomSubset(Pytree):
     """`max(1, round(fraction · n_i))` rows, drawn afresh every round, all subsets equally likely.
 
     Attributes:
@@ -23,7 +22,7 @@ class RandomSubset:
 
     needs = ()
 
-    def __post_init__(self):
+    def __check_init__(self) -> None:
         """Refuse what is no share."""
         check_positive("random_subset: fraction", self.fraction, 1)
 

@@ -7,9 +7,9 @@ from typing import Protocol
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import struct
 from jaxtyping import Array, Bool, Float, Int
 
+from fedjax_sel.pytree import Pytree
 from fedjax_sel.types import PRNGKey, Scalar
 
 GOLDEN = (5**0.5 - 1) / 2
@@ -27,8 +27,7 @@ class Availability(Protocol):
         ...
 
 
-@struct.dataclass
-class Always:
+class Always(Pytree):
     """Everybody, in every round."""
 
     def check(self, clients: int) -> None:
@@ -39,8 +38,7 @@ class Always:
         return jnp.ones(clients, bool)
 
 
-@struct.dataclass
-class Bernoulli:
+class Bernoulli(Pytree):
     """Each client in each round with chance `p`, independently.
 
     Attributes:
@@ -63,8 +61,7 @@ class Bernoulli:
         return jax.random.uniform(key, (clients,)) < self.p
 
 
-@struct.dataclass
-class Diurnal:
+class Diurnal(Pytree):
     """Each client with a chance that goes up and down with its day.
 
     `p_i(t) = mean (1 + depth cos 2π(t / period - phase_i))`, cut to [0, 1].
@@ -107,8 +104,7 @@ class Diurnal:
         return jax.random.uniform(key, (clients,)) < chance
 
 
-@struct.dataclass
-class Trace:
+class Trace(Pytree):
     """As it was written down; after the last row it begins again.
 
     Attributes:

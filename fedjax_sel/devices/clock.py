@@ -9,15 +9,14 @@ from __future__ import annotations
 import math
 
 import jax.numpy as jnp
-from flax import struct
 from jaxtyping import Array, Bool, Float
 
 from fedjax_sel.devices.profile import DeviceProfile, watts
+from fedjax_sel.pytree import Pytree, static
 from fedjax_sel.types import Scalar
 
 
-@struct.dataclass
-class Timing:
+class Timing(Pytree):
     """Seconds of each part of some clients' turns.
 
     Attributes:
@@ -50,8 +49,7 @@ def timing(
     return Timing(down / devices.down, flops / devices.compute, up / devices.up)
 
 
-@struct.dataclass
-class Deadline:
+class Deadline(Pytree):
     """When the server stops waiting, and what becomes of those it would have waited for.
 
     Attributes:
@@ -65,9 +63,9 @@ class Deadline:
     """
 
     seconds: Scalar = math.inf
-    late: str = struct.field(pytree_node=False, default="drop")
+    late: str = static(default="drop")
 
-    def __post_init__(self):
+    def __check_init__(self) -> None:
         """Refuse what is no policy."""
         if self.late not in ("drop", "partial"):
             raise ValueError(

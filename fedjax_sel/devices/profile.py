@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import struct
 from jaxtyping import Array, Float, Int
+
+from fedjax_sel.pytree import Pytree
 
 UNITS = {
     "compute": "FLOP/s",
@@ -26,8 +27,7 @@ Numbers = float | Sequence[float | int] | np.ndarray | Array
 MAY_BE_ZERO = ("memory", "radio")
 
 
-@struct.dataclass
-class DeviceProfile:
+class DeviceProfile(Pytree):
     """The devices of `N` clients; of each property but `radio`, more is better.
 
     Attributes:

@@ -12,10 +12,11 @@ from fedjax_sel.engine.debug import stage
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.mapping import Mapping
 from fedjax_sel.engine.round import State, round_step
+from fedjax_sel.pytree import jit
 from fedjax_sel.types import PRNGKey
 
 
-@partial(jax.jit, static_argnames=("mapping", "length", "differs", "axes"), donate_argnames="state")
+@jit(static_argnames=("mapping", "length", "differs", "axes"), donate_argnames=("state",))
 def run_chunk(
     experiment: Experiment,
     data: FederatedData,

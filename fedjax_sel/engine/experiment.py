@@ -9,7 +9,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import struct
 
 from fedjax_sel.aggregation.mean import Mean
 from fedjax_sel.client_selection.uniform import Uniform
@@ -20,11 +19,11 @@ from fedjax_sel.devices.availability import Always, Availability
 from fedjax_sel.devices.clock import Deadline
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.protocols import Aggregator, ClientSelector, Correction, LocalTrainer, SampleSelector, ServerSignal
+from fedjax_sel.pytree import Pytree, classes_of, static
 from fedjax_sel.task import Task
 
 
-@struct.dataclass
-class Experiment:
+class Experiment(Pytree):
     """What is learnt, and how each round answers its four questions.
 
     Two experiments that differ only in floats, `rounds` or `evaluate_…` share one compiled program.
@@ -51,13 +50,13 @@ class Experiment:
     trainer: LocalTrainer = SGD()
     correction: Correction = Nothing()
     aggregator: Aggregator = Mean()
-    m: int | float = struct.field(pytree_node=False, default=10)
+    m: int | float = static(default=10)
     rounds: int = 100
     evaluate_every: int = 1
     evaluate_last: int = 1
     availability: Availability = Always()
     deadline: Deadline = Deadline()
-    signals_on: str = struct.field(pytree_node=False, default="training")
+    signals_on: str = static(default="training")
 
     def cohort(self, clients: int) -> int:
         """`m` for `N` clients.
@@ -129,8 +128,9 @@ def side_by_side(
       ValueError: they differ in more than floats, and cannot share a program.
     """
     first, *rest = [jax.tree_util.tree_flatten_with_path(one) for one in (*experiments, *others)]
-    for i, (_, tree) in enumerate(rest, start=1):
-        if tree != first[1]:
+    classes = classes_of(experiments[0])
+    for i, ((_, tree), one) in enumerate(zip(rest, (*experiments[1:], *others), strict=True), start=1):
+        if tree != first[1] or classes_of(one) != classes:
             raise ValueError(f"experiments 0 and {i} differ in more than floats; run them one after the other")
     leaves, differs = [], []
     for (path, leaf), *same in zip(first[0], *(flat for flat, _ in rest), strict=True):

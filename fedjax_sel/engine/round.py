@@ -7,7 +7,6 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
-from flax import struct
 from jaxtyping import Array, Bool, Float, Int
 
 from fedjax_sel import types
@@ -22,11 +21,11 @@ from fedjax_sel.engine.measuring import Values, counts, evaluate, is_due, polled
 from fedjax_sel.engine.rehearsing import rehearse
 from fedjax_sel.engine.turns import Turns, expected, only_those, simulated, take_turns
 from fedjax_sel.protocols import UpdateSignal
+from fedjax_sel.pytree import Pytree
 from fedjax_sel.types import Cohort, Context, PRNGKey, Update, Variables
 
 
-@struct.dataclass
-class State:
+class State(Pytree):
     """What goes round.
 
     Attributes:
@@ -46,8 +45,7 @@ class State:
     change: Variables | None = None
 
 
-@struct.dataclass
-class Trained:
+class Trained(Pytree):
     """What came of a cohort's local training.
 
     Attributes:

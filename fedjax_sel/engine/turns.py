@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import jax.numpy as jnp
-from flax import struct
 from jaxtyping import Array, Bool, Float, Int
 
 from fedjax_sel.data.federated import FederatedData
@@ -11,11 +10,11 @@ from fedjax_sel.devices.bill import NUMBER, passes, sharing
 from fedjax_sel.devices.clock import Timing, joules, slowest, timing
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.measuring import Values
+from fedjax_sel.pytree import Pytree
 from fedjax_sel.types import Cohort
 
 
-@struct.dataclass
-class Turns:
+class Turns(Pytree):
     """The cohort's work.
 
     Attributes:

@@ -1,14 +1,13 @@
 """Learning rates over rounds, as values: factors on the base rate, traced where optax's closures fix them."""
 
 import jax.numpy as jnp
-from flax import struct
 from jaxtyping import Array, Float, Int
 
+from fedjax_sel.pytree import Pytree, static
 from fedjax_sel.types import Scalar
 
 
-@struct.dataclass
-class Constant:
+class Constant(Pytree):
     """1 in every round."""
 
     def __call__(self, round: Int[Array, ""], rounds: Int[Array, ""]) -> Float[Array, ""]:
@@ -16,8 +15,7 @@ class Constant:
         return jnp.ones(())
 
 
-@struct.dataclass
-class Exponential:
+class Exponential(Pytree):
     """`rate ^ round`.
 
     Attributes:
@@ -31,8 +29,7 @@ class Exponential:
         return jnp.asarray(self.rate, jnp.float32) ** round
 
 
-@struct.dataclass
-class Steps:
+class Steps(Pytree):
     """`factor` once for each round of `at` that has been reached.
 
     Attributes:
@@ -40,7 +37,7 @@ class Steps:
       factor: what each of them multiplies the rate by.
     """
 
-    at: tuple[int, ...] = struct.field(pytree_node=False, default=())
+    at: tuple[int, ...] = static(default=())
     factor: Scalar = 0.5
 
     def __call__(self, round: Int[Array, ""], rounds: Int[Array, ""]) -> Float[Array, ""]:
@@ -49,8 +46,7 @@ class Steps:
         return jnp.asarray(self.factor, jnp.float32) ** reached
 
 
-@struct.dataclass
-class Cosine:
+class Cosine(Pytree):
     """From 1 down to `end` along half a cosine over the run.
 
     Attributes:

@@ -8,19 +8,18 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 import optax
-from flax import struct
 from jaxtyping import Array, Bool, Float, Int
 
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.local_training._schedule import Constant, Cosine, Exponential, Steps
+from fedjax_sel.pytree import Pytree, static
 from fedjax_sel.task import Task
 from fedjax_sel.types import PRNGKey, Scalar, Update, Variables
 
 __all__ = ["SGD"]
 
 
-@struct.dataclass
-class SGD:
+class SGD(Pytree):
     """Epochs of minibatch SGD from the global model; the momentum starts at zero every round.
 
     Each epoch is a fresh shuffle of the client's rows, cut into batches; the last one may be smaller, and its loss is
@@ -40,15 +39,15 @@ class SGD:
     """
 
     learning_rate: Scalar = 0.1
-    batch_size: int | None = struct.field(pytree_node=False, default=10)
-    epochs: int = struct.field(pytree_node=False, default=1)
-    steps: int | None = struct.field(pytree_node=False, default=None)
+    batch_size: int | None = static(default=10)
+    epochs: int = static(default=1)
+    steps: int | None = static(default=None)
     momentum: Scalar | None = None
     weight_decay: Scalar | None = None
     epoch_decay: Scalar | None = None
     schedule: Constant | Cosine | Exponential | Steps = Constant()
 
-    def __post_init__(self):
+    def __check_init__(self) -> None:
         """Refuse what cannot train."""
         for name in ("batch_size", "epochs", "steps"):
             value = getattr(self, name)

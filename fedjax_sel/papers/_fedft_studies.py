@@ -42,6 +42,7 @@ from fedjax_sel.papers._fedft_cells import (
     targets,
 )
 from fedjax_sel.papers._paper import Cell, folder_of
+from fedjax_sel.pytree import jit
 from fedjax_sel.signals.entropy import Entropy
 from fedjax_sel.signals.margin import Margin
 from fedjax_sel.task import Task
@@ -176,7 +177,7 @@ def choices(run: Run, data: FederatedData, seed: int) -> tuple[Int[np.ndarray, "
     return times[owned], np.array(mixes)
 
 
-@jax.jit
+@jit()
 def choose(experiment: Any, data: FederatedData, key: Array, state: State, t: Array) -> tuple[Array, Array]:
     """Every client's rows, and which of them it would train on in round `t`."""
 
@@ -188,7 +189,7 @@ def choose(experiment: Any, data: FederatedData, key: Array, state: State, t: Ar
     return jax.lax.map(one, jnp.arange(data.clients))
 
 
-one_round = jax.jit(partial(round_step, mapping=Mapping(clients=1, seeds="scan")))
+one_round = jit()(partial(round_step, mapping=Mapping(clients=1, seeds="scan")))
 
 
 def label_entropy(index: np.ndarray, keep: np.ndarray, y: np.ndarray, classes: int) -> float:

@@ -33,6 +33,7 @@ from fedjax_sel.papers._gpfl_cells import (
 )
 from fedjax_sel.papers._gpfl_numbers import DIGITS, FASHION
 from fedjax_sel.papers._paper import merged
+from fedjax_sel.pytree import jit
 from fedjax_sel.types import PRNGKey
 
 TIMED_ROUNDS = 200
@@ -154,7 +155,7 @@ def regret_along(
     return np.asarray(mine), np.asarray(chance)
 
 
-@jax.jit
+@jit()
 def path(
     experiment: Experiment, data: FederatedData, key: PRNGKey, selections: Int[Array, "T m"]
 ) -> tuple[Float[Array, "T"], Float[Array, "T"]]:

@@ -38,6 +38,7 @@ from fedjax_sel.papers._lefl_cells import (
 from fedjax_sel.papers._lefl_cells import ROWS as PUBLIC_ROWS
 from fedjax_sel.papers._paper import merged
 from fedjax_sel.protocols import ClientSelector
+from fedjax_sel.pytree import jit
 from fedjax_sel.task import Task
 from fedjax_sel.types import Context, PRNGKey, Rows, State, Variables
 
@@ -237,7 +238,7 @@ def cohorts(
     return {name: np.asarray(drawn(way, state, ctx, keys)) for name, (way, state) in ways.items()}
 
 
-@jax.jit
+@jit()
 def drawn(selector: ClientSelector, state: State, ctx: Context, keys: PRNGKey) -> Int[Array, "T m"]:
     """A cohort for each key; -1 where a slot is empty. Compiled once for all seeds."""
     cohort = jax.vmap(lambda key: selector.select(key, state, ctx))(keys)

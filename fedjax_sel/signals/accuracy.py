@@ -3,24 +3,23 @@
 from typing import ClassVar
 
 import jax.numpy as jnp
-from flax import struct
 from jaxtyping import Array, Float, Int
 
 from fedjax_sel.catalog import check_name
 from fedjax_sel.protocols import Price
+from fedjax_sel.pytree import Pytree, static
 
 
-@struct.dataclass
-class ValidationAccuracy:
+class ValidationAccuracy(Pytree):
     """Share of validation rows whose largest logit is their label's. Costs the clients nothing.
 
     Attributes:
       on: `"validation"`, or `"test"` for the test rows (a leak, for parity with codes that have it).
     """
 
-    on: str = struct.field(pytree_node=False, default="validation")
+    on: str = static(default="validation")
 
-    def __post_init__(self):
+    def __check_init__(self) -> None:
         """Refuse rows that the server does not have."""
         check_name("validation signal: on", self.on, ["validation", "test"])
 

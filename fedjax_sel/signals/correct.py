@@ -3,14 +3,13 @@
 from typing import ClassVar
 
 import jax.numpy as jnp
-from flax import struct
 from jaxtyping import Array, Float, Int
 
 from fedjax_sel.protocols import Price
+from fedjax_sel.pytree import Pytree
 
 
-@struct.dataclass
-class Correct:
+class Correct(Pytree):
     """1 where the largest logit is the label's, else 0; a client's value is its accuracy."""
 
     name: ClassVar[str] = "correct"

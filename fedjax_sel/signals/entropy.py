@@ -4,15 +4,14 @@ from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
-from flax import struct
 from jaxtyping import Array, Float, Int
 
 from fedjax_sel.protocols import Price
+from fedjax_sel.pytree import Pytree
 from fedjax_sel.types import Scalar
 
 
-@struct.dataclass
-class Entropy:
+class Entropy(Pytree):
     """`H(x) = -Σ_c p_c log p_c` in nats, with `p = softmax(logits / temperature)`.
 
     A temperature below 1 hardens the softmax: rows already told apart fall to zero, and the ranking approaches that of

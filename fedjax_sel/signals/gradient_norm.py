@@ -5,18 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 import optax
-from flax import struct
 from jaxtyping import Array, Float
 
 from fedjax_sel.protocols import Price
+from fedjax_sel.pytree import Pytree
 from fedjax_sel.types import Batch, PRNGKey, Variables
 
 if TYPE_CHECKING:
     from fedjax_sel.task import Task
 
 
-@struct.dataclass
-class GradientNorm:
+class GradientNorm(Pytree):
     """`‖∇F_i(w)‖₂` over all of a client's rows at once, without dropout.
 
     The baseline "Gradient Norm-Based" of UACS-FL; as a way to choose clients: Marnissi et al., "Client Selection in

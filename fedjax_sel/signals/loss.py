@@ -7,19 +7,18 @@ from typing import TYPE_CHECKING, ClassVar
 import jax
 import jax.numpy as jnp
 import optax
-from flax import struct
 from jaxtyping import Array, Float, Int
 
 from fedjax_sel.catalog import check_name
 from fedjax_sel.protocols import Price
+from fedjax_sel.pytree import Pytree, static
 from fedjax_sel.types import Batch, PRNGKey, Variables
 
 if TYPE_CHECKING:
     from fedjax_sel.task import Task
 
 
-@struct.dataclass
-class Loss:
+class Loss(Pytree):
     """`-log softmax(logits)_y` in nats; a client's value is its mean, `F_i(w)`."""
 
     name: ClassVar[str] = "loss"
@@ -30,8 +29,7 @@ class Loss:
         return optax.softmax_cross_entropy_with_integer_labels(logits, y)
 
 
-@struct.dataclass
-class MinibatchLoss:
+class MinibatchLoss(Pytree):
     """Mean loss, in nats, of one minibatch of a client's rows, drawn afresh every time it is asked.
 
     Attributes:
@@ -40,7 +38,7 @@ class MinibatchLoss:
 
     name: ClassVar[str] = "minibatch_loss"
 
-    batch_size: int = struct.field(pytree_node=False, default=64)
+    batch_size: int = static(default=64)
 
     @property
     def price(self) -> Price:
@@ -54,17 +52,16 @@ class MinibatchLoss:
         return task.loss(variables, Batch(batch.x[drawn], batch.y[drawn], batch.mask[drawn]))
 
 
-@struct.dataclass
-class ValidationLoss:
+class ValidationLoss(Pytree):
     """Mean loss, in nats, of the new global model on the server's validation rows. Costs the clients nothing.
 
     Attributes:
       on: `"validation"`, or `"test"` for the test rows (a leak, for parity with codes that have it).
     """
 
-    on: str = struct.field(pytree_node=False, default="validation")
+    on: str = static(default="validation")
 
-    def __post_init__(self):
+    def __check_init__(self) -> None:
         """Refuse rows that the server does not have."""
         check_name("validation signal: on", self.on, ["validation", "test"])
 

@@ -3,14 +3,13 @@
 from typing import ClassVar
 
 import jax
-from flax import struct
 from jaxtyping import Array, Float, Int
 
 from fedjax_sel.protocols import Price
+from fedjax_sel.pytree import Pytree
 
 
-@struct.dataclass
-class Margin:
+class Margin(Pytree):
     """Largest logit minus the second largest, `z_(1) - z_(2)`: small where the model hesitates.
 
     Minus the margin ranks rows as the entropy of ever harder softmaxes does (temperature to 0).

@@ -4,16 +4,15 @@ from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
-from flax import struct
 from jaxtyping import Array, Float
 
 from fedjax_sel.catalog import check_name
 from fedjax_sel.protocols import Price
+from fedjax_sel.pytree import Pytree, static
 from fedjax_sel.types import Update, Variables
 
 
-@struct.dataclass
-class Projection:
+class Projection(Pytree):
     """`<Δ_i, G> / ‖G‖₂` of a client's update on the global model's change; 0 where that is 0.
 
     The server computes it from what it received, so it costs the client nothing.
@@ -34,11 +33,11 @@ class Projection:
     price: ClassVar[Price] = Price()
     stacked: ClassVar[bool] = True
 
-    over: str = struct.field(pytree_node=False, default="tensors")
-    cosine: bool = struct.field(pytree_node=False, default=False)
-    against: str = struct.field(pytree_node=False, default="aggregate")
+    over: str = static(default="tensors")
+    cosine: bool = static(default=False)
+    against: str = static(default="aggregate")
 
-    def __post_init__(self):
+    def __check_init__(self) -> None:
         """Refuse what does not exist."""
         check_name("projection: over", self.over, ["tensors", "whole"])
         check_name("projection: against", self.against, ["aggregate", "previous"])

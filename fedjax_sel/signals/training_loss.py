@@ -3,15 +3,14 @@
 from typing import ClassVar
 
 import jax.numpy as jnp
-from flax import struct
 from jaxtyping import Array, Float
 
 from fedjax_sel.protocols import Price
+from fedjax_sel.pytree import Pytree
 from fedjax_sel.types import Update, Variables
 
 
-@struct.dataclass
-class TrainingLoss:
+class TrainingLoss(Pytree):
     """Mean training loss, in nats, over the rows of all local steps; it comes with the update for one number more."""
 
     name: ClassVar[str] = "training_loss"
@@ -23,8 +22,7 @@ class TrainingLoss:
         return update.loss
 
 
-@struct.dataclass
-class TrainingLossRMS:
+class TrainingLossRMS(Pytree):
     """`sqrt(mean loss²)`, in nats, over the rows of all local steps; it comes with the update for one number more."""
 
     name: ClassVar[str] = "training_loss_rms"

@@ -3,15 +3,14 @@
 from typing import ClassVar
 
 import optax
-from flax import struct
 from jaxtyping import Array, Float
 
 from fedjax_sel.protocols import Price
+from fedjax_sel.pytree import Pytree
 from fedjax_sel.types import Update, Variables
 
 
-@struct.dataclass
-class UpdateNorm:
+class UpdateNorm(Pytree):
     """`‖Δ_i‖₂` of the update as the server received it, so it costs the client nothing."""
 
     name: ClassVar[str] = "update_norm"

@@ -79,7 +79,7 @@ def carried_out(
 
 def compiled() -> int:
     """How many programs of rounds there are."""
-    return run_chunk._cache_size()  # type: ignore[attr-defined]
+    return run_chunk.programs
 
 
 def planned(grid: Sequence[Combination], memory: int | None) -> list[Block]:

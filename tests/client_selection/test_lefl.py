@@ -165,9 +165,9 @@ def test_bad_input(selector, data, message):
 def test_the_pre_phase_is_compiled_once_for_all_seeds():
     from fedjax_sel.client_selection.lefl import looked_at
 
-    before = looked_at._cache_size()
+    before = looked_at.programs
     simulate(experiment(LEFL(epochs=4)), federation(data_seed=1), seeds=3)
-    assert looked_at._cache_size() == before + 1
+    assert looked_at.programs == before + 1
 
 
 def test_few_can_be_reached():

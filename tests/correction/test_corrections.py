@@ -136,10 +136,10 @@ def test_every_correction_runs_compiled_and_not_and_recompiles_nothing(name):
     plain = simulate(experiment, clients(), seeds=[3], debug=True)
     again = simulate(experiment, clients(), seeds=[3])
     np.testing.assert_allclose(weights_of(again), weights_of(plain), rtol=1e-5, atol=1e-6)
-    before = run_chunk._cache_size()
+    before = run_chunk.programs
     tuned = experiment.replace(correction=jax.tree.map(lambda leaf: leaf * 2.0, corrected), aggregator=Mean())
     simulate(tuned, clients(), seeds=[5])
-    assert run_chunk._cache_size() == before
+    assert run_chunk.programs == before
 
 
 def test_bad_input():

@@ -3,7 +3,6 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax import struct
 
 from fedjax_sel import Experiment, Federation, Task, partition, signals, simulate
 from fedjax_sel.client_selection._ops import cohort_of
@@ -17,6 +16,7 @@ from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.models.logistic import LogisticRegression
 from fedjax_sel.models.mlp import MLP
 from fedjax_sel.protocols import Price
+from fedjax_sel.pytree import Pytree, static
 
 N, M, EPOCHS, SEEDS = 9, 3, 2, (4, 9)
 P = 2 * 3 + 3  # logistic regression of two features and three classes
@@ -24,15 +24,14 @@ MODEL = 4 * P  # bytes
 F = 2 * 2 * 3 + 3 + 2 * 2  # a row's multiply-adds twice, its biases, its shift and scale
 
 
-@struct.dataclass
-class Fixed:
+class Fixed(Pytree):
     """The same candidates and cohort in every round, whatever the signals say; asks in even rounds only."""
 
-    before: tuple = struct.field(pytree_node=False, default=())
-    after: tuple = struct.field(pytree_node=False, default=())
-    asked: tuple | None = struct.field(pytree_node=False, default=None)
-    cohort: tuple = struct.field(pytree_node=False, default=(2, 3, 4))
-    always: bool = struct.field(pytree_node=False, default=True)
+    before: tuple = static(default=())
+    after: tuple = static(default=())
+    asked: tuple | None = static(default=None)
+    cohort: tuple = static(default=(2, 3, 4))
+    always: bool = static(default=True)
 
     def init(self, key, ctx, host):
         return ()
@@ -51,8 +50,7 @@ class Fixed:
         return state
 
 
-@struct.dataclass
-class EverySecondRow:
+class EverySecondRow(Pytree):
     """A client looks at all its rows before it takes every second one."""
 
     needs = (signals.Entropy(), signals.Margin())
@@ -190,8 +188,7 @@ def counted(**some):
     return {name: np.array([some.get(name, 0)]) for name in names}
 
 
-@struct.dataclass
-class Dear:
+class Dear(Pytree):
     name = "dear"
     price = Price(forward=2.0, backward=1.0, model=False, down=10.0, up=3.0)
 

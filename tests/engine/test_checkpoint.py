@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax import struct
 
 from fedjax_sel.client_selection.entropy import Entropy
 from fedjax_sel.client_selection.round_robin import RoundRobin
@@ -23,6 +22,7 @@ from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.round import State
 from fedjax_sel.engine.run import simulate
 from fedjax_sel.models.logistic import LogisticRegression
+from fedjax_sel.pytree import Pytree
 from fedjax_sel.task import Task
 
 
@@ -227,8 +227,7 @@ def test_what_a_killed_process_left_half_written_is_removed(data, tmp_path):
     assert not left.exists()
 
 
-@struct.dataclass
-class Odd:
+class Odd(Pytree):
     key: jax.Array
     nothing: jax.Array
     flags: jax.Array

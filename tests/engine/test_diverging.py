@@ -5,7 +5,6 @@ from dataclasses import replace
 import jax
 import numpy as np
 import pytest
-from flax import struct
 
 from fedjax_sel import Experiment, Federation, History, Mapping, Task, dataset, partition, simulate
 from fedjax_sel.aggregation.fedavgm import FedAvgM
@@ -24,6 +23,7 @@ from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.metrics import difference
 from fedjax_sel.metrics.curves import at_cost, cost_to, rounds_to
 from fedjax_sel.models.logistic import LogisticRegression
+from fedjax_sel.pytree import Pytree
 from fedjax_sel.report.compare import compared, named, reachable
 from fedjax_sel.report.summary import in_terminal, lines, page, results, words
 from fedjax_sel.types import NOBODY, Cohort
@@ -56,8 +56,7 @@ def trainer(rate):
 TOO_LARGE = 1e20
 
 
-@struct.dataclass
-class AllButTheLast(Uniform):
+class AllButTheLast(Uniform, Pytree):
     """Everyone, with an empty slot where the last client would be."""
 
     def select(self, key, state, ctx):

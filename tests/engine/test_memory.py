@@ -115,10 +115,10 @@ def test_what_is_scattered_into_an_array_nobody_needs_any_more_takes_no_second_o
     ids=["rows", "clients", "program"],
 )
 def test_what_does_not_fit_is_refused_before_anything_compiles_with_what_would_help(rows, changes, memory, message):
-    before = run_chunk._cache_size()
+    before = run_chunk.programs
     with pytest.raises(ValueError, match=message):
         simulate(experiment(rows, **changes), clients(rows), seeds=4, mapping=WIDE, memory=memory)
-    assert run_chunk._cache_size() == before
+    assert run_chunk.programs == before
 
 
 def test_the_program_is_traced_once_for_the_estimate_and_the_run(rows):

@@ -140,9 +140,9 @@ def test_every_core_is_a_device_unless_a_number_is_chosen(own, devices):
 def test_an_automatic_mesh_changes_nothing():
     experiment, data = CASES["devices with a deadline"]
     one = simulate(experiment, data, 1)
-    run_chunk.clear_cache()  # type: ignore[attr-defined]
+    run_chunk.clear_cache()
     several = simulate(experiment, data, 1, mesh="auto", chunk=1)
-    assert run_chunk._cache_size() == 1  # type: ignore[attr-defined]
+    assert run_chunk.programs == 1
     assert several.about["mapping"].endswith("on a mesh of 1 x 2 devices (seeds, clients)")
     np.testing.assert_array_equal(one.selections, several.selections)
     np.testing.assert_allclose(one["loss"], several["loss"], rtol=1e-5)

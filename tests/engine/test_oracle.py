@@ -116,9 +116,9 @@ def test_a_seed_alone_is_the_seed_within_a_sweep(blobs):
 
 def test_chunks_change_nothing_and_share_one_program(blobs, skewed):
     experiment = Experiment(Task.on(MLP(classes=3), blobs), selector=Entropy(), m=3, rounds=11, evaluate_every=3)
-    before = run_chunk._cache_size()
+    before = run_chunk.programs
     in_fours = simulate(experiment, skewed, seeds=2, chunk=4)
-    assert run_chunk._cache_size() == before + 1, "the last chunk is shorter and must not be compiled for itself"
+    assert run_chunk.programs == before + 1, "the last chunk is shorter and must not be compiled for itself"
     at_once = simulate(experiment, skewed, seeds=2, chunk=11)
     np.testing.assert_array_equal(in_fours.selections, at_once.selections)
     np.testing.assert_allclose(in_fours["loss"], at_once["loss"], **CLOSE)
@@ -128,10 +128,10 @@ def test_chunks_change_nothing_and_share_one_program(blobs, skewed):
 def test_exploring_or_not_seeds_and_length_of_the_run_share_one_program(blobs, skewed):
     experiment = Experiment(Task.on(MLP(classes=3), blobs), selector=Entropy(0.0), m=3, rounds=20)
     simulate(experiment, skewed, seeds=[0, 1], chunk=5)
-    before = run_chunk._cache_size()
+    before = run_chunk.programs
     simulate(experiment.replace(selector=Entropy(0.1)), skewed, seeds=[0, 1], chunk=5)
     simulate(experiment.replace(rounds=15, evaluate_every=2), skewed, seeds=[2, 3], chunk=5)
-    assert run_chunk._cache_size() == before
+    assert run_chunk.programs == before
 
 
 def test_padding_does_not_change_a_client(blobs):

@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax import struct
 
 from fedjax_sel import Experiment, Federation, Mapping, Task, dataset, partition, signals, simulate
 from fedjax_sel.client_selection._ops import cohort_of
@@ -19,14 +18,14 @@ from fedjax_sel.engine.run import run_chunk
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.models.logistic import LogisticRegression
 from fedjax_sel.protocols import Price
+from fedjax_sel.pytree import Pytree
 from fedjax_sel.types import Batch
 
 N, M, ROUNDS, EPOCHS, SEEDS = 7, 3, 5, 2, (4, 9)
 MODEL, F = 4 * 9, 2 * 2 * 3 + 3 + 2 * 2  # bytes of logistic regression, operations of a row's forward pass
 
 
-@struct.dataclass
-class Drawn:
+class Drawn(Pytree):
     """A number drawn by each client. Free."""
 
     name: ClassVar[str] = "drawn"
@@ -36,34 +35,29 @@ class Drawn:
         return jax.random.uniform(key)
 
 
-@struct.dataclass
-class Four(Drawn):
+class Four(Drawn, Pytree):
     """The same with a pass forward and back over four rows."""
 
     name: ClassVar[str] = "four"
     price: ClassVar[Price] = Price(forward=1.0, backward=1.0, model=True, up=1.0, rows=4)
 
 
-@struct.dataclass
-class Ten(Drawn):
+class Ten(Drawn, Pytree):
     """The same with a pass forward over ten rows."""
 
     name: ClassVar[str] = "ten"
     price: ClassVar[Price] = Price(forward=1.0, model=True, up=1.0, rows=10)
 
 
-@struct.dataclass
-class Whole(signals.Projection):
+class Whole(signals.Projection, Pytree):
     name: ClassVar[str] = "whole"
 
 
-@struct.dataclass
-class Now(signals.Projection):
+class Now(signals.Projection, Pytree):
     name: ClassVar[str] = "now"
 
 
-@struct.dataclass
-class OwnLoss(signals.ValidationLoss):
+class OwnLoss(signals.ValidationLoss, Pytree):
     name: ClassVar[str] = "own_loss"
 
 
@@ -264,9 +258,9 @@ def test_signals_on_test_rows_need_no_validation_rows_but_others_beside_them_do(
 )
 def test_the_last_rounds_are_evaluated_besides_every_so_many(blobs, every, last, evaluated):
     one = experiment(blobs, Uniform(), rounds=9, evaluate_every=every)
-    alike, before = run(one, recipe(blobs)), run_chunk._cache_size()
+    alike, before = run(one, recipe(blobs)), run_chunk.programs
     history = run(one.replace(evaluate_last=last), recipe(blobs))
-    assert run_chunk._cache_size() == before
+    assert run_chunk.programs == before
     for metric in ("accuracy", "loss"):
         for of_seed in history[metric]:
             assert np.flatnonzero(~np.isnan(of_seed)).tolist() == list(evaluated)

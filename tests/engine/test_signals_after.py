@@ -179,9 +179,9 @@ def test_a_loss_without_the_updates_is_heard_all_the_same(blobs, federation, pla
 
 def test_a_signal_on_validation_rows_that_are_not_there_is_refused_before_anything_compiles(blobs):
     bare = dataset("bare", blobs.x, blobs.y, test=(blobs.test_x, blobs.test_y))
-    compiled = run_chunk._cache_size()
+    compiled = run_chunk.programs
     with pytest.raises(
         ValueError, match=r"validation_accuracy, validation_loss, but the server has no validation rows; .*share"
     ):
         simulate(experiment(bare, Listener([])), Federation(bare, partition.Iid(clients=N)))
-    assert run_chunk._cache_size() == compiled
+    assert run_chunk.programs == compiled

@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from flax import struct
 from scipy import stats
 
 from fedjax_sel import History, config, folder, papers, pretrained, simulate
@@ -69,6 +68,7 @@ from fedjax_sel.papers._fedft_studies import (
 )
 from fedjax_sel.papers._paper import Cell, Evidence, folder_of, merged
 from fedjax_sel.parts import Parts, size_of
+from fedjax_sel.pytree import Pytree
 from fedjax_sel.report.markdown import report
 
 R, T = 3, 4
@@ -682,8 +682,7 @@ def flat(samples, **changes):
 NOTED, ENTROPIES = [], []  # rows of each client in each round, and the entropy of their labels
 
 
-@struct.dataclass
-class Watched(SGD):
+class Watched(SGD, Pytree):
     """Notes on which rows a client trains."""
 
     def train(self, task, received, data, index, keep, *rest):

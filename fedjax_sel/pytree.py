@@ -1,0 +1,286 @@
+"""Frozen dataclasses that are pytrees, and compiled functions that never run the program of another class.
+
+Since JAX 0.10 a node registered by `jax.tree_util.register_dataclass` (which `flax.struct` uses) is compared by its
+fields alone: two classes with equal fields have equal tree definitions, and `jax.jit` may run the program that was
+compiled for one with the other. `Pytree` registers each subclass as a node type of its own, and `jit` adds the class of
+every node, by identity, to what a program is compiled for, which also covers a user's `flax.struct` classes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Self, dataclass_transform
+
+import jax
+import numpy as np
+from jax.core import Tracer
+
+from fedjax_sel.catalog import check_name
+
+MISSING = dataclasses.MISSING
+
+
+def param(
+    *,
+    default: Any = MISSING,
+    low: float | None = None,
+    high: float | None = None,
+    above: float | None = None,
+    below: float | None = None,
+) -> Any:
+    """Declares a float hyperparameter, a leaf: traced in compiled code, swept over without recompilation.
+
+    Args:
+      default: its value where none is given; None: the field may be None.
+      low, high: closed bounds.
+      above, below: open bounds.
+    """
+    return dataclasses.field(default=default, metadata={"range": Range(low, high, above, below)})
+
+
+def static(
+    *,
+    default: Any = MISSING,
+    low: int | None = None,
+    high: int | None = None,
+    choices: Iterable[str] | None = None,
+    default_factory: Any = MISSING,
+) -> Any:
+    """Declares a field that a program is compiled for: a whole number, a string, a flag, a module.
+
+    Args:
+      default: its value where none is given; None: the field may be None.
+      low, high: closed bounds of a whole number.
+      choices: of a string.
+      default_factory: makes the default.
+    """
+    metadata: dict[str, Any] = {"static": True}
+    if choices is not None:
+        metadata["choices"] = tuple(choices)
+    elif low is not None or high is not None:
+        metadata["range"] = Range(low, high, whole=True)
+    if default_factory is not MISSING:
+        return dataclasses.field(default_factory=default_factory, metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+@dataclasses.dataclass(frozen=True)
+class Range:
+    """What a number may be.
+
+    Attributes:
+      low, high: closed bounds; None: open to infinity.
+      above, below: open bounds.
+      whole: whether it is a whole number.
+    """
+
+    low: float | None = None
+    high: float | None = None
+    above: float | None = None
+    below: float | None = None
+    whole: bool = False
+
+    def check(self, where: str, value: Any) -> None:
+        """Raises `ValueError` where a number, or one of an array's, is NaN or outside; traced values pass.
+
+        >>> Range(0, 1).check("entropy: epsilon", 1.5)
+        Traceback (most recent call last):
+        ValueError: entropy: epsilon is 1.5; it must be in [0, 1]
+        """
+        if isinstance(value, Tracer):
+            return
+        fits = is_whole(value) if self.whole else is_real(value)
+        if not (fits and self.holds(np.asarray(value, np.float64))):
+            raise ValueError(f"{where} is {value!r}; it must be {self}")
+
+    def holds(self, value: np.ndarray) -> bool:
+        """Whether all numbers are inside."""
+        low, high = (-math.inf if self.low is None else self.low), (math.inf if self.high is None else self.high)
+        inside = (value >= low) & (value <= high)
+        inside &= True if self.above is None else value > self.above
+        inside &= True if self.below is None else value < self.below
+        return bool(inside.all())
+
+    def __str__(self) -> str:
+        """As an error says it."""
+        low = self.low if self.above is None else self.above
+        high = self.high if self.below is None else self.below
+        if self.whole and high is None:
+            return f"a whole number, at least {low:g}"
+        if low is None and high is None:
+            return "a number"
+        number = "a whole number " if self.whole else ""
+        if high is None:
+            return f"above {low:g}" if self.above is not None else f"{low:g} or above"
+        if low is None:
+            return f"below {high:g}" if self.below is not None else f"{high:g} or below"
+        return f"{number}in {'[' if self.above is None else '('}{low:g}, {high:g}{']' if self.below is None else ')'}"
+
+
+def is_whole(value: Any) -> bool:
+    """Whether a value is a whole number."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def is_real(value: Any) -> bool:
+    """Whether a value is a real number or an array of some."""
+    if isinstance(value, bool | str) or value is None:
+        return False
+    dtype = getattr(value, "dtype", None)
+    if dtype is None:
+        return isinstance(value, int | float | np.number)
+    return bool(np.issubdtype(dtype, np.number) and not np.issubdtype(dtype, np.complexfloating))
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(param, static, dataclasses.field))
+class Pytree:
+    """A frozen dataclass that is a pytree; every subclass is made one, with its class in the tree definition.
+
+    Fields are leaves or subtrees, unless they are declared by `static`. The ranges that `param` and `static` declare
+    are checked when a value is made; a rule that ties several fields together stands in `__check_init__`. Values that
+    JAX makes while it maps over leaves are not checked.
+
+    >>> class Spread(Pytree):
+    ...     '''Two numbers and a name.'''
+    ...     low: float = 0.0
+    ...     high: float = param(default=1.0, above=0)
+    ...     name: str = static(default="plain", choices=["plain", "wide"])
+    >>> jax.tree.map(lambda x: 2 * x, Spread(1.0, 3.0))
+    Spread(low=2.0, high=6.0, name='plain')
+    >>> Spread(high=-1)
+    Traceback (most recent call last):
+    ValueError: Spread: high is -1; it must be above 0
+    """
+
+    def __init_subclass__(cls, **kwargs: Any):
+        super().__init_subclass__(**kwargs)
+        if "__post_init__" in vars(cls):
+            raise TypeError(f"{cls.__name__} defines __post_init__; what it checks belongs in __check_init__")
+        dataclasses.dataclass(frozen=True)(cls)
+        fields = dataclasses.fields(cls)  # type: ignore[arg-type]
+        leaves = tuple(f.name for f in fields if not f.metadata.get("static"))
+        others = tuple(f.name for f in fields if f.metadata.get("static"))
+        keys = tuple(jax.tree_util.GetAttrKey(name) for name in leaves)
+
+        def flatten(node: Any) -> tuple[tuple, tuple]:
+            return tuple(getattr(node, name) for name in leaves), tuple(getattr(node, name) for name in others)
+
+        def flatten_with_keys(node: Any) -> tuple[tuple, tuple]:
+            children, static = flatten(node)
+            return tuple(zip(keys, children, strict=True)), static
+
+        def unflatten(static: tuple, children: Iterable[Any]) -> Any:
+            node = object.__new__(cls)
+            for name, value in (*zip(leaves, children, strict=True), *zip(others, static, strict=True)):
+                object.__setattr__(node, name, value)
+            return node
+
+        jax.tree_util.register_pytree_with_keys(cls, flatten_with_keys, unflatten, flatten)
+
+    def __post_init__(self) -> None:
+        """Checks every field, then what ties them together."""
+        for field in dataclasses.fields(self):  # type: ignore[arg-type]
+            if not (field.metadata.keys() & {"range", "choices"}):
+                continue
+            value = getattr(self, field.name)
+            if value is None and field.default is None:
+                continue
+            where: str = f"{title(type(self))}: {field.name}"
+            if "choices" in field.metadata:
+                check_name(where, value, field.metadata["choices"])
+            else:
+                field.metadata["range"].check(where, value)
+        self.__check_init__()
+
+    def replace(self, **changes: Any) -> Self:
+        """A copy with some fields changed, checked."""
+        return dataclasses.replace(self, **changes)  # type: ignore[type-var]
+
+    def __check_init__(self) -> None:
+        """Raises `ValueError` for fields that do not go together; nothing by default."""
+
+
+def title(cls: type) -> str:
+    """What an error calls a class: a strategy of the library by its module, as configurations do."""
+    package, _, module = cls.__module__.rpartition(".")
+    return module if package.startswith("fedjax_sel.") and not module.startswith("_") else cls.__name__
+
+
+def classes_of(tree: Any) -> tuple[type, ...]:
+    """Returns the class of every node of a pytree, from the root to the leaves: what its definition may leave out.
+
+    >>> classes_of([(1.0, 2.0)])
+    (<class 'list'>, <class 'tuple'>)
+    """
+
+    def walk(definition: Any) -> Iterator[type]:
+        node = definition.node_data()
+        if node is not None:
+            yield node[0]
+        for child in definition.children():
+            yield from walk(child)
+
+    return tuple(walk(jax.tree.structure(tree)))
+
+
+class Compiled:
+    """A function compiled for what it is called with, the classes of its pytrees included."""
+
+    def __init__(self, function: Callable, static_argnames: Sequence[str], donate_argnames: Sequence[str]):
+        functools.update_wrapper(self, function)
+        self._traces = 0
+        self._static = frozenset(static_argnames)
+
+        def by_class(*args: Any, _classes: tuple[type, ...], **kwargs: Any) -> Any:
+            self._traces += 1
+            return function(*args, **kwargs)
+
+        self._signature = inspect.signature(function)
+        extra = inspect.Parameter("_classes", inspect.Parameter.KEYWORD_ONLY)
+        by_class.__name__ = getattr(function, "__name__", "compiled")
+        by_class.__signature__ = self._signature.replace(  # type: ignore[attr-defined]
+            parameters=[*self._signature.parameters.values(), extra]
+        )
+        self._jitted: Any = jax.jit(
+            by_class, static_argnames=[*static_argnames, "_classes"], donate_argnames=list(donate_argnames)
+        )
+
+    def _classes(self, args: tuple, kwargs: dict[str, Any]) -> tuple[type, ...]:
+        given = self._signature.bind(*args, **kwargs).arguments
+        return classes_of([value for name, value in given.items() if name not in self._static])
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """As the function."""
+        return self._jitted(*args, **kwargs, _classes=self._classes(args, kwargs))
+
+    @property
+    def programs(self) -> int:
+        """How many programs are compiled; where JAX does not say, how many were traced."""
+        size = getattr(self._jitted, "_cache_size", None)
+        return self._traces if size is None else size()
+
+    def clear_cache(self) -> None:
+        """Forgets the compiled programs."""
+        self._jitted.clear_cache()
+        self._traces = 0
+
+    def lower(self, *args: Any, **kwargs: Any) -> jax.stages.Lowered:
+        """As `jax.jit(...).lower`."""
+        return self._jitted.lower(*args, **kwargs, _classes=self._classes(args, kwargs))
+
+    def trace(self, *args: Any, **kwargs: Any) -> jax.stages.Traced:
+        """As `jax.jit(...).trace`."""
+        return self._jitted.trace(*args, **kwargs, _classes=self._classes(args, kwargs))
+
+
+def jit(*, static_argnames: Sequence[str] = (), donate_argnames: Sequence[str] = ()) -> Callable[[Callable], Compiled]:
+    """Decorates a function as `jax.jit` does; its program is chosen by the classes of its arguments' nodes as well.
+
+    Args:
+      static_argnames, donate_argnames: as `jax.jit` takes them.
+    """
+    return lambda function: Compiled(function, static_argnames, donate_argnames)

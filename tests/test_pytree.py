@@ -1,0 +1,176 @@
+"""A compiled program is never run for a value of another class, whoever wrote it."""
+
+import dataclasses
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import struct
+
+from fedjax_sel import Experiment, Federation, Task, partition, simulate
+from fedjax_sel.catalog import available, load
+from fedjax_sel.client_selection import cohort_of, everyone, no_state, unchanged
+from fedjax_sel.engine.chunk import run_chunk
+from fedjax_sel.engine.experiment import side_by_side
+from fedjax_sel.models.logistic import LogisticRegression
+from fedjax_sel.pytree import Pytree, classes_of, jit, param, static
+
+KINDS = ("client_selection", "data_selection", "local_training", "correction", "aggregation")
+REDEFINITIONS, SIMULATED = 40, 5
+
+
+def fixed(client):
+    """A selector that always chooses one client, as a notebook cell that is edited and run again defines it."""
+
+    @struct.dataclass
+    class Mine:
+        before = after = ()
+        init = no_state
+        candidates = everyone
+        observe = unchanged
+
+        def select(self, key, state, ctx):
+            return cohort_of(jnp.full(1, client), jnp.ones(1, bool))
+
+    return Mine()
+
+
+def test_flax_struct_alone_cannot_tell_two_classes_apart():
+    """Why this file is needed; where it fails, JAX compares classes again and `jit` may be plain."""
+    assert jax.tree.structure(fixed(0)) == jax.tree.structure(fixed(1))
+
+
+def test_no_two_strategies_of_the_library_have_equal_definitions():
+    names = [(kind, name) for kind in KINDS for name in available(f"fedjax_sel.{kind}")]
+    trees = {name: jax.tree.structure(load(f"fedjax_sel.{name[0]}", name[1])()) for name in names}
+    assert len(trees) > 20
+    for one, other in itertools.combinations(trees, 2):
+        assert trees[one] != trees[other], f"{one} and {other}"
+
+
+def test_no_two_signals_of_the_library_have_equal_definitions():
+    from fedjax_sel import signals
+
+    trees = {name: jax.tree.structure(getattr(signals, name)()) for name in signals.__all__}
+    for one, other in itertools.combinations(trees, 2):
+        assert trees[one] != trees[other], f"{one} and {other}"
+
+
+def test_redefinitions_of_a_selector_run_as_many_programs(blobs):
+    data = Federation(blobs, partition.Iid(clients=SIMULATED))
+    task = Task(LogisticRegression(classes=3))
+    before = run_chunk.programs
+    for client in range(SIMULATED):
+        history = simulate(Experiment(task, fixed(client), m=1, rounds=1), data, chunk=1)
+        assert history.selections.ravel().tolist() == [client]
+    assert run_chunk.programs == before + SIMULATED
+    simulate(Experiment(task, fixed(0), m=1, rounds=1), data, chunk=1)
+    assert run_chunk.programs == before + SIMULATED + 1, "a class of its own each time it is defined"
+
+
+@pytest.mark.parametrize("part", [f.name for f in dataclasses.fields(Experiment) if f.name != "task"][:5])
+def test_forty_redefinitions_of_any_part_run_forty_programs(part):
+    """By the way that every compiled entry point takes, with a part that only says who it is."""
+
+    @jit()
+    def ask(experiment):
+        return getattr(experiment, part).who()
+
+    base = Experiment(Task(LogisticRegression(classes=3)))
+    for i in range(REDEFINITIONS):
+
+        @struct.dataclass
+        class Mine:
+            scale: float = 1.0
+
+            def who(self, i=i):
+                return self.scale * i
+
+        assert ask(dataclasses.replace(base, **{part: Mine()})) == i
+        assert ask(dataclasses.replace(base, **{part: Mine(2.0)})) == 2 * i
+    assert ask.programs == REDEFINITIONS, "another float is no other program"
+
+
+def test_a_part_within_a_part_counts_too():
+    def signal(value):
+        @struct.dataclass
+        class Inner:
+            pass
+
+        Inner.value = value
+        return [{"inner": (Inner(),)}]
+
+    @jit()
+    def ask(tree):
+        return jnp.asarray(tree[0]["inner"][0].value)
+
+    assert [int(ask(signal(i))) for i in range(REDEFINITIONS)] == list(range(REDEFINITIONS))
+
+
+def test_experiments_of_different_classes_share_no_program():
+    task = Task(LogisticRegression(classes=3))
+    with pytest.raises(ValueError, match="differ in more than floats"):
+        side_by_side([Experiment(task, fixed(0)), Experiment(task, fixed(1))])
+
+
+class Point(Pytree):
+    """Fields of every kind."""
+
+    x: float = param(default=1.0, low=0, high=2)
+    y: float | None = param(default=None, above=0, below=1)
+    count: int = static(default=3, low=1)
+    name: str = static(default="a", choices=["a", "b"])
+
+
+def test_leaves_are_what_is_not_static():
+    leaves, tree = jax.tree.flatten(Point(x=0.5, y=0.25))
+    assert leaves == [0.5, 0.25]
+    assert tree.unflatten(leaves) == Point(x=0.5, y=0.25)
+    assert [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(Point())] == [".x"]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"x": -0.1}, r"Point: x is -0.1; it must be in \[0, 2\]"),
+        ({"x": float("nan")}, r"x is nan; it must be in"),
+        ({"x": "1"}, r"x is '1'; it must be in"),
+        ({"x": None}, r"x is None; it must be in"),
+        ({"x": True}, r"x is True; it must be in"),
+        ({"x": np.array([0.5, 2.5])}, r"x is array\(\[0.5, 2.5\]\); it must be in \[0, 2\]"),
+        ({"y": 0.0}, r"y is 0.0; it must be in \(0, 1\)"),
+        ({"y": jnp.float32(1)}, r"y is .*; it must be in \(0, 1\)"),
+        ({"count": 0}, r"count is 0; it must be a whole number, at least 1"),
+        ({"count": 1.0}, r"count is 1.0; it must be a whole number"),
+        ({"name": "c"}, r"unknown Point: name 'c'. There are: a, b"),
+    ],
+)
+def test_a_value_out_of_range_is_refused_in_one_line(given, message):
+    with pytest.raises(ValueError, match=message):
+        Point(**given)
+
+
+def test_numbers_of_jax_and_numpy_are_taken_like_those_of_python():
+    assert Point(x=np.float32(0.5), count=np.int64(2)).count == 2
+    assert float(Point(x=jnp.asarray(0.5)).x) == 0.5
+
+
+def test_traced_values_and_shapes_pass():
+    assert float(jax.jit(lambda x: Point(x=x).replace(name="b").x)(5.0)) == 5.0
+    assert jax.eval_shape(lambda p: p, Point()).x.shape == ()
+
+
+def test_a_second_post_init_would_hide_the_checks():
+    with pytest.raises(TypeError, match="Mine defines __post_init__; what it checks belongs in __check_init__"):
+
+        class Mine(Pytree):
+            def __post_init__(self):
+                pass
+
+
+def test_classes_are_told_by_identity():
+    one, other = fixed(0), fixed(0)
+    assert classes_of(one) != classes_of(other)
+    assert classes_of((one, [other])) == (tuple, type(one), list, type(other))
