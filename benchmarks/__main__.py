@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-NAMES = ("flute-lr", "gpfl-mlp", "pfl-cifar", "lefl-resnet", "population", "sweep", "mappings")
+NAMES = ("flute-lr", "gpfl-mlp", "pfl-cifar", "lefl-resnet", "population", "sweep", "layouts")
 
 
 def main() -> None:
@@ -60,9 +60,13 @@ def alone(name: str, quick: bool, out: Path) -> None:
     peak = peak_flops()
     for row in WORKLOADS[name](scale, peak):
         rows.append(row)
-        shown = {key: row[key] for key in ("what", "selector", "N", "m", "clients", "convolution") if key in row}
+        shown = {
+            key: row[key]
+            for key in ("what", "client_selection", "N", "cohort_size", "clients", "convolution")
+            if key in row
+        }
         if "seconds_a_round" in row:
-            shown |= {"seeds": row["seeds"], "mapping": row["mapping"]}
+            shown |= {"seeds": row["seeds"], "layout": row["layout"]}
             shown["ms a round"] = round(1e3 * row["seconds_a_round"], 3)
             shown["of peak"] = round(row["fraction_of_peak"], 3)
         print("  ", shown, flush=True)

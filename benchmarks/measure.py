@@ -49,16 +49,16 @@ class Marks:
 
 
 def measured(
-    experiment: fs.Experiment, data: Any, *, chunk: int, seeds: int = 1, mapping: Any = None, peak: float | None = None
+    experiment: fs.Experiment, data: Any, *, chunk: int, seeds: int = 1, layout: Any = None, peak: float | None = None
 ) -> dict[str, Any]:
     """One run: seconds a round (median over chunks but the first), of compilation, FLOP/s, memory, accuracy.
 
     Args:
-      experiment, data, seeds, mapping, chunk: as `simulate` takes them; at least two chunks, of equal length.
+      experiment, data, seeds, layout, chunk: as `simulate` takes them; at least two chunks, of equal length.
       peak: FLOP/s of a matrix product, measured in the same run.
     """
     marks = Marks()
-    history = fs.simulate(experiment, data, seeds=seeds, mapping=mapping, mesh="auto", chunk=chunk, callbacks=[marks])
+    history = fs.simulate(experiment, data, seeds=seeds, layout=layout, mesh="auto", chunk=chunk, callbacks=[marks])
     spent = np.diff(marks.at) / chunk
     a_round = float(np.median(spent))
     flops = float(history["flops"].sum() / history.rounds)
@@ -66,7 +66,7 @@ def measured(
     out = {
         "rounds": history.rounds,
         "seeds": seeds,
-        "mapping": history.about["mapping"],
+        "layout": history.about["layout"],
         "seconds_a_round": a_round,
         "seconds_a_round_fastest": float(spent.min()),
         "seconds_a_round_and_seed": a_round / seeds,

@@ -94,13 +94,16 @@ def moved(experiment: fs.Experiment, data: Any) -> float:
     A client's rows as stored and its parameters, read once a step, its parameters written once a step, and a score of
     every client.
     """
-    drawn, trainer = data.draw(0), experiment.trainer
-    size, longest = jnp.asarray(drawn.size), int(np.max(drawn.size))
+    drawn, trainer = data.draw(0), experiment.local_training
+    size, longest = jnp.asarray(drawn.num_examples), int(np.max(drawn.num_examples))
     steps = trainer.local_steps(size, longest)
-    rows = trainer.rows_seen(size, steps, longest)
+    rows = trainer.examples_seen(size, steps, longest)
     row = drawn.x[:1].nbytes
     parameters = experiment.task.parameters(drawn.x)
-    return experiment.cohort(drawn.clients) * float(jnp.mean(rows * row + steps * 8.0 * parameters)) + 4 * drawn.clients
+    return (
+        experiment.cohort(drawn.num_clients) * float(jnp.mean(rows * row + steps * 8.0 * parameters))
+        + 4 * drawn.num_clients
+    )
 
 
 def bandwidth() -> float:
@@ -121,7 +124,7 @@ def profile(name: str, keep: Path | None) -> dict[str, Any]:
     flops, bytes_ = float(history["flops"].sum() / history.rounds), seeds * moved(experiment, data)
     return {
         "environment": environment(),
-        "mapping": history.about["mapping"],
+        "layout": history.about["layout"],
         "devices": jax.local_device_count(),
         "seeds": seeds,
         "milliseconds_a_round": sum(spent.values()) / 1e6 / chunk,
@@ -155,7 +158,7 @@ def shown(name: str, found: dict[str, Any]) -> str:
         for op in found["operations"]
     ]
     said = (
-        f"{name}: {found['seeds']} seeds, {found['mapping']}. Traced {whole:.3g} ms a round, the devices' times "
+        f"{name}: {found['seeds']} seeds, {found['layout']}. Traced {whole:.3g} ms a round, the devices' times "
         f"added up. Floor: {floor['flops'] / 1e6:.3g} MFLOP ({floor['milliseconds_of_flops']:.3g} ms at the peak), "
         f"{floor['bytes'] / 2**20:.3g} MiB ({floor['milliseconds_of_bytes']:.3g} ms from memory)."
     )

@@ -46,8 +46,8 @@ def printed(found: dict[str, Any]) -> str:
         for row in done["rows"]:
             if "seconds_a_round" not in row:
                 continue
-            what = [str(row[key]) for key in ("what", "selector", "clients", "convolution") if key in row]
-            counts = [f"{key} = {row[key]}" for key in ("N", "m") if key in row]
+            what = [str(row[key]) for key in ("what", "client_selection", "clients", "convolution") if key in row]
+            counts = [f"{key} = {row[key]}" for key in ("N", "cohort_size") if key in row]
             lines.append(
                 (
                     ", ".join([name, *what, *counts]),
@@ -68,8 +68,8 @@ def population(found: dict[str, Any]) -> str:
     rows = [row for row in found["population"]["rows"] if "seconds_a_round" in row]
     sizes = sorted({row["N"] for row in rows})
     lines = []
-    for selector in dict.fromkeys(row["selector"] for row in rows):
-        mine = {row["N"]: row for row in rows if row["selector"] == selector}
+    for selector in dict.fromkeys(row["client_selection"] for row in rows):
+        mine = {row["N"]: row for row in rows if row["client_selection"] == selector}
         spent = [figure(1e3 * mine[n]["seconds_a_round"]) if n in mine else "—" for n in sizes]
         lines.append((f"`{selector}`", *spent, f"{mine[max(mine)]['estimated_memory'] / 2**20:.0f}"))
     return table(("selector, ms a round", *(f"N = {n:,}" for n in sizes), "memory of the last (MiB)"), lines)

@@ -66,7 +66,9 @@ def flute_lr(scale: Scale) -> tuple[fs.Experiment, fs.Federation]:
     data = rows("mnist", (28, 28, 1), 60_000, scale)
     rounds = scale.rounds(100, 100)
     task = fs.Task.on(LogisticRegression(10), data)
-    experiment = fs.Experiment(task, trainer=SGD(0.03, batch_size=10), m=10, rounds=rounds, evaluate_every=rounds)
+    experiment = fs.Experiment(
+        task, local_training=SGD(0.03, batch_size=10), cohort_size=10, rounds=rounds, evaluate_every=rounds
+    )
     return experiment, fs.Federation(data, fs.partition.Iid(clients=1000))
 
 
@@ -76,7 +78,7 @@ def gpfl_mlp(scale: Scale) -> tuple[fs.Experiment, fs.Federation]:
     rounds = scale.rounds(60, 500)
     task = fs.Task.on(MLP(10, (64, 30), 0.5), data)
     trainer = SGD(0.005, batch_size=64, epochs=3)
-    experiment = fs.Experiment(task, trainer=trainer, m=5, rounds=rounds, evaluate_every=rounds)
+    experiment = fs.Experiment(task, local_training=trainer, cohort_size=5, rounds=rounds, evaluate_every=rounds)
     return experiment, fs.Federation(data, fs.partition.Shards(clients=100, shards_per_client=2), holdout=0.2)
 
 
@@ -87,7 +89,9 @@ def pfl_cifar(scale: Scale) -> tuple[fs.Experiment, fs.Federation]:
     task = fs.Task.on(ConvDropout(10), data)
     m = 4 if scale.quick else 50
     trainer = SGD(0.1, batch_size=10)
-    experiment = fs.Experiment(task, trainer=trainer, m=m, rounds=rounds, evaluate_every=max(1, min(10, rounds)))
+    experiment = fs.Experiment(
+        task, local_training=trainer, cohort_size=m, rounds=rounds, evaluate_every=max(1, min(10, rounds))
+    )
     return experiment, fs.Federation(data, fs.partition.Iid(clients=1000))
 
 
@@ -98,7 +102,7 @@ def lefl_resnet(scale: Scale) -> tuple[fs.Experiment, fs.Federation]:
     task = fs.Task.on(ResNet(10), data)
     epochs, m = (10, 10) if scale.accelerator else (1, 1)
     trainer = SGD(0.1, batch_size=64, epochs=epochs)
-    experiment = fs.Experiment(task, trainer=trainer, m=m, rounds=rounds, evaluate_every=rounds)
+    experiment = fs.Experiment(task, local_training=trainer, cohort_size=m, rounds=rounds, evaluate_every=rounds)
     return experiment, fs.Federation(data, fs.partition.Iid(clients=100))
 
 
@@ -124,8 +128,8 @@ WAYS = {"vmap": fs.Mapping(), "blocks of 5": fs.Mapping(clients=5), "scan": fs.M
 """To lay out the clients of a cohort."""
 
 
-def mappings(scale: Scale, peak: float) -> Iterator[Row]:
-    """What the automatic choice of a mapping, and of a convolution's lowering, is made from.
+def layouts(scale: Scale, peak: float) -> Iterator[Row]:
+    """What the automatic choice of a layout, and of a convolution's lowering, is made from.
 
     On a CPU XLA's own convolutions are only scanned: side by side they take minutes a round.
     """
@@ -135,13 +139,13 @@ def mappings(scale: Scale, peak: float) -> Iterator[Row]:
         name = make.__name__.replace("_", "-")
         rounds = 20 if scale.accelerator or make is not pfl_cifar else 4
         experiment = replace(experiment, rounds=rounds, evaluate_every=rounds)
-        for m, (way, mapping), native in itertools.product(cohorts, WAYS.items(), (False, True)):
+        for m, (way, layout), native in itertools.product(cohorts, WAYS.items(), (False, True)):
             if native and (make is not pfl_cifar or not (scale.accelerator or way == "scan")):
                 continue
             with lowered(native):
-                found = measured(replace(experiment, m=m), data, chunk=rounds // 4, mapping=mapping, peak=peak)
+                found = measured(replace(experiment, cohort_size=m), data, chunk=rounds // 4, layout=layout, peak=peak)
             convolution = {"convolution": "native" if native else "patches"} if make is pfl_cifar else {}
-            yield {"what": name, "m": m, "clients": way, **convolution, **found}
+            yield {"what": name, "cohort_size": m, "clients": way, **convolution, **found}
 
 
 @contextlib.contextmanager
@@ -176,7 +180,9 @@ def populated(name: str, clients: int, rounds: int) -> tuple[fs.Experiment, fs.F
     few = x[:100], y[:100]
     data = fs.dataset("points", x, y, test=few, validation=few, owner=np.arange(clients))
     task = fs.Task(LogisticRegression(2))
-    experiment = fs.Experiment(task, selector=POPULATION[name], m=100, rounds=rounds, evaluate_every=rounds)
+    experiment = fs.Experiment(
+        task, client_selection=POPULATION[name], cohort_size=100, rounds=rounds, evaluate_every=rounds
+    )
     devices = LogNormal() if name == "oort" else None
     return experiment, fs.Federation(data, fs.partition.Natural(), devices=devices)
 
@@ -189,9 +195,9 @@ def population(scale: Scale, peak: float) -> Iterator[Row]:
         try:
             found = measured(*populated(name, clients, rounds), chunk=rounds // 4, peak=peak)
         except ValueError as error:  # what a selector cannot hold, it says
-            yield {"selector": name, "N": clients, "refused": str(error)}
+            yield {"client_selection": name, "N": clients, "refused": str(error)}
             continue
-        yield {"selector": name, "N": clients, **found}
+        yield {"client_selection": name, "N": clients, **found}
 
 
 def uacs(scale: Scale, seeds: int) -> tuple[str, fs.Experiment, fs.Federation]:
@@ -221,7 +227,7 @@ WORKLOADS: dict[str, Callable[[Scale, float], Iterator[Row]]] = {
     "lefl-resnet": one_by_one(lefl_resnet),
     "population": population,
     "sweep": sweep,
-    "mappings": mappings,
+    "layouts": layouts,
 }
 """The six, and what the automatic choices are made from."""
 

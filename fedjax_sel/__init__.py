@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from fedjax_sel.data.federated import FederatedData
     from fedjax_sel.data.federation import Federation
     from fedjax_sel.data.sources import load
+    from fedjax_sel.engine.driver import simulate, sweep
     from fedjax_sel.engine.experiment import Experiment
     from fedjax_sel.engine.history import History
-    from fedjax_sel.engine.mapping import Mapping
-    from fedjax_sel.engine.run import simulate, sweep
+    from fedjax_sel.engine.layout import Layout
     from fedjax_sel.task import Task
 
 try:
@@ -39,7 +39,7 @@ __all__ = [
     "FederatedData",
     "Federation",
     "History",
-    "Mapping",
+    "Layout",
     "Task",
     "aggregation",
     "client_selection",
@@ -62,12 +62,12 @@ _HOME = {
     "FederatedData": "data.federated",
     "Federation": "data.federation",
     "History": "engine.history",
-    "Mapping": "engine.mapping",
+    "Layout": "engine.layout",
     "Task": "task",
     "dataset": "data.dataset",
     "load": "data.sources",
-    "simulate": "engine.run",
-    "sweep": "engine.run",
+    "simulate": "engine.driver",
+    "sweep": "engine.driver",
 }
 
 

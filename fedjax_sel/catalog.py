@@ -34,7 +34,7 @@ def load(package: str, name: str) -> Any:
 def check_name(what: str, name: Any, known: Iterable[str]) -> None:
     """Raise `ValueError` naming the nearest of `known` where `name` is not one of them.
 
-    >>> check_name("selector", "entrop", ["entropy", "uniform"])
+    >>> check_name("client_selection", "entrop", ["entropy", "uniform"])
     Traceback (most recent call last):
     ValueError: unknown selector 'entrop'; did you mean 'entropy'? There are: entropy, uniform
     """

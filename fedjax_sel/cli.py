@@ -80,7 +80,7 @@ def several() -> bool:
 def left(code: int) -> typer.Exit:
     """The end of a command that failed; one of several processes ends here."""
     if several():
-        from fedjax_sel.engine.hosts import leave
+        from fedjax_sel.engine.distributed import leave
 
         leave(code)
     return typer.Exit(code)
@@ -104,7 +104,7 @@ ProcessNumber = Annotated[int | None, typer.Option(help="Which one this is, from
 
 
 def meshed(text: str | None) -> dict[str, int] | None:
-    """`seeds=2,clients=4` as a mapping; None: nothing was given."""
+    """`seeds=2,clients=4` as a layout; None: nothing was given."""
     if text is None:
         return None
     parts = [part.partition("=") for part in text.split(",")]
@@ -117,7 +117,7 @@ def meshed(text: str | None) -> dict[str, int] | None:
 def joined(distributed: bool, coordinator: str | None, processes: int | None, process: int | None) -> None:
     """Become one of several processes, where that is asked for."""
     if distributed or not (coordinator is processes is process is None):
-        from fedjax_sel.engine.hosts import join
+        from fedjax_sel.engine.distributed import join
 
         join(coordinator, processes, process)
 
@@ -127,11 +127,13 @@ def run(
     preset: Annotated[str, typer.Argument(metavar="PRESET|FILE", help="A preset (see `list`) or a YAML file.")],
     overrides: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[KEY=VALUE]...", help="As in selector=entropy selector.epsilon=0.2 m=5."),
+        typer.Argument(
+            metavar="[KEY=VALUE]...", help="As in client_selection=entropy client_selection.epsilon=0.2 cohort_size=5."
+        ),
     ] = None,
     seeds: Annotated[int | None, typer.Option(help="How many seeds, side by side.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder; by default runs/NAME-HASH.")] = None,
-    mapping: Annotated[str | None, typer.Option(help="auto, vmap or scan.")] = None,
+    layout: Annotated[str | None, typer.Option(help="auto, vmap or scan.")] = None,
     debug: Annotated[
         bool, typer.Option("--debug", help="Without compilation, one client at a time; errors with traceback.")
     ] = False,
@@ -145,13 +147,13 @@ def run(
 ) -> None:
     """Run a configuration; go on with one that was interrupted."""
     from fedjax_sel import config as configuration
-    from fedjax_sel.running import carried_out
+    from fedjax_sel.running import run_in_folder
 
     name, given = configuration.load(preset)
-    config = overridden(given, overrides, {"seeds": seeds, "mapping": mapping, "mesh": meshed(mesh)})
+    config = overridden(given, overrides, {"seeds": seeds, "layout": layout, "mesh": meshed(mesh)})
     joined(distributed, coordinator, processes, process)
     place = out or Path("runs") / f"{name}-{configuration.fingerprint(config)}{'-debug' if debug else ''}"
-    carried_out(name, config, place, debug=debug, no_cache=no_cache, memory=memory)
+    run_in_folder(name, config, place, debug=debug, no_cache=no_cache, memory=memory)
 
 
 @command
@@ -160,12 +162,13 @@ def sweep(
     axes: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="KEY=VALUE,VALUE...", help="As in lr=0.01,0.1 selector=entropy,uniform; one value is that of all."
+            metavar="KEY=VALUE,VALUE...",
+            help="As in lr=0.01,0.1 client_selection=entropy,uniform; one value is that of all.",
         ),
     ] = None,
     seeds: Annotated[int | None, typer.Option(help="How many seeds of every combination.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder; by default runs/sweep-NAME-HASH.")] = None,
-    mapping: Annotated[str | None, typer.Option(help="auto, vmap or scan.")] = None,
+    layout: Annotated[str | None, typer.Option(help="auto, vmap or scan.")] = None,
     mesh: Mesh = None,
     memory: Memory = None,
     no_cache: NoCache = False,
@@ -174,21 +177,22 @@ def sweep(
     from fedjax_sel import config as configuration
     from fedjax_sel.sweeping import place as places
     from fedjax_sel.sweeping.grid import combinations
-    from fedjax_sel.sweeping.running import carried_out
+    from fedjax_sel.sweeping.running import run_in_folder
 
     name, given = configuration.load(preset)
     tell_own_names(given, axes)
-    options = {"seeds": seeds, "mapping": mapping, "mesh": meshed(mesh)}
+    options = {"seeds": seeds, "layout": layout, "mesh": meshed(mesh)}
     grid = combinations(given, axes or [], {key: value for key, value in options.items() if value is not None})
     place = out or Path("runs") / f"sweep-{name}-{places.fingerprint(grid)}"
-    carried_out(name, grid, place, no_cache=no_cache, memory=memory)
+    run_in_folder(name, grid, place, no_cache=no_cache, memory=memory)
 
 
 @command
 def pretrain(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="See `list`.")],
     overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="As in trainer.batch_size=64 data.rows=20000.")
+        list[str] | None,
+        typer.Argument(metavar="[KEY=VALUE]...", help="As in local_training.batch_size=64 data.rows=20000."),
     ] = None,
     data: Annotated[str, typer.Option(help="Rows to train on, all of them in one place.")] = "digits",
     epochs: Annotated[int, typer.Option(help="Passes over the rows.")] = 10,
@@ -198,12 +202,12 @@ def pretrain(
     """Train a model on rows in one place, and keep its variables for other runs to begin with."""
     from fedjax_sel import config as configuration
     from fedjax_sel import pretrained
-    from fedjax_sel.running import carried_out
+    from fedjax_sel.running import run_in_folder
 
     given = {**CENTRAL, "data": {"name": data}, "model": {"name": model}, "rounds": epochs}
     config = overridden(given, overrides, {})
     place = out or Path("runs") / f"pretrain-{model}-{configuration.fingerprint(config)}"
-    history = carried_out(f"pretrain {model}", config, place, no_cache=no_cache)
+    history = run_in_folder(f"pretrain {model}", config, place, no_cache=no_cache)
     if history is not None:
         pretrained.save(place / pretrained.FILE, pretrained.of_first_seed(history.variables))
     Console().print(
@@ -216,9 +220,9 @@ def pretrain(
 
 CENTRAL: dict[str, Any] = {
     "partition": {"name": "iid", "clients": 1},
-    "m": 1,
+    "cohort_size": 1,
     "seeds": 1,
-    "trainer": {
+    "local_training": {
         "name": "sgd",
         "learning_rate": 0.1,
         "batch_size": 128,

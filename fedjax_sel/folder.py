@@ -24,8 +24,8 @@ from filelock import FileLock, Timeout
 
 from fedjax_sel import config as configuration
 from fedjax_sel.engine.disk import room
+from fedjax_sel.engine.distributed import is_first
 from fedjax_sel.engine.history import History
-from fedjax_sel.engine.hosts import is_first
 from fedjax_sel.report.environment import environment as environment
 from fedjax_sel.report.summary import page, results
 
@@ -178,7 +178,7 @@ def save(folder: str | Path, history: History, config: dict, *, figures: bool = 
     with written(folder / METRICS) as new:
         _write_metrics(new, history)
     with written(folder / SELECTIONS) as new, open(new, "wb") as file:
-        arrays = {"selections": history.selections, "seeds": np.asarray(history.seeds), "clients": history.clients}
+        arrays = {"selections": history.selections, "seeds": np.asarray(history.seeds), "clients": history.num_clients}
         np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
     if figures:
         _draw(folder / "figures", history)
@@ -187,7 +187,7 @@ def save(folder: str | Path, history: History, config: dict, *, figures: bool = 
         "title": title(config),
         "rounds": history.rounds,
         "seeds": list(history.seeds),
-        "clients": history.clients,
+        "clients": history.num_clients,
         "results": found,
         "seconds": history.about.get("seconds"),
         "environment": environment(),
@@ -218,7 +218,9 @@ def read(folder: str | Path) -> tuple[History, dict]:
 
 def title(config: dict) -> str:
     """A run in one line: data, selector, cohort, rounds."""
-    return f"{config['data']['name']}, {config['selector']['name']}, m = {config['m']}, {config['rounds']} rounds"
+    return (
+        f"{config['data']['name']}, {config['client_selection']['name']}, m = {config['m']}, {config['rounds']} rounds"
+    )
 
 
 def write_text(path: Path, text: str) -> None:

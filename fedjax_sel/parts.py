@@ -1,4 +1,4 @@
-"""Parts of a model that are not trained: which, with what values, and what follows for the rest."""
+"""FrozenParams of a model that are not trained: which, with what values, and what follows for the rest."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Counts(NamedTuple):
     fixed: int
 
 
-class Parts(Pytree):
+class FrozenParams(Pytree):
     """Which parts of a model are fixed.
 
     A part is named by where it stands in the model, as in `group1` or `group3/block1`; `*` stands for anything in one
@@ -136,7 +136,7 @@ def size_of(variables: Variables) -> int:
     return sum(int(np.prod(leaf.shape)) for leaf in leaves)
 
 
-def fitted(variables: Variables, like: Variables, parts: Parts, last: tuple[str, ...]) -> Variables:
+def fitted(variables: Variables, like: Variables, parts: FrozenParams, last: tuple[str, ...]) -> Variables:
     """The variables that fit a model, without those of its last layer where that has another number of classes.
 
     Args:
@@ -184,5 +184,5 @@ def check_parts(names: Sequence[str], variables: Variables) -> None:
                 "part/within; * stands for anything)"
             )
     parameters = [path[1:] for path in traverse_util.flatten_dict(variables) if path[0] != STATISTICS]
-    if names and all(Parts(fixed_names=tuple(names)).is_fixed(path) for path in parameters):
+    if names and all(FrozenParams(fixed_names=tuple(names)).is_fixed(path) for path in parameters):
         raise ValueError(f"frozen: {', '.join(names)} is all of the model ({known}); something must be left to train")

@@ -1,125 +1,224 @@
-"""The theory of the library: four questions, and the signals by which they are answered.
+"""The theory of the library: four questions, and the signals that answer them.
 
-A federated-learning round asks **who** trains (`ClientSelector`), **on what** (`SampleSelector`), **how**
-(`LocalTrainer`, with a `Correction` of its steps), and how the results are **merged** (`Aggregator`). An answer is a
-frozen value: its floats are leaves of a pytree, so that they can be traced and swept; its integers, strings and flags
-are static. Nothing here is a base class. Any object with the right methods will do.
+A federated-learning round asks **who** trains (`ClientSelector`), **on what** (`DataSelector`), **how** (`LocalTrainer`,
+its steps corrected by a `Correction`), and how the results are **merged** (`Aggregator`). An answer is a frozen value, a
+subclass of one of these base classes: its floats are leaves of a pytree, so that they can be traced and swept over; its
+whole numbers, strings and flags are static. A base class holds defaults and nothing else.
 
-A strategy that wants to know something *declares* it: `before` and `after` hold signals, and the value of each arrives
-as a keyword-only argument of the signal's name. A signal nobody declares generates no code and costs nothing; a
-declared one is on the bill. There are four kinds of signal, by what they look at:
+A strategy that needs a measurement declares a signal for it. Its value arrives as a keyword-only argument; a signal that
+nobody declares generates no code and costs nothing, and a declared one is billed. A signal is measured at one of four
+moments:
 
-- `RowSignal`: one number a row, from its logits (loss, entropy, margin). A client's value is the mean over its rows,
-  and since the global model is one model, all clients' values come from one flat pass over all rows.
-- `ClientSignal`: one client's rows together (gradient norm).
-- `UpdateSignal`: a finished update beside the cohort's aggregate (training loss, norm of the update).
-- `ServerSignal`: the new global model on the server's validation rows (accuracy).
+- **before** training, of the candidates, on the global model (`ExampleSignal`, `ClientSignal`);
+- **trained**: of a member of the cohort, on the model that it has just trained (`ExampleSignal`, `ClientSignal`), or of
+  its update (`UpdateSignal`), before anything is merged;
+- **after** the merge: of an update beside the new global model's change (`UpdateSignal`), or of the new global model on
+  the server's validation examples (`ServerSignal`);
+- **upfront**: of every client, once, before round 0 (`UpfrontSignal`).
 
-The life of a strategy in a run is `init` once on the host, then in every round `candidates`, `select`, `observe`, all
-pure. State goes round; nothing else persists. Every random decision takes its key as first argument, and the same key
-always gives the same decision.
+A value may have any fixed shape: a number, a vector over classes, a sketch of an update.
+
+The life of a client selector is `init` once on the host, then in every round `candidates`, `select`, `accept`,
+`observe`, all pure. State is carried from round to round; nothing else persists. The key comes first and the state
+second, everywhere; the same key gives the same decision.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from jaxtyping import Array, Bool, Float, Int
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Bool, Float, Int, Shaped
 
-from fedjax_sel.pytree import Pytree, static
-from fedjax_sel.types import Batch, Cohort, Context, PRNGKey, State, Update, Variables
+from fedjax_sel.pytree import Pytree, param, static
+from fedjax_sel.types import Batch, Cohort, Context, Plan, PRNGKey, StrategyState, Update, Variables
 
 if TYPE_CHECKING:
-    from fedjax_sel.data.federated import FederatedData
+    from fedjax_sel.data.federated import Examples, FederatedData
     from fedjax_sel.task import Task
 
 
-class Price(Pytree):
-    """What one signal costs a client that is asked for it.
+class Strategy(Pytree):
+    """A frozen value that answers one of the questions of a round."""
+
+
+class Cost(Pytree):
+    """What one client pays for one signal.
 
     Attributes:
-      forward: forward passes a row.
-      backward: backward passes a row; one costs twice a forward pass.
-      model: whether the client must hold the current global model to answer (it is then sent to those outside the
-        cohort).
+      forward: forward passes an example.
+      backward: backward passes an example; one costs twice a forward pass.
       down: numbers sent to the client besides the model.
-      up: numbers the client sends to the server.
-      rows: at most so many of a client's rows are passed; None: all.
+      up: numbers that the client sends to the server.
+      needs_model: whether the client must hold the current global model to answer (it is then sent to those outside the
+        cohort).
+      max_examples: how many of a client's examples are passed at most; None: all.
     """
 
-    forward: float = 0.0
-    backward: float = 0.0
-    model: bool = static(default=False)
-    down: float = 0.0
-    up: float = 0.0
-    rows: int | None = static(default=None)
+    forward: float = param(default=0.0, low=0)
+    backward: float = param(default=0.0, low=0)
+    down: float = param(default=0.0, low=0)
+    up: float = param(default=0.0, low=0)
+    needs_model: bool = static(default=False)
+    max_examples: int | None = static(default=None, low=1)
 
 
-@runtime_checkable
-class RowSignal(Protocol):
-    """A number a row, read off its logits."""
+class Signal(Strategy):
+    """A measurement; its value has one fixed shape.
 
-    name: ClassVar[str]
-    price: ClassVar[Price]
-
-    def rows(self, logits: Float[Array, "b C"], y: Int[Array, "b"]) -> Float[Array, "b"]:
-        """Value of each row."""
-        ...
-
-
-@runtime_checkable
-class ClientSignal(Protocol):
-    """A number a client, which needs its rows together."""
+    Attributes:
+      name: the keyword argument by which its value arrives, unless `Signals` is given another.
+    """
 
     name: ClassVar[str]
 
     @property
-    def price(self) -> Price:
-        """What it costs; it may depend on the signal's parameters."""
-        ...
-
-    def client(self, task: Task, variables: Variables, batch: Batch, key: PRNGKey) -> Float[Array, ""]:
-        """Value of the one client whose rows `batch` holds; `key` is for what it draws."""
-        ...
+    def cost(self) -> Cost:
+        """What a client pays for it; nothing by default."""
+        return Cost()
 
 
-@runtime_checkable
-class UpdateSignal(Protocol):
-    """A number a cohort member, read off its update.
+class ExampleSignal(Signal):
+    """A value for each example, read off its logits; a client's value is the mean over its examples.
 
-    `stacked` says whether it looks at `update.delta`: the engine then keeps the whole cohort's models at once instead
-    of their running sum. A signal whose `against` is `"previous"` is shown the change of the global model in the round
-    before (zeros in the first) instead of this round's.
+    The global model is one model, so the values of all clients come from one flat pass over all examples.
     """
 
-    name: ClassVar[str]
-    price: ClassVar[Price]
-    stacked: ClassVar[bool]
-
-    def update(self, update: Update, aggregate: Variables) -> Float[Array, ""]:
-        """Value of one update; `aggregate` is the change of the global model this round (or `against`)."""
-        ...
+    @abstractmethod
+    def measure(self, logits: Float[Array, "b C"], y: Int[Array, "b"]) -> Float[Array, "b ..."]:
+        """Value of each example."""
 
 
-@runtime_checkable
-class ServerSignal(Protocol):
-    """A number for the whole round, from the new global model on the server's validation rows.
+class ClientSignal(Signal):
+    """A value for each client, which needs its examples together.
 
-    A signal whose `on` is `"test"` is measured on the test rows instead: a leak, for parity with codes that have it.
+    Attributes:
+      public: whether it looks at the federation's public examples, which have no labels, instead of the client's own.
     """
 
-    name: ClassVar[str]
-    price: ClassVar[Price]
+    public: ClassVar[bool] = False
 
-    def server(self, logits: Float[Array, "b C"], y: Int[Array, "b"]) -> Float[Array, ""]:
-        """Value from the validation rows' logits."""
-        ...
-
-
-Signal = RowSignal | ClientSignal | UpdateSignal | ServerSignal
+    @abstractmethod
+    def measure(self, task: Task, variables: Variables, batch: Batch, key: PRNGKey) -> Float[Array, "..."]:
+        """Value of the client whose examples `batch` holds; `key` is for what it draws."""
 
 
+class UpdateSignal(Signal):
+    """A value for each member of the cohort, read off its update.
+
+    Attributes:
+      stacked: whether it looks at `update.delta`; measured after the merge, the engine then keeps the updates of the
+        whole cohort instead of their running sum.
+    """
+
+    stacked: ClassVar[bool] = False
+
+    @property
+    def reference(self) -> str:
+        """What `measure` is shown beside the update; `"none"` by default.
+
+        `"aggregate"` is the change of the global model in this round, known only after the merge, and `"previous"` its
+        change in the round before (zeros in the first).
+        """
+        return "none"
+
+    @abstractmethod
+    def measure(self, update: Update, reference: Variables | None) -> Float[Array, "..."]:
+        """Value of one update, beside what `reference` names."""
+
+
+class ServerSignal(Signal):
+    """A value for the whole round, of the new global model on the server's examples."""
+
+    @property
+    def split(self) -> str:
+        """`"validation"`, or `"test"` for the test examples (a leak, for parity with codes that have it)."""
+        return "validation"
+
+    @abstractmethod
+    def measure(self, logits: Float[Array, "b C"], y: Int[Array, "b"]) -> Float[Array, "..."]:
+        """Value from the logits of those examples."""
+
+
+class UpfrontSignal(Signal):
+    """A value for every client, measured once on the host, before round 0."""
+
+    @abstractmethod
+    def measure(self, key: PRNGKey, host: Host) -> Shaped[Array, "N ..."]:
+        """Value of each client."""
+
+
+Named = Mapping[str, Signal] | Iterable[Signal]
+
+MOMENTS: dict[str, tuple[type[Signal], ...]] = {
+    "before": (ExampleSignal, ClientSignal),
+    "trained": (ExampleSignal, ClientSignal, UpdateSignal),
+    "after": (UpdateSignal, ServerSignal),
+    "upfront": (UpfrontSignal,),
+}
+"""The kinds of signal that can be measured at each moment."""
+
+
+@dataclass(frozen=True)
+class Signals:
+    """What a client selector wants to know, by moment; signals under their own names, or a mapping from other names.
+
+    Attributes:
+      before: of the candidates, on the global model.
+      trained: of the members of the cohort, before the merge.
+      after: of the finished round.
+      upfront: of every client, once.
+
+    Raises:
+      ValueError: two signals of one name, or one that cannot be measured at its moment.
+    """
+
+    before: Named = ()
+    trained: Named = ()
+    after: Named = ()
+    upfront: Named = ()
+
+    def __post_init__(self):
+        """Names every signal, and refuses what cannot be."""
+        at: dict[str, str] = {}
+        for moment, kinds in MOMENTS.items():
+            given = getattr(self, moment)
+            named = list(given.items()) if isinstance(given, Mapping) else [(getattr(s, "name", ""), s) for s in given]
+            for name, signal in named:
+                check_signal(moment, name, signal, kinds)
+                if name in at:
+                    raise ValueError(
+                        f"two signals are called {name!r} ({at[name]} and {moment}); "
+                        "rename one, as in Signals(before={'my_loss': Loss()})"
+                    )
+                at[name] = moment
+            object.__setattr__(self, moment, dict(named))
+
+    def at(self, moment: str) -> dict[str, Any]:
+        """The signals of a moment, by name."""
+        return getattr(self, moment)
+
+
+def check_signal(moment: str, name: str, signal: Any, kinds: tuple[type[Signal], ...]) -> None:
+    """Raises `ValueError` where a signal cannot be measured at a moment."""
+    allowed = " or ".join(kind.__name__ for kind in kinds)
+    if isinstance(signal, type):
+        raise ValueError(f"signal {name or signal.__name__!r}: {signal.__name__} is a class; give {signal.__name__}()")
+    if not isinstance(signal, kinds):
+        raise ValueError(f"signal {name!r} is a {type(signal).__name__}; measured {moment}, it must be {allowed}")
+    if moment == "trained" and isinstance(signal, UpdateSignal) and signal.reference == "aggregate":
+        raise ValueError(
+            f"signal {name!r} compares an update with the aggregate, which is not known before the merge; "
+            "measure it after, or set reference='previous'"
+        )
+
+
+@dataclass(frozen=True)
 class Host:
     """What `ClientSelector.init` may use, on the host, before the first round of one seed.
 
@@ -127,26 +226,21 @@ class Host:
 
     Attributes:
       task: what is learnt.
-      data: the clients' rows, and public rows where the federation has some.
+      data: the clients' examples, and public examples where the federation has some.
       variables: the initial global model.
       trainer: how clients train in the run.
       side_by_side: how many clients' models the run trains at once; None: a cohort's.
     """
 
-    def __init__(
-        self,
-        task: Task,
-        data: FederatedData,
-        variables: Variables,
-        trainer: Any = None,
-        side_by_side: int | None = None,
-    ):
-        self.task, self.data, self.variables = task, data, variables
-        self.trainer, self.side_by_side = trainer, side_by_side
+    task: Task
+    data: FederatedData
+    variables: Variables
+    trainer: Any = None
+    side_by_side: int | None = None
 
 
 class Upfront(Pytree):
-    """What a selector took from the clients before the first round; it is on the bill of that round, as selection.
+    """What a selector took from the clients before the first round, besides its `upfront` signals; billed to round 0.
 
     Attributes:
       flops: of each client, Float[N].
@@ -158,160 +252,236 @@ class Upfront(Pytree):
     up: float
 
 
-@runtime_checkable
-class ClientSelector(Protocol):
-    """Who trains.
+class ClientSelector(Strategy):
+    """Who trains. Only `select` is abstract.
 
-    A selector may also have `asks(round) -> Bool`, which says in which rounds it wants its `before` signals; in the
-    others it gets zeros and pays nothing. It may have `rehearses(round) -> Bool`: in those rounds a uniform cohort
-    trains before the round begins, the `before` signals are measured on the model it makes as well, and that model is
-    thrown away; `observe` gets them as `rehearsed_NAME` (zeros in other rounds), and the bill has it all under
-    selection. And it may have `upfront(ctx, host) -> Upfront`, what `init` took from the clients. `asks` and
-    `rehearses` depend on the round alone, so that they stay branches when seeds are vmapped.
+    Attributes:
+      accepts_before_upload: where `accept` is overridden, whether a member sends its `trained` signals first and its
+        update only where it is accepted (as in optimal client sampling); else every member uploads its update.
+      replacement: whether a client may stand in a cohort more than once; it trains once and its weights add up.
     """
 
-    @property
-    def before(self) -> tuple[RowSignal | ClientSignal, ...]:
-        """Signals asked of the candidates before training, on the current global model."""
-        ...
+    accepts_before_upload: ClassVar[bool] = True
+    replacement: ClassVar[bool] = False
 
-    @property
-    def after(self) -> tuple[UpdateSignal | ServerSignal, ...]:
-        """Signals read off the finished round."""
-        ...
+    def signals(self) -> Signals:
+        """What it wants to know; nothing by default."""
+        return Signals()
 
-    def init(self, key: PRNGKey, ctx: Context, host: Host) -> State:
-        """State before the first round. Raises `ValueError` for parameters that cannot serve `ctx`."""
-        ...
+    def init(self, key: PRNGKey, ctx: Context, host: Host, **upfront: Any) -> StrategyState:
+        """State before round 0, from the `upfront` signals; none by default.
 
-    def candidates(self, key: PRNGKey, state: State, ctx: Context) -> Int[Array, "d"] | None:
-        """Whom to ask for the `before` signals; None: everyone."""
-        ...
-
-    def select(self, key: PRNGKey, state: State, ctx: Context, *_: Any, **before: Any) -> Cohort:
-        """The cohort. Signals are keyword-only, one entry a candidate (`ctx.candidates`)."""
-        ...
-
-    def observe(self, key: PRNGKey, state: State, ctx: Context, cohort: Cohort, *_: Any, **signals: Any) -> State:
-        """State after the round, from all declared signals.
-
-        `cohort` names everybody who was selected; its mask says who returned an update.
+        Raises:
+          ValueError: its parameters cannot serve `ctx`.
         """
-        ...
+        return ()
+
+    def upfront(self, ctx: Context, host: Host) -> Upfront | None:
+        """What `init` took from the clients besides `upfront` signals; nothing by default."""
+        return None
+
+    def asks(self, round: Int[Array, ""]) -> Bool[Array, ""] | bool:
+        """Whether it wants its `before` signals in a round; in the others it gets zeros and pays nothing.
+
+        It depends on the round alone, so that it stays a branch when seeds are vmapped.
+        """
+        return True
+
+    def probes(self, round: Int[Array, ""]) -> Bool[Array, ""] | bool:
+        """Whether a uniform cohort trains before a round, only to measure the `before` signals on the model it makes.
+
+        That model is thrown away; `observe` gets the values as `probed_NAME` (zeros in other rounds), and all of it is
+        billed as selection. It depends on the round alone.
+        """
+        return False
+
+    def candidates(self, key: PRNGKey, state: StrategyState, ctx: Context) -> Int[Array, "d"] | None:
+        """Whom to ask for the `before` signals; None, the default: everyone."""
+        return None
+
+    @abstractmethod
+    def select(self, key: PRNGKey, state: StrategyState, ctx: Context, **before: Any) -> Cohort:
+        """The cohort. Signals have one entry a candidate (`ctx.candidates`), or one a client."""
+
+    def accept(self, key: PRNGKey, state: StrategyState, ctx: Context, cohort: Cohort, **trained: Any) -> Cohort:
+        """The members whose updates are merged, and with what weight; by default all who returned one.
+
+        Args:
+          key, state, ctx: of the round.
+          cohort: its mask says who returned a finite update.
+          trained: signals, one entry a slot; 0 in empty slots.
+        """
+        return cohort
+
+    def observe(
+        self, key: PRNGKey, state: StrategyState, ctx: Context, cohort: Cohort, **signals: Any
+    ) -> StrategyState:
+        """State after the round, from all declared signals; as it was by default.
+
+        `cohort` names everybody who was selected; its mask says whose update was merged.
+        """
+        return state
 
 
-@runtime_checkable
-class SampleSelector(Protocol):
-    """On what a client trains; written for one client."""
+class DataSelector(Strategy):
+    """On what a client trains; written for one client. Only `select` is abstract.
 
-    @property
-    def needs(self) -> tuple[RowSignal, ...]:
-        """Row signals of the client's own rows, on the model it received."""
-        ...
+    Attributes:
+      weighted: whether weights other than 0 and 1 occur.
+    """
 
-    def keep(self, key: PRNGKey, valid: Bool[Array, "L"], *_: Any, **rows: Any) -> Bool[Array, "L"]:
-        """Which of its rows it trains on this round; never one that is not `valid`."""
-        ...
+    weighted: ClassVar[bool] = False
+
+    def signals(self) -> dict[str, ExampleSignal]:
+        """Signals of the client's own examples, on the model it received; none by default."""
+        return {}
+
+    def init(self, num_clients: int, longest: int) -> StrategyState:
+        """State of every client before round 0, with a leading `N`; none by default."""
+        return ()
+
+    @abstractmethod
+    def select(self, key: PRNGKey, state: StrategyState, valid: Bool[Array, "L"], **signals: Any) -> Shaped[Array, "L"]:
+        """Weight of each example: 0, not trained on; 1, trained on; another number multiplies its loss.
+
+        An example that is not `valid` has weight 0. A boolean mask will do.
+        """
+
+    def observe(self, key: PRNGKey, state: StrategyState, weight: Shaped[Array, "L"], **signals: Any) -> StrategyState:
+        """The client's state after a round in which it trained; as it was by default."""
+        return state
 
 
-@runtime_checkable
-class LocalTrainer(Protocol):
+class LocalTrainer(Strategy):
     """How a client trains; written for one client."""
 
-    @property
-    def schedule(self) -> Callable[[Int[Array, ""], Int[Array, ""]], Float[Array, ""]]:
-        """Factor on the learning rate in a round, `schedule(round, rounds)`."""
-        ...
+    @abstractmethod
+    def plan(
+        self,
+        num_examples: Int[Array, "*m"],
+        longest: int,
+        round: Int[Array, ""],
+        rounds: Int[Array, ""],
+        max_steps: Int[Array, "*m"] | None = None,
+    ) -> Plan:
+        """What clients with so many examples do in a round, where none has more than `longest`.
 
-    def local_steps(self, rows: Int[Array, "m"], longest: int) -> Int[Array, "m"]:
-        """How many steps a client with so many rows takes, where none has more than `longest`; 0 for no rows."""
-        ...
+        Args:
+          num_examples: of each client; one with none takes no step.
+          longest: `L`.
+          round, rounds: which round, of how many.
+          max_steps: after how many steps it must stop; None: it need not.
+        """
 
-    def rows_seen(self, rows: Int[Array, "m"], steps: Int[Array, "m"], longest: int) -> Int[Array, "m"]:
-        """How many rows, with repetition, a client with so many rows passes in its first `steps` steps."""
-        ...
-
-    def way(
-        self, rows: Int[Array, "m"], steps: Int[Array, "m"], longest: int, factor: Float[Array, ""]
-    ) -> Float[Array, "m"]:
-        """Sum of the learning rates of the first `steps` steps of a client with so many rows."""
-        ...
-
+    @abstractmethod
     def train(
         self,
-        task: Task,
-        received: Variables,
-        data: FederatedData,
-        index: Int[Array, "L"],
-        keep: Bool[Array, "L"],
         key: PRNGKey,
-        factor: Float[Array, ""],
-        steps: Int[Array, ""],
-        bound: Int[Array, ""],
-        correct: Callable[[Variables, Variables], Variables] | None = None,
+        task: Task,
+        params: Variables,
+        examples: Examples,
+        plan: Plan,
+        *,
+        num_steps: Int[Array, ""],
+        transform: Callable[[Variables, Variables], Variables] | None = None,
     ) -> Update:
-        """The update of the client whose rows are `index[keep]`, in a loop of `bound` steps of which `steps` count.
+        """The update of one client.
 
-        `correct(gradient, variables)` is the gradient that each step takes; None: the gradient itself.
+        Args:
+          key: of this client in this round.
+          task: what is learnt.
+          params: the global model it received.
+          examples: what it trains on.
+          plan: of this client.
+          num_steps: to which the loop runs, the same for all clients side by side; those beyond `plan.steps` change
+            nothing.
+          transform: from the gradient at some variables to the one that is followed; None: itself.
         """
-        ...
 
 
-@runtime_checkable
-class Correction(Protocol):
-    """What is added to the gradient of every local step; written for one client.
+class Correction(Strategy):
+    """What changes the gradient of every local step; written for one client. Only `correct` is abstract.
 
-    Its state may hold something for each client, with a leading `N`; it goes round like all states. `down` and `up` say
-    what a member of the cohort receives and returns besides the model, as multiples of the model.
+    Its state may hold something for each client, with a leading `N`.
+
+    Attributes:
+      down: models' worth of numbers sent to a member besides the model.
+      up: models' worth of numbers returned by a member besides its update.
     """
 
-    @property
-    def down(self) -> float:
-        """Models' worth of numbers sent to a member besides the model."""
-        ...
+    down: ClassVar[float] = 0.0
+    up: ClassVar[float] = 0.0
 
-    @property
-    def up(self) -> float:
-        """Models' worth of numbers returned by a member besides its update."""
-        ...
+    def init(self, variables: Variables, num_clients: int) -> StrategyState:
+        """State before round 0; none by default."""
+        return ()
 
-    def init(self, variables: Variables, clients: int) -> State:
-        """State before the first round."""
-        ...
+    def client_state(self, state: StrategyState, client: Int[Array, ""]) -> StrategyState:
+        """What one client holds while it trains; nothing by default."""
+        return ()
 
-    def held(self, state: State, client: Int[Array, ""]) -> State:
-        """What one client holds while it trains."""
-        ...
+    @abstractmethod
+    def correct(
+        self, client_state: StrategyState, gradient: Variables, variables: Variables, received: Variables
+    ) -> Variables:
+        """The gradient that a step from `variables` follows, in a round that began with `received`."""
 
-    def gradient(self, held: State, gradient: Variables, variables: Variables, received: Variables) -> Variables:
-        """The gradient of a step from `variables`, in a round that began with `received`."""
-        ...
+    def upload(self, client_state: StrategyState, delta: Variables, step_size_sum: Float[Array, ""]) -> StrategyState:
+        """What a client returns besides its update `delta`, after steps of these sizes in sum; nothing by default."""
+        return ()
 
-    def upload(self, held: State, delta: Variables, way: Float[Array, ""]) -> State:
-        """What the client returns besides its update `delta`, after steps whose learning rates sum up to `way`."""
-        ...
-
-    def merge(self, state: State, cohort: Cohort, uploads: State) -> State:
-        """State after the round, from the uploads of those who came back, with a leading `m`."""
-        ...
+    def merge(self, state: StrategyState, cohort: Cohort, uploads: StrategyState) -> StrategyState:
+        """State after the round, from the uploads of those in the cohort's mask; as it was by default."""
+        return state
 
 
-@runtime_checkable
-class Aggregator(Protocol):
-    """How updates are merged: a weighted sum of the cohort's deltas, then a step of the server.
+class Aggregator(Strategy):
+    """How updates are merged: a weighted sum of the cohort's deltas, then a step of the server's optimiser.
 
     The weights depend on what is known before training, so that the sum can be accumulated client by client and a
-    cohort's models need never be in memory at once.
+    cohort's models need never be in memory at once. A robust rule sets `stacked`, and gets all deltas in `combine`.
+
+    Attributes:
+      stacked: whether it needs all deltas at once.
     """
 
-    def init(self, variables: Variables) -> State:
-        """State before the first round."""
-        ...
+    stacked: ClassVar[bool] = False
 
-    def weights(self, cohort: Cohort, rows: Int[Array, "m"], steps: Int[Array, "m"]) -> Float[Array, "m"]:
+    @abstractmethod
+    def weights(self, cohort: Cohort, num_examples: Int[Array, "m"], steps: Int[Array, "m"]) -> Float[Array, "m"]:
         """Weight of each delta, 0 for empty slots."""
-        ...
 
-    def step(self, state: State, variables: Variables, delta: Variables) -> tuple[Variables, State]:
-        """New global model from the weighted sum `delta`."""
-        ...
+    def combine(self, deltas: Variables, weights: Float[Array, "m"]) -> Variables:
+        """The change that the cohort proposes, from all deltas with a leading `m`; their weighted sum by default."""
+        return jax.tree.map(lambda leaf: jnp.tensordot(weights, leaf, 1), deltas)
+
+    def optimizer(self) -> optax.GradientTransformation:
+        """The server's optimiser, for which minus the change is a gradient; by default it takes the change as it is."""
+        return optax.scale(-1.0)
+
+    def init(self, variables: Variables) -> StrategyState:
+        """State before round 0: the optimiser's."""
+        return self.optimizer().init(variables)
+
+    def step(self, state: StrategyState, variables: Variables, delta: Variables) -> tuple[Variables, StrategyState]:
+        """The new global model, from the change `delta`."""
+        gradient = jax.tree.map(jnp.negative, delta)
+        change, state = self.optimizer().update(gradient, state, variables)
+        return optax.apply_updates(variables, change), state
+
+
+class Availability(Strategy):
+    """Who can be reached in which round."""
+
+    @abstractmethod
+    def available(self, key: PRNGKey, round: Int[Array, ""], num_clients: int) -> Bool[Array, "N"]:
+        """Of each client, whether it can be reached."""
+
+    def check(self, num_clients: int) -> None:
+        """Raises `ValueError` where it does not fit so many clients; nothing by default."""
+
+
+def overrides(strategy: Strategy, method: str) -> bool:
+    """Whether a strategy has a method of its own, instead of its base class's default."""
+    base = next(cls for cls in type(strategy).__mro__ if Strategy in cls.__bases__)
+    return getattr(type(strategy), method) is not getattr(base, method)

@@ -18,10 +18,14 @@ from typing import Any, Self, dataclass_transform
 import jax
 import numpy as np
 from jax.core import Tracer
+from jaxtyping import Array, Float
 
 from fedjax_sel.catalog import check_name
 
 MISSING = dataclasses.MISSING
+
+Scalar = float | Float[Array, "..."]
+"""A hyperparameter: a Python float outside, traced inside a compiled program, an array where it is swept over."""
 
 
 def param(

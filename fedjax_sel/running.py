@@ -14,8 +14,8 @@ from rich.text import Text
 from fedjax_sel import config as configuration
 from fedjax_sel import folder
 from fedjax_sel.engine.checkpoint import Checkpoints
+from fedjax_sel.engine.distributed import highest, is_first
 from fedjax_sel.engine.history import History
-from fedjax_sel.engine.hosts import highest, is_first
 from fedjax_sel.report import summary
 from fedjax_sel.report.progress import progress
 from fedjax_sel.report.stopping import stoppable
@@ -23,7 +23,7 @@ from fedjax_sel.report.stopping import stoppable
 GIB = 2**30
 
 
-def carried_out(
+def run_in_folder(
     name: str, config: dict, place: Path, *, debug: bool = False, no_cache: bool = False, memory: float | None = None
 ) -> History | None:
     """Run a configuration in a folder with progress, checkpoints and a summary; None where it was finished before.

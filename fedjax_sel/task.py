@@ -16,12 +16,12 @@ import optax
 from jaxtyping import Array, Float, Int
 
 from fedjax_sel.data.dataset import Dataset, normalisation
-from fedjax_sel.parts import Counts, Parts, check_parts, fitted, size_of
-from fedjax_sel.pytree import Pytree, jit, static
-from fedjax_sel.types import Batch, PRNGKey, Rows, Scalar, Variables
+from fedjax_sel.parts import Counts, FrozenParams, check_parts, fitted, size_of
+from fedjax_sel.pytree import Pytree, Scalar, jit, static
+from fedjax_sel.types import Batch, PRNGKey, Rows, Variables
 
 AT_ONCE = 500
-"""Rows that pass the trunk together."""
+"""Rows that pass the backbone together."""
 
 
 class Task(Pytree):
@@ -38,7 +38,7 @@ class Task(Pytree):
     model: nn.Module = static()
     shift: Scalar | Float[Array | np.ndarray, "..."] = 0.0
     scale: Scalar | Float[Array | np.ndarray, "..."] = 1.0
-    parts: Parts = Parts()
+    parts: FrozenParams = FrozenParams()
 
     @classmethod
     def on(cls, model: nn.Module, dataset: Dataset) -> Task:
@@ -97,7 +97,7 @@ class Task(Pytree):
         after = self.parts.without_fixed(after)
         some = batch.mask.any()
         after = jax.tree.map(lambda new, old: jnp.where(some, new, old), after, statistics)
-        return self.row_loss(logits, batch.y) * batch.mask, after
+        return self.example_loss(logits, batch.y) * batch.mask, after
 
     def split(self, variables: Variables) -> tuple[Variables, Variables]:
         """What gradients change, and the statistics (empty where there are none)."""
@@ -115,7 +115,7 @@ class Task(Pytree):
         trained, statistics = self.split(variables)
         return jax.grad(lambda trained: self.loss(self.join(trained, statistics), batch))(trained)
 
-    def row_loss(self, logits: Float[Array, "b C"], y: Int[Array, "b"]) -> Float[Array, "b"]:
+    def example_loss(self, logits: Float[Array, "b C"], y: Int[Array, "b"]) -> Float[Array, "b"]:
         """Cross-entropy of each row, in nats."""
         return optax.softmax_cross_entropy(logits, jax.nn.one_hot(y, logits.shape[-1]))  # no scatter in its gradient
 
@@ -123,7 +123,7 @@ class Task(Pytree):
         self, variables: Variables, batch: Batch, *, train: bool = False, key: PRNGKey | None = None
     ) -> Float[Array, "B"]:
         """Loss of each of the batch's rows; 0 where it does not count."""
-        return self.row_loss(self.logits(variables, batch.x, train=train, key=key), batch.y) * batch.mask
+        return self.example_loss(self.logits(variables, batch.x, train=train, key=key), batch.y) * batch.mask
 
     def loss(
         self, variables: Variables, batch: Batch, *, train: bool = False, key: PRNGKey | None = None
@@ -161,7 +161,7 @@ class Task(Pytree):
 
         Args:
           x: rows as stored, for their shape.
-          frozen: names of parts (`Parts`).
+          frozen: names of parts (`FrozenParams`).
           pretrained: variables that the model begins with; None: all are drawn, fixed parts the same for every seed.
 
         Raises:
@@ -177,18 +177,18 @@ class Task(Pytree):
         with nn.intercept_methods(note):
             like = jax.eval_shape(lambda key, row: self.model.init(key, row, train=False), jax.random.key(0), row)
         check_parts(frozen, like)
-        parts = Parts(fixed_names=tuple(frozen))
+        parts = FrozenParams(fixed_names=tuple(frozen))
         if pretrained is not None:
             start, fixed = parts.parted(fitted(pretrained, like, parts, layers[-1] if layers else ()))
             return replace(self, parts=replace(parts, fixed=fixed, start=start))
         _, fixed = parts.parted(Task(self.model).init(jax.random.key(0), x))
         return replace(self, parts=replace(parts, fixed=fixed))
 
-    def beforehand(self, *datasets: Dataset) -> tuple[Task, list[Dataset]]:
-        """The same task on what its fixed trunk makes of the rows, which never changes: the trunk is run here, once.
+    def precompute_features(self, *datasets: Dataset) -> tuple[Task, list[Dataset]]:
+        """The same task on what its fixed backbone makes of the rows, which never changes: the backbone is run here, once.
 
-        The trunk are the first of the model's `stages` that are all fixed; without any, everything is returned as it
-        is. What rounds cost is still counted with the trunk, as for clients that run it every time.
+        The backbone are the first of the model's `stages` that are all fixed; without any, everything is returned as it
+        is. What rounds cost is still counted with the backbone, as for clients that run it every time.
 
         Args:
           datasets: whose rows are replaced, training, test and validation rows; the first says their shape.
@@ -199,10 +199,10 @@ class Task(Pytree):
             return self, list(datasets)
 
         def through(x):
-            like: Any = jax.eval_shape(partial(trunk, end=begin), self, jnp.zeros((1, *x.shape[1:]), x.dtype))
+            like: Any = jax.eval_shape(partial(backbone, end=begin), self, jnp.zeros((1, *x.shape[1:]), x.dtype))
             out = np.empty((len(x), *like.shape[1:]), like.dtype)
             for i in range(0, len(x), AT_ONCE):
-                out[i : i + AT_ONCE] = trunk(self, x[i : i + AT_ONCE], end=begin)
+                out[i : i + AT_ONCE] = backbone(self, x[i : i + AT_ONCE], end=begin)
             return out
 
         counts = self._counts(datasets[0].x)
@@ -220,7 +220,7 @@ class Task(Pytree):
 
 
 @jit(static_argnames=("end",))
-def trunk(task: Task, x: Rows, *, end: int) -> Float[Array, "b ..."]:
+def backbone(task: Task, x: Rows, *, end: int) -> Float[Array, "b ..."]:
     """What the model's stages before `end`, all fixed, make of rows as stored."""
     apply: Any = task.model.apply
     return apply(task.parts.fixed, task.normalised(x), train=False, end=end)
@@ -242,7 +242,7 @@ def _counted(
     moments = tuple(jax.ShapeDtypeStruct(shape, jnp.float32) for shape in (shift, scale))
     lowered: Any = jax.jit(lambda v, x, *given: cls(model, *given).logits(v, x)).lower(whole, one, *moments)
     flops = float(lowered.cost_analysis()["flops"])
-    trained, kept = Parts(fixed_names=fixed).parted(whole)
+    trained, kept = FrozenParams(fixed_names=fixed).parted(whole)
 
     def gradient(parts):
         def loss(trained, kept, x, *given):
@@ -253,8 +253,8 @@ def _counted(
 
     backward = 2.0
     if fixed:
-        some: Any = gradient(Parts(fixed_names=fixed)).lower(trained, kept, one, *moments)
-        every: Any = gradient(Parts()).lower(whole, {}, one, *moments)
+        some: Any = gradient(FrozenParams(fixed_names=fixed)).lower(trained, kept, one, *moments)
+        every: Any = gradient(FrozenParams()).lower(whole, {}, one, *moments)
         beyond = [max(float(count.cost_analysis()["flops"]) - flops, 0.0) for count in (some, every)]
         backward = 2.0 * min(beyond[0] / beyond[1], 1.0) if beyond[1] else 0.0
     return Counts(size_of(trained), flops, backward, lowered.out_info.shape, size_of(kept))

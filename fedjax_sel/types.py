@@ -28,19 +28,16 @@ if TYPE_CHECKING:
 Variables = Any
 """A pytree of arrays: what a model is made of, `P` numbers in all."""
 
-State = Any
-"""A pytree of arrays carried from round to round."""
+StrategyState = Any
+"""A pytree of arrays that a strategy carries from round to round."""
 
 Rows = Shaped[Array, "b ..."] | Shaped[np.ndarray, "b ..."]
 """Rows as stored, on a device or on the host."""
 
-Scalar = float | Float[Array, "..."]
-"""A hyperparameter: a Python float outside, traced inside a compiled program, an array where it is swept over."""
-
 PRNGKey = Key[Array, ""]
 """A typed JAX random key."""
 
-NOBODY = -1
+PAD_CLIENT = -1
 """The client written where a cohort has fewer than `m` members."""
 
 
@@ -50,34 +47,39 @@ class Context(Pytree):
     Attributes:
       round: number of this round, from 0.
       rounds: how many rounds the run has, `T`.
-      size: training rows of each client.
+      num_examples: training examples of each client.
       available: who can be reached this round.
       candidates: whom the selector asked for signals; None: everyone.
       devices: what each client's device can do; None: the run has no devices.
       timing: seconds of each client's turn if it trained on all its rows; None without devices.
-      m: how many clients the cohort holds.
+      cohort_size: how many clients the cohort holds, `m`.
     """
 
     round: Int[Array, ""]
     rounds: Int[Array, ""]
-    size: Int[Array, "N"]
+    num_examples: Int[Array, "N"]
     available: Bool[Array, "N"]
     candidates: Int[Array, "d"] | None = None
     devices: DeviceProfile | None = None
     timing: Timing | None = None
-    m: int = static(default=1)
+    cohort_size: int = static(default=1)
 
     @property
-    def clients(self) -> int:
+    def num_clients(self) -> int:
         """`N`."""
-        return self.size.shape[0]
+        return self.num_examples.shape[0]
+
+    @property
+    def m(self) -> int:
+        """`cohort_size`, as formulas write it."""
+        return self.cohort_size
 
 
 class Cohort(Pytree):
     """The clients that train this round; its shape is fixed whatever happens.
 
     Attributes:
-      client: who, `NOBODY` where `mask` is false.
+      client: who, `PAD_CLIENT` where `mask` is false.
       mask: which slots are filled.
       weight: importance correction of each slot, 1 where unbiasedness is not claimed.
     """
@@ -94,11 +96,27 @@ class Batch(Pytree):
       x: rows.
       y: labels in `0..C-1`.
       mask: false where a row is padding or was not selected.
+      weight: of each example in the loss; None: 1.
     """
 
     x: Array
     y: Int[Array, "B"]
     mask: Bool[Array, "B"]
+    weight: Float[Array, "B"] | None = None
+
+
+class Plan(Pytree):
+    """What a client does in a round; with leading axes for several.
+
+    Attributes:
+      steps: local steps.
+      examples_seen: examples passed forward and backward in them, with repetition.
+      step_size_sum: sum of the learning rates of the steps.
+    """
+
+    steps: Int[Array, "*m"]
+    examples_seen: Int[Array, "*m"]
+    step_size_sum: Float[Array, "*m"]
 
 
 class Update(Pytree):
@@ -106,20 +124,20 @@ class Update(Pytree):
 
     Attributes:
       delta: its variables minus the ones it received; None where only the sum over the cohort was kept.
-      rows: how many different rows it trained on.
+      num_examples: how many different examples it trained on.
       steps: how many local steps it took.
-      seen: rows passed forward and backward in them, with repetition.
-      loss: its training loss in nats, mean over all the rows of its steps.
-      square: mean square of the same losses.
+      examples_seen: examples passed forward and backward in them, with repetition.
+      loss: its training loss in nats, mean over all the examples of its steps.
+      mean_sq_loss: mean square of the same losses.
       upload: what the correction sends back besides; None where there is none.
       finite: whether all of it is a finite number; set by the engine, which leaves out what is not.
     """
 
     delta: Variables | None
-    rows: Int[Array, ""]
+    num_examples: Int[Array, ""]
     steps: Int[Array, ""]
-    seen: Int[Array, ""]
+    examples_seen: Int[Array, ""]
     loss: Float[Array, ""]
-    square: Float[Array, ""]
+    mean_sq_loss: Float[Array, ""]
     upload: Any = None
     finite: Bool[Array, ""] = None  # type: ignore[assignment]

@@ -16,7 +16,7 @@ os.environ["FEDJAX_SEL_CACHE"] = str(Path(tempfile.gettempdir()) / "fedjax_sel_t
 # Where arrays are computed with; data and states also hold NumPy arrays, seeds' stacks and axis specifications.
 CHECKED = ["aggregation", "client_selection", "correction", "data_selection", "local_training"]
 CHECKED += ["metrics", "signals", "task"]
-CHECKED += ["engine.asking", "engine.measuring", "engine.mapping", "engine.messages", "engine.keys"]
+CHECKED += ["engine.signals", "engine.metrics", "engine.layout", "engine.collectives", "engine.keys"]
 CHECKED += [f"devices.{name}" for name in ("availability", "bill", "clock", "laws", "table")]
 install_import_hook([f"fedjax_sel.{name}" for name in CHECKED], "beartype.beartype")
 

@@ -13,7 +13,7 @@ from fedjax_sel import config, folder
 from fedjax_sel.cli import main
 from fedjax_sel.engine.history import History
 
-SMALL = ("digits", "partition.clients=20", "m=3", "rounds=4", "--seeds", "2")
+SMALL = ("digits", "partition.clients=20", "cohort_size=3", "rounds=4", "--seeds", "2")
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +40,7 @@ def refused(*arguments):
 def finished(tmp_path_factory):
     """Two finished runs that differ in selector and rounds, made once."""
     here = tmp_path_factory.mktemp("runs")
-    for name, more in (("entropy", ()), ("uniform", ("selector=uniform", "rounds=3"))):
+    for name, more in (("entropy", ()), ("uniform", ("client_selection=uniform", "rounds=3"))):
         done = call("run", *SMALL, *more, "--out", here / name)
         assert done.exit_code == 0, done.output
     return here
@@ -52,7 +52,7 @@ def test_a_run_prints_device_mapping_table_and_folder(tmp_path):
     lines = done.stdout.splitlines()
     assert lines[0].startswith("device: ")
     assert "GiB" in lines[0]
-    assert lines[1].startswith("mapping: seeds by")
+    assert lines[1].startswith("layout: seeds by")
     assert "4/4" in done.stdout
     assert "mean of 2 seeds" in done.stdout
     (place,) = (tmp_path / "runs").iterdir()
@@ -145,7 +145,7 @@ def test_debugging_runs_without_compilation_and_keeps_no_checkpoints(tmp_path, m
 
 
 def test_with_debug_an_error_keeps_its_traceback():
-    done = call("run", "iris", "m=300", "--debug")
+    done = call("run", "iris", "cohort_size=300", "--debug")
     assert isinstance(done.exception, ValueError)
 
 
@@ -154,11 +154,11 @@ def test_with_debug_an_error_keeps_its_traceback():
     [
         (("digit",), "unknown preset 'digit'; did you mean 'digits'"),
         (("nowhere.yaml",), "no file nowhere.yaml"),
-        (("iris", "selector=entrop"), "did you mean 'entropy'"),
-        (("iris", "m=300"), "N = 10 clients"),
-        (("iris", "selector=power_of_choice", "selector.d=2"), "d is 2 candidates"),
+        (("iris", "client_selection=entrop"), "did you mean 'entropy'"),
+        (("iris", "cohort_size=300"), "N = 10 clients"),
+        (("iris", "client_selection=power_of_choice", "client_selection.d=2"), "d is 2 candidates"),
         (("iris", "--seeds", "0"), "seeds are 0"),
-        (("iris", "--mapping", "vmp"), "did you mean 'vmap'"),
+        (("iris", "--layout", "vmp"), "did you mean 'vmap'"),
         (("iris", "--out", "taken"), "no run's folder"),
         (("iris", "data=npz:nowhere.npz"), "nowhere.npz"),
     ],
@@ -171,7 +171,7 @@ def test_a_bad_request_is_one_line_and_leaves_nothing_behind(tmp_path, arguments
 
 
 def test_another_configuration_in_the_folder_is_refused(finished):
-    line = refused("run", *SMALL, "m=4", "--out", finished / "entropy")
+    line = refused("run", *SMALL, "cohort_size=4", "--out", finished / "entropy")
     assert "m: 3 there, 4 here" in line
 
 
@@ -208,7 +208,7 @@ def test_the_list_names_everything():
 def test_every_strategy_can_be_cited():
     done = call("cite")
     assert done.exit_code == 0, done.output
-    for key in ("selector", "samples", "trainer", "aggregator", "partition"):
+    for key in ("client_selection", "data_selection", "local_training", "aggregation", "partition"):
         for name in config.KINDS[key].available():
             assert f"{key} {name}: " in done.stdout
     assert "no source" not in done.stdout

@@ -8,10 +8,10 @@ from fedjax_sel import config
 from fedjax_sel.client_selection.entropy import Entropy
 from fedjax_sel.client_selection.power_of_choice import PowerOfChoice
 from fedjax_sel.data.partition import Natural, Shards
-from fedjax_sel.engine.mapping import Mapping
+from fedjax_sel.engine.layout import Layout
 from fedjax_sel.local_training import Steps
 
-IRIS = {"data": "iris", "partition": {"clients": 10}, "model": "logistic", "m": 4, "rounds": 3, "seeds": 2}
+IRIS = {"data": "iris", "partition": {"clients": 10}, "model": "logistic", "cohort_size": 4, "rounds": 3, "seeds": 2}
 
 
 @pytest.mark.parametrize("name", config.preset_names())
@@ -21,8 +21,8 @@ def test_a_preset_resolves_completely_and_resolving_again_changes_nothing(name):
     assert short == name
     assert config.resolve(resolved) == resolved
     assert yaml.safe_load(config.dump(resolved)) == resolved
-    assert resolved["selector"].keys() >= {"name"}
-    assert "schedule" in resolved["trainer"]
+    assert resolved["client_selection"].keys() >= {"name"}
+    assert "schedule" in resolved["local_training"]
 
 
 def test_the_resolved_configuration_reruns_to_the_same_history(tmp_path):
@@ -37,23 +37,23 @@ def test_components_are_built_with_their_parameters():
     run = config.build(
         {
             **IRIS,
-            "selector": {"name": "power_of_choice", "d": 6},
+            "client_selection": {"name": "power_of_choice", "d": 6},
             "partition": {"name": "shards", "clients": 12, "shards_per_client": 1},
             "model": {"name": "mlp", "hidden": [5, 4], "normalise": False},
-            "trainer": {"momentum": 0.9, "schedule": {"name": "steps", "at": [2], "factor": 0.1}},
-            "mapping": {"clients": 2},
-            "m": 0.25,
+            "local_training": {"momentum": 0.9, "schedule": {"name": "steps", "at": [2], "factor": 0.1}},
+            "layout": {"clients": 2},
+            "cohort_size": 0.25,
             "seeds": [3, 5],
             "chunk": 2,
         }
     )
-    assert run.experiment.selector == PowerOfChoice(d=6)
+    assert run.experiment.client_selection == PowerOfChoice(d=6)
     assert run.data.partition == Shards(clients=12, shards_per_client=1)
     assert run.experiment.task.model.hidden == (5, 4)
     assert run.experiment.task.model.classes == 3
     assert run.experiment.task.scale == 1.0
-    assert run.experiment.trainer.schedule == Steps(at=(2,), factor=0.1)
-    assert (run.mapping, run.seeds, run.chunk) == (Mapping(clients=2), (3, 5), 2)
+    assert run.experiment.local_training.schedule == Steps(at=(2,), factor=0.1)
+    assert (run.layout, run.seeds, run.chunk) == (Layout(clients=2), (3, 5), 2)
     assert run.experiment.cohort(12) == 3
 
 
@@ -66,7 +66,7 @@ def test_rows_are_normalised_by_the_training_rows():
 
 
 def test_synthetic_data_is_drawn_by_each_seed_and_owned_naturally():
-    run = config.build({"data": {"name": "uacs", "setting": 2, "clients": 20, "rows": 5}, "m": 2})
+    run = config.build({"data": {"name": "uacs", "setting": 2, "clients": 20, "rows": 5}, "cohort_size": 2})
     assert run.data.partition == Natural()
     one, other = run.data.draw(0), run.data.draw(1)
     assert one.clients == 20
@@ -74,10 +74,12 @@ def test_synthetic_data_is_drawn_by_each_seed_and_owned_naturally():
 
 
 def test_a_component_may_be_a_bare_name_and_whole_numbers_are_floats_where_floats_are_due():
-    resolved = config.resolve({**IRIS, "selector": "entropy", "trainer": {"learning_rate": 1, "weight_decay": "1e-4"}})
-    assert resolved["selector"] == {"name": "entropy", "epsilon": 0.1, "temperature": 1.0, "per_slot": False}
-    assert isinstance(resolved["trainer"]["learning_rate"], float)
-    assert resolved["trainer"]["weight_decay"] == 1e-4
+    resolved = config.resolve(
+        {**IRIS, "client_selection": "entropy", "local_training": {"learning_rate": 1, "weight_decay": "1e-4"}}
+    )
+    assert resolved["client_selection"] == {"name": "entropy", "epsilon": 0.1, "temperature": 1.0, "per_slot": False}
+    assert isinstance(resolved["local_training"]["learning_rate"], float)
+    assert resolved["local_training"]["weight_decay"] == 1e-4
 
 
 def test_seeds_are_a_count_or_a_list():
@@ -89,8 +91,8 @@ def test_other_names_of_the_field_are_understood():
     given = {"dataset": "iris", "num_clients": 8, "clients_per_round": 3, "num_rounds": 7, "lr": 0.5, "local_epochs": 2}
     resolved = config.resolve(given)
     assert resolved["partition"]["clients"] == 8
-    assert (resolved["m"], resolved["rounds"]) == (3, 7)
-    assert (resolved["trainer"]["learning_rate"], resolved["trainer"]["epochs"]) == (0.5, 2)
+    assert (resolved["cohort_size"], resolved["rounds"]) == (3, 7)
+    assert (resolved["local_training"]["learning_rate"], resolved["local_training"]["epochs"]) == (0.5, 2)
     assert config.aliases_in(given) == [
         "dataset",
         "num_rounds",
@@ -99,24 +101,32 @@ def test_other_names_of_the_field_are_understood():
         "local_epochs",
         "lr",
     ]
-    assert config.own_name("lr") == "trainer.learning_rate"
+    assert config.own_name("lr") == "local_training.learning_rate"
 
 
 def test_an_override_replaces_a_component_whole_and_a_parameter_alone():
-    base = {**IRIS, "selector": {"name": "entropy", "epsilon": 0.3}}
-    changed = config.override(base, ["selector.d=6", "selector=power_of_choice", "m=0.5", "lr=1e-2", "seeds=[4, 5]"])
-    assert base["selector"]["name"] == "entropy"
+    base = {**IRIS, "client_selection": {"name": "entropy", "epsilon": 0.3}}
+    changed = config.override(
+        base, ["client_selection.d=6", "client_selection=power_of_choice", "cohort_size=0.5", "lr=1e-2", "seeds=[4, 5]"]
+    )
+    assert base["client_selection"]["name"] == "entropy"
     resolved = config.resolve(changed)
-    assert resolved["selector"] == {"name": "power_of_choice", "d": 6}
-    assert (resolved["m"], resolved["trainer"]["learning_rate"], resolved["seeds"]) == (0.5, 0.01, [4, 5])
-    nested = config.resolve(config.override(base, ["trainer.schedule=cosine", "trainer.schedule.end=0.1"]))
-    assert nested["trainer"]["schedule"] == {"name": "cosine", "end": 0.1}
+    assert resolved["client_selection"] == {"name": "power_of_choice", "d": 6}
+    assert (resolved["cohort_size"], resolved["local_training"]["learning_rate"], resolved["seeds"]) == (
+        0.5,
+        0.01,
+        [4, 5],
+    )
+    nested = config.resolve(
+        config.override(base, ["local_training.schedule=cosine", "local_training.schedule.end=0.1"])
+    )
+    assert nested["local_training"]["schedule"] == {"name": "cosine", "end": 0.1}
 
 
 def test_differences_are_dotted_keys():
-    one = config.resolve({**IRIS, "selector": "entropy"})
-    other = config.resolve({**IRIS, "selector": {"name": "entropy", "epsilon": 0.2}, "rounds": 4})
-    assert config.differences(one, other) == ["selector.epsilon", "rounds"]
+    one = config.resolve({**IRIS, "client_selection": "entropy"})
+    other = config.resolve({**IRIS, "client_selection": {"name": "entropy", "epsilon": 0.2}, "rounds": 4})
+    assert config.differences(one, other) == ["client_selection.epsilon", "rounds"]
     assert config.differences(one, one) == []
     assert config.fingerprint(one) != config.fingerprint(other)
 
@@ -126,37 +136,37 @@ WRONG = {
     "data": ({"data": "irsi"}, "unknown data 'irsi'; did you mean 'iris'"),
     "data to fill in": ({"data": "tfds:NAME"}, "put a file or a dataset in its place"),
     "data parameter": ({"data": {"name": "iris", "tets": 0.1}}, "did you mean 'test'"),
-    "key": ({"selectr": "entropy"}, "unknown key 'selectr'; did you mean 'selector'"),
-    "selector": ({"selector": "entrop"}, "unknown client selector 'entrop'; did you mean 'entropy'"),
+    "key": ({"selectr": "entropy"}, "unknown key 'selectr'; did you mean 'client_selection'"),
+    "client_selection": ({"client_selection": "entrop"}, "unknown client selector 'entrop'; did you mean 'entropy'"),
     "model": ({"model": "mpl"}, "did you mean 'mlp'"),
     "partition": ({"partition": "dirichlett"}, "did you mean 'dirichlet'"),
-    "parameter": ({"selector": {"name": "entropy", "epsilom": 0.1}}, "did you mean 'epsilon'"),
-    "parameter of none": ({"samples": {"name": "everything", "x": 1}}, "everything has no parameters, but 'x'"),
+    "parameter": ({"client_selection": {"name": "entropy", "epsilom": 0.1}}, "did you mean 'epsilon'"),
+    "parameter of none": ({"data_selection": {"name": "everything", "x": 1}}, "everything has no parameters, but 'x'"),
     "number": (
-        {"selector": {"name": "entropy", "epsilon": "high"}},
-        "selector.epsilon is 'high'; it must be a finite number",
+        {"client_selection": {"name": "entropy", "epsilon": "high"}},
+        "client_selection.epsilon is 'high'; it must be a finite number",
     ),
-    "not a number": ({"trainer": {"learning_rate": float("nan")}}, "must be a finite number"),
+    "not a number": ({"local_training": {"learning_rate": float("nan")}}, "must be a finite number"),
     "whole number": ({"rounds": 1.5}, "rounds is 1.5; it must be a whole number"),
     "truth as number": ({"rounds": True}, "rounds is True"),
-    "number as truth": ({"selector": {"name": "entropy", "per_slot": 1}}, "must be true or false"),
+    "number as truth": ({"client_selection": {"name": "entropy", "per_slot": 1}}, "must be true or false"),
     "list": ({"model": {"name": "mlp", "hidden": 64}}, "model.hidden is 64; it must be a list, each a whole number"),
     "in list": ({"model": {"name": "mlp", "hidden": [64, "x"]}}, r"model.hidden\[1\] is 'x'"),
-    "schedule": ({"trainer": {"schedule": "stepz"}}, "did you mean 'steps'"),
-    "twice": ({"lr": 0.1, "trainer": {"learning_rate": 0.2}}, "lr and trainer.learning_rate are the same"),
-    "component": ({"selector": ["entropy"]}, "must be a name, or a mapping"),
-    "component name": ({"selector": {"name": 3}}, "selector.name is 3"),
-    "mapping": ({"mapping": "pmap"}, "unknown mapping 'pmap'; did you mean 'vmap'"),
-    "mapping field": ({"mapping": {"client": 3}}, "did you mean 'clients'"),
+    "schedule": ({"local_training": {"schedule": "stepz"}}, "did you mean 'steps'"),
+    "twice": ({"lr": 0.1, "local_training": {"learning_rate": 0.2}}, "lr and trainer.learning_rate are the same"),
+    "component": ({"client_selection": ["entropy"]}, "must be a name, or a layout"),
+    "component name": ({"client_selection": {"name": 3}}, "client_selection.name is 3"),
+    "layout": ({"layout": "pmap"}, "unknown layout 'pmap'; did you mean 'vmap'"),
+    "layout field": ({"layout": {"client": 3}}, "did you mean 'clients'"),
     "classes": ({"model": {"name": "mlp", "classes": 3}}, "unknown parameter of model mlp: 'classes'"),
     "seeds": ({"seeds": [1, 1]}, "all different"),
-    "m": ({"m": 11}, "there are N = 10 clients"),
+    "cohort_size": ({"cohort_size": 11}, "there are N = 10 clients"),
     "no rounds": ({"rounds": 0}, "rounds is 0; it must be"),
     "chunk": ({"chunk": 0}, "chunk is 0; it must be at least 1"),
     "data seed": ({"data_seed": -1}, "data_seed is -1"),
-    "signals": ({"signals_on": "test"}, "signals_on is 'test'"),
+    "signals": ({"signal_split": "test"}, "signal_split is 'test'"),
     "holdout": ({"holdout": 1.0}, "holdout is 1.0"),
-    "own check": ({"aggregator": {"by": "volume"}}, "unknown mean: by 'volume'. There are: client, size"),
+    "own check": ({"aggregation": {"by": "volume"}}, "unknown mean: by 'volume'. There are: client, size"),
     "too many clients": ({"partition": {"clients": 1000}}, "only 120 rows"),
     "no test rows": ({"data": {"name": "iris", "test": 0.0}}, "no test rows"),
     "setting": ({"data": {"name": "uacs", "setting": 4}, "partition": "natural"}, "setting is 4"),
@@ -172,10 +182,10 @@ def test_what_cannot_run_is_refused_with_a_reason(wrong, says):
 @pytest.mark.parametrize(
     ("item", "says"),
     [
-        ("selector", "not of the form key=value"),
+        ("client_selection", "not of the form key=value"),
         ("=3", "not of the form key=value"),
-        ("selecter.d=3", "did you mean 'selector'"),
-        ("m=[1", "cannot be read as YAML"),
+        ("selecter.d=3", "did you mean 'client_selection'"),
+        ("cohort_size=[1", "cannot be read as YAML"),
         ("rounds.x=1", "rounds is 3, which has no parameters"),
     ],
 )
@@ -221,7 +231,7 @@ def test_every_component_there_is_can_be_named():
         for name in kind.available():
             given = {"name": name, "path": "table.csv"} if name in ("csv", "trace") else name
             assert config.resolve({**IRIS, key: given})[key]["name"] == name
-    assert config.build({**IRIS, "selector": "entropy"}).experiment.selector == Entropy()
+    assert config.build({**IRIS, "client_selection": "entropy"}).experiment.client_selection == Entropy()
 
 
 def test_callbacks_are_a_name_a_list_or_a_mapping_and_become_a_mapping_with_every_parameter():
@@ -267,8 +277,8 @@ def test_a_callback_without_parameters_is_a_difference():
         ({"table": {"folder": "here"}}, "unknown parameter of callbacks.table"),
         ({"table": "csv"}, "callbacks.table is 'csv'; it must be a mapping of its parameters"),
         ({"stopwatch": {"x": 1}}, "stopwatch has no parameters, but 'x' is given"),
-        (3, "callbacks is 3; it must be a name, a list of names, or a mapping"),
-        (["table", 3], "it must be a name, a list of names, or a mapping"),
+        (3, "callbacks is 3; it must be a name, a list of names, or a layout"),
+        (["table", 3], "it must be a name, a list of names, or a layout"),
         (["table", {"table": {}}], "callbacks: table is given twice"),
     ],
 )

@@ -13,7 +13,7 @@ from fedjax_sel.devices.availability import Always, Bernoulli, Diurnal, Trace
 from fedjax_sel.devices.clock import Deadline
 from fedjax_sel.devices.laws import LogNormal, Tiers, Uniform
 
-IRIS = {"data": "iris", "partition": {"clients": 10}, "model": "logistic", "m": 4, "rounds": 3, "seeds": 2}
+IRIS = {"data": "iris", "partition": {"clients": 10}, "model": "logistic", "cohort_size": 4, "rounds": 3, "seeds": 2}
 
 
 def test_by_default_there_are_no_devices_and_everybody_is_there_in_time():
@@ -81,10 +81,13 @@ def test_overrides_reach_devices_availability_and_deadline():
 
 
 def test_a_deadline_of_a_selector_may_be_infinite_as_well():
-    resolved = config.resolve({**IRIS, "selector": "fedcs"})
-    assert resolved["selector"] == {"name": "fedcs", "deadline": math.inf, "share": 1.0}
+    resolved = config.resolve({**IRIS, "client_selection": "fedcs"})
+    assert resolved["client_selection"] == {"name": "fedcs", "deadline": math.inf, "share": 1.0}
     assert yaml.safe_load(config.dump(resolved)) == resolved
-    assert config.resolve({**IRIS, "selector": {"name": "fedcs", "deadline": 3}})["selector"]["deadline"] == 3.0
+    assert (
+        config.resolve({**IRIS, "client_selection": {"name": "fedcs", "deadline": 3}})["client_selection"]["deadline"]
+        == 3.0
+    )
 
 
 WRONG = {
@@ -100,10 +103,10 @@ WRONG = {
     "no time": ({"devices": "uniform", "deadline": {"seconds": 0}}, "seconds is 0.0; it must be above 0"),
     "not a number": ({"deadline": {"seconds": math.nan}}, "deadline.seconds is nan"),
     "late": ({"deadline": {"late": "dorp"}}, "must be 'drop'"),
-    "deadline": ({"deadline": 5}, "deadline is 5; it must be a mapping"),
+    "deadline": ({"deadline": 5}, "deadline is 5; it must be a layout"),
     "deadline field": ({"deadline": {"second": 5}}, "did you mean 'seconds'"),
     "deadline alone": ({"deadline": {"seconds": 5}}, "the clients have no devices, so nobody is late"),
-    "selector alone": ({"selector": "oort"}, "oort selects by what devices can do, but the clients have none"),
+    "selector alone": ({"client_selection": "oort"}, "oort selects by what devices can do, but the clients have none"),
 }
 
 

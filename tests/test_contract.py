@@ -24,12 +24,12 @@ from fedjax_sel import (
 )
 from fedjax_sel.devices.clock import Timing
 from fedjax_sel.devices.laws import LogNormal, Uniform
-from fedjax_sel.engine.run import run_chunk
+from fedjax_sel.engine.driver import run_chunk
 from fedjax_sel.engine.runs import laid_out
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.models.mlp import MLP
 from fedjax_sel.protocols import Host
-from fedjax_sel.types import NOBODY, Cohort, Context
+from fedjax_sel.types import PAD_CLIENT, Cohort, Context
 
 N, M = 24, 4
 SELECTORS = client_selection.available()
@@ -48,14 +48,16 @@ def context(round=0, available=None):
     available = jnp.ones(N, bool) if available is None else available
     parts = jnp.asarray(np.random.default_rng(4).uniform(0.5, 2.0, (3, N)), jnp.float32)
     devices = LogNormal().draw(0, N)
-    return Context(jnp.int32(round), jnp.int32(50), size, available, devices=devices, timing=Timing(*parts), m=M)
+    return Context(
+        jnp.int32(round), jnp.int32(50), size, available, devices=devices, timing=Timing(*parts), cohort_size=M
+    )
 
 
 def signals_for(selector, ctx):
     """Every client has its own value of each signal, whoever else is asked."""
     key = jax.random.key(5)
     whole = {
-        s.name: jax.random.uniform(jax.random.fold_in(key, i), (ctx.clients,), minval=0.1)
+        s.name: jax.random.uniform(jax.random.fold_in(key, i), (ctx.num_clients,), minval=0.1)
         for i, s in enumerate(selector.before)
     }
     return whole if ctx.candidates is None else {name: value[ctx.candidates] for name, value in whole.items()}
@@ -70,8 +72,8 @@ def turn(selector, key, state, ctx, before=None):
     ctx = ctx.replace(candidates=selector.candidates(key, state, ctx))
     before = signals_for(selector, ctx) if before is None else before
     cohort = selector.select(key, state, ctx, **before)
-    rehearsed = {f"rehearsed_{name}": 0.5 * value for name, value in before.items() if hasattr(selector, "rehearses")}
-    return cohort, selector.observe(key, state, ctx, cohort, **before, **rehearsed, **after_for(selector))
+    probed = {f"probed_{name}": 0.5 * value for name, value in before.items() if hasattr(selector, "probes")}
+    return cohort, selector.observe(key, state, ctx, cohort, **before, **probed, **after_for(selector))
 
 
 @functools.cache
@@ -104,7 +106,7 @@ def test_a_cohort_has_its_shape_and_distinct_clients_in_range(name):
         members = cohort.client[cohort.mask].tolist()
         assert len(set(members)) == len(members) == (M if name not in FEWER or round > 12 else max(1, len(members)))
         assert all(0 <= member < N for member in members)
-        assert set(cohort.client[~cohort.mask].tolist()) <= {NOBODY}
+        assert set(cohort.client[~cohort.mask].tolist()) <= {PAD_CLIENT}
 
 
 @pytest.mark.parametrize("name", SELECTORS)
@@ -114,7 +116,7 @@ def test_only_available_clients_are_selected_and_empty_slots_say_so(name):
     ctx = context(available=jnp.zeros(N, bool).at[jnp.array(sorted(reachable))].set(True))
     cohort, _ = turn(selector, jax.random.key(3), start(selector, ctx), ctx)
     assert set(cohort.client[cohort.mask].tolist()) <= reachable
-    assert set(cohort.client[~cohort.mask].tolist()) <= {NOBODY}
+    assert set(cohort.client[~cohort.mask].tolist()) <= {PAD_CLIENT}
     assert 1 <= int(cohort.mask.sum()) <= 3
     assert float(jnp.where(cohort.mask, 0, cohort.weight).sum()) == 0
 
@@ -179,8 +181,8 @@ def test_relabelling_the_clients_relabels_the_cohort_that_a_score_decides(name):
     selector, ctx = settled(name), context()
     old = jnp.asarray(np.random.default_rng(1).permutation(N))  # who the new client i was
     moved = ctx.replace(
-        size=ctx.size[old],
-        devices=ctx.devices.rows(old),
+        size=ctx.num_examples[old],
+        devices=ctx.devices.take(old),
         timing=jax.tree.map(lambda leaf: leaf[old], ctx.timing),
     )
 
@@ -205,8 +207,8 @@ def test_declared_needs_are_the_keyword_only_names(name):
 
     assert keywords(selector.select) == ({s.name for s in selector.before}, False)
     named, anything = keywords(selector.observe)
-    rehearsed = {f"rehearsed_{s.name}" for s in selector.before if hasattr(selector, "rehearses")}
-    assert anything or named == rehearsed | {s.name for s in (*selector.before, *selector.after)}
+    probed = {f"probed_{s.name}" for s in selector.before if hasattr(selector, "probes")}
+    assert anything or named == probed | {s.name for s in (*selector.before, *selector.after)}
 
 
 @pytest.mark.parametrize("name", SELECTORS)
@@ -243,8 +245,8 @@ def test_a_data_selection_keeps_valid_rows_and_at_least_one(name):
         assert 1 <= int(kept.sum()) <= count
 
 
-@pytest.mark.parametrize("selector", SELECTORS)
-@pytest.mark.parametrize("samples", SAMPLES)
+@pytest.mark.parametrize("client_selection", SELECTORS)
+@pytest.mark.parametrize("data_selection", SAMPLES)
 def test_any_selection_of_clients_runs_with_any_selection_of_rows(blobs, selector, samples):
     """Aggregators and corrections take turns, so that each meets every data selection and most client selections.
 
@@ -254,12 +256,12 @@ def test_any_selection_of_clients_runs_with_any_selection_of_rows(blobs, selecto
     turn_of = SELECTORS.index(selector) + SAMPLES.index(samples)
     experiment = Experiment(
         Task.on(MLP(classes=3, hidden=(4,)), blobs),
-        selector=client_selection.load(selector)(**kwargs),
-        samples=data_selection.load(samples)(),
-        trainer=SGD(batch_size=8),
+        client_selection=client_selection.load(selector)(**kwargs),
+        data_selection=data_selection.load(samples)(),
+        local_training=SGD(batch_size=8),
         correction=correction.load(CORRECTIONS[turn_of % len(CORRECTIONS)])(),
-        aggregator=aggregation.load(AGGREGATORS[turn_of % len(AGGREGATORS)])(),
-        m=3,
+        aggregation=aggregation.load(AGGREGATORS[turn_of % len(AGGREGATORS)])(),
+        cohort_size=3,
         rounds=3,
     )
     federation = Federation(blobs, partition.Iid(clients=20), devices=Uniform(low=0.1), public=blobs.x[:9])
@@ -272,8 +274,8 @@ def test_any_selection_of_clients_runs_with_any_selection_of_rows(blobs, selecto
     assert (history["joules"] > 0).all()
     before = run_chunk.programs
     tuned = experiment.replace(
-        selector=jax.tree.map(lambda leaf: leaf * 0.5, experiment.selector),
-        trainer=SGD(learning_rate=0.05, batch_size=8),
+        client_selection=jax.tree.map(lambda leaf: leaf * 0.5, experiment.client_selection),
+        local_training=SGD(learning_rate=0.05, batch_size=8),
     )
     simulate(tuned, federation, seeds=[5, 6])
     assert run_chunk.programs == before, "floats and seeds must not recompile"

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from fedjax_sel import Experiment, Federation, Task, simulate
-from fedjax_sel.engine.run import run_chunk
+from fedjax_sel.engine.driver import run_chunk
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.models.logistic import LogisticRegression
-from fedjax_sel.protocols import Aggregator, ClientSelector, Price, RowSignal, SampleSelector
+from fedjax_sel.protocols import Aggregator, ClientSelector, Cost, DataSelector, ExampleSignal
 from fedjax_sel.pytree import Pytree, static
 from fedjax_sel.types import Cohort
 
@@ -33,9 +33,9 @@ class IsClass(Pytree):
 
     label: int = static(default=0)
     name = "is_class"
-    price = Price(up=1.0)
+    cost = Cost(up=1.0)
 
-    def rows(self, logits, y):
+    def measure(self, logits, y):
         return (y == self.label).astype(jnp.float32)
 
 
@@ -47,8 +47,8 @@ class MostOfAClass(Pytree):
     after = ()
 
     def init(self, key, ctx, host):
-        assert host.data.size.sum() == 216
-        return jnp.zeros(ctx.clients, jnp.int32)
+        assert host.data.num_examples.sum() == 216
+        return jnp.zeros(ctx.num_clients, jnp.int32)
 
     def candidates(self, key, state, ctx):
         return None
@@ -101,8 +101,15 @@ def federation(blobs):
 
 
 def experiment(**answers):
-    answers = {"selector": MostOfAClass(), "samples": OneClassOnly(), "aggregator": HeavyServer(), **answers}
-    return Experiment(Task(LogisticRegression(classes=3)), trainer=SGD(batch_size=4), m=M, rounds=ROUNDS, **answers)
+    answers = {
+        "client_selection": MostOfAClass(),
+        "data_selection": OneClassOnly(),
+        "aggregation": HeavyServer(),
+        **answers,
+    }
+    return Experiment(
+        Task(LogisticRegression(classes=3)), local_training=SGD(batch_size=4), cohort_size=M, rounds=ROUNDS, **answers
+    )
 
 
 @pytest.fixture(scope="module")
@@ -111,14 +118,16 @@ def history(federation):
 
 
 def rows_of_class_0(data):
-    return np.array([(data.y[data.order[o : o + s]] == 0).sum() for o, s in zip(data.offset, data.size, strict=True)])
+    return np.array(
+        [(data.y[data.order[o : o + s]] == 0).sum() for o, s in zip(data.offset, data.num_examples, strict=True)]
+    )
 
 
 def test_what_is_defined_here_follows_the_protocols():
     assert isinstance(MostOfAClass(), ClientSelector)
-    assert isinstance(OneClassOnly(), SampleSelector)
+    assert isinstance(OneClassOnly(), DataSelector)
     assert isinstance(HeavyServer(), Aggregator)
-    assert isinstance(IsClass(), RowSignal)
+    assert isinstance(IsClass(), ExampleSignal)
 
 
 def test_the_partition_is_as_it_says(federation):
@@ -128,7 +137,7 @@ def test_the_partition_is_as_it_says(federation):
 def test_the_selector_chooses_by_its_own_signal_and_its_own_memory(federation, history):
     for seed, cohorts in zip(history.seeds, history.selections, strict=True):
         data = federation.draw(seed)
-        share, turns = rows_of_class_0(data) / data.size, np.zeros(N)
+        share, turns = rows_of_class_0(data) / data.num_examples, np.zeros(N)
         for cohort in cohorts:
             score = share - 0.1 * turns
             np.testing.assert_allclose(score[cohort], np.sort(score)[::-1][:M], atol=1e-6)
@@ -137,7 +146,7 @@ def test_the_selector_chooses_by_its_own_signal_and_its_own_memory(federation, h
 
 
 def test_the_clients_train_on_the_rows_they_chose_and_the_price_is_on_the_bill(federation, history):
-    flops = history.about["forward_flops_per_row"]
+    flops = history.about["forward_flops_per_example"]
     for i, seed in enumerate(history.seeds):
         rows = np.maximum(rows_of_class_0(federation.draw(seed)), 1)
         np.testing.assert_array_equal(history["client_flops"][i], 3 * flops * rows[history.selections[i]].sum(1))
@@ -155,7 +164,7 @@ def test_the_aggregator_moves_the_model_its_own_way(federation):
             return update.replace(delta=jax.tree.map(jnp.ones_like, received))
 
     def moved(drag):
-        run = experiment(aggregator=HeavyServer(drag)).replace(trainer=Constant(batch_size=4))
+        run = experiment(aggregation=HeavyServer(drag)).replace(local_training=Constant(batch_size=4))
         return simulate(run, federation).variables["params"]["bias"][0]
 
     np.testing.assert_allclose(moved(0.0), ROUNDS)
@@ -166,6 +175,6 @@ def test_the_aggregator_moves_the_model_its_own_way(federation):
 
 
 def test_a_model_of_ones_own_needs_only_rows_to_logits(blobs, federation):
-    history = simulate(Experiment(Task.on(Squares(), blobs), m=N, rounds=8), federation)
+    history = simulate(Experiment(Task.on(Squares(), blobs), cohort_size=N, rounds=8), federation)
     assert history.about["parameters"] == 3 * 4 + 3
     assert history["accuracy"][0, -1] > 0.8

@@ -13,7 +13,14 @@ from fedjax_sel.engine.disk import DiskFull
 from fedjax_sel.engine.history import History
 from fedjax_sel.folder import FolderError
 
-CONFIG = {"data": "iris", "partition": {"clients": 10}, "model": "logistic", "m": 2, "rounds": 4, "seeds": [3, 9]}
+CONFIG = {
+    "data": "iris",
+    "partition": {"clients": 10},
+    "model": "logistic",
+    "cohort_size": 2,
+    "rounds": 4,
+    "seeds": [3, 9],
+}
 COSTS = ("bytes_down", "bytes_up", "client_flops", "selection_bytes_down", "selection_bytes_up", "selection_flops")
 
 
@@ -42,7 +49,7 @@ def test_a_run_is_read_back_exactly(saved):
     back, config = folder.read(saved)
     history = a_history()
     assert config == configuration.resolve(CONFIG)
-    assert (back.seeds, back.clients, back.about) == (history.seeds, history.clients, history.about)
+    assert (back.seeds, back.clients, back.about) == (history.seeds, history.num_clients, history.about)
     assert list(back.metrics) == list(history.metrics)
     for name, values in history.metrics.items():
         np.testing.assert_array_equal(back[name], values)
@@ -112,11 +119,11 @@ def test_a_folder_of_something_else_is_refused_and_not_touched(tmp_path):
 
 def test_another_configuration_is_refused_with_the_keys_that_differ(saved):
     before = content(saved)
-    other = {**CONFIG, "m": 3, "selector": "entropy"}
+    other = {**CONFIG, "cohort_size": 3, "client_selection": "entropy"}
     with pytest.raises(FolderError, match="m: 2 there, 3 here") as error:
         folder.save(saved, a_history(), other)
-    assert "selector.name: uniform there, entropy here" in str(error.value)
-    assert "selector.epsilon: absent there" in str(error.value)
+    assert "client_selection.name: uniform there, entropy here" in str(error.value)
+    assert "client_selection.epsilon: absent there" in str(error.value)
     assert content(saved) == before
 
 

@@ -16,8 +16,8 @@ from fedjax_sel.engine.checkpoint import Checkpoints
 from tests.killing import Program, fill, hang, interrupt, kill, no_large_files, terminate, wait
 
 ROUNDS, CHUNK = 60, 2
-RUN = ("run", "digits", "data.validation=0.1", "partition.clients=20", "model.hidden=[16]", "m=3")
-RUN += ("selector=gpfl", "correction=scaffold", f"rounds={ROUNDS}", f"chunk={CHUNK}", "--seeds", "2", "--out")
+RUN = ("run", "digits", "data.validation=0.1", "partition.clients=20", "model.hidden=[16]", "cohort_size=3")
+RUN += ("client_selection=gpfl", "correction=scaffold", f"rounds={ROUNDS}", f"chunk={CHUNK}", "--seeds", "2", "--out")
 KILLS = 10
 
 

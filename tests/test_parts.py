@@ -1,4 +1,4 @@
-"""Parts of a model that stay as they are: named, left out of what goes round, run once, and begun from a checkpoint."""
+"""FrozenParams of a model that stay as they are: named, left out of what goes round, run once, and begun from a checkpoint."""
 
 import dataclasses
 
@@ -13,10 +13,10 @@ from fedjax_sel.devices.laws import Uniform
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.models.mlp import MLP
 from fedjax_sel.models.wide_resnet import WideResNet
-from fedjax_sel.parts import Parts, joined, within
+from fedjax_sel.parts import FrozenParams, joined, within
 from fedjax_sel.types import Batch
 
-DIGITS = load("digit_images", rows=60, test_rows=40)
+DIGITS = load("digit_images", rows=60, num_test_examples=40)
 MODEL = WideResNet(classes=10, depth=10)
 TRUNK = ("stem", "group1", "group2")
 FLAT = load("digits", rows=80)
@@ -33,7 +33,9 @@ def _leaves(tree):
 
 def experiment(task, **changes):
     trainer = SGD(0.1, batch_size=8, momentum=0.5)
-    return Experiment(task, **{"trainer": trainer, "m": 2, "rounds": 2, "samples": Entropy(0.5), **changes})
+    return Experiment(
+        task, **{"local_training": trainer, "cohort_size": 2, "rounds": 2, "data_selection": Entropy(0.5), **changes}
+    )
 
 
 @pytest.fixture(scope="module")
@@ -86,17 +88,19 @@ def test_fixed_normalisation_uses_its_statistics_and_keeps_them(partly, known):
     assert not np.allclose(*(flat(s)["batch_stats/norm/BatchNorm_0/mean"] for s in (moved, known)))
     features = MODEL.apply(partly.parts.fixed, partly.normalised(batch.x), train=False, end=3)
     logits, _ = MODEL.apply(trained, features, train=True, begin=3, mask=batch.mask, mutable=["batch_stats"])
-    np.testing.assert_allclose(partly.training_losses(trained, batch)[0], partly.row_loss(logits, batch.y), rtol=1e-5)
+    np.testing.assert_allclose(
+        partly.training_losses(trained, batch)[0], partly.example_loss(logits, batch.y), rtol=1e-5
+    )
 
 
 def test_a_trunk_run_once_gives_the_same_run(partly):
     """Every number of the history, the bill too, and the model."""
-    rest, (rows,) = partly.beforehand(DIGITS)
+    rest, (rows,) = partly.precompute_features(DIGITS)
     assert rest.parts.begin == 3
     assert rows.x.shape == (60, 4, 4, 32)
     law = partition.Iid(4)
     runs = [
-        simulate(experiment(task), Federation(data, law, devices=Uniform()), seeds=2, mapping="scan")
+        simulate(experiment(task), Federation(data, law, devices=Uniform()), seeds=2, layout="scan")
         for task, data in ((partly, DIGITS), (rest, rows))
     ]
     for name, value in runs[0].metrics.items():
@@ -125,7 +129,7 @@ def test_without_a_checkpoint_fixed_parts_are_the_same_for_all_seeds():
     history = simulate(experiment(task), Federation(FLAT, partition.Iid(4)), seeds=2)
     assert set(history.variables["params"]) == {"Dense_1", "Dense_2"}
     assert history["accuracy"].shape == (2, 2)
-    assert task.beforehand(FLAT)[0] is task, "an MLP has no stages to run beforehand"
+    assert task.precompute_features(FLAT)[0] is task, "an MLP has no stages to run beforehand"
 
 
 def test_a_layer_of_other_classes_is_drawn_afresh_and_all_else_is_kept(known):
@@ -143,7 +147,9 @@ def test_names_are_steps_of_the_way():
     assert not within(("group10",), "group1")
     assert within(("group10", "block1"), "group*")
     assert not within(("group1",), "group1/block1")
-    assert Parts(fixed_names=("a", "b/c")).parted({"params": {"a": {"x": 1}, "b": {"c": {"x": 2}, "d": {"x": 3}}}}) == (
+    assert FrozenParams(fixed_names=("a", "b/c")).parted(
+        {"params": {"a": {"x": 1}, "b": {"c": {"x": 2}, "d": {"x": 3}}}}
+    ) == (
         {"params": {"b": {"d": {"x": 3}}}},
         {"params": {"a": {"x": 1}, "b": {"c": {"x": 2}}}},
     )

@@ -131,7 +131,7 @@ def test_the_command_line_refuses_what_is_not_there(tmp_path, monkeypatch):
 
 
 FEDERATION = """
-data: {name: digit_images, rows: 100, test_rows: 50, seed: 0}
+data: {name: digit_images, rows: 100, num_test_examples: 50, seed: 0}
 partition: {name: iid, clients: 2}
 model: {name: wide_resnet, depth: 10}
 trainer: {name: sgd, learning_rate: 0.0, batch_size: 25}
@@ -146,7 +146,7 @@ def test_a_run_begins_with_a_pretraining_of_the_command_line(tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "160")
     source = tmp_path / "source"
-    asked = ("pretrain", "wide_resnet", "model.depth=10", "data.rows=100", "data.test_rows=50")
+    asked = ("pretrain", "wide_resnet", "model.depth=10", "data.rows=100", "data.num_test_examples=50")
     asked = (*asked, "--data", "digit_images", "--epochs", 1, "--out", source)
     done = call(*asked)
     assert done.exit_code == 0, done.output

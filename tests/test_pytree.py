@@ -12,8 +12,8 @@ from flax import struct
 from fedjax_sel import Experiment, Federation, Task, partition, simulate
 from fedjax_sel.catalog import available, load
 from fedjax_sel.client_selection import cohort_of, everyone, no_state, unchanged
-from fedjax_sel.engine.chunk import run_chunk
 from fedjax_sel.engine.experiment import side_by_side
+from fedjax_sel.engine.scan import run_chunk
 from fedjax_sel.models.logistic import LogisticRegression
 from fedjax_sel.pytree import Pytree, classes_of, jit, param, static
 
@@ -63,10 +63,10 @@ def test_redefinitions_of_a_selector_run_as_many_programs(blobs):
     task = Task(LogisticRegression(classes=3))
     before = run_chunk.programs
     for client in range(SIMULATED):
-        history = simulate(Experiment(task, fixed(client), m=1, rounds=1), data, chunk=1)
+        history = simulate(Experiment(task, fixed(client), cohort_size=1, rounds=1), data, chunk=1)
         assert history.selections.ravel().tolist() == [client]
     assert run_chunk.programs == before + SIMULATED
-    simulate(Experiment(task, fixed(0), m=1, rounds=1), data, chunk=1)
+    simulate(Experiment(task, fixed(0), cohort_size=1, rounds=1), data, chunk=1)
     assert run_chunk.programs == before + SIMULATED + 1, "a class of its own each time it is defined"
 
 

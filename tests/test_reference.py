@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedjax_sel import Federation, Mapping, Task, aggregation, partition, signals
+from fedjax_sel import Federation, Layout, Task, aggregation, partition, signals
 from fedjax_sel.client_selection._ops import gumbel_m, top_m, uniform_m
 from fedjax_sel.client_selection.by_size import BySize
 from fedjax_sel.client_selection.entropy import Entropy
@@ -16,7 +16,7 @@ from fedjax_sel.client_selection.power_of_choice import PowerOfChoice
 from fedjax_sel.client_selection.round_robin import RoundRobin
 from fedjax_sel.data.uacs import g, uacs
 from fedjax_sel.data_selection.random_subset import RandomSubset
-from fedjax_sel.engine.asking import ask_clients
+from fedjax_sel.engine.signals import measure_clients
 from fedjax_sel.models.logistic import LogisticRegression
 from fedjax_sel.models.mlp import MLP
 from fedjax_sel.types import Cohort, Context
@@ -25,7 +25,7 @@ from fedjax_sel.types import Cohort, Context
 def context(size, m, available=None, round=0):
     size = jnp.asarray(size, jnp.int32)
     available = jnp.ones(size.shape, bool) if available is None else jnp.asarray(available)
-    return Context(jnp.int32(round), jnp.int32(100), size, available, m=m)
+    return Context(jnp.int32(round), jnp.int32(100), size, available, cohort_size=m)
 
 
 @pytest.fixture(scope="module")
@@ -45,22 +45,22 @@ def asked():
 @pytest.mark.parametrize("rows", [8192, 13])
 def test_signals_of_clients_are_the_means_over_their_rows(asked, held, candidates, rows):
     data, task, variables = asked
-    ctx = context(data.size, 2)
+    ctx = context(data.num_examples, 2)
     ctx = ctx.replace(candidates=None if candidates is None else jnp.array(candidates, jnp.int32))
     wanted = (signals.Entropy(0.7), signals.Loss(), signals.Margin(), signals.GradientNorm(), signals.Correct())
-    got = ask_clients(
+    got = measure_clients(
         wanted,
         task,
         variables,
         data,
         ctx,
-        Mapping(clients=4, rows=rows, seeds="scan"),
+        Layout(clients=4, rows=rows, seeds="scan"),
         key=jax.random.key(0),
         held=held,
     )
     for slot, client in enumerate(range(11) if candidates is None else candidates):
-        first = int(data.offset[client]) + (int(data.size[client]) if held else 0)
-        mine = np.asarray(data.order)[first : first + int((data.held if held else data.size)[client])]
+        first = int(data.offset[client]) + (int(data.num_examples[client]) if held else 0)
+        mine = np.asarray(data.order)[first : first + int((data.num_holdout if held else data.num_examples)[client])]
         if not len(mine):
             continue
         z = np.asarray(task.logits(variables, data.x[mine]), np.float64)
@@ -87,7 +87,7 @@ def test_the_gradient_norm_of_logistic_regression_is_the_one_by_hand():
     from fedjax_sel.types import Batch
 
     mask = np.arange(20) < 15
-    got = signals.GradientNorm().client(
+    got = signals.GradientNorm().measure(
         task, variables, Batch(jnp.array(x), jnp.array(y), jnp.array(mask)), jax.random.key(0)
     )
     z = x[:15] @ kernel + bias
@@ -96,7 +96,7 @@ def test_the_gradient_norm_of_logistic_regression_is_the_one_by_hand():
 
 
 def test_at_equal_logits_entropy_is_log_c_and_ties_are_broken_at_random():
-    np.testing.assert_allclose(signals.Entropy().rows(jnp.zeros((1, 7)), jnp.zeros(1, int)), np.log(7), rtol=1e-6)
+    np.testing.assert_allclose(signals.Entropy().measure(jnp.zeros((1, 7)), jnp.zeros(1, int)), np.log(7), rtol=1e-6)
     ctx = context(np.full(10, 5), 3)
     chosen = [
         Entropy(0.0).select(jax.random.key(k), (), ctx, entropy=jnp.full(10, np.log(2.0))).client for k in range(300)
@@ -108,7 +108,7 @@ def test_at_equal_logits_entropy_is_log_c_and_ties_are_broken_at_random():
 def test_entropy_of_two_classes_falls_with_the_distance_of_the_logits():
     """So that with logistic regression the top m are the clients nearest the boundary (exact)."""
     distance = jnp.linspace(0, 12, 60)
-    h = signals.Entropy().rows(jnp.stack([distance, jnp.zeros(60)], 1), jnp.zeros(60, int))
+    h = signals.Entropy().measure(jnp.stack([distance, jnp.zeros(60)], 1), jnp.zeros(60, int))
     assert bool((jnp.diff(h) < 0).all())
 
 
@@ -118,10 +118,10 @@ def test_once_the_model_separates_the_top_m_are_the_boundary_clients():
     data = jax.tree.map(jnp.asarray, Federation(drawn, partition.Natural()).draw(0))
     data = data.replace(x=jnp.asarray(g(drawn.x), jnp.float32)[:, None])
     variables = {"params": {"kernel": jnp.array([[-8.0], [8.0]]), "bias": jnp.zeros(2)}}
-    ctx = context(data.size, 6)
-    mapping = Mapping(seeds="scan")
-    values = ask_clients(
-        (signals.Entropy(),), Task(LogisticRegression(classes=2)), variables, data, ctx, mapping, key=jax.random.key(0)
+    ctx = context(data.num_examples, 6)
+    layout = Layout(seeds="scan")
+    values = measure_clients(
+        (signals.Entropy(),), Task(LogisticRegression(classes=2)), variables, data, ctx, layout, key=jax.random.key(0)
     )
     cohort = Entropy(0.0).select(jax.random.key(0), (), ctx, **values)
     assert sorted(cohort.client.tolist()) == [0, 1, 2, 3, 4, 5]
@@ -211,7 +211,7 @@ def test_by_size_without_replacement_draws_one_after_the_other():
     np.testing.assert_allclose(np.bincount(chosen[:, 1], minlength=3) / 20_000, second, atol=0.015)
 
 
-@pytest.mark.parametrize(("n", "m"), [(10, 3), (12, 4), (7, 7), (5, 1)])
+@pytest.mark.parametrize(("n", "cohort_size"), [(10, 3), (12, 4), (7, 7), (5, 1)])
 def test_round_robin_reaches_everyone_once_in_every_cycle(n, m):
     selector, ctx = RoundRobin(), context(np.ones(n), m)
     state, seen = selector.init(jax.random.key(0), ctx, None), []

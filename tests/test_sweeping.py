@@ -14,13 +14,13 @@ from typer.testing import CliRunner
 from fedjax_sel import config, folder
 from fedjax_sel.cli import main
 from fedjax_sel.data import sources
-from fedjax_sel.engine.chunk import run_chunk
+from fedjax_sel.engine.scan import run_chunk
 from fedjax_sel.report.progress import Bar
 from fedjax_sel.sweeping.grid import axes_in, combinations
 from fedjax_sel.sweeping.programs import blocks, built, grouped, together
 
-SMALL = ("digits", "partition.clients=20", "m=3", "rounds=3", "chunk=1", "--seeds", "2")
-GRID = ("selector.epsilon=0,0.05,0.1,0.2", "lr=0.01,0.1")
+SMALL = ("digits", "partition.clients=20", "cohort_size=3", "rounds=3", "chunk=1", "--seeds", "2")
+GRID = ("client_selection.epsilon=0,0.05,0.1,0.2", "lr=0.01,0.1")
 MEASURED = ["final_accuracy", "best_accuracy", "final_loss", "bytes", "flops", "diverged"]
 
 
@@ -52,7 +52,7 @@ def refused(*arguments):
 
 def grid_of(*items, **options):
     _, given = config.load("digits")
-    return combinations(given, ["partition.clients=20", "m=3", "rounds=2", *items], {"seeds": 2, **options})
+    return combinations(given, ["partition.clients=20", "cohort_size=3", "rounds=2", *items], {"seeds": 2, **options})
 
 
 @pytest.fixture(scope="module")
@@ -75,12 +75,12 @@ def test_axes_of_floats_run_in_one_program_compiled_once(finished):
 
 def test_a_combination_is_the_same_configuration_run_alone(finished, tmp_path):
     place, _ = finished
-    one = place / "runs" / "selector.epsilon=0.05,trainer.learning_rate=0.1"
+    one = place / "runs" / "client_selection.epsilon=0.05,local_training.learning_rate=0.1"
     done = call("run", one / "config.yaml", "--out", tmp_path / "alone")
     assert done.exit_code == 0, done.output
     (mine, mine_config), (alone, alone_config) = folder.read(one), folder.read(tmp_path / "alone")
     assert mine_config == alone_config
-    assert mine_config["trainer"]["learning_rate"] == 0.1
+    assert mine_config["local_training"]["learning_rate"] == 0.1
     np.testing.assert_array_equal(mine.selections, alone.selections)
     assert set(mine.metrics) == set(alone.metrics)
     for name in mine.metrics:
@@ -92,9 +92,9 @@ def test_the_table_has_a_row_for_each_combination_and_seed(finished):
     table = pd.read_parquet(place / "table.parquet")
     pd.testing.assert_frame_equal(table, pd.read_csv(place / "table.csv"), rtol=1e-12)
     assert len(table) == 8 * 2
-    assert set(zip(table["selector.epsilon"], table["trainer.learning_rate"], table["seed"], strict=True)) == {
-        (e, lr, s) for e in (0, 0.05, 0.1, 0.2) for lr in (0.01, 0.1) for s in (0, 1)
-    }
+    assert set(
+        zip(table["client_selection.epsilon"], table["local_training.learning_rate"], table["seed"], strict=True)
+    ) == {(e, lr, s) for e in (0, 0.05, 0.1, 0.2) for lr in (0.01, 0.1) for s in (0, 1)}
     for row in table.to_dict("records"):
         history, _ = folder.read(place / "runs" / row["combination"])
         i = history.seeds.index(row["seed"])
@@ -110,7 +110,7 @@ def test_the_summary_puts_the_best_combination_first(finished):
     means = pd.read_csv(place / "table.csv").groupby("combination")["final_accuracy"].mean()
     assert summary["best_first"][0]["final_accuracy"] == means.max()
     assert [row["final_accuracy"] for row in summary["best_first"]] == sorted(means, reverse=True)
-    assert summary["axes"]["selector.epsilon"] == [0, 0.05, 0.1, 0.2]
+    assert summary["axes"]["client_selection.epsilon"] == [0, 0.05, 0.1, 0.2]
     report = (place / "report.md").read_text()
     for name in ("accuracy", "map"):
         assert f"figures/{name}.png" in report
@@ -132,20 +132,22 @@ def test_compare_reads_the_folders_of_combinations(finished):
 
 def test_a_folder_of_another_sweep_is_refused_with_what_differs(finished):
     place, _ = finished
-    line = refused(*SMALL, "selector.epsilon=0,0.3", "lr=0.01,0.1", "--out", place)
+    line = refused(*SMALL, "client_selection.epsilon=0,0.3", "lr=0.01,0.1", "--out", place)
     assert "another sweep (selector.epsilon: [0.0, 0.05, 0.1, 0.2] there, [0.0, 0.3] here)" in line
     line = refused(*SMALL, *GRID, "partition.alpha=0.5", "--out", place)
     assert "another sweep (partition.alpha: 0.3 there, 0.5 here)" in line
-    line = refused(*SMALL, *GRID, "--out", place / "runs" / "selector.epsilon=0.0,trainer.learning_rate=0.1")
+    line = refused(
+        *SMALL, *GRID, "--out", place / "runs" / "client_selection.epsilon=0.0,local_training.learning_rate=0.1"
+    )
     assert "no sweep's folder" in line
 
 
 def test_another_selector_is_another_program_compiled_once(tmp_path):
     run_chunk.clear_cache()
-    said = swept(tmp_path / "out", "selector=entropy,uniform", "lr=0.02,0.2").stdout
+    said = swept(tmp_path / "out", "client_selection=entropy,uniform", "lr=0.02,0.2").stdout
     assert "programs run: 2, compiled: 2" in said
     table = pd.read_csv(tmp_path / "out" / "table.csv")
-    assert set(table["selector"]) == {"entropy", "uniform"}
+    assert set(table["client_selection"]) == {"entropy", "uniform"}
     assert len(table) == 2 * 2 * 2
 
 
@@ -169,22 +171,26 @@ def test_an_interrupted_sweep_goes_on_to_the_same_bytes(finished, tmp_path, monk
     assert stopped.exit_code == 128 + signal.SIGTERM, stopped.output
     assert "stopped with 0 of 8 combinations finished" in stopped.stderr
     assert "continuing after round 2" in swept(tmp_path / "out", *GRID).stdout
-    for name in ("table.csv", "table.parquet", "runs/selector.epsilon=0.1,trainer.learning_rate=0.01/metrics.parquet"):
+    for name in (
+        "table.csv",
+        "table.parquet",
+        "runs/selector.epsilon=0.1,local_training.learning_rate=0.01/metrics.parquet",
+    ):
         assert (place / name).read_bytes() == (tmp_path / "out" / name).read_bytes()
 
 
 def test_finished_combinations_are_not_run_again(tmp_path, monkeypatch):
-    axis = ("selector=entropy,uniform",)
+    axis = ("client_selection=entropy,uniform",)
     with monkeypatch.context() as patched:
         interrupted(3, patched)  # in the last round of the first program, which is finished by that
         stopped = call("sweep", *SMALL, *axis, "--out", tmp_path / "out")
     assert stopped.exit_code == 128 + signal.SIGTERM, stopped.output
     assert "stopped with 1 of 2 combinations finished" in stopped.stderr
-    first = tmp_path / "out" / "runs" / "selector=entropy"
+    first = tmp_path / "out" / "runs" / "client_selection=entropy"
     before = {path: path.stat().st_mtime_ns for path in first.rglob("*")}
     swept(tmp_path / "out", *axis)
     assert {path: path.stat().st_mtime_ns for path in first.rglob("*")} == before
-    assert folder.state(tmp_path / "out" / "runs" / "selector=uniform") == "finished"
+    assert folder.state(tmp_path / "out" / "runs" / "client_selection=uniform") == "finished"
 
 
 def in_blocks(monkeypatch, most):
@@ -231,11 +237,11 @@ def test_blocks_are_of_one_size_and_filled_up_with_the_last(monkeypatch):
     grid = grid_of("lr=0.1,0.2,0.3,0.4,0.5")
     (group,) = grouped(grid, built(grid))
     found = blocks(group, together(group.runs[0]), None)
-    assert [[one.values["trainer.learning_rate"] for one in block.members] for block in found] == [
+    assert [[one.values["local_training.learning_rate"] for one in block.members] for block in found] == [
         [0.1, 0.2, 0.3],
         [0.4, 0.5],
     ]
-    rates = [[run.experiment.trainer.learning_rate for run in block.runs] for block in found]
+    rates = [[run.experiment.local_training.learning_rate for run in block.runs] for block in found]
     assert rates == [[0.1, 0.2, 0.3], [0.4, 0.5, 0.5]]
 
 
@@ -273,42 +279,49 @@ def test_rows_that_combinations_share_are_loaded_once(monkeypatch):
 
 
 def test_combinations_are_grouped_by_what_is_no_float():
-    grid = grid_of("lr=0.1,0.2", "trainer.momentum=null,0.9", "trainer.epochs=1,2", "partition.alpha=0.3,0.5")
+    grid = grid_of(
+        "lr=0.1,0.2", "local_training.momentum=null,0.9", "local_training.epochs=1,2", "partition.alpha=0.3,0.5"
+    )
     groups = grouped(grid, built(grid))
     assert [len(group.members) for group in groups] == [2] * 8
     for group in groups:
-        assert {one.values["trainer.learning_rate"] for one in group.members} == {0.1, 0.2}
+        assert {one.values["local_training.learning_rate"] for one in group.members} == {0.1, 0.2}
 
 
 def test_values_are_read_as_the_elements_of_a_yaml_list():
-    shared, axes = axes_in(["model.hidden=[32],[64, 64]", "m=5", "selector={name: entropy, epsilon: 0.1},uniform"])
-    assert shared == ["m=5"]
-    assert axes == {"model.hidden": ["[32]", "[64, 64]"], "selector": ["{name: entropy, epsilon: 0.1}", "uniform"]}
-    grid = grid_of("model.hidden=[32],[64, 64]", "selector={name: entropy, epsilon: 0.1},uniform")
+    shared, axes = axes_in(
+        ["model.hidden=[32],[64, 64]", "cohort_size=5", "client_selection={name: entropy, epsilon: 0.1},uniform"]
+    )
+    assert shared == ["cohort_size=5"]
+    assert axes == {
+        "model.hidden": ["[32]", "[64, 64]"],
+        "client_selection": ["{name: entropy, epsilon: 0.1}", "uniform"],
+    }
+    grid = grid_of("model.hidden=[32],[64, 64]", "client_selection={name: entropy, epsilon: 0.1},uniform")
     assert [one.config["model"]["hidden"] for one in grid] == [[32], [32], [64, 64], [64, 64]]
-    assert [one.config["selector"]["name"] for one in grid] == ["entropy", "uniform"] * 2
+    assert [one.config["client_selection"]["name"] for one in grid] == ["entropy", "uniform"] * 2
     assert len({one.name for one in grid}) == 4
     assert all(set(one.name) <= set("abcdefghijklmnopqrstuvwxyz0123456789_.=,+-") for one in grid)
 
 
 def test_each_combination_is_what_run_would_make_of_the_same_overrides():
     _, given = config.load("digits")
-    for one in combinations(given, ["lr=1e-2,1", "selector=uniform"], {}):
-        rate = one.values["trainer.learning_rate"]
-        assert one.config == config.resolve(config.override(given, [f"lr={rate}", "selector=uniform"]))
+    for one in combinations(given, ["lr=1e-2,1", "client_selection=uniform"], {}):
+        rate = one.values["local_training.learning_rate"]
+        assert one.config == config.resolve(config.override(given, [f"lr={rate}", "client_selection=uniform"]))
 
 
 @pytest.mark.parametrize(
     ("axes", "said"),
     [
-        (("selector.epsilonn=0,0.1",), "did you mean 'epsilon'"),
-        (("selektor=entropy,uniform",), "did you mean 'selector'"),
-        (("selector=entropy,unifrom",), "did you mean 'uniform'"),
+        (("client_selection.epsilonn=0,0.1",), "did you mean 'epsilon'"),
+        (("selektor=entropy,uniform",), "did you mean 'client_selection'"),
+        (("client_selection=entropy,unifrom",), "did you mean 'uniform'"),
         (("lr=0.1,-1",), "sgd: learning_rate is -1"),
-        (("trainer.epochs=1,0",), "sgd: epochs is 0"),
-        (("lr=0.1,0.1",), "trainer.learning_rate=0.1 are the same configuration"),
+        (("local_training.epochs=1,0",), "sgd: epochs is 0"),
+        (("lr=0.1,0.1",), "local_training.learning_rate=0.1 are the same configuration"),
         (("lr=0.1,1e-1",), "are the same configuration"),
-        (("lr=0.1,0.2", "trainer.learning_rate=0.3"), "trainer.learning_rate is given twice"),
+        (("lr=0.1,0.2", "local_training.learning_rate=0.3"), "local_training.learning_rate is given twice"),
         (("lr=0.1",), "needs a key with several values"),
         ((), "needs a key with several values"),
         (("seeds=0,1,2", "lr=0.1,0.2"), "seeds=[0,1,2]"),
@@ -337,9 +350,9 @@ def test_the_callbacks_of_a_combination_see_its_own_history_alone(tmp_path):
 
 
 def test_a_seed_that_diverges_is_counted_and_kept_out_of_the_means(tmp_path):
-    said = swept(tmp_path / "out", "lr=0.1,1e30", "selector=uniform").stdout
+    said = swept(tmp_path / "out", "lr=0.1,1e30", "client_selection=uniform").stdout
     table = pd.read_csv(tmp_path / "out" / "table.csv")
-    gone = table["trainer.learning_rate"] == 1e30
+    gone = table["local_training.learning_rate"] == 1e30
     assert (table["diverged"] > 0).tolist() == gone.tolist()
     assert table["final_accuracy"][~gone].notna().all()
     assert "2 of 2" in said
@@ -348,6 +361,9 @@ def test_a_seed_that_diverges_is_counted_and_kept_out_of_the_means(tmp_path):
 def test_the_sweep_is_written_down(finished):
     place, _ = finished
     asked = yaml.safe_load((place / "sweep.yaml").read_text())
-    assert asked["axes"] == {"selector.epsilon": [0, 0.05, 0.1, 0.2], "trainer.learning_rate": [0.01, 0.1]}
-    assert asked["common"]["m"] == 3
-    assert "trainer.learning_rate" not in asked["common"]
+    assert asked["axes"] == {
+        "client_selection.epsilon": [0, 0.05, 0.1, 0.2],
+        "local_training.learning_rate": [0.01, 0.1],
+    }
+    assert asked["common"]["cohort_size"] == 3
+    assert "local_training.learning_rate" not in asked["common"]

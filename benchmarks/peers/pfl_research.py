@@ -65,12 +65,12 @@ def main(source, out):
     torch.manual_seed(0)
     model = Wrapped(net(file, work))
 
-    def rows_of(user):
+    def examples_of(user):
         rows = torch.from_numpy(order[offset[user] : offset[user] + size[user]]).long()
         return Dataset([x[rows], y[rows]], user_id=str(user))
 
     users = iter(file["cohorts"].ravel().tolist() * 2)
-    data = FederatedDataset(rows_of, lambda: next(users))
+    data = FederatedDataset(examples_of, lambda: next(users))
     marks = Marks()
     FederatedAveraging().run(
         algorithm_params=NNAlgorithmParams(

@@ -49,8 +49,10 @@ def moments(data: Any) -> tuple[float, float]:
 def export(name: str, folder: Path, quick: bool) -> Path:
     """Write the work's file."""
     experiment, data, model = made(name, quick)
-    trainer: Any = experiment.trainer
-    still = replace(experiment, trainer=replace(trainer, steps=1, learning_rate=0.0))  # a uniform cohort sees no model
+    trainer: Any = experiment.local_training
+    still = replace(
+        experiment, local_training=replace(trainer, steps=1, learning_rate=0.0)
+    )  # a uniform cohort sees no model
     history = fs.simulate(still, data)
     begin = jax.tree.map(lambda leaf: np.asarray(leaf[0]), history.variables)["params"]
     if model == "logistic":  # ours has classes first

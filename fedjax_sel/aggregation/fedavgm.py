@@ -8,13 +8,14 @@ import optax
 from jaxtyping import Array, Float, Int
 
 from fedjax_sel.aggregation._weights import check_by, mean_weights
-from fedjax_sel.pytree import Pytree, static
-from fedjax_sel.types import Cohort, Scalar, Variables
+from fedjax_sel.protocols import Aggregator
+from fedjax_sel.pytree import Scalar, static
+from fedjax_sel.types import Cohort, Variables
 
 __all__ = ["FedAvgM"]
 
 
-class FedAvgM(Pytree):
+class FedAvgM(Aggregator):
     """`v ← β v + Δ`, `w ← w + η v`, with `Δ` the mean of the updates; `β = 0`, `η = 1` is `mean`.
 
     Attributes:

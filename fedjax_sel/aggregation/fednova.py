@@ -6,13 +6,14 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int
 
-from fedjax_sel.pytree import Pytree
-from fedjax_sel.types import Cohort, Scalar, State, Variables
+from fedjax_sel.protocols import Aggregator
+from fedjax_sel.pytree import Scalar
+from fedjax_sel.types import Cohort, StrategyState, Variables
 
 __all__ = ["FedNova"]
 
 
-class FedNova(Pytree):
+class FedNova(Aggregator):
     """`w ← w + (Σ p_i a_i) Σ p_i Δ_i / a_i`: updates are normalised by how far local training goes by itself.
 
     `p_i` are the shares of the cohort's rows and `a_i` what the steps of client `i` add up to: `τ_i` without momentum,
@@ -28,7 +29,7 @@ class FedNova(Pytree):
 
     momentum: Scalar = 0.0
 
-    def init(self, variables: Variables) -> State:
+    def init(self, variables: Variables) -> StrategyState:
         """Nothing."""
         return ()
 
@@ -40,6 +41,6 @@ class FedNova(Pytree):
         length = (taken - rho * (1 - rho**taken) / (1 - rho)) / (1 - rho)
         return share * (share * length).sum() / length
 
-    def step(self, state: State, variables: Variables, delta: Variables) -> tuple[Variables, State]:
+    def step(self, state: StrategyState, variables: Variables, delta: Variables) -> tuple[Variables, StrategyState]:
         """Add the sum."""
         return optax.apply_updates(variables, delta), state

@@ -10,8 +10,9 @@ from jaxtyping import Array, Float, Int
 
 from fedjax_sel.aggregation._weights import check_by, mean_weights
 from fedjax_sel.catalog import check_name
-from fedjax_sel.pytree import Pytree, static
-from fedjax_sel.types import Cohort, Scalar, Variables
+from fedjax_sel.protocols import Aggregator
+from fedjax_sel.pytree import Scalar, static
+from fedjax_sel.types import Cohort, Variables
 
 __all__ = ["FedOpt"]
 
@@ -23,7 +24,7 @@ class Moments(NamedTuple):
     second: Variables
 
 
-class FedOpt(Pytree):
+class FedOpt(Aggregator):
     """`w ← w + η m / (√v + τ)` with `m ← β₁ m + (1 - β₁) Δ` and `v` by the optimiser's rule; `v` begins at `τ²`.
 
     `adagrad`: `v + Δ²`; `adam`: `β₂ v + (1 - β₂) Δ²`; `yogi`: `v - (1 - β₂) Δ² sign(v - Δ²)`. There is no bias

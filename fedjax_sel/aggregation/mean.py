@@ -4,13 +4,14 @@ import optax
 from jaxtyping import Array, Float, Int
 
 from fedjax_sel.aggregation._weights import check_by, mean_weights
-from fedjax_sel.pytree import Pytree, static
-from fedjax_sel.types import Cohort, State, Variables
+from fedjax_sel.protocols import Aggregator
+from fedjax_sel.pytree import static
+from fedjax_sel.types import Cohort, StrategyState, Variables
 
 __all__ = ["Mean"]
 
 
-class Mean(Pytree):
+class Mean(Aggregator):
     """`w ← w + Σ_i a_i Δ_i` with weights that add up to 1: equal, or in proportion to the rows trained on.
 
     With `by="size"`, `a_i = n_i / Σ_S n` (FedAvg); with `by="client"`, `a_i = 1/|S|`. A cohort's importance corrections
@@ -25,7 +26,7 @@ class Mean(Pytree):
         """Refuse what is not a weighting."""
         check_by("mean", self.by)
 
-    def init(self, variables: Variables) -> State:
+    def init(self, variables: Variables) -> StrategyState:
         """Nothing."""
         return ()
 
@@ -33,6 +34,6 @@ class Mean(Pytree):
         """Normalised over the filled slots."""
         return mean_weights(self.by, cohort, rows)
 
-    def step(self, state: State, variables: Variables, delta: Variables) -> tuple[Variables, State]:
+    def step(self, state: StrategyState, variables: Variables, delta: Variables) -> tuple[Variables, StrategyState]:
         """Add the mean."""
         return optax.apply_updates(variables, delta), state

@@ -18,8 +18,7 @@ import math
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from fedjax_sel.pytree import Pytree
-from fedjax_sel.types import Scalar
+from fedjax_sel.pytree import Pytree, Scalar
 
 
 class Weights(Pytree):

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int
 
-from fedjax_sel.types import Scalar
+from fedjax_sel.pytree import Scalar
 
 
 def gradient(

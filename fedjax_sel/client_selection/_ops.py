@@ -9,20 +9,23 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from fedjax_sel.types import NOBODY, Cohort, Context, PRNGKey, Scalar, State
+from fedjax_sel.pytree import Scalar
+from fedjax_sel.types import PAD_CLIENT, Cohort, Context, PRNGKey, StrategyState
 
 
-def no_state(self: object, key: PRNGKey, ctx: Context, host: object) -> State:
+def no_state(self: object, key: PRNGKey, ctx: Context, host: object) -> StrategyState:
     """`ClientSelector.init` of a selector that remembers nothing."""
     return ()
 
 
-def everyone(self: object, key: PRNGKey, state: State, ctx: Context) -> None:
+def everyone(self: object, key: PRNGKey, state: StrategyState, ctx: Context) -> None:
     """`ClientSelector.candidates` of a selector that asks everyone for its signals, or no one for none."""
     return None
 
 
-def unchanged(self: object, key: PRNGKey, state: State, ctx: Context, cohort: Cohort, **signals: Array) -> State:
+def unchanged(
+    self: object, key: PRNGKey, state: StrategyState, ctx: Context, cohort: Cohort, **signals: Array
+) -> StrategyState:
     """`ClientSelector.observe` of a selector that learns nothing from the round."""
     return state
 
@@ -102,8 +105,8 @@ def whole(number: Float[Array, ""]) -> Int[Array, ""]:
 
 
 def cohort_of(client: Int[Array, "m"], mask: Bool[Array, "m"]) -> Cohort:
-    """Cohort without importance correction; empty slots read `NOBODY`."""
-    return Cohort(jnp.where(mask, client, NOBODY).astype(jnp.int32), mask, jnp.where(mask, 1.0, 0.0))
+    """Cohort without importance correction; empty slots read `PAD_CLIENT`."""
+    return Cohort(jnp.where(mask, client, PAD_CLIENT).astype(jnp.int32), mask, jnp.where(mask, 1.0, 0.0))
 
 
 def check_number(

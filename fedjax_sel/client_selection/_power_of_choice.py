@@ -11,16 +11,16 @@ from fedjax_sel.types import Cohort, Context, PRNGKey
 
 def check_candidates(where: str, d: int, ctx: Context) -> None:
     """Raise `ValueError` unless `m <= d <= N`."""
-    if not ctx.m <= d <= ctx.clients:
+    if not ctx.m <= d <= ctx.num_clients:
         raise ValueError(
             f"{where}: d is {d} candidates; it must be at least the cohort, m = {ctx.m}, "
-            f"and at most all clients, N = {ctx.clients}"
+            f"and at most all clients, N = {ctx.num_clients}"
         )
 
 
-def by_rows(key: PRNGKey, ctx: Context, d: int) -> Int[Array, "d"]:
+def by_num_examples(key: PRNGKey, ctx: Context, d: int) -> Int[Array, "d"]:
     """`d` candidates without replacement, bigger clients more often; in the order in which they are drawn."""
-    return gumbel_m(key, jnp.log(ctx.size.astype(jnp.float32)), ctx.available, d).client
+    return gumbel_m(key, jnp.log(ctx.num_examples.astype(jnp.float32)), ctx.available, d).client
 
 
 def largest(key: PRNGKey, ctx: Context, value: Float[Array, "d"]) -> Cohort:

@@ -5,9 +5,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from fedjax_sel import signals
-from fedjax_sel.client_selection._ops import check_number, drawn, everyone, top_m, whole
-from fedjax_sel.pytree import Pytree
-from fedjax_sel.types import Cohort, Context, PRNGKey, Scalar
+from fedjax_sel.client_selection._ops import check_number, drawn, top_m, whole
+from fedjax_sel.protocols import ClientSelector, Host, Signals
+from fedjax_sel.pytree import Scalar
+from fedjax_sel.types import Cohort, Context, PRNGKey
 
 __all__ = ["ActiveFL"]
 
@@ -15,7 +16,7 @@ NEVER = -jnp.inf
 """The valuation written for a client that never took part."""
 
 
-class ActiveFL(Pytree):
+class ActiveFL(ClientSelector):
     """Drops the clients of lowest valuation, draws most slots in proportion to `exp(alpha2 v_i)`, the others uniformly.
 
     The valuation `v_i = sqrt(n_i) · mean loss` is that of the last round in which client i took part. Of the available
@@ -39,16 +40,16 @@ class ActiveFL(Pytree):
     alpha2: Scalar = 0.01
     alpha3: Scalar = 0.1
 
-    before = ()
-    after = (signals.TrainingLoss(),)
-    candidates = everyone
+    def signals(self) -> Signals:
+        """DOC."""
+        return Signals(after=[signals.TrainingLoss()])
 
-    def init(self, key: PRNGKey, ctx: Context, host: object) -> Float[Array, "N"]:
+    def init(self, key: PRNGKey, ctx: Context, host: Host) -> Float[Array, "N"]:
         """Last valuation of each client, none yet; `ValueError` for a number out of its range."""
         check_number("active_fl: alpha1", self.alpha1, 0, 1)
         check_number("active_fl: alpha2", self.alpha2, 0)
         check_number("active_fl: alpha3", self.alpha3, 0, 1)
-        return jnp.full(ctx.clients, NEVER, jnp.float32)
+        return jnp.full(ctx.num_clients, NEVER, jnp.float32)
 
     def valuations(self, state: Float[Array, "N"]) -> Float[Array, "N"]:
         """`v_i`, of those never seen the highest known; before anybody was seen all are 0."""
@@ -76,5 +77,5 @@ class ActiveFL(Pytree):
         training_loss: Float[Array, "m"],
     ) -> Float[Array, "N"]:
         """Valuations of those who came back."""
-        where = jnp.where(cohort.mask, cohort.client, ctx.clients)
-        return state.at[where].set(jnp.sqrt(ctx.size[cohort.client]) * training_loss, mode="drop")
+        where = jnp.where(cohort.mask, cohort.client, ctx.num_clients)
+        return state.at[where].set(jnp.sqrt(ctx.num_examples[cohort.client]) * training_loss, mode="drop")

@@ -4,15 +4,15 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from fedjax_sel import signals
-from fedjax_sel.client_selection._ops import unchanged
-from fedjax_sel.client_selection._power_of_choice import by_rows, check_candidates, largest
-from fedjax_sel.pytree import Pytree, static
-from fedjax_sel.types import NOBODY, Cohort, Context, PRNGKey, State
+from fedjax_sel.client_selection._power_of_choice import by_num_examples, check_candidates, largest
+from fedjax_sel.protocols import ClientSelector, Host, Signals
+from fedjax_sel.pytree import static
+from fedjax_sel.types import PAD_CLIENT, Cohort, Context, PRNGKey, StrategyState
 
 __all__ = ["AdaPowD"]
 
 
-class AdaPowD(Pytree):
+class AdaPowD(ClientSelector):
     """As `power_of_choice`, with `d` falling to `m` over the run, from selection by loss to selection by size.
 
     Round `t` of `T` has `d - floor((d - m) t / (T - 1))` candidates. The source anneals the number without a formula
@@ -27,20 +27,20 @@ class AdaPowD(Pytree):
 
     d: int = static(default=20)
 
-    before = (signals.Loss(),)
-    after = ()
-    observe = unchanged
+    def signals(self) -> Signals:
+        """DOC."""
+        return Signals(before=[signals.Loss()])
 
-    def init(self, key: PRNGKey, ctx: Context, host: object) -> State:
+    def init(self, key: PRNGKey, ctx: Context, host: Host) -> StrategyState:
         """Nothing; checks `d`."""
         check_candidates("adapow_d", self.d, ctx)
         return ()
 
-    def candidates(self, key: PRNGKey, state: State, ctx: Context) -> Int[Array, "d"]:
+    def candidates(self, key: PRNGKey, state: StrategyState, ctx: Context) -> Int[Array, "d"]:
         """Bigger clients more often; those beyond this round's number are nobody."""
         asked = self.d - (self.d - ctx.m) * ctx.round // jnp.maximum(ctx.rounds - 1, 1)
-        return jnp.where(jnp.arange(self.d) < asked, by_rows(key, ctx, self.d), NOBODY)
+        return jnp.where(jnp.arange(self.d) < asked, by_num_examples(key, ctx, self.d), PAD_CLIENT)
 
-    def select(self, key: PRNGKey, state: State, ctx: Context, *, loss: Float[Array, "d"]) -> Cohort:
+    def select(self, key: PRNGKey, state: StrategyState, ctx: Context, *, loss: Float[Array, "d"]) -> Cohort:
         """Top `m` of the candidates."""
         return largest(key, ctx, loss)

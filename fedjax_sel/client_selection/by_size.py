@@ -3,14 +3,15 @@
 import jax
 import jax.numpy as jnp
 
-from fedjax_sel.client_selection._ops import cohort_of, everyone, gumbel_m, no_state, unchanged
-from fedjax_sel.pytree import Pytree, static
-from fedjax_sel.types import Cohort, Context, PRNGKey, State
+from fedjax_sel.client_selection._ops import cohort_of, gumbel_m
+from fedjax_sel.protocols import ClientSelector
+from fedjax_sel.pytree import static
+from fedjax_sel.types import Cohort, Context, PRNGKey, StrategyState
 
 __all__ = ["BySize"]
 
 
-class BySize(Pytree):
+class BySize(ClientSelector):
     """`m` draws with chances proportional to the clients' rows, `p_i = n_i / n`.
 
     Attributes:
@@ -24,14 +25,9 @@ class BySize(Pytree):
 
     replace: bool = static(default=False)
 
-    before = after = ()
-    init = no_state
-    candidates = everyone
-    observe = unchanged
-
-    def select(self, key: PRNGKey, state: State, ctx: Context) -> Cohort:
+    def select(self, key: PRNGKey, state: StrategyState, ctx: Context) -> Cohort:
         """Bigger clients more often."""
-        log_size = jnp.log(ctx.size.astype(jnp.float32))
+        log_size = jnp.log(ctx.num_examples.astype(jnp.float32))
         if not self.replace:
             return gumbel_m(key, log_size, ctx.available, ctx.m)
         client = jax.random.categorical(key, jnp.where(ctx.available, log_size, -jnp.inf), shape=(ctx.m,))

@@ -3,15 +3,16 @@
 from jaxtyping import Array, Float, Int
 
 from fedjax_sel import signals
-from fedjax_sel.client_selection._ops import check_number, unchanged
-from fedjax_sel.client_selection._power_of_choice import by_rows, check_candidates, largest
-from fedjax_sel.pytree import Pytree, static
-from fedjax_sel.types import Cohort, Context, PRNGKey, State
+from fedjax_sel.client_selection._ops import check_number
+from fedjax_sel.client_selection._power_of_choice import by_num_examples, check_candidates, largest
+from fedjax_sel.protocols import ClientSelector, Host, Signals
+from fedjax_sel.pytree import static
+from fedjax_sel.types import Cohort, Context, PRNGKey, StrategyState
 
 __all__ = ["CPowD"]
 
 
-class CPowD(Pytree):
+class CPowD(ClientSelector):
     """As `power_of_choice`, with the loss of each candidate estimated on a fresh minibatch: cheaper in computation.
 
     Attributes:
@@ -25,24 +26,20 @@ class CPowD(Pytree):
     d: int = static(default=10)
     batch_size: int = static(default=64)
 
-    after = ()
-    observe = unchanged
+    def signals(self) -> Signals:
+        """DOC."""
+        return Signals(before=[signals.MinibatchLoss(self.batch_size)])
 
-    @property
-    def before(self) -> tuple[signals.MinibatchLoss]:
-        """Loss of a minibatch of each candidate."""
-        return (signals.MinibatchLoss(self.batch_size),)
-
-    def init(self, key: PRNGKey, ctx: Context, host: object) -> State:
+    def init(self, key: PRNGKey, ctx: Context, host: Host) -> StrategyState:
         """Nothing; checks `d` and the batch."""
         check_candidates("cpow_d", self.d, ctx)
         check_number("cpow_d: batch_size", self.batch_size, 1)
         return ()
 
-    def candidates(self, key: PRNGKey, state: State, ctx: Context) -> Int[Array, "d"]:
+    def candidates(self, key: PRNGKey, state: StrategyState, ctx: Context) -> Int[Array, "d"]:
         """Bigger clients more often."""
-        return by_rows(key, ctx, self.d)
+        return by_num_examples(key, ctx, self.d)
 
-    def select(self, key: PRNGKey, state: State, ctx: Context, *, minibatch_loss: Float[Array, "d"]) -> Cohort:
+    def select(self, key: PRNGKey, state: StrategyState, ctx: Context, *, minibatch_loss: Float[Array, "d"]) -> Cohort:
         """Top `m` of the candidates."""
         return largest(key, ctx, minibatch_loss)

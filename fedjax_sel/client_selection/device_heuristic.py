@@ -5,16 +5,17 @@ import jax.numpy as jnp
 from fedjax_sel.catalog import check_name
 from fedjax_sel.client_selection._device_heuristic import Weights
 from fedjax_sel.client_selection._device_solvers import SOLVERS, check_enumerable
-from fedjax_sel.client_selection._ops import check_number, cohort_of, everyone, unchanged
+from fedjax_sel.client_selection._ops import check_number, cohort_of
 from fedjax_sel.client_selection._system import check_devices
 from fedjax_sel.devices.profile import check_scale, features
-from fedjax_sel.pytree import Pytree, static
-from fedjax_sel.types import Cohort, Context, PRNGKey, Scalar, State
+from fedjax_sel.protocols import ClientSelector, Host
+from fedjax_sel.pytree import Scalar, static
+from fedjax_sel.types import Cohort, Context, PRNGKey, StrategyState
 
 __all__ = ["DeviceHeuristic"]
 
 
-class DeviceHeuristic(Pytree):
+class DeviceHeuristic(ClientSelector):
     """The `m` devices that maximise `H(S) = α mean f1 + β mean f2 + γ mean f3 + δ min f4`.
 
     f1 to f4 are compute, energy efficiency, memory and network, scaled. They do not change from round to round, and so,
@@ -39,11 +40,7 @@ class DeviceHeuristic(Pytree):
     solver: str = static(default="exact")
     scale: str = static(default="range")
 
-    before = after = ()
-    candidates = everyone
-    observe = unchanged
-
-    def init(self, key: PRNGKey, ctx: Context, host: object) -> State:
+    def init(self, key: PRNGKey, ctx: Context, host: Host) -> StrategyState:
         """Nothing; `ValueError` without devices, for a negative weight, or where the solver cannot serve so many."""
         check_devices("device_heuristic", ctx)
         for name in ("alpha", "beta", "gamma", "delta"):
@@ -51,10 +48,10 @@ class DeviceHeuristic(Pytree):
         check_name("solver of device_heuristic", self.solver, SOLVERS)
         check_scale(self.scale)
         if self.solver == "exhaustive":
-            check_enumerable(ctx.clients, ctx.m)
+            check_enumerable(ctx.num_clients, ctx.m)
         return ()
 
-    def select(self, key: PRNGKey, state: State, ctx: Context) -> Cohort:
+    def select(self, key: PRNGKey, state: StrategyState, ctx: Context) -> Cohort:
         """The best set among those available."""
         assert ctx.devices is not None
         weights = Weights(self.alpha, self.beta, self.gamma, self.delta)

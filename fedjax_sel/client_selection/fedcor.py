@@ -10,9 +10,10 @@ from jaxtyping import Array, Bool, Float, Int
 
 from fedjax_sel import signals
 from fedjax_sel.client_selection._gaussian_process import fit, greedy
-from fedjax_sel.client_selection._ops import check_number, cohort_of, everyone, uniform_m
-from fedjax_sel.pytree import Pytree, static
-from fedjax_sel.types import Cohort, Context, PRNGKey, Scalar
+from fedjax_sel.client_selection._ops import check_number, cohort_of, uniform_m
+from fedjax_sel.protocols import ClientSelector, Host, Signals
+from fedjax_sel.pytree import Scalar, static
+from fedjax_sel.types import Cohort, Context, PRNGKey
 
 __all__ = ["FedCor"]
 
@@ -37,7 +38,7 @@ class Memory(NamedTuple):
     count: Int[Array, ""]
 
 
-class FedCor(Pytree):
+class FedCor(ClientSelector):
     """The changes of all clients' losses in a round are one draw of a Gaussian process, fitted as training goes.
 
     The cohort is chosen greedily: next is the client of largest `α_k Σ_i p_i Σ_ik / sqrt(Σ_kk)` (`p` the clients'
@@ -46,13 +47,13 @@ class FedCor(Pytree):
 
     Up to round `warm_up` cohorts are uniform, everybody reports its loss at the beginning of every round, and at the
     end the process is fitted with `first_steps` steps of Adam. After it, in every round that `interval` divides, a
-    uniform cohort trains for this purpose alone and its model is thrown away (`ClientSelector.rehearses`); the change
+    uniform cohort trains for this purpose alone and its model is thrown away (`ClientSelector.probes`); the change
     of all losses is one more draw, and `steps` steps follow. A draw of `age` rounds weighs `gamma^age`, none where it
     is older than `history`; the mean is the weighted mean of the draws. Losses are on the hold-out rows where
-    `Experiment.signals_on` says so, as in the source. A client that cannot be asked counts as changing like the mean of
+    `Experiment.signal_split` says so, as in the source. A client that cannot be asked counts as changing like the mean of
     the others.
 
-    As in the authors' code (with its `--update_mean`), but for the time of measuring: a rehearsal begins from the
+    As in the authors' code (with its `--update_mean`), but for the time of measuring: a probe begins from the
     model before its round, there from the one after it.
 
     Attributes:
@@ -82,19 +83,19 @@ class FedCor(Pytree):
     first_steps: int = static(default=1000)
     steps: int = static(default=100)
 
-    before = (signals.Loss(),)
-    after = ()
-    candidates = everyone
+    def signals(self) -> Signals:
+        """DOC."""
+        return Signals(before=[signals.Loss()])
 
     def asks(self, round: Int[Array, ""]) -> Bool[Array, ""]:
-        """While warming up, and where a rehearsal begins."""
-        return (round <= self.warm_up) | self.rehearses(round)
+        """While warming up, and where a probe begins."""
+        return (round <= self.warm_up) | self.probes(round)
 
-    def rehearses(self, round: Int[Array, ""]) -> Bool[Array, ""]:
+    def probes(self, round: Int[Array, ""]) -> Bool[Array, ""]:
         """Every `interval` rounds after warming up."""
         return (round > self.warm_up) & (round % self.interval == 0)
 
-    def init(self, key: PRNGKey, ctx: Context, host: object) -> Memory:
+    def init(self, key: PRNGKey, ctx: Context, host: Host) -> Memory:
         """A covariance of random directions; `ValueError` for a number out of its range."""
         for name in ("beta", "gamma"):
             check_number(f"fedcor: {name}", getattr(self, name), 0, 1)
@@ -102,7 +103,7 @@ class FedCor(Pytree):
             check_number(f"fedcor: {name}", getattr(self, name), 0, above=True)
         for name in ("warm_up", "interval", "history", "dimension", "first_steps", "steps"):
             check_number(f"fedcor: {name}", getattr(self, name), 1)
-        n, draws = ctx.clients, self.warm_up + self.history // self.interval + 1
+        n, draws = ctx.num_clients, self.warm_up + self.history // self.interval + 1
         return Memory(
             factor=jax.random.normal(key, (self.dimension, n)) / jnp.sqrt(self.dimension),
             discount=jnp.ones(n),
@@ -116,7 +117,7 @@ class FedCor(Pytree):
         """Uniform while warming up, then greedy by the process."""
 
         def best():
-            weight = ctx.size / ctx.size.sum()
+            weight = ctx.num_examples / ctx.num_examples.sum()
             client, score = greedy(state.factor, self.noise, weight, state.discount, ctx.available, ctx.m)
             return cohort_of(client, score > -jnp.inf)
 
@@ -130,23 +131,23 @@ class FedCor(Pytree):
         cohort: Cohort,
         *,
         loss: Float[Array, "N"],
-        rehearsed_loss: Float[Array, "N"],
+        probed_loss: Float[Array, "N"],
     ) -> Memory:
         """One more draw where the losses' change is known, and the fit where it is due."""
-        t, rehearsed = ctx.round, self.rehearses(ctx.round)
-        new = rehearsed | ((t > 0) & (t <= self.warm_up))
+        t, probed = ctx.round, self.probes(ctx.round)
+        new = probed | ((t > 0) & (t <= self.warm_up))
         place = jnp.where(new, state.count % len(state.round), len(state.round))
-        change = jnp.where(rehearsed, rehearsed_loss, loss) - jnp.where(rehearsed, loss, state.loss)
+        change = jnp.where(probed, probed_loss, loss) - jnp.where(probed, loss, state.loss)
         known = ctx.available & jnp.isfinite(change)
         others = jnp.where(known, change, 0).sum() / jnp.maximum(known.sum(), 1)
         changes = state.changes.at[place].set(jnp.where(known, change, others), mode="drop")
-        drawn = state.round.at[place].set(jnp.where(rehearsed, t, t - 1), mode="drop")
+        drawn = state.round.at[place].set(jnp.where(probed, t, t - 1), mode="drop")
 
         age = t - drawn
         weight = jnp.where((drawn >= 0) & (age <= self.history), self.gamma ** age.astype(jnp.float32), 0.0)
         first = t == self.warm_up
         factor = jax.lax.cond(
-            first | rehearsed,
+            first | probed,
             lambda factor: fit(
                 factor,
                 self.noise,
@@ -159,11 +160,11 @@ class FedCor(Pytree):
             state.factor,
         )
 
-        someone = jnp.where(cohort.mask & (t > self.warm_up), cohort.client, ctx.clients)
+        someone = jnp.where(cohort.mask & (t > self.warm_up), cohort.client, ctx.num_clients)
         discount = state.discount.at[someone].multiply(self.beta, mode="drop")
         return Memory(
             factor=factor,
-            discount=jnp.where(rehearsed, jnp.ones_like(discount), discount),
+            discount=jnp.where(probed, jnp.ones_like(discount), discount),
             loss=jnp.where(self.asks(t) & ctx.available, loss, state.loss),
             changes=changes,
             round=drawn,

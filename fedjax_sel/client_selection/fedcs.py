@@ -5,15 +5,16 @@ import math
 import jax
 import jax.numpy as jnp
 
-from fedjax_sel.client_selection._ops import check_number, cohort_of, everyone, unchanged
+from fedjax_sel.client_selection._ops import check_number, cohort_of
 from fedjax_sel.client_selection._system import check_devices
-from fedjax_sel.pytree import Pytree
-from fedjax_sel.types import Cohort, Context, PRNGKey, Scalar, State
+from fedjax_sel.protocols import ClientSelector, Host
+from fedjax_sel.pytree import Scalar
+from fedjax_sel.types import Cohort, Context, PRNGKey, StrategyState
 
 __all__ = ["FedCS"]
 
 
-class FedCS(Pytree):
+class FedCS(ClientSelector):
     """Client after client, the one that lengthens the round least, while it ends before the deadline; at most `m`.
 
     All receive the model by one multicast, as slow as the slowest receiver (`T^d`), compute side by side (`t^UD`) and
@@ -38,21 +39,17 @@ class FedCS(Pytree):
     deadline: Scalar = math.inf
     share: Scalar = 1.0
 
-    before = after = ()
-    candidates = everyone
-    observe = unchanged
-
-    def init(self, key: PRNGKey, ctx: Context, host: object) -> State:
+    def init(self, key: PRNGKey, ctx: Context, host: Host) -> StrategyState:
         """Nothing; `ValueError` without devices or time, or for what is no share."""
         check_devices("fedcs", ctx)
         check_number("fedcs: deadline", self.deadline, 0, above=True)
         check_number("fedcs: share", self.share, 0, 1, above=True)
         return ()
 
-    def select(self, key: PRNGKey, state: State, ctx: Context) -> Cohort:
+    def select(self, key: PRNGKey, state: StrategyState, ctx: Context) -> Cohort:
         """Earliest finish first."""
         assert ctx.timing is not None
-        t, n = ctx.timing, ctx.clients
+        t, n = ctx.timing, ctx.num_clients
         key_asked, key_ties = jax.random.split(key)
         rank = jnp.argsort(jnp.argsort(jnp.where(ctx.available, jax.random.uniform(key_asked, (n,)), 2.0)))
         asked = ctx.available & (rank < jnp.ceil(self.share * ctx.available.sum() - 1e-4))

@@ -10,9 +10,10 @@ from jaxtyping import Array, Bool, Float, Int
 
 from fedjax_sel import signals
 from fedjax_sel.catalog import check_name
-from fedjax_sel.client_selection._ops import check_number, cohort_of, everyone, top_m, uniform_m
-from fedjax_sel.pytree import Pytree, static
-from fedjax_sel.types import Cohort, Context, PRNGKey, Scalar
+from fedjax_sel.client_selection._ops import check_number, cohort_of, top_m, uniform_m
+from fedjax_sel.protocols import ClientSelector, Host
+from fedjax_sel.pytree import Scalar, static
+from fedjax_sel.types import Cohort, Context, PRNGKey
 
 __all__ = ["GPFL"]
 
@@ -71,7 +72,7 @@ class Memory(NamedTuple):
     loss: Float[Array, ""]
 
 
-class GPFL(Pytree):
+class GPFL(ClientSelector):
     """The `m` clients of highest `u_i = mean reward_i + α_t sqrt(2 ln n / n_i)`, `n_i` the times `i` was selected.
 
     A client's reward in a round is the softmax `c̃_i` of its update's projection (`signals.Projection`) over the
@@ -123,9 +124,6 @@ class GPFL(Pytree):
     schedule: str | None = static(default=None)
     signal: str = static(default="validation")
 
-    before = ()
-    candidates = everyone
-
     def rule(self, name: str) -> Any:
         """A parameter, or the variant's."""
         given = getattr(self, name)
@@ -140,14 +138,14 @@ class GPFL(Pytree):
         )
         return projection, signals.ValidationAccuracy(self.signal), signals.ValidationLoss(self.signal)
 
-    def init(self, key: PRNGKey, ctx: Context, host: object) -> Memory:
+    def init(self, key: PRNGKey, ctx: Context, host: Host) -> Memory:
         """Nobody was seen yet; `ValueError` for a rule that does not exist."""
         check_name("gpfl: variant", self.variant, list(VARIANTS))
         for name, known in CHOICES.items():
             check_name(f"gpfl: {name}", self.rule(name) if name != "signal" else self.signal, list(known))
         check_number("gpfl: alpha", self.alpha, 0)
         check_number("gpfl: warm_up", self.rule("warm_up"), 0)
-        zero, none = jnp.zeros(ctx.clients), jnp.zeros(ctx.clients, jnp.int32)
+        zero, none = jnp.zeros(ctx.num_clients), jnp.zeros(ctx.num_clients, jnp.int32)
         return Memory(zero, zero, none, none, jnp.zeros(()), jnp.zeros(()))
 
     def bound(self, state: Memory, ctx: Context) -> Float[Array, "N"]:
@@ -177,7 +175,7 @@ class GPFL(Pytree):
         if not rounds:  # as many as there are slots, in the last round of the visit with the best of the others
             return top_m(key_tie, jnp.where(unseen, jnp.inf, score), ctx.available, ctx.m)
         best, new = top_m(key_tie, score, ctx.available, ctx.m), uniform_m(key_new, unseen, ctx.m)
-        each = min(-(-ctx.clients // rounds), ctx.m)
+        each = min(-(-ctx.num_clients // rounds), ctx.m)
         new = cohort_of(new.client, new.mask & (jnp.arange(ctx.m) < each))
         return jax.tree.map(lambda a, b: jnp.where(unseen.any() & (ctx.round < rounds), a, b), new, best)
 
@@ -193,14 +191,14 @@ class GPFL(Pytree):
         validation_loss: Float[Array, ""],
     ) -> Memory:
         """Rewards of those who came back."""
-        back = jnp.where(cohort.mask, cohort.client, ctx.clients)
+        back = jnp.where(cohort.mask, cohort.client, ctx.num_clients)
         last = state.projection.at[back].set(projection, mode="drop")
         if self.rule("softmax") == "cohort":
             share = jax.nn.softmax(projection, where=cohort.mask)
         else:
             share = jax.nn.softmax(last)[cohort.client]
         reward = share * self.factor(state, validation_accuracy, validation_loss)
-        someone = jnp.where(cohort.client >= 0, cohort.client, ctx.clients)
+        someone = jnp.where(cohort.client >= 0, cohort.client, ctx.num_clients)
         empty: Bool[Array, ""] = ~cohort.mask.any()
         return Memory(
             projection=last,

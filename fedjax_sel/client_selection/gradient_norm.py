@@ -3,14 +3,14 @@
 from jaxtyping import Array, Float
 
 from fedjax_sel import signals
-from fedjax_sel.client_selection._ops import everyone, no_state, top_m, unchanged
-from fedjax_sel.pytree import Pytree
-from fedjax_sel.types import Cohort, Context, PRNGKey, State
+from fedjax_sel.client_selection._ops import top_m
+from fedjax_sel.protocols import ClientSelector, Signals
+from fedjax_sel.types import Cohort, Context, PRNGKey, StrategyState
 
 __all__ = ["GradientNorm"]
 
 
-class GradientNorm(Pytree):
+class GradientNorm(ClientSelector):
     """The `m` clients of largest full-batch gradient norm `‖∇F_i(w)‖₂`, ties at random.
 
     Every client is sent the global model in every round and passes all its rows forward and backward.
@@ -19,12 +19,10 @@ class GradientNorm(Pytree):
     https://arxiv.org/abs/2111.11204; the baseline "Gradient Norm-Based" of UACS-FL.
     """
 
-    before = (signals.GradientNorm(),)
-    after = ()
-    init = no_state
-    candidates = everyone
-    observe = unchanged
+    def signals(self) -> Signals:
+        """DOC."""
+        return Signals(before=[signals.GradientNorm()])
 
-    def select(self, key: PRNGKey, state: State, ctx: Context, *, gradient_norm: Float[Array, "N"]) -> Cohort:
+    def select(self, key: PRNGKey, state: StrategyState, ctx: Context, *, gradient_norm: Float[Array, "N"]) -> Cohort:
         """Top `m`."""
         return top_m(key, gradient_norm, ctx.available, ctx.m)

@@ -14,10 +14,10 @@ from jaxtyping import Array, Float, Int
 from sklearn.cluster import KMeans
 
 from fedjax_sel.catalog import check_name
-from fedjax_sel.client_selection._ops import check_number, everyone, unchanged
+from fedjax_sel.client_selection._ops import check_number
 from fedjax_sel.client_selection._strata import divergences, one_each, quotas, stratified
-from fedjax_sel.protocols import Upfront
-from fedjax_sel.pytree import Pytree, jit, static
+from fedjax_sel.protocols import ClientSelector, Host, Upfront
+from fedjax_sel.pytree import jit, static
 from fedjax_sel.types import Cohort, Context, PRNGKey, Rows, Variables
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["LEFL"]
 
 
-class LEFL(Pytree):
+class LEFL(ClientSelector):
     """Cohorts stratified over clusters of clients who, having trained the initial model, predict public rows alike.
 
     Before the first round, once: each client trains for `epochs` from the initial model (its weights are thrown away),
@@ -63,11 +63,6 @@ class LEFL(Pytree):
     kl_direction: str = static(default="paper")
     log_base: str = static(default="e")
 
-    before = ()
-    after = ()
-    candidates = everyone
-    observe = unchanged
-
     def strata(self, clients: int) -> int:
         """How many clusters of so many clients."""
         return max(1, math.ceil(math.log2(clients))) if self.clusters is None else self.clusters
@@ -80,9 +75,9 @@ class LEFL(Pytree):
         check_number("lefl: epochs", self.epochs, 1)
         if self.rate is not None:
             check_number("lefl: rate", self.rate, 0, 1, above=True)
-        k = self.strata(ctx.clients)
-        if not 1 <= k <= ctx.clients:
-            raise ValueError(f"lefl: clusters is {k}, but there are N = {ctx.clients} clients; it must be 1 to N")
+        k = self.strata(ctx.num_clients)
+        if not 1 <= k <= ctx.num_clients:
+            raise ValueError(f"lefl: clusters is {k}, but there are N = {ctx.num_clients} clients; it must be 1 to N")
         if host.data.public_x is None:
             raise ValueError(
                 "lefl: there are no public rows to predict; give the federation some (public=rows, or in a "
@@ -101,7 +96,7 @@ class LEFL(Pytree):
 
     def share(self, ctx: Context) -> float:
         """`rate`, or `m / N`."""
-        return ctx.m / ctx.clients if self.rate is None else self.rate
+        return ctx.m / ctx.num_clients if self.rate is None else self.rate
 
     def by_rate(self, size: Int[Array, "k"], ctx: Context) -> Int[Array, "k"]:
         """The authors' code's quotas."""
@@ -110,7 +105,7 @@ class LEFL(Pytree):
     def soft_labels(self, key: PRNGKey, ctx: Context, host: Host) -> Float[Array, "N M C"]:
         """Log probabilities that each client's trained model gives to the public rows."""
         assert host.data.public_x is not None
-        return self.after_pre_phase(predictions, host.data.public_x, jnp.arange(ctx.clients), key, ctx, host)
+        return self.after_pre_phase(predictions, host.data.public_x, jnp.arange(ctx.num_clients), key, ctx, host)
 
     def after_pre_phase(
         self,
@@ -142,8 +137,8 @@ class LEFL(Pytree):
         data, task = host.data, host.task
         public, flops = np.asarray(data.public_x), task.flops(data.x)
         trainer = self.pre_trainer(host)
-        size = jnp.asarray(data.size)
-        seen = trainer.rows_seen(size, trainer.local_steps(size, data.longest), data.longest)
+        size = jnp.asarray(data.num_examples)
+        seen = trainer.examples_seen(size, trainer.local_steps(size, data.longest), data.longest)
         return Upfront(
             flops=np.asarray(seen, np.float64) * (1 + task.backward(data.x)) * flops + len(public) * flops,
             down=4.0 * task.parameters(data.x) + public.nbytes,
@@ -153,7 +148,7 @@ class LEFL(Pytree):
     def select(self, key: PRNGKey, state: Int[Array, "N"], ctx: Context) -> Cohort:
         """A share of every cluster."""
         key_strata, key_clients = jax.random.split(key)
-        k = self.strata(ctx.clients)
+        k = self.strata(ctx.num_clients)
         size = jnp.zeros(k, jnp.int32).at[state].add(ctx.available.astype(jnp.int32))
         if self.allocation == "code":
             quota = self.by_rate(size, ctx)
@@ -193,11 +188,11 @@ def looked_at(
       rounds: of the run, for the trainer's schedule.
       side_by_side: clients that train at once.
     """
-    steps = trainer.local_steps(data.size, data.longest)
+    steps = trainer.local_steps(data.num_examples, data.longest)
     factor = trainer.schedule(jnp.int32(0), rounds)
 
     def one(i):
-        index, valid = data.rows_of(i)
+        index, valid = data.examples_of(i)
         own = jax.random.fold_in(key, i)
         update = trainer.train(task, variables, data, index, valid, own, factor, steps[i], steps.max())
         return look(task, jax.tree.map(jnp.add, variables, update.delta), rows)

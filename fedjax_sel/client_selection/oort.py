@@ -7,10 +7,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from fedjax_sel import signals
-from fedjax_sel.client_selection._ops import check_number, drawn, everyone, nth, top_m, whole
+from fedjax_sel.client_selection._ops import check_number, drawn, nth, top_m, whole
 from fedjax_sel.client_selection._system import check_devices
-from fedjax_sel.pytree import Pytree, static
-from fedjax_sel.types import Cohort, Context, PRNGKey, Scalar
+from fedjax_sel.protocols import ClientSelector, Host, Signals
+from fedjax_sel.pytree import Scalar, static
+from fedjax_sel.types import Cohort, Context, PRNGKey
 
 __all__ = ["Oort"]
 
@@ -31,7 +32,7 @@ class Memory(NamedTuple):
     sums: Float[Array, "2"]
 
 
-class Oort(Pytree):
+class Oort(ClientSelector):
     """Exploits clients whose losses are large, whose rows are many and whose turns are short; explores the others.
 
     A client seen before, `last_i` the round of that, scores in round `R`
@@ -72,11 +73,11 @@ class Oort(Pytree):
     window: Scalar = 5.0
     step: int = static(default=20)
 
-    before = ()
-    after = (signals.TrainingLossRMS(),)
-    candidates = everyone
+    def signals(self) -> Signals:
+        """DOC."""
+        return Signals(after=[signals.TrainingLossRMS()])
 
-    def init(self, key: PRNGKey, ctx: Context, host: object) -> Memory:
+    def init(self, key: PRNGKey, ctx: Context, host: Host) -> Memory:
         """Nobody was seen yet; `ValueError` without devices, or for a number out of its range."""
         check_devices("oort", ctx)
         for name in ("epsilon", "decay", "smallest", "clip", "cut_off"):
@@ -86,14 +87,14 @@ class Oort(Pytree):
         check_number("oort: penalty", self.penalty, 0)
         check_number("oort: window", self.window, 1)
         check_number("oort: step", self.step, 1)
-        zero = jnp.zeros(ctx.clients)
+        zero = jnp.zeros(ctx.num_clients)
         return Memory(zero, zero.astype(jnp.int32), jnp.asarray(self.percentile, jnp.float32), jnp.zeros(2))
 
     def system(self, state: Memory, ctx: Context) -> Float[Array, "N"]:
         """`(T / t_i)^penalty` where `t_i > T`, else 1."""
         assert ctx.timing is not None
         seconds = ctx.timing.total
-        place = whole(jnp.minimum(ctx.clients * state.percentile / 100, ctx.clients - 1))
+        place = whole(jnp.minimum(ctx.num_clients * state.percentile / 100, ctx.num_clients - 1))
         preferred = jnp.where(state.percentile < 100, nth(seconds, place), jnp.inf)
         return jnp.where(seconds > preferred, (preferred / seconds) ** self.penalty, 1.0)
 
@@ -120,9 +121,9 @@ class Oort(Pytree):
         following = -nth(-jnp.where(seen, score, -jnp.inf), jnp.minimum(wanted, jnp.maximum(seen.sum() - 1, 0)))
         exploited = drawn(key_exploit, log(score), seen & (score >= self.cut_off * following), wanted, ctx.m)
 
-        reward = ctx.size * self.system(state, ctx)
+        reward = ctx.num_examples * self.system(state, ctx)
         places = jnp.minimum(unseen.sum(), ctx.m - wanted)
-        last = jnp.clip(whole(self.window * places) - 1, 0, ctx.clients - 1)
+        last = jnp.clip(whole(self.window * places) - 1, 0, ctx.num_clients - 1)
         least = -nth(-jnp.where(unseen, reward, -jnp.inf), last)
         explored = drawn(key_explore, log(reward), unseen & (reward >= least), places, ctx.m)
         rank = jnp.where(exploited, 2.0, jnp.where(explored, 1.0, 0.0))
@@ -132,9 +133,9 @@ class Oort(Pytree):
         self, key: PRNGKey, state: Memory, ctx: Context, cohort: Cohort, *, training_loss_rms: Float[Array, "m"]
     ) -> Memory:
         """Utilities of those who came back, and the pacer."""
-        where = jnp.where(cohort.mask, cohort.client, ctx.clients)
+        where = jnp.where(cohort.mask, cohort.client, ctx.num_clients)
         exploited = cohort.mask & (state.last[cohort.client] > 0)
-        utility = training_loss_rms * ctx.size[cohort.client]
+        utility = training_loss_rms * ctx.num_examples[cohort.client]
         mean = jnp.where(exploited, utility, 0).sum() / jnp.maximum(exploited.sum(), 1)
         before, present = state.sums[0], state.sums[1] + mean
         coming, change = ctx.round + 2, jnp.abs(present - before)  # the pacer looks when a round begins

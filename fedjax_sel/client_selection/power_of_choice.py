@@ -3,15 +3,15 @@
 from jaxtyping import Array, Float, Int
 
 from fedjax_sel import signals
-from fedjax_sel.client_selection._ops import unchanged
-from fedjax_sel.client_selection._power_of_choice import by_rows, check_candidates, largest
-from fedjax_sel.pytree import Pytree, static
-from fedjax_sel.types import Cohort, Context, PRNGKey, State
+from fedjax_sel.client_selection._power_of_choice import by_num_examples, check_candidates, largest
+from fedjax_sel.protocols import ClientSelector, Host, Signals
+from fedjax_sel.pytree import static
+from fedjax_sel.types import Cohort, Context, PRNGKey, StrategyState
 
 __all__ = ["PowerOfChoice"]
 
 
-class PowerOfChoice(Pytree):
+class PowerOfChoice(ClientSelector):
     """`d` candidates drawn without replacement in proportion to their rows; of these the `m` of highest loss `F_i(w)`.
 
     `d = m` is selection by size, `d = N` greedy selection by loss.
@@ -25,19 +25,19 @@ class PowerOfChoice(Pytree):
 
     d: int = static(default=10)
 
-    before = (signals.Loss(),)
-    after = ()
-    observe = unchanged
+    def signals(self) -> Signals:
+        """DOC."""
+        return Signals(before=[signals.Loss()])
 
-    def init(self, key: PRNGKey, ctx: Context, host: object) -> State:
+    def init(self, key: PRNGKey, ctx: Context, host: Host) -> StrategyState:
         """Nothing; checks `d`."""
         check_candidates("power_of_choice", self.d, ctx)
         return ()
 
-    def candidates(self, key: PRNGKey, state: State, ctx: Context) -> Int[Array, "d"]:
+    def candidates(self, key: PRNGKey, state: StrategyState, ctx: Context) -> Int[Array, "d"]:
         """Bigger clients more often."""
-        return by_rows(key, ctx, self.d)
+        return by_num_examples(key, ctx, self.d)
 
-    def select(self, key: PRNGKey, state: State, ctx: Context, *, loss: Float[Array, "d"]) -> Cohort:
+    def select(self, key: PRNGKey, state: StrategyState, ctx: Context, *, loss: Float[Array, "d"]) -> Cohort:
         """Top `m` of the candidates."""
         return largest(key, ctx, loss)

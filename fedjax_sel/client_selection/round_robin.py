@@ -3,14 +3,14 @@
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
-from fedjax_sel.client_selection._ops import everyone, top_m
-from fedjax_sel.pytree import Pytree
+from fedjax_sel.client_selection._ops import top_m
+from fedjax_sel.protocols import ClientSelector, Host
 from fedjax_sel.types import Cohort, Context, PRNGKey
 
 __all__ = ["RoundRobin"]
 
 
-class RoundRobin(Pytree):
+class RoundRobin(ClientSelector):
     """The `m` clients whose last turn is longest ago, ties at random.
 
     With everybody available, all `N` clients train once in every `⌈N/m⌉` rounds; a client that cannot be reached keeps
@@ -20,12 +20,9 @@ class RoundRobin(Pytree):
     https://arxiv.org/abs/1908.06287, policy RR.
     """
 
-    before = after = ()
-    candidates = everyone
-
-    def init(self, key: PRNGKey, ctx: Context, host: object) -> Int[Array, "N"]:
+    def init(self, key: PRNGKey, ctx: Context, host: Host) -> Int[Array, "N"]:
         """Round of each client's last turn; -1: none yet."""
-        return jnp.full(ctx.clients, -1, jnp.int32)
+        return jnp.full(ctx.num_clients, -1, jnp.int32)
 
     def select(self, key: PRNGKey, state: Int[Array, "N"], ctx: Context) -> Cohort:
         """Those who have waited longest."""
@@ -33,4 +30,4 @@ class RoundRobin(Pytree):
 
     def observe(self, key: PRNGKey, state: Int[Array, "N"], ctx: Context, cohort: Cohort) -> Int[Array, "N"]:
         """Write down this turn, also of those who returned nothing; empty slots fall outside and are dropped."""
-        return state.at[jnp.where(cohort.client >= 0, cohort.client, ctx.clients)].set(ctx.round, mode="drop")
+        return state.at[jnp.where(cohort.client >= 0, cohort.client, ctx.num_clients)].set(ctx.round, mode="drop")

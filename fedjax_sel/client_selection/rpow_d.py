@@ -4,14 +4,15 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from fedjax_sel import signals
-from fedjax_sel.client_selection._power_of_choice import by_rows, check_candidates, largest
-from fedjax_sel.pytree import Pytree, static
+from fedjax_sel.client_selection._power_of_choice import by_num_examples, check_candidates, largest
+from fedjax_sel.protocols import ClientSelector, Host, Signals
+from fedjax_sel.pytree import static
 from fedjax_sel.types import Cohort, Context, PRNGKey
 
 __all__ = ["RPowD"]
 
 
-class RPowD(Pytree):
+class RPowD(ClientSelector):
     """As `power_of_choice`, with the training loss that a candidate reported last: nobody is asked before training.
 
     A client that never trained counts as having infinite loss.
@@ -25,17 +26,18 @@ class RPowD(Pytree):
 
     d: int = static(default=10)
 
-    before = ()
-    after = (signals.TrainingLoss(),)
+    def signals(self) -> Signals:
+        """DOC."""
+        return Signals(after=[signals.TrainingLoss()])
 
-    def init(self, key: PRNGKey, ctx: Context, host: object) -> Float[Array, "N"]:
+    def init(self, key: PRNGKey, ctx: Context, host: Host) -> Float[Array, "N"]:
         """Last known loss of each client; checks `d`."""
         check_candidates("rpow_d", self.d, ctx)
-        return jnp.full(ctx.clients, jnp.inf, jnp.float32)
+        return jnp.full(ctx.num_clients, jnp.inf, jnp.float32)
 
     def candidates(self, key: PRNGKey, state: Float[Array, "N"], ctx: Context) -> Int[Array, "d"]:
         """Bigger clients more often."""
-        return by_rows(key, ctx, self.d)
+        return by_num_examples(key, ctx, self.d)
 
     def select(self, key: PRNGKey, state: Float[Array, "N"], ctx: Context) -> Cohort:
         """Top `m` of the candidates."""
@@ -52,4 +54,4 @@ class RPowD(Pytree):
         training_loss: Float[Array, "m"],
     ) -> Float[Array, "N"]:
         """Losses of those who came back."""
-        return state.at[jnp.where(cohort.mask, cohort.client, ctx.clients)].set(training_loss, mode="drop")
+        return state.at[jnp.where(cohort.mask, cohort.client, ctx.num_clients)].set(training_loss, mode="drop")

@@ -8,10 +8,11 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from fedjax_sel import signals
-from fedjax_sel.client_selection._ops import check_number, everyone, uniform_m
+from fedjax_sel.client_selection._ops import check_number, uniform_m
 from fedjax_sel.client_selection._system import check_devices
-from fedjax_sel.pytree import Pytree, static
-from fedjax_sel.types import Cohort, Context, PRNGKey, Scalar
+from fedjax_sel.protocols import ClientSelector, Host, Signals
+from fedjax_sel.pytree import Scalar, static
+from fedjax_sel.types import Cohort, Context, PRNGKey
 
 __all__ = ["TiFL"]
 
@@ -34,11 +35,11 @@ class Tiering(NamedTuple):
     current: Int[Array, ""]
 
 
-class TiFL(Pytree):
+class TiFL(ClientSelector):
     """One of `tiers` groups of clients of like speed is drawn, and `m` of its clients: nobody waits for a slower tier.
 
     Every `interval` rounds the clients report the accuracy of the global model on their rows (on their hold-out rows
-    where `Experiment.signals_on` says so; a tier's is the mean over its rows). If that of the tier drawn last has not
+    where `Experiment.signal_split` says so; a tier's is the mean over its rows). If that of the tier drawn last has not
     risen since the report before, the chances are set anew: with tiers ranked by accuracy, 0 the lowest, rank `r` of
     `n` gets `(n - r) / (n (n + 1) / 2)`, which is 5, 4, 3, 2, 1 fifteenths for five. A tier without credits, or of
     which nobody can be reached, is not drawn; where no tier has credits left, they no longer count.
@@ -59,29 +60,29 @@ class TiFL(Pytree):
     tiers: int = static(default=5)
     interval: int = static(default=10)
 
-    before = (signals.Correct(),)
-    after = ()
-    candidates = everyone
+    def signals(self) -> Signals:
+        """DOC."""
+        return Signals(before=[signals.Correct()])
 
     def asks(self, round: Int[Array, ""]) -> Bool[Array, ""]:
         """Every `interval` rounds, from the first."""
         return round % self.interval == 0
 
-    def init(self, key: PRNGKey, ctx: Context, host: object) -> Tiering:
+    def init(self, key: PRNGKey, ctx: Context, host: Host) -> Tiering:
         """Tiers by expected seconds of a turn; `ValueError` without devices, or where a tier is smaller than `m`."""
         check_devices("tifl", ctx)
         check_number("tifl: credits", self.credits, 0, above=True)
         assert ctx.timing is not None
-        if not 1 <= self.tiers <= ctx.clients // ctx.m or self.interval < 1:
+        if not 1 <= self.tiers <= ctx.num_clients // ctx.m or self.interval < 1:
             raise ValueError(
                 f"tifl: tiers is {self.tiers} and interval {self.interval}; a cohort of m = {ctx.m} comes from one "
-                f"tier, so N = {ctx.clients} clients make 1 to {ctx.clients // ctx.m} tiers, and the interval is at "
+                f"tier, so N = {ctx.num_clients} clients make 1 to {ctx.num_clients // ctx.m} tiers, and the interval is at "
                 "least 1 round"
             )
         rank = np.argsort(np.argsort(np.asarray(ctx.timing.total), kind="stable"), kind="stable")
         each = jnp.ones(self.tiers)
         return Tiering(
-            tier=jnp.asarray(rank * self.tiers // ctx.clients, jnp.int32),
+            tier=jnp.asarray(rank * self.tiers // ctx.num_clients, jnp.int32),
             credits=each * jnp.ceil(self.credits * ctx.rounds / self.tiers - 1e-4),
             chance=each / self.tiers,
             accuracy=jnp.zeros(self.tiers),
@@ -111,7 +112,7 @@ class TiFL(Pytree):
 
     def ranked(self, state: Tiering, ctx: Context, correct: Float[Array, "N"]) -> Tiering:
         """The memory after a report, where there is one."""
-        weight = jnp.where(ctx.available, ctx.size, 0).astype(jnp.float32)
+        weight = jnp.where(ctx.available, ctx.num_examples, 0).astype(jnp.float32)
         rows = jnp.zeros(self.tiers).at[state.tier].add(weight)
         right = jnp.zeros(self.tiers).at[state.tier].add(weight * correct)
         accuracy = jnp.where(rows > 0, right / jnp.maximum(rows, 1), state.accuracy)

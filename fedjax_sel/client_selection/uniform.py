@@ -1,23 +1,18 @@
 """Random client selection."""
 
-from fedjax_sel.client_selection._ops import everyone, no_state, unchanged, uniform_m
-from fedjax_sel.pytree import Pytree
-from fedjax_sel.types import Cohort, Context, PRNGKey, State
+from fedjax_sel.client_selection._ops import uniform_m
+from fedjax_sel.protocols import ClientSelector
+from fedjax_sel.types import Cohort, Context, PRNGKey, StrategyState
 
 __all__ = ["Uniform"]
 
 
-class Uniform(Pytree):
+class Uniform(ClientSelector):
     """`m` clients without replacement, all subsets equally likely.
 
     Source: FedAvg; McMahan et al., 2017, https://arxiv.org/abs/1602.05629, Algorithm 1. "Random Selection" of UACS-FL.
     """
 
-    before = after = ()
-    init = no_state
-    candidates = everyone
-    observe = unchanged
-
-    def select(self, key: PRNGKey, state: State, ctx: Context) -> Cohort:
+    def select(self, key: PRNGKey, state: StrategyState, ctx: Context) -> Cohort:
         """Everybody available has the same chance."""
         return uniform_m(key, ctx.available, ctx.m)

@@ -17,11 +17,11 @@ from fedjax_sel.data.dataset import Dataset
 from fedjax_sel.data.federation import Federation
 from fedjax_sel.devices.clock import Deadline
 from fedjax_sel.engine.callback import Callback
+from fedjax_sel.engine.collectives import CLIENTS
+from fedjax_sel.engine.driver import checked_seeds, simulate
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.history import History
-from fedjax_sel.engine.mapping import SEEDS, Mapping
-from fedjax_sel.engine.messages import CLIENTS
-from fedjax_sel.engine.run import checked_seeds, simulate
+from fedjax_sel.engine.layout import SEEDS, Layout
 from fedjax_sel.task import Task
 from fedjax_sel.types import Variables
 
@@ -34,7 +34,7 @@ class Run:
       experiment: what to run.
       data: the recipe of the clients' rows.
       seeds: of the runs.
-      mapping: how axes are run.
+      layout: how axes are run.
       mesh: on how many devices, as `simulate` takes it.
       chunk: rounds between two looks of the host; None: chosen.
       callbacks: those of the configuration, made for a run in a folder.
@@ -43,15 +43,15 @@ class Run:
     experiment: Experiment
     data: Federation
     seeds: tuple[int, ...]
-    mapping: Mapping | str
+    layout: Layout | str
     mesh: tuple[int, int] | str
     chunk: int | None
     callbacks: Callable[[Path], list[Callback]]
 
     def simulate(self, **how: Any) -> History:
-        """Run it; `how` is `callbacks`, `checkpoints`, `memory`, `debug` of `engine.run.simulate`."""
+        """Run it; `how` is `callbacks`, `checkpoints`, `memory`, `debug` of `engine.driver.simulate`."""
         return simulate(
-            self.experiment, self.data, self.seeds, mapping=self.mapping, mesh=self.mesh, chunk=self.chunk, **how
+            self.experiment, self.data, self.seeds, layout=self.layout, mesh=self.mesh, chunk=self.chunk, **how
         )
 
 
@@ -106,12 +106,12 @@ def build(config: dict, begin: Variables | None = None, known: Learnt | None = N
         devices=parts.pop("devices"),
         public=what.public,
     )
-    numbers = {key: config[key] for key in ("m", "rounds", "evaluate_every", "evaluate_last", "signals_on")}
+    numbers = {key: config[key] for key in ("cohort_size", "rounds", "evaluate_every", "evaluate_last", "signal_split")}
     experiment = Experiment(what.task, **parts, **numbers, deadline=Deadline(**config["deadline"]))
     seeds = checked_seeds(config["seeds"])
     experiment.check(data.draw(seeds[0]))
-    how = config["mapping"]
-    how = Mapping(**how) if isinstance(how, dict) else how
+    how = config["layout"]
+    how = Layout(**how) if isinstance(how, dict) else how
     mesh = "auto" if config["mesh"] is None else (config["mesh"][SEEDS], config["mesh"][CLIENTS])
     return Run(experiment, data, seeds, how, mesh, config["chunk"], told)
 
@@ -142,22 +142,22 @@ def learnt(config: dict, begin: Variables | None = None, source: Any = None) -> 
         task = task.with_parts(example.x, frozen=given["frozen"], pretrained=begin)
     public = None if config["public"] is None else source_of(config["public"])
     if given["cached"]:
-        task, source, public = through_trunk(task, example, source, public)
+        task, source, public = through_backbone(task, example, source, public)
     return Learnt(task, source, public)
 
 
-def through_trunk(task: Task, example: Dataset, source: Any, public: Dataset | None) -> tuple[Task, Any, Any]:
+def through_backbone(task: Task, example: Dataset, source: Any, public: Dataset | None) -> tuple[Task, Any, Any]:
     """The task, and its data run through the parts that are not trained; as they were, where that cannot be."""
     if isinstance(source, Dataset):
-        rest, done = task.beforehand(source, *([] if public is None else [public]))
+        rest, done = task.precompute_features(source, *([] if public is None else [public]))
         return rest, done[0], None if public is None else done[1]
-    rest, _ = task.beforehand(replace(example, x=example.x[:1], test_x=example.test_x[:0]))
+    rest, _ = task.precompute_features(replace(example, x=example.x[:1], test_x=example.test_x[:0]))
     if rest is task:
         return task, source, public
     return (
         rest,
-        lambda seed: task.beforehand(source(seed))[1][0],
-        None if public is None else task.beforehand(public)[1],
+        lambda seed: task.precompute_features(source(seed))[1][0],
+        None if public is None else task.precompute_features(public)[1],
     )
 
 

@@ -73,7 +73,7 @@ OF_TASK = {
     "cached": Parameter(bool, True),
 }
 """Parameters that every model has besides its own: whether rows are normalised, a file or run that it begins with,
-names of parts that are not trained, and whether a trunk that is not trained is run once for all rows."""
+names of parts that are not trained, and whether a backbone that is not trained is run once for all rows."""
 
 
 class ModelKind(Kind):
@@ -123,11 +123,11 @@ AVAILABILITIES = {
 KINDS: dict[str, Kind] = {
     "partition": Kind("partition", "fedjax_sel.data.partition", "iid"),
     "model": ModelKind("model", "fedjax_sel.models", "mlp", filled=("classes", "parent", "name")),
-    "selector": Kind("client selector", "fedjax_sel.client_selection", "uniform"),
-    "samples": Kind("data selection", "fedjax_sel.data_selection", "everything"),
-    "trainer": Kind("local training", "fedjax_sel.local_training", "sgd"),
+    "client_selection": Kind("client selector", "fedjax_sel.client_selection", "uniform"),
+    "data_selection": Kind("data selection", "fedjax_sel.data_selection", "everything"),
+    "local_training": Kind("local training", "fedjax_sel.local_training", "sgd"),
     "correction": Kind("correction of local training", "fedjax_sel.correction", "none"),
-    "aggregator": Kind("aggregator", "fedjax_sel.aggregation", "mean"),
+    "aggregation": Kind("aggregation", "fedjax_sel.aggregation", "mean"),
     "devices": ListedKind("law of devices", "fedjax_sel.devices", None, members=LAWS),
     "availability": ListedKind(
         "availability", "fedjax_sel.devices", "always", filled=("phase",), members=AVAILABILITIES

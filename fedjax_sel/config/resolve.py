@@ -17,51 +17,53 @@ from fedjax_sel.config import callbacks
 from fedjax_sel.config.checks import Parameter, complete, fitted, parameters
 from fedjax_sel.config.components import KINDS, SYNTHETIC, source_parameters, split
 from fedjax_sel.devices.clock import Deadline
+from fedjax_sel.engine.collectives import CLIENTS
+from fedjax_sel.engine.driver import checked_seeds
 from fedjax_sel.engine.experiment import Experiment
-from fedjax_sel.engine.mapping import SEEDS, Mapping
-from fedjax_sel.engine.messages import CLIENTS
-from fedjax_sel.engine.run import checked_seeds
+from fedjax_sel.engine.layout import SEEDS, Layout
 
 ALIASES = {
+    "selector": "client_selection",
+    "samples": "data_selection",
+    "trainer": "local_training",
+    "aggregator": "aggregation",
+    "m": "cohort_size",
+    "signals_on": "signal_split",
+    "mapping": "layout",
+    "strategy": "client_selection",
     "dataset": "data",
-    "strategy": "selector",
-    "client_selection": "selector",
-    "data_selection": "samples",
-    "local_training": "trainer",
-    "aggregation": "aggregator",
     "num_rounds": "rounds",
     "comm_rounds": "rounds",
-    "clients_per_round": "m",
-    "cohort_size": "m",
-    "fraction_fit": "m",
+    "clients_per_round": "cohort_size",
+    "fraction_fit": "cohort_size",
     "num_clients": "partition.clients",
-    "local_epochs": "trainer.epochs",
-    "epochs": "trainer.epochs",
-    "lr": "trainer.learning_rate",
-    "learning_rate": "trainer.learning_rate",
-    "batch_size": "trainer.batch_size",
-    "momentum": "trainer.momentum",
-    "weight_decay": "trainer.weight_decay",
-    "trainer.lr": "trainer.learning_rate",
-    "trainer.local_epochs": "trainer.epochs",
+    "local_epochs": "local_training.epochs",
+    "epochs": "local_training.epochs",
+    "lr": "local_training.learning_rate",
+    "learning_rate": "local_training.learning_rate",
+    "batch_size": "local_training.batch_size",
+    "momentum": "local_training.momentum",
+    "weight_decay": "local_training.weight_decay",
+    "local_training.lr": "local_training.learning_rate",
+    "local_training.local_epochs": "local_training.epochs",
 }
 """Other names the field uses, and what they are called here."""
 
 KEYS = (
     *("data", "public", "partition", "holdout", "data_seed", "model"),
-    *("selector", "samples", "trainer", "correction", "aggregator"),
+    *("client_selection", "data_selection", "local_training", "correction", "aggregation"),
     *("devices", "availability", "deadline"),
-    *("m", "rounds", "evaluate_every", "evaluate_last", "signals_on", "seeds", "mapping", "mesh", "chunk"),
+    *("cohort_size", "rounds", "evaluate_every", "evaluate_last", "signal_split", "seeds", "layout", "mesh", "chunk"),
     "callbacks",
 )
 COMPONENTS = ("data", "public", *KINDS)
-NAMED_MAPPINGS = ("auto", "vmap", "scan")
+NAMED_LAYOUTS = ("auto", "vmap", "scan")
 
 
 def plain_keys() -> dict[str, Parameter]:
     """The keys that are no components."""
     hints, defaults = typing.get_type_hints(Experiment), {f.name: f.default for f in dataclasses.fields(Experiment)}
-    of_experiment = ("m", "rounds", "evaluate_every", "evaluate_last", "signals_on")
+    of_experiment = ("cohort_size", "rounds", "evaluate_every", "evaluate_last", "signal_split")
     return {name: Parameter(hints[name], defaults[name]) for name in of_experiment} | {
         "holdout": Parameter(float, 0.0),
         "data_seed": Parameter(int | None, None),
@@ -78,7 +80,7 @@ def resolve(config: dict) -> dict:
     Raises:
       ValueError: unknown keys or names (the nearest is given), or values of the wrong type.
 
-    >>> resolve({"data": "iris", "lr": 1, "selector": "entropy"})["trainer"]["learning_rate"]
+    >>> resolve({"data": "iris", "lr": 1, "client_selection": "entropy"})["local_training"]["learning_rate"]
     1.0
     """
     if not isinstance(config, dict):
@@ -100,7 +102,7 @@ def resolve(config: dict) -> dict:
     seeds = checked_seeds(out["seeds"])
     out["seeds"] = len(seeds) if seeds == tuple(range(len(seeds))) else list(seeds)
     out["deadline"] = deadline(config.get("deadline"))
-    out["mapping"] = mapping(config.get("mapping", "auto"))
+    out["layout"] = layout(config.get("layout", "auto"))
     out["mesh"] = mesh(config.get("mesh"))
     out["callbacks"] = callbacks.resolved(config.get("callbacks"))
     return {key: out[key] for key in KEYS}
@@ -118,11 +120,11 @@ def public(given: Any) -> dict | None:
     return {"name": name} | complete("public", name, rest, source_parameters(name))
 
 
-def mapping(given: Any) -> str | dict:
-    """A mapping's name, or its fields."""
+def layout(given: Any) -> str | dict:
+    """A layout's name, or its fields."""
     if isinstance(given, dict):
-        return complete("mapping", "", given, parameters(Mapping, without=("mesh",)))
-    check_name("mapping", given, NAMED_MAPPINGS)
+        return complete("layout", "", given, parameters(Layout, without=("mesh",)))
+    check_name("layout", given, NAMED_LAYOUTS)
     return given
 
 
@@ -149,7 +151,9 @@ def canonical(config: dict) -> dict:
       ValueError: a value is given under two names.
     """
     config = copy.deepcopy(config)
-    for alias in aliases_in(config):
+    for alias in ALIASES:
+        if alias not in set(keys(config)):
+            continue
         *path, last = alias.split(".")
         holder = config if not path else config[path[0]]
         put(config, ALIASES[alias], holder.pop(last), alias)
@@ -166,8 +170,8 @@ def aliases_in(config: dict) -> list[str]:
 def own_name(key: str) -> str:
     """What a dotted key is called here.
 
-    >>> own_name("lr"), own_name("strategy.epsilon"), own_name("m")
-    ('trainer.learning_rate', 'selector.epsilon', 'm')
+    >>> own_name("lr"), own_name("selector.epsilon"), own_name("m")
+    ('local_training.learning_rate', 'client_selection.epsilon', 'cohort_size')
     """
     head, dot, rest = key.partition(".")
     return ALIASES.get(key, ALIASES.get(head, head) + dot + rest)
@@ -198,21 +202,21 @@ def put(config: dict, key: str, value: Any, alias: str | None = None) -> None:
 def override(config: dict, items: Iterable[str]) -> dict:
     """A copy of a configuration with some values replaced.
 
-    `selector=power_of_choice` replaces the whole component, `selector.d=20` one of its parameters, whatever their
+    `client_selection=power_of_choice` replaces the whole component, `client_selection.d=20` one of its parameters, whatever their
     order. Values are read as YAML.
 
     Raises:
       ValueError: an item is not `key=value`, or its value is not YAML.
 
     >>> override({"selector": {"name": "entropy", "epsilon": 0.2}}, ["selector.d=20", "selector=power_of_choice"])
-    {'selector': {'name': 'power_of_choice', 'd': 20}}
+    {'client_selection': {'name': 'power_of_choice', 'd': 20}}
     """
     config, changes = canonical(config), []
     named = {f"{key}.name": key for key in COMPONENTS}
     for item in items:
         key, equals, text = item.partition("=")
         if not equals or not key:
-            raise ValueError(f"{item!r} is not of the form key=value, as in selector.epsilon=0.1")
+            raise ValueError(f"{item!r} is not of the form key=value, as in client_selection.epsilon=0.1")
         key = own_name(key)
         check_name("key", key.split(".")[0], KEYS)
         try:

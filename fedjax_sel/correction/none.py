@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from fedjax_sel.correction._ops import no_state, nothing_held, nothing_sent, unchanged
-from fedjax_sel.pytree import Pytree
-from fedjax_sel.types import State, Variables
+from fedjax_sel.protocols import Correction
+from fedjax_sel.types import StrategyState, Variables
 
 __all__ = ["Nothing"]
 
 
-class Nothing(Pytree):
+class Nothing(Correction):
     """The gradient as it is.
 
     Source: McMahan et al., 2017, https://arxiv.org/abs/1602.05629, Algorithm 1.
@@ -22,6 +22,8 @@ class Nothing(Pytree):
     upload = nothing_sent
     merge = unchanged
 
-    def gradient(self, held: State, gradient: Variables, variables: Variables, received: Variables) -> Variables:
+    def gradient(
+        self, held: StrategyState, gradient: Variables, variables: Variables, received: Variables
+    ) -> Variables:
         """As it is."""
         return gradient

@@ -5,13 +5,14 @@ from __future__ import annotations
 import jax
 
 from fedjax_sel.correction._ops import no_state, nothing_held, nothing_sent, unchanged
-from fedjax_sel.pytree import Pytree
-from fedjax_sel.types import Scalar, State, Variables
+from fedjax_sel.protocols import Correction
+from fedjax_sel.pytree import Scalar
+from fedjax_sel.types import StrategyState, Variables
 
 __all__ = ["Proximal"]
 
 
-class Proximal(Pytree):
+class Proximal(Correction):
     """`∇F_i(w) + μ (w - w_t)`, the gradient of `F_i(w) + μ/2 ‖w - w_t‖²`.
 
     Attributes:
@@ -35,6 +36,8 @@ class Proximal(Pytree):
         if isinstance(self.mu, int | float) and not self.mu >= 0:
             raise ValueError(f"proximal: mu is {self.mu}; it must be 0 or above")
 
-    def gradient(self, held: State, gradient: Variables, variables: Variables, received: Variables) -> Variables:
+    def gradient(
+        self, held: StrategyState, gradient: Variables, variables: Variables, received: Variables
+    ) -> Variables:
         """Drawn back to the model received."""
         return jax.tree.map(lambda g, w, start: g + self.mu * (w - start), gradient, variables, received)

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from fedjax_sel.pytree import Pytree
+from fedjax_sel.protocols import Correction
 from fedjax_sel.types import Cohort, Variables
 
 __all__ = ["Scaffold"]
@@ -33,7 +33,7 @@ class Held(NamedTuple):
     shared: Variables
 
 
-class Scaffold(Pytree):
+class Scaffold(Correction):
     """Steps of `∇F_i(y) - c_i + c`; then `c_i ← c_i - c + (w_t - y) / (K η)` and `c ← c + Σ_S Δc_i / N` (option II).
 
     `K` are the client's steps and `η` its learning rate in the round; where that changes within the round, `K η` is the

@@ -7,11 +7,12 @@ over the same rows.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from fedjax_sel.pytree import Pytree, static
 from fedjax_sel.types import Batch
@@ -29,9 +30,9 @@ class FederatedData(Pytree):
       y: their labels.
       order: which row stands at each position; a client's positions are consecutive.
       owner: whose each position is.
-      offset: client `i`'s training rows are at positions `offset[i] : offset[i] + size[i]`.
-      size: training rows of each client.
-      held: hold-out rows of each client, at the positions right after its training rows.
+      offset: client `i`'s training rows are at positions `offset[i] : offset[i] + num_examples[i]`.
+      num_examples: training examples of each client.
+      num_holdout: hold-out examples of each client, at the positions right after its training rows.
       test_x, test_y: the server's test rows.
       validation_x, validation_y: the server's validation rows; none by default.
       classes: `C`.
@@ -45,8 +46,8 @@ class FederatedData(Pytree):
     order: Int[Array, "n"]
     owner: Int[Array, "n"]
     offset: Int[Array, "N"]
-    size: Int[Array, "N"]
-    held: Int[Array, "N"]
+    num_examples: Int[Array, "N"]
+    num_holdout: Int[Array, "N"]
     test_x: Array
     test_y: Int[Array, "b"]
     validation_x: Array
@@ -57,26 +58,52 @@ class FederatedData(Pytree):
     public_x: Array | None = None
 
     @property
-    def clients(self) -> int:
+    def num_clients(self) -> int:
         """`N`."""
-        return self.size.shape[-1]
+        return self.num_examples.shape[-1]
 
-    def rows_of(self, client: Int[Array, ""], *, held: bool = False) -> tuple[Int[Array, "L"], Bool[Array, "L"]]:
+    def examples_of(self, client: Int[Array, ""], *, holdout: bool = False) -> tuple[Int[Array, "L"], Bool[Array, "L"]]:
         """One client's rows as indices into `x`, and which of the `L` places are filled.
 
         Args:
           client: which one.
-          held: its hold-out rows instead of its training rows.
+          holdout: its hold-out rows instead of its training rows.
         """
-        start, count = self.offset[client], self.size[client]
-        if held:
-            start, count = start + count, self.held[client]
+        start, count = self.offset[client], self.num_examples[client]
+        if holdout:
+            start, count = start + count, self.num_holdout[client]
         place = jnp.arange(self.longest)
         return self.order.at[start + place].get(mode="clip"), place < count
 
     def batch(self, index: Int[Array, "B"], mask: Bool[Array, "B"]) -> Batch:
         """The rows at `index`."""
         return Batch(self.x[index], self.y[index], mask)
+
+
+class Examples(Pytree):
+    """What one client trains on.
+
+    Attributes:
+      data: where the examples are.
+      index: the client's examples, as places in `data.x`.
+      mask: those that it trains on.
+      weight: of each in the loss; None: 1.
+    """
+
+    data: FederatedData
+    index: Int[Array, "L"]
+    mask: Bool[Array, "L"]
+    weight: Float[Array, "L"] | None = None
+
+    @property
+    def longest(self) -> int:
+        """`L`."""
+        return self.mask.shape[-1]
+
+    def batch(self, place: Int[Array, "B"], mask: Bool[Array, "B"]) -> Batch:
+        """The examples at these of the `L` places; those beyond the last place count by `mask` alone."""
+        weight = None if self.weight is None else self.weight.at[place].get(mode="clip")
+        return replace(self.data.batch(self.index.at[place].get(mode="clip"), mask), weight=weight)
 
 
 def federate(
@@ -142,8 +169,8 @@ def federate(
         order=ints(order),
         owner=ints(np.repeat(np.arange(clients), count)),
         offset=ints(offset),
-        size=ints(size),
-        held=ints(held),
+        num_examples=ints(size),
+        num_holdout=ints(held),
         test_x=rows(dataset.test_x),
         test_y=ints(dataset.test_y),
         validation_x=rows(dataset.validation_x),

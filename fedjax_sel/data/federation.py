@@ -83,9 +83,9 @@ class Federation:
         except ValueError as error:
             raise ValueError(f"{data.name}, {self.partition}: {error} (data seed {seed})") from error
         devices = self.devices.draw(seed, clients) if isinstance(self.devices, DeviceLaw) else self.devices
-        return replace(drawn, devices=devices, public_x=self.public_rows(data))
+        return replace(drawn, devices=devices, public_x=self.public_examples(data))
 
-    def public_rows(self, data: Dataset) -> np.ndarray | None:
+    def public_examples(self, data: Dataset) -> np.ndarray | None:
         """The public rows; raises `ValueError` where they are none, or unlike those of `data`."""
         if self.public is None:
             return None
@@ -133,7 +133,7 @@ def stack(federations: Sequence[FederatedData]) -> tuple[FederatedData, Federate
                     f"0, but {theirs} in federation {seed}"
                 )
     places = max(len(f.order) for f in federations)
-    filler = {"order": 0, "owner": first.clients}
+    filler = {"order": 0, "owner": first.num_clients}
     leaves, axes = {}, {}
     for name in ARRAYS:
         values = [getattr(f, name) for f in federations]
@@ -157,12 +157,15 @@ def stack(federations: Sequence[FederatedData]) -> tuple[FederatedData, Federate
 
 
 ROWS = ("x", "y", "test_x", "test_y", "validation_x", "validation_y")
-ARRAYS = (*ROWS, "order", "owner", "offset", "size", "held")
+ARRAYS = (*ROWS, "order", "owner", "offset", "num_examples", "num_holdout")
 
 
 def _likeness(a: FederatedData, b: FederatedData) -> list[tuple[str, object, object]]:
     """What must be equal for two federations to be stacked."""
-    pairs: list[tuple[str, object, object]] = [("clients", a.clients, b.clients), ("classes", a.classes, b.classes)]
+    pairs: list[tuple[str, object, object]] = [
+        ("clients", a.num_clients, b.num_clients),
+        ("classes", a.classes, b.classes),
+    ]
     for name in ROWS:
         mine, theirs = getattr(a, name), getattr(b, name)
         pairs += [(f"the shape of {name}", mine.shape, theirs.shape), (f"the type of {name}", mine.dtype, theirs.dtype)]

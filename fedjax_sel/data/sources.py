@@ -35,7 +35,7 @@ def load(
     validation: float = 0.0,
     test: float = 0.2,
     rows: int | None = None,
-    test_rows: int | None = None,
+    num_test_examples: int | None = None,
     data_dir: str | Path | None = None,
     cache_dir: str | Path | None = None,
 ) -> Dataset:
@@ -54,7 +54,7 @@ def load(
       validation: share of the training rows that the server keeps for validation.
       test: share of the rows that become test rows, of a dataset that has no test rows of its own.
       rows: how many training rows to take, drawn stratified by label; None: all.
-      test_rows: how many test rows, likewise.
+      num_test_examples: how many test rows, likewise.
       data_dir: the folder of the data: tfds datasets and files; None: `$TFDS_DATA_DIR`, else `~/tensorflow_datasets`.
       cache_dir: where their decoded arrays are kept; None: `$FEDJAX_SEL_CACHE`, else `~/.cache/fedjax_sel/datasets`.
 
@@ -72,15 +72,15 @@ def load(
         whole = tfds_dataset(rest, seed=seed, validation=validation, test=test, data_dir=data_dir, cache_dir=cache_dir)
     else:
         whole = built_in(name, seed=seed, validation=validation, test=test)
-    return fewer(whole, rows, test_rows, seed)
+    return fewer(whole, rows, num_test_examples, seed)
 
 
-def fewer(data: Dataset, rows: int | None, test_rows: int | None, seed: int) -> Dataset:
+def fewer(data: Dataset, rows: int | None, num_test_examples: int | None, seed: int) -> Dataset:
     """A dataset with so many of its training and test rows, every class in proportion; None: all of them."""
     if (kept := some(data.name, "rows", "training", data.y, rows, seed)) is not None:
         owner = None if data.owner is None else np.unique(data.owner[kept], return_inverse=True)[1].astype(np.int32)
         data = replace(data, x=data.x[kept], y=data.y[kept], owner=owner)
-    if (kept := some(data.name, "test_rows", "test", data.test_y, test_rows, seed)) is not None:
+    if (kept := some(data.name, "num_test_examples", "test", data.test_y, num_test_examples, seed)) is not None:
         data = replace(data, test_x=data.test_x[kept], test_y=data.test_y[kept])
     return data
 

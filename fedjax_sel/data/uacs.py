@@ -24,7 +24,13 @@ BOX = 0.1
 
 
 def uacs(
-    setting: int = 1, seed: int = 0, *, boundary: int = 6, clients: int = 100, rows: int = 50, test_rows: int = 2000
+    setting: int = 1,
+    seed: int = 0,
+    *,
+    boundary: int = 6,
+    clients: int = 100,
+    rows: int = 50,
+    num_test_examples: int = 2000,
 ) -> Dataset:
     """One draw of a setting; client `i` owns its rows (partition: natural).
 
@@ -40,7 +46,7 @@ def uacs(
       boundary: clients at the boundary, 1 to `clients - 1` (the paper: 6, elsewhere "6-10").
       clients: `N`.
       rows: of each client.
-      test_rows: of the server.
+      num_test_examples: of the server.
 
     Raises:
       ValueError: parameters out of range.
@@ -54,15 +60,15 @@ def uacs(
         raise ValueError(f"uacs: setting is {setting!r}; it must be 1, 2 or 3, the paper's experiments")
     if not 1 <= boundary < clients:
         raise ValueError(f"uacs: {boundary} boundary clients of {clients}; there must be 1 to {clients - 1}")
-    if rows < 1 or test_rows < 1:
-        raise ValueError(f"uacs: rows is {rows}, test_rows is {test_rows}; both must be at least 1")
+    if rows < 1 or num_test_examples < 1:
+        raise ValueError(f"uacs: rows is {rows}, num_test_examples is {num_test_examples}; both must be at least 1")
     rng = np.random.default_rng((PURPOSE, setting, seed))
     at_curve = along_curve if setting == 2 else in_boxes
     near = [at_curve(rng, i, boundary, rows) for i in range(boundary)]
     sides = np.where(np.arange(clients - boundary) % 2 == 0, 1, -1)
     far = [(boxed if setting == 3 else anywhere)(rng, side, rows) for side in sides]
     x = np.concatenate([*near, *far])
-    test = rng.uniform(-1, 1, (test_rows, 2))
+    test = rng.uniform(-1, 1, (num_test_examples, 2))
     return dataset(
         f"uacs-{setting}",
         x,

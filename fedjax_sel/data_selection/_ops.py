@@ -6,7 +6,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from fedjax_sel.types import PRNGKey, Scalar
+from fedjax_sel.pytree import Scalar
+from fedjax_sel.types import PRNGKey
 
 
 def top_share(key: PRNGKey, valid: Bool[Array, "L"], fraction: Scalar, *scores: Float[Array, "L"]) -> Bool[Array, "L"]:

@@ -4,14 +4,14 @@ from jaxtyping import Array, Bool, Float
 
 from fedjax_sel import signals
 from fedjax_sel.data_selection._ops import check_positive, top_share
-from fedjax_sel.protocols import RowSignal
-from fedjax_sel.pytree import Pytree
-from fedjax_sel.types import PRNGKey, Scalar
+from fedjax_sel.protocols import DataSelector, ExampleSignal
+from fedjax_sel.pytree import Scalar
+from fedjax_sel.types import PRNGKey
 
 __all__ = ["Entropy"]
 
 
-class Entropy(Pytree):
+class Entropy(DataSelector):
     """The `max(1, round(fraction · n_i))` rows of highest entropy on the model received, before training.
 
     `H(x) = -Σ_c p_c log p_c` with `p = softmax(z / ρ)` and the logits `z`, Float["L C"].
@@ -45,7 +45,7 @@ class Entropy(Pytree):
         check_positive("entropy: rho", self.rho)
 
     @property
-    def needs(self) -> tuple[RowSignal, ...]:
+    def needs(self) -> tuple[ExampleSignal, ...]:
         """Entropy at this temperature, and the margin."""
         return signals.Entropy(self.rho), signals.Margin()
 

@@ -6,13 +6,14 @@ from jaxtyping import Array, Bool, Float
 
 from fedjax_sel import signals
 from fedjax_sel.data_selection._ops import check_positive, places, share
-from fedjax_sel.pytree import Pytree, static
-from fedjax_sel.types import PRNGKey, Scalar
+from fedjax_sel.protocols import DataSelector, ExampleSignal
+from fedjax_sel.pytree import Scalar, static
+from fedjax_sel.types import PRNGKey, StrategyState
 
 __all__ = ["EntropyBatches"]
 
 
-class EntropyBatches(Pytree):
+class EntropyBatches(DataSelector):
     """The batches of highest mean entropy on the model received, before training.
 
     Every round the client's rows, in a fresh random order, are cut into batches; the last one may be smaller. Batches
@@ -34,7 +35,9 @@ class EntropyBatches(Pytree):
     fraction: Scalar = 0.1
     batch_size: int = static(default=10)
 
-    needs = (signals.Entropy(),)
+    def signals(self) -> dict[str, ExampleSignal]:
+        """DOC."""
+        return {"entropy": signals.Entropy()}
 
     def __check_init__(self) -> None:
         """Refuse what is no share, and what is no batch."""
@@ -44,7 +47,9 @@ class EntropyBatches(Pytree):
                 f"entropy_batches: batch_size is {self.batch_size!r}; it must be a whole number, at least 1"
             )
 
-    def keep(self, key: PRNGKey, valid: Bool[Array, "L"], *, entropy: Float[Array, "L"]) -> Bool[Array, "L"]:
+    def select(
+        self, key: PRNGKey, state: StrategyState, valid: Bool[Array, "L"], *, entropy: Float[Array, "L"]
+    ) -> Bool[Array, "L"]:
         """Batches whose middle, counted in rows from the one of highest mean entropy, comes before the share ends."""
         batch = places(valid, jax.random.uniform(key, valid.shape, jnp.float32)) // self.batch_size
         batches = -(-valid.shape[0] // self.batch_size)

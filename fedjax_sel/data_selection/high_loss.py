@@ -4,13 +4,14 @@ from jaxtyping import Array, Bool, Float
 
 from fedjax_sel import signals
 from fedjax_sel.data_selection._ops import check_positive, top_share
-from fedjax_sel.pytree import Pytree
-from fedjax_sel.types import PRNGKey, Scalar
+from fedjax_sel.protocols import DataSelector, ExampleSignal
+from fedjax_sel.pytree import Scalar
+from fedjax_sel.types import PRNGKey, StrategyState
 
 __all__ = ["HighLoss"]
 
 
-class HighLoss(Pytree):
+class HighLoss(DataSelector):
     """The `max(1, round(fraction · n_i))` rows of largest loss on the model received, before training.
 
     Unlike entropy and margin, the loss knows the label: a row that the model is sure of, and wrong about, comes first.
@@ -25,12 +26,16 @@ class HighLoss(Pytree):
 
     fraction: Scalar = 0.1
 
-    needs = (signals.Loss(),)
+    def signals(self) -> dict[str, ExampleSignal]:
+        """DOC."""
+        return {"loss": signals.Loss()}
 
     def __check_init__(self) -> None:
         """Refuse what is no share."""
         check_positive("high_loss: fraction", self.fraction, 1)
 
-    def keep(self, key: PRNGKey, valid: Bool[Array, "L"], *, loss: Float[Array, "L"]) -> Bool[Array, "L"]:
+    def select(
+        self, key: PRNGKey, state: StrategyState, valid: Bool[Array, "L"], *, loss: Float[Array, "L"]
+    ) -> Bool[Array, "L"]:
         """Largest losses."""
         return top_share(key, valid, self.fraction, loss)

@@ -4,13 +4,14 @@ from jaxtyping import Array, Bool, Float
 
 from fedjax_sel import signals
 from fedjax_sel.data_selection._ops import check_positive, top_share
-from fedjax_sel.pytree import Pytree
-from fedjax_sel.types import PRNGKey, Scalar
+from fedjax_sel.protocols import DataSelector, ExampleSignal
+from fedjax_sel.pytree import Scalar
+from fedjax_sel.types import PRNGKey, StrategyState
 
 __all__ = ["Margin"]
 
 
-class Margin(Pytree):
+class Margin(DataSelector):
     """The `max(1, round(fraction · n_i))` rows of smallest `z_(1) - z_(2)` on the model received, before training.
 
     `z_(1)` and `z_(2)` are a row's two largest logits, so the difference is `log p_(1)/p_(2)`. This is the limit of
@@ -26,12 +27,16 @@ class Margin(Pytree):
 
     fraction: Scalar = 0.1
 
-    needs = (signals.Margin(),)
+    def signals(self) -> dict[str, ExampleSignal]:
+        """DOC."""
+        return {"margin": signals.Margin()}
 
     def __check_init__(self) -> None:
         """Refuse what is no share."""
         check_positive("margin: fraction", self.fraction, 1)
 
-    def keep(self, key: PRNGKey, valid: Bool[Array, "L"], *, margin: Float[Array, "L"]) -> Bool[Array, "L"]:
+    def select(
+        self, key: PRNGKey, state: StrategyState, valid: Bool[Array, "L"], *, margin: Float[Array, "L"]
+    ) -> Bool[Array, "L"]:
         """Smallest margins."""
         return top_share(key, valid, self.fraction, -margin)

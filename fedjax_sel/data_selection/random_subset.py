@@ -3,13 +3,14 @@
 from jaxtyping import Array, Bool
 
 from fedjax_sel.data_selection._ops import check_positive, top_share
-from fedjax_sel.pytree import Pytree
-from fedjax_sel.types import PRNGKey, Scalar
+from fedjax_sel.protocols import DataSelector
+from fedjax_sel.pytree import Scalar
+from fedjax_sel.types import PRNGKey, StrategyState
 
 __all__ = ["RandomSubset"]
 
 
-class RandomSubset(Pytree):
+class RandomSubset(DataSelector):
     """`max(1, round(fraction · n_i))` rows, drawn afresh every round, all subsets equally likely.
 
     Attributes:
@@ -20,12 +21,10 @@ class RandomSubset(Pytree):
 
     fraction: Scalar = 0.5
 
-    needs = ()
-
     def __check_init__(self) -> None:
         """Refuse what is no share."""
         check_positive("random_subset: fraction", self.fraction, 1)
 
-    def keep(self, key: PRNGKey, valid: Bool[Array, "L"]) -> Bool[Array, "L"]:
+    def select(self, key: PRNGKey, state: StrategyState, valid: Bool[Array, "L"]) -> Bool[Array, "L"]:
         """Highest random numbers."""
         return top_share(key, valid, self.fraction)

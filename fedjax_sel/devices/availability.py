@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from fedjax_sel.pytree import Pytree
-from fedjax_sel.types import PRNGKey, Scalar
+from fedjax_sel.protocols import Availability
+from fedjax_sel.pytree import Scalar
+from fedjax_sel.types import PRNGKey
 
 GOLDEN = (5**0.5 - 1) / 2
 
 
-class Availability(Protocol):
-    """Any object that says who can be reached."""
-
-    def check(self, clients: int) -> None:
-        """Raise `ValueError` for what cannot serve `N` clients."""
-        ...
-
-    def available(self, key: PRNGKey, round: Int[Array, ""] | int, clients: int) -> Bool[Array, "N"]:
-        """Who can be reached in this round; the same key always gives the same answer."""
-        ...
-
-
-class Always(Pytree):
+class Always(Availability):
     """Everybody, in every round."""
 
     def check(self, clients: int) -> None:
@@ -38,7 +25,7 @@ class Always(Pytree):
         return jnp.ones(clients, bool)
 
 
-class Bernoulli(Pytree):
+class Bernoulli(Availability):
     """Each client in each round with chance `p`, independently.
 
     Attributes:
@@ -61,7 +48,7 @@ class Bernoulli(Pytree):
         return jax.random.uniform(key, (clients,)) < self.p
 
 
-class Diurnal(Pytree):
+class Diurnal(Availability):
     """Each client with a chance that goes up and down with its day.
 
     `p_i(t) = mean (1 + depth cos 2π(t / period - phase_i))`, cut to [0, 1].
@@ -104,7 +91,7 @@ class Diurnal(Pytree):
         return jax.random.uniform(key, (clients,)) < chance
 
 
-class Trace(Pytree):
+class Trace(Availability):
     """As it was written down; after the last row it begins again.
 
     Attributes:

@@ -12,8 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from fedjax_sel.devices.profile import DeviceProfile, watts
-from fedjax_sel.pytree import Pytree, static
-from fedjax_sel.types import Scalar
+from fedjax_sel.pytree import Pytree, Scalar, static
 
 
 class Timing(Pytree):

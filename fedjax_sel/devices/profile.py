@@ -61,7 +61,7 @@ class DeviceProfile(Pytree):
         Raises:
           ValueError: the lengths differ, or a number is not allowed.
 
-        >>> DeviceProfile.of(compute=[1e9, 4e9], efficiency=1e9, memory=2e9, up=1e6, down=4e6).clients
+        >>> DeviceProfile.of(compute=[1e9, 4e9], efficiency=1e9, memory=2e9, up=1e6, down=4e6).num_clients
         2
         """
         given = (compute, efficiency, memory, up, down, radio)
@@ -74,7 +74,7 @@ class DeviceProfile(Pytree):
         return cls(*(jnp.asarray(value) for value in whole))
 
     @property
-    def clients(self) -> int:
+    def num_clients(self) -> int:
         """`N`."""
         return self.compute.shape[-1]
 
@@ -83,13 +83,13 @@ class DeviceProfile(Pytree):
         """Bytes a second of a model that goes down and comes back: the harmonic mean `2 / (1/down + 1/up)`."""
         return 2 / (1 / self.down + 1 / self.up)
 
-    def rows(self, client: Int[Array, "m"]) -> DeviceProfile:
-        """The devices of these clients; some client's for `NOBODY`."""
+    def take(self, client: Int[Array, "m"]) -> DeviceProfile:
+        """The devices of these clients; some client's for `PAD_CLIENT`."""
         return jax.tree.map(lambda leaf: leaf[client], self)
 
     def check(self, clients: int | None = None) -> None:
         """Raise `ValueError` for a length other than `N`, and for what is negative, NaN, infinite, or a rate of 0."""
-        clients = self.clients if clients is None else clients
+        clients = self.num_clients if clients is None else clients
         for name in UNITS:
             check_property(name, np.asarray(getattr(self, name)), clients)
 

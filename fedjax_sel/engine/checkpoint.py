@@ -27,7 +27,7 @@ import numpy as np
 from flax import traverse_util
 
 from fedjax_sel.engine.disk import reserve, room
-from fedjax_sel.engine.hosts import fetched, is_first, is_key
+from fedjax_sel.engine.distributed import fetched, is_first, is_key
 from fedjax_sel.engine.round import State
 from fedjax_sel.types import Variables
 

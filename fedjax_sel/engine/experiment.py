@@ -18,7 +18,7 @@ from fedjax_sel.data_selection.everything import Everything
 from fedjax_sel.devices.availability import Always, Availability
 from fedjax_sel.devices.clock import Deadline
 from fedjax_sel.local_training.sgd import SGD
-from fedjax_sel.protocols import Aggregator, ClientSelector, Correction, LocalTrainer, SampleSelector, ServerSignal
+from fedjax_sel.protocols import Aggregator, ClientSelector, Correction, DataSelector, LocalTrainer, ServerSignal
 from fedjax_sel.pytree import Pytree, classes_of, static
 from fedjax_sel.task import Task
 
@@ -30,33 +30,33 @@ class Experiment(Pytree):
 
     Attributes:
       task: what is learnt.
-      selector: who trains.
-      samples: on what.
-      trainer: how.
+      client_selection: who trains.
+      data_selection: on what.
+      local_training: how.
       correction: of its steps.
-      aggregator: how it is merged.
-      m: clients in the cohort; a float in (0, 1] is a share of all clients, rounded.
+      aggregation: how it is merged.
+      cohort_size: `m`, clients in the cohort; a float in (0, 1] is a share of all clients, rounded.
       rounds: `T`.
       evaluate_every: rounds between evaluations on the test rows.
       evaluate_last: so many rounds at the end are all evaluated.
       availability: who can be reached in which round.
       deadline: when the server stops waiting; needs data with devices.
-      signals_on: whether `before` signals look at the clients' `"training"` or `"holdout"` rows.
+      signal_split: whether `before` signals look at the clients' `"training"` or `"holdout"` rows.
     """
 
     task: Task
-    selector: ClientSelector = Uniform()
-    samples: SampleSelector = Everything()
-    trainer: LocalTrainer = SGD()
+    client_selection: ClientSelector = Uniform()
+    data_selection: DataSelector = Everything()
+    local_training: LocalTrainer = SGD()
     correction: Correction = Nothing()
-    aggregator: Aggregator = Mean()
-    m: int | float = static(default=10)
+    aggregation: Aggregator = Mean()
+    cohort_size: int | float = static(default=10)
     rounds: int = 100
     evaluate_every: int = 1
     evaluate_last: int = 1
     availability: Availability = Always()
     deadline: Deadline = Deadline()
-    signals_on: str = static(default="training")
+    signal_split: str = static(default="training")
 
     def cohort(self, clients: int) -> int:
         """`m` for `N` clients.
@@ -64,10 +64,14 @@ class Experiment(Pytree):
         Raises:
           ValueError: there are too few, or `m` is neither a count nor a share.
         """
-        m = max(1, round(self.m * clients)) if isinstance(self.m, float) and 0 < self.m <= 1 else self.m
+        m = (
+            max(1, round(self.cohort_size * clients))
+            if isinstance(self.cohort_size, float) and 0 < self.cohort_size <= 1
+            else self.cohort_size
+        )
         if not isinstance(m, int | np.integer) or not 1 <= m <= clients:
             raise ValueError(
-                f"m is {self.m!r}, but there are N = {clients} clients; "
+                f"m is {self.cohort_size!r}, but there are N = {clients} clients; "
                 "m is a whole number from 1 to N, or a share in (0, 1]"
             )
         return int(m)
@@ -76,11 +80,11 @@ class Experiment(Pytree):
         """Raise `ValueError` for what cannot run on `data`."""
         for name, protocol in ANSWERS.items():
             check_protocol(name, getattr(self, name), protocol)
-        self.cohort(data.clients)
-        self.availability.check(data.clients)
+        self.cohort(data.num_clients)
+        self.availability.check(data.num_clients)
         self.deadline.check()
         if data.devices is not None:
-            data.devices.check(data.clients)
+            data.devices.check(data.num_clients)
         elif float(self.deadline.seconds) < math.inf:
             raise ValueError(
                 f"the deadline is {self.deadline.seconds} seconds, but the clients have no devices, so nobody is late; "
@@ -90,15 +94,17 @@ class Experiment(Pytree):
             value: Any = getattr(self, name)
             if not isinstance(value, int | np.integer) or value < 1:
                 raise ValueError(f"{name} is {value!r}; it must be a whole number, at least 1")
-        if self.signals_on not in ("training", "holdout"):
-            raise ValueError(f"signals_on is {self.signals_on!r}; it must be 'training' or 'holdout'")
-        if self.signals_on == "holdout" and self.selector.before and int(jnp.min(data.held)) == 0:
+        if self.signal_split not in ("training", "holdout"):
+            raise ValueError(f"signal_split is {self.signal_split!r}; it must be 'training' or 'holdout'")
+        if self.signal_split == "holdout" and self.client_selection.before and int(jnp.min(data.num_holdout)) == 0:
             raise ValueError(
-                "signals_on is 'holdout', but some client has no hold-out rows; give the federation a holdout share"
+                "signal_split is 'holdout', but some client has no hold-out rows; give the federation a holdout share"
             )
         if not len(data.test_y):
             raise ValueError("there are no test rows to evaluate on; load the data with a test share")
-        on_own = [s for s in self.selector.after if isinstance(s, ServerSignal) and getattr(s, "on", "") != "test"]
+        on_own = [
+            s for s in self.client_selection.after if isinstance(s, ServerSignal) and getattr(s, "on", "") != "test"
+        ]
         server = [s.name for s in on_own]
         if server and not len(data.validation_y):
             raise ValueError(
@@ -145,11 +151,11 @@ def side_by_side(
 
 
 ANSWERS = {
-    "selector": ClientSelector,
-    "samples": SampleSelector,
-    "trainer": LocalTrainer,
+    "client_selection": ClientSelector,
+    "data_selection": DataSelector,
+    "local_training": LocalTrainer,
     "correction": Correction,
-    "aggregator": Aggregator,
+    "aggregation": Aggregator,
     "availability": Availability,
 }
 """The protocol that each answer must have."""

@@ -25,21 +25,21 @@ class History:
       seeds: of the runs, `R`.
       metrics: by name, Float[R, T]; NaN where a round was not evaluated.
       selections: Int[R, T, m], the cohorts; -1: empty slot.
-      clients: `N`.
-      about: how it was run: device, mapping, parameters, FLOPs a row, seconds.
+      num_clients: `N`.
+      about: how it was run: device, layout, parameters, FLOPs a row, seconds.
       variables: the global models after the last round, a pytree with a leading `R`; None: not kept.
     """
 
     seeds: tuple[int, ...]
     metrics: dict[str, np.ndarray]
     selections: np.ndarray
-    clients: int
+    num_clients: int
     about: dict = field(default_factory=dict)
     variables: Variables | None = None
 
     def __repr__(self) -> str:
         return (
-            f"History({len(self.seeds)} seeds, {self.rounds} rounds, {self.clients} clients; "
+            f"History({len(self.seeds)} seeds, {self.rounds} rounds, {self.num_clients} clients; "
             f"{', '.join([*self.metrics, *TOTALS])})"
         )
 
@@ -83,9 +83,9 @@ class History:
 
     def counts(self) -> np.ndarray:
         """Int[R, N]: how often each client was selected."""
-        out = np.zeros((len(self.seeds), self.clients), np.int64)
+        out = np.zeros((len(self.seeds), self.num_clients), np.int64)
         for row, chosen in zip(out, self.selections.reshape(len(self.seeds), -1), strict=True):
-            row += np.bincount(chosen[chosen >= 0], minlength=self.clients)
+            row += np.bincount(chosen[chosen >= 0], minlength=self.num_clients)
         return out
 
     def plot(self, metric: str = "accuracy", *, x: str | Sequence[str] = "round", label: str | None = None, ax=None):

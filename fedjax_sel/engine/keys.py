@@ -1,6 +1,6 @@
 """Randomness is addressed, not consumed: a key is a function of seed, purpose, round and client.
 
-Client 17 in round 9 shuffles its rows the same way under every strategy, chunk size and mapping, and a restart needs
+Client 17 in round 9 shuffles its rows the same way under every strategy, chunk size and layout, and a restart needs
 nothing but the seed and the round.
 """
 
@@ -26,7 +26,7 @@ class Purpose(IntEnum):
     TRAIN = 6
     AVAILABLE = 7
     ASK = 8
-    REHEARSE = 9
+    PROBE = 9
 
 
 def key_for(

@@ -12,7 +12,7 @@ from jax.extend.core import Literal
 
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.engine import hosts
-from fedjax_sel.engine import mapping as layouts
+from fedjax_sel.engine import layout as layouts
 from fedjax_sel.engine.experiment import Experiment
 
 GIB = 2**30
@@ -54,8 +54,8 @@ def check_kept(
         variables = experiment.task.init(jax.random.key(0), x)
         model, _ = experiment.task.split(variables)
         return {
-            "models": (variables, experiment.aggregator.init(model)),
-            "clients": experiment.correction.init(model, data.clients),
+            "models": (variables, experiment.aggregation.init(model)),
+            "clients": experiment.correction.init(model, data.num_clients),
         }
 
     here = runs // layout.shares[0]
@@ -70,7 +70,7 @@ def check_kept(
         "rows": ("the rows take", "lower data.rows, or the number of seeds where each draws its own"),
         "models": (f"the models of {here} runs, {model} parameters each, take", "run fewer seeds at once"),
         "clients": (
-            f"the state of {name} for N = {data.clients} clients, {here} runs and a model of {model} parameters takes",
+            f"the state of {name} for N = {data.num_clients} clients, {here} runs and a model of {model} parameters takes",
             "lower seeds or partition.clients, or take a smaller model",
         ),
     }[worst]
@@ -83,21 +83,21 @@ def check_program(function: Callable, arguments: tuple, static: Mapping[str, Any
     Raises:
       ValueError: that is more than a device has; the message names what would take less.
     """
-    allowed, layout = memory or hosts.device_memory(), static["mapping"]
+    allowed, layout = memory or hosts.device_memory(), static["layout"]
     taken = estimate(function, arguments, static)
     if taken <= allowed:
         return taken
     runs = len(arguments[2])
     ways = {
-        "mapping=scan (one run and one client at a time)": layouts.Mapping(1, "scan", layout.rows, layout.mesh),
-        "mapping={clients: 1, seeds: scan, rows: 512}": layouts.Mapping(1, "scan", 512, layout.mesh),
+        "layout=scan (one run and one client at a time)": layouts.Mapping(1, "scan", layout.rows, layout.mesh),
+        "layout={clients: 1, seeds: scan, rows: 512}": layouts.Mapping(1, "scan", 512, layout.mesh),
     }
-    found = {way: estimate(function, arguments, {**static, "mapping": other}) for way, other in ways.items()}
+    found = {way: estimate(function, arguments, {**static, "layout": other}) for way, other in ways.items()}
     helps = [f"{way} takes about {amount(size)}" for way, size in found.items() if size < 0.9 * taken]
     raise ValueError(
         f"the run would hold about {amount(taken)} at once with {layout} and {runs} runs, but a device has "
-        f"{amount(allowed)}; {'; '.join(helps) or 'mapping it otherwise does not help'}; fewer seeds, a smaller "
-        "trainer.batch_size or m take less, too"
+        f"{amount(allowed)}; {'; '.join(helps) or 'layout it otherwise does not help'}; fewer seeds, a smaller "
+        "local_training.batch_size or m take less, too"
     )
 
 

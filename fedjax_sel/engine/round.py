@@ -11,15 +11,15 @@ from jaxtyping import Array, Bool, Float, Int
 
 from fedjax_sel import types
 from fedjax_sel.data.federated import FederatedData
-from fedjax_sel.engine.asking import ask_before, ask_round, ask_rows, wants_previous
 from fedjax_sel.engine.debug import finite, stage
-from fedjax_sel.engine.diverging import frozen, only_finite, reweighted, still_finite
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.keys import Purpose, key_for
-from fedjax_sel.engine.mapping import Mapping
-from fedjax_sel.engine.measuring import Values, counts, evaluate, is_due, polled
-from fedjax_sel.engine.rehearsing import rehearse
-from fedjax_sel.engine.turns import Turns, expected, only_those, simulated, take_turns
+from fedjax_sel.engine.layout import Layout
+from fedjax_sel.engine.metrics import Values, counts, evaluate, is_due, polled
+from fedjax_sel.engine.nonfinite import frozen, only_finite, reweighted, still_finite
+from fedjax_sel.engine.probe import run_probe
+from fedjax_sel.engine.signals import measure_after, measure_before, measure_examples, wants_previous
+from fedjax_sel.engine.timing import Turns, expected, only_those, simulated, take_turns
 from fedjax_sel.protocols import UpdateSignal
 from fedjax_sel.pytree import Pytree
 from fedjax_sel.types import Cohort, Context, PRNGKey, Update, Variables
@@ -30,16 +30,16 @@ class State(Pytree):
 
     Attributes:
       variables: the global model.
-      selector: of the client selector.
-      aggregator: of the aggregator.
+      client_selection: of the client selector.
+      aggregation: of the aggregator.
       alive: until the seed ends (`diverging`); from then on nothing changes.
       correction: of the correction.
       change: of the global model in the round before; None where no signal looks at it.
     """
 
     variables: Variables
-    selector: types.State
-    aggregator: types.State
+    client_selection: types.State
+    aggregation: types.State
     alive: Bool[Array, ""]
     correction: types.State = ()
     change: Variables | None = None
@@ -68,32 +68,32 @@ def context(experiment: Experiment, data: FederatedData, seed: PRNGKey, t: Int[A
     return Context(
         round=jnp.asarray(t, jnp.int32),
         rounds=jnp.asarray(experiment.rounds, jnp.int32),
-        size=data.size,
-        available=experiment.availability.available(key_for(seed, Purpose.AVAILABLE, t), t, data.clients),
+        num_examples=data.num_examples,
+        available=experiment.availability.available(key_for(seed, Purpose.AVAILABLE, t), t, data.num_clients),
         devices=data.devices,
         timing=expected(experiment, data),
-        m=experiment.cohort(data.clients),
+        cohort_size=experiment.cohort(data.num_clients),
     )
 
 
 def round_step(
-    experiment: Experiment, data: FederatedData, seed: PRNGKey, state: State, t: Int[Array, ""], mapping: Mapping
+    experiment: Experiment, data: FederatedData, seed: PRNGKey, state: State, t: Int[Array, ""], layout: Layout
 ) -> tuple[State, Values]:
     """Round `t`: from the state before it to the state after it, and what was measured."""
-    task, selector = experiment.task, experiment.selector
+    task, selector = experiment.task, experiment.client_selection
     key = partial(key_for, seed, round=t)
     ctx = context(experiment, data, seed, t)
 
     with stage("client selection", round=t):  # who trains
-        ctx = replace(ctx, candidates=selector.candidates(key(Purpose.CANDIDATES), state.selector, ctx))
-        before, asked = ask_before(experiment, data, seed, state.variables, ctx, mapping)
+        ctx = replace(ctx, candidates=selector.candidates(key(Purpose.CANDIDATES), state.client_selection, ctx))
+        before, asked = measure_before(experiment, data, seed, state.variables, ctx, layout)
         finite(before)
-        cohort = selector.select(key(Purpose.SELECT), state.selector, ctx, **before)
+        cohort = selector.select(key(Purpose.SELECT), state.client_selection, ctx, **before)
         asked = polled(ctx, asked)
         training = only_those(cohort, cohort.mask & state.alive)
 
-    trained = train_cohort(experiment, data, seed, state, ctx, training, asked, mapping)
-    rehearsed, tried = rehearse(train_cohort, merge, experiment, data, seed, state, ctx, asked, mapping)
+    trained = train_cohort(experiment, data, seed, state, ctx, training, asked, layout)
+    probed, tried = run_probe(train_cohort, merge, experiment, data, seed, state, ctx, asked, layout)
 
     with stage("aggregation", round=t):  # and how it is merged
         variables, aggregator = merge(experiment, state, trained)
@@ -101,13 +101,13 @@ def round_step(
 
     with stage("what the selector learns", round=t):
         change = jax.tree.map(jnp.subtract, variables, state.variables)
-        after = ask_round(
+        after = measure_after(
             selector.after, task, variables, data, trained.updates, change, state.change, trained.back.mask
         )
         observe = key(Purpose.OBSERVE)
-        memory = selector.observe(observe, state.selector, ctx, trained.back, **before, **rehearsed, **after)
+        memory = selector.observe(observe, state.client_selection, ctx, trained.back, **before, **probed, **after)
 
-    quality = evaluate(experiment, data, variables, t, mapping)
+    quality = evaluate(experiment, data, variables, t, layout)
     previous = change if wants_previous(selector.after) else None
     returned, updates = trained.turns.returned, trained.updates
     alive = still_finite(variables, quality["loss"], is_due(experiment, t), returned, updates.finite)
@@ -121,7 +121,7 @@ def round_step(
         "training_loss": jnp.sum(trained.weight * updates.loss),
         "client": training.client,
     }
-    for name, value in tried.items():  # of a rehearsal: counts apart, seconds and joules on top
+    for name, value in tried.items():  # of a probe: counts apart, seconds and joules on top
         measured[name] = measured[name] + value if name in measured else value
     return frozen(state, after, measured)
 
@@ -130,7 +130,7 @@ def merge(experiment: Experiment, state: State, trained: Trained) -> tuple[Varia
     """The new global model and the aggregator's state; statistics of batches are averaged, whatever the aggregator."""
     task = experiment.task
     (model, statistics), (delta, moved) = task.split(state.variables), task.split(trained.delta)
-    model, aggregator = experiment.aggregator.step(state.aggregator, model, delta)
+    model, aggregator = experiment.aggregation.step(state.aggregation, model, delta)
     whole = jnp.maximum(trained.weight.sum(), jnp.finfo(jnp.float32).tiny)
     return task.join(model, jax.tree.map(lambda s, d: s + d / whole, statistics, moved)), aggregator
 
@@ -143,30 +143,35 @@ def train_cohort(
     ctx: Context,
     cohort: Cohort,
     asked: Bool[Array, "N"],
-    mapping: Mapping,
+    layout: Layout,
 ) -> Trained:
     """The cohort chooses its rows and trains on them, from the global model."""
-    task, trainer, correction, variables = experiment.task, experiment.trainer, experiment.correction, state.variables
+    task, trainer, correction, variables = (
+        experiment.task,
+        experiment.local_training,
+        experiment.correction,
+        state.variables,
+    )
     t = ctx.round
     key = partial(key_for, seed, round=t)
 
     with stage("data selection", round=t):  # on what
 
         def choose(client):
-            index, valid = data.rows_of(client)
-            values = ask_rows(experiment.samples.needs, task, variables, data.batch(index, valid))
-            return index, experiment.samples.keep(key(Purpose.KEEP, client=client), valid, **values)
+            index, valid = data.examples_of(client)
+            values = measure_examples(experiment.data_selection.needs, task, variables, data.batch(index, valid))
+            return index, experiment.data_selection.keep(key(Purpose.KEEP, client=client), valid, **values)
 
-        asks = bool(experiment.samples.needs)  # where it asks nothing there is no work to divide
-        index, keep = mapping.over_clients(choose, cohort.client) if asks else jax.vmap(choose)(cohort.client)
+        asks = bool(experiment.data_selection.needs)  # where it asks nothing there is no work to divide
+        index, keep = layout.over_clients(choose, cohort.client) if asks else jax.vmap(choose)(cohort.client)
         keep &= cohort.mask[:, None]
 
     with stage("local training", round=t):  # how
         rows = keep.sum(1)
-        holds_model = asked & any(signal.price.model for signal in experiment.selector.before)
+        holds_model = asked & any(signal.cost.model for signal in experiment.client_selection.before)
         turns = take_turns(experiment, data, cohort, rows, trainer.local_steps(rows, data.longest), holds_model)
         back = only_those(cohort, turns.returned)
-        weight = experiment.aggregator.weights(back, rows, turns.steps)
+        weight = experiment.aggregation.weights(back, rows, turns.steps)
         factor = trainer.schedule(ctx.round, ctx.rounds)
 
         def train(member, bound):
@@ -181,11 +186,11 @@ def train_cohort(
                 upload = correction.upload(held, changed, trainer.way(keep.sum(), steps, data.longest, factor))
             return only_finite(replace(update, upload=upload))
 
-        stacked = any(isinstance(s, UpdateSignal) and s.stacked for s in experiment.selector.after)
-        delta, updates = mapping.train(
+        stacked = any(isinstance(s, UpdateSignal) and s.stacked for s in experiment.client_selection.after)
+        delta, updates = layout.train(
             train, (cohort.client, index, keep, turns.steps), turns.steps, weight, variables, stacked=stacked
         )
         kept = only_those(back, turns.returned & updates.finite)  # the rest share the weight of those left out
-        among = experiment.aggregator.weights(kept, rows, turns.steps)
+        among = experiment.aggregation.weights(kept, rows, turns.steps)
         delta = reweighted(delta, weight, among, updates.finite)
     return Trained(kept, delta, updates, among, turns)

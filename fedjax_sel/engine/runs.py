@@ -13,14 +13,14 @@ import numpy as np
 
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.data.federation import stack
-from fedjax_sel.engine.beginning import start
-from fedjax_sel.engine.choosing import chosen
-from fedjax_sel.engine.chunk import run_chunk
+from fedjax_sel.engine.autolayout import chosen
+from fedjax_sel.engine.distributed import placed
 from fedjax_sel.engine.experiment import Experiment, side_by_side
-from fedjax_sel.engine.hosts import placed
-from fedjax_sel.engine.mapping import Mapping, owned
+from fedjax_sel.engine.init import start
+from fedjax_sel.engine.layout import Layout, owned
 from fedjax_sel.engine.memory import check_kept, check_program
 from fedjax_sel.engine.round import State
+from fedjax_sel.engine.scan import run_chunk
 from fedjax_sel.types import PRNGKey
 
 
@@ -49,7 +49,7 @@ class Runs:
     differs: tuple[bool, ...]
     together: FederatedData
     axes: FederatedData
-    layout: Mapping
+    layout: Layout
     length: int
 
     @property
@@ -65,7 +65,7 @@ class Runs:
     @property
     def static(self) -> Names[str, Any]:
         """What `run_chunk` is compiled for."""
-        return {"mapping": self.layout, "length": self.length, "differs": self.differs, "axes": self.axes}
+        return {"layout": self.layout, "length": self.length, "differs": self.differs, "axes": self.axes}
 
     def check_kept(self, memory: int | None) -> None:
         """Raise `ValueError` where rows and states do not fit a device."""
@@ -87,9 +87,9 @@ class Runs:
         self.check_kept(memory)
         one, _ = start(self.experiments[:1], self.drawn[:1], self.keys[:1], self.layout)
         many = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((len(self.seeds), *leaf.shape[1:]), leaf.dtype), one)
-        self.without_public_rows().check_program(many, memory)
+        self.without_public_examples().check_program(many, memory)
 
-    def without_public_rows(self) -> Runs:
+    def without_public_examples(self) -> Runs:
         """The same, after the beginning, which alone uses them."""
         drawn = [replace(one, public_x=None) for one in self.drawn]
         return replace(self, drawn=drawn, together=replace(self.together, public_x=None))
@@ -107,7 +107,7 @@ def laid_out(
     drawn: Sequence[FederatedData],
     seeds: Sequence[int],
     *,
-    mapping: Mapping | str | None = None,
+    layout: Layout | str | None = None,
     mesh: tuple[int, int] | str | None = None,
     chunk: int | None = None,
     others: Sequence[Experiment] = (),
@@ -118,19 +118,19 @@ def laid_out(
       experiments: alike but for floats.
       drawn: the federation of each seed.
       seeds: as numbers.
-      mapping, mesh, chunk: as `engine.run.simulate` takes them.
+      layout, mesh, chunk: as `engine.driver.simulate` takes them.
       others: experiments that the same program runs at another time.
 
     Raises:
-      ValueError: they cannot share a program, or a mapping or mesh that is none.
+      ValueError: they cannot share a program, or a layout or mesh that is none.
     """
     first, x, data = experiments[0], drawn[0].x, stack(drawn)[0]
     flops = first.task.flops(x)
-    batch = min(getattr(first.trainer, "batch_size", None) or data.longest, data.longest)
-    members = 1 if keeps_clients(first, data) else first.cohort(data.clients)
+    batch = min(getattr(first.local_training, "batch_size", None) or data.longest, data.longest)
+    members = 1 if keeps_clients(first, data) else first.cohort(data.num_clients)
     pairs = [(i, j) for i in range(len(experiments)) for j in range(len(seeds))]
     count = len(pairs)
-    layout = chosen(mapping, 3 * flops * batch, flops, mesh, runs=count, members=members)
+    layout = chosen(layout, 3 * flops * batch, flops, mesh, runs=count, members=members)
     pairs += [pairs[-1]] * (-count % layout.shares[0])
     each, of_runs = [experiments[i] for i, _ in pairs], [drawn[j] for _, j in pairs]
     shared, differs = side_by_side(each, others)
@@ -143,4 +143,4 @@ def laid_out(
 def keeps_clients(experiment: Experiment, data: FederatedData) -> bool:
     """Whether something is kept of every client, which each device of a cohort would hold a copy of."""
     model, _ = experiment.task.split(jax.eval_shape(lambda: experiment.task.init(jax.random.key(0), data.x)))
-    return bool(jax.tree.leaves(jax.eval_shape(lambda: experiment.correction.init(model, data.clients))))
+    return bool(jax.tree.leaves(jax.eval_shape(lambda: experiment.correction.init(model, data.num_clients))))

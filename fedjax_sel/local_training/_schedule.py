@@ -3,8 +3,7 @@
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from fedjax_sel.pytree import Pytree, static
-from fedjax_sel.types import Scalar
+from fedjax_sel.pytree import Pytree, Scalar, static
 
 
 class Constant(Pytree):

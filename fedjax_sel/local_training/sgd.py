@@ -12,14 +12,15 @@ from jaxtyping import Array, Bool, Float, Int
 
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.local_training._schedule import Constant, Cosine, Exponential, Steps
-from fedjax_sel.pytree import Pytree, static
+from fedjax_sel.protocols import LocalTrainer
+from fedjax_sel.pytree import Scalar, static
 from fedjax_sel.task import Task
-from fedjax_sel.types import PRNGKey, Scalar, Update, Variables
+from fedjax_sel.types import PRNGKey, Update, Variables
 
 __all__ = ["SGD"]
 
 
-class SGD(Pytree):
+class SGD(LocalTrainer):
     """Epochs of minibatch SGD from the global model; the momentum starts at zero every round.
 
     Each epoch is a fresh shuffle of the client's rows, cut into batches; the last one may be smaller, and its loss is
@@ -63,7 +64,7 @@ class SGD(Pytree):
         steps = self.epochs * self._batches(rows, longest) if self.steps is None else self.steps
         return jnp.where(rows > 0, steps, 0)
 
-    def rows_seen(self, rows: Int[Array, "*m"], steps: Int[Array, "*m"], longest: int) -> Int[Array, "*m"]:
+    def examples_seen(self, rows: Int[Array, "*m"], steps: Int[Array, "*m"], longest: int) -> Int[Array, "*m"]:
         """Rows, with repetition, that a client with `rows` rows passes in its first `steps` steps."""
         size, batches = min(self.batch_size or longest, longest), self._batches(rows, longest)
         return steps // batches * rows + jnp.minimum(steps % batches * size, rows)

@@ -22,8 +22,8 @@ from fedjax_sel.papers._device_numbers import (
     PROPOSED,
     RANDOM,
     SET,
+    examples_of,
     named,
-    rows_of,
     seconds_of,
 )
 from fedjax_sel.papers._device_solver_study import BEST, EVERY, EXACT, EXHAUSTIVE, LETTER
@@ -125,7 +125,7 @@ def devices(histories: Histories, law: Law) -> mpl.Figure:
         place = np.arange(4) + 0.4 * (k - 0.5)
         bars.bar(place, mean, width=0.36, color=colour, alpha=0.75, label=method)
         bars.plot(place, worst, "x", color="black", markersize=6, label=None if k else "worst selected")
-        share = coverage(history.selections, history.clients).mean(0)
+        share = coverage(history.selections, history.num_clients).mean(0)
         seen.plot(np.arange(1, history.rounds + 1), share, color=colour, label=method)
     bars.set_xticks(range(4), PROPERTIES)
     bars.set(title="properties of the selected (ε = 0.5)", ylim=(0, 1))
@@ -145,7 +145,7 @@ def optimality(study: Mapping[str, Any]) -> mpl.Figure:
     )
     for ax, epsilon in zip(axes[0], epsilons, strict=True):
         for solver in (EVERY, BEST, LETTER):
-            rows = rows_of(study, solver, epsilon=epsilon)
+            rows = examples_of(study, solver, epsilon=epsilon)
             share = 100 * np.array([row["share_optimal"] for row in rows])
             spread = share.std(1, ddof=1) if share.shape[1] > 1 else None
             ax.errorbar([row["N"] for row in rows], share.mean(1), yerr=spread, marker="o", markersize=4, capsize=2,

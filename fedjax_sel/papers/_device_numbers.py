@@ -62,7 +62,7 @@ def measures(history: History) -> dict[str, np.ndarray]:
         "final_loss": loss[:, -1],
         "mean_accuracy": mean_over_rounds(accuracy),
         f"rounds_to_{TARGET}": rounds_to(accuracy, TARGET),
-        "coverage": coverage(history.selections, history.clients)[:, -1],
+        "coverage": coverage(history.selections, history.num_clients)[:, -1],
     }
     for cost in COSTS:
         spent = history.cumulative(cost)
@@ -138,7 +138,7 @@ def same_runs(first: History, second: History) -> dict[str, float]:
     }
 
 
-def rows_of(study: Mapping[str, Any], solver: str, *, epsilon: float, n: int | None = None) -> list[dict[str, Any]]:
+def examples_of(study: Mapping[str, Any], solver: str, *, epsilon: float, n: int | None = None) -> list[dict[str, Any]]:
     """The lines on optimality of one solver."""
     return [
         row

@@ -9,7 +9,7 @@ import numpy as np
 
 from fedjax_sel.metrics import Difference, difference
 from fedjax_sel.metrics.verdict import NOT_REPRODUCED, REPRODUCED
-from fedjax_sel.papers._device_numbers import OURS, judged, plain, rows_of, seconds_of
+from fedjax_sel.papers._device_numbers import OURS, examples_of, judged, plain, seconds_of
 from fedjax_sel.papers._device_solver_study import BEST, EVERY, EXACT, EXHAUSTIVE, LETTER, SAME
 from fedjax_sel.papers._paper import Claim
 
@@ -26,7 +26,7 @@ def on_solvers(study: Mapping[str, Any]) -> list[Claim]:
         return {
             f"N={row['N']}, epsilon={row['epsilon']:g}": np.asarray(row[what])
             for epsilon in below_one
-            for row in rows_of(study, solver, epsilon=epsilon)
+            for row in examples_of(study, solver, epsilon=epsilon)
             if row["N"] in (8, 16, largest)
         }
 
@@ -84,10 +84,10 @@ def first_computed(study: Mapping[str, Any], epsilons: list[float], largest: int
     """The rates known before this study."""
 
     def rates(solver: str, wanted: Callable[[int], bool] = lambda n: True) -> list[float]:
-        rows = [row for epsilon in epsilons for row in rows_of(study, solver, epsilon=epsilon)]
+        rows = [row for epsilon in epsilons for row in examples_of(study, solver, epsilon=epsilon)]
         return [100 * float(np.mean(row["share_optimal"])) for row in rows if wanted(row["N"])]
 
-    worst = [100 * float(np.max(row["worst_gap"])) for e in epsilons for row in rows_of(study, EVERY, epsilon=e)]
+    worst = [100 * float(np.max(row["worst_gap"])) for e in epsilons for row in examples_of(study, EVERY, epsilon=e)]
     parts = {
         f"{EVERY}, N <= 12": (99.7, 100.0, rates(EVERY, lambda n: n <= 12)),
         f"{EVERY}, N = {largest}": (97.0, 100.0, rates(EVERY, lambda n: n == largest)),

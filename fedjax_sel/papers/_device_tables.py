@@ -15,9 +15,9 @@ from fedjax_sel.papers._device_numbers import (
     PUBLISHED,
     SET,
     TARGET,
+    examples_of,
     measures,
     named,
-    rows_of,
     seconds_of,
 )
 from fedjax_sel.papers._device_solver_study import BEST, EVERY, EXACT, EXHAUSTIVE, LETTER
@@ -101,7 +101,7 @@ def quantity(value: float, unit: str) -> str:
     """
     if not np.isfinite(value):
         return "never"
-    for prefix, factor in (("", 1.0), ("m", 1e3), ("µ", 1e6)):
+    for prefix, factor in (("", 1.0), ("cohort_size", 1e3), ("µ", 1e6)):
         if value * factor >= 1 or prefix == "µ":
             return f"{value * factor:.3g} {prefix}{unit}"
     raise AssertionError
@@ -113,7 +113,7 @@ def solver_tables(study: Mapping[str, Any]) -> list[Table]:
     shares = []
     for epsilon in epsilons:
         for every, best, letter in zip(
-            *(rows_of(study, solver, epsilon=epsilon) for solver in (EVERY, BEST, LETTER)), strict=True
+            *(examples_of(study, solver, epsilon=epsilon) for solver in (EVERY, BEST, LETTER)), strict=True
         ):
             n = every["N"]
             shares.append(

@@ -32,12 +32,12 @@ LITTLE, HALF = 0.1, 0.5
 
 def random_rows(fraction: float) -> dict[str, Any]:
     """A fresh random share every round."""
-    return {"samples": {"name": "random_subset", "fraction": fraction}}
+    return {"data_selection": {"name": "random_subset", "fraction": fraction}}
 
 
 def entropy_rows(fraction: float, rho: float = RHO) -> dict[str, Any]:
     """The share of highest hardened entropy."""
-    return {"samples": {"name": "entropy", "fraction": fraction, "rho": rho}}
+    return {"data_selection": {"name": "entropy", "fraction": fraction, "rho": rho}}
 
 
 PROX = {"correction": {"name": "proximal", "mu": 0.01}}
@@ -58,9 +58,9 @@ METHODS: dict[str, list[dict[str, Any]]] = {
 """What each method changes; all but the first begin with the pretrained model."""
 
 OTHERS: dict[str, list[dict[str, Any]]] = {
-    MARGIN: [PARTLY, {"samples": {"name": "margin", "fraction": LITTLE}}],
-    LOSS: [PARTLY, {"samples": {"name": "high_loss", "fraction": LITTLE}}],
-    BATCHES: [PARTLY, {"samples": {"name": "entropy_batches", "fraction": LITTLE, "batch_size": 4}}],
+    MARGIN: [PARTLY, {"data_selection": {"name": "margin", "fraction": LITTLE}}],
+    LOSS: [PARTLY, {"data_selection": {"name": "high_loss", "fraction": LITTLE}}],
+    BATCHES: [PARTLY, {"data_selection": {"name": "entropy_batches", "fraction": LITTLE, "batch_size": 4}}],
 }
 """Other choices of rows, among ten clients."""
 
@@ -98,7 +98,7 @@ class Scale:
     """How much of everything is run.
 
     Args:
-      rows, test_rows: of the target; None: all.
+      rows, num_test_examples: of the target; None: all.
       clients: of the experiments with few and with many clients.
       epochs: of a round.
       batch_size: of a step.
@@ -111,7 +111,7 @@ class Scale:
     def __init__(
         self,
         rows: int | None,
-        test_rows: int | None,
+        num_test_examples: int | None,
         clients: tuple[int, int],
         epochs: int,
         batch_size: int,
@@ -120,13 +120,13 @@ class Scale:
         pretrain: tuple[int | None, int],
         depth: int = 16,
     ):
-        self.rows, self.test_rows, self.clients, self.epochs = rows, test_rows, clients, epochs
+        self.rows, self.num_test_examples, self.clients, self.epochs = rows, num_test_examples, clients, epochs
         self.batch_size, self.rounds, self.every = batch_size, rounds, every
         self.pretrain, self.depth = pretrain, depth
 
     def data(self, name: str) -> dict[str, Any]:
         """A target's rows; speech has few test rows, and all of them are used."""
-        limits = {"rows": self.rows, "test_rows": None if name in SPEECH.values() else self.test_rows}
+        limits = {"rows": self.rows, "num_test_examples": None if name in SPEECH.values() else self.num_test_examples}
         return {"name": SOURCES[name], **{key: value for key, value in limits.items() if value is not None}}
 
     def base(self, name: str, clients: int, alpha: float) -> dict[str, Any]:
@@ -135,19 +135,19 @@ class Scale:
             "data": self.data(name),
             "partition": {"name": "client_dirichlet", "clients": clients, "alpha": alpha},
             "model": {"name": "wide_resnet", "depth": self.depth},
-            "trainer": {
+            "local_training": {
                 "name": "sgd",
                 "learning_rate": 0.1,
                 "momentum": 0.5,
                 "batch_size": self.batch_size,
                 "epochs": self.epochs,
             },
-            "aggregator": {"name": "mean", "by": "size"},
-            "m": clients,
+            "aggregation": {"name": "mean", "weighting": "size"},
+            "cohort_size": clients,
             "rounds": self.rounds,
             "evaluate_every": self.every,
             "evaluate_last": 1,
-            "mapping": {"clients": 1, "seeds": "scan"},
+            "layout": {"clients": 1, "seeds": "scan"},
         }
 
 
@@ -164,12 +164,12 @@ def pretraining(scale: str, source: str) -> Cell:
     """Training in one place on the source domain."""
     size = SCALES[scale]
     rows, epochs = size.pretrain
-    limits = {"rows": rows, "test_rows": size.test_rows} if rows else {}
+    limits = {"rows": rows, "num_test_examples": size.num_test_examples} if rows else {}
     config = {
         "data": {"name": SOURCES[source], **limits},
         "partition": {"name": "iid", "clients": 1},
         "model": {"name": "wide_resnet", "depth": size.depth},
-        "trainer": {
+        "local_training": {
             "name": "sgd",
             "learning_rate": 0.1,
             "batch_size": 128,
@@ -177,10 +177,10 @@ def pretraining(scale: str, source: str) -> Cell:
             "weight_decay": 5e-4,
             "schedule": {"name": "cosine"},
         },
-        "m": 1,
+        "cohort_size": 1,
         "rounds": epochs,
         "seeds": 1,
-        "mapping": "scan",
+        "layout": "scan",
     }
     return Cell(PRETRAINING, source, config)
 
@@ -256,7 +256,7 @@ def cells(scale: str) -> list[Cell]:
         for alpha in (STRONG,) if scale == "small" else alphas:
             base = size.base(name, size.clients[1], alpha)
             for fraction, share in FRACTIONS.items():
-                changed = {"m": round(share * size.clients[1])}
+                changed = {"cohort_size": round(share * size.clients[1])}
                 out.append(cell(many(name, alpha), left(fraction), base, [changed], source))
             shown = (RDS, EDS, ALL, RDS50, EDS50) if scale == "small" else (SCRATCH, RDS, EDS, ALL, RDS50, EDS50)
             out += [cell(many(name, alpha), method, base, METHODS[method], begins(method)) for method in shown]

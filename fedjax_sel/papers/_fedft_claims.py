@@ -311,7 +311,7 @@ def on_margin(scale: str, evidence: Evidence) -> list[Claim]:
             "chosen tenth above 0.9)",
             "ours: the limit of ρ to 0",
             judged(same, 0.0),
-            {"minus the bound": numbers(same), "by ρ": {k: v["correlation"] for k, v in rows_of(evidence).items()}},
+            {"minus the bound": numbers(same), "by ρ": {k: v["correlation"] for k, v in examples_of(evidence).items()}},
         )
     ]
     if accuracy:
@@ -327,6 +327,6 @@ def on_margin(scale: str, evidence: Evidence) -> list[Claim]:
     return out
 
 
-def rows_of(evidence: Evidence) -> Mapping[str, Any]:
+def examples_of(evidence: Evidence) -> Mapping[str, Any]:
     """What the study of entropies found, by ρ."""
     return evidence.studies["entropies"]["rho"]

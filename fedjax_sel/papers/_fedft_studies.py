@@ -19,11 +19,11 @@ from fedjax_sel.client_selection.lefl import looked_at
 from fedjax_sel.config.build import Run
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.data.federation import stack
-from fedjax_sel.engine.asking import ask_rows
-from fedjax_sel.engine.beginning import start
+from fedjax_sel.engine.init import start
 from fedjax_sel.engine.keys import Purpose, key_for
-from fedjax_sel.engine.mapping import Mapping
+from fedjax_sel.engine.layout import Layout
 from fedjax_sel.engine.round import State, round_step
+from fedjax_sel.engine.signals import measure_examples
 from fedjax_sel.metrics.cka import kernel_cka
 from fedjax_sel.papers._fedft_cells import (
     ALL,
@@ -97,10 +97,10 @@ def after_a_round(run: Run, data: FederatedData, seed: int) -> Float[np.ndarray,
         levels,
         task,
         jax.tree.map(jnp.asarray, data),
-        run.experiment.trainer,
+        run.experiment.local_training,
         variables,
         jnp.asarray(data.test_x[:SEEN]),
-        jnp.arange(data.clients),
+        jnp.arange(data.num_clients),
         key_for(key, Purpose.TRAIN),
         jnp.int32(run.experiment.rounds),
         side_by_side=1,
@@ -125,9 +125,9 @@ def entropies(scale: str, seeds: Sequence[int], out: Path) -> dict[str, Any]:
         owned = np.asarray(data.order)
         y = jnp.asarray(data.y)[owned]
         logits = run.experiment.task.logits(variables, jnp.asarray(data.x)[owned])
-        margin = -np.asarray(Margin().rows(logits, y))
+        margin = -np.asarray(Margin().measure(logits, y))
         for rho in SHOWN:
-            value = np.asarray(Entropy(temperature=rho).rows(logits, y))
+            value = np.asarray(Entropy(temperature=rho).measure(logits, y))
             tenth = max(1, len(value) // 10)
             order = np.lexsort((-margin, -value))  # as the selection: rows of equal entropy by margin
             place = np.argsort(order)
@@ -162,7 +162,7 @@ def choices(run: Run, data: FederatedData, seed: int) -> tuple[Int[np.ndarray, "
     """
     experiment, key = run.experiment, jax.random.key(seed)
     together, _ = stack([data])
-    state, _ = start([experiment], [data], key[None], Mapping(clients=1, seeds="scan"))
+    state, _ = start([experiment], [data], key[None], Layout(clients=1, seeds="scan"))
     state = jax.tree.map(lambda leaf: leaf[0], state)
     data = jax.tree.map(jnp.asarray, together)
     times, mixes = np.zeros(data.x.shape[0], int), []
@@ -182,14 +182,16 @@ def choose(experiment: Any, data: FederatedData, key: Array, state: State, t: Ar
     """Every client's rows, and which of them it would train on in round `t`."""
 
     def one(client):
-        index, valid = data.rows_of(client)
-        values = ask_rows(experiment.samples.needs, experiment.task, state.variables, data.batch(index, valid))
-        return index, experiment.samples.keep(key_for(key, Purpose.KEEP, t, client), valid, **values)
+        index, valid = data.examples_of(client)
+        values = measure_examples(
+            experiment.data_selection.needs, experiment.task, state.variables, data.batch(index, valid)
+        )
+        return index, experiment.data_selection.keep(key_for(key, Purpose.KEEP, t, client), valid, **values)
 
-    return jax.lax.map(one, jnp.arange(data.clients))
+    return jax.lax.map(one, jnp.arange(data.num_clients))
 
 
-one_round = jit()(partial(round_step, mapping=Mapping(clients=1, seeds="scan")))
+one_round = jit()(partial(round_step, layout=Layout(clients=1, seeds="scan")))
 
 
 def label_entropy(index: np.ndarray, keep: np.ndarray, y: np.ndarray, classes: int) -> float:

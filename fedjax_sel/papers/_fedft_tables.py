@@ -89,8 +89,8 @@ def costs(histories: Histories, study: Any) -> Table:
         ),
         tuple(rows),
         f"Simulated: all clients' FLOPs, choice of rows included, at {FLOPS_A_SECOND / 1e9:g} GFLOP a second, the "
-        "fixed trunk passed for every row of every step. Learning efficiency: points of best accuracy a client second. "
-        f"Measured: {study['rounds']} round of the simulator, one seed, compiled beforehand; the trunk's features are "
+        "fixed backbone passed for every row of every step. Learning efficiency: points of best accuracy a client second. "
+        f"Measured: {study['rounds']} round of the simulator, one seed, compiled beforehand; the backbone's features are "
         "cached there, which no client would pay less for.",
     )
 

@@ -70,9 +70,9 @@ SENSITIVE = "2SPC"
 OF_FEDCOR: dict[str, Any] = {
     "data": {"name": "tfds:fashion_mnist", "validation": 1 / 60},
     "holdout": 0.2,
-    "signals_on": "holdout",
+    "signal_split": "holdout",
     "model": {"name": "mlp", "hidden": [64, 30], "dropout": 0.5, "initial": "torch"},
-    "trainer": {
+    "local_training": {
         "name": "sgd",
         "learning_rate": 0.005,
         "batch_size": 64,
@@ -80,16 +80,16 @@ OF_FEDCOR: dict[str, Any] = {
         "weight_decay": 1e-4,
         "schedule": {"name": "steps", "at": [150, 300], "factor": 0.5},
     },
-    "aggregator": {"name": "mean", "by": "client"},
+    "aggregation": {"name": "mean", "weighting": "client"},
     "rounds": 500,
     "evaluate_every": 5,
     "evaluate_last": LAST,
 }
 OTHER_NETWORK = {"model": {"hidden": [64]}}
-OTHER_ROWS = {"holdout": 0.0, "signals_on": "training"}
+OTHER_ROWS = {"holdout": 0.0, "signal_split": "training"}
 OTHER_REST = {
-    "trainer": {"schedule": {"name": "steps", "at": [162, 244], "factor": 0.1}},
-    "aggregator": {"by": "size"},
+    "local_training": {"schedule": {"name": "steps", "at": [162, 244], "factor": 0.1}},
+    "aggregation": {"weighting": "size"},
 }
 
 # CIFAR-10, as FedCor's code runs it.
@@ -97,7 +97,7 @@ ON_CIFAR: dict[str, Any] = {
     **OF_FEDCOR,
     "data": {"name": "tfds:cifar10", "validation": 1 / 50},
     "model": {"name": "cnn", "initial": "torch"},
-    "trainer": {"name": "sgd", "learning_rate": 0.01, "batch_size": 50, "epochs": 5, "weight_decay": 3e-4},
+    "local_training": {"name": "sgd", "learning_rate": 0.01, "batch_size": 50, "epochs": 5, "weight_decay": 3e-4},
     "rounds": 2000,
     "evaluate_every": 10,
 }
@@ -109,7 +109,7 @@ SMOKE: dict[str, Any] = {
     **OF_FEDCOR,
     "data": {"name": "digits", "validation": 0.1},
     "model": {"name": "mlp", "hidden": [16, 10], "dropout": 0.5},
-    "trainer": {**OF_FEDCOR["trainer"], "learning_rate": 0.1, "batch_size": 16},
+    "local_training": {**OF_FEDCOR["local_training"], "learning_rate": 0.1, "batch_size": 16},
     "rounds": 30,
 }
 SMOKE_FEDCOR = {"name": "fedcor", "warm_up": 5, "interval": 8, "first_steps": 50, "steps": 10}
@@ -132,11 +132,11 @@ def cells(scale: str) -> list[Cell]:
 
     def on(partition: str, settings: dict[str, Any], name: str, method: str, selector: dict[str, Any]) -> Cell:
         law, m = PARTITIONS[partition]
-        config = {**settings, "partition": {**law, "clients": clients}, "selector": selector}
-        config["m"] = m if clients == 100 else 4
+        config = {**settings, "partition": {**law, "clients": clients}, "client_selection": selector}
+        config["cohort_size"] = m if clients == 100 else 4
         if method in CANDIDATES:
-            d = 10 if name == AS_PUBLISHED else CANDIDATES[method] * config["m"]
-            config["selector"] = {**selector, "d": d}
+            d = 10 if name == AS_PUBLISHED else CANDIDATES[method] * config["cohort_size"]
+            config["client_selection"] = {**selector, "d": d}
         return Cell(titled(config_name(settings), partition, name), method, config)
 
     def config_name(settings: dict[str, Any]) -> str:

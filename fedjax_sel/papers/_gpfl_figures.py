@@ -148,7 +148,7 @@ def covered(panels: Mapping[str, Mapping[str, History]]) -> mpl.Figure:
     ax = None
     for ax, (title, methods) in zip(np.atleast_1d(axes), panels.items(), strict=True):
         for method, history in methods.items():
-            share = coverage(history.selections, history.clients).mean(0)
+            share = coverage(history.selections, history.num_clients).mean(0)
             shown = min(300, len(share))
             ax.plot(np.arange(1, shown + 1), share[:shown], label=method, **LOOKS[method])
         for mark in (50, 200):

@@ -88,7 +88,7 @@ def last_deviation(history: History) -> np.ndarray:
 
 def coverage_round(history: History) -> np.ndarray:
     """First round (from 1) after which every client was selected; one more than there are where none is."""
-    done = coverage(history.selections, history.clients) >= 1
+    done = coverage(history.selections, history.num_clients) >= 1
     return np.where(done.any(1), done.argmax(1) + 1, history.rounds + 1)
 
 

@@ -71,10 +71,15 @@ def partitions(scale: str, seeds: Sequence[int], _: Path) -> dict[str, Any]:
     base = SMOKE if scale == "smoke" else OF_FEDCOR
     clients, out = (20 if scale == "smoke" else 100), {}
     for name, (law, m) in PARTITIONS.items():
-        config = {**base, "partition": {**law, "clients": clients}, "m": min(m, clients), "selector": "uniform"}
+        config = {
+            **base,
+            "partition": {**law, "clients": clients},
+            "cohort_size": min(m, clients),
+            "client_selection": "uniform",
+        }
         federation = configuration.build(config).data
         drawn = [federation.draw(seed) for seed in seeds]
-        sizes = np.stack([d.size + d.held for d in drawn])
+        sizes = np.stack([d.size + d.num_holdout for d in drawn])
         held = [classes_of(d) for d in drawn]
         out[name] = {
             "mean": float(sizes.mean()),
@@ -88,7 +93,7 @@ def partitions(scale: str, seeds: Sequence[int], _: Path) -> dict[str, Any]:
 
 def classes_of(data: FederatedData) -> np.ndarray:
     """Share of each class among each client's rows, Float[N, C]."""
-    count = np.zeros((data.clients, data.classes))
+    count = np.zeros((data.num_clients, data.classes))
     np.add.at(count, (np.asarray(data.owner), np.asarray(data.y)[np.asarray(data.order)]), 1)
     return count / count.sum(1, keepdims=True)
 
@@ -97,8 +102,8 @@ SMALL_CASE = {
     "data": {"name": "digits", "validation": 0.2},
     "partition": {"name": "shards", "clients": 10, "shards_per_client": 1},
     "model": {"name": "mlp", "hidden": [32]},
-    "trainer": {"name": "sgd", "learning_rate": 0.1, "batch_size": 16, "epochs": 2},
-    "m": 3,
+    "local_training": {"name": "sgd", "learning_rate": 0.1, "batch_size": 16, "epochs": 2},
+    "cohort_size": 3,
 }
 """Ten clients of one or two classes: 120 cohorts of three."""
 
@@ -123,7 +128,9 @@ def regret(scale: str, seeds: Sequence[int], _: Path) -> dict[str, Any]:
     seeds = seeds if scale == "smoke" else range(10)
     found = {}
     for method, selector in BANDITS.items():
-        run = configuration.build(merged(SMALL_CASE, {"selector": selector, "rounds": rounds, "seeds": list(seeds)}))
+        run = configuration.build(
+            merged(SMALL_CASE, {"client_selection": selector, "rounds": rounds, "seeds": list(seeds)})
+        )
         history = run.simulate()
         lost, by_chance = [], []
         for i, data in enumerate(run.data.draws(run.seeds)):
@@ -136,7 +143,7 @@ def regret(scale: str, seeds: Sequence[int], _: Path) -> dict[str, Any]:
             "running_share": (np.cumsum(lost, axis=1) / np.cumsum(by_chance, axis=1)).mean(0).tolist(),
             "final_accuracy": history["accuracy"][:, -1].tolist(),
         }
-    return {"rounds": rounds, "seeds": list(seeds), "clients": 10, "m": 3, "methods": found}
+    return {"rounds": rounds, "seeds": list(seeds), "clients": 10, "cohort_size": 3, "methods": found}
 
 
 def regret_along(
@@ -150,7 +157,9 @@ def regret_along(
       seed: of the run.
       selections: Int[T, m], the cohorts.
     """
-    plain = replace(experiment, selector=Uniform())  # who chose is in the selections, so that one program serves all
+    plain = replace(
+        experiment, client_selection=Uniform()
+    )  # who chose is in the selections, so that one program serves all
     mine, chance = path(plain, jax.tree.map(jnp.asarray, data), jax.random.key(seed), jnp.asarray(selections))
     return np.asarray(mine), np.asarray(chance)
 
@@ -160,10 +169,10 @@ def path(
     experiment: Experiment, data: FederatedData, key: PRNGKey, selections: Int[Array, "T m"]
 ) -> tuple[Float[Array, "T"], Float[Array, "T"]]:
     """As `regret_along`; compiled once for all seeds and methods."""
-    task, trainer = experiment.task, experiment.trainer
-    everyone = jnp.arange(data.clients)
-    cohorts = jnp.asarray(list(itertools.combinations(range(data.clients), selections.shape[1])))
-    index, valid = jax.vmap(data.rows_of)(everyone)
+    task, trainer = experiment.task, experiment.local_training
+    everyone = jnp.arange(data.num_clients)
+    cohorts = jnp.asarray(list(itertools.combinations(range(data.num_clients), selections.shape[1])))
+    index, valid = jax.vmap(data.examples_of)(everyone)
     steps = trainer.local_steps(valid.sum(1), data.longest)
 
     def round_of(variables, given):
@@ -178,7 +187,7 @@ def path(
 
         def after(cohort):
             moved = jax.tree.map(lambda w, d: w + d[cohort].mean(0), variables, deltas)
-            return moved, task.row_loss(task.logits(moved, data.validation_x), data.validation_y).mean()
+            return moved, task.example_loss(task.logits(moved, data.validation_x), data.validation_y).mean()
 
         losses = jax.vmap(lambda cohort: after(cohort)[1])(cohorts)
         moved, loss = after(chosen)

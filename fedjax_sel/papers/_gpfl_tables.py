@@ -200,7 +200,7 @@ def cost(study: Mapping[str, Any]) -> Table:
         tuple(rows),
         f"Measured: {study['device']}, compiled beforehand, seed {study['seed']}, median of "
         f"{len(random)} turns of all methods. Simulated: devices of the law `lognormal`; a round lasts as long as its "
-        "slowest client, asking and rehearsing included.",
+        "slowest client, asking and probing included.",
     )
 
 

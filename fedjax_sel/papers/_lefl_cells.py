@@ -12,16 +12,16 @@ METHODS: dict[str, dict[str, Any]] = {
     FEDAVG: {},
     FEDPROX: {"correction": {"name": "proximal", "mu": 0.001}},
     SCAFFOLD: {"correction": "scaffold"},
-    FEDNOVA: {"aggregator": "fednova"},
-    LEFL: {"selector": "lefl"},
+    FEDNOVA: {"aggregation": "fednova"},
+    LEFL: {"client_selection": "lefl"},
 }
 """The methods of the source's Table I; all but the last draw their cohorts uniformly."""
 
 OTHERS: dict[str, dict[str, Any]] = {
-    "FedAvgM": {"aggregator": {"name": "fedavgm", "momentum": 0.9, "by": "size"}},
-    "FedAdagrad": {"aggregator": {"name": "fedopt", "optimiser": "adagrad", "by": "size"}},
-    "FedAdam": {"aggregator": {"name": "fedopt", "optimiser": "adam", "by": "size"}},
-    "FedYogi": {"aggregator": {"name": "fedopt", "optimiser": "yogi", "by": "size"}},
+    "FedAvgM": {"aggregation": {"name": "fedavgm", "momentum": 0.9, "weighting": "size"}},
+    "FedAdagrad": {"aggregation": {"name": "fedopt", "optimiser": "adagrad", "weighting": "size"}},
+    "FedAdam": {"aggregation": {"name": "fedopt", "optimiser": "adam", "weighting": "size"}},
+    "FedYogi": {"aggregation": {"name": "fedopt", "optimiser": "yogi", "weighting": "size"}},
 }
 """Other servers, at LEFL's rate, on one experiment."""
 
@@ -31,8 +31,8 @@ HIGH, LOW, AS_PUBLISHED = "LEFL's rate", "the baselines' rate", "as published"
 """Settings: the rate is the same for all methods in the first two."""
 
 RATES: dict[str, dict[str, Any]] = {
-    HIGH: {"trainer": {"learning_rate": 0.1, "epoch_decay": 0.99}},
-    LOW: {"trainer": {"learning_rate": 0.01, "epoch_decay": None}},
+    HIGH: {"local_training": {"learning_rate": 0.1, "epoch_decay": 0.99}},
+    LOW: {"local_training": {"learning_rate": 0.01, "epoch_decay": None}},
 }
 PUBLISHED_FEDPROX = {"correction": {"name": "proximal", "mu": 1.0}}
 """With the default of the authors' code."""
@@ -44,8 +44,8 @@ def room(m: int, clients: int) -> int:
 
 
 BASE: dict[str, Any] = {
-    "trainer": {"name": "sgd", "batch_size": 64, "epochs": 10},
-    "aggregator": {"name": "mean", "by": "size"},
+    "local_training": {"name": "sgd", "batch_size": 64, "epochs": 10},
+    "aggregation": {"name": "mean", "weighting": "size"},
     "rounds": 500,
     "evaluate_every": 2,
     "evaluate_last": 10,
@@ -67,7 +67,7 @@ DIGITS = {"name": "digits"}
 
 def label_dirichlet(clients: int) -> dict[str, Any]:
     """The source's labeldir."""
-    return {"name": "dirichlet", "clients": clients, "alpha": 0.5, "min_rows": 10, "balance": True}
+    return {"name": "dirichlet", "clients": clients, "alpha": 0.5, "min_examples": 10, "balance": True}
 
 
 def label_count(clients: int, labels: int) -> dict[str, Any]:
@@ -77,8 +77,8 @@ def label_count(clients: int, labels: int) -> dict[str, Any]:
 
 DENSE = {
     "model": {"name": "mlp", "hidden": [128], "initial": "torch"},
-    "m": 10,
-    "mapping": {"clients": 1, "seeds": "scan"},  # measured: half the time of the whole cohort side by side
+    "cohort_size": 10,
+    "layout": {"clients": 1, "seeds": "scan"},  # measured: half the time of the whole cohort side by side
 }
 """The 784-128-C network, a hundredth of 1000 clients a round."""
 
@@ -98,17 +98,17 @@ STAND_IN: dict[str, dict[str, Any]] = {
 }
 """In the place of EMNIST with its two partitions: two other datasets; 15 of 62 labels are 2 of 10."""
 
-RESNET = {"data": CIFAR10, "public": TINY, "model": {"name": "resnet"}, "mapping": {"clients": 1, "seeds": "scan"}}
+RESNET = {"data": CIFAR10, "public": TINY, "model": {"name": "resnet"}, "layout": {"clients": 1, "seeds": "scan"}}
 
 CIFAR = "CIFAR-10 (500 rows), ResNet-20, 20 clients"
 SMALL_CIFAR: dict[str, dict[str, Any]] = {
     CIFAR: {
         **RESNET,
-        "data": {**CIFAR10, "rows": 500, "test_rows": 1000},
+        "data": {**CIFAR10, "rows": 500, "num_test_examples": 1000},
         "public": {**TINY, "rows": 100},
-        "partition": {**label_dirichlet(20), "min_rows": 2},
-        "trainer": {"epochs": 2, "batch_size": 16},
-        "m": 5,
+        "partition": {**label_dirichlet(20), "min_examples": 2},
+        "local_training": {"epochs": 2, "batch_size": 16},
+        "cohort_size": 5,
         "rounds": 6,
         "evaluate_every": 3,
         "evaluate_last": 1,
@@ -117,10 +117,20 @@ SMALL_CIFAR: dict[str, dict[str, Any]] = {
 """What fits on a small machine of the CIFAR-10 experiment."""
 
 FULL: dict[str, dict[str, Any]] = {
-    "CIFAR-10, ResNet-20, 100 @ 10 %": {**RESNET, "partition": label_dirichlet(100), "m": 10},
-    "CIFAR-10, ResNet-20, 50 @ 70 %": {**RESNET, "partition": label_dirichlet(50), "m": 35},
-    "CIFAR-100, ResNet-20, 100 @ 10 %": {**RESNET, "data": CIFAR100, "partition": label_dirichlet(100), "m": 10},
-    "CIFAR-100, ResNet-20, 50 @ 70 %": {**RESNET, "data": CIFAR100, "partition": label_dirichlet(50), "m": 35},
+    "CIFAR-10, ResNet-20, 100 @ 10 %": {**RESNET, "partition": label_dirichlet(100), "cohort_size": 10},
+    "CIFAR-10, ResNet-20, 50 @ 70 %": {**RESNET, "partition": label_dirichlet(50), "cohort_size": 35},
+    "CIFAR-100, ResNet-20, 100 @ 10 %": {
+        **RESNET,
+        "data": CIFAR100,
+        "partition": label_dirichlet(100),
+        "cohort_size": 10,
+    },
+    "CIFAR-100, ResNet-20, 50 @ 70 %": {
+        **RESNET,
+        "data": CIFAR100,
+        "partition": label_dirichlet(50),
+        "cohort_size": 35,
+    },
     "EMNIST, labeldir": {
         **DENSE,
         "data": EMNIST,
@@ -137,13 +147,13 @@ FULL: dict[str, dict[str, Any]] = {
         **RESNET,
         "model": {"name": "mobilenet", "momentum": 0.9},
         "partition": label_dirichlet(30),
-        "m": 3,
+        "cohort_size": 3,
     },
     "CIFAR-10, EfficientNet, 30 @ 10 %": {
         **RESNET,
         "model": {"name": "efficientnet", "momentum": 0.9},
         "partition": label_dirichlet(30),
-        "m": 3,
+        "cohort_size": 3,
     },
 }
 """The source's own experiments."""
@@ -154,13 +164,13 @@ SMOKE: dict[str, dict[str, Any]] = {
         "public": {**DIGITS, "rows": 100},
         "partition": partition,
         "model": {"name": "mlp", "hidden": [32], "initial": "torch"},
-        "trainer": {"epochs": 5, "batch_size": 16},
-        "m": 6,
+        "local_training": {"epochs": 5, "batch_size": 16},
+        "cohort_size": 6,
         "rounds": 20,
         "evaluate_every": 1,
     }
     for name, partition in (
-        ("labeldir", {**label_dirichlet(40), "min_rows": 4}),
+        ("labeldir", {**label_dirichlet(40), "min_examples": 4}),
         ("label2", label_count(40, 2)),
     )
 }
@@ -191,7 +201,7 @@ def short(name: str) -> bool:
 
 def brief(name: str) -> dict[str, Any]:
     """LEFL, with a pre-phase no longer than an experiment that is too short anyway."""
-    return {"selector": {"name": "lefl", "epochs": 2}} if short(name) else METHODS[LEFL]
+    return {"client_selection": {"name": "lefl", "epochs": 2}} if short(name) else METHODS[LEFL]
 
 
 def cells(scale: str) -> list[Cell]:
@@ -213,9 +223,9 @@ def cells(scale: str) -> list[Cell]:
         for method in BASELINES:
             change = PUBLISHED_FEDPROX if method == FEDPROX else METHODS[method]
             out.append(cell(AS_PUBLISHED, method, RATES[LOW], change))
-        m, clients = config["m"], config["partition"]["clients"]
+        m, clients = config["cohort_size"], config["partition"]["clients"]
         code = {"name": "lefl", "allocation": "code", "kl_direction": "code", "rate": m / clients}
-        out.append(cell(AS_PUBLISHED, LEFL, RATES[HIGH], {"selector": code, "m": room(m, clients)}))
+        out.append(cell(AS_PUBLISHED, LEFL, RATES[HIGH], {"client_selection": code, "cohort_size": room(m, clients)}))
         if number == 0:
             out += [cell(HIGH, method, RATES[HIGH], change) for method, change in OTHERS.items()]
     return out

@@ -19,7 +19,7 @@ from fedjax_sel.client_selection.uniform import Uniform
 from fedjax_sel.config.build import Run
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.data.partition.label_groups import LabelGroups
-from fedjax_sel.engine.beginning import beginning
+from fedjax_sel.engine.init import beginning
 from fedjax_sel.engine.keys import Purpose, key_for
 from fedjax_sel.metrics.cka import kernel_cka
 from fedjax_sel.metrics.labels import cohort_divergence, label_shares
@@ -40,7 +40,7 @@ from fedjax_sel.papers._paper import merged
 from fedjax_sel.protocols import ClientSelector
 from fedjax_sel.pytree import jit
 from fedjax_sel.task import Task
-from fedjax_sel.types import Context, PRNGKey, Rows, State, Variables
+from fedjax_sel.types import Context, PRNGKey, Rows, StrategyState, Variables
 
 SEEN = 100
 """Test rows on which models are compared."""
@@ -67,7 +67,7 @@ ABLATION: dict[str, dict[str, dict[str, Any]]] = {
         "digits, 64-32-10": {
             **EXPERIMENTS["smoke"]["digits, labeldir"],
             "partition": GROUPS,
-            "m": 5,
+            "cohort_size": 5,
         }
     },
     "small": {
@@ -75,7 +75,7 @@ ABLATION: dict[str, dict[str, dict[str, Any]]] = {
         "CIFAR-10 (1200 rows), ResNet-20": {
             **RESNET,
             "data": {**RESNET["data"], "rows": 1200},
-            "trainer": {"batch_size": 16},
+            "local_training": {"batch_size": 16},
             "public": {**RESNET["public"], "rows": 100},
         },
     },
@@ -90,7 +90,7 @@ def ablation(scale: str, seeds: Sequence[int], _: Path) -> dict[str, Any]:
     """The source's section V: 24 clients of which five groups share a pair of labels."""
     found = {}
     for name, config in ABLATION[scale].items():
-        config = merged(merged(BASE, config), {**METHODS["LEFL"], "partition": GROUPS, "m": 5, "rounds": 10})
+        config = merged(merged(BASE, config), {**METHODS["LEFL"], "partition": GROUPS, "cohort_size": 5, "rounds": 10})
         some = seeds[:2] if config["model"]["name"] == "resnet" and scale == "small" else seeds
         found[name] = studied(config, scale, some, truth=LabelGroups(24, 2))
     return found
@@ -114,9 +114,9 @@ def studied(
     for seed, data in zip(run.seeds, run.data.draws(run.seeds), strict=True):
         selector, ctx, log_p, latent, kernels = after_pre_phase(run, data, seed)
         kl = selector.distances(log_p)
-        cluster = clustered(kl, selector.strata(ctx.clients))
+        cluster = clustered(kl, selector.strata(ctx.num_clients))
         y = np.asarray(data.y)[np.asarray(data.order)]
-        shares = label_shares(y, np.asarray(data.owner), data.clients, data.classes)
+        shares = label_shares(y, np.asarray(data.owner), data.num_clients, data.classes)
         everybody = np.bincount(y, minlength=data.classes) / len(y)
         far = distances(latent)
         row: dict[str, Any] = {"sizes": np.sort(np.bincount(cluster))[::-1], **apart(far, cluster, seed)}
@@ -126,15 +126,15 @@ def studied(
         }
         if truth is not None:
             row["rand"] = adjusted_rand_score(truth.groups(data.classes), cluster)
-        if data.clients <= FEW:
+        if data.num_clients <= FEW:
             row["cka"] = by_layer(kernels, cluster)
-        if not first and data.clients <= FEW:
+        if not first and data.num_clients <= FEW:
             first = {"kl": kl, "cluster": cluster, "heat": heat(kernels, cluster)}
         per_seed.append(row)
     names = [name for name in per_seed[0] if name.startswith("entropy")]
     return {
-        "clients": ctx.clients,
-        "m": ctx.m,
+        "clients": ctx.num_clients,
+        "cohort_size": ctx.m,
         "sizes": [row["sizes"] for row in per_seed],
         **{
             name: [float(row[name]) for row in per_seed] for name in ("within", "random", "rand") if name in per_seed[0]
@@ -151,15 +151,15 @@ def after_pre_phase(
 ) -> tuple[LEFL, Context, Float[Array, "N M C"], Float[np.ndarray, "N b d"], Float[np.ndarray, "N l b b"]]:
     """LEFL, what it knows, soft labels of the public rows, and what all clients' models make of test rows."""
     experiment, key = run.experiment, jax.random.key(seed)
-    selector = experiment.selector
+    selector = experiment.client_selection
     assert isinstance(selector, LEFL)
     assert data.public_x is not None
     variables = experiment.task.init(key_for(key, Purpose.MODEL), data.x)
     own, ctx, host = beginning(experiment, data, key, variables, 1)
-    few = data.clients <= FEW
+    few = data.num_clients <= FEW
     rows = {"public": np.asarray(data.public_x), "seen": np.asarray(data.test_x[:SEEN])}
     look = all_layers if few else last_layer
-    log_p, latent, kernels = selector.after_pre_phase(look, rows, jnp.arange(data.clients), own, ctx, host)
+    log_p, latent, kernels = selector.after_pre_phase(look, rows, jnp.arange(data.num_clients), own, ctx, host)
     return selector, ctx, log_p, np.asarray(latent), np.asarray(kernels)
 
 
@@ -228,7 +228,7 @@ def cohorts(
     rounds: int,
 ) -> dict[str, Int[np.ndarray, "T m"]]:
     """Cohorts of so many rounds: stratified by LEFL's clusters, by clusters of the true labels, and uniform."""
-    by_labels = clustered(shares, selector.strata(ctx.clients))
+    by_labels = clustered(shares, selector.strata(ctx.num_clients))
     ways: dict[str, tuple[ClientSelector, Any]] = {
         "entropy_stratified": (selector, jnp.asarray(cluster, jnp.int32)),
         "entropy_by_labels": (selector, jnp.asarray(by_labels, jnp.int32)),
@@ -239,7 +239,7 @@ def cohorts(
 
 
 @jit()
-def drawn(selector: ClientSelector, state: State, ctx: Context, keys: PRNGKey) -> Int[Array, "T m"]:
+def drawn(selector: ClientSelector, state: StrategyState, ctx: Context, keys: PRNGKey) -> Int[Array, "T m"]:
     """A cohort for each key; -1 where a slot is empty. Compiled once for all seeds."""
     cohort = jax.vmap(lambda key: selector.select(key, state, ctx))(keys)
     return jnp.where(cohort.mask, cohort.client, -1)

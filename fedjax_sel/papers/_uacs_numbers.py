@@ -51,7 +51,7 @@ def measures(histories: Histories, key: tuple[str, str]) -> dict[str, np.ndarray
         "bytes": sent[:, -1],
         "flops": work[:, -1],
         "boundary_clients_after_first_fifth": near[:, fifth:].mean(1),
-        "coverage": coverage(history.selections, history.clients)[:, -1],
+        "coverage": coverage(history.selections, history.num_clients)[:, -1],
         "jain": jain(history.counts()),
     }
 

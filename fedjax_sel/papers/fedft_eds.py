@@ -1,4 +1,4 @@
-"""FedFT-EDS: a pretrained trunk stays fixed, the rest is fine-tuned on rows chosen by hardened entropy."""
+"""FedFT-EDS: a pretrained backbone stays fixed, the rest is fine-tuned on rows chosen by hardened entropy."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ the source's own experiments, CIFAR-100 and Speech Commands (through tensorflow-
 nothing.
 
 Best accuracy over the rounds is reported, as in the source; it is a maximum over measurements on test rows, so it is
-optimistic for all methods alike. Simulated client seconds count every FLOP of all clients at one rate, the trunk's
-forward pass for every row of every step and the choice of rows included. The simulator itself runs a fixed trunk once
+optimistic for all methods alike. Simulated client seconds count every FLOP of all clients at one rate, the backbone's
+forward pass for every row of every step and the choice of rows included. The simulator itself runs a fixed backbone once
 for all rows, to the same numbers.
 
 A verdict compares methods over the same seeds: the mean difference with its 95 % interval (Student's t), which with

@@ -42,13 +42,13 @@ MARGIN = 0.01
 """Mean accuracies closer than this are called comparable."""
 
 VARIATIONS: dict[str, dict[str, Any]] = {
-    "m = 3": {"m": 3},
-    "m = 12": {"m": 12},
-    "learning rate 0.03": {"trainer": {"learning_rate": 0.03}},
-    "learning rate 0.3": {"trainer": {"learning_rate": 0.3}},
-    "1 local epoch": {"trainer": {"epochs": 1}},
+    "m = 3": {"cohort_size": 3},
+    "m = 12": {"cohort_size": 12},
+    "learning rate 0.03": {"local_training": {"learning_rate": 0.03}},
+    "learning rate 0.3": {"local_training": {"learning_rate": 0.3}},
+    "1 local epoch": {"local_training": {"epochs": 1}},
     "logistic regression": {"model": {"name": "logistic"}},
-    MORE: {"data": {"boundary": MORE_BOUNDARY}, "m": MORE_BOUNDARY},
+    MORE: {"data": {"boundary": MORE_BOUNDARY}, "cohort_size": MORE_BOUNDARY},
 }
 """What `full` varies, one thing at a time."""
 
@@ -79,18 +79,18 @@ def cells(scale: str) -> list[Cell]:
         "data": {"name": "uacs", "boundary": BOUNDARY},
         "partition": {"name": "natural"},
         "model": {"name": "mlp", "hidden": [32]},
-        "trainer": {"name": "sgd", "learning_rate": 0.1, "batch_size": 10, "epochs": 5},
-        "aggregator": {"name": "mean", "by": "client"},
-        "m": 6,
+        "local_training": {"name": "sgd", "learning_rate": 0.1, "batch_size": 10, "epochs": 5},
+        "aggregation": {"name": "mean", "weighting": "client"},
+        "cohort_size": 6,
         "rounds": 15 if scale == "smoke" else 150,
     }
     out = [
-        Cell(title, method, merged(base, {"data": {"setting": setting}, "selector": selector}))
+        Cell(title, method, merged(base, {"data": {"setting": setting}, "client_selection": selector}))
         for setting, title in SETTINGS.items()
         for method, selector in METHODS.items()
     ]
     if scale == "full":
-        slots = {"selector": {"name": "entropy", "epsilon": 0.1, "per_slot": True}}
+        slots = {"client_selection": {"name": "entropy", "epsilon": 0.1, "per_slot": True}}
         out += [
             Cell(title, SLOTS, merged(base, {"data": {"setting": setting}, **slots}))
             for setting, title in SETTINGS.items()
@@ -99,7 +99,7 @@ def cells(scale: str) -> list[Cell]:
             Cell(
                 f"{title}, {name}",
                 method,
-                merged(merged(base, {"data": {"setting": setting}, "selector": selector}), change),
+                merged(merged(base, {"data": {"setting": setting}, "client_selection": selector}), change),
             )
             for name, change in VARIATIONS.items()
             for setting, title in SETTINGS.items()

@@ -14,7 +14,7 @@ PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy")
 
 def environment() -> dict[str, str | None]:
     """Versions of what computes, the device, and the commit of this package where it runs from a checkout."""
-    from fedjax_sel.engine.hosts import describe_device  # late: it starts the backend
+    from fedjax_sel.engine.distributed import describe_device  # late: it starts the backend
 
     return {
         "fedjax_sel": fedjax_sel.__version__,

@@ -101,7 +101,7 @@ def heat_maps(panels: Mapping[str, Mapping[str, History]], first: int, first_nam
     for i, (title, histories) in enumerate(panels.items()):
         for j, method in enumerate(methods):
             history = histories[method]
-            share = heat(history.selections, history.clients)
+            share = heat(history.selections, history.num_clients)
             for ax, rows, offset in ((axes[2 * i][j], share[:first], 0), (axes[2 * i + 1][j], share[first:], first)):
                 extent = (0.5, history.rounds + 0.5, offset + len(rows) - 0.5, offset - 0.5)
                 image = ax.imshow(

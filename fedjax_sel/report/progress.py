@@ -46,7 +46,7 @@ class Bar:
         about = history.about
         if self._announce:
             self._progress.console.print(
-                f"device: {about['device']}\nmapping: {about['mapping']} · N = {history.clients}, m = {about['m']}, "
+                f"device: {about['device']}\nmapping: {about['mapping']} · N = {history.num_clients}, m = {about['m']}, "
                 f"R = {len(history.seeds)} · {about['parameters']:,} parameters"
                 + (f" · about {amount(about['memory'])} at most" if "memory" in about else ""),
                 highlight=False,

@@ -1,4 +1,4 @@
-"""Measurements, one a file, each with its price."""
+"""Measurements, one a file, each with its cost."""
 
 from fedjax_sel.signals.accuracy import ValidationAccuracy
 from fedjax_sel.signals.correct import Correct

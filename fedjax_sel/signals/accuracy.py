@@ -6,11 +6,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from fedjax_sel.catalog import check_name
-from fedjax_sel.protocols import Price
-from fedjax_sel.pytree import Pytree, static
+from fedjax_sel.protocols import ServerSignal
+from fedjax_sel.pytree import static
 
 
-class ValidationAccuracy(Pytree):
+class ValidationAccuracy(ServerSignal):
     """Share of validation rows whose largest logit is their label's. Costs the clients nothing.
 
     Attributes:
@@ -24,8 +24,7 @@ class ValidationAccuracy(Pytree):
         check_name("validation signal: on", self.on, ["validation", "test"])
 
     name: ClassVar[str] = "validation_accuracy"
-    price: ClassVar[Price] = Price()
 
-    def server(self, logits: Float[Array, "b C"], y: Int[Array, "b"]) -> Float[Array, ""]:
+    def measure(self, logits: Float[Array, "b C"], y: Int[Array, "b"]) -> Float[Array, ""]:
         """Mean over rows."""
         return jnp.mean(logits.argmax(-1) == y)

@@ -6,12 +6,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from fedjax_sel.protocols import Price
-from fedjax_sel.pytree import Pytree
-from fedjax_sel.types import Scalar
+from fedjax_sel.protocols import Cost, ExampleSignal
+from fedjax_sel.pytree import Scalar
 
 
-class Entropy(Pytree):
+class Entropy(ExampleSignal):
     """`H(x) = -Σ_c p_c log p_c` in nats, with `p = softmax(logits / temperature)`.
 
     A temperature below 1 hardens the softmax: rows already told apart fall to zero, and the ranking approaches that of
@@ -20,15 +19,19 @@ class Entropy(Pytree):
     Source: UACS-FL, "Active Client Selection for Federated Learning", the equation of `H(x)` (temperature 1); Shi, Radu
     and Yang, FedFT-EDS, 2024, equation of the hardened softmax (temperature ρ = 0.1).
 
-    >>> Entropy().rows(jnp.zeros((1, 2)), jnp.zeros(1, int)).item() == jnp.log(2.0).item()
+    >>> Entropy().measure(jnp.zeros((1, 2)), jnp.zeros(1, int)).item() == jnp.log(2.0).item()
     True
     """
 
     temperature: Scalar = 1.0
     name: ClassVar[str] = "entropy"
-    price: ClassVar[Price] = Price(forward=1.0, model=True, up=1.0)
 
-    def rows(self, logits: Float[Array, "b C"], y: Int[Array, "b"]) -> Float[Array, "b"]:
+    @property
+    def cost(self) -> Cost:
+        """DOC."""
+        return Cost(forward=1.0, needs_model=True, up=1.0)
+
+    def measure(self, logits: Float[Array, "b C"], y: Int[Array, "b"]) -> Float[Array, "b"]:
         """Entropy of each row; the labels are not looked at.
 
         With `d_c = (z_max - z_c) / temperature` and `s` the sum of `e^-d_c` over all classes but the likeliest,

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, ClassVar
 import optax
 from jaxtyping import Array, Float
 
-from fedjax_sel.protocols import Price
-from fedjax_sel.pytree import Pytree
+from fedjax_sel.protocols import ClientSignal, Cost
 from fedjax_sel.types import Batch, PRNGKey, Variables
 
 if TYPE_CHECKING:
     from fedjax_sel.task import Task
 
 
-class GradientNorm(Pytree):
+class GradientNorm(ClientSignal):
     """`‖∇F_i(w)‖₂` over all of a client's rows at once, without dropout.
 
     The baseline "Gradient Norm-Based" of UACS-FL; as a way to choose clients: Marnissi et al., "Client Selection in
@@ -23,8 +22,12 @@ class GradientNorm(Pytree):
     """
 
     name: ClassVar[str] = "gradient_norm"
-    price: ClassVar[Price] = Price(forward=1.0, backward=1.0, model=True, up=1.0)
 
-    def client(self, task: Task, variables: Variables, batch: Batch, key: PRNGKey) -> Float[Array, ""]:
+    @property
+    def cost(self) -> Cost:
+        """DOC."""
+        return Cost(forward=1.0, backward=1.0, needs_model=True, up=1.0)
+
+    def measure(self, task: Task, variables: Variables, batch: Batch, key: PRNGKey) -> Float[Array, ""]:
         """Norm over all parameters together."""
         return optax.tree.norm(task.gradient(variables, batch))

@@ -5,20 +5,23 @@ from typing import ClassVar
 import jax
 from jaxtyping import Array, Float, Int
 
-from fedjax_sel.protocols import Price
-from fedjax_sel.pytree import Pytree
+from fedjax_sel.protocols import Cost, ExampleSignal
 
 
-class Margin(Pytree):
+class Margin(ExampleSignal):
     """Largest logit minus the second largest, `z_(1) - z_(2)`: small where the model hesitates.
 
     Minus the margin ranks rows as the entropy of ever harder softmaxes does (temperature to 0).
     """
 
     name: ClassVar[str] = "margin"
-    price: ClassVar[Price] = Price(forward=1.0, model=True, up=1.0)
 
-    def rows(self, logits: Float[Array, "b C"], y: Int[Array, "b"]) -> Float[Array, "b"]:
+    @property
+    def cost(self) -> Cost:
+        """DOC."""
+        return Cost(forward=1.0, needs_model=True, up=1.0)
+
+    def measure(self, logits: Float[Array, "b C"], y: Int[Array, "b"]) -> Float[Array, "b"]:
         """Margin of each row; the labels are not looked at."""
         top, _ = jax.lax.top_k(logits, 2)
         return top[:, 0] - top[:, 1]

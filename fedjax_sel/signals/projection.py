@@ -7,12 +7,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from fedjax_sel.catalog import check_name
-from fedjax_sel.protocols import Price
-from fedjax_sel.pytree import Pytree, static
+from fedjax_sel.protocols import UpdateSignal
+from fedjax_sel.pytree import static
 from fedjax_sel.types import Update, Variables
 
 
-class Projection(Pytree):
+class Projection(UpdateSignal):
     """`<Δ_i, G> / ‖G‖₂` of a client's update on the global model's change; 0 where that is 0.
 
     The server computes it from what it received, so it costs the client nothing.
@@ -30,7 +30,6 @@ class Projection(Pytree):
     """
 
     name: ClassVar[str] = "projection"
-    price: ClassVar[Price] = Price()
     stacked: ClassVar[bool] = True
 
     over: str = static(default="tensors")
@@ -42,7 +41,7 @@ class Projection(Pytree):
         check_name("projection: over", self.over, ["tensors", "whole"])
         check_name("projection: against", self.against, ["aggregate", "previous"])
 
-    def update(self, update: Update, aggregate: Variables) -> Float[Array, ""]:
+    def measure(self, update: Update, aggregate: Variables) -> Float[Array, ""]:
         """Projection of one update."""
         along = jax.tree.leaves(jax.tree.map(jnp.vdot, update.delta, aggregate))
         length = jax.tree.leaves(jax.tree.map(lambda g: jnp.sum(g**2), aggregate))

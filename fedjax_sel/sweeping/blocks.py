@@ -14,8 +14,8 @@ from fedjax_sel import config as configuration
 from fedjax_sel import folder
 from fedjax_sel.engine.callback import AnyCallback, tell
 from fedjax_sel.engine.checkpoint import Checkpoints
+from fedjax_sel.engine.driver import apart, sweep
 from fedjax_sel.engine.history import History
-from fedjax_sel.engine.run import apart, sweep
 from fedjax_sel.report.progress import Bar
 from fedjax_sel.report.stopping import Stopper
 from fedjax_sel.sweeping import place as places
@@ -92,7 +92,7 @@ def run_block(
             experiments,
             data,
             seeds,
-            mapping=first.mapping,
+            layout=first.layout,
             mesh=first.mesh,
             chunk=first.chunk,
             callbacks=callbacks,

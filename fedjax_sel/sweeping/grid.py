@@ -25,7 +25,7 @@ class Combination:
     """One value on every axis.
 
     Attributes:
-      name: of its folder, as in `selector.epsilon=0.05,trainer.learning_rate=0.1`.
+      name: of its folder, as in `client_selection.epsilon=0.05,local_training.learning_rate=0.1`.
       values: by axis.
       config: complete: a run of its own by it is the same run.
     """
@@ -70,8 +70,8 @@ def combinations(given: dict, items: Iterable[str], options: dict[str, Any]) -> 
 def axes_in(items: Iterable[str]) -> tuple[list[str], dict[str, list[str]]]:
     """What all combinations share, and the values of each axis as they were written, by the keys' own names.
 
-    >>> axes_in(["lr=0.01,0.1", "m=5", "model.hidden=[32],[64, 64]"])
-    (['m=5'], {'trainer.learning_rate': ['0.01', '0.1'], 'model.hidden': ['[32]', '[64, 64]']})
+    >>> axes_in(["lr=0.01,0.1", "cohort_size=5", "model.hidden=[32],[64, 64]"])
+    (['cohort_size=5'], {'local_training.learning_rate': ['0.01', '0.1'], 'model.hidden': ['[32]', '[64, 64]']})
     """
     shared, axes, seen = [], {}, set()
     for item in items:

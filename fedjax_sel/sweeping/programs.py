@@ -15,7 +15,7 @@ from fedjax_sel.engine.experiment import side_by_side
 from fedjax_sel.engine.runs import laid_out
 from fedjax_sel.sweeping.grid import Combination
 
-LAID_OUT = (*LEARNT, "partition", "holdout", "devices", "seeds", "mapping", "mesh", "chunk")
+LAID_OUT = (*LEARNT, "partition", "holdout", "devices", "seeds", "layout", "mesh", "chunk")
 """The keys in which the combinations of one program are equal."""
 
 
@@ -121,7 +121,7 @@ def blocks(group: Group, data: Together, memory: int | None) -> list[Block]:
 
     def check(k: int, seeds: int) -> None:
         drawn = data.draws(first.seeds[:seeds])
-        how: dict[str, Any] = {"mapping": first.mapping, "mesh": first.mesh, "chunk": first.chunk}
+        how: dict[str, Any] = {"layout": first.layout, "mesh": first.mesh, "chunk": first.chunk}
         laid_out(experiments[:k], drawn, range(seeds), **how, others=experiments).check_fits(memory)
 
     def fits(k: int, seeds: int) -> bool:

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from fedjax_sel import folder
-from fedjax_sel.engine.chunk import run_chunk
+from fedjax_sel.engine.scan import run_chunk
 from fedjax_sel.report import sweeps
 from fedjax_sel.report.progress import progress
 from fedjax_sel.report.stopping import stoppable
@@ -24,7 +24,7 @@ ENDING = ("early_stopping",)
 """Callbacks that end a run before its last round."""
 
 
-def carried_out(
+def run_in_folder(
     name: str, grid: Sequence[Combination], place: Path, *, no_cache: bool = False, memory: float | None = None
 ) -> None:
     """Run all combinations in a folder, those that differ only in floats by one program; go on with what is not done.

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedjax_sel import Experiment, Mapping, aggregation, simulate
+from fedjax_sel import Experiment, Layout, aggregation, simulate
 from fedjax_sel.aggregation.fedavgm import FedAvgM
 from fedjax_sel.aggregation.fednova import FedNova
 from fedjax_sel.aggregation.fedopt import FedOpt
@@ -15,11 +15,11 @@ ROWS = (1, 5, 2, 3, 1, 4)
 RATE = 0.05
 
 
-def run(aggregator, m=3, rounds=10, momentum=None, epochs=2, mapping=None):
+def run(aggregator, cohort_size=3, rounds=10, momentum=None, epochs=2, layout=None):
     """Batches of one row, so that a client with more rows takes more steps."""
     trainer = SGD(RATE, batch_size=1, epochs=epochs, momentum=momentum)
-    experiment = Experiment(TASK, trainer=trainer, aggregator=aggregator, m=m, rounds=rounds)
-    return simulate(experiment, clients(ROWS), seeds=[1], mapping=mapping)
+    experiment = Experiment(TASK, local_training=trainer, aggregation=aggregator, cohort_size=m, rounds=rounds)
+    return simulate(experiment, clients(ROWS), seeds=[1], layout=layout)
 
 
 def updates(w, cohort, momentum=0.0, epochs=2):
@@ -35,9 +35,9 @@ def updates(w, cohort, momentum=0.0, epochs=2):
 
 
 @pytest.mark.parametrize("momentum", [None, 0.6])
-@pytest.mark.parametrize("mapping", [Mapping(), Mapping(clients=1, seeds="scan")], ids=str)
-def test_fednova_is_its_text(momentum, mapping):
-    history = run(FedNova(momentum or 0.0), momentum=momentum, mapping=mapping)
+@pytest.mark.parametrize("layout", [Layout(), Layout(clients=1, seeds="scan")], ids=str)
+def test_fednova_is_its_text(momentum, layout):
+    history = run(FedNova(momentum or 0.0), momentum=momentum, layout=layout)
     w, rho = np.zeros(2), momentum or 0.0
     for cohort in history.selections[0]:
         told = updates(w, cohort, rho)
@@ -50,10 +50,14 @@ def test_fednova_is_its_text(momentum, mapping):
 
 def test_with_equal_steps_fednova_is_the_mean_by_size():
     same = simulate(
-        Experiment(TASK, trainer=SGD(RATE, steps=4), aggregator=FedNova(), m=4, rounds=5), clients(ROWS), seeds=[2]
+        Experiment(TASK, local_training=SGD(RATE, steps=4), aggregation=FedNova(), cohort_size=4, rounds=5),
+        clients(ROWS),
+        seeds=[2],
     )
     mean = simulate(
-        Experiment(TASK, trainer=SGD(RATE, steps=4), aggregator=Mean("size"), m=4, rounds=5), clients(ROWS), seeds=[2]
+        Experiment(TASK, local_training=SGD(RATE, steps=4), aggregation=Mean("size"), cohort_size=4, rounds=5),
+        clients(ROWS),
+        seeds=[2],
     )
     np.testing.assert_allclose(weights_of(same), weights_of(mean), rtol=1e-5)
 
@@ -63,7 +67,7 @@ def test_small_steps_take_fednova_to_the_optimum_of_the_rows_and_fedavg_elsewher
 
     def end(aggregator):
         experiment = Experiment(
-            TASK, trainer=trainer, aggregator=aggregator, m=len(A), rounds=3000, evaluate_every=3000
+            TASK, local_training=trainer, aggregation=aggregator, cohort_size=len(A), rounds=3000, evaluate_every=3000
         )
         return weights_of(simulate(experiment, clients(ROWS), seeds=[0], chunk=3000))
 
@@ -77,7 +81,7 @@ def test_small_steps_take_fednova_to_the_optimum_of_the_rows_and_fedavg_elsewher
 @pytest.mark.parametrize("by", ["client", "size"])
 def test_fedopt_is_its_text(optimiser, by):
     eta, b1, b2, tau = 0.3, 0.8, 0.95, 0.02
-    history = run(FedOpt(eta, b1, b2, tau, optimiser=optimiser, by=by))
+    history = run(FedOpt(eta, b1, b2, tau, optimiser=optimiser, weighting=by))
     w, m, v = np.zeros(2), np.zeros(2), np.full(2, tau**2)
     for cohort in history.selections[0]:
         told = updates(w, cohort)
@@ -115,7 +119,9 @@ def test_an_empty_cohort_moves_nothing_but_what_rolls():
         np.testing.assert_array_equal(weight, 0)
 
 
-@pytest.mark.parametrize("make", [lambda: FedOpt(optimiser="adma"), lambda: Mean("row"), lambda: FedAvgM(by="x")])
+@pytest.mark.parametrize(
+    "make", [lambda: FedOpt(optimiser="adma"), lambda: Mean("row"), lambda: FedAvgM(weighting="x")]
+)
 def test_what_does_not_exist_is_refused(make):
     with pytest.raises(
         ValueError, match=r"unknown (fedopt: optimiser 'adma'; did you mean 'adam'|mean: by|fedavgm: by)"

@@ -5,7 +5,15 @@ import pytest
 from fedjax_sel import config
 from fedjax_sel.engine.checkpoint import Checkpoints
 
-IRIS = {"data": "iris", "partition": {"clients": 10}, "model": "logistic", "m": 4, "rounds": 6, "seeds": 2, "chunk": 1}
+IRIS = {
+    "data": "iris",
+    "partition": {"clients": 10},
+    "model": "logistic",
+    "cohort_size": 4,
+    "rounds": 6,
+    "seeds": 2,
+    "chunk": 1,
+}
 
 
 class Killed(Exception):

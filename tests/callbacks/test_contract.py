@@ -63,7 +63,7 @@ def test_a_callback_is_told_in_a_run_without_compilation_too(name, small, tmp_pa
     built = config.build(
         {
             "data": "iris",
-            "m": 2,
+            "cohort_size": 2,
             "rounds": 2,
             "seeds": 1,
             "partition": {"clients": 3},

@@ -7,7 +7,7 @@ from fedjax_sel import folder
 from fedjax_sel.callbacks.early_stopping import EarlyStopping
 from fedjax_sel.config import resolve
 from fedjax_sel.engine.history import History
-from fedjax_sel.running import carried_out
+from fedjax_sel.running import run_in_folder
 
 NAN = np.nan
 
@@ -90,7 +90,7 @@ def test_a_run_that_was_ended_is_a_finished_one(tmp_path, capsys):
             "data": "iris",
             "partition": {"clients": 10},
             "model": "logistic",
-            "m": 4,
+            "cohort_size": 4,
             "rounds": 9,
             "seeds": 2,
             "chunk": 2,
@@ -98,14 +98,14 @@ def test_a_run_that_was_ended_is_a_finished_one(tmp_path, capsys):
         }
     )
     place = tmp_path / "run"
-    history = carried_out("small", config, place)
+    history = run_in_folder("small", config, place)
     assert history is not None
     assert history.rounds == 4
     assert "ended by a callback after 4 of 9 rounds" in capsys.readouterr().err
     assert folder.state(place) == "finished"
     assert folder.read(place)[0].rounds == 4
     assert (place / "table.csv").exists()
-    assert carried_out("small", config, place) is None
+    assert run_in_folder("small", config, place) is None
 
 
 @pytest.mark.parametrize(

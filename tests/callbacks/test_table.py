@@ -22,7 +22,7 @@ def test_the_table_is_the_long_table_of_the_history_after_every_chunk(format, re
             "data": "iris",
             "partition": {"clients": 10},
             "model": "logistic",
-            "m": 4,
+            "cohort_size": 4,
             "rounds": 5,
             "seeds": 2,
             "chunk": 2,

@@ -77,7 +77,7 @@ def test_a_run_a_seed_with_the_configuration_and_every_metric(small, tmp_path):
     for seed, (group, project, given, logged), values in zip((3, 5), read.values(), expected(history), strict=True):
         assert (group, project) == ("run", "mine")
         assert given["seed"] == seed
-        assert given["selector"] == {"name": "uniform"}
+        assert given["client_selection"] == {"name": "uniform"}
         assert given["callbacks"] == {"wandb": {"project": "mine", "group": None, "mode": "offline"}}
         assert logged == values
 
@@ -132,7 +132,7 @@ def test_what_wandb_refuses_is_one_line(small, tmp_path):
 def test_without_the_package_the_extra_is_named_before_anything_runs(monkeypatch):
     monkeypatch.setitem(sys.modules, "wandb", None)
     with pytest.raises(ValueError, match=r"wandb, which is not installed: pip install 'fedjax-sel\[wandb\]'"):
-        config.build({"data": "iris", "m": 2, "callbacks": "wandb"})
+        config.build({"data": "iris", "cohort_size": 2, "callbacks": "wandb"})
 
 
 def test_an_unknown_mode_is_refused():

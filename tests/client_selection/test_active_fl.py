@@ -26,7 +26,7 @@ def context(n, m, available=None, size=None):
         jnp.asarray(available),
         devices=None,
         timing=None,
-        m=m,
+        cohort_size=m,
     )
 
 
@@ -42,7 +42,7 @@ def frequencies(clients, n):
 
 
 @pytest.mark.parametrize(
-    ("selector", "says"),
+    ("client_selection", "says"),
     [
         (ActiveFL(alpha1=1.1), r"active_fl: alpha1 is 1.1; it must be in \[0, 1\]"),
         (ActiveFL(alpha2=-0.1), "active_fl: alpha2 is -0.1; it must be 0 or above"),
@@ -83,7 +83,8 @@ def test_of_ten_slots_nine_exploit_and_one_explores_anywhere():
 
 
 @pytest.mark.parametrize(
-    ("m", "alpha3", "exploiting"), [(10, 0.1, 9), (20, 0.1, 18), (10, 0.3, 7), (5, 0.1, 4), (10, 0.0, 10), (4, 1.0, 0)]
+    ("cohort_size", "alpha3", "exploiting"),
+    [(10, 0.1, 9), (20, 0.1, 18), (10, 0.3, 7), (5, 0.1, 4), (10, 0.0, 10), (4, 1.0, 0)],
 )
 def test_the_exploiting_slots_are_rounded_down_but_not_by_a_last_digit(m, alpha3, exploiting):
     """Twenty clients remain, so every exploiting slot shows by its client."""

@@ -23,7 +23,7 @@ def single(*arrays):
 def context(n, m, round=0, size=None, available=None):
     size = np.full(n, 10) if size is None else size
     available = np.ones(n, bool) if available is None else available
-    return Context(jnp.int32(round), jnp.int32(50), jnp.asarray(size, jnp.int32), jnp.asarray(available), m=m)
+    return Context(jnp.int32(round), jnp.int32(50), jnp.asarray(size, jnp.int32), jnp.asarray(available), cohort_size=m)
 
 
 def covariance(factor, noise):
@@ -155,26 +155,26 @@ class ByHand:
     def __init__(self, selector, n):
         self.s, self.discount, self.draws, self.loss = selector, np.ones(n), [], np.full(n, np.nan)
 
-    def rehearses(self, t):
+    def probes(self, t):
         return t > self.s.warm_up and t % self.s.interval == 0
 
     def asks(self, t):
-        return t <= self.s.warm_up or self.rehearses(t)
+        return t <= self.s.warm_up or self.probes(t)
 
     def recent(self, t):
         return [(drawn, change) for drawn, change in self.draws if t - drawn <= self.s.history]
 
-    def observe(self, t, back, loss, rehearsed_loss, factor, available):
+    def observe(self, t, back, loss, probed_loss, factor, available):
         """The factor after the round."""
         if 0 < t <= self.s.warm_up:
             self.draws.append((t - 1, known(loss - self.loss, available)))
-        if self.rehearses(t):
-            self.draws.append((t, known(rehearsed_loss - loss, available)))
+        if self.probes(t):
+            self.draws.append((t, known(probed_loss - loss, available)))
         if self.asks(t):
             self.loss = np.where(available, loss, self.loss)
         if t > self.s.warm_up:
             self.discount[back] *= self.s.beta
-        if t == self.s.warm_up or self.rehearses(t):
+        if t == self.s.warm_up or self.probes(t):
             self.discount[:] = 1
             weight = np.array([self.s.gamma ** (t - drawn) for drawn, _ in self.recent(t)])
             changes = np.array([change for _, change in self.recent(t)])
@@ -193,9 +193,9 @@ def test_fedcor_is_its_rule_in_random_rounds():
     for t in range(50):
         available = rng.random(n) < (0.2 if t % 11 == 9 else 0.8)
         ctx = context(n, m, t, size, available)
-        loss, rehearsed = rng.uniform(0.5, 2.0, (2, n)).astype(np.float32).astype(float)
+        loss, probed = rng.uniform(0.5, 2.0, (2, n)).astype(np.float32).astype(float)
         assert bool(selector.asks(ctx.round)) == plain.asks(t)
-        assert bool(selector.rehearses(ctx.round)) == plain.rehearses(t)
+        assert bool(selector.probes(ctx.round)) == plain.probes(t)
         cohort = select(jax.random.key(t), state, ctx, loss=single(loss)[0])
         client = cohort.client[cohort.mask].tolist()
         assert len(set(client)) == len(client) == min(m, available.sum())
@@ -206,9 +206,9 @@ def test_fedcor_is_its_rule_in_random_rounds():
             assert client == greedy_by_hand(sigma, size / size.sum(), plain.discount, available, m)[0]
             happened["short"] += int(len(client) < m)
         back = cohort.replace(mask=cohort.mask & jnp.asarray(rng.random(m) < 0.8))
-        told = dict(zip(("loss", "rehearsed_loss"), single(loss, rehearsed), strict=True))
+        told = dict(zip(("loss", "probed_loss"), single(loss, probed), strict=True))
         state = observe(jax.random.key(t), state, ctx, back, **told)
-        fitted = plain.observe(t, back.client[back.mask].tolist(), loss, rehearsed, factor, available)
+        fitted = plain.observe(t, back.client[back.mask].tolist(), loss, probed, factor, available)
         np.testing.assert_allclose(state.factor, fitted, atol=2e-4)
         np.testing.assert_allclose(state.discount, plain.discount, rtol=1e-5)
         kept = {int(r): np.asarray(c) for r, c in zip(state.round, state.changes, strict=True) if r >= 0}
@@ -232,7 +232,7 @@ def test_while_warming_up_cohorts_are_uniform_and_after_it_there_is_no_chance():
 
 
 @pytest.mark.parametrize(
-    ("selector", "says"),
+    ("client_selection", "says"),
     [
         (FedCor(beta=1.1), r"fedcor: beta is 1.1; it must be in \[0, 1\]"),
         (FedCor(gamma=-0.1), r"fedcor: gamma is -0.1; it must be in \[0, 1\]"),

@@ -11,7 +11,7 @@ import pytest
 
 from fedjax_sel import Experiment, Federation, Task, dataset, partition, signals
 from fedjax_sel.client_selection.gpfl import CHOICES, GPFL
-from fedjax_sel.engine.asking import ask_round
+from fedjax_sel.engine.signals import measure_after
 from fedjax_sel.models.logistic import LogisticRegression
 from fedjax_sel.types import Cohort, Context, Update
 
@@ -30,7 +30,9 @@ TABLE = {
 
 def context(n, m, round=0, rounds=50, available=None):
     available = np.ones(n, bool) if available is None else available
-    return Context(jnp.int32(round), jnp.int32(rounds), jnp.full(n, 10, jnp.int32), jnp.asarray(available), m=m)
+    return Context(
+        jnp.int32(round), jnp.int32(rounds), jnp.full(n, 10, jnp.int32), jnp.asarray(available), cohort_size=m
+    )
 
 
 @jax.jit
@@ -141,7 +143,7 @@ def test_every_rule_is_tried_below():
         assert {variant: GPFL(variant=variant).rule(name) for variant in ("code", "paper")} == rules
 
 
-@pytest.mark.parametrize("selector", SELECTORS, ids=range(len(SELECTORS)))
+@pytest.mark.parametrize("client_selection", SELECTORS, ids=range(len(SELECTORS)))
 def test_gpfl_is_its_table_of_rules_in_random_rounds(selector):
     rng, n, m, rounds = np.random.default_rng(2), 13, 4, 50
     plain, happened = ByHand(selector, n, m, rounds), Counter()
@@ -179,7 +181,7 @@ def quiet(selector, n, m, rounds, projection=None, rise=0.0):
     return cohorts, state
 
 
-@pytest.mark.parametrize(("n", "m", "warm_up"), [(20, 6, 5), (13, 4, 4), (7, 3, 7)])
+@pytest.mark.parametrize(("n", "cohort_size", "warm_up"), [(20, 6, 5), (13, 4, 4), (7, 3, 7)])
 def test_the_codes_warm_up_visits_everybody_once_in_rounds_that_are_not_full(n, m, warm_up):
     each = -(-n // warm_up)
     last = -(-n // each)
@@ -194,7 +196,7 @@ def test_a_cohort_smaller_than_the_warm_ups_share_is_the_limit():
     assert sorted(chain(*cohorts[:6])) == list(range(12)), "those left over have infinite bounds"
 
 
-@pytest.mark.parametrize(("n", "m"), [(13, 4), (10, 5), (7, 7)])
+@pytest.mark.parametrize(("n", "cohort_size"), [(13, 4), (10, 5), (7, 7)])
 def test_the_papers_warm_up_visits_everybody_in_full_rounds(n, m):
     last = -(-n // m)
     cohorts, _ = quiet(GPFL(variant="paper"), n, m, last)
@@ -277,7 +279,7 @@ def test_accuracy_and_loss_are_of_the_rows_that_signal_says(blobs):
     update = Update(delta, *3 * [jnp.ones(2, int)], *2 * [jnp.ones(2)])
     mask = jnp.array([True, False])
     for on in ("validation", "test"):
-        got = ask_round(GPFL(signal=on).after, task, variables, data, update, variables, None, mask)
+        got = measure_after(GPFL(signal=on).after, task, variables, data, update, variables, None, mask)
         x, y = (np.asarray(getattr(data, f"{on}_{part}")) for part in "xy")
         z = x.astype(float) @ w[:2] + w[2]
         np.testing.assert_allclose(got["validation_accuracy"], (z.argmax(1) == y).mean(), rtol=1e-6)
@@ -291,8 +293,8 @@ def test_on_test_rows_it_needs_no_validation_rows(blobs):
     bare = dataset("bare", blobs.x, blobs.y, test=(blobs.test_x, blobs.test_y))
     task, data = Task.on(LogisticRegression(classes=3), bare), Federation(bare, partition.Iid(clients=6)).draw(0)
     with pytest.raises(ValueError, match="validation_accuracy, validation_loss, but the server has no validation rows"):
-        Experiment(task, selector=GPFL(), m=2, rounds=3).check(data)
-    Experiment(task, selector=GPFL(signal="test"), m=2, rounds=3).check(data)
+        Experiment(task, client_selection=GPFL(), cohort_size=2, rounds=3).check(data)
+    Experiment(task, client_selection=GPFL(signal="test"), cohort_size=2, rounds=3).check(data)
 
 
 def test_another_alpha_is_not_another_program():
@@ -305,7 +307,7 @@ def test_another_alpha_is_not_another_program():
 
 
 @pytest.mark.parametrize(
-    ("selector", "says"),
+    ("client_selection", "says"),
     [
         (GPFL(variant="papre"), "gpfl: variant 'papre'; did you mean 'paper'"),
         (GPFL(reward="exponentail"), "gpfl: reward 'exponentail'; did you mean 'exponential'"),
@@ -341,5 +343,5 @@ def test_a_projection_is_the_dot_product_with_the_direction_of_the_aggregate(ove
         one = jnp.ones((), int)
         delta, aggregate = (jax.tree.map(lambda a: jnp.asarray(a, jnp.float32), t) for t in (delta, aggregate))
         update = Update(delta, one, one, one, jnp.ones(()), jnp.ones(()))
-        got = signals.Projection(over=over, cosine=cosine).update(update, aggregate)
+        got = signals.Projection(over=over, cosine=cosine).measure(update, aggregate)
         np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-6)

@@ -26,10 +26,10 @@ def federation(**changes):
     return dataclasses.replace(Federation(DIGITS, LAW, public=PUBLIC), **changes)
 
 
-def experiment(selector, m=5, rounds=3, **trainer):
+def experiment(selector, cohort_size=5, rounds=3, **trainer):
     task = Task.on(MLP(classes=10, hidden=(32,)), DIGITS)
     return Experiment(
-        task, selector, trainer=SGD(0.1, **{"batch_size": 10, "epochs": 2, **trainer}), m=m, rounds=rounds
+        task, selector, local_training=SGD(0.1, **{"batch_size": 10, "epochs": 2, **trainer}), m=m, rounds=rounds
     )
 
 
@@ -119,8 +119,8 @@ def test_directions_are_each_others_transpose_and_the_base_scales():
 
 def test_the_codes_allocation_says_how_large_its_cohort_is():
     with pytest.raises(ValueError, match=r"clusters of .* clients a cohort has (\d+) members, but m is 2; set m to"):
-        simulate(experiment(LEFL(allocation="code"), m=2), federation(), seeds=1)
-    history = simulate(experiment(LEFL(allocation="code", rate=0.1), m=8), federation(), seeds=1)
+        simulate(experiment(LEFL(allocation="code"), cohort_size=2), federation(), seeds=1)
+    history = simulate(experiment(LEFL(allocation="code", rate=0.1), cohort_size=8), federation(), seeds=1)
     members = (history.selections >= 0).sum(-1)
     assert members.min() == members.max() == 5, "one of each cluster: max(1, round(0.1 * 5))"
 
@@ -128,7 +128,7 @@ def test_the_codes_allocation_says_how_large_its_cohort_is():
 def test_the_pre_phase_is_on_the_bill_of_the_first_round_alone():
     lefl = simulate(experiment(LEFL(epochs=3)), federation(devices=UniformLaw(low=0.5)), seeds=2)
     plain = simulate(experiment(Uniform()), federation(devices=UniformLaw(low=0.5)), seeds=2)
-    p, flops = lefl.about["parameters"], lefl.about["forward_flops_per_row"]
+    p, flops = lefl.about["parameters"], lefl.about["forward_flops_per_example"]
     rows = len(DIGITS.y)
     extra = {
         "selection_bytes_down": 24 * (4 * p + PUBLIC.nbytes),
@@ -143,7 +143,7 @@ def test_the_pre_phase_is_on_the_bill_of_the_first_round_alone():
 
 
 @pytest.mark.parametrize(
-    ("selector", "data", "message"),
+    ("client_selection", "data", "message"),
     [
         (LEFL(), {"public": None}, "lefl: there are no public rows to predict; give the federation some"),
         (LEFL(clusters=25), {}, "lefl: clusters is 25, but there are N = 24 clients"),
@@ -171,6 +171,6 @@ def test_the_pre_phase_is_compiled_once_for_all_seeds():
 
 
 def test_few_can_be_reached():
-    ctx = Context(jnp.int32(0), jnp.int32(5), jnp.ones(8, int), jnp.arange(8) < 2, m=4)
+    ctx = Context(jnp.int32(0), jnp.int32(5), jnp.ones(8, int), jnp.arange(8) < 2, cohort_size=4)
     cohort = LEFL(clusters=2).select(jax.random.key(0), jnp.array([0, 1, 0, 1, 0, 1, 0, 1]), ctx)
     assert sorted(cohort.client[cohort.mask].tolist()) == [0, 1]

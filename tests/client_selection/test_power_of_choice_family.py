@@ -27,7 +27,7 @@ FAMILY = [PowerOfChoice, CPowD, RPowD, AdaPowD]
 def context(size, m, round=0, rounds=50, available=None):
     size = jnp.asarray(size, jnp.int32)
     available = jnp.ones(size.shape, bool) if available is None else jnp.asarray(available)
-    return Context(jnp.int32(round), jnp.int32(rounds), size, available, m=m)
+    return Context(jnp.int32(round), jnp.int32(rounds), size, available, cohort_size=m)
 
 
 @pytest.mark.parametrize("family", FAMILY)
@@ -93,7 +93,7 @@ def test_a_minibatch_has_so_many_rows_or_all_and_each_as_often(batch_size, rows)
     valid = np.sort(np.random.default_rng(1).permutation(16)[:rows])  # anywhere among the padding
     batch = Batch(x, jnp.zeros(16, int), jnp.zeros(16, bool).at[valid].set(True))
     signal = signals.MinibatchLoss(batch_size)
-    sums = jax.jit(jax.vmap(lambda key: signal.client(task, (), batch, key)))(jax.random.split(KEY, 3000))
+    sums = jax.jit(jax.vmap(lambda key: signal.measure(task, (), batch, key)))(jax.random.split(KEY, 3000))
     drawn = np.asarray(sums, int)[:, None] >> np.arange(16) & 1
     assert (drawn.sum(1) == min(batch_size, rows)).all()
     assert set(np.flatnonzero(drawn.sum(0))) == set(valid.tolist())
@@ -112,7 +112,7 @@ def test_the_mean_loss_of_many_minibatches_is_the_loss_of_all_rows():
     def means(size):
         signal = signals.MinibatchLoss(size)
         return np.asarray(
-            jax.jit(jax.vmap(lambda key: signal.client(task, variables, batch, key)))(jax.random.split(KEY, 4000))
+            jax.jit(jax.vmap(lambda key: signal.measure(task, variables, batch, key)))(jax.random.split(KEY, 4000))
         )
 
     for size in (1, 6):
@@ -126,8 +126,8 @@ def test_the_mean_loss_of_many_minibatches_is_the_loss_of_all_rows():
 def test_a_minibatch_is_paid_by_its_rows():
     selector = CPowD(d=5, batch_size=16)
     (signal,) = selector.before
-    assert (signal.price.rows, signal.price.forward, signal.price.up, signal.price.model) == (16, 1, 1, True)
-    names = ("cohort", "returned", "trained_rows", "screened_rows", "asked", "asked_outside", "asked_rows")
+    assert (signal.cost.rows, signal.cost.forward, signal.cost.up, signal.cost.model) == (16, 1, 1, True)
+    names = ("cohort", "returned", "trained_examples", "screened_examples", "asked", "asked_outside", "asked_examples")
     counts = dict(zip(names, np.array([[3], [3], [90], [60], [5], [2], [500]]), strict=True))
     paid = bill(counts | {"asked_rows_16": np.array([70])}, selector, Everything(), parameters=100, flops=7.0)
     assert {name: value.item() for name, value in paid.items() if "selection" in name} == {
@@ -144,13 +144,17 @@ def test_a_minibatch_is_paid_by_its_rows():
 
 
 def test_in_a_run_it_is_paid_by_the_rows_of_the_candidates_minibatches(blobs):
-    federation = Federation(blobs, partition.Dirichlet(clients=6, alpha=0.5, min_rows=3))
+    federation = Federation(blobs, partition.Dirichlet(clients=6, alpha=0.5, min_examples=3))
     experiment = Experiment(
-        Task.on(LogisticRegression(classes=3), blobs), selector=CPowD(d=6, batch_size=20), trainer=SGD(), m=2, rounds=2
+        Task.on(LogisticRegression(classes=3), blobs),
+        client_selection=CPowD(d=6, batch_size=20),
+        local_training=SGD(),
+        cohort_size=2,
+        rounds=2,
     )
     history, size = simulate(experiment, federation, [3]), federation.draw(3).size
     assert min(size) < 20 < max(size)
-    flops = history.about["forward_flops_per_row"] * np.minimum(size, 20).sum()
+    flops = history.about["forward_flops_per_example"] * np.minimum(size, 20).sum()
     np.testing.assert_array_equal(history["selection_flops"], [[flops, flops]])
 
 
@@ -190,7 +194,7 @@ def test_rpow_d_goes_by_the_losses_reported_last_in_random_rounds():
 # adapow-d
 
 
-@pytest.mark.parametrize(("d", "m", "rounds"), [(9, 3, 7), (10, 4, 50), (8, 8, 5), (10, 1, 3), (6, 2, 1)])
+@pytest.mark.parametrize(("d", "cohort_size", "rounds"), [(9, 3, 7), (10, 4, 50), (8, 8, 5), (10, 1, 3), (6, 2, 1)])
 def test_candidates_fall_from_d_in_the_first_round_to_m_in_the_last(d, m, rounds):
     count = jax.jit(lambda ctx: (AdaPowD(d=d).candidates(KEY, (), ctx) >= 0).sum())
     counts = [int(count(context(np.ones(10), m, t, rounds))) for t in range(rounds)]

@@ -35,11 +35,13 @@ def context(compute, m, *, round=0, rounds=50, size=None, available=None, downlo
         jnp.asarray(available),
         devices=devices,
         timing=Timing(*(jnp.asarray(part, jnp.float32) for part in parts)),
-        m=m,
+        cohort_size=m,
     )
 
 
-@pytest.mark.parametrize("selector", [Oort(), TiFL(), FedCS(), DeviceHeuristic()], ids=lambda s: type(s).__name__)
+@pytest.mark.parametrize(
+    "client_selection", [Oort(), TiFL(), FedCS(), DeviceHeuristic()], ids=lambda s: type(s).__name__
+)
 def test_without_devices_they_refuse_and_say_where_devices_go(selector):
     ctx = context([3, 1, 2, 9], 2).replace(devices=None, timing=None)
     with pytest.raises(ValueError, match="the clients have none; give the federation devices"):
@@ -65,7 +67,7 @@ OUT_OF_RANGE = [
 ]
 
 
-@pytest.mark.parametrize(("selector", "says"), OUT_OF_RANGE)
+@pytest.mark.parametrize(("client_selection", "says"), OUT_OF_RANGE)
 def test_a_parameter_out_of_its_range_is_refused_before_the_run(selector, says):
     with pytest.raises(ValueError, match=says):
         selector.init(KEY, context([3, 1, 2, 9], 2), None)

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedjax_sel import Experiment, Mapping, correction, simulate
+from fedjax_sel import Experiment, Layout, correction, simulate
 from fedjax_sel.aggregation.mean import Mean
 from fedjax_sel.client_selection.round_robin import RoundRobin
 from fedjax_sel.client_selection.uniform import Uniform
@@ -22,10 +22,12 @@ from tests.quadratic import OPTIMUM, TASK, A, clients, gradient, weights_of
 RATE, STEPS = 0.1, 8
 
 
-def run(corrected, m=3, rounds=12, selector=None, mapping=None, **changes):
+def run(corrected, cohort_size=3, rounds=12, client_selection=None, layout=None, **changes):
     trainer = SGD(RATE, batch_size=None, steps=STEPS, schedule=Exponential(0.9))
-    experiment = Experiment(TASK, selector or Uniform(), trainer=trainer, correction=corrected, m=m, rounds=rounds)
-    return simulate(experiment.replace(**changes), clients(), seeds=[3], mapping=mapping)
+    experiment = Experiment(
+        TASK, selector or Uniform(), local_training=trainer, correction=corrected, cohort_size=m, rounds=rounds
+    )
+    return simulate(experiment.replace(**changes), clients(), seeds=[3], layout=layout)
 
 
 def prox_by_hand(selections, mu):
@@ -57,10 +59,10 @@ def scaffold_by_hand(selections, clients_in_all=6):
     return w
 
 
-@pytest.mark.parametrize("mapping", [Mapping(), Mapping(clients=1, seeds="scan"), Mapping(clients=2)], ids=str)
+@pytest.mark.parametrize("layout", [Layout(), Layout(clients=1, seeds="scan"), Layout(clients=2)], ids=str)
 @pytest.mark.parametrize("mu", [0.0, 0.7])
-def test_fedprox_is_its_text(mu, mapping):
-    history = run(Proximal(mu), mapping=mapping)
+def test_fedprox_is_its_text(mu, layout):
+    history = run(Proximal(mu), layout=layout)
     np.testing.assert_allclose(weights_of(history), prox_by_hand(history.selections[0], mu), rtol=1e-4, atol=1e-5)
 
 
@@ -68,9 +70,9 @@ def test_without_force_fedprox_is_plain_training():
     np.testing.assert_array_equal(weights_of(run(Proximal(0.0))), weights_of(run(Nothing())))
 
 
-@pytest.mark.parametrize("mapping", [Mapping(), Mapping(clients=1, seeds="scan"), Mapping(clients=2)], ids=str)
-def test_scaffold_is_its_text(mapping):
-    history = run(Scaffold(), mapping=mapping)
+@pytest.mark.parametrize("layout", [Layout(), Layout(clients=1, seeds="scan"), Layout(clients=2)], ids=str)
+def test_scaffold_is_its_text(layout):
+    history = run(Scaffold(), layout=layout)
     np.testing.assert_allclose(weights_of(history), scaffold_by_hand(history.selections[0]), rtol=1e-4, atol=1e-5)
 
 
@@ -79,12 +81,12 @@ def test_dividing_by_the_cohort_instead_of_all_clients_would_be_another_algorith
     assert np.abs(weights_of(history) - scaffold_by_hand(history.selections[0], clients_in_all=3)).max() > 0.01
 
 
-@pytest.mark.parametrize(("m", "selector"), [(len(A), Uniform()), (3, RoundRobin())])
+@pytest.mark.parametrize(("cohort_size", "client_selection"), [(len(A), Uniform()), (3, RoundRobin())])
 def test_scaffold_reaches_the_optimum_where_fedavg_drifts(m, selector):
     trainer = SGD(RATE, batch_size=None, steps=STEPS)
     away = {
         type(c).__name__: np.abs(
-            weights_of(run(c, m=m, rounds=200, selector=selector, trainer=trainer)) - OPTIMUM
+            weights_of(run(c, cohort_size=m, rounds=200, client_selection=selector, local_training=trainer)) - OPTIMUM
         ).max()
         for c in (Nothing(), Proximal(0.5), Scaffold())
     }
@@ -120,7 +122,7 @@ def test_scaffolds_second_model_takes_time():
     def seconds(corrected):
         data = replace(clients(), devices=UniformLaw(low=0.5, compute=1e12))
         experiment = Experiment(
-            TASK, trainer=SGD(RATE, steps=2), correction=corrected, m=3, rounds=4, deadline=Deadline()
+            TASK, local_training=SGD(RATE, steps=2), correction=corrected, cohort_size=3, rounds=4, deadline=Deadline()
         )
         return simulate(experiment, data, seeds=[1])["seconds"]
 
@@ -129,15 +131,17 @@ def test_scaffolds_second_model_takes_time():
 
 @pytest.mark.parametrize("name", correction.available())
 def test_every_correction_runs_compiled_and_not_and_recompiles_nothing(name):
-    from fedjax_sel.engine.run import run_chunk
+    from fedjax_sel.engine.driver import run_chunk
 
     corrected = correction.load(name)()
-    experiment = Experiment(TASK, trainer=SGD(RATE, batch_size=None, steps=STEPS), correction=corrected, m=3, rounds=3)
+    experiment = Experiment(
+        TASK, local_training=SGD(RATE, batch_size=None, steps=STEPS), correction=corrected, cohort_size=3, rounds=3
+    )
     plain = simulate(experiment, clients(), seeds=[3], debug=True)
     again = simulate(experiment, clients(), seeds=[3])
     np.testing.assert_allclose(weights_of(again), weights_of(plain), rtol=1e-5, atol=1e-6)
     before = run_chunk.programs
-    tuned = experiment.replace(correction=jax.tree.map(lambda leaf: leaf * 2.0, corrected), aggregator=Mean())
+    tuned = experiment.replace(correction=jax.tree.map(lambda leaf: leaf * 2.0, corrected), aggregation=Mean())
     simulate(tuned, clients(), seeds=[5])
     assert run_chunk.programs == before
 
@@ -151,9 +155,9 @@ def test_bad_input():
 
 def test_a_state_that_cannot_fit_is_refused_with_its_size():
     data = clients().draw(0)
-    sizes = data, data.x, 100, Mapping()
+    sizes = data, data.x, 100, Layout()
     rows = size_of(data)
-    experiment = Experiment(TASK, Uniform(), m=3)
+    experiment = Experiment(TASK, Uniform(), cohort_size=3)
     check_kept(experiment, *sizes, rows + 2000)
     # 6 clients and the server, 2 numbers of 4 bytes each, a hundred times; the models are 800 bytes
     said = r"scaffold for N = 6 clients, 100 runs and a model of 2 parameters takes 5.22e-06 GiB"

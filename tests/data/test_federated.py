@@ -30,10 +30,10 @@ def test_every_client_has_its_own_rows_once_and_holds_out_the_rounded_down_share
     assert (owner == client[order]).all()
     for i in range(clients):
         count = (client == i).sum()
-        assert data.held[i] == int(holdout * count + 1e-9)
-        assert data.size[i] + data.held[i] == count
+        assert data.num_holdout[i] == int(holdout * count + 1e-9)
+        assert data.num_examples[i] + data.num_holdout[i] == count
         assert (owner[data.offset[i] : data.offset[i] + count] == i).all()
-    assert data.longest == max(max(data.size), max(data.held))
+    assert data.longest == max(max(data.num_examples), max(data.num_holdout))
 
 
 def test_rows_stay_in_their_stored_order_unless_they_are_shuffled():

@@ -54,7 +54,7 @@ def test_a_data_seed_holds_rows_and_partition_fixed():
 def test_without_a_number_of_clients_there_are_as_many_as_owners():
     owned = dataset("toy", np.zeros((6, 2)), np.zeros(6, int), owner=np.array(list("bcabca")))
     data = Federation(owned, Natural()).draw(0)
-    assert data.clients == 3
+    assert data.num_clients == 3
     assert sorted(data.order[:2]) == [2, 5]  # "a" comes first
 
 
@@ -114,10 +114,10 @@ def test_padding_belongs_to_nobody_and_the_longest_client_counts():
         assert (stacked.order[seed, length:] == 0).all()
 
     def rows_of_each(data):
-        return jax.ops.segment_sum(jnp.ones(data.owner.shape), data.owner, num_segments=data.clients)
+        return jax.ops.segment_sum(jnp.ones(data.owner.shape), data.owner, num_segments=data.num_clients)
 
     counted = jax.vmap(rows_of_each, in_axes=(axes,))(stacked)
-    np.testing.assert_array_equal(counted, [data.size for data in drawn])
+    np.testing.assert_array_equal(counted, [data.num_examples for data in drawn])
 
 
 def test_a_seed_within_a_stack_reads_the_rows_it_reads_alone():
@@ -125,14 +125,14 @@ def test_a_seed_within_a_stack_reads_the_rows_it_reads_alone():
     stacked, axes = stack(drawn)
 
     def rows(data, client):
-        index, valid = data.rows_of(client)
-        held, held_valid = data.rows_of(client, held=True)
+        index, valid = data.examples_of(client)
+        held, held_valid = data.examples_of(client, held=True)
         mean = lambda index, valid: jnp.where(valid, data.y[index], 0).sum()  # noqa: E731
         return mean(index, valid), mean(held, held_valid)
 
     together = jax.jit(jax.vmap(rows, in_axes=(axes, None)))(stacked, 2)
     for seed, data in enumerate(drawn):
-        start, size, held = data.offset[2], data.size[2], data.held[2]
+        start, size, held = data.offset[2], data.num_examples[2], data.num_holdout[2]
         mine = np.asarray(data.y)[data.order]
         assert together[0][seed] == mine[start : start + size].sum()
         assert together[1][seed] == mine[start + size : start + size + held].sum()

@@ -15,7 +15,7 @@ def height(x):
     return x[:, 1].astype(np.float64) - 0.5 * np.sin(np.pi * x[:, 0].astype(np.float64))
 
 
-def rows_of(data, client):
+def examples_of(data, client):
     mine = data.owner == client
     return data.x[mine], data.y[mine]
 
@@ -46,7 +46,7 @@ def test_the_label_says_on_which_side_of_the_curve_a_row_lies(drawn):
 def test_boundary_clients_hold_both_classes_within_the_strip(drawn):
     _, boundary, data = drawn
     for client in range(boundary):
-        x, y = rows_of(data, client)
+        x, y = examples_of(data, client)
         assert 10 <= y.sum() <= 40
         assert np.abs(height(x)).max() <= 0.15 + 1e-6
 
@@ -55,7 +55,7 @@ def test_the_others_hold_one_class_beyond_the_margin_and_half_of_them_each(drawn
     _, boundary, data = drawn
     of_class = []
     for client in range(boundary, 100):
-        x, y = rows_of(data, client)
+        x, y = examples_of(data, client)
         assert np.abs(height(x)).min() > 0.25 - 1e-6
         (only,) = set(y.tolist())
         of_class.append(only)
@@ -64,7 +64,7 @@ def test_the_others_hold_one_class_beyond_the_margin_and_half_of_them_each(drawn
 
 def test_boundary_clients_have_disjoint_stretches_of_the_curve_or_all_of_it(drawn):
     setting, boundary, data = drawn
-    ends = [(x[:, 0].min(), x[:, 0].max()) for x in (rows_of(data, i)[0] for i in range(boundary))]
+    ends = [(x[:, 0].min(), x[:, 0].max()) for x in (examples_of(data, i)[0] for i in range(boundary))]
     width = 2 / boundary
     if setting == 2:
         assert all(low < -0.8 and high > 0.8 for low, high in ends)
@@ -77,8 +77,8 @@ def test_boundary_clients_have_disjoint_stretches_of_the_curve_or_all_of_it(draw
 
 def test_only_in_the_third_setting_are_the_others_confined_to_small_boxes(drawn):
     setting, boundary, data = drawn
-    sides = np.array([np.ptp(rows_of(data, i)[0], axis=0) for i in range(boundary, 100)])
-    centres = np.array([rows_of(data, i)[0].mean(0) for i in range(boundary, 100)])
+    sides = np.array([np.ptp(examples_of(data, i)[0], axis=0) for i in range(boundary, 100)])
+    centres = np.array([examples_of(data, i)[0].mean(0) for i in range(boundary, 100)])
     if setting == 3:
         assert sides.max() <= 0.2 + 1e-6
         assert centres.std(0).min() > 0.3, "each has a box of its own"
@@ -97,7 +97,7 @@ def test_a_seed_draws_everything_and_always_the_same(setting):
 
 
 def test_test_rows_are_uniform_on_the_square():
-    x = uacs(1, 0, clients=8, test_rows=4000).test_x
+    x = uacs(1, 0, clients=8, num_test_examples=4000).test_x
     quarters, _, _ = np.histogram2d(x[:, 0], x[:, 1], bins=4, range=[[-1, 1]] * 2)
     assert quarters.sum() == 4000
     np.testing.assert_allclose(quarters, 250, atol=70)  # over four deviations
@@ -110,8 +110,8 @@ def test_test_rows_are_uniform_on_the_square():
         ({"setting": 0}, "setting is 0"),
         ({"boundary": 0}, "0 boundary clients of 100; there must be 1 to 99"),
         ({"boundary": 20, "clients": 20}, "20 boundary clients of 20; there must be 1 to 19"),
-        ({"rows": 0}, "rows is 0, test_rows is 2000; both must be at least 1"),
-        ({"test_rows": -1}, "test_rows is -1"),
+        ({"rows": 0}, "rows is 0, num_test_examples is 2000; both must be at least 1"),
+        ({"num_test_examples": -1}, "num_test_examples is -1"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused_with_what_can(arguments, words):

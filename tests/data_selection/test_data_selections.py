@@ -12,8 +12,8 @@ from fedjax_sel.data_selection._ops import places
 from fedjax_sel.data_selection.entropy import Entropy
 from fedjax_sel.data_selection.high_loss import HighLoss
 from fedjax_sel.data_selection.margin import Margin
-from fedjax_sel.engine.asking import ask_rows
-from fedjax_sel.engine.run import run_chunk
+from fedjax_sel.engine.driver import run_chunk
+from fedjax_sel.engine.signals import measure_examples
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.models.logistic import LogisticRegression
 from fedjax_sel.types import Batch
@@ -26,7 +26,7 @@ KEY = jax.random.key(0)
 def values(samples, logits, y=None):
     """The signals that a data selection needs, of rows with these logits."""
     y = jnp.zeros(len(logits), jnp.int32) if y is None else jnp.asarray(y)
-    return {signal.name: signal.rows(jnp.asarray(logits, jnp.float32), y) for signal in samples.needs}
+    return {signal.name: signal.measure(jnp.asarray(logits, jnp.float32), y) for signal in samples.needs}
 
 
 def kept(samples, logits, y=None, valid=None, key=KEY):
@@ -43,7 +43,7 @@ def test_a_hand_computed_choice():
     assert kept(HighLoss(0.4), logits, y) == [0, 4]  # 9.00, 0.69, 1.00, 0.09, 1.55 nats
 
 
-@pytest.mark.parametrize("samples", BY_SCORE)
+@pytest.mark.parametrize("data_selection", BY_SCORE)
 @pytest.mark.parametrize("fraction", [0.01, 0.1, 0.3, 0.35, 0.5, 0.77, 1.0])
 def test_the_count_is_exact_for_every_number_of_rows_and_padding_is_never_kept(samples, fraction):
     """Padding has the best values of all."""
@@ -75,7 +75,7 @@ def test_all_rows_are_kept_where_the_share_is_one_and_one_row_always_is(name):
     assert one.keep(KEY, jnp.arange(30) == 4, **needed).nonzero()[0].tolist() == [4]
 
 
-@pytest.mark.parametrize("samples", BY_SCORE)
+@pytest.mark.parametrize("data_selection", BY_SCORE)
 def test_equal_rows_come_in_random_order_and_better_ones_before_them(samples):
     """A model that begins with zeros gives all rows the same logits; the first rows of a client may be one class."""
     logits = np.zeros((20, 4))
@@ -91,7 +91,7 @@ def test_equal_rows_come_in_random_order_and_better_ones_before_them(samples):
     np.testing.assert_allclose(counts[alike] / 200, share, atol=0.15)
 
 
-@pytest.mark.parametrize("samples", BY_SCORE)
+@pytest.mark.parametrize("data_selection", BY_SCORE)
 def test_a_row_without_a_number_is_a_row_and_comes_last(samples):
     valid = jnp.arange(8) < 6
     rows = {s.name: jnp.ones(8).at[2].set(jnp.nan) for s in samples().needs}
@@ -133,12 +133,12 @@ F = 2 * FEATURES * CLASSES + CLASSES + 2 * FEATURES  # a row's forward pass, cou
 
 @pytest.fixture(scope="module")
 def unequal(blobs):
-    return Federation(blobs, partition.Dirichlet(clients=9, alpha=0.7, min_rows=4))
+    return Federation(blobs, partition.Dirichlet(clients=9, alpha=0.7, min_examples=4))
 
 
 def experiment(blobs, samples):
     task = Task.on(LogisticRegression(classes=CLASSES), blobs)
-    return Experiment(task, samples=samples, trainer=SGD(batch_size=8, epochs=2), m=3, rounds=4)
+    return Experiment(task, data_selection=samples, local_training=SGD(batch_size=8, epochs=2), cohort_size=3, rounds=4)
 
 
 @pytest.mark.parametrize("name", SHARES)
@@ -168,7 +168,7 @@ def test_two_signals_of_the_same_rows_are_computed_from_one_forward_pass(blobs, 
     variables, calls, logits = task.init(KEY, blobs.x), [], Task.logits
     monkeypatch.setattr(Task, "logits", lambda *a, **k: (calls.append(1), logits(*a, **k))[1])
     batch = Batch(jnp.asarray(blobs.x[:7]), jnp.asarray(blobs.y[:7]), jnp.ones(7, bool))
-    told = ask_rows(Entropy().needs, task, variables, batch)
+    told = measure_examples(Entropy().needs, task, variables, batch)
     assert (set(told), len(calls)) == ({"entropy", "margin"}, 1)
 
 

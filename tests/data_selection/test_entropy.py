@@ -9,7 +9,7 @@ from scipy.stats import spearmanr
 from fedjax_sel import Federation, Task, partition
 from fedjax_sel.data_selection.entropy import Entropy
 from fedjax_sel.data_selection.margin import Margin
-from fedjax_sel.engine.asking import ask_rows
+from fedjax_sel.engine.signals import measure_examples
 from fedjax_sel.models.logistic import LogisticRegression
 
 KEY = jax.random.key(0)
@@ -38,7 +38,7 @@ def logits(seed, rows, classes=10):
 
 def values(samples, z):
     z = jnp.asarray(z)
-    return {signal.name: signal.rows(z, jnp.zeros(len(z), jnp.int32)) for signal in samples.needs}
+    return {signal.name: signal.measure(z, jnp.zeros(len(z), jnp.int32)) for signal in samples.needs}
 
 
 def ranking(samples, z):
@@ -73,14 +73,14 @@ def test_the_rows_kept_are_those_of_the_paper(rho):
 def test_the_rows_kept_of_a_model_are_those_of_the_paper(blobs):
     """The model, its normalisation and the client's rows in NumPy."""
     task = Task.on(LogisticRegression(classes=3), blobs)
-    data = Federation(blobs, partition.Dirichlet(clients=6, alpha=0.5, min_rows=4)).draw(2)
+    data = Federation(blobs, partition.Dirichlet(clients=6, alpha=0.5, min_examples=4)).draw(2)
     data = jax.tree.map(jnp.asarray, data)
     variables = jax.tree.map(lambda w: w + jax.random.normal(jax.random.key(w.ndim), w.shape), task.init(KEY, blobs.x))
     dense = {np.ndim(leaf): np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(variables)}
     samples = Entropy(0.3, rho=0.1)
     for client in range(6):
-        index, valid = data.rows_of(jnp.int32(client))
-        keep = samples.keep(KEY, valid, **ask_rows(samples.needs, task, variables, data.batch(index, valid)))
+        index, valid = data.examples_of(jnp.int32(client))
+        keep = samples.keep(KEY, valid, **measure_examples(samples.needs, task, variables, data.batch(index, valid)))
         mine = np.asarray(index)[np.asarray(valid)]
         x = (np.asarray(data.x)[mine] - np.asarray(task.shift)) * np.asarray(task.scale)
         z = x @ dense[2].T + dense[1]

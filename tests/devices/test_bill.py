@@ -15,7 +15,7 @@ from fedjax_sel.devices.bill import COLUMNS, bill
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.models.logistic import LogisticRegression
 from fedjax_sel.models.mlp import MLP
-from fedjax_sel.protocols import Price
+from fedjax_sel.protocols import Cost
 from fedjax_sel.pytree import Pytree, static
 
 N, M, EPOCHS, SEEDS = 9, 3, 2, (4, 9)
@@ -61,7 +61,7 @@ class EverySecondRow(Pytree):
 
 @pytest.fixture(scope="module")
 def unequal(blobs):
-    return Federation(blobs, partition.Dirichlet(clients=N, alpha=0.7, min_rows=4), holdout=0.3)
+    return Federation(blobs, partition.Dirichlet(clients=N, alpha=0.7, min_examples=4), holdout=0.3)
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +76,11 @@ def run(blobs):
         task = Task.on(LogisticRegression(classes=3), blobs)
         trainer = SGD(batch_size=8, epochs=EPOCHS)
         return simulate(
-            Experiment(task, selector=selector, trainer=trainer, m=M, rounds=rounds, **answers), federation, SEEDS
+            Experiment(
+                task, client_selection=selector, local_training=trainer, cohort_size=M, rounds=rounds, **answers
+            ),
+            federation,
+            SEEDS,
         )
 
     return go
@@ -98,7 +102,7 @@ def check(history, federation, **expected):
     training = {
         "bytes_down": lambda cohort, data: MODEL * len(cohort),
         "bytes_up": lambda cohort, data: MODEL * len(cohort),
-        "client_flops": lambda cohort, data: 3 * F * EPOCHS * sum(data.size[i] for i in cohort),
+        "client_flops": lambda cohort, data: 3 * F * EPOCHS * sum(data.num_examples[i] for i in cohort),
     }
     for column in COLUMNS:
         count = {**training, **expected}.get(column, lambda cohort, data: 0)
@@ -107,7 +111,7 @@ def check(history, federation, **expected):
 
 def test_without_signals_only_training_is_paid(run, unequal):
     history = run(unequal, Uniform())
-    assert (history.about["parameters"], history.about["forward_flops_per_row"]) == (P, F)
+    assert (history.about["parameters"], history.about["forward_flops_per_example"]) == (P, F)
     check(history, unequal)
     assert len(np.unique(history["client_flops"])) > 3, "clients of unequal size"
 
@@ -118,7 +122,7 @@ def test_entropy_sends_the_model_to_everybody_once_and_passes_all_rows_through_i
         unequal,
         selection_bytes_down=lambda cohort, data: MODEL * (N - M),  # the cohort has it already
         selection_bytes_up=lambda cohort, data: 4 * N,
-        selection_flops=lambda cohort, data: F * data.size.sum(),
+        selection_flops=lambda cohort, data: F * data.num_examples.sum(),
     )
 
 
@@ -128,18 +132,18 @@ def test_gradient_norm_pays_a_forward_and_a_backward_pass_which_is_three_forward
         unequal,
         selection_bytes_down=lambda cohort, data: MODEL * (N - M),
         selection_bytes_up=lambda cohort, data: 4 * N,
-        selection_flops=lambda cohort, data: 3 * F * data.size.sum(),
+        selection_flops=lambda cohort, data: 3 * F * data.num_examples.sum(),
     )
 
 
 def test_signals_on_holdout_rows_are_passes_over_holdout_rows(run, unequal):
-    history = run(unequal, Entropy(epsilon=0.5), signals_on="holdout")
+    history = run(unequal, Entropy(epsilon=0.5), signal_split="holdout")
     check(
         history,
         unequal,
         selection_bytes_down=lambda cohort, data: MODEL * (N - M),
         selection_bytes_up=lambda cohort, data: 4 * N,
-        selection_flops=lambda cohort, data: F * data.held.sum(),
+        selection_flops=lambda cohort, data: F * data.num_holdout.sum(),
     )
 
 
@@ -161,7 +165,7 @@ def test_only_candidates_outside_the_cohort_get_the_model_for_their_answer(run, 
     for column, expected in {
         "selection_bytes_down": lambda data: MODEL * 2,
         "selection_bytes_up": lambda data: 4 * 4 * 2,
-        "selection_flops": lambda data: F * data.size[:4].sum(),  # two row signals, one forward pass
+        "selection_flops": lambda data: F * data.num_examples[:4].sum(),  # two row signals, one forward pass
     }.items():
         whole = [[ask * expected(unequal.draw(seed)) for ask in asks] for seed in SEEDS]
         np.testing.assert_array_equal(history[column], whole, err_msg=column)
@@ -176,28 +180,30 @@ def test_what_is_read_off_the_finished_round_costs_what_it_says_and_empty_slots_
 
 def test_rows_a_client_looks_at_to_choose_from_are_paid_and_send_nothing(run, unequal):
     check(
-        run(unequal, Uniform(), samples=EverySecondRow()),
+        run(unequal, Uniform(), data_selection=EverySecondRow()),
         unequal,
-        client_flops=lambda cohort, data: 3 * F * EPOCHS * sum(-(-data.size[i] // 2) for i in cohort),
-        selection_flops=lambda cohort, data: F * sum(data.size[i] for i in cohort),
+        client_flops=lambda cohort, data: 3 * F * EPOCHS * sum(-(-data.num_examples[i] // 2) for i in cohort),
+        selection_flops=lambda cohort, data: F * sum(data.num_examples[i] for i in cohort),
     )
 
 
 def counted(**some):
-    names = ("cohort", "returned", "trained_rows", "screened_rows", "asked", "asked_outside", "asked_rows")
+    names = ("cohort", "returned", "trained_examples", "screened_examples", "asked", "asked_outside", "asked_examples")
     return {name: np.array([some.get(name, 0)]) for name in names}
 
 
 class Dear(Pytree):
     name = "dear"
-    price = Price(forward=2.0, backward=1.0, model=False, down=10.0, up=3.0)
+    cost = Cost(forward=2.0, backward=1.0, model=False, down=10.0, up=3.0)
 
-    def client(self, task, variables, batch, key):
+    def measure(self, task, variables, batch, key):
         return jnp.zeros(())
 
 
 def test_every_entry_of_a_price_is_on_the_bill():
-    counts = counted(cohort=2, returned=2, trained_rows=40, screened_rows=20, asked=5, asked_outside=3, asked_rows=70)
+    counts = counted(
+        cohort=2, returned=2, trained_examples=40, screened_examples=20, asked=5, asked_outside=3, asked_examples=70
+    )
     paid = bill(counts, Fixed(before=(Dear(),)), Everything(), parameters=100, flops=7.0)
     assert {name: value.item() for name, value in paid.items()} == {
         "bytes_down": 800,

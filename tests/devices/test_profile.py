@@ -25,7 +25,7 @@ def test_one_number_stands_for_all_clients():
     assert devices.clients == 3
     np.testing.assert_array_equal(devices.up, [1e6] * 3)
     np.testing.assert_array_equal(devices.radio, [1.0] * 3)
-    np.testing.assert_array_equal(devices.rows(jnp.array([2, 0])).compute, [2e9, 1e9])
+    np.testing.assert_array_equal(devices.take(jnp.array([2, 0])).compute, [2e9, 1e9])
     devices.check(3)
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedjax_sel import Experiment, Federation, Mapping, Task, dataset, partition, simulate
+from fedjax_sel import Experiment, Federation, Layout, Task, dataset, partition, simulate
 from fedjax_sel.aggregation.fedavgm import FedAvgM
 from fedjax_sel.client_selection.entropy import Entropy
 from fedjax_sel.client_selection.gpfl import GPFL
@@ -23,8 +23,8 @@ from fedjax_sel.models.mlp import MLP
 
 CLOSE = {"rtol": 5e-4, "atol": 5e-5}
 SEEDS = [3, 8, 5]
-SCAN = Mapping(clients=1, seeds="scan", rows=50)
-BLOCKS = Mapping(clients=2, rows=70)
+SCAN = Layout(clients=1, seeds="scan", rows=50)
+BLOCKS = Layout(clients=2, rows=70)
 
 
 def blobs():
@@ -38,28 +38,34 @@ def blobs():
 ROWS = blobs()
 CLIENTS = Federation(ROWS, partition.Dirichlet(clients=9, alpha=0.5))
 BASE = Experiment(
-    Task.on(MLP(classes=3, hidden=(5,)), ROWS), trainer=SGD(0.1, batch_size=8, momentum=0.9), m=5, rounds=3
+    Task.on(MLP(classes=3, hidden=(5,)), ROWS),
+    local_training=SGD(0.1, batch_size=8, momentum=0.9),
+    cohort_size=5,
+    rounds=3,
 )
 CASES = {
-    "row signals over all clients": (BASE.replace(selector=Entropy(0.3), aggregator=FedAvgM(0.5)), CLIENTS),
-    "candidates, and control variates": (BASE.replace(selector=PowerOfChoice(d=6), correction=Scaffold()), CLIENTS),
-    "stacked updates": (BASE.replace(selector=GPFL(), samples=Margin(0.5)), CLIENTS),
+    "row signals over all clients": (BASE.replace(client_selection=Entropy(0.3), aggregation=FedAvgM(0.5)), CLIENTS),
+    "candidates, and control variates": (
+        BASE.replace(client_selection=PowerOfChoice(d=6), correction=Scaffold()),
+        CLIENTS,
+    ),
+    "stacked updates": (BASE.replace(client_selection=GPFL(), data_selection=Margin(0.5)), CLIENTS),
     "client signals on rows held out": (
-        BASE.replace(selector=GradientNorm(), signals_on="holdout"),
+        BASE.replace(client_selection=GradientNorm(), signal_split="holdout"),
         Federation(ROWS, partition.Iid(clients=9), holdout=0.3),
     ),
     "devices with a deadline": (
-        BASE.replace(selector=Oort(), deadline=Deadline(seconds=2e-4, late="partial"), m=3),
+        BASE.replace(client_selection=Oort(), deadline=Deadline(seconds=2e-4, late="partial"), cohort_size=3),
         replace(CLIENTS, devices=Law()),
     ),
 }
 
 
-def compare(case: str, mesh: tuple[int, int], mapping: Mapping) -> None:
+def compare(case: str, mesh: tuple[int, int], layout: Layout) -> None:
     """Raise `AssertionError` where a mesh changes who is selected, or a number by more than rounding."""
     experiment, data = CASES[case]
-    one = simulate(experiment, data, SEEDS, mapping=mapping)
-    many = simulate(experiment, data, SEEDS, mapping=mapping, mesh=mesh)
+    one = simulate(experiment, data, SEEDS, layout=layout)
+    many = simulate(experiment, data, SEEDS, layout=layout, mesh=mesh)
     np.testing.assert_array_equal(many.selections, one.selections)
     assert many.metrics.keys() == one.metrics.keys()
     for metric in one.metrics:
@@ -67,11 +73,11 @@ def compare(case: str, mesh: tuple[int, int], mapping: Mapping) -> None:
 
 
 EIGHT = [
-    ("row signals over all clients", (2, 4), Mapping(rows=100)),
+    ("row signals over all clients", (2, 4), Layout(rows=100)),
     ("candidates, and control variates", (4, 2), SCAN),
-    ("stacked updates", (1, 8), Mapping()),
+    ("stacked updates", (1, 8), Layout()),
     ("client signals on rows held out", (2, 4), BLOCKS),
-    ("devices with a deadline", (8, 1), Mapping()),
+    ("devices with a deadline", (8, 1), Layout()),
 ]
 
 if __name__ == "__main__":

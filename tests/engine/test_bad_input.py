@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from fedjax_sel import Experiment, Federation, Mapping, Task, dataset, partition, simulate
+from fedjax_sel import Experiment, Federation, Layout, Task, dataset, partition, simulate
 from fedjax_sel.client_selection.entropy import Entropy
 from fedjax_sel.client_selection.power_of_choice import PowerOfChoice
-from fedjax_sel.engine.run import run_chunk
+from fedjax_sel.engine.driver import run_chunk
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.models.logistic import LogisticRegression
 
@@ -28,33 +28,36 @@ def nothing_compiles():
 
 
 def experiment(classes=3, **answers):
-    return Experiment(Task(LogisticRegression(classes)), **{"m": 3, "rounds": 2, **answers})
+    return Experiment(Task(LogisticRegression(classes)), **{"cohort_size": 3, "rounds": 2, **answers})
 
 
 @pytest.mark.parametrize(
     ("answers", "words"),
     [
-        ({"m": 9}, f"m is 9, but there are N = 8 clients; {M}"),
-        ({"m": 0}, f"m is 0, .*{M}"),
-        ({"m": -1}, f"m is -1, .*{M}"),
-        ({"m": 1.5}, f"m is 1.5, .*{M}"),
-        ({"m": 0.0}, f"m is 0.0, .*{M}"),
-        ({"m": -0.5}, f"m is -0.5, .*{M}"),
-        ({"m": float("nan")}, f"m is nan, .*{M}"),
-        ({"m": "3"}, f"m is '3', .*{M}"),
-        ({"m": None}, f"m is None, .*{M}"),
+        ({"cohort_size": 9}, f"m is 9, but there are N = 8 clients; {M}"),
+        ({"cohort_size": 0}, f"m is 0, .*{M}"),
+        ({"cohort_size": -1}, f"m is -1, .*{M}"),
+        ({"cohort_size": 1.5}, f"m is 1.5, .*{M}"),
+        ({"cohort_size": 0.0}, f"m is 0.0, .*{M}"),
+        ({"cohort_size": -0.5}, f"m is -0.5, .*{M}"),
+        ({"cohort_size": float("nan")}, f"m is nan, .*{M}"),
+        ({"cohort_size": "3"}, f"m is '3', .*{M}"),
+        ({"cohort_size": None}, f"m is None, .*{M}"),
         ({"rounds": 0}, "rounds is 0; it must be a whole number, at least 1"),
         ({"rounds": -3}, "rounds is -3"),
         ({"rounds": 2.0}, "rounds is 2.0"),
         ({"evaluate_every": 0}, "evaluate_every is 0; it must be a whole number, at least 1"),
         ({"classes": 2}, "2 logits a row, but the data has 3 classes; .*classes=3"),
         ({"classes": 10}, "10 logits a row, but the data has 3 classes; .*classes=3"),
-        ({"signals_on": "test"}, "signals_on is 'test'; it must be 'training' or 'holdout'"),
-        ({"signals_on": "holdout", "selector": Entropy()}, "some client has no hold-out rows; .*holdout share"),
-        ({"selector": PowerOfChoice(d=2)}, "d is 2 candidates; .*m = 3.*N = 8"),
-        ({"selector": PowerOfChoice(d=9)}, "d is 9 candidates; .*m = 3.*N = 8"),
-        ({"selector": Entropy(epsilon=1.5)}, "epsilon is 1.5; .*from 0 to 1"),
-        ({"selector": Entropy(temperature=0.0)}, "temperature is 0.0; it must be above 0"),
+        ({"signal_split": "test"}, "signal_split is 'test'; it must be 'training' or 'holdout'"),
+        (
+            {"signal_split": "holdout", "client_selection": Entropy()},
+            "some client has no hold-out rows; .*holdout share",
+        ),
+        ({"client_selection": PowerOfChoice(d=2)}, "d is 2 candidates; .*m = 3.*N = 8"),
+        ({"client_selection": PowerOfChoice(d=9)}, "d is 9 candidates; .*m = 3.*N = 8"),
+        ({"client_selection": Entropy(epsilon=1.5)}, "epsilon is 1.5; .*from 0 to 1"),
+        ({"client_selection": Entropy(temperature=0.0)}, "temperature is 0.0; it must be above 0"),
     ],
     ids=str,
 )
@@ -87,7 +90,7 @@ def test_seeds_that_name_no_runs_are_refused(federation, seeds, given):
 @pytest.mark.parametrize(
     ("layout", "words"),
     [
-        ({"mapping": "pmap"}, "mapping is 'pmap'; it must be 'auto', 'vmap', 'scan' or a Mapping"),
+        ({"layout": "pmap"}, "layout is 'pmap'; it must be 'auto', 'vmap', 'scan' or a Layout"),
         ({"chunk": -1}, "chunk is -1; it must be at least 1 round"),
     ],
     ids=str,
@@ -108,7 +111,7 @@ def test_a_layout_there_is_not_is_refused(federation, layout, words):
 )
 def test_a_mapping_that_is_none_cannot_be_made(layout, words):
     with pytest.raises(ValueError, match=words):
-        Mapping(**layout)
+        Layout(**layout)
 
 
 @pytest.mark.parametrize("name", ["batch_size", "epochs", "steps"])
@@ -128,13 +131,13 @@ def test_more_clients_than_rows_are_refused_with_the_seed_that_was_drawn(blobs):
         simulate(experiment(), Federation(blobs, partition.Iid(clients=999)), seeds=[4])
 
 
-@pytest.mark.parametrize(("share", "m"), [(0.5, 4), (1.0, 8), (0.01, 1), (0.3, 2), (1, 1)])
+@pytest.mark.parametrize(("share", "cohort_size"), [(0.5, 4), (1.0, 8), (0.01, 1), (0.3, 2), (1, 1)])
 def test_a_share_is_of_all_clients_and_at_least_one_of_them(share, m):
-    assert experiment(m=share).cohort(N) == m
+    assert experiment(cohort_size=share).cohort(N) == m
 
 
 def test_numpy_integers_count_as_whole_numbers(federation):
-    whole = experiment(m=np.int64(3), rounds=np.int32(2), evaluate_every=np.int64(1))
+    whole = experiment(cohort_size=np.int64(3), rounds=np.int32(2), evaluate_every=np.int64(1))
     whole.check(federation.draw(0))
     assert whole.cohort(N) == 3
 
@@ -146,7 +149,9 @@ def test_a_selector_without_all_its_methods_is_refused_by_the_names_it_lacks(blo
         def select(self, key, state, ctx):
             raise AssertionError("never called")
 
-    experiment = Experiment(Task.on(LogisticRegression(classes=3), blobs), selector=Half(), m=2, rounds=2)  # type: ignore[arg-type]
+    experiment = Experiment(
+        Task.on(LogisticRegression(classes=3), blobs), client_selection=Half(), cohort_size=2, rounds=2
+    )  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"selector Half has no init, candidates, observe .*no_state"):
         simulate(experiment, Federation(blobs, partition.Iid(clients=8)))
 

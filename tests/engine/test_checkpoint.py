@@ -18,9 +18,9 @@ from fedjax_sel.data.partition import Iid
 from fedjax_sel.engine import checkpoint
 from fedjax_sel.engine.checkpoint import SPARE, Checkpoints, Point, mark_of
 from fedjax_sel.engine.disk import DiskFull, reserve
+from fedjax_sel.engine.driver import simulate
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.round import State
-from fedjax_sel.engine.run import simulate
 from fedjax_sel.models.logistic import LogisticRegression
 from fedjax_sel.pytree import Pytree
 from fedjax_sel.task import Task
@@ -31,9 +31,9 @@ def data():
     return Federation(sources.load("iris"), Iid(clients=12))
 
 
-def experiment(selector=None, rounds=6):
+def experiment(client_selection=None, rounds=6):
     task = Task(LogisticRegression(classes=3))
-    return Experiment(task, selector=selector or RoundRobin(), m=3, rounds=rounds, evaluate_every=2)
+    return Experiment(task, client_selection=selector or RoundRobin(), cohort_size=3, rounds=rounds, evaluate_every=2)
 
 
 def same(a, b):
@@ -50,7 +50,7 @@ def stopped_after(rounds):
     return lambda history: history.rounds >= rounds
 
 
-@pytest.mark.parametrize("selector", [Entropy(epsilon=0.3), RoundRobin()], ids=["stateless", "with state"])
+@pytest.mark.parametrize("client_selection", [Entropy(epsilon=0.3), RoundRobin()], ids=["stateless", "with state"])
 def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(data, tmp_path, selector):
     whole = simulate(experiment(selector), data, seeds=2, chunk=2)
     first = simulate(
@@ -209,13 +209,17 @@ def test_with_nothing_readable_the_run_starts_from_the_beginning(data, tmp_path)
 
 
 @pytest.mark.parametrize(
-    "other", [{"selector": Entropy(epsilon=0.2)}, {"rounds": 7}], ids=["another float", "another number of rounds"]
+    "other",
+    [{"client_selection": Entropy(epsilon=0.2)}, {"rounds": 7}],
+    ids=["another float", "another number of rounds"],
 )
 def test_a_checkpoint_of_another_run_is_refused(data, tmp_path, other):
     mine = experiment(Entropy(epsilon=0.1))
     simulate(mine, data, checkpoints=Checkpoints(tmp_path))
     with pytest.raises(ValueError, match="of another run"):
-        simulate(experiment(**{"selector": Entropy(epsilon=0.1), **other}), data, checkpoints=Checkpoints(tmp_path))
+        simulate(
+            experiment(**{"client_selection": Entropy(epsilon=0.1), **other}), data, checkpoints=Checkpoints(tmp_path)
+        )
     with pytest.raises(ValueError, match="of another run"):
         simulate(mine, data, seeds=[1], checkpoints=Checkpoints(tmp_path))
 
@@ -246,14 +250,16 @@ def test_random_keys_and_empty_arrays_in_a_state_survive(tmp_path):
     written.save(Point(3, state, {"accuracy": np.ones((2, 3), np.float32)}, 1.5), mark)
     written.finish()
     with pytest.raises(ValueError, match="round-000003 was written by another version"):
-        Checkpoints(tmp_path).restore(state.replace(selector=()), mark)
-    like = state.replace(selector=state.selector.replace(key=jax.vmap(jax.random.key)(jnp.arange(5, 7))))
+        Checkpoints(tmp_path).restore(state.replace(client_selection=()), mark)
+    like = state.replace(
+        client_selection=state.client_selection.replace(key=jax.vmap(jax.random.key)(jnp.arange(5, 7)))
+    )
     back = Checkpoints(tmp_path).restore(like, mark)
     assert back is not None
     assert (back.round, back.seconds) == (3, 1.5)
-    np.testing.assert_array_equal(jax.random.key_data(back.state.selector.key), jax.random.key_data(keys))
+    np.testing.assert_array_equal(jax.random.key_data(back.state.client_selection.key), jax.random.key_data(keys))
     assert back.state.variables["w"].dtype == jnp.bfloat16
-    assert back.state.selector.nothing.shape == (2, 0)
+    assert back.state.client_selection.nothing.shape == (2, 0)
 
 
 SAYS = "Error writing 'w/0' in OCDBT database: Failed to write 9 bytes to file: No space left on device"

@@ -33,7 +33,9 @@ class Clumsy(RoundRobin):
 
 def experiment(selector, learning_rate=0.1):
     trainer = SGD(learning_rate, batch_size=None)
-    return Experiment(Task(LogisticRegression(classes=2)), selector=selector, trainer=trainer, m=2, rounds=2)
+    return Experiment(
+        Task(LogisticRegression(classes=2)), client_selection=selector, local_training=trainer, cohort_size=2, rounds=2
+    )
 
 
 def test_a_selector_that_raises_is_found_by_stage_round_and_seed(wild):

@@ -4,18 +4,18 @@ import jax
 import numpy as np
 import pytest
 
-from fedjax_sel import Experiment, Federation, Mapping, Task, dataset, partition, simulate
+from fedjax_sel import Experiment, Federation, Layout, Task, dataset, partition, simulate
 from fedjax_sel.client_selection.gpfl import GPFL
 from fedjax_sel.correction.scaffold import Scaffold
 from fedjax_sel.engine import runs as engine
-from fedjax_sel.engine.chunk import run_chunk
 from fedjax_sel.engine.memory import estimate, peak
+from fedjax_sel.engine.scan import run_chunk
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.models.mlp import MLP
 
 FACTOR = 3
-SCAN = Mapping(clients=1, seeds="scan")
-WIDE = Mapping(rows=512)
+SCAN = Layout(clients=1, seeds="scan")
+WIDE = Layout(rows=512)
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def rows():
 
 def experiment(rows, **changes):
     task = Task.on(MLP(classes=4, hidden=(64,)), rows)
-    return Experiment(task, trainer=SGD(0.1, batch_size=32), **({"m": 6, "rounds": 2} | changes))
+    return Experiment(task, local_training=SGD(0.1, batch_size=32), **({"cohort_size": 6, "rounds": 2} | changes))
 
 
 def clients(rows):
@@ -61,13 +61,13 @@ def compiled(function, arguments, static):
 
 
 @pytest.mark.parametrize(
-    ("changes", "mapping"),
-    [({}, WIDE), ({}, SCAN), ({"correction": Scaffold()}, WIDE), ({"selector": GPFL()}, WIDE)],
+    ("changes", "layout"),
+    [({}, WIDE), ({}, SCAN), ({"correction": Scaffold()}, WIDE), ({"client_selection": GPFL()}, WIDE)],
     ids=["vmap", "scan", "scaffold", "gpfl"],
 )
-def test_the_estimate_is_near_what_xla_allocates(rows, changes, mapping, monkeypatch):
+def test_the_estimate_is_near_what_xla_allocates(rows, changes, layout, monkeypatch):
     function, arguments, static = program(
-        monkeypatch, experiment(rows, **changes), clients(rows), seeds=4, mapping=mapping
+        monkeypatch, experiment(rows, **changes), clients(rows), seeds=4, layout=layout
     )
     estimated = estimate(function, arguments, static)
     found = compiled(function, arguments, static).memory_analysis()
@@ -110,27 +110,27 @@ def test_what_is_scattered_into_an_array_nobody_needs_any_more_takes_no_second_o
             2_000_000,
             r"the state of scaffold for N = 12 clients, 4 runs and a model of 13124 parameters takes 0.00\d+ GiB",
         ),
-        ({}, 2_000_000, r"would hold about .* with seeds by vmap, clients by vmap and 4 runs, .*mapping=scan .* takes"),
+        ({}, 2_000_000, r"would hold about .* with seeds by vmap, clients by vmap and 4 runs, .*layout=scan .* takes"),
     ],
     ids=["rows", "clients", "program"],
 )
 def test_what_does_not_fit_is_refused_before_anything_compiles_with_what_would_help(rows, changes, memory, message):
     before = run_chunk.programs
     with pytest.raises(ValueError, match=message):
-        simulate(experiment(rows, **changes), clients(rows), seeds=4, mapping=WIDE, memory=memory)
+        simulate(experiment(rows, **changes), clients(rows), seeds=4, layout=WIDE, memory=memory)
     assert run_chunk.programs == before
 
 
 def test_the_program_is_traced_once_for_the_estimate_and_the_run(rows):
     traced = []
 
-    class Counting(type(Mapping())):
-        """A mapping that is asked when a round is traced."""
+    class Counting(type(Layout())):
+        """A layout that is asked when a round is traced."""
 
         def over_seeds(self, f, args, axes):
             traced.append(1)
             return super().over_seeds(f, args, axes)
 
-    history = simulate(experiment(rows, rounds=4), clients(rows), seeds=1, mapping=Counting(rows=512), chunk=2)
+    history = simulate(experiment(rows, rounds=4), clients(rows), seeds=1, layout=Counting(rows=512), chunk=2)
     assert history.about["memory"] > 0
     assert len(traced) == 1

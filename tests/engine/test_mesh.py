@@ -10,12 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedjax_sel import Mapping, simulate
+from fedjax_sel import Layout, simulate
 from fedjax_sel.config import build
+from fedjax_sel.engine.autolayout import among_cores
 from fedjax_sel.engine.checkpoint import Checkpoints
-from fedjax_sel.engine.choosing import among_cores
-from fedjax_sel.engine.chunk import run_chunk
-from fedjax_sel.engine.messages import exchanged, share
+from fedjax_sel.engine.collectives import exchanged, share
+from fedjax_sel.engine.scan import run_chunk
 from tests.engine.meshes import BLOCKS, CASES, CLIENTS, SCAN, SEEDS, compare
 
 HERE = Path(__file__).parents[2]
@@ -32,17 +32,17 @@ def test_eight_devices_give_what_one_gives():
 
 
 @pytest.mark.parametrize(
-    ("case", "mesh", "mapping"),
+    ("case", "mesh", "layout"),
     [
         ("stacked updates", (1, 2), BLOCKS),
         ("stacked updates", (2, 1), SCAN),
         ("devices with a deadline", (1, 2), SCAN),
-        ("row signals over all clients", (2, 1), Mapping()),
+        ("row signals over all clients", (2, 1), Layout()),
     ],
     ids=str,
 )
-def test_two_devices_give_what_one_gives(case, mesh, mapping):
-    compare(case, mesh, mapping)
+def test_two_devices_give_what_one_gives(case, mesh, layout):
+    compare(case, mesh, layout)
 
 
 def test_numbers_of_every_kind_come_back_from_one_message_as_they_were():
@@ -55,13 +55,13 @@ def test_numbers_of_every_kind_come_back_from_one_message_as_they_were():
         "half": jnp.array([1.5, 2.5, -1.0], jnp.bfloat16),
         "row": jnp.arange(6.0).reshape(3, 2),
     }
-    mapping = Mapping(mesh=(1, 2))
+    layout = Layout(mesh=(1, 2))
     nowhere = jax.sharding.PartitionSpec()
 
     def there_and_back(part):
         return exchanged({"w": 1.0 + jax.lax.axis_index("clients")}, share(part, 2), 3)
 
-    mapped = jax.shard_map(there_and_back, mesh=mapping.devices(), in_specs=nowhere, out_specs=nowhere, check_vma=False)
+    mapped = jax.shard_map(there_and_back, mesh=layout.devices(), in_specs=nowhere, out_specs=nowhere, check_vma=False)
     total, parts = jax.jit(mapped)(whole)
     assert total["w"] == 3.0
     for name, back in parts.items():
@@ -93,7 +93,7 @@ def test_a_mesh_of_other_devices_than_there_are_is_refused(mesh):
     with pytest.raises(ValueError, match=r"the mesh is .* but there are 2 devices; .* as in --mesh seeds=2,clients=1"):
         simulate(CASES["stacked updates"][0], CLIENTS, SEEDS, mesh=mesh)
     with pytest.raises(ValueError, match="but there are 2 devices"):
-        simulate(CASES["stacked updates"][0], CLIENTS, SEEDS, mapping=Mapping(mesh=mesh))
+        simulate(CASES["stacked updates"][0], CLIENTS, SEEDS, layout=Layout(mesh=mesh))
 
 
 def test_a_configuration_names_a_mesh():
@@ -143,7 +143,7 @@ def test_an_automatic_mesh_changes_nothing():
     run_chunk.clear_cache()
     several = simulate(experiment, data, 1, mesh="auto", chunk=1)
     assert run_chunk.programs == 1
-    assert several.about["mapping"].endswith("on a mesh of 1 x 2 devices (seeds, clients)")
+    assert several.about["layout"].endswith("on a mesh of 1 x 2 devices (seeds, clients)")
     np.testing.assert_array_equal(one.selections, several.selections)
     np.testing.assert_allclose(one["loss"], several["loss"], rtol=1e-5)
 
@@ -155,8 +155,8 @@ def test_another_word_than_auto_is_no_mesh():
 
 def test_what_is_kept_of_every_client_is_copied_to_no_device_of_a_cohort():
     experiment, data = CASES["candidates, and control variates"]
-    assert "mesh" not in simulate(experiment, data, 1, mesh="auto").about["mapping"]
-    assert "a mesh of 2 x 1" in simulate(experiment, data, 2, mesh="auto").about["mapping"]
+    assert "mesh" not in simulate(experiment, data, 1, mesh="auto").about["layout"]
+    assert "a mesh of 2 x 1" in simulate(experiment, data, 2, mesh="auto").about["layout"]
 
 
 @pytest.mark.parametrize("mesh", [{"seeds": 2, "client": 1}, {"seeds": "two", "clients": 1}, 2], ids=str)

@@ -6,15 +6,15 @@ import numpy as np
 import optax
 import pytest
 
-from fedjax_sel import Experiment, Federation, Mapping, Task, partition, simulate
+from fedjax_sel import Experiment, Federation, Layout, Task, partition, simulate
 from fedjax_sel.aggregation.mean import Mean
 from fedjax_sel.client_selection.entropy import Entropy
 from fedjax_sel.client_selection.gradient_norm import GradientNorm
 from fedjax_sel.client_selection.power_of_choice import PowerOfChoice
 from fedjax_sel.client_selection.uniform import Uniform
 from fedjax_sel.data_selection.random_subset import RandomSubset
+from fedjax_sel.engine.driver import run_chunk
 from fedjax_sel.engine.keys import Purpose, key_for
-from fedjax_sel.engine.run import run_chunk
 from fedjax_sel.local_training import Exponential
 from fedjax_sel.local_training.sgd import SGD, shuffles
 from fedjax_sel.models.logistic import LogisticRegression
@@ -43,7 +43,7 @@ def fedavg_in_numpy(data, task, trainer, selections, seed, by):
     for t, cohort in enumerate(selections):
         sums, weights, round_loss = [np.zeros_like(kernel), np.zeros_like(bias)], 0.0, 0.0
         for client in cohort:
-            rows = data.order[data.offset[client] : data.offset[client] + data.size[client]]
+            rows = data.order[data.offset[client] : data.offset[client] + data.num_examples[client]]
             weight = len(rows) if by == "size" else 1
             key_order, _ = jax.random.split(key_for(jax.random.key(seed), Purpose.TRAIN, t, int(client)))
             place = np.asarray(shuffles(key_order, jnp.ones(len(rows), bool), trainer.epochs))
@@ -71,13 +71,13 @@ def fedavg_in_numpy(data, task, trainer, selections, seed, by):
 
 
 @pytest.mark.parametrize("by", ["client", "size"])
-@pytest.mark.parametrize("mapping", [Mapping(), Mapping(clients=1), Mapping(clients=2, seeds="scan", rows=7)], ids=str)
-def test_the_compiled_run_is_federated_averaging_as_written_in_numpy(blobs, skewed, mapping, by):
+@pytest.mark.parametrize("layout", [Layout(), Layout(clients=1), Layout(clients=2, seeds="scan", rows=7)], ids=str)
+def test_the_compiled_run_is_federated_averaging_as_written_in_numpy(blobs, skewed, layout, by):
     decays = {"epoch_decay": 0.7, "schedule": Exponential(0.9)}
     trainer = SGD(0.2, batch_size=8, epochs=2, momentum=0.5, weight_decay=0.01, **decays)
     task = Task.on(LogisticRegression(classes=3), blobs)
-    experiment = Experiment(task, trainer=trainer, aggregator=Mean(by=by), m=3, rounds=7)
-    history = simulate(experiment, skewed, seeds=[4, 9], mapping=mapping)
+    experiment = Experiment(task, local_training=trainer, aggregation=Mean(weighting=by), cohort_size=3, rounds=7)
+    history = simulate(experiment, skewed, seeds=[4, 9], layout=layout)
     for i, seed in enumerate((4, 9)):
         accuracy, losses, last = fedavg_in_numpy(skewed.draw(seed), task, trainer, history.selections[i], seed, by)
         np.testing.assert_allclose(history["accuracy"][i], accuracy, atol=1e-6)
@@ -86,20 +86,20 @@ def test_the_compiled_run_is_federated_averaging_as_written_in_numpy(blobs, skew
 
 
 @pytest.mark.parametrize(
-    "selector", [Uniform(), Entropy(0.3), GradientNorm(), PowerOfChoice(d=6)], ids=lambda s: type(s).__name__
+    "client_selection", [Uniform(), Entropy(0.3), GradientNorm(), PowerOfChoice(d=6)], ids=lambda s: type(s).__name__
 )
 def test_every_mapping_and_the_uncompiled_run_agree(blobs, skewed, selector):
     experiment = Experiment(
         Task.on(MLP(classes=3, hidden=(5,), dropout=0.2), blobs),
-        selector=selector,
-        samples=RandomSubset(0.7),
-        trainer=SGD(0.1, batch_size=6, epochs=2, momentum=0.9),
-        m=4,
+        client_selection=selector,
+        data_selection=RandomSubset(0.7),
+        local_training=SGD(0.1, batch_size=6, epochs=2, momentum=0.9),
+        cohort_size=4,
         rounds=3,
     )
     uncompiled = simulate(experiment, skewed, seeds=[1, 2], debug=True)
-    for mapping in (Mapping(), Mapping(clients=1, seeds="scan"), Mapping(clients=3, rows=50)):
-        compiled = simulate(experiment, skewed, seeds=[1, 2], mapping=mapping)
+    for layout in (Layout(), Layout(clients=1, seeds="scan"), Layout(clients=3, rows=50)):
+        compiled = simulate(experiment, skewed, seeds=[1, 2], layout=layout)
         np.testing.assert_array_equal(compiled.selections, uncompiled.selections)
         for metric in compiled.metrics:
             np.testing.assert_allclose(compiled[metric], uncompiled[metric], **CLOSE, err_msg=metric)
@@ -107,7 +107,7 @@ def test_every_mapping_and_the_uncompiled_run_agree(blobs, skewed, selector):
 
 def test_a_seed_alone_is_the_seed_within_a_sweep(blobs):
     federation = Federation(blobs, partition.Dirichlet(clients=9, alpha=0.4))
-    experiment = Experiment(Task.on(MLP(classes=3), blobs), selector=Entropy(), m=3, rounds=6)
+    experiment = Experiment(Task.on(MLP(classes=3), blobs), client_selection=Entropy(), cohort_size=3, rounds=6)
     together = simulate(experiment, federation, seeds=[0, 5, 8])
     alone = simulate(experiment, federation, seeds=[5])
     np.testing.assert_array_equal(together.selections[1], alone.selections[0])
@@ -115,7 +115,9 @@ def test_a_seed_alone_is_the_seed_within_a_sweep(blobs):
 
 
 def test_chunks_change_nothing_and_share_one_program(blobs, skewed):
-    experiment = Experiment(Task.on(MLP(classes=3), blobs), selector=Entropy(), m=3, rounds=11, evaluate_every=3)
+    experiment = Experiment(
+        Task.on(MLP(classes=3), blobs), client_selection=Entropy(), cohort_size=3, rounds=11, evaluate_every=3
+    )
     before = run_chunk.programs
     in_fours = simulate(experiment, skewed, seeds=2, chunk=4)
     assert run_chunk.programs == before + 1, "the last chunk is shorter and must not be compiled for itself"
@@ -126,10 +128,10 @@ def test_chunks_change_nothing_and_share_one_program(blobs, skewed):
 
 
 def test_exploring_or_not_seeds_and_length_of_the_run_share_one_program(blobs, skewed):
-    experiment = Experiment(Task.on(MLP(classes=3), blobs), selector=Entropy(0.0), m=3, rounds=20)
+    experiment = Experiment(Task.on(MLP(classes=3), blobs), client_selection=Entropy(0.0), cohort_size=3, rounds=20)
     simulate(experiment, skewed, seeds=[0, 1], chunk=5)
     before = run_chunk.programs
-    simulate(experiment.replace(selector=Entropy(0.1)), skewed, seeds=[0, 1], chunk=5)
+    simulate(experiment.replace(client_selection=Entropy(0.1)), skewed, seeds=[0, 1], chunk=5)
     simulate(experiment.replace(rounds=15, evaluate_every=2), skewed, seeds=[2, 3], chunk=5)
     assert run_chunk.programs == before
 
@@ -148,7 +150,7 @@ def test_a_step_of_local_training_is_optax_sgd(blobs, skewed):
     task = Task.on(MLP(classes=3, hidden=(4,)), blobs)
     variables = task.init(jax.random.key(1), data.x)
     trainer = SGD(0.1, batch_size=None, steps=4, momentum=0.9, weight_decay=0.05)
-    index, valid = data.rows_of(jnp.int32(2))
+    index, valid = data.examples_of(jnp.int32(2))
     update = trainer.train(task, variables, data, index, valid, jax.random.key(3), 1.0, jnp.int32(4), jnp.int32(6))
     rows = np.asarray(index)[np.asarray(valid)]
 
@@ -165,12 +167,12 @@ def test_a_step_of_local_training_is_optax_sgd(blobs, skewed):
         update.delta,
         jax.tree.map(jnp.subtract, expected, variables),
     )
-    assert (int(update.rows), int(update.steps), int(update.seen)) == (len(rows), 4, 4 * len(rows))
+    assert (int(update.num_examples), int(update.steps), int(update.examples_seen)) == (len(rows), 4, 4 * len(rows))
 
 
 def test_clients_of_unequal_size_take_their_own_number_of_steps(blobs, skewed):
     data = skewed.draw(0)
     trainer = SGD(batch_size=8, epochs=3)
-    steps = trainer.local_steps(jnp.asarray(data.size), data.longest)
-    np.testing.assert_array_equal(steps, 3 * np.ceil(data.size / 8))
+    steps = trainer.local_steps(jnp.asarray(data.num_examples), data.longest)
+    np.testing.assert_array_equal(steps, 3 * np.ceil(data.num_examples / 8))
     assert len(set(np.asarray(steps).tolist())) > 2

@@ -7,17 +7,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedjax_sel import Experiment, Federation, Mapping, Task, dataset, partition, signals, simulate
+from fedjax_sel import Experiment, Federation, Layout, Task, dataset, partition, signals, simulate
 from fedjax_sel.client_selection._ops import cohort_of
 from fedjax_sel.client_selection.gpfl import GPFL
 from fedjax_sel.client_selection.uniform import Uniform
 from fedjax_sel.devices.profile import DeviceProfile
 from fedjax_sel.engine.checkpoint import Checkpoints
+from fedjax_sel.engine.driver import run_chunk
 from fedjax_sel.engine.keys import Purpose, key_for
-from fedjax_sel.engine.run import run_chunk
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.models.logistic import LogisticRegression
-from fedjax_sel.protocols import Price
+from fedjax_sel.protocols import Cost
 from fedjax_sel.pytree import Pytree
 from fedjax_sel.types import Batch
 
@@ -29,9 +29,9 @@ class Drawn(Pytree):
     """A number drawn by each client. Free."""
 
     name: ClassVar[str] = "drawn"
-    price: ClassVar[Price] = Price()
+    cost: ClassVar[Cost] = Cost()
 
-    def client(self, task, variables, batch, key):
+    def measure(self, task, variables, batch, key):
         return jax.random.uniform(key)
 
 
@@ -39,14 +39,14 @@ class Four(Drawn, Pytree):
     """The same with a pass forward and back over four rows."""
 
     name: ClassVar[str] = "four"
-    price: ClassVar[Price] = Price(forward=1.0, backward=1.0, model=True, up=1.0, rows=4)
+    cost: ClassVar[Cost] = Cost(forward=1.0, backward=1.0, model=True, up=1.0, rows=4)
 
 
 class Ten(Drawn, Pytree):
     """The same with a pass forward over ten rows."""
 
     name: ClassVar[str] = "ten"
-    price: ClassVar[Price] = Price(forward=1.0, model=True, up=1.0, rows=10)
+    cost: ClassVar[Cost] = Cost(forward=1.0, model=True, up=1.0, rows=10)
 
 
 class Whole(signals.Projection, Pytree):
@@ -78,7 +78,7 @@ class Listener:
         return None if self.asked is None else jnp.array(self.asked)
 
     def select(self, key, state, ctx, **before):
-        client = (2 * ctx.round + jnp.arange(ctx.m)) % ctx.clients
+        client = (2 * ctx.round + jnp.arange(ctx.m)) % ctx.num_clients
         return cohort_of(client, client >= 0)
 
     def observe(self, key, state, ctx, cohort, **told):
@@ -102,13 +102,13 @@ def different_devices():
 
 
 def recipe(source, devices=None):
-    law = partition.Dirichlet(clients=N, alpha=1.0, min_rows=5)
+    law = partition.Dirichlet(clients=N, alpha=1.0, min_examples=5)
     return Federation(source, law, holdout=0.25, data_seed=2, devices=devices)
 
 
 def experiment(blobs, selector, **settings):
     task, trainer = Task.on(LogisticRegression(classes=3), blobs), SGD(0.3, batch_size=8, epochs=EPOCHS)
-    return Experiment(task, selector, **{"trainer": trainer, "m": M, "rounds": ROUNDS, **settings})
+    return Experiment(task, selector, **{"local_training": trainer, "cohort_size": M, "rounds": ROUNDS, **settings})
 
 
 def run(experiment, federation, seeds=SEEDS, **how):
@@ -136,7 +136,7 @@ def test_each_client_in_each_round_of_each_seed_draws_with_its_own_key(heard):
 
 def test_a_key_depends_neither_on_who_else_is_asked_nor_on_the_mapping(blobs, heard):
     some = Listener((Drawn(),), asked=(5, 0, 3))
-    run(experiment(blobs, some, rounds=2), recipe(blobs), SEEDS[1:], mapping=Mapping(clients=1, seeds="scan"))
+    run(experiment(blobs, some, rounds=2), recipe(blobs), SEEDS[1:], layout=Layout(clients=1, seeds="scan"))
     for t in range(2):
         np.testing.assert_array_equal(
             some.told(SEEDS[1], t)["drawn"], heard[0].selector.told(SEEDS[1], t)["drawn"][[5, 0, 3]]
@@ -146,7 +146,7 @@ def test_a_key_depends_neither_on_who_else_is_asked_nor_on_the_mapping(blobs, he
 def test_who_looks_at_few_rows_pays_for_few_rows_in_operations_and_seconds(heard):
     _, federation, history = heard
     data = federation.draw(0)
-    d, size = jax.tree.map(np.asarray, data.devices), np.asarray(data.size)
+    d, size = jax.tree.map(np.asarray, data.devices), np.asarray(data.num_examples)
     assert min(size) < 10 < max(size), "some have fewer rows than a signal would look at"
     looked = F * (size + 3 * np.minimum(size, 4) + np.minimum(size, 10))
     np.testing.assert_array_equal(history["selection_flops"], np.full((len(SEEDS), ROUNDS), looked.sum()))
@@ -162,7 +162,7 @@ def test_who_looks_at_few_rows_pays_for_few_rows_in_operations_and_seconds(heard
 
 
 def test_of_hold_out_rows_it_pays_for_as_few(blobs):
-    one, federation = experiment(blobs, Listener((Four(), Ten())), signals_on="holdout"), recipe(blobs)
+    one, federation = experiment(blobs, Listener((Four(), Ten())), signal_split="holdout"), recipe(blobs)
     held = np.asarray(federation.draw(0).held)
     assert min(held) < 4 < max(held)
     looked = F * (3 * np.minimum(held, 4) + np.minimum(held, 10)).sum()
@@ -175,26 +175,26 @@ def test_a_minibatch_is_of_the_clients_own_rows_and_all_of_them_where_it_has_few
     kernel = np.random.default_rng(0).normal(size=(3, 2)).astype(np.float32)
     variables = {"params": {"kernel": jnp.asarray(kernel), "bias": jnp.zeros(3)}}
     each = np.asarray(task.losses(variables, batch))[mask]
-    drawn = [float(signals.MinibatchLoss(1).client(task, variables, batch, jax.random.key(i))) for i in range(60)]
+    drawn = [float(signals.MinibatchLoss(1).measure(task, variables, batch, jax.random.key(i))) for i in range(60)]
     assert {int(np.abs(each - one).argmin()) for one in drawn} == set(range(8))
     assert max(np.abs(each - one).min() for one in drawn) < 1e-6
     for size in (8, 12, 64):
         np.testing.assert_allclose(
-            signals.MinibatchLoss(size).client(task, variables, batch, jax.random.key(1)), each.mean(), rtol=1e-6
+            signals.MinibatchLoss(size).measure(task, variables, batch, jax.random.key(1)), each.mean(), rtol=1e-6
         )
 
 
 def test_a_projection_is_on_the_change_of_the_round_before_in_the_first_on_nothing(heard):
     """Updates are trained again by hand, from the models at the ends of shorter runs."""
     one, federation, _ = heard
-    listener, task, trainer = one.selector, one.task, one.trainer
+    listener, task, trainer = one.client_selection, one.task, one.local_training
     told = {(seed, t): listener.told(seed, t) for seed in SEEDS for t in range(3)}
     data = jax.tree.map(jnp.asarray, federation.draw(0))
     ends = {t: run(one.replace(rounds=t), federation).variables for t in (1, 2, 3)}
 
     @jax.jit
     def train(variables, client, key):
-        index, valid = data.rows_of(client)
+        index, valid = data.examples_of(client)
         steps = trainer.local_steps(valid.sum(), data.longest)
         return trainer.train(task, variables, data, index, valid, key, 1.0, steps, steps).delta
 
@@ -235,7 +235,7 @@ def test_the_change_of_the_round_before_survives_a_stop(blobs, tmp_path):
 def test_a_signal_on_test_rows_is_what_the_history_says_where_it_was_evaluated(heard):
     one, _, history = heard
     for i, seed in enumerate(SEEDS):
-        told = [one.selector.told(seed, t) for t in range(ROUNDS)]
+        told = [one.client_selection.told(seed, t) for t in range(ROUNDS)]
         evaluated = np.flatnonzero(~np.isnan(history["accuracy"][i]))
         assert evaluated.tolist() == [1, 3, 4]
         for t in evaluated:

@@ -5,12 +5,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedjax_sel import Experiment, Federation, Mapping, Task, dataset, partition, signals, simulate
+from fedjax_sel import Experiment, Federation, Layout, Task, dataset, partition, signals, simulate
 from fedjax_sel.client_selection._ops import cohort_of
-from fedjax_sel.engine.run import run_chunk
+from fedjax_sel.engine.driver import run_chunk
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.models.logistic import LogisticRegression
-from fedjax_sel.protocols import Price
+from fedjax_sel.protocols import Cost
 
 N, M, ROUNDS, STEPS, RATE = 7, 3, 4, 2, 0.3
 
@@ -18,18 +18,18 @@ N, M, ROUNDS, STEPS, RATE = 7, 3, 4, 2, 0.3
 class Present:
     """1 for everyone who sent an update: unlike the package's own, not 0 of an update that is 0."""
 
-    name, price, stacked = "present", Price(), False
+    name, cost, stacked = "present", Cost(), False
 
-    def update(self, update, aggregate):
+    def measure(self, update, aggregate):
         return jnp.ones(())
 
 
 ON_UPDATES = (signals.TrainingLoss(), signals.UpdateNorm(), Present())
 AFTER = (*ON_UPDATES, signals.ValidationAccuracy(), signals.ValidationLoss())
 MAPPINGS = {
-    "vmap": Mapping(),
-    "scan": Mapping(clients=1, seeds="scan"),
-    "blocks of 2, the last one filled up": Mapping(clients=2, rows=16),
+    "vmap": Layout(),
+    "scan": Layout(clients=1, seeds="scan"),
+    "blocks of 2, the last one filled up": Layout(clients=2, rows=16),
 }
 
 
@@ -57,7 +57,7 @@ class Listener:
 
     def select(self, key, state, ctx, *, loss, gradient_norm):
         slot = jnp.arange(ctx.m)
-        client = (2 * ctx.round + slot) % ctx.clients
+        client = (2 * ctx.round + slot) % ctx.num_clients
         return cohort_of(client, ~((ctx.round % 2 == 1) & (slot == 1)))
 
     def observe(self, key, state, ctx, cohort, **told):
@@ -75,13 +75,13 @@ jax.tree_util.register_static(Listener)
 @pytest.fixture(scope="module")
 def federation(blobs):
     """Clients of unequal size, a quarter of whose rows nobody may look at."""
-    return Federation(blobs, partition.Dirichlet(clients=N, alpha=1.0, min_rows=5), holdout=0.25, data_seed=2)
+    return Federation(blobs, partition.Dirichlet(clients=N, alpha=1.0, min_examples=5), holdout=0.25, data_seed=2)
 
 
 def experiment(blobs, selector):
     task = Task.on(LogisticRegression(classes=3), blobs)
     trainer = SGD(RATE, batch_size=None, steps=STEPS)
-    return Experiment(task, selector=selector, trainer=trainer, m=M, rounds=ROUNDS)
+    return Experiment(task, client_selection=selector, local_training=trainer, cohort_size=M, rounds=ROUNDS)
 
 
 def passes(w, x, y):
@@ -105,7 +105,7 @@ def plain(blobs, federation):
     for t in range(ROUNDS):
         told = {name: np.zeros(N) for name in ("loss", "gradient_norm")}
         told |= {name: np.zeros(M) for name in ("training_loss", "update_norm", "present")}
-        rows = [data.order[data.offset[i] : data.offset[i] + data.size[i]] for i in range(N)]
+        rows = [data.order[data.offset[i] : data.offset[i] + data.num_examples[i]] for i in range(N)]
         for i in range(N) if t % 2 == 0 else ():
             told["loss"][i], gradient, _ = passes(w, x[rows[i]], data.y[rows[i]])
             told["gradient_norm"][i] = np.sqrt((gradient**2).sum())
@@ -130,9 +130,9 @@ def plain(blobs, federation):
 
 @pytest.fixture(scope="module", params=MAPPINGS)
 def listened(request, blobs, federation):
-    """What two seeds heard under a mapping (they differ in nothing), and their history."""
+    """What two seeds heard under a layout (they differ in nothing), and their history."""
     heard = []
-    history = simulate(experiment(blobs, Listener(heard)), federation, 2, mapping=MAPPINGS[request.param])
+    history = simulate(experiment(blobs, Listener(heard)), federation, 2, layout=MAPPINGS[request.param])
     jax.effects_barrier()
     return heard, history
 
@@ -160,7 +160,7 @@ def test_a_round_without_questions_tells_zeros_and_costs_nothing(listened, feder
         assert told["loss"].any() == told["gradient_norm"].any() == (round % 2 == 0)
     model, members = 4 * 9, np.array([3, 2, 3, 2])
     asks = np.array([1, 0, 1, 0])
-    flops = (1 + 3) * history.about["forward_flops_per_row"] * federation.draw(0).size.sum()
+    flops = (1 + 3) * history.about["forward_flops_per_example"] * federation.draw(0).size.sum()
     for seed in range(2):
         np.testing.assert_array_equal(history["selection_flops"][seed], asks * flops)
         np.testing.assert_array_equal(history["selection_bytes_down"][seed], asks * model * (N - 3))
@@ -170,7 +170,7 @@ def test_a_round_without_questions_tells_zeros_and_costs_nothing(listened, feder
 def test_a_loss_without_the_updates_is_heard_all_the_same(blobs, federation, plain):
     """No signal looks at a delta here, so that none is kept."""
     heard = []
-    simulate(experiment(blobs, Listener(heard, (signals.TrainingLoss(),))), federation, mapping="scan")
+    simulate(experiment(blobs, Listener(heard, (signals.TrainingLoss(),))), federation, layout="scan")
     jax.effects_barrier()
     assert len(heard) == ROUNDS
     for round, told in heard:

@@ -7,12 +7,12 @@ import numpy as np
 import optax
 import pytest
 
-from fedjax_sel import Experiment, Federation, Mapping, Task, partition, simulate
+from fedjax_sel import Experiment, Federation, Layout, Task, partition, simulate
 from fedjax_sel.aggregation.fednova import FedNova
 from fedjax_sel.aggregation.fedopt import FedOpt
 from fedjax_sel.aggregation.mean import Mean
 from fedjax_sel.correction.scaffold import Scaffold
-from fedjax_sel.engine.beginning import start
+from fedjax_sel.engine.init import start
 from fedjax_sel.engine.keys import Purpose, key_for
 from fedjax_sel.local_training.sgd import SGD, shuffles
 from fedjax_sel.signals import GradientNorm
@@ -62,17 +62,17 @@ def trained_by_hand(task, variables, x, y, trainer, key):
     return {"params": params, "batch_stats": stats}
 
 
-@pytest.mark.parametrize("mapping", [Mapping(), Mapping(clients=1, seeds="scan")], ids=str)
-@pytest.mark.parametrize("aggregator", [Mean("size"), FedNova()], ids=lambda a: type(a).__name__)
-def test_a_round_is_the_one_by_hand_whatever_stands_beside_a_client(blobs, skewed, mapping, aggregator):
+@pytest.mark.parametrize("layout", [Layout(), Layout(clients=1, seeds="scan")], ids=str)
+@pytest.mark.parametrize("aggregation", [Mean("size"), FedNova()], ids=lambda a: type(a).__name__)
+def test_a_round_is_the_one_by_hand_whatever_stands_beside_a_client(blobs, skewed, layout, aggregator):
     task, trainer = Task.on(Normed(), blobs), SGD(0.1, batch_size=7, epochs=2)
-    experiment = Experiment(task, trainer=trainer, aggregator=aggregator, m=3, rounds=1)
-    history = simulate(experiment, skewed, seeds=[4], mapping=mapping)
+    experiment = Experiment(task, local_training=trainer, aggregation=aggregator, cohort_size=3, rounds=1)
+    history = simulate(experiment, skewed, seeds=[4], layout=layout)
     data, seed = skewed.draw(4), jax.random.key(4)
     begin = task.init(key_for(seed, Purpose.MODEL), data.x)
     ends, rows = [], []
     for client in history.selections[0, 0]:
-        mine = data.order[data.offset[client] : data.offset[client] + data.size[client]]
+        mine = data.order[data.offset[client] : data.offset[client] + data.num_examples[client]]
         key = key_for(seed, Purpose.TRAIN, 0, int(client))
         ends.append(trained_by_hand(task, begin, data.x[mine], data.y[mine], trainer, key))
         rows.append(len(mine))
@@ -91,7 +91,9 @@ def test_a_round_is_the_one_by_hand_whatever_stands_beside_a_client(blobs, skewe
 
 def test_evaluation_uses_the_running_statistics(blobs, skewed):
     task = Task.on(Normed(), blobs)
-    history = simulate(Experiment(task, trainer=SGD(0.1, batch_size=7), m=3, rounds=4), skewed, seeds=[0])
+    history = simulate(
+        Experiment(task, local_training=SGD(0.1, batch_size=7), cohort_size=3, rounds=4), skewed, seeds=[0]
+    )
     variables = jax.tree.map(lambda leaf: leaf[0], history.variables)
     alone = np.concatenate([task.logits(variables, blobs.test_x[i : i + 1]) for i in range(10)])
     np.testing.assert_allclose(task.logits(variables, blobs.test_x[:10]), alone, **CLOSE)
@@ -102,9 +104,9 @@ def test_evaluation_uses_the_running_statistics(blobs, skewed):
 def test_gradients_optimisers_and_variates_do_not_follow_statistics(blobs, skewed):
     task, data = Task.on(Normed(), blobs), skewed.draw(0)
     variables = task.init(jax.random.key(0), data.x)
-    experiment = Experiment(task, correction=Scaffold(), aggregator=FedOpt(), m=2, rounds=2)
-    state, _ = start([experiment], [data], jax.vmap(jax.random.key)(jnp.arange(1, dtype=jnp.uint32)), Mapping())
-    for tree in (state.aggregator.first, state.correction.shared, state.correction.own):
+    experiment = Experiment(task, correction=Scaffold(), aggregation=FedOpt(), cohort_size=2, rounds=2)
+    state, _ = start([experiment], [data], jax.vmap(jax.random.key)(jnp.arange(1, dtype=jnp.uint32)), Layout())
+    for tree in (state.aggregation.first, state.correction.shared, state.correction.own):
         assert set(tree) == {"params"}
     batch = Batch(jnp.asarray(data.x[:9]), jnp.asarray(data.y[:9]), jnp.ones(9, bool))
     by_hand = jax.grad(lambda p: task.loss({**variables, "params": p}, batch))(variables["params"])

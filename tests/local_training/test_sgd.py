@@ -89,7 +89,7 @@ def test_where_all_gradients_are_one_training_goes_just_that_way(how):
     task, trainer = Task(LogisticRegression(classes=3)), SGD(0.2, batch_size=7, **how)
     received = task.init(jax.random.key(0), data.x)
     for i in (0, 6):
-        index, keep = data.rows_of(jnp.int32(i))
+        index, keep = data.examples_of(jnp.int32(i))
         steps = trainer.local_steps(keep.sum(), data.longest)
         update = trainer.train(
             task,

@@ -20,7 +20,7 @@ N, M, RUNS, ROUNDS = 100, 10, 300, 170
 @pytest.fixture(scope="module")
 def at_random():
     """Cohorts of random selection."""
-    ctx = Context(jnp.int32(0), jnp.int32(ROUNDS), jnp.ones(N, jnp.int32), jnp.ones(N, bool), m=M)
+    ctx = Context(jnp.int32(0), jnp.int32(ROUNDS), jnp.ones(N, jnp.int32), jnp.ones(N, bool), cohort_size=M)
     keys = jax.random.split(jax.random.key(0), (RUNS, ROUNDS))
     return np.asarray(jax.vmap(jax.vmap(lambda key: Uniform().select(key, (), ctx).client))(keys))
 
@@ -64,7 +64,7 @@ def test_coverage_is_the_share_of_distinct_clients_so_far_and_empty_slots_are_no
 def test_round_robin_covers_everybody_in_the_fewest_rounds_and_evenly():
     state, cohorts = jnp.full(9, -1, jnp.int32), []
     for t in range(6):
-        ctx = Context(jnp.int32(t), jnp.int32(6), jnp.ones(9, jnp.int32), jnp.ones(9, bool), m=3)
+        ctx = Context(jnp.int32(t), jnp.int32(6), jnp.ones(9, jnp.int32), jnp.ones(9, bool), cohort_size=3)
         cohort = RoundRobin().select(jax.random.key(t), state, ctx)
         state = RoundRobin().observe(jax.random.key(t), state, ctx, cohort)
         cohorts.append(np.asarray(cohort.client))

@@ -149,7 +149,7 @@ def test_every_scale_has_cells_with_names_of_their_own():
         assert all(re.fullmatch(r"[a-z0-9.=-]+", cell.slug) for cell in cells)
         for cell in cells:
             epsilon = float(re.search(r"epsilon=([\d.]+)", cell.experiment)[1])
-            assert cell.config["m"] == cohort_size(epsilon, DEVICES)
+            assert cell.config["cohort_size"] == cohort_size(epsilon, DEVICES)
 
 
 def test_hyphens_do_for_the_underscores_of_a_papers_name(monkeypatch, tmp_path):

@@ -67,7 +67,7 @@ from fedjax_sel.papers._fedft_studies import (
     levels,
 )
 from fedjax_sel.papers._paper import Cell, Evidence, folder_of, merged
-from fedjax_sel.parts import Parts, size_of
+from fedjax_sel.parts import FrozenParams, size_of
 from fedjax_sel.pytree import Pytree
 from fedjax_sel.report.markdown import report
 
@@ -409,7 +409,7 @@ def test_cells_are_configurations_with_a_folder_each(scale):
     for key, one in whole.items():
         assert config.resolve(one) == one, key
         assert one["data"]["name"] != "", key
-        assert one["m"] <= one["partition"]["clients"], key
+        assert one["cohort_size"] <= one["partition"]["clients"], key
 
 
 @pytest.mark.parametrize("scale", SCALES)
@@ -437,15 +437,15 @@ def test_a_cell_begins_with_one_that_stands_before_it(scale):
 PARTLY = {"model.frozen"}
 CHANGES = {
     SCRATCH: {"model.pretrained"},
-    FEDAVG_RDS: {"samples"},
+    FEDAVG_RDS: {"data_selection"},
     FEDPROX: {"correction"},
-    FEDPROX_RDS: {"correction", "samples"},
+    FEDPROX_RDS: {"correction", "data_selection"},
     ALL: PARTLY,
     f"{FEDAVG} ({CIFAR100})": {"model.pretrained"},
     CENTRAL: {"partition", "m"},
     left("20 %"): {"m"},
     left("10 %"): {"m"},
-    **dict.fromkeys((RDS, EDS, RDS50, EDS50, MARGIN, LOSS, BATCHES), PARTLY | {"samples"}),
+    **dict.fromkeys((RDS, EDS, RDS50, EDS50, MARGIN, LOSS, BATCHES), PARTLY | {"data_selection"}),
 }
 """What a method changes of FedAvg that begins pretrained."""
 
@@ -473,21 +473,21 @@ def test_methods_of_an_experiment_differ_only_in_what_they_are(scale):
             continue
         fedavg = whole[experiment, FEDAVG]
         assert differing(fedavg, one) == CHANGES.get(method, set()), (experiment, method)
-        assert one["selector"] == {"name": "uniform"}
-        assert one["aggregator"] == {"name": "mean", "by": "size"}
+        assert one["client_selection"] == {"name": "uniform"}
+        assert one["aggregation"] == {"name": "mean", "weighting": "size"}
         if method in SAMPLES:
-            assert one["samples"] == SAMPLES[method]
+            assert one["data_selection"] == SAMPLES[method]
         if "model.frozen" in CHANGES.get(method, set()):
             assert tuple(one["model"]["frozen"]) == TRUNK
         if "correction" in CHANGES.get(method, set()):
             assert one["correction"] == {"name": "proximal", "mu": 0.01}
         if method == CENTRAL:
-            assert (one["partition"]["clients"], one["m"]) == (1, 1)
+            assert (one["partition"]["clients"], one["cohort_size"]) == (1, 1)
         elif "m" not in CHANGES.get(method, set()):
-            assert one["m"] == one["partition"]["clients"], "all take part"
+            assert one["cohort_size"] == one["partition"]["clients"], "all take part"
     for name in targets(scale) if scale != "smoke" else []:
-        clients = whole[many(name, STRONG), FEDAVG]["m"]
-        stragglers = [whole[many(name, STRONG), left(share)]["m"] for share in ("20 %", "10 %")]
+        clients = whole[many(name, STRONG), FEDAVG]["cohort_size"]
+        stragglers = [whole[many(name, STRONG), left(share)]["cohort_size"] for share in ("20 %", "10 %")]
         assert stragglers == [clients // 5, clients // 10]
         assert whole[few(name, STRONG), CENTRAL] == whole[few(name, WEAK), CENTRAL]
 
@@ -497,7 +497,7 @@ def test_an_ablation_changes_what_it_is_called_after(scale):
     whole = resolved(scale)
     base = whole[ablated("trained:", "moderate"), "EDS"]
     fraction = {"small": 0.1, "full": 0.5}[scale]
-    assert base["samples"] == {"name": "entropy", "fraction": fraction, "rho": 0.1}
+    assert base["data_selection"] == {"name": "entropy", "fraction": fraction, "rho": 0.1}
     assert tuple(base["model"]["frozen"]) == TRUNK
     assert base["partition"]["alpha"] == STRONG
     for part, frozen in PARTS.items():
@@ -510,15 +510,15 @@ def test_an_ablation_changes_what_it_is_called_after(scale):
         assert set(config.differences(base, one)) <= {"partition.alpha"}
     for rho in RHOS:
         one = whole[ablated("ρ =", f"{rho:g}"), "EDS"]
-        assert one["samples"]["rho"] == rho
-        assert set(config.differences(base, one)) <= {"samples.rho"}
+        assert one["data_selection"]["rho"] == rho
+        assert set(config.differences(base, one)) <= {"data_selection.temperature"}
     there = [key for key in whole if key[0].startswith("ablation")]
     assert len(there) == 2 * len(PARTS) + 2 * len(ALPHAS) + len(RHOS)
     for experiment, way in there:
         if way == "RDS":
             entropy, random = whole[experiment, "EDS"], whole[experiment, "RDS"]
-            assert differing(entropy, random) == {"samples"}
-            assert random["samples"] == {"name": "random_subset", "fraction": fraction}
+            assert differing(entropy, random) == {"data_selection"}
+            assert random["data_selection"] == {"name": "random_subset", "fraction": fraction}
     frozen = [set(frozen) for frozen in PARTS.values()]
     assert all(one < other for one, other in pairwise(frozen)), "less and less is trained"
 
@@ -528,10 +528,10 @@ def test_full_is_what_the_source_says():
     for (experiment, method), one in whole.items():
         if experiment == PRETRAINING:
             continue
-        trainer = one["trainer"]
+        trainer = one["local_training"]
         assert (trainer["learning_rate"], trainer["momentum"], trainer["epochs"]) == (0.1, 0.5, 5)
         assert (one["model"]["depth"], one["model"]["width"]) == (16, 1)
-        assert (one["data"]["rows"], one["data"]["test_rows"]) == (None, None)
+        assert (one["data"]["rows"], one["data"]["num_test_examples"]) == (None, None)
         clients = 1 if method == CENTRAL else 10 if "few" in experiment else 100
         assert one["partition"]["clients"] == clients, (experiment, method)
     assert whole[many(SPEECH["full"], STRONG), EDS]["data"]["name"] == "tfds:speech_commands"
@@ -542,7 +542,7 @@ def test_full_is_what_the_source_says():
 def test_so_many_parameters_are_trained_as_the_report_says():
     model = WideResNet(classes=10, depth=16)
     params = jax.eval_shape(model.init, jax.random.key(0), jnp.zeros((1, 32, 32, 3)))["params"]
-    trained, _ = Parts(fixed_names=TRUNK).parted({"params": params})
+    trained, _ = FrozenParams(fixed_names=TRUNK).parted({"params": params})
     said = f"{size_of(trained):,} of {size_of(params):,} parameters"
     assert said == "132,298 of 175,066 parameters"
     assert said in papers.load("fedft_eds").settings
@@ -587,7 +587,7 @@ def test_label_entropy_by_hand():
 @pytest.fixture(scope="module")
 def images(tmp_path_factory):
     """The smallest cell of the smallest scale, with fewer rows."""
-    few_rows = {"data": {"name": SOURCES[DIGITS], "rows": 60, "test_rows": 30}, "m": 3}
+    few_rows = {"data": {"name": SOURCES[DIGITS], "rows": 60, "num_test_examples": 30}, "cohort_size": 3}
     few_rows |= {"partition": {"name": "client_dirichlet", "clients": 3, "alpha": 0.5}}
     return built(
         cell_of("smoke", few(DIGITS, STRONG), SCRATCH), [2], "smoke", tmp_path_factory.mktemp("no"), **few_rows
@@ -620,13 +620,13 @@ def test_models_are_compared_after_each_client_trained_as_in_the_first_round(ima
     np.testing.assert_allclose(got, got.transpose(0, 2, 1), atol=1e-12)
     assert (got < 1 - 1e-4)[:, ~np.eye(3, dtype=bool)].all()
 
-    task, trainer, key = images.experiment.task, images.experiment.trainer, jax.random.key(images.seeds[0])
+    task, trainer, key = images.experiment.task, images.experiment.local_training, jax.random.key(images.seeds[0])
     here = jax.tree.map(jnp.asarray, data)
     variables = task.init(key_for(key, Purpose.MODEL), here.x)
 
     @jax.jit
     def trained(client):
-        index, valid = here.rows_of(client)
+        index, valid = here.examples_of(client)
         own = key_for(key, Purpose.TRAIN, 0, client)
         steps = trainer.local_steps(valid.sum(), here.longest)
         delta = trainer.train(task, variables, here, index, valid, own, 1.0, steps, steps).delta
@@ -641,7 +641,7 @@ def test_models_are_compared_after_each_client_trained_as_in_the_first_round(ima
 def test_a_study_begins_with_the_model_of_the_cell_that_its_cell_names(images, tmp_path):
     cell, of_rows = (
         cell_of("smoke", few(DIGITS, STRONG), EDS),
-        {"data": {"name": SOURCES[DIGITS], "rows": 60, "test_rows": 30}},
+        {"data": {"name": SOURCES[DIGITS], "rows": 60, "num_test_examples": 30}},
     )
     with pytest.raises(FileNotFoundError, match=r"^model\.pretrained: "):
         built(cell, [2], "smoke", tmp_path, **of_rows)
@@ -658,25 +658,27 @@ def test_a_study_begins_with_the_model_of_the_cell_that_its_cell_names(images, t
     assert set(begun["params"]) == {"group3", "norm", "head"}
     wanted = {kind: {name: whole[name] for name in begun[kind]} for kind, whole in variables.items()}
     jax.tree.map(np.testing.assert_array_equal, begun, wanted)
-    trunk = images.experiment.task.model.apply(variables, images.experiment.task.normalised(data.x), end=3)
-    np.testing.assert_allclose(mine.x, trunk, rtol=1e-4, atol=1e-4, err_msg="rows are what the pretrained trunk makes")
+    backbone = images.experiment.task.model.apply(variables, images.experiment.task.normalised(data.x), end=3)
+    np.testing.assert_allclose(
+        mine.x, backbone, rtol=1e-4, atol=1e-4, err_msg="rows are what the pretrained backbone makes"
+    )
 
 
 FLAT = {
-    "data": {"name": "digits", "rows": 90, "test_rows": 30},
+    "data": {"name": "digits", "rows": 90, "num_test_examples": 30},
     "partition": {"name": "client_dirichlet", "clients": 4, "alpha": 0.5},
     "model": {"name": "mlp", "hidden": [8]},
-    "trainer": {"name": "sgd", "learning_rate": 0.1, "momentum": 0.5, "batch_size": 8, "epochs": 2},
-    "aggregator": {"name": "mean", "by": "size"},
-    "m": 4,
+    "local_training": {"name": "sgd", "learning_rate": 0.1, "momentum": 0.5, "batch_size": 8, "epochs": 2},
+    "aggregation": {"name": "mean", "weighting": "size"},
+    "cohort_size": 4,
     "rounds": 3,
-    "mapping": {"clients": 1, "seeds": "scan"},
+    "layout": {"clients": 1, "seeds": "scan"},
 }
 
 
 def flat(samples, **changes):
     """A run of a model that compiles at once."""
-    return config.build({**merged(FLAT, {"samples": samples}), "seeds": [3], **changes})
+    return config.build({**merged(FLAT, {"data_selection": samples}), "seeds": [3], **changes})
 
 
 NOTED, ENTROPIES = [], []  # rows of each client in each round, and the entropy of their labels
@@ -696,7 +698,7 @@ class Watched(SGD, Pytree):
 
 
 @pytest.mark.parametrize(
-    "samples",
+    "data_selection",
     [
         {"name": "random_subset", "fraction": 0.3},
         {"name": "random_subset", "fraction": 1.0},
@@ -710,12 +712,12 @@ def test_the_rows_said_to_be_chosen_are_those_that_the_run_trains_on(samples):
     times, mixes = choices(run, data, run.seeds[0])
     NOTED.clear()
     ENTROPIES.clear()
-    fields = {f.name: getattr(run.experiment.trainer, f.name) for f in dataclasses.fields(SGD)}
-    watched = dataclasses.replace(run.experiment, trainer=Watched(**fields))
-    history = simulate(watched, run.data, run.seeds, mapping=run.mapping)
+    fields = {f.name: getattr(run.experiment.local_training, f.name) for f in dataclasses.fields(SGD)}
+    watched = dataclasses.replace(run.experiment, local_training=Watched(**fields))
+    history = simulate(watched, run.data, run.seeds, layout=run.layout)
     jax.effects_barrier()
     assert len(NOTED) == 3 * 4
-    size, owned = np.asarray(data.size), np.sort(np.asarray(data.order))
+    size, owned = np.asarray(data.num_examples), np.sort(np.asarray(data.order))
     assert times.shape == owned.shape == (size.sum(),), "equal sizes leave some rows with nobody"
     np.testing.assert_array_equal(times, np.bincount(np.concatenate(NOTED), minlength=90)[owned])
     assert mixes.shape == (3,)
@@ -738,7 +740,11 @@ def on_flat_rows(monkeypatch):
 
     def of(cell, seeds, scale, out, **changes):
         return config.build(
-            {**merged(FLAT, {"samples": cell.config.get("samples", "everything")}), "seeds": seeds, **changes}
+            {
+                **merged(FLAT, {"data_selection": cell.config.get("data_selection", "everything")}),
+                "seeds": seeds,
+                **changes,
+            }
         )
 
     monkeypatch.setattr(_fedft_studies, "built", of)

@@ -80,7 +80,7 @@ def studies(gpfl=1.05, fedcor=2.0, share=0.8):
     row = {"mean": 590.0, "std": 0.0, "smallest": 590, "largest": 590, "classes above 5 %": 1.0}
     return {
         "time": {"rounds": 200, "seed": 0, "device": "none", "methods": methods},
-        "regret": {"rounds": 2, "seeds": [0, 1, 2], "clients": 10, "m": 3, "methods": regret},
+        "regret": {"rounds": 2, "seeds": [0, 1, 2], "clients": 10, "cohort_size": 3, "methods": regret},
         "partitions": dict.fromkeys(PARTITIONS, row),
     }
 
@@ -223,20 +223,20 @@ def test_protocols_are_what_the_report_says_they_are():
     random, gpfl = full[published, RANDOM], full[published, GPFL]
     assert random == full[titled(FASHION, "2SPC"), RANDOM]
     assert random["model"]["hidden"] == [64, 30]
-    assert (gpfl["model"]["hidden"], gpfl["holdout"], gpfl["aggregator"]["by"]) == ([64], 0.0, "size")
-    assert gpfl["selector"]["signal"] == "test"
+    assert (gpfl["model"]["hidden"], gpfl["holdout"], gpfl["aggregation"]["by"]) == ([64], 0.0, "size")
+    assert gpfl["client_selection"]["signal"] == "test"
     step = [full[titled(FASHION, SENSITIVE, name), RANDOM] for name in (NETWORK, ROWS, THEIRS)]
     assert config.differences(random, step[0]) == ["model.hidden"]
-    assert set(config.differences(step[0], step[1])) == {"holdout", "signals_on"}
-    assert {key.split(".")[0] for key in config.differences(step[1], step[2])} == {"trainer", "aggregator"}
-    assert full[titled(FASHION, "1SPC"), RANDOM]["m"] == 10
+    assert set(config.differences(step[0], step[1])) == {"holdout", "signal_split"}
+    assert {key.split(".")[0] for key in config.differences(step[1], step[2])} == {"local_training", "aggregation"}
+    assert full[titled(FASHION, "1SPC"), RANDOM]["cohort_size"] == 10
     assert full[titled(CIFAR, "Dir"), GPFL]["rounds"] == 2000
 
 
 @pytest.fixture(scope="module")
 def small():
     """Two rounds of the small case."""
-    change = {"selector": "uniform", "rounds": 2, "seeds": [3], "partition": {"clients": 5}, "m": 2}
+    change = {"client_selection": "uniform", "rounds": 2, "seeds": [3], "partition": {"clients": 5}, "cohort_size": 2}
     return config.build(merged(SMALL_CASE, change))
 
 
@@ -245,13 +245,13 @@ def test_regret_is_that_of_trying_all_cohorts_by_hand(small):
     (data,) = small.data.draws((3,))
     mine, chance = regret_along(small.experiment, data, 3, history.selections[0])
 
-    task, trainer, key = small.experiment.task, small.experiment.trainer, jax.random.key(3)
+    task, trainer, key = small.experiment.task, small.experiment.local_training, jax.random.key(3)
     data = jax.tree.map(jnp.asarray, data)
     w = task.init(key_for(key, Purpose.MODEL), data.x)
     for t in range(2):
         deltas = []
         for i in range(5):
-            index, valid = data.rows_of(jnp.int32(i))
+            index, valid = data.examples_of(jnp.int32(i))
             steps = trainer.local_steps(valid.sum(), data.longest)
             own = key_for(key, Purpose.TRAIN, t, i)
             deltas.append(trainer.train(task, w, data, index, valid, own, 1.0, steps, steps).delta)
@@ -260,7 +260,7 @@ def test_regret_is_that_of_trying_all_cohorts_by_hand(small):
             return jax.tree.map(lambda a, *d: a + sum(d) / len(d), w, *(deltas[i] for i in cohort))
 
         def loss(v):
-            return float(task.row_loss(task.logits(v, data.validation_x), data.validation_y).mean())
+            return float(task.example_loss(task.logits(v, data.validation_x), data.validation_y).mean())
 
         losses = {(i, j): loss(after((i, j))) for i in range(5) for j in range(i)}
         chosen = tuple(sorted(map(int, history.selections[0, t]), reverse=True))
@@ -276,5 +276,5 @@ def test_classes_of_clients_are_their_shares(small):
     (data,) = small.data.draws((3,))
     share = classes_of(data)
     np.testing.assert_allclose(share.sum(1), 1)
-    mine = np.asarray(data.y)[np.asarray(data.order)[int(data.offset[2]) : int(data.offset[2] + data.size[2])]]
+    mine = np.asarray(data.y)[np.asarray(data.order)[int(data.offset[2]) : int(data.offset[2] + data.num_examples[2])]]
     np.testing.assert_allclose(share[2], np.bincount(mine, minlength=10) / len(mine))

@@ -89,14 +89,14 @@ class Method:
         return History(tuple(range(R)), {"accuracy": accuracy, **costs}, selections, N)
 
 
-def found(clients, *, entropy=(0.2, 0.2, 0.4), within=0.8, cka=(0.9, 0.6), rand=None, m=M):
+def found(clients, *, entropy=(0.2, 0.2, 0.4), within=0.8, cka=(0.9, 0.6), rand=None, cohort_size=M):
     """What a study finds of one experiment; seeds differ a little."""
     rng, jitter = np.random.default_rng(0), 0.001 * JITTER
     names = ("entropy_stratified", "entropy_by_labels", "entropy_random")
     cluster, one = np.arange(clients) % 5, np.full(4, 0.95)
     out = {
         "clients": clients,
-        "m": m,
+        "cohort_size": m,
         "sizes": [np.bincount(cluster)] * R,
         "within": within + jitter,
         "random": 1.0 - jitter,
@@ -119,7 +119,8 @@ def studies(scale="small", groups=1.0, of_groups=0.01, **changes):
     planted = {
         "clusters": {name: found(n, **changes) for name, n in clients.items()},
         "ablation": {
-            name: found(24, rand=groups, entropy=(of_groups, 0.02, 0.5), m=5, **alike) for name in ABLATION[scale]
+            name: found(24, rand=groups, entropy=(of_groups, 0.02, 0.5), cohort_size=5, **alike)
+            for name in ABLATION[scale]
         },
     }
     return json.loads(json.dumps(folder.jsonable(planted)))
@@ -393,7 +394,7 @@ def test_the_models_behind_table_1_have_so_many_parameters():
         shapes = jax.eval_shape(model.init, jax.random.key(0), jnp.zeros((1, *shape)))
         assert parameters == sum(leaf.size for leaf in jax.tree.leaves(shapes["params"]))
         whole = EXPERIMENTS["full"][name]
-        assert (clients, m, row) == (whole["partition"]["clients"], whole["m"], np.prod(shape))
+        assert (clients, m, row) == (whole["partition"]["clients"], whole["cohort_size"], np.prod(shape))
 
 
 def test_the_table_shows_printed_and_computed_costs():
@@ -431,8 +432,8 @@ def resolved(scale):
     return {cell.key: config.resolve(cell.config) for cell in cells(scale)}
 
 
-IS = {FEDPROX: "correction", SCAFFOLD: "correction", FEDNOVA: "aggregator", LEFL: "selector"}
-IS |= dict.fromkeys(OTHERS, "aggregator")
+IS = {FEDPROX: "correction", SCAFFOLD: "correction", FEDNOVA: "aggregation", LEFL: "client_selection"}
+IS |= dict.fromkeys(OTHERS, "aggregation")
 
 
 @pytest.mark.parametrize("scale", ["smoke", "small", "full"])
@@ -449,8 +450,8 @@ def test_at_one_rate_methods_differ_only_in_what_they_are(scale):
             for method in set(there) - {FEDAVG}:
                 keys = config.differences(fedavg, whole[titled(name, settings), method])
                 assert {key.split(".")[0] for key in keys} == {IS[method]}, (name, settings, method)
-            assert fedavg["selector"] == {"name": "uniform"}
-            assert whole[titled(name, settings), LEFL]["selector"]["allocation"] == "hamilton"
+            assert fedavg["client_selection"] == {"name": "uniform"}
+            assert whole[titled(name, settings), LEFL]["client_selection"]["allocation"] == "hamilton"
     others = {title for title, method in whole if method in OTHERS}
     assert others == {titled(next(iter(EXPERIMENTS[scale])), HIGH)}
 
@@ -459,15 +460,15 @@ def test_at_one_rate_methods_differ_only_in_what_they_are(scale):
 def test_the_two_rates_differ_in_nothing_else(scale):
     whole = resolved(scale)
     for name in EXPERIMENTS[scale]:
-        high = whole[titled(name, HIGH), LEFL]["trainer"]
+        high = whole[titled(name, HIGH), LEFL]["local_training"]
         assert (high["learning_rate"], high["epoch_decay"]) == (0.1, 0.99)
         if short(name):
             assert (titled(name, LOW), LEFL) not in whole
             continue
         for method in METHODS:
             one, other = (whole[titled(name, settings), method] for settings in (HIGH, LOW))
-            assert config.differences(one, other) == ["trainer.learning_rate", "trainer.epoch_decay"]
-            assert (other["trainer"]["learning_rate"], other["trainer"]["epoch_decay"]) == (0.01, None)
+            assert config.differences(one, other) == ["local_training.learning_rate", "local_training.epoch_decay"]
+            assert (other["local_training"]["learning_rate"], other["local_training"]["epoch_decay"]) == (0.01, None)
 
 
 @pytest.mark.parametrize("scale", ["smoke", "small", "full"])
@@ -481,9 +482,14 @@ def test_as_published_baselines_are_those_of_the_low_rate_and_lefl_has_its_own(s
             assert keys == (["correction.mu"] if method == FEDPROX else [])
         assert whole[titled(name, AS_PUBLISHED), FEDPROX]["correction"]["mu"] == 1.0
         fair, code = whole[titled(name, HIGH), LEFL], whole[titled(name, AS_PUBLISHED), LEFL]
-        changed = ["selector.rate", "selector.allocation", "selector.kl_direction", "m"]
+        changed = [
+            "client_selection.rate",
+            "client_selection.allocation",
+            "client_selection.kl_direction",
+            "cohort_size",
+        ]
         assert config.differences(fair, code) == changed
-        assert code["selector"]["rate"] == fair["m"] / fair["partition"]["clients"]
+        assert code["client_selection"]["rate"] == fair["cohort_size"] / fair["partition"]["clients"]
 
 
 def most_of_code(clients, clusters, rate):
@@ -501,11 +507,11 @@ def test_cohorts_have_room_and_no_more_members_than_there_are_clients(scale):
     short_of = []
     for (title, method), whole in resolved(scale).items():
         clients = whole["partition"]["clients"]
-        wanted, selector = whole["m"], whole["selector"]
+        wanted, selector = whole["cohort_size"], whole["client_selection"]
         if selector.get("allocation") == "code":
             clusters = int(np.ceil(np.log2(clients)))
             wanted = most_of_code(clients, clusters, selector["rate"])
-        if not wanted <= whole["m"] <= clients:
+        if not wanted <= whole["cohort_size"] <= clients:
             short_of.append(f"{title}, {method}: m is {whole['m']} of {clients}, needed may be {wanted}")
     assert not short_of
 
@@ -539,7 +545,7 @@ def test_a_preset_is_the_cell_at_lefls_rate(name):
 
 @pytest.mark.parametrize(("name", "data"), [("cifar10_lefl", "CIFAR-10"), ("cifar100_lefl", "CIFAR-100")])
 def test_the_other_setting_is_what_the_presets_comment_says(name, data):
-    changes = ("partition.clients=50", "m=35")
+    changes = ("partition.clients=50", "cohort_size=35")
     assert of_preset(name, *changes) == of_cell(f"{data}, ResNet-20, 50 @ 70 %")
     assert " ".join(changes) in config.preset(name).read_text(encoding="utf-8")
 
@@ -658,11 +664,11 @@ def test_representations_of_a_resnet_are_all_its_convolutions_and_the_last_layer
 
 def test_planted_groups_are_found_on_digits():
     (cell,) = ABLATION["smoke"].values()
-    whole = merged(merged(BASE, cell), {"rounds": 1, "model": {"hidden": [16]}, "selector": "lefl"})
+    whole = merged(merged(BASE, cell), {"rounds": 1, "model": {"hidden": [16]}, "client_selection": "lefl"})
     got = studied(whole, "smoke", [0], truth=LabelGroups(24, 2))
     assert got["rand"] == [1.0]
     assert [sizes.tolist() for sizes in got["sizes"]] == [[5, 5, 5, 5, 4]]
-    assert (got["clients"], got["m"]) == (24, 5)
+    assert (got["clients"], got["cohort_size"]) == (24, 5)
     labels = LabelGroups(24, 2).groups(10)
     np.testing.assert_array_equal(pairs(got["cluster"], True), pairs(labels, True))
     (stratified,), (by_labels,), (uniform,) = (got[f"entropy_{way}"] for way in ("stratified", "by_labels", "random"))
@@ -684,7 +690,7 @@ def test_planted_groups_are_found_on_digits():
 def test_many_clients_are_compared_by_their_last_layers_alone(monkeypatch):
     monkeypatch.setattr(_lefl_studies, "FEW", 10)
     (cell,) = ABLATION["smoke"].values()
-    whole = merged(merged(BASE, cell), {"rounds": 1, "model": {"hidden": [16]}, "selector": "lefl"})
+    whole = merged(merged(BASE, cell), {"rounds": 1, "model": {"hidden": [16]}, "client_selection": "lefl"})
     got = studied(whole, "smoke", [0], truth=LabelGroups(24, 2))
     assert got["rand"] == [1.0]
     assert not {"cka", "heat", "kl"} & set(got)

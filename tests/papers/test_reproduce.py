@@ -161,11 +161,15 @@ def test_unknown_names_are_answered_with_the_nearest(tmp_path, nothing_runs):
 
 
 def test_two_cells_of_one_configuration_are_run_once(tmp_path, monkeypatch):
-    plain = {"data": "iris", "partition": {"name": "iid", "clients": 5}, "m": 2, "rounds": 2}
-    cells = [Cell("one", "A", plain), Cell("two", "A", {**plain, "m": 3}), Cell("three", "A", {**plain, "m": 2})]
+    plain = {"data": "iris", "partition": {"name": "iid", "clients": 5}, "cohort_size": 2, "rounds": 2}
+    cells = [
+        Cell("one", "A", plain),
+        Cell("two", "A", {**plain, "cohort_size": 3}),
+        Cell("three", "A", {**plain, "cohort_size": 2}),
+    ]
     configs = [config.resolve({**cell.config, "seeds": 2}) for cell in cells]
     runs, build = [], config.build
-    monkeypatch.setattr(config, "build", lambda one, begin=None: runs.append(one["m"]) or build(one))
+    monkeypatch.setattr(config, "build", lambda one, begin=None: runs.append(one["cohort_size"]) or build(one))
 
     def histories():
         return run_cells(tmp_path, cells, configs, Console(quiet=True))

@@ -139,7 +139,7 @@ def test_whom_the_other_methods_select_decides_nothing_about_entropy():
 @pytest.mark.parametrize(
     ("entropy", "random", "expected"),
     [
-        (Method(cost=2.0), NEVER, YES),  # ten rounds for the price of twenty, and the jump is within them
+        (Method(cost=2.0), NEVER, YES),  # ten rounds for the cost of twenty, and the jump is within them
         (Method(cost=2.0), Method(), NO),
         (Method(cost=4.0), NEVER, NO),  # five rounds, in which nothing happens yet
         (Method(cost=4.0), Method(), NO),

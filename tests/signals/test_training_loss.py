@@ -14,7 +14,7 @@ def test_losses_are_those_of_the_rows_of_all_steps_each_on_the_model_of_its_step
     data = jax.tree.map(jnp.asarray, Federation(blobs, partition.Dirichlet(clients=9, alpha=0.4)).draw(0))
     task, trainer = Task.on(MLP(classes=3, hidden=(4,)), blobs), SGD(0.3, batch_size=8, epochs=2)
     variables, key = task.init(jax.random.key(1), data.x), jax.random.key(3)
-    index, valid = data.rows_of(jnp.int32(2))
+    index, valid = data.examples_of(jnp.int32(2))
     count = int(valid.sum())
     assert count % 8, "the last batch is to be smaller"
     steps = trainer.local_steps(jnp.int32(count), data.longest)
@@ -32,16 +32,16 @@ def test_losses_are_those_of_the_rows_of_all_steps_each_on_the_model_of_its_step
             gradient = jax.grad(lambda v, f=row_losses: f(v).mean())(model)
             model = jax.tree.map(lambda a, g: a - 0.3 * g, model, gradient)
     assert len(losses) == 2 * count
-    np.testing.assert_allclose(signals.TrainingLoss().update(update, None), np.mean(losses), rtol=1e-4)
+    np.testing.assert_allclose(signals.TrainingLoss().measure(update, None), np.mean(losses), rtol=1e-4)
     rms = np.sqrt(np.mean(np.square(losses)))
-    np.testing.assert_allclose(signals.TrainingLossRMS().update(update, None), rms, rtol=1e-4)
+    np.testing.assert_allclose(signals.TrainingLossRMS().measure(update, None), rms, rtol=1e-4)
     assert rms > 1.05 * np.mean(losses), "or the two would not be told apart"
 
 
 def test_a_client_without_steps_reports_nothing(blobs):
     data = jax.tree.map(jnp.asarray, Federation(blobs, partition.Iid(clients=9)).draw(0))
     task = Task.on(MLP(classes=3, hidden=(4,)), blobs)
-    variables, (index, valid) = task.init(jax.random.key(1), data.x), data.rows_of(jnp.int32(2))
+    variables, (index, valid) = task.init(jax.random.key(1), data.x), data.examples_of(jnp.int32(2))
     none = jnp.int32(0)
     update = SGD().train(task, variables, data, index, valid, jax.random.key(3), 1.0, none, none + 2)
-    assert float(update.loss) == float(update.square) == 0
+    assert float(update.loss) == float(update.mean_sq_loss) == 0

@@ -10,7 +10,7 @@ from jaxtyping import Int
 from fedjax_sel.data.partition._ops import check_alpha, check_count, rows_by_class
 
 DRAWS = 100
-"""How often the shares are drawn before giving up on `min_rows`."""
+"""How often the shares are drawn before giving up on `min_examples`."""
 
 
 @dataclass(frozen=True)
@@ -24,31 +24,31 @@ class Dirichlet:
 
     With `balance`, a client that already has `n / N` rows gets no more of the later classes, as in the authors' code
     and in NIID-Bench (Li et al., "Federated Learning on Non-IID Data Silos", ICDE 2022,
-    https://arxiv.org/abs/2102.02079; there with `min_rows=10`, the "label-dir" of LEFL). The text has no such rule.
+    https://arxiv.org/abs/2102.02079; there with `min_examples=10`, the "label-dir" of LEFL). The text has no such rule.
 
     Attributes:
       clients: `N`.
       alpha: concentration; small: a class lives at few clients, large: nearly equal shares.
-      min_rows: shares are drawn anew until every client has this many rows, at most 100 times.
+      min_examples: shares are drawn anew until every client has this many rows, at most 100 times.
       balance: whether full clients are passed over.
     """
 
     clients: int = 100
     alpha: float = 0.5
-    min_rows: int = 1
+    min_examples: int = 1
     balance: bool = False
 
     def assign(
         self, y: Int[np.ndarray, "n"], rng: np.random.Generator, owner: Int[np.ndarray, "n"] | None = None
     ) -> Int[np.ndarray, "n"]:
-        """The client of each row. Raises `ValueError` where 100 draws leave a client below `min_rows`."""
+        """The client of each row. Raises `ValueError` where 100 draws leave a client below `min_examples`."""
         check_count("clients", self.clients, len(y))
-        check_count("min_rows", self.min_rows, len(y))
+        check_count("min_examples", self.min_examples, len(y))
         check_alpha(self.alpha)
-        if self.clients * self.min_rows > len(y):
+        if self.clients * self.min_examples > len(y):
             raise ValueError(
-                f"{self.clients} clients with min_rows {self.min_rows} need {self.clients * self.min_rows} rows, but "
-                f"there are only {len(y)}; lower clients or min_rows"
+                f"{self.clients} clients with min_examples {self.min_examples} need {self.clients * self.min_examples} rows, but "
+                f"there are only {len(y)}; lower clients or min_examples"
             )
         classes = rows_by_class(y, rng)
         sizes = [len(rows) for rows in classes]
@@ -56,14 +56,14 @@ class Dirichlet:
         for _ in range(DRAWS):
             count = self._counts(sizes, rng)
             smallest = count.sum(0).min()
-            if smallest >= self.min_rows:
+            if smallest >= self.min_examples:
                 break
             best = max(best, smallest)
         else:
-            advice = "raise alpha, or lower clients or min_rows" + ("" if self.balance else ", or set balance=True")
+            advice = "raise alpha, or lower clients or min_examples" + ("" if self.balance else ", or set balance=True")
             raise ValueError(
                 f"{DRAWS} draws of Dir(alpha={self.alpha}) over {self.clients} clients and {len(y)} rows of "
-                f"{len(classes)} classes never gave every client min_rows={self.min_rows} rows (the smallest client "
+                f"{len(classes)} classes never gave every client min_examples={self.min_examples} rows (the smallest client "
                 f"had at most {best}); {advice}"
             )
         client = np.empty(len(y), np.int64)

@@ -56,7 +56,7 @@ def test_every_row_gets_at_most_one_client_who_exists_and_nobody_is_left_empty(c
     if given_up is not None:
         says = {  # the only ones that may give up, and they say why
             QuadraticDirichlet: ["gave no partition"],
-            Dirichlet: [f"never gave every client min_rows={getattr(law, 'min_rows', 0)} rows"],
+            Dirichlet: [f"never gave every client min_examples={getattr(law, 'min_examples', 0)} rows"],
             LabelCount: ["lower clients or labels", "labels is"],
             LabelGroups: ["raise clients or labels", "lower clients", "labels is"],
         }

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedjax_sel import Experiment, Federation, Mapping, Task, client_selection, partition, simulate
+from fedjax_sel import Experiment, Federation, Layout, Task, client_selection, partition, simulate
 from fedjax_sel.aggregation.mean import Mean
 from fedjax_sel.client_selection._ops import cohort_of
 from fedjax_sel.client_selection.entropy import Entropy
@@ -18,8 +18,8 @@ from fedjax_sel.devices.clock import Deadline
 from fedjax_sel.devices.laws import LogNormal
 from fedjax_sel.devices.profile import DeviceProfile
 from fedjax_sel.engine.checkpoint import Checkpoints
+from fedjax_sel.engine.driver import run_chunk
 from fedjax_sel.engine.keys import Purpose, key_for
-from fedjax_sel.engine.run import run_chunk
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.models.logistic import LogisticRegression
 from fedjax_sel.models.mlp import MLP
@@ -58,10 +58,12 @@ def federation(blobs, devices=None, *, alpha=None, holdout=0.0):
 
 
 def experiment(blobs, selector, **settings):
-    m = settings.pop("m", 4)
-    trainer = settings.pop("trainer", SGD(0.1, batch_size=5, epochs=2))
+    m = settings.pop("cohort_size", 4)
+    trainer = settings.pop("local_training", SGD(0.1, batch_size=5, epochs=2))
     task = Task.on(LogisticRegression(classes=3), blobs)
-    return Experiment(task, selector, trainer=trainer, m=m, rounds=settings.pop("rounds", 5), **settings)
+    return Experiment(
+        task, selector, local_training=trainer, cohort_size=m, rounds=settings.pop("rounds", 5), **settings
+    )
 
 
 def model_of(history):
@@ -85,8 +87,8 @@ class Clock:
     """What each client takes, by formulas, from the rows and the devices."""
 
     def __init__(self, history, data):
-        self.d, self.size = jax.tree.map(np.asarray, data.devices), np.asarray(data.size)
-        self.model, self.flops = 4 * history.about["parameters"], history.about["forward_flops_per_row"]
+        self.d, self.size = jax.tree.map(np.asarray, data.devices), np.asarray(data.num_examples)
+        self.model, self.flops = 4 * history.about["parameters"], history.about["forward_flops_per_example"]
 
     def parts(self, i, epochs=2):
         """Seconds of download, computation, upload."""
@@ -164,8 +166,10 @@ def test_the_model_is_the_one_that_the_punctual_trained(blobs, limit):
     cohort = [0, 1, 2, 3, 4, 5, 6]
     punctual = [c for c in cohort if clock.parts(c).sum() <= limit]
     assert 0 < len(punctual) < len(cohort)
-    cut = simulate(experiment(blobs, these(*cohort), m=7, deadline=Deadline(limit), aggregator=Mean("size")), recipe)
-    alone = simulate(experiment(blobs, these(*punctual), m=len(punctual), aggregator=Mean("size")), recipe)
+    cut = simulate(
+        experiment(blobs, these(*cohort), cohort_size=7, deadline=Deadline(limit), aggregation=Mean("size")), recipe
+    )
+    alone = simulate(experiment(blobs, these(*punctual), cohort_size=len(punctual), aggregation=Mean("size")), recipe)
     for a, b in zip(model_of(cut), model_of(alone), strict=True):
         np.testing.assert_allclose(a, b, **CLOSE)
 
@@ -184,13 +188,15 @@ def test_partial_work_is_the_first_steps_of_the_same_shuffles(blobs, steps):
     """18 rows in batches of 5 and 2 epochs are 8 steps; the deadline falls within step `steps + 1`."""
     settings = {"epochs": 2, "batch_size": 5, "momentum": 0.9}
     recipe = federation(blobs, different(N))
-    whole = simulate(experiment(blobs, these(6), m=1, trainer=SGD(0.1, **settings), rounds=1), recipe)
+    whole = simulate(experiment(blobs, these(6), cohort_size=1, local_training=SGD(0.1, **settings), rounds=1), recipe)
     clock = Clock(whole, recipe.draw(0))
     assert clock.size[6] == 18
     down, compute, up = clock.parts(6)
     deadline = Deadline(float(down + up + compute * (steps + 0.5) / 8), "partial")
-    late = experiment(blobs, these(6), m=1, trainer=SGD(0.1, **settings), rounds=2, deadline=deadline)
-    fewer = experiment(blobs, these(6), m=1, trainer=SGD(0.1, **{**settings, "steps": steps}), rounds=2)
+    late = experiment(blobs, these(6), cohort_size=1, local_training=SGD(0.1, **settings), rounds=2, deadline=deadline)
+    fewer = experiment(
+        blobs, these(6), cohort_size=1, local_training=SGD(0.1, **{**settings, "steps": steps}), rounds=2
+    )
     late, fewer = simulate(late, recipe), simulate(fewer, recipe)
     for a, b in zip(model_of(late), model_of(fewer), strict=True):
         np.testing.assert_allclose(a, b, **CLOSE)
@@ -203,7 +209,7 @@ def test_each_member_does_the_part_that_it_has_time_for(blobs, limit):
     """Every member's own steps, aggregated by hand: the mean of single runs of so many steps."""
     recipe = federation(blobs, different(N))
     cohort = (0, 1, 2, 3, 4)
-    run = experiment(blobs, these(*cohort), m=5, rounds=1, deadline=Deadline(limit, "partial"))
+    run = experiment(blobs, these(*cohort), cohort_size=5, rounds=1, deadline=Deadline(limit, "partial"))
     together = simulate(run, recipe)
     clock, models, counts = Clock(together, recipe.draw(0)), [], []
     for c in cohort:
@@ -211,7 +217,9 @@ def test_each_member_does_the_part_that_it_has_time_for(blobs, limit):
         steps = int(np.floor(8 * min(1.0, max(0.0, (limit - down - up) / compute))))
         counts.append(steps)
         if steps:
-            alone = experiment(blobs, these(c), m=1, rounds=1, trainer=SGD(0.1, batch_size=5, steps=steps))
+            alone = experiment(
+                blobs, these(c), cohort_size=1, rounds=1, local_training=SGD(0.1, batch_size=5, steps=steps)
+            )
             models.append(model_of(simulate(alone, recipe)))
     assert len(set(counts)) > 2
     for got, *each in zip(model_of(together), *models, strict=True):
@@ -252,7 +260,7 @@ def test_a_round_without_anybody_is_passed_over(blobs):
 
 
 @pytest.mark.parametrize(
-    ("selector", "late", "t"),
+    ("client_selection", "late", "t"),
     [(Oort(epsilon=0.5), "drop", 0), (TiFL(tiers=3, interval=2), "partial", 1)],
     ids=["oort-drop", "tifl-partial"],
 )
@@ -261,12 +269,12 @@ def test_every_mapping_and_the_uncompiled_run_agree(blobs, selector, late, t):
     run = Experiment(
         Task.on(MLP(classes=3, hidden=(5,), dropout=0.2), blobs),
         selector,
-        samples=RandomSubset(0.7),
-        trainer=SGD(0.1, batch_size=4, epochs=2),
-        m=4,
+        data_selection=RandomSubset(0.7),
+        local_training=SGD(0.1, batch_size=4, epochs=2),
+        cohort_size=4,
         rounds=3,
         availability=Bernoulli(0.8),
-        signals_on="holdout",
+        signal_split="holdout",
     )
     recipe = federation(blobs, different(N), holdout=0.2)
     patient = simulate(run, recipe, seeds=[1, 2])
@@ -275,8 +283,8 @@ def test_every_mapping_and_the_uncompiled_run_agree(blobs, selector, late, t):
     np.testing.assert_array_equal(uncompiled.selections[:, : t + 1], patient.selections[:, : t + 1])
     cut = [(uncompiled[metric] < patient[metric])[:, t].any() for metric in ("bytes_up", "client_flops")]
     assert any(cut), "somebody must be late"
-    for mapping in (Mapping(), Mapping(clients=1, seeds="scan"), Mapping(clients=3, rows=50)):
-        compiled = simulate(run, recipe, seeds=[1, 2], mapping=mapping)
+    for layout in (Layout(), Layout(clients=1, seeds="scan"), Layout(clients=3, rows=50)):
+        compiled = simulate(run, recipe, seeds=[1, 2], layout=layout)
         np.testing.assert_array_equal(compiled.selections, uncompiled.selections)
         for metric in compiled.metrics:
             np.testing.assert_allclose(compiled[metric], uncompiled[metric], **CLOSE, err_msg=metric)
@@ -291,7 +299,7 @@ def test_deadlines_and_chances_are_traced(blobs):
     assert run_chunk.programs == before
 
 
-@pytest.mark.parametrize("selector", [Oort(), TiFL(tiers=3, interval=2)], ids=["oort", "tifl"])
+@pytest.mark.parametrize("client_selection", [Oort(), TiFL(tiers=3, interval=2)], ids=["oort", "tifl"])
 def test_a_selector_with_a_memory_of_devices_goes_on_where_it_was_stopped(blobs, tmp_path, selector):
     run, recipe = experiment(blobs, selector, rounds=6), federation(blobs, LogNormal())
     whole = simulate(run, recipe, seeds=2, chunk=2)

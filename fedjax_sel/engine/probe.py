@@ -1,4 +1,4 @@
-"""A rehearsal: a random cohort trains, the clients say what its model is worth to them, and it is thrown away."""
+"""A probe: a random cohort trains, the clients say what its model is worth to them, and it is thrown away."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from jaxtyping import Array, Bool
 
 from fedjax_sel.client_selection import uniform_m
 from fedjax_sel.data.federated import FederatedData
-from fedjax_sel.engine.asking import ask_clients
 from fedjax_sel.engine.debug import stage
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.keys import Purpose, key_for
-from fedjax_sel.engine.mapping import Mapping
-from fedjax_sel.engine.measuring import Values, counts
-from fedjax_sel.engine.turns import simulated
+from fedjax_sel.engine.layout import Layout
+from fedjax_sel.engine.metrics import Values, counts
+from fedjax_sel.engine.signals import measure_clients
+from fedjax_sel.engine.timing import simulated
 from fedjax_sel.types import Context, PRNGKey
 
 if TYPE_CHECKING:
     from fedjax_sel.engine.round import State, Trained
 
-PREFIX = "rehearsed_"
+PREFIX = "probed_"
 
 
-def rehearse(
+def run_probe(
     train: Callable[..., Trained],
     merge: Callable[..., Any],
     experiment: Experiment,
@@ -36,37 +36,37 @@ def rehearse(
     state: State,
     ctx: Context,
     asked: Bool[Array, "N"],
-    mapping: Mapping,
+    layout: Layout,
 ) -> tuple[Values, Values]:
-    """The selector's `before` signals on a rehearsed model, and what that took; nothing where it never rehearses.
+    """The selector's `before` signals on a probed model, and what that took; nothing where it never probes.
 
-    Both are zeros in rounds without a rehearsal. The counts are named `rehearsed_…`; `seconds` and `joules`, where
+    Both are zeros in rounds without a probe. The counts are named `probed_…`; `seconds` and `joules`, where
     there are devices, are to be added to the round's.
 
     Args:
       train, merge: `engine.round.train_cohort` and `merge`.
       experiment, data, seed, state, ctx: of this round.
       asked: who was asked for signals on the model as it is.
-      mapping: how.
+      layout: how.
     """
-    rehearses: Any = getattr(experiment.selector, "rehearses", None)
-    if rehearses is None:
+    probes: Any = getattr(experiment.client_selection, "probes", None)
+    if probes is None:
         return {}, {}
 
     def perform() -> tuple[Values, Values]:
-        own = key_for(seed, Purpose.REHEARSE, ctx.round)
+        own = key_for(seed, Purpose.PROBE, ctx.round)
         cohort = uniform_m(key_for(own, Purpose.SELECT), ctx.available, ctx.m)
-        with stage("rehearsal", round=ctx.round):
-            trained = train(experiment, data, own, state, ctx, cohort, asked, mapping)
+        with stage("probe", round=ctx.round):
+            trained = train(experiment, data, own, state, ctx, cohort, asked, layout)
             variables, _ = merge(experiment, state, trained)
             whole = replace(ctx, candidates=None)
             asking = key_for(own, Purpose.ASK, ctx.round)
-            held = experiment.signals_on == "holdout"
-            signals = experiment.selector.before
-            values = ask_clients(signals, experiment.task, variables, data, whole, mapping, key=asking, held=held)
+            held = experiment.signal_split == "holdout"
+            signals = experiment.client_selection.before
+            values = measure_clients(signals, experiment.task, variables, data, whole, layout, key=asking, held=held)
         everyone = ctx.available
         taken = counts(experiment, data, everyone, cohort, trained.turns, trained.updates)
-        holds_model = asked & any(signal.price.model for signal in experiment.selector.before)
+        holds_model = asked & any(signal.cost.model for signal in experiment.client_selection.before)
         taken["sent"] = (cohort.mask & ~holds_model[cohort.client]).sum()
         return (
             {PREFIX + name: value for name, value in values.items()},
@@ -75,4 +75,4 @@ def rehearse(
         )
 
     nothing = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(perform))
-    return jax.lax.cond(rehearses(ctx.round), perform, lambda: nothing)
+    return jax.lax.cond(probes(ctx.round), perform, lambda: nothing)

@@ -9,29 +9,29 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
 from fedjax_sel.data.federated import FederatedData
-from fedjax_sel.devices.bill import rows_name, sharing
+from fedjax_sel.devices.bill import count_name, sharing
 from fedjax_sel.engine.experiment import Experiment
-from fedjax_sel.engine.mapping import Mapping
+from fedjax_sel.engine.layout import Layout
 from fedjax_sel.types import Cohort, Context, Update, Variables
 
 if TYPE_CHECKING:
-    from fedjax_sel.engine.turns import Turns
+    from fedjax_sel.engine.timing import Turns
 
 Values = dict[str, Array]
 
 
 def evaluate(
-    experiment: Experiment, data: FederatedData, variables: Variables, t: Int[Array, ""], mapping: Mapping
+    experiment: Experiment, data: FederatedData, variables: Variables, t: Int[Array, ""], layout: Layout
 ) -> Values:
     """Accuracy and loss (nats) on the test rows after round `t`, where it is due; NaN elsewhere."""
     task = experiment.task
 
     def of_rows(x, y):
         logits = task.logits(variables, x)
-        return logits.argmax(-1) == y, task.row_loss(logits, y)
+        return logits.argmax(-1) == y, task.example_loss(logits, y)
 
     def measure():
-        correct, loss = mapping.over_rows(of_rows, data.test_x, data.test_y)
+        correct, loss = layout.over_examples(of_rows, data.test_x, data.test_y)
         return {"accuracy": correct.mean(), "loss": loss.mean()}
 
     due = is_due(experiment, t)
@@ -45,7 +45,7 @@ def is_due(experiment: Experiment, t: Int[Array, ""]) -> Bool[Array, ""]:
 
 def polled(ctx: Context, asked: Bool[Array, ""]) -> Bool[Array, "N"]:
     """Who was asked for signals this round."""
-    everyone, n = ctx.available & asked, ctx.clients
+    everyone, n = ctx.available & asked, ctx.num_clients
     if ctx.candidates is None:
         return everyone
     return everyone & jnp.zeros(n, bool).at[jnp.where(ctx.candidates >= 0, ctx.candidates, n)].set(True, mode="drop")
@@ -62,24 +62,24 @@ def counts(
     """Whole numbers of one round from which the host writes the bill.
 
     `cohort`: clients that were to train; `returned`: those whose update came back; `left_out`: those of them whose
-    update was not finite; `trained_rows`: rows passed forward
-    and backward, with repetition; `screened_rows`: rows among which the cohort chose; `asked`: clients asked for
-    signals; `asked_outside`: those of them that did not train; `asked_rows`: the rows they were asked about, and
+    update was not finite; `trained_examples`: rows passed forward
+    and backward, with repetition; `screened_examples`: rows among which the cohort chose; `asked`: clients asked for
+    signals; `asked_outside`: those of them that did not train; `asked_examples`: the rows they were asked about, and
     `asked_rows_K` those that a signal passes which looks at `K` rows a client at most.
     """
-    n = data.clients
+    n = data.num_clients
     training = jnp.zeros(n, bool).at[jnp.where(cohort.mask, cohort.client, n)].set(True, mode="drop")
-    rows = data.held if experiment.signals_on == "holdout" else data.size
+    rows = data.num_holdout if experiment.signal_split == "holdout" else data.num_examples
     return {
         "cohort": cohort.mask.sum(),
         "returned": turns.returned.sum(),
         "left_out": (turns.returned & ~updates.finite).sum(),
-        "trained_rows": updates.seen.sum() + turns.wasted.sum(),
-        "screened_rows": jnp.where(cohort.mask, data.size[cohort.client], 0).sum(),
+        "trained_examples": updates.examples_seen.sum() + turns.wasted.sum(),
+        "screened_examples": jnp.where(cohort.mask, data.num_examples[cohort.client], 0).sum(),
         "asked": polled.sum(),
         "asked_outside": (polled & ~training).sum(),
         **{
-            rows_name(limit): jnp.where(polled, rows if limit is None else jnp.minimum(rows, limit), 0).sum()
-            for limit in {None, *sharing(experiment.selector.before)}
+            count_name(limit): jnp.where(polled, rows if limit is None else jnp.minimum(rows, limit), 0).sum()
+            for limit in {None, *sharing(experiment.client_selection.before)}
         },
     }

@@ -10,13 +10,13 @@ import jax.numpy as jnp
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.engine.debug import stage
 from fedjax_sel.engine.experiment import Experiment
-from fedjax_sel.engine.mapping import Mapping
+from fedjax_sel.engine.layout import Layout
 from fedjax_sel.engine.round import State, round_step
 from fedjax_sel.pytree import jit
 from fedjax_sel.types import PRNGKey
 
 
-@jit(static_argnames=("mapping", "length", "differs", "axes"), donate_argnames=("state",))
+@jit(static_argnames=("layout", "length", "differs", "axes"), donate_argnames=("state",))
 def run_chunk(
     experiment: Experiment,
     data: FederatedData,
@@ -24,7 +24,7 @@ def run_chunk(
     state: State,
     t0: jax.Array,
     *,
-    mapping: Mapping,
+    layout: Layout,
     length: int,
     differs: tuple[bool, ...],
     axes: FederatedData,
@@ -37,10 +37,10 @@ def run_chunk(
       keys: Key["R"].
       state: with a leading `R`; its memory is used again.
       t0: first round.
-      mapping: how.
+      layout: how.
       length: of the chunk; the last one of a run is not compiled for itself.
       differs: for each leaf of `experiment`.
-      axes: of `data`, for `Mapping.over_seeds`.
+      axes: of `data`, for `Layout.over_seeds`.
 
     Returns:
       The state after, and what was measured, with leading `R`, `length`.
@@ -53,7 +53,7 @@ def run_chunk(
 
         @jax.jit  # traced once for both uses below
         def go(state, t):
-            return round_step(experiment, data, key, state, t, mapping)
+            return round_step(experiment, data, key, state, t, layout)
 
         _, like = jax.eval_shape(go, state, t0)
 
@@ -65,10 +65,10 @@ def run_chunk(
 
         return jax.lax.scan(step, state, t0 + jnp.arange(length))
 
-    return mapping.over_seeds(one_run, (floats, data, keys, state), (of_floats, axes, 0, 0))
+    return layout.over_seeds(one_run, (floats, data, keys, state), (of_floats, axes, 0, 0))
 
 
-def chunk_in_python(experiments, drawn, seeds, keys, state, t0, count, mapping):
+def chunk_in_python(experiments, drawn, seeds, keys, state, t0, count, layout):
     """As `run_chunk`, without compilation: the tests' oracle, and where a user looks for an error."""
     states, measured = [], []
     with jax.disable_jit():
@@ -78,7 +78,7 @@ def chunk_in_python(experiments, drawn, seeds, keys, state, t0, count, mapping):
             for t in range(t0, t0 + count):
                 with stage("simulate", seed=seeds[i]):
                     own, values = round_step(
-                        experiment, jax.tree.map(jnp.asarray, data), keys[i], own, jnp.int32(t), mapping
+                        experiment, jax.tree.map(jnp.asarray, data), keys[i], own, jnp.int32(t), layout
                     )
                 rounds.append(values)
             states.append(own)

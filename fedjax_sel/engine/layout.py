@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec
 from jaxtyping import Array, Float, Int
 
-from fedjax_sel.engine.messages import CLIENTS, exchanged, gathered, share
+from fedjax_sel.engine.collectives import CLIENTS, exchanged, gathered, share
 from fedjax_sel.types import Update, Variables
 
 SEEDS = "seeds"
@@ -23,8 +23,8 @@ SIDE_BY_SIDE = "seeds side by side"
 
 
 @dataclass(frozen=True)
-class Mapping:
-    """How a compiled run is laid out. Results agree between mappings to float tolerance.
+class Layout:
+    """How a compiled run is laid out. Results agree between layouts to float tolerance.
 
     Attributes:
       clients: how many clients' models train side by side (vmap) before the next block (scan); None: the whole cohort.
@@ -39,13 +39,13 @@ class Mapping:
     mesh: tuple[int, int] | None = None
 
     def __post_init__(self):
-        """Refuse what is no mapping."""
+        """Refuse what is no layout."""
         if self.seeds not in ("vmap", "scan"):
-            raise ValueError(f"mapping: seeds is {self.seeds!r}; it must be 'vmap' or 'scan'")
+            raise ValueError(f"layout: seeds is {self.seeds!r}; it must be 'vmap' or 'scan'")
         for name in ("clients", "rows"):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, int) or value < 1):
-                raise ValueError(f"mapping: {name} is {value!r}; it must be a whole number, at least 1")
+                raise ValueError(f"layout: {name} is {value!r}; it must be a whole number, at least 1")
 
     def __str__(self) -> str:
         """As printed when a run starts."""
@@ -167,9 +167,9 @@ class Mapping:
 
         return self._divided(mine, clients)
 
-    def over_rows(self, f: Callable, *rows: Array) -> Any:
+    def over_examples(self, f: Callable, *rows: Array) -> Any:
         """`f` of flat rows, which gives outputs a row, in passes of at most `self.rows`."""
-        return self._divided(lambda part: self._over_rows(f, *part), rows)
+        return self._divided(lambda part: self._over_examples(f, *part), rows)
 
     def _divided(self, f: Callable, part: Any) -> Any:
         """`f`, which keeps a leading axis, of this device's share of it, and what came of all shares."""
@@ -177,7 +177,7 @@ class Mapping:
             return f(part)
         return gathered(f(share(part, self.shares[1])), jax.tree.leaves(part)[0].shape[0])
 
-    def _over_rows(self, f: Callable, *rows: Array) -> Any:
+    def _over_examples(self, f: Callable, *rows: Array) -> Any:
         n = rows[0].shape[0]
         whole = n // self.rows
         if whole <= 1 and n <= self.rows:

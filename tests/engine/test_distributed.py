@@ -13,14 +13,23 @@ import pandas as pd
 import pytest
 
 from fedjax_sel.engine import hosts
-from fedjax_sel.engine.hosts import fetched, highest, join
+from fedjax_sel.engine.distributed import fetched, highest, join
 
 HERE = Path(__file__).parents[2]
 LONG = 300
 """Seconds after which a process that has not ended never will."""
 BOUND = 120
 """Seconds in which the others end where one is gone: a heartbeat, and time to notice."""
-RUN = ["run", "digits", "rounds=12", "chunk=2", "partition.clients=12", "m=4", "selector=gpfl", "data.validation=0.1"]
+RUN = [
+    "run",
+    "digits",
+    "rounds=12",
+    "chunk=2",
+    "partition.clients=12",
+    "cohort_size=4",
+    "client_selection=gpfl",
+    "data.validation=0.1",
+]
 RUN += ["--seeds", "3"]
 TWO = {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "1"}
 
@@ -179,7 +188,7 @@ def test_a_signal_to_one_process_stops_both_after_the_chunk(uninterrupted, tmp_p
 
 
 def test_bad_input_in_one_process_ends_both(tmp_path):
-    with Several(tmp_path, "bad", only={1: ["trainer.batch_size=0"]}) as both:
+    with Several(tmp_path, "bad", only={1: ["local_training.batch_size=0"]}) as both:
         assert both.ended(BOUND)[1] == 2
         assert "batch_size is 0" in both.text(1)
         assert both.processes[0].returncode != 0

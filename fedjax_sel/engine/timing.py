@@ -9,7 +9,7 @@ from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.devices.bill import NUMBER, passes, sharing
 from fedjax_sel.devices.clock import Timing, joules, slowest, timing
 from fedjax_sel.engine.experiment import Experiment
-from fedjax_sel.engine.measuring import Values
+from fedjax_sel.engine.metrics import Values
 from fedjax_sel.pytree import Pytree
 from fedjax_sel.types import Cohort
 
@@ -34,8 +34,8 @@ def expected(experiment: Experiment, data: FederatedData) -> Timing | None:
     """Seconds of every client's turn if it trained on all its rows, Float["N"]; None where there are no devices."""
     if data.devices is None:
         return None
-    size = jnp.asarray(data.size)  # a selector begins on the host
-    steps = experiment.trainer.local_steps(size, data.longest)
+    size = jnp.asarray(data.num_examples)  # a selector begins on the host
+    steps = experiment.local_training.local_steps(size, data.longest)
     flops = training_flops(experiment, data, size, size, steps)
     model = float(NUMBER * experiment.task.parameters(data.x))
     correction = experiment.correction
@@ -63,9 +63,9 @@ def take_turns(
     if data.devices is None:
         none = jnp.zeros(cohort.mask.shape)
         return Turns(steps, cohort.mask, jnp.zeros_like(steps), Timing(none, none, none))
-    devices, deadline = data.devices.rows(cohort.client), experiment.deadline
+    devices, deadline = data.devices.take(cohort.client), experiment.deadline
     model = float(NUMBER * experiment.task.parameters(data.x))
-    flops = training_flops(experiment, data, rows, data.size[cohort.client], steps)
+    flops = training_flops(experiment, data, rows, data.num_examples[cohort.client], steps)
     down = jnp.where(holds_model[cohort.client], 0.0, model) + model * experiment.correction.down
     whole = timing(devices, flops, down, model * (1 + experiment.correction.up))
     share = deadline.share(whole)
@@ -74,7 +74,7 @@ def take_turns(
     share = jnp.where(returned, done / jnp.maximum(steps, 1), 0.0)
     spent = deadline.spent(whole, share)
     part = spent.compute / jnp.maximum(whole.compute, jnp.finfo(jnp.float32).tiny)
-    wasted = jnp.floor(part * experiment.trainer.rows_seen(rows, steps, data.longest)).astype(steps.dtype)
+    wasted = jnp.floor(part * experiment.local_training.examples_seen(rows, steps, data.longest)).astype(steps.dtype)
     return Turns(jnp.where(returned, done, 0), returned, jnp.where(cohort.mask & ~returned, wasted, 0), spent)
 
 
@@ -90,10 +90,10 @@ def simulated(
     devices = data.devices
     if devices is None:
         return {}
-    before = [signal.price for signal in experiment.selector.before]
-    rows = data.held if experiment.signals_on == "holdout" else data.size
-    passed = jnp.zeros(data.clients)
-    for limit, together in sharing(experiment.selector.before).items():
+    before = [signal.cost for signal in experiment.client_selection.before]
+    rows = data.num_holdout if experiment.signal_split == "holdout" else data.num_examples
+    passed = jnp.zeros(data.num_clients)
+    for limit, together in sharing(experiment.client_selection.before).items():
         passed += passes(together, experiment.task.backward(data.x)) * (
             rows if limit is None else jnp.minimum(rows, limit)
         )
@@ -105,7 +105,7 @@ def simulated(
         float(NUMBER * sum(p.up for p in before)),
     )
     energy = jnp.where(polled, joules(devices, asking), 0).sum()
-    energy += jnp.where(cohort.mask, joules(devices.rows(cohort.client), turns.spent), 0).sum()
+    energy += jnp.where(cohort.mask, joules(devices.take(cohort.client), turns.spent), 0).sum()
     return {"seconds": slowest(asking, polled) + slowest(turns.spent, cohort.mask), "joules": energy}
 
 
@@ -118,5 +118,5 @@ def training_flops(
 ) -> Float[Array, "k"]:
     """Forward and backward pass for each row of each step, and the choice among `size` rows."""
     flops, backward = experiment.task.flops(data.x), experiment.task.backward(data.x)
-    seen = experiment.trainer.rows_seen(rows, steps, data.longest)
-    return seen * ((1 + backward) * flops) + size * (passes(experiment.samples.needs, backward) * flops)
+    seen = experiment.local_training.examples_seen(rows, steps, data.longest)
+    return seen * ((1 + backward) * flops) + size * (passes(experiment.data_selection.needs, backward) * flops)

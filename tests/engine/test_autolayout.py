@@ -1,10 +1,10 @@
-"""Which mapping is taken where none is given."""
+"""Which layout is taken where none is given."""
 
 import jax
 import pytest
 
-from fedjax_sel import Mapping
-from fedjax_sel.engine.choosing import LARGE_STEP, LEAST_ROWS, MOST_ROWS, SMALL_STEP, chosen
+from fedjax_sel import Layout
+from fedjax_sel.engine.autolayout import LARGE_STEP, LEAST_EXAMPLES, MOST_EXAMPLES, SMALL_STEP, chosen
 
 IRIS, MNIST, CIFAR = 420.0, 5.4e5, 5e8
 """Operations of a step: of logistic regression on each of the first two, of a convolutional network."""
@@ -41,13 +41,13 @@ def test_an_accelerator_stacks_everything(monkeypatch):
     assert chosen(None, CIFAR, CIFAR / 30, runs=64, members=100).clients is None
 
 
-@pytest.mark.parametrize(("row", "rows"), [(1.0, MOST_ROWS), (1e6, 1000), (1e9, LEAST_ROWS)])
+@pytest.mark.parametrize(("row", "rows"), [(1.0, MOST_EXAMPLES), (1e6, 1000), (1e9, LEAST_EXAMPLES)])
 def test_a_flat_pass_has_fewer_rows_the_more_a_row_costs(row, rows):
     assert chosen(None, SMALL_STEP, row).rows == rows
 
 
 def test_what_is_given_is_taken():
-    for given in (Mapping(seeds="scan", rows=7), Mapping(clients=3)):
+    for given in (Layout(seeds="scan", rows=7), Layout(clients=3)):
         assert chosen(given, MNIST, 1.0, runs=64, members=10) == given
     assert chosen("vmap", CIFAR, 1.0, runs=64, members=10).seeds == "vmap"
     assert chosen("scan", IRIS, 1.0, runs=64, members=10).seeds == "scan"

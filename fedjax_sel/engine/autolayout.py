@@ -1,4 +1,4 @@
-"""Which mapping a run has where none is asked for, and the measurements that say so."""
+"""Which layout a run has where none is asked for, and the measurements that say so."""
 
 from __future__ import annotations
 
@@ -7,32 +7,32 @@ from dataclasses import replace
 
 import jax
 
-from fedjax_sel.engine.mapping import Mapping
+from fedjax_sel.engine.layout import Layout
 
 
 def chosen(
-    mapping: Mapping | str | None,
+    layout: Layout | str | None,
     work: float,
     row: float,
     mesh: tuple[int, int] | str | None = None,
     *,
     runs: int = 1,
     members: int = 1,
-) -> Mapping:
+) -> Layout:
     """The mapping to use.
 
     Args:
-      mapping: a `Mapping`, or None or `"auto"`, `"vmap"`, `"scan"`.
+      layout: a `Layout`, or None or `"auto"`, `"vmap"`, `"scan"`.
       work: floating-point operations of one client's forward and backward step.
       row: of one row's forward pass.
-      mesh: of devices; `"auto"`: as `among_cores` has it; None: the mapping's own.
+      mesh: of devices; `"auto"`: as `among_cores` has it; None: the layout's own.
       runs, members: what there is to divide: seeds, and clients of a cohort.
 
     Raises:
       ValueError: another name, or a mesh of other devices than there are.
     """
-    if mesh in (None, "auto") and isinstance(mapping, Mapping) and mapping.mesh is not None:
-        mesh = mapping.mesh
+    if mesh in (None, "auto") and isinstance(layout, Layout) and layout.mesh is not None:
+        mesh = layout.mesh
     if isinstance(mesh, str) and mesh != "auto":
         raise ValueError(f"mesh is {mesh!r}; it must be 'auto', or two numbers of devices (seeds, clients)")
     if mesh == "auto" and jax.process_count() == 1:
@@ -40,16 +40,16 @@ def chosen(
     else:
         mesh = None if isinstance(mesh, str) else mesh
         check_mesh(mesh)
-    if isinstance(mapping, Mapping):
-        return replace(mapping, mesh=mesh)
+    if isinstance(layout, Layout):
+        return replace(layout, mesh=mesh)
     on_cpu = jax.default_backend() == "cpu"
-    least, work_at_once = (LEAST_ROWS, LARGE_PASS) if on_cpu else (4 * LEAST_ROWS, 10 * LARGE_PASS)
-    rows = int(min(MOST_ROWS, max(least, work_at_once / max(row, 1.0))))
-    known = {"vmap": Mapping(rows=rows, mesh=mesh), "scan": Mapping(clients=1, seeds="scan", rows=rows, mesh=mesh)}
-    if mapping in known:
-        return known[mapping]
-    if mapping not in (None, "auto"):
-        raise ValueError(f"mapping is {mapping!r}; it must be 'auto', 'vmap', 'scan' or a Mapping")
+    least, work_at_once = (LEAST_EXAMPLES, LARGE_PASS) if on_cpu else (4 * LEAST_EXAMPLES, 10 * LARGE_PASS)
+    rows = int(min(MOST_EXAMPLES, max(least, work_at_once / max(row, 1.0))))
+    known = {"vmap": Layout(rows=rows, mesh=mesh), "scan": Layout(clients=1, seeds="scan", rows=rows, mesh=mesh)}
+    if layout in known:
+        return known[layout]
+    if layout not in (None, "auto"):
+        raise ValueError(f"layout is {layout!r}; it must be 'auto', 'vmap', 'scan' or a Layout")
     # On a CPU a large step keeps the cores busy by itself and stacking costs memory; a small one drowns in overhead.
     if on_cpu and work >= SMALL_STEP:
         return known["scan"]
@@ -96,7 +96,7 @@ def check_mesh(mesh: tuple[int, int] | None) -> None:
         )
 
 
-MOST_ROWS = 8192
+MOST_EXAMPLES = 8192
 """Rows in one flat forward pass over the global model."""
 
 LARGE_STEP = 2e7
@@ -106,7 +106,7 @@ LARGE_STEP = 2e7
 logistic regression and 64-64-30-10), 0.6 to 0.9 at 4.3e7 (MNIST, logistic regression).
 """
 
-LARGE_PASS, LEAST_ROWS = 1e9, 64
+LARGE_PASS, LEAST_EXAMPLES = 1e9, 64
 """Floating-point operations of a flat pass on a CPU beyond which it has fewer rows, but not fewer than so many.
 
 What a pass holds at once grows with its work, and falls out of the caches: 10,000 rows of 32x32x3 through two
@@ -120,5 +120,5 @@ SMALL_STEP = 5e7
 Scanning took 1.2 to 1.7 times as long as stacking at 5e5 (logistic regression, 784 features, B = 10; 2 cores as one
 device; 1.0 to 1.3 as two), 1.2 to 1.3 times at 2e7 (784-64-30-10, B = 64; either way). Larger steps are scanned: at 1e9
 (`pfl-cifar`, two clients a core) stacking took 0.8 to 1.05 of the time, within the scatter, and more memory.
-`python -m benchmarks --only mappings` measures all of it again.
+`python -m benchmarks --only layouts` measures all of it again.
 """

@@ -17,7 +17,7 @@ from jax._src import distributed
 from jax.experimental import multihost_utils
 from jax.sharding import NamedSharding, PartitionSpec
 
-from fedjax_sel.engine.mapping import Mapping
+from fedjax_sel.engine.layout import Layout
 
 CGROUP = Path("/sys/fs/cgroup/memory.max")
 """The memory that a container may use."""
@@ -67,14 +67,14 @@ def is_first() -> bool:
     return jax.process_index() == 0
 
 
-def placed(tree: Any, own: list[bool], mapping: Mapping) -> Any:
+def placed(tree: Any, own: list[bool], layout: Layout) -> Any:
     """Arrays on the devices that use them; `own`: whether each leaf has a leading axis of runs."""
-    if mapping.mesh is None:
+    if layout.mesh is None:
         return jax.device_put(tree)
     leaves, structure = jax.tree.flatten(tree)
 
     def put(leaf, has_own):
-        sharding = mapping.sharding(has_own)
+        sharding = layout.sharding(has_own)
         if not several():
             return jax.device_put(leaf, sharding)
         if not hasattr(leaf, "dtype"):

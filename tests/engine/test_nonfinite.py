@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from fedjax_sel import Experiment, Federation, History, Mapping, Task, dataset, partition, simulate
+from fedjax_sel import Experiment, Federation, History, Layout, Task, dataset, partition, simulate
 from fedjax_sel.aggregation.fedavgm import FedAvgM
 from fedjax_sel.aggregation.fednova import FedNova
 from fedjax_sel.aggregation.fedopt import FedOpt
@@ -17,7 +17,7 @@ from fedjax_sel.client_selection.uniform import Uniform
 from fedjax_sel.correction.scaffold import Scaffold
 from fedjax_sel.engine.checkpoint import Checkpoints
 from fedjax_sel.engine.checkpoint import read as stored
-from fedjax_sel.engine.run import sweep
+from fedjax_sel.engine.driver import sweep
 from fedjax_sel.folder import read, save
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.metrics import difference
@@ -26,7 +26,7 @@ from fedjax_sel.models.logistic import LogisticRegression
 from fedjax_sel.pytree import Pytree
 from fedjax_sel.report.compare import compared, named, reachable
 from fedjax_sel.report.summary import in_terminal, lines, page, results, words
-from fedjax_sel.types import NOBODY, Cohort
+from fedjax_sel.types import PAD_CLIENT, Cohort
 
 CLOSE = {"rtol": 2e-4, "atol": 2e-5}
 OWNERS = np.repeat(np.arange(5), [4, 6, 8, 5, 7])
@@ -44,7 +44,12 @@ def rows(scale=1.0, seed=0):
 
 
 def experiment(**changes):
-    given = {"selector": RoundRobin(), "trainer": SGD(0.1, batch_size=4, epochs=2), "m": 5, "rounds": 3}
+    given = {
+        "client_selection": RoundRobin(),
+        "local_training": SGD(0.1, batch_size=4, epochs=2),
+        "cohort_size": 5,
+        "rounds": 3,
+    }
     return Experiment(TASK, **(given | changes))
 
 
@@ -62,18 +67,25 @@ class AllButTheLast(Uniform, Pytree):
     def select(self, key, state, ctx):
         client = jax.numpy.arange(BAD + 1)
         mask = client != BAD
-        return Cohort(jax.numpy.where(mask, client, NOBODY), mask, 1.0 * mask)
+        return Cohort(jax.numpy.where(mask, client, PAD_CLIENT), mask, 1.0 * mask)
 
 
-AGGREGATORS = [Mean(), Mean(by="size"), FedNova(), FedAvgM(0.9), FedOpt(0.1, optimiser="adam"), FedAvgM(0.5, by="size")]
+AGGREGATORS = [
+    Mean(),
+    Mean(weighting="size"),
+    FedNova(),
+    FedAvgM(0.9),
+    FedOpt(0.1, optimiser="adam"),
+    FedAvgM(0.5, weighting="size"),
+]
 
 
-@pytest.mark.parametrize("aggregator", AGGREGATORS, ids=lambda a: f"{type(a).__name__}-{getattr(a, 'by', '')}")
+@pytest.mark.parametrize("aggregation", AGGREGATORS, ids=lambda a: f"{type(a).__name__}-{getattr(a, 'by', '')}")
 def test_an_update_that_is_not_finite_is_left_out_as_if_the_client_had_not_been_in_the_cohort(aggregator):
     """Without normalisation, rows of 1e30 give gradients, and squares of losses, that are not finite."""
     bad, good = Federation(rows(1e30), partition.Natural()), Federation(rows(), partition.Natural())
-    left = simulate(experiment(aggregator=aggregator), bad, seeds=1)
-    without = simulate(experiment(aggregator=aggregator, selector=AllButTheLast()), good, seeds=1)
+    left = simulate(experiment(aggregation=aggregator), bad, seeds=1)
+    without = simulate(experiment(aggregation=aggregator, client_selection=AllButTheLast()), good, seeds=1)
     np.testing.assert_array_equal(left["left_out"], [[1, 1, 1]])
     np.testing.assert_array_equal(without["left_out"], 0)
     np.testing.assert_array_equal(left.diverged, [0])
@@ -84,8 +96,8 @@ def test_an_update_that_is_not_finite_is_left_out_as_if_the_client_had_not_been_
     assert "left_out" not in results(without)
 
 
-@pytest.mark.parametrize("mapping", [Mapping(), Mapping(clients=1, seeds="scan"), Mapping(clients=2)], ids=str)
-def test_a_seed_that_diverges_ends_and_the_others_go_on_with_the_same_numbers(mapping):
+@pytest.mark.parametrize("layout", [Layout(), Layout(clients=1, seeds="scan"), Layout(clients=2)], ids=str)
+def test_a_seed_that_diverges_ends_and_the_others_go_on_with_the_same_numbers(layout):
     """In seed 1 four clients of five have rows that nothing can be learnt from; its cohorts soon have nobody else."""
 
     def drawn(bad):
@@ -96,9 +108,9 @@ def test_a_seed_that_diverges_ends_and_the_others_go_on_with_the_same_numbers(ma
 
         return Federation(source, partition.Natural())
 
-    one = experiment(m=2, rounds=8, selector=Uniform(), correction=Scaffold())
-    history = simulate(one, drawn(bad=1), seeds=[0, 1, 2], mapping=mapping, chunk=3)
-    healthy = simulate(one, drawn(bad=None), seeds=[0, 1, 2], mapping=mapping, chunk=3)
+    one = experiment(cohort_size=2, rounds=8, client_selection=Uniform(), correction=Scaffold())
+    history = simulate(one, drawn(bad=1), seeds=[0, 1, 2], layout=layout, chunk=3)
+    healthy = simulate(one, drawn(bad=None), seeds=[0, 1, 2], layout=layout, chunk=3)
     first, ended, last = history.diverged
     assert first == last == 0
     assert 1 <= ended < 8
@@ -116,7 +128,7 @@ def test_a_seed_that_diverges_ends_and_the_others_go_on_with_the_same_numbers(ma
     assert (history.selections[1, :ended] >= 0).all()
     assert (history.selections[1, ended:] == -1).all()
     np.testing.assert_array_equal(history["alive"][1], np.arange(1, 9) < ended)
-    shorter = simulate(one.replace(rounds=int(ended) - 1 or 1), drawn(bad=1), seeds=[0, 1, 2], mapping=mapping)
+    shorter = simulate(one.replace(rounds=int(ended) - 1 or 1), drawn(bad=1), seeds=[0, 1, 2], layout=layout)
     if ended > 1:  # the state is the one before the round it ended in
         jax.tree.map(lambda a, b: np.testing.assert_array_equal(a[1], b[1]), history.variables, shorter.variables)
 
@@ -131,7 +143,10 @@ def test_a_test_loss_that_is_not_finite_ends_a_seed_in_the_round_that_measured_i
 
 def test_a_rate_that_diverges_leaves_the_others_of_its_sweep_as_they_are_alone():
     federation = Federation(rows(), partition.Natural())
-    each = [experiment(m=3, rounds=5, trainer=trainer(rate), selector=Uniform()) for rate in (0.1, TOO_LARGE, 0.01)]
+    each = [
+        experiment(cohort_size=3, rounds=5, local_training=trainer(rate), client_selection=Uniform())
+        for rate in (0.1, TOO_LARGE, 0.01)
+    ]
     together = sweep(each, federation, seeds=2)
     assert [history.diverged.tolist() for history in together] == [[0, 0], [1, 1], [0, 0]]
     for i in (0, 2):
@@ -139,7 +154,7 @@ def test_a_rate_that_diverges_leaves_the_others_of_its_sweep_as_they_are_alone()
         np.testing.assert_array_equal(together[i].selections, alone.selections)
         for metric in alone.metrics:
             np.testing.assert_allclose(together[i][metric], alone[metric], **CLOSE, err_msg=metric)
-    start = simulate(each[1].replace(trainer=trainer(0.0), rounds=1), federation, seeds=2)
+    start = simulate(each[1].replace(local_training=trainer(0.0), rounds=1), federation, seeds=2)
     jax.tree.map(np.testing.assert_array_equal, together[1].variables, start.variables)
 
 
@@ -154,8 +169,8 @@ def test_scaffolds_variates_stay_finite(tmp_path):
         return history, {name: a for name, a in arrays.items() if name.startswith("state.correction")}
 
     left, variates = states(tmp_path / "left", 1e30)
-    _, without = states(tmp_path / "without", 1.0, selector=AllButTheLast())
-    ended, frozen = states(tmp_path / "ended", 1.0, trainer=trainer(TOO_LARGE))
+    _, without = states(tmp_path / "without", 1.0, client_selection=AllButTheLast())
+    ended, frozen = states(tmp_path / "ended", 1.0, local_training=trainer(TOO_LARGE))
     assert left["left_out"].sum() == 3
     assert ended.diverged.tolist() == [1]
     assert variates
@@ -213,7 +228,7 @@ def test_reports_and_figures_stand_seeds_that_diverged(ends, tmp_path):
     found = results(history)
     if all(ends):
         assert lines(found)[0] == ("final accuracy", "–", "–")
-    config = resolve({"data": "iris", "rounds": 4, "seeds": [0, 3, 8], "m": 1})
+    config = resolve({"data": "iris", "rounds": 4, "seeds": [0, 3, 8], "cohort_size": 1})
     runs = {"one": (history, config), "other": (other, config)}
     assert reachable(runs) == 0.8
     assert reachable({"one": (history, config)}) == (0.0 if all(ends) else 0.82)
@@ -240,7 +255,10 @@ def test_a_history_of_before_seeds_were_ended_has_none_that_diverged():
 
 def test_a_selector_that_asks_goes_on_beside_a_seed_that_ended():
     """Its candidates, and what it is told of them, cost nothing any more."""
-    each = [experiment(selector=PowerOfChoice(d=3), m=2, trainer=trainer(rate)) for rate in (TOO_LARGE, 0.1)]
+    each = [
+        experiment(client_selection=PowerOfChoice(d=3), cohort_size=2, local_training=trainer(rate))
+        for rate in (TOO_LARGE, 0.1)
+    ]
     ended, fine = sweep(each, Federation(rows(), partition.Natural()), seeds=1)
     assert ended.diverged.tolist() == [1]
     assert fine.diverged.tolist() == [0]

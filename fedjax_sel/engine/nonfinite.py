@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from fedjax_sel.engine.measuring import Values
+from fedjax_sel.engine.metrics import Values
 from fedjax_sel.types import Update, Variables
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def all_finite(tree: Any) -> Bool[Array, ""]:
 
 def only_finite(update: Update) -> Update:
     """One client's update; all 0 where any of its numbers is not finite, and marked."""
-    finite = all_finite((update.delta, update.upload, update.loss, update.square))
+    finite = all_finite((update.delta, update.upload, update.loss, update.mean_sq_loss))
 
     def kept(leaf):
         return jnp.where(finite, leaf, jnp.zeros_like(leaf)) if jnp.issubdtype(leaf.dtype, jnp.inexact) else leaf
@@ -90,8 +90,8 @@ def frozen(before: State, after: State, measured: Values) -> tuple[State, Values
     state = replace(
         after,
         variables=kept(after.variables, before.variables),
-        selector=kept(after.selector, before.selector),
-        aggregator=kept(after.aggregator, before.aggregator),
+        client_selection=kept(after.client_selection, before.client_selection),
+        aggregation=kept(after.aggregation, before.aggregation),
         change=kept(after.change, before.change),
         alive=alive,
     )

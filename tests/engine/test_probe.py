@@ -6,7 +6,7 @@ import numpy as np
 import optax
 import pytest
 
-from fedjax_sel import Experiment, Federation, Mapping, Task, partition, signals, simulate
+from fedjax_sel import Experiment, Federation, Layout, Task, partition, signals, simulate
 from fedjax_sel.aggregation.mean import Mean
 from fedjax_sel.client_selection import uniform_m
 from fedjax_sel.client_selection._ops import cohort_of
@@ -15,11 +15,11 @@ from fedjax_sel.devices.availability import Bernoulli
 from fedjax_sel.devices.bill import COLUMNS
 from fedjax_sel.devices.profile import DeviceProfile
 from fedjax_sel.engine.checkpoint import Checkpoints
+from fedjax_sel.engine.driver import run_chunk
 from fedjax_sel.engine.keys import Purpose, key_for
-from fedjax_sel.engine.run import run_chunk
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.models.logistic import LogisticRegression
-from fedjax_sel.protocols import Price
+from fedjax_sel.protocols import Cost
 from fedjax_sel.pytree import Pytree
 
 N, M, ROUNDS, EPOCHS, SEEDS = 7, 3, 6, 2, (4, 9)
@@ -46,7 +46,7 @@ class Calendar:
         return None
 
     def select(self, key, state, ctx, **before):
-        client = (2 * ctx.round + jnp.arange(ctx.m)) % ctx.clients
+        client = (2 * ctx.round + jnp.arange(ctx.m)) % ctx.num_clients
         return cohort_of(client, ctx.available[client])
 
     def observe(self, key, state, ctx, cohort, **told):
@@ -58,19 +58,19 @@ class Calendar:
         self.heard[tuple(state.tolist()), int(round)] = {name: np.asarray(value) for name, value in told.items()}
 
 
-class Rehearsing(Calendar):
-    """The same, and it rehearses."""
+class Probing(Calendar):
+    """The same, and it probes."""
 
-    def rehearses(self, round):
+    def probes(self, round):
         return round % 3 == 0
 
 
 jax.tree_util.register_static(Calendar)
-jax.tree_util.register_static(Rehearsing)
+jax.tree_util.register_static(Probing)
 
 
 class Momentum(Mean, Pytree):
-    """Half of the last change is added to the mean: a state that a rehearsal could spoil."""
+    """Half of the last change is added to the mean: a state that a probe could spoil."""
 
     def init(self, variables):
         return jax.tree.map(jnp.zeros_like, variables)
@@ -95,9 +95,9 @@ jax.tree_util.register_static(EverySecondRow)
 class Dear:
     """Looks at few rows forward and back, without the model, and sends some numbers."""
 
-    name, price = "dear", Price(forward=1.0, backward=1.0, down=5.0, up=2.0, rows=LIMIT)
+    name, cost = "dear", Cost(forward=1.0, backward=1.0, down=5.0, up=2.0, rows=LIMIT)
 
-    def client(self, task, variables, batch, key):
+    def measure(self, task, variables, batch, key):
         return jnp.zeros(())
 
 
@@ -113,13 +113,13 @@ def federation(blobs):
         down=rng.uniform(100, 900, N),
         radio=rng.uniform(0.5, 2, N),
     )
-    law = partition.Dirichlet(clients=N, alpha=1.0, min_rows=5)
+    law = partition.Dirichlet(clients=N, alpha=1.0, min_examples=5)
     return Federation(blobs, law, holdout=0.25, data_seed=2, devices=devices)
 
 
 def experiment(blobs, selector, **settings):
     task, trainer = Task.on(LogisticRegression(classes=3), blobs), SGD(0.3, batch_size=16, epochs=EPOCHS)
-    answers = {"trainer": trainer, "aggregator": Momentum(), "m": M, "rounds": ROUNDS, **settings}
+    answers = {"local_training": trainer, "aggregation": Momentum(), "cohort_size": M, "rounds": ROUNDS, **settings}
     return Experiment(task, selector, **answers)
 
 
@@ -137,18 +137,18 @@ def present(experiment, seed, t):
     return experiment.availability.available(key_for(jax.random.key(seed), Purpose.AVAILABLE, t), t, N)
 
 
-def rehearsal(experiment, seed, t):
+def probe(experiment, seed, t):
     """Its key, and who takes part."""
-    own = key_for(jax.random.key(seed), Purpose.REHEARSE, t)
+    own = key_for(jax.random.key(seed), Purpose.PROBE, t)
     cohort = uniform_m(key_for(own, Purpose.SELECT), present(experiment, seed, t), M)
     return own, [int(client) for client in cohort.client if client >= 0]
 
 
 def losses_after(variables, task, data, *, held):
     """Each client's mean loss, in NumPy."""
-    first = data.offset + data.size if held else data.offset
+    first = data.offset + data.num_examples if held else data.offset
     affine, out = jax.tree.map(np.float64, variables["params"]), []
-    for start, count in zip(first, data.held if held else data.size, strict=True):
+    for start, count in zip(first, data.num_holdout if held else data.num_examples, strict=True):
         rows = data.order[start : start + count]
         x = (np.float64(data.x[rows]) - np.float64(task.shift)) * np.float64(task.scale)
         z = x @ affine["kernel"].T + affine["bias"]
@@ -158,19 +158,19 @@ def losses_after(variables, task, data, *, held):
 
 @pytest.fixture(scope="module")
 def whole(blobs, federation):
-    one = experiment(blobs, Rehearsing({}))
+    one = experiment(blobs, Probing({}))
     return one, run(one, federation)
 
 
 @pytest.fixture(scope="module")
 def reached(blobs, federation):
     """With clients that cannot be reached, and signals on hold-out rows."""
-    one = experiment(blobs, Rehearsing({}), availability=Bernoulli(0.3), signals_on="holdout")
+    one = experiment(blobs, Probing({}), availability=Bernoulli(0.3), signal_split="holdout")
     return one, run(one, federation)
 
 
 @pytest.mark.parametrize(("which", "smallest"), [("whole", M), ("reached", 1)])
-def test_the_rehearsed_losses_are_those_of_the_same_cohort_trained_by_hand(request, federation, which, smallest):
+def test_the_probed_losses_are_those_of_the_same_cohort_trained_by_hand(request, federation, which, smallest):
     whole, _ = request.getfixturevalue(which)
     heard = dict(whole.selector.heard)
     stored, task, trainer = federation.draw(0), whole.task, whole.trainer
@@ -178,7 +178,7 @@ def test_the_rehearsed_losses_are_those_of_the_same_cohort_trained_by_hand(reque
 
     @jax.jit
     def train(variables, client, key):
-        index, valid = data.rows_of(client)
+        index, valid = data.examples_of(client)
         steps = trainer.local_steps(valid.sum(), data.longest)
         return trainer.train(task, variables, data, index, valid, key, 1.0, steps, steps).delta
 
@@ -188,22 +188,22 @@ def test_the_rehearsed_losses_are_those_of_the_same_cohort_trained_by_hand(reque
         models = {t: jax.tree.map(lambda leaf, i=i: leaf[i], end) for t, end in ends.items()}
         models[0] = models[-1] = task.init(key_for(jax.random.key(seed), Purpose.MODEL), data.x)
         for t in REHEARSED:
-            own, cohort = rehearsal(whole, seed, t)
+            own, cohort = probe(whole, seed, t)
             sizes.append(len(cohort))
             deltas = [train(models[t], c, key_for(own, Purpose.TRAIN, t, c)) for c in cohort]
             made = jax.tree.map(
                 lambda now, last, *d: now + 0.5 * (now - last) + sum(d) / max(len(d), 1),
                 *(models[t], models[t - 1], *deltas),
             )
-            want = losses_after(made, task, stored, held=whole.signals_on == "holdout")
-            np.testing.assert_allclose(told(heard, seed, t)["rehearsed_loss"], want, **CLOSE)
+            want = losses_after(made, task, stored, held=whole.signal_split == "holdout")
+            np.testing.assert_allclose(told(heard, seed, t)["probed_loss"], want, **CLOSE)
         for t in set(range(ROUNDS)) - {*REHEARSED}:
-            np.testing.assert_array_equal(told(heard, seed, t)["rehearsed_loss"], np.zeros(N))
+            np.testing.assert_array_equal(told(heard, seed, t)["probed_loss"], np.zeros(N))
     assert min(sizes) == smallest
 
 
 def test_a_rehearsal_leaves_no_trace_but_costs(blobs, federation, whole):
-    """Bit for bit, with an aggregator that remembers and a selector that chooses the same without rehearsals."""
+    """Bit for bit, with an aggregator that remembers and a selector that chooses the same without probes."""
     heard, before = {}, whole[0].selector.heard
     plain = run(experiment(blobs, Calendar(heard)), federation)
     jax.tree.map(np.testing.assert_array_equal, plain.variables, whole[1].variables)
@@ -222,26 +222,26 @@ def test_a_rehearsal_leaves_no_trace_but_costs(blobs, federation, whole):
 @pytest.mark.parametrize(
     ("rounds", "seeds", "how"),
     [
-        (ROUNDS, SEEDS, {"mapping": Mapping(clients=1)}),
-        (ROUNDS, SEEDS, {"mapping": Mapping(seeds="scan", rows=16)}),
+        (ROUNDS, SEEDS, {"layout": Layout(clients=1)}),
+        (ROUNDS, SEEDS, {"layout": Layout(seeds="scan", rows=16)}),
         (1, SEEDS[:1], {"debug": True}),
     ],
     ids=["clients scanned", "seeds scanned", "uncompiled"],
 )
 def test_every_mapping_and_the_uncompiled_run_agree(blobs, federation, whole, rounds, seeds, how):
     heard, before = {}, whole[0].selector.heard
-    other = run(experiment(blobs, Rehearsing(heard), rounds=rounds), federation, seeds, **how)
+    other = run(experiment(blobs, Probing(heard), rounds=rounds), federation, seeds, **how)
     for metric in other.metrics:
         np.testing.assert_allclose(other[metric], whole[1][metric][: len(seeds), :rounds], **CLOSE, err_msg=metric)
     assert len(heard) == len(seeds) * rounds
     for key, values in heard.items():
-        assert values.keys() == {"loss", "rehearsed_loss"}
+        assert values.keys() == {"loss", "probed_loss"}
         for name, value in values.items():
             np.testing.assert_allclose(value, before[key][name], **CLOSE)
 
 
 def test_rounds_and_chunks_with_and_without_rehearsals_share_one_program(blobs, federation, whole):
-    one, before = experiment(blobs, Rehearsing()), run_chunk.programs
+    one, before = experiment(blobs, Probing()), run_chunk.programs
     in_twos = run(one, federation, chunk=2)
     run(one.replace(rounds=5), federation, chunk=2)
     assert run_chunk.programs == before + 1
@@ -250,14 +250,14 @@ def test_rounds_and_chunks_with_and_without_rehearsals_share_one_program(blobs, 
 
 
 def test_a_rehearsal_is_on_the_bill_and_takes_time_and_energy(blobs, federation):
-    """One rehearsal where the round asks as well, and who was asked has the model; one where it does not."""
+    """One probe where the round asks as well, and who was asked has the model; one where it does not."""
     before = signals.Loss(), Dear()
-    settings = {"samples": EverySecondRow(), "availability": Bernoulli(0.7)}
-    one = experiment(blobs, Rehearsing(None, before), **settings)
+    settings = {"data_selection": EverySecondRow(), "availability": Bernoulli(0.7)}
+    one = experiment(blobs, Probing(None, before), **settings)
     history = run(one, federation)
     plain = run(experiment(blobs, Calendar(None, before), **settings), federation)
     data = federation.draw(0)
-    d, size = jax.tree.map(np.asarray, data.devices), np.asarray(data.size)
+    d, size = jax.tree.map(np.asarray, data.devices), np.asarray(data.num_examples)
 
     def looked(clients):
         return F * sum(3 * min(size[c], LIMIT) + size[c] for c in clients)
@@ -271,7 +271,7 @@ def test_a_rehearsal_is_on_the_bill_and_takes_time_and_energy(blobs, federation)
         for t in REHEARSED:
             here = np.flatnonzero(present(one, seed, t)).tolist()
             holds = here if t != UNASKED else []
-            _, cohort = rehearsal(one, seed, t)
+            _, cohort = probe(one, seed, t)
             training = {c: F * (size[c] + 3 * EPOCHS * -(-size[c] // 2)) for c in cohort}
             asking = [turn(c, MODEL + 4 * 5, looked([c]), 4 * 3) for c in here]
             trained = [turn(c, 0 if c in holds else MODEL, training[c], MODEL) for c in cohort]
@@ -291,13 +291,13 @@ def test_a_rehearsal_is_on_the_bill_and_takes_time_and_energy(blobs, federation)
 
 
 def test_who_could_answer_without_the_model_gets_it_for_the_rehearsal(blobs, federation):
-    one = experiment(blobs, Rehearsing(None, (Dear(),)), rounds=1)
+    one = experiment(blobs, Probing(None, (Dear(),)), rounds=1)
     history = run(one, federation)
     assert history["selection_bytes_down"].tolist() == [[4 * 5 * N + MODEL * M + 4 * 5 * N]] * 2
 
 
 def test_fedcor_goes_on_where_it_was_stopped(blobs, federation, tmp_path):
-    """It rehearses in rounds 4 and 6; the first stop is between the first fit and a rehearsal, the next after one."""
+    """It probes in rounds 4 and 6; the first stop is between the first fit and a probe, the next after one."""
     selector = FedCor(warm_up=2, interval=2, history=4, dimension=3, first_steps=20, steps=5)
     one = experiment(blobs, selector, rounds=8)
     whole = run(one, federation, chunk=2)
@@ -305,8 +305,8 @@ def test_fedcor_goes_on_where_it_was_stopped(blobs, federation, tmp_path):
         places = Checkpoints(tmp_path)
         part = run(one, federation, chunk=2, checkpoints=places, callbacks=[lambda h, stop=stop: h.rounds >= stop])
     assert part.about["resumed_at"] == 6
-    rehearsed = whole["selection_bytes_up"] > 4 * N
-    assert rehearsed.tolist() == [[t in (4, 6) for t in range(8)]] * 2
+    probed = whole["selection_bytes_up"] > 4 * N
+    assert probed.tolist() == [[t in (4, 6) for t in range(8)]] * 2
     np.testing.assert_array_equal(whole.selections, part.selections)
     jax.tree.map(np.testing.assert_array_equal, whole.variables, part.variables)
     for metric in whole.metrics:

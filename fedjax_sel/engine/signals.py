@@ -13,23 +13,25 @@ from jaxtyping import Array, Bool, Float, Int
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.keys import Purpose, key_for
-from fedjax_sel.engine.mapping import Mapping
-from fedjax_sel.engine.measuring import Values
-from fedjax_sel.protocols import ClientSignal, RowSignal, ServerSignal, UpdateSignal
+from fedjax_sel.engine.layout import Layout
+from fedjax_sel.engine.metrics import Values
+from fedjax_sel.protocols import ClientSignal, ExampleSignal, ServerSignal, UpdateSignal
 from fedjax_sel.task import Task
 from fedjax_sel.types import Batch, Context, PRNGKey, Update, Variables
 
 
-def ask_before(
-    experiment: Experiment, data: FederatedData, seed: PRNGKey, variables: Variables, ctx: Context, mapping: Mapping
+def measure_before(
+    experiment: Experiment, data: FederatedData, seed: PRNGKey, variables: Variables, ctx: Context, layout: Layout
 ) -> tuple[Values, Bool[Array, ""]]:
-    """The selector's `before` signals (`ask_clients`), zeros where it does not ask this round, and whether it asks."""
-    selector = experiment.selector
+    """The selector's `before` signals (`measure_clients`), zeros where it does not ask this round, and whether it asks."""
+    selector = experiment.client_selection
     if not selector.before:
         return {}, jnp.zeros((), bool)
-    held = experiment.signals_on == "holdout"
+    held = experiment.signal_split == "holdout"
     own = key_for(seed, Purpose.ASK, ctx.round)
-    measure = partial(ask_clients, selector.before, experiment.task, variables, data, ctx, mapping, key=own, held=held)
+    measure = partial(
+        measure_clients, selector.before, experiment.task, variables, data, ctx, layout, key=own, held=held
+    )
     asks = getattr(selector, "asks", None)
     if asks is None:
         return measure(), jnp.ones((), bool)
@@ -38,25 +40,25 @@ def ask_before(
     return jax.lax.cond(asked, measure, lambda: nothing), asked
 
 
-def row_values(
-    signals: Sequence[RowSignal], task: Task, variables: Variables, x: Array, y: Int[Array, "b"], mapping: Mapping
+def example_values(
+    signals: Sequence[ExampleSignal], task: Task, variables: Variables, x: Array, y: Int[Array, "b"], layout: Layout
 ) -> Values:
     """Each signal's value of each row, from one flat forward pass."""
 
     def values(x, y):
         logits = task.logits(variables, x)
-        return {signal.name: signal.rows(logits, y) for signal in signals}
+        return {signal.name: signal.measure(logits, y) for signal in signals}
 
-    return mapping.over_rows(values, x, y)
+    return layout.over_examples(values, x, y)
 
 
-def ask_clients(
-    signals: Sequence[RowSignal | ClientSignal],
+def measure_clients(
+    signals: Sequence[ExampleSignal | ClientSignal],
     task: Task,
     variables: Variables,
     data: FederatedData,
     ctx: Context,
-    mapping: Mapping,
+    layout: Layout,
     *,
     key: PRNGKey,
     held: bool = False,
@@ -70,56 +72,56 @@ def ask_clients(
       signals: what is asked.
       task, variables, data: on the current global model.
       ctx: of this round.
-      mapping: how.
+      layout: how.
       key: from which each client draws its own.
       held: ask about the hold-out rows instead of the training rows.
     """
-    by_row = [signal for signal in signals if isinstance(signal, RowSignal)]
+    by_row = [signal for signal in signals if isinstance(signal, ExampleSignal)]
     by_client = [signal for signal in signals if isinstance(signal, ClientSignal)]
     values: Values = {}
     if by_row and ctx.candidates is None:
-        of_row = row_values(by_row, task, variables, data.x, data.y, mapping)
+        of_row = example_values(by_row, task, variables, data.x, data.y, layout)
         values |= {name: client_means(v, data, held=held) for name, v in of_row.items()}
     elif by_row:
-        index, mask = jax.vmap(lambda i: data.rows_of(i, held=held))(ctx.candidates)
-        of_row = row_values(by_row, task, variables, data.x[index.ravel()], data.y[index.ravel()], mapping)
+        index, mask = jax.vmap(lambda i: data.examples_of(i, held=held))(ctx.candidates)
+        of_row = example_values(by_row, task, variables, data.x[index.ravel()], data.y[index.ravel()], layout)
         count = jnp.maximum(mask.sum(1), 1)
         values |= {name: jnp.where(mask, v.reshape(mask.shape), 0).sum(1) / count for name, v in of_row.items()}
     if by_client:
-        clients = jnp.arange(ctx.clients) if ctx.candidates is None else ctx.candidates
+        clients = jnp.arange(ctx.num_clients) if ctx.candidates is None else ctx.candidates
 
         def ask(i):
-            batch = data.batch(*data.rows_of(i, held=held))
+            batch = data.batch(*data.examples_of(i, held=held))
             own = jax.random.fold_in(key, i)
-            return {signal.name: signal.client(task, variables, batch, own) for signal in by_client}
+            return {signal.name: signal.measure(task, variables, batch, own) for signal in by_client}
 
-        values |= mapping.over_clients(ask, clients)
+        values |= layout.over_clients(ask, clients)
     return values
 
 
 def client_means(value: Float[Array, "n"], data: FederatedData, *, held: bool = False) -> Float[Array, "N"]:
     """Mean of a number a row over each client's rows."""
-    count = data.held if held else data.size
-    first = (data.offset + data.size if held else data.offset)[jnp.minimum(data.owner, data.clients - 1)]
+    count = data.num_holdout if held else data.num_examples
+    first = (data.offset + data.num_examples if held else data.offset)[jnp.minimum(data.owner, data.num_clients - 1)]
     within = jnp.arange(data.order.shape[0]) - first
-    mine = (within >= 0) & (within < count[jnp.minimum(data.owner, data.clients - 1)])
+    mine = (within >= 0) & (within < count[jnp.minimum(data.owner, data.num_clients - 1)])
     total = jax.ops.segment_sum(
-        jnp.where(mine, value[data.order], 0), data.owner, data.clients, indices_are_sorted=True, mode="drop"
+        jnp.where(mine, value[data.order], 0), data.owner, data.num_clients, indices_are_sorted=True, mode="drop"
     )
     return total / jnp.maximum(count, 1)
 
 
-def ask_rows(
-    signals: Sequence[RowSignal], task: Task, variables: Variables, batch: Batch
+def measure_examples(
+    signals: Sequence[ExampleSignal], task: Task, variables: Variables, batch: Batch
 ) -> dict[str, Float[Array, "L"]]:
     """Each signal's value of each of one client's rows."""
     if not signals:
         return {}
     logits = task.logits(variables, batch.x)
-    return {signal.name: signal.rows(logits, batch.y) for signal in signals}
+    return {signal.name: signal.measure(logits, batch.y) for signal in signals}
 
 
-def ask_round(
+def measure_after(
     signals: Sequence[UpdateSignal | ServerSignal],
     task: Task,
     variables: Variables,
@@ -145,18 +147,18 @@ def ask_round(
     for signal in signals:
         if isinstance(signal, UpdateSignal):
             shown = previous if looks_back(signal) else aggregate
-            value = jax.vmap(signal.update, in_axes=(0, None))(updates, shown)
+            value = jax.vmap(signal.measure, in_axes=(0, None))(updates, shown)
             values[signal.name] = jnp.where(mask, value, 0)
     rows = {"validation": (data.validation_x, data.validation_y), "test": (data.test_x, data.test_y)}
     for on, (x, y) in rows.items():
-        server = [signal for signal in signals if isinstance(signal, ServerSignal) and rows_of(signal) == on]
+        server = [signal for signal in signals if isinstance(signal, ServerSignal) and examples_of(signal) == on]
         if server:
             logits = task.logits(variables, x)
-            values |= {signal.name: signal.server(logits, y) for signal in server}
+            values |= {signal.name: signal.measure(logits, y) for signal in server}
     return values
 
 
-def rows_of(signal: ServerSignal) -> str:
+def examples_of(signal: ServerSignal) -> str:
     """On which of the server's rows a signal is measured: `"validation"` or `"test"`."""
     return getattr(signal, "on", "validation")
 

@@ -14,15 +14,15 @@ import numpy as np
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.data.federation import Federation
 from fedjax_sel.devices.bill import bill
-from fedjax_sel.engine.beginning import start
 from fedjax_sel.engine.callback import AnyCallback, tell
 from fedjax_sel.engine.checkpoint import Checkpoints, Point, mark_of
-from fedjax_sel.engine.chunk import chunk_in_python, run_chunk
+from fedjax_sel.engine.distributed import any_process, check_same, describe_device, fetched, meet, several
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.history import History
-from fedjax_sel.engine.hosts import any_process, check_same, describe_device, fetched, meet, several
-from fedjax_sel.engine.mapping import Mapping
+from fedjax_sel.engine.init import start
+from fedjax_sel.engine.layout import Layout
 from fedjax_sel.engine.runs import laid_out
+from fedjax_sel.engine.scan import chunk_in_python, run_chunk
 
 
 def simulate(
@@ -30,7 +30,7 @@ def simulate(
     data: Federation | FederatedData,
     seeds: int | Iterable[int] = 1,
     *,
-    mapping: Mapping | str | None = None,
+    layout: Layout | str | None = None,
     mesh: tuple[int, int] | str | None = None,
     chunk: int | None = None,
     callbacks: Sequence[AnyCallback] = (),
@@ -44,7 +44,7 @@ def simulate(
       experiment: what to run.
       data: a recipe, drawn afresh for every seed; or clients' rows, the same for all.
       seeds: a count or numbers; each draws its partition, initial model and cohorts.
-      mapping: `"auto"`, `"vmap"`, `"scan"` or a `Mapping`.
+      layout: `"auto"`, `"vmap"`, `"scan"` or a `Layout`.
       mesh: over how many devices (of all hosts) seeds, and the clients of a cohort, are divided; None: one device;
         `"auto"`: of a CPU that JAX sees as several devices as many as help, else one.
       chunk: rounds between two looks of the host; about a twentieth of the run by default.
@@ -56,7 +56,7 @@ def simulate(
     Raises:
       ValueError: for what cannot run, before anything compiles.
     """
-    how: dict[str, Any] = {"mapping": mapping, "mesh": mesh, "chunk": chunk, "callbacks": callbacks}
+    how: dict[str, Any] = {"layout": layout, "mesh": mesh, "chunk": chunk, "callbacks": callbacks}
     how |= {"checkpoints": checkpoints, "memory": memory, "debug": debug}
     return sweep([experiment], data, seeds, **how)[0]
 
@@ -66,7 +66,7 @@ def sweep(
     data: Federation | FederatedData,
     seeds: int | Iterable[int] = 1,
     *,
-    mapping: Mapping | str | None = None,
+    layout: Layout | str | None = None,
     mesh: tuple[int, int] | str | None = None,
     chunk: int | None = None,
     callbacks: Sequence[AnyCallback] = (),
@@ -79,7 +79,7 @@ def sweep(
 
     Args:
       experiments: alike but for floats.
-      data, seeds, mapping, mesh, chunk, checkpoints, memory, debug: as for `simulate`.
+      data, seeds, layout, mesh, chunk, checkpoints, memory, debug: as for `simulate`.
       callbacks: told between chunks; their history has all runs, the first experiment's seeds first.
       others: experiments that the same program runs at another time: nothing is compiled again for as many of them.
 
@@ -97,24 +97,24 @@ def sweep(
     for one in {id(one): one for one in of_seeds}.values():
         for each in experiments:
             each.check(one)
-    layout = Mapping(clients=1, seeds="scan") if debug else mapping
+    layout = Layout(clients=1, seeds="scan") if debug else layout
     runs = laid_out(
-        experiments, of_seeds, seeds, mapping=layout, mesh=None if debug else mesh, chunk=chunk, others=others
+        experiments, of_seeds, seeds, layout=layout, mesh=None if debug else mesh, chunk=chunk, others=others
     )
     experiment, x, length = runs.first, of_seeds[0].x, runs.length
-    m, clients = experiment.cohort(runs.together.clients), runs.together.clients
+    m, clients = experiment.cohort(runs.together.num_clients), runs.together.num_clients
     runs.check_kept(memory)
     state, taken = start(runs.experiments, runs.drawn, runs.keys, runs.layout)
     taken = {name: value[: runs.count] for name, value in taken.items()}
-    runs = runs.without_public_rows()
+    runs = runs.without_public_examples()
     about = {
         "device": describe_device(),
-        "mapping": str(runs.layout),
+        "layout": str(runs.layout),
         "parameters": experiment.task.parameters(x),
-        "forward_flops_per_row": experiment.task.flops(x),
+        "forward_flops_per_example": experiment.task.flops(x),
         "backward_over_forward": experiment.task.backward(x),
         "clients": clients,
-        "m": m,
+        "cohort_size": m,
     }
     if not debug:
         about["memory"] = runs.check_program(state, memory)
@@ -191,11 +191,11 @@ def recorded(
     quality = {name: whole[name] for name in QUALITY if name in whole}
     costs = bill(
         whole,
-        experiment.selector,
-        experiment.samples,
+        experiment.client_selection,
+        experiment.data_selection,
         experiment.correction,
         parameters=about["parameters"],
-        flops=about["forward_flops_per_row"],
+        flops=about["forward_flops_per_example"],
         backward=about["backward_over_forward"],
     )
     metrics = {**quality, **costs, "left_out": whole["left_out"], "alive": whole["alive"]}
