@@ -5,10 +5,10 @@ from __future__ import annotations
 from fedjax_sel.protocols import Correction
 from fedjax_sel.types import StrategyState, Variables
 
-__all__ = ["Nothing"]
+__all__ = ["NoCorrection"]
 
 
-class Nothing(Correction):
+class NoCorrection(Correction):
     """The gradient as it is.
 
     Source: McMahan et al., 2017, https://arxiv.org/abs/1602.05629, Algorithm 1.

@@ -71,7 +71,7 @@ def fedavg_in_numpy(data, task, trainer, selections, seed, by):
 
 
 @pytest.mark.parametrize("by", ["client", "size"])
-@pytest.mark.parametrize("layout", [Layout(), Layout(clients=1), Layout(clients=2, seeds="scan", rows=7)], ids=str)
+@pytest.mark.parametrize("layout", [Layout(), Layout(clients=1), Layout(clients=2, seeds="scan", examples=7)], ids=str)
 def test_the_compiled_run_is_federated_averaging_as_written_in_numpy(blobs, skewed, layout, by):
     decays = {"epoch_decay": 0.7, "schedule": Exponential(0.9)}
     trainer = SGD(0.2, batch_size=8, epochs=2, momentum=0.5, weight_decay=0.01, **decays)
@@ -98,7 +98,7 @@ def test_every_mapping_and_the_uncompiled_run_agree(blobs, skewed, selector):
         rounds=3,
     )
     uncompiled = simulate(experiment, skewed, seeds=[1, 2], debug=True)
-    for layout in (Layout(), Layout(clients=1, seeds="scan"), Layout(clients=3, rows=50)):
+    for layout in (Layout(), Layout(clients=1, seeds="scan"), Layout(clients=3, examples=50)):
         compiled = simulate(experiment, skewed, seeds=[1, 2], layout=layout)
         np.testing.assert_array_equal(compiled.selections, uncompiled.selections)
         for metric in compiled.metrics:
