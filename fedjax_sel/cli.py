@@ -80,9 +80,9 @@ def several() -> bool:
 def left(code: int) -> typer.Exit:
     """The end of a command that failed; one of several processes ends here."""
     if several():
-        from fedjax_sel.engine.distributed import leave
+        from fedjax_sel.engine.distributed import exit_process
 
-        leave(code)
+        exit_process(code)
     return typer.Exit(code)
 
 
@@ -117,9 +117,9 @@ def meshed(text: str | None) -> dict[str, int] | None:
 def joined(distributed: bool, coordinator: str | None, processes: int | None, process: int | None) -> None:
     """Become one of several processes, where that is asked for."""
     if distributed or not (coordinator is processes is process is None):
-        from fedjax_sel.engine.distributed import join
+        from fedjax_sel.engine.distributed import init_distributed
 
-        join(coordinator, processes, process)
+        init_distributed(coordinator, processes, process)
 
 
 @command

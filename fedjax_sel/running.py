@@ -14,7 +14,7 @@ from rich.text import Text
 from fedjax_sel import config as configuration
 from fedjax_sel import folder
 from fedjax_sel.engine.checkpoint import Checkpoints
-from fedjax_sel.engine.distributed import highest, is_first
+from fedjax_sel.engine.distributed import is_first, max_over_processes
 from fedjax_sel.engine.history import History
 from fedjax_sel.report import summary
 from fedjax_sel.report.progress import progress
@@ -66,7 +66,7 @@ def run_in_folder(
     ):
         callbacks = [hold, bar, *built.callbacks(place), stopper] if is_first() else [stopper]
         history = built.simulate(callbacks=callbacks, checkpoints=points, memory=allowed, debug=debug)
-        stopper.signal = highest(stopper.signal)
+        stopper.signal = max_over_processes(stopper.signal)
         if stopper.signal and history.rounds < built.experiment.rounds:
             done = f"stopped after {history.rounds} of {built.experiment.rounds} rounds"
             kept = "debugging keeps nothing" if debug else f"kept in {place}: the same command goes on from there"

@@ -110,7 +110,7 @@ def after_a_round(run: Run, data: FederatedData, seed: int) -> Float[np.ndarray,
 
 def levels(task: Task, variables: Variables, x: Rows) -> Float[Array, "3 b b"]:
     """Products of all pairs of rows, centred, at the three levels."""
-    made: Any = task.model.apply(task.parts.whole(variables), task.normalised(x), mutable=["intermediates"])[1]
+    made: Any = task.model.apply(task.frozen.merge(variables), task.normalize(x), mutable=["intermediates"])[1]
     flat = [made["intermediates"][name][0].reshape(len(x), -1) for name in LEVELS]
     centred = [rows - rows.mean(0, keepdims=True) for rows in flat]
     return jnp.stack([rows @ rows.T for rows in centred])

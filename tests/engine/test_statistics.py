@@ -49,7 +49,7 @@ def trained_by_hand(task, variables, x, y, trainer, key):
 
     def loss(params, stats, x, y):
         out, after = task.model.apply(
-            {"params": params, "batch_stats": stats}, task.normalised(x), train=True, mutable=["batch_stats"]
+            {"params": params, "batch_stats": stats}, task.normalize(x), train=True, mutable=["batch_stats"]
         )
         return optax.softmax_cross_entropy_with_integer_labels(out, y).mean(), after["batch_stats"]
 
