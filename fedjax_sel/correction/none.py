@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-from fedjax_sel.correction._ops import no_state, nothing_held, nothing_sent, unchanged
 from fedjax_sel.protocols import Correction
 from fedjax_sel.types import StrategyState, Variables
 
-__all__ = ["Nothing"]
+__all__ = ["NoCorrection"]
 
 
-class Nothing(Correction):
+class NoCorrection(Correction):
     """The gradient as it is.
 
     Source: McMahan et al., 2017, https://arxiv.org/abs/1602.05629, Algorithm 1.
+
+    >>> NoCorrection().correct((), gradient=2.0, variables=1.0, received=0.0)
+    2.0
     """
 
-    down = 0.0
-    up = 0.0
-    init = no_state
-    held = nothing_held
-    upload = nothing_sent
-    merge = unchanged
-
-    def gradient(
-        self, held: StrategyState, gradient: Variables, variables: Variables, received: Variables
+    def correct(
+        self, client_state: StrategyState, gradient: Variables, variables: Variables, received: Variables
     ) -> Variables:
-        """As it is."""
+        """The gradient."""
         return gradient
