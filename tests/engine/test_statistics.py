@@ -14,7 +14,8 @@ from fedjax_sel.aggregation.mean import Mean
 from fedjax_sel.correction.scaffold import Scaffold
 from fedjax_sel.engine.init import start
 from fedjax_sel.engine.keys import Purpose, key_for
-from fedjax_sel.local_training.sgd import SGD, shuffles
+from fedjax_sel.local_training._shuffle import shuffle_epochs
+from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.signals import GradientNorm
 from fedjax_sel.types import Batch
 
@@ -42,7 +43,7 @@ def skewed(blobs):
 def trained_by_hand(task, variables, x, y, trainer, key):
     """A client's epochs on exactly its rows: flax and optax, no padding."""
     key_order, _ = jax.random.split(key)
-    order = np.asarray(shuffles(key_order, jnp.ones(len(y), bool), trainer.epochs))
+    order = np.asarray(shuffle_epochs(key_order, jnp.ones(len(y), bool), trainer.epochs))
     optimiser = optax.sgd(trainer.learning_rate)
     params, stats = variables["params"], variables["batch_stats"]
     moments = optimiser.init(params)
@@ -63,7 +64,7 @@ def trained_by_hand(task, variables, x, y, trainer, key):
 
 
 @pytest.mark.parametrize("layout", [Layout(), Layout(clients=1, seeds="scan")], ids=str)
-@pytest.mark.parametrize("aggregation", [Mean("size"), FedNova()], ids=lambda a: type(a).__name__)
+@pytest.mark.parametrize("aggregator", [Mean("size"), FedNova()], ids=lambda a: type(a).__name__)
 def test_a_round_is_the_one_by_hand_whatever_stands_beside_a_client(blobs, skewed, layout, aggregator):
     task, trainer = Task.on(Normed(), blobs), SGD(0.1, batch_size=7, epochs=2)
     experiment = Experiment(task, local_training=trainer, aggregation=aggregator, cohort_size=3, rounds=1)
