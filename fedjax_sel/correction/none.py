@@ -12,13 +12,13 @@ class NoCorrection(Correction):
     """The gradient as it is.
 
     Source: McMahan et al., 2017, https://arxiv.org/abs/1602.05629, Algorithm 1.
-    """
 
-    down = 0.0
-    up = 0.0
+    >>> NoCorrection().correct((), gradient=2.0, variables=1.0, received=0.0)
+    2.0
+    """
 
     def correct(
         self, client_state: StrategyState, gradient: Variables, variables: Variables, received: Variables
     ) -> Variables:
-        """As it is."""
+        """The gradient."""
         return gradient

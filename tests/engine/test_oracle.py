@@ -16,7 +16,8 @@ from fedjax_sel.data_selection.random_subset import RandomSubset
 from fedjax_sel.engine.driver import run_chunk
 from fedjax_sel.engine.keys import Purpose, key_for
 from fedjax_sel.local_training import Exponential
-from fedjax_sel.local_training.sgd import SGD, shuffles
+from fedjax_sel.local_training._shuffle import shuffle_epochs
+from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.models.logistic import LogisticRegression
 from fedjax_sel.models.mlp import MLP
 
@@ -46,7 +47,7 @@ def fedavg_in_numpy(data, task, trainer, selections, seed, by):
             rows = data.order[data.offset[client] : data.offset[client] + data.num_examples[client]]
             weight = len(rows) if by == "size" else 1
             key_order, _ = jax.random.split(key_for(jax.random.key(seed), Purpose.TRAIN, t, int(client)))
-            place = np.asarray(shuffles(key_order, jnp.ones(len(rows), bool), trainer.epochs))
+            place = np.asarray(shuffle_epochs(key_order, jnp.ones(len(rows), bool), trainer.epochs))
             k, b = kernel.copy(), bias.copy()
             moving_k, moving_b, total = np.zeros_like(k), np.zeros_like(b), 0.0
             for epoch in range(trainer.epochs):
@@ -139,8 +140,8 @@ def test_exploring_or_not_seeds_and_length_of_the_run_share_one_program(blobs, s
 def test_padding_does_not_change_a_client(blobs):
     """The same clients beside one that owns far more rows."""
     noise = jax.random.key(0)
-    short = shuffles(noise, jnp.arange(10) < 7, 3)[:, :7]
-    long = shuffles(noise, jnp.arange(99) < 7, 3)[:, :7]
+    short = shuffle_epochs(noise, jnp.arange(10) < 7, 3)[:, :7]
+    long = shuffle_epochs(noise, jnp.arange(99) < 7, 3)[:, :7]
     np.testing.assert_array_equal(short, long)
 
 
