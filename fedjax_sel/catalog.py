@@ -48,7 +48,7 @@ def namespace(package: str, **private: str) -> tuple[Callable[[str], Any], Calla
     def get(name: str) -> Any:
         if name.startswith("__"):  # asked for by import machinery and tools; nothing is read for them
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        home = private | exports(package)
+        home = {**private, **exports(package)}
         if name not in home:
             near = difflib.get_close_matches(name, home, n=1, cutoff=0.5)
             hint = f"; did you mean {near[0]!r}?" if near else ""
@@ -56,9 +56,15 @@ def namespace(package: str, **private: str) -> tuple[Callable[[str], Any], Calla
         return getattr(importlib.import_module(f"{package}.{home[name]}"), name)
 
     def list_names() -> list[str]:
-        return sorted({*vars(importlib.import_module(package)), *private, *exports(package)})
+        public = {name for name, value in vars(importlib.import_module(package)).items() if is_public(name, value)}
+        return sorted({*public, *private, *exports(package)})
 
     return get, list_names
+
+
+def is_public(name: str, value: Any) -> bool:
+    """Whether a folder shows a name that its `__init__` holds: its functions and its classes, not what it imports."""
+    return not name.startswith("_") and callable(value) and value is not functools.partial
 
 
 @functools.cache

@@ -95,15 +95,16 @@ class Oort(ClientSelector):
         return jnp.where(seconds > preferred, (preferred / seconds) ** self.penalty, 1.0)
 
     def scores(self, state: OortState, ctx: Context) -> Float[Array, "N"]:
-        """Of the available clients seen before; 0 for others."""
+        """Returns the scores of the available clients seen before; 0 for others."""
         seen, now = (state.last > 0) & ctx.available, ctx.round + 1.0
         count = seen.sum()
         low = jnp.min(state.utility, where=seen, initial=jnp.inf)
         high = jnp.max(state.utility, where=seen, initial=0.0)
-        top = nth(jnp.where(seen, state.utility, jnp.inf), whole(jnp.minimum(count * self.clip, count - 1)))
+        place = round_down(jnp.minimum(count * self.clip, count - 1))
+        top = nth_smallest(jnp.where(seen, state.utility, jnp.inf), place)
         worth = (jnp.minimum(state.utility, top) - 0.999 * low) / jnp.maximum(high - 0.999 * low, 1e-4)
         bonus = jnp.sqrt(0.1 * jnp.log(now) / jnp.maximum(state.last, 1))
-        return jnp.where(seen, (worth + bonus) * self.system(state, ctx), 0.0)
+        return jnp.where(seen, (worth + bonus) * self.system(state, ctx), 0.0)  # Eq. (2), with the bonus of Alg. 1
 
     def select(self, key: PRNGKey, state: OortState, ctx: Context) -> Cohort:
         """Returns who is exploited first, then who is explored, then whoever is left."""
@@ -114,12 +115,10 @@ class Oort(ClientSelector):
         wanted = jnp.minimum(round_down(ctx.m * (1 - exploring)), seen.sum())
 
         score = self.scores(state, ctx)
-        next_score = -nth_smallest(
-            -jnp.where(seen, score, -jnp.inf), jnp.minimum(wanted, jnp.maximum(seen.sum() - 1, 0))
-        )
-        exploited = draw_members(
-            key_exploit, safe_log(score), seen & (score >= self.cut_off * next_score), wanted, ctx.m
-        )
+        place = jnp.minimum(wanted, jnp.maximum(seen.sum() - 1, 0))
+        next_score = -nth_smallest(-jnp.where(seen, score, -jnp.inf), place)
+        near = seen & (score >= self.cut_off * next_score)
+        exploited = draw_members(key_exploit, safe_log(score), near, wanted, ctx.m)
 
         reward = ctx.num_examples * self.system(state, ctx)
         places = jnp.minimum(unseen.sum(), ctx.m - wanted)

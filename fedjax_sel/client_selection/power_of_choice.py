@@ -12,7 +12,7 @@ __all__ = ["PowerOfChoice"]
 
 
 class PowerOfChoice(ClientSelector):
-    """`d` candidates drawn without replacement in proportion to their examples; of these the `m` of highest loss `F_i(w)`.
+    """The `m` of highest loss `F_i(w)` among `d` candidates, drawn without replacement in proportion to their examples.
 
     `d = m` is selection by size, `d = N` greedy selection by loss.
 

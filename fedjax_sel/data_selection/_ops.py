@@ -26,7 +26,7 @@ def count_kept(valid: Bool[Array, "L"], fraction: Scalar) -> Int[Array, ""]:
 
 
 def places(valid: Bool[Array, "k"], *scores: Float[Array, "k"]) -> Int[Array, "k"]:
-    """Returns the place of each entry, from 0, in lexicographic order: valid ones first, then by each score, highest first.
+    """Returns each entry's place, from 0, in lexicographic order: valid ones first, then by each score, highest first.
 
     A later score counts only among entries whose earlier scores are equal. NaN comes after all numbers.
 

@@ -14,6 +14,5 @@ if TYPE_CHECKING:
 
 available = partial(catalog.available, __name__)
 load = partial(catalog.load, __name__)
-__getattr__, __dir__ = catalog.namespace(
-    __name__, Constant="_schedule", Cosine="_schedule", Exponential="_schedule", Steps="_schedule"
-)
+SCHEDULES = dict.fromkeys(["Constant", "Cosine", "Exponential", "Steps"], "_schedule")
+__getattr__, __dir__ = catalog.namespace(__name__, **SCHEDULES)
