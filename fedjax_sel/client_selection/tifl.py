@@ -72,7 +72,7 @@ class TiFL(ClientSelector):
         return round % self.interval == 0
 
     def init(self, key: PRNGKey, ctx: Context, host: Host) -> TiFLState:
-        """Returns tiers by expected seconds of a turn; `ValueError` without devices, or if a tier is smaller than `m`."""
+        """Returns tiers by expected seconds of a turn; `ValueError` without devices, or with tiers below `m`."""
         check_devices("tifl", ctx)
         assert ctx.timing is not None
         most = ctx.num_clients // ctx.m

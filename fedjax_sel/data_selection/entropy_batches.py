@@ -45,7 +45,7 @@ class EntropyBatches(DataSelector):
     def select(
         self, key: PRNGKey, state: StrategyState, valid: Bool[Array, "L"], *, entropy: Float[Array, "L"]
     ) -> Bool[Array, "L"]:
-        """Returns 1 for batches whose middle, counted in examples in the order of the means, is before the count's end."""
+        """Returns 1 for batches whose middle, counted in examples in the order of the means, is in the count."""
         batch = places(valid, jax.random.uniform(key, valid.shape, jnp.float32)) // self.batch_size
         batches = -(-valid.shape[0] // self.batch_size)
         size = jax.ops.segment_sum(valid.astype(jnp.int32), batch, batches)
