@@ -75,14 +75,7 @@ class LEFL(ClientSelector):
         Raises:
           ValueError: there are no public examples, fewer clients than clusters, or more members than slots.
         """
-        k = self.strata(ctx.num_clients)
-        if k > ctx.num_clients:
-            raise ValueError(f"lefl: clusters is {k}, but there are N = {ctx.num_clients} clients; it must be 1 to N")
-        if host.data.public_x is None:
-            raise ValueError(
-                "lefl: there are no public examples to predict; give the federation some (public=examples, or in a "
-                "configuration public: {name: ..., num_examples: 1000})"
-            )
+        k = self.check(ctx, host)
         cluster = cluster_clients(self.distances(self.soft_labels(key, ctx, host)), k)
         if self.allocation == "code":
             size = np.bincount(cluster, minlength=k)
@@ -93,6 +86,23 @@ class LEFL(ClientSelector):
                     f"has {wanted} members, but m is {ctx.m}; set m to {wanted} and fraction to {self.share(ctx):g}"
                 )
         return jnp.asarray(cluster, jnp.int32)
+
+    def state_shape(self, key: PRNGKey, ctx: Context, host: Host) -> jax.ShapeDtypeStruct:
+        """Shape and type of the clusters; nobody trains for it. Raises as `init`, but for members and slots."""
+        self.check(ctx, host)
+        return jax.ShapeDtypeStruct((ctx.num_clients,), jnp.int32)
+
+    def check(self, ctx: Context, host: Host) -> int:
+        """Returns how many clusters there are; `ValueError` without public examples, or with too few clients."""
+        k = self.strata(ctx.num_clients)
+        if k > ctx.num_clients:
+            raise ValueError(f"lefl: clusters is {k}, but there are N = {ctx.num_clients} clients; it must be 1 to N")
+        if host.data.public_x is None:
+            raise ValueError(
+                "lefl: there are no public examples to predict; give the federation some (public=examples, or in a "
+                "configuration public: {name: ..., num_examples: 1000})"
+            )
+        return k
 
     def share(self, ctx: Context) -> Scalar:
         """Returns `fraction`, or `m / N`."""
