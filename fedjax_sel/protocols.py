@@ -82,6 +82,13 @@ class Signal(Strategy):
         """What a client pays for it; nothing by default."""
         return Cost()
 
+    def count_up(self, classes: int) -> float:
+        """How many numbers a client sends for it where there are `C` classes; `cost.up` by default.
+
+        A value that is as long as the number of classes says so here.
+        """
+        return self.cost.up
+
 
 class ExampleSignal(Signal):
     """A value for each example, read off its logits; a client's value is the mean over its examples.
