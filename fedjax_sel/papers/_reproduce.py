@@ -15,7 +15,7 @@ from rich.table import Table as RichTable
 from fedjax_sel import catalog, folder, pretrained
 from fedjax_sel import config as configuration
 from fedjax_sel.engine.checkpoint import Checkpoints
-from fedjax_sel.engine.driver import checked_seeds
+from fedjax_sel.engine.driver import check_seeds
 from fedjax_sel.papers._paper import Cell, Claim, Evidence, Histories, Paper, Result, Table, folder_of
 from fedjax_sel.report.markdown import report
 from fedjax_sel.report.progress import progress
@@ -60,7 +60,7 @@ def reproduce(
         folder.check(folder_of(out, cell), config)
 
     with folder.held(out):
-        return run_in_folder(paper, scale, checked_seeds(seeds), cells, configs, out, console)
+        return run_in_folder(paper, scale, check_seeds(seeds), cells, configs, out, console)
 
 
 def run_in_folder(
