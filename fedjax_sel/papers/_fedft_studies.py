@@ -14,7 +14,6 @@ from jaxtyping import Array, Float, Int
 from scipy import stats
 
 from fedjax_sel import config as configuration
-from fedjax_sel import pretrained
 from fedjax_sel.client_selection.lefl import looked_at
 from fedjax_sel.config.build import Run
 from fedjax_sel.data.federated import FederatedData
@@ -43,6 +42,7 @@ from fedjax_sel.papers._fedft_cells import (
 )
 from fedjax_sel.papers._paper import Cell, folder_of
 from fedjax_sel.pytree import jit
+from fedjax_sel.runs import pretrained
 from fedjax_sel.signals.entropy import Entropy
 from fedjax_sel.signals.margin import Margin
 from fedjax_sel.task import Task
@@ -69,7 +69,7 @@ def built(cell: Cell, seeds: Sequence[int], scale: str, out: Path, **changes: An
     first = None
     if cell.begins is not None:
         first = pretrained.load(folder_of(out, cell_of(scale, *cell.begins)))
-    return configuration.build({"seeds": list(seeds), **cell.config, **changes}, first)
+    return configuration.build(configuration.resolve({"seeds": list(seeds), **cell.config, **changes}), first)
 
 
 def alike(scale: str, seeds: Sequence[int], out: Path) -> dict[str, Any]:

@@ -77,7 +77,7 @@ def partitions(scale: str, seeds: Sequence[int], _: Path) -> dict[str, Any]:
             "cohort_size": min(m, clients),
             "client_selection": "uniform",
         }
-        federation = configuration.build(config).data
+        federation = configuration.build(configuration.resolve(config)).data
         drawn = [federation.draw(seed) for seed in seeds]
         sizes = np.stack([d.size + d.num_holdout for d in drawn])
         held = [classes_of(d) for d in drawn]

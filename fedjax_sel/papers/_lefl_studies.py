@@ -109,7 +109,7 @@ def studied(
     """
     rounds = 10 if truth is not None and scale != "smoke" else DRAWN[scale]
     config = merged(merged(config, RATES[HIGH]), {"seeds": list(seeds)})
-    run = configuration.build(config)
+    run = configuration.build(configuration.resolve(config))
     per_seed, first = [], {}
     for seed, data in zip(run.seeds, run.data.draws(run.seeds), strict=True):
         selector, ctx, log_p, latent, kernels = after_pre_phase(run, data, seed)

@@ -12,14 +12,15 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from fedjax_sel import catalog, folder, pretrained
+from fedjax_sel import catalog
 from fedjax_sel import config as configuration
-from fedjax_sel.engine.checkpoint import Checkpoints
 from fedjax_sel.engine.driver import check_seeds
 from fedjax_sel.papers._paper import Cell, Claim, Evidence, Histories, Paper, Result, Table, folder_of
+from fedjax_sel.report.environment import environment
 from fedjax_sel.report.markdown import report
-from fedjax_sel.report.progress import progress
-from fedjax_sel.report.stopping import stoppable
+from fedjax_sel.runs import files, layout, pretrained
+from fedjax_sel.runs.execute import execute
+from fedjax_sel.runs.lock import lock_folder
 
 
 def reproduce(
@@ -57,9 +58,9 @@ def reproduce(
     cells = paper.cells(scale)
     configs = [configuration.resolve({"seeds": seeds, **cell.config}) for cell in cells]
     for cell, config in zip(cells, configs, strict=True):  # everything is checked before anything runs
-        folder.check(folder_of(out, cell), config)
+        layout.check(folder_of(out, cell), config)
 
-    with folder.held(out):
+    with lock_folder(out):
         return run_in_folder(paper, scale, check_seeds(seeds), cells, configs, out, console)
 
 
@@ -68,7 +69,7 @@ def run_in_folder(
     scale: str,
     numbers: tuple[int, ...],
     cells: list[Cell],
-    configs: list[dict],
+    configs: list[configuration.Config],
     out: Path,
     console: Console,
 ) -> dict[str, Any]:
@@ -82,57 +83,52 @@ def run_in_folder(
         "paper": paper.name,
         "scale": scale,
         "seeds": list(numbers),
-        "environment": folder.environment(),
+        "environment": environment(),
         "results": [as_entry(result) for result in results],
         "claims": [vars(claim) for claim in claims],
     }
     figures, tables = paper.figures(scale, evidence), paper.tables(scale, evidence)
     for figure in figures:
         drawn = figure.draw()
-        with folder.written(out / "figures" / f"{figure.name}.png") as new:
+        with files.write_atomic(out / "figures" / f"{figure.name}.png") as new:
             drawn.savefig(new, dpi=110, format="png")
         close(drawn)
-    text = report(paper, scale, summary["seeds"], claims, tables, figures, folder.environment())
-    folder.write_text(out / "report.md", text)
-    folder.write_text(out / "summary.json", json.dumps(folder.jsonable(summary), indent=1, allow_nan=False) + "\n")
+    text = report(paper, scale, summary["seeds"], claims, tables, figures, environment())
+    files.write_text(out / "report.md", text)
+    files.write_text(out / "summary.json", json.dumps(files.to_jsonable(summary), indent=1, allow_nan=False) + "\n")
     show(console, paper, tables, claims, out, time.perf_counter() - began)
     return summary
 
 
-def run_cells(out: Path, cells: list[Cell], configs: list[dict], console: Console) -> Histories:
+def run_cells(out: Path, cells: list[Cell], configs: list[configuration.Config], console: Console) -> Histories:
     """The cells' histories: read where they are finished, run where not."""
     histories, known, announced = {}, {}, False
     places, wanted = {cell.key: folder_of(out, cell) for cell in cells}, {cell.begins for cell in cells}
     say = partial(console.print, style="yellow", soft_wrap=True, highlight=False, markup=False)
     for number, (cell, config) in enumerate(zip(cells, configs, strict=True), start=1):
-        place, same = folder_of(out, cell), configuration.fingerprint(config)
+        place, same = folder_of(out, cell), config.fingerprint
         if same in known:  # the same run, called otherwise
             histories[cell.key] = known[same]
             continue
-        if folder.state(place) == "finished":
-            known[same], _ = folder.read(place)
+        if layout.state(place) == "finished":
+            known[same], _ = layout.read(place)
             histories[cell.key] = known[same]
             continue
         first = None if cell.begins is None else pretrained.load(places[cell.begins])
-        run = configuration.build(config, first)
-        label = f"{number}/{len(cells)} {cell.experiment}, {cell.method}"
-        points = Checkpoints(place / folder.CHECKPOINTS, say=say)
-        with (
-            folder.Hold(place, config) as hold,
-            progress(console, label, run.experiment.rounds, announce=not announced) as bar,
-            stoppable(say) as stopper,
-        ):
-            history = run.simulate(callbacks=[hold, bar, stopper], checkpoints=points)
-            if stopper.signal and history.rounds < run.experiment.rounds:
-                say(f"stopped; what is done is kept in {out}: the same command goes on from there")
-                raise SystemExit(128 + stopper.signal)
-            if cell.key in wanted:
-                pretrained.save(place / pretrained.FILE, pretrained.of_first_seed(history.variables))
-            folder.save(place, history, config, figures=False)
-            points.clear()  # a cell is never continued, and SCAFFOLD's state is a model a client
-        if stopper.signal:
-            say(f"stopped; what is finished is kept in {out}: the same command goes on from there")
-            raise SystemExit(128 + stopper.signal)
+        history = execute(
+            f"{number}/{len(cells)} {cell.experiment}, {cell.method}",
+            config,
+            place,
+            begin=first,
+            figures=False,
+            keep_checkpoints=False,
+            keep_variables=cell.key in wanted,
+            more_follow=True,
+            announce=not announced,
+            console=console,
+            say=say,
+            kept_in=out,
+        )
         announced = True
         histories[cell.key] = known[same] = history
     return histories
@@ -146,9 +142,9 @@ def run_studies(out: Path, paper: Paper, scale: str, seeds: Sequence[int], conso
         kept = read_study(place)
         if {key: kept.get(key) for key in asked} != asked:
             with console.status(f"study: {name.replace('_', ' ')}"):
-                kept = folder.jsonable({**asked, "found": study(scale, seeds, out.parent)})
+                kept = files.to_jsonable({**asked, "found": study(scale, seeds, out.parent)})
             out.mkdir(parents=True, exist_ok=True)
-            folder.write_text(place, json.dumps(kept, indent=1, allow_nan=False) + "\n")
+            files.write_text(place, json.dumps(kept, indent=1, allow_nan=False) + "\n")
             kept = read_study(place)  # so that a study read later is no other than this one
         found[name] = kept["found"]
     return found
