@@ -112,7 +112,7 @@ def test_what_a_killed_process_left_half_written_does_not_count(tmp_path):
 def test_a_folder_of_something_else_is_refused_and_not_touched(tmp_path):
     (tmp_path / "thesis.tex").write_text("precious")
     before = content(tmp_path)
-    for use in (layout.check, folder.begin):
+    for use in (layout.check, layout.create):
         with pytest.raises(FolderError, match=r"has no config.yaml, but other files .thesis.tex"):
             use(tmp_path, CONFIG)
     with pytest.raises(FolderError, match="no run's folder"):

@@ -158,7 +158,7 @@ def test_a_run_begins_with_a_pretraining_of_the_command_line(tmp_path, monkeypat
     assert set(variables["params"]) == {"stem", "group1", "group2", "group3", "norm", "head"}
     kept = Checkpoints(source / pretrained.CHECKPOINTS).variables()
     assert kept is not None
-    assert_same(variables, pretrained.of_first_seed(kept))
+    assert_same(variables, pretrained.take_first_seed(kept))
 
     before = state_of(source)
     again = call(*asked)
