@@ -45,7 +45,7 @@ def describe_differences(differences: Differences) -> dict[str, Any]:
 
 def compare_with(values: np.ndarray, bound: float) -> Difference:
     """Returns the difference of each seed's value from one number."""
-    return difference(values, np.full_like(values, bound))
+    return difference(values, np.full(len(values), bound))
 
 
 def format_mean_std(values: Sequence[float] | np.ndarray, digits: int = 3) -> str:

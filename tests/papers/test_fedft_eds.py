@@ -17,55 +17,10 @@ from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.metrics.cka import linear_cka
 from fedjax_sel.models.wide_resnet import WideResNet
 from fedjax_sel.papers.fedft_eds import studies
-from fedjax_sel.papers.fedft_eds.cells import (
-    ALL,
-    ALPHAS,
-    BATCHES,
-    CENTRAL,
-    CIFAR10,
-    CIFAR100,
-    DIGITS,
-    EDS,
-    EDS50,
-    FEDAVG,
-    FEDAVG_RDS,
-    FEDPROX,
-    FEDPROX_RDS,
-    LOSS,
-    MARGIN,
-    PARTS,
-    PRETRAINING,
-    RDS,
-    RDS50,
-    RHOS,
-    SCRATCH,
-    SOURCES,
-    SPEECH,
-    STRONG,
-    TINY,
-    BACKBONE,
-    WEAK,
-    name_ablation,
-    cells,
-    name_few,
-    name_fedavg,
-    choose_source,
-    name_many,
-    list_targets,
-)
-from fedjax_sel.papers.fedft_eds.numbers import measure, find_published, results
-from fedjax_sel.papers.fedft_eds.studies import (
-    LEVELS,
-    SHOWN,
-    TIMED,
-    compare_clients,
-    build_cell,
-    find_cell,
-    replay_choices,
-    study_entropies,
-    measure_label_entropy,
-    measure_levels,
-)
+from fedjax_sel.papers.fedft_eds.cells import choose_source, list_cells, list_targets
+from fedjax_sel.papers.fedft_eds.methods import ALL, ALPHAS, BACKBONE, BATCHES, CENTRAL, CIFAR10, CIFAR100, DIGITS, EDS, EDS50, FEDAVG, FEDAVG_RDS, FEDPROX, FEDPROX_RDS, LOSS, MARGIN, PARTS, PRETRAINING, RDS, RDS50, RHOS, SCRATCH, SOURCES, SPEECH, STRONG, TINY, WEAK, name_ablation, name_fedavg, name_few, name_many
+from fedjax_sel.papers.fedft_eds.numbers import find_published, measure
+from fedjax_sel.papers.fedft_eds.studies import LEVELS, SHOWN, TIMED, build_cell, compare_clients, find_cell, measure_label_entropy, measure_levels, replay_choices, study_entropies
 from fedjax_sel.papers.paper import Cell, Evidence, locate_cell
 from fedjax_sel.papers.settings import merge_settings
 from fedjax_sel.parts import FrozenParams, size_of

@@ -24,7 +24,7 @@ from fedjax_sel.papers.gpfl.cells import (
     RANDOM,
     RHOS,
     ROBIN,
-    ROWS,
+    EXAMPLES,
     SENSITIVE,
     THEIRS,
     cells,
@@ -226,7 +226,7 @@ def test_protocols_are_what_the_report_says_they_are():
     assert random["model"]["hidden"] == [64, 30]
     assert (gpfl["model"]["hidden"], gpfl["holdout"], gpfl["aggregation"]["by"]) == ([64], 0.0, "size")
     assert gpfl["client_selection"]["signal"] == "test"
-    step = [full[name_experiment(FASHION, SENSITIVE, name), RANDOM] for name in (NETWORK, ROWS, THEIRS)]
+    step = [full[name_experiment(FASHION, SENSITIVE, name), RANDOM] for name in (NETWORK, EXAMPLES, THEIRS)]
     assert config.differences(random, step[0]) == ["model.hidden"]
     assert set(config.differences(step[0], step[1])) == {"holdout", "signal_split"}
     assert {key.split(".")[0] for key in config.differences(step[1], step[2])} == {"local_training", "aggregation"}

@@ -10,7 +10,7 @@ from matplotlib import figure as mpl
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from fedjax_sel.engine.history import History
-from fedjax_sel.papers.fedft_eds.cells import (
+from fedjax_sel.papers.fedft_eds.methods import (
     ALL,
     ALPHAS,
     EDS,
@@ -46,8 +46,8 @@ LOOKS = {
 }
 
 
-def figures(scale: str, evidence: Evidence) -> list[Figure]:
-    """As in the source, and which rows are chosen."""
+def make_figures(scale: str, evidence: Evidence) -> list[Figure]:
+    """Returns figures as in the source, and which examples are chosen."""
     histories, studies = evidence.histories, evidence.studies
     panels: dict[str, dict[str, History]] = {}
     for (experiment, method), history in histories.items():
@@ -62,28 +62,28 @@ def figures(scale: str, evidence: Evidence) -> list[Figure]:
         Figure(
             "efficiency",
             "Best accuracy against all clients' training seconds, simulated (Fig. 6, 7): means over seeds.",
-            lambda: efficiency(panels),
+            lambda: draw_efficiency(panels),
         ),
         Figure(
             "cka",
             "CKA of the models of all pairs of clients after one round of local training, first seed (Fig. 2, 3).",
-            lambda: alikeness(studies["alike"]),
+            lambda: draw_alikeness(studies["alike"]),
         ),
         Figure(
             "cka-mean",
             "The same, mean over pairs; lines: seeds (Fig. 4).",
-            lambda: means(studies["alike"]),
+            lambda: draw_mean_alikeness(studies["alike"]),
         ),
         Figure(
             "entropy",
-            "Entropy of the training rows on the model after the rounds of FedFT-ALL, first seed, by ρ.",
-            lambda: histograms(studies["entropies"]),
+            "Entropy of the training examples on the model after the rounds of FedFT-ALL, first seed, by ρ.",
+            lambda: draw_histograms(studies["entropies"]),
         ),
         Figure(
             "chosen",
-            "Left: in how many rounds a row was trained on, share of the rows, mean over seeds. Right: entropy of the "
+            "Left: in how many rounds an example was trained on, share of the examples, mean over seeds. Right: entropy of the "
             "labels that a client trains on, mean over clients and seeds.",
-            lambda: rows_chosen(studies["chosen"]),
+            lambda: draw_choices(studies["chosen"]),
         ),
     ]
     if any(experiment.startswith("ablation") for experiment, _ in histories):
@@ -92,14 +92,14 @@ def figures(scale: str, evidence: Evidence) -> list[Figure]:
                 "ablations",
                 "Best accuracy by what is trained, by α, and by ρ (Fig. 10); mean over seeds, bars: one standard "
                 "deviation.",
-                lambda: ablations(histories),
+                lambda: draw_ablations(histories),
             )
         )
     return out
 
 
-def efficiency(panels: dict[str, dict[str, History]]) -> mpl.Figure:
-    """Accuracy against seconds."""
+def draw_efficiency(panels: dict[str, dict[str, History]]) -> mpl.Figure:
+    """Draws accuracy against seconds."""
     wide = min(2, len(panels))
     tall = -(-len(panels) // wide)
     figure, axes = plt.subplots(tall, wide, figsize=(4.6 * wide, 3.2 * tall), layout="constrained", squeeze=False)
@@ -125,8 +125,8 @@ def efficiency(panels: dict[str, dict[str, History]]) -> mpl.Figure:
     return figure
 
 
-def alikeness(study: Any) -> mpl.Figure:
-    """Heat maps of CKA between clients."""
+def draw_alikeness(study: Any) -> mpl.Figure:
+    """Draws heat maps of CKA between clients."""
     rows, levels = study["cells"], study["levels"]
     figure, axes = plt.subplots(
         len(rows), len(levels), figsize=(2.4 * len(levels), 2.3 * len(rows)), layout="constrained", squeeze=False
@@ -143,8 +143,8 @@ def alikeness(study: Any) -> mpl.Figure:
     return figure
 
 
-def means(study: Any) -> mpl.Figure:
-    """Mean CKA by level."""
+def draw_mean_alikeness(study: Any) -> mpl.Figure:
+    """Draws mean CKA by level."""
     levels = study["levels"]
     figure, ax = plt.subplots(figsize=(6.4, 3.4), layout="constrained")
     for i, (name, row) in enumerate(study["cells"].items()):
@@ -158,34 +158,34 @@ def means(study: Any) -> mpl.Figure:
     return figure
 
 
-def histograms(study: Any) -> mpl.Figure:
-    """Entropies by ρ."""
+def draw_histograms(study: Any) -> mpl.Figure:
+    """Draws entropies by ρ."""
     figure, axes = plt.subplots(1, len(study["rho"]), figsize=(10, 2.8), sharey=True, layout="constrained")
     for ax, (rho, row) in zip(np.atleast_1d(axes), study["rho"].items(), strict=True):
         count = np.array(row["histogram"])
         edges = np.linspace(0, study["most"], len(count) + 1)
         ax.stairs(np.maximum(count, 0.5), edges, fill=True, color=COLOURS[0], baseline=0.5)
         ax.set(title=f"ρ = {rho}", xlabel="entropy, nats", yscale="log")
-    np.atleast_1d(axes)[0].set_ylabel("rows")
+    np.atleast_1d(axes)[0].set_ylabel("examples")
     return figure
 
 
-def rows_chosen(study: Any) -> mpl.Figure:
-    """How often, and of which labels."""
+def draw_choices(study: Any) -> mpl.Figure:
+    """Draws how often examples are chosen, and of which labels."""
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
     for i, (method, row) in enumerate(study["methods"].items()):
         share = np.array(row["times"]).mean(0)
         axes[0].bar(np.arange(len(share)) + 0.4 * i - 0.2, share, width=0.4, label=method, color=LOOKS[method]["color"])
         labels = np.array(row["labels"])
         axes[1].plot(np.arange(1, len(labels) + 1), labels, "o-", color=LOOKS[method]["color"], markersize=3)
-    axes[0].set(xlabel="rounds in which a row was trained on", ylabel="share of the rows")
+    axes[0].set(xlabel="rounds in which an example was trained on", ylabel="share of the examples")
     axes[1].set(xlabel="round", ylabel="entropy of chosen labels, nats")
     figure.legend(fontsize=8, loc="outside lower center", ncols=2)
     return figure
 
 
-def ablations(histories: Histories) -> mpl.Figure:
-    """Fig. 10."""
+def draw_ablations(histories: Histories) -> mpl.Figure:
+    """Draws Fig. 10."""
     figure, axes = plt.subplots(1, 3, figsize=(11, 3.2), sharey=True, layout="constrained")
     parts = [(part, name_ablation("trained:", part)) for part in PARTS]
     alphas = [(f"{alpha:g}", name_ablation("α =", f"{alpha:g}")) for alpha in ALPHAS]

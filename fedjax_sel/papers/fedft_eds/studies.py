@@ -25,7 +25,8 @@ from fedjax_sel.engine.layout import Layout
 from fedjax_sel.engine.round import State, round_step
 from fedjax_sel.engine.signals import measure_examples
 from fedjax_sel.metrics.cka import kernel_cka
-from fedjax_sel.papers.fedft_eds.cells import (
+from fedjax_sel.papers.fedft_eds.cells import list_cells, list_targets
+from fedjax_sel.papers.fedft_eds.methods import (
     ALL,
     EDS,
     EDS50,
@@ -37,9 +38,7 @@ from fedjax_sel.papers.fedft_eds.cells import (
     SCRATCH,
     STRONG,
     WEAK,
-    cells,
     name_few,
-    list_targets,
 )
 from fedjax_sel.papers.paper import Cell, locate_cell
 from fedjax_sel.pytree import jit
@@ -61,7 +60,7 @@ REPEATS = 2
 
 def find_cell(scale: str, experiment: str, method: str) -> Cell:
     """A cell by its key."""
-    return next(cell for cell in cells(scale) if cell.key == (experiment, method))
+    return next(cell for cell in list_cells(scale) if cell.key == (experiment, method))
 
 
 def build_cell(cell: Cell, seeds: Sequence[int], scale: str, out: Path, **changes: Any) -> Run:
@@ -207,7 +206,7 @@ def study_time(scale: str, seeds: Sequence[int], out: Path) -> dict[str, Any]:
     """Measured seconds of a round of each method, one seed, compiled beforehand, all methods in turn."""
     rounds = 1
     changes = {"rounds": rounds, "evaluate_every": rounds, "evaluate_last": 1, "chunk": rounds}
-    there = {cell.method for cell in cells(scale) if cell.experiment == name_few(list_targets(scale)[0], STRONG)}
+    there = {cell.method for cell in list_cells(scale) if cell.experiment == name_few(list_targets(scale)[0], STRONG)}
     runs = {
         method: build_cell(
             find_cell(scale, name_few(list_targets(scale)[0], STRONG), method), seeds[:1], scale, out, **changes

@@ -1,13 +1,11 @@
 """GPFL: clients whose updates go the global model's way, with a confidence bound; and its baselines."""
 
-from __future__ import annotations
-
-from fedjax_sel.papers.gpfl.cells import cells
-from fedjax_sel.papers.gpfl.claims import claims
-from fedjax_sel.papers.gpfl.figures import figures
-from fedjax_sel.papers.gpfl.numbers import results
-from fedjax_sel.papers.gpfl.studies import partitions, regret, time
-from fedjax_sel.papers.gpfl.tables import tables
+from fedjax_sel.papers.gpfl.cells import list_cells
+from fedjax_sel.papers.gpfl.claims import judge_claims
+from fedjax_sel.papers.gpfl.figures import make_figures
+from fedjax_sel.papers.gpfl.numbers import list_all_results
+from fedjax_sel.papers.gpfl.studies import study_partitions, study_regret, study_time
+from fedjax_sel.papers.gpfl.tables import make_tables
 from fedjax_sel.papers.paper import Paper
 
 __all__ = ["PAPER"]
@@ -19,7 +17,7 @@ code" of FedCor. Its "FEMNIST" is Fashion-MNIST in both codes. The codes differ 
 | | FedCor's code | GPFL's code |
 |---|---|---|
 | network (Fashion-MNIST) | 784-64-30-10, dropout .5 twice | 784-64-10, dropout .5 once (its scripts pass no other) |
-| rows of a client | trains on 80 %, measures losses on 20 % | trains on all, measures losses on them |
+| examples of a client | trains on 80 %, measures losses on 20 % | trains on all, measures losses on them |
 | learning rate .005 | halved at rounds 150 and 300 | times 0.1 at rounds 162 and 244 |
 | aggregation | plain mean | by size |
 | rewards | none | test accuracy |
@@ -28,8 +26,8 @@ code" of FedCor. Its "FEMNIST" is Fashion-MNIST in both codes. The codes differ 
 too; on 1SPC and Dir, Random, GPFL and round-robin). *As published*: each method as its own code runs it. In between,
 on 2SPC, Random with one setting after the other exchanged.
 
-Ours, in both: 100 clients; 1000 rows of the training set (stratified) are the server's, for validation, in every run,
-so that all methods train on the same rows; parameters begin as PyTorch's layers do (with Flax's, whose kernels have
+Ours, in both: 100 clients; 1000 examples of the training set (stratified) are the server's, for validation, in every run,
+so that all methods train on the same examples; parameters begin as PyTorch's layers do (with Flax's, whose kernels have
 three times the variance, Random reached more than 0.7 on 1SPC where the source has 0.5: what is compared is training
 that begins slowly); pixels are normalised by their own moments. E = 3, B = 64, weight decay 1e-4, momentum 0 as in both
 codes (the text says 0.1); 500 rounds. 1SPC and 2SPC: one or two label-sorted shards a client; Dir: mixes from
@@ -38,7 +36,7 @@ and its variants: twice the cohort (adapow-d: four times); as published 10, whic
 .95, γ = .95, fits every 10 rounds after round 15. Accuracy is measured every 5 rounds and in each of the last 10.
 
 CIFAR-10 is decoded from JPEG-compressed copies where the data pack of this machine is used, slightly below the
-original's quality. At scale `small` it is a tenth of the training rows and 60 rounds on 2SPC, which says little of the
+original's quality. At scale `small` it is a tenth of the training examples and 60 rounds on 2SPC, which says little of the
 source's 2000 rounds; `full` runs all of it, for an accelerator. `smoke` runs scikit-learn's digits instead.
 
 GPFL's theorem bounds the regret by t exp(-τ/2) / (1 - (t + 1) exp(-τ/2)) with τ = 2 ln n / n_i. With n = t and n_i ≥ 1,
@@ -57,10 +55,10 @@ PAPER = Paper(
     'for Efficient Federated Learning", 2024, https://arxiv.org/abs/2403.17833.',
     seeds={"smoke": 2, "small": 3, "full": 5},
     settings=OPEN,
-    cells=cells,
-    results=results,
-    claims=claims,
-    tables=tables,
-    figures=figures,
-    studies={"time": time, "regret": regret, "partitions": partitions},
+    cells=list_cells,
+    results=list_all_results,
+    claims=judge_claims,
+    tables=make_tables,
+    figures=make_figures,
+    studies={"time": study_time, "regret": study_regret, "partitions": study_partitions},
 )

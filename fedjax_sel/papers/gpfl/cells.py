@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fedjax_sel.papers.paper import Cell
-from fedjax_sel.papers.settings import merge_settings
+from fedjax_sel.papers.settings import load_settings, merge_settings
 
 RANDOM, ROBIN, POW_D, CPOW_D, RPOW_D, ADAPOW_D, FEDCOR, AFL, GPFL, TEXT, COSINE = (
     "Random",
@@ -43,14 +43,14 @@ MAIN = (*PUBLISHED, ROBIN)
 CONTROLS = (RANDOM, GPFL, ROBIN)
 
 LEAK = {**METHODS[GPFL], "signal": "test"}
-"""GPFL as its code runs it: accuracy and loss are those of the test rows."""
+"""GPFL as its code runs it: accuracy and loss are those of the test examples."""
 
 PARTITIONS: dict[str, tuple[dict[str, Any], int]] = {
     "1SPC": ({"name": "shards", "shards_per_client": 1}, 10),
     "2SPC": ({"name": "shards", "shards_per_client": 2}, 5),
     "Dir": ({"name": "quadratic_dirichlet", "alpha": 0.2}, 5),
 }
-"""How rows are divided, and the cohort."""
+"""How examples are divided, and the cohort."""
 
 FASHION, CIFAR, DIGITS = "Fashion-MNIST", "CIFAR-10", "digits"
 LAST = 10
@@ -59,7 +59,7 @@ LAST = 10
 THEIRS = "GPFL's settings"
 """What the settings of GPFL's code are called; those without a name are FedCor's."""
 
-NETWORK, ROWS = "FedCor's, GPFL's network", "FedCor's, GPFL's network and rows"
+NETWORK, EXAMPLES = "FedCor's, GPFL's network", "FedCor's, GPFL's network and rows"
 AS_PUBLISHED = "as published"
 
 ALPHAS = {f"GPFL, α = {value:g}": ("constant", value) for value in (0.0, 0.1, 1.0)}
@@ -67,44 +67,33 @@ RHOS = {f"GPFL, ρ = {value:g}": ("linear", value) for value in (0.5, 1.0, 2.0, 
 SENSITIVE = "2SPC"
 """The partition on which settings, α and ρ are varied."""
 
-# Fashion-MNIST, as FedCor's code and as GPFL's code run it. Data are the same: 1000 rows are the server's.
-OF_FEDCOR: dict[str, Any] = {
-    "data": {"name": "tfds:fashion_mnist", "validation": 1 / 60},
-    "holdout": 0.2,
-    "signal_split": "holdout",
-    "model": {"name": "mlp", "hidden": [64, 30], "dropout": 0.5, "initial": "torch"},
-    "local_training": {
-        "name": "sgd",
-        "learning_rate": 0.005,
-        "batch_size": 64,
-        "epochs": 3,
-        "weight_decay": 1e-4,
-        "schedule": {"name": "steps", "at": [150, 300], "factor": 0.5},
-    },
-    "aggregation": {"name": "mean", "weighting": "client"},
-    "rounds": 500,
-    "evaluate_every": 5,
-    "evaluate_last": LAST,
-}
-OTHER_NETWORK = {"model": {"hidden": [64]}}
-OTHER_ROWS = {"holdout": 0.0, "signal_split": "training"}
-OTHER_REST = {
-    "local_training": {"schedule": {"name": "steps", "at": [162, 244], "factor": 0.1}},
-    "aggregation": {"weighting": "size"},
-}
+NOT_OF_SETTINGS = ("partition", "client_selection", "cohort_size")
+"""What a preset says besides, and cells vary."""
 
-# CIFAR-10, as FedCor's code runs it.
-ON_CIFAR: dict[str, Any] = {
-    **OF_FEDCOR,
-    "data": {"name": "tfds:cifar10", "validation": 1 / 50},
-    "model": {"name": "cnn", "initial": "torch"},
-    "local_training": {"name": "sgd", "learning_rate": 0.01, "batch_size": 50, "epochs": 5, "weight_decay": 3e-4},
-    "rounds": 2000,
-    "evaluate_every": 10,
+OF_FEDCOR = merge_settings(
+    load_settings("fashion_mnist", *NOT_OF_SETTINGS), {"data": {"validation": 1 / 60}, "evaluate_last": LAST}
+)
+"""Fashion-MNIST as FedCor's code runs it; 1000 examples are the server's."""
+
+OF_GPFL = load_settings("fashion_mnist_gpfl")
+"""The same as GPFL's code runs it."""
+
+OTHER_NETWORK = {"model": {"hidden": OF_GPFL["model"]["hidden"]}}
+OTHER_EXAMPLES = {"holdout": 0.0, "signal_split": "training"}
+OTHER_REST = {
+    "local_training": {"schedule": OF_GPFL["local_training"]["schedule"]},
+    "aggregation": OF_GPFL["aggregation"],
 }
+"""What leads from FedCor's settings to GPFL's, in three steps."""
+
+ON_CIFAR = merge_settings(
+    load_settings("cifar10", *NOT_OF_SETTINGS), {"data": {"validation": 1 / 50}, "evaluate_last": LAST}
+)
+"""CIFAR-10 as FedCor's code runs it."""
+
 CIFAR_FEDCOR = {"name": "fedcor", "warm_up": 20, "interval": 50, "history": 500, "beta": 0.9, "gamma": 0.99}
-CIFAR_SMALL = {"data": {"rows": 5000}, "rounds": 60, "evaluate_every": 15}
-"""What fits on a small machine: a tenth of the rows, so a tenth of the local steps, and 3 % of the rounds."""
+CIFAR_SMALL = {"data": {"num_examples": 5000}, "rounds": 60, "evaluate_every": 15}
+"""What fits on a small machine: a tenth of the examples, so a tenth of the local steps, and 3 % of the rounds."""
 
 SMOKE: dict[str, Any] = {
     **OF_FEDCOR,
@@ -117,52 +106,76 @@ SMOKE_FEDCOR = {"name": "fedcor", "warm_up": 5, "interval": 8, "first_steps": 50
 
 
 def name_experiment(data: str, partition: str, settings: str = "") -> str:
-    """What an experiment is called."""
+    """Returns what an experiment is called."""
     return f"{data}, {partition}" + (f" ({settings})" if settings else "")
 
 
-def cells(scale: str) -> list[Cell]:
-    """Fashion-MNIST (digits at `smoke`) in full, then CIFAR-10; at `small` a part of it."""
-    data, base = (DIGITS, SMOKE) if scale == "smoke" else (FASHION, OF_FEDCOR)
-    clients = 20 if scale == "smoke" else 100
-    fedcor = SMOKE_FEDCOR if scale == "smoke" else METHODS[FEDCOR]
-    methods = {**METHODS, FEDCOR: fedcor}
-    network = merge_settings(base, {"model": {"hidden": [16]}} if scale == "smoke" else OTHER_NETWORK)
-    rows = merge_settings(network, OTHER_ROWS)
-    theirs = merge_settings(rows, OTHER_REST)
-
-    def on(partition: str, settings: dict[str, Any], name: str, method: str, selector: dict[str, Any]) -> Cell:
-        law, m = PARTITIONS[partition]
-        config = {**settings, "partition": {**law, "clients": clients}, "client_selection": selector}
-        config["cohort_size"] = m if clients == 100 else 4
-        if method in CANDIDATES:
-            d = 10 if name == AS_PUBLISHED else CANDIDATES[method] * config["cohort_size"]
-            config["client_selection"] = {**selector, "d": d}
-        return Cell(name_experiment(config_name(settings), partition, name), method, config)
-
-    def config_name(settings: dict[str, Any]) -> str:
-        return CIFAR if settings["data"]["name"] == ON_CIFAR["data"]["name"] else data
-
-    out, partitions = [], (SENSITIVE,) if scale == "smoke" else tuple(PARTITIONS)
-    for partition in partitions:
-        out += [on(partition, base, "", method, methods[method]) for method in PUBLISHED]
-        out += [on(partition, base, AS_PUBLISHED, method, methods[method]) for method in PUBLISHED if method != GPFL]
-        out += [on(partition, theirs, AS_PUBLISHED, GPFL, LEAK)]
-        others = MAIN if partition == SENSITIVE else CONTROLS
-        out += [on(partition, theirs, THEIRS, method, methods[method]) for method in others]
-        if partition == SENSITIVE:
-            out += [on(partition, network, NETWORK, RANDOM, methods[RANDOM])]
-            out += [on(partition, rows, ROWS, RANDOM, methods[RANDOM])]
-    for partition in partitions:
-        out += [on(partition, base, "", method, methods[method]) for method in METHODS if method not in PUBLISHED]
-    for method, (schedule, alpha) in {**ALPHAS, **RHOS}.items():
-        selector = {"name": "gpfl", "schedule": schedule, "alpha": alpha}
-        out.append(on(SENSITIVE, theirs, THEIRS, method, selector))
+def list_cells(scale: str) -> list[Cell]:
+    """Returns Fashion-MNIST (digits at `smoke`) in full, then CIFAR-10; at `small` a part of it."""
+    out = list_main_cells(scale)
     if scale == "smoke":
         return out
     cifar = merge_settings(ON_CIFAR, CIFAR_SMALL) if scale == "small" else ON_CIFAR
     for partition in (SENSITIVE,) if scale == "small" else PARTITIONS:
         for method in PUBLISHED if scale == "small" else METHODS:
-            selector = CIFAR_FEDCOR if method == FEDCOR else methods[method]
-            out.append(on(partition, cifar, "", method, selector))
+            selector = CIFAR_FEDCOR if method == FEDCOR else METHODS[method]
+            out.append(make_cell(scale, CIFAR, partition, cifar, "", method, selector))
     return out
+
+
+def list_main_cells(scale: str) -> list[Cell]:
+    """Returns the cells on Fashion-MNIST, on digits at `smoke`."""
+    smoke = scale == "smoke"
+    data, base = (DIGITS, SMOKE) if smoke else (FASHION, OF_FEDCOR)
+    methods = {**METHODS, FEDCOR: SMOKE_FEDCOR} if smoke else METHODS
+    network = merge_settings(base, {"model": {"hidden": [16]}} if smoke else OTHER_NETWORK)
+    examples = merge_settings(network, OTHER_EXAMPLES)
+    theirs = merge_settings(examples, OTHER_REST)
+    partitions = (SENSITIVE,) if smoke else tuple(PARTITIONS)
+
+    def cell(
+        partition: str, settings: dict[str, Any], name: str, method: str, selector: dict[str, Any] | None = None
+    ) -> Cell:
+        return make_cell(scale, data, partition, settings, name, method, selector or methods[method])
+
+    out = []
+    for partition in partitions:
+        out += [cell(partition, base, "", method) for method in PUBLISHED]
+        out += [cell(partition, base, AS_PUBLISHED, method) for method in PUBLISHED if method != GPFL]
+        out += [cell(partition, theirs, AS_PUBLISHED, GPFL, LEAK)]
+        out += [cell(partition, theirs, THEIRS, method) for method in (MAIN if partition == SENSITIVE else CONTROLS)]
+        if partition == SENSITIVE:
+            out += [cell(partition, network, NETWORK, RANDOM), cell(partition, examples, EXAMPLES, RANDOM)]
+    for partition in partitions:
+        out += [cell(partition, base, "", method) for method in METHODS if method not in PUBLISHED]
+    for method, (schedule, alpha) in {**ALPHAS, **RHOS}.items():
+        selector = {"name": "gpfl", "schedule": schedule, "alpha": alpha}
+        out.append(cell(SENSITIVE, theirs, THEIRS, method, selector))
+    return out
+
+
+def make_cell(
+    scale: str,
+    data: str,
+    partition: str,
+    settings: dict[str, Any],
+    name: str,
+    method: str,
+    selector: dict[str, Any],
+) -> Cell:
+    """Returns one run.
+
+    Args:
+      scale: of the reproduction.
+      data, partition: of the experiment.
+      settings: all but the partition, the selector and the cohort.
+      name: what the settings are called.
+      method: what the selector is called.
+      selector: who trains.
+    """
+    law, cohort_size = PARTITIONS[partition]
+    clients, cohort_size = (20, 4) if scale == "smoke" else (100, cohort_size)
+    if method in CANDIDATES:
+        selector = {**selector, "d": 10 if name == AS_PUBLISHED else CANDIDATES[method] * cohort_size}
+    own = {"partition": {**law, "clients": clients}, "client_selection": selector, "cohort_size": cohort_size}
+    return Cell(name_experiment(data, partition, name), method, {**settings, **own})

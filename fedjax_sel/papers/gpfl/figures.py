@@ -15,6 +15,7 @@ from fedjax_sel.papers.gpfl.cells import (
     ALPHAS,
     AS_PUBLISHED,
     CIFAR,
+    EXAMPLES,
     FEDCOR,
     GPFL,
     METHODS,
@@ -24,12 +25,11 @@ from fedjax_sel.papers.gpfl.cells import (
     RANDOM,
     RHOS,
     ROBIN,
-    ROWS,
     SENSITIVE,
     THEIRS,
     name_experiment,
 )
-from fedjax_sel.papers.gpfl.numbers import find_data, measure, find_published
+from fedjax_sel.papers.gpfl.numbers import find_data, find_published, measure
 from fedjax_sel.papers.paper import Evidence, Figure, Histories
 from fedjax_sel.report.figures import COLOURS, curves
 
@@ -43,12 +43,12 @@ LOOKS = {
 }
 
 
-def figures(scale: str, evidence: Evidence) -> list[Figure]:
-    """As in the source, and beyond it."""
+def make_figures(scale: str, evidence: Evidence) -> list[Figure]:
+    """Returns figures as in the source, and beyond it."""
     histories, studies = evidence.histories, evidence.studies
     data = find_data(histories)
 
-    def panels(settings: str, methods: Any = SHOWN, of: str = data) -> dict[str, dict[str, History]]:
+    def group_panels(settings: str, methods: Any = SHOWN, of: str = data) -> dict[str, dict[str, History]]:
         out = {}
         for partition in PARTITIONS:
             there = {m: histories.get((name_experiment(of, partition, settings), m)) for m in methods}
@@ -60,69 +60,69 @@ def figures(scale: str, evidence: Evidence) -> list[Figure]:
         Figure(
             "accuracy-fair",
             "Accuracy under FedCor's settings for all; median over seeds, band from the first to the ninth decile.",
-            lambda: curves(panels(""), looks=LOOKS),
+            lambda: curves(group_panels(""), looks=LOOKS),
         ),
         Figure(
             "accuracy-as-published",
-            "Accuracy with each method in its own code's settings: GPFL with another network, more rows and another "
+            "Accuracy with each method in its own code's settings: GPFL with another network, more examples and another "
             "schedule (Fig. 3).",
-            lambda: curves(panels(AS_PUBLISHED), looks=LOOKS),
+            lambda: curves(group_panels(AS_PUBLISHED), looks=LOOKS),
         ),
         Figure(
             "accuracy-theirs",
             "Accuracy under GPFL's settings for all that were run with them.",
-            lambda: curves(panels(THEIRS), looks=LOOKS),
+            lambda: curves(group_panels(THEIRS), looks=LOOKS),
         ),
         Figure(
             "variants",
             "The other methods under FedCor's settings.",
-            lambda: curves(panels("", [RANDOM, *(m for m in METHODS if m not in SHOWN)])),
+            lambda: curves(group_panels("", [RANDOM, *(m for m in METHODS if m not in SHOWN)])),
         ),
         Figure(
             "gap",
             f"{SENSITIVE}: Random with one setting after the other exchanged, up to GPFL as published. Bars: means of "
             "the last 10 accuracies over seeds, dots: seeds, crosses: published.",
-            lambda: gap(histories, data),
+            lambda: draw_gap(histories, data),
         ),
         Figure(
             "coverage",
             "Share of the clients selected at least once, mean over seeds (Fig. 4); dotted: the source's 50 and 200 "
             "rounds.",
-            lambda: covered(panels("")),
+            lambda: draw_coverage(group_panels("")),
         ),
         Figure(
             "counts",
             f"How often clients were selected ({SENSITIVE}, all seeds), with Jain's index (Fig. 5).",
-            lambda: counts(histories, data),
+            lambda: draw_counts(histories, data),
         ),
         Figure(
             "alpha",
             f"GPFL with α fixed (left) and growing with the round (right), {SENSITIVE}, GPFL's settings (Fig. 7).",
-            lambda: curves(sensitive(histories, data)),
+            lambda: curves(group_by_parameter(histories, data)),
         ),
         Figure(
             "time",
             f"{studies['time']['rounds']} rounds: measured and simulated time over Random's (Fig. 6).",
-            lambda: times(studies["time"]),
+            lambda: draw_times(studies["time"]),
         ),
         Figure(
             "regret",
             "Regret so far as a share of what uniform cohorts would lose on the same path; 0: always the best cohort, "
             "1: chance. Mean over seeds.",
-            lambda: regrets(studies["regret"]),
+            lambda: draw_regrets(studies["regret"]),
         ),
     ]
-    if cifar := panels("", of=CIFAR):
+    if cifar := group_panels("", of=CIFAR):
         out.append(Figure("accuracy-cifar", "CIFAR-10, FedCor's settings.", lambda: curves(cifar, looks=LOOKS)))
     return out
 
 
-def gap(histories: Histories, data: str) -> mpl.Figure:
-    """Bars of the last accuracies along the way."""
+def draw_gap(histories: Histories, data: str) -> mpl.Figure:
+    """Draws bars of the last accuracies along the way."""
     steps = (
         ("Random,\nFedCor's\nsettings", "", RANDOM),
         ("+ GPFL's\nnetwork", NETWORK, RANDOM),
-        ("+ all rows", ROWS, RANDOM),
+        ("+ all examples", EXAMPLES, RANDOM),
         ("+ schedule,\nweights", THEIRS, RANDOM),
         ("GPFL,\nFedCor's\nsettings", "", GPFL),
         ("GPFL, its\nsettings", THEIRS, GPFL),
@@ -142,8 +142,8 @@ def gap(histories: Histories, data: str) -> mpl.Figure:
     return figure
 
 
-def covered(panels: Mapping[str, Mapping[str, History]]) -> mpl.Figure:
-    """Coverage against rounds."""
+def draw_coverage(panels: Mapping[str, Mapping[str, History]]) -> mpl.Figure:
+    """Draws coverage against rounds."""
     figure, axes = plt.subplots(1, len(panels), figsize=(4.2 * len(panels), 3.4), sharey=True, layout="constrained")
     ax = None
     for ax, (title, methods) in zip(np.atleast_1d(axes), panels.items(), strict=True):
@@ -161,8 +161,8 @@ def covered(panels: Mapping[str, Mapping[str, History]]) -> mpl.Figure:
     return figure
 
 
-def counts(histories: Histories, data: str) -> mpl.Figure:
-    """Histograms of selection counts."""
+def draw_counts(histories: Histories, data: str) -> mpl.Figure:
+    """Draws histograms of selection counts."""
     fair, theirs = name_experiment(data, SENSITIVE), name_experiment(data, SENSITIVE, THEIRS)
     cells = {method: histories[fair, method] for method in SHOWN}
     cells |= {f"{method}, GPFL's settings": histories[theirs, method] for method in ("GPFL, ρ = 1", "GPFL, α = 0")}
@@ -182,8 +182,8 @@ def counts(histories: Histories, data: str) -> mpl.Figure:
     return figure
 
 
-def sensitive(histories: Histories, data: str) -> dict[str, dict[str, History]]:
-    """Panels of fixed α and of ρ."""
+def group_by_parameter(histories: Histories, data: str) -> dict[str, dict[str, History]]:
+    """Returns panels of fixed α and of ρ."""
     experiment = name_experiment(data, SENSITIVE, THEIRS)
     return {
         "α fixed": {method: histories[experiment, method] for method in ALPHAS},
@@ -191,8 +191,8 @@ def sensitive(histories: Histories, data: str) -> dict[str, dict[str, History]]:
     }
 
 
-def times(study: Mapping[str, Any]) -> mpl.Figure:
-    """Bars of measured and simulated time."""
+def draw_times(study: Mapping[str, Any]) -> mpl.Figure:
+    """Draws bars of measured and simulated time."""
     methods = study["methods"]
     random = methods[RANDOM]
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.8), sharey=True, layout="constrained")
@@ -211,8 +211,8 @@ def times(study: Mapping[str, Any]) -> mpl.Figure:
     return figure
 
 
-def regrets(study: Mapping[str, Any]) -> mpl.Figure:
-    """Regret so far against rounds."""
+def draw_regrets(study: Mapping[str, Any]) -> mpl.Figure:
+    """Draws regret so far against rounds."""
     figure, ax = plt.subplots(figsize=(7, 3.6), layout="constrained")
     others = iter(("#56b4e9", "#cc79a7", "#0072b2", "#f0e442"))
     for method, row in study["methods"].items():

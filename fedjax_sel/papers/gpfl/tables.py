@@ -12,6 +12,7 @@ from fedjax_sel.papers.gpfl.cells import (
     ALPHAS,
     AS_PUBLISHED,
     CIFAR,
+    EXAMPLES,
     GPFL,
     METHODS,
     NETWORK,
@@ -19,37 +20,31 @@ from fedjax_sel.papers.gpfl.cells import (
     PUBLISHED,
     RANDOM,
     RHOS,
-    ROWS,
     SENSITIVE,
     THEIRS,
     name_experiment,
 )
-from fedjax_sel.papers.gpfl.numbers import list_fair_runs, find_data, measure, find_published
+from fedjax_sel.papers.gpfl.numbers import find_data, find_published, list_fair_runs, measure
+from fedjax_sel.papers.judging import format_mean_std
 from fedjax_sel.papers.paper import Evidence, Histories, Table
 
 
-def tables(scale: str, evidence: Evidence) -> list[Table]:
-    """Table II, all methods, the gap, parameters, cost, regret, partitions."""
+def make_tables(scale: str, evidence: Evidence) -> list[Table]:
+    """Returns Table II, all methods, the gap, parameters, cost, regret, partitions."""
     histories, studies = evidence.histories, evidence.studies
     return [
-        table_2(histories),
-        whole(histories),
-        gap(histories),
-        sensitivity(histories),
-        cost(studies["time"]),
-        regret(studies["regret"]),
-        partitions(studies["partitions"]),
+        make_table_2(histories),
+        tabulate_methods(histories),
+        tabulate_gap(histories),
+        tabulate_sensitivity(histories),
+        tabulate_cost(studies["time"]),
+        tabulate_regret(studies["regret"]),
+        tabulate_partitions(studies["partitions"]),
     ]
 
 
-def spread(values: np.ndarray, digits: int = 3) -> str:
-    """Mean ± standard deviation over seeds."""
-    deviation = np.std(values, ddof=1) if len(values) > 1 else 0.0
-    return f"{np.mean(values):.{digits}f} ± {deviation:.{digits}f}"
-
-
-def table_2(histories: Histories) -> Table:
-    """The source's Table II, with both protocols beside its numbers."""
+def make_table_2(histories: Histories) -> Table:
+    """Returns the source's Table II, with both protocols beside its numbers."""
     rows, data = [], find_data(histories)
     for name in (data, CIFAR):
         for partition in PARTITIONS:
@@ -57,7 +52,7 @@ def table_2(histories: Histories) -> Table:
                 for protocol, settings in (("fair", ""), ("as published", AS_PUBLISHED)):
                     history = histories.get((name_experiment(name, partition, settings), method))
                     if history is not None:
-                        rows.append(row_of_table_2(name, partition, method, protocol, history))
+                        rows.append(make_row_of_table_2(name, partition, method, protocol, history))
     return Table(
         "Table II: accuracy at 15 % and 50 % of the rounds, mean of the last 10 ± largest deviation; in brackets "
         "as published",
@@ -69,12 +64,12 @@ def table_2(histories: Histories) -> Table:
     )
 
 
-def row_of_table_2(data: str, partition: str, method: str, protocol: str, history: History) -> tuple[str, ...]:
-    """One cell's row."""
+def make_row_of_table_2(data: str, partition: str, method: str, protocol: str, history: History) -> tuple[str, ...]:
+    """Returns one cell's row."""
     value = measure(history)
 
-    def beside(text: str, what: str) -> str:
-        theirs, text = find_published(data, partition, method, what), text.replace("nan", "—")
+    def format_beside(text: str, column: str) -> str:
+        theirs, text = find_published(data, partition, method, column), text.replace("nan", "—")
         return text if theirs is None else f"{text} ({theirs:.3f})"
 
     last = f"{value['accuracy_last'].mean():.3f} ± {value['deviation_last'].mean():.2f}"
@@ -82,14 +77,14 @@ def row_of_table_2(data: str, partition: str, method: str, protocol: str, histor
         f"{data}, {partition}",
         method,
         protocol,
-        beside(f"{value['accuracy_at_15'].mean():.3f}", "15 %"),
-        beside(f"{value['accuracy_at_50'].mean():.3f}", "50 %"),
-        beside(last, "last"),
+        format_beside(f"{value['accuracy_at_15'].mean():.3f}", "at_15"),
+        format_beside(f"{value['accuracy_at_50'].mean():.3f}", "at_50"),
+        format_beside(last, "last"),
     )
 
 
-def whole(histories: Histories) -> Table:
-    """All methods under FedCor's settings."""
+def tabulate_methods(histories: Histories) -> Table:
+    """Returns all methods under FedCor's settings."""
     rows = []
     for _, _, experiment in list_fair_runs(histories):
         for method in METHODS:
@@ -103,7 +98,7 @@ def whole(histories: Histories) -> Table:
                 (
                     experiment,
                     method,
-                    spread(value["accuracy_last"]),
+                    format_mean_std(value["accuracy_last"]),
                     f"{to:.0f}" if to <= history.rounds else f">{history.rounds}",
                     f"{covered:.0f}" if covered <= history.rounds else f">{history.rounds}",
                     f"{value['most_selected'].mean():.0f}",
@@ -131,12 +126,12 @@ def whole(histories: Histories) -> Table:
     )
 
 
-def gap(histories: Histories) -> Table:
-    """From Random with FedCor's settings to GPFL as published."""
+def tabulate_gap(histories: Histories) -> Table:
+    """Returns the way from Random with FedCor's settings to GPFL as published."""
     steps = (
         ("Random, FedCor's settings", "", RANDOM),
         ("… with GPFL's network (784-64-10)", NETWORK, RANDOM),
-        ("… and all of the clients' rows", ROWS, RANDOM),
+        ("… and all of the clients' examples", EXAMPLES, RANDOM),
         ("… and its schedule and weights: GPFL's settings", THEIRS, RANDOM),
         ("GPFL, FedCor's settings", "", GPFL),
         ("GPFL, GPFL's settings", THEIRS, GPFL),
@@ -147,30 +142,30 @@ def gap(histories: Histories) -> Table:
         texts = []
         for partition in PARTITIONS:
             history = histories.get((name_experiment(data, partition, settings), method))
-            texts.append("—" if history is None else spread(measure(history)["accuracy_last"]))
+            texts.append("—" if history is None else format_mean_std(measure(history)["accuracy_last"]))
         rows.append((name, *texts))
     return Table(
         "Where the published gap comes from: mean of the last 10, mean ± std over seeds",
         ("what was run", *PARTITIONS),
         tuple(rows),
-        "FedCor's settings: 784-64-30-10, 80 % of the rows, plain mean, rate halved at rounds 150 and 300. GPFL's: "
-        "784-64-10, all rows, mean by size, rate times 0.1 at rounds 162 and 244.",
+        "FedCor's settings: 784-64-30-10, 80 % of the examples, plain mean, rate halved at rounds 150 and 300. GPFL's: "
+        "784-64-10, all examples, mean by size, rate times 0.1 at rounds 162 and 244.",
     )
 
 
-def sensitivity(histories: Histories) -> Table:
-    """α fixed, and ρ of the linear schedule."""
+def tabulate_sensitivity(histories: Histories) -> Table:
+    """Returns α fixed, and ρ of the linear schedule."""
     experiment, rows = name_experiment(find_data(histories), SENSITIVE, THEIRS), []
     for method in (*ALPHAS, *RHOS, GPFL):
         value = measure(histories[experiment, method])
         rows.append(
             (
                 method if method != GPFL else "GPFL, its code's schedule",
-                spread(value["accuracy_last"]),
+                format_mean_std(value["accuracy_last"]),
                 f"{value['deviation_last'].mean():.3f}",
                 f"{np.median(value['coverage_round']):.0f}",
                 f"{value['most_selected'].mean():.0f}",
-                spread(value["jain"]),
+                format_mean_std(value["jain"]),
             )
         )
     return Table(
@@ -180,8 +175,8 @@ def sensitivity(histories: Histories) -> Table:
     )
 
 
-def cost(study: Mapping[str, Any]) -> Table:
-    """Measured and simulated."""
+def tabulate_cost(study: Mapping[str, Any]) -> Table:
+    """Returns measured and simulated costs."""
     random = np.array(study["methods"][RANDOM]["measured_seconds"])
     rows = [
         (
@@ -204,10 +199,10 @@ def cost(study: Mapping[str, Any]) -> Table:
     )
 
 
-def regret(study: Mapping[str, Any]) -> Table:
-    """In the small case."""
+def tabulate_regret(study: Mapping[str, Any]) -> Table:
+    """Returns regret in the small case."""
     rows = [
-        (method, spread(np.array(row["share"])), spread(np.array(row["final_accuracy"])))
+        (method, format_mean_std(np.array(row["share"])), format_mean_std(np.array(row["final_accuracy"])))
         for method, row in study["methods"].items()
     ]
     return Table(
@@ -219,8 +214,8 @@ def regret(study: Mapping[str, Any]) -> Table:
     )
 
 
-def partitions(study: Mapping[str, Any]) -> Table:
-    """As drawn."""
+def tabulate_partitions(study: Mapping[str, Any]) -> Table:
+    """Returns the partitions as drawn."""
     rows = [
         (
             name,
@@ -234,7 +229,7 @@ def partitions(study: Mapping[str, Any]) -> Table:
     ]
     return Table(
         "Partitions as drawn",
-        ("partition", "rows a client", "std over clients", "fewest", "most", "classes above 5 %"),
+        ("partition", "examples a client", "std over clients", "fewest", "most", "classes above 5 %"),
         tuple(rows),
-        "Hold-out rows included. Means over seeds, fewest and most over all of them.",
+        "Hold-out examples included. Means over seeds, fewest and most over all of them.",
     )

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from fedjax_sel.metrics import Difference, all_of, difference
+from fedjax_sel.metrics import Difference, difference
+from fedjax_sel.papers.judging import compare_with, describe_differences, judge_all, judge_larger
 from fedjax_sel.papers.lefl.cells import (
     AS_PUBLISHED,
     BASELINES,
@@ -22,7 +23,7 @@ from fedjax_sel.papers.lefl.cells import (
     is_short,
     name_experiment,
 )
-from fedjax_sel.papers.lefl.numbers import measure, find_target
+from fedjax_sel.papers.lefl.numbers import measure
 from fedjax_sel.papers.paper import Claim, Evidence, Histories
 
 NOTICED = 0.005
@@ -32,8 +33,8 @@ SPEED_UP = 3.0
 """Table I has 3.7, 5.3 and 7.7 times fewer rounds than FedAvg."""
 
 
-def claims(scale: str, evidence: Evidence) -> list[Claim]:
-    """Rounds and accuracy as published and fairly, bytes, labels of cohorts, what clusters share, the ablation."""
+def judge_claims(scale: str, evidence: Evidence) -> list[Claim]:
+    """Returns rounds and accuracy as published and fairly, bytes, labels of cohorts, what clusters share, the ablation."""
     names = [name for name in EXPERIMENTS[scale] if not is_short(name)]
     histories = evidence.histories
     return [
@@ -46,7 +47,7 @@ def claims(scale: str, evidence: Evidence) -> list[Claim]:
 
 
 def measure_cell(histories: Histories, name: str, settings: str, method: str, metric: str) -> np.ndarray:
-    """One number a seed; `rounds` and `bytes` are to the experiment's target: all of the run's where it is missed."""
+    """Returns one number a seed; `rounds` and `bytes` are to the experiment's target: all of the run's where it is missed."""
     value = measure(name, histories[name_experiment(name, settings), method])
     if metric == "bytes":
         paid = value[f"bytes_to_{target_of(name):g}"]
@@ -57,38 +58,28 @@ def measure_cell(histories: Histories, name: str, settings: str, method: str, me
 def compare(
     histories: Histories, names: Iterable[str], metric: str, first: tuple[str, str], second: tuple[str, str]
 ) -> dict[str, Difference]:
-    """First minus second, each (settings, method), by experiment."""
+    """Returns first minus second, each (settings, method), by experiment."""
     return {
         name: difference(measure_cell(histories, name, *first, metric), measure_cell(histories, name, *second, metric))
         for name in names
     }
 
 
-def numbers(differences: Mapping[str, Difference]) -> dict[str, Any]:
-    """Differences as a claim's statistic."""
-    return {name: {**vars(d)} for name, d in differences.items()}
-
-
-def judged(differences: Mapping[str, Difference], negligible: float = 0.0) -> str:
-    """Verdict on "the first is larger in all of them"."""
-    return all_of([d.larger(negligible) for d in differences.values()])
-
-
 def compare_ratio(
     histories: Histories, names: Iterable[str], slow: tuple[str, str], fast: tuple[str, str], times: float
 ) -> dict[str, Difference]:
-    """Rounds to the target of the slow over those of the fast, minus `times`."""
+    """Returns rounds to the target of the slow over those of the fast, minus `times`."""
     out = {}
     for name in names:
         ratio = measure_cell(histories, name, *slow, "rounds") / measure_cell(histories, name, *fast, "rounds")
-        out[name] = open_interval(difference(ratio, np.full_like(ratio, times)), histories, name, slow, fast)
+        out[name] = open_interval(compare_with(ratio, times), histories, name, slow, fast)
     return out
 
 
 def open_interval(
     d: Difference, histories: Histories, name: str, slow: tuple[str, str], fast: tuple[str, str]
 ) -> Difference:
-    """A difference of costs to the target, open to the side on which one of them is only known from below.
+    """Returns a difference of costs to the target, open to the side on which one of them is only known from below.
 
     A run that misses the target counts as if it had reached it after its last round: the slow one's true cost, and so
     the difference, may be larger; the fast one's makes it smaller.
@@ -101,7 +92,7 @@ def open_interval(
 
 
 def count_rounds(histories: Histories, name: str, cell: tuple[str, str]) -> int:
-    """How many rounds a cell has."""
+    """Returns how many rounds a cell has."""
     settings, method = cell
     return histories[name_experiment(name, settings), method].rounds
 
@@ -109,13 +100,13 @@ def count_rounds(histories: Histories, name: str, cell: tuple[str, str]) -> int:
 def compare_costs(
     histories: Histories, names: Iterable[str], metric: str, slow: tuple[str, str], fast: tuple[str, str]
 ):
-    """The slow one's cost to the target minus the fast one's, by experiment."""
+    """Returns the slow one's cost to the target minus the fast one's, by experiment."""
     found = compare(histories, names, metric, slow, fast)
     return {name: open_interval(d, histories, name, slow, fast) for name, d in found.items()}
 
 
 def list_medians(histories: Histories, names: Iterable[str], cells: Iterable[tuple[str, str]]) -> dict[str, Any]:
-    """Rounds to the target, median over seeds."""
+    """Returns rounds to the target, median over seeds."""
     return {
         f"{name}, to {target_of(name):g}": {
             f"{method} ({settings})": float(np.median(measure_cell(histories, name, settings, method, "rounds")))
@@ -126,7 +117,7 @@ def list_medians(histories: Histories, names: Iterable[str], cells: Iterable[tup
 
 
 def judge_rounds(names: list[str], histories: Histories) -> list[Claim]:
-    """Table I, as published and under equal settings."""
+    """Returns Table I, as published and under equal settings."""
     published = compare_ratio(histories, names, (AS_PUBLISHED, FEDAVG), (AS_PUBLISHED, LEFL), SPEED_UP)
     rate = compare_ratio(histories, names, (LOW, FEDAVG), (HIGH, FEDAVG), SPEED_UP)
     faster = {
@@ -147,9 +138,9 @@ def judge_rounds(names: list[str], histories: Histories) -> list[Claim]:
                 f"three-times-fewer-rounds-at-{slug}",
                 f"LEFL needs at least {SPEED_UP:g} times fewer rounds than FedAvg, both at {settings}, equal cohorts",
                 "Table I: a sampling method's advantage",
-                judged(thrice[settings]),
+                judge_larger(thrice[settings]),
                 {
-                    f"FedAvg's rounds / LEFL's, minus {SPEED_UP:g}": numbers(thrice[settings]),
+                    f"FedAvg's rounds / LEFL's, minus {SPEED_UP:g}": describe_differences(thrice[settings]),
                     "rounds, medians": list_medians(histories, names, [(settings, m) for m in (*BASELINES, LEFL)]),
                 },
             ),
@@ -157,8 +148,8 @@ def judge_rounds(names: list[str], histories: Histories) -> list[Claim]:
                 f"fewer-rounds-at-{slug}",
                 f"LEFL needs fewer rounds than each of the others, all at {settings}, equal cohorts",
                 "section IV-B: 'significantly fewer number of rounds'",
-                judged(faster[settings]),
-                {"the other's rounds - LEFL's": numbers(faster[settings])},
+                judge_larger(faster[settings]),
+                {"the other's rounds - LEFL's": describe_differences(faster[settings])},
             ),
         )
     ]
@@ -167,9 +158,9 @@ def judge_rounds(names: list[str], histories: Histories) -> list[Claim]:
             "three-times-fewer-rounds-as-published",
             f"LEFL needs at least {SPEED_UP:g} times fewer rounds than FedAvg, each at the rate of its own code",
             "Table I",
-            judged(published),
+            judge_larger(published),
             {
-                f"FedAvg's rounds / LEFL's, minus {SPEED_UP:g}": numbers(published),
+                f"FedAvg's rounds / LEFL's, minus {SPEED_UP:g}": describe_differences(published),
                 "rounds, medians": list_medians(histories, names, [(AS_PUBLISHED, m) for m in (*BASELINES, LEFL)]),
             },
         ),
@@ -178,21 +169,21 @@ def judge_rounds(names: list[str], histories: Histories) -> list[Claim]:
             "rate-makes-the-speed-up",
             f"FedAvg at LEFL's rate needs at least {SPEED_UP:g} times fewer rounds than at the baselines' rate",
             "ours: the two codes' rates are 0.1 and 0.01",
-            judged(rate),
-            {f"rounds at 0.01 / at 0.1, minus {SPEED_UP:g}": numbers(rate)},
+            judge_larger(rate),
+            {f"rounds at 0.01 / at 0.1, minus {SPEED_UP:g}": describe_differences(rate)},
         ),
         Claim(
             "fedprox-is-slower",
             "FedProx needs more rounds than FedAvg (as published, μ = 1)",
             "Table I",
-            judged(prox),
-            {"FedProx's rounds - FedAvg's": numbers(prox)},
+            judge_larger(prox),
+            {"FedProx's rounds - FedAvg's": describe_differences(prox)},
         ),
     ]
 
 
 def judge_accuracy(names: list[str], histories: Histories) -> list[Claim]:
-    """Fig. 5: where it ends."""
+    """Returns Fig. 5: where it ends."""
     out = []
     for settings, slug, other in ((AS_PUBLISHED, "as-published", BASELINES), (HIGH, "fair", BASELINES)):
         over = {
@@ -206,8 +197,8 @@ def judge_accuracy(names: list[str], histories: Histories) -> list[Claim]:
                 f"more-accurate-{slug}",
                 f"LEFL ends at a higher accuracy than all others ({how}; mean of the last 10)",
                 "Fig. 5, section IV-B: 5 % and 6 % over SCAFFOLD on EMNIST",
-                judged(over, NOTICED),
-                {"LEFL - the other": numbers(over)},
+                judge_larger(over, NOTICED),
+                {"LEFL - the other": describe_differences(over)},
             )
         )
     scaffold = compare(histories, names, "accuracy_last", (HIGH, SCAFFOLD), (HIGH, FEDAVG))
@@ -216,15 +207,15 @@ def judge_accuracy(names: list[str], histories: Histories) -> list[Claim]:
             "scaffold-beats-fedavg",
             "SCAFFOLD ends at a higher accuracy than FedAvg (all at LEFL's rate; mean of the last 10)",
             "Fig. 5, section IV-B; SCAFFOLD's own source",
-            judged(scaffold, NOTICED),
-            {"SCAFFOLD - FedAvg": numbers(scaffold)},
+            judge_larger(scaffold, NOTICED),
+            {"SCAFFOLD - FedAvg": describe_differences(scaffold)},
         )
     )
     return out
 
 
 def judge_bytes(names: list[str], histories: Histories) -> list[Claim]:
-    """Table I's cost, with the pre-phase on the bill."""
+    """Returns Table I's cost, with the pre-phase on the bill."""
     out = []
     for settings, slug in ((AS_PUBLISHED, "as-published"), (HIGH, "fair")):
         saved = compare_costs(histories, names, "bytes", (settings, FEDAVG), (settings, LEFL))
@@ -233,15 +224,19 @@ def judge_bytes(names: list[str], histories: Histories) -> list[Claim]:
                 f"fewer-bytes-{slug}",
                 f"LEFL takes fewer bytes to the target than FedAvg, its pre-phase included ({settings})",
                 "Table I: Δ cost; on EMNIST it is +0.02 GB there",
-                judged(saved),
-                {"FedAvg's bytes - LEFL's; all of a run's, at least, where it never gets there": numbers(saved)},
+                judge_larger(saved),
+                {
+                    "FedAvg's bytes - LEFL's; all of a run's, at least, where it never gets there": describe_differences(
+                        saved
+                    )
+                },
             )
         )
     return out
 
 
 def judge_clusters(study: Mapping[str, Any], groups: Mapping[str, Any]) -> list[Claim]:
-    """Fig. 2, 3 and 4; layers are compared among the ablation's few clients too."""
+    """Returns Fig. 2, 3 and 4; layers are compared among the ablation's few clients too."""
     study = {name: row for name, row in study.items() if not is_short(name)}
     entropy = {
         name: difference(np.array(row["entropy_random"]), np.array(row["entropy_stratified"]))
@@ -262,23 +257,23 @@ def judge_clusters(study: Mapping[str, Any], groups: Mapping[str, Any]) -> list[
             "cohorts-nearer-to-all-labels",
             "Stratified cohorts have a lower relative entropy to everybody's labels than uniform ones of the same size",
             "Fig. 4, section IV-A",
-            judged(entropy),
-            {"uniform - stratified, nats": numbers(entropy), "stratified / uniform": share},
+            judge_larger(entropy),
+            {"uniform - stratified, nats": describe_differences(entropy), "stratified / uniform": share},
         ),
         Claim(
             "clusters-nearer-in-latent-space",
             "Models of one cluster are nearer in latent space than models of random clusters of the same sizes",
             "Fig. 3, section IV-A",
-            judged(nearer),
-            {"random - clusters, mean distance": numbers(nearer)},
+            judge_larger(nearer),
+            {"random - clusters, mean distance": describe_differences(nearer)},
         ),
         Claim(
             "clusters-alike-in-late-layers",
             "In the last layer, models of one cluster have a higher CKA than models of two",
             "Fig. 2, section IV-A",
-            judged(last),
+            judge_larger(last),
             {
-                "one cluster - two, last layer": numbers(last),
+                "one cluster - two, last layer": describe_differences(last),
                 "first layer": {n: [float(v) for v in cka[:, :, 0].mean(0)] for n, cka in alike.items()},
             },
         ),
@@ -287,16 +282,16 @@ def judge_clusters(study: Mapping[str, Any], groups: Mapping[str, Any]) -> list[
             "Clusters of soft labels give cohorts as near to everybody's labels as clusters of the clients' true "
             "labels (within 0.02 nats)",
             "ours: what the method could reach at best",
-            all_of([d.comparable(0.02) for d in labels.values()]),
-            {"soft labels - true labels, nats": numbers(labels)},
+            judge_all(labels, lambda d: d.comparable(0.02)),
+            {"soft labels - true labels, nats": describe_differences(labels)},
         ),
     ]
 
 
 def judge_groups(study: Mapping[str, Any]) -> list[Claim]:
-    """Section V."""
+    """Returns section V."""
     rand = {name: np.array(row["rand"]) for name, row in study.items()}
-    perfect = {name: difference(value, np.ones_like(value)) for name, value in rand.items()}
+    perfect = {name: compare_with(value, 1.0) for name, value in rand.items()}
     entropy = {
         name: difference(np.full(len(row["rand"]), 0.05), np.array(row["entropy_stratified"]))
         for name, row in study.items()
@@ -306,14 +301,14 @@ def judge_groups(study: Mapping[str, Any]) -> list[Claim]:
             "groups-are-found",
             "The clusters of 24 clients are the five groups that share a pair of labels",
             "section V",
-            all_of([d.not_smaller() for d in perfect.values()]),
+            judge_all(perfect, Difference.not_smaller),
             {"adjusted Rand index by seed": {name: value.tolist() for name, value in rand.items()}},
         ),
         Claim(
             "their-cohorts-hold-all-labels",
             "There, stratified cohorts have a relative entropy close to 0 (below 0.05 nats)",
             "Fig. 6, section V",
-            judged(entropy),
+            judge_larger(entropy),
             {
                 "stratified, nats": {name: row["entropy_stratified"] for name, row in study.items()},
                 "uniform, nats": {name: row["entropy_random"] for name, row in study.items()},

@@ -40,11 +40,11 @@ SPARE = ({"color": "#cc79a7"}, {"color": "#56b4e9"}, {"color": "#009e73"}, {"col
 """Of the other servers."""
 
 
-def figures(scale: str, evidence: Evidence) -> list[Figure]:
-    """As in the source, with the control beside it."""
+def make_figures(scale: str, evidence: Evidence) -> list[Figure]:
+    """Returns figures as in the source, with the control beside it."""
     histories, studies = evidence.histories, evidence.studies
 
-    def panels(settings: str, methods: Any = METHODS) -> dict[str, dict[str, History]]:
+    def group_panels(settings: str, methods: Any = METHODS) -> dict[str, dict[str, History]]:
         out = {}
         for name in EXPERIMENTS[scale]:
             there = {m: histories.get((name_experiment(name, settings), m)) for m in methods}
@@ -60,17 +60,17 @@ def figures(scale: str, evidence: Evidence) -> list[Figure]:
             "accuracy-as-published",
             "Each method as its own code runs it: LEFL at learning rate 0.1 with its code's allocation, the others at "
             "0.01 (Fig. 5). Median over seeds, band from the first to the ninth decile.",
-            lambda: curves(panels(AS_PUBLISHED), looks=LOOKS, log=True),
+            lambda: curves(group_panels(AS_PUBLISHED), looks=LOOKS, log=True),
         ),
         Figure(
             "accuracy-at-its-rate",
             "All methods at LEFL's rate and schedule, cohorts equal.",
-            lambda: curves(panels(HIGH), looks=LOOKS, log=True),
+            lambda: curves(group_panels(HIGH), looks=LOOKS, log=True),
         ),
         Figure(
             "accuracy-at-their-rate",
             "All methods at the baselines' rate, cohorts equal.",
-            lambda: curves(panels(LOW), looks=LOOKS, log=True),
+            lambda: curves(group_panels(LOW), looks=LOOKS, log=True),
         ),
         Figure(
             "other-servers",
@@ -81,30 +81,30 @@ def figures(scale: str, evidence: Evidence) -> list[Figure]:
             "entropy",
             "Relative entropy of each round's cohort to everybody's labels, mean over seeds: uniform, stratified by "
             "LEFL's clusters, and by clusters of the true labels (Fig. 4); lines: means over all rounds.",
-            lambda: entropy(studies["clusters"]),
+            lambda: draw_entropy(studies["clusters"]),
         ),
         Figure(
             "distance",
             "Mean distance in latent space of models in one cluster, over that in random clusters of the same sizes "
             "(Fig. 3, 6); dots: seeds.",
-            lambda: nearness({**studies["clusters"], **studies["ablation"]}),
+            lambda: draw_distances({**studies["clusters"], **studies["ablation"]}),
         ),
         Figure(
             "kl",
             "KL divergences of the first seed's clients, sorted by cluster; lines part clusters.",
-            lambda: matrices(small),
+            lambda: draw_divergences(small),
         ),
         Figure(
             "cka",
             "CKA of every layer of one client's model with every layer of another's, mean over pairs, first seed: of "
             "one cluster (left), of two (right) (Fig. 2).",
-            lambda: heats(small),
+            lambda: draw_alikeness(small),
         ),
     ]
 
 
-def entropy(study: Mapping[str, Any]) -> mpl.Figure:
-    """Relative entropy against rounds."""
+def draw_entropy(study: Mapping[str, Any]) -> mpl.Figure:
+    """Draws relative entropy against rounds."""
     looks = {
         "entropy_random": ("uniform", "#555555"),
         "entropy_stratified": ("LEFL's clusters", "#d55e00"),
@@ -124,8 +124,8 @@ def entropy(study: Mapping[str, Any]) -> mpl.Figure:
     return figure
 
 
-def nearness(study: Mapping[str, Any]) -> mpl.Figure:
-    """Bars of relative distances."""
+def draw_distances(study: Mapping[str, Any]) -> mpl.Figure:
+    """Draws bars of relative distances."""
     figure, ax = plt.subplots(figsize=(7, 0.5 * len(study) + 1.2), layout="constrained")
     for i, row in enumerate(study.values()):
         ratio = np.array(row["within"]) / np.array(row["random"])
@@ -139,8 +139,8 @@ def nearness(study: Mapping[str, Any]) -> mpl.Figure:
     return figure
 
 
-def matrices(study: Mapping[str, Any]) -> mpl.Figure:
-    """Divergences, clients sorted by cluster."""
+def draw_divergences(study: Mapping[str, Any]) -> mpl.Figure:
+    """Draws divergences, clients sorted by cluster."""
     figure, axes = plt.subplots(1, len(study), figsize=(4.4 * len(study), 3.8), layout="constrained", squeeze=False)
     for ax, (title, row) in zip(axes[0], study.items(), strict=True):
         cluster = np.array(row["cluster"])
@@ -155,8 +155,8 @@ def matrices(study: Mapping[str, Any]) -> mpl.Figure:
     return figure
 
 
-def heats(study: Mapping[str, Any]) -> mpl.Figure:
-    """CKA between all layers."""
+def draw_alikeness(study: Mapping[str, Any]) -> mpl.Figure:
+    """Draws CKA between all layers."""
     figure, axes = plt.subplots(len(study), 2, figsize=(6.4, 2.9 * len(study)), layout="constrained", squeeze=False)
     image = None
     for line, (title, row) in zip(axes, study.items(), strict=True):

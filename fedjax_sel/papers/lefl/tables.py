@@ -8,39 +8,35 @@ from typing import Any
 import numpy as np
 
 from fedjax_sel.engine.history import History
+from fedjax_sel.papers.judging import format_mean_std
 from fedjax_sel.papers.lefl.cells import AS_PUBLISHED, EXPERIMENTS, HIGH, LOW, METHODS, OTHERS, TARGETS, name_experiment
-from fedjax_sel.papers.lefl.numbers import MODELS, TABLE_1, find_data, compute_gigabytes, measure
+from fedjax_sel.papers.lefl.numbers import MODELS, TABLE_1, compute_gigabytes, find_data, measure
 from fedjax_sel.papers.paper import Evidence, Table
 
 
-def tables(scale: str, evidence: Evidence) -> list[Table]:
-    """Rounds and bytes to targets, accuracy, Table I's arithmetic, clusters, the ablation."""
+def make_tables(scale: str, evidence: Evidence) -> list[Table]:
+    """Returns rounds and bytes to targets, accuracy, Table I's arithmetic, clusters, the ablation."""
     histories = evidence.histories
     return [
-        accuracy(scale, histories),
-        to_targets(scale, histories),
+        tabulate_accuracy(scale, histories),
+        tabulate_targets(scale, histories),
         make_cost_table(),
-        clusters(evidence.studies["clusters"]),
-        groups(evidence.studies["ablation"]),
+        tabulate_clusters(evidence.studies["clusters"]),
+        tabulate_groups(evidence.studies["ablation"]),
     ]
 
 
-def spread(values: Any, digits: int = 3) -> str:
-    """Mean ± standard deviation over seeds."""
-    values = np.asarray(values, float)
-    deviation = np.std(values, ddof=1) if len(values) > 1 else 0.0
-    return f"{np.mean(values):.{digits}f} ± {deviation:.{digits}f}"
-
-
-def to_targets(scale: str, histories: Mapping[tuple[str, str], History]) -> Table:
-    """As Table I."""
+def tabulate_targets(scale: str, histories: Mapping[tuple[str, str], History]) -> Table:
+    """Returns rounds and GB to targets, as Table I."""
     rows = []
     for name in EXPERIMENTS[scale]:
         for settings in (AS_PUBLISHED, HIGH, LOW):
             for method in (*METHODS, *OTHERS):
                 history = histories.get((name_experiment(name, settings), method))
                 if history is not None:
-                    rows.append((name_experiment(name, settings), method, *reached(name, method, settings, history)))
+                    rows.append(
+                        (name_experiment(name, settings), method, *format_targets(name, method, settings, history))
+                    )
     most = max(len(targets) for targets in TARGETS.values())
     return Table(
         "Rounds, and GB in all, to a target accuracy (as Table I)",
@@ -51,8 +47,8 @@ def to_targets(scale: str, histories: Mapping[tuple[str, str], History]) -> Tabl
     )
 
 
-def reached(name: str, method: str, settings: str, history: History) -> tuple[str, ...]:
-    """One cell's targets, mean cohort and cost of the pre-phase."""
+def format_targets(name: str, method: str, settings: str, history: History) -> tuple[str, ...]:
+    """Returns one cell's targets, mean cohort and cost of the pre-phase."""
     value, texts = measure(name, history), []
     theirs = TABLE_1.get(name, {}).get(method) if settings == AS_PUBLISHED else None
     for target in TARGETS[find_data(name)]:
@@ -62,15 +58,15 @@ def reached(name: str, method: str, settings: str, history: History) -> tuple[st
     return (*texts, f"{value['cohort'].mean():.1f}", f"{value['selection_bytes'].mean() / 1e9:.3g}")
 
 
-def accuracy(scale: str, histories: Mapping[tuple[str, str], History]) -> Table:
-    """Where all end, by settings."""
+def tabulate_accuracy(scale: str, histories: Mapping[tuple[str, str], History]) -> Table:
+    """Returns where all end, by settings."""
     rows = []
     for name in EXPERIMENTS[scale]:
         for method in (*METHODS, *OTHERS):
             texts = []
             for settings in (AS_PUBLISHED, HIGH, LOW):
                 history = histories.get((name_experiment(name, settings), method))
-                texts.append("—" if history is None else spread(measure(name, history)["accuracy_last"]))
+                texts.append("—" if history is None else format_mean_std(measure(name, history)["accuracy_last"]))
             if set(texts) != {"—"}:
                 rows.append((name, method, *texts))
     return Table(
@@ -84,7 +80,7 @@ def accuracy(scale: str, histories: Mapping[tuple[str, str], History]) -> Table:
 
 
 def make_cost_table() -> Table:
-    """Table I's costs, computed anew from its rounds."""
+    """Returns Table I's costs, computed anew from its rounds."""
     rows = []
     for name, methods in TABLE_1.items():
         fedavg = sum(compute_gigabytes(name, "FedAvg"))
@@ -108,14 +104,14 @@ def make_cost_table() -> Table:
         ("experiment", "method", "rounds", "printed", "Δ printed", "computed", "Δ computed"),
         tuple(rows),
         "Computed: 8 bytes a parameter, client and round (down and up), SCAFFOLD twice that, FedNova as FedAvg; LEFL "
-        "plus its pre-phase: model and 1000 public rows of one byte a number down, soft labels of four bytes up, for "
+        "plus its pre-phase: model and 1000 public examples of one byte a number down, soft labels of four bytes up, for "
         f"all clients. {clients}. The printed EMNIST numbers count one way only, CIFAR's both; Δ printed is the "
         "difference of the printed totals, pre-phase included, where the source's column has -3.78, -6.9 and +0.02.",
     )
 
 
-def clusters(study: Mapping[str, Any]) -> Table:
-    """Fig. 2 to 4 in numbers."""
+def tabulate_clusters(study: Mapping[str, Any]) -> Table:
+    """Returns Fig. 2 to 4 in numbers."""
     rows = []
     for name, row in study.items():
         sizes = np.array([np.sort(s)[::-1] for s in row["sizes"]], float)
@@ -124,12 +120,12 @@ def clusters(study: Mapping[str, Any]) -> Table:
             (
                 name,
                 f"{sizes.shape[1]} ({sizes[:, 0].max():.0f} to {sizes[:, -1].min():.0f})",
-                spread(row["entropy_stratified"]),
-                spread(row["entropy_by_labels"]),
-                spread(row["entropy_random"]),
-                spread(row["within"]),
-                spread(row["random"]),
-                *("—" if cka is None else spread(cka[:, side, -1]) for side in (0, 1)),
+                format_mean_std(row["entropy_stratified"]),
+                format_mean_std(row["entropy_by_labels"]),
+                format_mean_std(row["entropy_random"]),
+                format_mean_std(row["within"]),
+                format_mean_std(row["random"]),
+                *("—" if cka is None else format_mean_std(cka[:, side, -1]) for side in (0, 1)),
             )
         )
     return Table(
@@ -146,23 +142,23 @@ def clusters(study: Mapping[str, Any]) -> Table:
             "CKA between",
         ),
         tuple(rows),
-        "Relative entropy of the mean of the cohort's label shares to the labels of all training rows, cohorts of m "
+        "Relative entropy of the mean of the cohort's label shares to the labels of all training examples, cohorts of m "
         "clients (those of LEFL, exactly m); by true labels: strata are clusters of the clients' label shares. "
-        "Distances: mean over 100 test rows of the last layer's inputs.",
+        "Distances: mean over 100 test examples of the last layer's inputs.",
     )
 
 
-def groups(study: Mapping[str, Any]) -> Table:
-    """Section V in numbers."""
+def tabulate_groups(study: Mapping[str, Any]) -> Table:
+    """Returns section V in numbers."""
     rows = [
         (
             name,
-            spread(row["rand"]),
-            spread(row["entropy_stratified"]),
-            spread(row["entropy_random"]),
-            spread(row["within"]),
-            spread(row["random"]),
-            *(spread(np.array(row["cka"])[:, side, -1]) for side in (0, 1)),
+            format_mean_std(row["rand"]),
+            format_mean_std(row["entropy_stratified"]),
+            format_mean_std(row["entropy_random"]),
+            format_mean_std(row["within"]),
+            format_mean_std(row["random"]),
+            *(format_mean_std(np.array(row["cka"])[:, side, -1]) for side in (0, 1)),
             str(len(row["rand"])),
         )
         for name, row in study.items()
