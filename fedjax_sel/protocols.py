@@ -276,6 +276,19 @@ class ClientSelector(Strategy):
         """
         return ()
 
+    def state_shape(self, key: PRNGKey, ctx: Context, host: Host) -> StrategyState:
+        """Shapes and types of the state that `init` makes, without the work where `init` works on the host."""
+        try:
+            return jax.eval_shape(
+                lambda key: self.init(
+                    key, ctx, host, **{n: s.measure(key, host) for n, s in self.signals().at("upfront").items()}
+                ),
+                key,
+            )
+        except (jax.errors.JAXTypeError, jax.errors.JAXIndexError):  # it looks at numbers, so it has to be run
+            values = {name: s.measure(key, host) for name, s in self.signals().at("upfront").items()}
+            return jax.tree.map(jnp.asarray, self.init(key, ctx, host, **values))
+
     def upfront(self, ctx: Context, host: Host) -> Upfront | None:
         """What `init` took from the clients besides `upfront` signals; nothing by default."""
         return None
@@ -355,6 +368,11 @@ class DataSelector(Strategy):
 class LocalTrainer(Strategy):
     """How a client trains; written for one client."""
 
+    @property
+    def linear(self) -> bool:
+        """Whether an update is a weighted sum of the gradients that were followed; so by default."""
+        return True
+
     @abstractmethod
     def plan(
         self,
@@ -412,6 +430,9 @@ class Correction(Strategy):
     down: ClassVar[float] = 0.0
     up: ClassVar[float] = 0.0
 
+    def check(self, trainer: LocalTrainer) -> None:
+        """Raises `ValueError` for a trainer with which it means nothing; nothing by default."""
+
     def init(self, variables: Variables, num_clients: int) -> StrategyState:
         """State before round 0; none by default."""
         return ()
@@ -448,8 +469,14 @@ class Aggregator(Strategy):
     stacked: ClassVar[bool] = False
 
     @abstractmethod
-    def weights(self, cohort: Cohort, num_examples: Int[Array, "m"], steps: Int[Array, "m"]) -> Float[Array, "m"]:
-        """Weight of each delta, 0 for empty slots."""
+    def weights(self, cohort: Cohort, num_examples: Int[Array, "m"], plan: Plan) -> Float[Array, "m"]:
+        """Weight of each delta, 0 for empty slots.
+
+        Args:
+          cohort: its mask says whose deltas there are.
+          num_examples: that each member trained on.
+          plan: what each member did.
+        """
 
     def combine(self, deltas: Variables, weights: Float[Array, "m"]) -> Variables:
         """The change that the cohort proposes, from all deltas with a leading `m`; their weighted sum by default."""

@@ -111,12 +111,15 @@ class Plan(Pytree):
     Attributes:
       steps: local steps.
       examples_seen: examples passed forward and backward in them, with repetition.
-      step_size_sum: sum of the learning rates of the steps.
+      step_size_sum: sum, over the steps, of the factors by which their gradients enter the update: of the learning
+        rates, without momentum.
+      rate_factor: on the learning rates in this round; None where a trainer has no schedule.
     """
 
     steps: Int[Array, "*m"]
     examples_seen: Int[Array, "*m"]
     step_size_sum: Float[Array, "*m"]
+    rate_factor: Float[Array, "*m"] | None = None
 
 
 class Update(Pytree):

@@ -10,7 +10,7 @@ import jax
 from fedjax_sel.engine.layout import Layout
 
 
-def chosen(
+def choose_layout(
     layout: Layout | str | None,
     work: float,
     row: float,
@@ -19,13 +19,13 @@ def chosen(
     runs: int = 1,
     members: int = 1,
 ) -> Layout:
-    """The mapping to use.
+    """The layout to use.
 
     Args:
       layout: a `Layout`, or None or `"auto"`, `"vmap"`, `"scan"`.
       work: floating-point operations of one client's forward and backward step.
       row: of one row's forward pass.
-      mesh: of devices; `"auto"`: as `among_cores` has it; None: the layout's own.
+      mesh: of devices; `"auto"`: as `divide_cores` has it; None: the layout's own.
       runs, members: what there is to divide: seeds, and clients of a cohort.
 
     Raises:
@@ -36,7 +36,7 @@ def chosen(
     if isinstance(mesh, str) and mesh != "auto":
         raise ValueError(f"mesh is {mesh!r}; it must be 'auto', or two numbers of devices (seeds, clients)")
     if mesh == "auto" and jax.process_count() == 1:
-        mesh = among_cores(runs, members)
+        mesh = divide_cores(runs, members)
     else:
         mesh = None if isinstance(mesh, str) else mesh
         check_mesh(mesh)
@@ -44,8 +44,11 @@ def chosen(
         return replace(layout, mesh=mesh)
     on_cpu = jax.default_backend() == "cpu"
     least, work_at_once = (LEAST_EXAMPLES, LARGE_PASS) if on_cpu else (4 * LEAST_EXAMPLES, 10 * LARGE_PASS)
-    rows = int(min(MOST_EXAMPLES, max(least, work_at_once / max(row, 1.0))))
-    known = {"vmap": Layout(rows=rows, mesh=mesh), "scan": Layout(clients=1, seeds="scan", rows=rows, mesh=mesh)}
+    examples = int(min(MOST_EXAMPLES, max(least, work_at_once / max(row, 1.0))))
+    known = {
+        "vmap": Layout(examples=examples, mesh=mesh),
+        "scan": Layout(clients=1, seeds="scan", examples=examples, mesh=mesh),
+    }
     if layout in known:
         return known[layout]
     if layout not in (None, "auto"):
@@ -59,7 +62,7 @@ def chosen(
     return replace(known["vmap"], seeds="scan") if in_turn else known["vmap"]
 
 
-def among_cores(runs: int, members: int) -> tuple[int, int] | None:
+def divide_cores(runs: int, members: int) -> tuple[int, int] | None:
     """The mesh by which a CPU that JAX sees as several devices has least to do after one another; else None.
 
     A core that has its own clients needs not wait for another in every operation: rounds of small models took .6 to

@@ -28,7 +28,7 @@ from flax import traverse_util
 
 from fedjax_sel.engine.disk import reserve, room
 from fedjax_sel.engine.distributed import fetched, is_first, is_key
-from fedjax_sel.engine.round import State
+from fedjax_sel.engine.state import RoundState
 from fedjax_sel.types import Variables
 
 FOLDER = re.compile(r"round-(\d{6,})")
@@ -56,7 +56,7 @@ class Point:
     """
 
     round: int
-    state: State
+    state: RoundState
     measured: dict[str, np.ndarray]
     seconds: float
 
@@ -87,7 +87,7 @@ class Checkpoints:
         names = [path.name for path in self.folder.iterdir()] if self.folder.is_dir() else []
         return sorted(int(found[1]) for found in map(FOLDER.fullmatch, names) if found)
 
-    def restore(self, like: State, mark: str) -> Point | None:
+    def restore(self, like: RoundState, mark: str) -> Point | None:
         """The newest point that can be read; None: start from the beginning.
 
         Args:
@@ -286,13 +286,13 @@ def handler() -> Iterator[Any]:
         yield checkpointer
 
 
-def leaves(state: State) -> Iterator[tuple[str, Any]]:
+def leaves(state: RoundState) -> Iterator[tuple[str, Any]]:
     """Every array of a state with its name."""
     for path, leaf in jax.tree_util.tree_leaves_with_path(state):
         yield name_of(path), leaf
 
 
-def shapes(state: State) -> dict[str, tuple[int, ...]]:
+def shapes(state: RoundState) -> dict[str, tuple[int, ...]]:
     """The shape of every array of a state, as it is stored."""
     found = {STATE + name: leaf for name, leaf in leaves(state) if leaf.size}
     return {name: (jax.random.key_data(leaf) if is_key(leaf) else leaf).shape for name, leaf in found.items()}
@@ -308,7 +308,7 @@ def stored(leaf: Any) -> np.ndarray:
     return np.array(fetched(leaf))
 
 
-def filled(like: State, arrays: Mapping[str, np.ndarray]) -> State:
+def filled(like: RoundState, arrays: Mapping[str, np.ndarray]) -> RoundState:
     """A state of the structure of `like` with the arrays of a checkpoint."""
 
     def restored(path, leaf):

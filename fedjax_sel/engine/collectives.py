@@ -25,13 +25,13 @@ def share(part: Any, among: int) -> Any:
     return jax.tree.map(mine, part)
 
 
-def gathered(part: Any, length: int) -> Any:
+def gather(part: Any, length: int) -> Any:
     """The parts of all clients' devices behind each other, without what they were filled up with."""
     return jax.tree.map(lambda leaf: jax.lax.all_gather(leaf, CLIENTS, tiled=True)[:length], part)
 
 
-def exchanged(total: Variables, part: Any, length: int) -> tuple[Variables, Any]:
-    """The sum of all clients' devices' totals, and their parts as `gathered` has them.
+def exchange(total: Variables, part: Any, length: int) -> tuple[Variables, Any]:
+    """The sum of all clients' devices' totals, and their parts as `gather` has them.
 
     Each message makes every device wait for the slowest, so arrays of one number a client travel with the total: as
     two halves of 16 bits, to which float32 adds the other devices' zeros exactly.
@@ -48,7 +48,7 @@ def exchanged(total: Variables, part: Any, length: int) -> tuple[Variables, Any]
     for leaf, column in zip(short, (low | high << 16).T, strict=True):
         leaves[leaf] = from_word(column, leaves[leaf].dtype)
     rest = [i for i in range(len(leaves)) if i not in short]
-    for i, leaf in zip(rest, gathered([leaves[i] for i in rest], length), strict=True):
+    for i, leaf in zip(rest, gather([leaves[i] for i in rest], length), strict=True):
         leaves[i] = leaf
     return total, tree.unflatten(leaves)
 

@@ -22,7 +22,7 @@ def stage(name: str, **where: Any) -> Iterator[None]:
         raise
 
 
-def finite(tree: Any) -> None:
+def check_finite(tree: Any) -> None:
     """Raise `FloatingPointError` where a known number is NaN or infinite; compiled code passes through unchecked."""
     for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
         if isinstance(leaf, Tracer) or not jnp.issubdtype(jnp.result_type(leaf), jnp.floating):

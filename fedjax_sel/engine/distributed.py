@@ -19,8 +19,9 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from fedjax_sel.engine.layout import Layout
 
-CGROUP = Path("/sys/fs/cgroup/memory.max")
-"""The memory that a container may use."""
+CGROUPS = Path("/sys/fs/cgroup")
+MEMORY_LIMITS = ("memory.max", "memory/memory.limit_in_bytes")
+"""Where Linux says what memory a container may use: control groups of version 2, of version 1."""
 
 HEARTBEAT = 30
 """Seconds without a sign of life after which a process is taken for dead, and the others end."""
@@ -164,9 +165,21 @@ def device_memory() -> int:
     if stats and "bytes_limit" in stats:
         return stats["bytes_limit"]
     physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    allowed = CGROUP.read_text().strip() if CGROUP.exists() else "max"
-    whole = min(physical, int(allowed)) if allowed.isdigit() else physical
-    return whole // jax.local_device_count()
+    return min(physical, memory_limit() or physical) // jax.local_device_count()
+
+
+def memory_limit(root: Path = CGROUPS) -> int | None:
+    """Bytes of memory that this machine's container may use; None: as much as there is.
+
+    Args:
+      root: where control groups are mounted.
+    """
+    limits = []
+    for name in MEMORY_LIMITS:
+        with contextlib.suppress(OSError):
+            text = (root / name).read_text(encoding="utf-8").strip()
+            limits += [int(text)] if text.isdigit() else []  # "max": no limit
+    return min(limits, default=None)
 
 
 def describe_device() -> str:

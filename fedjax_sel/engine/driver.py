@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import operator
 import time
 from collections.abc import Iterable, Sequence
@@ -11,163 +12,225 @@ from typing import Any
 import jax
 import numpy as np
 
+from fedjax_sel.catalog import check_name
+from fedjax_sel.data.dataset import Dataset
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.data.federation import Federation
-from fedjax_sel.devices.bill import bill
-from fedjax_sel.engine.callback import AnyCallback, tell
-from fedjax_sel.engine.checkpoint import Checkpoints, Point, mark_of
+from fedjax_sel.engine.callback import tell
+from fedjax_sel.engine.checkpoint import Point, mark_of
 from fedjax_sel.engine.distributed import any_process, check_same, describe_device, fetched, meet, several
+from fedjax_sel.engine.eager import run_chunk_in_python
+from fedjax_sel.engine.execution import Execution
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.history import History
-from fedjax_sel.engine.init import start
+from fedjax_sel.engine.init import init_runs
 from fedjax_sel.engine.layout import Layout
-from fedjax_sel.engine.runs import laid_out
-from fedjax_sel.engine.scan import chunk_in_python, run_chunk
+from fedjax_sel.engine.ledger import Rates, as_selection, price, rates_of
+from fedjax_sel.engine.program import Program, plan_program
+from fedjax_sel.engine.scan import run_chunk
+from fedjax_sel.engine.state import flatten_record, unflatten_record
 
 
 def simulate(
     experiment: Experiment,
     data: Federation | FederatedData,
     seeds: int | Iterable[int] = 1,
-    *,
-    layout: Layout | str | None = None,
-    mesh: tuple[int, int] | str | None = None,
-    chunk: int | None = None,
-    callbacks: Sequence[AnyCallback] = (),
-    checkpoints: Checkpoints | None = None,
-    memory: int | None = None,
-    debug: bool = False,
+    execution: Execution | None = None,
+    **changes: Any,
 ) -> History:
-    """Run an experiment for every seed, all in one compiled program.
+    """The history of an experiment that is run for every seed, all in one compiled program.
 
     Args:
       experiment: what to run.
-      data: a recipe, drawn afresh for every seed; or clients' rows, the same for all.
+      data: a recipe, drawn afresh for every seed; or clients' examples, the same for all.
       seeds: a count or numbers; each draws its partition, initial model and cohorts.
-      layout: `"auto"`, `"vmap"`, `"scan"` or a `Layout`.
-      mesh: over how many devices (of all hosts) seeds, and the clients of a cohort, are divided; None: one device;
-        `"auto"`: of a CPU that JAX sees as several devices as many as help, else one.
-      chunk: rounds between two looks of the host; about a twentieth of the run by default.
-      callbacks: told between chunks (`engine.callback.Callback`); a true answer ends the run.
-      checkpoints: saved between chunks; a run that has some goes on from the newest, to the same result bit for bit.
-      memory: bytes that a device may use; None: what it has.
-      debug: without compilation, one client at a time; an error names the round and the stage.
+      execution: how; None: all as `Execution` has it by default.
+      changes: fields of `Execution` that are different, as in `debug=True`.
 
     Raises:
       ValueError: for what cannot run, before anything compiles.
     """
-    how: dict[str, Any] = {"layout": layout, "mesh": mesh, "chunk": chunk, "callbacks": callbacks}
-    how |= {"checkpoints": checkpoints, "memory": memory, "debug": debug}
-    return sweep([experiment], data, seeds, **how)[0]
+    return sweep([experiment], data, seeds, execution, **changes)[0]
 
 
 def sweep(
     experiments: Sequence[Experiment],
     data: Federation | FederatedData,
     seeds: int | Iterable[int] = 1,
+    execution: Execution | None = None,
     *,
-    layout: Layout | str | None = None,
-    mesh: tuple[int, int] | str | None = None,
-    chunk: int | None = None,
-    callbacks: Sequence[AnyCallback] = (),
-    checkpoints: Checkpoints | None = None,
-    memory: int | None = None,
-    debug: bool = False,
     others: Sequence[Experiment] = (),
+    **changes: Any,
 ) -> list[History]:
-    """Run several experiments that differ only in floats for every seed, all of them in one compiled program.
+    """The history of each of several experiments that differ only in floats, all run in one compiled program.
 
     Args:
       experiments: alike but for floats.
-      data, seeds, layout, mesh, chunk, checkpoints, memory, debug: as for `simulate`.
-      callbacks: told between chunks; their history has all runs, the first experiment's seeds first.
+      data, seeds, execution, changes: as for `simulate`; callbacks see one history of all runs, the first experiment's
+        seeds first.
       others: experiments that the same program runs at another time: nothing is compiled again for as many of them.
-
-    Returns:
-      The history of each.
 
     Raises:
       ValueError: for what cannot run, before anything compiles.
     """
     began = time.perf_counter()
-    seeds = checked_seeds(seeds)
-    if chunk is not None and chunk < 1:
-        raise ValueError(f"chunk is {chunk}; it must be at least 1 round, or None")
-    of_seeds = data.draws(seeds) if isinstance(data, Federation) else [data] * len(seeds)
-    for one in {id(one): one for one in of_seeds}.values():
-        for each in experiments:
-            each.check(one)
-    layout = Layout(clients=1, seeds="scan") if debug else layout
-    runs = laid_out(
-        experiments, of_seeds, seeds, layout=layout, mesh=None if debug else mesh, chunk=chunk, others=others
-    )
-    experiment, x, length = runs.first, of_seeds[0].x, runs.length
-    m, clients = experiment.cohort(runs.together.num_clients), runs.together.num_clients
-    runs.check_kept(memory)
-    state, taken = start(runs.experiments, runs.drawn, runs.keys, runs.layout)
-    taken = {name: value[: runs.count] for name, value in taken.items()}
-    runs = runs.without_public_examples()
-    about = {
-        "device": describe_device(),
-        "layout": str(runs.layout),
-        "parameters": experiment.task.parameters(x),
-        "forward_flops_per_example": experiment.task.flops(x),
-        "backward_over_forward": experiment.task.backward(x),
-        "clients": clients,
-        "cohort_size": m,
-    }
-    if not debug:
-        about["memory"] = runs.check_program(state, memory)
+    how = resolve_execution(execution, changes)
+    check_arguments(experiments, data)
+    seeds = check_seeds(seeds)
+    drawn = data.draws(seeds) if isinstance(data, Federation) else [data] * len(seeds)
+    for one in {id(one): one for one in drawn}.values():
+        for experiment in experiments:
+            experiment.check(one)
+    layout, mesh = (Layout(clients=1, seeds="scan"), None) if how.debug else (how.layout, how.mesh)
+    program = plan_program(experiments, drawn, seeds, layout=layout, mesh=mesh, chunk=how.chunk, others=others)
+    program.check_kept(how.memory)
+    state, upfront = init_runs(program.experiments, program.drawn, program.keys, program.layout)
+    upfront = {name: value[: program.count] for name, value in upfront.items()}
+    program = program.without_public_examples()
+    about = describe(program, drawn[0].x)
+    if not how.debug:
+        about["memory"] = program.check_program(state, how.memory)
 
-    flat = tuple(runs.seeds[: runs.count])
-    first, spent, parts, mark = 0, 0.0, [], ""
-    history = History(flat, {}, np.zeros((len(flat), 0, m), np.int32), clients, about)
-    if checkpoints is not None:
-        told = replace(runs.together, x=0, test_x=0, validation_x=0)
-        mark = mark_of(runs.shared, runs.seeds, told, str(runs.layout))
-        if (point := checkpoints.restore(state, mark)) is not None:
-            first, spent, state, parts = point.round, point.seconds, point.state, [point.measured]
+    experiment, length = program.first, program.length
+    writer = Recorder(program, rates_of(experiment, drawn[0].x), upfront)
+    first, spent, mark = 0, 0.0, ""
+    history = writer.write(about)
+    if how.checkpoints is not None:
+        told = replace(program.together, x=0, test_x=0, validation_x=0)
+        mark = mark_of(program.shared, program.seeds, told, str(program.layout))
+        if (point := how.checkpoints.restore(state, mark)) is not None:
+            first, spent, state = point.round, point.seconds, point.state
             about = {**about, "seconds": spent, "resumed_at": first}
-            history = recorded(experiment, flat, parts[0], taken, clients, about)
+            writer.add(point.measured)
+            history = writer.write(about)
     meet()
     check_same(first)
-    tell(callbacks, "on_train_begin", history)
+    tell(how.callbacks, "on_train_begin", history)
     # A run that was ended may have been killed before its end was written down: it ends here again.
-    ended = 0 < first < experiment.rounds and any_process(tell(callbacks, "after_central_iteration", history))
-    shared, together, keys, state = runs.placed(state)
+    ended = 0 < first < experiment.rounds and any_process(tell(how.callbacks, "after_central_iteration", history))
+    shared, together, keys, state = program.placed(state)
     try:
-        if several() and not debug:  # compiling may take one of them longer than the others wait where they talk
-            run_chunk.lower(shared, together, keys, state, np.int32(first), **runs.static).compile()
+        if several() and not how.debug:  # compiling may take one of them longer than the others wait where they talk
+            run_chunk.lower(shared, together, keys, state, np.int32(first), **program.static).compile()
             meet()
         for t in range(first, experiment.rounds, length):
             if ended:
                 break
             count = min(length, experiment.rounds - t)
-            if debug:
-                state, measured = chunk_in_python(
-                    runs.experiments, runs.drawn, runs.seeds, keys, state, t, count, runs.layout
-                )
+            if how.debug:
+                state, record = run_chunk_in_python(program, state, t, count)
             else:
-                state, measured = run_chunk(shared, together, keys, state, np.int32(t), **runs.static)
-            parts.append({name: value[: len(flat), :count] for name, value in fetched(measured).items()})
-            parts = [whole := joined(parts)]
+                state, record = run_chunk(shared, together, keys, state, np.int32(t), **program.static)
+            arrays = flatten_record(fetched(record))
+            writer.add({name: value[: program.count, :count] for name, value in arrays.items()})
             about = {**about, "seconds": spent + time.perf_counter() - began}
             about.setdefault("seconds_of_first_chunk", about["seconds"] - spent)
-            history = recorded(experiment, flat, whole, taken, clients, about)
-            ended = any_process(tell(callbacks, "after_central_iteration", history))
-            if checkpoints is not None:
+            history = writer.write(about)
+            ended = any_process(tell(how.callbacks, "after_central_iteration", history))
+            if how.checkpoints is not None:
                 done = t + count
-                if any_process(checkpoints.due(done, now=ended or done == experiment.rounds)):
-                    checkpoints.save(Point(done, state, whole, about["seconds"]), mark)
+                if any_process(how.checkpoints.due(done, now=ended or done == experiment.rounds)):
+                    how.checkpoints.save(Point(done, state, writer.arrays, about["seconds"]), mark)
     finally:
-        if checkpoints is not None:  # whatever ended the run, what is being written is complete
-            checkpoints.finish()
+        if how.checkpoints is not None:  # whatever ended the run, what is being written is complete
+            how.checkpoints.finish()
     history = replace(history, variables=fetched(state.variables))
-    tell(callbacks, "on_train_end", history)
-    return apart(history, len(experiments))
+    tell(how.callbacks, "on_train_end", history)
+    return split_history(history, len(experiments))
 
 
-def apart(history: History, experiments: int) -> list[History]:
+def resolve_execution(execution: Execution | None, changes: dict[str, Any]) -> Execution:
+    """An execution with some fields changed; raises `ValueError` naming a field that it does not have."""
+    for name in changes:
+        check_name("option", name, [field.name for field in dataclasses.fields(Execution)])
+    return replace(execution or Execution(), **changes)
+
+
+def check_arguments(experiments: Sequence[Any], data: Any) -> None:
+    """Raises `ValueError` where the arguments of `simulate` or `sweep` are of other kinds."""
+    for experiment in experiments:
+        if not isinstance(experiment, Experiment):
+            hint = "; the experiment comes first, then the data" if isinstance(data, Experiment) else ""
+            raise ValueError(f"the experiment is a {type(experiment).__name__}; it must be an Experiment{hint}")
+    if not experiments:
+        raise ValueError("there are no experiments; give at least one")
+    if isinstance(data, Dataset):
+        raise ValueError(
+            "the data is a Dataset, whose examples belong to nobody; give Federation(dataset, partition), "
+            "as in Federation(dataset, partition.Iid(clients=10))"
+        )
+    if not isinstance(data, Federation | FederatedData):
+        raise ValueError(f"the data is a {type(data).__name__}; it must be a Federation")
+
+
+def describe(program: Program, x: Any) -> dict[str, Any]:
+    """How a program is run: device, layout, and what its model costs."""
+    experiment, num_clients = program.first, program.together.num_clients
+    return {
+        "device": describe_device(),
+        "layout": str(program.layout),
+        "parameters": experiment.task.parameters(x),
+        "forward_flops_per_example": experiment.task.flops(x),
+        "backward_over_forward": experiment.task.backward(x),
+        "clients": num_clients,
+        "cohort_size": experiment.count_cohort(num_clients),
+    }
+
+
+class Recorder:
+    """Writes the history of a program from what its chunks recorded.
+
+    Args:
+      program: what is run.
+      rates: what one of everything costs.
+      upfront: what the clients gave before round 0, by metric, Float[R].
+
+    Attributes:
+      arrays: everything that was recorded, by name, each with leading `R`, rounds.
+    """
+
+    def __init__(self, program: Program, rates: Rates, upfront: dict[str, np.ndarray]):
+        self.program, self.rates, self.upfront = program, rates, upfront
+        self.arrays: dict[str, np.ndarray] = {}
+
+    def add(self, arrays: dict[str, np.ndarray]) -> None:
+        """Appends a chunk of rounds."""
+        self.arrays = concat_chunks([self.arrays, arrays]) if self.arrays else arrays
+
+    def write(self, about: dict[str, Any]) -> History:
+        """The history so far, with every cost; what was given upfront belongs to the first round."""
+        seeds = tuple(self.program.seeds[: self.program.count])
+        if not self.arrays:
+            m = about["cohort_size"]
+            return History(seeds, {}, np.zeros((len(seeds), 0, m), np.int32), about["clients"], about)
+        record = unflatten_record(self.arrays)
+        metrics: dict[str, Any] = {
+            "accuracy": record.accuracy,
+            "loss": record.loss,
+            "training_loss": record.training_loss,
+            **price(record.ledger, self.rates),
+            "seconds": record.ledger.seconds,
+            "joules": record.ledger.joules,
+            "left_out": record.ledger.left_out,
+            "alive": record.alive,
+        }
+        if record.probe is not None:
+            added = as_selection(price(record.probe, self.rates))
+            added |= {"seconds": record.probe.seconds, "joules": record.probe.joules}
+            metrics |= {name: metrics[name] + value for name, value in added.items() if value is not None}
+        metrics = {name: value for name, value in metrics.items() if value is not None}
+        for name, value in self.upfront.items():
+            is_first = np.arange(metrics[name].shape[1]) == 0
+            metrics[name] = metrics[name] + value[:, None] * is_first
+        return History(seeds, metrics, np.asarray(record.client), about["clients"], about)
+
+
+def concat_chunks(chunks: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """What all chunks of rounds recorded."""
+    return {name: np.concatenate([chunk[name] for chunk in chunks], axis=1) for name in chunks[0]}
+
+
+def split_history(history: History, experiments: int) -> list[History]:
     """The history of each experiment, from the one of all runs."""
     size = len(history.seeds) // experiments
 
@@ -184,39 +247,10 @@ def apart(history: History, experiments: int) -> list[History]:
     return [of(i) for i in range(experiments)]
 
 
-def recorded(
-    experiment: Experiment, seeds, whole: dict[str, np.ndarray], taken: dict[str, np.ndarray], clients: int, about: dict
-) -> History:
-    """The history of what was measured so far, with the bill written; what was taken upfront is the first round's."""
-    quality = {name: whole[name] for name in QUALITY if name in whole}
-    costs = bill(
-        whole,
-        experiment.client_selection,
-        experiment.data_selection,
-        experiment.correction,
-        parameters=about["parameters"],
-        flops=about["forward_flops_per_example"],
-        backward=about["backward_over_forward"],
-    )
-    metrics = {**quality, **costs, "left_out": whole["left_out"], "alive": whole["alive"]}
-    for name, value in taken.items():
-        first = np.arange(metrics[name].shape[1]) == 0
-        metrics[name] = metrics[name] + value[:, None] * first
-    return History(seeds, metrics, whole["client"], clients, about)
-
-
-QUALITY = ("accuracy", "loss", "training_loss", "seconds", "joules")
-
-
-def joined(parts: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """What was measured in all chunks."""
-    return {name: np.concatenate([part[name] for part in parts], axis=1) for name in parts[0]}
-
-
-def checked_seeds(seeds: Any) -> tuple[int, ...]:
+def check_seeds(seeds: Any) -> tuple[int, ...]:
     """Seeds as integers; a count stands for the first so many.
 
-    >>> checked_seeds(3)
+    >>> check_seeds(3)
     (0, 1, 2)
     """
     try:

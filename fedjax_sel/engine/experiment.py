@@ -15,10 +15,19 @@ from fedjax_sel.client_selection.uniform import Uniform
 from fedjax_sel.correction.none import Nothing
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.data_selection.everything import Everything
-from fedjax_sel.devices.availability import Always, Availability
+from fedjax_sel.devices.availability import Always
 from fedjax_sel.devices.clock import Deadline
 from fedjax_sel.local_training.sgd import SGD
-from fedjax_sel.protocols import Aggregator, ClientSelector, Correction, DataSelector, LocalTrainer, ServerSignal
+from fedjax_sel.protocols import (
+    Aggregator,
+    Availability,
+    ClientSelector,
+    Correction,
+    DataSelector,
+    LocalTrainer,
+    ServerSignal,
+    Strategy,
+)
 from fedjax_sel.pytree import Pytree, classes_of, static
 from fedjax_sel.task import Task
 
@@ -37,11 +46,11 @@ class Experiment(Pytree):
       aggregation: how it is merged.
       cohort_size: `m`, clients in the cohort; a float in (0, 1] is a share of all clients, rounded.
       rounds: `T`.
-      evaluate_every: rounds between evaluations on the test rows.
+      evaluate_every: rounds between evaluations on the test examples.
       evaluate_last: so many rounds at the end are all evaluated.
       availability: who can be reached in which round.
       deadline: when the server stops waiting; needs data with devices.
-      signal_split: whether `before` signals look at the clients' `"training"` or `"holdout"` rows.
+      signal_split: whether `before` signals look at the clients' `"training"` or `"holdout"` examples.
     """
 
     task: Task
@@ -58,29 +67,33 @@ class Experiment(Pytree):
     deadline: Deadline = Deadline()
     signal_split: str = static(default="training")
 
-    def cohort(self, clients: int) -> int:
+    def __check_init__(self) -> None:
+        """Refuses a part that is of another kind, or a class."""
+        for name in BASES:
+            check_part(name, getattr(self, name))
+        if not isinstance(self.task, Task):
+            raise ValueError(f"task is {self.task!r:.80}; it must be a Task, as in Task.on(model, dataset)")
+
+    def count_cohort(self, num_clients: int) -> int:
         """`m` for `N` clients.
 
         Raises:
-          ValueError: there are too few, or `m` is neither a count nor a share.
+          ValueError: there are too few, or `m` is neither a count nor a fraction.
         """
-        m = (
-            max(1, round(self.cohort_size * clients))
-            if isinstance(self.cohort_size, float) and 0 < self.cohort_size <= 1
-            else self.cohort_size
-        )
-        if not isinstance(m, int | np.integer) or not 1 <= m <= clients:
+        m = self.cohort_size
+        if isinstance(m, float) and 0 < m <= 1:
+            m = max(1, round(m * num_clients))
+        if not isinstance(m, int | np.integer) or not 1 <= m <= num_clients:
             raise ValueError(
-                f"m is {self.cohort_size!r}, but there are N = {clients} clients; "
-                "m is a whole number from 1 to N, or a share in (0, 1]"
+                f"cohort_size is {self.cohort_size!r}, but there are N = {num_clients} clients; "
+                "it must be a whole number from 1 to N, or a fraction in (0, 1]"
             )
         return int(m)
 
     def check(self, data: FederatedData) -> None:
-        """Raise `ValueError` for what cannot run on `data`."""
-        for name, protocol in ANSWERS.items():
-            check_protocol(name, getattr(self, name), protocol)
-        self.cohort(data.num_clients)
+        """Raises `ValueError` for what cannot run on `data`."""
+        self.count_cohort(data.num_clients)
+        self.correction.check(self.local_training)
         self.availability.check(data.num_clients)
         self.deadline.check()
         if data.devices is not None:
@@ -96,30 +109,35 @@ class Experiment(Pytree):
                 raise ValueError(f"{name} is {value!r}; it must be a whole number, at least 1")
         if self.signal_split not in ("training", "holdout"):
             raise ValueError(f"signal_split is {self.signal_split!r}; it must be 'training' or 'holdout'")
-        if self.signal_split == "holdout" and self.client_selection.before and int(jnp.min(data.num_holdout)) == 0:
+        signals = self.client_selection.signals()
+        if self.signal_split == "holdout" and signals.before and int(jnp.min(data.num_holdout)) == 0:
             raise ValueError(
-                "signal_split is 'holdout', but some client has no hold-out rows; give the federation a holdout share"
+                "signal_split is 'holdout', but some client has no hold-out examples; give the federation a holdout share"
+            )
+        public = [n for m in ("before", "trained") for n, s in signals.at(m).items() if getattr(s, "public", False)]
+        if public and data.public_x is None:
+            raise ValueError(
+                f"the selector wants {', '.join(public)} on public examples, but the federation has none; "
+                "give it some (public=...)"
             )
         if not len(data.test_y):
-            raise ValueError("there are no test rows to evaluate on; load the data with a test share")
-        on_own = [
-            s for s in self.client_selection.after if isinstance(s, ServerSignal) and getattr(s, "on", "") != "test"
-        ]
-        server = [s.name for s in on_own]
+            raise ValueError("there are no test examples to evaluate on; load the data with a test share")
+        after = signals.at("after")
+        server = [name for name, s in after.items() if isinstance(s, ServerSignal) and s.split == "validation"]
         if server and not len(data.validation_y):
             raise ValueError(
-                f"the selector wants {', '.join(server)}, but the server has no validation rows; "
+                f"the selector wants {', '.join(server)}, but the server has no validation examples; "
                 "load the data with a validation share"
             )
         logits = self.task.outputs(data.x)
         if logits != (1, data.classes):
             raise ValueError(
-                f"the model gives {logits[-1]} logits a row, but the data has {data.classes} classes; "
+                f"the model gives {logits[-1]} logits an example, but the data has {data.classes} classes; "
                 f"build the model with classes={data.classes}"
             )
 
 
-def side_by_side(
+def stack_experiments(
     experiments: Sequence[Experiment], others: Sequence[Experiment] = ()
 ) -> tuple[Experiment, tuple[bool, ...]]:
     """Several experiments as one, to be mapped over, and for each of its leaves whether it has a leading axis.
@@ -150,7 +168,7 @@ def side_by_side(
     return first[1].unflatten(leaves), tuple(differs)
 
 
-ANSWERS = {
+BASES: dict[str, type[Strategy]] = {
     "client_selection": ClientSelector,
     "data_selection": DataSelector,
     "local_training": LocalTrainer,
@@ -158,12 +176,16 @@ ANSWERS = {
     "aggregation": Aggregator,
     "availability": Availability,
 }
-"""The protocol that each answer must have."""
+"""The base class of each part."""
 
 
-def check_protocol(name: str, answer: Any, protocol: Any) -> None:
-    """Raise `ValueError` naming what `answer` lacks of `protocol`."""
-    wanted = [part for part in vars(protocol) if not part.startswith("_")]
-    if missing := [part for part in wanted if not hasattr(answer, part)]:
-        hint = "; client_selection has no_state, everyone and unchanged for them" if protocol is ClientSelector else ""
-        raise ValueError(f"the {name} {type(answer).__name__} has no {', '.join(missing)} (see protocols.py){hint}")
+def check_part(name: str, part: Any) -> None:
+    """Raises `ValueError` where a part of an experiment is not an instance of its base class."""
+    base = BASES[name]
+    if isinstance(part, type):
+        raise ValueError(f"{name} is {part.__name__}, a class; give an instance, as in {part.__name__}()")
+    if not isinstance(part, base):
+        raise ValueError(
+            f"{name} is {part!r:.80}, a {type(part).__name__}; it must be a {base.__name__} "
+            f"(subclass fedjax_sel.{base.__name__})"
+        )

@@ -1,73 +1,128 @@
-"""What there is before the first round: a state for every run, and what the clients gave for it."""
+"""What there is before round 0: the state of every run, and what the clients gave for it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from fedjax_sel.data.federated import FederatedData
-from fedjax_sel.devices.bill import NUMBER
 from fedjax_sel.devices.clock import joules, slowest, timing
-from fedjax_sel.engine.experiment import Experiment, side_by_side
+from fedjax_sel.engine.experiment import Experiment, stack_experiments
 from fedjax_sel.engine.keys import Purpose, key_for
 from fedjax_sel.engine.layout import Layout
-from fedjax_sel.engine.round import State, context
-from fedjax_sel.engine.signals import wants_previous
+from fedjax_sel.engine.ledger import BYTES
+from fedjax_sel.engine.round import make_context
+from fedjax_sel.engine.signals import refers_to_previous
+from fedjax_sel.engine.state import RoundState
 from fedjax_sel.protocols import Host, Upfront
-from fedjax_sel.types import Context, PRNGKey, Variables
+from fedjax_sel.types import Context, PRNGKey, StrategyState, Variables
 
 
-def start(
+def init_runs(
     experiments: Sequence[Experiment], drawn: Sequence[FederatedData], keys: PRNGKey, layout: Layout
-) -> tuple[State, dict[str, np.ndarray]]:
-    """The state of every run before the first round, with a leading `R`, and what the clients gave for it."""
-    first, (together, differs) = experiments[0], side_by_side(experiments)
-    variables = jax.vmap(lambda key: first.task.init(key_for(key, Purpose.MODEL), drawn[0].x))(keys)
-    trained, _ = first.task.split(variables)
-    memories, taken = [], []
+) -> tuple[RoundState, dict[str, np.ndarray]]:
+    """The state of every run before round 0, with a leading `R`, and what the clients gave for it by metric."""
+    variables = init_variables(experiments[0], drawn[0], keys)
+    selector_states, costs = [], []
     for i, (experiment, data) in enumerate(zip(experiments, drawn, strict=True)):
         own = jax.tree.map(lambda leaf, i=i: leaf[i], variables)
-        key, ctx, host = beginning(experiment, data, keys[i], own, layout.clients)
-        memories.append(experiment.client_selection.init(key, ctx, host))
-        upfront = getattr(experiment.client_selection, "upfront", None)
-        costs = [] if upfront is None else [cost_upfront(upfront(ctx, host), data, "selection_")]
-        if fixed := experiment.task.fixed_parameters(data.x):
-            costs.append(cost_upfront(Upfront(np.zeros(data.num_clients), float(NUMBER * fixed), 0.0), data))
-        taken.append({name: sum(cost.get(name, 0.0) for cost in costs) for cost in costs for name in cost})
+        state, paid = init_selector(experiment, data, keys[i], own, layout.clients)
+        selector_states.append(state)
+        costs.append(paid)
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *selector_states)
+    state = init_states(experiments, drawn[0], variables, stacked)
+    return state, {name: np.array([one[name] for one in costs]) for name in costs[0]}
 
+
+def init_variables(experiment: Experiment, data: FederatedData, keys: PRNGKey) -> Variables:
+    """The initial global model of every seed, with a leading `R`."""
+    return jax.vmap(lambda key: experiment.task.init(key_for(key, Purpose.MODEL), data.x))(keys)
+
+
+def init_states(
+    experiments: Sequence[Experiment], data: FederatedData, variables: Variables, selector_states: StrategyState
+) -> RoundState:
+    """The state of every run, with a leading `R`, from its initial model and its client selector's state.
+
+    Args:
+      experiments: one a run.
+      data: of one of them, for its sizes.
+      variables, selector_states: with a leading `R`.
+    """
+    first, (together, differs) = experiments[0], stack_experiments(experiments)
+    model, _ = first.task.split(variables)
     floats, tree = jax.tree.flatten(together)
 
-    def kept(floats, own):
-        experiment = tree.unflatten(floats)
-        return experiment.aggregation.init(own), experiment.correction.init(own, drawn[0].num_clients)
+    def init(floats, own):
+        one: Experiment = tree.unflatten(floats)
+        clients = one.data_selection.init(data.num_clients, data.longest)
+        return one.aggregation.init(own), one.correction.init(own, data.num_clients), clients
 
-    aggregator, correction = jax.vmap(kept, in_axes=([0 if own else None for own in differs], 0))(floats, trained)
-    state = State(
+    axes = ([0 if own else None for own in differs], 0)
+    runs = len(jax.tree.leaves(variables)[0])
+    aggregation, correction, data_selection = jax.vmap(init, in_axes=axes, axis_size=runs)(floats, model)
+    signals = first.client_selection.signals()
+    looks_back = refers_to_previous(signals.at("after") | signals.at("trained"))
+    state = RoundState(
         variables=variables,
-        client_selection=jax.tree.map(lambda *leaves: jnp.stack(leaves), *memories),
-        aggregation=aggregator,
+        client_selection=selector_states,
+        data_selection=data_selection,
+        aggregation=aggregation,
         correction=correction,
-        change=jax.tree.map(jnp.zeros_like, variables) if wants_previous(first.client_selection.after) else None,
-        alive=jnp.ones(len(keys), bool),
+        change=jax.tree.map(jnp.zeros_like, variables) if looks_back else None,
+        alive=jnp.ones(runs, bool),
     )
     # A weakly typed leaf would come out of the first chunk settled, and the second chunk be compiled for it.
-    state = jax.tree.map(lambda leaf: jax.lax.convert_element_type(leaf, leaf.dtype), state)
-    return state, {name: np.array([one[name] for one in taken]) for name in taken[0]} if taken else {}
+    return jax.tree.map(lambda leaf: jax.lax.convert_element_type(leaf, leaf.dtype), state)
 
 
-def beginning(
+def init_selector(
+    experiment: Experiment, data: FederatedData, seed: PRNGKey, variables: Variables, side_by_side: int | None = None
+) -> tuple[StrategyState, dict[str, float]]:
+    """The client selector's state of one seed, and what the clients gave before round 0, by metric.
+
+    Args:
+      experiment, data, seed, variables: of one run.
+      side_by_side: how many clients' models may be trained at once; None: a cohort's.
+    """
+    selector, task = experiment.client_selection, experiment.task
+    key, ctx, host = selector_inputs(experiment, data, seed, variables, side_by_side)
+    upfront = {}
+    costs: dict[str, float] = {}
+    for i, (name, signal) in enumerate(selector.signals().at("upfront").items()):
+        value = jnp.asarray(signal.measure(jax.random.fold_in(key, i), host))
+        if value.ndim < 1 or value.shape[0] != data.num_clients:
+            raise ValueError(
+                f"the upfront signal {name!r} has shape {value.shape}; its first axis must be N = {data.num_clients}"
+            )
+        upfront[name] = value
+        given = BYTES * (signal.cost.up or value.size / data.num_clients)
+        add_costs(
+            costs,
+            price_upfront(Upfront(np.zeros(data.num_clients), BYTES * signal.cost.down, given), data, "selection_"),
+        )
+    state = selector.init(key, ctx, host, **upfront)
+    if (taken := selector.upfront(ctx, host)) is not None:
+        add_costs(costs, price_upfront(taken, data, "selection_"))
+    if fixed := task.fixed_parameters(data.x):
+        add_costs(costs, price_upfront(Upfront(np.zeros(data.num_clients), float(BYTES * fixed), 0.0), data))
+    return state, costs
+
+
+def selector_inputs(
     experiment: Experiment, data: FederatedData, seed: PRNGKey, variables: Variables, side_by_side: int | None = None
 ) -> tuple[PRNGKey, Context, Host]:
-    """What the client selector of one seed is given before the first round."""
+    """What the client selector of one seed is given before round 0."""
     host = Host(experiment.task, data, variables, experiment.local_training, side_by_side)
-    return key_for(seed, Purpose.SELECTOR), context(experiment, data, seed, jnp.int32(0)), host
+    return key_for(seed, Purpose.SELECTOR), make_context(experiment, data, seed, jnp.int32(0)), host
 
 
-def cost_upfront(taken: Upfront, data: FederatedData, kind: str = "") -> dict[str, float]:
-    """What all clients received, did and sent before the first round, by the metric it is added to.
+def price_upfront(taken: Upfront, data: FederatedData, kind: str = "") -> dict[str, float]:
+    """What all clients received, did and sent before round 0, by the metric it is added to.
 
     Args:
       taken: of each client.
@@ -84,3 +139,9 @@ def cost_upfront(taken: Upfront, data: FederatedData, kind: str = "") -> dict[st
         costs["seconds"] = float(slowest(turn, jnp.ones(data.num_clients, bool)))
         costs["joules"] = float(joules(data.devices, turn).sum())
     return costs
+
+
+def add_costs(total: dict[str, Any], costs: dict[str, float]) -> None:
+    """Adds costs to a total, by metric."""
+    for name, value in costs.items():
+        total[name] = total.get(name, 0.0) + value

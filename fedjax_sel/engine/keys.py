@@ -22,11 +22,12 @@ class Purpose(IntEnum):
     CANDIDATES = 2
     SELECT = 3
     OBSERVE = 4
-    KEEP = 5
+    DATA = 5
     TRAIN = 6
-    AVAILABLE = 7
-    ASK = 8
+    AVAILABILITY = 7
+    SIGNALS = 8
     PROBE = 9
+    ACCEPT = 10
 
 
 def key_for(

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec
 from jaxtyping import Array, Float, Int
 
-from fedjax_sel.engine.collectives import CLIENTS, exchanged, gathered, share
+from fedjax_sel.engine.collectives import CLIENTS, exchange, gather, share
 from fedjax_sel.types import Update, Variables
 
 SEEDS = "seeds"
@@ -29,20 +29,20 @@ class Layout:
     Attributes:
       clients: how many clients' models train side by side (vmap) before the next block (scan); None: the whole cohort.
       seeds: `"vmap"`, all seeds side by side, or `"scan"`, one after another, still in one program.
-      rows: rows in one flat forward pass over the global model.
+      examples: examples in one flat forward pass over the global model.
       mesh: over how many devices the seeds, and the clients of each seed's cohort, are divided; None: one device.
     """
 
     clients: int | None = None
     seeds: str = "vmap"
-    rows: int = 8192
+    examples: int = 8192
     mesh: tuple[int, int] | None = None
 
     def __post_init__(self):
-        """Refuse what is no layout."""
+        """Refuses an unknown way, or a number below 1."""
         if self.seeds not in ("vmap", "scan"):
             raise ValueError(f"layout: seeds is {self.seeds!r}; it must be 'vmap' or 'scan'")
-        for name in ("clients", "rows"):
+        for name in ("clients", "examples"):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, int) or value < 1):
                 raise ValueError(f"layout: {name} is {value!r}; it must be a whole number, at least 1")
@@ -73,7 +73,7 @@ class Layout:
         if self.mesh is None:
             return self._on_one_device(f, args, axes)
         leaves, tree = jax.tree.flatten(args)
-        specs = [PartitionSpec(SEEDS) if own else PartitionSpec() for own in owned(axes, args)]
+        specs = [PartitionSpec(SEEDS) if own else PartitionSpec() for own in has_leading_axis(axes, args)]
         return jax.shard_map(
             lambda *leaves: self._on_one_device(f, tree.unflatten(leaves), axes),
             mesh=self.devices(),
@@ -86,7 +86,7 @@ class Layout:
         if self.seeds == "vmap":
             return jax.vmap(f, in_axes=axes, axis_name=SIDE_BY_SIDE)(*args)
         leaves, tree = jax.tree.flatten(args)
-        has_own = owned(axes, args)
+        has_own = has_leading_axis(axes, args)
 
         def one(mine):
             mine = iter(mine)
@@ -103,18 +103,18 @@ class Layout:
 
     def train(
         self,
-        one: Callable[[Any, Int[Array, ""]], Update],
+        one: Callable[[Any, Int[Array, ""]], tuple[Update, Any]],
         members: Any,
         steps: Int[Array, "m"],
         weight: Float[Array, "m"],
         like: Variables,
         *,
         stacked: bool,
-    ) -> tuple[Variables, Update]:
-        """Train a cohort.
+    ) -> tuple[Variables, tuple[Update, Any], Variables | None]:
+        """Trains a cohort.
 
         Args:
-          one: trains one member, in a loop of so many steps.
+          one: trains one member, in a loop of so many steps, and reports on it.
           members: pytree with a leading `m`: what `one` gets of each member.
           steps: what each member needs.
           weight: of each delta in the sum.
@@ -122,7 +122,8 @@ class Layout:
           stacked: keep every delta.
 
         Returns:
-          `Σ_i weight_i delta_i`, and the updates with a leading `m`, their `delta` None unless `stacked`.
+          `Σ_i weight_i delta_i`; the updates without their `delta` and the reports, with a leading `m`; every `delta`
+          with a leading `m`, None unless `stacked`.
         """
 
         def mine(part):
@@ -130,8 +131,11 @@ class Layout:
             return self._train(one, members, steps, weight, like, stacked=stacked)
 
         if self.shares[1] == 1:
-            return mine((members, steps, weight))
-        return exchanged(*mine(share((members, steps, weight), self.shares[1])), weight.shape[0])
+            total, each = mine((members, steps, weight))
+        else:
+            total, each = exchange(*mine(share((members, steps, weight), self.shares[1])), weight.shape[0])
+        update, report, deltas = each
+        return total, (update, report), deltas
 
     def _train(self, one, members, steps, weight, like, *, stacked):
         m = weight.shape[0]
@@ -146,12 +150,12 @@ class Layout:
             members, steps, weight = xs
             bound = self.longest_of(steps)
             if k == 1:
-                update = one(jax.tree.map(lambda a: a[0], members), bound)
-                update = jax.tree.map(lambda a: a[None], update)
+                trained = one(jax.tree.map(lambda a: a[0], members), bound)
+                update, report = jax.tree.map(lambda a: a[None], trained)
             else:
-                update = jax.vmap(one, in_axes=(0, None))(members, bound)
+                update, report = jax.vmap(one, in_axes=(0, None))(members, bound)
             total = jax.tree.map(lambda a, d: a + jnp.tensordot(weight, d, 1), total, update.delta)
-            return total, update if stacked else replace(update, delta=None)
+            return total, (replace(update, delta=None), report, update.delta if stacked else None)
 
         zero = jax.tree.map(jnp.zeros_like, like)
         if blocks == 1:
@@ -167,31 +171,31 @@ class Layout:
 
         return self._divided(mine, clients)
 
-    def over_examples(self, f: Callable, *rows: Array) -> Any:
-        """`f` of flat rows, which gives outputs a row, in passes of at most `self.rows`."""
-        return self._divided(lambda part: self._over_examples(f, *part), rows)
+    def over_examples(self, f: Callable, *arrays: Array) -> Any:
+        """`f` of flat examples, which gives outputs an example, in passes of at most `self.examples`."""
+        return self._divided(lambda part: self._over_examples(f, *part), arrays)
 
     def _divided(self, f: Callable, part: Any) -> Any:
         """`f`, which keeps a leading axis, of this device's share of it, and what came of all shares."""
         if self.shares[1] == 1:
             return f(part)
-        return gathered(f(share(part, self.shares[1])), jax.tree.leaves(part)[0].shape[0])
+        return gather(f(share(part, self.shares[1])), jax.tree.leaves(part)[0].shape[0])
 
-    def _over_examples(self, f: Callable, *rows: Array) -> Any:
-        n = rows[0].shape[0]
-        whole = n // self.rows
-        if whole <= 1 and n <= self.rows:
-            return f(*rows)
-        cut = whole * self.rows
-        blocks = [r[:cut].reshape(whole, self.rows, *r.shape[1:]) for r in rows]
+    def _over_examples(self, f: Callable, *arrays: Array) -> Any:
+        n = arrays[0].shape[0]
+        whole = n // self.examples
+        if whole <= 1 and n <= self.examples:
+            return f(*arrays)
+        cut = whole * self.examples
+        blocks = [r[:cut].reshape(whole, self.examples, *r.shape[1:]) for r in arrays]
         done = jax.tree.map(lambda a: a.reshape(cut, *a.shape[2:]), jax.lax.map(lambda b: f(*b), blocks))
         if cut == n:
             return done
-        rest = f(*(r[cut:] for r in rows))
+        rest = f(*(r[cut:] for r in arrays))
         return jax.tree.map(lambda a, b: jnp.concatenate([a, b]), done, rest)
 
 
-def owned(axes: Any, args: Any) -> list[bool]:
+def has_leading_axis(axes: Any, args: Any) -> list[bool]:
     """Whether each array of `args` has a leading `R`, by `axes` as `jax.vmap` takes them."""
     own = jax.tree.map(
         lambda axis, part: jax.tree.map(lambda _: axis is not None, part), axes, args, is_leaf=lambda a: a is None

@@ -11,7 +11,7 @@ import numpy as np
 from jax.extend.core import Literal
 
 from fedjax_sel.data.federated import FederatedData
-from fedjax_sel.engine import hosts
+from fedjax_sel.engine import distributed
 from fedjax_sel.engine import layout as layouts
 from fedjax_sel.engine.experiment import Experiment
 
@@ -36,7 +36,7 @@ def check_kept(
     data: FederatedData,
     x: Any,
     runs: int,
-    layout: layouts.Mapping,
+    layout: layouts.Layout,
     memory: int | None,
 ) -> None:
     """Raise `ValueError` where the rows and what is kept between rounds do not fit, before any of it is made.
@@ -60,14 +60,14 @@ def check_kept(
 
     here = runs // layout.shares[0]
     sizes = {name: here * size_of(part) for name, part in jax.eval_shape(kept).items()}
-    sizes["rows"] = size_of(data)
-    allowed = memory or hosts.device_memory()
+    sizes["examples"] = size_of(data)
+    allowed = memory or distributed.device_memory()
     if sum(sizes.values()) <= allowed:
         return
     worst = max(sizes, key=lambda name: sizes[name])
     name, model = type(experiment.correction).__name__.lower(), experiment.task.parameters(x)
     what, knob = {
-        "rows": ("the rows take", "lower data.rows, or the number of seeds where each draws its own"),
+        "examples": ("the examples take", "lower data.num_examples, or the number of seeds where each draws its own"),
         "models": (f"the models of {here} runs, {model} parameters each, take", "run fewer seeds at once"),
         "clients": (
             f"the state of {name} for N = {data.num_clients} clients, {here} runs and a model of {model} parameters takes",
@@ -83,14 +83,14 @@ def check_program(function: Callable, arguments: tuple, static: Mapping[str, Any
     Raises:
       ValueError: that is more than a device has; the message names what would take less.
     """
-    allowed, layout = memory or hosts.device_memory(), static["layout"]
+    allowed, layout = memory or distributed.device_memory(), static["layout"]
     taken = estimate(function, arguments, static)
     if taken <= allowed:
         return taken
     runs = len(arguments[2])
     ways = {
-        "layout=scan (one run and one client at a time)": layouts.Mapping(1, "scan", layout.rows, layout.mesh),
-        "layout={clients: 1, seeds: scan, rows: 512}": layouts.Mapping(1, "scan", 512, layout.mesh),
+        "layout=scan (one run and one client at a time)": layouts.Layout(1, "scan", layout.examples, layout.mesh),
+        "layout={clients: 1, seeds: scan, examples: 512}": layouts.Layout(1, "scan", 512, layout.mesh),
     }
     found = {way: estimate(function, arguments, {**static, "layout": other}) for way, other in ways.items()}
     helps = [f"{way} takes about {amount(size)}" for way, size in found.items() if size < 0.9 * taken]

@@ -1,27 +1,24 @@
-"""What is not a finite number: an update is left out of the aggregate, a seed is frozen; the others go on.
+"""What happens where a number is not finite: an update is left out of the aggregate, a seed ends; the others go on.
 
-A seed ends where its model or its loss on the test rows is not finite, or where of all the updates that came back none
-is: what a step size that is far too large comes to, since nothing is left to average.
+Both guards wrap from outside, as `optax.apply_if_finite` does: `guard_update` the training of one client, `guard_round`
+a round. A seed ends where its model or its loss on the test examples is not finite, or where of all the updates that
+came back none is, which is what a step size that is far too large comes to, since nothing is left to average.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
-from fedjax_sel.engine.metrics import Values
-from fedjax_sel.types import Update, Variables
-
-if TYPE_CHECKING:
-    from fedjax_sel.engine.round import State
+from fedjax_sel.engine.state import RoundRecord, RoundState
+from fedjax_sel.types import PAD_CLIENT, Update, Variables
 
 TINY = jnp.finfo(jnp.float32).tiny
-WITHOUT: dict[str, float] = {"client": -1, "accuracy": jnp.nan, "loss": jnp.nan, "training_loss": jnp.nan}
-"""What a frozen round measures where it is not 0."""
 
 
 def all_finite(tree: Any) -> Bool[Array, ""]:
@@ -30,76 +27,83 @@ def all_finite(tree: Any) -> Bool[Array, ""]:
     return jnp.stack([jnp.isfinite(leaf).all() for leaf in leaves] or [jnp.ones((), bool)]).all()
 
 
-def only_finite(update: Update) -> Update:
-    """One client's update; all 0 where any of its numbers is not finite, and marked."""
-    finite = all_finite((update.delta, update.upload, update.loss, update.mean_sq_loss))
+def guard_update(train: Callable[..., Update]) -> Callable[..., Update]:
+    """The training of one client, whose update is all 0 and marked where any of its numbers is not finite."""
 
-    def kept(leaf):
-        return jnp.where(finite, leaf, jnp.zeros_like(leaf)) if jnp.issubdtype(leaf.dtype, jnp.inexact) else leaf
+    def guarded(*args: Any) -> Update:
+        update = train(*args)
+        finite = all_finite((update.delta, update.upload, update.loss, update.mean_sq_loss))
 
-    return replace(jax.tree.map(kept, update), finite=finite)
+        def keep(leaf):
+            return jnp.where(finite, leaf, jnp.zeros_like(leaf)) if jnp.issubdtype(leaf.dtype, jnp.inexact) else leaf
+
+        return replace(jax.tree.map(keep, update), finite=finite)
+
+    return guarded
 
 
-def reweighted(
-    total: Variables, weight: Float[Array, "m"], among: Float[Array, "m"], finite: Bool[Array, "m"]
+def reweight(
+    total: Variables, weight: Float[Array, "m"], finite_weight: Float[Array, "m"], finite: Bool[Array, "m"]
 ) -> Variables:
     """A sum of updates as if those that were left out had not been in the cohort.
 
     Args:
       total: weighted by `weight`.
       weight: of the cohort.
-      among: of the cohort without those left out; in proportion to `weight`.
+      finite_weight: of the cohort without those left out; in proportion to `weight`.
       finite: who was not left out.
     """
-    scale = jnp.where(finite.all(), 1.0, among.sum() / jnp.maximum(jnp.sum(weight * finite), TINY))
+    scale = jnp.where(finite.all(), 1.0, finite_weight.sum() / jnp.maximum(jnp.sum(weight * finite), TINY))
     return jax.tree.map(lambda leaf: scale.astype(leaf.dtype) * leaf, total)
 
 
-def still_finite(
-    variables: Variables,
-    loss: Float[Array, ""],
-    due: Bool[Array, ""],
-    returned: Bool[Array, "m"],
-    finite: Bool[Array, "m"],
-) -> Bool[Array, ""]:
-    """Whether a seed goes on.
+def guard_round(
+    step: Callable[[RoundState, Int[Array, ""]], tuple[RoundState, RoundRecord]],
+) -> Callable[[RoundState, Int[Array, ""]], tuple[RoundState, RoundRecord]]:
+    """A round after which a seed that diverged stays as it was before it.
 
-    Args:
-      variables: its model, which must be finite.
-      loss: which must be, where it was measured.
-      due: whether it was.
-      returned: who returned an update.
-      finite: whose is; one of those who returned must be.
+    The record of the round that ends a seed has NaN quality; a seed that has ended records nothing any more. The
+    correction's state, which may be large, is not kept back: nobody reads it after the end.
     """
-    some = (returned & finite).any() | ~returned.any()
-    return all_finite(variables) & (jnp.isfinite(loss) | ~due) & some
+
+    def guarded(before: RoundState, t: Int[Array, ""]) -> tuple[RoundState, RoundRecord]:
+        after, record = step(before, t)
+        returned, left_out = record.ledger.reports, record.ledger.left_out
+        some_finite = (returned > left_out) | (returned == 0)
+        evaluated = ~jnp.isnan(record.accuracy)
+        finite = all_finite(after.variables) & (jnp.isfinite(record.loss) | ~evaluated) & some_finite
+        alive = before.alive & finite
+
+        def freeze(new, old):
+            return jax.tree.map(lambda a, b: jnp.where(alive, a, b), new, old)
+
+        state = replace(
+            after,
+            variables=freeze(after.variables, before.variables),
+            client_selection=freeze(after.client_selection, before.client_selection),
+            data_selection=freeze(after.data_selection, before.data_selection),
+            aggregation=freeze(after.aggregation, before.aggregation),
+            change=freeze(after.change, before.change),
+            alive=alive,
+        )
+        return state, hide_ended(record, before.alive, alive)
+
+    return guarded
 
 
-def frozen(before: State, after: State, measured: Values) -> tuple[State, Values]:
-    """The state a seed goes on from, and what its round measured.
+def hide_ended(record: RoundRecord, began: Bool[Array, ""], alive: Bool[Array, ""]) -> RoundRecord:
+    """A record without quality where the seed is not `alive` any more, and without anything where it had not `began`."""
 
-    Where the round ended the seed, the state is the one before it, and its quality NaN; a seed that had ended measures
-    nothing any more. The correction's state, which may be large, is left as it is: the round has not merged anything
-    into it where the seed ended.
-    """
-    alive = before.alive & after.alive
+    def hide(value, shown, otherwise: float | int = 0):
+        return jnp.where(shown, value, jnp.asarray(otherwise, value.dtype))
 
-    def kept(new, old):
-        return jax.tree.map(lambda a, b: jnp.where(alive, a, b), new, old)
-
-    state = replace(
-        after,
-        variables=kept(after.variables, before.variables),
-        client_selection=kept(after.client_selection, before.client_selection),
-        aggregation=kept(after.aggregation, before.aggregation),
-        change=kept(after.change, before.change),
+    counted: Any = jax.tree.map(lambda value: hide(value, began), (record.ledger, record.probe))
+    return RoundRecord(
+        accuracy=hide(record.accuracy, alive, jnp.nan),
+        loss=hide(record.loss, alive, jnp.nan),
+        training_loss=hide(record.training_loss, alive, jnp.nan),
+        client=hide(record.client, began, PAD_CLIENT),
+        ledger=counted[0],
+        probe=counted[1],
         alive=alive,
     )
-    quality = ("accuracy", "loss", "training_loss")
-
-    def shown(name, value):
-        without = jnp.asarray(WITHOUT.get(name, 0), value.dtype)
-        return jnp.where(alive if name in quality else before.alive, value, without)
-
-    measured = {name: shown(name, value) for name, value in measured.items()}
-    return state, {**measured, "alive": alive}

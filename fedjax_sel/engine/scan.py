@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 
 from fedjax_sel.data.federated import FederatedData
-from fedjax_sel.engine.debug import stage
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.layout import Layout
-from fedjax_sel.engine.round import State, round_step
+from fedjax_sel.engine.nonfinite import guard_round
+from fedjax_sel.engine.round import round_step
+from fedjax_sel.engine.state import RoundRecord, RoundState
 from fedjax_sel.pytree import jit
 from fedjax_sel.types import PRNGKey
 
@@ -21,14 +20,14 @@ def run_chunk(
     experiment: Experiment,
     data: FederatedData,
     keys: PRNGKey,
-    state: State,
+    state: RoundState,
     t0: jax.Array,
     *,
     layout: Layout,
     length: int,
     differs: tuple[bool, ...],
     axes: FederatedData,
-) -> tuple[State, dict[str, jax.Array]]:
+) -> tuple[RoundState, RoundRecord]:
     """Rounds `t0 … t0 + length - 1` of every run; those after the last change nothing.
 
     Args:
@@ -46,14 +45,15 @@ def run_chunk(
       The state after, and what was measured, with leading `R`, `length`.
     """
     floats, tree = jax.tree.flatten(experiment)
-    of_floats = [0 if own else None for own in differs]
+    float_axes = [0 if own else None for own in differs]
 
-    def one_run(floats, data, key, state):
+    def run_one(floats, data, key, state):
         experiment = tree.unflatten(floats)
+        guarded = guard_round(lambda state, t: round_step(experiment, data, key, state, t, layout))
 
         @jax.jit  # traced once for both uses below
         def go(state, t):
-            return round_step(experiment, data, key, state, t, layout)
+            return guarded(state, t)
 
         _, like = jax.eval_shape(go, state, t0)
 
@@ -65,23 +65,4 @@ def run_chunk(
 
         return jax.lax.scan(step, state, t0 + jnp.arange(length))
 
-    return layout.over_seeds(one_run, (floats, data, keys, state), (of_floats, axes, 0, 0))
-
-
-def chunk_in_python(experiments, drawn, seeds, keys, state, t0, count, layout):
-    """As `run_chunk`, without compilation: the tests' oracle, and where a user looks for an error."""
-    states, measured = [], []
-    with jax.disable_jit():
-        for i, (experiment, data) in enumerate(zip(experiments, drawn, strict=True)):
-            own = jax.tree.map(lambda leaf, i=i: leaf[i], state)
-            rounds = []
-            for t in range(t0, t0 + count):
-                with stage("simulate", seed=seeds[i]):
-                    own, values = round_step(
-                        experiment, jax.tree.map(jnp.asarray, data), keys[i], own, jnp.int32(t), layout
-                    )
-                rounds.append(values)
-            states.append(own)
-            measured.append(jax.tree.map(lambda *leaves: jnp.stack(leaves), *rounds))
-        together = partial(jax.tree.map, lambda *leaves: jnp.stack(leaves))
-        return together(*states), together(*measured)
+    return layout.over_seeds(run_one, (floats, data, keys, state), (float_axes, axes, 0, 0))

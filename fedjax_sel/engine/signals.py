@@ -1,59 +1,80 @@
-"""Signals, measured: on clients before they train, on rows a client chooses from, on finished rounds."""
+"""Signals, measured: of clients before they train, of members that have trained, of finished rounds."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Int, Shaped
 
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.keys import Purpose, key_for
 from fedjax_sel.engine.layout import Layout
-from fedjax_sel.engine.metrics import Values
-from fedjax_sel.protocols import ClientSignal, ExampleSignal, ServerSignal, UpdateSignal
+from fedjax_sel.engine.ledger import Ledger, empty_ledger, limit_examples, limits_of
+from fedjax_sel.engine.state import Values
+from fedjax_sel.engine.timing import time_signals
+from fedjax_sel.protocols import ClientSignal, ExampleSignal, ServerSignal, Signal, UpdateSignal, overrides
 from fedjax_sel.task import Task
 from fedjax_sel.types import Batch, Context, PRNGKey, Update, Variables
 
 
 def measure_before(
     experiment: Experiment, data: FederatedData, seed: PRNGKey, variables: Variables, ctx: Context, layout: Layout
-) -> tuple[Values, Bool[Array, ""]]:
-    """The selector's `before` signals (`measure_clients`), zeros where it does not ask this round, and whether it asks."""
+) -> tuple[Values, Bool[Array, "N"]]:
+    """The selector's `before` signals (`measure_clients`), zeros where it does not ask this round; and who was asked."""
     selector = experiment.client_selection
-    if not selector.before:
-        return {}, jnp.zeros((), bool)
-    held = experiment.signal_split == "holdout"
-    own = key_for(seed, Purpose.ASK, ctx.round)
-    measure = partial(
-        measure_clients, selector.before, experiment.task, variables, data, ctx, layout, key=own, held=held
+    signals = selector.signals().at("before")
+    if not signals:
+        return {}, jnp.zeros(ctx.num_clients, bool)
+    key, holdout = key_for(seed, Purpose.SIGNALS, ctx.round), experiment.signal_split == "holdout"
+    measure = partial(measure_clients, signals, experiment.task, variables, data, ctx, layout, key=key, holdout=holdout)
+    asked = ctx.available & asked_clients(ctx)
+    if not overrides(selector, "asks"):
+        return measure(), asked
+    asks = jnp.asarray(selector.asks(ctx.round))
+    zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(measure))
+    return jax.lax.cond(asks, measure, lambda: zeros), asked & asks
+
+
+def asked_clients(ctx: Context) -> Bool[Array, "N"]:
+    """Which clients are candidates."""
+    n = ctx.num_clients
+    if ctx.candidates is None:
+        return jnp.ones(n, bool)
+    return jnp.zeros(n, bool).at[jnp.where(ctx.candidates >= 0, ctx.candidates, n)].set(True, mode="drop")
+
+
+def count_before(
+    experiment: Experiment, data: FederatedData, asked: Bool[Array, "N"], has_model: Bool[Array, "N"]
+) -> Ledger:
+    """What it took to ask these clients for the `before` signals.
+
+    Args:
+      experiment, data: of the round.
+      asked: who was.
+      has_model: to whom the model is sent anyway.
+    """
+    limits = limits_of(experiment.client_selection.signals().at("before").values())
+    count = data.num_holdout if experiment.signal_split == "holdout" else data.num_examples
+    examples = {limit: jnp.where(asked, limit_examples(count, limit), 0).sum() for limit in limits}
+    seconds, joules = time_signals(experiment, data, asked)
+    return replace(
+        empty_ledger(limits, devices=data.devices is not None),
+        asked=asked.sum(),
+        models_for_signals=(asked & ~has_model).sum(),
+        signal_examples=examples,
+        seconds=seconds,
+        joules=joules,
     )
-    asks = getattr(selector, "asks", None)
-    if asks is None:
-        return measure(), jnp.ones((), bool)
-    asked = asks(ctx.round)
-    nothing = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(measure))
-    return jax.lax.cond(asked, measure, lambda: nothing), asked
-
-
-def example_values(
-    signals: Sequence[ExampleSignal], task: Task, variables: Variables, x: Array, y: Int[Array, "b"], layout: Layout
-) -> Values:
-    """Each signal's value of each row, from one flat forward pass."""
-
-    def values(x, y):
-        logits = task.logits(variables, x)
-        return {signal.name: signal.measure(logits, y) for signal in signals}
-
-    return layout.over_examples(values, x, y)
 
 
 def measure_clients(
-    signals: Sequence[ExampleSignal | ClientSignal],
+    signals: Mapping[str, Any],
     task: Task,
     variables: Variables,
     data: FederatedData,
@@ -61,68 +82,148 @@ def measure_clients(
     layout: Layout,
     *,
     key: PRNGKey,
-    held: bool = False,
+    holdout: bool = False,
 ) -> Values:
-    """Each signal's value of each candidate, Float["d"]; of each client, Float["N"], where everyone is asked.
+    """Each signal's value of each candidate, with a leading `d`; of each client, `N`, where everyone is asked.
 
-    The global model is one model, so the row signals of all clients come from one pass over all rows and a segment
-    mean.
+    The global model is one model, so the example signals of all clients come from one pass over all examples and a
+    segment mean.
 
     Args:
-      signals: what is asked.
+      signals: example and client signals by name.
       task, variables, data: on the current global model.
       ctx: of this round.
       layout: how.
       key: from which each client draws its own.
-      held: ask about the hold-out rows instead of the training rows.
+      holdout: measure on the hold-out examples instead of the training examples.
     """
-    by_row = [signal for signal in signals if isinstance(signal, ExampleSignal)]
-    by_client = [signal for signal in signals if isinstance(signal, ClientSignal)]
+    by_example = {name: signal for name, signal in signals.items() if isinstance(signal, ExampleSignal)}
+    by_client = {name: signal for name, signal in signals.items() if isinstance(signal, ClientSignal)}
     values: Values = {}
-    if by_row and ctx.candidates is None:
-        of_row = example_values(by_row, task, variables, data.x, data.y, layout)
-        values |= {name: client_means(v, data, held=held) for name, v in of_row.items()}
-    elif by_row:
-        index, mask = jax.vmap(lambda i: data.examples_of(i, held=held))(ctx.candidates)
-        of_row = example_values(by_row, task, variables, data.x[index.ravel()], data.y[index.ravel()], layout)
-        count = jnp.maximum(mask.sum(1), 1)
-        values |= {name: jnp.where(mask, v.reshape(mask.shape), 0).sum(1) / count for name, v in of_row.items()}
+    if by_example and ctx.candidates is None:
+        each = measure_flat(by_example, task, variables, data.x, data.y, layout)
+        values |= {name: average_by_client(value, data, holdout=holdout) for name, value in each.items()}
+    elif by_example:
+        index, mask = jax.vmap(lambda i: data.examples_of(i, holdout=holdout))(ctx.candidates)
+        each = measure_flat(by_example, task, variables, data.x[index.ravel()], data.y[index.ravel()], layout)
+        values |= {name: average_masked(v.reshape(*mask.shape, *v.shape[1:]), mask) for name, v in each.items()}
     if by_client:
         clients = jnp.arange(ctx.num_clients) if ctx.candidates is None else ctx.candidates
 
-        def ask(i):
-            batch = data.batch(*data.examples_of(i, held=held))
-            own = jax.random.fold_in(key, i)
-            return {signal.name: signal.measure(task, variables, batch, own) for signal in by_client}
+        def measure(i):
+            own = partial(client_batch, data, i, holdout=holdout)
+            return measure_client_signals(by_client, task, variables, data, own, jax.random.fold_in(key, i))
 
-        values |= layout.over_clients(ask, clients)
+        values |= layout.over_clients(measure, clients)
     return values
 
 
-def client_means(value: Float[Array, "n"], data: FederatedData, *, held: bool = False) -> Float[Array, "N"]:
-    """Mean of a number a row over each client's rows."""
-    count = data.num_holdout if held else data.num_examples
-    first = (data.offset + data.num_examples if held else data.offset)[jnp.minimum(data.owner, data.num_clients - 1)]
-    within = jnp.arange(data.order.shape[0]) - first
-    mine = (within >= 0) & (within < count[jnp.minimum(data.owner, data.num_clients - 1)])
-    total = jax.ops.segment_sum(
-        jnp.where(mine, value[data.order], 0), data.owner, data.num_clients, indices_are_sorted=True, mode="drop"
-    )
-    return total / jnp.maximum(count, 1)
+def measure_flat(
+    signals: Mapping[str, ExampleSignal], task: Task, variables: Variables, x: Array, y: Int[Array, "b"], layout: Layout
+) -> Values:
+    """Each signal's value of each example, from one flat forward pass."""
+
+    def measure(x, y):
+        logits = task.logits(variables, x)
+        return {name: signal.measure(logits, y) for name, signal in signals.items()}
+
+    return layout.over_examples(measure, x, y)
+
+
+def average_by_client(
+    value: Shaped[Array, "n ..."], data: FederatedData, *, holdout: bool = False
+) -> Shaped[Array, "N ..."]:
+    """Mean of a value an example over each client's examples."""
+    count = data.num_holdout if holdout else data.num_examples
+    owner = jnp.minimum(data.owner, data.num_clients - 1)
+    first = (data.offset + data.num_examples if holdout else data.offset)[owner]
+    place = jnp.arange(data.order.shape[0]) - first
+    counts = (place >= 0) & (place < count[owner])
+    value = jnp.where(expand(counts, value), value[data.order], 0)
+    total = jax.ops.segment_sum(value, data.owner, data.num_clients, indices_are_sorted=True, mode="drop")
+    return total / expand(jnp.maximum(count, 1), total)
+
+
+def average_masked(value: Shaped[Array, "d L ..."], mask: Bool[Array, "d L"]) -> Shaped[Array, "d ..."]:
+    """Mean over the second axis of those in the mask; 0 where there is none."""
+    total = jnp.where(expand(mask, value), value, 0).sum(1)
+    return total / expand(jnp.maximum(mask.sum(1), 1), total)
+
+
+def expand(a: Array, like: Array) -> Array:
+    """An array with as many trailing axes of 1 as `like` has more."""
+    return a.reshape(*a.shape, *(1,) * (like.ndim - a.ndim))
+
+
+def client_batch(data: FederatedData, client: Int[Array, ""], *, holdout: bool = False) -> Batch:
+    """All of a client's examples."""
+    return data.batch(*data.examples_of(client, holdout=holdout))
+
+
+def public_batch(data: FederatedData) -> Batch:
+    """The public examples, which have no labels."""
+    x = data.public_x
+    assert x is not None
+    return Batch(x, jnp.zeros(len(x), jnp.int32), jnp.ones(len(x), bool))
+
+
+def measure_client_signals(
+    signals: Mapping[str, ClientSignal], task: Task, variables: Variables, data: FederatedData, own: Any, key: PRNGKey
+) -> Values:
+    """Each signal's value of one client; `own()` gives its examples."""
+    batches = {public: public_batch(data) if public else own() for public in {s.public for s in signals.values()}}
+    return {name: s.measure(task, variables, batches[s.public], key) for name, s in signals.items()}
 
 
 def measure_examples(
-    signals: Sequence[ExampleSignal], task: Task, variables: Variables, batch: Batch
-) -> dict[str, Float[Array, "L"]]:
-    """Each signal's value of each of one client's rows."""
+    signals: Mapping[str, ExampleSignal], task: Task, variables: Variables, batch: Batch
+) -> dict[str, Shaped[Array, "L ..."]]:
+    """Each signal's value of each of one client's examples."""
     if not signals:
         return {}
     logits = task.logits(variables, batch.x)
-    return {signal.name: signal.measure(logits, batch.y) for signal in signals}
+    return {name: signal.measure(logits, batch.y) for name, signal in signals.items()}
+
+
+def measure_trained(
+    signals: Mapping[str, Signal],
+    task: Task,
+    data: FederatedData,
+    received: Variables,
+    update: Update,
+    client: Int[Array, ""],
+    previous: Variables | None,
+    key: PRNGKey,
+    *,
+    holdout: bool = False,
+) -> Values:
+    """Each signal's value of one member of the cohort that has just trained.
+
+    Args:
+      signals: the selector's `trained` signals.
+      task, data: of the run.
+      received: the global model from which it trained.
+      update: what came of it.
+      client: who it is.
+      previous: change of the global model in the round before; None where no signal refers to it.
+      key: from which it draws.
+      holdout: measure on its hold-out examples instead of its training examples.
+    """
+    by_example = {name: s for name, s in signals.items() if isinstance(s, ExampleSignal)}
+    by_client = {name: s for name, s in signals.items() if isinstance(s, ClientSignal)}
+    updates = {name: s for name, s in signals.items() if isinstance(s, UpdateSignal)}
+    values: Values = {n: s.measure(update, previous if s.reference == "previous" else None) for n, s in updates.items()}
+    variables = jax.tree.map(jnp.add, received, update.delta)
+    own = partial(client_batch, data, client, holdout=holdout)
+    if by_example:
+        batch = own()
+        each = measure_examples(by_example, task, variables, batch)
+        values |= {name: average_masked(v[None], batch.mask[None])[0] for name, v in each.items()}
+    return values | measure_client_signals(by_client, task, variables, data, own, key)
 
 
 def measure_after(
-    signals: Sequence[UpdateSignal | ServerSignal],
+    signals: Mapping[str, Any],
     task: Task,
     variables: Variables,
     data: FederatedData,
@@ -131,43 +232,33 @@ def measure_after(
     previous: Variables | None,
     mask: Bool[Array, "m"],
 ) -> Values:
-    """Each signal's value of the finished round: Float["m"] for updates (0 in empty slots), Float[""] for the server's.
+    """Each signal's value of the finished round: with a leading `m` for updates (0 in empty slots), one for the server.
 
     Args:
-      signals: what is asked.
+      signals: the selector's `after` signals.
       task: what is learnt.
       variables: the new global model.
-      data: with the server's validation rows.
+      data: with the server's examples.
       updates: of the cohort.
       aggregate: change of the global model.
-      previous: its change in the round before; None where no signal looks at it.
-      mask: filled slots.
+      previous: its change in the round before; None where no signal refers to it.
+      mask: whose update was merged.
     """
     values: Values = {}
-    for signal in signals:
+    references = {"aggregate": aggregate, "previous": previous, "none": None}
+    for name, signal in signals.items():
         if isinstance(signal, UpdateSignal):
-            shown = previous if looks_back(signal) else aggregate
-            value = jax.vmap(signal.measure, in_axes=(0, None))(updates, shown)
-            values[signal.name] = jnp.where(mask, value, 0)
-    rows = {"validation": (data.validation_x, data.validation_y), "test": (data.test_x, data.test_y)}
-    for on, (x, y) in rows.items():
-        server = [signal for signal in signals if isinstance(signal, ServerSignal) and examples_of(signal) == on]
+            value = jax.vmap(signal.measure, in_axes=(0, None))(updates, references[signal.reference])
+            values[name] = jnp.where(expand(mask, value), value, 0)
+    splits = {"validation": (data.validation_x, data.validation_y), "test": (data.test_x, data.test_y)}
+    for split, (x, y) in splits.items():
+        server = {n: s for n, s in signals.items() if isinstance(s, ServerSignal) and s.split == split}
         if server:
             logits = task.logits(variables, x)
-            values |= {signal.name: signal.measure(logits, y) for signal in server}
+            values |= {name: signal.measure(logits, y) for name, signal in server.items()}
     return values
 
 
-def examples_of(signal: ServerSignal) -> str:
-    """On which of the server's rows a signal is measured: `"validation"` or `"test"`."""
-    return getattr(signal, "on", "validation")
-
-
-def looks_back(signal: Any) -> bool:
-    """Whether a signal is shown the change of the global model in the round before."""
-    return getattr(signal, "against", "aggregate") == "previous"
-
-
-def wants_previous(signals: Sequence[UpdateSignal | ServerSignal]) -> bool:
-    """Whether any of these looks at the change of the global model in the round before."""
-    return any(map(looks_back, signals))
+def refers_to_previous(signals: Mapping[str, Signal]) -> bool:
+    """Whether any of these refers to the change of the global model in the round before."""
+    return any(isinstance(s, UpdateSignal) and s.reference == "previous" for s in signals.values())

@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from fedjax_sel import config as configuration
+from fedjax_sel.config import Config
 from fedjax_sel.report.sweeps import written
 
 ODD = re.compile(r"[^\w.+-]+")
@@ -27,16 +28,16 @@ class Combination:
     Attributes:
       name: of its folder, as in `client_selection.epsilon=0.05,local_training.learning_rate=0.1`.
       values: by axis.
-      config: complete: a run of its own by it is the same run.
+      config: a run of its own by it is the same run.
     """
 
     name: str
     values: dict[str, Any]
-    config: dict
+    config: Config
 
 
 def combinations(given: dict, items: Iterable[str], options: dict[str, Any]) -> list[Combination]:
-    """Every combination of values, the last axis varying fastest.
+    """Returns every combination of values, the last axis varying fastest.
 
     Args:
       given: a configuration.
@@ -47,17 +48,19 @@ def combinations(given: dict, items: Iterable[str], options: dict[str, Any]) -> 
       ValueError: as `config.resolve` for any of them; no axis, one that is given twice, or values that are the same.
     """
     shared, axes = axes_in(items)
-    names, out = list(axes), []
+    base, out = configuration.override(given, shared), []
+    names = [configuration.own_parameter(base, key) for key in axes]
     for texts in itertools.product(*axes.values()):
-        own = [f"{key}={text}" for key, text in zip(names, texts, strict=True)]
+        chosen = [f"{key}={text}" for key, text in zip(names, texts, strict=True)]
         try:
-            config = configuration.resolve(configuration.override(given, [*shared, *own]) | options)
+            config = configuration.resolve(configuration.override(given, [*shared, *chosen]) | options)
         except ValueError as error:
-            if own:
-                error.add_note(f"this is the combination {' '.join(own)}")
+            if chosen:
+                error.add_note(f"this is the combination {' '.join(chosen)}")
             raise
-        flat = configuration.flat(config)
-        values = {key: flat.get(key, text) for key, text in zip(names, texts, strict=True)}
+        flat = config.flat()
+        own_names = [configuration.own_parameter(config, key) for key in names]
+        values = {key: flat.get(own, text) for key, own, text in zip(names, own_names, texts, strict=True)}
         out.append(Combination(name_of(values, config), values, config))
     if not axes:
         raise ValueError(
@@ -68,18 +71,16 @@ def combinations(given: dict, items: Iterable[str], options: dict[str, Any]) -> 
 
 
 def axes_in(items: Iterable[str]) -> tuple[list[str], dict[str, list[str]]]:
-    """What all combinations share, and the values of each axis as they were written, by the keys' own names.
+    """Returns what all combinations share, and the values of each axis as they were written, by the keys' own names.
 
     >>> axes_in(["lr=0.01,0.1", "cohort_size=5", "model.hidden=[32],[64, 64]"])
     (['cohort_size=5'], {'local_training.learning_rate': ['0.01', '0.1'], 'model.hidden': ['[32]', '[64, 64]']})
     """
-    shared, axes, seen = [], {}, set()
+    shared, axes, known = [], {}, {}
     for item in items:
         key, _, text = item.partition("=")
-        key, values = configuration.own_name(key), pieces(text)
-        if key in seen:
-            raise ValueError(f"{key} is given twice; give all its values at once, as in {key}=VALUE,VALUE")
-        seen.add(key)
+        key, values = configuration.own_key(key), split_values(text)
+        configuration.check_once(known, key, item)
         if len(values) < 2:
             shared.append(item)
         elif key == "seeds":
@@ -91,8 +92,8 @@ def axes_in(items: Iterable[str]) -> tuple[list[str], dict[str, list[str]]]:
     return shared, axes
 
 
-def pieces(text: str) -> list[str]:
-    """The elements of a YAML flow sequence without its brackets, as written; none where it is no such sequence."""
+def split_values(text: str) -> list[str]:
+    """Returns the elements of a YAML flow sequence without its brackets, as written; none where it is no such sequence."""
     try:
         node = yaml.compose(f"[{text}]", Loader=yaml.SafeLoader)
     except yaml.YAMLError:  # what is wrong with it is said where the value is read
@@ -102,17 +103,17 @@ def pieces(text: str) -> list[str]:
 
 
 def check_different(grid: Sequence[Combination]) -> None:
-    """Raise `ValueError` where two combinations are the same configuration."""
+    """Raises `ValueError` where two combinations are the same configuration."""
     known: dict[str, Combination] = {}
     for one in grid:
-        other = known.setdefault(configuration.fingerprint(one.config), one)
+        other = known.setdefault(one.config.fingerprint, one)
         if other is not one:
             raise ValueError(f"{other.name} and {one.name} are the same configuration; give every value once")
 
 
-def name_of(values: dict[str, Any], config: dict) -> str:
-    """A folder's name that says what the values are."""
+def name_of(values: dict[str, Any], config: Config) -> str:
+    """Returns a folder's name that says what the values are."""
     texts = {key: written(value) for key, value in values.items()}
     name = ",".join(f"{key}={ODD.sub('-', text).strip('-')}" for key, text in texts.items())
     plain = len(name) <= LONGEST and not any(map(ODD.search, texts.values()))
-    return name if plain else f"{name[:LONGEST]}-{configuration.fingerprint(config)}"
+    return name if plain else f"{name[:LONGEST]}-{config.fingerprint}"

@@ -11,30 +11,27 @@ import numpy as np
 from flax import traverse_util
 
 from fedjax_sel.engine.checkpoint import Checkpoints
+from fedjax_sel.runs.files import CHECKPOINTS, write_atomic
 from fedjax_sel.types import Variables
 
 FILE = "pretrained.npz"
 """In the folder of a pretraining."""
 
-CHECKPOINTS = "checkpoints"
-
 
 def save(path: Path, variables: Variables) -> None:
-    """Write the variables of one model, an array `params/group1/.../kernel` each."""
+    """Writes the variables of one model, an array `params/group1/.../kernel` each."""
     flat: Any = traverse_util.flatten_dict(jax.device_get(variables), sep="/")
-    new = path.with_name(f"{path.name}.new")
-    with new.open("wb") as stream:
+    with write_atomic(path) as new, new.open("wb") as stream:
         np.savez(stream, **flat)
-    new.replace(path)
 
 
-def of_first_seed(variables: Variables) -> Variables:
-    """The variables of the first seed of a run."""
+def take_first_seed(variables: Variables) -> Variables:
+    """Returns the variables of the first seed of a run."""
     return jax.tree.map(lambda leaf: leaf[0], variables)
 
 
 def load(place: str | Path) -> Variables:
-    """The variables in a file that `save` wrote, or in the folder of a run: of its first seed, as they were last kept.
+    """Returns the variables in a file that `save` wrote, or in a run's folder: of its first seed, as they were kept last.
 
     Raises:
       FileNotFoundError: there is neither.
@@ -49,7 +46,7 @@ def load(place: str | Path) -> Variables:
                 f"model.pretrained: {place} is neither a file of variables nor the folder of a run that kept some; "
                 "`fedjax-sel pretrain` writes one"
             )
-        return of_first_seed(kept)
+        return take_first_seed(kept)
     try:
         with path.open("rb") as stream:
             file = np.load(stream, allow_pickle=False)

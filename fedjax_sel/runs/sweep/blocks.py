@@ -11,15 +11,16 @@ import jax
 import numpy as np
 
 from fedjax_sel import config as configuration
-from fedjax_sel import folder
 from fedjax_sel.engine.callback import AnyCallback, tell
 from fedjax_sel.engine.checkpoint import Checkpoints
 from fedjax_sel.engine.driver import apart, sweep
 from fedjax_sel.engine.history import History
 from fedjax_sel.report.progress import Bar
 from fedjax_sel.report.stopping import Stopper
-from fedjax_sel.sweeping import place as places
-from fedjax_sel.sweeping.programs import Block, Together
+from fedjax_sel.runs import layout as of_run
+from fedjax_sel.runs.execute import Say
+from fedjax_sel.runs.sweep.layout import PROGRAMS, RUNS, list_unfinished
+from fedjax_sel.runs.sweep.programs import Block, Drawn
 
 
 class Apart:
@@ -52,15 +53,15 @@ class Apart:
 
 def run_block(
     block: Block,
-    data: Together,
+    data: Drawn,
     place: Path,
     part: Callable[..., Bar],
     done: int,
     stopper: Stopper,
     memory: int | None,
-    say: Callable[[str], None],
+    say: Say,
 ) -> None:
-    """Run a block to its end, or until it is stopped, and save what is finished.
+    """Runs a block to its end, or until it is stopped, and saves what is finished.
 
     Where its seeds run in turns, the combinations' callbacks are told once, when all seeds are done.
 
@@ -74,18 +75,18 @@ def run_block(
       memory: bytes that a device may use; None: what it has.
       say: called with a line that the user should see.
     """
-    first, finished = block.runs[0], place / places.RUNS
-    left = places.unfinished(place, block.members)
+    first, finished = block.runs[0], place / RUNS
+    left = list_unfinished(place, block.members)
     own: list[list[Any]] = [[] for _ in block.members]
     for i, one in enumerate(block.members):
         if one in left:
-            folder.begin(finished / one.name, one.config)
+            of_run.create(finished / one.name, one.config)
             own[i] = block.runs[i].callbacks(finished / one.name)
     rounds, turns = first.experiment.rounds, len(block.seeds)
     experiments = [run.experiment for run in block.runs]
     parts, kept = [], []
     for turn, seeds in enumerate(block.seeds):
-        kept.append(Checkpoints(place / places.PROGRAMS / name_of(block, seeds), say=say))
+        kept.append(Checkpoints(place / PROGRAMS / name_of(block, seeds), say=say))
         bar = part(lambda past, turn=turn: done + len(left) * (turn + past / rounds) / turns)
         callbacks: list[Any] = [bar, *([Apart(own, len(experiments))] if turns == 1 else []), stopper]
         found = sweep(
@@ -106,18 +107,18 @@ def run_block(
     for i, one in enumerate(block.members):
         if one not in left:
             continue
-        history = joined([histories[i] for histories in parts], first.seeds)
+        history = concat_seeds([histories[i] for histories in parts], first.seeds)
         if turns > 1:
             for event in ("on_train_begin", "after_central_iteration", "on_train_end"):
                 tell(own[i], event, history)
         about = {"side_by_side": f"{len(experiments)} combinations x {len(block.seeds[0])} seeds"}
-        folder.save(finished / one.name, replace(history, about={**history.about, **about}), one.config)
+        of_run.save(finished / one.name, replace(history, about={**history.about, **about}), one.config)
     for points in kept:
         points.clear()
 
 
-def joined(parts: Sequence[History], seeds: tuple[int, ...]) -> History:
-    """The history of all seeds, from those of several turns; a seed may be in two of them."""
+def concat_seeds(parts: Sequence[History], seeds: tuple[int, ...]) -> History:
+    """Returns the history of all seeds, from those of several turns; a seed may be in two of them."""
     if len(parts) == 1:
         return parts[0]
     at = {seed: i for i, seed in enumerate(seed for part in parts for seed in part.seeds)}
@@ -131,13 +132,13 @@ def joined(parts: Sequence[History], seeds: tuple[int, ...]) -> History:
         seeds,
         {name: together(*(part.metrics[name] for part in parts)) for name in parts[0].metrics},
         together(*(part.selections for part in parts)),
-        parts[0].clients,
+        parts[0].num_clients,
         about,
         jax.tree.map(together, *(part.variables for part in parts)),
     )
 
 
 def name_of(block: Block, seeds: Sequence[int]) -> str:
-    """The folder of the checkpoints of one turn."""
-    parts = [configuration.fingerprint(one.config) for one in block.members]
+    """Returns the name of the folder of the checkpoints of one turn."""
+    parts = [one.config.fingerprint for one in block.members]
     return configuration.fingerprint({"members": parts, "side_by_side": len(block.runs), "seeds": list(seeds)})

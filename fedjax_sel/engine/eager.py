@@ -1,0 +1,44 @@
+"""A chunk of rounds of every run without compilation: the tests' oracle, and where a user looks for an error."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+
+from fedjax_sel.data.federated import FederatedData
+from fedjax_sel.engine.debug import stage
+from fedjax_sel.engine.experiment import Experiment
+from fedjax_sel.engine.layout import Layout
+from fedjax_sel.engine.nonfinite import guard_round
+from fedjax_sel.engine.program import Program
+from fedjax_sel.engine.round import round_step
+from fedjax_sel.engine.state import RoundRecord, RoundState
+from fedjax_sel.types import PRNGKey
+
+
+def run_chunk_in_python(program: Program, state: RoundState, t0: int, count: int) -> tuple[RoundState, RoundRecord]:
+    """Rounds `t0 … t0 + count - 1` of every run, as `scan.run_chunk` runs them."""
+    states, records = [], []
+    with jax.disable_jit():
+        for i, (experiment, data) in enumerate(zip(program.experiments, program.drawn, strict=True)):
+            own = jax.tree.map(lambda leaf, i=i: leaf[i], state)
+            data, key, rounds = jax.tree.map(jnp.asarray, data), program.keys[i], []
+            step = guard_round(partial(step_in_python, experiment, data, key, program.layout))
+            for t in range(t0, t0 + count):
+                with stage("simulate", seed=program.seeds[i]):
+                    own, record = step(own, jnp.int32(t))
+                rounds.append(record)
+            states.append(own)
+            records.append(jax.tree.map(lambda *leaves: jnp.stack(leaves), *rounds))
+        return jax.tree.map(lambda *leaves: jnp.stack(leaves), *states), jax.tree.map(
+            lambda *leaves: jnp.stack(leaves), *records
+        )
+
+
+def step_in_python(
+    experiment: Experiment, data: FederatedData, key: PRNGKey, layout: Layout, state: RoundState, t: jax.Array
+) -> tuple[RoundState, RoundRecord]:
+    """`round_step` with the state and the round last."""
+    return round_step(experiment, data, key, state, t, layout)

@@ -1,0 +1,198 @@
+"""The ledger: what a round took, in counts, and one function that prices it."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from fedjax_sel.protocols import ExampleSignal, Signal
+from fedjax_sel.pytree import Pytree
+
+if TYPE_CHECKING:
+    from fedjax_sel.engine.experiment import Experiment
+    from fedjax_sel.types import Rows
+
+BYTES = 4
+"""Bytes of one number on the wire (float32)."""
+
+COLUMNS = (
+    "bytes_down",
+    "bytes_up",
+    "client_flops",
+    "selection_bytes_down",
+    "selection_bytes_up",
+    "selection_flops",
+)
+
+ALL = "all"
+"""The limit of a signal that passes all of a client's examples, as `signal_examples` names it."""
+
+
+class Ledger(Pytree):
+    """Counts of what some part of a round took; parts add up. With leading axes for several seeds and rounds.
+
+    Attributes:
+      asked: clients asked for `before` signals.
+      models_for_signals: those of them to whom the model is sent for that alone.
+      signal_examples: examples that they were asked about, by the most examples of a client that a signal passes.
+      members: clients that were to train.
+      models_sent: models sent to them.
+      trained_examples: examples passed forward and backward, with repetition.
+      screened_examples: examples among which the members chose.
+      reports: members that returned, and reported their `trained` signals.
+      reported_examples: examples that those signals passed.
+      uploads: updates sent to the server.
+      left_out: updates that came back and were not finite.
+      seconds: simulated; None without devices.
+      joules: of all clients; None without devices.
+    """
+
+    asked: Int[Array, "..."]
+    models_for_signals: Int[Array, "..."]
+    signal_examples: dict[str, Int[Array, "..."]]
+    members: Int[Array, "..."]
+    models_sent: Int[Array, "..."]
+    trained_examples: Int[Array, "..."]
+    screened_examples: Int[Array, "..."]
+    reports: Int[Array, "..."]
+    reported_examples: Int[Array, "..."]
+    uploads: Int[Array, "..."]
+    left_out: Int[Array, "..."]
+    seconds: Float[Array, "..."] | None = None
+    joules: Float[Array, "..."] | None = None
+
+    def __add__(self, other: Ledger) -> Ledger:
+        """Both one after the other."""
+        return jax.tree.map(operator.add, self, other)
+
+
+def empty_ledger(limits: Iterable[str], *, devices: bool) -> Ledger:
+    """The ledger of nothing.
+
+    Args:
+      limits: of the `before` signals (`limits_of`).
+      devices: whether seconds and joules are counted.
+    """
+    none, no_time = jnp.zeros((), jnp.int32), jnp.zeros(()) if devices else None
+    return Ledger(none, none, dict.fromkeys(limits, none), *(none,) * 8, seconds=no_time, joules=no_time)
+
+
+def limits_of(signals: Iterable[Signal]) -> dict[str, tuple[Signal, ...]]:
+    """Signals by the most examples of a client that they pass (`Cost.max_examples`)."""
+    out: dict[str, tuple[Signal, ...]] = {}
+    for signal in signals:
+        limit = signal.cost.max_examples
+        name = ALL if limit is None else str(limit)
+        out[name] = (*out.get(name, ()), signal)
+    return out
+
+
+def limit_examples(count: Int[Array, "..."], limit: str) -> Int[Array, "..."]:
+    """How many of a client's examples signals with this limit pass."""
+    return count if limit == ALL else jnp.minimum(count, int(limit))
+
+
+def passes(signals: Iterable[Signal], backward: float = 2.0) -> float:
+    """Forward passes an example that these signals cost together; example signals share theirs.
+
+    Args:
+      signals: with their costs.
+      backward: a backward pass as a multiple of a forward pass.
+    """
+    signals = tuple(signals)
+    shared = max((s.cost.forward for s in signals if isinstance(s, ExampleSignal)), default=0.0)
+    alone = sum(s.cost.forward + backward * s.cost.backward for s in signals if not isinstance(s, ExampleSignal))
+    return shared + alone
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What one of everything costs.
+
+    Attributes:
+      model: bytes of a model.
+      flops: of an example's forward pass.
+      backward: a backward pass as a multiple of a forward pass.
+      correction_down, correction_up: what a correction sends besides each model, as multiples of it.
+      needs_model: whether a `before` signal needs the model.
+      before_down, before_up: bytes of the `before` signals of one client.
+      before_passes: forward passes an example of the `before` signals, by `limits_of`.
+      screening: forward passes of each example among which data selection chooses.
+      trained_up: bytes of the `trained` signals of one member.
+      trained_passes: forward passes an example of the `trained` signals.
+      after_up: bytes of the `after` signals of one member.
+    """
+
+    model: float
+    flops: float
+    backward: float = 2.0
+    correction_down: float = 0.0
+    correction_up: float = 0.0
+    needs_model: bool = False
+    before_down: float = 0.0
+    before_up: float = 0.0
+    before_passes: Mapping[str, float] | Any = None
+    screening: float = 0.0
+    trained_up: float = 0.0
+    trained_passes: float = 0.0
+    after_up: float = 0.0
+
+
+def rates_of(experiment: Experiment, x: Rows) -> Rates:
+    """What one of everything costs in an experiment on examples like `x`."""
+    task, correction, signals = experiment.task, experiment.correction, experiment.client_selection.signals()
+    before, trained = signals.at("before").values(), signals.at("trained").values()
+    backward = task.backward(x)
+    return Rates(
+        model=float(BYTES * task.parameters(x)),
+        flops=task.flops(x),
+        backward=backward,
+        correction_down=correction.down,
+        correction_up=correction.up,
+        needs_model=any(s.cost.needs_model for s in before),
+        before_down=float(BYTES * sum(s.cost.down for s in before)),
+        before_up=float(BYTES * sum(s.cost.up for s in before)),
+        before_passes={limit: passes(some, backward) for limit, some in limits_of(before).items()},
+        screening=passes(experiment.data_selection.signals().values(), backward),
+        trained_up=float(BYTES * sum(s.cost.up for s in trained)),
+        trained_passes=passes(trained, backward),
+        after_up=float(BYTES * sum(s.cost.up for s in signals.at("after").values())),
+    )
+
+
+def price(ledger: Ledger, rates: Rates) -> dict[str, np.ndarray]:
+    """Bytes and floating-point operations of what a ledger counts, exactly; `COLUMNS`, float64 of the counts' shape.
+
+    Training: every member receives a model (4 bytes a parameter) and returns one where its update is uploaded, and what
+    the correction sends besides; each example of a local step is a forward and a backward pass, which costs twice a
+    forward pass where the whole model is trained. Selection, apart: a client that must hold the model to answer a signal
+    and does not train receives it all the same (one that trains has it only once); the numbers of the signals
+    themselves; the passes over the examples asked about, in which example signals share one forward pass.
+    """
+    n: Any = jax.tree.map(lambda count: np.asarray(count, np.float64), ledger)
+    looked = sum((n.signal_examples[limit] * k for limit, k in (rates.before_passes or {}).items()), 0.0)
+    looked = looked + n.screened_examples * rates.screening + n.reported_examples * rates.trained_passes
+    return {
+        "bytes_down": (n.models_sent + n.members * rates.correction_down) * rates.model,
+        "bytes_up": n.uploads * rates.model * (1 + rates.correction_up),
+        "client_flops": n.trained_examples * ((1 + rates.backward) * rates.flops),
+        "selection_bytes_down": n.models_for_signals * rates.model * rates.needs_model + n.asked * rates.before_down,
+        "selection_bytes_up": n.asked * rates.before_up + n.reports * rates.trained_up + n.uploads * rates.after_up,
+        "selection_flops": looked * rates.flops,
+    }
+
+
+def as_selection(priced: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """What a probe costs: all of it is selection."""
+    return {
+        "selection_bytes_down": priced["bytes_down"] + priced["selection_bytes_down"],
+        "selection_bytes_up": priced["bytes_up"] + priced["selection_bytes_up"],
+        "selection_flops": priced["client_flops"] + priced["selection_flops"],
+    }

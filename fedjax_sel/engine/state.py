@@ -1,0 +1,70 @@
+"""What a round carries to the next, and what leaves the scan."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+from flax import traverse_util
+from jaxtyping import Array, Bool, Float, Int
+
+from fedjax_sel.engine.ledger import Ledger
+from fedjax_sel.pytree import Pytree
+from fedjax_sel.types import StrategyState, Variables
+
+Values = dict[str, Array]
+"""Signals by name."""
+
+
+class RoundState(Pytree):
+    """What is carried from round to round.
+
+    Attributes:
+      variables: the global model.
+      client_selection, data_selection, correction, aggregation: states of the strategies.
+      change: of the global model in the round before; None where no signal refers to it.
+      alive: until the seed diverges (`engine.nonfinite`); from then on nothing changes.
+    """
+
+    variables: Variables
+    client_selection: StrategyState
+    aggregation: StrategyState
+    alive: Bool[Array, ""]
+    correction: StrategyState = ()
+    data_selection: StrategyState = ()
+    change: Variables | None = None
+
+
+class RoundRecord(Pytree):
+    """What one round measured; with leading axes for several seeds and rounds.
+
+    Attributes:
+      accuracy, loss: of the new global model on the test examples (loss in nats); NaN where it was not evaluated.
+      training_loss: weighted mean, in nats, of the losses that the merged members report from their training.
+      client: the cohort; `PAD_CLIENT` in empty slots.
+      ledger: what the round took.
+      probe: what its probe took; None where the selector never probes.
+      alive: whether the seed is still finite after it.
+    """
+
+    accuracy: Float[Array, ""]
+    loss: Float[Array, ""]
+    training_loss: Float[Array, ""]
+    client: Int[Array, "m"]
+    ledger: Ledger
+    probe: Ledger | None = None
+    alive: Bool[Array, ""] | None = None
+
+
+def flatten_record(record: RoundRecord) -> dict[str, Any]:
+    """The arrays of a record by dotted name, as in `ledger.members`; what `unflatten_record` reads."""
+    leaves = jax.tree_util.tree_leaves_with_path(record)
+    return {jax.tree_util.keystr(path, simple=True, separator="."): leaf for path, leaf in leaves}
+
+
+def unflatten_record(arrays: dict[str, np.ndarray]) -> RoundRecord:
+    """The record whose arrays have these dotted names."""
+    nested: dict[str, Any] = traverse_util.unflatten_dict(arrays, sep=".")
+    ledgers = {name: Ledger(**nested[name]) for name in ("ledger", "probe") if name in nested}
+    return RoundRecord(**{**nested, **ledgers})

@@ -1,0 +1,212 @@
+"""The cohort chooses its examples and trains on them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from fedjax_sel.data.federated import Examples, FederatedData
+from fedjax_sel.engine.debug import check_finite, stage
+from fedjax_sel.engine.experiment import Experiment
+from fedjax_sel.engine.keys import Purpose, key_for
+from fedjax_sel.engine.layout import Layout
+from fedjax_sel.engine.ledger import Ledger, empty_ledger, limits_of
+from fedjax_sel.engine.nonfinite import guard_update, reweight
+from fedjax_sel.engine.signals import expand, measure_examples, measure_trained
+from fedjax_sel.engine.state import RoundState, Values
+from fedjax_sel.engine.timing import CohortWork, plan_cohort, restrict, time_cohort
+from fedjax_sel.protocols import Signals, UpdateSignal, overrides
+from fedjax_sel.pytree import Pytree
+from fedjax_sel.types import Cohort, Context, PRNGKey, StrategyState, Update, Variables
+
+
+class Trained(Pytree):
+    """What came of a cohort's local training.
+
+    Attributes:
+      selected: the cohort as it was selected.
+      cohort: in which those count whose update is merged.
+      delta: the change that the cohort proposes.
+      updates: of the cohort, with a leading `m`; `delta` is None where only the sum was kept.
+      weight: of each update in the sum.
+      work: the cohort's work on its devices.
+      signals: the selector's `trained` signals.
+      data_selection: the data selector's state of each member after it chose, with a leading `m`.
+      uploaded: whose update was sent to the server.
+    """
+
+    selected: Cohort
+    cohort: Cohort
+    delta: Variables
+    updates: Update
+    weight: Float[Array, "m"]
+    work: CohortWork
+    signals: Values
+    data_selection: StrategyState
+    uploaded: Bool[Array, "m"]
+
+
+def train_cohort(
+    experiment: Experiment,
+    data: FederatedData,
+    seed: PRNGKey,
+    state: RoundState,
+    ctx: Context,
+    cohort: Cohort,
+    asked: Bool[Array, "N"],
+    layout: Layout,
+) -> Trained:
+    """The cohort chooses its examples and trains on them from the global model; those who are accepted are merged."""
+    task, aggregator = experiment.task, experiment.aggregation
+    signals = experiment.client_selection.signals()
+    examples, chosen_states = select_examples(experiment, data, seed, state, ctx, cohort, layout)
+    with stage("local training", round=ctx.round):
+        num_examples = examples.mask.sum(1)
+        has_model = asked & needs_model(signals)
+        work = plan_cohort(experiment, data, ctx, cohort, num_examples, has_model)
+        returned = restrict(cohort, work.returned)
+        weight = aggregator.weights(returned, num_examples, work.plan)
+        train = partial(train_member, experiment, data, seed, state, ctx)
+        accepts = overrides(experiment.client_selection, "accept")
+        keeps_deltas = accepts or aggregator.stacked or looks_at_deltas(signals)
+        members = (cohort.client, examples.index, examples.mask, examples.weight, work.plan)
+        total, (updates, values), deltas = layout.train(
+            train, members, work.plan.steps, weight, state.variables, stacked=keeps_deltas
+        )
+        merged = restrict(returned, work.returned & updates.finite)  # the others' weight is shared among the rest
+        values = {name: jnp.where(expand(merged.mask, value), value, 0) for name, value in values.items()}
+        uploaded = work.returned
+        if accepts:
+            key = key_for(seed, Purpose.ACCEPT, ctx.round)
+            accepted = experiment.client_selection.accept(key, state.client_selection, ctx, merged, **values)
+            merged = restrict(accepted, accepted.mask & merged.mask)
+            if experiment.client_selection.accepts_before_upload:
+                uploaded = merged.mask
+                upload = jnp.where(uploaded, work.spent.upload, 0.0)
+                work = replace(work, spent=replace(work.spent, upload=upload))
+        final = aggregator.weights(merged, num_examples, work.plan)
+        if accepts or aggregator.stacked:
+            delta = combine(experiment, deltas, final)
+        else:
+            delta = reweight(total, weight, final, updates.finite)
+    updates = replace(updates, delta=deltas)
+    return Trained(cohort, merged, delta, updates, final, work, values, chosen_states, uploaded)
+
+
+def needs_model(signals: Signals) -> bool:
+    """Whether the model is sent to those who are asked for `before` signals."""
+    return any(signal.cost.needs_model for signal in signals.at("before").values())
+
+
+def looks_at_deltas(signals: Signals) -> bool:
+    """Whether an `after` signal looks at each update, so that all of them are kept."""
+    return any(isinstance(s, UpdateSignal) and s.stacked for s in signals.at("after").values())
+
+
+def select_examples(
+    experiment: Experiment,
+    data: FederatedData,
+    seed: PRNGKey,
+    state: RoundState,
+    ctx: Context,
+    cohort: Cohort,
+    layout: Layout,
+) -> tuple[Examples, StrategyState]:
+    """What each member trains on, with a leading `m`, and the data selector's state of each after it chose."""
+    selector = experiment.data_selection
+    signals = selector.signals()
+
+    def select(client):
+        index, valid = data.examples_of(client)
+        own = jax.tree.map(lambda leaf: leaf[client], state.data_selection)
+        values = measure_examples(signals, experiment.task, state.variables, data.batch(index, valid))
+        key = key_for(seed, Purpose.DATA, ctx.round, client)
+        weight = selector.select(key, own, valid, **values)
+        weight = jnp.where(valid, weight, jnp.zeros((), weight.dtype))
+        after = selector.observe(jax.random.fold_in(key, 1), own, weight, **values)
+        return index, weight, after
+
+    with stage("data selection", round=ctx.round):  # where nothing is measured there is no work to divide
+        each = layout.over_clients(select, cohort.client) if signals else jax.vmap(select)(cohort.client)
+        index, weight, after = each
+        mask = (weight != 0) & cohort.mask[:, None]
+        weight = jnp.where(mask, weight, 0).astype(jnp.float32) if selector.weighted else None
+        return Examples(data, index, mask, weight), after
+
+
+def train_member(
+    experiment: Experiment,
+    data: FederatedData,
+    seed: PRNGKey,
+    state: RoundState,
+    ctx: Context,
+    member: Any,
+    num_steps: Any,
+) -> tuple[Update, Values]:
+    """One member's update, and the `trained` signals of it.
+
+    Args:
+      experiment, data, seed, state, ctx: of the round.
+      member: client, its places in `data`, which of them count, their weights, and its plan.
+      num_steps: to which the loop runs.
+    """
+    task, correction = experiment.task, experiment.correction
+    client, index, mask, weight, plan = member
+    with stage("local training", client=client):
+        key = key_for(seed, Purpose.TRAIN, ctx.round, client)
+        own = correction.client_state(state.correction, client)
+        received, _ = task.split(state.variables)
+        transform = partial(correction.correct, own, received=received)
+
+        def train() -> Update:
+            examples = Examples(data, index, mask, weight)
+            update = experiment.local_training.train(
+                key, task, state.variables, examples, plan, num_steps=num_steps, transform=transform
+            )
+            check_finite(update.delta)
+            changed, _ = task.split(update.delta)
+            return replace(update, upload=correction.upload(own, changed, plan.step_size_sum))
+
+        update = guard_update(train)()
+        signals = experiment.client_selection.signals().at("trained")
+        if not signals:
+            return update, {}
+        holdout = experiment.signal_split == "holdout"
+        key_signals = key_for(seed, Purpose.SIGNALS, ctx.round, client)
+        args = (signals, task, data, state.variables, update, client, state.change, key_signals)
+        return update, measure_trained(*args, holdout=holdout)
+
+
+def combine(experiment: Experiment, deltas: Variables, weight: Float[Array, "m"]) -> Variables:
+    """The change that the aggregator makes of all updates; batch statistics are averaged, whatever it is."""
+    model, statistics = experiment.task.split(deltas)
+    averaged = jax.tree.map(lambda leaf: jnp.tensordot(weight, leaf, 1), statistics)
+    return experiment.task.join(experiment.aggregation.combine(model, weight), averaged)
+
+
+def count_training(experiment: Experiment, data: FederatedData, trained: Trained, models_sent: Any) -> Ledger:
+    """What the training of a cohort took; `models_sent` is to how many members the model was sent."""
+    cohort, work = trained.selected, trained.work
+    signals = experiment.client_selection.signals()
+    limits = limits_of(signals.at("before").values())
+    seconds, joules = time_cohort(data, cohort, work)
+    size = jnp.where(cohort.mask, data.num_examples[cohort.client], 0)
+    held = data.num_holdout if experiment.signal_split == "holdout" else data.num_examples
+    return replace(
+        empty_ledger(limits, devices=data.devices is not None),
+        members=cohort.mask.sum(),
+        models_sent=models_sent,
+        trained_examples=trained.updates.examples_seen.sum() + work.wasted.sum(),
+        screened_examples=size.sum(),
+        reports=work.returned.sum(),
+        reported_examples=jnp.where(work.returned, held[cohort.client], 0).sum(),
+        uploads=trained.uploaded.sum(),
+        left_out=(work.returned & ~trained.updates.finite).sum(),
+        seconds=seconds,
+        joules=joules,
+    )
