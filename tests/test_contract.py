@@ -245,8 +245,8 @@ def test_a_data_selection_keeps_valid_rows_and_at_least_one(name):
         assert 1 <= int(kept.sum()) <= count
 
 
-@pytest.mark.parametrize("client_selection", SELECTORS)
-@pytest.mark.parametrize("data_selection", SAMPLES)
+@pytest.mark.parametrize("selector", SELECTORS)
+@pytest.mark.parametrize("samples", SAMPLES)
 def test_any_selection_of_clients_runs_with_any_selection_of_rows(blobs, selector, samples):
     """Aggregators and corrections take turns, so that each meets every data selection and most client selections.
 

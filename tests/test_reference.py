@@ -211,7 +211,7 @@ def test_by_size_without_replacement_draws_one_after_the_other():
     np.testing.assert_allclose(np.bincount(chosen[:, 1], minlength=3) / 20_000, second, atol=0.015)
 
 
-@pytest.mark.parametrize(("n", "cohort_size"), [(10, 3), (12, 4), (7, 7), (5, 1)])
+@pytest.mark.parametrize(("n", "m"), [(10, 3), (12, 4), (7, 7), (5, 1)])
 def test_round_robin_reaches_everyone_once_in_every_cycle(n, m):
     selector, ctx = RoundRobin(), context(np.ones(n), m)
     state, seen = selector.init(jax.random.key(0), ctx, None), []

@@ -29,19 +29,19 @@ class FedAvgM(Aggregator):
 
     momentum: Scalar = 0.9
     learning_rate: Scalar = 1.0
-    by: str = static(default="client")
+    weighting: str = static(default="client")
 
     def __check_init__(self) -> None:
         """Refuse what is no weighting."""
-        check_by("fedavgm", self.by)
+        check_by("fedavgm", self.weighting)
 
     def init(self, variables: Variables) -> Variables:
         """`v = 0`."""
         return jax.tree.map(jnp.zeros_like, variables)
 
-    def weights(self, cohort: Cohort, rows: Int[Array, "m"], steps: Int[Array, "m"]) -> Float[Array, "m"]:
+    def weights(self, cohort: Cohort, num_examples: Int[Array, "m"], plan) -> Float[Array, "m"]:
         """Of the mean."""
-        return mean_weights(self.by, cohort, rows)
+        return mean_weights(self.weighting, cohort, num_examples)
 
     def step(self, state: Variables, variables: Variables, delta: Variables) -> tuple[Variables, Variables]:
         """Roll on."""

@@ -33,11 +33,11 @@ class FedNova(Aggregator):
         """Nothing."""
         return ()
 
-    def weights(self, cohort: Cohort, rows: Int[Array, "m"], steps: Int[Array, "m"]) -> Float[Array, "m"]:
+    def weights(self, cohort: Cohort, num_examples: Int[Array, "m"], plan) -> Float[Array, "m"]:
         """`p_i (Σ p_j a_j) / a_i`, 0 for empty slots."""
-        share = cohort.weight * cohort.mask * rows
+        share = cohort.weight * cohort.mask * num_examples
         share = share / jnp.maximum(share.sum(), jnp.finfo(share.dtype).tiny)
-        rho, taken = jnp.asarray(self.momentum, jnp.float32), jnp.maximum(steps, 1).astype(jnp.float32)
+        rho, taken = jnp.asarray(self.momentum, jnp.float32), jnp.maximum(plan.steps, 1).astype(jnp.float32)
         length = (taken - rho * (1 - rho**taken) / (1 - rho)) / (1 - rho)
         return share * (share * length).sum() / length
 

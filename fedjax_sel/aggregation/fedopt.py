@@ -45,21 +45,21 @@ class FedOpt(Aggregator):
     beta2: Scalar = 0.99
     tau: Scalar = 0.001
     optimiser: str = static(default="adam")
-    by: str = static(default="client")
+    weighting: str = static(default="client")
 
     def __check_init__(self) -> None:
         """Refuse what does not exist."""
         check_name("fedopt: optimiser", self.optimiser, ["adam", "adagrad", "yogi"])
-        check_by("fedopt", self.by)
+        check_by("fedopt", self.weighting)
 
     def init(self, variables: Variables) -> Moments:
         """`m = 0`, `v = τ²`."""
         second = jax.tree.map(lambda leaf: jnp.full_like(leaf, 1.0) * self.tau**2, variables)
         return Moments(jax.tree.map(jnp.zeros_like, variables), second)
 
-    def weights(self, cohort: Cohort, rows: Int[Array, "m"], steps: Int[Array, "m"]) -> Float[Array, "m"]:
+    def weights(self, cohort: Cohort, num_examples: Int[Array, "m"], plan) -> Float[Array, "m"]:
         """Of the mean."""
-        return mean_weights(self.by, cohort, rows)
+        return mean_weights(self.weighting, cohort, num_examples)
 
     def step(self, state: Moments, variables: Variables, delta: Variables) -> tuple[Variables, Moments]:
         """One step of the server's optimiser."""

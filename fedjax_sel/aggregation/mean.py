@@ -20,19 +20,19 @@ class Mean(Aggregator):
     Source: McMahan et al., 2017, https://arxiv.org/abs/1602.05629, Algorithm 1.
     """
 
-    by: str = static(default="client")
+    weighting: str = static(default="client")
 
     def __check_init__(self) -> None:
         """Refuse what is not a weighting."""
-        check_by("mean", self.by)
+        check_by("mean", self.weighting)
 
     def init(self, variables: Variables) -> StrategyState:
         """Nothing."""
         return ()
 
-    def weights(self, cohort: Cohort, rows: Int[Array, "m"], steps: Int[Array, "m"]) -> Float[Array, "m"]:
+    def weights(self, cohort: Cohort, num_examples: Int[Array, "m"], plan) -> Float[Array, "m"]:
         """Normalised over the filled slots."""
-        return mean_weights(self.by, cohort, rows)
+        return mean_weights(self.weighting, cohort, num_examples)
 
     def step(self, state: StrategyState, variables: Variables, delta: Variables) -> tuple[Variables, StrategyState]:
         """Add the mean."""

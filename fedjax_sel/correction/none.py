@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fedjax_sel.correction._ops import no_state, nothing_held, nothing_sent, unchanged
 from fedjax_sel.protocols import Correction
 from fedjax_sel.types import StrategyState, Variables
 
@@ -17,13 +16,9 @@ class Nothing(Correction):
 
     down = 0.0
     up = 0.0
-    init = no_state
-    held = nothing_held
-    upload = nothing_sent
-    merge = unchanged
 
-    def gradient(
-        self, held: StrategyState, gradient: Variables, variables: Variables, received: Variables
+    def correct(
+        self, client_state: StrategyState, gradient: Variables, variables: Variables, received: Variables
     ) -> Variables:
         """As it is."""
         return gradient

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import jax
 
-from fedjax_sel.correction._ops import no_state, nothing_held, nothing_sent, unchanged
 from fedjax_sel.protocols import Correction
 from fedjax_sel.pytree import Scalar
 from fedjax_sel.types import StrategyState, Variables
@@ -26,18 +25,14 @@ class Proximal(Correction):
 
     down = 0.0
     up = 0.0
-    init = no_state
-    held = nothing_held
-    upload = nothing_sent
-    merge = unchanged
 
     def __check_init__(self) -> None:
-        """Refuse a force that pushes away."""
+        """Refuse a force that pushes astep_size_sum."""
         if isinstance(self.mu, int | float) and not self.mu >= 0:
             raise ValueError(f"proximal: mu is {self.mu}; it must be 0 or above")
 
-    def gradient(
-        self, held: StrategyState, gradient: Variables, variables: Variables, received: Variables
+    def correct(
+        self, client_state: StrategyState, gradient: Variables, variables: Variables, received: Variables
     ) -> Variables:
         """Drawn back to the model received."""
         return jax.tree.map(lambda g, w, start: g + self.mu * (w - start), gradient, variables, received)

@@ -56,19 +56,21 @@ class Scaffold(Correction):
         own = jax.tree.map(lambda leaf: jnp.zeros((clients, *leaf.shape), leaf.dtype), variables)
         return Variates(own, jax.tree.map(jnp.zeros_like, variables))
 
-    def held(self, state: Variates, client: Int[Array, ""]) -> Held:
+    def client_state(self, state: Variates, client: Int[Array, ""]) -> Held:
         """The client's, and the server's."""
         return Held(jax.tree.map(lambda leaf: leaf[client], state.own), state.shared)
 
-    def gradient(self, held: Held, gradient: Variables, variables: Variables, received: Variables) -> Variables:
+    def correct(self, client_state: Held, gradient: Variables, variables: Variables, received: Variables) -> Variables:
         """Without the client's drift, with everybody's."""
-        return jax.tree.map(lambda g, own, shared: g - own + shared, gradient, held.own, held.shared)
+        return jax.tree.map(lambda g, own, shared: g - own + shared, gradient, client_state.own, client_state.shared)
 
-    def upload(self, held: Held, delta: Variables, way: Float[Array, ""]) -> Variables:
+    def upload(self, client_state: Held, delta: Variables, step_size_sum: Float[Array, ""]) -> Variables:
         """`Δc_i = -c - Δ_i / (K η)`; 0 of a client that took no step."""
-        moved = way > 0
-        way = jnp.where(moved, way, 1.0)
-        return jax.tree.map(lambda d, shared: jnp.where(moved, -shared - d / way, 0.0), delta, held.shared)
+        moved = step_size_sum > 0
+        step_size_sum = jnp.where(moved, step_size_sum, 1.0)
+        return jax.tree.map(
+            lambda d, shared: jnp.where(moved, -shared - d / step_size_sum, 0.0), delta, client_state.shared
+        )
 
     def merge(self, state: Variates, cohort: Cohort, uploads: Variables) -> Variates:
         """Those who came back, over all clients."""

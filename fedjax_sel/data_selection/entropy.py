@@ -44,13 +44,12 @@ class Entropy(DataSelector):
         check_positive("entropy: fraction", self.fraction, 1)
         check_positive("entropy: rho", self.rho)
 
-    @property
-    def needs(self) -> tuple[ExampleSignal, ...]:
-        """Entropy at this temperature, and the margin."""
-        return signals.Entropy(self.rho), signals.Margin()
+    def signals(self) -> dict[str, ExampleSignal]:
+        """Entropy and margin."""
+        return {"entropy": signals.Entropy(self.rho), "margin": signals.Margin()}
 
-    def keep(
-        self, key: PRNGKey, valid: Bool[Array, "L"], *, entropy: Float[Array, "L"], margin: Float[Array, "L"]
+    def select(
+        self, key: PRNGKey, state, valid: Bool[Array, "L"], *, entropy: Float[Array, "L"], margin: Float[Array, "L"]
     ) -> Bool[Array, "L"]:
         """Highest entropy first, then smallest margin."""
         return top_share(key, valid, self.fraction, entropy, -margin)

@@ -66,5 +66,7 @@ def flatten_record(record: RoundRecord) -> dict[str, Any]:
 def unflatten_record(arrays: dict[str, np.ndarray]) -> RoundRecord:
     """The record whose arrays have these dotted names."""
     nested: dict[str, Any] = traverse_util.unflatten_dict(arrays, sep=".")
-    ledgers = {name: Ledger(**nested[name]) for name in ("ledger", "probe") if name in nested}
+    ledgers = {
+        name: Ledger(**{"signal_examples": {}, **nested[name]}) for name in ("ledger", "probe") if name in nested
+    }
     return RoundRecord(**{**nested, **ledgers})

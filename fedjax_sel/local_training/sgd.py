@@ -15,7 +15,7 @@ from fedjax_sel.local_training._schedule import Constant, Cosine, Exponential, S
 from fedjax_sel.protocols import LocalTrainer
 from fedjax_sel.pytree import Scalar, static
 from fedjax_sel.task import Task
-from fedjax_sel.types import PRNGKey, Update, Variables
+from fedjax_sel.types import Plan, PRNGKey, Update, Variables
 
 __all__ = ["SGD"]
 
@@ -59,56 +59,29 @@ class SGD(LocalTrainer):
             if isinstance(value, int | float) and not 0 <= value < math.inf:
                 raise ValueError(f"sgd: {name} is {value!r}; it must be a finite number, at least 0")
 
-    def local_steps(self, rows: Int[Array, "*m"], longest: int) -> Int[Array, "*m"]:
-        """How many steps a client takes that trains on `rows` rows, where no client has more than `longest`."""
-        steps = self.epochs * self._batches(rows, longest) if self.steps is None else self.steps
-        return jnp.where(rows > 0, steps, 0)
+    def plan(self, num_examples, longest, round, rounds, max_steps=None):
+        steps = (self.epochs or 1) * self._batches(num_examples, longest) if self.steps is None else self.steps
+        steps = jnp.where(num_examples > 0, steps, 0)
+        steps = steps if max_steps is None else jnp.minimum(steps, max_steps)
+        size, batches = min(self.batch_size or longest, longest), self._batches(num_examples, longest)
+        seen = steps // batches * num_examples + jnp.minimum(steps % batches * size, num_examples)
+        factor = self.schedule(round, rounds)
+        b = batches[..., None]
+        epoch = jnp.arange((self.epochs or 1) if self.steps is None else self.steps).reshape(
+            (1,) * jnp.ndim(num_examples) + (-1,)
+        )
+        of_epoch = jnp.clip(steps[..., None] - epoch * b, 0, b)
+        way = jnp.sum(of_epoch * self._rate(epoch, factor), axis=-1)
+        return Plan(steps, seen, way, jnp.broadcast_to(factor, steps.shape))
 
-    def examples_seen(self, rows: Int[Array, "*m"], steps: Int[Array, "*m"], longest: int) -> Int[Array, "*m"]:
-        """Rows, with repetition, that a client with `rows` rows passes in its first `steps` steps."""
-        size, batches = min(self.batch_size or longest, longest), self._batches(rows, longest)
-        return steps // batches * rows + jnp.minimum(steps % batches * size, rows)
-
-    def way(self, rows: Int[Array, "*m"], steps: Int[Array, "*m"], longest: int, factor: Scalar) -> Float[Array, "*m"]:
-        """Sum of the learning rates of the first `steps` steps of a client with `rows` rows."""
-        batches = self._batches(rows, longest)[..., None]
-        epoch = jnp.arange(self.epochs if self.steps is None else self.steps).reshape((1,) * jnp.ndim(rows) + (-1,))
-        of_epoch = jnp.clip(steps[..., None] - epoch * batches, 0, batches)
-        return jnp.sum(of_epoch * self._rate(epoch, factor), axis=-1)
-
-    def train(
-        self,
-        task: Task,
-        received: Variables,
-        data: FederatedData,
-        index: Int[Array, "L"],
-        keep: Bool[Array, "L"],
-        key: PRNGKey,
-        factor: Scalar,
-        steps: Int[Array, ""],
-        bound: Int[Array, ""],
-        correct: Callable[[Variables, Variables], Variables] | None = None,
-    ) -> Update:
-        """Train one client.
-
-        Args:
-          task: what is learnt.
-          received: the global model.
-          data: where the rows are.
-          index: the client's rows.
-          keep: which of them it trains on.
-          key: of this client in this round.
-          factor: of the schedule in this round.
-          steps: how many it takes, at most its `local_steps`.
-          bound: steps the loop runs to, at least this client's own; the rest change nothing. It is the same number for
-            all clients that run side by side.
-          correct: from the gradient at some variables to the one that is followed; None: itself.
-        """
+    def train(self, key, task, params, examples, plan, *, num_steps, transform=None):
+        received, keep, data, index, correct = params, examples.mask, examples.data, examples.index, transform
+        factor, steps, bound = plan.rate_factor, plan.steps, num_steps
         key_order, key_dropout = jax.random.split(key)
         rows, longest = keep.sum(), keep.shape[0]
         size = min(self.batch_size or longest, longest)
         batches = self._batches(rows, longest)
-        order = shuffles(key_order, keep, self.epochs if self.steps is None else self.steps)
+        order = shuffles(key_order, keep, (self.epochs or 1) if self.steps is None else self.steps)
 
         def mean_loss(trained, statistics, batch, key):
             losses, statistics = task.training_losses(task.join(trained, statistics), batch, key)

@@ -131,7 +131,7 @@ def test_more_clients_than_rows_are_refused_with_the_seed_that_was_drawn(blobs):
         simulate(experiment(), Federation(blobs, partition.Iid(clients=999)), seeds=[4])
 
 
-@pytest.mark.parametrize(("share", "cohort_size"), [(0.5, 4), (1.0, 8), (0.01, 1), (0.3, 2), (1, 1)])
+@pytest.mark.parametrize(("share", "m"), [(0.5, 4), (1.0, 8), (0.01, 1), (0.3, 2), (1, 1)])
 def test_a_share_is_of_all_clients_and_at_least_one_of_them(share, m):
     assert experiment(cohort_size=share).cohort(N) == m
 

@@ -50,7 +50,7 @@ def stopped_after(rounds):
     return lambda history: history.rounds >= rounds
 
 
-@pytest.mark.parametrize("client_selection", [Entropy(epsilon=0.3), RoundRobin()], ids=["stateless", "with state"])
+@pytest.mark.parametrize("selector", [Entropy(epsilon=0.3), RoundRobin()], ids=["stateless", "with state"])
 def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(data, tmp_path, selector):
     whole = simulate(experiment(selector), data, seeds=2, chunk=2)
     first = simulate(

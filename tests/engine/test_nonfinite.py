@@ -80,7 +80,7 @@ AGGREGATORS = [
 ]
 
 
-@pytest.mark.parametrize("aggregation", AGGREGATORS, ids=lambda a: f"{type(a).__name__}-{getattr(a, 'by', '')}")
+@pytest.mark.parametrize("aggregator", AGGREGATORS, ids=lambda a: f"{type(a).__name__}-{getattr(a, 'by', '')}")
 def test_an_update_that_is_not_finite_is_left_out_as_if_the_client_had_not_been_in_the_cohort(aggregator):
     """Without normalisation, rows of 1e30 give gradients, and squares of losses, that are not finite."""
     bad, good = Federation(rows(1e30), partition.Natural()), Federation(rows(), partition.Natural())

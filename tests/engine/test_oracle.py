@@ -86,7 +86,7 @@ def test_the_compiled_run_is_federated_averaging_as_written_in_numpy(blobs, skew
 
 
 @pytest.mark.parametrize(
-    "client_selection", [Uniform(), Entropy(0.3), GradientNorm(), PowerOfChoice(d=6)], ids=lambda s: type(s).__name__
+    "selector", [Uniform(), Entropy(0.3), GradientNorm(), PowerOfChoice(d=6)], ids=lambda s: type(s).__name__
 )
 def test_every_mapping_and_the_uncompiled_run_agree(blobs, skewed, selector):
     experiment = Experiment(

@@ -63,7 +63,7 @@ def trained_by_hand(task, variables, x, y, trainer, key):
 
 
 @pytest.mark.parametrize("layout", [Layout(), Layout(clients=1, seeds="scan")], ids=str)
-@pytest.mark.parametrize("aggregation", [Mean("size"), FedNova()], ids=lambda a: type(a).__name__)
+@pytest.mark.parametrize("aggregator", [Mean("size"), FedNova()], ids=lambda a: type(a).__name__)
 def test_a_round_is_the_one_by_hand_whatever_stands_beside_a_client(blobs, skewed, layout, aggregator):
     task, trainer = Task.on(Normed(), blobs), SGD(0.1, batch_size=7, epochs=2)
     experiment = Experiment(task, local_training=trainer, aggregation=aggregator, cohort_size=3, rounds=1)

@@ -260,7 +260,7 @@ def test_a_round_without_anybody_is_passed_over(blobs):
 
 
 @pytest.mark.parametrize(
-    ("client_selection", "late", "t"),
+    ("selector", "late", "t"),
     [(Oort(epsilon=0.5), "drop", 0), (TiFL(tiers=3, interval=2), "partial", 1)],
     ids=["oort-drop", "tifl-partial"],
 )
@@ -299,7 +299,7 @@ def test_deadlines_and_chances_are_traced(blobs):
     assert run_chunk.programs == before
 
 
-@pytest.mark.parametrize("client_selection", [Oort(), TiFL(tiers=3, interval=2)], ids=["oort", "tifl"])
+@pytest.mark.parametrize("selector", [Oort(), TiFL(tiers=3, interval=2)], ids=["oort", "tifl"])
 def test_a_selector_with_a_memory_of_devices_goes_on_where_it_was_stopped(blobs, tmp_path, selector):
     run, recipe = experiment(blobs, selector, rounds=6), federation(blobs, LogNormal())
     whole = simulate(run, recipe, seeds=2, chunk=2)
