@@ -13,7 +13,7 @@ import yaml
 
 from fedjax_sel.devices.clock import Deadline
 from fedjax_sel.engine.collectives import CLIENTS
-from fedjax_sel.engine.driver import checked_seeds
+from fedjax_sel.engine.driver import check_seeds
 from fedjax_sel.engine.layout import SEEDS, Layout
 
 
@@ -58,7 +58,7 @@ class Config(Mapping[str, Any]):
     @property
     def seeds(self) -> tuple[int, ...]:
         """Of the runs."""
-        return checked_seeds(self.values["seeds"])
+        return check_seeds(self.values["seeds"])
 
     @property
     def layout(self) -> Layout | str:

@@ -18,7 +18,7 @@ from fedjax_sel.config.files import parse_yaml
 from fedjax_sel.config.names import own_key, own_parameter, put, rename, without_short_form
 from fedjax_sel.devices.clock import Deadline
 from fedjax_sel.engine.collectives import CLIENTS
-from fedjax_sel.engine.driver import checked_seeds
+from fedjax_sel.engine.driver import check_seeds
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.layout import SEEDS, Layout
 
@@ -79,7 +79,7 @@ def resolve(given: Mapping[str, Any]) -> Config:
         out[key] = kind.resolve(key, config.get(key))
     for key, parameter in plain_keys().items():
         out[key] = fitted(key, config.get(key, parameter.default), parameter.annotation)
-    seeds = checked_seeds(out["seeds"])
+    seeds = check_seeds(out["seeds"])
     out["seeds"] = len(seeds) if seeds == tuple(range(len(seeds))) else list(seeds)
     out["deadline"] = deadline(config.get("deadline"))
     out["layout"] = layout(config.get("layout", "auto"))

@@ -14,7 +14,7 @@ from rich.table import Table as RichTable
 
 from fedjax_sel import catalog
 from fedjax_sel.config import Config, resolve
-from fedjax_sel.engine.driver import checked_seeds
+from fedjax_sel.engine.driver import check_seeds
 from fedjax_sel.engine.history import History
 from fedjax_sel.papers.paper import Cell, Claim, Evidence, Histories, Paper, Result, Table, locate_cell
 from fedjax_sel.report.environment import environment
@@ -64,7 +64,7 @@ def reproduce(
 
     with lock_folder(out):
         began = time.perf_counter()
-        numbers = checked_seeds(seeds)
+        numbers = check_seeds(seeds)
         evidence = Evidence(run_cells(out, cells, configs, console), run_studies(out, paper, scale, numbers, console))
         summary = write_reproduction(paper, scale, numbers, evidence, out, console)
         console.print(

@@ -10,20 +10,20 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 from scipy import stats
 
-from fedjax_sel import config as configuration
-from fedjax_sel import pretrained
-from fedjax_sel.client_selection.lefl import looked_at
-from fedjax_sel.config.build import Run
+from fedjax_sel.client_selection.lefl import map_trained_models
+from fedjax_sel.config import Run, build, resolve
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.data.federation import stack
-from fedjax_sel.engine.init import start
+from fedjax_sel.engine.experiment import Experiment
+from fedjax_sel.engine.init import init_runs
 from fedjax_sel.engine.keys import Purpose, key_for
 from fedjax_sel.engine.layout import Layout
-from fedjax_sel.engine.round import State, round_step
-from fedjax_sel.engine.signals import measure_examples
+from fedjax_sel.engine.round import make_context, round_step
+from fedjax_sel.engine.state import RoundState
+from fedjax_sel.engine.training import select_examples
 from fedjax_sel.metrics.cka import kernel_cka
 from fedjax_sel.papers.fedft_eds.cells import list_cells, list_targets
 from fedjax_sel.papers.fedft_eds.methods import (
@@ -42,14 +42,15 @@ from fedjax_sel.papers.fedft_eds.methods import (
 )
 from fedjax_sel.papers.paper import Cell, locate_cell
 from fedjax_sel.pytree import jit
+from fedjax_sel.runs import pretrained
 from fedjax_sel.signals.entropy import Entropy
 from fedjax_sel.signals.margin import Margin
 from fedjax_sel.task import Task
-from fedjax_sel.types import Rows, Variables
+from fedjax_sel.types import Cohort, PRNGKey, Rows, Variables
 
 LEVELS = ("low", "mid", "up")
 SEEN = 200
-"""Test rows on which clients' models are compared."""
+"""Test examples on which clients' models are compared."""
 
 SHOWN = (1.0, 0.5, 0.1)
 """ρ of the histograms."""
@@ -57,22 +58,24 @@ SHOWN = (1.0, 0.5, 0.1)
 TIMED = (FEDAVG, FEDAVG_RDS, FEDPROX, ALL, RDS50, EDS50, RDS, EDS)
 REPEATS = 2
 
+LAYOUT = Layout(clients=1, seeds="scan")
+
 
 def find_cell(scale: str, experiment: str, method: str) -> Cell:
-    """A cell by its key."""
+    """Returns a cell by its key."""
     return next(cell for cell in list_cells(scale) if cell.key == (experiment, method))
 
 
 def build_cell(cell: Cell, seeds: Sequence[int], scale: str, out: Path, **changes: Any) -> Run:
-    """A cell's run, beginning with the model of the cell that it names."""
+    """Returns a cell's run, beginning with the model of the cell that it names."""
     first = None
     if cell.begins is not None:
         first = pretrained.load(locate_cell(out, find_cell(scale, *cell.begins)))
-    return configuration.build({"seeds": list(seeds), **cell.config, **changes}, first)
+    return build(resolve({"seeds": list(seeds), **cell.config, **changes}), first)
 
 
 def study_alikeness(scale: str, seeds: Sequence[int], out: Path) -> dict[str, Any]:
-    """CKA of all pairs of clients' models after one round of local training, with and without pretraining."""
+    """Returns the CKA of all pairs of clients' models after one round of local training, with and without pretraining."""
     name, found = list_targets(scale)[0], {}
     for alpha in (STRONG,) if scale == "smoke" else (STRONG, WEAK):
         for method in (SCRATCH, FEDAVG):
@@ -84,16 +87,16 @@ def study_alikeness(scale: str, seeds: Sequence[int], out: Path) -> dict[str, An
 
 
 def draw_federations(run: Run) -> list[tuple[int, FederatedData]]:
-    """Seeds with their federations."""
+    """Returns seeds with their federations."""
     return list(zip(run.seeds, run.data.draws(run.seeds), strict=True))
 
 
 def compare_clients(run: Run, data: FederatedData, seed: int) -> Float[np.ndarray, "3 N N"]:
-    """CKA of the clients' models at each level, by the first test rows."""
+    """Returns the CKA of the clients' models at each level, by the first test examples."""
     task, key = run.experiment.task, jax.random.key(seed)
     variables = task.init(key_for(key, Purpose.MODEL), data.x)
-    kernels = looked_at(
-        levels,
+    kernels = map_trained_models(
+        measure_levels,
         task,
         jax.tree.map(jnp.asarray, data),
         run.experiment.local_training,
@@ -108,15 +111,15 @@ def compare_clients(run: Run, data: FederatedData, seed: int) -> Float[np.ndarra
 
 
 def measure_levels(task: Task, variables: Variables, x: Rows) -> Float[Array, "3 b b"]:
-    """Products of all pairs of rows, centred, at the three levels."""
+    """Returns products of all pairs of examples, centred, at the three levels."""
     made: Any = task.model.apply(task.parts.whole(variables), task.normalised(x), mutable=["intermediates"])[1]
     flat = [made["intermediates"][name][0].reshape(len(x), -1) for name in LEVELS]
-    centred = [rows - rows.mean(0, keepdims=True) for rows in flat]
-    return jnp.stack([rows @ rows.T for rows in centred])
+    centred = [layer - layer.mean(0, keepdims=True) for layer in flat]
+    return jnp.stack([layer @ layer.T for layer in centred])
 
 
 def study_entropies(scale: str, seeds: Sequence[int], out: Path) -> dict[str, Any]:
-    """Entropies of all training rows after some rounds, by ρ, and how near their order is to that of the margin."""
+    """Returns entropies of all training examples after some rounds, by ρ, and how near their order is to that of the margin."""
     run = build_cell(find_cell(scale, name_few(list_targets(scale)[0], STRONG), ALL), seeds, scale, out)
     history, found = run.simulate(), {}
     for i, (_, data) in enumerate(draw_federations(run)):
@@ -128,7 +131,7 @@ def study_entropies(scale: str, seeds: Sequence[int], out: Path) -> dict[str, An
         for rho in SHOWN:
             value = np.asarray(Entropy(temperature=rho).measure(logits, y))
             tenth = max(1, len(value) // 10)
-            order = np.lexsort((-margin, -value))  # as the selection: rows of equal entropy by margin
+            order = np.lexsort((-margin, -value))  # as the selection: examples of equal entropy by margin
             place = np.argsort(order)
             first, other = set(order[:tenth].tolist()), set(np.argsort(-margin, kind="stable")[:tenth].tolist())
             row = found.setdefault(f"{rho:g}", {"histogram": None, "correlation": [], "overlap": []})
@@ -140,7 +143,7 @@ def study_entropies(scale: str, seeds: Sequence[int], out: Path) -> dict[str, An
 
 
 def study_choices(scale: str, seeds: Sequence[int], out: Path) -> dict[str, Any]:
-    """How often each row was trained on: by how many rounds, and how unevenly, for random and entropy selection."""
+    """Returns how often each example was trained on, by rounds, and how unevenly, for random and entropy selection."""
     found = {}
     for method in (RDS, EDS):
         run = build_cell(find_cell(scale, name_few(list_targets(scale)[0], STRONG), method), seeds, scale, out)
@@ -155,13 +158,13 @@ def study_choices(scale: str, seeds: Sequence[int], out: Path) -> dict[str, Any]
 
 
 def replay_choices(run: Run, data: FederatedData, seed: int) -> tuple[Int[np.ndarray, "n"], Float[np.ndarray, "T"]]:
-    """In how many rounds each row was chosen, and the mean over clients of their chosen labels' entropy, by round.
+    """Returns in how many rounds each example was chosen, and by round the mean entropy of clients' chosen labels.
 
-    The run is gone through round by round, and the rows are chosen as it chooses them.
+    The run is gone through round by round, and the examples are chosen as it chooses them.
     """
     experiment, key = run.experiment, jax.random.key(seed)
     together, _ = stack([data])
-    state, _ = start([experiment], [data], key[None], Layout(clients=1, seeds="scan"))
+    state, _ = init_runs([experiment], [data], key[None], LAYOUT)
     state = jax.tree.map(lambda leaf: leaf[0], state)
     data = jax.tree.map(jnp.asarray, together)
     times, mixes = np.zeros(data.x.shape[0], int), []
@@ -170,40 +173,38 @@ def replay_choices(run: Run, data: FederatedData, seed: int) -> tuple[Int[np.nda
         picked = np.asarray(index)[np.asarray(keep)]
         np.add.at(times, picked, 1)
         mixes.append(measure_label_entropy(np.asarray(index), np.asarray(keep), np.asarray(data.y), data.classes))
-        state, _ = one_round(experiment, data, key, state, jnp.int32(t))
+        state, _ = run_round(experiment, data, key, state, jnp.int32(t))
     owned = np.zeros(len(times), bool)
     owned[np.asarray(data.order)] = True
     return times[owned], np.array(mixes)
 
 
 @jit()
-def choose_examples(experiment: Any, data: FederatedData, key: Array, state: State, t: Array) -> tuple[Array, Array]:
-    """Every client's rows, and which of them it would train on in round `t`."""
-
-    def one(client):
-        index, valid = data.examples_of(client)
-        values = measure_examples(
-            experiment.data_selection.needs, experiment.task, state.variables, data.batch(index, valid)
-        )
-        return index, experiment.data_selection.keep(key_for(key, Purpose.KEEP, t, client), valid, **values)
-
-    return jax.lax.map(one, jnp.arange(data.num_clients))
+def choose_examples(
+    experiment: Experiment, data: FederatedData, key: PRNGKey, state: RoundState, t: Int[Array, ""]
+) -> tuple[Int[Array, "N L"], Bool[Array, "N L"]]:
+    """Returns every client's examples, and which of them it would train on in round `t`."""
+    n = data.num_clients
+    everyone = Cohort(jnp.arange(n), jnp.ones(n, bool), jnp.ones(n))
+    ctx = make_context(experiment, data, key, t)
+    examples, _ = select_examples(experiment, data, key, state, ctx, everyone, LAYOUT)
+    return examples.index, examples.mask
 
 
-one_round = jit()(partial(round_step, layout=Layout(clients=1, seeds="scan")))
+run_round = jit()(partial(round_step, layout=LAYOUT))
 
 
 def measure_label_entropy(index: np.ndarray, keep: np.ndarray, y: np.ndarray, classes: int) -> float:
-    """Mean over clients of the entropy of the labels they train on, in nats."""
+    """Returns the mean over clients of the entropy of the labels they train on, in nats."""
     out = []
-    for rows, kept in zip(index, keep, strict=True):
+    for places, kept in zip(index, keep, strict=True):
         if kept.any():
-            out.append(stats.entropy(np.bincount(y[rows[kept]], minlength=classes)))
+            out.append(stats.entropy(np.bincount(y[places[kept]], minlength=classes)))
     return float(np.mean(out))
 
 
 def study_time(scale: str, seeds: Sequence[int], out: Path) -> dict[str, Any]:
-    """Measured seconds of a round of each method, one seed, compiled beforehand, all methods in turn."""
+    """Returns measured seconds of a round of each method, one seed, compiled beforehand, all methods in turn."""
     rounds = 1
     changes = {"rounds": rounds, "evaluate_every": rounds, "evaluate_last": 1, "chunk": rounds}
     there = {cell.method for cell in list_cells(scale) if cell.experiment == name_few(list_targets(scale)[0], STRONG)}

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from fedjax_sel.client_selection.lefl import predictions
+from fedjax_sel.client_selection.lefl import predict_log_probs
 from fedjax_sel.metrics.cka import kernel_cka
 from fedjax_sel.task import Task
 from fedjax_sel.types import Rows, Variables
@@ -16,17 +16,17 @@ SHUFFLES = 20
 """Random clusters of the same sizes."""
 
 
-def observe_last_layer(task: Task, variables: Variables, rows: dict[str, Rows]) -> tuple[Array, Array, Array]:
+def observe_last_layer(task: Task, variables: Variables, examples: dict[str, Rows]) -> tuple[Array, Array, Array]:
     """Returns soft labels of the public examples, and the last layer's input for the others."""
-    latent, _ = record_layers(task, variables, rows["seen"])
-    return predictions(task, variables, rows["public"]), latent, jnp.zeros(1)
+    latent, _ = record_layers(task, variables, examples["seen"])
+    return predict_log_probs(task, variables, examples["public"]), latent, jnp.zeros(1)
 
 
-def observe_all_layers(task: Task, variables: Variables, rows: dict[str, Rows]) -> tuple[Array, Array, Array]:
+def observe_all_layers(task: Task, variables: Variables, examples: dict[str, Rows]) -> tuple[Array, Array, Array]:
     """Returns what `observe_last_layer` does, and of every layer the products of all pairs of examples."""
-    latent, layers = record_layers(task, variables, rows["seen"])
+    latent, layers = record_layers(task, variables, examples["seen"])
     flat = [(layer - layer.mean(0, keepdims=True)).reshape(len(layer), -1) for layer in layers]
-    return predictions(task, variables, rows["public"]), latent, jnp.stack([x @ x.T for x in flat])
+    return predict_log_probs(task, variables, examples["public"]), latent, jnp.stack([x @ x.T for x in flat])
 
 
 def record_layers(task: Task, variables: Variables, x: Rows) -> tuple[Float[Array, "b d"], list[Array]]:

@@ -12,12 +12,12 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 from sklearn.metrics import adjusted_rand_score
 
-from fedjax_sel.client_selection.lefl import LEFL, clustered
+from fedjax_sel.client_selection.lefl import LEFL, cluster_clients
 from fedjax_sel.client_selection.uniform import Uniform
 from fedjax_sel.config import Run, build, resolve
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.data.partition.label_groups import LabelGroups
-from fedjax_sel.engine.init import beginning
+from fedjax_sel.engine.init import selector_inputs
 from fedjax_sel.engine.keys import Purpose, key_for
 from fedjax_sel.metrics.labels import cohort_divergence, label_shares
 from fedjax_sel.papers.lefl.cells import EXPERIMENTS, METHODS, describe_lefl, load_experiment
@@ -103,7 +103,7 @@ def examine_clusters(
     for seed, data in zip(run.seeds, run.data.draws(run.seeds), strict=True):
         selector, ctx, log_p, latent, kernels = observe_pre_phase(run, data, seed)
         kl = selector.distances(log_p)
-        cluster = clustered(kl, selector.strata(ctx.num_clients))
+        cluster = cluster_clients(kl, selector.strata(ctx.num_clients))
         y = np.asarray(data.y)[np.asarray(data.order)]
         shares = label_shares(y, np.asarray(data.owner), data.num_clients, data.classes)
         everybody = np.bincount(y, minlength=data.classes) / len(y)
@@ -144,11 +144,10 @@ def observe_pre_phase(
     assert isinstance(selector, LEFL)
     assert data.public_x is not None
     variables = experiment.task.init(key_for(key, Purpose.MODEL), data.x)
-    own, ctx, host = beginning(experiment, data, key, variables, 1)
-    few = data.num_clients <= FEW
-    rows = {"public": np.asarray(data.public_x), "seen": np.asarray(data.test_x[:SEEN])}
-    look = observe_all_layers if few else observe_last_layer
-    log_p, latent, kernels = selector.after_pre_phase(look, rows, jnp.arange(data.num_clients), own, ctx, host)
+    own, ctx, host = selector_inputs(experiment, data, key, variables, 1)
+    examples = {"public": np.asarray(data.public_x), "seen": np.asarray(data.test_x[:SEEN])}
+    read = observe_all_layers if data.num_clients <= FEW else observe_last_layer
+    log_p, latent, kernels = selector.run_pre_phase(read, examples, jnp.arange(data.num_clients), own, ctx, host)
     return selector, ctx, log_p, np.asarray(latent), np.asarray(kernels)
 
 
@@ -161,14 +160,14 @@ def draw_cohorts(
     rounds: int,
 ) -> dict[str, Int[np.ndarray, "T m"]]:
     """Returns cohorts of so many rounds: stratified by LEFL's clusters, by clusters of the true labels, and uniform."""
-    by_labels = clustered(shares, selector.strata(ctx.num_clients))
-    ways: dict[str, tuple[ClientSelector, Any]] = {
+    by_labels = cluster_clients(shares, selector.strata(ctx.num_clients))
+    selections: dict[str, tuple[ClientSelector, Any]] = {
         "entropy_stratified": (selector, jnp.asarray(cluster, jnp.int32)),
         "entropy_by_labels": (selector, jnp.asarray(by_labels, jnp.int32)),
         "entropy_random": (Uniform(), ()),
     }
     keys = jax.random.split(jax.random.key(seed), rounds)
-    return {name: np.asarray(draw(way, state, ctx, keys)) for name, (way, state) in ways.items()}
+    return {name: np.asarray(draw(chosen, state, ctx, keys)) for name, (chosen, state) in selections.items()}
 
 
 @jit()
