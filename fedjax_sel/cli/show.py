@@ -91,5 +91,3 @@ def cite(
         tell(f"paper {name}", papers.load(name).reference)
     if not names or set(names) & set(known):
         tell("this software", software())
-
-

@@ -17,9 +17,9 @@ from fedjax_sel.data.dataset import Dataset
 from fedjax_sel.data.federation import Federation
 from fedjax_sel.engine.callback import Callback
 from fedjax_sel.engine.driver import simulate
+from fedjax_sel.engine.execution import Execution
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.history import History
-from fedjax_sel.engine.layout import Layout
 from fedjax_sel.runs import pretrained
 from fedjax_sel.task import Task
 from fedjax_sel.types import Variables
@@ -33,25 +33,19 @@ class Run:
       experiment: what to run.
       data: the recipe of the clients' examples.
       seeds: of the runs.
-      layout: how axes are run.
-      mesh: on how many devices, as `simulate` takes it.
-      chunk: rounds between two looks of the host; None: chosen.
+      execution: how: its layout, mesh and chunk are the configuration's.
       callbacks: those of the configuration, made for a run in a folder.
     """
 
     experiment: Experiment
     data: Federation
     seeds: tuple[int, ...]
-    layout: Layout | str
-    mesh: tuple[int, int] | str
-    chunk: int | None
+    execution: Execution
     callbacks: Callable[[Path], list[Callback]]
 
-    def simulate(self, **how: Any) -> History:
-        """Run it; `how` is `callbacks`, `checkpoints`, `memory`, `debug` of `engine.driver.simulate`."""
-        return simulate(
-            self.experiment, self.data, self.seeds, layout=self.layout, mesh=self.mesh, chunk=self.chunk, **how
-        )
+    def simulate(self, **changes: Any) -> History:
+        """Returns the history of it; `changes` are other fields of `Execution`: `callbacks`, `checkpoints`, ..."""
+        return simulate(self.experiment, self.data, self.seeds, self.execution, **changes)
 
 
 @dataclass(frozen=True)
@@ -110,7 +104,8 @@ def build(config: Config, begin: Variables | None = None, problem: Problem | Non
     numbers = {key: config[key] for key in NUMBERS}
     experiment = Experiment(problem.task, **parts, **numbers, deadline=config.deadline)
     experiment.check(data.draw(config.seeds[0]))
-    return Run(experiment, data, config.seeds, config.layout, config.mesh, config.chunk, make_callbacks)
+    execution = Execution(config.layout, config.mesh, config.chunk)
+    return Run(experiment, data, config.seeds, execution, make_callbacks)
 
 
 def build_problem(config: Config, begin: Variables | None = None, source: Any = None) -> Problem:
@@ -161,7 +156,7 @@ def through_backbone(task: Task, example: Dataset, source: Any, public: Dataset 
 def load_source(config: dict[str, Any]) -> Any:
     """Returns the dataset that a resolved `data` describes, or the function that draws it from a seed.
 
-    A synthetic source is drawn from the seed of the run, and so are the test examples of any other where `seed` is None.
+    A synthetic source is drawn from the run's seed, and so are the test examples of any other where `seed` is None.
     """
     given = {key: config[key] for key in source_parameters(config["name"])}
     if config["name"] in SYNTHETIC:

@@ -15,7 +15,7 @@ from fedjax_sel.config.checks import Parameter, complete, fitted, parameters
 from fedjax_sel.config.components import KINDS, SYNTHETIC, source_parameters, split
 from fedjax_sel.config.config import Config
 from fedjax_sel.config.files import parse_yaml
-from fedjax_sel.config.names import own_key, own_parameter, put, rename, without_short_form
+from fedjax_sel.config.names import SHORT, own_key, own_parameter, put, rename, without_short_form
 from fedjax_sel.devices.clock import Deadline
 from fedjax_sel.engine.collectives import CLIENTS
 from fedjax_sel.engine.driver import check_seeds
@@ -67,7 +67,7 @@ def resolve(given: Mapping[str, Any]) -> Config:
         raise ValueError(f"a configuration is a mapping of keys to values, not {given!r}")
     config, _ = rename(given)
     for key in config:
-        check_name("key", key, KEYS)
+        check_name("key", key, KEYS, SHORT)
     if config.get("data") is None:
         raise ValueError("data is missing; name a source, as in `data: digits`")
     name, rest = split("data", config["data"], None)
@@ -158,7 +158,7 @@ def read_item(item: str) -> tuple[str, Any, str]:
     if not equals or not written:
         raise ValueError(f"{item!r} is not of the form key=value, as in client_selection.epsilon=0.1")
     key = own_key(written)
-    check_name("key", key.split(".")[0], KEYS)
+    check_name("key", key.split(".")[0], KEYS, SHORT)
     try:
         return key, parse_yaml(text), item
     except yaml.YAMLError as error:

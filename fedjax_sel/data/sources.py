@@ -41,8 +41,8 @@ def load(
 ) -> Dataset:
     """A dataset by name.
 
-    - `iris`, `digits`, `wine`, `breast_cancer`, `digit_images`: scikit-learn's, flat `float32` examples with the values as
-      scikit-learn has them (digits are 0..16, not 0..1). `digit_images` are the same digits as 8x8 images of one
+    - `iris`, `digits`, `wine`, `breast_cancer`, `digit_images`: scikit-learn's, flat `float32` examples with the values
+      as scikit-learn has them (digits are 0..16, not 0..1). `digit_images` are the same digits as 8x8 images of one
       channel.
     - `npz:PATH`: arrays in a file, here or in the folder of the data, see `files.npz_dataset`.
     - `tfds:NAME`: a prepared dataset of TensorFlow Datasets (`tfds:fashion_mnist`, `tfds:emnist/byclass`), read without
@@ -76,7 +76,7 @@ def load(
 
 
 def take_fewer(data: Dataset, num_examples: int | None, num_test_examples: int | None, seed: int) -> Dataset:
-    """Returns a dataset with so many of its training and test examples, every class in proportion; None: all of them."""
+    """Returns a dataset with so many of its training and test examples, every class in proportion; None: all."""
     if (kept := draw_some(data.name, "num_examples", "training", data.y, num_examples, seed)) is not None:
         owner = None if data.owner is None else np.unique(data.owner[kept], return_inverse=True)[1].astype(np.int32)
         data = replace(data, x=data.x[kept], y=data.y[kept], owner=owner)

@@ -1,7 +1,8 @@
 """The synthetic federation of UACS-FL: few clients at a curved boundary, the others far from it.
 
-Examples lie in the square [-1, 1]². The label says on which side of the curve `g(x) = x₂ - a sin(π x₁) = 0` an example is. The
-first `boundary` clients hold examples of both classes around the curve; every other client holds examples of one class only.
+Examples lie in the square [-1, 1]². The label says on which side of the curve `g(x) = x₂ - a sin(π x₁) = 0` an example
+is. The first `boundary` clients hold examples of both classes around the curve; every other client holds examples of
+one class only.
 
 The paper shows its three settings as pictures and gives no numbers; the generator and its numbers are ours.
 """
@@ -61,7 +62,9 @@ def uacs(
     if not 1 <= boundary < clients:
         raise ValueError(f"uacs: {boundary} boundary clients of {clients}; there must be 1 to {clients - 1}")
     if num_examples < 1 or num_test_examples < 1:
-        raise ValueError(f"uacs: num_examples is {num_examples}, num_test_examples is {num_test_examples}; both must be at least 1")
+        raise ValueError(
+            f"uacs: num_examples is {num_examples}, num_test_examples is {num_test_examples}; both must be at least 1"
+        )
     rng = np.random.default_rng((PURPOSE, setting, seed))
     at_curve = along_curve if setting == 2 else in_boxes
     near = [at_curve(rng, i, boundary, num_examples) for i in range(boundary)]

@@ -1,4 +1,4 @@
-"""One configuration carried out in its folder, for every command: `run`, `reproduce`, `pretrain`, and parts of `sweep`."""
+"""Executes a configuration in its folder, for every command: `run`, `reproduce`, `pretrain`; `sweep` shares parts."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def execute(
     say: Say | None = None,
     kept_in: Path | None = None,
 ) -> History:
-    """Returns the history of a run in a folder: read if it is finished, else run with progress and checkpoints and saved.
+    """Returns the history of a run in a folder: read if it is finished, else run, with progress, and saved.
 
     Of several processes the first one writes. A run that a callback of the configuration ends is a finished one.
 

@@ -39,7 +39,7 @@ def use_cores() -> None:
 
 
 def keep_compiled_programs() -> None:
-    """Lets XLA keep what it compiles, so that the next start need not; where that folder cannot be made, does without."""
+    """Lets XLA keep what it compiles for the next start; where that folder cannot be made, does nothing."""
     if getattr(jax.config, "jax_compilation_cache_dir", None):
         return
     place = Path(os.environ.get("FEDJAX_SEL_CACHE") or "~/.cache/fedjax_sel").expanduser() / "xla"

@@ -31,7 +31,7 @@ def take_first_seed(variables: Variables) -> Variables:
 
 
 def load(place: str | Path) -> Variables:
-    """Returns the variables in a file that `save` wrote, or in a run's folder: of its first seed, as they were kept last.
+    """Returns the variables in a file that `save` wrote, or of the first seed of a run in a folder, as kept last.
 
     Raises:
       FileNotFoundError: there is neither.

@@ -13,7 +13,7 @@ import numpy as np
 from fedjax_sel import config as configuration
 from fedjax_sel.engine.callback import AnyCallback, tell
 from fedjax_sel.engine.checkpoint import Checkpoints
-from fedjax_sel.engine.driver import apart, sweep
+from fedjax_sel.engine.driver import split_history, sweep
 from fedjax_sel.engine.history import History
 from fedjax_sel.report.progress import Bar
 from fedjax_sel.report.stopping import Stopper
@@ -47,7 +47,7 @@ class Apart:
         self._tell("on_train_end", history)
 
     def _tell(self, event: str, history: History) -> None:
-        for callbacks, own in zip(self.callbacks, apart(history, self.size), strict=False):
+        for callbacks, own in zip(self.callbacks, split_history(history, self.size), strict=False):
             tell(callbacks, event, own)
 
 
@@ -93,9 +93,7 @@ def run_block(
             experiments,
             data,
             seeds,
-            layout=first.layout,
-            mesh=first.mesh,
-            chunk=first.chunk,
+            first.execution,
             callbacks=callbacks,
             checkpoints=kept[-1],
             memory=memory,

@@ -93,7 +93,7 @@ def axes_in(items: Iterable[str]) -> tuple[list[str], dict[str, list[str]]]:
 
 
 def split_values(text: str) -> list[str]:
-    """Returns the elements of a YAML flow sequence without its brackets, as written; none where it is no such sequence."""
+    """Returns the elements of a YAML flow sequence without its brackets, as written; none where it is not one."""
     try:
         node = yaml.compose(f"[{text}]", Loader=yaml.SafeLoader)
     except yaml.YAMLError:  # what is wrong with it is said where the value is read

@@ -46,9 +46,7 @@ def check(place: Path, grid: Sequence[Combination]) -> None:
         raise FolderError(f"{place} is a file; a folder is needed")
     inside = of_run.contents(place)
     if inside and ASKED not in inside:
-        raise FolderError(
-            f"{place} is no sweep's folder: it has no {ASKED}, but {inside[0]}; give another one"
-        )
+        raise FolderError(f"{place} is no sweep's folder: it has no {ASKED}, but {inside[0]}; give another one")
     if inside and (shown := list_differences(read_description(place), describe(grid))):
         raise FolderError(f"{place} holds another sweep ({'; '.join(shown)}); give another folder")
     for one in grid:
@@ -112,8 +110,6 @@ def write(place: Path, grid: Sequence[Combination]) -> pd.DataFrame:
         files.write_figure(place / of_run.FIGURES / f"{name}.png", figure)
     files.write_text(place / of_run.REPORT, sweeps.page(found, axes, configuration.dump(what), drawn))
     rows = sweeps.best_first(found, axes).to_dict("records")
-    files.write_json(
-        place / of_run.SUMMARY, {"axes": what["axes"], "best_first": rows, "environment": environment()}
-    )
+    files.write_json(place / of_run.SUMMARY, {"axes": what["axes"], "best_first": rows, "environment": environment()})
     shutil.rmtree(place / PROGRAMS, ignore_errors=True)
     return found

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from fedjax_sel import config as configuration
 from fedjax_sel.config import Config
@@ -121,8 +120,11 @@ def split_group(group: Group, data: Drawn, memory: int | None) -> list[Block]:
 
     def check(k: int, seeds: int) -> None:
         drawn = data.draws(first.seeds[:seeds])
-        how: dict[str, Any] = {"layout": first.layout, "mesh": first.mesh, "chunk": first.chunk}
-        plan_program(experiments[:k], drawn, range(seeds), **how, others=experiments).check_fits(memory)
+        how = first.execution
+        program = plan_program(
+            experiments[:k], drawn, range(seeds), layout=how.layout, mesh=how.mesh, chunk=how.chunk, others=experiments
+        )
+        program.check_fits(memory)
 
     def fits(k: int, seeds: int) -> bool:
         try:
