@@ -12,8 +12,8 @@ from rich.console import Console
 
 from fedjax_sel import config, folder, papers
 from fedjax_sel.engine import run
-from fedjax_sel.papers._paper import Cell, folder_of
-from fedjax_sel.papers._reproduce import run_cells
+from fedjax_sel.papers.paper import Cell, locate_cell
+from fedjax_sel.papers.reproduction import run_cells
 
 CELLS = 3 * 5  # settings, methods
 SEEDS = 2
@@ -92,7 +92,7 @@ def test_means_and_deviations_are_those_of_the_seeds(summary):
 
 def test_accuracies_are_those_of_the_cells(out, summary):
     for cell in papers.load("uacs").cells("smoke"):
-        long = pd.read_parquet(folder_of(out, cell) / "metrics.parquet")
+        long = pd.read_parquet(locate_cell(out, cell) / "metrics.parquet")
         table = long.set_index(["metric", "round", "seed"])["value"]
         found = {
             (r["metric"], r["round"]): r["per_seed"]
@@ -144,7 +144,7 @@ def test_a_folder_of_another_configuration_is_refused_and_left_alone(out, return
 
 def test_a_folder_of_something_else_is_refused_and_left_alone(tmp_path, nothing_runs):
     cell = papers.load("uacs").cells("smoke")[-1]
-    strange = folder_of(tmp_path, cell)
+    strange = locate_cell(tmp_path, cell)
     strange.mkdir(parents=True)
     (strange / "thesis.txt").write_text("mine")
     with pytest.raises(ValueError, match="no run's folder"):
@@ -179,7 +179,7 @@ def test_two_cells_of_one_configuration_are_run_once(tmp_path, monkeypatch):
     assert runs == [2, 3]
     assert ran["one", "A"] is ran["three", "A"]
     assert ran["one", "A"].selections.shape == (2, 2, 2)
-    assert [folder.state(folder_of(tmp_path, cell)) for cell in cells] == ["finished", "finished", "new"]
+    assert [folder.state(locate_cell(tmp_path, cell)) for cell in cells] == ["finished", "finished", "new"]
     read = histories()
     assert runs == [2, 3], "nothing is run again"
     assert read["one", "A"] is read["three", "A"]
