@@ -578,7 +578,9 @@ def test_label_entropy_by_hand():
     y = np.array([0, 0, 1, 2, 2])
     index = np.array([[0, 1, 2], [3, 4, 0], [2, 0, 1]])
     keep = np.array([[True, False, True], [True, True, False], [False, False, False]])
-    assert measure_label_entropy(index, keep, y, 3) == pytest.approx(np.log(2) / 2), "one of two labels, one of one, one idle"
+    assert measure_label_entropy(index, keep, y, 3) == pytest.approx(np.log(2) / 2), (
+        "one of two labels, one of one, one idle"
+    )
     keep[2] = True
     one_and_two = -(np.log(1 / 3) + 2 * np.log(2 / 3)) / 3
     assert measure_label_entropy(index, keep, y, 3) == pytest.approx((np.log(2) + one_and_two) / 3)
