@@ -75,7 +75,7 @@ def build_cell(cell: Cell, seeds: Sequence[int], scale: str, out: Path, **change
 
 
 def study_alikeness(scale: str, seeds: Sequence[int], out: Path) -> dict[str, Any]:
-    """Returns the CKA of all pairs of clients' models after one round of local training, with and without pretraining."""
+    """Returns the CKA of all pairs of clients' models after a round of local training, with and without pretraining."""
     name, found = list_targets(scale)[0], {}
     for alpha in (STRONG,) if scale == "smoke" else (STRONG, WEAK):
         for method in (SCRATCH, FEDAVG):
@@ -112,14 +112,14 @@ def compare_clients(run: Run, data: FederatedData, seed: int) -> Float[np.ndarra
 
 def measure_levels(task: Task, variables: Variables, x: Rows) -> Float[Array, "3 b b"]:
     """Returns products of all pairs of examples, centred, at the three levels."""
-    made: Any = task.model.apply(task.parts.whole(variables), task.normalised(x), mutable=["intermediates"])[1]
+    made: Any = task.model.apply(task.frozen.merge(variables), task.normalize(x), mutable=["intermediates"])[1]
     flat = [made["intermediates"][name][0].reshape(len(x), -1) for name in LEVELS]
     centred = [layer - layer.mean(0, keepdims=True) for layer in flat]
     return jnp.stack([layer @ layer.T for layer in centred])
 
 
 def study_entropies(scale: str, seeds: Sequence[int], out: Path) -> dict[str, Any]:
-    """Returns entropies of all training examples after some rounds, by ρ, and how near their order is to that of the margin."""
+    """Returns entropies of training examples after some rounds, by ρ, and how near their order is to the margin's."""
     run = build_cell(find_cell(scale, name_few(list_targets(scale)[0], STRONG), ALL), seeds, scale, out)
     history, found = run.simulate(), {}
     for i, (_, data) in enumerate(draw_federations(run)):
