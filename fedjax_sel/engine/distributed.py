@@ -159,7 +159,7 @@ def any_process(flag: bool) -> bool:
 
 def check_same(number: int) -> None:
     """Raises `ValueError` where the processes go on from different rounds."""
-    if max_over_processes(number) != -highest(-number):
+    if max_over_processes(number) != -max_over_processes(-number):
         raise ValueError(
             "the processes find different checkpoints; their folder must be on a disk that all of them share"
         )

@@ -95,7 +95,6 @@ class Experiment(Pytree):
         self.count_cohort(data.num_clients)
         self.correction.check(self.local_training)
         self.availability.check(data.num_clients)
-        self.deadline.check()
         if data.devices is not None:
             data.devices.check(data.num_clients)
         elif float(self.deadline.seconds) < math.inf:
