@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from fedjax_sel.cli.app import LayoutName, Memory, Mesh, NoCache, Preset, command, drop_missing, parse_mesh, print_notes
+from fedjax_sel.cli.app import LayoutName, Memory, Mesh, NoCache, Preset, command, parse_mesh, print_notes
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -87,7 +87,7 @@ def sweep(
     name, given = configuration.load(preset)
     print_notes(given, axes)
     options = {"seeds": seeds, "layout": layout, "mesh": parse_mesh(mesh)}
-    grid = combinations(given, axes or [], drop_missing(options))
+    grid = combinations(given, axes or [], options)
     place = out or Path("runs") / f"sweep-{name}-{of_sweep.fingerprint(grid)}"
     of_sweep.check(place, grid)
     finished = of_sweep.is_complete(place, grid)
@@ -143,7 +143,7 @@ def resolve(given: dict, overrides: list[str] | None, options: dict[str, Any]) -
     from fedjax_sel import config as configuration
 
     print_notes(given, overrides)
-    return configuration.resolve(configuration.override(given, overrides or []) | drop_missing(options))
+    return configuration.resolve(configuration.override(given, overrides or [], options))
 
 
 def init_distributed(distributed: bool, coordinator: str | None, processes: int | None, process: int | None) -> None:
