@@ -82,6 +82,13 @@ class Signal(Strategy):
         """What a client pays for it; nothing by default."""
         return Cost()
 
+    def count_up(self, classes: int) -> float:
+        """How many numbers a client sends for it where there are `C` classes; `cost.up` by default.
+
+        A value that is as long as the number of classes says so here.
+        """
+        return self.cost.up
+
 
 class ExampleSignal(Signal):
     """A value for each example, read off its logits; a client's value is the mean over its examples.
@@ -482,18 +489,18 @@ class Aggregator(Strategy):
         """The change that the cohort proposes, from all deltas with a leading `m`; their weighted sum by default."""
         return jax.tree.map(lambda leaf: jnp.tensordot(weights, leaf, 1), deltas)
 
-    def optimizer(self) -> optax.GradientTransformation:
+    def server_optimizer(self) -> optax.GradientTransformation:
         """The server's optimiser, for which minus the change is a gradient; by default it takes the change as it is."""
         return optax.scale(-1.0)
 
     def init(self, variables: Variables) -> StrategyState:
         """State before round 0: the optimiser's."""
-        return self.optimizer().init(variables)
+        return self.server_optimizer().init(variables)
 
     def step(self, state: StrategyState, variables: Variables, delta: Variables) -> tuple[Variables, StrategyState]:
         """The new global model, from the change `delta`."""
         gradient = jax.tree.map(jnp.negative, delta)
-        change, state = self.optimizer().update(gradient, state, variables)
+        change, state = self.server_optimizer().update(gradient, state, variables)
         return optax.apply_updates(variables, change), state
 
 

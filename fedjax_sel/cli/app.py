@@ -91,7 +91,7 @@ def leave(code: int) -> typer.Exit:
     if is_one_of_several():
         from fedjax_sel.engine import distributed
 
-        distributed.leave(code)
+        distributed.exit_process(code)
     return typer.Exit(code)
 
 

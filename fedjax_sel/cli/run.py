@@ -149,9 +149,9 @@ def resolve(given: dict, overrides: list[str] | None, options: dict[str, Any]) -
 def init_distributed(distributed: bool, coordinator: str | None, processes: int | None, process: int | None) -> None:
     """Makes this one of several processes, if that is asked for."""
     if distributed or not (coordinator is processes is process is None):
-        from fedjax_sel.engine.distributed import join
+        from fedjax_sel.engine import distributed as processes_of
 
-        join(coordinator, processes, process)
+        processes_of.init_distributed(coordinator, processes, process)
 
 
 def run_and_show(name: str, config: Config, place: Path, *, no_cache: bool, **how: Any) -> History:

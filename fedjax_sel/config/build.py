@@ -22,6 +22,7 @@ from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.history import History
 from fedjax_sel.runs import pretrained
 from fedjax_sel.task import Task
+from fedjax_sel.task.features import precompute_features
 from fedjax_sel.types import Variables
 
 
@@ -131,7 +132,7 @@ def build_problem(config: Config, begin: Variables | None = None, source: Any = 
     if begin is None and given["pretrained"] is not None:
         begin = pretrained.load(given["pretrained"])
     if begin is not None or given["frozen"]:
-        task = task.with_parts(example.x, frozen=given["frozen"], pretrained=begin)
+        task = task.fine_tune(example.x, frozen=given["frozen"], pretrained=begin)
     public = None if config["public"] is None else load_source(config["public"])
     if given["cached"]:
         task, source, public = through_backbone(task, example, source, public)
@@ -141,15 +142,15 @@ def build_problem(config: Config, begin: Variables | None = None, source: Any = 
 def through_backbone(task: Task, example: Dataset, source: Any, public: Dataset | None) -> tuple[Task, Any, Any]:
     """The task, and its data run through the parts that are not trained; as they were, where that cannot be."""
     if isinstance(source, Dataset):
-        rest, done = task.precompute_features(source, *([] if public is None else [public]))
+        rest, done = precompute_features(task, source, *([] if public is None else [public]))
         return rest, done[0], None if public is None else done[1]
-    rest, _ = task.precompute_features(replace(example, x=example.x[:1], test_x=example.test_x[:0]))
+    rest, _ = precompute_features(task, replace(example, x=example.x[:1], test_x=example.test_x[:0]))
     if rest is task:
         return task, source, public
     return (
         rest,
-        lambda seed: task.precompute_features(source(seed))[1][0],
-        None if public is None else task.precompute_features(public)[1],
+        lambda seed: precompute_features(task, source(seed))[1][0],
+        None if public is None else precompute_features(task, public)[1],
     )
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import flax.linen as nn
 from jaxtyping import Array, Bool, Float
 
-from fedjax_sel.models._conv import Conv
+from fedjax_sel.models._fast_conv import Conv
 from fedjax_sel.models._norm import Norm
 
 HE = nn.initializers.he_normal()

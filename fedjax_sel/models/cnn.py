@@ -3,8 +3,9 @@
 import flax.linen as nn
 from jaxtyping import Array, Float
 
-from fedjax_sel.models._conv import Conv, max_pool
+from fedjax_sel.models._conv import max_pool
 from fedjax_sel.models._dropout import Dropout
+from fedjax_sel.models._fast_conv import Conv
 from fedjax_sel.models._initial import beginning, dense
 
 __all__ = ["CNN"]

@@ -4,8 +4,9 @@ import flax.linen as nn
 from jaxtyping import Array, Float
 
 from fedjax_sel.models._blocks import images
-from fedjax_sel.models._conv import Conv, max_pool
+from fedjax_sel.models._conv import max_pool
 from fedjax_sel.models._dropout import Dropout
+from fedjax_sel.models._fast_conv import Conv
 
 __all__ = ["ConvDropout"]
 

@@ -22,7 +22,7 @@ class EfficientNet(nn.Module):
     it in the first convolution, so that the last one sees 2x2; with `halvings` 3 it sees 4x4, at 3.6 times the
     floating-point operations.
 
-    FrozenParams: `stem`, `block1` to `block16`, `last` (1x1 convolution), `head`.
+    Parts: `stem`, `block1` to `block16`, `last` (1x1 convolution), `head`.
 
     Attributes:
       classes: `C`.

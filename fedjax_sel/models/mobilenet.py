@@ -21,7 +21,7 @@ class MobileNetV3(nn.Module):
     five times: in the first convolution and in blocks 1, 2, 4 and 9. Made for rows of 32x32, this one halves it in
     blocks 2, 4 and 9 only, so that the last convolution sees 4x4; block 1, its shape kept, then has a shortcut.
 
-    FrozenParams: `stem`, `block1` to `block11`, `last` (1x1 convolution), `hidden`, `head`.
+    Parts: `stem`, `block1` to `block11`, `last` (1x1 convolution), `hidden`, `head`.
 
     Attributes:
       classes: `C`.

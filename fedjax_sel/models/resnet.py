@@ -6,7 +6,7 @@ import flax.linen as nn
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from fedjax_sel.models._conv import Conv
+from fedjax_sel.models._fast_conv import Conv
 from fedjax_sel.models._norm import Norm
 
 __all__ = ["ResNet"]

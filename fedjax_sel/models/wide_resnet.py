@@ -21,7 +21,7 @@ class WideResNet(nn.Module):
     175,066 parameters (statistics not counted). Where a block changes the number of channels, its shortcut is a 1x1
     convolution of the normalised input, the one that the block's first convolution sees.
 
-    FrozenParams, to be named where one is frozen: `stem`, `group1`, `group2`, `group3` (each with `block1`, `block2`, ...),
+    Parts, to be named where one is frozen: `stem`, `group1`, `group2`, `group3` (each with `block1`, `block2`, ...),
     `norm`, `head`. Where the collection `intermediates` is mutable, the outputs of the groups are in it: `low`, `mid`
     and `up`, before the next normalisation.
 

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from fedjax_sel.config import Config, build
 from fedjax_sel.engine.checkpoint import Checkpoints
-from fedjax_sel.engine.distributed import highest, is_first
+from fedjax_sel.engine.distributed import is_first, max_over_processes
 from fedjax_sel.engine.history import History
 from fedjax_sel.report.progress import progress
 from fedjax_sel.report.stopping import Stopper, stoppable
@@ -79,7 +79,7 @@ def execute(
     ):
         callbacks = [lock, bar, *run.callbacks(place), stopper] if is_first() else [stopper]
         history = run.simulate(callbacks=callbacks, checkpoints=points, memory=to_bytes(memory), debug=debug)
-        stopper.signal = highest(stopper.signal)
+        stopper.signal = max_over_processes(stopper.signal)
         if history.rounds < rounds:
             done = f"after {history.rounds} of {rounds} rounds"
             exit_if_stopped(stopper, say, done, None if debug else kept_in)

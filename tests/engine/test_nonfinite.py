@@ -75,7 +75,7 @@ AGGREGATORS = [
     Mean(weighting="size"),
     FedNova(),
     FedAvgM(0.9),
-    FedOpt(0.1, optimiser="adam"),
+    FedOpt(0.1, optimizer="adam"),
     FedAvgM(0.5, weighting="size"),
 ]
 

@@ -23,9 +23,10 @@ from fedjax_sel.papers.fedft_eds.numbers import find_published, measure
 from fedjax_sel.papers.fedft_eds.studies import LEVELS, SHOWN, TIMED, build_cell, compare_clients, find_cell, measure_label_entropy, measure_levels, replay_choices, study_entropies
 from fedjax_sel.papers.paper import Cell, Evidence, locate_cell
 from fedjax_sel.papers.settings import merge_settings
-from fedjax_sel.parts import FrozenParams, size_of
 from fedjax_sel.pytree import Pytree
 from fedjax_sel.report.markdown import report
+from fedjax_sel.task.costs import count_numbers
+from fedjax_sel.task.freezing import FrozenParams
 
 R, T = 3, 4
 YES, NO, OPEN = "reproduced", "not reproduced", "undecided"
@@ -498,8 +499,8 @@ def test_full_is_what_the_source_says():
 def test_so_many_parameters_are_trained_as_the_report_says():
     model = WideResNet(classes=10, depth=16)
     params = jax.eval_shape(model.init, jax.random.key(0), jnp.zeros((1, 32, 32, 3)))["params"]
-    trained, _ = FrozenParams(fixed_names=BACKBONE).parted({"params": params})
-    said = f"{size_of(trained):,} of {size_of(params):,} parameters"
+    trained, _ = FrozenParams(names=BACKBONE).split({"params": params})
+    said = f"{count_numbers(trained):,} of {count_numbers(params):,} parameters"
     assert said == "132,298 of 175,066 parameters"
     assert said in papers.load("fedft_eds").settings
 
@@ -552,7 +553,7 @@ def images(tmp_path_factory):
 
 def features(task, variables, x):
     """What the model makes of rows up to each level, from its stages instead of what it notes."""
-    stages = [task.model.apply(variables, task.normalised(x), end=end) for end in (2, 3, 4)]
+    stages = [task.model.apply(variables, task.normalize(x), end=end) for end in (2, 3, 4)]
     return [np.asarray(made, np.float64).reshape(len(x), -1) for made in stages]
 
 
@@ -614,7 +615,7 @@ def test_a_study_begins_with_the_model_of_the_cell_that_its_cell_names(images, t
     assert set(begun["params"]) == {"group3", "norm", "head"}
     wanted = {kind: {name: whole[name] for name in begun[kind]} for kind, whole in variables.items()}
     jax.tree.map(np.testing.assert_array_equal, begun, wanted)
-    backbone = images.experiment.task.model.apply(variables, images.experiment.task.normalised(data.x), end=3)
+    backbone = images.experiment.task.model.apply(variables, images.experiment.task.normalize(data.x), end=3)
     np.testing.assert_allclose(
         mine.x, backbone, rtol=1e-4, atol=1e-4, err_msg="rows are what the pretrained backbone makes"
     )

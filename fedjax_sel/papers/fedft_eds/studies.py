@@ -112,7 +112,7 @@ def compare_clients(run: Run, data: FederatedData, seed: int) -> Float[np.ndarra
 
 def measure_levels(task: Task, variables: Variables, x: Rows) -> Float[Array, "3 b b"]:
     """Returns products of all pairs of examples, centred, at the three levels."""
-    made: Any = task.model.apply(task.parts.whole(variables), task.normalised(x), mutable=["intermediates"])[1]
+    made: Any = task.model.apply(task.frozen.merge(variables), task.normalize(x), mutable=["intermediates"])[1]
     flat = [made["intermediates"][name][0].reshape(len(x), -1) for name in LEVELS]
     centred = [layer - layer.mean(0, keepdims=True) for layer in flat]
     return jnp.stack([layer @ layer.T for layer in centred])

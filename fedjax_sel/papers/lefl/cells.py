@@ -20,9 +20,9 @@ METHODS: dict[str, dict[str, Any]] = {
 
 OTHERS: dict[str, dict[str, Any]] = {
     "FedAvgM": {"aggregation": {"name": "fedavgm", "momentum": 0.9, "weighting": "size"}},
-    "FedAdagrad": {"aggregation": {"name": "fedopt", "optimiser": "adagrad", "weighting": "size"}},
-    "FedAdam": {"aggregation": {"name": "fedopt", "optimiser": "adam", "weighting": "size"}},
-    "FedYogi": {"aggregation": {"name": "fedopt", "optimiser": "yogi", "weighting": "size"}},
+    "FedAdagrad": {"aggregation": {"name": "fedopt", "optimizer": "adagrad", "weighting": "size"}},
+    "FedAdam": {"aggregation": {"name": "fedopt", "optimizer": "adam", "weighting": "size"}},
+    "FedYogi": {"aggregation": {"name": "fedopt", "optimizer": "yogi", "weighting": "size"}},
 }
 """Other servers, at LEFL's rate, on one experiment."""
 

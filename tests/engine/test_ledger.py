@@ -1,4 +1,6 @@
-"""The bill against hand counts: who trained is read off the history, what it costs is added up here."""
+"""The ledger and its price against hand counts: who trained is read off the history, what it costs is added up here."""
+
+from types import SimpleNamespace
 
 import jax.numpy as jnp
 import numpy as np
@@ -10,13 +12,14 @@ from fedjax_sel.client_selection.entropy import Entropy
 from fedjax_sel.client_selection.gradient_norm import GradientNorm
 from fedjax_sel.client_selection.power_of_choice import PowerOfChoice
 from fedjax_sel.client_selection.uniform import Uniform
+from fedjax_sel.correction.none import NoCorrection
 from fedjax_sel.data_selection.everything import Everything
-from fedjax_sel.devices.bill import COLUMNS, bill
+from fedjax_sel.engine.ledger import ALL, COLUMNS, Ledger, price, rates_of
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.models.logistic import LogisticRegression
 from fedjax_sel.models.mlp import MLP
-from fedjax_sel.protocols import Cost
-from fedjax_sel.pytree import Pytree, static
+from fedjax_sel.protocols import ClientSelector, ClientSignal, Cost, DataSelector, Signals
+from fedjax_sel.pytree import static
 
 N, M, EPOCHS, SEEDS = 9, 3, 2, (4, 9)
 P = 2 * 3 + 3  # logistic regression of two features and three classes
@@ -24,17 +27,17 @@ MODEL = 4 * P  # bytes
 F = 2 * 2 * 3 + 3 + 2 * 2  # a row's multiply-adds twice, its biases, its shift and scale
 
 
-class Fixed(Pytree):
+class Fixed(ClientSelector):
     """The same candidates and cohort in every round, whatever the signals say; asks in even rounds only."""
 
-    before: tuple = static(default=())
-    after: tuple = static(default=())
+    before: tuple = ()
+    after: tuple = ()
     asked: tuple | None = static(default=None)
     cohort: tuple = static(default=(2, 3, 4))
     always: bool = static(default=True)
 
-    def init(self, key, ctx, host):
-        return ()
+    def signals(self):
+        return Signals(before=self.before, after=self.after)
 
     def asks(self, round):
         return jnp.logical_or(self.always, round % 2 == 0)
@@ -46,16 +49,14 @@ class Fixed(Pytree):
         client = jnp.array(self.cohort)
         return cohort_of(client, client >= 0)
 
-    def observe(self, key, state, ctx, cohort, **signals):
-        return state
 
-
-class EverySecondRow(Pytree):
+class EverySecondRow(DataSelector):
     """A client looks at all its rows before it takes every second one."""
 
-    needs = (signals.Entropy(), signals.Margin())
+    def signals(self):
+        return {"entropy": signals.Entropy(), "margin": signals.Margin()}
 
-    def keep(self, key, valid, *, entropy, margin):
+    def select(self, key, state, valid, *, entropy, margin):
         return valid & (jnp.arange(valid.shape[0]) % 2 == 0)
 
 
@@ -188,23 +189,49 @@ def test_rows_a_client_looks_at_to_choose_from_are_paid_and_send_nothing(run, un
 
 
 def counted(**some):
-    names = ("cohort", "returned", "trained_examples", "screened_examples", "asked", "asked_outside", "asked_examples")
-    return {name: np.array([some.get(name, 0)]) for name in names}
+    count = {name: np.array([some.get(name, 0)]) for name in Ledger.__dataclass_fields__}
+    return Ledger(**count | {"signal_examples": {ALL: count["signal_examples"]}, "seconds": None, "joules": None})
 
 
-class Dear(Pytree):
+class Dear(ClientSignal):
     name = "dear"
-    cost = Cost(forward=2.0, backward=1.0, model=False, down=10.0, up=3.0)
+
+    @property
+    def cost(self):
+        return Cost(forward=2.0, backward=1.0, down=10.0, up=3.0)
 
     def measure(self, task, variables, batch, key):
         return jnp.zeros(())
 
 
-def test_every_entry_of_a_price_is_on_the_bill():
+class Known:
+    """A task whose model has these sizes."""
+
+    def __init__(self, parameters, flops):
+        self.of = {"parameters": parameters, "flops": flops, "backward": 2.0}
+
+    def __getattr__(self, name):
+        return lambda x: self.of[name]
+
+
+def rates(selector, parameters, flops):
+    parts = {"client_selection": selector, "data_selection": Everything(), "correction": NoCorrection()}
+    return rates_of(SimpleNamespace(task=Known(parameters, flops), **parts), None)
+
+
+def test_every_entry_of_a_cost_is_priced():
     counts = counted(
-        cohort=2, returned=2, trained_examples=40, screened_examples=20, asked=5, asked_outside=3, asked_examples=70
+        members=2,
+        models_sent=2,
+        reports=2,
+        uploads=2,
+        trained_examples=40,
+        screened_examples=20,
+        asked=5,
+        models_for_signals=3,
+        signal_examples=70,
     )
-    paid = bill(counts, Fixed(before=(Dear(),)), Everything(), parameters=100, flops=7.0)
+    paid = price(counts, rates(Fixed(before=(Dear(),)), 100, 7.0))
     assert {name: value.item() for name, value in paid.items()} == {
         "bytes_down": 800,
         "bytes_up": 800,
@@ -213,14 +240,23 @@ def test_every_entry_of_a_price_is_on_the_bill():
         "selection_bytes_up": 5 * 4 * 3,
         "selection_flops": 70 * (2 + 2 * 1) * 7,
     }
-    both = bill(counts, Fixed(before=(Dear(), signals.Loss())), Everything(), parameters=100, flops=7.0)
+    both = price(counts, rates(Fixed(before=(Dear(), signals.Loss())), 100, 7.0))
     assert both["selection_bytes_down"] == 3 * 400 + 5 * 4 * 10
     assert both["selection_bytes_up"] == 5 * 4 * 4
-    assert both["selection_flops"] == 70 * (4 + 1) * 7, "a client signal shares no pass with a row signal"
+    assert both["selection_flops"] == 70 * (4 + 1) * 7, "a client signal shares no pass with an example signal"
 
 
-def test_large_bills_stay_exact():
-    paid = bill(counted(cohort=3, returned=3), Uniform(), Everything(), parameters=2**40 + 1, flops=1.0)
+def test_ledgers_add_up_and_their_prices_too():
+    one, other = counted(members=2, models_sent=1, uploads=2, asked=3), counted(members=1, trained_examples=9)
+    what = rates(Fixed(before=(signals.Loss(),)), 100, 7.0)
+    each, both = [price(part, what) for part in (one, other)], price(one + other, what)
+    assert {name: value.item() for name, value in both.items()} == {
+        name: (each[0][name] + each[1][name]).item() for name in COLUMNS
+    }
+
+
+def test_large_prices_stay_exact():
+    paid = price(counted(members=3, uploads=3), rates(Uniform(), 2**40 + 1, 1.0))
     assert int(paid["bytes_up"][0]) == 3 * 4 * (2**40 + 1)
 
 
