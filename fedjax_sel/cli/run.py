@@ -54,7 +54,7 @@ def run(
 
     name, given = configuration.load(preset)
     config = resolve(given, overrides, {"seeds": seeds, "layout": layout, "mesh": parse_mesh(mesh)})
-    init_distributed(distributed, coordinator, processes, process)
+    start_distributed(distributed, coordinator, processes, process)
     place = out or Path("runs") / f"{name}-{config.fingerprint}{'-debug' if debug else ''}"
     run_and_show(name, config, place, no_cache=no_cache, debug=debug, memory=memory)
 
@@ -146,12 +146,12 @@ def resolve(given: dict, overrides: list[str] | None, options: dict[str, Any]) -
     return configuration.resolve(configuration.override(given, overrides or [], options))
 
 
-def init_distributed(distributed: bool, coordinator: str | None, processes: int | None, process: int | None) -> None:
+def start_distributed(distributed: bool, coordinator: str | None, processes: int | None, process: int | None) -> None:
     """Makes this one of several processes, if that is asked for."""
     if distributed or not (coordinator is processes is process is None):
-        from fedjax_sel.engine import distributed as processes_of
+        from fedjax_sel.engine.distributed import init_distributed
 
-        processes_of.init_distributed(coordinator, processes, process)
+        init_distributed(coordinator, processes, process)
 
 
 def run_and_show(name: str, config: Config, place: Path, *, no_cache: bool, **how: Any) -> History:
