@@ -323,7 +323,10 @@ def test_each_combination_is_what_run_would_make_of_the_same_overrides():
         (("local_training.epochs=1,0",), "sgd: epochs is 0"),
         (("lr=0.1,0.1",), "local_training.learning_rate=0.1 are the same configuration"),
         (("lr=0.1,1e-1",), "are the same configuration"),
-        (("lr=0.1,0.2", "local_training.learning_rate=0.3"), "local_training.learning_rate is given twice"),
+        (
+            ("lr=0.1,0.2", "local_training.learning_rate=0.3"),
+            "lr=0.1,0.2 and local_training.learning_rate=0.3 both give local_training.learning_rate",
+        ),
         (("lr=0.1",), "needs a key with several values"),
         ((), "needs a key with several values"),
         (("seeds=0,1,2", "lr=0.1,0.2"), "seeds=[0,1,2]"),

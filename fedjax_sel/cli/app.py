@@ -116,8 +116,3 @@ def parse_mesh(text: str | None) -> dict[str, int] | None:
     if len(mesh) != len(parts):
         raise ValueError(f"--mesh is {text!r}; it must be of the form seeds=2,clients=4")
     return mesh
-
-
-def drop_missing(options: dict[str, Any]) -> dict[str, Any]:
-    """Returns the options that were given."""
-    return {key: value for key, value in options.items() if value is not None}

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from fedjax_sel.cli.app import LayoutName, Memory, Mesh, NoCache, Preset, command, drop_missing, parse_mesh, print_notes
+from fedjax_sel.cli.app import LayoutName, Memory, Mesh, NoCache, Preset, command, parse_mesh, print_notes
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -54,7 +54,7 @@ def run(
 
     name, given = configuration.load(preset)
     config = resolve(given, overrides, {"seeds": seeds, "layout": layout, "mesh": parse_mesh(mesh)})
-    init_distributed(distributed, coordinator, processes, process)
+    start_distributed(distributed, coordinator, processes, process)
     place = out or Path("runs") / f"{name}-{config.fingerprint}{'-debug' if debug else ''}"
     run_and_show(name, config, place, no_cache=no_cache, debug=debug, memory=memory)
 
@@ -87,7 +87,7 @@ def sweep(
     name, given = configuration.load(preset)
     print_notes(given, axes)
     options = {"seeds": seeds, "layout": layout, "mesh": parse_mesh(mesh)}
-    grid = combinations(given, axes or [], drop_missing(options))
+    grid = combinations(given, axes or [], options)
     place = out or Path("runs") / f"sweep-{name}-{of_sweep.fingerprint(grid)}"
     of_sweep.check(place, grid)
     finished = of_sweep.is_complete(place, grid)
@@ -143,10 +143,10 @@ def resolve(given: dict, overrides: list[str] | None, options: dict[str, Any]) -
     from fedjax_sel import config as configuration
 
     print_notes(given, overrides)
-    return configuration.resolve(configuration.override(given, overrides or []) | drop_missing(options))
+    return configuration.resolve(configuration.override(given, overrides or [], options))
 
 
-def init_distributed(distributed: bool, coordinator: str | None, processes: int | None, process: int | None) -> None:
+def start_distributed(distributed: bool, coordinator: str | None, processes: int | None, process: int | None) -> None:
     """Makes this one of several processes, if that is asked for."""
     if distributed or not (coordinator is processes is process is None):
         from fedjax_sel.engine.distributed import init_distributed

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import typing
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -15,7 +16,7 @@ from fedjax_sel.config.checks import Parameter, complete, fitted, parameters
 from fedjax_sel.config.components import KINDS, SYNTHETIC, source_parameters, split
 from fedjax_sel.config.config import Config
 from fedjax_sel.config.files import parse_yaml
-from fedjax_sel.config.names import SHORT, own_key, own_parameter, put, rename, without_short_form
+from fedjax_sel.config.names import SHORT, own_key, own_parameter, put, rename
 from fedjax_sel.devices.clock import Deadline
 from fedjax_sel.engine.collectives import CLIENTS
 from fedjax_sel.engine.driver import check_seeds
@@ -124,21 +125,29 @@ def deadline(given: Any) -> dict:
     return complete("deadline", "", given or {}, parameters(Deadline))
 
 
-def override(given: Mapping[str, Any], items: Iterable[str]) -> dict[str, Any]:
+def override(
+    given: Mapping[str, Any], items: Iterable[str], options: Mapping[str, Any] = MappingProxyType({})
+) -> dict[str, Any]:
     """Returns a copy of a configuration, by its names here, with some values replaced.
 
     `client_selection=power_of_choice` replaces the whole component, `client_selection.d=20` one of its parameters,
     whatever their order. Values are read as YAML.
 
+    Args:
+      given: the configuration.
+      items: `key=value`.
+      options: values of whole keys, by their names here, given as in `--seeds 3`; those that are None are not given.
+
     Raises:
-      ValueError: an item is not `key=value`, or its value is not YAML, or two items are about the same value.
+      ValueError: an item is not `key=value`, or its value is not YAML, or a value is given twice.
 
     >>> override({"selector": {"name": "entropy", "epsilon": 0.2}}, ["selector.d=20", "selector=power_of_choice"])
     {'client_selection': {'name': 'power_of_choice', 'd': 20}}
     """
     config, _ = rename(given)
     named, known = {f"{key}.name": key for key in COMPONENTS}, {}
-    changes = [read_item(item) for item in items]
+    changes = [(key, value, f"--{key} {value}") for key, value in options.items() if value is not None]
+    changes += [read_item(item) for item in items]
     for key, value, item in sorted(changes, key=lambda change: change[0].count(".")):
         key = own_parameter(config, named.get(key, key))
         check_once(known, key, item)
@@ -166,7 +175,6 @@ def read_item(item: str) -> tuple[str, Any, str]:
 
 
 def check_once(known: dict[str, str], key: str, item: str) -> None:
-    """Raises `ValueError` where an item is about a key that another one was about; `known` remembers it."""
+    """Raises `ValueError` where an item gives a key that another one gave; `known` remembers who did."""
     if (other := known.setdefault(key, item)) is not item:
-        own = "" if without_short_form(item.partition("=")[0]) == key else f" (it is called {key} here)"
-        raise ValueError(f"{other} and {item} are the same value given twice; give one of them{own}")
+        raise ValueError(f"{other} and {item} both give {key}; give it once")

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from fedjax_sel.config import Config, build
 from fedjax_sel.engine.checkpoint import Checkpoints
-from fedjax_sel.engine.distributed import max_over_processes, is_first
+from fedjax_sel.engine.distributed import is_first, max_over_processes
 from fedjax_sel.engine.history import History
 from fedjax_sel.report.progress import progress
 from fedjax_sel.report.stopping import Stopper, stoppable

@@ -17,7 +17,7 @@ from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.metrics.cka import linear_cka
 from fedjax_sel.models.wide_resnet import WideResNet
 from fedjax_sel.papers.fedft_eds import studies
-from fedjax_sel.papers.fedft_eds.cells import choose_source, list_cells, list_targets
+from fedjax_sel.papers.fedft_eds.cells import choose_source, list_targets
 from fedjax_sel.papers.fedft_eds.methods import (
     ALL,
     ALPHAS,
@@ -542,7 +542,7 @@ def test_full_is_what_the_source_says():
 def test_so_many_parameters_are_trained_as_the_report_says():
     model = WideResNet(classes=10, depth=16)
     params = jax.eval_shape(model.init, jax.random.key(0), jnp.zeros((1, 32, 32, 3)))["params"]
-    trained, _ = FrozenParams(fixed_names=BACKBONE).parted({"params": params})
+    trained, _ = FrozenParams(names=BACKBONE).split({"params": params})
     said = f"{count_numbers(trained):,} of {count_numbers(params):,} parameters"
     assert said == "132,298 of 175,066 parameters"
     assert said in papers.load("fedft_eds").settings

@@ -42,7 +42,7 @@ def combinations(given: dict, items: Iterable[str], options: dict[str, Any]) -> 
     Args:
       given: a configuration.
       items: `key=value,value,...` for an axis, `key=value` for what all combinations share.
-      options: keys that are the same in all, given otherwise.
+      options: as for `config.override`; the same in all.
 
     Raises:
       ValueError: as `config.resolve` for any of them; no axis, one that is given twice, or values that are the same.
@@ -53,7 +53,7 @@ def combinations(given: dict, items: Iterable[str], options: dict[str, Any]) -> 
     for texts in itertools.product(*axes.values()):
         chosen = [f"{key}={text}" for key, text in zip(names, texts, strict=True)]
         try:
-            config = configuration.resolve(configuration.override(given, [*shared, *chosen]) | options)
+            config = configuration.resolve(configuration.override(given, [*shared, *chosen], options))
         except ValueError as error:
             if chosen:
                 error.add_note(f"this is the combination {' '.join(chosen)}")
@@ -80,7 +80,11 @@ def axes_in(items: Iterable[str]) -> tuple[list[str], dict[str, list[str]]]:
     for item in items:
         key, _, text = item.partition("=")
         key, values = configuration.own_key(key), split_values(text)
-        configuration.check_once(known, key, item)
+        try:
+            configuration.check_once(known, key, item)
+        except ValueError as error:
+            error.add_note(f"several values are given at once, as in {key}=VALUE,VALUE")
+            raise
         if len(values) < 2:
             shared.append(item)
         elif key == "seeds":
