@@ -24,7 +24,7 @@ from fedjax_sel.catalog import check_name
 
 MISSING = dataclasses.MISSING
 
-Scalar = float | Float[Array, "..."]
+Scalar = float | np.floating | Float[Array, "..."]
 """A hyperparameter: a Python float outside, traced inside a compiled program, an array where it is swept over."""
 
 
