@@ -176,8 +176,14 @@ def test_an_examples_weight_multiplies_its_loss():
 @pytest.mark.parametrize("number", [float, np.float32, jnp.float32], ids=["python", "numpy", "jax"])
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("learning_rate", -0.1), ("learning_rate", np.inf), ("momentum", 1.0), ("momentum", -0.5), ("weight_decay", -1)]
-    + [("epoch_decay", np.nan), ("learning_rate", np.nan)],
+    [
+        ("learning_rate", -0.1),
+        ("learning_rate", np.nan),
+        ("learning_rate", np.inf),
+        ("momentum", 1.0),
+        ("momentum", -0.5),
+        ("weight_decay", -1),
+    ],
 )
 def test_numbers_out_of_range_are_refused(field, value, number):
     with pytest.raises(ValueError, match=rf"sgd: {field} is .*; it must be in \[0, "):
