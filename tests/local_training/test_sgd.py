@@ -183,6 +183,7 @@ def test_an_examples_weight_multiplies_its_loss():
         ("momentum", 1.0),
         ("momentum", -0.5),
         ("weight_decay", -1),
+        ("epoch_decay", np.nan),
     ],
 )
 def test_numbers_out_of_range_are_refused(field, value, number):
