@@ -13,7 +13,7 @@ import functools
 import inspect
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Self, dataclass_transform
+from typing import TYPE_CHECKING, Any, Self, dataclass_transform
 
 import jax
 import numpy as np
@@ -24,7 +24,9 @@ from fedjax_sel.catalog import check_name
 
 MISSING = dataclasses.MISSING
 
-Scalar = float | Float[Array, "..."]
+Scalar = Float[Array, "..."] | float
+if not TYPE_CHECKING:  # NumPy's scalars too; libraries that take numbers are annotated for the two above
+    Scalar = float | np.floating | Float[Array, "..."]
 """A hyperparameter: a Python float outside, traced inside a compiled program, an array where it is swept over."""
 
 

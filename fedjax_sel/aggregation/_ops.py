@@ -14,8 +14,8 @@ from fedjax_sel.types import Cohort, Variables
 
 WEIGHTINGS = ("client", "size", "cohort")
 """`"client"`: the cohort's weights, normalised (all equal, where the selector corrects nothing); `"size"`: times the
-examples trained on, normalised; `"cohort"`: the cohort's weights as they are, whose sum may differ from 1, for selectors
-whose weights make the sum unbiased (Horvitz and Thompson's estimate)."""
+examples trained on, normalised; `"cohort"`: the cohort's weights as they are, of any sum, for selectors whose weights
+make the sum unbiased (Horvitz and Thompson's estimate)."""
 
 
 def cohort_weights(weighting: str, cohort: Cohort, num_examples: Int[Array, "m"]) -> Float[Array, "m"]:

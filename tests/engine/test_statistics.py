@@ -107,7 +107,7 @@ def test_gradients_optimisers_and_variates_do_not_follow_statistics(blobs, skewe
     variables = task.init(jax.random.key(0), data.x)
     experiment = Experiment(task, correction=Scaffold(), aggregation=FedOpt(), cohort_size=2, rounds=2)
     state, _ = start([experiment], [data], jax.vmap(jax.random.key)(jnp.arange(1, dtype=jnp.uint32)), Layout())
-    for tree in (state.aggregation.first, state.correction.shared, state.correction.own):
+    for tree in (state.aggregation.first, state.correction.server, state.correction.client):
         assert set(tree) == {"params"}
     batch = Batch(jnp.asarray(data.x[:9]), jnp.asarray(data.y[:9]), jnp.ones(9, bool))
     by_hand = jax.grad(lambda p: task.loss({**variables, "params": p}, batch))(variables["params"])
