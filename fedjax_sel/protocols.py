@@ -1,13 +1,13 @@
 """The theory of the library: four questions, and the signals that answer them.
 
-A federated-learning round asks **who** trains (`ClientSelector`), **on what** (`DataSelector`), **how** (`LocalTrainer`,
-its steps corrected by a `Correction`), and how the results are **merged** (`Aggregator`). An answer is a frozen value, a
-subclass of one of these base classes: its floats are leaves of a pytree, so that they can be traced and swept over; its
-whole numbers, strings and flags are static. A base class holds defaults and nothing else.
+A federated-learning round asks **who** trains (`ClientSelector`), **on what** (`DataSelector`), **how**
+(`LocalTrainer`, its steps corrected by a `Correction`), and how the results are **merged** (`Aggregator`). An answer is
+a frozen value, a subclass of one of these base classes: its floats are leaves of a pytree, so that they can be traced
+and swept over; its whole numbers, strings and flags are static. A base class holds defaults and nothing else.
 
-A strategy that needs a measurement declares a signal for it. Its value arrives as a keyword-only argument; a signal that
-nobody declares generates no code and costs nothing, and a declared one is billed. A signal is measured at one of four
-moments:
+A strategy that needs a measurement declares a signal for it. Its value arrives as a keyword-only argument; a signal
+that nobody declares generates no code and costs nothing, and a declared one is billed. A signal is measured at one of
+four moments:
 
 - **before** training, of the candidates, on the global model (`ExampleSignal`, `ClientSignal`);
 - **trained**: of a member of the cohort, on the model that it has just trained (`ExampleSignal`, `ClientSignal`), or of

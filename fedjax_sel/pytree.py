@@ -219,9 +219,10 @@ def allows_none(annotation: Any) -> bool:
 
 
 def title(cls: type) -> str:
-    """What an error calls a class: a strategy of the library by its module, as configurations do."""
+    """What an error calls a class: one that has a module of the library to itself by that, as configurations do."""
     package, _, module = cls.__module__.rpartition(".")
-    return module if package.startswith("fedjax_sel.") and not module.startswith("_") else cls.__name__
+    own = module.replace("_", "") == cls.__name__.lower()
+    return module if package.startswith("fedjax_sel.") and own else cls.__name__
 
 
 def classes_of(tree: Any) -> tuple[type, ...]:

@@ -10,9 +10,9 @@ import pytest
 from typer.testing import CliRunner
 
 from fedjax_sel import config
-from fedjax_sel.runs import layout
 from fedjax_sel.cli import main
 from fedjax_sel.engine.history import History
+from fedjax_sel.runs import layout
 
 SMALL = ("digits", "partition.clients=20", "cohort_size=3", "rounds=4", "--seeds", "2")
 

@@ -104,7 +104,7 @@ WRONG = {
     "phase": ({"availability": {"name": "diurnal", "phase": 0.1}}, "unknown parameter of availability diurnal"),
     "no time": ({"devices": "uniform", "deadline": {"seconds": 0}}, "seconds is 0.0; it must be above 0"),
     "not a number": ({"deadline": {"seconds": math.nan}}, "deadline.seconds is nan"),
-    "late": ({"deadline": {"late": "dorp"}}, "must be 'drop'"),
+    "late": ({"deadline": {"late": "dorp"}}, "did you mean 'drop'"),
     "deadline": ({"deadline": 5}, "deadline is 5; it must be a mapping"),
     "deadline field": ({"deadline": {"second": 5}}, "did you mean 'seconds'"),
     "deadline alone": ({"deadline": {"seconds": 5}}, "the clients have no devices, so nobody is late"),

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from fedjax_sel import config as configuration
-from fedjax_sel.runs import files, layout
 from fedjax_sel.engine.disk import DiskFull
 from fedjax_sel.engine.history import History
+from fedjax_sel.runs import files, layout
 from fedjax_sel.runs.layout import FolderError
 from fedjax_sel.runs.lock import FolderLock, lock_folder
 

@@ -10,9 +10,9 @@ import time
 import numpy as np
 import pytest
 
-from fedjax_sel.runs import layout
 from fedjax_sel.engine import checkpoint
 from fedjax_sel.engine.checkpoint import Checkpoints
+from fedjax_sel.runs import layout
 from tests.killing import Program, fill, hang, interrupt, kill, no_large_files, terminate, wait
 
 ROUNDS, CHUNK = 60, 2

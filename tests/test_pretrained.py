@@ -10,9 +10,9 @@ from flax import traverse_util
 from typer.testing import CliRunner
 
 from fedjax_sel import config
-from fedjax_sel.runs import layout, pretrained
 from fedjax_sel.cli import main
 from fedjax_sel.engine.checkpoint import Checkpoints
+from fedjax_sel.runs import layout, pretrained
 
 
 def flat(variables) -> dict[str, Any]:

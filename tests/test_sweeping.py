@@ -12,11 +12,11 @@ import yaml
 from typer.testing import CliRunner
 
 from fedjax_sel import config
-from fedjax_sel.runs import layout
 from fedjax_sel.cli import main
 from fedjax_sel.data import sources
 from fedjax_sel.engine.scan import run_chunk
 from fedjax_sel.report.progress import Bar
+from fedjax_sel.runs import layout
 from fedjax_sel.runs.lock import lock_folder
 from fedjax_sel.runs.sweep.grid import axes_in, combinations
 from fedjax_sel.runs.sweep.programs import build_all, draw_seeds, group_by_program, split_group

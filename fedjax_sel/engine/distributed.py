@@ -18,8 +18,9 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from fedjax_sel.engine.layout import Layout
 
-CGROUPS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
-"""Where Linux writes the memory that a container may use: control groups of version 2, and of version 1."""
+CGROUPS = Path("/sys/fs/cgroup")
+MEMORY_LIMITS = ("memory.max", "memory/memory.limit_in_bytes")
+"""Where Linux says what memory a container may use: control groups of version 2, of version 1."""
 
 HEARTBEAT = 30
 """Seconds without a sign of life after which a process is taken for dead, and the others end."""
@@ -110,7 +111,7 @@ def fetch(tree: Any) -> Any:
     spread = [i for i, leaf in enumerate(leaves) if isinstance(leaf, jax.Array) and not leaf.is_fully_addressable]
     if spread:
         everywhere = NamedSharding(leaves[spread[0]].sharding.mesh, PartitionSpec())
-        whole = jax.jit(itself, out_shardings=everywhere)([leaves[i] for i in spread])
+        whole = jax.jit(identity, out_shardings=everywhere)([leaves[i] for i in spread])
         for i, leaf in zip(spread, whole, strict=True):
             leaves[i] = leaf.addressable_data(0)
     return structure.unflatten(map(np.asarray, leaves))
@@ -159,7 +160,7 @@ def any_process(flag: bool) -> bool:
 
 def check_same(number: int) -> None:
     """Raises `ValueError` where the processes go on from different rounds."""
-    if max_over_processes(number) != -highest(-number):
+    if max_over_processes(number) != -max_over_processes(-number):
         raise ValueError(
             "the processes find different checkpoints; their folder must be on a disk that all of them share"
         )
@@ -188,8 +189,21 @@ def device_memory() -> int:
     if stats and "bytes_limit" in stats:
         return stats["bytes_limit"]
     physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    allowed = [file.read_text().strip() for file in CGROUPS if file.exists()]
-    return min([physical, *(int(limit) for limit in allowed if limit.isdigit())]) // jax.local_device_count()
+    return min(physical, memory_limit() or physical) // jax.local_device_count()
+
+
+def memory_limit(root: Path = CGROUPS) -> int | None:
+    """Bytes of memory that this machine's container may use; None: as much as there is.
+
+    Args:
+      root: where control groups are mounted.
+    """
+    limits = []
+    for name in MEMORY_LIMITS:
+        with contextlib.suppress(OSError):
+            text = (root / name).read_text(encoding="utf-8").strip()
+            limits += [int(text)] if text.isdigit() else []  # "max": no limit
+    return min(limits, default=None)
 
 
 def describe_device() -> str:

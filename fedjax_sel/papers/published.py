@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import csv
 from importlib import resources
-
-Value = str | float | None
-"""Of a cell: a number where it is one, None where it is empty."""
+from typing import Any
 
 
-def read_published(package: str, file: str = "published.csv") -> list[dict[str, Value]]:
+def read_published(package: str, file: str = "published.csv") -> list[dict[str, Any]]:
     """Returns the rows of a paper's CSV file; lines that begin with `#` are comments.
 
     Args:
@@ -24,7 +22,7 @@ def read_published(package: str, file: str = "published.csv") -> list[dict[str, 
     return [{name: parse_value(cell) for name, cell in row.items()} for row in csv.DictReader(lines, strict=True)]
 
 
-def parse_value(text: str) -> Value:
+def parse_value(text: str) -> str | float | None:
     """Returns the number that some text is, the text where it is none, and None where it is empty.
 
     >>> parse_value("0.5"), parse_value("1SPC"), parse_value("")

@@ -21,7 +21,7 @@ from fedjax_sel.report.environment import environment
 from fedjax_sel.report.markdown import report
 from fedjax_sel.runs import layout, pretrained
 from fedjax_sel.runs.execute import execute
-from fedjax_sel.runs.files import to_jsonable, write_atomic, write_json, write_text
+from fedjax_sel.runs.files import to_jsonable, write_figure, write_json, write_text
 from fedjax_sel.runs.lock import lock_folder
 
 
@@ -90,10 +90,7 @@ def write_reproduction(
     figures, tables = paper.figures(scale, evidence), paper.tables(scale, evidence)
     (out / "figures").mkdir(parents=True, exist_ok=True)
     for figure in figures:
-        drawn = figure.draw()
-        with write_atomic(out / "figures" / f"{figure.name}.png") as new:
-            drawn.savefig(new, dpi=110, format="png")
-        close_figure(drawn)
+        write_figure(out / "figures" / f"{figure.name}.png", figure.draw())
     text = report(paper, scale, summary["seeds"], claims, tables, figures, summary["environment"])
     write_text(out / "report.md", text)
     write_json(out / "summary.json", summary)
@@ -116,22 +113,22 @@ def run_cells(out: Path, cells: Sequence[Cell], configs: Sequence[Config], conso
         if same in known:
             continue
         place = locate_cell(out, cell)
-        announce = not announced and layout.state(place) != "finished"
+        new = layout.state(place) != "finished"
         known[same] = execute(
             f"{number}/{len(cells)} {cell.experiment}, {cell.method}",
             config,
             place,
-            begin=None if cell.begins is None else pretrained.load(places[identities[cell.begins]]),
+            begin=pretrained.load(places[identities[cell.begins]]) if new and cell.begins is not None else None,
             figures=False,
             keep_checkpoints=False,  # a cell is never continued, and SCAFFOLD's state is a model a client
             keep_variables=same in wanted,
             more_follow=True,
-            announce=announce,
+            announce=not announced,
             console=console,
             say=partial(console.print, style="yellow", soft_wrap=True, highlight=False, markup=False),
             kept_in=out,
         )
-        announced |= announce
+        announced |= new
         places[same] = place
     return {cell.key: known[identities[cell.key]] for cell in cells}
 
@@ -187,13 +184,6 @@ def describe_result(result: Result) -> dict[str, Any]:
         "per_seed": list(result.per_seed),
         "published": result.published,
     }
-
-
-def close_figure(figure: Any) -> None:
-    """Frees a figure's memory."""
-    import matplotlib.pyplot as plt
-
-    plt.close(figure)
 
 
 def print_verdicts(console: Console, paper: Paper, tables: Sequence[Table], claims: Sequence[Claim]) -> None:

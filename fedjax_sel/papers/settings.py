@@ -21,9 +21,9 @@ def merge_settings(base: dict[str, Any], *changes: dict[str, Any]) -> dict[str, 
     for change in changes:
         for key, value in change.items():
             old = out.get(key)
-            both = isinstance(value, dict) and isinstance(old, dict)
-            if both and value.get("name", old.get("name")) == old.get("name"):
-                value = merge_settings(old, value)
+            if isinstance(value, dict) and isinstance(old, dict):
+                same = value.get("name", old.get("name")) == old.get("name")
+                value = merge_settings(old, value) if same else value
             out[key] = value
     return out
 

@@ -20,9 +20,9 @@ from fedjax_sel.papers.device_heuristic.numbers import (
     RANDOM,
     SET,
     compare_at_equal_cost,
+    compare_costs,
     measure,
     name_experiment,
-    compare_costs,
 )
 from fedjax_sel.papers.paper import Evidence, locate_cell
 
@@ -66,7 +66,9 @@ def test_the_summary_has_the_form_that_all_papers_share(summary):
 
 def test_the_published_numbers_stand_beside_the_cells_they_are_of(summary):
     found = {(r["experiment"], r["method"], r["metric"]): r["published"] for r in summary["results"] if r["published"]}
-    assert found == {(name_experiment("IID", e), method, metric): value for (e, method, metric), value in PUBLISHED.items()}
+    assert found == {
+        (name_experiment("IID", e), method, metric): value for (e, method, metric), value in PUBLISHED.items()
+    }
     assert PUBLISHED[1.0, PROPOSED, "final_accuracy"] == 0.9233
 
 
@@ -248,7 +250,9 @@ def judged(found=None, only_in=PARTITIONS, at=(1.0, 0.75, 0.5, 0.1), **methods):
         for epsilon in (1.0, 0.75, 0.5, 0.1):
             for method in (PROPOSED, SET, ALL if epsilon == 1 else RANDOM, *ONLY):
                 own = methods.get(method) if partition in only_in and epsilon in at else None
-                histories[name_experiment(partition, epsilon), method] = (own or Method()).history(cohort_size(epsilon, DEVICES))
+                histories[name_experiment(partition, epsilon), method] = (own or Method()).history(
+                    cohort_size(epsilon, DEVICES)
+                )
     claims = PAPER.claims("small", Evidence(histories, {"solvers": found or study()}))
     return {claim.id: claim for claim in claims}
 

@@ -18,9 +18,52 @@ from fedjax_sel.metrics.cka import linear_cka
 from fedjax_sel.models.wide_resnet import WideResNet
 from fedjax_sel.papers.fedft_eds import studies
 from fedjax_sel.papers.fedft_eds.cells import choose_source, list_cells, list_targets
-from fedjax_sel.papers.fedft_eds.methods import ALL, ALPHAS, BACKBONE, BATCHES, CENTRAL, CIFAR10, CIFAR100, DIGITS, EDS, EDS50, FEDAVG, FEDAVG_RDS, FEDPROX, FEDPROX_RDS, LOSS, MARGIN, PARTS, PRETRAINING, RDS, RDS50, RHOS, SCRATCH, SOURCES, SPEECH, STRONG, TINY, WEAK, name_ablation, name_fedavg, name_few, name_many
+from fedjax_sel.papers.fedft_eds.methods import (
+    ALL,
+    ALPHAS,
+    BACKBONE,
+    BATCHES,
+    CENTRAL,
+    CIFAR10,
+    CIFAR100,
+    DIGITS,
+    EDS,
+    EDS50,
+    FEDAVG,
+    FEDAVG_RDS,
+    FEDPROX,
+    FEDPROX_RDS,
+    LOSS,
+    MARGIN,
+    PARTS,
+    PRETRAINING,
+    RDS,
+    RDS50,
+    RHOS,
+    SCRATCH,
+    SOURCES,
+    SPEECH,
+    STRONG,
+    TINY,
+    WEAK,
+    name_ablation,
+    name_fedavg,
+    name_few,
+    name_many,
+)
 from fedjax_sel.papers.fedft_eds.numbers import find_published, measure
-from fedjax_sel.papers.fedft_eds.studies import LEVELS, SHOWN, TIMED, build_cell, compare_clients, find_cell, measure_label_entropy, measure_levels, replay_choices, study_entropies
+from fedjax_sel.papers.fedft_eds.studies import (
+    LEVELS,
+    SHOWN,
+    TIMED,
+    build_cell,
+    compare_clients,
+    find_cell,
+    measure_label_entropy,
+    measure_levels,
+    replay_choices,
+    study_entropies,
+)
 from fedjax_sel.papers.paper import Cell, Evidence, locate_cell
 from fedjax_sel.papers.settings import merge_settings
 from fedjax_sel.pytree import Pytree
@@ -535,7 +578,9 @@ def test_label_entropy_by_hand():
     y = np.array([0, 0, 1, 2, 2])
     index = np.array([[0, 1, 2], [3, 4, 0], [2, 0, 1]])
     keep = np.array([[True, False, True], [True, True, False], [False, False, False]])
-    assert measure_label_entropy(index, keep, y, 3) == pytest.approx(np.log(2) / 2), "one of two labels, one of one, one idle"
+    assert measure_label_entropy(index, keep, y, 3) == pytest.approx(np.log(2) / 2), (
+        "one of two labels, one of one, one idle"
+    )
     keep[2] = True
     one_and_two = -(np.log(1 / 3) + 2 * np.log(2 / 3)) / 3
     assert measure_label_entropy(index, keep, y, 3) == pytest.approx((np.log(2) + one_and_two) / 3)

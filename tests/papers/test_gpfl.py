@@ -14,6 +14,7 @@ from fedjax_sel.papers.gpfl.cells import (
     ALPHAS,
     AS_PUBLISHED,
     CIFAR,
+    EXAMPLES,
     FASHION,
     FEDCOR,
     GPFL,
@@ -24,14 +25,13 @@ from fedjax_sel.papers.gpfl.cells import (
     RANDOM,
     RHOS,
     ROBIN,
-    EXAMPLES,
     SENSITIVE,
     THEIRS,
     cells,
     name_experiment,
 )
 from fedjax_sel.papers.gpfl.claims import judge_cifar
-from fedjax_sel.papers.gpfl.numbers import find_coverage_round, measure_last_deviation, measure, find_published
+from fedjax_sel.papers.gpfl.numbers import find_coverage_round, find_published, measure, measure_last_deviation
 from fedjax_sel.papers.gpfl.studies import SMALL_CASE, count_classes, measure_regret
 from fedjax_sel.papers.paper import Evidence
 from fedjax_sel.papers.settings import merge_settings

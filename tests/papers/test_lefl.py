@@ -38,17 +38,17 @@ from fedjax_sel.papers.lefl.cells import (
     name_experiment,
 )
 from fedjax_sel.papers.lefl.claims import compare, judged, measure_cell
-from fedjax_sel.papers.lefl.numbers import MODELS, TABLE_1, compute_gigabytes, measure, results, find_target
+from fedjax_sel.papers.lefl.numbers import MODELS, TABLE_1, compute_gigabytes, find_target, measure, results
 from fedjax_sel.papers.lefl.studies import (
     ABLATION,
-    observe_all_layers,
+    average_within,
+    compare_all_layers,
     compare_distances,
     compare_layers,
-    measure_distances,
-    compare_all_layers,
-    observe_last_layer,
-    average_within,
     mark_pairs,
+    measure_distances,
+    observe_all_layers,
+    observe_last_layer,
     record_layers,
     study_clusters,
 )
@@ -384,7 +384,9 @@ def test_the_arithmetic_of_table_1_is_that_by_hand():
     assert {name: set(methods) for name, methods in TABLE_1.items()} == {name: set(BY_HAND[name]) for name in BY_HAND}
     for name, methods in BY_HAND.items():
         for method, expected in methods.items():
-            np.testing.assert_allclose(compute_gigabytes(name, method), expected, rtol=1e-9, err_msg=f"{name}, {method}")
+            np.testing.assert_allclose(
+                compute_gigabytes(name, method), expected, rtol=1e-9, err_msg=f"{name}, {method}"
+            )
 
 
 def test_the_models_behind_table_1_have_so_many_parameters():
@@ -479,7 +481,9 @@ def test_as_published_baselines_are_those_of_the_low_rate_and_lefl_has_its_own(s
         if is_short(name):
             continue
         for method in BASELINES:
-            keys = config.differences(whole[name_experiment(name, LOW), method], whole[name_experiment(name, AS_PUBLISHED), method])
+            keys = config.differences(
+                whole[name_experiment(name, LOW), method], whole[name_experiment(name, AS_PUBLISHED), method]
+            )
             assert keys == (["correction.mu"] if method == FEDPROX else [])
         assert whole[name_experiment(name, AS_PUBLISHED), FEDPROX]["correction"]["mu"] == 1.0
         fair, code = whole[name_experiment(name, HIGH), LEFL], whole[name_experiment(name, AS_PUBLISHED), LEFL]
@@ -567,7 +571,9 @@ def test_pairs_are_counted_once_and_are_of_one_cluster_or_of_two():
 
 def test_the_mean_within_clusters_is_over_their_pairs():
     value = RNG.random((6, 6))
-    np.testing.assert_allclose(average_within(value, CLUSTER), (value[0, 2] + value[0, 5] + value[1, 4] + value[2, 5]) / 4)
+    np.testing.assert_allclose(
+        average_within(value, CLUSTER), (value[0, 2] + value[0, 5] + value[1, 4] + value[2, 5]) / 4
+    )
 
 
 def test_distances_are_euclidean_and_averaged_over_rows():
@@ -645,7 +651,9 @@ def test_representations_of_an_mlp_are_its_affine_maps():
 def test_what_is_looked_at_is_the_same_for_few_and_for_many_clients():
     task, variables, x = mlp()
     rows: dict[str, Any] = {"public": jnp.asarray(x[:2]), "seen": jnp.asarray(x)}
-    (log_p, latent, kernels), (other, again, none) = (look(task, variables, rows) for look in (observe_all_layers, observe_last_layer))
+    (log_p, latent, kernels), (other, again, none) = (
+        look(task, variables, rows) for look in (observe_all_layers, observe_last_layer)
+    )
     np.testing.assert_array_equal(log_p, other)
     np.testing.assert_array_equal(latent, again)
     assert none.shape == (1,)
@@ -665,7 +673,9 @@ def test_representations_of_a_resnet_are_all_its_convolutions_and_the_last_layer
 
 def test_planted_groups_are_found_on_digits():
     (cell,) = ABLATION["smoke"].values()
-    whole = merge_settings(merge_settings(BASE, cell), {"rounds": 1, "model": {"hidden": [16]}, "client_selection": "lefl"})
+    whole = merge_settings(
+        merge_settings(BASE, cell), {"rounds": 1, "model": {"hidden": [16]}, "client_selection": "lefl"}
+    )
     got = study_clusters(whole, "smoke", [0], truth=LabelGroups(24, 2))
     assert got["rand"] == [1.0]
     assert [sizes.tolist() for sizes in got["sizes"]] == [[5, 5, 5, 5, 4]]
@@ -691,7 +701,9 @@ def test_planted_groups_are_found_on_digits():
 def test_many_clients_are_compared_by_their_last_layers_alone(monkeypatch):
     monkeypatch.setattr(studies_module, "FEW", 10)
     (cell,) = ABLATION["smoke"].values()
-    whole = merge_settings(merge_settings(BASE, cell), {"rounds": 1, "model": {"hidden": [16]}, "client_selection": "lefl"})
+    whole = merge_settings(
+        merge_settings(BASE, cell), {"rounds": 1, "model": {"hidden": [16]}, "client_selection": "lefl"}
+    )
     got = study_clusters(whole, "smoke", [0], truth=LabelGroups(24, 2))
     assert got["rand"] == [1.0]
     assert not {"cka", "heat", "kl"} & set(got)

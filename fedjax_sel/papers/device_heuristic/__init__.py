@@ -15,10 +15,11 @@ The source gives 30 devices, Iris, an MLP with 32 hidden units, 5 local epochs, 
 aggregation by sample counts, α = β = γ = δ = 0.25, ε ∈ {1, 0.75, 0.5}, and accuracies of single runs. It leaves open
 rounds, learning rate, batch, test examples, partition, seeds, and the law and the units of the properties f.
 
-Ours: 30 of the 150 examples, in proportion to their classes, are test examples; every seed draws others. The 120 training
-examples are 4 a device: dealt at random (IID), or of a mix of classes that each device draws from Dirichlet(0.3 × the shares of
-the classes), with equal sizes. 50 rounds of 5 epochs of SGD with learning rate 0.1; a batch is a device's 4 examples.
-They are normalised. A seed draws test examples, partition, devices, initial model and cohorts; all methods see the same.
+Ours: 30 of the 150 examples, in proportion to their classes, are test examples; every seed draws others. The 120
+training examples are 4 a device: dealt at random (IID), or of a mix of classes that each device draws from
+Dirichlet(0.3 × the shares of the classes), with equal sizes. 50 rounds of 5 epochs of SGD with learning rate 0.1; a
+batch is a device's 4 examples. They are normalised. A seed draws test examples, partition, devices, initial model and
+cohorts; all methods see the same.
 
 Each property is U(0, 1] of its largest value, independently (the source shows a picture without units); f is the
 property over the largest among the devices. A device is a microcontroller: at most 20 MFLOP/s, 200 MFLOP/J, 1 MB/s up

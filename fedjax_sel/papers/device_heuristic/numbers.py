@@ -19,8 +19,9 @@ TARGET = 0.9
 COSTS = {"seconds": "s", "joules": "J"}
 
 PUBLISHED: dict[tuple[float, str, str], float] = {
-    (row["epsilon"], row["method"], row["metric"]): row["value"] for row in read_published(__package__)
-}  # type: ignore[misc]
+    (row["epsilon"], row["method"], row["metric"]): row["value"]
+    for row in read_published("fedjax_sel.papers.device_heuristic")
+}
 """The thesis's numbers by fraction, method and measure."""
 
 OURS = "ours"
@@ -65,7 +66,7 @@ def compare(first: History, second: History, metric: str) -> Difference:
 
 
 def compare_at_equal_cost(first: History, second: History, cost: str) -> Difference:
-    """Returns the final accuracy of `first`, minus that of `second` when it has spent as much as `first` in its whole run.
+    """Returns the final accuracy of `first`, minus that of `second` when it has spent as much as `first` in all.
 
     Where that does not even pay for its first round, it has not learnt anything: accuracy `1/C`.
     """

@@ -77,7 +77,7 @@ def make_run_tables(histories: Histories) -> list[Table]:
             "Accuracy, mean ± standard deviation over seeds",
             ("experiment", "method", "final accuracy", "loss", "mean over rounds", f"rounds to {TARGET}", "coverage"),
             tuple(quality),
-            "Rounds to the target: median. Coverage: share of the devices whose examples were trained on at least once.",
+            "Rounds to the target: median. Coverage: share of the devices whose examples were ever trained on.",
         ),
         Table(
             "What it cost, medians over seeds",

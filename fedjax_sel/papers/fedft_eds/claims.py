@@ -40,7 +40,7 @@ FULL_MODEL = (FEDAVG, FEDAVG_RDS, FEDPROX, FEDPROX_RDS)
 
 
 def judge_claims(scale: str, evidence: Evidence) -> list[Claim]:
-    """Returns examples, pretraining, parts, stragglers, efficiency, ρ, what entropy selection is; those whose cells were run."""
+    """Returns the claims on examples, pretraining, parts, efficiency, ρ and the margin whose cells were run."""
     histories = evidence.histories
     return [
         *judge_examples(histories),
@@ -309,8 +309,8 @@ def judge_margin(scale: str, evidence: Evidence) -> list[Claim]:
     out = [
         Claim(
             "hardened-entropy-is-the-margin",
-            "At ρ = 0.1 the order of examples by entropy is that by margin (rank correlation above 0.99, overlap of the "
-            "chosen tenth above 0.9)",
+            "At ρ = 0.1 the order of examples by entropy is that by margin (rank correlation above 0.99, overlap of "
+            "the chosen tenth above 0.9)",
             "ours: the limit of ρ to 0",
             judge_larger(same),
             {"minus the bound": describe_differences(same), "by ρ": {k: v["correlation"] for k, v in by_rho.items()}},

@@ -81,8 +81,8 @@ def make_figures(scale: str, evidence: Evidence) -> list[Figure]:
         ),
         Figure(
             "chosen",
-            "Left: in how many rounds an example was trained on, share of the examples, mean over seeds. Right: entropy of the "
-            "labels that a client trains on, mean over clients and seeds.",
+            "Left: in how many rounds an example was trained on, share of the examples, mean over seeds. Right: "
+            "entropy of the labels that a client trains on, mean over clients and seeds.",
             lambda: draw_choices(studies["chosen"]),
         ),
     ]

@@ -16,9 +16,9 @@ FLOPS_A_SECOND = 1e9
 
 
 def list_published() -> dict[tuple[str, str], float]:
-    """Returns the source's accuracies, from 0 to 1, by experiment and method; both kinds of speech have its Table IV."""
+    """Returns the source's accuracies, from 0 to 1, by experiment and method; Table IV is for both kinds of speech."""
     out = {}
-    for row in read_published(__package__):
+    for row in read_published("fedjax_sel.papers.fedft_eds"):
         for data in SPEECH.values() if row["source"] == "Table IV" else (row["data"],):
             name = name_few if row["clients"] == "few" else name_many
             out[name(data, row["alpha"]), row["method"]] = row["accuracy"] / 100

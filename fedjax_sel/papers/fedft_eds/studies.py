@@ -75,7 +75,7 @@ def build_cell(cell: Cell, seeds: Sequence[int], scale: str, out: Path, **change
 
 
 def study_alikeness(scale: str, seeds: Sequence[int], out: Path) -> dict[str, Any]:
-    """Returns the CKA of all pairs of clients' models after one round of local training, with and without pretraining."""
+    """Returns the CKA of all pairs of clients' models after a round of local training, with and without pretraining."""
     name, found = list_targets(scale)[0], {}
     for alpha in (STRONG,) if scale == "smoke" else (STRONG, WEAK):
         for method in (SCRATCH, FEDAVG):
@@ -119,7 +119,7 @@ def measure_levels(task: Task, variables: Variables, x: Rows) -> Float[Array, "3
 
 
 def study_entropies(scale: str, seeds: Sequence[int], out: Path) -> dict[str, Any]:
-    """Returns entropies of all training examples after some rounds, by ρ, and how near their order is to that of the margin."""
+    """Returns entropies of training examples after some rounds, by ρ, and how near their order is to the margin's."""
     run = build_cell(find_cell(scale, name_few(list_targets(scale)[0], STRONG), ALL), seeds, scale, out)
     history, found = run.simulate(), {}
     for i, (_, data) in enumerate(draw_federations(run)):

@@ -44,8 +44,8 @@ def tabulate_accuracy(histories: Histories) -> Table:
         "Accuracy (Tables I to IV)",
         ("experiment", "method", "best", "last", "published"),
         tuple(rows),
-        "Mean ± std over seeds. The published numbers are of one run each, of more rounds, all examples, and (for speech) "
-        "another data set; only at scale `full` are they of the same setting.",
+        "Mean ± std over seeds. The published numbers are of one run each, of more rounds, all examples, and (for "
+        "speech) another data set; only at scale `full` are they of the same setting.",
     )
 
 
@@ -83,9 +83,9 @@ def tabulate_costs(histories: Histories, study: Any) -> Table:
         ),
         tuple(rows),
         f"Simulated: all clients' FLOPs, choice of examples included, at {FLOPS_A_SECOND / 1e9:g} GFLOP a second, the "
-        "fixed backbone passed for every example of every step. Learning efficiency: points of best accuracy a client second. "
-        f"Measured: {study['rounds']} round of the simulator, one seed, compiled beforehand; the backbone's features are "
-        "cached there, which no client would pay less for.",
+        "fixed backbone passed for every example of every step. Learning efficiency: points of best accuracy a client "
+        f"second. Measured: {study['rounds']} round of the simulator, one seed, compiled beforehand; the backbone's "
+        "features are cached there, which no client would pay less for.",
     )
 
 

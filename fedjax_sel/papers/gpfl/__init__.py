@@ -26,18 +26,19 @@ code" of FedCor. Its "FEMNIST" is Fashion-MNIST in both codes. The codes differ 
 too; on 1SPC and Dir, Random, GPFL and round-robin). *As published*: each method as its own code runs it. In between,
 on 2SPC, Random with one setting after the other exchanged.
 
-Ours, in both: 100 clients; 1000 examples of the training set (stratified) are the server's, for validation, in every run,
-so that all methods train on the same examples; parameters begin as PyTorch's layers do (with Flax's, whose kernels have
-three times the variance, Random reached more than 0.7 on 1SPC where the source has 0.5: what is compared is training
-that begins slowly); pixels are normalised by their own moments. E = 3, B = 64, weight decay 1e-4, momentum 0 as in both
-codes (the text says 0.1); 500 rounds. 1SPC and 2SPC: one or two label-sorted shards a client; Dir: mixes from
-Dirichlet(0.2 × the classes' shares), sizes by the quadratic program. m = 10 on 1SPC, 5 elsewhere. Candidates of Pow-d
-and its variants: twice the cohort (adapow-d: four times); as published 10, which on 1SPC leaves no choice. FedCor: β =
-.95, γ = .95, fits every 10 rounds after round 15. Accuracy is measured every 5 rounds and in each of the last 10.
+Ours, in both: 100 clients; 1000 examples of the training set (stratified) are the server's, for validation, in every
+run, so that all methods train on the same examples; parameters begin as PyTorch's layers do (with Flax's, whose kernels
+have three times the variance, Random reached more than 0.7 on 1SPC where the source has 0.5: what is compared is
+training that begins slowly); pixels are normalised by their own moments. E = 3, B = 64, weight decay 1e-4, momentum 0
+as in both codes (the text says 0.1); 500 rounds. 1SPC and 2SPC: one or two label-sorted shards a client; Dir: mixes
+from Dirichlet(0.2 × the classes' shares), sizes by the quadratic program. m = 10 on 1SPC, 5 elsewhere. Candidates of
+Pow-d and its variants: twice the cohort (adapow-d: four times); as published 10, which on 1SPC leaves no choice.
+FedCor: β = .95, γ = .95, fits every 10 rounds after round 15. Accuracy is measured every 5 rounds and in each of the
+last 10.
 
 CIFAR-10 is decoded from JPEG-compressed copies where the data pack of this machine is used, slightly below the
-original's quality. At scale `small` it is a tenth of the training examples and 60 rounds on 2SPC, which says little of the
-source's 2000 rounds; `full` runs all of it, for an accelerator. `smoke` runs scikit-learn's digits instead.
+original's quality. At scale `small` it is a tenth of the training examples and 60 rounds on 2SPC, which says little of
+the source's 2000 rounds; `full` runs all of it, for an accelerator. `smoke` runs scikit-learn's digits instead.
 
 GPFL's theorem bounds the regret by t exp(-τ/2) / (1 - (t + 1) exp(-τ/2)) with τ = 2 ln n / n_i. With n = t and n_i ≥ 1,
 exp(-τ/2) = t^(-1/n_i) ≥ 1/t, so the denominator is negative for every t: the bound says nothing. We measure regret

@@ -253,7 +253,7 @@ def judge_cost(evidence: Evidence) -> list[Claim]:
 
 
 def judge_cifar(histories: Histories, judge: bool) -> list[Claim]:
-    """Returns Table II on CIFAR-10, on the partitions that were run; not judged by a run too short to leave chance behind."""
+    """Returns Table II on CIFAR-10; undecided where a run is too short to leave chance behind."""
     there = [p for p in PARTITIONS if (name_experiment(CIFAR, p), FEDCOR) in histories]
 
     def last(partition: str, method: str) -> np.ndarray:

@@ -64,8 +64,8 @@ def make_figures(scale: str, evidence: Evidence) -> list[Figure]:
         ),
         Figure(
             "accuracy-as-published",
-            "Accuracy with each method in its own code's settings: GPFL with another network, more examples and another "
-            "schedule (Fig. 3).",
+            "Accuracy with each method in its own code's settings: GPFL with another network, more examples and "
+            "another schedule (Fig. 3).",
             lambda: curves(group_panels(AS_PUBLISHED), looks=LOOKS),
         ),
         Figure(

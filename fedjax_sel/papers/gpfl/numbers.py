@@ -28,7 +28,7 @@ SHARES = {"15 %": 0.15, "50 %": 0.5}
 COLUMNS = {"accuracy_at_15": "at_15", "accuracy_at_50": "at_50", "accuracy_last": "last", "deviation_last": "deviation"}
 """Of Table II, by our measure."""
 
-PUBLISHED = {(row["data"], row["partition"], row["method"]): row for row in read_published(__package__)}
+PUBLISHED = {(row["data"], row["partition"], row["method"]): row for row in read_published("fedjax_sel.papers.gpfl")}
 """Rows of Table II by data, partition and method."""
 
 

@@ -23,7 +23,7 @@ from fedjax_sel.papers.lefl.cells import (
     is_short,
     name_experiment,
 )
-from fedjax_sel.papers.lefl.numbers import measure
+from fedjax_sel.papers.lefl.numbers import find_target, measure
 from fedjax_sel.papers.paper import Claim, Evidence, Histories
 
 NOTICED = 0.005
@@ -34,7 +34,7 @@ SPEED_UP = 3.0
 
 
 def judge_claims(scale: str, evidence: Evidence) -> list[Claim]:
-    """Returns rounds and accuracy as published and fairly, bytes, labels of cohorts, what clusters share, the ablation."""
+    """Returns rounds and accuracy as published and fairly, bytes, cohorts' labels, what clusters share, ablations."""
     names = [name for name in EXPERIMENTS[scale] if not is_short(name)]
     histories = evidence.histories
     return [
@@ -47,12 +47,12 @@ def judge_claims(scale: str, evidence: Evidence) -> list[Claim]:
 
 
 def measure_cell(histories: Histories, name: str, settings: str, method: str, metric: str) -> np.ndarray:
-    """Returns one number a seed; `rounds` and `bytes` are to the experiment's target: all of the run's where it is missed."""
+    """Returns one number a seed; `rounds` and `bytes` are to the target, all of the run's where it is missed."""
     value = measure(name, histories[name_experiment(name, settings), method])
     if metric == "bytes":
-        paid = value[f"bytes_to_{target_of(name):g}"]
+        paid = value[f"bytes_to_{find_target(name):g}"]
         return np.where(np.isfinite(paid), paid, value["bytes"])
-    return value[f"rounds_to_{target_of(name):g}" if metric == "rounds" else metric]
+    return value[f"rounds_to_{find_target(name):g}" if metric == "rounds" else metric]
 
 
 def compare(
@@ -108,7 +108,7 @@ def compare_costs(
 def list_medians(histories: Histories, names: Iterable[str], cells: Iterable[tuple[str, str]]) -> dict[str, Any]:
     """Returns rounds to the target, median over seeds."""
     return {
-        f"{name}, to {target_of(name):g}": {
+        f"{name}, to {find_target(name):g}": {
             f"{method} ({settings})": float(np.median(measure_cell(histories, name, settings, method, "rounds")))
             for settings, method in cells
         }
@@ -216,7 +216,7 @@ def judge_accuracy(names: list[str], histories: Histories) -> list[Claim]:
 
 def judge_bytes(names: list[str], histories: Histories) -> list[Claim]:
     """Returns Table I's cost, with the pre-phase on the bill."""
-    out = []
+    what, out = "FedAvg's bytes - LEFL's; all of a run's, at least, where it never gets there", []
     for settings, slug in ((AS_PUBLISHED, "as-published"), (HIGH, "fair")):
         saved = compare_costs(histories, names, "bytes", (settings, FEDAVG), (settings, LEFL))
         out.append(
@@ -225,11 +225,7 @@ def judge_bytes(names: list[str], histories: Histories) -> list[Claim]:
                 f"LEFL takes fewer bytes to the target than FedAvg, its pre-phase included ({settings})",
                 "Table I: Δ cost; on EMNIST it is +0.02 GB there",
                 judge_larger(saved),
-                {
-                    "FedAvg's bytes - LEFL's; all of a run's, at least, where it never gets there": describe_differences(
-                        saved
-                    )
-                },
+                {what: describe_differences(saved)},
             )
         )
     return out

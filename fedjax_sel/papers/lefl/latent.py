@@ -30,7 +30,7 @@ def observe_all_layers(task: Task, variables: Variables, examples: dict[str, Row
 
 
 def record_layers(task: Task, variables: Variables, x: Rows) -> tuple[Float[Array, "b d"], list[Array]]:
-    """Returns the input of the last dense layer, and the outputs of all convolutions and dense layers, in their order."""
+    """Returns the input of the last dense layer, and the outputs of all convolutions and dense layers in order."""
     inputs, outputs = [], []
 
     def record(layer, args, kwargs, context):
@@ -81,7 +81,7 @@ def compare_layers(kernels: Float[np.ndarray, "N l b b"], cluster: Int[np.ndarra
 def compare_all_layers(
     kernels: Float[np.ndarray, "N l b b"], cluster: Int[np.ndarray, "N"], most: int = 30
 ) -> np.ndarray:
-    """Returns the CKA of every layer with every layer, mean over up to `most` pairs of one cluster, and of two; `[2, l, l]`."""
+    """Returns the CKA of all layers with all, mean over up to `most` pairs of one cluster, and of two; `[2, l, l]`."""
     rng, out = np.random.default_rng(0), []
     for together in (True, False):
         some = rng.permutation(np.argwhere(mark_pairs(cluster, together)))[:most]

@@ -17,7 +17,7 @@ from fedjax_sel.papers.published import read_published
 def list_published() -> dict[str, dict[str, tuple[int, float, float]]]:
     """Returns Table I by experiment and method: rounds to the target, MB a round and client, GB in all."""
     out: dict[str, dict[str, Any]] = {}
-    for row in read_published(__package__):
+    for row in read_published("fedjax_sel.papers.lefl"):
         total = row["gb"] + (row["pre_phase_gb"] or 0.0)
         out.setdefault(row["experiment"], {})[row["method"]] = (int(row["rounds"]), row["mb_per_round"], total)
     return out

@@ -46,7 +46,7 @@ FEW = 50
 
 
 def study_clusters(scale: str, seeds: Sequence[int], _: Path) -> dict[str, Any]:
-    """Returns of every experiment: sizes of clusters, distances in latent space, and how far cohorts' labels are from all."""
+    """Returns sizes of clusters, distances in latent space, and how far cohorts' labels are from all, by experiment."""
     return {
         name: examine_clusters(merge_settings(config, describe_lefl(name)), scale, seeds)
         for name, config in EXPERIMENTS[scale].items()
@@ -138,7 +138,7 @@ def examine_clusters(
 def observe_pre_phase(
     run: Run, data: FederatedData, seed: int
 ) -> tuple[LEFL, Context, Float[Array, "N M C"], Float[np.ndarray, "N b d"], Float[np.ndarray, "N l b b"]]:
-    """Returns LEFL, what it knows, soft labels of public examples, and what all clients' models make of test examples."""
+    """Returns LEFL, what it knows, soft labels of public examples, and what clients' models make of test examples."""
     experiment, key = run.experiment, jax.random.key(seed)
     selector = experiment.client_selection
     assert isinstance(selector, LEFL)

@@ -104,8 +104,8 @@ def make_cost_table() -> Table:
         ("experiment", "method", "rounds", "printed", "Δ printed", "computed", "Δ computed"),
         tuple(rows),
         "Computed: 8 bytes a parameter, client and round (down and up), SCAFFOLD twice that, FedNova as FedAvg; LEFL "
-        "plus its pre-phase: model and 1000 public examples of one byte a number down, soft labels of four bytes up, for "
-        f"all clients. {clients}. The printed EMNIST numbers count one way only, CIFAR's both; Δ printed is the "
+        "plus its pre-phase: model and 1000 public examples of one byte a number down, soft labels of four bytes up, "
+        f"for all clients. {clients}. The printed EMNIST numbers count one way only, CIFAR's both; Δ printed is the "
         "difference of the printed totals, pre-phase included, where the source's column has -3.78, -6.9 and +0.02.",
     )
 
@@ -142,8 +142,8 @@ def tabulate_clusters(study: Mapping[str, Any]) -> Table:
             "CKA between",
         ),
         tuple(rows),
-        "Relative entropy of the mean of the cohort's label shares to the labels of all training examples, cohorts of m "
-        "clients (those of LEFL, exactly m); by true labels: strata are clusters of the clients' label shares. "
+        "Relative entropy of the mean of the cohort's label shares to the labels of all training examples, cohorts of "
+        "m clients (those of LEFL, exactly m); by true labels: strata are clusters of the clients' label shares. "
         "Distances: mean over 100 test examples of the last layer's inputs.",
     )
 

@@ -14,11 +14,12 @@ The paper gives ε ∈ {0, 0.1}, 100 clients, two classes, 6 boundary clients (e
 pictures, and results as curves without numbers. It leaves open the cohort, model, learning rate, epochs, batch, rounds,
 seeds and the law of the data.
 
-Ours: examples in [-1, 1]², boundary x₂ = 0.5 sin(π x₁), 50 examples a client; boundary clients draw within 0.15 of the curve's
-height, the others beyond 0.25, half of them of each class (`fedjax_sel.data.uacs`). MLP 2-32-2, m = 6, 150 rounds (15
-at scale `smoke`), 5 local epochs of SGD with batch 10 and learning rate 0.1, examples normalised to deviation 1,
-aggregation 1/m, accuracy on 2000 examples uniform on the square. A seed draws data, initial model and cohorts. Every method
-sees the same data and initial model, and a client shuffles its examples in the same way under all of them.
+Ours: examples in [-1, 1]², boundary x₂ = 0.5 sin(π x₁), 50 examples a client; boundary clients draw within 0.15 of the
+curve's height, the others beyond 0.25, half of them of each class (`fedjax_sel.data.uacs`). MLP 2-32-2, m = 6, 150
+rounds (15 at scale `smoke`), 5 local epochs of SGD with batch 10 and learning rate 0.1, examples normalised to
+deviation 1, aggregation 1/m, accuracy on 2000 examples uniform on the square. A seed draws data, initial model and
+cohorts. Every method sees the same data and initial model, and a client shuffles its examples in the same way under all
+of them.
 
 Entropy and gradient norm are measured on the global model by every client in every round. The paper does not count
 this; we do: the model goes to all 100 clients instead of 6, and all examples are passed through it.
