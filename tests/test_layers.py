@@ -55,7 +55,7 @@ def imported(tree, modules, name=""):
 
 
 def graph_of(root, package):
-    """(module, imported module) to whether every import of it is for type checkers only, over the files of a package."""
+    """(module, imported module) to whether the import is for type checkers only, over the files of a package."""
     files = {}
     for file in root.rglob("*.py"):
         parts = file.relative_to(root).with_suffix("").parts
