@@ -1,6 +1,7 @@
 """The command line, as a user meets it."""
 
 import os
+import re
 import shutil
 import signal
 import sys
@@ -273,3 +274,44 @@ def test_a_run_of_a_strategy_that_is_not_installed_is_compared_all_the_same(fini
     done = call("compare", finished / "entropy", moved)
     assert done.exit_code == 0, done.output
     assert "mine_alone" in done.stdout
+
+
+@pytest.mark.parametrize("arguments", [("run", *SMALL), ("run", "iris", "rounds=1", "--seeds", "1", "--debug")])
+def test_a_configuration_on_the_command_line_is_resolved_once(tmp_path, monkeypatch, arguments):
+    made, make = [], config.Config.__post_init__
+
+    def counted(self):
+        made.append(self)
+        make(self)
+
+    monkeypatch.setattr(config.Config, "__post_init__", counted)
+    done = call(*arguments, "--out", tmp_path / "run")
+    assert done.exit_code == 0, done.output
+    assert len(made) == 1
+    again = call(*arguments, "--out", tmp_path / "run")
+    assert "Nothing was run" in again.stdout
+    assert len(made) == 2
+
+
+def test_a_value_given_twice_is_refused_in_one_line():
+    assert "m=5 and cohort_size=6 both give cohort_size; give it once" in refused("run", "iris", "m=5", "cohort_size=6")
+    assert "--seeds 3 and seeds=2 both give seeds; give it once" in refused("run", "iris", "seeds=2", "--seeds", "3")
+
+
+def as_before(text):
+    """A configuration in the words of the first edition."""
+    names = {"client_selection": "selector", "data_selection": "samples", "local_training": "trainer"}
+    names |= {"aggregation": "aggregator", "cohort_size": "m", "signal_split": "signals_on", "layout": "mapping"}
+    for now, before in names.items():
+        text = re.sub(rf"^{now}:", f"{before}:", text, flags=re.MULTILINE)
+    return text.replace("weighting:", "by:").replace("num_examples:", "rows:").replace("num_test_rows:", "test_rows:")
+
+
+def test_a_folder_of_the_first_edition_is_the_same_run(finished, tmp_path):
+    old = tmp_path / "old"
+    shutil.copytree(finished / "entropy", old)
+    (old / "config.yaml").write_text(as_before((old / "config.yaml").read_text()))
+    assert "selector:" in (old / "config.yaml").read_text()
+    assert "Nothing was run" in call("run", *SMALL, "--out", old).stdout
+    assert call("compare", finished / "uniform", old).exit_code == 0
+    assert layout.read(old)[1]["client_selection"]["name"] == "entropy"

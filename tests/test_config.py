@@ -1,5 +1,7 @@
 """A configuration says everything about a run, and what is wrong with it."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import yaml
@@ -8,6 +10,7 @@ from fedjax_sel import config
 from fedjax_sel.client_selection.entropy import Entropy
 from fedjax_sel.client_selection.power_of_choice import PowerOfChoice
 from fedjax_sel.data.partition import Natural, Shards
+from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.layout import Layout
 from fedjax_sel.local_training import Steps
 
@@ -305,3 +308,114 @@ def test_callbacks_are_checked_when_a_run_is_built_and_made_for_its_folder(tmp_p
     assert not hasattr(early, "folder")
     assert curves.config == config.resolve({**IRIS, "callbacks": ["table", "early_stopping", "wandb"]})
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("items", "says"),
+    [
+        (["m=5", "cohort_size=6"], "m=5 and cohort_size=6 both give cohort_size; give it once"),
+        (["m=5", "m=6"], "m=5 and m=6 both give cohort_size; give it once"),
+        (
+            ["lr=1", "trainer.learning_rate=2"],
+            "lr=1 and trainer.learning_rate=2 both give local_training.learning_rate",
+        ),
+        (["selector=entropy", "client_selection.name=uniform"], "both give client_selection; give it once"),
+        (
+            ["data.rows=90", "data.num_examples=60"],
+            "data.rows=90 and data.num_examples=60 both give data.num_examples; give it once",
+        ),
+    ],
+)
+def test_a_value_given_twice_on_the_command_line_is_refused_as_in_a_file(items, says):
+    with pytest.raises(ValueError, match=says):
+        config.override(IRIS, items)
+
+
+def test_an_option_and_an_item_do_not_give_the_same_value():
+    assert config.override(IRIS, ["rounds=4"], {"seeds": 7, "layout": None})["seeds"] == 7
+    with pytest.raises(ValueError, match="--seeds 7 and seeds=3 both give seeds; give it once"):
+        config.override(IRIS, ["seeds=3"], {"seeds": 7})
+
+
+def test_values_on_the_command_line_are_read_as_those_in_files():
+    with pytest.raises(ValueError, match="the value cannot be read as YAML"):
+        config.override(IRIS, ["client_selection={name: entropy, name: uniform}"])
+
+
+OLD = {
+    **{"data": {"name": "iris", "rows": 100, "test_rows": 20}, "partition": {"name": "dirichlet", "min_rows": 2}},
+    **{"selector": {"name": "fedcs", "share": 0.5}, "samples": {"name": "entropy", "rho": 0.5}},
+    **{"trainer": {"name": "sgd", "lr": 0.2}, "aggregator": {"name": "fedopt", "optimiser": "yogi", "by": "size"}},
+    **{"m": 4, "signals_on": "holdout", "mapping": {"clients": 1, "rows": 64}},
+}
+NEW = {
+    **{"data": {"name": "iris", "num_examples": 100, "num_test_examples": 20}},
+    **{"partition": {"name": "dirichlet", "min_examples": 2}},
+    **{"client_selection": {"name": "fedcs", "fraction": 0.5}},
+    **{"data_selection": {"name": "entropy", "temperature": 0.5}},
+    **{"local_training": {"name": "sgd", "learning_rate": 0.2}},
+    **{"aggregation": {"name": "fedopt", "optimizer": "yogi", "weighting": "size"}},
+    **{"cohort_size": 4, "signal_split": "holdout", "layout": {"clients": 1, "examples": 64}},
+}
+
+
+def test_configurations_of_the_first_edition_are_read_and_what_they_are_called_now_is_told():
+    assert config.resolve(OLD) == config.resolve(NEW)
+    assert list(config.notes(NEW)) == []
+    assert set(config.notes(OLD)) == {
+        "signals_on is signal_split here",
+        "mapping is layout here",
+        "local_training.lr is local_training.learning_rate here",
+        "data.rows is data.num_examples here",
+        "data.test_rows is data.num_test_examples here",
+        "partition.min_rows is partition.min_examples here",
+        "client_selection.share is client_selection.fraction here",
+        "data_selection.rho is data_selection.temperature here",
+        "aggregation.optimiser is aggregation.optimizer here",
+        "aggregation.by is aggregation.weighting here",
+        "layout.rows is layout.examples here",
+    }
+
+
+def test_short_forms_are_names_of_their_own_and_nothing_is_told_of_them():
+    items = [
+        "selector=entropy",
+        "selector.epsilon=0.2",
+        "trainer.epochs=2",
+        "aggregator=mean",
+        "samples=entropy",
+        "m=3",
+    ]
+    assert list(config.notes(IRIS, items)) == []
+    found = config.resolve(config.override({**IRIS, "cohort_size": 9}, items))
+    assert (found["client_selection"]["epsilon"], found["local_training"]["epochs"], found["cohort_size"]) == (
+        0.2,
+        2,
+        3,
+    )
+
+
+def test_a_parameter_is_renamed_only_where_the_component_has_the_new_name_and_not_the_old_one():
+    with pytest.raises(ValueError, match="uniform has no parameters, but 'share' is given"):
+        config.resolve({**IRIS, "client_selection": {"name": "uniform", "share": 0.5}})
+    tiers = {"name": "tiers", "compute_factor": [2, 1], "share": [1, 3]}
+    assert config.resolve({**IRIS, "devices": tiers})["devices"]["share"] == [1.0, 3.0]
+    assert list(config.notes(IRIS, ["client_selection=fedcs", "client_selection.share=0.5"])) == []
+
+
+def test_a_configuration_is_frozen():
+    resolved = config.resolve(IRIS)
+    resolved["client_selection"]["name"] = "entropy"
+    resolved.to_dict()["rounds"] = 9
+    assert (resolved["client_selection"]["name"], resolved["rounds"]) == ("uniform", 3)
+    assert config.resolve(resolved) is resolved
+    assert hash(resolved) == hash(config.resolve(IRIS))
+    with pytest.raises(AttributeError):
+        resolved.values = {}  # type: ignore[misc]
+    with pytest.raises(TypeError, match=r"build takes what resolve returns, not dict: build\(resolve"):
+        config.build(IRIS)  # type: ignore[arg-type]
+
+
+def test_the_fields_of_an_experiment_stand_once():
+    fields = {field.name for field in dataclasses.fields(Experiment)} - {"task"}
+    assert fields <= set(config.resolve(IRIS))

@@ -84,7 +84,7 @@ def test_overrides_reach_devices_availability_and_deadline():
 
 def test_a_deadline_of_a_selector_may_be_infinite_as_well():
     resolved = config.resolve({**IRIS, "client_selection": "fedcs"})
-    assert resolved["client_selection"] == {"name": "fedcs", "deadline": math.inf, "share": 1.0}
+    assert resolved["client_selection"] == {"name": "fedcs", "deadline": math.inf, "fraction": 1.0}
     assert yaml.safe_load(resolved.dump()) == resolved
     assert (
         config.resolve({**IRIS, "client_selection": {"name": "fedcs", "deadline": 3}})["client_selection"]["deadline"]

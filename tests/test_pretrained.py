@@ -147,7 +147,7 @@ def test_a_run_begins_with_a_pretraining_of_the_command_line(tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "160")
     source = tmp_path / "source"
-    asked = ("pretrain", "wide_resnet", "model.depth=10", "data.rows=100", "data.num_test_examples=50")
+    asked = ("pretrain", "wide_resnet", "model.depth=10", "data.num_examples=100", "data.num_test_examples=50")
     asked = (*asked, "--data", "digit_images", "--epochs", 1, "--out", source)
     done = call(*asked)
     assert done.exit_code == 0, done.output

@@ -18,6 +18,7 @@ from fedjax_sel.engine.scan import run_chunk
 from fedjax_sel.report.progress import Bar
 from fedjax_sel.runs import layout
 from fedjax_sel.runs.lock import lock_folder
+from fedjax_sel.runs.sweep.execute import plan
 from fedjax_sel.runs.sweep.grid import axes_in, combinations
 from fedjax_sel.runs.sweep.programs import build_all, draw_seeds, group_by_program, split_group
 
@@ -372,3 +373,15 @@ def test_the_sweep_is_written_down(finished):
     }
     assert asked["common"]["cohort_size"] == 3
     assert "local_training.learning_rate" not in asked["common"]
+
+
+def test_planning_a_sweep_trains_nobody_for_the_state_of_a_selector(monkeypatch):
+    from fedjax_sel.client_selection.lefl import LEFL
+
+    def trained(*_, **__):
+        raise AssertionError("the pre-phase was run")
+
+    monkeypatch.setattr(LEFL, "init", trained)
+    given = ("client_selection=lefl", "public={name: digits, num_examples: 20}", "lr=0.1,0.2")
+    (block,) = plan(grid_of(*given), None)
+    assert len(block.members) == 2

@@ -18,8 +18,9 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from fedjax_sel.engine.layout import Layout
 
-CGROUPS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
-"""Where Linux writes the memory that a container may use: control groups of version 2, and of version 1."""
+CGROUPS = Path("/sys/fs/cgroup")
+MEMORY_LIMITS = ("memory.max", "memory/memory.limit_in_bytes")
+"""Where Linux says what memory a container may use: control groups of version 2, of version 1."""
 
 HEARTBEAT = 30
 """Seconds without a sign of life after which a process is taken for dead, and the others end."""
@@ -188,8 +189,21 @@ def device_memory() -> int:
     if stats and "bytes_limit" in stats:
         return stats["bytes_limit"]
     physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    allowed = [file.read_text().strip() for file in CGROUPS if file.exists()]
-    return min([physical, *(int(limit) for limit in allowed if limit.isdigit())]) // jax.local_device_count()
+    return min(physical, memory_limit() or physical) // jax.local_device_count()
+
+
+def memory_limit(root: Path = CGROUPS) -> int | None:
+    """Bytes of memory that this machine's container may use; None: as much as there is.
+
+    Args:
+      root: where control groups are mounted.
+    """
+    limits = []
+    for name in MEMORY_LIMITS:
+        with contextlib.suppress(OSError):
+            text = (root / name).read_text(encoding="utf-8").strip()
+            limits += [int(text)] if text.isdigit() else []  # "max": no limit
+    return min(limits, default=None)
 
 
 def describe_device() -> str:

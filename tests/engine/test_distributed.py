@@ -275,3 +275,20 @@ def test_the_memory_of_a_container_is_seen(limits, expected, monkeypatch, tmp_pa
     monkeypatch.setattr(distributed.os, "sysconf", {"SC_PHYS_PAGES": 10, "SC_PAGE_SIZE": 4096}.get)
     monkeypatch.setattr(jax, "local_device_count", lambda: 1)
     assert distributed.device_memory() == expected * 4096
+
+
+@pytest.mark.parametrize(
+    ("files", "limit"),
+    [
+        ({}, None),
+        ({"memory.max": "max\n"}, None),
+        ({"memory.max": "4096\n"}, 4096),
+        ({"memory/memory.limit_in_bytes": "8192\n"}, 8192),
+        ({"memory/memory.limit_in_bytes": "9223372036854771712\n", "memory.max": "4096"}, 4096),
+    ],
+)
+def test_the_memory_of_a_container_is_read_from_control_groups_of_both_versions(tmp_path, files, limit):
+    (tmp_path / "memory").mkdir()
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    assert distributed.memory_limit(tmp_path) == limit

@@ -17,7 +17,7 @@ from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.metrics.cka import linear_cka
 from fedjax_sel.models.wide_resnet import WideResNet
 from fedjax_sel.papers.fedft_eds import studies
-from fedjax_sel.papers.fedft_eds.cells import choose_source, list_targets
+from fedjax_sel.papers.fedft_eds.cells import choose_source, list_cells, list_targets
 from fedjax_sel.papers.fedft_eds.methods import (
     ALL,
     ALPHAS,
