@@ -460,7 +460,7 @@ SAMPLES = {
 
 def differing(one, other):
     """Keys in which configurations differ: of a model by parameter, of all else by component."""
-    keys = config.differences(one, other)
+    keys = other.differences(one)
     return {key if key.startswith("model.") else key.split(".")[0] for key in keys}
 
 
@@ -506,11 +506,11 @@ def test_an_ablation_changes_what_it_is_called_after(scale):
     for alpha in ALPHAS:
         one = whole[name_ablation("α =", f"{alpha:g}"), "EDS"]
         assert one["partition"]["alpha"] == alpha
-        assert set(config.differences(base, one)) <= {"partition.alpha"}
+        assert set(one.differences(base)) <= {"partition.alpha"}
     for rho in RHOS:
         one = whole[name_ablation("ρ =", f"{rho:g}"), "EDS"]
         assert one["data_selection"]["rho"] == rho
-        assert set(config.differences(base, one)) <= {"data_selection.temperature"}
+        assert set(one.differences(base)) <= {"data_selection.temperature"}
     there = [key for key in whole if key[0].startswith("ablation")]
     assert len(there) == 2 * len(PARTS) + 2 * len(ALPHAS) + len(RHOS)
     for experiment, way in there:

@@ -470,7 +470,7 @@ def test_the_two_rates_differ_in_nothing_else(scale):
             continue
         for method in METHODS:
             one, other = (whole[name_experiment(name, settings), method] for settings in (HIGH, LOW))
-            assert config.differences(one, other) == ["local_training.learning_rate", "local_training.epoch_decay"]
+            assert other.differences(one) == ["local_training.learning_rate", "local_training.epoch_decay"]
             assert (other["local_training"]["learning_rate"], other["local_training"]["epoch_decay"]) == (0.01, None)
 
 
@@ -493,7 +493,7 @@ def test_as_published_baselines_are_those_of_the_low_rate_and_lefl_has_its_own(s
             "client_selection.kl_direction",
             "cohort_size",
         ]
-        assert config.differences(fair, code) == changed
+        assert code.differences(fair) == changed
         assert code["client_selection"]["rate"] == fair["cohort_size"] / fair["partition"]["clients"]
 
 
