@@ -10,7 +10,16 @@ import pytest
 from fedjax_sel import History, cli, config, papers
 from fedjax_sel.client_selection._device_heuristic import cohort_size
 from fedjax_sel.papers.device_heuristic import studies as solvers
-from fedjax_sel.papers.device_heuristic.cells import ALL, DEVICES, ONLY, PARTITIONS, PROPOSED, RANDOM, SET, name_experiment
+from fedjax_sel.papers.device_heuristic.cells import (
+    ALL,
+    DEVICES,
+    ONLY,
+    PARTITIONS,
+    PROPOSED,
+    RANDOM,
+    SET,
+    name_experiment,
+)
 from fedjax_sel.papers.device_heuristic.numbers import PUBLISHED, compare_at_equal_cost, compare_costs, measure
 from fedjax_sel.papers.paper import Evidence, locate_cell
 from fedjax_sel.runs import layout

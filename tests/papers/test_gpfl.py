@@ -15,6 +15,7 @@ from fedjax_sel.papers.gpfl.cells import (
     ALPHAS,
     AS_PUBLISHED,
     CIFAR,
+    EXAMPLES,
     FASHION,
     FEDCOR,
     GPFL,
@@ -25,14 +26,13 @@ from fedjax_sel.papers.gpfl.cells import (
     RANDOM,
     RHOS,
     ROBIN,
-    EXAMPLES,
     SENSITIVE,
     THEIRS,
     list_cells,
     name_experiment,
 )
 from fedjax_sel.papers.gpfl.claims import judge_cifar
-from fedjax_sel.papers.gpfl.numbers import find_coverage_round, measure_last_deviation, measure, find_published
+from fedjax_sel.papers.gpfl.numbers import find_coverage_round, find_published, measure, measure_last_deviation
 from fedjax_sel.papers.gpfl.regret import measure_regret
 from fedjax_sel.papers.gpfl.studies import SMALL_CASE, count_classes
 from fedjax_sel.papers.paper import Evidence
