@@ -190,7 +190,7 @@ def test_power_of_choice_refuses_too_few_and_too_many_candidates():
 def test_by_size_with_replacement_is_drawn_in_proportion_to_rows():
     size = np.array([10, 20, 30, 40])
     ctx = context(size, 3)
-    chosen = jax.vmap(lambda k: BySize(replace=True).select(k, (), ctx).client)(
+    chosen = jax.vmap(lambda k: BySize(replacement=True).select(k, (), ctx).client)(
         jax.random.split(jax.random.key(0), 4000)
     )
     counts = np.bincount(np.ravel(chosen), minlength=4)
@@ -267,7 +267,7 @@ def test_weights_of_the_mean_add_up_to_one_over_the_filled_slots():
 
 @pytest.mark.parametrize(("rows", "fraction", "count"), [(10, 0.5, 5), (10, 0.04, 1), (7, 1.0, 7), (9, 0.34, 3)])
 def test_a_random_subset_has_the_stated_number_of_rows_and_every_row_the_same_chance(rows, fraction, count):
-    keep = jax.vmap(lambda k: RandomSubset(fraction).keep(k, jnp.arange(12) < rows))(
+    keep = jax.vmap(lambda k: RandomSubset(fraction).select(k, (), jnp.arange(12) < rows))(
         jax.random.split(jax.random.key(0), 4000)
     )
     assert set(np.asarray(keep.sum(1)).tolist()) == {count}

@@ -232,21 +232,21 @@ def test_while_warming_up_cohorts_are_uniform_and_after_it_there_is_no_chance():
 
 
 @pytest.mark.parametrize(
-    ("client_selection", "says"),
+    ("make", "says"),
     [
-        (FedCor(beta=1.1), r"fedcor: beta is 1.1; it must be in \[0, 1\]"),
-        (FedCor(gamma=-0.1), r"fedcor: gamma is -0.1; it must be in \[0, 1\]"),
-        (FedCor(noise=0.0), "fedcor: noise is 0.0; it must be above 0"),
-        (FedCor(noise=float("nan")), "fedcor: noise is nan"),
-        (FedCor(learning_rate=jnp.array([0.1, 0.0])), "fedcor: learning_rate"),
-        (FedCor(warm_up=0), "fedcor: warm_up is 0; it must be 1 or above"),
-        (FedCor(interval=0), "fedcor: interval is 0"),
-        (FedCor(history=0), "fedcor: history is 0"),
-        (FedCor(dimension=0), "fedcor: dimension is 0"),
-        (FedCor(first_steps=0), "fedcor: first_steps is 0"),
-        (FedCor(steps=0), "fedcor: steps is 0"),
+        (lambda: FedCor(beta=1.1), r"fedcor: beta is 1.1; it must be in \[0, 1\]"),
+        (lambda: FedCor(gamma=-0.1), r"fedcor: gamma is -0.1; it must be in \[0, 1\]"),
+        (lambda: FedCor(noise=0.0), "fedcor: noise is 0.0; it must be above 0"),
+        (lambda: FedCor(noise=float("nan")), "fedcor: noise is nan"),
+        (lambda: FedCor(learning_rate=jnp.array([0.1, 0.0])), "fedcor: learning_rate"),
+        (lambda: FedCor(warm_up=0), "fedcor: warm_up is 0; it must be a whole number, at least 1"),
+        (lambda: FedCor(interval=0), "fedcor: interval is 0"),
+        (lambda: FedCor(history=0), "fedcor: history is 0"),
+        (lambda: FedCor(dimension=0), "fedcor: dimension is 0"),
+        (lambda: FedCor(first_steps=0), "fedcor: first_steps is 0"),
+        (lambda: FedCor(steps=0), "fedcor: steps is 0"),
     ],
 )
-def test_a_parameter_out_of_its_range_is_refused_before_the_run(selector, says):
+def test_a_parameter_out_of_its_range_is_refused_when_the_value_is_made(make, says):
     with pytest.raises(ValueError, match=says):
-        selector.init(KEY, context(6, 2), None)
+        make()

@@ -61,8 +61,8 @@ class OwnLoss(signals.ValidationLoss, Pytree):
     name: ClassVar[str] = "own_loss"
 
 
-LOOKING_BACK = (Whole(over="whole", against="previous"), signals.Projection(cosine=True, against="previous"))
-TESTED = (signals.ValidationAccuracy(on="test"), signals.ValidationLoss(on="test"))
+LOOKING_BACK = (Whole(norm_over="whole", reference="previous"), signals.Projection(cosine=True, reference="previous"))
+TESTED = (signals.ValidationAccuracy(split="test"), signals.ValidationLoss(split="test"))
 
 
 class Listener:
@@ -121,7 +121,7 @@ def run(experiment, federation, seeds=SEEDS, **how):
 def heard(blobs):
     """An experiment with all of these signals, its clients and its history."""
     before = (Drawn(), signals.Loss(), Four(), Ten())
-    after = (*LOOKING_BACK, Now(over="whole"), *TESTED, OwnLoss())
+    after = (*LOOKING_BACK, Now(norm_over="whole"), *TESTED, OwnLoss())
     one, federation = experiment(blobs, Listener(before, after), evaluate_every=2), recipe(blobs, different_devices())
     return one, federation, run(one, federation)
 
