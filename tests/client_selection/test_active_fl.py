@@ -11,8 +11,11 @@ import pytest
 from scipy import stats
 
 from fedjax_sel.client_selection.active_fl import NEVER, ActiveFL
+from fedjax_sel.protocols import Host
 from fedjax_sel.types import Context
 
+HOST = Host(None, None, None)
+"""Of selectors that do not look at it."""
 KEY = jax.random.key(0)
 
 
@@ -146,7 +149,7 @@ def test_slots_that_nobody_is_available_for_stay_empty():
 
 def test_before_anybody_was_seen_all_weigh_the_same():
     selector, ctx = ActiveFL(), context(24, 4)
-    draws = cohorts(selector, selector.init(KEY, ctx, None), ctx, 6000)
+    draws = cohorts(selector, selector.init(KEY, ctx, HOST), ctx, 6000)
     for slot in draws.T:
         assert stats.chisquare(frequencies(slot, 24)).pvalue > 1e-4
 
@@ -197,7 +200,7 @@ class ByHand:
 def test_valuations_and_drops_are_those_of_the_rule_in_random_rounds():
     rng, n, m = np.random.default_rng(2), 40, 10
     size, afl = rng.integers(5, 60, n), ActiveFL(fraction=0.6)
-    plain, state = ByHand(size), afl.init(KEY, context(n, m, size=size), None)
+    plain, state = ByHand(size), afl.init(KEY, context(n, m, size=size), HOST)
     select, observe, decided = jax.jit(afl.select), jax.jit(afl.observe), 0
     for t in range(50):
         np.testing.assert_allclose(afl.valuations(state), plain.valuations(), rtol=1e-5)

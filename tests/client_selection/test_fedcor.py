@@ -10,8 +10,11 @@ from scipy import stats
 
 from fedjax_sel.client_selection._gaussian_process import fit, gradient, greedy
 from fedjax_sel.client_selection.fedcor import FedCor
+from fedjax_sel.protocols import Host
 from fedjax_sel.types import Context
 
+HOST = Host(None, None, None)
+"""Of selectors that do not look at it."""
 KEY = jax.random.key(0)
 SHAPES = [(3, 8, 0.5), (2, 20, 0.1), (15, 12, 0.01), (1, 5, 1.0), (15, 40, 0.01)]
 
@@ -188,7 +191,7 @@ def test_fedcor_is_its_rule_in_random_rounds():
     rng, n, m = np.random.default_rng(8), 12, 3
     selector = FedCor(beta=0.8, gamma=0.9, noise=0.05, warm_up=4, interval=5, history=20, first_steps=5, steps=3)
     size = rng.integers(5, 40, n)
-    state, plain, happened = selector.init(KEY, context(n, m), None), ByHand(selector, n), Counter()
+    state, plain, happened = selector.init(KEY, context(n, m), HOST), ByHand(selector, n), Counter()
     select, observe = jax.jit(selector.select), jax.jit(selector.observe)
     for t in range(50):
         available = rng.random(n) < (0.2 if t % 11 == 9 else 0.8)
@@ -222,7 +225,7 @@ def test_fedcor_is_its_rule_in_random_rounds():
 
 def test_while_warming_up_cohorts_are_uniform_and_after_it_there_is_no_chance():
     selector = FedCor(warm_up=4)
-    state = selector.init(KEY, context(8, 3), None)
+    state = selector.init(KEY, context(8, 3), HOST)
     draw = jax.jit(jax.vmap(lambda k, ctx: selector.select(k, state, ctx, loss=jnp.arange(8.0)).client, (0, None)))
     keys = jax.random.split(KEY, 3000)
     for t in (0, 4):

@@ -13,8 +13,11 @@ from fedjax_sel import Experiment, Federation, Task, dataset, partition, signals
 from fedjax_sel.client_selection.gpfl import CHOICES, GPFL
 from fedjax_sel.engine.signals import measure_after
 from fedjax_sel.models.logistic import LogisticRegression
+from fedjax_sel.protocols import Host
 from fedjax_sel.types import Cohort, Context, Update
 
+HOST = Host(None, None, None)
+"""Of selectors that do not look at it."""
 KEY = jax.random.key(0)
 TABLE = {
     "warm_up": {"code": 20, "paper": 0},
@@ -149,7 +152,7 @@ def test_every_rule_is_tried_below():
 def test_gpfl_is_its_table_of_rules_in_random_rounds(selector):
     rng, n, m, rounds = np.random.default_rng(2), 13, 4, 50
     plain, happened = ByHand(selector, n, m, rounds), Counter()
-    state = selector.init(KEY, context(n, m), None)
+    state = selector.init(KEY, context(n, m), HOST)
     for t in range(rounds):
         available, came = rng.random(n) < 0.85, rng.random(n) < 0.85
         projection = rng.normal(size=n)
@@ -173,7 +176,7 @@ def test_gpfl_is_its_table_of_rules_in_random_rounds(selector):
 
 def quiet(selector, n, m, rounds, projection=None, rise=0.0):
     """Cohorts of rounds in which everybody is there and comes back, and the last state."""
-    state, cohorts = selector.init(KEY, context(n, m), None), []
+    state, cohorts = selector.init(KEY, context(n, m), HOST), []
     projection = jnp.zeros(n) if projection is None else jnp.asarray(projection, jnp.float32)
     for t in range(rounds):
         accuracy = jnp.float32((t + 1) * rise)
@@ -227,7 +230,7 @@ def test_without_the_bonus_it_stays_on_the_best_of_the_warm_up():
 
 
 def test_alpha_rises_to_round_100_and_falls_after_it():
-    state = GPFL().init(KEY, context(3, 1), None)._replace(selected=jnp.array([1, 2, 8]))
+    state = GPFL().init(KEY, context(3, 1), HOST)._replace(selected=jnp.array([1, 2, 8]))
     for t, alpha in ((50, 0.5), (99, 0.99), (100, 1.0), (300, 0.5)):
         u = GPFL().bound(state, context(3, 1, t))
         np.testing.assert_allclose(u, alpha * np.sqrt(2 * np.log(t) / np.array([1, 2, 8])), rtol=1e-5)
@@ -235,7 +238,7 @@ def test_alpha_rises_to_round_100_and_falls_after_it():
 
 def test_those_who_drop_out_were_selected_and_get_no_reward():
     selector, ctx = GPFL(), context(5, 3, round=1)
-    state = selector.init(KEY, ctx, None)
+    state = selector.init(KEY, ctx, HOST)
     cohort = Cohort(jnp.array([4, 1, -1]), jnp.array([True, False, False]), jnp.ones(3))
     told = {"projection": jnp.array([2.0, 0, 0]), "validation_accuracy": jnp.float32(0.5)}
     told["validation_loss"] = jnp.float32(1)
@@ -257,7 +260,7 @@ def test_a_reward_goes_by_accuracy_and_where_that_ties_by_loss():
     table += [(0.5, 1.5, -0.5, math.exp(-0.5), math.exp(0.5))]
     table += [(0.5, 0.5, 0.5, math.exp(0.5), math.exp(-0.5)), (0.5, 1.0, 0.0, 1.0, 1.0)]
     ctx = context(3, 1, round=4)
-    state = GPFL().init(KEY, ctx, None)._replace(accuracy=jnp.float32(0.5), loss=jnp.float32(1.0))
+    state = GPFL().init(KEY, ctx, HOST)._replace(accuracy=jnp.float32(0.5), loss=jnp.float32(1.0))
     state = state._replace(rewarded=jnp.array([1, 0, 0]))
     for accuracy, loss, *expected in table:
         numbers = jnp.float32(accuracy), jnp.float32(loss)
@@ -268,7 +271,7 @@ def test_a_reward_goes_by_accuracy_and_where_that_ties_by_loss():
 @pytest.mark.parametrize(("accuracy", "expected"), [(0.3, (1.0, 2 * math.exp(0.3))), (0.0, (0.5, 1.0))])
 def test_before_the_first_round_accuracy_is_zero_and_loss_infinite(accuracy, expected):
     ctx = context(3, 1)
-    state = GPFL().init(KEY, ctx, None)
+    state = GPFL().init(KEY, ctx, HOST)
     got = [GPFL(reward=r).factor(state, jnp.float32(accuracy), jnp.float32(2)) for r in ("sign", "exponential")]
     np.testing.assert_allclose(got, expected, rtol=1e-5)
 
@@ -303,7 +306,7 @@ def test_on_test_rows_it_needs_no_validation_rows(blobs):
 
 def test_another_alpha_is_not_another_program():
     given = context(9, 2), jnp.ones(9, bool), jnp.zeros(9), jnp.float32(0), jnp.float32(0)
-    state = GPFL().init(KEY, given[0], None)
+    state = GPFL().init(KEY, given[0], HOST)
     step(GPFL(jnp.float32(1.0)), KEY, state, *given)
     before = step._cache_size()
     step(GPFL(jnp.float32(0.2)), KEY, state, *given)

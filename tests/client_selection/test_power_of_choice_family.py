@@ -16,8 +16,11 @@ from fedjax_sel.client_selection.power_of_choice import PowerOfChoice
 from fedjax_sel.client_selection.rpow_d import RPowD
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.models.logistic import LogisticRegression
+from fedjax_sel.protocols import Host
 from fedjax_sel.types import Batch, Context
 
+HOST = Host(None, None, None)
+"""Of selectors that do not look at it."""
 KEY = jax.random.key(0)
 FAMILY = [PowerOfChoice, CPowD, RPowD, AdaPowD]
 
@@ -33,9 +36,9 @@ def context(size, m, round=0, rounds=50, available=None):
 def test_too_few_and_too_many_candidates_are_refused(family, d):
     name = {PowerOfChoice: "power_of_choice", CPowD: "cpow_d", RPowD: "rpow_d", AdaPowD: "adapow_d"}[family]
     with pytest.raises(ValueError, match=rf"{name}: d is {d} candidates.* m = 4.* N = 10"):
-        family(d=d).init(KEY, context(np.ones(10), 4), None)
+        family(d=d).init(KEY, context(np.ones(10), 4), HOST)
     for fits in (4, 10):
-        family(d=fits).init(KEY, context(np.ones(10), 4), None)
+        family(d=fits).init(KEY, context(np.ones(10), 4), HOST)
 
 
 def test_a_minibatch_without_rows_is_refused():
@@ -49,7 +52,7 @@ def test_candidates_are_different_available_clients_drawn_one_after_the_other_by
     p, selector = np.array([1, 2, 5]) / 8, family(d=3)
     available = [True, False, True, True]
     ctx = context([1, 50, 2, 5], 2, available=available)
-    state = selector.init(KEY, ctx, None)
+    state = selector.init(KEY, ctx, HOST)
     draw = jax.jit(jax.vmap(lambda key: selector.candidates(key, state, ctx)))
     asked = np.asarray(draw(jax.random.split(KEY, 8000)))
     assert (np.sort(asked, 1) == [0, 2, 3]).all()
@@ -158,7 +161,7 @@ def test_in_a_run_it_is_paid_by_the_rows_of_the_candidates_minibatches(blobs):
 def test_rpow_d_goes_by_the_losses_reported_last_in_random_rounds():
     rng, n, d, m = np.random.default_rng(4), 14, 7, 3
     selector, size, known, ranked = RPowD(d=d), rng.integers(1, 30, n), {}, 0
-    state = selector.init(KEY, context(size, m), None)
+    state = selector.init(KEY, context(size, m), HOST)
 
     @jax.jit
     def step(key, state, ctx, came, loss):

@@ -16,8 +16,11 @@ from fedjax_sel.client_selection.oort import Oort, OortState
 from fedjax_sel.client_selection.tifl import TiFL
 from fedjax_sel.devices.clock import Timing
 from fedjax_sel.devices.profile import DeviceProfile
+from fedjax_sel.protocols import Host
 from fedjax_sel.types import Context
 
+HOST = Host(None, None, None)
+"""Of selectors that do not look at it."""
 KEY = jax.random.key(0)
 
 
@@ -43,7 +46,7 @@ def context(compute, m, *, round=0, rounds=50, size=None, available=None, downlo
 def test_without_devices_they_refuse_and_say_where_devices_go(selector):
     ctx = context([3, 1, 2, 9], 2).replace(devices=None, timing=None)
     with pytest.raises(ValueError, match="the clients have none; give the federation devices"):
-        selector.init(KEY, ctx, None)
+        selector.init(KEY, ctx, HOST)
 
 
 NAN = float("nan")
@@ -74,7 +77,7 @@ def test_a_parameter_out_of_its_range_is_refused_when_the_value_is_made(make, sa
 
 def test_more_tiers_than_cohorts_fit_are_refused_before_the_run():
     with pytest.raises(ValueError, match="tifl: tiers is 3; .* N = 4 clients make 1 to 2 tiers"):
-        TiFL(tiers=3).init(KEY, context([3, 1, 2, 9], 2), None)
+        TiFL(tiers=3).init(KEY, context([3, 1, 2, 9], 2), HOST)
 
 
 def test_parameters_that_are_swept_over_are_checked_one_by_one():
@@ -176,7 +179,7 @@ def test_fedcs_asks_a_fraction_and_draws_among_equals():
 
 
 def test_tiers_are_of_equal_size_and_ordered_by_seconds():
-    state = TiFL().init(KEY, context([4, 9, 1, 7, 2, 8, 3, 6, 0, 5], 2), None)
+    state = TiFL().init(KEY, context([4, 9, 1, 7, 2, 8, 3, 6, 0, 5], 2), HOST)
     assert state.tier.tolist() == [2, 4, 0, 3, 1, 4, 1, 3, 0, 2]
     np.testing.assert_array_equal(state.credits, [20] * 5)
     np.testing.assert_allclose(state.chance, [0.2] * 5, rtol=1e-6)
@@ -184,7 +187,7 @@ def test_tiers_are_of_equal_size_and_ordered_by_seconds():
 
 def test_the_worst_tier_gets_five_fifteenths():
     selector, ctx = TiFL(), context(np.arange(10.0), 2, round=10)
-    state = selector.init(KEY, ctx, None)._replace(accuracy=jnp.full(5, 0.9))
+    state = selector.init(KEY, ctx, HOST)._replace(accuracy=jnp.full(5, 0.9))
     correct = jnp.array([0.8, 0.8, 0.2, 0.2, 0.6, 0.6, 0.3, 0.5, 1.0, 0.8])  # by tier .8, .2, .6, .4, .9
     chance = selector.update_chances(state, ctx, correct).chance
     np.testing.assert_allclose(chance, np.array([2, 5, 3, 4, 1]) / 15, rtol=1e-6)
@@ -201,7 +204,7 @@ def test_the_worst_tier_gets_five_fifteenths():
 def test_a_tiers_accuracy_is_the_one_on_the_rows_of_its_available_clients():
     selector = TiFL(tiers=2)
     ctx = context([1, 2, 3, 4], 1, size=[10, 30, 5, 5], available=[True, True, True, False])
-    state = selector.init(KEY, ctx, None)
+    state = selector.init(KEY, ctx, HOST)
     np.testing.assert_allclose(
         selector.update_chances(state, ctx, jnp.array([1.0, 0.0, 0.6, 0.0])).accuracy, [0.25, 0.6], rtol=1e-6
     )
@@ -225,7 +228,7 @@ def test_tifl_is_algorithm_2_in_random_rounds():
     selector, size = TiFL(credits=1.2, tiers=tiers, interval=interval), rng.integers(5, 30, 12)
     seconds = rng.permutation(12) + 1.0
     group = [np.argsort(seconds)[3 * t : 3 * t + 3] for t in range(tiers)]
-    state = selector.init(KEY, context(seconds, 2, rounds=rounds, size=size), None)
+    state = selector.init(KEY, context(seconds, 2, rounds=rounds, size=size), HOST)
     memory = {"chance": np.full(tiers, 1 / tiers), "current": 0, "accuracy": None}
     credits, changes, ran_out = np.full(tiers, 18), set(), 0  # ⌈1.2 · 60 / 4⌉
     for t in range(rounds):
@@ -251,7 +254,7 @@ def test_tifl_is_algorithm_2_in_random_rounds():
 
 def test_where_no_tier_has_credits_left_they_no_longer_count():
     selector, ctx = TiFL(tiers=2), context([1, 2, 3, 4], 2, round=1)
-    state = selector.init(KEY, ctx, None)
+    state = selector.init(KEY, ctx, HOST)
     drawn = jax.vmap(lambda key, state: selector.select(key, state, ctx, correct=jnp.zeros(4)), in_axes=(0, None))
     keys = jax.random.split(KEY, 64)
     one_left = drawn(keys, state._replace(credits=jnp.array([0.0, 1.0]))).client
@@ -341,7 +344,7 @@ def test_oort_is_the_authors_rule_in_random_rounds():
     o = Oort(step=4, percentile=30.0, decay=0.9, clip=0.9, window=2.0)
     plain = OortByHand(o, seconds, size)
     plain.history.append(0.0)  # the authors' pacer writes a line before the first round
-    state = o.init(KEY, context(seconds, m, size=size), None)
+    state = o.init(KEY, context(seconds, m, size=size), HOST)
     select, observe, scored = jax.jit(o.select), jax.jit(o.observe), jax.jit(o.scores)
     happened, percentiles = Counter(), []
     for t in range(48):
