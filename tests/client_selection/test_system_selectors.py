@@ -76,7 +76,7 @@ def test_a_parameter_out_of_its_range_is_refused_when_the_value_is_made(make, sa
 
 
 def test_more_tiers_than_cohorts_fit_are_refused_before_the_run():
-    with pytest.raises(ValueError, match="tifl: tiers is 3; .* N = 4 clients make 1 to 2 tiers"):
+    with pytest.raises(ValueError, match=r"tifl: tiers is 3; .* N = 4 clients make 1 to 2 tiers"):
         TiFL(tiers=3).init(KEY, context([3, 1, 2, 9], 2), HOST)
 
 
