@@ -1,4 +1,4 @@
-"""Flax modules that map rows to logits; each takes `train` by keyword."""
+"""Flax modules that map examples to logits; each takes `train` by keyword."""
 
 from functools import partial
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from fedjax_sel.engine.history import History
-from fedjax_sel.metrics import coverage, filled, jain, last_mean, rounds_to
+from fedjax_sel.metrics import coverage, fill_missing, jain, last_mean, rounds_to
 from fedjax_sel.papers._gpfl_cells import (
     AS_PUBLISHED,
     CIFAR,
@@ -77,7 +77,7 @@ def partitions_run(histories: Histories) -> list[str]:
 
 def at_share(history: History, share: float) -> np.ndarray:
     """Accuracy of each seed when this share of the rounds is done."""
-    return filled(history["accuracy"])[:, max(1, round(share * history.rounds)) - 1]
+    return fill_missing(history["accuracy"])[:, max(1, round(share * history.rounds)) - 1]
 
 
 def last_deviation(history: History) -> np.ndarray:

@@ -10,7 +10,7 @@ from fedjax_sel.data.federation import Federation, stack
 from fedjax_sel.data.partition import Dirichlet, Iid, Natural, Shards
 from fedjax_sel.data.sources import load
 
-ROWS = ("x", "y", "test_x", "test_y", "validation_x", "validation_y")
+EXAMPLES = ("x", "y", "test_x", "test_y", "validation_x", "validation_y")
 
 
 def synthetic(seed, rows=30, width=2):
@@ -44,7 +44,7 @@ def test_a_data_seed_holds_rows_and_partition_fixed():
     fixed = Federation(synthetic, Dirichlet(5), data_seed=7)
     a, b = fixed.draw(0), fixed.draw(1)
     free = Federation(synthetic, Dirichlet(5)).draw(7)
-    for name in (*ROWS, "order", "owner", "offset", "size", "held"):
+    for name in (*EXAMPLES, "order", "owner", "offset", "size", "held"):
         np.testing.assert_array_equal(getattr(a, name), getattr(b, name))
         np.testing.assert_array_equal(getattr(a, name), getattr(free, name))
     assert len(set(map(id, fixed.draws([0, 1, 2])))) == 1
@@ -80,7 +80,7 @@ def test_what_cannot_be_drawn_names_the_dataset_the_partition_and_the_seed():
 def test_shared_rows_stay_single_and_partitions_are_stacked():
     drawn = Federation(load("iris"), Shards(5), holdout=0.2).draws([0, 1, 2])
     stacked, axes = stack(drawn)
-    for name in ROWS:
+    for name in EXAMPLES:
         assert getattr(stacked, name) is getattr(drawn[0], name)
         assert getattr(axes, name) is None
     for name in ("order", "owner", "offset", "size", "held"):
