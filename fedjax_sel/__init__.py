@@ -26,7 +26,23 @@ if TYPE_CHECKING:
     from fedjax_sel.engine.experiment import Experiment
     from fedjax_sel.engine.history import History
     from fedjax_sel.engine.layout import Layout
+    from fedjax_sel.protocols import (
+        Aggregator,
+        ClientSelector,
+        ClientSignal,
+        Correction,
+        Cost,
+        DataSelector,
+        ExampleSignal,
+        LocalTrainer,
+        ServerSignal,
+        Signals,
+        UpdateSignal,
+        UpfrontSignal,
+    )
+    from fedjax_sel.pytree import param, static
     from fedjax_sel.task import Task
+    from fedjax_sel.types import Cohort
 
 try:
     __version__ = version("fedjax-sel")
@@ -34,13 +50,26 @@ except PackageNotFoundError:  # a checkout that is not installed
     __version__ = "0+unknown"
 
 __all__ = [
+    "Aggregator",
+    "ClientSelector",
+    "ClientSignal",
+    "Cohort",
+    "Correction",
+    "Cost",
+    "DataSelector",
     "Dataset",
+    "ExampleSignal",
     "Experiment",
     "FederatedData",
     "Federation",
     "History",
     "Layout",
+    "LocalTrainer",
+    "ServerSignal",
+    "Signals",
     "Task",
+    "UpdateSignal",
+    "UpfrontSignal",
     "aggregation",
     "client_selection",
     "correction",
@@ -50,23 +79,40 @@ __all__ = [
     "load",
     "local_training",
     "models",
+    "param",
     "partition",
     "signals",
     "simulate",
+    "static",
     "sweep",
 ]
 
 _HOME = {
+    "Aggregator": "protocols",
+    "ClientSelector": "protocols",
+    "ClientSignal": "protocols",
+    "Cohort": "types",
+    "Correction": "protocols",
+    "Cost": "protocols",
+    "DataSelector": "protocols",
     "Dataset": "data.dataset",
+    "ExampleSignal": "protocols",
     "Experiment": "engine.experiment",
     "FederatedData": "data.federated",
     "Federation": "data.federation",
     "History": "engine.history",
     "Layout": "engine.layout",
+    "LocalTrainer": "protocols",
+    "ServerSignal": "protocols",
+    "Signals": "protocols",
     "Task": "task",
+    "UpdateSignal": "protocols",
+    "UpfrontSignal": "protocols",
     "dataset": "data.dataset",
     "load": "data.sources",
+    "param": "pytree",
     "simulate": "engine.driver",
+    "static": "pytree",
     "sweep": "engine.driver",
 }
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import difflib
+import functools
 import importlib
 import pkgutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 
@@ -31,15 +33,73 @@ def load(package: str, name: str) -> Any:
     return getattr(module, exported)
 
 
-def check_name(what: str, name: Any, known: Iterable[str]) -> None:
-    """Raise `ValueError` naming the nearest of `known` where `name` is not one of them.
+def namespace(package: str, **private: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Returns `__getattr__` and `__dir__` of a folder, which show all its classes and import one when it is asked for.
 
-    >>> check_name("client_selection", "entrop", ["entropy", "uniform"])
+    Args:
+      package: the folder.
+      private: modules of classes that do not stand in the `__all__` of a public one.
+
+    >>> __getattr__, __dir__ = namespace("fedjax_sel.client_selection")
+    >>> __getattr__("PowerOfChoice").__name__, "Uniform" in __dir__()
+    ('PowerOfChoice', True)
+    """
+
+    def get(name: str) -> Any:
+        if name.startswith("__"):  # asked for by import machinery and tools; nothing is read for them
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        home = {**private, **exports(package)}
+        if name not in home:
+            near = difflib.get_close_matches(name, home, n=1, cutoff=0.5)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise AttributeError(f"module {package!r} has no attribute {name!r}{hint}")
+        return getattr(importlib.import_module(f"{package}.{home[name]}"), name)
+
+    def list_names() -> list[str]:
+        public = {name for name, value in vars(importlib.import_module(package)).items() if is_public(name, value)}
+        return sorted({*public, *private, *exports(package)})
+
+    return get, list_names
+
+
+def is_public(name: str, value: Any) -> bool:
+    """Whether a folder shows a name that its `__init__` holds: its functions and its classes, not what it imports."""
+    return not name.startswith("_") and callable(value) and value is not functools.partial
+
+
+@functools.cache
+def exports(package: str) -> Mapping[str, str]:
+    """Module of each name that a module of the folder exports, read off its `__all__` without importing it.
+
+    >>> exports("fedjax_sel.client_selection")["PowerOfChoice"]
+    'power_of_choice'
+    """
+    path = importlib.import_module(package).__path__
+    home: dict[str, str] = {}
+    for module in pkgutil.iter_modules(path):
+        spec = None if module.name.startswith("_") else module.module_finder.find_spec(f"{package}.{module.name}", None)
+        source: Any = None if spec is None else spec.loader
+        for node in ast.parse(source.get_source(spec.name)).body if spec is not None else ():
+            if isinstance(node, ast.Assign) and [ast.unparse(target) for target in node.targets] == ["__all__"]:
+                home |= dict.fromkeys(ast.literal_eval(node.value), module.name)
+    return home
+
+
+def check_name(what: str, name: Any, known: Iterable[str], aliases: Mapping[str, str] = {}) -> None:
+    """Raises `ValueError` naming the nearest of `known` where `name` is not one of them.
+
+    Args:
+      what: it names, for the error.
+      name: as given.
+      known: the names there are.
+      aliases: other names of some of them, which it may have been meant to be.
+
+    >>> check_name("client selection", "entrop", ["entropy", "uniform"])
     Traceback (most recent call last):
-    ValueError: unknown selector 'entrop'; did you mean 'entropy'? There are: entropy, uniform
+    ValueError: unknown client selection 'entrop'; did you mean 'entropy'? There are: entropy, uniform
     """
     known = list(known)
     if name not in known:
-        near = difflib.get_close_matches(str(name), known, n=1, cutoff=0.5)
-        hint = f"; did you mean {near[0]!r}?" if near else "."
+        near = difflib.get_close_matches(str(name), [*known, *aliases], n=1, cutoff=0.5)
+        hint = f"; did you mean {aliases.get(near[0], near[0])!r}?" if near else "."
         raise ValueError(f"unknown {what} {name!r}{hint} There are: {', '.join(known)}")

@@ -191,7 +191,7 @@ class Pytree:
             if not (field.metadata.keys() & {"range", "choices"}):
                 continue
             value = getattr(self, field.name)
-            if value is None and field.default is None:
+            if value is None and (field.default is None or allows_none(field.type)):
                 continue
             where: str = f"{title(type(self))}: {field.name}"
             if "choices" in field.metadata:
@@ -206,6 +206,16 @@ class Pytree:
 
     def __check_init__(self) -> None:
         """Raises `ValueError` for fields that do not go together; nothing by default."""
+
+
+def allows_none(annotation: Any) -> bool:
+    """Whether an annotation, as written or as its type, is a union with None.
+
+    >>> allows_none("int | None"), allows_none(float)
+    (True, False)
+    """
+    written = annotation if isinstance(annotation, str) else str(annotation)
+    return "None" in [option.strip() for option in written.split("|")]
 
 
 def title(cls: type) -> str:

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from fedjax_sel.engine.runs import laid_out
 
 from fedjax_sel import (
     Experiment,
@@ -25,7 +26,6 @@ from fedjax_sel import (
 from fedjax_sel.devices.clock import Timing
 from fedjax_sel.devices.laws import LogNormal, Uniform
 from fedjax_sel.engine.driver import run_chunk
-from fedjax_sel.engine.runs import laid_out
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.models.mlp import MLP
 from fedjax_sel.protocols import Host

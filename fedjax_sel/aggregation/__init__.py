@@ -1,8 +1,16 @@
 """How updates are merged: one strategy a file, each with one exported class that constructs without arguments."""
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 from fedjax_sel import catalog
 
+if TYPE_CHECKING:
+    from fedjax_sel.aggregation.fedavgm import FedAvgM as FedAvgM
+    from fedjax_sel.aggregation.fednova import FedNova as FedNova
+    from fedjax_sel.aggregation.fedopt import FedOpt as FedOpt
+    from fedjax_sel.aggregation.mean import Mean as Mean
+
 available = partial(catalog.available, __name__)
 load = partial(catalog.load, __name__)
+__getattr__, __dir__ = catalog.namespace(__name__)

@@ -1,25 +1,36 @@
 """Who trains: one strategy a file, each with one exported class that constructs without arguments.
 
-`top_m`, `uniform_m`, `gumbel_m` draw cohorts of fixed shape; `no_state`, `everyone`, `unchanged` are the methods of a
-strategy that remembers nothing, asks everyone and learns nothing.
+`top_m`, `uniform_m`, `gumbel_m` draw cohorts of fixed shape; `cohort_of` makes one.
 """
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 from fedjax_sel import catalog
-from fedjax_sel.client_selection._ops import cohort_of, everyone, gumbel_m, no_state, top_m, unchanged, uniform_m
+from fedjax_sel.client_selection._ops import cohort_of as cohort_of
+from fedjax_sel.client_selection._ops import gumbel_m as gumbel_m
+from fedjax_sel.client_selection._ops import top_m as top_m
+from fedjax_sel.client_selection._ops import uniform_m as uniform_m
 
-__all__ = [
-    "available",
-    "cohort_of",
-    "everyone",
-    "gumbel_m",
-    "load",
-    "no_state",
-    "top_m",
-    "unchanged",
-    "uniform_m",
-]
+if TYPE_CHECKING:
+    from fedjax_sel.client_selection.active_fl import ActiveFL as ActiveFL
+    from fedjax_sel.client_selection.adapow_d import AdaPowD as AdaPowD
+    from fedjax_sel.client_selection.by_size import BySize as BySize
+    from fedjax_sel.client_selection.cpow_d import CPowD as CPowD
+    from fedjax_sel.client_selection.device_heuristic import DeviceHeuristic as DeviceHeuristic
+    from fedjax_sel.client_selection.entropy import Entropy as Entropy
+    from fedjax_sel.client_selection.fedcor import FedCor as FedCor
+    from fedjax_sel.client_selection.fedcs import FedCS as FedCS
+    from fedjax_sel.client_selection.gpfl import GPFL as GPFL
+    from fedjax_sel.client_selection.gradient_norm import GradientNorm as GradientNorm
+    from fedjax_sel.client_selection.lefl import LEFL as LEFL
+    from fedjax_sel.client_selection.oort import Oort as Oort
+    from fedjax_sel.client_selection.power_of_choice import PowerOfChoice as PowerOfChoice
+    from fedjax_sel.client_selection.round_robin import RoundRobin as RoundRobin
+    from fedjax_sel.client_selection.rpow_d import RPowD as RPowD
+    from fedjax_sel.client_selection.tifl import TiFL as TiFL
+    from fedjax_sel.client_selection.uniform import Uniform as Uniform
 
 available = partial(catalog.available, __name__)
 load = partial(catalog.load, __name__)
+__getattr__, __dir__ = catalog.namespace(__name__)

@@ -18,7 +18,7 @@ import math
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from fedjax_sel.pytree import Pytree, Scalar
+from fedjax_sel.pytree import Pytree, Scalar, param
 
 
 class Weights(Pytree):
@@ -31,13 +31,13 @@ class Weights(Pytree):
       delta: of the worst network, f4.
     """
 
-    alpha: Scalar = 0.25
-    beta: Scalar = 0.25
-    gamma: Scalar = 0.25
-    delta: Scalar = 0.25
+    alpha: Scalar = param(default=0.25)
+    beta: Scalar = param(default=0.25)
+    gamma: Scalar = param(default=0.25)
+    delta: Scalar = param(default=0.25)
 
     def worth(self, f: Float[Array, "4 N"]) -> Float[Array, "N"]:
-        """What each device adds to the mean."""
+        """Returns what each device adds to the mean."""
         return self.alpha * f[0] + self.beta * f[1] + self.gamma * f[2]
 
 
@@ -54,15 +54,15 @@ class Choice(Pytree):
 
 
 def heuristic(f: Float[Array, "4 N"], weights: Weights, mask: Bool[Array, "N"]) -> Float[Array, ""]:
-    """`H` of the set `mask`; -inf for the empty set."""
+    """Returns `H` of the set `mask`; -inf for the empty set."""
     count = mask.sum()
-    mean = jnp.where(mask, weights.worth(f), 0).sum() / jnp.maximum(count, 1)
-    weakest = jnp.where(mask, f[3], jnp.inf).min()
+    mean = jnp.where(mask, weights.worth(f), 0).sum() / jnp.maximum(count, 1)  # Eq. (3.5) to (3.7)
+    weakest = jnp.where(mask, f[3], jnp.inf).min()  # Eq. (3.8)
     return jnp.where(count > 0, mean + weights.delta * jnp.where(count > 0, weakest, 0), -jnp.inf)
 
 
 def cohort_size(epsilon: float, clients: int) -> int:
-    """`s = ⌈εN⌉`, the devices wanted of `N`.
+    """Returns `s = ⌈εN⌉`, the devices wanted of `N`.
 
     Raises:
       ValueError: ε is not in (0, 1].
@@ -71,5 +71,5 @@ def cohort_size(epsilon: float, clients: int) -> int:
     23
     """
     if not 0 < epsilon <= 1:
-        raise ValueError(f"epsilon is {epsilon}; it is the share of devices selected, in (0, 1]")
+        raise ValueError(f"epsilon is {epsilon}; it is the fraction of devices selected, in (0, 1]")
     return max(1, math.ceil(epsilon * clients - 1e-9))  # 0.1 * 30 is above 3 in floating point

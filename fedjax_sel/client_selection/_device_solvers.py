@@ -31,7 +31,7 @@ def greedy(
     reading: str = "union",
     block: int = 256,
 ) -> Choice:
-    """Algorithm 1 of the source: from each first device, add one device after another; keep the best of the sets.
+    """Returns the set of Algorithm 1: from each first device one device after another is added; the best set is kept.
 
     `O(N² s)` time.
 
@@ -91,7 +91,7 @@ def exact(
     s: Int[Array, ""] | int,
     available: Bool[Array, "N"] | None = None,
 ) -> Choice:
-    """The best set of all, in `O(N log N)` time and `O(N)` memory.
+    """Returns the best set of all, in `O(N log N)` time and `O(N)` memory.
 
     If `j` has the worst network of `S`, the others are those of highest worth among the devices with no worse network.
     So, with the devices in order of falling f4, `S = {j} ∪ top-(s-1) worths before j` for some `j`; all `j` are valued
@@ -130,7 +130,7 @@ def exact(
 
 
 def rank_in_prefix(rank: Int[Array, "N"], k: Int[Array, ""] | int) -> Int[Array, "N"]:
-    """The `k`-th smallest (from 1) of `rank[:e]` for every `e` in `0..N-1`; meaningless where there are fewer than `k`.
+    """Returns the `k`-th smallest (from 1) of `rank[:e]` for every `e` in `0..N-1`; no meaning where `e < k`.
 
     All beginnings descend together the `⌈log2 N⌉` levels of a wavelet matrix: at each level the numbers are parted by
     one bit, stably, so that a beginning stays an interval.
@@ -168,7 +168,7 @@ def exhaustive(
     s: Int[Array, ""] | int,
     available: Bool[Array, "N"] | None = None,
 ) -> Choice:
-    """The best set of all, by looking at every one ("set-based selection"); for `N <= 16`.
+    """Returns the best set of all, found by looking at every one ("set-based selection"); for `N <= 16`.
 
     Args:
       f: properties.
@@ -200,7 +200,7 @@ SOLVERS = {"exact": exact, "greedy": greedy, "exhaustive": exhaustive}
 
 
 def check_enumerable(clients: int, s: int | None) -> None:
-    """Raise `ValueError` where `N` devices have too many subsets of `s` to look at them all."""
+    """Raises `ValueError` where `N` devices have too many subsets of `s` to look at them all."""
     if clients > MOST_ENUMERATED:
         sets = f"2^{clients}" if s is None else f"{math.comb(clients, s):,}"
         wanted = "" if s is None else f" of {s}"

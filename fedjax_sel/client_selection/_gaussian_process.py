@@ -19,7 +19,7 @@ from fedjax_sel.pytree import Scalar
 def gradient(
     factor: Float[Array, "K N"], noise: Scalar, residual: Float[Array, "H N"], weight: Float[Array, "H"]
 ) -> Float[Array, "K N"]:
-    """Of the weighted log density of draws by `X`: `X (Σ⁻¹ Rᵀ diag(w) R Σ⁻¹ - Σ_h w_h Σ⁻¹)`.
+    """Returns `X (Σ⁻¹ Rᵀ diag(w) R Σ⁻¹ - Σ_h w_h Σ⁻¹)`, the gradient by `X` of the weighted log density of draws.
 
     Args:
       factor: `X`.
@@ -42,25 +42,25 @@ def fit(
     steps: Int[Array, ""],
     learning_rate: Scalar,
 ) -> Float[Array, "K N"]:
-    """`X` after `steps` of Adam on the weighted negative log likelihood, the mean being the weighted mean.
+    """Returns `X` after `steps` of Adam on the weighted negative log likelihood, the mean being the weighted mean.
 
     Args:
       factor: where to begin.
       noise: `σ`, fixed.
       changes: losses' changes, a row a round.
       weight: of each row; 0 where there is none.
-      steps: of the optimiser.
+      steps: of the optimizer.
       learning_rate: of Adam.
     """
     mean = weight @ changes / jnp.maximum(weight.sum(), jnp.finfo(jnp.float32).tiny)
-    optimiser, residual = optax.adam(learning_rate), changes - mean[None]
+    optimizer, residual = optax.adam(learning_rate), changes - mean[None]
 
     def step(_, carry):
         factor, moments = carry
-        change, moments = optimiser.update(-gradient(factor, noise, residual, weight), moments)
+        change, moments = optimizer.update(-gradient(factor, noise, residual, weight), moments)
         return optax.apply_updates(factor, change), moments
 
-    return jax.lax.fori_loop(0, steps, step, (factor, optimiser.init(factor)))[0]
+    return jax.lax.fori_loop(0, steps, step, (factor, optimizer.init(factor)))[0]
 
 
 def greedy(
@@ -71,7 +71,7 @@ def greedy(
     available: Bool[Array, "N"],
     m: int,
 ) -> tuple[Int[Array, "m"], Float[Array, "m"]]:
-    """`m` clients one after the other, each the one whose training is expected to lower the total loss most.
+    """Returns `m` clients; each in turn is the one whose training is expected to lower the total loss most.
 
     The next is `argmax_k α_k Σ_i p_i Σ_ik / sqrt(Σ_kk)`; the covariance is then conditioned on it,
     `Σ ← Σ - Σ_:k Σ_k: / Σ_kk`. Among those not chosen it stays of the form `XᵀCX + σ²I`, `C ← C - Cx_k x_kᵀC / Σ_kk`

@@ -1,4 +1,4 @@
-"""What the four ways of power of choice share."""
+"""What the four variants of power of choice share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fedjax_sel.types import Cohort, Context, PRNGKey
 
 
 def check_candidates(where: str, d: int, ctx: Context) -> None:
-    """Raise `ValueError` unless `m <= d <= N`."""
+    """Raises `ValueError` unless `m <= d <= N`."""
     if not ctx.m <= d <= ctx.num_clients:
         raise ValueError(
             f"{where}: d is {d} candidates; it must be at least the cohort, m = {ctx.m}, "
@@ -18,13 +18,13 @@ def check_candidates(where: str, d: int, ctx: Context) -> None:
         )
 
 
-def by_num_examples(key: PRNGKey, ctx: Context, d: int) -> Int[Array, "d"]:
-    """`d` candidates without replacement, bigger clients more often; in the order in which they are drawn."""
+def draw_candidates(key: PRNGKey, ctx: Context, d: int) -> Int[Array, "d"]:
+    """Returns `d` candidates drawn without replacement in proportion to their examples, in the order of the draws."""
     return gumbel_m(key, jnp.log(ctx.num_examples.astype(jnp.float32)), ctx.available, d).client
 
 
-def largest(key: PRNGKey, ctx: Context, value: Float[Array, "d"]) -> Cohort:
-    """The `m` candidates of largest value."""
+def top_candidates(key: PRNGKey, ctx: Context, value: Float[Array, "d"]) -> Cohort:
+    """Returns the `m` candidates of largest value."""
     assert ctx.candidates is not None
     chosen = top_m(key, value, ctx.candidates >= 0, ctx.m)
     return cohort_of(ctx.candidates[chosen.client], chosen.mask)

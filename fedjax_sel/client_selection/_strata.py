@@ -11,24 +11,24 @@ from fedjax_sel.types import Cohort, PRNGKey
 
 
 def divergences(log_p: Float[Array, "N M C"], block: int = 256) -> Float[Array, "N N"]:
-    """`KL(p_i ‖ p_j)` in nats, mean over the `M` rows: row `i`'s negative entropy minus one matrix product.
+    """Returns `KL(p_i ‖ p_j)` in nats, mean over the `M` examples: row `i` is minus its entropy less a matrix product.
 
     Args:
-      log_p: log probabilities, of every client on the same rows.
+      log_p: log probabilities, of every client on the same examples.
       block: clients `i` at a time; what is in memory at once is `block · M · C`, `N · M · C` and the result.
     """
-    n, rows, _ = log_p.shape
+    n, examples, _ = log_p.shape
     flat = log_p.reshape(n, -1)
 
-    def row(own):
+    def diverge(own):
         p = jnp.exp(own)
-        return (p @ own - flat @ p) / rows
+        return (p @ own - flat @ p) / examples  # Eq. (2)
 
-    return jnp.maximum(jax.lax.map(row, flat, batch_size=min(block, n)), 0.0)
+    return jnp.maximum(jax.lax.map(diverge, flat, batch_size=min(block, n)), 0.0)
 
 
 def quotas(size: Int[Array, "k"], m: int) -> Int[Array, "k"]:
-    """How many of each stratum: `m` in all by largest remainder, and at least one of each that has members.
+    """Returns how many of each stratum: `m` in all by largest remainder, and at least one of each that has members.
 
     Where there are fewer than `m` members in all, everybody.
 
@@ -50,17 +50,17 @@ def quotas(size: Int[Array, "k"], m: int) -> Int[Array, "k"]:
     return jax.lax.fori_loop(0, m + size.shape[0], step, start)
 
 
-def one_each(key: PRNGKey, size: Int[Array, "k"], m: int) -> Int[Array, "k"]:
-    """One of each of `m` strata, drawn without replacement in proportion to their members."""
+def draw_strata(key: PRNGKey, size: Int[Array, "k"], m: int) -> Int[Array, "k"]:
+    """Returns quotas of one for `m` strata, drawn without replacement in proportion to their members."""
     drawn = gumbel_m(key, jnp.log(jnp.maximum(size, 1e-9)), size > 0, m)
     taken = jnp.where(drawn.mask, drawn.client, size.shape[0])
     return jnp.zeros_like(size).at[taken].set(1, mode="drop")
 
 
-def stratified(
+def draw_stratified(
     key: PRNGKey, stratum: Int[Array, "N"], quota: Int[Array, "k"], available: Bool[Array, "N"], m: int
 ) -> Cohort:
-    """`quota` clients of each stratum, all subsets of a stratum equally likely; at most `m` in all.
+    """Returns `quota` clients of each stratum, all subsets of a stratum equally likely; at most `m` in all.
 
     Args:
       key: for the draws.

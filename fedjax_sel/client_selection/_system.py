@@ -4,7 +4,7 @@ from fedjax_sel.types import Context
 
 
 def check_devices(selector: str, ctx: Context) -> None:
-    """Raise `ValueError` where the clients have no devices."""
+    """Raises `ValueError` where the clients have no devices."""
     if ctx.devices is None or ctx.timing is None:
         raise ValueError(
             f"{selector} selects by what devices can do, but the clients have none; give the federation devices, "

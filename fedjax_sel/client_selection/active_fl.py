@@ -5,9 +5,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from fedjax_sel import signals
-from fedjax_sel.client_selection._ops import check_number, drawn, top_m, whole
+from fedjax_sel.client_selection._ops import draw_members, round_down, top_m
 from fedjax_sel.protocols import ClientSelector, Host, Signals
-from fedjax_sel.pytree import Scalar
+from fedjax_sel.pytree import Scalar, param
 from fedjax_sel.types import Cohort, Context, PRNGKey
 
 __all__ = ["ActiveFL"]
@@ -20,8 +20,8 @@ class ActiveFL(ClientSelector):
     """Drops the clients of lowest valuation, draws most slots in proportion to `exp(alpha2 v_i)`, the others uniformly.
 
     The valuation `v_i = sqrt(n_i) · mean loss` is that of the last round in which client i took part. Of the available
-    clients the `⌊alpha1 · count⌋` of smallest valuation are dropped, ties at random; `⌊(1 - alpha3) m⌋` slots go to the
-    rest, drawn without replacement in proportion to `exp(alpha2 v_i)`. Every other slot goes, uniformly, to an
+    clients the `⌊fraction · count⌋` of smallest valuation are dropped, ties at random; `⌊(1 - alpha3) m⌋` slots go to
+    the rest, drawn without replacement in proportion to `exp(alpha2 v_i)`. Every other slot goes, uniformly, to an
     available client not drawn yet, dropped or not; so do those that the rest is too few to fill.
 
     The source evaluates the loss on the model received. Ours is the mean over the client's local steps, which comes
@@ -29,42 +29,42 @@ class ActiveFL(ClientSelector):
     dropped before anybody who did, and weighs as much as the best. That is ours, the source leaves it open.
 
     Attributes:
-      alpha1: share of the available clients that is dropped.
+      fraction: of the available clients, how many are dropped; `α1` of the source.
       alpha2: how much a higher valuation counts; 0: not at all.
-      alpha3: share of the slots that is drawn uniformly.
+      alpha3: fraction of the slots that is drawn uniformly.
 
     Source: Goetz et al., "Active Federated Learning", 2019, https://arxiv.org/abs/1909.12641, Algorithm 1.
+
+    >>> ActiveFL(fraction=0.5)
+    ActiveFL(fraction=0.5, alpha2=0.01, alpha3=0.1)
     """
 
-    alpha1: Scalar = 0.75
-    alpha2: Scalar = 0.01
-    alpha3: Scalar = 0.1
+    fraction: Scalar = param(default=0.75, low=0, high=1)
+    alpha2: Scalar = param(default=0.01, low=0)
+    alpha3: Scalar = param(default=0.1, low=0, high=1)
 
     def signals(self) -> Signals:
-        """DOC."""
+        """Returns the losses of those who trained."""
         return Signals(after=[signals.TrainingLoss()])
 
     def init(self, key: PRNGKey, ctx: Context, host: Host) -> Float[Array, "N"]:
-        """Last valuation of each client, none yet; `ValueError` for a number out of its range."""
-        check_number("active_fl: alpha1", self.alpha1, 0, 1)
-        check_number("active_fl: alpha2", self.alpha2, 0)
-        check_number("active_fl: alpha3", self.alpha3, 0, 1)
+        """Returns the last valuation of each client, none yet."""
         return jnp.full(ctx.num_clients, NEVER, jnp.float32)
 
     def valuations(self, state: Float[Array, "N"]) -> Float[Array, "N"]:
-        """`v_i`, of those never seen the highest known; before anybody was seen all are 0."""
+        """Returns `v_i`, of those never seen the highest known; before anybody was seen all are 0."""
         seen = state > NEVER
         return jnp.where(seen, state, jnp.where(seen.any(), state.max(), 0.0))
 
     def select(self, key: PRNGKey, state: Float[Array, "N"], ctx: Context) -> Cohort:
-        """Exploited first, then explored."""
+        """Returns who is exploited first, then who is explored."""
         key_tie, key_exploit, key_explore = jax.random.split(key, 3)
         valuation = self.valuations(state)
-        dropped = whole(jnp.asarray(self.alpha1 * ctx.available.sum()))
+        dropped = round_down(jnp.asarray(self.fraction * ctx.available.sum()))
         rising = jnp.lexsort((jax.random.uniform(key_tie, state.shape), jnp.where(ctx.available, valuation, jnp.inf)))
         kept = ctx.available & (jnp.argsort(rising) >= dropped)
-        wanted = whole(jnp.asarray(ctx.m * (1 - self.alpha3)))
-        exploited = drawn(key_exploit, self.alpha2 * valuation, kept, wanted, ctx.m)
+        wanted = round_down(jnp.asarray(ctx.m * (1 - self.alpha3)))
+        exploited = draw_members(key_exploit, self.alpha2 * valuation, kept, wanted, ctx.m)
         return top_m(key_explore, exploited.astype(jnp.float32), ctx.available, ctx.m)
 
     def observe(
@@ -76,6 +76,6 @@ class ActiveFL(ClientSelector):
         *,
         training_loss: Float[Array, "m"],
     ) -> Float[Array, "N"]:
-        """Valuations of those who came back."""
+        """Returns the valuations, those of who came back anew."""
         where = jnp.where(cohort.mask, cohort.client, ctx.num_clients)
         return state.at[where].set(jnp.sqrt(ctx.num_examples[cohort.client]) * training_loss, mode="drop")

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from fedjax_sel import signals
-from fedjax_sel.client_selection._power_of_choice import by_num_examples, check_candidates, largest
+from fedjax_sel.client_selection._power_of_choice import check_candidates, draw_candidates, top_candidates
 from fedjax_sel.protocols import ClientSelector, Host, Signals
 from fedjax_sel.pytree import static
 from fedjax_sel.types import PAD_CLIENT, Cohort, Context, PRNGKey, StrategyState
@@ -23,24 +23,27 @@ class AdaPowD(ClientSelector):
 
     Source: Cho et al., "Client Selection in Federated Learning: Convergence Analysis and Power-of-Choice Selection
     Strategies", 2020, https://arxiv.org/abs/2010.01243, section 5, "adaptive".
+
+    >>> AdaPowD(d=30).signals().before
+    {'loss': Loss()}
     """
 
-    d: int = static(default=20)
+    d: int = static(default=20, low=1)
 
     def signals(self) -> Signals:
-        """DOC."""
+        """Returns the candidates' losses."""
         return Signals(before=[signals.Loss()])
 
     def init(self, key: PRNGKey, ctx: Context, host: Host) -> StrategyState:
-        """Nothing; checks `d`."""
+        """Returns nothing; `ValueError` unless `m <= d <= N`."""
         check_candidates("adapow_d", self.d, ctx)
         return ()
 
     def candidates(self, key: PRNGKey, state: StrategyState, ctx: Context) -> Int[Array, "d"]:
-        """Bigger clients more often; those beyond this round's number are nobody."""
+        """Returns candidates, bigger clients more often; `PAD_CLIENT` beyond this round's number."""
         asked = self.d - (self.d - ctx.m) * ctx.round // jnp.maximum(ctx.rounds - 1, 1)
-        return jnp.where(jnp.arange(self.d) < asked, by_num_examples(key, ctx, self.d), PAD_CLIENT)
+        return jnp.where(jnp.arange(self.d) < asked, draw_candidates(key, ctx, self.d), PAD_CLIENT)
 
     def select(self, key: PRNGKey, state: StrategyState, ctx: Context, *, loss: Float[Array, "d"]) -> Cohort:
-        """Top `m` of the candidates."""
-        return largest(key, ctx, loss)
+        """Returns the top `m` of the candidates."""
+        return top_candidates(key, ctx, loss)

@@ -1,4 +1,4 @@
-"""Clients in proportion to their rows."""
+"""Clients in proportion to their examples."""
 
 import jax
 import jax.numpy as jnp
@@ -12,23 +12,26 @@ __all__ = ["BySize"]
 
 
 class BySize(ClientSelector):
-    """`m` draws with chances proportional to the clients' rows, `p_i = n_i / n`.
+    """`m` draws with chances proportional to the clients' examples, `p_i = n_i / n`.
 
     Attributes:
-      replace: draw with replacement, so that one client can fill several slots. With the unweighted mean this is the
-        unbiased scheme I of the source ("MD sampling": a client is in the cohort with chance `1 - (1 - p_i)^m`).
+      replacement: draw with replacement, so that one client can fill several slots. With the unweighted mean this is
+        the unbiased scheme I of the source ("MD sampling": a client is in the cohort with chance `1 - (1 - p_i)^m`).
         Without, the draws follow one another among those left.
 
     Source: Li et al., "On the Convergence of FedAvg on Non-IID Data", 2020, https://arxiv.org/abs/1907.02189, schemes I
       and II.
+
+    >>> BySize(replacement=True)
+    BySize(replacement=True)
     """
 
-    replace: bool = static(default=False)
+    replacement: bool = static(default=False)  # type: ignore[assignment]
 
     def select(self, key: PRNGKey, state: StrategyState, ctx: Context) -> Cohort:
-        """Bigger clients more often."""
+        """Returns a cohort in which bigger clients are more often."""
         log_size = jnp.log(ctx.num_examples.astype(jnp.float32))
-        if not self.replace:
+        if not self.replacement:
             return gumbel_m(key, log_size, ctx.available, ctx.m)
         client = jax.random.categorical(key, jnp.where(ctx.available, log_size, -jnp.inf), shape=(ctx.m,))
         return cohort_of(client, ctx.available[client])

@@ -3,8 +3,7 @@
 from jaxtyping import Array, Float, Int
 
 from fedjax_sel import signals
-from fedjax_sel.client_selection._ops import check_number
-from fedjax_sel.client_selection._power_of_choice import by_num_examples, check_candidates, largest
+from fedjax_sel.client_selection._power_of_choice import check_candidates, draw_candidates, top_candidates
 from fedjax_sel.protocols import ClientSelector, Host, Signals
 from fedjax_sel.pytree import static
 from fedjax_sel.types import Cohort, Context, PRNGKey, StrategyState
@@ -17,29 +16,31 @@ class CPowD(ClientSelector):
 
     Attributes:
       d: number of candidates, `m <= d <= N`.
-      batch_size: rows of the minibatch.
+      batch_size: examples of the minibatch.
 
     Source: Cho et al., "Client Selection in Federated Learning: Convergence Analysis and Power-of-Choice Selection
     Strategies", 2020, https://arxiv.org/abs/2010.01243, section 4, "computation-efficient variant".
+
+    >>> CPowD(batch_size=32).signals().before
+    {'minibatch_loss': MinibatchLoss(batch_size=32)}
     """
 
-    d: int = static(default=10)
-    batch_size: int = static(default=64)
+    d: int = static(default=10, low=1)
+    batch_size: int = static(default=64, low=1)
 
     def signals(self) -> Signals:
-        """DOC."""
+        """Returns the candidates' losses on a minibatch."""
         return Signals(before=[signals.MinibatchLoss(self.batch_size)])
 
     def init(self, key: PRNGKey, ctx: Context, host: Host) -> StrategyState:
-        """Nothing; checks `d` and the batch."""
+        """Returns nothing; `ValueError` unless `m <= d <= N`."""
         check_candidates("cpow_d", self.d, ctx)
-        check_number("cpow_d: batch_size", self.batch_size, 1)
         return ()
 
     def candidates(self, key: PRNGKey, state: StrategyState, ctx: Context) -> Int[Array, "d"]:
-        """Bigger clients more often."""
-        return by_num_examples(key, ctx, self.d)
+        """Returns candidates, bigger clients more often."""
+        return draw_candidates(key, ctx, self.d)
 
     def select(self, key: PRNGKey, state: StrategyState, ctx: Context, *, minibatch_loss: Float[Array, "d"]) -> Cohort:
-        """Top `m` of the candidates."""
-        return largest(key, ctx, minibatch_loss)
+        """Returns the top `m` of the candidates."""
+        return top_candidates(key, ctx, minibatch_loss)

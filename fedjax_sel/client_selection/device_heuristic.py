@@ -2,14 +2,13 @@
 
 import jax.numpy as jnp
 
-from fedjax_sel.catalog import check_name
 from fedjax_sel.client_selection._device_heuristic import Weights
 from fedjax_sel.client_selection._device_solvers import SOLVERS, check_enumerable
-from fedjax_sel.client_selection._ops import check_number, cohort_of
+from fedjax_sel.client_selection._ops import cohort_of
 from fedjax_sel.client_selection._system import check_devices
-from fedjax_sel.devices.profile import check_scale, features
+from fedjax_sel.devices.profile import features
 from fedjax_sel.protocols import ClientSelector, Host
-from fedjax_sel.pytree import Scalar, static
+from fedjax_sel.pytree import Scalar, param, static
 from fedjax_sel.types import Cohort, Context, PRNGKey, StrategyState
 
 __all__ = ["DeviceHeuristic"]
@@ -31,28 +30,27 @@ class DeviceHeuristic(ClientSelector):
 
     Source: Mouli, "Device Selection Algorithm for Federated Learning", thesis, IIT Patna, 2024, equations (3.4) to
     (3.8) and Algorithm 1; m = ⌈εN⌉ there.
+
+    >>> DeviceHeuristic(delta=0.5, solver="greedy").solver
+    'greedy'
     """
 
-    alpha: Scalar = 0.25
-    beta: Scalar = 0.25
-    gamma: Scalar = 0.25
-    delta: Scalar = 0.25
-    solver: str = static(default="exact")
-    scale: str = static(default="range")
+    alpha: Scalar = param(default=0.25, low=0)
+    beta: Scalar = param(default=0.25, low=0)
+    gamma: Scalar = param(default=0.25, low=0)
+    delta: Scalar = param(default=0.25, low=0)
+    solver: str = static(default="exact", choices=SOLVERS)
+    scale: str = static(default="range", choices=["range", "max"])
 
     def init(self, key: PRNGKey, ctx: Context, host: Host) -> StrategyState:
-        """Nothing; `ValueError` without devices, for a negative weight, or where the solver cannot serve so many."""
+        """Returns nothing; `ValueError` without devices, or where the solver cannot serve so many."""
         check_devices("device_heuristic", ctx)
-        for name in ("alpha", "beta", "gamma", "delta"):
-            check_number(f"device_heuristic: {name}", getattr(self, name), 0)
-        check_name("solver of device_heuristic", self.solver, SOLVERS)
-        check_scale(self.scale)
         if self.solver == "exhaustive":
             check_enumerable(ctx.num_clients, ctx.m)
         return ()
 
     def select(self, key: PRNGKey, state: StrategyState, ctx: Context) -> Cohort:
-        """The best set among those available."""
+        """Returns the best set among those available."""
         assert ctx.devices is not None
         weights = Weights(self.alpha, self.beta, self.gamma, self.delta)
         chosen = SOLVERS[self.solver](features(ctx.devices, self.scale), weights, ctx.m, ctx.available).mask

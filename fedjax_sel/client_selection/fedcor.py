@@ -10,16 +10,16 @@ from jaxtyping import Array, Bool, Float, Int
 
 from fedjax_sel import signals
 from fedjax_sel.client_selection._gaussian_process import fit, greedy
-from fedjax_sel.client_selection._ops import check_number, cohort_of, uniform_m
+from fedjax_sel.client_selection._ops import cohort_of, uniform_m
 from fedjax_sel.protocols import ClientSelector, Host, Signals
-from fedjax_sel.pytree import Scalar, static
+from fedjax_sel.pytree import Scalar, param, static
 from fedjax_sel.types import Cohort, Context, PRNGKey
 
 __all__ = ["FedCor"]
 
 
-class Memory(NamedTuple):
-    """Memory of `FedCor`.
+class FedCorState(NamedTuple):
+    """What `FedCor` carries from round to round.
 
     Attributes:
       factor: `X`; the losses' changes have covariance `XᵀX + σ²I`.
@@ -42,16 +42,16 @@ class FedCor(ClientSelector):
     """The changes of all clients' losses in a round are one draw of a Gaussian process, fitted as training goes.
 
     The cohort is chosen greedily: next is the client of largest `α_k Σ_i p_i Σ_ik / sqrt(Σ_kk)` (`p` the clients'
-    shares of the rows), the covariance is conditioned on it, and so on `m` times. A client that trained has its `α`
+    shares of the examples), the covariance is conditioned on it, and so on `m` times. A client that trained has its `α`
     multiplied by `beta`, until the next fit sets all to 1.
 
     Up to round `warm_up` cohorts are uniform, everybody reports its loss at the beginning of every round, and at the
     end the process is fitted with `first_steps` steps of Adam. After it, in every round that `interval` divides, a
-    uniform cohort trains for this purpose alone and its model is thrown away (`ClientSelector.probes`); the change
-    of all losses is one more draw, and `steps` steps follow. A draw of `age` rounds weighs `gamma^age`, none where it
-    is older than `history`; the mean is the weighted mean of the draws. Losses are on the hold-out rows where
-    `Experiment.signal_split` says so, as in the source. A client that cannot be asked counts as changing like the mean of
-    the others.
+    uniform cohort trains for this purpose alone and its model is thrown away (`ClientSelector.probes`); the change of
+    all losses is one more draw, and `steps` steps follow. A draw of `age` rounds weighs `gamma^age`, none where it is
+    older than `history`; the mean is the weighted mean of the draws. Losses are on the hold-out examples where
+    `Experiment.signal_split` says so, as in the source. A client that cannot be asked counts as changing like the mean
+    of the others.
 
     As in the authors' code (with its `--update_mean`), but for the time of measuring: a probe begins from the
     model before its round, there from the one after it.
@@ -65,46 +65,43 @@ class FedCor(ClientSelector):
       interval: rounds between two fits after it.
       history: age in rounds of the oldest draw used.
       dimension: rows of `X`.
-      first_steps, steps: of Adam.
+      first_steps, steps: of Adam, in the first fit and in the others.
 
     Source: Tang et al., "FedCor: Correlation-Based Active Client Selection Strategy for Heterogeneous Federated
     Learning", CVPR 2022, https://arxiv.org/abs/2103.13822, Algorithm 1; defaults: its code's for Fashion-MNIST
     (CIFAR-10: warm_up 20, interval 50, history 500, beta 0.9, gamma 0.99).
+
+    >>> FedCor(warm_up=20, interval=50).signals().before
+    {'loss': Loss()}
     """
 
-    beta: Scalar = 0.95
-    gamma: Scalar = 0.95
-    noise: Scalar = 0.01
-    learning_rate: Scalar = 0.01
-    warm_up: int = static(default=15)
-    interval: int = static(default=10)
-    history: int = static(default=100)
-    dimension: int = static(default=15)
-    first_steps: int = static(default=1000)
-    steps: int = static(default=100)
+    beta: Scalar = param(default=0.95, low=0, high=1)
+    gamma: Scalar = param(default=0.95, low=0, high=1)
+    noise: Scalar = param(default=0.01, above=0)
+    learning_rate: Scalar = param(default=0.01, above=0)
+    warm_up: int = static(default=15, low=1)
+    interval: int = static(default=10, low=1)
+    history: int = static(default=100, low=1)
+    dimension: int = static(default=15, low=1)
+    first_steps: int = static(default=1000, low=1)
+    steps: int = static(default=100, low=1)
 
     def signals(self) -> Signals:
-        """DOC."""
+        """Returns all clients' losses, before training."""
         return Signals(before=[signals.Loss()])
 
     def asks(self, round: Int[Array, ""]) -> Bool[Array, ""]:
-        """While warming up, and where a probe begins."""
+        """Returns whether the clients report: while warming up, and where a probe begins."""
         return (round <= self.warm_up) | self.probes(round)
 
     def probes(self, round: Int[Array, ""]) -> Bool[Array, ""]:
-        """Every `interval` rounds after warming up."""
+        """Returns whether a probe trains: every `interval` rounds after warming up."""
         return (round > self.warm_up) & (round % self.interval == 0)
 
-    def init(self, key: PRNGKey, ctx: Context, host: Host) -> Memory:
-        """A covariance of random directions; `ValueError` for a number out of its range."""
-        for name in ("beta", "gamma"):
-            check_number(f"fedcor: {name}", getattr(self, name), 0, 1)
-        for name in ("noise", "learning_rate"):
-            check_number(f"fedcor: {name}", getattr(self, name), 0, above=True)
-        for name in ("warm_up", "interval", "history", "dimension", "first_steps", "steps"):
-            check_number(f"fedcor: {name}", getattr(self, name), 1)
+    def init(self, key: PRNGKey, ctx: Context, host: Host) -> FedCorState:
+        """Returns a covariance of random directions."""
         n, draws = ctx.num_clients, self.warm_up + self.history // self.interval + 1
-        return Memory(
+        return FedCorState(
             factor=jax.random.normal(key, (self.dimension, n)) / jnp.sqrt(self.dimension),
             discount=jnp.ones(n),
             loss=jnp.full(n, jnp.nan, jnp.float32),
@@ -113,27 +110,27 @@ class FedCor(ClientSelector):
             count=jnp.zeros((), jnp.int32),
         )
 
-    def select(self, key: PRNGKey, state: Memory, ctx: Context, *, loss: Float[Array, "N"]) -> Cohort:
-        """Uniform while warming up, then greedy by the process."""
+    def select(self, key: PRNGKey, state: FedCorState, ctx: Context, *, loss: Float[Array, "N"]) -> Cohort:
+        """Returns a uniform cohort while warming up, then a greedy one by the process."""
 
-        def best():
+        def choose_greedily():
             weight = ctx.num_examples / ctx.num_examples.sum()
             client, score = greedy(state.factor, self.noise, weight, state.discount, ctx.available, ctx.m)
             return cohort_of(client, score > -jnp.inf)
 
-        return jax.lax.cond(ctx.round <= self.warm_up, lambda: uniform_m(key, ctx.available, ctx.m), best)
+        return jax.lax.cond(ctx.round <= self.warm_up, lambda: uniform_m(key, ctx.available, ctx.m), choose_greedily)
 
     def observe(
         self,
         key: PRNGKey,
-        state: Memory,
+        state: FedCorState,
         ctx: Context,
         cohort: Cohort,
         *,
         loss: Float[Array, "N"],
         probed_loss: Float[Array, "N"],
-    ) -> Memory:
-        """One more draw where the losses' change is known, and the fit where it is due."""
+    ) -> FedCorState:
+        """Returns the state with one more draw where the losses' change is known, fitted where that is due."""
         t, probed = ctx.round, self.probes(ctx.round)
         new = probed | ((t > 0) & (t <= self.warm_up))
         place = jnp.where(new, state.count % len(state.round), len(state.round))
@@ -141,10 +138,10 @@ class FedCor(ClientSelector):
         known = ctx.available & jnp.isfinite(change)
         others = jnp.where(known, change, 0).sum() / jnp.maximum(known.sum(), 1)
         changes = state.changes.at[place].set(jnp.where(known, change, others), mode="drop")
-        drawn = state.round.at[place].set(jnp.where(probed, t, t - 1), mode="drop")
+        draw_round = state.round.at[place].set(jnp.where(probed, t, t - 1), mode="drop")
 
-        age = t - drawn
-        weight = jnp.where((drawn >= 0) & (age <= self.history), self.gamma ** age.astype(jnp.float32), 0.0)
+        age = t - draw_round
+        weight = jnp.where((draw_round >= 0) & (age <= self.history), self.gamma ** age.astype(jnp.float32), 0.0)
         first = t == self.warm_up
         factor = jax.lax.cond(
             first | probed,
@@ -162,11 +159,11 @@ class FedCor(ClientSelector):
 
         someone = jnp.where(cohort.mask & (t > self.warm_up), cohort.client, ctx.num_clients)
         discount = state.discount.at[someone].multiply(self.beta, mode="drop")
-        return Memory(
+        return FedCorState(
             factor=factor,
             discount=jnp.where(probed, jnp.ones_like(discount), discount),
             loss=jnp.where(self.asks(t) & ctx.available, loss, state.loss),
             changes=changes,
-            round=drawn,
+            round=draw_round,
             count=state.count + new,
         )

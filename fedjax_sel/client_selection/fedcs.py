@@ -5,10 +5,10 @@ import math
 import jax
 import jax.numpy as jnp
 
-from fedjax_sel.client_selection._ops import check_number, cohort_of
+from fedjax_sel.client_selection._ops import cohort_of
 from fedjax_sel.client_selection._system import check_devices
 from fedjax_sel.protocols import ClientSelector, Host
-from fedjax_sel.pytree import Scalar
+from fedjax_sel.pytree import Scalar, param
 from fedjax_sel.types import Cohort, Context, PRNGKey, StrategyState
 
 __all__ = ["FedCS"]
@@ -30,35 +30,36 @@ class FedCS(ClientSelector):
 
     Attributes:
       deadline: seconds of a round, without the server's own work; infinite: `m` clients always.
-      share: of the available clients asked for their resources each round, drawn at random; in (0, 1].
+      fraction: of the available clients, how many are asked for their resources each round, drawn at random; in (0, 1].
 
     Source: Nishio and Yonetani, "Client Selection for Federated Learning with Heterogeneous Resources in Mobile Edge",
     2019, https://arxiv.org/abs/1804.08333, Algorithm 3 and equations (2) to (4).
+
+    >>> FedCS(deadline=180.0)
+    FedCS(deadline=180.0, fraction=1.0)
     """
 
-    deadline: Scalar = math.inf
-    share: Scalar = 1.0
+    deadline: Scalar = param(default=math.inf, above=0)
+    fraction: Scalar = param(default=1.0, above=0, high=1)
 
     def init(self, key: PRNGKey, ctx: Context, host: Host) -> StrategyState:
-        """Nothing; `ValueError` without devices or time, or for what is no share."""
+        """Returns nothing; `ValueError` without devices."""
         check_devices("fedcs", ctx)
-        check_number("fedcs: deadline", self.deadline, 0, above=True)
-        check_number("fedcs: share", self.share, 0, 1, above=True)
         return ()
 
     def select(self, key: PRNGKey, state: StrategyState, ctx: Context) -> Cohort:
-        """Earliest finish first."""
+        """Returns the clients that fit, earliest finish first."""
         assert ctx.timing is not None
         t, n = ctx.timing, ctx.num_clients
         key_asked, key_ties = jax.random.split(key)
         rank = jnp.argsort(jnp.argsort(jnp.where(ctx.available, jax.random.uniform(key_asked, (n,)), 2.0)))
-        asked = ctx.available & (rank < jnp.ceil(self.share * ctx.available.sum() - 1e-4))
+        asked = ctx.available & (rank < jnp.ceil(self.fraction * ctx.available.sum() - 1e-4))
         ties = jax.random.uniform(key_ties, (n,))
 
         def add(slot, carry):
             free, client, mask, uploads, multicast = carry
             spread = jnp.maximum(multicast, t.download)  # T^d with each of them
-            ends = jnp.maximum(uploads, t.compute) + t.upload  # Θ with each of them
+            ends = jnp.maximum(uploads, t.compute) + t.upload  # Θ with each of them, Alg. 3
             fits = free & (spread + ends < self.deadline)
             longer = jnp.where(fits, spread - multicast + ends - uploads, jnp.inf)
             best = jnp.argmax(jnp.where(fits & (longer == longer.min()), ties, -1.0))

@@ -9,10 +9,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from fedjax_sel import signals
-from fedjax_sel.catalog import check_name
-from fedjax_sel.client_selection._ops import check_number, cohort_of, top_m, uniform_m
-from fedjax_sel.protocols import ClientSelector, Host
-from fedjax_sel.pytree import Scalar, static
+from fedjax_sel.client_selection._ops import cohort_of, top_m, uniform_m
+from fedjax_sel.protocols import ClientSelector, Host, Signals
+from fedjax_sel.pytree import Scalar, param, static
 from fedjax_sel.types import Cohort, Context, PRNGKey
 
 __all__ = ["GPFL"]
@@ -21,7 +20,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "code": {
         "warm_up": 20,
         "projection": "tensors",
-        "against": "aggregate",
+        "reference": "aggregate",
         "softmax": "cohort",
         "reward": "sign",
         "mean": "selections_and_one",
@@ -31,7 +30,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "paper": {
         "warm_up": 0,
         "projection": "whole",
-        "against": "previous",
+        "reference": "previous",
         "softmax": "cohort",
         "reward": "exponential",
         "mean": "selections",
@@ -43,7 +42,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "projection": ("tensors", "whole", "cosine"),
-    "against": ("aggregate", "previous"),
+    "reference": ("aggregate", "previous"),
     "softmax": ("cohort", "everyone"),
     "reward": ("sign", "exponential", "printed", "none"),
     "mean": ("selections_and_one", "selections", "rounds"),
@@ -53,8 +52,8 @@ CHOICES: dict[str, tuple[str, ...]] = {
 }
 
 
-class Memory(NamedTuple):
-    """Memory of `GPFL`.
+class GPFLState(NamedTuple):
+    """What `GPFL` carries from round to round.
 
     Attributes:
       projection: of each client's last update; 0: never seen.
@@ -85,7 +84,7 @@ class GPFL(ClientSelector):
     `warm_up`     20                   0                 rounds `W` in which `⌈N/W⌉` (at most `m`) clients never
                                                          seen train; 0: `m` of them a round
     `projection`  tensors              whole             mean over tensors, of all parameters, or `cosine`
-    `against`     aggregate            previous          this round's change of the model, or the one before
+    `reference`   aggregate            previous          this round's change of the model, or the one before
     `softmax`     cohort               cohort            over the cohort, or over `everyone`'s last projection
     `reward`      sign                 exponential       `c̃` times: `±1` as accuracy rose or fell, where it did
                                                          not change `±0.5` as loss fell or rose; `2 exp(ΔA)`, where
@@ -105,58 +104,56 @@ class GPFL(ClientSelector):
     Attributes:
       alpha: `α` or `ρ`, factor of the bonus.
       variant: `"code"` or `"paper"`.
-      warm_up, projection, against, softmax, reward, mean, bonus, schedule: as in the table; None: the variant's.
-      signal: accuracy and loss on `"validation"` rows, or, as the code has it, on the `"test"` rows (a leak).
+      warm_up, projection, reference, softmax, reward, mean, bonus, schedule: as in the table; None: the variant's.
+      signal: accuracy and loss on the `"validation"` examples, or, as the code has it, on the `"test"` examples (a
+        leak).
 
     Source: Na, Liang and Yiu, "GPFL: A Gradient Projection-Based Client Selection Framework for Efficient Federated
     Learning", 2024, https://arxiv.org/abs/2403.17833, equations (3) to (8); code: github.com/joapolarbear/PBFL.
+
+    >>> GPFL(variant="paper").rule("reward")
+    'exponential'
     """
 
-    alpha: Scalar = 1.0
-    variant: str = static(default="code")
-    warm_up: int | None = static(default=None)
-    projection: str | None = static(default=None)
-    against: str | None = static(default=None)
-    softmax: str | None = static(default=None)
-    reward: str | None = static(default=None)
-    mean: str | None = static(default=None)
-    bonus: str | None = static(default=None)
-    schedule: str | None = static(default=None)
-    signal: str = static(default="validation")
+    alpha: Scalar = param(default=1.0, low=0)
+    variant: str = static(default="code", choices=VARIANTS)
+    warm_up: int | None = static(default=None, low=0)
+    projection: str | None = static(default=None, choices=CHOICES["projection"])
+    reference: str | None = static(default=None, choices=CHOICES["reference"])
+    softmax: str | None = static(default=None, choices=CHOICES["softmax"])
+    reward: str | None = static(default=None, choices=CHOICES["reward"])
+    mean: str | None = static(default=None, choices=CHOICES["mean"])
+    bonus: str | None = static(default=None, choices=CHOICES["bonus"])
+    schedule: str | None = static(default=None, choices=CHOICES["schedule"])
+    signal: str = static(default="validation", choices=CHOICES["signal"])
 
     def rule(self, name: str) -> Any:
-        """A parameter, or the variant's."""
+        """Returns a parameter, or the variant's."""
         given = getattr(self, name)
         return VARIANTS[self.variant][name] if given is None else given
 
-    @property
-    def after(self) -> tuple[signals.Projection, signals.ValidationAccuracy, signals.ValidationLoss]:
-        """Projections of the updates, and what the round did to the global model."""
+    def signals(self) -> Signals:
+        """Returns the projections of the updates, and what the round did to the global model."""
         how = self.rule("projection")
         projection = signals.Projection(
-            over="whole" if how == "whole" else "tensors", cosine=how == "cosine", against=self.rule("against")
+            norm_over="whole" if how == "whole" else "tensors", cosine=how == "cosine", reference=self.rule("reference")
         )
-        return projection, signals.ValidationAccuracy(self.signal), signals.ValidationLoss(self.signal)
+        return Signals(after=[projection, signals.ValidationAccuracy(self.signal), signals.ValidationLoss(self.signal)])
 
-    def init(self, key: PRNGKey, ctx: Context, host: Host) -> Memory:
-        """Nobody was seen yet; `ValueError` for a rule that does not exist."""
-        check_name("gpfl: variant", self.variant, list(VARIANTS))
-        for name, known in CHOICES.items():
-            check_name(f"gpfl: {name}", self.rule(name) if name != "signal" else self.signal, list(known))
-        check_number("gpfl: alpha", self.alpha, 0)
-        check_number("gpfl: warm_up", self.rule("warm_up"), 0)
+    def init(self, key: PRNGKey, ctx: Context, host: Host) -> GPFLState:
+        """Returns the state in which nobody was seen yet."""
         zero, none = jnp.zeros(ctx.num_clients), jnp.zeros(ctx.num_clients, jnp.int32)
-        return Memory(zero, zero, none, none, jnp.zeros(()), jnp.zeros(()))
+        return GPFLState(zero, zero, none, none, jnp.zeros(()), jnp.zeros(()))
 
-    def bound(self, state: Memory, ctx: Context) -> Float[Array, "N"]:
-        """`u`, infinite for a client that was never selected (unless α is 0)."""
+    def bound(self, state: GPFLState, ctx: Context) -> Float[Array, "N"]:
+        """Returns `u`, infinite for a client that was never selected (unless α is 0)."""
         t = ctx.round.astype(jnp.float32)
         scheduled = {
             "hump": jnp.where(t < 100, t / 100, 200 / (t + 100)),
             "linear": t / ctx.rounds,
             "constant": jnp.ones(()),
         }
-        alpha = self.alpha * scheduled[self.rule("schedule")]
+        alpha = self.alpha * scheduled[self.rule("schedule")]  # Eq. (7)
         n = {"rounds": t, "selections": state.selected.sum().astype(jnp.float32)}[self.rule("bonus")]
         divisor = {
             "selections_and_one": state.rewarded + 1,
@@ -165,10 +162,11 @@ class GPFL(ClientSelector):
         }[self.rule("mean")]
         seen = state.selected > 0
         width = jnp.sqrt(2 * jnp.log(jnp.maximum(n, 1.0)) / jnp.maximum(state.selected, 1))
+        # Eq. (6)
         return state.total / divisor + jnp.where(alpha > 0, jnp.where(seen, alpha * width, jnp.inf), 0.0)
 
-    def select(self, key: PRNGKey, state: Memory, ctx: Context) -> Cohort:
-        """Clients never seen while warming up, then the highest bounds."""
+    def select(self, key: PRNGKey, state: GPFLState, ctx: Context) -> Cohort:
+        """Returns clients never seen while warming up, then those of the highest bounds."""
         key_new, key_tie = jax.random.split(key)
         unseen, rounds = ctx.available & (state.selected == 0), self.rule("warm_up")
         score = self.bound(state, ctx)
@@ -182,25 +180,25 @@ class GPFL(ClientSelector):
     def observe(
         self,
         key: PRNGKey,
-        state: Memory,
+        state: GPFLState,
         ctx: Context,
         cohort: Cohort,
         *,
         projection: Float[Array, "m"],
         validation_accuracy: Float[Array, ""],
         validation_loss: Float[Array, ""],
-    ) -> Memory:
-        """Rewards of those who came back."""
+    ) -> GPFLState:
+        """Returns the state with the rewards of those who came back."""
         back = jnp.where(cohort.mask, cohort.client, ctx.num_clients)
         last = state.projection.at[back].set(projection, mode="drop")
         if self.rule("softmax") == "cohort":
-            share = jax.nn.softmax(projection, where=cohort.mask)
+            share = jax.nn.softmax(projection, where=cohort.mask)  # Eq. (5)
         else:
             share = jax.nn.softmax(last)[cohort.client]
-        reward = share * self.factor(state, validation_accuracy, validation_loss)
+        reward = share * self.factor(state, validation_accuracy, validation_loss)  # Eq. (8)
         someone = jnp.where(cohort.client >= 0, cohort.client, ctx.num_clients)
         empty: Bool[Array, ""] = ~cohort.mask.any()
-        return Memory(
+        return GPFLState(
             projection=last,
             total=state.total.at[back].add(jnp.where(cohort.mask, reward, 0.0), mode="drop"),
             rewarded=state.rewarded.at[back].add(1, mode="drop"),
@@ -209,8 +207,8 @@ class GPFL(ClientSelector):
             loss=jnp.where(empty, state.loss, validation_loss),
         )
 
-    def factor(self, state: Memory, accuracy: Float[Array, ""], loss: Float[Array, ""]) -> Float[Array, ""]:
-        """What the round's rewards are multiplied by; before the first with an update, accuracy counts as 0."""
+    def factor(self, state: GPFLState, accuracy: Float[Array, ""], loss: Float[Array, ""]) -> Float[Array, ""]:
+        """Returns what the round's rewards are multiplied by; before the first with an update, accuracy counts as 0."""
         first = ~state.rewarded.any()
         rise, change = accuracy - state.accuracy, jnp.where(first, 0.0, loss - state.loss)
         kind = self.rule("reward")

@@ -7,17 +7,17 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from fedjax_sel import signals
-from fedjax_sel.client_selection._ops import check_number, drawn, nth, top_m, whole
+from fedjax_sel.client_selection._ops import draw_members, nth_smallest, round_down, top_m
 from fedjax_sel.client_selection._system import check_devices
 from fedjax_sel.protocols import ClientSelector, Host, Signals
-from fedjax_sel.pytree import Scalar, static
+from fedjax_sel.pytree import Scalar, param, static
 from fedjax_sel.types import Cohort, Context, PRNGKey
 
 __all__ = ["Oort"]
 
 
-class Memory(NamedTuple):
-    """Memory of `Oort`.
+class OortState(NamedTuple):
+    """What `Oort` carries from round to round.
 
     Attributes:
       utility: statistical utility of each client when it last took part.
@@ -33,7 +33,7 @@ class Memory(NamedTuple):
 
 
 class Oort(ClientSelector):
-    """Exploits clients whose losses are large, whose rows are many and whose turns are short; explores the others.
+    """Exploits clients whose losses are large, whose examples are many and whose turns are short; explores the others.
 
     A client seen before, `last_i` the round of that, scores in round `R`
 
@@ -42,97 +42,96 @@ class Oort(ClientSelector):
     `U_i = n_i sqrt(mean loss²)`, `low = 0.999 min U`, `t_i` the expected seconds of its turn and `T` the preferred ones
     (a percentile of all clients'). `⌊(1 - ε) m⌋` slots go to clients drawn in proportion to their scores from those
     within `cut_off` of the score that would be next; the others to clients never seen, drawn in proportion to their
-    rows, with the same penalty, from the `window` times as many that are best by that. Slots that are left, to anybody;
-    once everybody was seen, ε is 0. The pacer raises the percentile when the utility of the exploited stands still, and
-    lowers it when it jumps.
+    examples, with the same penalty, from the `window` times as many that are best by that. Slots that are left, to
+    anybody; once everybody was seen, ε is 0. The pacer raises the percentile when the utility of the exploited stands
+    still, and lowers it when it jumps.
 
     As in the authors' code, the bonus divides by the round of the last participation, not by its age. Other than there:
     utilities are scaled over the clients seen, not with the initial values of the others among them, and a client that
-    is new counts its rows, not those of one round. There is no blacklist.
+    is new counts its examples, not those of one round. There is no blacklist.
 
     Attributes:
-      epsilon, decay, smallest: exploring share at the start, its factor a round, its least value.
+      epsilon, decay, smallest: exploring fraction at the start, its factor a round, its least value.
       percentile, delta, step: of the preferred turn, at the start; its change; rounds in the pacer's window.
       penalty: exponent of the system term.
       clip: quantile at which utilities are cut.
-      cut_off: share of the filling score from which on clients are drawn.
+      cut_off: fraction of the filling score from which on clients are drawn.
       window: unseen clients drawn from, as a multiple of those wanted.
 
     Source: Lai et al., "Oort: Efficient Federated Learning via Guided Participant Selection", 2021,
     https://arxiv.org/abs/2010.06081, Algorithm 1 and equation (2); the defaults are the authors' code's.
+
+    >>> Oort(epsilon=0.5).signals().after
+    {'training_loss_rms': TrainingLossRMS()}
     """
 
-    epsilon: Scalar = 0.9
-    decay: Scalar = 0.95
-    smallest: Scalar = 0.2
-    percentile: Scalar = 10.0
-    delta: Scalar = 5.0
-    penalty: Scalar = 2.0
-    clip: Scalar = 0.98
-    cut_off: Scalar = 0.7
-    window: Scalar = 5.0
-    step: int = static(default=20)
+    epsilon: Scalar = param(default=0.9, low=0, high=1)
+    decay: Scalar = param(default=0.95, low=0, high=1)
+    smallest: Scalar = param(default=0.2, low=0, high=1)
+    percentile: Scalar = param(default=10.0, low=0, high=100)
+    delta: Scalar = param(default=5.0, low=0, high=100)
+    penalty: Scalar = param(default=2.0, low=0)
+    clip: Scalar = param(default=0.98, low=0, high=1)
+    cut_off: Scalar = param(default=0.7, low=0, high=1)
+    window: Scalar = param(default=5.0, low=1)
+    step: int = static(default=20, low=1)
 
     def signals(self) -> Signals:
-        """DOC."""
+        """Returns the root mean squares of the losses of those who trained."""
         return Signals(after=[signals.TrainingLossRMS()])
 
-    def init(self, key: PRNGKey, ctx: Context, host: Host) -> Memory:
-        """Nobody was seen yet; `ValueError` without devices, or for a number out of its range."""
+    def init(self, key: PRNGKey, ctx: Context, host: Host) -> OortState:
+        """Returns the state in which nobody was seen yet; `ValueError` without devices."""
         check_devices("oort", ctx)
-        for name in ("epsilon", "decay", "smallest", "clip", "cut_off"):
-            check_number(f"oort: {name}", getattr(self, name), 0, 1)
-        for name in ("percentile", "delta"):
-            check_number(f"oort: {name}", getattr(self, name), 0, 100)
-        check_number("oort: penalty", self.penalty, 0)
-        check_number("oort: window", self.window, 1)
-        check_number("oort: step", self.step, 1)
         zero = jnp.zeros(ctx.num_clients)
-        return Memory(zero, zero.astype(jnp.int32), jnp.asarray(self.percentile, jnp.float32), jnp.zeros(2))
+        return OortState(zero, zero.astype(jnp.int32), jnp.asarray(self.percentile, jnp.float32), jnp.zeros(2))
 
-    def system(self, state: Memory, ctx: Context) -> Float[Array, "N"]:
-        """`(T / t_i)^penalty` where `t_i > T`, else 1."""
+    def system(self, state: OortState, ctx: Context) -> Float[Array, "N"]:
+        """Returns `(T / t_i)^penalty` where `t_i > T`, else 1."""
         assert ctx.timing is not None
         seconds = ctx.timing.total
-        place = whole(jnp.minimum(ctx.num_clients * state.percentile / 100, ctx.num_clients - 1))
-        preferred = jnp.where(state.percentile < 100, nth(seconds, place), jnp.inf)
+        place = round_down(jnp.minimum(ctx.num_clients * state.percentile / 100, ctx.num_clients - 1))
+        preferred = jnp.where(state.percentile < 100, nth_smallest(seconds, place), jnp.inf)
         return jnp.where(seconds > preferred, (preferred / seconds) ** self.penalty, 1.0)
 
-    def scores(self, state: Memory, ctx: Context) -> Float[Array, "N"]:
-        """Of the available clients seen before; 0 for others."""
+    def scores(self, state: OortState, ctx: Context) -> Float[Array, "N"]:
+        """Returns the scores of the available clients seen before; 0 for others."""
         seen, now = (state.last > 0) & ctx.available, ctx.round + 1.0
         count = seen.sum()
         low = jnp.min(state.utility, where=seen, initial=jnp.inf)
         high = jnp.max(state.utility, where=seen, initial=0.0)
-        top = nth(jnp.where(seen, state.utility, jnp.inf), whole(jnp.minimum(count * self.clip, count - 1)))
+        place = round_down(jnp.minimum(count * self.clip, count - 1))
+        top = nth_smallest(jnp.where(seen, state.utility, jnp.inf), place)
         worth = (jnp.minimum(state.utility, top) - 0.999 * low) / jnp.maximum(high - 0.999 * low, 1e-4)
         bonus = jnp.sqrt(0.1 * jnp.log(now) / jnp.maximum(state.last, 1))
-        return jnp.where(seen, (worth + bonus) * self.system(state, ctx), 0.0)
+        return jnp.where(seen, (worth + bonus) * self.system(state, ctx), 0.0)  # Eq. (2), with the bonus of Alg. 1
 
-    def select(self, key: PRNGKey, state: Memory, ctx: Context) -> Cohort:
-        """Exploited first, then explored, then whoever is left."""
+    def select(self, key: PRNGKey, state: OortState, ctx: Context) -> Cohort:
+        """Returns who is exploited first, then who is explored, then whoever is left."""
         key_exploit, key_explore, key_rest = jax.random.split(key, 3)
         seen, unseen = (state.last > 0) & ctx.available, (state.last == 0) & ctx.available
         exploring = jnp.maximum(self.epsilon * self.decay ** (ctx.round + 1.0), self.smallest)
         exploring = jnp.where((state.last == 0).any(), exploring, 0.0)
-        wanted = jnp.minimum(whole(ctx.m * (1 - exploring)), seen.sum())
+        wanted = jnp.minimum(round_down(ctx.m * (1 - exploring)), seen.sum())
 
         score = self.scores(state, ctx)
-        following = -nth(-jnp.where(seen, score, -jnp.inf), jnp.minimum(wanted, jnp.maximum(seen.sum() - 1, 0)))
-        exploited = drawn(key_exploit, log(score), seen & (score >= self.cut_off * following), wanted, ctx.m)
+        place = jnp.minimum(wanted, jnp.maximum(seen.sum() - 1, 0))
+        next_score = -nth_smallest(-jnp.where(seen, score, -jnp.inf), place)
+        near = seen & (score >= self.cut_off * next_score)
+        exploited = draw_members(key_exploit, safe_log(score), near, wanted, ctx.m)
 
         reward = ctx.num_examples * self.system(state, ctx)
         places = jnp.minimum(unseen.sum(), ctx.m - wanted)
-        last = jnp.clip(whole(self.window * places) - 1, 0, ctx.num_clients - 1)
-        least = -nth(-jnp.where(unseen, reward, -jnp.inf), last)
-        explored = drawn(key_explore, log(reward), unseen & (reward >= least), places, ctx.m)
+        last = jnp.clip(round_down(self.window * places) - 1, 0, ctx.num_clients - 1)
+        least = -nth_smallest(-jnp.where(unseen, reward, -jnp.inf), last)
+        explored = draw_members(key_explore, safe_log(reward), unseen & (reward >= least), places, ctx.m)
         rank = jnp.where(exploited, 2.0, jnp.where(explored, 1.0, 0.0))
         return top_m(key_rest, rank, ctx.available, ctx.m)
 
     def observe(
-        self, key: PRNGKey, state: Memory, ctx: Context, cohort: Cohort, *, training_loss_rms: Float[Array, "m"]
-    ) -> Memory:
-        """Utilities of those who came back, and the pacer."""
+        self, key: PRNGKey, state: OortState, ctx: Context, cohort: Cohort, *, training_loss_rms: Float[Array, "m"]
+    ) -> OortState:
+        """Returns the utilities, those of who came back anew, and what the pacer remembers."""
         where = jnp.where(cohort.mask, cohort.client, ctx.num_clients)
         exploited = cohort.mask & (state.last[cohort.client] > 0)
         utility = training_loss_rms * ctx.num_examples[cohort.client]
@@ -142,7 +141,7 @@ class Oort(ClientSelector):
         turn = coming % self.step == 0
         step = jnp.where(change <= 0.1 * before, self.delta, jnp.where(change >= 5 * before, -self.delta, 0.0))
         step = jnp.where(turn & (coming >= 2 * self.step), step, 0.0)
-        return Memory(
+        return OortState(
             utility=state.utility.at[where].set(utility, mode="drop"),
             last=state.last.at[where].set(ctx.round + 1, mode="drop"),
             percentile=jnp.clip(state.percentile + step, jnp.minimum(self.delta, state.percentile), 100.0),
@@ -150,6 +149,6 @@ class Oort(ClientSelector):
         )
 
 
-def log(weight: Float[Array, "N"]) -> Float[Array, "N"]:
-    """Finite where the weight is 0: somebody who weighs nothing is still drawn, last."""
+def safe_log(weight: Float[Array, "N"]) -> Float[Array, "N"]:
+    """Returns a logarithm that is finite where the weight is 0: who weighs nothing is still drawn, last."""
     return jnp.log(jnp.maximum(weight, 1e-12))

@@ -18,16 +18,19 @@ class RoundRobin(ClientSelector):
 
     Source: Yang et al., "Scheduling Policies for Federated Learning in Wireless Networks", 2019,
     https://arxiv.org/abs/1908.06287, policy RR.
+
+    >>> RoundRobin().signals().before  # it asks for nothing
+    {}
     """
 
     def init(self, key: PRNGKey, ctx: Context, host: Host) -> Int[Array, "N"]:
-        """Round of each client's last turn; -1: none yet."""
+        """Returns the round of each client's last turn; -1: none yet."""
         return jnp.full(ctx.num_clients, -1, jnp.int32)
 
     def select(self, key: PRNGKey, state: Int[Array, "N"], ctx: Context) -> Cohort:
-        """Those who have waited longest."""
+        """Returns those who have waited longest."""
         return top_m(key, -state.astype(jnp.float32), ctx.available, ctx.m)
 
     def observe(self, key: PRNGKey, state: Int[Array, "N"], ctx: Context, cohort: Cohort) -> Int[Array, "N"]:
-        """Write down this turn, also of those who returned nothing; empty slots fall outside and are dropped."""
+        """Returns the rounds with this turn, also of those who returned nothing; empty slots are dropped."""
         return state.at[jnp.where(cohort.client >= 0, cohort.client, ctx.num_clients)].set(ctx.round, mode="drop")

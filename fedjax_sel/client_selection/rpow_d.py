@@ -4,7 +4,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from fedjax_sel import signals
-from fedjax_sel.client_selection._power_of_choice import by_num_examples, check_candidates, largest
+from fedjax_sel.client_selection._power_of_choice import check_candidates, draw_candidates, top_candidates
 from fedjax_sel.protocols import ClientSelector, Host, Signals
 from fedjax_sel.pytree import static
 from fedjax_sel.types import Cohort, Context, PRNGKey
@@ -22,27 +22,30 @@ class RPowD(ClientSelector):
 
     Source: Cho et al., "Client Selection in Federated Learning: Convergence Analysis and Power-of-Choice Selection
     Strategies", 2020, https://arxiv.org/abs/2010.01243, section 4, "communication- and computation-efficient variant".
+
+    >>> RPowD(d=20).signals().after
+    {'training_loss': TrainingLoss()}
     """
 
-    d: int = static(default=10)
+    d: int = static(default=10, low=1)
 
     def signals(self) -> Signals:
-        """DOC."""
+        """Returns the losses of those who trained."""
         return Signals(after=[signals.TrainingLoss()])
 
     def init(self, key: PRNGKey, ctx: Context, host: Host) -> Float[Array, "N"]:
-        """Last known loss of each client; checks `d`."""
+        """Returns the last known loss of each client; `ValueError` unless `m <= d <= N`."""
         check_candidates("rpow_d", self.d, ctx)
         return jnp.full(ctx.num_clients, jnp.inf, jnp.float32)
 
     def candidates(self, key: PRNGKey, state: Float[Array, "N"], ctx: Context) -> Int[Array, "d"]:
-        """Bigger clients more often."""
-        return by_num_examples(key, ctx, self.d)
+        """Returns candidates, bigger clients more often."""
+        return draw_candidates(key, ctx, self.d)
 
     def select(self, key: PRNGKey, state: Float[Array, "N"], ctx: Context) -> Cohort:
-        """Top `m` of the candidates."""
+        """Returns the top `m` of the candidates."""
         assert ctx.candidates is not None
-        return largest(key, ctx, state[ctx.candidates])
+        return top_candidates(key, ctx, state[ctx.candidates])
 
     def observe(
         self,
@@ -53,5 +56,5 @@ class RPowD(ClientSelector):
         *,
         training_loss: Float[Array, "m"],
     ) -> Float[Array, "N"]:
-        """Losses of those who came back."""
+        """Returns the losses, those of who came back anew."""
         return state.at[jnp.where(cohort.mask, cohort.client, ctx.num_clients)].set(training_loss, mode="drop")

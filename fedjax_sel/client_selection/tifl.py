@@ -8,23 +8,23 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from fedjax_sel import signals
-from fedjax_sel.client_selection._ops import check_number, uniform_m
+from fedjax_sel.client_selection._ops import uniform_m
 from fedjax_sel.client_selection._system import check_devices
 from fedjax_sel.protocols import ClientSelector, Host, Signals
-from fedjax_sel.pytree import Scalar, static
+from fedjax_sel.pytree import Scalar, param, static
 from fedjax_sel.types import Cohort, Context, PRNGKey
 
 __all__ = ["TiFL"]
 
 
-class Tiering(NamedTuple):
-    """Memory of `TiFL`.
+class TiFLState(NamedTuple):
+    """What `TiFL` carries from round to round.
 
     Attributes:
       tier: of each client, 0 the fastest.
       credits: rounds each tier may still be drawn.
       chance: of each tier.
-      accuracy: of the global model on each tier's rows, when it was last measured.
+      accuracy: of the global model on each tier's examples, when it was last measured.
       current: tier drawn last.
     """
 
@@ -38,11 +38,11 @@ class Tiering(NamedTuple):
 class TiFL(ClientSelector):
     """One of `tiers` groups of clients of like speed is drawn, and `m` of its clients: nobody waits for a slower tier.
 
-    Every `interval` rounds the clients report the accuracy of the global model on their rows (on their hold-out rows
-    where `Experiment.signal_split` says so; a tier's is the mean over its rows). If that of the tier drawn last has not
-    risen since the report before, the chances are set anew: with tiers ranked by accuracy, 0 the lowest, rank `r` of
-    `n` gets `(n - r) / (n (n + 1) / 2)`, which is 5, 4, 3, 2, 1 fifteenths for five. A tier without credits, or of
-    which nobody can be reached, is not drawn; where no tier has credits left, they no longer count.
+    Every `interval` rounds the clients report the accuracy of the global model on their examples (on their hold-out
+    examples where `Experiment.signal_split` says so; a tier's is the mean over its examples). If that of the tier drawn
+    last has not risen since the report before, the chances are set anew: with tiers ranked by accuracy, 0 the lowest,
+    rank `r` of `n` gets `(n - r) / (n (n + 1) / 2)`, which is 5, 4, 3, 2, 1 fifteenths for five. A tier without
+    credits, or of which nobody can be reached, is not drawn; where no tier has credits left, they no longer count.
 
     The source leaves open how chances follow from accuracies and how many credits there are; the ranks are those of its
     usual implementations, the credits ours. Tiers are made once, from expected times.
@@ -54,34 +54,36 @@ class TiFL(ClientSelector):
 
     Source: Chai et al., "TiFL: A Tier-based Federated Learning System", 2020, https://arxiv.org/abs/2001.09249,
     Algorithm 2.
+
+    >>> TiFL(tiers=3).signals().before
+    {'correct': Correct()}
     """
 
-    credits: Scalar = 2.0
-    tiers: int = static(default=5)
-    interval: int = static(default=10)
+    credits: Scalar = param(default=2.0, above=0)
+    tiers: int = static(default=5, low=1)
+    interval: int = static(default=10, low=1)
 
     def signals(self) -> Signals:
-        """DOC."""
+        """Returns the accuracies of the global model on the clients' examples."""
         return Signals(before=[signals.Correct()])
 
     def asks(self, round: Int[Array, ""]) -> Bool[Array, ""]:
-        """Every `interval` rounds, from the first."""
+        """Returns whether the clients report: every `interval` rounds, from the first."""
         return round % self.interval == 0
 
-    def init(self, key: PRNGKey, ctx: Context, host: Host) -> Tiering:
-        """Tiers by expected seconds of a turn; `ValueError` without devices, or where a tier is smaller than `m`."""
+    def init(self, key: PRNGKey, ctx: Context, host: Host) -> TiFLState:
+        """Returns tiers by expected seconds of a turn; `ValueError` without devices, or with tiers below `m`."""
         check_devices("tifl", ctx)
-        check_number("tifl: credits", self.credits, 0, above=True)
         assert ctx.timing is not None
-        if not 1 <= self.tiers <= ctx.num_clients // ctx.m or self.interval < 1:
+        most = ctx.num_clients // ctx.m
+        if self.tiers > most:
             raise ValueError(
-                f"tifl: tiers is {self.tiers} and interval {self.interval}; a cohort of m = {ctx.m} comes from one "
-                f"tier, so N = {ctx.num_clients} clients make 1 to {ctx.num_clients // ctx.m} tiers, and the interval is at "
-                "least 1 round"
+                f"tifl: tiers is {self.tiers}; a cohort of m = {ctx.m} comes from one tier, so N = {ctx.num_clients} "
+                f"clients make 1 to {most} tiers"
             )
         rank = np.argsort(np.argsort(np.asarray(ctx.timing.total), kind="stable"), kind="stable")
         each = jnp.ones(self.tiers)
-        return Tiering(
+        return TiFLState(
             tier=jnp.asarray(rank * self.tiers // ctx.num_clients, jnp.int32),
             credits=each * jnp.ceil(self.credits * ctx.rounds / self.tiers - 1e-4),
             chance=each / self.tiers,
@@ -89,33 +91,33 @@ class TiFL(ClientSelector):
             current=jnp.zeros((), jnp.int32),
         )
 
-    def select(self, key: PRNGKey, state: Tiering, ctx: Context, *, correct: Float[Array, "N"]) -> Cohort:
-        """A tier, then clients of it."""
+    def select(self, key: PRNGKey, state: TiFLState, ctx: Context, *, correct: Float[Array, "N"]) -> Cohort:
+        """Returns clients of the tier that is drawn."""
         key_tier, key_client = jax.random.split(key)
-        state = self.ranked(state, ctx, correct)
+        state = self.update_chances(state, ctx, correct)
         reachable = jnp.zeros(self.tiers, bool).at[state.tier].max(ctx.available)
-        paid = reachable & (state.credits >= 1)
+        paid = reachable & (state.credits >= 1)  # Alg. 2
         allowed = jnp.where(paid.any(), paid, reachable)
         tier = jax.random.categorical(key_tier, jnp.where(allowed, jnp.log(state.chance), -jnp.inf))
         return uniform_m(key_client, ctx.available & (state.tier == tier), ctx.m)
 
     def observe(
-        self, key: PRNGKey, state: Tiering, ctx: Context, cohort: Cohort, *, correct: Float[Array, "N"]
-    ) -> Tiering:
-        """The drawn tier pays a credit, whoever came back."""
-        state = self.ranked(state, ctx, correct)
+        self, key: PRNGKey, state: TiFLState, ctx: Context, cohort: Cohort, *, correct: Float[Array, "N"]
+    ) -> TiFLState:
+        """Returns the state in which the drawn tier has paid a credit, whoever came back."""
+        state = self.update_chances(state, ctx, correct)
         someone, tier = cohort.client[0] >= 0, state.tier[cohort.client[0]]
         return state._replace(
             credits=state.credits.at[tier].add(jnp.where(someone & (state.credits[tier] >= 1), -1.0, 0.0)),
             current=jnp.where(someone, tier, state.current),
         )
 
-    def ranked(self, state: Tiering, ctx: Context, correct: Float[Array, "N"]) -> Tiering:
-        """The memory after a report, where there is one."""
+    def update_chances(self, state: TiFLState, ctx: Context, correct: Float[Array, "N"]) -> TiFLState:
+        """Returns the state after a report, where there is one."""
         weight = jnp.where(ctx.available, ctx.num_examples, 0).astype(jnp.float32)
-        rows = jnp.zeros(self.tiers).at[state.tier].add(weight)
+        examples = jnp.zeros(self.tiers).at[state.tier].add(weight)
         right = jnp.zeros(self.tiers).at[state.tier].add(weight * correct)
-        accuracy = jnp.where(rows > 0, right / jnp.maximum(rows, 1), state.accuracy)
+        accuracy = jnp.where(examples > 0, right / jnp.maximum(examples, 1), state.accuracy)
         stuck = accuracy[state.current] <= state.accuracy[state.current]
         rank = jnp.argsort(jnp.argsort(accuracy))
         chance = (self.tiers - rank) / (self.tiers * (self.tiers + 1) / 2)

@@ -11,8 +11,11 @@ class Uniform(ClientSelector):
     """`m` clients without replacement, all subsets equally likely.
 
     Source: FedAvg; McMahan et al., 2017, https://arxiv.org/abs/1602.05629, Algorithm 1. "Random Selection" of UACS-FL.
+
+    >>> Uniform().signals().before  # it asks for nothing
+    {}
     """
 
     def select(self, key: PRNGKey, state: StrategyState, ctx: Context) -> Cohort:
-        """Everybody available has the same chance."""
+        """Returns a random cohort: everybody available has the same chance."""
         return uniform_m(key, ctx.available, ctx.m)

@@ -1,13 +1,13 @@
-"""Whole batches of rows of which the global model is unsure."""
+"""Whole batches of examples of which the global model is unsure."""
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from fedjax_sel import signals
-from fedjax_sel.data_selection._ops import check_positive, places, share
+from fedjax_sel.data_selection._ops import count_kept, places
 from fedjax_sel.protocols import DataSelector, ExampleSignal
-from fedjax_sel.pytree import Scalar, static
+from fedjax_sel.pytree import Scalar, param, static
 from fedjax_sel.types import PRNGKey, StrategyState
 
 __all__ = ["EntropyBatches"]
@@ -16,46 +16,41 @@ __all__ = ["EntropyBatches"]
 class EntropyBatches(DataSelector):
     """The batches of highest mean entropy on the model received, before training.
 
-    Every round the client's rows, in a fresh random order, are cut into batches; the last one may be smaller. Batches
-    are kept in the order of their mean `H(x) = -Σ_c p_c log p_c`, `p = softmax(z)`, until one more would end no nearer
-    to `max(1, round(fraction · n_i))` rows: at least one batch, and never a part of one. All of them are at most
-    `batch_size` long, so the count is off by at most half a batch, or by less than a batch where only one is kept.
-    Training shuffles the rows that were kept and cuts its own batches.
+    Every round the client's examples, in a fresh random order, are cut into batches; the last one may be smaller.
+    Batches are kept in the order of their mean `H(x) = -Σ_c p_c log p_c`, `p = softmax(z)`, until one more would end no
+    nearer to `max(1, round(fraction · n_i))` examples: at least one batch, and never a part of one. All of them are at
+    most `batch_size` long, so the count is off by at most half a batch, or by less than a batch where only one is kept.
+    Training shuffles the examples that were kept and cuts its own batches.
 
     Attributes:
-      fraction: share of the client's rows, in (0, 1].
-      batch_size: rows of a batch.
+      fraction: of the client's examples, in (0, 1].
+      batch_size: examples of a batch.
 
     Source: after FedAvg-BE; Orlandi et al., "Entropy to Mitigate Non-IID Data Problem on Federated Learning for the
     Edge Intelligence Environment", IEEE Access, 2023, https://doi.org/10.1109/ACCESS.2023.3298704. We know the method
     only from FedFT-EDS, section II-B, by which it selects batched local data by entropy; the order, the mean and the
-    share are ours.
+    fraction are ours.
+
+    >>> EntropyBatches(batch_size=32).signals()
+    {'entropy': Entropy(temperature=1.0)}
     """
 
-    fraction: Scalar = 0.1
-    batch_size: int = static(default=10)
+    fraction: Scalar = param(default=0.1, above=0, high=1)
+    batch_size: int = static(default=10, low=1)
 
     def signals(self) -> dict[str, ExampleSignal]:
-        """DOC."""
+        """Returns the entropy of each example."""
         return {"entropy": signals.Entropy()}
-
-    def __check_init__(self) -> None:
-        """Refuse what is no share, and what is no batch."""
-        check_positive("entropy_batches: fraction", self.fraction, 1)
-        if not isinstance(self.batch_size, int) or self.batch_size < 1:
-            raise ValueError(
-                f"entropy_batches: batch_size is {self.batch_size!r}; it must be a whole number, at least 1"
-            )
 
     def select(
         self, key: PRNGKey, state: StrategyState, valid: Bool[Array, "L"], *, entropy: Float[Array, "L"]
     ) -> Bool[Array, "L"]:
-        """Batches whose middle, counted in rows from the one of highest mean entropy, comes before the share ends."""
+        """Returns 1 for batches whose middle, counted in examples in the order of the means, is in the count."""
         batch = places(valid, jax.random.uniform(key, valid.shape, jnp.float32)) // self.batch_size
         batches = -(-valid.shape[0] // self.batch_size)
         size = jax.ops.segment_sum(valid.astype(jnp.int32), batch, batches)
         total = jax.ops.segment_sum(jnp.where(valid, entropy, 0.0), batch, batches)
         rank = places(size > 0, total / jnp.maximum(size, 1))
         end = jnp.cumsum(jnp.zeros_like(size).at[rank].set(size))[rank]
-        chosen = (rank == 0) | (2 * end - size < 2 * share(valid, self.fraction))
+        chosen = (rank == 0) | (2 * end - size < 2 * count_kept(valid, self.fraction))
         return valid & chosen[batch]

@@ -1,4 +1,4 @@
-"""All of a client's rows."""
+"""All of a client's examples."""
 
 from jaxtyping import Array, Bool
 
@@ -9,11 +9,14 @@ __all__ = ["Everything"]
 
 
 class Everything(DataSelector):
-    """Train on every row.
+    """Train on every example.
 
     Source: FedAvg; McMahan et al., 2017, https://arxiv.org/abs/1602.05629, Algorithm 1.
+
+    >>> Everything().signals()  # it asks for nothing
+    {}
     """
 
     def select(self, key: PRNGKey, state: StrategyState, valid: Bool[Array, "L"]) -> Bool[Array, "L"]:
-        """All that are valid."""
+        """Returns 1 for all that are valid."""
         return valid

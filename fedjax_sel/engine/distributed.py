@@ -110,7 +110,7 @@ def fetch(tree: Any) -> Any:
     spread = [i for i, leaf in enumerate(leaves) if isinstance(leaf, jax.Array) and not leaf.is_fully_addressable]
     if spread:
         everywhere = NamedSharding(leaves[spread[0]].sharding.mesh, PartitionSpec())
-        whole = jax.jit(itself, out_shardings=everywhere)([leaves[i] for i in spread])
+        whole = jax.jit(identity, out_shardings=everywhere)([leaves[i] for i in spread])
         for i, leaf in zip(spread, whole, strict=True):
             leaves[i] = leaf.addressable_data(0)
     return structure.unflatten(map(np.asarray, leaves))

@@ -1,11 +1,18 @@
 """How a client trains: one trainer a file, and the learning-rate schedules over rounds."""
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 from fedjax_sel import catalog
-from fedjax_sel.local_training._schedule import Constant, Cosine, Exponential, Steps
 
-__all__ = ["Constant", "Cosine", "Exponential", "Steps", "available", "load"]
+if TYPE_CHECKING:
+    from fedjax_sel.local_training._schedule import Constant as Constant
+    from fedjax_sel.local_training._schedule import Cosine as Cosine
+    from fedjax_sel.local_training._schedule import Exponential as Exponential
+    from fedjax_sel.local_training._schedule import Steps as Steps
+    from fedjax_sel.local_training.sgd import SGD as SGD
 
 available = partial(catalog.available, __name__)
 load = partial(catalog.load, __name__)
+SCHEDULES = dict.fromkeys(["Constant", "Cosine", "Exponential", "Steps"], "_schedule")
+__getattr__, __dir__ = catalog.namespace(__name__, **SCHEDULES)

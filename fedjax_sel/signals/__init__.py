@@ -1,26 +1,25 @@
-"""Measurements, one a file, each with its cost."""
+"""Measurements, each with its cost."""
 
-from fedjax_sel.signals.accuracy import ValidationAccuracy
-from fedjax_sel.signals.correct import Correct
-from fedjax_sel.signals.entropy import Entropy
-from fedjax_sel.signals.gradient_norm import GradientNorm
-from fedjax_sel.signals.loss import Loss, MinibatchLoss, ValidationLoss
-from fedjax_sel.signals.margin import Margin
-from fedjax_sel.signals.projection import Projection
-from fedjax_sel.signals.training_loss import TrainingLoss, TrainingLossRMS
-from fedjax_sel.signals.update_norm import UpdateNorm
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "Correct",
-    "Entropy",
-    "GradientNorm",
-    "Loss",
-    "Margin",
-    "MinibatchLoss",
-    "Projection",
-    "TrainingLoss",
-    "TrainingLossRMS",
-    "UpdateNorm",
-    "ValidationAccuracy",
-    "ValidationLoss",
-]
+from fedjax_sel import catalog
+
+if TYPE_CHECKING:
+    from fedjax_sel.signals.accuracy import ValidationAccuracy as ValidationAccuracy
+    from fedjax_sel.signals.correct import Correct as Correct
+    from fedjax_sel.signals.entropy import Entropy as Entropy
+    from fedjax_sel.signals.gradient_norm import GradientNorm as GradientNorm
+    from fedjax_sel.signals.label_counts import LabelCounts as LabelCounts
+    from fedjax_sel.signals.loss import Loss as Loss
+    from fedjax_sel.signals.loss import MinibatchLoss as MinibatchLoss
+    from fedjax_sel.signals.loss import ValidationLoss as ValidationLoss
+    from fedjax_sel.signals.margin import Margin as Margin
+    from fedjax_sel.signals.on_public import OnPublic as OnPublic
+    from fedjax_sel.signals.projection import Projection as Projection
+    from fedjax_sel.signals.sketch import Sketch as Sketch
+    from fedjax_sel.signals.soft_labels import SoftLabels as SoftLabels
+    from fedjax_sel.signals.training_loss import TrainingLoss as TrainingLoss
+    from fedjax_sel.signals.training_loss import TrainingLossRMS as TrainingLossRMS
+    from fedjax_sel.signals.update_norm import UpdateNorm as UpdateNorm
+
+__getattr__, __dir__ = catalog.namespace(__name__)

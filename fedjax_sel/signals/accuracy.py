@@ -1,30 +1,30 @@
-"""Accuracy of the new global model on the server's rows."""
+"""Accuracy of the new global model on the server's examples."""
 
 from typing import ClassVar
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from fedjax_sel.catalog import check_name
 from fedjax_sel.protocols import ServerSignal
 from fedjax_sel.pytree import static
 
+__all__ = ["ValidationAccuracy"]
+
 
 class ValidationAccuracy(ServerSignal):
-    """Share of validation rows whose largest logit is their label's. Costs the clients nothing.
+    """Fraction of the validation examples whose largest logit is their label's. Costs the clients nothing.
 
     Attributes:
-      on: `"validation"`, or `"test"` for the test rows (a leak, for parity with codes that have it).
+      split: `"validation"`, or `"test"` for the test examples (a leak, for parity with codes that have it).
+
+    >>> ValidationAccuracy().measure(jnp.eye(2), jnp.array([0, 0])).item()
+    0.5
     """
-
-    on: str = static(default="validation")
-
-    def __check_init__(self) -> None:
-        """Refuse rows that the server does not have."""
-        check_name("validation signal: on", self.on, ["validation", "test"])
 
     name: ClassVar[str] = "validation_accuracy"
 
+    split: str = static(default="validation", choices=["validation", "test"])  # type: ignore[assignment]
+
     def measure(self, logits: Float[Array, "b C"], y: Int[Array, "b"]) -> Float[Array, ""]:
-        """Mean over rows."""
+        """Returns the mean over the examples."""
         return jnp.mean(logits.argmax(-1) == y)

@@ -1,4 +1,4 @@
-"""Whether the model is right about a row."""
+"""Whether the model is right about an example."""
 
 from typing import ClassVar
 
@@ -7,17 +7,23 @@ from jaxtyping import Array, Float, Int
 
 from fedjax_sel.protocols import Cost, ExampleSignal
 
+__all__ = ["Correct"]
+
 
 class Correct(ExampleSignal):
-    """1 where the largest logit is the label's, else 0; a client's value is its accuracy."""
+    """1 where the largest logit is the label's, else 0; a client's value is its accuracy.
+
+    >>> Correct().measure(jnp.eye(2), jnp.array([0, 0])).tolist()
+    [1.0, 0.0]
+    """
 
     name: ClassVar[str] = "correct"
 
     @property
     def cost(self) -> Cost:
-        """DOC."""
+        """Returns the price: a forward pass, and one number."""
         return Cost(forward=1.0, needs_model=True, up=1.0)
 
     def measure(self, logits: Float[Array, "b C"], y: Int[Array, "b"]) -> Float[Array, "b"]:
-        """Of each row."""
+        """Returns it for each example."""
         return (logits.argmax(-1) == y).astype(jnp.float32)

@@ -1,4 +1,4 @@
-"""Entropy of the predicted class: how unsure the model is of a row."""
+"""Entropy of the predicted class: how unsure the model is of an example."""
 
 from typing import ClassVar
 
@@ -7,39 +7,46 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from fedjax_sel.protocols import Cost, ExampleSignal
-from fedjax_sel.pytree import Scalar
+from fedjax_sel.pytree import Scalar, param
+
+__all__ = ["Entropy"]
 
 
 class Entropy(ExampleSignal):
     """`H(x) = -Σ_c p_c log p_c` in nats, with `p = softmax(logits / temperature)`.
 
-    A temperature below 1 hardens the softmax: rows already told apart fall to zero, and the ranking approaches that of
-    (minus) the margin between the two largest logits.
+    A temperature below 1 hardens the softmax: examples already told apart fall to zero, and the ranking approaches that
+    of (minus) the margin between the two largest logits.
+
+    Attributes:
+      temperature: of the softmax, above 0.
 
     Source: UACS-FL, "Active Client Selection for Federated Learning", the equation of `H(x)` (temperature 1); Shi, Radu
-    and Yang, FedFT-EDS, 2024, equation of the hardened softmax (temperature ρ = 0.1).
+    and Yang, FedFT-EDS, 2024, equations (3) and (6), the hardened softmax (temperature ρ = 0.1).
 
     >>> Entropy().measure(jnp.zeros((1, 2)), jnp.zeros(1, int)).item() == jnp.log(2.0).item()
     True
     """
 
-    temperature: Scalar = 1.0
     name: ClassVar[str] = "entropy"
+
+    temperature: Scalar = param(default=1.0, above=0)
 
     @property
     def cost(self) -> Cost:
-        """DOC."""
+        """Returns the price: a forward pass, and one number."""
         return Cost(forward=1.0, needs_model=True, up=1.0)
 
     def measure(self, logits: Float[Array, "b C"], y: Int[Array, "b"]) -> Float[Array, "b"]:
-        """Entropy of each row; the labels are not looked at.
+        """Returns the entropy of each example; the labels are not looked at.
 
         With `d_c = (z_max - z_c) / temperature` and `s` the sum of `e^-d_c` over all classes but the likeliest,
-        `H = log(1 + s) + Σ_c d_c e^-d_c / (1 + s)`: no term is negative, so the entropy of a row that the model is sure
-        of is as exact as any, until `e^-d` itself is 0 in float32.
+        `H = log(1 + s) + Σ_c d_c e^-d_c / (1 + s)`: no term is negative, so the entropy of an example that the
+        model is sure of is as exact as any, until `e^-d` itself is 0 in float32.
         """
-        gap = (logits.max(-1, keepdims=True) - logits) / self.temperature
+        gap = (logits.max(-1, keepdims=True) - logits) / self.temperature  # Eq. (6)
         likeliest = jax.nn.one_hot(logits.argmax(-1), logits.shape[-1], dtype=bool)
         chance = jnp.where(likeliest, 0.0, jnp.exp(-gap))
         rest = chance.sum(-1)
+        # Eq. (3)
         return jnp.log1p(rest) + jnp.sum(chance * gap, axis=-1) / (1 + rest)

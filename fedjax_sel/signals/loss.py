@@ -1,4 +1,4 @@
-"""Cross-entropy of the model on a row, on a few of a client's rows, or on the server's rows."""
+"""Cross-entropy of the model on an example, on a few of a client's examples, or on the server's."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int
 
-from fedjax_sel.catalog import check_name
 from fedjax_sel.protocols import ClientSignal, Cost, ExampleSignal, ServerSignal
 from fedjax_sel.pytree import static
 from fedjax_sel.types import Batch, PRNGKey, Variables
@@ -18,59 +17,68 @@ if TYPE_CHECKING:
     from fedjax_sel.task import Task
 
 
+__all__ = ["Loss", "MinibatchLoss", "ValidationLoss"]
+
+
 class Loss(ExampleSignal):
-    """`-log softmax(logits)_y` in nats; a client's value is its mean, `F_i(w)`."""
+    """`-log softmax(logits)_y` in nats; a client's value is its mean, `F_i(w)`.
+
+    >>> Loss().measure(jnp.zeros((1, 2)), jnp.zeros(1, int)).item() == jnp.log(2.0).item()
+    True
+    """
 
     name: ClassVar[str] = "loss"
 
     @property
     def cost(self) -> Cost:
-        """DOC."""
+        """Returns the price: a forward pass, and one number."""
         return Cost(forward=1.0, needs_model=True, up=1.0)
 
     def measure(self, logits: Float[Array, "b C"], y: Int[Array, "b"]) -> Float[Array, "b"]:
-        """Loss of each row."""
+        """Returns the loss of each example."""
         return optax.softmax_cross_entropy_with_integer_labels(logits, y)
 
 
 class MinibatchLoss(ClientSignal):
-    """Mean loss, in nats, of one minibatch of a client's rows, drawn afresh every time it is asked.
+    """Mean loss, in nats, of one minibatch of a client's examples, drawn afresh every time it is asked.
 
     Attributes:
-      batch_size: rows drawn without replacement; all where a client has fewer.
+      batch_size: examples drawn without replacement; all where a client has fewer.
+
+    >>> MinibatchLoss(32).cost.max_examples
+    32
     """
 
     name: ClassVar[str] = "minibatch_loss"
 
-    batch_size: int = static(default=64)
+    batch_size: int = static(default=64, low=1)
 
     @property
     def cost(self) -> Cost:
-        """A forward pass over the minibatch."""
+        """Returns the price: a forward pass over the minibatch, and one number."""
         return Cost(forward=1.0, needs_model=True, up=1.0, max_examples=self.batch_size)
 
     def measure(self, task: Task, variables: Variables, batch: Batch, key: PRNGKey) -> Float[Array, ""]:
-        """Mean over the rows drawn."""
+        """Returns the mean over the minibatch."""
         noise = jnp.where(batch.mask, jax.random.uniform(key, batch.mask.shape), -1.0)
-        _, drawn = jax.lax.top_k(noise, min(self.batch_size, batch.mask.shape[0]))
-        return task.loss(variables, Batch(batch.x[drawn], batch.y[drawn], batch.mask[drawn]))
+        _, place = jax.lax.top_k(noise, min(self.batch_size, batch.mask.shape[0]))
+        return task.loss(variables, Batch(batch.x[place], batch.y[place], batch.mask[place]))
 
 
 class ValidationLoss(ServerSignal):
-    """Mean loss, in nats, of the new global model on the server's validation rows. Costs the clients nothing.
+    """Mean loss, in nats, of the new global model on the server's validation examples. Costs the clients nothing.
 
     Attributes:
-      on: `"validation"`, or `"test"` for the test rows (a leak, for parity with codes that have it).
+      split: `"validation"`, or `"test"` for the test examples (a leak, for parity with codes that have it).
+
+    >>> ValidationLoss(split="test")
+    ValidationLoss(split='test')
     """
-
-    on: str = static(default="validation")
-
-    def __check_init__(self) -> None:
-        """Refuse rows that the server does not have."""
-        check_name("validation signal: on", self.on, ["validation", "test"])
 
     name: ClassVar[str] = "validation_loss"
 
+    split: str = static(default="validation", choices=["validation", "test"])  # type: ignore[assignment]
+
     def measure(self, logits: Float[Array, "b C"], y: Int[Array, "b"]) -> Float[Array, ""]:
-        """Mean over rows."""
+        """Returns the mean over the examples."""
         return jnp.mean(optax.softmax_cross_entropy_with_integer_labels(logits, y))

@@ -1,4 +1,4 @@
-"""Margin between the two likeliest classes of a row."""
+"""Margin between the two likeliest classes of an example."""
 
 from typing import ClassVar
 
@@ -7,21 +7,26 @@ from jaxtyping import Array, Float, Int
 
 from fedjax_sel.protocols import Cost, ExampleSignal
 
+__all__ = ["Margin"]
+
 
 class Margin(ExampleSignal):
     """Largest logit minus the second largest, `z_(1) - z_(2)`: small where the model hesitates.
 
-    Minus the margin ranks rows as the entropy of ever harder softmaxes does (temperature to 0).
+    Minus the margin ranks examples as the entropy of ever harder softmaxes does (temperature to 0).
+
+    >>> Margin().measure(jax.numpy.array([[3.0, 1.0, 2.5]]), jax.numpy.zeros(1, int)).tolist()
+    [0.5]
     """
 
     name: ClassVar[str] = "margin"
 
     @property
     def cost(self) -> Cost:
-        """DOC."""
+        """Returns the price: a forward pass, and one number."""
         return Cost(forward=1.0, needs_model=True, up=1.0)
 
     def measure(self, logits: Float[Array, "b C"], y: Int[Array, "b"]) -> Float[Array, "b"]:
-        """Margin of each row; the labels are not looked at."""
+        """Returns the margin of each example; the labels are not looked at."""
         top, _ = jax.lax.top_k(logits, 2)
         return top[:, 0] - top[:, 1]

@@ -6,10 +6,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from fedjax_sel.catalog import check_name
 from fedjax_sel.protocols import UpdateSignal
 from fedjax_sel.pytree import static
 from fedjax_sel.types import Update, Variables
+
+__all__ = ["Projection"]
 
 
 class Projection(UpdateSignal):
@@ -18,36 +19,35 @@ class Projection(UpdateSignal):
     The server computes it from what it received, so it costs the client nothing.
 
     Attributes:
-      over: `"tensors"`, the mean of the projections of each tensor on its own, or `"whole"`, of all parameters
+      norm_over: `"tensors"`, the mean of the projections of each tensor on its own, or `"whole"`, of all parameters
         together.
       cosine: whether it is also divided by the length of the update.
-      against: `"aggregate"`, this round's change, in which the update itself has a part, or `"previous"`, the round
+      reference: `"aggregate"`, this round's change, in which the update itself has a part, or `"previous"`, the round
         before's.
 
     Source: Na, Liang and Yiu, "GPFL: A Gradient Projection-Based Client Selection Framework for Efficient Federated
     Learning", 2024, https://arxiv.org/abs/2403.17833, equation (3): over all parameters, against the round before; its
     code: over tensors, against this round.
+
+    >>> Projection(reference="previous")
+    Projection(norm_over='tensors', cosine=False, reference='previous')
     """
 
     name: ClassVar[str] = "projection"
     stacked: ClassVar[bool] = True
 
-    over: str = static(default="tensors")
+    norm_over: str = static(default="tensors", choices=["tensors", "whole"])
     cosine: bool = static(default=False)
-    against: str = static(default="aggregate")
+    reference: str = static(default="aggregate", choices=["aggregate", "previous"])  # type: ignore[assignment]
 
-    def __check_init__(self) -> None:
-        """Refuse what does not exist."""
-        check_name("projection: over", self.over, ["tensors", "whole"])
-        check_name("projection: against", self.against, ["aggregate", "previous"])
-
-    def measure(self, update: Update, aggregate: Variables) -> Float[Array, ""]:
-        """Projection of one update."""
-        along = jax.tree.leaves(jax.tree.map(jnp.vdot, update.delta, aggregate))
-        length = jax.tree.leaves(jax.tree.map(lambda g: jnp.sum(g**2), aggregate))
+    def measure(self, update: Update, reference: Variables | None) -> Float[Array, ""]:
+        """Returns the projection of one update on the change that `reference` names."""
+        along = jax.tree.leaves(jax.tree.map(jnp.vdot, update.delta, reference))
+        length = jax.tree.leaves(jax.tree.map(lambda g: jnp.sum(g**2), reference))
         own = jax.tree.leaves(jax.tree.map(lambda d: jnp.sum(d**2), update.delta))
         dots, squares, owns = (jnp.stack(part) for part in (along, length, own))
-        if self.over == "whole":
+        if self.norm_over == "whole":
             dots, squares, owns = dots.sum(), squares.sum(), owns.sum()
         divisor = jnp.sqrt(squares * owns if self.cosine else squares)
+        # Eq. (3)
         return jnp.mean(jnp.where(divisor > 0, dots / jnp.where(divisor > 0, divisor, 1.0), 0.0))

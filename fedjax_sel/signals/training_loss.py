@@ -8,32 +8,42 @@ from jaxtyping import Array, Float
 from fedjax_sel.protocols import Cost, UpdateSignal
 from fedjax_sel.types import Update, Variables
 
+__all__ = ["TrainingLoss", "TrainingLossRMS"]
+
 
 class TrainingLoss(UpdateSignal):
-    """Mean training loss, in nats, over the rows of all local steps; it comes with the update for one number more."""
+    """Mean training loss, in nats, over the examples of all local steps; it comes with the update for one number more.
+
+    >>> TrainingLoss().cost.up
+    1.0
+    """
 
     name: ClassVar[str] = "training_loss"
 
     @property
     def cost(self) -> Cost:
-        """DOC."""
+        """Returns the price: one number."""
         return Cost(up=1.0)
 
-    def measure(self, update: Update, aggregate: Variables) -> Float[Array, ""]:
-        """As the client reported it."""
+    def measure(self, update: Update, reference: Variables | None) -> Float[Array, ""]:
+        """Returns what the client reported."""
         return update.loss
 
 
 class TrainingLossRMS(UpdateSignal):
-    """`sqrt(mean loss²)`, in nats, over the rows of all local steps; it comes with the update for one number more."""
+    """`sqrt(mean loss²)`, in nats, over the examples of all local steps; it comes with the update for one number more.
+
+    >>> TrainingLossRMS().cost.up
+    1.0
+    """
 
     name: ClassVar[str] = "training_loss_rms"
 
     @property
     def cost(self) -> Cost:
-        """DOC."""
+        """Returns the price: one number."""
         return Cost(up=1.0)
 
-    def measure(self, update: Update, aggregate: Variables) -> Float[Array, ""]:
-        """As the client reported it."""
+    def measure(self, update: Update, reference: Variables | None) -> Float[Array, ""]:
+        """Returns what the client reported."""
         return jnp.sqrt(update.mean_sq_loss)

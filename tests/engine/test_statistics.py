@@ -14,7 +14,8 @@ from fedjax_sel.aggregation.mean import Mean
 from fedjax_sel.correction.scaffold import Scaffold
 from fedjax_sel.engine.init import start
 from fedjax_sel.engine.keys import Purpose, key_for
-from fedjax_sel.local_training.sgd import SGD, shuffles
+from fedjax_sel.local_training._shuffle import shuffle_epochs
+from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.signals import GradientNorm
 from fedjax_sel.types import Batch
 
@@ -42,7 +43,7 @@ def skewed(blobs):
 def trained_by_hand(task, variables, x, y, trainer, key):
     """A client's epochs on exactly its rows: flax and optax, no padding."""
     key_order, _ = jax.random.split(key)
-    order = np.asarray(shuffles(key_order, jnp.ones(len(y), bool), trainer.epochs))
+    order = np.asarray(shuffle_epochs(key_order, jnp.ones(len(y), bool), trainer.epochs))
     optimiser = optax.sgd(trainer.learning_rate)
     params, stats = variables["params"], variables["batch_stats"]
     moments = optimiser.init(params)

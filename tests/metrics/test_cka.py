@@ -93,5 +93,5 @@ def test_minibatches_estimate_the_same_whatever_their_size():
 def test_bad_input():
     with pytest.raises(ValueError, match=r"shapes \(30, 7\) and \(29, 4\); needed are \[n, p\] and \[n, q\]"):
         check_examples(X, Y[1:])
-    with pytest.raises(ValueError, match="a batch of 3 rows; an unbiased estimate needs at least 4"):
+    with pytest.raises(ValueError, match="a batch of 3 examples; an unbiased estimate needs at least 4"):
         minibatch_cka([(X[:3], Y[:3])])

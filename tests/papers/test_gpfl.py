@@ -10,10 +10,11 @@ import pytest
 
 from fedjax_sel import History, config, papers
 from fedjax_sel.engine.keys import Purpose, key_for
-from fedjax_sel.papers._gpfl_cells import (
+from fedjax_sel.papers.gpfl.cells import (
     ALPHAS,
     AS_PUBLISHED,
     CIFAR,
+    EXAMPLES,
     FASHION,
     FEDCOR,
     GPFL,
@@ -24,16 +25,16 @@ from fedjax_sel.papers._gpfl_cells import (
     RANDOM,
     RHOS,
     ROBIN,
-    ROWS,
     SENSITIVE,
     THEIRS,
     cells,
-    titled,
+    name_experiment,
 )
-from fedjax_sel.papers._gpfl_claims import on_cifar
-from fedjax_sel.papers._gpfl_numbers import coverage_round, last_deviation, measures, published
-from fedjax_sel.papers._gpfl_studies import SMALL_CASE, classes_of, regret_along
-from fedjax_sel.papers._paper import Evidence, merged
+from fedjax_sel.papers.gpfl.claims import judge_cifar
+from fedjax_sel.papers.gpfl.numbers import find_coverage_round, find_published, measure, measure_last_deviation
+from fedjax_sel.papers.gpfl.studies import SMALL_CASE, count_classes, measure_regret
+from fedjax_sel.papers.paper import Evidence
+from fedjax_sel.papers.settings import merge_settings
 from fedjax_sel.report.markdown import report
 
 T, R, N, M = 500, 3, 100, 5
@@ -176,28 +177,28 @@ def test_cost_cifar_and_regret():
     assert judged()["regret-below-random"].verdict == YES
     assert judged(share=1.2)["regret-below-random"].verdict == NO
     changes = [((CIFAR, "", FEDCOR), Method(0.4)), ((CIFAR, "", GPFL), GOOD)]
-    cifar = {c.id: c.verdict for c in on_cifar(world(changes).histories, judge=True)}
+    cifar = {c.id: c.verdict for c in judge_cifar(world(changes).histories, judge=True)}
     assert cifar == {"fedcor-worse-than-random": YES, "beats-all-on-cifar": YES}
-    assert next(c.verdict for c in on_cifar(world().histories, judge=True)) == NO
+    assert next(c.verdict for c in judge_cifar(world().histories, judge=True)) == NO
     assert judged(changes)["fedcor-worse-than-random"].verdict == OPEN, "a short run decides nothing"
 
 
 def test_measures_of_a_planted_run():
     history = Method(0.6, swing=0.05, covers=40, favourite=300).history()
-    value = measures(history)
+    value = measure(history)
     np.testing.assert_allclose(value["accuracy_last"], [0.598, 0.6, 0.602])
-    np.testing.assert_allclose(last_deviation(history), 0.05)
-    np.testing.assert_array_equal(coverage_round(history), 40)
+    np.testing.assert_allclose(measure_last_deviation(history), 0.05)
+    np.testing.assert_array_equal(find_coverage_round(history), 40)
     assert (value["most_selected"] >= 300).all()
     np.testing.assert_allclose(value["accuracy_at_15"], [0.598, 0.6, 0.602])
 
 
 def test_published_numbers_stand_in_their_columns():
-    assert published(FASHION, "2SPC", GPFL, "last") == 0.7780
-    assert published(FASHION, "Dir", RANDOM, "15 %") == 0.4859
-    assert published(CIFAR, "1SPC", FEDCOR, "50 %") == 0.2047
-    assert published(FASHION, "Dir", POW_D, "deviation") == 0.16
-    assert published(FASHION, "2SPC", ROBIN, "last") is None
+    assert find_published(FASHION, "2SPC", GPFL, "last") == 0.7780
+    assert find_published(FASHION, "Dir", RANDOM, "15 %") == 0.4859
+    assert find_published(CIFAR, "1SPC", FEDCOR, "50 %") == 0.2047
+    assert find_published(FASHION, "Dir", POW_D, "deviation") == 0.16
+    assert find_published(FASHION, "2SPC", ROBIN, "last") is None
 
 
 def test_the_report_has_all_tables_and_figures():
@@ -217,33 +218,33 @@ def test_the_report_has_all_tables_and_figures():
 
 def test_protocols_are_what_the_report_says_they_are():
     full = {cell.key: config.resolve(cell.config) for cell in cells("full")}
-    fair = [full[titled(FASHION, "2SPC"), method] for method in METHODS]
+    fair = [full[name_experiment(FASHION, "2SPC"), method] for method in METHODS]
     assert all(key.startswith("selector.") for other in fair for key in config.differences(fair[0], other))
-    published = titled(FASHION, "2SPC", AS_PUBLISHED)
+    published = name_experiment(FASHION, "2SPC", AS_PUBLISHED)
     random, gpfl = full[published, RANDOM], full[published, GPFL]
-    assert random == full[titled(FASHION, "2SPC"), RANDOM]
+    assert random == full[name_experiment(FASHION, "2SPC"), RANDOM]
     assert random["model"]["hidden"] == [64, 30]
     assert (gpfl["model"]["hidden"], gpfl["holdout"], gpfl["aggregation"]["by"]) == ([64], 0.0, "size")
     assert gpfl["client_selection"]["signal"] == "test"
-    step = [full[titled(FASHION, SENSITIVE, name), RANDOM] for name in (NETWORK, ROWS, THEIRS)]
+    step = [full[name_experiment(FASHION, SENSITIVE, name), RANDOM] for name in (NETWORK, EXAMPLES, THEIRS)]
     assert config.differences(random, step[0]) == ["model.hidden"]
     assert set(config.differences(step[0], step[1])) == {"holdout", "signal_split"}
     assert {key.split(".")[0] for key in config.differences(step[1], step[2])} == {"local_training", "aggregation"}
-    assert full[titled(FASHION, "1SPC"), RANDOM]["cohort_size"] == 10
-    assert full[titled(CIFAR, "Dir"), GPFL]["rounds"] == 2000
+    assert full[name_experiment(FASHION, "1SPC"), RANDOM]["cohort_size"] == 10
+    assert full[name_experiment(CIFAR, "Dir"), GPFL]["rounds"] == 2000
 
 
 @pytest.fixture(scope="module")
 def small():
     """Two rounds of the small case."""
     change = {"client_selection": "uniform", "rounds": 2, "seeds": [3], "partition": {"clients": 5}, "cohort_size": 2}
-    return config.build(merged(SMALL_CASE, change))
+    return config.build(merge_settings(SMALL_CASE, change))
 
 
 def test_regret_is_that_of_trying_all_cohorts_by_hand(small):
     history = small.simulate()
     (data,) = small.data.draws((3,))
-    mine, chance = regret_along(small.experiment, data, 3, history.selections[0])
+    mine, chance = measure_regret(small.experiment, data, 3, history.selections[0])
 
     task, trainer, key = small.experiment.task, small.experiment.local_training, jax.random.key(3)
     data = jax.tree.map(jnp.asarray, data)
@@ -274,7 +275,7 @@ def test_regret_is_that_of_trying_all_cohorts_by_hand(small):
 
 def test_classes_of_clients_are_their_shares(small):
     (data,) = small.data.draws((3,))
-    share = classes_of(data)
+    share = count_classes(data)
     np.testing.assert_allclose(share.sum(1), 1)
     mine = np.asarray(data.y)[np.asarray(data.order)[int(data.offset[2]) : int(data.offset[2] + data.num_examples[2])]]
     np.testing.assert_allclose(share[2], np.bincount(mine, minlength=10) / len(mine))

@@ -1,0 +1,56 @@
+"""A signal of examples, measured on the federation's public examples."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from fedjax_sel.protocols import ClientSignal, Cost, ExampleSignal
+from fedjax_sel.signals.soft_labels import SoftLabels
+from fedjax_sel.types import Batch, PRNGKey, Variables
+
+if TYPE_CHECKING:
+    from fedjax_sel.task import Task
+
+__all__ = ["OnPublic"]
+
+
+class OnPublic(ClientSignal):
+    """The mean of an example signal over the federation's public examples, by one client's model.
+
+    Public examples have no labels: a signal that looks at them sees zeros. Measured `trained`, members differ by the
+    models that they have just trained; before training all would answer alike. It arrives under the example signal's
+    name with `public_` before it.
+
+    Attributes:
+      signal: what is measured of each example.
+
+    >>> OnPublic().name, OnPublic().cost.forward
+    ('public_soft_labels', 1.0)
+    """
+
+    public: ClassVar[bool] = True
+
+    signal: ExampleSignal = SoftLabels()
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """The example signal's, with `public_` before it."""
+        return f"public_{self.signal.name}"
+
+    @property
+    def cost(self) -> Cost:
+        """Returns the price of the example signal, for public examples."""
+        return self.signal.cost
+
+    def count_up(self, classes: int) -> float:
+        """Returns as many numbers as the example signal has."""
+        return self.signal.count_up(classes)
+
+    def measure(self, task: Task, variables: Variables, batch: Batch, key: PRNGKey) -> Float[Array, "..."]:
+        """Returns the mean over the examples in the mask; 0 where there is none."""
+        value = self.signal.measure(task.logits(variables, batch.x), jnp.zeros_like(batch.y))
+        weight = batch.mask / jnp.maximum(batch.mask.sum(), 1)
+        return jnp.tensordot(weight, value, 1)

@@ -1,0 +1,39 @@
+"""What the model predicts, class by class."""
+
+from typing import ClassVar
+
+import jax
+from jaxtyping import Array, Float, Int
+
+from fedjax_sel.protocols import Cost, ExampleSignal
+
+__all__ = ["SoftLabels"]
+
+
+class SoftLabels(ExampleSignal):
+    """`softmax(logits)`, a vector over classes; a client's value is the mean over its examples.
+
+    A client sends `C` numbers. Measured `trained`, each member's own new model predicts its own examples; on the
+    federation's public examples: `OnPublic(SoftLabels())`.
+
+    Source: Ling et al., "FedEntropy: Efficient Device Grouping for Federated Learning Using Maximum Entropy Judgment",
+    2022, https://arxiv.org/abs/2205.12038.
+
+    >>> SoftLabels().measure(jax.numpy.zeros((1, 4)), jax.numpy.zeros(1, int)).tolist()
+    [[0.25, 0.25, 0.25, 0.25]]
+    """
+
+    name: ClassVar[str] = "soft_labels"
+
+    @property
+    def cost(self) -> Cost:
+        """Returns the price: a forward pass."""
+        return Cost(forward=1.0, needs_model=True)
+
+    def count_up(self, classes: int) -> float:
+        """Returns `C`."""
+        return float(classes)
+
+    def measure(self, logits: Float[Array, "b C"], y: Int[Array, "b"]) -> Float[Array, "b C"]:
+        """Returns the probabilities of each example; the labels are not looked at."""
+        return jax.nn.softmax(logits)
