@@ -31,7 +31,7 @@ def hold_out(what: str, y: np.ndarray, examples: np.ndarray, share: float, seed:
     count = round(share * len(examples))
     if not 0 < count < len(examples):
         raise ValueError(
-            f"{what} is {share} of {len(examples)} examples, which is {count}; each side needs at least one"
+            f"{what} is {share} of {len(examples)} examples, which is {count} examples; each side needs at least one"
         )
     _, sizes = np.unique(y[examples], return_counts=True)
     possible = sizes.min() >= 2 and len(sizes) <= min(count, len(examples) - count)

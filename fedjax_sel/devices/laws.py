@@ -104,7 +104,7 @@ class Tiers:
     Source: in the manner of Chai et al., "TiFL: A Tier-based Federated Learning System", 2020,
     https://arxiv.org/abs/2001.09249, whose clients are five groups by cores; the defaults are ours.
 
-    >>> Tiers(share=(1, 1, 1, 1, 0)).draw(seed=0, clients=8).num_clients
+    >>> Tiers(share=(1.0, 1.0, 1.0, 1.0, 0.0)).draw(seed=0, clients=8).num_clients
     8
     """
 
