@@ -9,8 +9,6 @@ import jax.numpy as jnp
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from fedjax_sel.task.costs import count_numbers
-from fedjax_sel.task.freezing import FrozenParams
 from scipy import stats
 
 from fedjax_sel import History, config, papers, simulate
@@ -73,6 +71,8 @@ from fedjax_sel.pytree import Pytree
 from fedjax_sel.report.markdown import report
 from fedjax_sel.runs import pretrained
 from fedjax_sel.runs.files import to_jsonable
+from fedjax_sel.task.costs import count_numbers
+from fedjax_sel.task.freezing import FrozenParams
 
 R, T = 3, 4
 YES, NO, OPEN = "reproduced", "not reproduced", "undecided"
