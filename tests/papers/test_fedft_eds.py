@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedjax_sel import History, config, papers, simulate
+from fedjax_sel import History, config, papers
 from fedjax_sel.data.federated import Examples
 from fedjax_sel.engine.keys import Purpose, key_for
 from fedjax_sel.local_training.sgd import SGD
@@ -721,7 +721,7 @@ def test_the_rows_said_to_be_chosen_are_those_that_the_run_trains_on(samples):
     ENTROPIES.clear()
     fields = {f.name: getattr(run.experiment.local_training, f.name) for f in dataclasses.fields(SGD)}
     watched = dataclasses.replace(run.experiment, local_training=Watched(**fields))
-    history = simulate(watched, run.data, run.seeds, layout=run.layout)
+    history = dataclasses.replace(run, experiment=watched).simulate()
     jax.effects_barrier()
     assert len(NOTED) == 3 * 4
     size, owned = np.asarray(data.num_examples), np.sort(np.asarray(data.order))

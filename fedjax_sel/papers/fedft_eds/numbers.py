@@ -31,7 +31,7 @@ PUBLISHED = list_published()
 def find_published(experiment: str, method: str) -> float | None:
     """Returns the source's accuracy, from 0 to 1; None where it gives none.
 
-    >>> find_published(name_few(CIFAR10, STRONG), EDS), find_published("elsewhere", EDS)
+    >>> find_published("CIFAR-10, few clients, α = 0.1", "FedFT-EDS (10 %)"), find_published("elsewhere", "FedAvg")
     (0.8382, None)
     """
     return PUBLISHED.get((experiment, method))
