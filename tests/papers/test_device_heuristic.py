@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from fedjax_sel import History, cli, config, folder, papers
+from fedjax_sel import History, cli, config, papers
 from fedjax_sel.client_selection._device_heuristic import cohort_size
 from fedjax_sel.papers.device_heuristic import studies as solvers
 from fedjax_sel.papers.device_heuristic.numbers import (
@@ -25,6 +25,7 @@ from fedjax_sel.papers.device_heuristic.numbers import (
     name_experiment,
 )
 from fedjax_sel.papers.paper import Evidence, locate_cell
+from fedjax_sel.runs import layout
 
 PAPER = papers.load("device_heuristic")
 T, R = 20, 5
@@ -44,7 +45,7 @@ def summary(out):
 
 @pytest.fixture(scope="module")
 def histories(out, summary):
-    return {cell.key: folder.read(locate_cell(out, cell))[0] for cell in PAPER.cells("smoke")}
+    return {cell.key: layout.read(locate_cell(out, cell))[0] for cell in PAPER.cells("smoke")}
 
 
 # The reproduction
