@@ -4,31 +4,40 @@ import dataclasses
 import functools
 import inspect
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from fedjax_sel.engine.runs import laid_out
 
+import fedjax_sel as fs
 from fedjax_sel import (
     Experiment,
     Federation,
     Task,
     aggregation,
+    catalog,
     client_selection,
     correction,
     data_selection,
     dataset,
+    local_training,
+    models,
     partition,
+    protocols,
+    signals,
     simulate,
 )
 from fedjax_sel.devices.clock import Timing
 from fedjax_sel.devices.laws import LogNormal, Uniform
-from fedjax_sel.engine.driver import run_chunk
+from fedjax_sel.engine.program import plan_program
+from fedjax_sel.engine.scan import run_chunk
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.models.mlp import MLP
-from fedjax_sel.protocols import Host
+from fedjax_sel.protocols import Host, ServerSignal
 from fedjax_sel.types import PAD_CLIENT, Cohort, Context
 
 N, M = 24, 4
@@ -43,7 +52,7 @@ def bare(name):
 
 
 def context(round=0, available=None):
-    """A round of clients that differ in everything: rows, devices, seconds of a turn."""
+    """A round of clients that differ in everything: examples, devices, seconds of a turn."""
     size = jnp.arange(1, N + 1, dtype=jnp.int32) * 3
     available = jnp.ones(N, bool) if available is None else available
     parts = jnp.asarray(np.random.default_rng(4).uniform(0.5, 2.0, (3, N)), jnp.float32)
@@ -57,28 +66,37 @@ def signals_for(selector, ctx):
     """Every client has its own value of each signal, whoever else is asked."""
     key = jax.random.key(5)
     whole = {
-        s.name: jax.random.uniform(jax.random.fold_in(key, i), (ctx.num_clients,), minval=0.1)
-        for i, s in enumerate(selector.before)
+        name: jax.random.uniform(jax.random.fold_in(key, i), (ctx.num_clients,), minval=0.1)
+        for i, name in enumerate(selector.signals().before)
     }
     return whole if ctx.candidates is None else {name: value[ctx.candidates] for name, value in whole.items()}
 
 
 def after_for(selector):
-    return {s.name: jnp.ones(M) if hasattr(s, "update") else jnp.ones(()) for s in selector.after}
+    server = {name: isinstance(signal, ServerSignal) for name, signal in selector.signals().after.items()}
+    return {name: jnp.ones(()) if one else jnp.ones(M) for name, one in server.items()}
+
+
+def probes(selector):
+    return protocols.overrides(selector, "probes")
 
 
 def turn(selector, key, state, ctx, before=None):
     """One round of a selector's life, and its cohort."""
-    ctx = ctx.replace(candidates=selector.candidates(key, state, ctx))
+    key_candidates, key_select, key_accept, key_observe = jax.random.split(key, 4)
+    ctx = ctx.replace(candidates=selector.candidates(key_candidates, state, ctx))
     before = signals_for(selector, ctx) if before is None else before
-    cohort = selector.select(key, state, ctx, **before)
-    probed = {f"probed_{name}": 0.5 * value for name, value in before.items() if hasattr(selector, "probes")}
-    return cohort, selector.observe(key, state, ctx, cohort, **before, **probed, **after_for(selector))
+    cohort = selector.select(key_select, state, ctx, **before)
+    trained = {name: jnp.ones(M) for name in selector.signals().trained}
+    accepted = selector.accept(key_accept, state, ctx, cohort, **trained)
+    probed = {f"probed_{name}": 0.5 * value for name, value in before.items() if probes(selector)}
+    told = before | probed | trained | after_for(selector)
+    return cohort, selector.observe(key_observe, state, ctx, accepted, **told)
 
 
 @functools.cache
 def host():
-    """What a selector may look at before the first round: `N` clients with rows, and public rows."""
+    """What a selector may look at before the first round: `N` clients with examples, and public examples."""
     rng = np.random.default_rng(6)
     data = dataset("noise", rng.normal(size=(240, 3)).astype(np.float32), np.arange(240) % 3, test=0.1)
     drawn = Federation(data, partition.Iid(clients=N), public=data.x[:12]).draw(0)
@@ -181,7 +199,7 @@ def test_relabelling_the_clients_relabels_the_cohort_that_a_score_decides(name):
     selector, ctx = settled(name), context()
     old = jnp.asarray(np.random.default_rng(1).permutation(N))  # who the new client i was
     moved = ctx.replace(
-        size=ctx.num_examples[old],
+        num_examples=ctx.num_examples[old],
         devices=ctx.devices.take(old),
         timing=jax.tree.map(lambda leaf: leaf[old], ctx.timing),
     )
@@ -205,18 +223,20 @@ def test_declared_needs_are_the_keyword_only_names(name):
             p.kind is p.VAR_KEYWORD for p in parameters
         )
 
-    assert keywords(selector.select) == ({s.name for s in selector.before}, False)
+    wanted = selector.signals()
+    assert keywords(selector.select) == (set(wanted.before), False)
+    assert keywords(selector.accept) in ((set(wanted.trained), False), (set(), True))
     named, anything = keywords(selector.observe)
-    probed = {f"probed_{s.name}" for s in selector.before if hasattr(selector, "probes")}
-    assert anything or named == probed | {s.name for s in (*selector.before, *selector.after)}
+    probed = {f"probed_{name}" for name in wanted.before if probes(selector)}
+    assert anything or named == probed | {*wanted.before, *wanted.trained, *wanted.after}
 
 
 @pytest.mark.parametrize("name", SELECTORS)
 def test_a_missing_signal_is_an_error_that_names_it(name):
     selector, ctx = bare(name), context()
-    for signal in selector.before:
+    for name in selector.signals().before:
         asked = ctx.replace(candidates=selector.candidates(jax.random.key(0), start(selector, ctx), ctx))
-        with pytest.raises(TypeError, match=signal.name):
+        with pytest.raises(TypeError, match=name):
             selector.select(jax.random.key(0), start(selector, ctx), asked)
 
 
@@ -234,12 +254,12 @@ def test_the_docstring_names_source_and_year(package, name):
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_a_data_selection_keeps_valid_rows_and_at_least_one(name):
+def test_a_data_selection_keeps_valid_examples_and_at_least_one(name):
     samples = data_selection.load(name)()
     for seed, count in enumerate((1, 2, 17, 30)):
         valid = jnp.arange(30) < count
-        rows = {s.name: jax.random.uniform(jax.random.key(9), (30,)) for s in samples.needs}
-        kept = samples.keep(jax.random.key(seed), valid, **rows)
+        values = {name: jax.random.uniform(jax.random.key(9), (30,)) for name in samples.signals()}
+        kept = samples.select(jax.random.key(seed), (), valid, **values)
         assert kept.shape == valid.shape
         assert bool((kept <= valid).all())
         assert 1 <= int(kept.sum()) <= count
@@ -247,7 +267,7 @@ def test_a_data_selection_keeps_valid_rows_and_at_least_one(name):
 
 @pytest.mark.parametrize("selector", SELECTORS)
 @pytest.mark.parametrize("samples", SAMPLES)
-def test_any_selection_of_clients_runs_with_any_selection_of_rows(blobs, selector, samples):
+def test_any_selection_of_clients_runs_with_any_selection_of_examples(blobs, selector, samples):
     """Aggregators and corrections take turns, so that each meets every data selection and most client selections.
 
     All pairs are traced, shapes and types checked; every third of each is compiled and run.
@@ -266,7 +286,7 @@ def test_any_selection_of_clients_runs_with_any_selection_of_rows(blobs, selecto
     )
     federation = Federation(blobs, partition.Iid(clients=20), devices=Uniform(low=0.1), public=blobs.x[:9])
     if (SELECTORS.index(selector) - SAMPLES.index(samples)) % 3:
-        laid_out([experiment], federation.draws([0, 1]), [0, 1]).check_fits(None)
+        plan_program([experiment], federation.draws([0, 1]), [0, 1]).check_fits(None)
         return
     history = simulate(experiment, federation, seeds=2)
     assert np.isfinite(history["accuracy"]).all()
@@ -279,3 +299,87 @@ def test_any_selection_of_clients_runs_with_any_selection_of_rows(blobs, selecto
     )
     simulate(tuned, federation, seeds=[5, 6])
     assert run_chunk.programs == before, "floats and seeds must not recompile"
+
+
+@pytest.mark.parametrize("name", SELECTORS)
+def test_no_selector_uses_a_key_twice(name):
+    """JAX itself watches, one operation after the other; host computations of `init` are watched too."""
+    selector, ctx = bare(name), context()
+    state = start(selector, ctx)
+    with jax.debug_key_reuse(True):
+        for round in range(3):
+            _, state = turn(selector, jax.random.key(round), state, context(round))
+        jax.block_until_ready(state)
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_no_data_selection_uses_a_key_twice(name):
+    samples, valid = data_selection.load(name)(), jnp.arange(30) < 17
+    values = {name: jnp.linspace(0.1, 1.0, 30) for name in samples.signals()}
+    with jax.debug_key_reuse(True):
+        samples.select(jax.random.key(0), (), valid, **values).block_until_ready()
+
+
+BASES = {
+    client_selection: fs.ClientSelector,
+    data_selection: fs.DataSelector,
+    local_training: fs.LocalTrainer,
+    correction: fs.Correction,
+    aggregation: fs.Aggregator,
+}
+
+
+@pytest.mark.parametrize(
+    ("package", "name"), [(p, n) for p in BASES for n in p.available()], ids=lambda v: v if isinstance(v, str) else ""
+)
+def test_every_strategy_is_a_subclass_of_its_base_and_constructs_bare(package, name):
+    cls = package.load(name)
+    assert issubclass(cls, BASES[package])
+    assert isinstance(cls(), cls)
+
+
+@pytest.mark.parametrize(
+    ("part", "given", "says"),
+    [
+        ("client_selection", client_selection.Uniform, r"client_selection is Uniform, a class; .* as in Uniform\(\)"),
+        ("client_selection", object(), r"it must be a ClientSelector \(subclass fedjax_sel.ClientSelector\)"),
+        ("client_selection", data_selection.Margin(), "a Margin; it must be a ClientSelector"),
+        ("data_selection", data_selection.Margin, r"data_selection is Margin, a class; .* as in Margin\(\)"),
+        ("data_selection", client_selection.Entropy(), "an? Entropy; it must be a DataSelector"),
+        ("aggregation", "mean", "'mean', a str; it must be an? Aggregator"),
+    ],
+)
+def test_a_part_that_is_no_instance_of_its_base_is_one_clear_error(part, given, says):
+    with pytest.raises(ValueError, match=says):
+        Experiment(Task(MLP(classes=3)), **{part: given})
+
+
+NAMESPACES = [client_selection, data_selection, local_training, correction, aggregation, models, signals]
+
+
+@pytest.mark.parametrize("package", NAMESPACES, ids=lambda p: p.__name__)
+def test_a_folder_shows_its_classes_and_tells_type_checkers_of_each(package):
+    """Those told stand in the `TYPE_CHECKING` block of its `__init__`, which no program reads."""
+    block = Path(package.__file__).read_text()
+    found = catalog.exports(package.__name__)
+    assert found
+    for name, module in found.items():
+        assert getattr(package, name).__name__ == name
+        assert name in dir(package)
+        line = f"from {package.__name__}.{module} import {name} as {name}"
+        assert line in block, f"{package.__name__}/__init__.py lacks, where TYPE_CHECKING: {line}"
+    told = set(re.findall(rf"from {re.escape(package.__name__)}\.\w+ import (\w+) as", block))
+    assert all(hasattr(package, name) for name in told)
+
+
+def test_a_name_that_a_folder_does_not_have_is_told_the_nearest():
+    with pytest.raises(AttributeError, match="no attribute 'Entrpy'; did you mean 'Entropy'"):
+        _ = client_selection.Entrpy
+
+
+def test_a_folder_is_shown_without_importing_what_is_in_it():
+    code = (
+        "import sys, fedjax_sel as fs; dir(fs.client_selection); fs.client_selection.Uniform; "
+        "assert 'fedjax_sel.client_selection.lefl' not in sys.modules, 'imported'"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -19,7 +19,11 @@ from fedjax_sel.data_selection.random_subset import RandomSubset
 from fedjax_sel.engine.signals import measure_clients
 from fedjax_sel.models.logistic import LogisticRegression
 from fedjax_sel.models.mlp import MLP
+from fedjax_sel.protocols import Host
 from fedjax_sel.types import Cohort, Context
+
+HOST = Host(None, None, None)
+"""Of selectors that do not look at it."""
 
 
 def context(size, m, available=None, round=0):
@@ -47,16 +51,17 @@ def test_signals_of_clients_are_the_means_over_their_rows(asked, held, candidate
     data, task, variables = asked
     ctx = context(data.num_examples, 2)
     ctx = ctx.replace(candidates=None if candidates is None else jnp.array(candidates, jnp.int32))
-    wanted = (signals.Entropy(0.7), signals.Loss(), signals.Margin(), signals.GradientNorm(), signals.Correct())
+    each = (signals.Entropy(0.7), signals.Loss(), signals.Margin(), signals.GradientNorm(), signals.Correct())
+    wanted = {signal.name: signal for signal in each}
     got = measure_clients(
         wanted,
         task,
         variables,
         data,
         ctx,
-        Layout(clients=4, rows=rows, seeds="scan"),
+        Layout(clients=4, examples=rows, seeds="scan"),
         key=jax.random.key(0),
-        held=held,
+        holdout=held,
     )
     for slot, client in enumerate(range(11) if candidates is None else candidates):
         first = int(data.offset[client]) + (int(data.num_examples[client]) if held else 0)
@@ -121,7 +126,13 @@ def test_once_the_model_separates_the_top_m_are_the_boundary_clients():
     ctx = context(data.num_examples, 6)
     layout = Layout(seeds="scan")
     values = measure_clients(
-        (signals.Entropy(),), Task(LogisticRegression(classes=2)), variables, data, ctx, layout, key=jax.random.key(0)
+        {"entropy": signals.Entropy()},
+        Task(LogisticRegression(classes=2)),
+        variables,
+        data,
+        ctx,
+        layout,
+        key=jax.random.key(0),
     )
     cohort = Entropy(0.0).select(jax.random.key(0), (), ctx, **values)
     assert sorted(cohort.client.tolist()) == [0, 1, 2, 3, 4, 5]
@@ -184,13 +195,13 @@ def test_power_of_choice_has_its_closed_form():
 def test_power_of_choice_refuses_too_few_and_too_many_candidates():
     for d in (3, 11):
         with pytest.raises(ValueError, match=rf"d is {d} candidates.* m = 4.* N = 10"):
-            PowerOfChoice(d=d).init(jax.random.key(0), context(np.ones(10), 4), None)
+            PowerOfChoice(d=d).init(jax.random.key(0), context(np.ones(10), 4), HOST)
 
 
 def test_by_size_with_replacement_is_drawn_in_proportion_to_rows():
     size = np.array([10, 20, 30, 40])
     ctx = context(size, 3)
-    chosen = jax.vmap(lambda k: BySize(replace=True).select(k, (), ctx).client)(
+    chosen = jax.vmap(lambda k: BySize(replacement=True).select(k, (), ctx).client)(
         jax.random.split(jax.random.key(0), 4000)
     )
     counts = np.bincount(np.ravel(chosen), minlength=4)
@@ -214,7 +225,7 @@ def test_by_size_without_replacement_draws_one_after_the_other():
 @pytest.mark.parametrize(("n", "m"), [(10, 3), (12, 4), (7, 7), (5, 1)])
 def test_round_robin_reaches_everyone_once_in_every_cycle(n, m):
     selector, ctx = RoundRobin(), context(np.ones(n), m)
-    state, seen = selector.init(jax.random.key(0), ctx, None), []
+    state, seen = selector.init(jax.random.key(0), ctx, HOST), []
     cycle = -(-n // m)
     for t in range(3 * cycle):
         now = ctx.replace(round=jnp.int32(t))
@@ -229,7 +240,7 @@ def test_round_robin_reaches_everyone_once_in_every_cycle(n, m):
 
 def test_round_robin_keeps_the_turn_of_a_client_that_was_away():
     selector, away = RoundRobin(), np.array([False, True, True, True])
-    state = selector.init(jax.random.key(0), context(np.ones(4), 1), None)
+    state = selector.init(jax.random.key(0), context(np.ones(4), 1), HOST)
     for t in range(3):
         ctx = context(np.ones(4), 1, available=away, round=t)
         state = selector.observe(jax.random.key(t), state, ctx, selector.select(jax.random.key(t), state, ctx))
@@ -267,7 +278,7 @@ def test_weights_of_the_mean_add_up_to_one_over_the_filled_slots():
 
 @pytest.mark.parametrize(("rows", "fraction", "count"), [(10, 0.5, 5), (10, 0.04, 1), (7, 1.0, 7), (9, 0.34, 3)])
 def test_a_random_subset_has_the_stated_number_of_rows_and_every_row_the_same_chance(rows, fraction, count):
-    keep = jax.vmap(lambda k: RandomSubset(fraction).keep(k, jnp.arange(12) < rows))(
+    keep = jax.vmap(lambda k: RandomSubset(fraction).select(k, (), jnp.arange(12) < rows))(
         jax.random.split(jax.random.key(0), 4000)
     )
     assert set(np.asarray(keep.sum(1)).tolist()) == {count}

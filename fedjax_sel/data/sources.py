@@ -63,7 +63,7 @@ def load(
       FileNotFoundError: the file is not there, or the tfds dataset is not prepared.
 
     >>> load("iris")
-    Dataset('iris': 120 training, 30 test, 0 validation rows of 4 float32, 3 classes)
+    Dataset('iris': 120 training, 30 test, 0 validation examples of 4 float32, 3 classes)
     """
     kind, _, rest = name.partition(":")
     if kind == "npz" and rest:

@@ -55,7 +55,7 @@ def uacs(
     Source: UACS-FL, "Active Client Selection for Federated Learning", experiments 1 to 3.
 
     >>> uacs(setting=2, clients=20, num_examples=10)
-    Dataset('uacs-2': 200 training, 2000 test, 0 validation rows of 2 float32, 2 classes, 20 owners)
+    Dataset('uacs-2': 200 training, 2000 test, 0 validation examples of 2 float32, 2 classes, 20 owners)
     """
     if setting not in (1, 2, 3):
         raise ValueError(f"uacs: setting is {setting!r}; it must be 1, 2 or 3, the paper's experiments")

@@ -42,8 +42,8 @@ class Bernoulli(Availability):
         """Raises `ValueError` unless there is one probability, or one for each client."""
         if np.shape(self.p) not in ((), (num_clients,)):
             raise ValueError(
-                f"availability Bernoulli: p has shape {np.shape(self.p)}; it is one probability for all, or one for each "
-                f"of the N = {num_clients} clients"
+                f"availability Bernoulli: p has shape {np.shape(self.p)}; it is one probability for all, or one for "
+                f"each of the N = {num_clients} clients"
             )
 
     def available(self, key: PRNGKey, round: Int[Array, ""] | int, num_clients: int) -> Bool[Array, "N"]:

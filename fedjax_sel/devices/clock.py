@@ -59,6 +59,10 @@ class Deadline(Pytree):
     Source: dropping, Bonawitz et al., "Towards Federated Learning at Scale", 2019, https://arxiv.org/abs/1902.01046;
     partial work, Li et al., "Federated Optimization in Heterogeneous Networks", 2020,
     https://arxiv.org/abs/1812.06127.
+
+    >>> timing = Timing(jnp.array([1.0, 1.0]), jnp.array([2.0, 8.0]), jnp.array([1.0, 1.0]))
+    >>> Deadline(6.0, late="partial").share(timing)
+    Array([1. , 0.5], dtype=float32)
     """
 
     seconds: Scalar = param(default=math.inf, above=0)

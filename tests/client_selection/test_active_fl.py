@@ -11,8 +11,11 @@ import pytest
 from scipy import stats
 
 from fedjax_sel.client_selection.active_fl import NEVER, ActiveFL
+from fedjax_sel.protocols import Host
 from fedjax_sel.types import Context
 
+HOST = Host(None, None, None)
+"""Of selectors that do not look at it."""
 KEY = jax.random.key(0)
 
 
@@ -42,18 +45,18 @@ def frequencies(clients, n):
 
 
 @pytest.mark.parametrize(
-    ("client_selection", "says"),
+    ("make", "says"),
     [
-        (ActiveFL(alpha1=1.1), r"active_fl: alpha1 is 1.1; it must be in \[0, 1\]"),
-        (ActiveFL(alpha2=-0.1), "active_fl: alpha2 is -0.1; it must be 0 or above"),
-        (ActiveFL(alpha2=float("nan")), "active_fl: alpha2 is nan"),
-        (ActiveFL(alpha3=-1.0), r"active_fl: alpha3 is -1.0; it must be in \[0, 1\]"),
-        (ActiveFL(alpha3=jnp.array([0.1, 2.0])), "active_fl: alpha3"),
+        (lambda: ActiveFL(fraction=1.1), r"active_fl: fraction is 1.1; it must be in \[0, 1\]"),
+        (lambda: ActiveFL(alpha2=-0.1), "active_fl: alpha2 is -0.1; it must be 0 or above"),
+        (lambda: ActiveFL(alpha2=float("nan")), "active_fl: alpha2 is nan"),
+        (lambda: ActiveFL(alpha3=-1.0), r"active_fl: alpha3 is -1.0; it must be in \[0, 1\]"),
+        (lambda: ActiveFL(alpha3=jnp.array([0.1, 2.0])), "active_fl: alpha3"),
     ],
 )
-def test_a_parameter_out_of_its_range_is_refused_before_the_run(selector, says):
+def test_a_parameter_out_of_its_range_is_refused_when_the_value_is_made(make, says):
     with pytest.raises(ValueError, match=says):
-        selector.init(KEY, context(6, 2), None)
+        make()
 
 
 def test_those_dropped_are_never_exploited():
@@ -66,7 +69,7 @@ def test_those_dropped_are_never_exploited():
 
 def test_the_share_dropped_is_of_those_available():
     valuation, available = np.arange(20.0), np.arange(20) % 2 == 0
-    drawn = frequencies(cohorts(ActiveFL(alpha1=0.7, alpha3=0.0), valuation, context(20, 2, available), 300), 20)
+    drawn = frequencies(cohorts(ActiveFL(fraction=0.7, alpha3=0.0), valuation, context(20, 2, available), 300), 20)
     assert np.flatnonzero(drawn).tolist() == [14, 16, 18]
 
 
@@ -83,13 +86,13 @@ def test_of_ten_slots_nine_exploit_and_one_explores_anywhere():
 
 
 @pytest.mark.parametrize(
-    ("cohort_size", "alpha3", "exploiting"),
+    ("m", "alpha3", "exploiting"),
     [(10, 0.1, 9), (20, 0.1, 18), (10, 0.3, 7), (5, 0.1, 4), (10, 0.0, 10), (4, 1.0, 0)],
 )
 def test_the_exploiting_slots_are_rounded_down_but_not_by_a_last_digit(m, alpha3, exploiting):
     """Twenty clients remain, so every exploiting slot shows by its client."""
     valuation = np.arange(1000.0)
-    draws = cohorts(ActiveFL(alpha1=0.98, alpha3=alpha3), valuation, context(1000, m), 200)
+    draws = cohorts(ActiveFL(fraction=0.98, alpha3=alpha3), valuation, context(1000, m), 200)
     slots = (draws >= 980).mean(0)
     assert (slots[:exploiting] == 1).all()
     assert (slots[exploiting:] < 0.2).all()
@@ -132,7 +135,7 @@ def test_slots_that_too_few_are_left_for_are_filled_uniformly():
     triples = Counter(frozenset(cohort[2:]) for cohort in draws.tolist())
     assert set(triples) == set(map(frozenset, itertools.combinations(range(6), 3)))
     assert stats.chisquare(list(triples.values())).pvalue > 1e-4
-    everyone_dropped = cohorts(ActiveFL(alpha1=1.0), np.arange(8.0), context(8, 1), 4000)
+    everyone_dropped = cohorts(ActiveFL(fraction=1.0), np.arange(8.0), context(8, 1), 4000)
     assert stats.chisquare(frequencies(everyone_dropped, 8)).pvalue > 1e-4
 
 
@@ -146,7 +149,7 @@ def test_slots_that_nobody_is_available_for_stay_empty():
 
 def test_before_anybody_was_seen_all_weigh_the_same():
     selector, ctx = ActiveFL(), context(24, 4)
-    draws = cohorts(selector, selector.init(KEY, ctx, None), ctx, 6000)
+    draws = cohorts(selector, selector.init(KEY, ctx, HOST), ctx, 6000)
     for slot in draws.T:
         assert stats.chisquare(frequencies(slot, 24)).pvalue > 1e-4
 
@@ -196,8 +199,8 @@ class ByHand:
 
 def test_valuations_and_drops_are_those_of_the_rule_in_random_rounds():
     rng, n, m = np.random.default_rng(2), 40, 10
-    size, afl = rng.integers(5, 60, n), ActiveFL(alpha1=0.6)
-    plain, state = ByHand(size), afl.init(KEY, context(n, m, size=size), None)
+    size, afl = rng.integers(5, 60, n), ActiveFL(fraction=0.6)
+    plain, state = ByHand(size), afl.init(KEY, context(n, m, size=size), HOST)
     select, observe, decided = jax.jit(afl.select), jax.jit(afl.observe), 0
     for t in range(50):
         np.testing.assert_allclose(afl.valuations(state), plain.valuations(), rtol=1e-5)

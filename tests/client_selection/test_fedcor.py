@@ -10,8 +10,11 @@ from scipy import stats
 
 from fedjax_sel.client_selection._gaussian_process import fit, gradient, greedy
 from fedjax_sel.client_selection.fedcor import FedCor
+from fedjax_sel.protocols import Host
 from fedjax_sel.types import Context
 
+HOST = Host(None, None, None)
+"""Of selectors that do not look at it."""
 KEY = jax.random.key(0)
 SHAPES = [(3, 8, 0.5), (2, 20, 0.1), (15, 12, 0.01), (1, 5, 1.0), (15, 40, 0.01)]
 
@@ -188,7 +191,7 @@ def test_fedcor_is_its_rule_in_random_rounds():
     rng, n, m = np.random.default_rng(8), 12, 3
     selector = FedCor(beta=0.8, gamma=0.9, noise=0.05, warm_up=4, interval=5, history=20, first_steps=5, steps=3)
     size = rng.integers(5, 40, n)
-    state, plain, happened = selector.init(KEY, context(n, m), None), ByHand(selector, n), Counter()
+    state, plain, happened = selector.init(KEY, context(n, m), HOST), ByHand(selector, n), Counter()
     select, observe = jax.jit(selector.select), jax.jit(selector.observe)
     for t in range(50):
         available = rng.random(n) < (0.2 if t % 11 == 9 else 0.8)
@@ -222,7 +225,7 @@ def test_fedcor_is_its_rule_in_random_rounds():
 
 def test_while_warming_up_cohorts_are_uniform_and_after_it_there_is_no_chance():
     selector = FedCor(warm_up=4)
-    state = selector.init(KEY, context(8, 3), None)
+    state = selector.init(KEY, context(8, 3), HOST)
     draw = jax.jit(jax.vmap(lambda k, ctx: selector.select(k, state, ctx, loss=jnp.arange(8.0)).client, (0, None)))
     keys = jax.random.split(KEY, 3000)
     for t in (0, 4):
@@ -232,21 +235,21 @@ def test_while_warming_up_cohorts_are_uniform_and_after_it_there_is_no_chance():
 
 
 @pytest.mark.parametrize(
-    ("client_selection", "says"),
+    ("make", "says"),
     [
-        (FedCor(beta=1.1), r"fedcor: beta is 1.1; it must be in \[0, 1\]"),
-        (FedCor(gamma=-0.1), r"fedcor: gamma is -0.1; it must be in \[0, 1\]"),
-        (FedCor(noise=0.0), "fedcor: noise is 0.0; it must be above 0"),
-        (FedCor(noise=float("nan")), "fedcor: noise is nan"),
-        (FedCor(learning_rate=jnp.array([0.1, 0.0])), "fedcor: learning_rate"),
-        (FedCor(warm_up=0), "fedcor: warm_up is 0; it must be 1 or above"),
-        (FedCor(interval=0), "fedcor: interval is 0"),
-        (FedCor(history=0), "fedcor: history is 0"),
-        (FedCor(dimension=0), "fedcor: dimension is 0"),
-        (FedCor(first_steps=0), "fedcor: first_steps is 0"),
-        (FedCor(steps=0), "fedcor: steps is 0"),
+        (lambda: FedCor(beta=1.1), r"fedcor: beta is 1.1; it must be in \[0, 1\]"),
+        (lambda: FedCor(gamma=-0.1), r"fedcor: gamma is -0.1; it must be in \[0, 1\]"),
+        (lambda: FedCor(noise=0.0), "fedcor: noise is 0.0; it must be above 0"),
+        (lambda: FedCor(noise=float("nan")), "fedcor: noise is nan"),
+        (lambda: FedCor(learning_rate=jnp.array([0.1, 0.0])), "fedcor: learning_rate"),
+        (lambda: FedCor(warm_up=0), "fedcor: warm_up is 0; it must be a whole number, at least 1"),
+        (lambda: FedCor(interval=0), "fedcor: interval is 0"),
+        (lambda: FedCor(history=0), "fedcor: history is 0"),
+        (lambda: FedCor(dimension=0), "fedcor: dimension is 0"),
+        (lambda: FedCor(first_steps=0), "fedcor: first_steps is 0"),
+        (lambda: FedCor(steps=0), "fedcor: steps is 0"),
     ],
 )
-def test_a_parameter_out_of_its_range_is_refused_before_the_run(selector, says):
+def test_a_parameter_out_of_its_range_is_refused_when_the_value_is_made(make, says):
     with pytest.raises(ValueError, match=says):
-        selector.init(KEY, context(6, 2), None)
+        make()

@@ -9,8 +9,8 @@ import pytest
 from scipy import stats
 
 from fedjax_sel import Experiment, Federation, Task, load, partition, simulate
-from fedjax_sel.client_selection._strata import divergences, one_each, quotas, stratified
-from fedjax_sel.client_selection.lefl import LEFL, clustered
+from fedjax_sel.client_selection._strata import divergences, draw_strata, draw_stratified, quotas
+from fedjax_sel.client_selection.lefl import LEFL, cluster_clients
 from fedjax_sel.client_selection.uniform import Uniform
 from fedjax_sel.devices.laws import Uniform as UniformLaw
 from fedjax_sel.local_training.sgd import SGD
@@ -29,7 +29,11 @@ def federation(**changes):
 def experiment(selector, cohort_size=5, rounds=3, **trainer):
     task = Task.on(MLP(classes=10, hidden=(32,)), DIGITS)
     return Experiment(
-        task, selector, local_training=SGD(0.1, **{"batch_size": 10, "epochs": 2, **trainer}), m=m, rounds=rounds
+        task,
+        selector,
+        local_training=SGD(0.1, **{"batch_size": 10, "epochs": 2, **trainer}),
+        cohort_size=cohort_size,
+        rounds=rounds,
     )
 
 
@@ -77,19 +81,19 @@ def test_quotas_add_up_leave_nobody_out_and_follow_the_remainders():
 def test_fewer_slots_than_strata_go_to_some_in_proportion():
     size, first = jnp.array([6, 3, 1, 0]), np.zeros(4)
     for k in range(400):
-        got = np.asarray(one_each(jax.random.key(k), size, 1))
+        got = np.asarray(draw_strata(jax.random.key(k), size, 1))
         assert got.sum() == 1
         first += got
     assert first[3] == 0
     assert stats.chisquare(first[:3], 400 * np.array([0.6, 0.3, 0.1])).pvalue > 1e-3
-    assert np.asarray(one_each(jax.random.key(0), size, 3)).tolist() == [1, 1, 1, 0]
+    assert np.asarray(draw_strata(jax.random.key(0), size, 3)).tolist() == [1, 1, 1, 0]
 
 
 def test_members_of_a_stratum_are_equally_likely_and_the_unavailable_never_drawn():
     stratum, available = jnp.array([0, 0, 0, 1, 1, 2, 0, 2]), jnp.array([1, 1, 1, 1, 1, 1, 0, 1], bool)
     count = np.zeros(8)
     for k in range(600):
-        cohort = stratified(jax.random.key(k), stratum, jnp.array([2, 1, 1]), available, 4)
+        cohort = draw_stratified(jax.random.key(k), stratum, jnp.array([2, 1, 1]), available, 4)
         drawn = cohort.client[cohort.mask].tolist()
         assert sorted(int(stratum[i]) for i in drawn) == [0, 0, 1, 2]
         count[drawn] += 1
@@ -112,7 +116,7 @@ def test_directions_are_each_others_transpose_and_the_base_scales():
     paper = LEFL().distances(log_p)
     np.testing.assert_allclose(LEFL(kl_direction="code").distances(log_p), paper.T)
     np.testing.assert_allclose(LEFL(log_base="2").distances(log_p), paper / np.log(2), rtol=1e-6)
-    assert (clustered(paper, 3) == clustered(paper / np.log(2), 3)).all()
+    assert (cluster_clients(paper, 3) == cluster_clients(paper / np.log(2), 3)).all()
     assert LEFL().strata(100) == 7
     assert [LEFL().strata(n) for n in (50, 30, 1000, 20, 1)] == [6, 5, 10, 5, 1]
 
@@ -120,7 +124,7 @@ def test_directions_are_each_others_transpose_and_the_base_scales():
 def test_the_codes_allocation_says_how_large_its_cohort_is():
     with pytest.raises(ValueError, match=r"clusters of .* clients a cohort has (\d+) members, but m is 2; set m to"):
         simulate(experiment(LEFL(allocation="code"), cohort_size=2), federation(), seeds=1)
-    history = simulate(experiment(LEFL(allocation="code", rate=0.1), cohort_size=8), federation(), seeds=1)
+    history = simulate(experiment(LEFL(allocation="code", fraction=0.1), cohort_size=8), federation(), seeds=1)
     members = (history.selections >= 0).sum(-1)
     assert members.min() == members.max() == 5, "one of each cluster: max(1, round(0.1 * 5))"
 
@@ -143,12 +147,10 @@ def test_the_pre_phase_is_on_the_bill_of_the_first_round_alone():
 
 
 @pytest.mark.parametrize(
-    ("client_selection", "data", "message"),
+    ("selector", "data", "message"),
     [
-        (LEFL(), {"public": None}, "lefl: there are no public rows to predict; give the federation some"),
+        (LEFL(), {"public": None}, "lefl: there are no public examples to predict; give the federation some"),
         (LEFL(clusters=25), {}, "lefl: clusters is 25, but there are N = 24 clients"),
-        (LEFL(allocation="hamlton"), {}, "did you mean 'hamilton'"),
-        (LEFL(epochs=0), {}, "lefl: epochs is 0"),
         (LEFL(), {"public": PUBLIC[:0]}, "there are 0 public rows"),
         (
             LEFL(),
@@ -162,12 +164,40 @@ def test_bad_input(selector, data, message):
         simulate(experiment(selector), federation(**data), seeds=1)
 
 
-def test_the_pre_phase_is_compiled_once_for_all_seeds():
-    from fedjax_sel.client_selection.lefl import looked_at
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"allocation": "hamlton"}, "did you mean 'hamilton'"),
+        ({"kl_direction": "papr"}, "did you mean 'paper'"),
+        ({"epochs": 0}, "lefl: epochs is 0; it must be a whole number, at least 1"),
+        ({"clusters": 0}, "lefl: clusters is 0; it must be a whole number, at least 1"),
+        ({"fraction": 0.0}, r"lefl: fraction is 0.0; it must be in \(0, 1\]"),
+    ],
+)
+def test_a_parameter_out_of_its_range_is_refused_when_the_value_is_made(given, message):
+    with pytest.raises(ValueError, match=message):
+        LEFL(**given)
 
-    before = looked_at.programs
+
+def test_the_shape_of_its_state_is_known_without_the_pre_phase(monkeypatch):
+    from fedjax_sel.engine.init import selector_inputs
+
+    one, data = experiment(LEFL()), federation().draw(0)
+    variables = one.task.init(jax.random.key(0), data.x)
+    key, ctx, host = selector_inputs(one, data, jax.random.key(0), variables)
+    monkeypatch.setattr(LEFL, "soft_labels", lambda *args: pytest.fail("somebody trains"))
+    shape = one.client_selection.state_shape(key, ctx, host)
+    assert (shape.shape, shape.dtype) == ((24,), jnp.int32)
+    with pytest.raises(ValueError, match="lefl: clusters is 25, but there are N = 24 clients"):
+        LEFL(clusters=25).state_shape(key, ctx, host)
+
+
+def test_the_pre_phase_is_compiled_once_for_all_seeds():
+    from fedjax_sel.client_selection.lefl import map_trained_models
+
+    before = map_trained_models.programs
     simulate(experiment(LEFL(epochs=4)), federation(data_seed=1), seeds=3)
-    assert looked_at.programs == before + 1
+    assert map_trained_models.programs == before + 1
 
 
 def test_few_can_be_reached():

@@ -6,26 +6,26 @@ import numpy as np
 import pytest
 
 from fedjax_sel.client_selection import _ops
-from fedjax_sel.client_selection._ops import drawn, gumbel_m, nth
+from fedjax_sel.client_selection._ops import draw_members, gumbel_m, nth_smallest
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 1000])
 def test_the_nth_number_is_that_of_a_sort(size, monkeypatch):
-    monkeypatch.setattr(_ops, "FEW", 0)
+    monkeypatch.setattr(_ops, "MAX_SORTED", 0)
     rng = np.random.default_rng(size)
     x = (rng.normal(size=size) * 10.0 ** rng.integers(-30, 30, size)).astype(np.float32)
     special = np.array([0.0, -0.0, np.inf, -np.inf, 1e-42, -1e-42, 3.0, 3.0, 3.0], np.float32)
     for numbers in (x, np.concatenate([special, x]), np.full(size, -2.5, np.float32)):
-        got = jax.jit(jax.vmap(nth, in_axes=(None, 0)))(numbers, jnp.arange(len(numbers)))
+        got = jax.jit(jax.vmap(nth_smallest, in_axes=(None, 0)))(numbers, jnp.arange(len(numbers)))
         np.testing.assert_array_equal(got, np.sort(numbers))
 
 
 @pytest.mark.parametrize("few", [0, 1000])
 def test_numbers_that_are_none_come_last_as_in_a_sort(few, monkeypatch):
-    monkeypatch.setattr(_ops, "FEW", few)
+    monkeypatch.setattr(_ops, "MAX_SORTED", few)
     x = jnp.array([jnp.nan, 2.0, jnp.inf, -1.0])
-    assert [float(nth(x, jnp.int32(n))) for n in range(3)] == [-1.0, 2.0, np.inf]
-    assert np.isnan(nth(x, jnp.int32(3)))
+    assert [float(nth_smallest(x, jnp.int32(n))) for n in range(3)] == [-1.0, 2.0, np.inf]
+    assert np.isnan(nth_smallest(x, jnp.int32(3)))
 
 
 @pytest.mark.parametrize("count", [0, 1, 4, 9])
@@ -35,10 +35,10 @@ def test_those_drawn_are_the_first_of_the_cohort_that_gumbel_noise_draws(count):
     for seed in range(20):
         key = jax.random.key(seed)
         weight = jax.random.normal(jax.random.key(100 + seed), (30,))
-        got = np.flatnonzero(drawn(key, weight, jnp.asarray(allowed), jnp.int32(count), 9))
+        got = np.flatnonzero(draw_members(key, weight, jnp.asarray(allowed), jnp.int32(count), 9))
         cohort = gumbel_m(key, weight, jnp.asarray(allowed), 9)
         assert set(got) == set(np.asarray(cohort.client)[:count])
-    few = drawn(jax.random.key(0), jnp.zeros(30), jnp.arange(30) < 3, jnp.int32(count), 9)
+    few = draw_members(jax.random.key(0), jnp.zeros(30), jnp.arange(30) < 3, jnp.int32(count), 9)
     assert int(few.sum()) == min(3, count)
-    tied = drawn(jax.random.key(0), jnp.full(30, jnp.inf), jnp.asarray(allowed), jnp.int32(count), 9)
+    tied = draw_members(jax.random.key(0), jnp.full(30, jnp.inf), jnp.asarray(allowed), jnp.int32(count), 9)
     assert int(tied.sum()) == count

@@ -14,12 +14,13 @@ from fedjax_sel.client_selection.adapow_d import AdaPowD
 from fedjax_sel.client_selection.cpow_d import CPowD
 from fedjax_sel.client_selection.power_of_choice import PowerOfChoice
 from fedjax_sel.client_selection.rpow_d import RPowD
-from fedjax_sel.data_selection.everything import Everything
-from fedjax_sel.devices.bill import bill
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.models.logistic import LogisticRegression
+from fedjax_sel.protocols import Host
 from fedjax_sel.types import Batch, Context
 
+HOST = Host(None, None, None)
+"""Of selectors that do not look at it."""
 KEY = jax.random.key(0)
 FAMILY = [PowerOfChoice, CPowD, RPowD, AdaPowD]
 
@@ -35,14 +36,14 @@ def context(size, m, round=0, rounds=50, available=None):
 def test_too_few_and_too_many_candidates_are_refused(family, d):
     name = {PowerOfChoice: "power_of_choice", CPowD: "cpow_d", RPowD: "rpow_d", AdaPowD: "adapow_d"}[family]
     with pytest.raises(ValueError, match=rf"{name}: d is {d} candidates.* m = 4.* N = 10"):
-        family(d=d).init(KEY, context(np.ones(10), 4), None)
+        family(d=d).init(KEY, context(np.ones(10), 4), HOST)
     for fits in (4, 10):
-        family(d=fits).init(KEY, context(np.ones(10), 4), None)
+        family(d=fits).init(KEY, context(np.ones(10), 4), HOST)
 
 
 def test_a_minibatch_without_rows_is_refused():
-    with pytest.raises(ValueError, match="cpow_d: batch_size is 0; it must be 1 or above"):
-        CPowD(d=5, batch_size=0).init(KEY, context(np.ones(10), 4), None)
+    with pytest.raises(ValueError, match="cpow_d: batch_size is 0; it must be a whole number, at least 1"):
+        CPowD(d=5, batch_size=0)
 
 
 @pytest.mark.parametrize("family", FAMILY)
@@ -51,7 +52,7 @@ def test_candidates_are_different_available_clients_drawn_one_after_the_other_by
     p, selector = np.array([1, 2, 5]) / 8, family(d=3)
     available = [True, False, True, True]
     ctx = context([1, 50, 2, 5], 2, available=available)
-    state = selector.init(KEY, ctx, None)
+    state = selector.init(KEY, ctx, HOST)
     draw = jax.jit(jax.vmap(lambda key: selector.candidates(key, state, ctx)))
     asked = np.asarray(draw(jax.random.split(KEY, 8000)))
     assert (np.sort(asked, 1) == [0, 2, 3]).all()
@@ -70,7 +71,7 @@ def test_the_cohort_is_the_candidates_of_highest_loss_best_first(family):
         ctx = context(rng.integers(1, 9, 15), 3, t, 20, rng.random(15) < (0.15 if t % 5 == 0 else 0.8))
         asked = selector.candidates(jax.random.key(t), (), ctx)
         loss = rng.permutation(15).astype(np.float32)
-        told = {selector.before[0].name: jnp.asarray(loss)[asked]}
+        told = {next(iter(selector.signals().before)): jnp.asarray(loss)[asked]}
         cohort = selector.select(jax.random.key(t), (), ctx.replace(candidates=asked), **told)
         expected = sorted((i for i in asked.tolist() if i >= 0), key=lambda i: -loss[i])[:3]
         assert cohort.client.tolist() == expected + [-1] * (3 - len(expected))
@@ -123,23 +124,19 @@ def test_the_mean_loss_of_many_minibatches_is_the_loss_of_all_rows():
     np.testing.assert_allclose(means(64), losses.mean(), rtol=1e-5)
 
 
-def test_a_minibatch_is_paid_by_its_rows():
-    selector = CPowD(d=5, batch_size=16)
-    (signal,) = selector.before
-    assert (signal.cost.rows, signal.cost.forward, signal.cost.up, signal.cost.model) == (16, 1, 1, True)
-    names = ("cohort", "returned", "trained_examples", "screened_examples", "asked", "asked_outside", "asked_examples")
-    counts = dict(zip(names, np.array([[3], [3], [90], [60], [5], [2], [500]]), strict=True))
-    paid = bill(counts | {"asked_rows_16": np.array([70])}, selector, Everything(), parameters=100, flops=7.0)
-    assert {name: value.item() for name, value in paid.items() if "selection" in name} == {
-        "selection_bytes_down": 2 * 4 * 100,
-        "selection_bytes_up": 5 * 4,
-        "selection_flops": 70 * 7,
-    }
-    reported = bill(counts, RPowD(d=5), Everything(), parameters=100, flops=7.0)
-    assert {name: value.item() for name, value in reported.items() if "selection" in name} == {
-        "selection_bytes_down": 0,
-        "selection_bytes_up": 3 * 4,  # with the updates
-        "selection_flops": 0,
+def test_a_minibatch_is_paid_by_its_examples():
+    (signal,) = CPowD(d=5, batch_size=16).signals().before.values()
+    assert (signal.cost.max_examples, signal.cost.forward, signal.cost.up, signal.cost.needs_model) == (16, 1, 1, True)
+
+
+def test_in_a_run_reported_losses_cost_one_number_a_member(blobs):
+    task = Task.on(LogisticRegression(classes=3), blobs)
+    experiment = Experiment(task, client_selection=RPowD(d=5), local_training=SGD(), cohort_size=3, rounds=2)
+    history = simulate(experiment, Federation(blobs, partition.Iid(clients=6)), [3])
+    assert {name: set(np.ravel(history[name])) for name in history.metrics if name.startswith("selection")} == {
+        "selection_bytes_down": {0},
+        "selection_bytes_up": {3 * 4},  # with the updates
+        "selection_flops": {0},
     }
 
 
@@ -152,7 +149,7 @@ def test_in_a_run_it_is_paid_by_the_rows_of_the_candidates_minibatches(blobs):
         cohort_size=2,
         rounds=2,
     )
-    history, size = simulate(experiment, federation, [3]), federation.draw(3).size
+    history, size = simulate(experiment, federation, [3]), federation.draw(3).num_examples
     assert min(size) < 20 < max(size)
     flops = history.about["forward_flops_per_example"] * np.minimum(size, 20).sum()
     np.testing.assert_array_equal(history["selection_flops"], [[flops, flops]])
@@ -164,7 +161,7 @@ def test_in_a_run_it_is_paid_by_the_rows_of_the_candidates_minibatches(blobs):
 def test_rpow_d_goes_by_the_losses_reported_last_in_random_rounds():
     rng, n, d, m = np.random.default_rng(4), 14, 7, 3
     selector, size, known, ranked = RPowD(d=d), rng.integers(1, 30, n), {}, 0
-    state = selector.init(KEY, context(size, m), None)
+    state = selector.init(KEY, context(size, m), HOST)
 
     @jax.jit
     def step(key, state, ctx, came, loss):
@@ -194,7 +191,7 @@ def test_rpow_d_goes_by_the_losses_reported_last_in_random_rounds():
 # adapow-d
 
 
-@pytest.mark.parametrize(("d", "cohort_size", "rounds"), [(9, 3, 7), (10, 4, 50), (8, 8, 5), (10, 1, 3), (6, 2, 1)])
+@pytest.mark.parametrize(("d", "m", "rounds"), [(9, 3, 7), (10, 4, 50), (8, 8, 5), (10, 1, 3), (6, 2, 1)])
 def test_candidates_fall_from_d_in_the_first_round_to_m_in_the_last(d, m, rounds):
     count = jax.jit(lambda ctx: (AdaPowD(d=d).candidates(KEY, (), ctx) >= 0).sum())
     counts = [int(count(context(np.ones(10), m, t, rounds))) for t in range(rounds)]

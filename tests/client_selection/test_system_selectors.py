@@ -12,12 +12,15 @@ from scipy import stats
 
 from fedjax_sel.client_selection.device_heuristic import DeviceHeuristic
 from fedjax_sel.client_selection.fedcs import FedCS
-from fedjax_sel.client_selection.oort import Memory, Oort
+from fedjax_sel.client_selection.oort import Oort, OortState
 from fedjax_sel.client_selection.tifl import TiFL
 from fedjax_sel.devices.clock import Timing
 from fedjax_sel.devices.profile import DeviceProfile
+from fedjax_sel.protocols import Host
 from fedjax_sel.types import Context
 
+HOST = Host(None, None, None)
+"""Of selectors that do not look at it."""
 KEY = jax.random.key(0)
 
 
@@ -39,44 +42,48 @@ def context(compute, m, *, round=0, rounds=50, size=None, available=None, downlo
     )
 
 
-@pytest.mark.parametrize(
-    "client_selection", [Oort(), TiFL(), FedCS(), DeviceHeuristic()], ids=lambda s: type(s).__name__
-)
+@pytest.mark.parametrize("selector", [Oort(), TiFL(), FedCS(), DeviceHeuristic()], ids=lambda s: type(s).__name__)
 def test_without_devices_they_refuse_and_say_where_devices_go(selector):
     ctx = context([3, 1, 2, 9], 2).replace(devices=None, timing=None)
     with pytest.raises(ValueError, match="the clients have none; give the federation devices"):
-        selector.init(KEY, ctx, None)
+        selector.init(KEY, ctx, HOST)
 
 
 NAN = float("nan")
 OUT_OF_RANGE = [
-    (DeviceHeuristic(alpha=-0.1), r"device_heuristic: alpha is -0.1; it must be 0 or above"),
-    (DeviceHeuristic(delta=NAN), "device_heuristic: delta is nan"),
-    (DeviceHeuristic(solver="exat"), "did you mean 'exact'"),
-    (DeviceHeuristic(scale="unit"), "must be 'range' or 'max'"),
-    (FedCS(deadline=0.0), "fedcs: deadline is 0.0; it must be above 0"),
-    (FedCS(deadline=NAN), "fedcs: deadline is nan"),
-    (FedCS(share=1.5), r"fedcs: share is 1.5; it must be in \(0, 1\]"),
-    (TiFL(credits=0.0), "tifl: credits is 0.0; it must be above 0"),
-    (TiFL(tiers=3), "tiers is 3 .* N = 4 clients make 1 to 2 tiers"),
-    (TiFL(tiers=2, interval=0), "interval 0"),
-    (Oort(epsilon=1.2), r"oort: epsilon is 1.2; it must be in \[0, 1\]"),
-    (Oort(penalty=-1.0), "oort: penalty is -1.0; it must be 0 or above"),
-    (Oort(percentile=NAN), r"oort: percentile is nan; it must be in \[0, 100\]"),
-    (Oort(step=0), "oort: step is 0; it must be 1 or above"),
+    (lambda: DeviceHeuristic(alpha=-0.1), r"device_heuristic: alpha is -0.1; it must be 0 or above"),
+    (lambda: DeviceHeuristic(delta=NAN), "device_heuristic: delta is nan"),
+    (lambda: DeviceHeuristic(solver="exat"), "device_heuristic: solver 'exat'; did you mean 'exact'"),
+    (lambda: DeviceHeuristic(scale="unit"), "device_heuristic: scale 'unit'. There are: range, max"),
+    (lambda: FedCS(deadline=0.0), "fedcs: deadline is 0.0; it must be above 0"),
+    (lambda: FedCS(deadline=NAN), "fedcs: deadline is nan"),
+    (lambda: FedCS(fraction=1.5), r"fedcs: fraction is 1.5; it must be in \(0, 1\]"),
+    (lambda: TiFL(credits=0.0), "tifl: credits is 0.0; it must be above 0"),
+    (lambda: TiFL(tiers=0), "tifl: tiers is 0; it must be a whole number, at least 1"),
+    (lambda: TiFL(tiers=2, interval=0), "tifl: interval is 0; it must be a whole number, at least 1"),
+    (lambda: Oort(epsilon=1.2), r"oort: epsilon is 1.2; it must be in \[0, 1\]"),
+    (lambda: Oort(penalty=-1.0), "oort: penalty is -1.0; it must be 0 or above"),
+    (lambda: Oort(percentile=NAN), r"oort: percentile is nan; it must be in \[0, 100\]"),
+    (lambda: Oort(window=0.5), "oort: window is 0.5; it must be 1 or above"),
+    (lambda: Oort(step=0), "oort: step is 0; it must be a whole number, at least 1"),
 ]
 
 
-@pytest.mark.parametrize(("client_selection", "says"), OUT_OF_RANGE)
-def test_a_parameter_out_of_its_range_is_refused_before_the_run(selector, says):
+@pytest.mark.parametrize(("make", "says"), OUT_OF_RANGE)
+def test_a_parameter_out_of_its_range_is_refused_when_the_value_is_made(make, says):
     with pytest.raises(ValueError, match=says):
-        selector.init(KEY, context([3, 1, 2, 9], 2), None)
+        make()
+
+
+def test_more_tiers_than_cohorts_fit_are_refused_before_the_run():
+    with pytest.raises(ValueError, match=r"tifl: tiers is 3; .* N = 4 clients make 1 to 2 tiers"):
+        TiFL(tiers=3).init(KEY, context([3, 1, 2, 9], 2), HOST)
 
 
 def test_parameters_that_are_swept_over_are_checked_one_by_one():
-    with pytest.raises(ValueError, match="share"):
-        FedCS(share=jnp.array([0.5, 0.0])).init(KEY, context([1, 2], 1), None)
-    FedCS(share=jnp.array([0.5, 1.0])).init(KEY, context([1, 2], 1), None)
+    with pytest.raises(ValueError, match="fraction"):
+        FedCS(fraction=jnp.array([0.5, 0.0]))
+    FedCS(fraction=jnp.array([0.5, 1.0]))
 
 
 # Heuristic device selection
@@ -158,9 +165,9 @@ def test_fedcs_takes_the_earliest_to_finish_and_leaves_slots_empty():
     assert FedCS().select(KEY, (), ctx).client.tolist() == [1, 2, 0, 3]
 
 
-def test_fedcs_asks_a_share_and_draws_among_equals():
+def test_fedcs_asks_a_fraction_and_draws_among_equals():
     ctx = context(np.arange(1.0, 21.0), 5)
-    draws = jax.vmap(lambda key: FedCS(share=0.25).select(key, (), ctx).client)(jax.random.split(KEY, 400))
+    draws = jax.vmap(lambda key: FedCS(fraction=0.25).select(key, (), ctx).client)(jax.random.split(KEY, 400))
     counts = np.bincount(np.ravel(draws), minlength=20)
     assert stats.chisquare(counts).pvalue > 1e-4, "the 5 of 20 that are asked are all that can be chosen"
     equal = context(np.ones(20), 5, upload=np.ones(20))
@@ -172,7 +179,7 @@ def test_fedcs_asks_a_share_and_draws_among_equals():
 
 
 def test_tiers_are_of_equal_size_and_ordered_by_seconds():
-    state = TiFL().init(KEY, context([4, 9, 1, 7, 2, 8, 3, 6, 0, 5], 2), None)
+    state = TiFL().init(KEY, context([4, 9, 1, 7, 2, 8, 3, 6, 0, 5], 2), HOST)
     assert state.tier.tolist() == [2, 4, 0, 3, 1, 4, 1, 3, 0, 2]
     np.testing.assert_array_equal(state.credits, [20] * 5)
     np.testing.assert_allclose(state.chance, [0.2] * 5, rtol=1e-6)
@@ -180,9 +187,9 @@ def test_tiers_are_of_equal_size_and_ordered_by_seconds():
 
 def test_the_worst_tier_gets_five_fifteenths():
     selector, ctx = TiFL(), context(np.arange(10.0), 2, round=10)
-    state = selector.init(KEY, ctx, None)._replace(accuracy=jnp.full(5, 0.9))
+    state = selector.init(KEY, ctx, HOST)._replace(accuracy=jnp.full(5, 0.9))
     correct = jnp.array([0.8, 0.8, 0.2, 0.2, 0.6, 0.6, 0.3, 0.5, 1.0, 0.8])  # by tier .8, .2, .6, .4, .9
-    chance = selector.ranked(state, ctx, correct).chance
+    chance = selector.update_chances(state, ctx, correct).chance
     np.testing.assert_allclose(chance, np.array([2, 5, 3, 4, 1]) / 15, rtol=1e-6)
     draws = jax.vmap(
         lambda key: selector.select(
@@ -197,13 +204,13 @@ def test_the_worst_tier_gets_five_fifteenths():
 def test_a_tiers_accuracy_is_the_one_on_the_rows_of_its_available_clients():
     selector = TiFL(tiers=2)
     ctx = context([1, 2, 3, 4], 1, size=[10, 30, 5, 5], available=[True, True, True, False])
-    state = selector.init(KEY, ctx, None)
+    state = selector.init(KEY, ctx, HOST)
     np.testing.assert_allclose(
-        selector.ranked(state, ctx, jnp.array([1.0, 0.0, 0.6, 0.0])).accuracy, [0.25, 0.6], rtol=1e-6
+        selector.update_chances(state, ctx, jnp.array([1.0, 0.0, 0.6, 0.0])).accuracy, [0.25, 0.6], rtol=1e-6
     )
     nobody = ctx.replace(available=jnp.array([True, True, False, False]))
     known = state._replace(accuracy=jnp.array([0.1, 0.7]))
-    np.testing.assert_allclose(selector.ranked(known, nobody, jnp.ones(4)).accuracy, [1.0, 0.7], rtol=1e-6)
+    np.testing.assert_allclose(selector.update_chances(known, nobody, jnp.ones(4)).accuracy, [1.0, 0.7], rtol=1e-6)
 
 
 def algorithm_2(tiers, interval, round, accuracy, memory, weight):
@@ -221,7 +228,7 @@ def test_tifl_is_algorithm_2_in_random_rounds():
     selector, size = TiFL(credits=1.2, tiers=tiers, interval=interval), rng.integers(5, 30, 12)
     seconds = rng.permutation(12) + 1.0
     group = [np.argsort(seconds)[3 * t : 3 * t + 3] for t in range(tiers)]
-    state = selector.init(KEY, context(seconds, 2, rounds=rounds, size=size), None)
+    state = selector.init(KEY, context(seconds, 2, rounds=rounds, size=size), HOST)
     memory = {"chance": np.full(tiers, 1 / tiers), "current": 0, "accuracy": None}
     credits, changes, ran_out = np.full(tiers, 18), set(), 0  # ⌈1.2 · 60 / 4⌉
     for t in range(rounds):
@@ -230,7 +237,7 @@ def test_tifl_is_algorithm_2_in_random_rounds():
         asked = jnp.asarray(correct if t % interval == 0 else np.zeros(12), jnp.float32)
         assert bool(selector.asks(ctx.round)) == (t % interval == 0)
         algorithm_2(tiers, interval, t, [correct[g] for g in group], memory, [size[g] for g in group])
-        np.testing.assert_allclose(selector.ranked(state, ctx, asked).chance, memory["chance"], rtol=1e-5)
+        np.testing.assert_allclose(selector.update_chances(state, ctx, asked).chance, memory["chance"], rtol=1e-5)
         cohort = selector.select(jax.random.key(t), state, ctx, correct=asked)
         (tier,) = {k for k in range(tiers) for i in cohort.client.tolist() if i in group[k]}
         assert credits[tier] > 0
@@ -247,7 +254,7 @@ def test_tifl_is_algorithm_2_in_random_rounds():
 
 def test_where_no_tier_has_credits_left_they_no_longer_count():
     selector, ctx = TiFL(tiers=2), context([1, 2, 3, 4], 2, round=1)
-    state = selector.init(KEY, ctx, None)
+    state = selector.init(KEY, ctx, HOST)
     drawn = jax.vmap(lambda key, state: selector.select(key, state, ctx, correct=jnp.zeros(4)), in_axes=(0, None))
     keys = jax.random.split(KEY, 64)
     one_left = drawn(keys, state._replace(credits=jnp.array([0.0, 1.0]))).client
@@ -260,7 +267,10 @@ def test_where_no_tier_has_credits_left_they_no_longer_count():
 
 
 def test_the_system_term_is_one_up_to_the_preferred_time_and_a_quarter_at_twice_of_it():
-    ctx, memory = context([1, 1, 1, 2], 2), Memory(jnp.ones(4), jnp.ones(4, jnp.int32), jnp.float32(50.0), jnp.zeros(2))
+    ctx, memory = (
+        context([1, 1, 1, 2], 2),
+        OortState(jnp.ones(4), jnp.ones(4, jnp.int32), jnp.float32(50.0), jnp.zeros(2)),
+    )
     np.testing.assert_allclose(Oort().system(memory, ctx), [1, 1, 1, 0.25])
     np.testing.assert_allclose(Oort().system(memory._replace(percentile=jnp.float32(100.0)), ctx), 1)
 
@@ -268,7 +278,7 @@ def test_the_system_term_is_one_up_to_the_preferred_time_and_a_quarter_at_twice_
 def test_scores_are_the_ones_by_hand():
     """R = 4: utilities 1, 3, 5 with the clip at the second, last seen in rounds 1, 2, 3; the fourth was never seen."""
     ctx = context([1, 1, 1, 1], 2, round=3)
-    memory = Memory(jnp.array([1.0, 3, 5, 0]), jnp.array([1, 2, 3, 0]), jnp.float32(50.0), jnp.zeros(2))
+    memory = OortState(jnp.array([1.0, 3, 5, 0]), jnp.array([1, 2, 3, 0]), jnp.float32(50.0), jnp.zeros(2))
     bonus = np.sqrt(0.1 * np.log(4) / np.array([1, 2, 3]))
     expected = (np.array([1, 3, 3]) - 0.999) / (5 - 0.999) + bonus
     np.testing.assert_allclose(Oort(clip=0.5).scores(memory, ctx), [*expected, 0], rtol=1e-5)
@@ -334,7 +344,7 @@ def test_oort_is_the_authors_rule_in_random_rounds():
     o = Oort(step=4, percentile=30.0, decay=0.9, clip=0.9, window=2.0)
     plain = OortByHand(o, seconds, size)
     plain.history.append(0.0)  # the authors' pacer writes a line before the first round
-    state = o.init(KEY, context(seconds, m, size=size), None)
+    state = o.init(KEY, context(seconds, m, size=size), HOST)
     select, observe, scored = jax.jit(o.select), jax.jit(o.observe), jax.jit(o.scores)
     happened, percentiles = Counter(), []
     for t in range(48):
@@ -364,7 +374,7 @@ def test_oort_draws_in_proportion_to_scores():
     """Nothing is cut off, one slot, everybody was seen: the chances are the scores' shares."""
     o, n = Oort(cut_off=0.0), 5
     ctx = context(np.ones(n), 1, round=2)
-    memory = Memory(jnp.array([1.0, 2, 3, 4, 6]), jnp.full(n, 2, jnp.int32), jnp.float32(50.0), jnp.zeros(2))
+    memory = OortState(jnp.array([1.0, 2, 3, 4, 6]), jnp.full(n, 2, jnp.int32), jnp.float32(50.0), jnp.zeros(2))
     draws = jax.vmap(lambda key: o.select(key, memory, ctx).client[0])(jax.random.split(KEY, 8000))
     score = np.asarray(o.scores(memory, ctx), float)
     assert stats.chisquare(np.bincount(draws, minlength=n), 8000 * score / score.sum()).pvalue > 1e-4

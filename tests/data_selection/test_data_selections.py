@@ -26,24 +26,24 @@ KEY = jax.random.key(0)
 def values(samples, logits, y=None):
     """The signals that a data selection needs, of rows with these logits."""
     y = jnp.zeros(len(logits), jnp.int32) if y is None else jnp.asarray(y)
-    return {signal.name: signal.measure(jnp.asarray(logits, jnp.float32), y) for signal in samples.needs}
+    return {name: s.measure(jnp.asarray(logits, jnp.float32), y) for name, s in samples.signals().items()}
 
 
 def kept(samples, logits, y=None, valid=None, key=KEY):
     valid = jnp.ones(len(logits), bool) if valid is None else jnp.asarray(valid)
-    return np.flatnonzero(samples.keep(key, valid, **values(samples, logits, y))).tolist()
+    return np.flatnonzero(samples.select(key, (), valid, **values(samples, logits, y))).tolist()
 
 
 def test_a_hand_computed_choice():
     """Two of five rows: entropy at temperature 1, margin and loss each choose others."""
     logits = [[9.0, 0.0, 0.0], [5.0, 5.0, -9.0], [1.0, 0.9, 0.8], [0.0, 3.0, 0.0], [0.0, 0.0, 1.0]]
     y = [1, 0, 0, 1, 1]
-    assert kept(Entropy(0.4, rho=1.0), logits) == [2, 4]  # 0.00, 0.69, 1.10, 0.37, 0.98 nats
+    assert kept(Entropy(0.4, temperature=1.0), logits) == [2, 4]  # 0.00, 0.69, 1.10, 0.37, 0.98 nats
     assert kept(Margin(0.4), logits) == [1, 2]  # 9, 0, 0.1, 3, 1
     assert kept(HighLoss(0.4), logits, y) == [0, 4]  # 9.00, 0.69, 1.00, 0.09, 1.55 nats
 
 
-@pytest.mark.parametrize("data_selection", BY_SCORE)
+@pytest.mark.parametrize("samples", BY_SCORE)
 @pytest.mark.parametrize("fraction", [0.01, 0.1, 0.3, 0.35, 0.5, 0.77, 1.0])
 def test_the_count_is_exact_for_every_number_of_rows_and_padding_is_never_kept(samples, fraction):
     """Padding has the best values of all."""
@@ -54,8 +54,8 @@ def test_the_count_is_exact_for_every_number_of_rows_and_padding_is_never_kept(s
     @jax.vmap
     def keep(n):
         valid = jnp.arange(most) >= most - n
-        rows = {s.name: jnp.where(valid, score, -9.0 if s.name == "margin" else 9.0) for s in strategy.needs}
-        return strategy.keep(KEY, valid, **rows), valid
+        rows = {name: jnp.where(valid, score, -9.0 if name == "margin" else 9.0) for name in strategy.signals()}
+        return strategy.select(KEY, (), valid, **rows), valid
 
     n = np.arange(most + 1)
     keep, valid = map(np.asarray, keep(jnp.asarray(n)))
@@ -69,13 +69,13 @@ def test_all_rows_are_kept_where_the_share_is_one_and_one_row_always_is(name):
     for rows in (1, 2, 17, 30):
         valid = jnp.arange(30) < rows
         everything = samples(fraction=1.0)
-        needed = {s.name: jax.random.normal(KEY, (30,)) for s in everything.needs}
-        np.testing.assert_array_equal(everything.keep(KEY, valid, **needed), valid)
+        needed = {name: jax.random.normal(KEY, (30,)) for name in everything.signals()}
+        np.testing.assert_array_equal(everything.select(KEY, (), valid, **needed), valid)
     one = samples(fraction=0.01)
-    assert one.keep(KEY, jnp.arange(30) == 4, **needed).nonzero()[0].tolist() == [4]
+    assert one.select(KEY, (), jnp.arange(30) == 4, **needed).nonzero()[0].tolist() == [4]
 
 
-@pytest.mark.parametrize("data_selection", BY_SCORE)
+@pytest.mark.parametrize("samples", BY_SCORE)
 def test_equal_rows_come_in_random_order_and_better_ones_before_them(samples):
     """A model that begins with zeros gives all rows the same logits; the first rows of a client may be one class."""
     logits = np.zeros((20, 4))
@@ -91,12 +91,12 @@ def test_equal_rows_come_in_random_order_and_better_ones_before_them(samples):
     np.testing.assert_allclose(counts[alike] / 200, share, atol=0.15)
 
 
-@pytest.mark.parametrize("data_selection", BY_SCORE)
+@pytest.mark.parametrize("samples", BY_SCORE)
 def test_a_row_without_a_number_is_a_row_and_comes_last(samples):
     valid = jnp.arange(8) < 6
-    rows = {s.name: jnp.ones(8).at[2].set(jnp.nan) for s in samples().needs}
-    assert np.flatnonzero(samples(5 / 6).keep(KEY, valid, **rows)).tolist() == [0, 1, 3, 4, 5]
-    assert np.flatnonzero(samples(1.0).keep(KEY, valid, **rows)).tolist() == list(range(6))
+    rows = {name: jnp.ones(8).at[2].set(jnp.nan) for name in samples().signals()}
+    assert np.flatnonzero(samples(5 / 6).select(KEY, (), valid, **rows)).tolist() == [0, 1, 3, 4, 5]
+    assert np.flatnonzero(samples(1.0).select(KEY, (), valid, **rows)).tolist() == list(range(6))
 
 
 def test_places_are_those_of_a_sort_of_tuples():
@@ -120,8 +120,8 @@ def test_what_is_no_share_is_refused(name):
 
 def test_what_is_no_temperature_or_no_batch_is_refused():
     for wrong in (0.0, -1.0, float("nan"), float("inf")):
-        with pytest.raises(ValueError, match=f"entropy: rho is {wrong!r}; it must be a finite number above 0"):
-            Entropy(rho=wrong)
+        with pytest.raises(ValueError, match=f"entropy: temperature is {wrong!r}; it must be in \\(0, inf\\)"):
+            Entropy(temperature=wrong)
     for wrong in (0, -3):
         with pytest.raises(ValueError, match=f"entropy_batches: batch_size is {wrong!r}; it must be a whole number"):
             data_selection.load("entropy_batches")(batch_size=wrong)
@@ -149,7 +149,7 @@ def test_the_choice_costs_one_forward_pass_over_each_members_rows_and_floats_do_
     for seed, cohorts, choice, training in zip(
         seeds, history.selections, history["selection_flops"], history["client_flops"], strict=True
     ):
-        size = np.asarray(unequal.draw(seed).size)[cohorts]
+        size = np.asarray(unequal.draw(seed).num_examples)[cohorts]
         np.testing.assert_array_equal(choice, (name != "random_subset") * F * size.sum(-1))
         if name != "entropy_batches":
             rows = np.maximum(1, np.round(0.2 * size))
@@ -157,7 +157,7 @@ def test_the_choice_costs_one_forward_pass_over_each_members_rows_and_floats_do_
     assert (history["selection_bytes_down"] == 0).all()
     assert (history["selection_bytes_up"] == 0).all()
     before = run_chunk.programs
-    floats = {"fraction": 0.4, **({"rho": 0.02} if name == "entropy" else {})}
+    floats = {"fraction": 0.4, **({"temperature": 0.02} if name == "entropy" else {})}
     again = simulate(experiment(blobs, samples(**floats)), unequal, seeds)
     assert run_chunk.programs == before
     assert (again["client_flops"] > history["client_flops"]).any()
@@ -168,7 +168,7 @@ def test_two_signals_of_the_same_rows_are_computed_from_one_forward_pass(blobs, 
     variables, calls, logits = task.init(KEY, blobs.x), [], Task.logits
     monkeypatch.setattr(Task, "logits", lambda *a, **k: (calls.append(1), logits(*a, **k))[1])
     batch = Batch(jnp.asarray(blobs.x[:7]), jnp.asarray(blobs.y[:7]), jnp.ones(7, bool))
-    told = measure_examples(Entropy().needs, task, variables, batch)
+    told = measure_examples(Entropy().signals(), task, variables, batch)
     assert (set(told), len(calls)) == ({"entropy", "margin"}, 1)
 
 

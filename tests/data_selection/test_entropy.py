@@ -38,14 +38,14 @@ def logits(seed, rows, classes=10):
 
 def values(samples, z):
     z = jnp.asarray(z)
-    return {signal.name: signal.measure(z, jnp.zeros(len(z), jnp.int32)) for signal in samples.needs}
+    return {name: signal.measure(z, jnp.zeros(len(z), jnp.int32)) for name, signal in samples.signals().items()}
 
 
 def ranking(samples, z):
     """Rows from the first kept to the last, read off what is kept at each share `1/n, 2/n, ...`."""
     n = len(z)
     told = values(samples, z)
-    keep = jax.vmap(lambda f: samples.replace(fraction=f).keep(KEY, jnp.ones(n, bool), **told))(
+    keep = jax.vmap(lambda f: samples.replace(fraction=f).select(KEY, (), jnp.ones(n, bool), **told))(
         jnp.arange(1, n + 1) / n
     )
     place = n - np.asarray(keep).sum(0)
@@ -63,9 +63,9 @@ def settled(score, slack):
 def test_the_rows_kept_are_those_of_the_paper(rho):
     for seed in range(5):
         z = logits(seed, 300)
-        told = values(Entropy(rho=rho), z)
+        told = values(Entropy(temperature=rho), z)
         for fraction in (0.1, 0.5):
-            keep = Entropy(fraction, rho).keep(KEY, jnp.ones(300, bool), **told)
+            keep = Entropy(fraction, rho).select(KEY, (), jnp.ones(300, bool), **told)
             best = np.argsort(-entropies(z, rho))[: round(300 * fraction)]
             assert set(np.flatnonzero(keep)) == set(best)
 
@@ -77,10 +77,12 @@ def test_the_rows_kept_of_a_model_are_those_of_the_paper(blobs):
     data = jax.tree.map(jnp.asarray, data)
     variables = jax.tree.map(lambda w: w + jax.random.normal(jax.random.key(w.ndim), w.shape), task.init(KEY, blobs.x))
     dense = {np.ndim(leaf): np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(variables)}
-    samples = Entropy(0.3, rho=0.1)
+    samples = Entropy(0.3, temperature=0.1)
     for client in range(6):
         index, valid = data.examples_of(jnp.int32(client))
-        keep = samples.keep(KEY, valid, **measure_examples(samples.needs, task, variables, data.batch(index, valid)))
+        keep = samples.select(
+            KEY, (), valid, **measure_examples(samples.signals(), task, variables, data.batch(index, valid))
+        )
         mine = np.asarray(index)[np.asarray(valid)]
         x = (np.asarray(data.x)[mine] - np.asarray(task.shift)) * np.asarray(task.scale)
         z = x @ dense[2].T + dense[1]
@@ -94,9 +96,9 @@ def test_a_small_temperature_ranks_by_entropy_while_float32_has_it_and_by_the_ma
     underflows = 0
     for seed in range(5):
         z = logits(seed, 400)
-        order = ranking(Entropy(rho=rho), z)
+        order = ranking(Entropy(temperature=rho), z)
         h, m = entropies(z, rho)[order], margins(z)[order]
-        zero = np.asarray(values(Entropy(rho=rho), z)["entropy"])[order] == 0
+        zero = np.asarray(values(Entropy(temperature=rho), z)["entropy"])[order] == 0
         sure = h > 1e6 * TINY
         assert settled(h[sure], SLACK)
         assert (np.diff(zero.astype(int)) >= 0).all(), "rows whose entropy is 0 come last"
@@ -116,18 +118,18 @@ def test_a_temperature_near_zero_is_margin_sampling(rho):
         z = logits(seed, 200)
         m = margins(z)
         if rho <= 1e-5:
-            np.testing.assert_array_equal(ranking(Entropy(rho=rho), z), ranking(Margin(), z))
-        told = values(Entropy(rho=rho), z)
+            np.testing.assert_array_equal(ranking(Entropy(temperature=rho), z), ranking(Margin(), z))
+        told = values(Entropy(temperature=rho), z)
         for fraction in (0.05, 0.1, 0.5, 0.9):
-            keep = Entropy(fraction, rho).keep(KEY, jnp.ones(200, bool), **told)
+            keep = Entropy(fraction, rho).select(KEY, (), jnp.ones(200, bool), **told)
             assert set(np.flatnonzero(keep)) == set(np.argsort(m)[: round(200 * fraction)])
 
 
 def test_two_entropies_that_underflow_are_told_apart_by_the_margin():
     z = np.array([[50.0, 0.0, 0.0], [40.0, 0.0, 0.0], [30.0, 0.0, 0.0], [3.0, 2.9, 0.0]], np.float32)
-    told = values(Entropy(rho=0.1), z)
+    told = values(Entropy(temperature=0.1), z)
     assert told["entropy"][:3].tolist() == [0, 0, 0]
-    assert ranking(Entropy(rho=0.1), z).tolist() == [3, 2, 1, 0]
+    assert ranking(Entropy(temperature=0.1), z).tolist() == [3, 2, 1, 0]
 
 
 @pytest.mark.parametrize(
@@ -136,9 +138,9 @@ def test_two_entropies_that_underflow_are_told_apart_by_the_margin():
 def test_the_harder_the_softmax_the_more_alike_are_entropy_and_margin(rho, correlation, overlap):
     """Numbers measured in float64 on a million rows; here 20,000."""
     z = logits(11, 20_000)
-    told = values(Entropy(rho=rho), z)
+    told = values(Entropy(temperature=rho), z)
     assert spearmanr(told["entropy"], -np.asarray(told["margin"]))[0] == pytest.approx(correlation, abs=0.02)
     everyone = jnp.ones(len(z), bool)
-    by_entropy = Entropy(0.1, rho).keep(KEY, everyone, **told)
-    by_margin = Margin(0.1).keep(KEY, everyone, margin=told["margin"])
+    by_entropy = Entropy(0.1, rho).select(KEY, (), everyone, **told)
+    by_margin = Margin(0.1).select(KEY, (), everyone, margin=told["margin"])
     assert int((by_entropy & by_margin).sum()) / 2000 == pytest.approx(overlap, abs=0.03)

@@ -9,7 +9,7 @@ from fedjax_sel.data_selection.entropy_batches import EntropyBatches
 
 
 def keep(samples, key, valid, entropy):
-    return np.asarray(samples.keep(key, jnp.asarray(valid), entropy=jnp.asarray(entropy, jnp.float32)))
+    return np.asarray(samples.select(key, (), jnp.asarray(valid), entropy=jnp.asarray(entropy, jnp.float32)))
 
 
 def by_hand(order, entropy, size, target):
@@ -66,7 +66,7 @@ def test_high_entropy_helps_a_row_but_does_not_decide():
     valid, entropy = np.ones(40, bool), np.random.default_rng(0).random(40)
     entropy[17] = 1.5
     samples = EntropyBatches(0.25, 5)
-    chosen = jax.vmap(lambda k: samples.keep(k, jnp.asarray(valid), entropy=jnp.asarray(entropy, jnp.float32)))(
+    chosen = jax.vmap(lambda k: samples.select(k, (), jnp.asarray(valid), entropy=jnp.asarray(entropy, jnp.float32)))(
         jax.random.split(jax.random.key(0), 400)
     )
     share = np.asarray(chosen.mean(0))

@@ -11,65 +11,83 @@ from fedjax_sel import Experiment, Federation, Layout, Task, dataset, partition,
 from fedjax_sel.client_selection._ops import cohort_of
 from fedjax_sel.client_selection.gpfl import GPFL
 from fedjax_sel.client_selection.uniform import Uniform
+from fedjax_sel.data.federated import Examples
 from fedjax_sel.devices.profile import DeviceProfile
 from fedjax_sel.engine.checkpoint import Checkpoints
-from fedjax_sel.engine.driver import run_chunk
 from fedjax_sel.engine.keys import Purpose, key_for
+from fedjax_sel.engine.scan import run_chunk
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.models.logistic import LogisticRegression
-from fedjax_sel.protocols import Cost
-from fedjax_sel.pytree import Pytree
+from fedjax_sel.protocols import ClientSelector, ClientSignal, Cost, Signals
+from fedjax_sel.pytree import static
 from fedjax_sel.types import Batch
 
 N, M, ROUNDS, EPOCHS, SEEDS = 7, 3, 5, 2, (4, 9)
 MODEL, F = 4 * 9, 2 * 2 * 3 + 3 + 2 * 2  # bytes of logistic regression, operations of a row's forward pass
 
 
-class Drawn(Pytree):
+class Drawn(ClientSignal):
     """A number drawn by each client. Free."""
 
     name: ClassVar[str] = "drawn"
-    cost: ClassVar[Cost] = Cost()
 
     def measure(self, task, variables, batch, key):
         return jax.random.uniform(key)
 
 
-class Four(Drawn, Pytree):
-    """The same with a pass forward and back over four rows."""
+class Four(Drawn):
+    """The same with a pass forward and back over four examples."""
 
     name: ClassVar[str] = "four"
-    cost: ClassVar[Cost] = Cost(forward=1.0, backward=1.0, model=True, up=1.0, rows=4)
+
+    @property
+    def cost(self):
+        return Cost(forward=1.0, backward=1.0, needs_model=True, up=1.0, max_examples=4)
 
 
-class Ten(Drawn, Pytree):
-    """The same with a pass forward over ten rows."""
+class Ten(Drawn):
+    """The same with a pass forward over ten examples."""
 
     name: ClassVar[str] = "ten"
-    cost: ClassVar[Cost] = Cost(forward=1.0, model=True, up=1.0, rows=10)
+
+    @property
+    def cost(self):
+        return Cost(forward=1.0, needs_model=True, up=1.0, max_examples=10)
 
 
-class Whole(signals.Projection, Pytree):
+class Whole(signals.Projection):
     name: ClassVar[str] = "whole"
 
 
-class Now(signals.Projection, Pytree):
+class Now(signals.Projection):
     name: ClassVar[str] = "now"
 
 
-class OwnLoss(signals.ValidationLoss, Pytree):
+class OwnLoss(signals.ValidationLoss):
     name: ClassVar[str] = "own_loss"
 
 
-LOOKING_BACK = (Whole(over="whole", against="previous"), signals.Projection(cosine=True, against="previous"))
-TESTED = (signals.ValidationAccuracy(on="test"), signals.ValidationLoss(on="test"))
+LOOKING_BACK = (Whole(norm_over="whole", reference="previous"), signals.Projection(cosine=True, reference="previous"))
+TESTED = (signals.ValidationAccuracy(split="test"), signals.ValidationLoss(split="test"))
 
 
-class Listener:
-    """Chooses by the calendar and passes on what it hears, by seed and round. A plain object."""
+HEARD = {}
+"""What each listener heard, by seed and round."""
 
-    def __init__(self, before, after=(), asked=None):
-        self.before, self.after, self.asked, self.heard = before, after, asked, {}
+
+class Listener(ClientSelector):
+    """Chooses by the calendar and passes on what it hears, by seed and round."""
+
+    before: tuple = static(default=())
+    after: tuple = static(default=())
+    asked: tuple | None = static(default=None)
+
+    def signals(self):
+        return Signals(before=self.before, after=self.after)
+
+    @property
+    def heard(self):
+        return HEARD.setdefault(self, {})
 
     def init(self, key, ctx, host):
         return jax.random.key_data(key)
@@ -90,9 +108,6 @@ class Listener:
 
     def told(self, seed, t):
         return self.heard[tuple(jax.random.key_data(key_for(jax.random.key(seed), Purpose.SELECTOR)).tolist()), t]
-
-
-jax.tree_util.register_static(Listener)
 
 
 def different_devices():
@@ -121,16 +136,16 @@ def run(experiment, federation, seeds=SEEDS, **how):
 def heard(blobs):
     """An experiment with all of these signals, its clients and its history."""
     before = (Drawn(), signals.Loss(), Four(), Ten())
-    after = (*LOOKING_BACK, Now(over="whole"), *TESTED, OwnLoss())
+    after = (*LOOKING_BACK, Now(norm_over="whole"), *TESTED, OwnLoss())
     one, federation = experiment(blobs, Listener(before, after), evaluate_every=2), recipe(blobs, different_devices())
     return one, federation, run(one, federation)
 
 
 def test_each_client_in_each_round_of_each_seed_draws_with_its_own_key(heard):
-    drawn = np.array([[heard[0].selector.told(seed, t)["drawn"] for t in range(ROUNDS)] for seed in SEEDS])
+    drawn = np.array([[heard[0].client_selection.told(seed, t)["drawn"] for t in range(ROUNDS)] for seed in SEEDS])
     assert len(np.unique(drawn)) == len(SEEDS) * ROUNDS * N
     for seed, of_seed in zip(SEEDS, drawn, strict=True):
-        keys = [[key_for(jax.random.key(seed), Purpose.ASK, t, i) for i in range(N)] for t in range(ROUNDS)]
+        keys = [[key_for(jax.random.key(seed), Purpose.SIGNALS, t, i) for i in range(N)] for t in range(ROUNDS)]
         np.testing.assert_array_equal(of_seed, [[jax.random.uniform(key) for key in of_round] for of_round in keys])
 
 
@@ -139,7 +154,7 @@ def test_a_key_depends_neither_on_who_else_is_asked_nor_on_the_mapping(blobs, he
     run(experiment(blobs, some, rounds=2), recipe(blobs), SEEDS[1:], layout=Layout(clients=1, seeds="scan"))
     for t in range(2):
         np.testing.assert_array_equal(
-            some.told(SEEDS[1], t)["drawn"], heard[0].selector.told(SEEDS[1], t)["drawn"][[5, 0, 3]]
+            some.told(SEEDS[1], t)["drawn"], heard[0].client_selection.told(SEEDS[1], t)["drawn"][[5, 0, 3]]
         )
 
 
@@ -163,7 +178,7 @@ def test_who_looks_at_few_rows_pays_for_few_rows_in_operations_and_seconds(heard
 
 def test_of_hold_out_rows_it_pays_for_as_few(blobs):
     one, federation = experiment(blobs, Listener((Four(), Ten())), signal_split="holdout"), recipe(blobs)
-    held = np.asarray(federation.draw(0).held)
+    held = np.asarray(federation.draw(0).num_holdout)
     assert min(held) < 4 < max(held)
     looked = F * (3 * np.minimum(held, 4) + np.minimum(held, 10)).sum()
     assert (run(one, federation)["selection_flops"] == looked).all()
@@ -194,9 +209,9 @@ def test_a_projection_is_on_the_change_of_the_round_before_in_the_first_on_nothi
 
     @jax.jit
     def train(variables, client, key):
-        index, valid = data.examples_of(client)
-        steps = trainer.local_steps(valid.sum(), data.longest)
-        return trainer.train(task, variables, data, index, valid, key, 1.0, steps, steps).delta
+        examples = Examples(data, *data.examples_of(client))
+        plan = trainer.plan(examples.mask.sum(), data.longest, jnp.int32(0), jnp.int32(1))
+        return trainer.train(key, task, variables, examples, plan, num_steps=plan.steps).delta
 
     def flat(tree):
         return [np.float64(leaf).ravel() for leaf in jax.tree.leaves(tree)]
@@ -248,7 +263,7 @@ def test_signals_on_test_rows_need_no_validation_rows_but_others_beside_them_do(
     bare = dataset("bare", blobs.x, blobs.y, test=(blobs.test_x, blobs.test_y))
     history = run(experiment(bare, listener := Listener((), TESTED), rounds=1), recipe(bare), [4])
     np.testing.assert_allclose(listener.told(4, 0)["validation_accuracy"], history["accuracy"][0, 0], rtol=1e-6)
-    with pytest.raises(ValueError, match=r"the selector wants own_loss, but the server has no validation rows"):
+    with pytest.raises(ValueError, match=r"the selector wants own_loss, but the server has no validation examples"):
         run(experiment(bare, Listener((), (*TESTED, OwnLoss()))), recipe(bare))
 
 

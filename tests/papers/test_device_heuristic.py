@@ -10,20 +10,17 @@ import pytest
 from fedjax_sel import History, cli, config, papers
 from fedjax_sel.client_selection._device_heuristic import cohort_size
 from fedjax_sel.papers.device_heuristic import studies as solvers
-from fedjax_sel.papers.device_heuristic.numbers import (
+from fedjax_sel.papers.device_heuristic.cells import (
     ALL,
     DEVICES,
     ONLY,
     PARTITIONS,
     PROPOSED,
-    PUBLISHED,
     RANDOM,
     SET,
-    compare_at_equal_cost,
-    compare_costs,
-    measure,
     name_experiment,
 )
+from fedjax_sel.papers.device_heuristic.numbers import PUBLISHED, compare_at_equal_cost, compare_costs, measure
 from fedjax_sel.papers.paper import Evidence, locate_cell
 from fedjax_sel.runs import layout
 
@@ -133,15 +130,15 @@ def test_the_heuristic_selects_the_same_half_in_every_round_and_random_does_not(
         assert measure(histories[name_experiment(partition, 0.5), RANDOM])["coverage"].min() > 0.9
 
 
-def test_every_seed_has_its_own_test_rows_and_devices_of_four_rows():
+def test_every_seed_has_its_own_test_examples_and_devices_of_four_examples():
     for partition in PARTITIONS:
         (cell,) = (c for c in PAPER.cells("small") if c.key == (name_experiment(partition, 0.5), PROPOSED))
-        built = config.build({**cell.config, "seeds": 2})
+        built = config.build(config.resolve({**cell.config, "seeds": 2}))
         one, other = built.data.draws((0, 1))
         assert one.test_x.shape == (30, 4)
         assert not np.array_equal(one.test_x, other.test_x)
-        assert (one.size == 4).all()
-        assert (other.size == 4).all()
+        assert (one.num_examples == 4).all()
+        assert (other.num_examples == 4).all()
         assert not np.array_equal(one.devices.compute, other.devices.compute)
 
 
@@ -168,14 +165,14 @@ def test_hyphens_do_for_the_underscores_of_a_papers_name(monkeypatch, tmp_path):
 
 
 def test_all_solvers_are_optimal_where_everybody_is_selected_and_none_is_better_than_the_exact_one():
-    f = np.stack([solvers.drawn(seed, 20, 12) for seed in (0, 1)])
+    f = np.stack([solvers.draw_properties(seed, 20, 12) for seed in (0, 1)])
     for epsilon in (1.0, 0.75, 0.5):
-        value = solvers.values(f, 9, epsilon)
+        value = solvers.solve_all(f, 9, epsilon)
         for name in (solvers.EVERY, solvers.BEST, solvers.LETTER):
             assert (value[name] <= value[solvers.EXACT] + 1e-6).all()
             if epsilon == 1:
                 np.testing.assert_allclose(value[name], value[solvers.EXACT], atol=1e-6)
-        row = solvers.against_enumeration(f[:, :3], 9, epsilon, value[solvers.EXACT][:, :3])
+        row = solvers.compare_with_enumeration(f[:, :3], 9, epsilon, value[solvers.EXACT][:, :3])
         assert row["largest_difference"] < 1e-6
         assert row["instances"] == 6
 
@@ -183,7 +180,7 @@ def test_all_solvers_are_optimal_where_everybody_is_selected_and_none_is_better_
 def test_shares_and_losses_are_relative_to_the_optimum():
     best = np.array([[0.5, 0.5, 0.5, 0.5]])
     value = {solvers.EXACT: best, solvers.EVERY: best, solvers.BEST: best - [[0.1, 0, 0, 0]], solvers.LETTER: best / 2}
-    rows = {row["solver"]: row for row in solvers.optimality(8, 0.5, value)}
+    rows = {row["solver"]: row for row in solvers.measure_optimality(8, 0.5, value)}
     assert rows[solvers.EVERY]["share_optimal"] == [1]
     assert rows[solvers.BEST]["share_optimal"] == [0.75]
     np.testing.assert_allclose(rows[solvers.BEST]["worst_gap"], [0.2])

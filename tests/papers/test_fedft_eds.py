@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedjax_sel import History, config, folder, papers, pretrained, simulate
+from fedjax_sel import History, config, papers, simulate
+from fedjax_sel.data.federated import Examples
 from fedjax_sel.engine.keys import Purpose, key_for
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.metrics.cka import linear_cka
 from fedjax_sel.models.wide_resnet import WideResNet
-from fedjax_sel.papers.fedft_eds import studies
+from fedjax_sel.papers.fedft_eds import studies as fedft_studies
 from fedjax_sel.papers.fedft_eds.cells import choose_source, list_cells, list_targets
 from fedjax_sel.papers.fedft_eds.methods import (
     ALL,
@@ -51,7 +52,7 @@ from fedjax_sel.papers.fedft_eds.methods import (
     name_few,
     name_many,
 )
-from fedjax_sel.papers.fedft_eds.numbers import find_published, measure
+from fedjax_sel.papers.fedft_eds.numbers import find_published, list_all_results, measure
 from fedjax_sel.papers.fedft_eds.studies import (
     LEVELS,
     SHOWN,
@@ -68,6 +69,8 @@ from fedjax_sel.papers.paper import Cell, Evidence, locate_cell
 from fedjax_sel.papers.settings import merge_settings
 from fedjax_sel.pytree import Pytree
 from fedjax_sel.report.markdown import report
+from fedjax_sel.runs import pretrained
+from fedjax_sel.runs.files import to_jsonable
 from fedjax_sel.task.costs import count_numbers
 from fedjax_sel.task.freezing import FrozenParams
 
@@ -112,7 +115,7 @@ def studies(scale, *, scratch=0.6, begun=0.8, noise=0.001, correlation=0.999, ov
             mean = np.tile(value + by * JITTER[:, None], (1, len(LEVELS)))
             rows[f"{method}, α = {alpha:g}"] = {"heat": rng.random((len(LEVELS), 5, 5)), "mean": mean}
     found = {"1": (0.8, 0.3), "0.5": (0.95, 0.5), "0.1": (correlation, overlap)}
-    there = {cell.method for cell in cells(scale)}
+    there = {cell.method for cell in list_cells(scale)}
     planted = {
         "alike": {"levels": LEVELS, "cells": rows},
         "entropies": {
@@ -138,15 +141,15 @@ def studies(scale, *, scratch=0.6, begun=0.8, noise=0.001, correlation=0.999, ov
             "seconds": {m: [seconds if m == EDS else 4.0] * 2 for m in TIMED if m in there},
         },
     }
-    return json.loads(json.dumps(folder.jsonable(planted)))
+    return json.loads(json.dumps(to_jsonable(planted)))
 
 
 def world(changes=(), scale="small", **study):
     """Evidence in which all cells are alike but those of `changes`, by key, or by method."""
     changes, histories = dict(changes), {}
-    unknown = set(changes) - {cell.key for cell in cells(scale)} - {cell.method for cell in cells(scale)}
+    unknown = set(changes) - {cell.key for cell in list_cells(scale)} - {cell.method for cell in list_cells(scale)}
     assert not unknown
-    for cell in cells(scale):
+    for cell in list_cells(scale):
         histories[cell.key] = changes.get(cell.key, changes.get(cell.method, Method())).history()
     return Evidence(histories, studies(scale, **study))
 
@@ -375,14 +378,14 @@ def test_published_numbers_are_those_of_the_source():
     assert len(theirs) == 32 + 36 + 2 + 7
     for key, value in theirs.items():
         assert find_published(*key) == pytest.approx(value, abs=1e-12), key
-    mine = {cell.key for cell in cells("full") if find_published(*cell.key) is not None}
+    mine = {cell.key for cell in list_cells("full") if find_published(*cell.key) is not None}
     assert mine == set(theirs), "all of it is run at `full`, and nothing else stands beside a number"
 
 
 @pytest.mark.parametrize("scale", SCALES)
 def test_results_hold_every_measure_and_the_published_accuracies(scale):
     evidence = world({EDS: GOOD}, scale)
-    rows = results(scale, evidence)
+    rows = list_all_results(scale, evidence)
     keys = [(row.experiment, row.method, row.metric, row.round) for row in rows]
     assert len(set(keys)) == len(keys)
     assert {row.metric for row in rows if row.published is not None} <= {"best_accuracy"}
@@ -397,12 +400,12 @@ def test_results_hold_every_measure_and_the_published_accuracies(scale):
 
 
 def resolved(scale):
-    return {cell.key: config.resolve(cell.config) for cell in cells(scale)}
+    return {cell.key: config.resolve(cell.config) for cell in list_cells(scale)}
 
 
 @pytest.mark.parametrize("scale", SCALES)
 def test_cells_are_configurations_with_a_folder_each(scale):
-    every = cells(scale)
+    every = list_cells(scale)
     whole = resolved(scale)
     assert len(whole) == len(every), "no cell stands for two"
     assert len({cell.slug for cell in every}) == len(every)
@@ -415,7 +418,7 @@ def test_cells_are_configurations_with_a_folder_each(scale):
 @pytest.mark.parametrize("scale", SCALES)
 def test_a_cell_begins_with_one_that_stands_before_it(scale):
     before, begun = {}, set()
-    for cell in cells(scale):
+    for cell in list_cells(scale):
         if cell.begins is None:
             assert cell.config["model"].get("pretrained") is None
             assert cell.method == SCRATCH or cell.experiment == PRETRAINING
@@ -429,8 +432,10 @@ def test_a_cell_begins_with_one_that_stands_before_it(scale):
             assert mine["pretrained"] == "the cell " + ", ".join(cell.begins)
             begun.add(cell.begins)
         before[cell.key] = cell
-    assert begun == {cell.key for cell in cells(scale) if cell.experiment == PRETRAINING}
-    elsewhere = {cell.method for cell in cells(scale) if cell.begins not in (None, (PRETRAINING, choose_source(scale)))}
+    assert begun == {cell.key for cell in list_cells(scale) if cell.experiment == PRETRAINING}
+    elsewhere = {
+        cell.method for cell in list_cells(scale) if cell.begins not in (None, (PRETRAINING, choose_source(scale)))
+    }
     assert elsewhere == ({f"{FEDAVG} ({CIFAR100})"} if scale == "full" else set())
 
 
@@ -442,9 +447,9 @@ CHANGES = {
     FEDPROX_RDS: {"correction", "data_selection"},
     ALL: PARTLY,
     f"{FEDAVG} ({CIFAR100})": {"model.pretrained"},
-    CENTRAL: {"partition", "m"},
-    name_fedavg("20 %"): {"m"},
-    name_fedavg("10 %"): {"m"},
+    CENTRAL: {"partition", "cohort_size"},
+    name_fedavg("20 %"): {"cohort_size"},
+    name_fedavg("10 %"): {"cohort_size"},
     **dict.fromkeys((RDS, EDS, RDS50, EDS50, MARGIN, LOSS, BATCHES), PARTLY | {"data_selection"}),
 }
 """What a method changes of FedAvg that begins pretrained."""
@@ -452,8 +457,8 @@ CHANGES = {
 SAMPLES = {
     **{method: {"name": "random_subset", "fraction": 0.1} for method in (FEDAVG_RDS, FEDPROX_RDS, RDS)},
     RDS50: {"name": "random_subset", "fraction": 0.5},
-    EDS: {"name": "entropy", "fraction": 0.1, "rho": 0.1},
-    EDS50: {"name": "entropy", "fraction": 0.5, "rho": 0.1},
+    EDS: {"name": "entropy", "fraction": 0.1, "temperature": 0.1},
+    EDS50: {"name": "entropy", "fraction": 0.5, "temperature": 0.1},
     MARGIN: {"name": "margin", "fraction": 0.1},
     LOSS: {"name": "high_loss", "fraction": 0.1},
 }
@@ -461,7 +466,7 @@ SAMPLES = {
 
 def differing(one, other):
     """Keys in which configurations differ: of a model by parameter, of all else by component."""
-    keys = config.differences(one, other)
+    keys = other.differences(one)
     return {key if key.startswith("model.") else key.split(".")[0] for key in keys}
 
 
@@ -483,7 +488,7 @@ def test_methods_of_an_experiment_differ_only_in_what_they_are(scale):
             assert one["correction"] == {"name": "proximal", "mu": 0.01}
         if method == CENTRAL:
             assert (one["partition"]["clients"], one["cohort_size"]) == (1, 1)
-        elif "m" not in CHANGES.get(method, set()):
+        elif "cohort_size" not in CHANGES.get(method, set()):
             assert one["cohort_size"] == one["partition"]["clients"], "all take part"
     for name in list_targets(scale) if scale != "smoke" else []:
         clients = whole[name_many(name, STRONG), FEDAVG]["cohort_size"]
@@ -497,7 +502,7 @@ def test_an_ablation_changes_what_it_is_called_after(scale):
     whole = resolved(scale)
     base = whole[name_ablation("trained:", "moderate"), "EDS"]
     fraction = {"small": 0.1, "full": 0.5}[scale]
-    assert base["data_selection"] == {"name": "entropy", "fraction": fraction, "rho": 0.1}
+    assert base["data_selection"] == {"name": "entropy", "fraction": fraction, "temperature": 0.1}
     assert tuple(base["model"]["frozen"]) == BACKBONE
     assert base["partition"]["alpha"] == STRONG
     for part, frozen in PARTS.items():
@@ -507,11 +512,11 @@ def test_an_ablation_changes_what_it_is_called_after(scale):
     for alpha in ALPHAS:
         one = whole[name_ablation("α =", f"{alpha:g}"), "EDS"]
         assert one["partition"]["alpha"] == alpha
-        assert set(config.differences(base, one)) <= {"partition.alpha"}
+        assert set(one.differences(base)) <= {"partition.alpha"}
     for rho in RHOS:
         one = whole[name_ablation("ρ =", f"{rho:g}"), "EDS"]
-        assert one["data_selection"]["rho"] == rho
-        assert set(config.differences(base, one)) <= {"data_selection.temperature"}
+        assert one["data_selection"]["temperature"] == rho
+        assert set(one.differences(base)) <= {"data_selection.temperature"}
     there = [key for key in whole if key[0].startswith("ablation")]
     assert len(there) == 2 * len(PARTS) + 2 * len(ALPHAS) + len(RHOS)
     for experiment, way in there:
@@ -531,7 +536,7 @@ def test_full_is_what_the_source_says():
         trainer = one["local_training"]
         assert (trainer["learning_rate"], trainer["momentum"], trainer["epochs"]) == (0.1, 0.5, 5)
         assert (one["model"]["depth"], one["model"]["width"]) == (16, 1)
-        assert (one["data"]["rows"], one["data"]["num_test_examples"]) == (None, None)
+        assert (one["data"]["num_examples"], one["data"]["num_test_examples"]) == (None, None)
         clients = 1 if method == CENTRAL else 10 if "few" in experiment else 100
         assert one["partition"]["clients"] == clients, (experiment, method)
     assert whole[name_many(SPEECH["full"], STRONG), EDS]["data"]["name"] == "tfds:speech_commands"
@@ -589,7 +594,7 @@ def test_label_entropy_by_hand():
 @pytest.fixture(scope="module")
 def images(tmp_path_factory):
     """The smallest cell of the smallest scale, with fewer rows."""
-    few_rows = {"data": {"name": SOURCES[DIGITS], "rows": 60, "num_test_examples": 30}, "cohort_size": 3}
+    few_rows = {"data": {"name": SOURCES[DIGITS], "num_examples": 60, "num_test_examples": 30}, "cohort_size": 3}
     few_rows |= {"partition": {"name": "client_dirichlet", "clients": 3, "alpha": 0.5}}
     return build_cell(
         find_cell("smoke", name_few(DIGITS, STRONG), SCRATCH), [2], "smoke", tmp_path_factory.mktemp("no"), **few_rows
@@ -629,9 +634,9 @@ def test_models_are_compared_after_each_client_trained_as_in_the_first_round(ima
     @jax.jit
     def trained(client):
         index, valid = here.examples_of(client)
-        own = key_for(key, Purpose.TRAIN, 0, client)
-        steps = trainer.local_steps(valid.sum(), here.longest)
-        delta = trainer.train(task, variables, here, index, valid, own, 1.0, steps, steps).delta
+        own, examples = key_for(key, Purpose.TRAIN, 0, client), Examples(here, index, valid)
+        plan = trainer.plan(valid.sum(), here.longest, jnp.int32(0), jnp.int32(images.experiment.rounds))
+        delta = trainer.train(own, task, variables, examples, plan, num_steps=plan.steps).delta
         return jax.tree.map(jnp.add, variables, delta)
 
     models = [features(task, trained(client), data.test_x) for client in range(3)]
@@ -643,7 +648,7 @@ def test_models_are_compared_after_each_client_trained_as_in_the_first_round(ima
 def test_a_study_begins_with_the_model_of_the_cell_that_its_cell_names(images, tmp_path):
     cell, of_rows = (
         find_cell("smoke", name_few(DIGITS, STRONG), EDS),
-        {"data": {"name": SOURCES[DIGITS], "rows": 60, "num_test_examples": 30}},
+        {"data": {"name": SOURCES[DIGITS], "num_examples": 60, "num_test_examples": 30}},
     )
     with pytest.raises(FileNotFoundError, match=r"^model\.pretrained: "):
         build_cell(cell, [2], "smoke", tmp_path, **of_rows)
@@ -667,7 +672,7 @@ def test_a_study_begins_with_the_model_of_the_cell_that_its_cell_names(images, t
 
 
 FLAT = {
-    "data": {"name": "digits", "rows": 90, "num_test_examples": 30},
+    "data": {"name": "digits", "num_examples": 90, "num_test_examples": 30},
     "partition": {"name": "client_dirichlet", "clients": 4, "alpha": 0.5},
     "model": {"name": "mlp", "hidden": [8]},
     "local_training": {"name": "sgd", "learning_rate": 0.1, "momentum": 0.5, "batch_size": 8, "epochs": 2},
@@ -680,7 +685,7 @@ FLAT = {
 
 def flat(samples, **changes):
     """A run of a model that compiles at once."""
-    return config.build({**merge_settings(FLAT, {"data_selection": samples}), "seeds": [3], **changes})
+    return config.build(config.resolve({**merge_settings(FLAT, {"data_selection": samples}), "seeds": [3], **changes}))
 
 
 NOTED, ENTROPIES = [], []  # rows of each client in each round, and the entropy of their labels
@@ -689,22 +694,22 @@ NOTED, ENTROPIES = [], []  # rows of each client in each round, and the entropy 
 class Watched(SGD, Pytree):
     """Notes on which rows a client trains."""
 
-    def train(self, task, received, data, index, keep, *rest):
+    def train(self, key, task, params, examples, plan, **rest):
         def note(index, keep, y):
             NOTED.append(index[keep])
             counts = np.unique(y[index[keep]], return_counts=True)[1]
             ENTROPIES.append(stats.entropy(counts))
 
-        jax.debug.callback(note, index, keep, data.y)
-        return SGD.train(self, task, received, data, index, keep, *rest)
+        jax.debug.callback(note, examples.index, examples.mask, examples.data.y)
+        return SGD.train(self, key, task, params, examples, plan, **rest)
 
 
 @pytest.mark.parametrize(
-    "data_selection",
+    "samples",
     [
         {"name": "random_subset", "fraction": 0.3},
         {"name": "random_subset", "fraction": 1.0},
-        {"name": "entropy", "fraction": 0.3, "rho": 0.1},
+        {"name": "entropy", "fraction": 0.3, "temperature": 0.1},
     ],
     ids=["random", "all", "entropy"],
 )
@@ -741,15 +746,10 @@ def on_flat_rows(monkeypatch):
     """Studies of a model that compiles at once, with the samples of the cell that was asked for."""
 
     def of(cell, seeds, scale, out, **changes):
-        return config.build(
-            {
-                **merge_settings(FLAT, {"data_selection": cell.config.get("data_selection", "everything")}),
-                "seeds": seeds,
-                **changes,
-            }
-        )
+        own = merge_settings(FLAT, {"data_selection": cell.config.get("data_selection", "everything")})
+        return config.build(config.resolve({**own, "seeds": seeds, **changes}))
 
-    monkeypatch.setattr(studies_module, "built", of)
+    monkeypatch.setattr(fedft_studies, "build_cell", of)
 
 
 def keys_of(found, planted):
@@ -763,7 +763,7 @@ def keys_of(found, planted):
 
 
 def as_kept(found):
-    return json.loads(json.dumps(folder.jsonable(found), allow_nan=False))
+    return json.loads(json.dumps(to_jsonable(found), allow_nan=False))
 
 
 def test_entropies_of_all_rows_are_those_of_the_final_model(on_flat_rows, tmp_path):
@@ -789,7 +789,7 @@ def test_entropies_of_all_rows_are_those_of_the_final_model(on_flat_rows, tmp_pa
 
 
 def test_how_often_rows_are_chosen_is_counted_for_both_methods(on_flat_rows, tmp_path):
-    found = studies_module.chosen("smoke", [0, 4], tmp_path)
+    found = fedft_studies.study_choices("smoke", [0, 4], tmp_path)
     keys_of(as_kept(found), studies("smoke")["chosen"])
     assert found["rounds"] == 3
     for row in found["methods"].values():
@@ -801,7 +801,7 @@ def test_how_often_rows_are_chosen_is_counted_for_both_methods(on_flat_rows, tmp
 
 
 def test_seconds_are_measured_for_every_method_there_is(on_flat_rows, tmp_path):
-    found = studies_module.time("smoke", [0, 4], tmp_path)
+    found = fedft_studies.study_time("smoke", [0, 4], tmp_path)
     keys_of(as_kept(found), studies("smoke")["time"])
     assert set(found["seconds"]) == {FEDAVG, ALL, EDS50, RDS, EDS}
     assert all(len(seconds) == 2 and min(seconds) > 0 for seconds in found["seconds"].values())
@@ -809,9 +809,9 @@ def test_seconds_are_measured_for_every_method_there_is(on_flat_rows, tmp_path):
 
 def test_alikeness_is_the_mean_over_pairs_of_clients(on_flat_rows, monkeypatch, tmp_path):
     heat = np.array([[[1, a, b], [a, 1, c], [b, c, 1]] for a, b, c in [(0.1, 0.2, 0.3), (0.5, 0.5, 0.8), (0, 0, 0.9)]])
-    monkeypatch.setattr(studies_module, "after_a_round", lambda run, data, seed: heat * (1 + seed))
+    monkeypatch.setattr(fedft_studies, "compare_clients", lambda run, data, seed: heat * (1 + seed))
     for scale in ("smoke", "small"):
-        found = studies_module.alike(scale, [0, 1], tmp_path)
+        found = fedft_studies.study_alikeness(scale, [0, 1], tmp_path)
         keys_of(as_kept(found), studies(scale)["alike"])
         for row in found["cells"].values():
             np.testing.assert_allclose(row["mean"], [[0.2, 0.6, 0.3], [0.4, 1.2, 0.6]])

@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 
-from fedjax_sel import History, config, folder, papers
+from fedjax_sel import History, config, papers
 from fedjax_sel.data.partition import LabelGroups
 from fedjax_sel.metrics.cka import linear_cka
 from fedjax_sel.models.mlp import MLP
 from fedjax_sel.models.resnet import ResNet
-from fedjax_sel.papers.lefl import studies
+from fedjax_sel.papers.judging import judge_larger
+from fedjax_sel.papers.lefl import studies as lefl_studies
 from fedjax_sel.papers.lefl.cells import (
     AS_PUBLISHED,
-    BASE,
     BASELINES,
     CIFAR,
     EXPERIMENTS,
@@ -33,14 +33,12 @@ from fedjax_sel.papers.lefl.cells import (
     OTHERS,
     SCAFFOLD,
     STAND_IN,
-    cells,
     is_short,
+    list_cells,
     name_experiment,
 )
-from fedjax_sel.papers.lefl.claims import compare, judged, measure_cell
-from fedjax_sel.papers.lefl.numbers import MODELS, TABLE_1, compute_gigabytes, find_target, measure, results
-from fedjax_sel.papers.lefl.studies import (
-    ABLATION,
+from fedjax_sel.papers.lefl.claims import compare, measure_cell
+from fedjax_sel.papers.lefl.latent import (
     average_within,
     compare_all_layers,
     compare_distances,
@@ -50,12 +48,21 @@ from fedjax_sel.papers.lefl.studies import (
     observe_all_layers,
     observe_last_layer,
     record_layers,
-    study_clusters,
 )
+from fedjax_sel.papers.lefl.numbers import (
+    MODELS,
+    TABLE_1,
+    compute_gigabytes,
+    find_target,
+    list_all_results,
+    measure,
+)
+from fedjax_sel.papers.lefl.studies import ABLATION, ON_GROUPS, examine_clusters
 from fedjax_sel.papers.lefl.tables import make_cost_table
 from fedjax_sel.papers.paper import Evidence
 from fedjax_sel.papers.settings import merge_settings
 from fedjax_sel.report.markdown import report
+from fedjax_sel.runs.files import to_jsonable
 from fedjax_sel.task import Task
 
 T, R, N, M = 500, 3, 40, 10
@@ -90,14 +97,14 @@ class Method:
         return History(tuple(range(R)), {"accuracy": accuracy, **costs}, selections, N)
 
 
-def found(clients, *, entropy=(0.2, 0.2, 0.4), within=0.8, cka=(0.9, 0.6), rand=None, cohort_size=M):
+def found(clients, *, entropy=(0.2, 0.2, 0.4), within=0.8, cka=(0.9, 0.6), rand=None, m=M):
     """What a study finds of one experiment; seeds differ a little."""
     rng, jitter = np.random.default_rng(0), 0.001 * JITTER
     names = ("entropy_stratified", "entropy_by_labels", "entropy_random")
     cluster, one = np.arange(clients) % 5, np.full(4, 0.95)
     out = {
         "clients": clients,
-        "cohort_size": m,
+        "m": m,
         "sizes": [np.bincount(cluster)] * R,
         "within": within + jitter,
         "random": 1.0 - jitter,
@@ -120,17 +127,16 @@ def studies(scale="small", groups=1.0, of_groups=0.01, **changes):
     planted = {
         "clusters": {name: found(n, **changes) for name, n in clients.items()},
         "ablation": {
-            name: found(24, rand=groups, entropy=(of_groups, 0.02, 0.5), cohort_size=5, **alike)
-            for name in ABLATION[scale]
+            name: found(24, rand=groups, entropy=(of_groups, 0.02, 0.5), m=5, **alike) for name in ABLATION[scale]
         },
     }
-    return json.loads(json.dumps(folder.jsonable(planted)))
+    return json.loads(json.dumps(to_jsonable(planted)))
 
 
 def world(changes=(), scale="small", **study):
     """Evidence in which all cells are alike but those of `changes`, by ([experiment,] settings, method)."""
     changes, histories = dict(changes), {}
-    for cell in cells(scale):
+    for cell in list_cells(scale):
         name, _, settings = cell.experiment.rpartition(" (")
         where = settings.removesuffix(")"), cell.method
         histories[cell.key] = changes.get((name, *where), changes.get(where, Method())).history()
@@ -312,8 +318,8 @@ def test_differences_and_their_verdicts():
     fewer = compare(histories, [MNIST], "rounds", (HIGH, FEDAVG), (HIGH, LEFL))
     assert fewer[MNIST].mean == 150
     assert fewer[MNIST].seeds == R
-    assert judged(fewer) == YES
-    assert judged(compare(histories, [MNIST], "rounds", (HIGH, LEFL), (HIGH, FEDAVG))) == NO
+    assert judge_larger(fewer) == YES
+    assert judge_larger(compare(histories, [MNIST], "rounds", (HIGH, LEFL), (HIGH, FEDAVG))) == NO
 
 
 def test_measures_of_a_planted_run():
@@ -339,7 +345,7 @@ def test_targets_are_the_middle_ones_and_every_experiment_has_one():
 
 def test_results_hold_every_measure_and_the_published_rounds():
     evidence = world([((AS_PUBLISHED, LEFL), FAST)], "full")
-    rows = results("full", evidence)
+    rows = list_all_results("full", evidence)
     theirs = {(r.experiment, r.method): r.published for r in rows if r.published is not None}
     assert theirs == {
         (name_experiment(name, AS_PUBLISHED), method): rounds
@@ -417,7 +423,7 @@ def test_the_report_has_all_tables_and_figures(scale):
     assert len(tables) == 5
     for table in tables:
         assert all(len(row) == len(table.columns) for row in table.rows), table.title
-    assert f"| {titled(MNIST, AS_PUBLISHED)} | LEFL | 0.8: 70, 1.4e-07 GB |" in text
+    assert f"| {name_experiment(MNIST, AS_PUBLISHED)} | LEFL | 0.8: 70, 1.4e-07 GB |" in text
     assert "0.9: >500" in text
     assert "13.0" in text
     assert "0.960 ± 0.002" in text
@@ -432,7 +438,7 @@ def test_the_report_has_all_tables_and_figures(scale):
 
 
 def resolved(scale):
-    return {cell.key: config.resolve(cell.config) for cell in cells(scale)}
+    return {cell.key: config.resolve(cell.config) for cell in list_cells(scale)}
 
 
 IS = {FEDPROX: "correction", SCAFFOLD: "correction", FEDNOVA: "aggregation", LEFL: "client_selection"}
@@ -442,7 +448,7 @@ IS |= dict.fromkeys(OTHERS, "aggregation")
 @pytest.mark.parametrize("scale", ["smoke", "small", "full"])
 def test_at_one_rate_methods_differ_only_in_what_they_are(scale):
     whole = resolved(scale)
-    assert len(whole) == len(cells(scale)), "no cell stands for two"
+    assert len(whole) == len(list_cells(scale)), "no cell stands for two"
     for name in EXPERIMENTS[scale]:
         for settings in (HIGH, LOW):
             if (fedavg := whole.get((name_experiment(name, settings), FEDAVG))) is None:
@@ -451,7 +457,7 @@ def test_at_one_rate_methods_differ_only_in_what_they_are(scale):
             there = [method for method in (*METHODS, *OTHERS) if (name_experiment(name, settings), method) in whole]
             assert set(there) >= set(METHODS)
             for method in set(there) - {FEDAVG}:
-                keys = config.differences(fedavg, whole[name_experiment(name, settings), method])
+                keys = whole[name_experiment(name, settings), method].differences(fedavg)
                 assert {key.split(".")[0] for key in keys} == {IS[method]}, (name, settings, method)
             assert fedavg["client_selection"] == {"name": "uniform"}
             assert whole[name_experiment(name, settings), LEFL]["client_selection"]["allocation"] == "hamilton"
@@ -470,7 +476,7 @@ def test_the_two_rates_differ_in_nothing_else(scale):
             continue
         for method in METHODS:
             one, other = (whole[name_experiment(name, settings), method] for settings in (HIGH, LOW))
-            assert config.differences(one, other) == ["local_training.learning_rate", "local_training.epoch_decay"]
+            assert other.differences(one) == ["local_training.learning_rate", "local_training.epoch_decay"]
             assert (other["local_training"]["learning_rate"], other["local_training"]["epoch_decay"]) == (0.01, None)
 
 
@@ -481,20 +487,20 @@ def test_as_published_baselines_are_those_of_the_low_rate_and_lefl_has_its_own(s
         if is_short(name):
             continue
         for method in BASELINES:
-            keys = config.differences(
-                whole[name_experiment(name, LOW), method], whole[name_experiment(name, AS_PUBLISHED), method]
+            keys = whole[name_experiment(name, AS_PUBLISHED), method].differences(
+                whole[name_experiment(name, LOW), method]
             )
             assert keys == (["correction.mu"] if method == FEDPROX else [])
         assert whole[name_experiment(name, AS_PUBLISHED), FEDPROX]["correction"]["mu"] == 1.0
         fair, code = whole[name_experiment(name, HIGH), LEFL], whole[name_experiment(name, AS_PUBLISHED), LEFL]
         changed = [
-            "client_selection.rate",
+            "client_selection.fraction",
             "client_selection.allocation",
             "client_selection.kl_direction",
             "cohort_size",
         ]
-        assert config.differences(fair, code) == changed
-        assert code["client_selection"]["rate"] == fair["cohort_size"] / fair["partition"]["clients"]
+        assert code.differences(fair) == changed
+        assert code["client_selection"]["fraction"] == fair["cohort_size"] / fair["partition"]["clients"]
 
 
 def most_of_code(clients, clusters, rate):
@@ -515,9 +521,9 @@ def test_cohorts_have_room_and_no_more_members_than_there_are_clients(scale):
         wanted, selector = whole["cohort_size"], whole["client_selection"]
         if selector.get("allocation") == "code":
             clusters = int(np.ceil(np.log2(clients)))
-            wanted = most_of_code(clients, clusters, selector["rate"])
+            wanted = most_of_code(clients, clusters, selector["fraction"])
         if not wanted <= whole["cohort_size"] <= clients:
-            short_of.append(f"{title}, {method}: m is {whole['m']} of {clients}, needed may be {wanted}")
+            short_of.append(f"{title}, {method}: m is {whole['cohort_size']} of {clients}, needed may be {wanted}")
     assert not short_of
 
 
@@ -673,13 +679,11 @@ def test_representations_of_a_resnet_are_all_its_convolutions_and_the_last_layer
 
 def test_planted_groups_are_found_on_digits():
     (cell,) = ABLATION["smoke"].values()
-    whole = merge_settings(
-        merge_settings(BASE, cell), {"rounds": 1, "model": {"hidden": [16]}, "client_selection": "lefl"}
-    )
-    got = study_clusters(whole, "smoke", [0], truth=LabelGroups(24, 2))
+    whole = merge_settings(cell, ON_GROUPS, {"rounds": 1, "model": {"hidden": [16]}, "client_selection": "lefl"})
+    got = examine_clusters(whole, "smoke", [0], truth=LabelGroups(24, 2))
     assert got["rand"] == [1.0]
     assert [sizes.tolist() for sizes in got["sizes"]] == [[5, 5, 5, 5, 4]]
-    assert (got["clients"], got["cohort_size"]) == (24, 5)
+    assert (got["clients"], got["m"]) == (24, 5)
     labels = LabelGroups(24, 2).groups(10)
     np.testing.assert_array_equal(mark_pairs(got["cluster"], True), mark_pairs(labels, True))
     (stratified,), (by_labels,), (uniform,) = (got[f"entropy_{way}"] for way in ("stratified", "by_labels", "random"))
@@ -695,15 +699,13 @@ def test_planted_groups_are_found_on_digits():
     assert (got["cka"][0, 0] > got["cka"][0, 1]).all(), "models of one group are more alike"
     np.testing.assert_allclose(np.diag(got["kl"]), 0, atol=1e-5)
     assert (got["kl"][mark_pairs(labels, False)].min() > got["kl"][mark_pairs(labels, True)].max()).all()
-    json.dumps(folder.jsonable(got))
+    json.dumps(to_jsonable(got))
 
 
 def test_many_clients_are_compared_by_their_last_layers_alone(monkeypatch):
-    monkeypatch.setattr(studies_module, "FEW", 10)
+    monkeypatch.setattr(lefl_studies, "FEW", 10)
     (cell,) = ABLATION["smoke"].values()
-    whole = merge_settings(
-        merge_settings(BASE, cell), {"rounds": 1, "model": {"hidden": [16]}, "client_selection": "lefl"}
-    )
-    got = study_clusters(whole, "smoke", [0], truth=LabelGroups(24, 2))
+    whole = merge_settings(cell, ON_GROUPS, {"rounds": 1, "model": {"hidden": [16]}, "client_selection": "lefl"})
+    got = examine_clusters(whole, "smoke", [0], truth=LabelGroups(24, 2))
     assert got["rand"] == [1.0]
     assert not {"cka", "heat", "kl"} & set(got)

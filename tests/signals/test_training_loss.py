@@ -6,6 +6,7 @@ import numpy as np
 import optax
 
 from fedjax_sel import Federation, Task, partition, signals
+from fedjax_sel.data.federated import Examples
 from fedjax_sel.local_training._shuffle import shuffle_epochs
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.models.mlp import MLP
@@ -18,8 +19,8 @@ def test_losses_are_those_of_the_rows_of_all_steps_each_on_the_model_of_its_step
     index, valid = data.examples_of(jnp.int32(2))
     count = int(valid.sum())
     assert count % 8, "the last batch is to be smaller"
-    steps = trainer.local_steps(jnp.int32(count), data.longest)
-    update = trainer.train(task, variables, data, index, valid, key, 1.0, steps, steps + 3)
+    plan = trainer.plan(jnp.int32(count), data.longest, jnp.int32(0), jnp.int32(1))
+    update = trainer.train(key, task, variables, Examples(data, index, valid), plan, num_steps=plan.steps + 3)
 
     model, losses = variables, []
     for order in np.asarray(shuffle_epochs(jax.random.split(key)[0], valid, 2)):
@@ -44,5 +45,7 @@ def test_a_client_without_steps_reports_nothing(blobs):
     task = Task.on(MLP(classes=3, hidden=(4,)), blobs)
     variables, (index, valid) = task.init(jax.random.key(1), data.x), data.examples_of(jnp.int32(2))
     none = jnp.int32(0)
-    update = SGD().train(task, variables, data, index, valid, jax.random.key(3), 1.0, none, none + 2)
+    plan = SGD().plan(none, data.longest, none, jnp.int32(1))
+    examples = Examples(data, index, jnp.zeros_like(valid))
+    update = SGD().train(jax.random.key(3), task, variables, examples, plan, num_steps=none + 2)
     assert float(update.loss) == float(update.mean_sq_loss) == 0

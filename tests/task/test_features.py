@@ -12,10 +12,10 @@ from fedjax_sel.models.mlp import MLP
 from fedjax_sel.models.wide_resnet import WideResNet
 from fedjax_sel.task.features import precompute_features
 
-DIGITS = load("digit_images", rows=60, num_test_examples=40)
+DIGITS = load("digit_images", num_examples=60, num_test_examples=40)
 MODEL = WideResNet(classes=10, depth=10)
 BACKBONE = ("stem", "group1", "group2")
-FLAT = load("digits", rows=80)
+FLAT = load("digits", num_examples=80)
 DENSE = MLP(classes=10, hidden=(12, 8))
 
 

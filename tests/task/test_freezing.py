@@ -12,7 +12,7 @@ from fedjax_sel.models.wide_resnet import WideResNet
 from fedjax_sel.task.freezing import FrozenParams, merge_trees, within
 from fedjax_sel.types import Batch
 
-DIGITS = load("digit_images", rows=60, num_test_examples=40)
+DIGITS = load("digit_images", num_examples=60, num_test_examples=40)
 MODEL = WideResNet(classes=10, depth=10)
 BACKBONE = ("stem", "group1", "group2")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fedjax_sel.engine.history import History
-from fedjax_sel.metrics import filled
+from fedjax_sel.metrics import fill_missing
 from fedjax_sel.papers.fedft_eds.methods import EDS, SPEECH, name_few, name_many
 from fedjax_sel.papers.judging import list_results, to_floats
 from fedjax_sel.papers.paper import Evidence, Result
@@ -43,7 +43,7 @@ def measure(history: History) -> dict[str, np.ndarray]:
     flops = history.cumulative("flops")[:, -1]
     best = np.nanmax(accuracy, axis=1)
     return {
-        "accuracy_last": filled(accuracy)[:, -1],
+        "accuracy_last": fill_missing(accuracy)[:, -1],
         "best_accuracy": best,
         "client_seconds": flops / FLOPS_A_SECOND,
         "efficiency": 100 * best / (flops / FLOPS_A_SECOND),

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from fedjax_sel.engine.history import History
-from fedjax_sel.metrics import coverage, filled, jain, last_mean, rounds_to
+from fedjax_sel.metrics import coverage, fill_missing, jain, last_mean, rounds_to
 from fedjax_sel.papers.gpfl.cells import (
     AS_PUBLISHED,
     CIFAR,
@@ -63,7 +63,7 @@ def list_partitions(histories: Histories) -> list[str]:
 
 def read_at_share(history: History, share: float) -> np.ndarray:
     """Returns the accuracy of each seed when this share of the rounds is done."""
-    return filled(history["accuracy"])[:, max(1, round(share * history.rounds)) - 1]
+    return fill_missing(history["accuracy"])[:, max(1, round(share * history.rounds)) - 1]
 
 
 def measure_last_deviation(history: History) -> np.ndarray:
