@@ -53,7 +53,7 @@ def alone(name: str, quick: bool, out: Path) -> None:
     from benchmarks.measure import peak_flops
     from benchmarks.workloads import WORKLOADS, scale_here
     from fedjax_sel.report.environment import environment
-    from fedjax_sel.running import use_cores
+    from fedjax_sel.runs.prepare import use_cores
 
     use_cores()
     scale, rows = scale_here(quick), []

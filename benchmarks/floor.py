@@ -22,7 +22,7 @@ from fedjax_sel.models.conv_dropout import ConvDropout
 from fedjax_sel.models.mlp import MLP
 from fedjax_sel.models.resnet import ResNet
 from fedjax_sel.report.markdown import table
-from fedjax_sel.running import use_cores
+from fedjax_sel.runs.prepare import use_cores
 from fedjax_sel.types import Batch
 
 REPEATS, STEPS = 7, 10

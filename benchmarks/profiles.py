@@ -26,7 +26,7 @@ from benchmarks.tables import RESULTS
 from benchmarks.workloads import scale_here
 from fedjax_sel.report.environment import environment
 from fedjax_sel.report.markdown import table
-from fedjax_sel.running import use_cores
+from fedjax_sel.runs.prepare import use_cores
 
 TRACED = {
     "flute-lr": lambda scale: (*workloads.flute_lr(scale), 1),

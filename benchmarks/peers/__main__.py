@@ -89,7 +89,7 @@ def main() -> None:
     given = parser.parse_args()
     if given.ours or given.export:
         from benchmarks.peers import work
-        from fedjax_sel.running import use_cores
+        from fedjax_sel.runs.prepare import use_cores
 
         use_cores()
         if given.export:

@@ -2,7 +2,7 @@
 
 A component (selector, trainer, model, ...) is a name and parameters, or the bare name:
 
-    data: {name: digits}                             # seed: null in it: every seed draws its own test rows
+    data: {name: digits}                             # seed: null in it: every seed draws its own test examples
     partition: {name: dirichlet, clients: 100, alpha: 0.3}
     model: {name: mlp, hidden: [64]}
     client_selection: entropy

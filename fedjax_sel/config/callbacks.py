@@ -45,7 +45,7 @@ def by_name(given: Any) -> dict[str, Any]:
     return out
 
 
-def resolved(given: Any) -> dict[str, dict]:
+def resolve_callbacks(given: Any) -> dict[str, dict]:
     """Every callback with all its parameters.
 
     Raises:

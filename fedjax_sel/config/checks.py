@@ -39,7 +39,7 @@ class Parameter:
 REQUIRED = object()
 
 
-def fitted(where: str, value: Any, annotation: Any) -> Any:
+def coerce(where: str, value: Any, annotation: Any) -> Any:
     """`value` as the plain value that a configuration file keeps: whole numbers become floats where floats are due.
 
     Args:
@@ -52,12 +52,12 @@ def fitted(where: str, value: Any, annotation: Any) -> Any:
     """
     options = options_of(annotation)
     if (classes := components_in(options)) and (isinstance(value, dict | str) or dataclasses.is_dataclass(value)):
-        return component(where, value, classes)
+        return complete_component(where, value, classes)
     for option in options:
         fits, plain = fit_one(where, value, option)
         if fits:
             return plain
-    raise ValueError(f"{where} is {value!r}; it must be {described(options)}")
+    raise ValueError(f"{where} is {value!r}; it must be {describe(options)}")
 
 
 def fit_one(where: str, value: Any, option: Any) -> tuple[bool, Any]:
@@ -67,10 +67,10 @@ def fit_one(where: str, value: Any, option: Any) -> tuple[bool, Any]:
     if typing.get_origin(option) is typing.Literal:
         return value in typing.get_args(option), value
     if typing.get_origin(option) is tuple and isinstance(value, list | tuple):
-        return True, elements(where, value, typing.get_args(option))
+        return True, coerce_elements(where, value, typing.get_args(option))
     if typing.get_origin(option) is Mapping and isinstance(value, dict):
         of = typing.get_args(option)[1]
-        return True, {str(name): fitted(f"{where}.{name}", one, of) for name, one in value.items()}
+        return True, {str(name): coerce(f"{where}.{name}", one, of) for name, one in value.items()}
     if isinstance(value, bool) or option is bool:
         return isinstance(value, bool) and option is bool, value
     if option is float:
@@ -88,16 +88,16 @@ def as_number(value: Any) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 
-def elements(where: str, value: list | tuple, of: tuple) -> list:
+def coerce_elements(where: str, value: list | tuple, of: tuple) -> list:
     """Elements of a list where `tuple[of]` is due."""
     if len(of) == 2 and of[1] is Ellipsis:
         of = (of[0],) * len(value)
     if len(of) != len(value):
         raise ValueError(f"{where} is {list(value)!r}; it must have {len(of)} elements")
-    return [fitted(f"{where}[{i}]", one, annotation) for i, (one, annotation) in enumerate(zip(value, of, strict=True))]
+    return [coerce(f"{where}[{i}]", one, annotation) for i, (one, annotation) in enumerate(zip(value, of, strict=True))]
 
 
-def component(where: str, value: Any, classes: dict[str, type]) -> dict:
+def complete_component(where: str, value: Any, classes: dict[str, type]) -> dict:
     """A component within a component, complete: `{name: steps, at: [150], factor: 0.5}`."""
     if dataclasses.is_dataclass(value):
         name = snake(type(value).__name__)
@@ -122,11 +122,11 @@ def complete(where: str, name: str, given: dict, known: dict[str, Parameter]) ->
     for key, parameter in known.items():
         value = given.get(key, parameter.default)
         if value is REQUIRED:
-            raise ValueError(f"{where}.{key} is missing; {name} needs {described(options_of(parameter.annotation))}")
+            raise ValueError(f"{where}.{key} is missing; {name} needs {describe(options_of(parameter.annotation))}")
         if parameter.default == math.inf and as_number(value) == math.inf:
             out[key] = math.inf
         else:
-            out[key] = fitted(f"{where}.{key}", value, parameter.annotation)
+            out[key] = coerce(f"{where}.{key}", value, parameter.annotation)
     return out
 
 
@@ -143,13 +143,13 @@ def parameters(cls: type, without: tuple[str, ...] = ()) -> dict[str, Parameter]
     return out
 
 
-def made(value: Any, annotation: Any) -> Any:
+def make_value(value: Any, annotation: Any) -> Any:
     """The value that a plain value stands for: lists become tuples, named components objects."""
     classes = components_in(options_of(annotation))
     if isinstance(value, dict) and classes:
         cls = classes[value["name"]]
-        return cls(**{key: made(value[key], p.annotation) for key, p in parameters(cls).items()})
-    return tuple(made(one, Any) for one in value) if isinstance(value, list) else value
+        return cls(**{key: make_value(value[key], p.annotation) for key, p in parameters(cls).items()})
+    return tuple(make_value(one, Any) for one in value) if isinstance(value, list) else value
 
 
 def options_of(annotation: Any) -> tuple:
@@ -164,7 +164,7 @@ def components_in(options: tuple) -> dict[str, type]:
     return {snake(o.__name__): o for o in options if isinstance(o, type) and dataclasses.is_dataclass(o)}
 
 
-def described(options: tuple) -> str:
+def describe(options: tuple) -> str:
     """Types in words."""
     words = []
     for option in (o for o in options if not (o is int and float in options)):

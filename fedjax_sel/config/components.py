@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fedjax_sel import catalog
-from fedjax_sel.config.checks import REQUIRED, Parameter, complete, made, parameters
+from fedjax_sel.config.checks import REQUIRED, Parameter, complete, make_value, parameters
 from fedjax_sel.data import sources
 from fedjax_sel.data.uacs import uacs
 from fedjax_sel.devices import availability, laws, table
@@ -63,7 +63,7 @@ class Kind:
         if resolved is None:
             return None
         known, make = self.known(resolved["name"]), self.load(resolved["name"])
-        return make(**{k: made(resolved[k], p.annotation) for k, p in known.items() if k in resolved}, **filled)
+        return make(**{k: make_value(resolved[k], p.annotation) for k, p in known.items() if k in resolved}, **filled)
 
 
 OF_TASK = {
@@ -72,8 +72,8 @@ OF_TASK = {
     "frozen": Parameter(tuple[str, ...], ()),
     "cached": Parameter(bool, True),
 }
-"""Parameters that every model has besides its own: whether rows are normalised, a file or run that it begins with,
-names of parts that are not trained, and whether a backbone that is not trained is run once for all rows."""
+"""Parameters that every model has besides its own: whether examples are normalised, a file or run that it begins with,
+names of parts that are not trained, and whether a backbone that is not trained is run once for all examples."""
 
 
 class ModelKind(Kind):
@@ -135,7 +135,7 @@ KINDS: dict[str, Kind] = {
 }
 
 SYNTHETIC: dict[str, Callable[..., Any]] = {"uacs": uacs}
-"""Sources that are drawn from the seed of a run; their rows have natural owners."""
+"""Sources that are drawn from the seed of a run; their examples have natural owners."""
 
 SOURCE_NAMES = (*SYNTHETIC, *sources.available(), "npz:PATH", "tfds:NAME")
 

@@ -12,7 +12,7 @@ import yaml
 
 from fedjax_sel.catalog import check_name
 from fedjax_sel.config import callbacks
-from fedjax_sel.config.checks import Parameter, complete, fitted, parameters
+from fedjax_sel.config.checks import Parameter, coerce, complete, parameters
 from fedjax_sel.config.components import KINDS, SYNTHETIC, source_parameters, split
 from fedjax_sel.config.config import Config
 from fedjax_sel.config.files import parse_yaml
@@ -79,24 +79,24 @@ def resolve(given: Mapping[str, Any]) -> Config:
     for key, kind in KINDS.items():
         out[key] = kind.resolve(key, config.get(key))
     for key, parameter in plain_keys().items():
-        out[key] = fitted(key, config.get(key, parameter.default), parameter.annotation)
+        out[key] = coerce(key, config.get(key, parameter.default), parameter.annotation)
     seeds = check_seeds(out["seeds"])
     out["seeds"] = len(seeds) if seeds == tuple(range(len(seeds))) else list(seeds)
     out["deadline"] = deadline(config.get("deadline"))
     out["layout"] = layout(config.get("layout", "auto"))
     out["mesh"] = mesh(config.get("mesh"))
-    out["callbacks"] = callbacks.resolved(config.get("callbacks"))
+    out["callbacks"] = callbacks.resolve_callbacks(config.get("callbacks"))
     return Config({key: out[key] for key in KEYS})
 
 
 def public(given: Any) -> dict | None:
-    """The source of public rows with all its parameters; None where there is none."""
+    """Returns the source of public examples with all its parameters; None where there is none."""
     if given is None:
         return None
     name, rest = split("public", given, None)
     if name in SYNTHETIC:
         raise ValueError(
-            f"public.name is {name!r}, which is drawn from the seed of a run; name rows that stay the same"
+            f"public.name is {name!r}, which is drawn from the seed of a run; name examples that stay the same"
         )
     return {"name": name} | complete("public", name, rest, source_parameters(name))
 

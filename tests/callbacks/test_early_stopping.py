@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from fedjax_sel import folder
 from fedjax_sel.callbacks.early_stopping import EarlyStopping
 from fedjax_sel.config import resolve
 from fedjax_sel.engine.history import History
-from fedjax_sel.running import run_in_folder
+from fedjax_sel.runs import layout
+from fedjax_sel.runs.execute import execute
 
 NAN = np.nan
 
@@ -98,14 +98,14 @@ def test_a_run_that_was_ended_is_a_finished_one(tmp_path, capsys):
         }
     )
     place = tmp_path / "run"
-    history = run_in_folder("small", config, place)
-    assert history is not None
-    assert history.rounds == 4
+    assert execute("small", config, place).rounds == 4
     assert "ended by a callback after 4 of 9 rounds" in capsys.readouterr().err
-    assert folder.state(place) == "finished"
-    assert folder.read(place)[0].rounds == 4
+    assert layout.state(place) == "finished"
+    assert layout.read(place)[0].rounds == 4
     assert (place / "table.csv").exists()
-    assert run_in_folder("small", config, place) is None
+    before = {path: path.stat().st_mtime_ns for path in place.rglob("*")}
+    assert execute("small", config, place).rounds == 4
+    assert {path: path.stat().st_mtime_ns for path in place.rglob("*")} == before
 
 
 @pytest.mark.parametrize(

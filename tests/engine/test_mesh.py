@@ -131,7 +131,7 @@ def test_cores_get_the_mesh_that_leaves_least_to_do_after_one_another(devices, r
     ids=["cores", "flag", "variable"],
 )
 def test_every_core_is_a_device_unless_a_number_is_chosen(own, devices):
-    code = "from fedjax_sel.running import use_cores; use_cores(); import jax; print(jax.local_device_count())"
+    code = "from fedjax_sel.runs.prepare import use_cores; use_cores(); import jax; print(jax.local_device_count())"
     env = {**os.environ, "JAX_PLATFORMS": "cpu", **own}
     done = subprocess.run([sys.executable, "-c", code], cwd=HERE, env=env, capture_output=True, text=True, timeout=100)
     assert done.stdout.split() == [str(devices)], done.stderr

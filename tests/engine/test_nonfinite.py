@@ -5,7 +5,6 @@ from dataclasses import replace
 import jax
 import numpy as np
 import pytest
-from fedjax_sel.folder import read, save
 
 from fedjax_sel import Experiment, Federation, History, Layout, Task, dataset, partition, simulate
 from fedjax_sel.aggregation.fedavgm import FedAvgM
@@ -26,6 +25,7 @@ from fedjax_sel.models.logistic import LogisticRegression
 from fedjax_sel.pytree import Pytree
 from fedjax_sel.report.compare import compared, named, reachable
 from fedjax_sel.report.summary import in_terminal, lines, page, results, words
+from fedjax_sel.runs.layout import read, save
 from fedjax_sel.types import PAD_CLIENT, Cohort
 
 CLOSE = {"rtol": 2e-4, "atol": 2e-5}
