@@ -203,7 +203,7 @@ def population(scale: Scale, peak: float) -> Iterator[Row]:
 def uacs(scale: Scale, seeds: int) -> tuple[str, fs.Experiment, fs.Federation]:
     """The first experiment of UACS-FL: its name, and what it is."""
     cell = papers.load("uacs").cells("smoke" if scale.quick else "full")[0]
-    run = config.build({**cell.config, "seeds": seeds})
+    run = config.build(config.resolve({**cell.config, "seeds": seeds}))
     return f"UACS: {cell.experiment}, {cell.method}", run.experiment, run.data
 
 

@@ -85,15 +85,21 @@ def exports(package: str) -> Mapping[str, str]:
     return home
 
 
-def check_name(what: str, name: Any, known: Iterable[str]) -> None:
+def check_name(what: str, name: Any, known: Iterable[str], aliases: Mapping[str, str] = {}) -> None:
     """Raises `ValueError` naming the nearest of `known` where `name` is not one of them.
 
-    >>> check_name("client_selection", "entrop", ["entropy", "uniform"])
+    Args:
+      what: it names, for the error.
+      name: as given.
+      known: the names there are.
+      aliases: other names of some of them, which it may have been meant to be.
+
+    >>> check_name("client selection", "entrop", ["entropy", "uniform"])
     Traceback (most recent call last):
-    ValueError: unknown client_selection 'entrop'; did you mean 'entropy'? There are: entropy, uniform
+    ValueError: unknown client selection 'entrop'; did you mean 'entropy'? There are: entropy, uniform
     """
     known = list(known)
     if name not in known:
-        near = difflib.get_close_matches(str(name), known, n=1, cutoff=0.5)
-        hint = f"; did you mean {near[0]!r}?" if near else "."
+        near = difflib.get_close_matches(str(name), [*known, *aliases], n=1, cutoff=0.5)
+        hint = f"; did you mean {aliases.get(near[0], near[0])!r}?" if near else "."
         raise ValueError(f"unknown {what} {name!r}{hint} There are: {', '.join(known)}")

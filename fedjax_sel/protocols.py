@@ -1,13 +1,13 @@
 """The theory of the library: four questions, and the signals that answer them.
 
-A federated-learning round asks **who** trains (`ClientSelector`), **on what** (`DataSelector`), **how** (`LocalTrainer`,
-its steps corrected by a `Correction`), and how the results are **merged** (`Aggregator`). An answer is a frozen value, a
-subclass of one of these base classes: its floats are leaves of a pytree, so that they can be traced and swept over; its
-whole numbers, strings and flags are static. A base class holds defaults and nothing else.
+A federated-learning round asks **who** trains (`ClientSelector`), **on what** (`DataSelector`), **how**
+(`LocalTrainer`, its steps corrected by a `Correction`), and how the results are **merged** (`Aggregator`). An answer is
+a frozen value, a subclass of one of these base classes: its floats are leaves of a pytree, so that they can be traced
+and swept over; its whole numbers, strings and flags are static. A base class holds defaults and nothing else.
 
-A strategy that needs a measurement declares a signal for it. Its value arrives as a keyword-only argument; a signal that
-nobody declares generates no code and costs nothing, and a declared one is billed. A signal is measured at one of four
-moments:
+A strategy that needs a measurement declares a signal for it. Its value arrives as a keyword-only argument; a signal
+that nobody declares generates no code and costs nothing, and a declared one is billed. A signal is measured at one of
+four moments:
 
 - **before** training, of the candidates, on the global model (`ExampleSignal`, `ClientSignal`);
 - **trained**: of a member of the cohort, on the model that it has just trained (`ExampleSignal`, `ClientSignal`), or of
@@ -489,18 +489,18 @@ class Aggregator(Strategy):
         """The change that the cohort proposes, from all deltas with a leading `m`; their weighted sum by default."""
         return jax.tree.map(lambda leaf: jnp.tensordot(weights, leaf, 1), deltas)
 
-    def optimizer(self) -> optax.GradientTransformation:
+    def server_optimizer(self) -> optax.GradientTransformation:
         """The server's optimiser, for which minus the change is a gradient; by default it takes the change as it is."""
         return optax.scale(-1.0)
 
     def init(self, variables: Variables) -> StrategyState:
         """State before round 0: the optimiser's."""
-        return self.optimizer().init(variables)
+        return self.server_optimizer().init(variables)
 
     def step(self, state: StrategyState, variables: Variables, delta: Variables) -> tuple[Variables, StrategyState]:
         """The new global model, from the change `delta`."""
         gradient = jax.tree.map(jnp.negative, delta)
-        change, state = self.optimizer().update(gradient, state, variables)
+        change, state = self.server_optimizer().update(gradient, state, variables)
         return optax.apply_updates(variables, change), state
 
 

@@ -13,7 +13,7 @@ import functools
 import inspect
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Self, dataclass_transform
+from typing import TYPE_CHECKING, Any, Self, dataclass_transform
 
 import jax
 import numpy as np
@@ -24,7 +24,9 @@ from fedjax_sel.catalog import check_name
 
 MISSING = dataclasses.MISSING
 
-Scalar = float | Float[Array, "..."]
+Scalar = Float[Array, "..."] | float
+if not TYPE_CHECKING:  # NumPy's scalars too; libraries that take numbers are annotated for the two above
+    Scalar = float | np.floating | Float[Array, "..."]
 """A hyperparameter: a Python float outside, traced inside a compiled program, an array where it is swept over."""
 
 
@@ -191,7 +193,7 @@ class Pytree:
             if not (field.metadata.keys() & {"range", "choices"}):
                 continue
             value = getattr(self, field.name)
-            if value is None and field.default is None:
+            if value is None and (field.default is None or allows_none(field.type)):
                 continue
             where: str = f"{title(type(self))}: {field.name}"
             if "choices" in field.metadata:
@@ -208,10 +210,21 @@ class Pytree:
         """Raises `ValueError` for fields that do not go together; nothing by default."""
 
 
+def allows_none(annotation: Any) -> bool:
+    """Whether an annotation, as written or as its type, is a union with None.
+
+    >>> allows_none("int | None"), allows_none(float)
+    (True, False)
+    """
+    written = annotation if isinstance(annotation, str) else str(annotation)
+    return "None" in [option.strip() for option in written.split("|")]
+
+
 def title(cls: type) -> str:
-    """What an error calls a class: a strategy of the library by its module, as configurations do."""
+    """What an error calls a class: one that has a module of the library to itself by that, as configurations do."""
     package, _, module = cls.__module__.rpartition(".")
-    return module if package.startswith("fedjax_sel.") and not module.startswith("_") else cls.__name__
+    own = module.replace("_", "") == cls.__name__.lower()
+    return module if package.startswith("fedjax_sel.") and own else cls.__name__
 
 
 def classes_of(tree: Any) -> tuple[type, ...]:

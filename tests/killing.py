@@ -19,7 +19,8 @@ from typing import Any
 FORK = multiprocessing.get_context("forkserver")
 FORK.set_forkserver_preload(
     [
-        "fedjax_sel.running",
+        "fedjax_sel.runs.execute",
+        "fedjax_sel.runs.sweep.execute",
         "fedjax_sel.cli",
         "fedjax_sel.papers",
         "orbax.checkpoint",
@@ -92,19 +93,19 @@ def body(arguments: list[str], here: Path, said: Path, *, at: tuple[str, str] | 
     os.environ.update(COLUMNS="160")
     import jax
 
-    from fedjax_sel import folder, running
     from fedjax_sel.cli import main
-    from fedjax_sel.engine import checkpoint, run
+    from fedjax_sel.engine import checkpoint, driver
+    from fedjax_sel.runs import execute, files
 
     jax.config.update("jax_compilation_cache_dir", str(Path(os.environ["FEDJAX_SEL_CACHE"]) / "killed"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
-    running.Checkpoints = partial(checkpoint.Checkpoints, pause=how.pop("pause", 0.0))  # type: ignore[misc]
+    execute.Checkpoints = partial(checkpoint.Checkpoints, pause=how.pop("pause", 0.0))  # type: ignore[misc]
     if at is not None:
         sys.addaudithook(partial(killed_at, *at))
     if (chosen := how.pop("chunk", None)) is not None:
-        run.run_chunk = In(run.run_chunk, *chosen)  # type: ignore[assignment]
+        driver.run_chunk = In(driver.run_chunk, *chosen)  # type: ignore[assignment]
     if (action := how.pop("before_metrics", None)) is not None:
-        folder._write_metrics = In(folder._write_metrics, 1, action)  # type: ignore[assignment]
+        files.write_metrics = In(files.write_metrics, 1, action)  # type: ignore[assignment]
     assert not how, how
     main(arguments)
 

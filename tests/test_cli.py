@@ -1,6 +1,7 @@
 """The command line, as a user meets it."""
 
 import os
+import re
 import shutil
 import signal
 import sys
@@ -9,9 +10,10 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from fedjax_sel import config, folder
+from fedjax_sel import config
 from fedjax_sel.cli import main
 from fedjax_sel.engine.history import History
+from fedjax_sel.runs import layout
 
 SMALL = ("digits", "partition.clients=20", "cohort_size=3", "rounds=4", "--seeds", "2")
 
@@ -20,6 +22,12 @@ SMALL = ("digits", "partition.clients=20", "cohort_size=3", "rounds=4", "--seeds
 def somewhere_else(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "160")
+
+
+def small(*items):
+    """The small run with some items in the place of those of the same keys."""
+    keys = {item.partition("=")[0] for item in items}
+    return [*(item for item in SMALL if item.partition("=")[0] not in keys), *items]
 
 
 def call(*arguments):
@@ -41,7 +49,7 @@ def finished(tmp_path_factory):
     """Two finished runs that differ in selector and rounds, made once."""
     here = tmp_path_factory.mktemp("runs")
     for name, more in (("entropy", ()), ("uniform", ("client_selection=uniform", "rounds=3"))):
-        done = call("run", *SMALL, *more, "--out", here / name)
+        done = call("run", *small(*more), "--out", here / name)
         assert done.exit_code == 0, done.output
     return here
 
@@ -58,8 +66,8 @@ def test_a_run_prints_device_mapping_table_and_folder(tmp_path):
     (place,) = (tmp_path / "runs").iterdir()
     assert place.name.startswith("digits-")
     assert f"The run is in runs/{place.name}" in done.stdout
-    assert folder.state(place) == "finished"
-    history, _ = folder.read(place)
+    assert layout.state(place) == "finished"
+    history, _ = layout.read(place)
     assert (history.rounds, history.seeds) == (4, (0, 1))
 
 
@@ -75,7 +83,7 @@ def test_a_finished_run_is_shown_and_not_run_again(finished):
 def test_the_configuration_in_a_folder_reruns_the_run(finished, tmp_path):
     done = call("run", finished / "entropy" / "config.yaml", "--out", tmp_path / "again")
     assert done.exit_code == 0, done.output
-    one, other = folder.read(finished / "entropy")[0], folder.read(tmp_path / "again")[0]
+    one, other = layout.read(finished / "entropy")[0], layout.read(tmp_path / "again")[0]
     for name in one.metrics:
         np.testing.assert_array_equal(one[name], other[name])
     np.testing.assert_array_equal(one.selections, other.selections)
@@ -97,13 +105,13 @@ def test_an_interrupted_run_says_what_is_kept_and_goes_on_to_the_same_end(finish
     assert stopped.exit_code == 128 + number
     assert "stopped after 2 of 4 rounds; kept in" in stopped.stderr
     assert "goes on from there" in stopped.stderr
-    assert folder.state(tmp_path / "run") == "interrupted"
+    assert layout.state(tmp_path / "run") == "interrupted"
     monkeypatch.undo()
     monkeypatch.setenv("COLUMNS", "160")
     resumed = call("run", *SMALL, "--out", tmp_path / "run")
     assert resumed.exit_code == 0, resumed.output
     assert "continuing after round 2" in resumed.stdout
-    one, other = folder.read(finished / "entropy")[0], folder.read(tmp_path / "run")[0]
+    one, other = layout.read(finished / "entropy")[0], layout.read(tmp_path / "run")[0]
     for name in one.metrics:
         np.testing.assert_array_equal(one[name], other[name])
 
@@ -124,7 +132,7 @@ def test_a_second_interrupt_stops_at_once(tmp_path, monkeypatch):
 def test_another_name_of_the_field_is_said(tmp_path):
     done = call("run", "iris", "rounds=1", "lr=0.2", "--seeds", 1)
     assert done.exit_code == 0, done.output
-    assert "lr is trainer.learning_rate here" in done.stdout
+    assert "lr is local_training.learning_rate here" in done.stdout
 
 
 def test_debugging_runs_without_compilation_and_keeps_no_checkpoints(tmp_path, monkeypatch):
@@ -171,8 +179,8 @@ def test_a_bad_request_is_one_line_and_leaves_nothing_behind(tmp_path, arguments
 
 
 def test_another_configuration_in_the_folder_is_refused(finished):
-    line = refused("run", *SMALL, "cohort_size=4", "--out", finished / "entropy")
-    assert "m: 3 there, 4 here" in line
+    line = refused("run", *small("cohort_size=4"), "--out", finished / "entropy")
+    assert "cohort_size: 3 there, 4 here" in line
 
 
 def test_runs_of_different_lengths_are_compared(finished, tmp_path):
@@ -191,7 +199,7 @@ def test_what_cannot_be_compared_is_said(finished, tmp_path):
     assert "no such folder" in refused("compare", finished / "entropy", tmp_path / "nowhere")
     assert "target is 3" in refused("compare", finished / "entropy", "--target", 3)
     assert "must end in" in refused("compare", finished / "entropy", "--figure", "a.doc")
-    folder.begin(tmp_path / "begun", {"data": "iris"})
+    layout.create(tmp_path / "begun", config.resolve({"data": "iris"}))
     assert "not finished" in refused("compare", tmp_path / "begun")
 
 
@@ -266,3 +274,44 @@ def test_a_run_of_a_strategy_that_is_not_installed_is_compared_all_the_same(fini
     done = call("compare", finished / "entropy", moved)
     assert done.exit_code == 0, done.output
     assert "mine_alone" in done.stdout
+
+
+@pytest.mark.parametrize("arguments", [("run", *SMALL), ("run", "iris", "rounds=1", "--seeds", "1", "--debug")])
+def test_a_configuration_on_the_command_line_is_resolved_once(tmp_path, monkeypatch, arguments):
+    made, make = [], config.Config.__post_init__
+
+    def counted(self):
+        made.append(self)
+        make(self)
+
+    monkeypatch.setattr(config.Config, "__post_init__", counted)
+    done = call(*arguments, "--out", tmp_path / "run")
+    assert done.exit_code == 0, done.output
+    assert len(made) == 1
+    again = call(*arguments, "--out", tmp_path / "run")
+    assert "Nothing was run" in again.stdout
+    assert len(made) == 2
+
+
+def test_a_value_given_twice_is_refused_in_one_line():
+    assert "m=5 and cohort_size=6 both give cohort_size; give it once" in refused("run", "iris", "m=5", "cohort_size=6")
+    assert "--seeds 3 and seeds=2 both give seeds; give it once" in refused("run", "iris", "seeds=2", "--seeds", "3")
+
+
+def as_before(text):
+    """A configuration in the words of the first edition."""
+    names = {"client_selection": "selector", "data_selection": "samples", "local_training": "trainer"}
+    names |= {"aggregation": "aggregator", "cohort_size": "m", "signal_split": "signals_on", "layout": "mapping"}
+    for now, before in names.items():
+        text = re.sub(rf"^{now}:", f"{before}:", text, flags=re.MULTILINE)
+    return text.replace("weighting:", "by:").replace("num_examples:", "rows:").replace("num_test_rows:", "test_rows:")
+
+
+def test_a_folder_of_the_first_edition_is_the_same_run(finished, tmp_path):
+    old = tmp_path / "old"
+    shutil.copytree(finished / "entropy", old)
+    (old / "config.yaml").write_text(as_before((old / "config.yaml").read_text()))
+    assert "selector:" in (old / "config.yaml").read_text()
+    assert "Nothing was run" in call("run", *SMALL, "--out", old).stdout
+    assert call("compare", finished / "uniform", old).exit_code == 0
+    assert layout.read(old)[1]["client_selection"]["name"] == "entropy"

@@ -1,5 +1,7 @@
 """A configuration says everything about a run, and what is wrong with it."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import yaml
@@ -8,6 +10,7 @@ from fedjax_sel import config
 from fedjax_sel.client_selection.entropy import Entropy
 from fedjax_sel.client_selection.power_of_choice import PowerOfChoice
 from fedjax_sel.data.partition import Natural, Shards
+from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.layout import Layout
 from fedjax_sel.local_training import Steps
 
@@ -19,33 +22,35 @@ def test_a_preset_resolves_completely_and_resolving_again_changes_nothing(name):
     short, given = config.load(name)
     resolved = config.resolve(given)
     assert short == name
-    assert config.resolve(resolved) == resolved
-    assert yaml.safe_load(config.dump(resolved)) == resolved
+    assert config.resolve(resolved.to_dict()) == resolved
+    assert yaml.safe_load(resolved.dump()) == resolved
     assert resolved["client_selection"].keys() >= {"name"}
     assert "schedule" in resolved["local_training"]
 
 
 def test_the_resolved_configuration_reruns_to_the_same_history(tmp_path):
-    first = config.build(IRIS).simulate()
-    (tmp_path / "config.yaml").write_text(config.dump(config.resolve(IRIS)))
-    again = config.build(config.load_file(tmp_path / "config.yaml")).simulate()
+    first = config.build(config.resolve(IRIS)).simulate()
+    (tmp_path / "config.yaml").write_text(config.resolve(IRIS).dump())
+    again = config.build(config.resolve(config.load_file(tmp_path / "config.yaml"))).simulate()
     np.testing.assert_array_equal(first["accuracy"], again["accuracy"])
     np.testing.assert_array_equal(first.selections, again.selections)
 
 
 def test_components_are_built_with_their_parameters():
     run = config.build(
-        {
-            **IRIS,
-            "client_selection": {"name": "power_of_choice", "d": 6},
-            "partition": {"name": "shards", "clients": 12, "shards_per_client": 1},
-            "model": {"name": "mlp", "hidden": [5, 4], "normalise": False},
-            "local_training": {"momentum": 0.9, "schedule": {"name": "steps", "at": [2], "factor": 0.1}},
-            "layout": {"clients": 2},
-            "cohort_size": 0.25,
-            "seeds": [3, 5],
-            "chunk": 2,
-        }
+        config.resolve(
+            {
+                **IRIS,
+                "client_selection": {"name": "power_of_choice", "d": 6},
+                "partition": {"name": "shards", "clients": 12, "shards_per_client": 1},
+                "model": {"name": "mlp", "hidden": [5, 4], "normalise": False},
+                "local_training": {"momentum": 0.9, "schedule": {"name": "steps", "at": [2], "factor": 0.1}},
+                "layout": {"clients": 2},
+                "cohort_size": 0.25,
+                "seeds": [3, 5],
+                "chunk": 2,
+            }
+        )
     )
     assert run.experiment.client_selection == PowerOfChoice(d=6)
     assert run.data.partition == Shards(clients=12, shards_per_client=1)
@@ -53,12 +58,12 @@ def test_components_are_built_with_their_parameters():
     assert run.experiment.task.model.classes == 3
     assert run.experiment.task.scale == 1.0
     assert run.experiment.local_training.schedule == Steps(at=(2,), factor=0.1)
-    assert (run.layout, run.seeds, run.chunk) == (Layout(clients=2), (3, 5), 2)
-    assert run.experiment.cohort(12) == 3
+    assert (run.execution.layout, run.seeds, run.execution.chunk) == (Layout(clients=2), (3, 5), 2)
+    assert run.experiment.count_cohort(12) == 3
 
 
 def test_rows_are_normalised_by_the_training_rows():
-    run = config.build(IRIS)
+    run = config.build(config.resolve(IRIS))
     x = run.data.source.x
     z = (x - np.asarray(run.experiment.task.shift)) * np.asarray(run.experiment.task.scale)
     np.testing.assert_allclose(np.mean(z, 0), 0, atol=1e-5)
@@ -66,10 +71,12 @@ def test_rows_are_normalised_by_the_training_rows():
 
 
 def test_synthetic_data_is_drawn_by_each_seed_and_owned_naturally():
-    run = config.build({"data": {"name": "uacs", "setting": 2, "clients": 20, "rows": 5}, "cohort_size": 2})
+    run = config.build(
+        config.resolve({"data": {"name": "uacs", "setting": 2, "clients": 20, "num_examples": 5}, "cohort_size": 2})
+    )
     assert run.data.partition == Natural()
     one, other = run.data.draw(0), run.data.draw(1)
-    assert one.clients == 20
+    assert one.num_clients == 20
     assert not np.array_equal(one.x, other.x)
 
 
@@ -93,15 +100,15 @@ def test_other_names_of_the_field_are_understood():
     assert resolved["partition"]["clients"] == 8
     assert (resolved["cohort_size"], resolved["rounds"]) == (3, 7)
     assert (resolved["local_training"]["learning_rate"], resolved["local_training"]["epochs"]) == (0.5, 2)
-    assert config.aliases_in(given) == [
-        "dataset",
-        "num_rounds",
-        "clients_per_round",
-        "num_clients",
-        "local_epochs",
-        "lr",
-    ]
-    assert config.own_name("lr") == "local_training.learning_rate"
+    assert config.rename(given)[1] == {
+        "dataset": "data",
+        "num_rounds": "rounds",
+        "clients_per_round": "cohort_size",
+        "num_clients": "partition.clients",
+        "local_epochs": "local_training.epochs",
+        "lr": "local_training.learning_rate",
+    }
+    assert config.own_key("lr") == "local_training.learning_rate"
 
 
 def test_an_override_replaces_a_component_whole_and_a_parameter_alone():
@@ -126,9 +133,9 @@ def test_an_override_replaces_a_component_whole_and_a_parameter_alone():
 def test_differences_are_dotted_keys():
     one = config.resolve({**IRIS, "client_selection": "entropy"})
     other = config.resolve({**IRIS, "client_selection": {"name": "entropy", "epsilon": 0.2}, "rounds": 4})
-    assert config.differences(one, other) == ["client_selection.epsilon", "rounds"]
-    assert config.differences(one, one) == []
-    assert config.fingerprint(one) != config.fingerprint(other)
+    assert other.differences(one) == ["client_selection.epsilon", "rounds"]
+    assert one.differences(one) == []
+    assert one.fingerprint != other.fingerprint
 
 
 WRONG = {
@@ -153,8 +160,11 @@ WRONG = {
     "list": ({"model": {"name": "mlp", "hidden": 64}}, "model.hidden is 64; it must be a list, each a whole number"),
     "in list": ({"model": {"name": "mlp", "hidden": [64, "x"]}}, r"model.hidden\[1\] is 'x'"),
     "schedule": ({"local_training": {"schedule": "stepz"}}, "did you mean 'steps'"),
-    "twice": ({"lr": 0.1, "local_training": {"learning_rate": 0.2}}, "lr and trainer.learning_rate are the same"),
-    "component": ({"client_selection": ["entropy"]}, "must be a name, or a layout"),
+    "twice": (
+        {"lr": 0.1, "local_training": {"learning_rate": 0.2}},
+        "lr and local_training.learning_rate are the same",
+    ),
+    "component": ({"client_selection": ["entropy"]}, "must be a name, or a mapping"),
     "component name": ({"client_selection": {"name": 3}}, "client_selection.name is 3"),
     "layout": ({"layout": "pmap"}, "unknown layout 'pmap'; did you mean 'vmap'"),
     "layout field": ({"layout": {"client": 3}}, "did you mean 'clients'"),
@@ -166,9 +176,9 @@ WRONG = {
     "data seed": ({"data_seed": -1}, "data_seed is -1"),
     "signals": ({"signal_split": "test"}, "signal_split is 'test'"),
     "holdout": ({"holdout": 1.0}, "holdout is 1.0"),
-    "own check": ({"aggregation": {"by": "volume"}}, "unknown mean: by 'volume'. There are: client, size"),
+    "own check": ({"aggregation": {"by": "volume"}}, "unknown mean: (by|weighting) 'volume'. There are: client, size"),
     "too many clients": ({"partition": {"clients": 1000}}, "only 120 rows"),
-    "no test rows": ({"data": {"name": "iris", "test": 0.0}}, "no test rows"),
+    "no test rows": ({"data": {"name": "iris", "test": 0.0}}, "no test examples"),
     "setting": ({"data": {"name": "uacs", "setting": 4}, "partition": "natural"}, "setting is 4"),
 }
 
@@ -176,7 +186,7 @@ WRONG = {
 @pytest.mark.parametrize(("wrong", "says"), WRONG.values(), ids=WRONG)
 def test_what_cannot_run_is_refused_with_a_reason(wrong, says):
     with pytest.raises(ValueError, match=says):
-        config.build({**IRIS, **wrong})
+        config.build(config.resolve({**IRIS, **wrong}))
 
 
 @pytest.mark.parametrize(
@@ -231,7 +241,9 @@ def test_every_component_there_is_can_be_named():
         for name in kind.available():
             given = {"name": name, "path": "table.csv"} if name in ("csv", "trace") else name
             assert config.resolve({**IRIS, key: given})[key]["name"] == name
-    assert config.build({**IRIS, "client_selection": "entropy"}).experiment.client_selection == Entropy()
+    assert (
+        config.build(config.resolve({**IRIS, "client_selection": "entropy"})).experiment.client_selection == Entropy()
+    )
 
 
 def test_callbacks_are_a_name_a_list_or_a_mapping_and_become_a_mapping_with_every_parameter():
@@ -262,8 +274,8 @@ def test_parameters_of_callbacks_are_overridden_by_dotted_keys_however_they_were
 
 def test_a_callback_without_parameters_is_a_difference():
     one, other = config.resolve(IRIS), config.resolve({**IRIS, "callbacks": "stopwatch"})
-    assert config.differences(one, other) == ["callbacks", "callbacks.stopwatch"]
-    assert config.fingerprint(one) != config.fingerprint(other)
+    assert other.differences(one) == ["callbacks", "callbacks.stopwatch"]
+    assert one.fingerprint != other.fingerprint
 
 
 @pytest.mark.parametrize(
@@ -277,8 +289,8 @@ def test_a_callback_without_parameters_is_a_difference():
         ({"table": {"folder": "here"}}, "unknown parameter of callbacks.table"),
         ({"table": "csv"}, "callbacks.table is 'csv'; it must be a mapping of its parameters"),
         ({"stopwatch": {"x": 1}}, "stopwatch has no parameters, but 'x' is given"),
-        (3, "callbacks is 3; it must be a name, a list of names, or a layout"),
-        (["table", 3], "it must be a name, a list of names, or a layout"),
+        (3, "callbacks is 3; it must be a name, a list of names, or a mapping"),
+        (["table", 3], "it must be a name, a list of names, or a mapping"),
         (["table", {"table": {}}], "callbacks: table is given twice"),
     ],
 )
@@ -289,10 +301,121 @@ def test_callbacks_that_are_none_are_named(given, says):
 
 def test_callbacks_are_checked_when_a_run_is_built_and_made_for_its_folder(tmp_path):
     with pytest.raises(ValueError, match="patience is 0; it must be at least 1"):
-        config.build({**IRIS, "callbacks": {"early_stopping": {"patience": 0}}})
-    run = config.build({**IRIS, "callbacks": ["table", "early_stopping", "wandb"]})
+        config.build(config.resolve({**IRIS, "callbacks": {"early_stopping": {"patience": 0}}}))
+    run = config.build(config.resolve({**IRIS, "callbacks": ["table", "early_stopping", "wandb"]}))
     table, early, curves = run.callbacks(tmp_path)
     assert (table.folder, curves.folder) == (tmp_path, tmp_path)
     assert not hasattr(early, "folder")
     assert curves.config == config.resolve({**IRIS, "callbacks": ["table", "early_stopping", "wandb"]})
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("items", "says"),
+    [
+        (["m=5", "cohort_size=6"], "m=5 and cohort_size=6 both give cohort_size; give it once"),
+        (["m=5", "m=6"], "m=5 and m=6 both give cohort_size; give it once"),
+        (
+            ["lr=1", "trainer.learning_rate=2"],
+            "lr=1 and trainer.learning_rate=2 both give local_training.learning_rate",
+        ),
+        (["selector=entropy", "client_selection.name=uniform"], "both give client_selection; give it once"),
+        (
+            ["data.rows=90", "data.num_examples=60"],
+            "data.rows=90 and data.num_examples=60 both give data.num_examples; give it once",
+        ),
+    ],
+)
+def test_a_value_given_twice_on_the_command_line_is_refused_as_in_a_file(items, says):
+    with pytest.raises(ValueError, match=says):
+        config.override(IRIS, items)
+
+
+def test_an_option_and_an_item_do_not_give_the_same_value():
+    assert config.override(IRIS, ["rounds=4"], {"seeds": 7, "layout": None})["seeds"] == 7
+    with pytest.raises(ValueError, match="--seeds 7 and seeds=3 both give seeds; give it once"):
+        config.override(IRIS, ["seeds=3"], {"seeds": 7})
+
+
+def test_values_on_the_command_line_are_read_as_those_in_files():
+    with pytest.raises(ValueError, match="the value cannot be read as YAML"):
+        config.override(IRIS, ["client_selection={name: entropy, name: uniform}"])
+
+
+OLD = {
+    **{"data": {"name": "iris", "rows": 100, "test_rows": 20}, "partition": {"name": "dirichlet", "min_rows": 2}},
+    **{"selector": {"name": "fedcs", "share": 0.5}, "samples": {"name": "entropy", "rho": 0.5}},
+    **{"trainer": {"name": "sgd", "lr": 0.2}, "aggregator": {"name": "fedopt", "optimiser": "yogi", "by": "size"}},
+    **{"m": 4, "signals_on": "holdout", "mapping": {"clients": 1, "rows": 64}},
+}
+NEW = {
+    **{"data": {"name": "iris", "num_examples": 100, "num_test_examples": 20}},
+    **{"partition": {"name": "dirichlet", "min_examples": 2}},
+    **{"client_selection": {"name": "fedcs", "fraction": 0.5}},
+    **{"data_selection": {"name": "entropy", "temperature": 0.5}},
+    **{"local_training": {"name": "sgd", "learning_rate": 0.2}},
+    **{"aggregation": {"name": "fedopt", "optimizer": "yogi", "weighting": "size"}},
+    **{"cohort_size": 4, "signal_split": "holdout", "layout": {"clients": 1, "examples": 64}},
+}
+
+
+def test_configurations_of_the_first_edition_are_read_and_what_they_are_called_now_is_told():
+    assert config.resolve(OLD) == config.resolve(NEW)
+    assert list(config.notes(NEW)) == []
+    assert set(config.notes(OLD)) == {
+        "signals_on is signal_split here",
+        "mapping is layout here",
+        "local_training.lr is local_training.learning_rate here",
+        "data.rows is data.num_examples here",
+        "data.test_rows is data.num_test_examples here",
+        "partition.min_rows is partition.min_examples here",
+        "client_selection.share is client_selection.fraction here",
+        "data_selection.rho is data_selection.temperature here",
+        "aggregation.optimiser is aggregation.optimizer here",
+        "aggregation.by is aggregation.weighting here",
+        "layout.rows is layout.examples here",
+    }
+
+
+def test_short_forms_are_names_of_their_own_and_nothing_is_told_of_them():
+    items = [
+        "selector=entropy",
+        "selector.epsilon=0.2",
+        "trainer.epochs=2",
+        "aggregator=mean",
+        "samples=entropy",
+        "m=3",
+    ]
+    assert list(config.notes(IRIS, items)) == []
+    found = config.resolve(config.override({**IRIS, "cohort_size": 9}, items))
+    assert (found["client_selection"]["epsilon"], found["local_training"]["epochs"], found["cohort_size"]) == (
+        0.2,
+        2,
+        3,
+    )
+
+
+def test_a_parameter_is_renamed_only_where_the_component_has_the_new_name_and_not_the_old_one():
+    with pytest.raises(ValueError, match="uniform has no parameters, but 'share' is given"):
+        config.resolve({**IRIS, "client_selection": {"name": "uniform", "share": 0.5}})
+    tiers = {"name": "tiers", "compute_factor": [2, 1], "share": [1, 3]}
+    assert config.resolve({**IRIS, "devices": tiers})["devices"]["share"] == [1.0, 3.0]
+    assert list(config.notes(IRIS, ["client_selection=fedcs", "client_selection.share=0.5"])) == []
+
+
+def test_a_configuration_is_frozen():
+    resolved = config.resolve(IRIS)
+    resolved["client_selection"]["name"] = "entropy"
+    resolved.to_dict()["rounds"] = 9
+    assert (resolved["client_selection"]["name"], resolved["rounds"]) == ("uniform", 3)
+    assert config.resolve(resolved) is resolved
+    assert hash(resolved) == hash(config.resolve(IRIS))
+    with pytest.raises(AttributeError):
+        resolved.values = {}  # type: ignore[misc]
+    with pytest.raises(TypeError, match=r"build takes what resolve returns, not dict: build\(resolve"):
+        config.build(IRIS)  # type: ignore[arg-type]
+
+
+def test_the_fields_of_an_experiment_stand_once():
+    fields = {field.name for field in dataclasses.fields(Experiment)} - {"task"}
+    assert fields <= set(config.resolve(IRIS))

@@ -38,24 +38,26 @@ def test_by_default_there_are_no_devices_and_everybody_is_there_in_time():
 )
 def test_a_law_of_devices_is_built_and_resolving_again_changes_nothing(given, law):
     resolved = config.resolve({**IRIS, "devices": given})
-    assert config.resolve(resolved) == resolved
-    assert yaml.safe_load(config.dump(resolved)) == resolved
+    assert config.resolve(resolved.to_dict()) == resolved
+    assert yaml.safe_load(resolved.dump()) == resolved
     assert config.build(resolved).data.devices == law
 
 
 def test_devices_are_read_from_a_table(tmp_path):
     table = tmp_path / "devices.csv"
     table.write_text("compute,efficiency,memory,up,down\n" + "\n".join(f"{i}e9,1e9,1e9,1e6,2e6" for i in range(1, 11)))
-    run = config.build({**IRIS, "devices": {"name": "csv", "path": str(table)}})
+    run = config.build(config.resolve({**IRIS, "devices": {"name": "csv", "path": str(table)}}))
     np.testing.assert_allclose(run.data.draw(3).devices.compute, np.arange(1, 11) * 1e9)
     assert (run.simulate()["seconds"] > 0).all()
     with pytest.raises(ValueError, match="there are N = 9 clients"):
-        config.build({**IRIS, "partition": {"clients": 9}, "devices": {"name": "csv", "path": str(table)}})
+        config.build(
+            config.resolve({**IRIS, "partition": {"clients": 9}, "devices": {"name": "csv", "path": str(table)}})
+        )
 
 
 def test_availability_is_built(tmp_path):
     def built(given):
-        return config.build({**IRIS, "availability": given}).experiment.availability
+        return config.build(config.resolve({**IRIS, "availability": given})).experiment.availability
 
     assert built({"name": "bernoulli", "p": 1}) == Bernoulli(1.0)
     assert built({"name": "diurnal", "period": 12}) == Diurnal(period=12.0)
@@ -64,7 +66,7 @@ def test_availability_is_built(tmp_path):
     present = built({"name": "trace", "path": str(trace)})
     assert isinstance(present, Trace)
     np.testing.assert_array_equal(present.present, np.arange(10) // 5 == np.array([[0], [1]]))
-    history = config.build({**IRIS, "availability": {"name": "trace", "path": str(trace)}}).simulate()
+    history = config.build(config.resolve({**IRIS, "availability": {"name": "trace", "path": str(trace)}})).simulate()
     assert (history.selections[:, 0] < 5).all()
     assert (history.selections[:, 1] >= 5).all()
 
@@ -72,7 +74,7 @@ def test_availability_is_built(tmp_path):
 def test_overrides_reach_devices_availability_and_deadline():
     items = ["devices.spread=0.1", "devices=lognormal", "availability.p=0.7", "availability=bernoulli"]
     given = config.override(IRIS, [*items, "deadline.seconds=2", "deadline.late=partial"])
-    run = config.build(given)
+    run = config.build(config.resolve(given))
     assert run.data.devices == LogNormal(spread=0.1)
     assert run.experiment.availability == Bernoulli(0.7)
     assert run.experiment.deadline == Deadline(2.0, "partial")
@@ -82,8 +84,8 @@ def test_overrides_reach_devices_availability_and_deadline():
 
 def test_a_deadline_of_a_selector_may_be_infinite_as_well():
     resolved = config.resolve({**IRIS, "client_selection": "fedcs"})
-    assert resolved["client_selection"] == {"name": "fedcs", "deadline": math.inf, "share": 1.0}
-    assert yaml.safe_load(config.dump(resolved)) == resolved
+    assert resolved["client_selection"] == {"name": "fedcs", "deadline": math.inf, "fraction": 1.0}
+    assert yaml.safe_load(resolved.dump()) == resolved
     assert (
         config.resolve({**IRIS, "client_selection": {"name": "fedcs", "deadline": 3}})["client_selection"]["deadline"]
         == 3.0
@@ -102,8 +104,8 @@ WRONG = {
     "phase": ({"availability": {"name": "diurnal", "phase": 0.1}}, "unknown parameter of availability diurnal"),
     "no time": ({"devices": "uniform", "deadline": {"seconds": 0}}, "seconds is 0.0; it must be above 0"),
     "not a number": ({"deadline": {"seconds": math.nan}}, "deadline.seconds is nan"),
-    "late": ({"deadline": {"late": "dorp"}}, "must be 'drop'"),
-    "deadline": ({"deadline": 5}, "deadline is 5; it must be a layout"),
+    "late": ({"deadline": {"late": "dorp"}}, "did you mean 'drop'"),
+    "deadline": ({"deadline": 5}, "deadline is 5; it must be a mapping"),
     "deadline field": ({"deadline": {"second": 5}}, "did you mean 'seconds'"),
     "deadline alone": ({"deadline": {"seconds": 5}}, "the clients have no devices, so nobody is late"),
     "selector alone": ({"client_selection": "oort"}, "oort selects by what devices can do, but the clients have none"),
@@ -113,7 +115,7 @@ WRONG = {
 @pytest.mark.parametrize(("wrong", "says"), WRONG.values(), ids=WRONG)
 def test_what_cannot_run_is_refused_with_a_reason(wrong, says):
     with pytest.raises(ValueError, match=says):
-        config.build({**IRIS, **wrong}).simulate()
+        config.build(config.resolve({**IRIS, **wrong})).simulate()
 
 
 @pytest.mark.parametrize(
@@ -129,21 +131,21 @@ def test_a_trace_that_cannot_be_used_is_refused(tmp_path, text, says):
     path = tmp_path / "trace.csv"
     path.write_text(text)
     with pytest.raises(ValueError, match=says):
-        config.build({**IRIS, "availability": {"name": "trace", "path": str(path)}})
+        config.build(config.resolve({**IRIS, "availability": {"name": "trace", "path": str(path)}}))
 
 
 @pytest.mark.parametrize(("key", "name"), [("devices", "csv"), ("availability", "trace")])
 def test_a_table_that_is_not_there_is_named(tmp_path, key, name):
     with pytest.raises(FileNotFoundError, match=r"nowhere\.csv"):
-        config.build({**IRIS, key: {"name": name, "path": str(tmp_path / "nowhere.csv")}})
+        config.build(config.resolve({**IRIS, key: {"name": name, "path": str(tmp_path / "nowhere.csv")}}))
     (tmp_path / "bytes.csv").write_bytes(b"\xff\xfe\x00a")
     with pytest.raises(ValueError, match=r"bytes\.csv is no table"):
-        config.build({**IRIS, key: {"name": name, "path": str(tmp_path / "bytes.csv")}})
+        config.build(config.resolve({**IRIS, key: {"name": name, "path": str(tmp_path / "bytes.csv")}}))
 
 
 def test_the_preset_with_devices_selects_the_same_half_in_every_round():
     given = config.load("iris_devices")[1]
-    history = config.build({**given, "rounds": 3, "seeds": 2}).simulate()
+    history = config.build(config.resolve({**given, "rounds": 3, "seeds": 2})).simulate()
     assert history.selections.shape == (2, 3, 15)
     for cohorts in np.sort(history.selections, 2):
         np.testing.assert_array_equal(cohorts, cohorts[:1].repeat(3, 0))

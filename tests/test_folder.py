@@ -8,19 +8,22 @@ import numpy as np
 import pytest
 
 from fedjax_sel import config as configuration
-from fedjax_sel import folder
 from fedjax_sel.engine.disk import DiskFull
 from fedjax_sel.engine.history import History
-from fedjax_sel.folder import FolderError
+from fedjax_sel.runs import files, layout
+from fedjax_sel.runs.layout import FolderError
+from fedjax_sel.runs.lock import FolderLock, lock_folder
 
-CONFIG = {
-    "data": "iris",
-    "partition": {"clients": 10},
-    "model": "logistic",
-    "cohort_size": 2,
-    "rounds": 4,
-    "seeds": [3, 9],
-}
+CONFIG = configuration.resolve(
+    {
+        "data": "iris",
+        "partition": {"clients": 10},
+        "model": "logistic",
+        "cohort_size": 2,
+        "rounds": 4,
+        "seeds": [3, 9],
+    }
+)
 COSTS = ("bytes_down", "bytes_up", "client_flops", "selection_bytes_down", "selection_bytes_up", "selection_flops")
 
 
@@ -37,7 +40,7 @@ def a_history():
 
 @pytest.fixture
 def saved(tmp_path):
-    folder.save(tmp_path / "run", a_history(), CONFIG, figures=False)
+    layout.save(tmp_path / "run", a_history(), CONFIG, figures=False)
     return tmp_path / "run"
 
 
@@ -46,10 +49,10 @@ def content(place: Path):
 
 
 def test_a_run_is_read_back_exactly(saved):
-    back, config = folder.read(saved)
+    back, config = layout.read(saved)
     history = a_history()
-    assert config == configuration.resolve(CONFIG)
-    assert (back.seeds, back.clients, back.about) == (history.seeds, history.num_clients, history.about)
+    assert config == CONFIG
+    assert (back.seeds, back.num_clients, back.about) == (history.seeds, history.num_clients, history.about)
     assert list(back.metrics) == list(history.metrics)
     for name, values in history.metrics.items():
         np.testing.assert_array_equal(back[name], values)
@@ -61,12 +64,12 @@ def test_a_run_is_read_back_exactly(saved):
 def test_a_metric_without_any_value_survives(tmp_path):
     history = a_history()
     history.metrics["nothing"] = np.full((2, 4), np.nan, np.float32)
-    folder.save(tmp_path / "run", history, CONFIG, figures=False)
-    assert np.isnan(folder.read(tmp_path / "run")[0]["nothing"]).all()
+    layout.save(tmp_path / "run", history, CONFIG, figures=False)
+    assert np.isnan(layout.read(tmp_path / "run")[0]["nothing"]).all()
 
 
 def test_the_folder_holds_what_is_promised(tmp_path):
-    folder.save(tmp_path / "run", a_history(), CONFIG)
+    layout.save(tmp_path / "run", a_history(), CONFIG)
     names = {str(path.relative_to(tmp_path / "run")) for path in content(tmp_path / "run")}
     assert names == {
         *("config.yaml", "metrics.parquet", "selections.npz", "summary.json", "report.md"),
@@ -91,37 +94,37 @@ def test_the_summary_is_strict_json_with_environment_and_results(saved):
 
 def test_a_folder_is_new_then_interrupted_then_finished(tmp_path):
     place = tmp_path / "run"
-    assert folder.state(place) == "new"
-    assert folder.begin(place, CONFIG) == "new"
-    assert folder.state(place) == "interrupted"
-    assert folder.check(place, CONFIG) == "interrupted"
+    assert layout.state(place) == "new"
+    assert layout.create(place, CONFIG) == "new"
+    assert layout.state(place) == "interrupted"
+    assert layout.check(place, CONFIG) == "interrupted"
     with pytest.raises(FolderError, match="not finished"):
-        folder.read(place)
-    folder.save(place, a_history(), CONFIG, figures=False)
-    assert folder.check(place, CONFIG) == "finished"
+        layout.read(place)
+    layout.save(place, a_history(), CONFIG, figures=False)
+    assert layout.check(place, CONFIG) == "finished"
 
 
 def test_what_a_killed_process_left_half_written_does_not_count(tmp_path):
     (tmp_path / ".config.yaml.abc.part").write_text("da")
-    assert folder.state(tmp_path) == "new"
+    assert layout.state(tmp_path) == "new"
 
 
 def test_a_folder_of_something_else_is_refused_and_not_touched(tmp_path):
     (tmp_path / "thesis.tex").write_text("precious")
     before = content(tmp_path)
-    for use in (folder.check, folder.begin):
+    for use in (layout.check, layout.create):
         with pytest.raises(FolderError, match=r"has no config.yaml, but other files .thesis.tex"):
             use(tmp_path, CONFIG)
     with pytest.raises(FolderError, match="no run's folder"):
-        folder.save(tmp_path, a_history(), CONFIG)
+        layout.save(tmp_path, a_history(), CONFIG)
     assert content(tmp_path) == before
 
 
 def test_another_configuration_is_refused_with_the_keys_that_differ(saved):
     before = content(saved)
-    other = {**CONFIG, "cohort_size": 3, "client_selection": "entropy"}
-    with pytest.raises(FolderError, match="m: 2 there, 3 here") as error:
-        folder.save(saved, a_history(), other)
+    other = configuration.resolve({**CONFIG, "cohort_size": 3, "client_selection": "entropy"})
+    with pytest.raises(FolderError, match="cohort_size: 2 there, 3 here") as error:
+        layout.save(saved, a_history(), other)
     assert "client_selection.name: uniform there, entropy here" in str(error.value)
     assert "client_selection.epsilon: absent there" in str(error.value)
     assert content(saved) == before
@@ -130,7 +133,7 @@ def test_another_configuration_is_refused_with_the_keys_that_differ(saved):
 def test_a_finished_run_is_not_written_again(saved):
     before = content(saved)
     with pytest.raises(FolderError, match="finished run"):
-        folder.save(saved, a_history(), CONFIG)
+        layout.save(saved, a_history(), CONFIG)
     assert content(saved) == before
 
 
@@ -141,48 +144,48 @@ def test_a_damaged_file_is_named(saved, name, damage):
     half = whole.rindex(b"{") + 1 if name == "config.yaml" else len(whole) // 2  # whole lines alone would still be YAML
     (saved / name).write_bytes(whole[:half] if damage == "half" else b"")
     with pytest.raises(FolderError, match=f"{name} cannot be read"):
-        folder.read(saved)
+        layout.read(saved)
 
 
 @pytest.mark.parametrize("name", ["metrics.parquet", "selections.npz"])
 def test_a_missing_file_is_named(saved, name):
     (saved / name).unlink()
     with pytest.raises(FolderError, match=f"{name} cannot be read .it is missing"):
-        folder.read(saved)
+        layout.read(saved)
 
 
 def test_files_of_different_runs_are_noticed(saved, tmp_path):
     history = a_history()
     shorter = History((3, 9), {k: v[:, :2] for k, v in history.metrics.items()}, history.selections[:, :2], 10, {})
-    folder.save(tmp_path / "other", shorter, CONFIG, figures=False)
+    layout.save(tmp_path / "other", shorter, CONFIG, figures=False)
     (saved / "metrics.parquet").write_bytes((tmp_path / "other" / "metrics.parquet").read_bytes())
     with pytest.raises(FolderError, match=r"metrics.parquet.*2 rounds"):
-        folder.read(saved)
+        layout.read(saved)
 
 
 def test_no_run_at_all_is_said(tmp_path):
     with pytest.raises(FileNotFoundError, match="no such folder"):
-        folder.read(tmp_path / "nowhere")
+        layout.read(tmp_path / "nowhere")
     with pytest.raises(FileNotFoundError, match="the folder is empty"):
-        folder.read(tmp_path)
+        layout.read(tmp_path)
 
 
 def test_what_cannot_be_written_is_refused_before_anything_runs(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     with pytest.raises(FolderError, match="is a file"):
-        folder.check(tmp_path / "file", CONFIG)
+        layout.check(tmp_path / "file", CONFIG)
     with pytest.raises(FolderError, match=r"cannot be written: .*file is a file"):
-        folder.check(tmp_path / "file" / "run", CONFIG)
-    monkeypatch.setattr(folder.os, "access", lambda *_: False)
+        layout.check(tmp_path / "file" / "run", CONFIG)
+    monkeypatch.setattr(layout.os, "access", lambda *_: False)
     with pytest.raises(FolderError, match="read-only"):
-        folder.check(tmp_path / "run", CONFIG)
+        layout.check(tmp_path / "run", CONFIG)
 
 
 def test_a_file_whose_writing_failed_is_as_it_was(tmp_path):
-    folder.write_text(tmp_path / "a", "old")
+    files.write_text(tmp_path / "a", "old")
 
     def fails():
-        with folder.written(tmp_path / "a") as new:
+        with files.write_atomic(tmp_path / "a") as new:
             new.write_text("ne")
             raise RuntimeError("power cut")
 
@@ -192,18 +195,18 @@ def test_a_file_whose_writing_failed_is_as_it_was(tmp_path):
 
 
 def test_one_process_at_a_time_has_a_folder(tmp_path):
-    with folder.held(tmp_path / "run"), pytest.raises(FolderError, match="run is used by another process"):
-        folder.Hold(tmp_path / "run", CONFIG).__enter__()
-    with folder.Hold(tmp_path / "run", CONFIG) as hold:
+    with lock_folder(tmp_path / "run"), pytest.raises(FolderError, match="run is used by another process"):
+        FolderLock(tmp_path / "run", CONFIG).__enter__()
+    with FolderLock(tmp_path / "run", CONFIG) as hold:
         hold.on_train_begin(a_history())
-        with pytest.raises(FolderError, match="run is used by another process"), folder.held(tmp_path / "run"):
+        with pytest.raises(FolderError, match="run is used by another process"), lock_folder(tmp_path / "run"):
             pass
-    with folder.held(tmp_path / "run"):
+    with lock_folder(tmp_path / "run"):
         pass
 
 
 def test_of_two_processes_that_begin_a_new_folder_one_is_refused(tmp_path):
-    with folder.Hold(tmp_path / "run", CONFIG) as first, folder.Hold(tmp_path / "run", CONFIG) as second:
+    with FolderLock(tmp_path / "run", CONFIG) as first, FolderLock(tmp_path / "run", CONFIG) as second:
         first.on_train_begin(a_history())
         with pytest.raises(FolderError, match="run is used by another process"):
             second.on_train_begin(a_history())
@@ -215,18 +218,18 @@ def test_only_what_was_left_half_written_here_is_removed(tmp_path):
     others = [tmp_path / "film.part", tmp_path / "figures" / "film.part"]
     for path in left + others:
         path.write_text("")
-    with folder.held(tmp_path):
+    with lock_folder(tmp_path):
         assert not any(path.exists() for path in left)
         assert all(path.exists() for path in others)
 
 
 def test_a_full_disk_is_told_and_the_file_is_as_it_was(tmp_path, monkeypatch):
-    folder.write_text(tmp_path / "a", "old")
+    files.write_text(tmp_path / "a", "old")
 
     def full(file):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(folder.os, "fsync", full)
+    monkeypatch.setattr(files.os, "fsync", full)
     with pytest.raises(DiskFull, match=f"no room on the disk of {tmp_path}; what was kept before is still there"):
-        folder.write_text(tmp_path / "a", "new")
+        files.write_text(tmp_path / "a", "new")
     assert content(tmp_path) == {tmp_path / "a": b"old"}

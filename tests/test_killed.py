@@ -10,9 +10,9 @@ import time
 import numpy as np
 import pytest
 
-from fedjax_sel import folder
 from fedjax_sel.engine import checkpoint
 from fedjax_sel.engine.checkpoint import Checkpoints
+from fedjax_sel.runs import layout
 from tests.killing import Program, fill, hang, interrupt, kill, no_large_files, terminate, wait
 
 ROUNDS, CHUNK = 60, 2
@@ -43,7 +43,7 @@ def same(place, whole):
         assert one[name].tobytes() == other[name].tobytes(), name
     left = [path.name for path in place.rglob("*") if path.suffix == ".part" or "tmp" in path.name]
     assert not left
-    assert folder.state(place) == "finished"
+    assert layout.state(place) == "finished"
 
 
 def resumed_at(program):
@@ -106,7 +106,7 @@ def test_a_run_killed_at_every_place_that_writes_ends_as_if_it_had_not_been(whol
         assert program.ended() == -signal.SIGKILL, (place, program.said)
         assert resumed_at(program) == after, place
         print(f"resumed at {after:2}, killed {place}", flush=True)
-        assert folder.state(tmp_path / "run") in ("new", "interrupted")
+        assert layout.state(tmp_path / "run") in ("new", "interrupted")
     assert goes_on_to_the_same_end(tmp_path, whole) == ROUNDS
 
 
@@ -162,7 +162,7 @@ def test_a_paper_is_reproduced_in_a_folder_by_one_process_and_by_the_next_when_t
     assert first.ended() == -signal.SIGKILL
     third = Program(paper, tmp_path, chunk=(1, terminate))
     assert third.ended() == 143, third.said
-    assert "is kept in paper: the same command goes on from there" in third.said
+    assert "kept in paper: the same command goes on from there" in third.said
 
 
 def refused_for_lack_of_room(program, place, kept):

@@ -9,9 +9,10 @@ import pytest
 from flax import traverse_util
 from typer.testing import CliRunner
 
-from fedjax_sel import config, folder, pretrained
+from fedjax_sel import config
 from fedjax_sel.cli import main
 from fedjax_sel.engine.checkpoint import Checkpoints
+from fedjax_sel.runs import layout, pretrained
 
 
 def flat(variables) -> dict[str, Any]:
@@ -54,13 +55,13 @@ def test_the_folder_of_a_pretraining_stands_for_its_file(tmp_path, monkeypatch):
 
 
 def test_the_folder_of_a_run_gives_its_first_seeds_newest_model(tmp_path):
-    run = config.build({"data": "iris", "rounds": 2, "seeds": [4, 1], "chunk": 1})
+    run = config.build(config.resolve({"data": "iris", "rounds": 2, "seeds": [4, 1], "chunk": 1}))
     kept = Checkpoints(tmp_path / pretrained.CHECKPOINTS, pause=0)
     history = run.simulate(checkpoints=kept)
     assert kept.rounds() == [1, 2]
     first = jax.tree.map(lambda leaf: leaf[0], history.variables)
     assert_same(pretrained.load(tmp_path), first)
-    assert pretrained.CHECKPOINTS == folder.CHECKPOINTS
+    assert pretrained.CHECKPOINTS == layout.CHECKPOINTS
     pretrained.save(tmp_path / pretrained.FILE, VARIABLES)
     assert_same(pretrained.load(tmp_path), VARIABLES)
 
@@ -146,7 +147,7 @@ def test_a_run_begins_with_a_pretraining_of_the_command_line(tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "160")
     source = tmp_path / "source"
-    asked = ("pretrain", "wide_resnet", "model.depth=10", "data.rows=100", "data.num_test_examples=50")
+    asked = ("pretrain", "wide_resnet", "model.depth=10", "data.num_examples=100", "data.num_test_examples=50")
     asked = (*asked, "--data", "digit_images", "--epochs", 1, "--out", source)
     done = call(*asked)
     assert done.exit_code == 0, done.output
@@ -157,7 +158,7 @@ def test_a_run_begins_with_a_pretraining_of_the_command_line(tmp_path, monkeypat
     assert set(variables["params"]) == {"stem", "group1", "group2", "group3", "norm", "head"}
     kept = Checkpoints(source / pretrained.CHECKPOINTS).variables()
     assert kept is not None
-    assert_same(variables, pretrained.of_first_seed(kept))
+    assert_same(variables, pretrained.take_first_seed(kept))
 
     before = state_of(source)
     again = call(*asked)
@@ -178,7 +179,7 @@ def test_a_run_begins_with_a_pretraining_of_the_command_line(tmp_path, monkeypat
     moved = [not np.array_equal(leaf, flat(variables)[name]) for name, leaf in flat(after).items() if "stats" in name]
     assert all(moved), "the statistics of what is trained move"
     assert state_of(source) == before
-    history, whole = folder.read(target)
+    history, whole = layout.read(target)
     assert whole["model"]["frozen"] == ["stem", "group1"]
     trained = sum(leaf.size for leaf in jax.tree.leaves(after["params"]))
     numbers = sum(leaf.size for leaf in jax.tree.leaves(variables)) - sum(leaf.size for leaf in jax.tree.leaves(after))

@@ -11,10 +11,11 @@ from flax import struct
 
 from fedjax_sel import Experiment, Federation, Task, partition, simulate
 from fedjax_sel.catalog import available, load
-from fedjax_sel.client_selection import cohort_of, everyone, no_state, unchanged
-from fedjax_sel.engine.experiment import side_by_side
+from fedjax_sel.client_selection import cohort_of
+from fedjax_sel.engine.experiment import BASES, stack_experiments
 from fedjax_sel.engine.scan import run_chunk
 from fedjax_sel.models.logistic import LogisticRegression
+from fedjax_sel.protocols import ClientSelector
 from fedjax_sel.pytree import Pytree, classes_of, jit, param, static
 
 KINDS = ("client_selection", "data_selection", "local_training", "correction", "aggregation")
@@ -24,22 +25,29 @@ REDEFINITIONS, SIMULATED = 40, 5
 def fixed(client):
     """A selector that always chooses one client, as a notebook cell that is edited and run again defines it."""
 
-    @struct.dataclass
-    class Mine:
-        before = after = ()
-        init = no_state
-        candidates = everyone
-        observe = unchanged
-
+    class Mine(ClientSelector):
         def select(self, key, state, ctx):
             return cohort_of(jnp.full(1, client), jnp.ones(1, bool))
 
     return Mine()
 
 
+def registered(value):
+    """A user's class of `flax.struct` that says who it is."""
+
+    @struct.dataclass
+    class Mine:
+        scale: float = 1.0
+
+        def who(self):
+            return self.scale * value
+
+    return Mine()
+
+
 def test_flax_struct_alone_cannot_tell_two_classes_apart():
     """Why this file is needed; where it fails, JAX compares classes again and `jit` may be plain."""
-    assert jax.tree.structure(fixed(0)) == jax.tree.structure(fixed(1))
+    assert jax.tree.structure(registered(0)) == jax.tree.structure(registered(1))
 
 
 def test_no_two_strategies_of_the_library_have_equal_definitions():
@@ -53,7 +61,7 @@ def test_no_two_strategies_of_the_library_have_equal_definitions():
 def test_no_two_signals_of_the_library_have_equal_definitions():
     from fedjax_sel import signals
 
-    trees = {name: jax.tree.structure(getattr(signals, name)()) for name in signals.__all__}
+    trees = {name: jax.tree.structure(getattr(signals, name)()) for name in dir(signals)}
     for one, other in itertools.combinations(trees, 2):
         assert trees[one] != trees[other], f"{one} and {other}"
 
@@ -70,7 +78,7 @@ def test_redefinitions_of_a_selector_run_as_many_programs(blobs):
     assert run_chunk.programs == before + SIMULATED + 1, "a class of its own each time it is defined"
 
 
-@pytest.mark.parametrize("part", [f.name for f in dataclasses.fields(Experiment) if f.name != "task"][:5])
+@pytest.mark.parametrize("part", [*BASES, "task"])
 def test_forty_redefinitions_of_any_part_run_forty_programs(part):
     """By the way that every compiled entry point takes, with a part that only says who it is."""
 
@@ -81,16 +89,25 @@ def test_forty_redefinitions_of_any_part_run_forty_programs(part):
     base = Experiment(Task(LogisticRegression(classes=3)))
     for i in range(REDEFINITIONS):
 
-        @struct.dataclass
-        class Mine:
+        class Mine(type(getattr(base, part))):
             scale: float = 1.0
 
             def who(self, i=i):
                 return self.scale * i
 
-        assert ask(dataclasses.replace(base, **{part: Mine()})) == i
-        assert ask(dataclasses.replace(base, **{part: Mine(2.0)})) == 2 * i
+        mine = Mine(LogisticRegression(classes=3)) if part == "task" else Mine()
+        assert ask(dataclasses.replace(base, **{part: mine})) == i
+        assert ask(dataclasses.replace(base, **{part: mine.replace(scale=2.0)})) == 2 * i
     assert ask.programs == REDEFINITIONS, "another float is no other program"
+
+
+def test_forty_classes_of_flax_struct_run_forty_programs():
+    ask = jit()(lambda tree: tree[0].who())
+    for i in range(REDEFINITIONS):
+        mine = registered(i)
+        assert ask([mine]) == i
+        assert ask([mine.replace(scale=2.0)]) == 2 * i
+    assert ask.programs == REDEFINITIONS
 
 
 def test_a_part_within_a_part_counts_too():
@@ -112,7 +129,7 @@ def test_a_part_within_a_part_counts_too():
 def test_experiments_of_different_classes_share_no_program():
     task = Task(LogisticRegression(classes=3))
     with pytest.raises(ValueError, match="differ in more than floats"):
-        side_by_side([Experiment(task, fixed(0)), Experiment(task, fixed(1))])
+        stack_experiments([Experiment(task, fixed(0)), Experiment(task, fixed(1))])
 
 
 class Point(Pytree):
@@ -171,6 +188,6 @@ def test_a_second_post_init_would_hide_the_checks():
 
 
 def test_classes_are_told_by_identity():
-    one, other = fixed(0), fixed(0)
+    one, other = registered(0), registered(0)
     assert classes_of(one) != classes_of(other)
     assert classes_of((one, [other])) == (tuple, type(one), list, type(other))

@@ -11,13 +11,16 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from fedjax_sel import config, folder
+from fedjax_sel import config
 from fedjax_sel.cli import main
 from fedjax_sel.data import sources
 from fedjax_sel.engine.scan import run_chunk
 from fedjax_sel.report.progress import Bar
-from fedjax_sel.sweeping.grid import axes_in, combinations
-from fedjax_sel.sweeping.programs import blocks, built, grouped, together
+from fedjax_sel.runs import layout
+from fedjax_sel.runs.lock import lock_folder
+from fedjax_sel.runs.sweep.execute import plan
+from fedjax_sel.runs.sweep.grid import axes_in, combinations
+from fedjax_sel.runs.sweep.programs import build_all, draw_seeds, group_by_program, split_group
 
 SMALL = ("digits", "partition.clients=20", "cohort_size=3", "rounds=3", "chunk=1", "--seeds", "2")
 GRID = ("client_selection.epsilon=0,0.05,0.1,0.2", "lr=0.01,0.1")
@@ -78,7 +81,7 @@ def test_a_combination_is_the_same_configuration_run_alone(finished, tmp_path):
     one = place / "runs" / "client_selection.epsilon=0.05,local_training.learning_rate=0.1"
     done = call("run", one / "config.yaml", "--out", tmp_path / "alone")
     assert done.exit_code == 0, done.output
-    (mine, mine_config), (alone, alone_config) = folder.read(one), folder.read(tmp_path / "alone")
+    (mine, mine_config), (alone, alone_config) = layout.read(one), layout.read(tmp_path / "alone")
     assert mine_config == alone_config
     assert mine_config["local_training"]["learning_rate"] == 0.1
     np.testing.assert_array_equal(mine.selections, alone.selections)
@@ -96,7 +99,7 @@ def test_the_table_has_a_row_for_each_combination_and_seed(finished):
         zip(table["client_selection.epsilon"], table["local_training.learning_rate"], table["seed"], strict=True)
     ) == {(e, lr, s) for e in (0, 0.05, 0.1, 0.2) for lr in (0.01, 0.1) for s in (0, 1)}
     for row in table.to_dict("records"):
-        history, _ = folder.read(place / "runs" / row["combination"])
+        history, _ = layout.read(place / "runs" / row["combination"])
         i = history.seeds.index(row["seed"])
         assert row["final_accuracy"] == history["accuracy"][i, -1]
         assert row["best_accuracy"] == history["accuracy"][i].max()
@@ -133,7 +136,7 @@ def test_compare_reads_the_folders_of_combinations(finished):
 def test_a_folder_of_another_sweep_is_refused_with_what_differs(finished):
     place, _ = finished
     line = refused(*SMALL, "client_selection.epsilon=0,0.3", "lr=0.01,0.1", "--out", place)
-    assert "another sweep (selector.epsilon: [0.0, 0.05, 0.1, 0.2] there, [0.0, 0.3] here)" in line
+    assert "another sweep (client_selection.epsilon: [0.0, 0.05, 0.1, 0.2] there, [0.0, 0.3] here)" in line
     line = refused(*SMALL, *GRID, "partition.alpha=0.5", "--out", place)
     assert "another sweep (partition.alpha: 0.3 there, 0.5 here)" in line
     line = refused(
@@ -174,7 +177,7 @@ def test_an_interrupted_sweep_goes_on_to_the_same_bytes(finished, tmp_path, monk
     for name in (
         "table.csv",
         "table.parquet",
-        "runs/selector.epsilon=0.1,local_training.learning_rate=0.01/metrics.parquet",
+        "runs/client_selection.epsilon=0.1,local_training.learning_rate=0.01/metrics.parquet",
     ):
         assert (place / name).read_bytes() == (tmp_path / "out" / name).read_bytes()
 
@@ -190,7 +193,7 @@ def test_finished_combinations_are_not_run_again(tmp_path, monkeypatch):
     before = {path: path.stat().st_mtime_ns for path in first.rglob("*")}
     swept(tmp_path / "out", *axis)
     assert {path: path.stat().st_mtime_ns for path in first.rglob("*")} == before
-    assert folder.state(tmp_path / "out" / "runs" / "client_selection=uniform") == "finished"
+    assert layout.state(tmp_path / "out" / "runs" / "client_selection=uniform") == "finished"
 
 
 def in_blocks(monkeypatch, most):
@@ -200,7 +203,7 @@ def in_blocks(monkeypatch, most):
         if runs.count > most:
             raise ValueError("too many")
 
-    monkeypatch.setattr("fedjax_sel.engine.runs.Runs.check_fits", check)
+    monkeypatch.setattr("fedjax_sel.engine.program.Program.check_fits", check)
 
 
 @pytest.fixture(scope="module")
@@ -235,8 +238,8 @@ def test_an_interrupted_turn_of_seeds_goes_on_to_the_same_bytes(tmp_path, monkey
 def test_blocks_are_of_one_size_and_filled_up_with_the_last(monkeypatch):
     in_blocks(monkeypatch, 6)
     grid = grid_of("lr=0.1,0.2,0.3,0.4,0.5")
-    (group,) = grouped(grid, built(grid))
-    found = blocks(group, together(group.runs[0]), None)
+    (group,) = group_by_program(grid, build_all(grid))
+    found = split_group(group, draw_seeds(group.runs[0]), None)
     assert [[one.values["local_training.learning_rate"] for one in block.members] for block in found] == [
         [0.1, 0.2, 0.3],
         [0.4, 0.5],
@@ -247,15 +250,15 @@ def test_blocks_are_of_one_size_and_filled_up_with_the_last(monkeypatch):
 
 def test_how_many_fit_follows_from_the_estimate_of_memory():
     grid = grid_of("lr=0.1,0.2,0.3,0.4", "model.hidden=[512]")
-    (group,) = grouped(grid, built(grid))
-    data = together(group.runs[0])
-    (all_of_them,) = blocks(group, data, 2**33)
+    (group,) = group_by_program(grid, build_all(grid))
+    data = draw_seeds(group.runs[0])
+    (all_of_them,) = split_group(group, data, 2**33)
     assert (len(all_of_them.runs), all_of_them.seeds) == (4, ((0, 1),))
-    sizes = [(len(b[0].runs), len(b[0].seeds[0])) for b in (blocks(group, data, k * 2**20) for k in (8, 5, 4))]
+    sizes = [(len(b[0].runs), len(b[0].seeds[0])) for b in (split_group(group, data, k * 2**20) for k in (8, 5, 4))]
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[-1] < (4, 2)
     with pytest.raises(ValueError, match="but a device has"):
-        blocks(group, data, 2**16)
+        split_group(group, data, 2**16)
 
 
 def test_a_sweep_that_cannot_fit_is_refused_before_anything_is_made(tmp_path):
@@ -274,7 +277,7 @@ def test_rows_that_combinations_share_are_loaded_once(monkeypatch):
         return load(name, **given)
 
     monkeypatch.setattr(sources, "load", counted)
-    assert len(built(grid)) == 12
+    assert len(build_all(grid)) == 12
     assert loaded == ["digits"]
 
 
@@ -282,7 +285,7 @@ def test_combinations_are_grouped_by_what_is_no_float():
     grid = grid_of(
         "lr=0.1,0.2", "local_training.momentum=null,0.9", "local_training.epochs=1,2", "partition.alpha=0.3,0.5"
     )
-    groups = grouped(grid, built(grid))
+    groups = group_by_program(grid, build_all(grid))
     assert [len(group.members) for group in groups] == [2] * 8
     for group in groups:
         assert {one.values["local_training.learning_rate"] for one in group.members} == {0.1, 0.2}
@@ -321,7 +324,10 @@ def test_each_combination_is_what_run_would_make_of_the_same_overrides():
         (("local_training.epochs=1,0",), "sgd: epochs is 0"),
         (("lr=0.1,0.1",), "local_training.learning_rate=0.1 are the same configuration"),
         (("lr=0.1,1e-1",), "are the same configuration"),
-        (("lr=0.1,0.2", "local_training.learning_rate=0.3"), "local_training.learning_rate is given twice"),
+        (
+            ("lr=0.1,0.2", "local_training.learning_rate=0.3"),
+            "lr=0.1,0.2 and local_training.learning_rate=0.3 both give local_training.learning_rate",
+        ),
         (("lr=0.1",), "needs a key with several values"),
         ((), "needs a key with several values"),
         (("seeds=0,1,2", "lr=0.1,0.2"), "seeds=[0,1,2]"),
@@ -336,7 +342,7 @@ def test_what_cannot_be_swept_is_refused_in_one_line_before_anything_is_made(tmp
 
 
 def test_a_second_sweep_in_the_same_folder_is_refused_while_the_first_runs(tmp_path):
-    with folder.held(tmp_path / "out"):
+    with lock_folder(tmp_path / "out"):
         done = call("sweep", *SMALL, "lr=0.1,0.2", "--out", tmp_path / "out")
     assert done.exit_code == 2
     assert "is used by another process" in done.stderr
@@ -345,7 +351,7 @@ def test_a_second_sweep_in_the_same_folder_is_refused_while_the_first_runs(tmp_p
 def test_the_callbacks_of_a_combination_see_its_own_history_alone(tmp_path):
     swept(tmp_path / "out", "lr=0.01,0.1", "callbacks=table")
     for run in (tmp_path / "out" / "runs").iterdir():
-        history, _ = folder.read(run)
+        history, _ = layout.read(run)
         pd.testing.assert_frame_equal(pd.read_csv(run / "table.csv"), history.to_pandas(), check_exact=False)
 
 
@@ -367,3 +373,15 @@ def test_the_sweep_is_written_down(finished):
     }
     assert asked["common"]["cohort_size"] == 3
     assert "local_training.learning_rate" not in asked["common"]
+
+
+def test_planning_a_sweep_trains_nobody_for_the_state_of_a_selector(monkeypatch):
+    from fedjax_sel.client_selection.lefl import LEFL
+
+    def trained(*_, **__):
+        raise AssertionError("the pre-phase was run")
+
+    monkeypatch.setattr(LEFL, "init", trained)
+    given = ("client_selection=lefl", "public={name: digits, num_examples: 20}", "lr=0.1,0.2")
+    (block,) = plan(grid_of(*given), None)
+    assert len(block.members) == 2

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import math
 
-import jax
-import jax.numpy as jnp
+import optax
 from jaxtyping import Array, Float, Int
 
-from fedjax_sel.aggregation._weights import check_by, mean_weights
-from fedjax_sel.catalog import check_name
+from fedjax_sel.aggregation._ops import WEIGHTINGS, cohort_weights, uncorrected_adaptive
 from fedjax_sel.protocols import Aggregator
-from fedjax_sel.pytree import Scalar, static
-from fedjax_sel.types import Cohort, Variables
+from fedjax_sel.pytree import Scalar, param, static
+from fedjax_sel.types import Cohort, Plan
 
 __all__ = ["FedOpt"]
-
-
-class Moments(NamedTuple):
-    """Memory of `FedOpt`: first and second moment of the pseudo-gradient."""
-
-    first: Variables
-    second: Variables
 
 
 class FedOpt(Aggregator):
@@ -31,46 +22,30 @@ class FedOpt(Aggregator):
     correction, as in the source.
 
     Attributes:
-      optimiser: `"adam"`, `"adagrad"` or `"yogi"`.
       learning_rate: `η`, of the server.
-      beta1, beta2: `β₁`, `β₂`.
+      beta1, beta2: `β₁`, `β₂`, in [0, 1).
       tau: `τ`, how adaptive it is.
-      by: weights of the mean `Δ`, `"client"` or `"size"`.
+      optimizer: `"adam"`, `"adagrad"` or `"yogi"`.
+      weighting: weights of the mean `Δ`, `"client"`, `"size"` or `"cohort"`.
 
     Source: Reddi et al., "Adaptive Federated Optimization", 2021, https://arxiv.org/abs/2003.00295, Algorithm 2.
+
+    >>> import jax.numpy as jnp
+    >>> FedOpt(0.1, optimizer="yogi").server_optimizer().init(jnp.zeros(2)).second
+    Array([1.e-06, 1.e-06], dtype=float32)
     """
 
-    learning_rate: Scalar = 0.01
-    beta1: Scalar = 0.9
-    beta2: Scalar = 0.99
-    tau: Scalar = 0.001
-    optimiser: str = static(default="adam")
-    weighting: str = static(default="client")
+    learning_rate: Scalar = param(default=0.01, low=0, below=math.inf)
+    beta1: Scalar = param(default=0.9, low=0, below=1)
+    beta2: Scalar = param(default=0.99, low=0, below=1)
+    tau: Scalar = param(default=0.001, above=0, below=math.inf)
+    optimizer: str = static(default="adam", choices=["adam", "adagrad", "yogi"])
+    weighting: str = static(default="client", choices=WEIGHTINGS)
 
-    def __check_init__(self) -> None:
-        """Refuse what does not exist."""
-        check_name("fedopt: optimiser", self.optimiser, ["adam", "adagrad", "yogi"])
-        check_by("fedopt", self.weighting)
-
-    def init(self, variables: Variables) -> Moments:
-        """`m = 0`, `v = τ²`."""
-        second = jax.tree.map(lambda leaf: jnp.full_like(leaf, 1.0) * self.tau**2, variables)
-        return Moments(jax.tree.map(jnp.zeros_like, variables), second)
-
-    def weights(self, cohort: Cohort, num_examples: Int[Array, "m"], plan) -> Float[Array, "m"]:
+    def weights(self, cohort: Cohort, num_examples: Int[Array, "m"], plan: Plan) -> Float[Array, "m"]:
         """Of the mean."""
-        return mean_weights(self.weighting, cohort, num_examples)
+        return cohort_weights(self.weighting, cohort, num_examples)
 
-    def step(self, state: Moments, variables: Variables, delta: Variables) -> tuple[Variables, Moments]:
-        """One step of the server's optimiser."""
-        rule = {
-            "adagrad": lambda v, d: v + d**2,
-            "adam": lambda v, d: self.beta2 * v + (1 - self.beta2) * d**2,
-            "yogi": lambda v, d: v - (1 - self.beta2) * d**2 * jnp.sign(v - d**2),
-        }[self.optimiser]
-        first = jax.tree.map(lambda m, d: self.beta1 * m + (1 - self.beta1) * d, state.first, delta)
-        second = jax.tree.map(rule, state.second, delta)
-        moved = jax.tree.map(
-            lambda w, m, v: w + self.learning_rate * m / (jnp.sqrt(v) + self.tau), variables, first, second
-        )
-        return moved, Moments(first, second)
+    def server_optimizer(self) -> optax.GradientTransformation:
+        """The source's, without bias correction."""
+        return uncorrected_adaptive(self.optimizer, self.learning_rate, self.beta1, self.beta2, self.tau)

@@ -25,13 +25,16 @@ class EarlyStopping:
     goes on ends with the same round.
 
     Attributes:
-      metric: `"accuracy"` or `"loss"` of the test rows, or `"training_loss"`.
+      metric: `"accuracy"` or `"loss"` of the test examples, or `"training_loss"`.
       mode: whether more is better, `"max"`, or less, `"min"`; `"auto"`: as the metric has it.
       patience: evaluations without a new best.
       min_delta: a new best is better by more than this.
 
     Raises:
       ValueError: an unknown metric or mode, patience below 1, or a negative `min_delta`.
+
+    >>> EarlyStopping(patience=3).patience
+    3
     """
 
     metric: Literal["accuracy", "loss", "training_loss"] = "accuracy"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from fedjax_sel.engine.history import History
-from fedjax_sel.folder import written
+from fedjax_sel.runs.files import write_atomic
 
 __all__ = ["Stopwatch"]
 
@@ -45,5 +45,5 @@ class Stopwatch:
         self._lines.append((history.rounds, now, (history.rounds - rounds) / max(now - seconds, 1e-9)))
         self._last = history.rounds, now
         table = pd.DataFrame(self._lines, columns=["round", "seconds", "rounds_per_second"])
-        with written(self.folder / FILE) as new:
+        with write_atomic(self.folder / FILE) as new:
             table.to_csv(new, index=False)

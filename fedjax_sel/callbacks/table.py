@@ -8,7 +8,7 @@ from typing import Literal
 
 from fedjax_sel.catalog import check_name
 from fedjax_sel.engine.history import History
-from fedjax_sel.folder import written
+from fedjax_sel.runs.files import write_atomic
 
 __all__ = ["Table"]
 
@@ -43,7 +43,7 @@ class Table:
     def after_central_iteration(self, history: History) -> None:
         """Write all rounds so far."""
         table = history.to_pandas()
-        with written(self.folder / f"table.{self.format}") as new:
+        with write_atomic(self.folder / f"table.{self.format}") as new:
             if self.format == "csv":
                 table.to_csv(new, index=False)
             else:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from fedjax_sel.callbacks._ops import check_installed, values
 from fedjax_sel.catalog import check_name
 from fedjax_sel.engine.history import History
-from fedjax_sel.folder import write_text
+from fedjax_sel.runs.files import write_text
 
 __all__ = ["WandB"]
 

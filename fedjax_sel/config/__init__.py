@@ -5,8 +5,8 @@ A component (selector, trainer, model, ...) is a name and parameters, or the bar
     data: {name: digits}                             # seed: null in it: every seed draws its own test rows
     partition: {name: dirichlet, clients: 100, alpha: 0.3}
     model: {name: mlp, hidden: [64]}
-    selector: entropy
-    m: 10
+    client_selection: entropy
+    cohort_size: 10
     rounds: 100
     seeds: 5
     devices: {name: lognormal, spread: 0.6}          # null: rounds take no simulated time
@@ -15,34 +15,41 @@ A component (selector, trainer, model, ...) is a name and parameters, or the bar
     callbacks: {early_stopping: {patience: 5}, table: {}}
 
 `resolve` fills in every default, so that the result reruns the run whatever the defaults become, and refuses what is
-unknown or of the wrong type. `build` makes the values themselves and checks them together. The parameters are those of
-the dataclasses: there is no second list of them here.
+unknown or of the wrong type: a frozen `Config`. `build` makes the values themselves and checks them together. The
+parameters are those of the dataclasses: there is no second list of them here.
 """
 
 from fedjax_sel.catalog import check_name
 from fedjax_sel.config.build import Run, build
 from fedjax_sel.config.callbacks import CALLBACKS
 from fedjax_sel.config.components import KINDS, SOURCE_NAMES
-from fedjax_sel.config.files import dump, load, load_file, preset, preset_names
-from fedjax_sel.config.resolve import aliases_in, differences, fingerprint, flat, override, own_name, resolve
+from fedjax_sel.config.config import Config, dump, fingerprint, flat
+from fedjax_sel.config.files import load, load_file, parse_yaml, preset, preset_names
+from fedjax_sel.config.names import notes, own_key, own_parameter, rename, rename_flat
+from fedjax_sel.config.resolve import check_once, override, resolve
 
 __all__ = [
     "CALLBACKS",
     "KINDS",
     "SOURCE_NAMES",
+    "Config",
     "Run",
-    "aliases_in",
     "build",
     "check_name",
-    "differences",
+    "check_once",
     "dump",
     "fingerprint",
     "flat",
     "load",
     "load_file",
+    "notes",
     "override",
-    "own_name",
+    "own_key",
+    "own_parameter",
+    "parse_yaml",
     "preset",
     "preset_names",
+    "rename",
+    "rename_flat",
     "resolve",
 ]

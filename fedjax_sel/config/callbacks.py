@@ -16,6 +16,7 @@ from typing import Any
 
 from fedjax_sel.catalog import check_name
 from fedjax_sel.config.components import Kind
+from fedjax_sel.config.config import Config
 from fedjax_sel.engine.callback import Callback
 
 CALLBACKS = Kind("callback", "fedjax_sel.callbacks", None, filled=("folder", "config"))
@@ -60,13 +61,13 @@ def resolved(given: Any) -> dict[str, dict]:
     return out
 
 
-def made(config: dict, folder: Path) -> list[Callback]:
-    """The callbacks of a resolved configuration, for a run in `folder`.
+def make(config: Config, folder: Path) -> list[Callback]:
+    """Returns the callbacks of a configuration, for a run in `folder`.
 
     Raises:
       ValueError: one cannot be: a parameter out of range, a package that is not installed.
     """
-    own = {"folder": folder, "config": config}
+    own = {"folder": folder, "config": config.to_dict()}
 
     def one(name: str, given: dict) -> Callback:
         fields = {field.name for field in dataclasses.fields(CALLBACKS.load(name))}

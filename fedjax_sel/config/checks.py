@@ -7,6 +7,7 @@ import math
 import re
 import types
 import typing
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,9 @@ def fit_one(where: str, value: Any, option: Any) -> tuple[bool, Any]:
         return value in typing.get_args(option), value
     if typing.get_origin(option) is tuple and isinstance(value, list | tuple):
         return True, elements(where, value, typing.get_args(option))
+    if typing.get_origin(option) is Mapping and isinstance(value, dict):
+        of = typing.get_args(option)[1]
+        return True, {str(name): fitted(f"{where}.{name}", one, of) for name, one in value.items()}
     if isinstance(value, bool) or option is bool:
         return isinstance(value, bool) and option is bool, value
     if option is float:

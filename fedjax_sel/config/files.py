@@ -27,6 +27,18 @@ class Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
+def parse_yaml(text: str) -> Any:
+    """Returns what some YAML says; the one rule for files and for values on the command line.
+
+    Raises:
+      yaml.YAMLError: it is no YAML, or a key is given twice.
+
+    >>> parse_yaml("{name: entropy, epsilon: 0.1}")
+    {'name': 'entropy', 'epsilon': 0.1}
+    """
+    return yaml.load(text, Loader)
+
+
 def load(name: str) -> tuple[str, dict]:
     """A short name and the configuration of a preset, or of a file.
 
@@ -41,7 +53,7 @@ def load(name: str) -> tuple[str, dict]:
     if path.suffix in (".yaml", ".yml") or os.sep in name or path.is_file():
         return path.stem, load_file(path)
     check_name("preset", name, preset_names())
-    return name, parsed(f"preset {name}", preset(name).read_text(encoding="utf-8"))
+    return name, parse_mapping(f"preset {name}", preset(name).read_text(encoding="utf-8"))
 
 
 def load_file(path: str | Path) -> dict:
@@ -58,24 +70,23 @@ def load_file(path: str | Path) -> dict:
         raise FileNotFoundError(f"no file {path}; presets are: {', '.join(preset_names())}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} cannot be read: {error}") from error
-    return parsed(str(path), text)
+    return parse_mapping(str(path), text)
 
 
-def parsed(where: str, text: str) -> dict:
-    """The mapping in some YAML."""
+def parse_mapping(where: str, text: str) -> dict:
+    """Returns the mapping in some YAML.
+
+    Raises:
+      ValueError: there is none; the message begins with `where`.
+    """
     try:
-        config: Any = yaml.load(text, Loader)
+        config: Any = parse_yaml(text)
     except yaml.YAMLError as error:
         raise ValueError(f"{where} is not valid YAML: {' '.join(str(error).split())}") from error
     if not isinstance(config, dict):
         found = "it is empty" if config is None else f"it holds {type(config).__name__} {config!r:.60}"
         raise ValueError(f"{where} is no configuration: a mapping of keys to values is needed, but {found}")
     return config
-
-
-def dump(config: dict) -> str:
-    """A configuration as YAML, one component a line."""
-    return yaml.safe_dump(config, sort_keys=False, default_flow_style=None, allow_unicode=True, width=2**20)
 
 
 def preset_names() -> list[str]:

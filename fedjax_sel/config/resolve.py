@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
-import hashlib
-import json
 import typing
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -16,55 +14,36 @@ from fedjax_sel.catalog import check_name
 from fedjax_sel.config import callbacks
 from fedjax_sel.config.checks import Parameter, complete, fitted, parameters
 from fedjax_sel.config.components import KINDS, SYNTHETIC, source_parameters, split
+from fedjax_sel.config.config import Config
+from fedjax_sel.config.files import parse_yaml
+from fedjax_sel.config.names import SHORT, own_key, own_parameter, put, rename
 from fedjax_sel.devices.clock import Deadline
 from fedjax_sel.engine.collectives import CLIENTS
-from fedjax_sel.engine.driver import checked_seeds
+from fedjax_sel.engine.driver import check_seeds
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.layout import SEEDS, Layout
 
-ALIASES = {
-    "selector": "client_selection",
-    "samples": "data_selection",
-    "trainer": "local_training",
-    "aggregator": "aggregation",
-    "m": "cohort_size",
-    "signals_on": "signal_split",
-    "mapping": "layout",
-    "strategy": "client_selection",
-    "dataset": "data",
-    "num_rounds": "rounds",
-    "comm_rounds": "rounds",
-    "clients_per_round": "cohort_size",
-    "fraction_fit": "cohort_size",
-    "num_clients": "partition.clients",
-    "local_epochs": "local_training.epochs",
-    "epochs": "local_training.epochs",
-    "lr": "local_training.learning_rate",
-    "learning_rate": "local_training.learning_rate",
-    "batch_size": "local_training.batch_size",
-    "momentum": "local_training.momentum",
-    "weight_decay": "local_training.weight_decay",
-    "local_training.lr": "local_training.learning_rate",
-    "local_training.local_epochs": "local_training.epochs",
-}
-"""Other names the field uses, and what they are called here."""
+ANSWERS = tuple(field.name for field in dataclasses.fields(Experiment) if field.name in KINDS)
+"""The fields of an experiment that are components."""
+
+NUMBERS = tuple(f.name for f in dataclasses.fields(Experiment) if f.name not in (*KINDS, "task", "deadline"))
+"""The fields of an experiment that are plain values."""
 
 KEYS = (
     *("data", "public", "partition", "holdout", "data_seed", "model"),
-    *("client_selection", "data_selection", "local_training", "correction", "aggregation"),
+    *(name for name in ANSWERS if name != "availability"),
     *("devices", "availability", "deadline"),
-    *("cohort_size", "rounds", "evaluate_every", "evaluate_last", "signal_split", "seeds", "layout", "mesh", "chunk"),
-    "callbacks",
+    *NUMBERS,
+    *("seeds", "layout", "mesh", "chunk", "callbacks"),
 )
 COMPONENTS = ("data", "public", *KINDS)
 NAMED_LAYOUTS = ("auto", "vmap", "scan")
 
 
 def plain_keys() -> dict[str, Parameter]:
-    """The keys that are no components."""
+    """Returns the keys that are no components."""
     hints, defaults = typing.get_type_hints(Experiment), {f.name: f.default for f in dataclasses.fields(Experiment)}
-    of_experiment = ("cohort_size", "rounds", "evaluate_every", "evaluate_last", "signal_split")
-    return {name: Parameter(hints[name], defaults[name]) for name in of_experiment} | {
+    return {name: Parameter(hints[name], defaults[name]) for name in NUMBERS} | {
         "holdout": Parameter(float, 0.0),
         "data_seed": Parameter(int | None, None),
         "chunk": Parameter(int | None, None),
@@ -72,10 +51,10 @@ def plain_keys() -> dict[str, Parameter]:
     }
 
 
-def resolve(config: dict) -> dict:
-    """The complete configuration: canonical names, and every parameter of every chosen component.
+def resolve(given: Mapping[str, Any]) -> Config:
+    """Returns the complete configuration: names as they are here, and every parameter of every chosen component.
 
-    Resolving twice changes nothing.
+    What is resolved already comes back as it is.
 
     Raises:
       ValueError: unknown keys or names (the nearest is given), or values of the wrong type.
@@ -83,11 +62,13 @@ def resolve(config: dict) -> dict:
     >>> resolve({"data": "iris", "lr": 1, "client_selection": "entropy"})["local_training"]["learning_rate"]
     1.0
     """
-    if not isinstance(config, dict):
-        raise ValueError(f"a configuration is a mapping of keys to values, not {config!r}")
-    config = canonical(config)
+    if isinstance(given, Config):
+        return given
+    if not isinstance(given, Mapping):
+        raise ValueError(f"a configuration is a mapping of keys to values, not {given!r}")
+    config, _ = rename(given)
     for key in config:
-        check_name("key", key, KEYS)
+        check_name("key", key, KEYS, SHORT)
     if config.get("data") is None:
         raise ValueError("data is missing; name a source, as in `data: digits`")
     name, rest = split("data", config["data"], None)
@@ -99,13 +80,13 @@ def resolve(config: dict) -> dict:
         out[key] = kind.resolve(key, config.get(key))
     for key, parameter in plain_keys().items():
         out[key] = fitted(key, config.get(key, parameter.default), parameter.annotation)
-    seeds = checked_seeds(out["seeds"])
+    seeds = check_seeds(out["seeds"])
     out["seeds"] = len(seeds) if seeds == tuple(range(len(seeds))) else list(seeds)
     out["deadline"] = deadline(config.get("deadline"))
     out["layout"] = layout(config.get("layout", "auto"))
     out["mesh"] = mesh(config.get("mesh"))
     out["callbacks"] = callbacks.resolved(config.get("callbacks"))
-    return {key: out[key] for key in KEYS}
+    return Config({key: out[key] for key in KEYS})
 
 
 def public(given: Any) -> dict | None:
@@ -144,107 +125,56 @@ def deadline(given: Any) -> dict:
     return complete("deadline", "", given or {}, parameters(Deadline))
 
 
-def canonical(config: dict) -> dict:
-    """A copy in which every alias is written under its own name, and callbacks as a mapping.
+def override(
+    given: Mapping[str, Any], items: Iterable[str], options: Mapping[str, Any] = MappingProxyType({})
+) -> dict[str, Any]:
+    """Returns a copy of a configuration, by its names here, with some values replaced.
+
+    `client_selection=power_of_choice` replaces the whole component, `client_selection.d=20` one of its parameters,
+    whatever their order. Values are read as YAML.
+
+    Args:
+      given: the configuration.
+      items: `key=value`.
+      options: values of whole keys, by their names here, given as in `--seeds 3`; those that are None are not given.
 
     Raises:
-      ValueError: a value is given under two names.
-    """
-    config = copy.deepcopy(config)
-    for alias in ALIASES:
-        if alias not in set(keys(config)):
-            continue
-        *path, last = alias.split(".")
-        holder = config if not path else config[path[0]]
-        put(config, ALIASES[alias], holder.pop(last), alias)
-    if "callbacks" in config:
-        config["callbacks"] = callbacks.by_name(config["callbacks"])
-    return config
-
-
-def aliases_in(config: dict) -> list[str]:
-    """The keys of a configuration that go by another name here (`ALIASES`)."""
-    return [alias for alias in ALIASES if alias in set(keys(config))]
-
-
-def own_name(key: str) -> str:
-    """What a dotted key is called here.
-
-    >>> own_name("lr"), own_name("selector.epsilon"), own_name("m")
-    ('local_training.learning_rate', 'client_selection.epsilon', 'cohort_size')
-    """
-    head, dot, rest = key.partition(".")
-    return ALIASES.get(key, ALIASES.get(head, head) + dot + rest)
-
-
-def keys(config: dict, prefix: str = "") -> Iterator[str]:
-    """All dotted keys, of components too."""
-    for key, value in config.items():
-        yield f"{prefix}{key}"
-        if isinstance(value, dict):
-            yield from keys(value, f"{prefix}{key}.")
-
-
-def put(config: dict, key: str, value: Any, alias: str | None = None) -> None:
-    """Set a dotted key; where `alias` is given, it must not be set already."""
-    *path, last = key.split(".")
-    for name in path:
-        inner = config.get(name)
-        config[name] = {"name": inner} if isinstance(inner, str) else {} if inner is None else inner
-        config = config[name]
-        if not isinstance(config, dict):
-            raise ValueError(f"{key}: {name} is {config!r}, which has no parameters")
-    if alias is not None and last in config:
-        raise ValueError(f"{alias} and {key} are the same; give one of them (it is called {key} here)")
-    config[last] = value
-
-
-def override(config: dict, items: Iterable[str]) -> dict:
-    """A copy of a configuration with some values replaced.
-
-    `client_selection=power_of_choice` replaces the whole component, `client_selection.d=20` one of its parameters, whatever their
-    order. Values are read as YAML.
-
-    Raises:
-      ValueError: an item is not `key=value`, or its value is not YAML.
+      ValueError: an item is not `key=value`, or its value is not YAML, or a value is given twice.
 
     >>> override({"selector": {"name": "entropy", "epsilon": 0.2}}, ["selector.d=20", "selector=power_of_choice"])
     {'client_selection': {'name': 'power_of_choice', 'd': 20}}
     """
-    config, changes = canonical(config), []
-    named = {f"{key}.name": key for key in COMPONENTS}
-    for item in items:
-        key, equals, text = item.partition("=")
-        if not equals or not key:
-            raise ValueError(f"{item!r} is not of the form key=value, as in client_selection.epsilon=0.1")
-        key = own_name(key)
-        check_name("key", key.split(".")[0], KEYS)
-        try:
-            changes.append((named.get(key, key), yaml.safe_load(text)))
-        except yaml.YAMLError as error:
-            raise ValueError(f"{item!r}: the value cannot be read as YAML ({str(error).splitlines()[0]})") from error
-    for key, value in sorted(changes, key=lambda change: change[0].count(".")):
+    config, _ = rename(given)
+    named, known = {f"{key}.name": key for key in COMPONENTS}, {}
+    changes = [(key, value, f"--{key} {value}") for key, value in options.items() if value is not None]
+    changes += [read_item(item) for item in items]
+    for key, value, item in sorted(changes, key=lambda change: change[0].count(".")):
+        key = own_parameter(config, named.get(key, key))
+        check_once(known, key, item)
         if key == "callbacks":
             value = callbacks.by_name(value)
         put(config, key, {"name": value} if key in COMPONENTS and isinstance(value, str) else value)
     return config
 
 
-def differences(a: dict, b: dict) -> list[str]:
-    """The dotted keys in which two configurations differ."""
-    one, other = flat(a), flat(b)
-    return [key for key in one | other if key not in one or key not in other or one[key] != other[key]]
+def read_item(item: str) -> tuple[str, Any, str]:
+    """Returns the own key, and the value, of `key=value`; and the item.
+
+    Raises:
+      ValueError: it is not of that form, or its value is not YAML.
+    """
+    written, equals, text = item.partition("=")
+    if not equals or not written:
+        raise ValueError(f"{item!r} is not of the form key=value, as in client_selection.epsilon=0.1")
+    key = own_key(written)
+    check_name("key", key.split(".")[0], KEYS, SHORT)
+    try:
+        return key, parse_yaml(text), item
+    except yaml.YAMLError as error:
+        raise ValueError(f"{item!r}: the value cannot be read as YAML ({str(error).splitlines()[0]})") from error
 
 
-def flat(config: dict, prefix: str = "") -> dict[str, Any]:
-    """Dotted keys with their values."""
-    out = {}
-    for key, value in config.items():
-        inside = isinstance(value, dict) and value  # an empty mapping is a value
-        out |= flat(value, f"{prefix}{key}.") if inside else {f"{prefix}{key}": value}
-    return out
-
-
-def fingerprint(config: dict) -> str:
-    """Eight hexadecimal digits that differ where resolved configurations do."""
-    return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()[:8]
+def check_once(known: dict[str, str], key: str, item: str) -> None:
+    """Raises `ValueError` where an item gives a key that another one gave; `known` remembers who did."""
+    if (other := known.setdefault(key, item)) is not item:
+        raise ValueError(f"{other} and {item} both give {key}; give it once")

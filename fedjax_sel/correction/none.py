@@ -5,20 +5,20 @@ from __future__ import annotations
 from fedjax_sel.protocols import Correction
 from fedjax_sel.types import StrategyState, Variables
 
-__all__ = ["Nothing"]
+__all__ = ["NoCorrection"]
 
 
-class Nothing(Correction):
+class NoCorrection(Correction):
     """The gradient as it is.
 
     Source: McMahan et al., 2017, https://arxiv.org/abs/1602.05629, Algorithm 1.
-    """
 
-    down = 0.0
-    up = 0.0
+    >>> NoCorrection().correct((), gradient=2.0, variables=1.0, received=0.0)
+    2.0
+    """
 
     def correct(
         self, client_state: StrategyState, gradient: Variables, variables: Variables, received: Variables
     ) -> Variables:
-        """As it is."""
+        """The gradient."""
         return gradient

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import jax
 
 from fedjax_sel.protocols import Correction
-from fedjax_sel.pytree import Scalar
+from fedjax_sel.pytree import Scalar, param
 from fedjax_sel.types import StrategyState, Variables
 
 __all__ = ["Proximal"]
@@ -19,20 +21,16 @@ class Proximal(Correction):
 
     Source: Li et al., "Federated Optimization in Heterogeneous Networks", 2020, https://arxiv.org/abs/1812.06127,
     Algorithm 2 (FedProx), its subproblem solved by the steps of the local trainer.
+
+    >>> Proximal(mu=0.5).correct((), gradient=2.0, variables=1.0, received=0.0)
+    2.5
     """
 
-    mu: Scalar = 0.001
-
-    down = 0.0
-    up = 0.0
-
-    def __check_init__(self) -> None:
-        """Refuse a force that pushes astep_size_sum."""
-        if isinstance(self.mu, int | float) and not self.mu >= 0:
-            raise ValueError(f"proximal: mu is {self.mu}; it must be 0 or above")
+    mu: Scalar = param(default=0.001, low=0, below=math.inf)
 
     def correct(
         self, client_state: StrategyState, gradient: Variables, variables: Variables, received: Variables
     ) -> Variables:
-        """Drawn back to the model received."""
+        """The gradient of the proximal objective."""
+        # Alg. 2, line 4: h(w; w_t) = F_i(w) + μ/2 ‖w - w_t‖²
         return jax.tree.map(lambda g, w, start: g + self.mu * (w - start), gradient, variables, received)

@@ -8,29 +8,23 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from fedjax_sel.protocols import Correction
+from fedjax_sel.protocols import Correction, LocalTrainer
+from fedjax_sel.pytree import title
 from fedjax_sel.types import Cohort, Variables
 
 __all__ = ["Scaffold"]
 
 
-class Variates(NamedTuple):
-    """Memory of `Scaffold`.
+class ScaffoldState(NamedTuple):
+    """State of `Scaffold`.
 
     Attributes:
-      own: `c_i` of every client, with a leading `N`.
-      shared: `c`.
+      client: `c_i` of every client, with a leading `N`; what one client holds has its own.
+      server: `c`.
     """
 
-    own: Variables
-    shared: Variables
-
-
-class Held(NamedTuple):
-    """What one client holds: its `c_i`, and the server's `c`."""
-
-    own: Variables
-    shared: Variables
+    client: Variables
+    server: Variables
 
 
 class Scaffold(Correction):
@@ -40,47 +34,65 @@ class Scaffold(Correction):
     sum over the steps. All variates begin at 0. Clients receive and return a second model's worth of numbers; the
     server, in the simulation, keeps `N` models.
 
+    The source's local steps are plain SGD. With the trainer's momentum the corrected gradient enters the momentum, and
+    `K η` becomes the sum of the weights of the gradients in the update (`Plan.step_size_sum`), so that `c_i` is still a
+    mean of the client's gradients. A trainer whose update is no weighted sum of gradients is refused.
+
     The sum is over the cohort and divided by the number of all clients, as in the source; dividing by the cohort
     instead is a known mistake of other implementations. The step size of the server is the aggregator's (1 with
     `mean`).
 
     Source: Karimireddy et al., "SCAFFOLD: Stochastic Controlled Averaging for Federated Learning", 2020,
     https://arxiv.org/abs/1910.06378, Algorithm 1.
+
+    >>> import jax.numpy as jnp
+    >>> Scaffold().upload(ScaffoldState(jnp.zeros(1), jnp.ones(1)), jnp.array([-6.0]), step_size_sum=jnp.array(2.0))
+    Array([2.], dtype=float32)
     """
 
     down = 1.0
     up = 1.0
 
-    def init(self, variables: Variables, clients: int) -> Variates:
+    def check(self, trainer: LocalTrainer) -> None:
+        """Raises `ValueError` for a trainer whose update is no weighted sum of its gradients."""
+        if not trainer.linear:
+            raise ValueError(
+                f"scaffold needs local training whose update is a weighted sum of gradients, such as sgd (momentum "
+                f"included); {title(type(trainer))} with {getattr(trainer, 'optimizer', 'its steps')!r} is adaptive"
+            )
+
+    def init(self, variables: Variables, num_clients: int) -> ScaffoldState:
         """All 0."""
-        own = jax.tree.map(lambda leaf: jnp.zeros((clients, *leaf.shape), leaf.dtype), variables)
-        return Variates(own, jax.tree.map(jnp.zeros_like, variables))
+        client = jax.tree.map(lambda leaf: jnp.zeros((num_clients, *leaf.shape), leaf.dtype), variables)
+        return ScaffoldState(client, jax.tree.map(jnp.zeros_like, variables))
 
-    def client_state(self, state: Variates, client: Int[Array, ""]) -> Held:
-        """The client's, and the server's."""
-        return Held(jax.tree.map(lambda leaf: leaf[client], state.own), state.shared)
+    def client_state(self, state: ScaffoldState, client: Int[Array, ""]) -> ScaffoldState:
+        """The client's variate, and the server's."""
+        return ScaffoldState(jax.tree.map(lambda leaf: leaf[client], state.client), state.server)
 
-    def correct(self, client_state: Held, gradient: Variables, variables: Variables, received: Variables) -> Variables:
-        """Without the client's drift, with everybody's."""
-        return jax.tree.map(lambda g, own, shared: g - own + shared, gradient, client_state.own, client_state.shared)
+    def correct(
+        self, client_state: ScaffoldState, gradient: Variables, variables: Variables, received: Variables
+    ) -> Variables:
+        """The gradient without the client's drift, with everybody's."""
+        # Alg. 1, line 10
+        return jax.tree.map(lambda g, own, c: g - own + c, gradient, client_state.client, client_state.server)
 
-    def upload(self, client_state: Held, delta: Variables, step_size_sum: Float[Array, ""]) -> Variables:
+    def upload(self, client_state: ScaffoldState, delta: Variables, step_size_sum: Float[Array, ""]) -> Variables:
         """`Δc_i = -c - Δ_i / (K η)`; 0 of a client that took no step."""
         moved = step_size_sum > 0
-        step_size_sum = jnp.where(moved, step_size_sum, 1.0)
-        return jax.tree.map(
-            lambda d, shared: jnp.where(moved, -shared - d / step_size_sum, 0.0), delta, client_state.shared
-        )
+        divisor = jnp.where(moved, step_size_sum, 1.0)
+        # Alg. 1, line 12, (ii): c_i⁺ - c_i, with y_i - x = Δ_i
+        return jax.tree.map(lambda d, c: jnp.where(moved, -c - d / divisor, 0.0), delta, client_state.server)
 
-    def merge(self, state: Variates, cohort: Cohort, uploads: Variables) -> Variates:
-        """Those who came back, over all clients."""
-        clients = jax.tree.leaves(state.own)[0].shape[0]
-        back = jnp.where(cohort.mask, cohort.client, clients)
+    def merge(self, state: ScaffoldState, cohort: Cohort, uploads: Variables) -> ScaffoldState:
+        """The variates after the round: those of the members that returned, and the server's."""
+        num_clients = jax.tree.leaves(state.client)[0].shape[0]
+        returned = jnp.where(cohort.mask, cohort.client, num_clients)
 
-        def gathered(leaf):
+        def add_up(leaf):
             return jnp.tensordot(cohort.mask.astype(leaf.dtype), leaf, 1)
 
-        return Variates(
-            own=jax.tree.map(lambda own, up: own.at[back].add(up, mode="drop"), state.own, uploads),
-            shared=jax.tree.map(lambda c, up: c + gathered(up) / clients, state.shared, uploads),
+        return ScaffoldState(
+            client=jax.tree.map(lambda own, up: own.at[returned].add(up, mode="drop"), state.client, uploads),
+            server=jax.tree.map(lambda c, up: c + add_up(up) / num_clients, state.server, uploads),  # lines 16-17
         )

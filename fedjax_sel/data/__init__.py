@@ -1,1 +1,1 @@
-"""Rows, who owns them, and where they come from."""
+"""Examples, who owns them, and where they come from."""

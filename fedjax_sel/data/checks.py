@@ -1,22 +1,22 @@
-"""What rows and labels must be, and the one error that says what they are instead."""
+"""What examples and labels must be, and the one error that says what they are instead."""
 
 from __future__ import annotations
 
 import numpy as np
 
-ROWS_AT_A_TIME = 4096  # a memory-mapped array is looked through piece by piece
+EXAMPLES_AT_A_TIME = 4096  # a memory-mapped array is looked through piece by piece
 
 
-def check_rows(
+def check_examples(
     what: str, x: np.ndarray, y: np.ndarray, *, like: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Rows and integer labels in the types they are trained in.
+    """Examples and integer labels in the types they are trained in.
 
     Args:
       what: named in errors ("iris: training").
-      x: rows.
+      x: examples.
       y: labels.
-      like: rows whose shape and type these must share.
+      like: examples whose shape and type these must share.
 
     Raises:
       ValueError: they cannot be used.
@@ -24,15 +24,15 @@ def check_rows(
     x, y = _as_array(what, x), np.asarray(y)
     if x.ndim < 2:
         raise ValueError(
-            f"{what} rows have shape {x.shape}; rows need at least one axis each: [n, ...], e.g. x[:, None]"
+            f"{what} examples have shape {x.shape}; examples need at least one axis each: [n, ...], e.g. x[:, None]"
         )
     if y.ndim != 1:
         hint = "; one-hot labels become integers with y.argmax(1)" if y.ndim == 2 and y.shape[1] > 1 else ""
-        raise ValueError(f"{what} labels have shape {y.shape}; one label a row is needed, shape [{len(x)}]{hint}")
+        raise ValueError(f"{what} labels have shape {y.shape}; one label an example is needed, shape [{len(x)}]{hint}")
     if len(x) != len(y):
-        raise ValueError(f"{what}: {len(x)} rows but {len(y)} labels; they must be equally many")
+        raise ValueError(f"{what}: {len(x)} examples but {len(y)} labels; they must be equally many")
     if like is None and len(x) == 0:
-        raise ValueError(f"{what} set is empty; at least one row is needed")
+        raise ValueError(f"{what} set is empty; at least one example is needed")
     if y.dtype.kind not in "iub":
         raise ValueError(
             f"{what} labels are {y.dtype}, not integers; "
@@ -40,9 +40,11 @@ def check_rows(
         )
     x = _stored(what, x)
     if like is not None and x.shape[1:] != like.shape[1:]:
-        raise ValueError(f"{what} rows have shape {x.shape[1:]}, training rows {like.shape[1:]}; they must be alike")
+        raise ValueError(
+            f"{what} examples have shape {x.shape[1:]}, training examples {like.shape[1:]}; they must be alike"
+        )
     if like is not None and x.dtype != like.dtype:
-        raise ValueError(f"{what} rows are {x.dtype}, training rows {like.dtype}; they must be alike")
+        raise ValueError(f"{what} examples are {x.dtype}, training examples {like.dtype}; they must be alike")
     return x, _int32(what + " labels", y)
 
 
@@ -66,28 +68,30 @@ def _as_array(what: str, x: np.ndarray) -> np.ndarray:
     try:
         x = np.asanyarray(x)  # any subclass: a memory map stays one
     except ValueError as error:
-        raise ValueError(f"{what} rows cannot be one array ({error}); all rows need the same shape") from error
+        raise ValueError(f"{what} examples cannot be one array ({error}); all examples need the same shape") from error
     if x.dtype.kind not in "iubf":
-        raise ValueError(f"{what} rows are {x.dtype}; they must be numbers (uint8, integers, floats)")
+        raise ValueError(f"{what} examples are {x.dtype}; they must be numbers (uint8, integers, floats)")
     return x
 
 
 def _stored(what: str, x: np.ndarray) -> np.ndarray:
-    """Rows in the type and with the axes in which they are kept."""
+    """Examples in the type and with the axes in which they are kept."""
     if x.dtype.kind == "f":
         if x.dtype.itemsize > 4:
             with np.errstate(over="ignore"):  # what overflows float32 becomes inf, and is refused below
                 x = x.astype(np.float32)
-        bad = np.concatenate([~_finite(x[i : i + ROWS_AT_A_TIME]) for i in range(0, max(1, len(x)), ROWS_AT_A_TIME)])
+        starts = range(0, max(1, len(x)), EXAMPLES_AT_A_TIME)
+        bad = np.concatenate([~_finite(x[i : i + EXAMPLES_AT_A_TIME]) for i in starts])
         if bad.any():
             raise ValueError(
-                f"{what}: {bad.sum()} of {len(x)} rows hold NaN or infinity (the first is row {bad.argmax()}); "
+                f"{what}: {bad.sum()} of {len(x)} examples hold NaN or infinity (the first is number "
+                f"{bad.argmax()}); "
                 "drop or fill them first"
             )
         return x
     if x.dtype == np.uint8 and x.ndim == 3:
         return x[..., None]  # grey images get their one channel
-    return _int32(what + " rows", x) if x.dtype.itemsize >= 4 else x
+    return _int32(what + " examples", x) if x.dtype.itemsize >= 4 else x
 
 
 def _finite(x: np.ndarray) -> np.ndarray:

@@ -1,6 +1,6 @@
-"""One dataset on the host: training, test and validation rows, checked once, before anything compiles.
+"""One dataset on the host: training, test and validation examples, checked once, before anything compiles.
 
-Rows stay as they came: images `uint8`, floats `float32`. What cannot be trained on (a NaN, a label without a class,
+Examples stay as they came: images `uint8`, floats `float32`. What cannot be trained on (a NaN, a label without a class,
 an owner too few) is refused here with one error that says where it is; nothing further down looks again.
 """
 
@@ -12,11 +12,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
-from fedjax_sel.data.checks import check_labels, check_rows
+from fedjax_sel.data.checks import check_examples, check_labels
 from fedjax_sel.data.split import hold_out
 
-Rows = Shaped[np.ndarray, "n ..."]
-Labels = Int[np.ndarray, "n"]
 Pair = tuple[np.ndarray, np.ndarray]
 
 CHUNK = 1 << 22  # values read at a time: a memory-mapped dataset is never in memory as a whole
@@ -24,16 +22,17 @@ CHUNK = 1 << 22  # values read at a time: a memory-mapped dataset is never in me
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Checked rows; make one with `dataset`.
+    """Checked examples; make one with `dataset`.
 
     Attributes:
       name: what it is called in reports.
-      x: training rows `[n, ...]`, as stored.
+      x: training examples `[n, ...]`, as stored.
       y: their labels, `int32` in `0..C-1`.
-      test_x, test_y: the server's test rows; there may be none.
-      validation_x, validation_y: the server's validation rows; there may be none.
+      test_x, test_y: the server's test examples; there may be none.
+      validation_x, validation_y: the server's validation examples; there may be none.
       classes: `C`.
-      owner: the natural owner (writer, speaker) of each training row, numbered from 0; None: rows have no owner.
+      owner: the natural owner (writer, speaker) of each training example, numbered from 0; None: examples have no
+        owner.
     """
 
     name: str
@@ -51,7 +50,7 @@ class Dataset:
         owners = "" if self.owner is None else f", {self.owner.max() + 1} owners"
         return (
             f"Dataset({self.name!r}: {len(self.y)} training, {len(self.test_y)} test, {len(self.validation_y)} "
-            f"validation rows of {shape} {self.x.dtype}, {self.classes} classes{owners})"
+            f"validation examples of {shape} {self.x.dtype}, {self.classes} classes{owners})"
         )
 
 
@@ -66,34 +65,35 @@ def dataset(
     classes: int | None = None,
     seed: int = 0,
 ) -> Dataset:
-    """Check rows and labels, and set test and validation rows apart.
+    """A checked dataset, with test and validation examples set apart.
 
-    `float64` rows become `float32`, `int64` rows `int32`; `uint8` rows `[n, h, w]` are taken as grey images and get
-    their channel axis `[n, h, w, 1]`. Arrays that need no change are kept, not copied: a memory-mapped `x` stays one,
-    unless a share of its rows is set apart.
+    `float64` examples become `float32`, `int64` examples `int32`; `uint8` examples `[n, h, w]` are taken as grey images
+    and get their channel axis `[n, h, w, 1]`. Arrays that need no change are kept, not copied: a memory-mapped `x`
+    stays one, unless a share of its examples is set apart.
 
     Args:
       name: what it is called in reports.
-      x: rows `[n, ...]`, at least one axis each.
+      x: examples `[n, ...]`, at least one axis each.
       y: labels `[n]`, integers in `0..C-1`.
-      test: test rows as (rows, labels), or a share of the rows in (0, 1), drawn stratified by label; None: no test
-        rows.
-      validation: the same for validation rows; a share is of the rows that are left after the test rows are taken.
-      owner: natural owner of each row of `x`, any integers or strings; test rows need none.
+      test: test examples as (examples, labels), or a share of the examples in (0, 1), drawn stratified by label; None:
+        no test examples.
+      validation: the same for validation examples; a share is of the examples that are left after the test examples are
+        taken.
+      owner: natural owner of each example of `x`, any integers or strings; test examples need none.
       classes: `C`; None: the largest label, and one.
       seed: which shares are drawn.
 
     Raises:
-      ValueError: the rows cannot be used; the message says which, and why.
+      ValueError: the examples cannot be used; the message says which, and why.
 
     >>> import numpy as np
     >>> dataset("toy", np.eye(10), np.arange(10) % 2, test=0.2)
-    Dataset('toy': 8 training, 2 test, 0 validation rows of 10 float32, 2 classes)
+    Dataset('toy': 8 training, 2 test, 0 validation examples of 10 float32, 2 classes)
     """
-    x, y = check_rows(f"{name}: training", x, y)
+    x, y = check_examples(f"{name}: training", x, y)
     given = {"test": test, "validation": validation}
     apart: dict[str, Pair] = {
-        kind: check_rows(f"{name}: {kind}", *value, like=x)
+        kind: check_examples(f"{name}: {kind}", *value, like=x)
         for kind, value in given.items()
         if isinstance(value, (tuple, list))
     }
@@ -103,7 +103,7 @@ def dataset(
         owner = np.asarray(owner)
         if owner.shape != y.shape:
             raise ValueError(
-                f"{name}: {len(y)} training rows, but owner has shape {owner.shape}; one owner a row is needed"
+                f"{name}: {len(y)} training examples, but owner has shape {owner.shape}; one owner an example is needed"
             )
 
     left = np.arange(len(y))
@@ -125,16 +125,16 @@ def dataset(
         validation_x=apart["validation"][0],
         validation_y=apart["validation"][1],
         classes=classes,
-        # Numbered after the split: an owner all of whose rows were set apart is not a client.
+        # Numbered after the split: an owner all of whose examples were set apart is not a client.
         owner=None if owner is None else np.unique(owner, return_inverse=True)[1].astype(np.int32),
     )
 
 
 def normalisation(data: Dataset) -> tuple[Float[np.ndarray, "c"], Float[np.ndarray, "c"]]:
-    """Shift and scale with which `(x.astype(float32) - shift) * scale` has mean 0, deviation 1 over training rows.
+    """Shift and scale with which `(x.astype(float32) - shift) * scale` has mean 0, deviation 1 over training examples.
 
-    One number for each place on the last axis: a channel of images `[n, h, w, c]`, a feature of flat rows `[n, c]`. For
-    `uint8` images it equals the usual mean and deviation of `x / 255`, written for `x` as stored. Constant features
+    One number for each place on the last axis: a channel of images `[n, h, w, c]`, a feature of flat examples `[n, c]`.
+    For `uint8` images it equals the usual mean and deviation of `x / 255`, written for `x` as stored. Constant features
     keep scale 1.
     """
     width = data.x.shape[-1]
@@ -144,10 +144,10 @@ def normalisation(data: Dataset) -> tuple[Float[np.ndarray, "c"], Float[np.ndarr
     total, square, count = np.zeros(width), np.zeros(width), 0
     step = max(1, CHUNK // max(1, int(np.prod(data.x.shape[1:]))))
     for start in range(0, len(data.x), step):
-        rows = np.asarray(data.x[start : start + step], np.float64).reshape(-1, width) - centre
-        total += rows.sum(0)
-        square += np.einsum("nc,nc->c", rows, rows)
-        count += len(rows)
+        examples = np.asarray(data.x[start : start + step], np.float64).reshape(-1, width) - centre
+        total += examples.sum(0)
+        square += np.einsum("nc,nc->c", examples, examples)
+        count += len(examples)
     mean = centre + total / count
     deviation = np.sqrt(np.maximum(square / count - (total / count) ** 2, 0))
     varies = deviation > 0

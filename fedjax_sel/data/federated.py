@@ -1,8 +1,8 @@
-"""Rows, and who owns them.
+"""Examples, and who owns them.
 
-Rows are stored once, as they came (images stay `uint8`). Ownership is a permutation and cut points: client `i`'s `j`-th
-row is `order[offset[i] + j]`. Memory is O(n + N) whatever the skew, and another seed's partition is another `order`
-over the same rows.
+Examples are stored once, as they came (images stay `uint8`). Ownership is a permutation and cut points: client `i`'s
+`j`-th example is `order[offset[i] + j]`. Memory is O(n + N) whatever the skew, and another seed's partition is another
+`order` over the same examples.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ if TYPE_CHECKING:
 
 
 class FederatedData(Pytree):
-    """The clients' rows, and the server's.
+    """The clients' examples, and the server's.
 
     Attributes:
-      x: all training rows, as stored.
+      x: all training examples, as stored.
       y: their labels.
-      order: which row stands at each position; a client's positions are consecutive.
+      order: which example stands at each position; a client's positions are consecutive.
       owner: whose each position is.
-      offset: client `i`'s training rows are at positions `offset[i] : offset[i] + num_examples[i]`.
+      offset: client `i`'s training examples are at positions `offset[i] : offset[i] + num_examples[i]`.
       num_examples: training examples of each client.
-      num_holdout: hold-out examples of each client, at the positions right after its training rows.
-      test_x, test_y: the server's test rows.
-      validation_x, validation_y: the server's validation rows; none by default.
+      num_holdout: hold-out examples of each client, at the positions right after its training examples.
+      test_x, test_y: the server's test examples.
+      validation_x, validation_y: the server's validation examples; none by default.
       classes: `C`.
       devices: of the clients; None: rounds take no simulated time, and nobody is late.
-      longest: `L`, the most rows of any client (training or hold-out).
-      public_x: unlabelled rows that all clients may see; None: none.
+      longest: `L`, the most examples of any client (training or hold-out).
+      public_x: unlabelled examples that all clients may see; None: none.
     """
 
     x: Array
@@ -63,11 +63,11 @@ class FederatedData(Pytree):
         return self.num_examples.shape[-1]
 
     def examples_of(self, client: Int[Array, ""], *, holdout: bool = False) -> tuple[Int[Array, "L"], Bool[Array, "L"]]:
-        """One client's rows as indices into `x`, and which of the `L` places are filled.
+        """One client's examples as indices into `x`, and which of the `L` places are filled.
 
         Args:
           client: which one.
-          holdout: its hold-out rows instead of its training rows.
+          holdout: its hold-out examples instead of its training examples.
         """
         start, count = self.offset[client], self.num_examples[client]
         if holdout:
@@ -76,7 +76,7 @@ class FederatedData(Pytree):
         return self.order.at[start + place].get(mode="clip"), place < count
 
     def batch(self, index: Int[Array, "B"], mask: Bool[Array, "B"]) -> Batch:
-        """The rows at `index`."""
+        """The examples at `index`."""
         return Batch(self.x[index], self.y[index], mask)
 
 
@@ -114,34 +114,35 @@ def federate(
     holdout: float = 0.0,
     rng: np.random.Generator | None = None,
 ) -> FederatedData:
-    """Give each training row of `dataset` to a client.
+    """Clients' data, where each training example of `dataset` belongs to the given client.
 
     Args:
-      dataset: checked rows.
-      client: Int[n], the client of each training row; -1: nobody's.
+      dataset: checked examples.
+      client: Int[n], the client of each training example; -1: nobody's.
       clients: `N`.
-      holdout: share of each client's rows, its last ones, that it keeps out of training (rounded down; in [0, 1)).
-      rng: shuffles the rows of each client, which makes the hold-out a random share; None: they stay in their stored
-        order.
+      holdout: share of each client's examples, its last ones, that it keeps out of training (rounded down; in [0, 1)).
+      rng: shuffles the examples of each client, which makes the hold-out a random share; None: they stay in their
+        stored order.
 
     The arrays of `dataset` are kept, not copied: the federations of several seeds share them, and memory maps stay
     memory maps until a device needs them.
 
     Raises:
-      ValueError: `client` does not fit the rows, or a client is left without training rows.
+      ValueError: `client` does not fit the examples, or a client is left without training examples.
     """
     if not 0 <= holdout < 1:
-        raise ValueError(f"holdout is {holdout}; it is a share of each client's rows, in [0, 1)")
+        raise ValueError(f"holdout is {holdout}; it is a share of each client's examples, in [0, 1)")
     if clients < 1:
         raise ValueError(f"clients is {clients}; at least one is needed")
     client = np.asarray(client)
     if client.shape != dataset.y.shape or client.dtype.kind not in "iu":
         raise ValueError(
-            f"client is {client.dtype} of shape {client.shape}; needed: one integer for each of {len(dataset.y)} rows"
+            f"client is {client.dtype} of shape {client.shape}; needed: one integer for each of {len(dataset.y)} "
+            "examples"
         )
     if client.min() < -1 or client.max() >= clients:
         raise ValueError(
-            f"client holds {client.min()} to {client.max()}; allowed are 0..{clients - 1}, and -1 for nobody's rows"
+            f"client holds {client.min()} to {client.max()}; allowed are 0..{clients - 1}, and -1 for nobody's examples"
         )
     order = np.arange(len(client)) if rng is None else rng.permutation(len(client))
     order = order[np.argsort(client[order], kind="stable")]
@@ -152,28 +153,28 @@ def federate(
     if (size == 0).any():
         empty = np.flatnonzero(size == 0)
         raise ValueError(
-            f"{empty.size} of {clients} clients have no training rows (the first is client {empty[0]}); "
-            f"lower the number of clients, or partition {len(dataset.y)} rows less unevenly"
+            f"{empty.size} of {clients} clients have no training examples (the first is client {empty[0]}); "
+            f"lower the number of clients, or partition {len(dataset.y)} examples less unevenly"
         )
     offset = np.concatenate([[0], np.cumsum(count)[:-1]])
 
     def ints(a) -> Any:
         return np.asarray(a, np.int32)
 
-    def rows(a) -> Any:  # the fields say what compiled code sees; on the host they are NumPy still
+    def keep(a) -> Any:  # the fields say what compiled code sees; on the host they are NumPy still
         return a
 
     return FederatedData(
-        x=rows(dataset.x),
+        x=keep(dataset.x),
         y=ints(dataset.y),
         order=ints(order),
         owner=ints(np.repeat(np.arange(clients), count)),
         offset=ints(offset),
         num_examples=ints(size),
         num_holdout=ints(held),
-        test_x=rows(dataset.test_x),
+        test_x=keep(dataset.test_x),
         test_y=ints(dataset.test_y),
-        validation_x=rows(dataset.validation_x),
+        validation_x=keep(dataset.validation_x),
         validation_y=ints(dataset.validation_y),
         classes=dataset.classes,
         longest=int(max(size.max(), held.max())),

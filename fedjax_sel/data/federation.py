@@ -1,4 +1,4 @@
-"""The recipe of a federation: from a seed to clients with rows. And several seeds' federations side by side."""
+"""The recipe of a federation: from a seed to clients with examples. And several seeds' federations side by side."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from fedjax_sel.devices.profile import DeviceProfile
 
 # First word of each random stream, so that no two uses of one seed see the same numbers.
-PARTITION, ROW_ORDER = 0x9A57, 0x05DE
+PARTITION, EXAMPLE_ORDER = 0x9A57, 0x05DE
 
 
 @runtime_checkable
 class Partition(Protocol):
-    """Any object that says whose each row is; `data.partition` has the usual ones."""
+    """Any object that says whose each example is; `data.partition` has the usual ones."""
 
     @property
     def clients(self) -> int | None:
@@ -32,7 +32,7 @@ class Partition(Protocol):
     def assign(
         self, y: Int[np.ndarray, "n"], rng: np.random.Generator, owner: Int[np.ndarray, "n"] | None
     ) -> Int[np.ndarray, "n"]:
-        """The client of each row in `0..N-1`, -1 where it is nobody's."""
+        """The client of each example in `0..N-1`, -1 where it is nobody's."""
         ...
 
 
@@ -47,16 +47,17 @@ class DeviceLaw(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Federation:
-    """Which rows, divided by which law.
+    """Which examples, divided by which law.
 
     Attributes:
-      source: the rows, or a function that makes them from a seed (synthetic data).
-      partition: whose each row is.
-      holdout: share of each client's rows, drawn at random, that it keeps out of training.
-      data_seed: holds rows, partition and devices fixed while the seed of a run varies; None: every seed draws its own.
+      source: the examples, or a function that makes them from a seed (synthetic data).
+      partition: whose each example is.
+      holdout: share of each client's examples, drawn at random, that it keeps out of training.
+      data_seed: holds examples, partition and devices fixed while the seed of a run varies; None: every seed draws its
+        own.
       devices: what the clients compute on, or the law that draws it; None: rounds take no simulated time.
-      public: unlabelled rows that all clients may see, like those of the source, or a dataset whose training rows are
-        these; None: none.
+      public: unlabelled examples that all clients may see, like those of the source, or a dataset whose training
+        examples are these; None: none.
     """
 
     source: Dataset | Callable[[int], Dataset]
@@ -65,6 +66,17 @@ class Federation:
     data_seed: int | None = None
     devices: DeviceLaw | DeviceProfile | None = None
     public: Dataset | np.ndarray | None = None
+
+    def __post_init__(self) -> None:
+        """Refuses what is no source, no partition or no devices."""
+        if not (isinstance(self.source, Dataset) or callable(self.source)):
+            raise ValueError(
+                f"federation: source is a {type(self.source).__name__}; it must be a Dataset, as `dataset` and `load` "
+                "return, or a function from a seed to one"
+            )
+        check_kind("partition", self.partition, Partition, "a partition, as partition.Iid(100)")
+        if self.devices is not None and not hasattr(self.devices, "num_clients"):  # as a DeviceProfile has
+            check_kind("devices", self.devices, DeviceLaw, "a DeviceProfile, or a law, as devices.laws.Uniform()")
 
     def draw(self, seed: int) -> FederatedData:
         """The federation of one seed.
@@ -79,24 +91,25 @@ class Federation:
         try:
             client = self.partition.assign(data.y, np.random.default_rng((PARTITION, seed)), data.owner)
             clients = int(client.max()) + 1 if self.partition.clients is None else self.partition.clients
-            drawn = federate(data, client, clients, holdout=self.holdout, rng=np.random.default_rng((ROW_ORDER, seed)))
+            order = np.random.default_rng((EXAMPLE_ORDER, seed))
+            drawn = federate(data, client, clients, holdout=self.holdout, rng=order)
         except ValueError as error:
             raise ValueError(f"{data.name}, {self.partition}: {error} (data seed {seed})") from error
         devices = self.devices.draw(seed, clients) if isinstance(self.devices, DeviceLaw) else self.devices
         return replace(drawn, devices=devices, public_x=self.public_examples(data))
 
     def public_examples(self, data: Dataset) -> np.ndarray | None:
-        """The public rows; raises `ValueError` where they are none, or unlike those of `data`."""
+        """The public examples; raises `ValueError` where they are none, or unlike those of `data`."""
         if self.public is None:
             return None
-        rows = self.public.x if isinstance(self.public, Dataset) else np.asarray(self.public)
-        mine, theirs = (data.x.shape[1:], data.x.dtype), (rows.shape[1:], rows.dtype)
-        if not len(rows) or mine != theirs:
+        examples = self.public.x if isinstance(self.public, Dataset) else np.asarray(self.public)
+        mine, theirs = (data.x.shape[1:], data.x.dtype), (examples.shape[1:], examples.dtype)
+        if not len(examples) or mine != theirs:
             raise ValueError(
-                f"there are {len(rows)} public rows of shape {theirs[0]} and type {theirs[1]}; needed is at least one "
-                f"like the rows of {data.name}, of shape {mine[0]} and type {mine[1]}"
+                f"there are {len(examples)} public examples of shape {theirs[0]} and type {theirs[1]}; at least one is "
+                f"needed, like the examples of {data.name}, of shape {mine[0]} and type {mine[1]}"
             )
-        return rows
+        return examples
 
     def draws(self, seeds: Sequence[int]) -> list[FederatedData]:
         """One federation a seed; one and the same object where `data_seed` holds it fixed."""
@@ -105,15 +118,23 @@ class Federation:
         return [self.draw(seed) for seed in seeds]
 
 
+def check_kind(what: str, value: object, kind: type, allowed: str) -> None:
+    """Raises `ValueError` where a value is not of a kind, or is a class instead of a value."""
+    if isinstance(value, type):
+        raise ValueError(f"federation: {what} is the class {value.__name__}; give a value, as {value.__name__}(...)")
+    if not isinstance(value, kind):
+        raise ValueError(f"federation: {what} is {value!r}; it must be {allowed}")
+
+
 def stack(federations: Sequence[FederatedData]) -> tuple[FederatedData, FederatedData]:
     """Several seeds' federations as one, to be mapped over.
 
-    Arrays that are the same object in all seeds (rows they share) stay as they are; the others get a leading axis `R`.
-    `order` and `owner` are padded to the longest: row 0, owned by client `N`, which a segment sum over `N` clients
-    drops.
+    Arrays that are the same object in all seeds (examples they share) stay as they are; the others get a leading axis
+    `R`. `order` and `owner` are padded to the longest: example 0, owned by client `N`, which a segment sum over `N`
+    clients drops.
 
     Args:
-      federations: one a seed, `R` in all, alike in clients, classes, and shapes of rows.
+      federations: one a seed, `R` in all, alike in clients, classes, and shapes of examples.
 
     Returns:
       The stacked federation, and the same structure with what `jax.vmap(in_axes=...)` wants: 0 for a stacked array,
@@ -156,8 +177,8 @@ def stack(federations: Sequence[FederatedData]) -> tuple[FederatedData, Federate
     return FederatedData(**leaves, **same), FederatedData(**axes, **same)
 
 
-ROWS = ("x", "y", "test_x", "test_y", "validation_x", "validation_y")
-ARRAYS = (*ROWS, "order", "owner", "offset", "num_examples", "num_holdout")
+EXAMPLES = ("x", "y", "test_x", "test_y", "validation_x", "validation_y")
+ARRAYS = (*EXAMPLES, "order", "owner", "offset", "num_examples", "num_holdout")
 
 
 def _likeness(a: FederatedData, b: FederatedData) -> list[tuple[str, object, object]]:
@@ -166,7 +187,7 @@ def _likeness(a: FederatedData, b: FederatedData) -> list[tuple[str, object, obj
         ("clients", a.num_clients, b.num_clients),
         ("classes", a.classes, b.classes),
     ]
-    for name in ROWS:
+    for name in EXAMPLES:
         mine, theirs = getattr(a, name), getattr(b, name)
         pairs += [(f"the shape of {name}", mine.shape, theirs.shape), (f"the type of {name}", mine.dtype, theirs.dtype)]
     return pairs

@@ -1,4 +1,4 @@
-"""Rows and labels out of an `.npz` file."""
+"""Examples and labels out of an `.npz` file."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def npz_dataset(
 ) -> Dataset:
     """The dataset in one `.npz` file, written for example with `np.savez_compressed(path, x=x, y=y)`.
 
-    It holds `x`, `y` (a share `test` of the rows becomes test rows), or `x_train`, `y_train` and perhaps `x_test`,
-    `y_test`; beside them perhaps `owner` or `owner_train`, the natural owner of each row. Or it holds recordings:
-    `audio`, `offset`, `label`, `sample_rate` and perhaps `speaker`, whose rows are log-mel spectrograms with the
-    speaker as natural owner, see `speech.recordings`. Other arrays are not looked at. A relative path that leads
-    nowhere is looked for in `data_folder(data_dir)`.
+    It holds `x`, `y` (a share `test` of the examples becomes test examples), or `x_train`, `y_train` and perhaps
+    `x_test`, `y_test`; beside them perhaps `owner` or `owner_train`, the natural owner of each example. Or it holds
+    recordings: `audio`, `offset`, `label`, `sample_rate` and perhaps `speaker`, whose examples are log-mel spectrograms
+    with the speaker as natural owner, see `speech.recordings`. Other arrays are not looked at. A relative path that
+    leads nowhere is looked for in `data_folder(data_dir)`.
 
     Raises:
       FileNotFoundError: there is no such file.

@@ -34,15 +34,15 @@ def load(
     seed: int = 0,
     validation: float = 0.0,
     test: float = 0.2,
-    rows: int | None = None,
+    num_examples: int | None = None,
     num_test_examples: int | None = None,
     data_dir: str | Path | None = None,
     cache_dir: str | Path | None = None,
 ) -> Dataset:
     """A dataset by name.
 
-    - `iris`, `digits`, `wine`, `breast_cancer`, `digit_images`: scikit-learn's, flat `float32` rows with the values as
-      scikit-learn has them (digits are 0..16, not 0..1). `digit_images` are the same digits as 8x8 images of one
+    - `iris`, `digits`, `wine`, `breast_cancer`, `digit_images`: scikit-learn's, flat `float32` examples with the values
+      as scikit-learn has them (digits are 0..16, not 0..1). `digit_images` are the same digits as 8x8 images of one
       channel.
     - `npz:PATH`: arrays in a file, here or in the folder of the data, see `files.npz_dataset`.
     - `tfds:NAME`: a prepared dataset of TensorFlow Datasets (`tfds:fashion_mnist`, `tfds:emnist/byclass`), read without
@@ -50,11 +50,11 @@ def load(
 
     Args:
       name: which.
-      seed: which rows become test and validation rows, where shares are drawn.
-      validation: share of the training rows that the server keeps for validation.
-      test: share of the rows that become test rows, of a dataset that has no test rows of its own.
-      rows: how many training rows to take, drawn stratified by label; None: all.
-      num_test_examples: how many test rows, likewise.
+      seed: which examples become test and validation examples, where shares are drawn.
+      validation: share of the training examples that the server keeps for validation.
+      test: share of the examples that become test examples, of a dataset that has none of its own.
+      num_examples: how many training examples to take, drawn stratified by label; None: all.
+      num_test_examples: how many test examples, likewise.
       data_dir: the folder of the data: tfds datasets and files; None: `$TFDS_DATA_DIR`, else `~/tensorflow_datasets`.
       cache_dir: where their decoded arrays are kept; None: `$FEDJAX_SEL_CACHE`, else `~/.cache/fedjax_sel/datasets`.
 
@@ -63,7 +63,7 @@ def load(
       FileNotFoundError: the file is not there, or the tfds dataset is not prepared.
 
     >>> load("iris")
-    Dataset('iris': 120 training, 30 test, 0 validation rows of 4 float32, 3 classes)
+    Dataset('iris': 120 training, 30 test, 0 validation examples of 4 float32, 3 classes)
     """
     kind, _, rest = name.partition(":")
     if kind == "npz" and rest:
@@ -72,28 +72,32 @@ def load(
         whole = tfds_dataset(rest, seed=seed, validation=validation, test=test, data_dir=data_dir, cache_dir=cache_dir)
     else:
         whole = built_in(name, seed=seed, validation=validation, test=test)
-    return fewer(whole, rows, num_test_examples, seed)
+    return take_fewer(whole, num_examples, num_test_examples, seed)
 
 
-def fewer(data: Dataset, rows: int | None, num_test_examples: int | None, seed: int) -> Dataset:
-    """A dataset with so many of its training and test rows, every class in proportion; None: all of them."""
-    if (kept := some(data.name, "rows", "training", data.y, rows, seed)) is not None:
+def take_fewer(data: Dataset, num_examples: int | None, num_test_examples: int | None, seed: int) -> Dataset:
+    """Returns a dataset with so many of its training and test examples, every class in proportion; None: all."""
+    if (kept := draw_some(data.name, "num_examples", "training", data.y, num_examples, seed)) is not None:
         owner = None if data.owner is None else np.unique(data.owner[kept], return_inverse=True)[1].astype(np.int32)
         data = replace(data, x=data.x[kept], y=data.y[kept], owner=owner)
-    if (kept := some(data.name, "num_test_examples", "test", data.test_y, num_test_examples, seed)) is not None:
+    if (kept := draw_some(data.name, "num_test_examples", "test", data.test_y, num_test_examples, seed)) is not None:
         data = replace(data, test_x=data.test_x[kept], test_y=data.test_y[kept])
     return data
 
 
-def some(name: str, key: str, kind: str, y: np.ndarray, rows: int | None, seed: int) -> np.ndarray | None:
-    """Which rows are kept; None: all."""
-    if rows is None:
+def draw_some(name: str, key: str, kind: str, y: np.ndarray, count: int | None, seed: int) -> np.ndarray | None:
+    """Returns which examples are kept; None: all.
+
+    Raises:
+      ValueError: there are not as many.
+    """
+    if count is None:
         return None
-    if isinstance(rows, bool) or not isinstance(rows, int | np.integer) or not 0 < rows <= len(y):
-        raise ValueError(f"{name}: {key} is {rows!r}; there are {len(y)} {kind} rows, and at least 1 is needed")
-    if rows == len(y):
+    if isinstance(count, bool) or not isinstance(count, int | np.integer) or not 0 < count <= len(y):
+        raise ValueError(f"{name}: {key} is {count!r}; there are {len(y)} {kind} examples, and at least 1 is needed")
+    if count == len(y):
         return None
-    return hold_out(f"{name}: {key}", y, np.arange(len(y)), rows / len(y), seed)[1]
+    return hold_out(f"{name}: {key}", y, np.arange(len(y)), count / len(y), seed)[1]
 
 
 def built_in(name: str, *, seed: int, validation: float, test: float) -> Dataset:

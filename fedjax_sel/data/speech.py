@@ -182,8 +182,8 @@ def recordings(
             + f", but audio has {len(audio)} samples; it must rise from 0 to {len(audio)}"
         )
     x = np.empty((len(label), BANDS, FRAMES, 3), np.uint8)
-    for row, (start, end) in enumerate(itertools.pairwise(bounds)):
-        x[row] = picture(audio[start:end], rate, what=f"{what}: recording {row}")
+    for place, (start, end) in enumerate(itertools.pairwise(bounds)):
+        x[place] = picture(audio[start:end], rate, what=f"{what}: recording {place}")
     return x, label, arrays.get("speaker")
 
 

@@ -1,4 +1,4 @@
-"""Setting a share of the rows apart, every class in proportion."""
+"""Setting a share of the examples apart, every class in proportion."""
 
 from __future__ import annotations
 
@@ -8,30 +8,33 @@ import numpy as np
 from sklearn.model_selection import train_test_split
 
 
-def hold_out(what: str, y: np.ndarray, rows: np.ndarray, share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Split `rows` into those that stay and those set apart, both in their old order.
+def hold_out(what: str, y: np.ndarray, examples: np.ndarray, share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """The examples that stay and those set apart, both in their old order.
 
-    Stratified by label; where that cannot be done (a class of one row, fewer rows set apart than classes) it is a plain
-    random share.
+    Stratified by label; where that cannot be done (a class of one example, fewer examples set apart than classes) it is
+    a plain random share.
 
     Args:
       what: named in errors ("iris: test").
-      y: Int[n], labels of all rows.
-      rows: which rows there are to split.
-      share: how many to set apart, as a share of `rows` in [0, 1).
+      y: Int[n], labels of all examples.
+      examples: which examples there are to split.
+      share: how many to set apart, as a share of `examples` in [0, 1).
       seed: which ones.
 
     Raises:
-      ValueError: the share is not one, or leaves one side without rows.
+      ValueError: the share is not one, or leaves one side without examples.
     """
     if not isinstance(share, numbers.Real) or not 0 <= share < 1:
-        raise ValueError(f"{what} is {share!r}; it is (rows, labels) or a share of the rows in [0, 1)")
+        raise ValueError(f"{what} is {share!r}; it is (examples, labels) or a share of the examples in [0, 1)")
     if share == 0:
-        return rows, rows[:0]
-    count = round(share * len(rows))
-    if not 0 < count < len(rows):
-        raise ValueError(f"{what} is {share} of {len(rows)} rows, which is {count} rows; each side needs at least one")
-    _, sizes = np.unique(y[rows], return_counts=True)
-    possible = sizes.min() >= 2 and len(sizes) <= min(count, len(rows) - count)
-    stay, apart = train_test_split(rows, test_size=count, stratify=y[rows] if possible else None, random_state=seed)
+        return examples, examples[:0]
+    count = round(share * len(examples))
+    if not 0 < count < len(examples):
+        raise ValueError(
+            f"{what} is {share} of {len(examples)} examples, which is {count} examples; each side needs at least one"
+        )
+    _, sizes = np.unique(y[examples], return_counts=True)
+    possible = sizes.min() >= 2 and len(sizes) <= min(count, len(examples) - count)
+    stratify = y[examples] if possible else None
+    stay, apart = train_test_split(examples, test_size=count, stratify=stratify, random_state=seed)
     return np.sort(stay), np.sort(apart)

@@ -35,19 +35,19 @@ def tfds_dataset(
     cache_dir: str | Path | None = None,
     features: tuple[str, str] | None = None,
 ) -> Dataset:
-    """Splits `train` and `test` of a prepared tfds dataset; its rows are memory-mapped from a cache of decoded arrays.
+    """A prepared tfds dataset's splits `train` and `test`, memory-mapped from a cache of decoded arrays.
 
     Recordings (a feature of kind `Audio`, as in `speech_commands`) become log-mel spectrograms `[n, 32, 32, 3]`, see
     `speech`. Other splits, such as that dataset's `validation`, are not read.
 
     Args:
       name: as tfds writes it: `mnist`, `emnist/byclass`, `cifar10:3.0.2`.
-      seed: which rows become test and validation rows, where shares are drawn.
-      validation: share of the training rows that the server keeps for validation.
-      test: share of the rows that become test rows, where there is no split `test`.
+      seed: which examples become test and validation examples, where shares are drawn.
+      validation: share of the training examples that the server keeps for validation.
+      test: share of the examples that become test examples, where there is no split `test`.
       data_dir: where tfds datasets are; None: `$TFDS_DATA_DIR`, else `~/tensorflow_datasets`.
       cache_dir: where decoded arrays are kept; None: `$FEDJAX_SEL_CACHE`, else `~/.cache/fedjax_sel/datasets`.
-      features: the dataset's features that are the rows and the labels; None: `image` or else `audio`, and `label`.
+      features: the dataset's features that are the examples and the labels; None: `image` or else `audio`, and `label`.
 
     Raises:
       ValueError: tfds has no such dataset, or it lacks a split or a feature.
@@ -124,13 +124,13 @@ def _fingerprint(builder: Any, features: tuple[str, str]) -> str:
 
 
 def _decode(name: str, builder: Any, splits: list[str], features: tuple[str, str], folder: Path) -> None:
-    """Write every split's rows and labels, with a progress bar."""
+    """Write every split's examples and labels, with a progress bar."""
     from rich.console import Console
     from rich.progress import Progress
 
     feature = builder.info.features[features[0]]
 
-    def row_of(value: Any, where: str) -> np.ndarray:
+    def example_of(value: Any, where: str) -> np.ndarray:
         if _is_audio(feature):
             return speech.picture(np.asarray(value), feature.sample_rate or None, what=f"tfds:{name}: {where}")
         return np.asarray(value)
@@ -139,21 +139,22 @@ def _decode(name: str, builder: Any, splits: list[str], features: tuple[str, str
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(f"decoding tfds:{name} (once)", total=sum(map(len, sources.values())))
         for split, source in sources.items():
-            first = row_of(source[0][features[0]], f"row 0 of split {split}")
+            first = example_of(source[0][features[0]], f"example 0 of split {split}")
             if first.dtype.kind not in "iubf":
                 raise ValueError(f"tfds:{name}: feature {features[0]!r} is {first.dtype}, not numbers")
             x = cache.create(folder, f"x_{split}", first.dtype, (len(source), *first.shape))
             y = cache.create(folder, f"y_{split}", np.dtype(np.int32), (len(source),))
             for start in range(0, len(source), BATCH):
                 places = range(start, min(start + BATCH, len(source)))
-                for place, row in zip(places, source.__getitems__(list(places)), strict=True):
-                    value = row_of(row[features[0]], f"row {place} of split {split}")
+                for place, example in zip(places, source.__getitems__(list(places)), strict=True):
+                    value = example_of(example[features[0]], f"example {place} of split {split}")
                     if value.shape != first.shape:
                         raise ValueError(
-                            f"tfds:{name}: rows of split {split} differ in shape (row 0 is {first.shape}, row {place} "
-                            f"is {value.shape}); rows must be alike: resize or pad them and load them with npz:PATH"
+                            f"tfds:{name}: examples of split {split} differ in shape (example 0 is {first.shape}, "
+                            f"example {place} is {value.shape}); examples must be alike: resize or "
+                            "pad them and load them with npz:PATH"
                         )
-                    x[place], y[place] = value, row[features[1]]
+                    x[place], y[place] = value, example[features[1]]
                 progress.advance(task, len(places))
             x.flush()
             y.flush()

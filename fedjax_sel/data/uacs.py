@@ -1,7 +1,8 @@
 """The synthetic federation of UACS-FL: few clients at a curved boundary, the others far from it.
 
-Rows lie in the square [-1, 1]². The label says on which side of the curve `g(x) = x₂ - a sin(π x₁) = 0` a row is. The
-first `boundary` clients hold rows of both classes around the curve; every other client holds rows of one class only.
+Examples lie in the square [-1, 1]². The label says on which side of the curve `g(x) = x₂ - a sin(π x₁) = 0` an example
+is. The first `boundary` clients hold examples of both classes around the curve; every other client holds examples of
+one class only.
 
 The paper shows its three settings as pictures and gives no numbers; the generator and its numbers are ours.
 """
@@ -18,7 +19,7 @@ AMPLITUDE = 0.5
 STRIP = 0.15
 """Half height of the strip around the curve from which boundary clients draw."""
 MARGIN = 0.25
-"""|g| that every row of another client exceeds."""
+"""|g| that every example of another client exceeds."""
 BOX = 0.1
 """Half side of another client's box in setting 3."""
 
@@ -29,23 +30,23 @@ def uacs(
     *,
     boundary: int = 6,
     clients: int = 100,
-    rows: int = 50,
+    num_examples: int = 50,
     num_test_examples: int = 2000,
 ) -> Dataset:
-    """One draw of a setting; client `i` owns its rows (partition: natural).
+    """One draw of a setting; client `i` owns its examples (partition: natural).
 
     1. The boundary clients sit in disjoint boxes along the curve; the others draw from all of their class's side.
     2. The boundary clients each draw along the whole curve; the others as in 1.
     3. The boundary clients as in 1; each of the others is confined to a small box of its own.
 
-    Test rows are uniform on the square.
+    Test examples are uniform on the square.
 
     Args:
       setting: 1, 2 or 3, the paper's experiments.
       seed: draws everything.
       boundary: clients at the boundary, 1 to `clients - 1` (the paper: 6, elsewhere "6-10").
       clients: `N`.
-      rows: of each client.
+      num_examples: of each client.
       num_test_examples: of the server.
 
     Raises:
@@ -53,20 +54,22 @@ def uacs(
 
     Source: UACS-FL, "Active Client Selection for Federated Learning", experiments 1 to 3.
 
-    >>> uacs(setting=2, clients=20, rows=10)
-    Dataset('uacs-2': 200 training, 2000 test, 0 validation rows of 2 float32, 2 classes, 20 owners)
+    >>> uacs(setting=2, clients=20, num_examples=10)
+    Dataset('uacs-2': 200 training, 2000 test, 0 validation examples of 2 float32, 2 classes, 20 owners)
     """
     if setting not in (1, 2, 3):
         raise ValueError(f"uacs: setting is {setting!r}; it must be 1, 2 or 3, the paper's experiments")
     if not 1 <= boundary < clients:
         raise ValueError(f"uacs: {boundary} boundary clients of {clients}; there must be 1 to {clients - 1}")
-    if rows < 1 or num_test_examples < 1:
-        raise ValueError(f"uacs: rows is {rows}, num_test_examples is {num_test_examples}; both must be at least 1")
+    if num_examples < 1 or num_test_examples < 1:
+        raise ValueError(
+            f"uacs: num_examples is {num_examples}, num_test_examples is {num_test_examples}; both must be at least 1"
+        )
     rng = np.random.default_rng((PURPOSE, setting, seed))
     at_curve = along_curve if setting == 2 else in_boxes
-    near = [at_curve(rng, i, boundary, rows) for i in range(boundary)]
+    near = [at_curve(rng, i, boundary, num_examples) for i in range(boundary)]
     sides = np.where(np.arange(clients - boundary) % 2 == 0, 1, -1)
-    far = [(boxed if setting == 3 else anywhere)(rng, side, rows) for side in sides]
+    far = [(boxed if setting == 3 else anywhere)(rng, side, num_examples) for side in sides]
     x = np.concatenate([*near, *far])
     test = rng.uniform(-1, 1, (num_test_examples, 2))
     return dataset(
@@ -74,7 +77,7 @@ def uacs(
         x,
         side_of(x),
         test=(test.astype(np.float32), side_of(test)),
-        owner=np.repeat(np.arange(clients), rows),
+        owner=np.repeat(np.arange(clients), num_examples),
         classes=2,
     )
 
@@ -85,7 +88,7 @@ def curve(x1: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
 
 
 def g(x: Float[np.ndarray, "n 2"]) -> Float[np.ndarray, "n"]:
-    """Height of each row above the boundary."""
+    """Height of each example above the boundary."""
     return x[:, 1] - curve(x[:, 0])
 
 
@@ -94,43 +97,43 @@ def side_of(x: Float[np.ndarray, "n 2"]) -> np.ndarray:
     return (g(x) > 0).astype(np.int32)
 
 
-def in_boxes(rng: np.random.Generator, i: int, boundary: int, rows: int) -> Float[np.ndarray, "n 2"]:
-    """Rows of boundary client `i` around the curve in its own interval of `x1`; intervals do not touch."""
+def in_boxes(rng: np.random.Generator, i: int, boundary: int, count: int) -> Float[np.ndarray, "n 2"]:
+    """Examples of boundary client `i` around the curve in its own interval of `x1`; intervals do not touch."""
     width = 2 / boundary
-    x1 = -1 + width * (i + rng.uniform(0.1, 0.9, rows))
+    x1 = -1 + width * (i + rng.uniform(0.1, 0.9, count))
     return around_curve(rng, x1)
 
 
-def along_curve(rng: np.random.Generator, i: int, boundary: int, rows: int) -> Float[np.ndarray, "n 2"]:
-    """Rows of any boundary client around the whole curve."""
-    return around_curve(rng, rng.uniform(-1, 1, rows))
+def along_curve(rng: np.random.Generator, i: int, boundary: int, count: int) -> Float[np.ndarray, "n 2"]:
+    """Examples of any boundary client around the whole curve."""
+    return around_curve(rng, rng.uniform(-1, 1, count))
 
 
 def around_curve(rng: np.random.Generator, x1: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n 2"]:
-    """Rows within `STRIP` of the curve's height."""
+    """Examples within `STRIP` of the curve's height."""
     return np.stack([x1, curve(x1) + rng.uniform(-STRIP, STRIP, x1.shape)], axis=1)
 
 
-def anywhere(rng: np.random.Generator, side: int, rows: int) -> Float[np.ndarray, "n 2"]:
-    """Rows uniform on one side of the curve, beyond `MARGIN`: drawn by rejection."""
+def anywhere(rng: np.random.Generator, side: int, count: int) -> Float[np.ndarray, "n 2"]:
+    """Examples uniform on one side of the curve, beyond `MARGIN`: drawn by rejection."""
     kept = np.empty((0, 2))
-    while len(kept) < rows:  # each side beyond the margin is over a third of the square, so this ends
-        x = rng.uniform(-1, 1, (4 * rows, 2))
+    while len(kept) < count:  # each side beyond the margin is over a third of the square, so this ends
+        x = rng.uniform(-1, 1, (4 * count, 2))
         kept = np.concatenate([kept, x[far_from_curve(x, side)]])
-    return kept[:rows]
+    return kept[:count]
 
 
-def boxed(rng: np.random.Generator, side: int, rows: int) -> Float[np.ndarray, "n 2"]:
-    """Rows uniform in a small square of the client's own that lies beyond `MARGIN` as a whole."""
+def boxed(rng: np.random.Generator, side: int, count: int) -> Float[np.ndarray, "n 2"]:
+    """Examples uniform in a small square of the client's own that lies beyond `MARGIN` as a whole."""
     grid = np.linspace(-BOX, BOX, 21)
     within = np.stack(np.meshgrid(grid, grid), -1).reshape(-1, 2)
     while True:  # as in `anywhere`
         centre = rng.uniform(-1 + BOX, 1 - BOX, 2)
         if far_from_curve(centre + within, side).all():
             break
-    return centre + rng.uniform(-BOX, BOX, (rows, 2))
+    return centre + rng.uniform(-BOX, BOX, (count, 2))
 
 
 def far_from_curve(x: Float[np.ndarray, "n 2"], side: int) -> Bool[np.ndarray, "n"]:
-    """Which rows lie beyond `MARGIN` on the given side."""
+    """Which examples lie beyond `MARGIN` on the given side."""
     return side * g(x) > MARGIN

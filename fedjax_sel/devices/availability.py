@@ -8,107 +8,111 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from fedjax_sel.protocols import Availability
-from fedjax_sel.pytree import Scalar
+from fedjax_sel.pytree import Scalar, param
 from fedjax_sel.types import PRNGKey
 
 GOLDEN = (5**0.5 - 1) / 2
 
 
 class Always(Availability):
-    """Everybody, in every round."""
+    """Every client, in every round.
 
-    def check(self, clients: int) -> None:
-        """Nothing to check."""
+    >>> Always().available(jax.random.key(0), 0, 3)
+    Array([ True,  True,  True], dtype=bool)
+    """
 
-    def available(self, key: PRNGKey, round: Int[Array, ""] | int, clients: int) -> Bool[Array, "N"]:
-        """Everybody."""
-        return jnp.ones(clients, bool)
+    def available(self, key: PRNGKey, round: Int[Array, ""] | int, num_clients: int) -> Bool[Array, "N"]:
+        """True for every client."""
+        return jnp.ones(num_clients, bool)
 
 
 class Bernoulli(Availability):
-    """Each client in each round with chance `p`, independently.
+    """Each client in each round with probability `p`, independently.
 
     Attributes:
       p: one for all, or one a client.
+
+    >>> Bernoulli(np.array([0.0, 1.0])).available(jax.random.key(0), 0, 2)
+    Array([False,  True], dtype=bool)
     """
 
-    p: Scalar | Float[Array | np.ndarray, "N"] = 0.5
+    p: Scalar | Float[Array | np.ndarray, "N"] = param(default=0.5, low=0, high=1)
 
-    def check(self, clients: int) -> None:
-        """Chances are in [0, 1], one or `N`."""
-        p = np.asarray(self.p)
-        if p.shape not in ((), (clients,)) or not ((p >= 0) & (p <= 1)).all():
+    def check(self, num_clients: int) -> None:
+        """Raises `ValueError` unless there is one probability, or one for each client."""
+        if np.shape(self.p) not in ((), (num_clients,)):
             raise ValueError(
-                f"availability Bernoulli: p is {self.p}; it is a chance in [0, 1], one for all or one for each of the "
-                f"N = {clients} clients"
+                f"availability Bernoulli: p has shape {np.shape(self.p)}; it is one probability for all, or one for "
+                f"each of the N = {num_clients} clients"
             )
 
-    def available(self, key: PRNGKey, round: Int[Array, ""] | int, clients: int) -> Bool[Array, "N"]:
-        """A coin a client."""
-        return jax.random.uniform(key, (clients,)) < self.p
+    def available(self, key: PRNGKey, round: Int[Array, ""] | int, num_clients: int) -> Bool[Array, "N"]:
+        """An independent draw for each client."""
+        return jax.random.uniform(key, (num_clients,)) < self.p
 
 
 class Diurnal(Availability):
-    """Each client with a chance that goes up and down with its day.
+    """Each client with a probability that goes up and down with its day.
 
     `p_i(t) = mean (1 + depth cos 2π(t / period - phase_i))`, cut to [0, 1].
 
     Attributes:
       period: rounds in a day.
-      mean: chance over a whole day.
+      mean: probability over a whole day.
       depth: 0: the same all day; 1: from 0 to `2 mean`.
       phase: when client `i`'s day is at its best, in days; None: spread evenly over the day, `i (√5 - 1)/2 mod 1`, so
         that the phase of a client does not depend on how many others there are.
 
     Source: that phones train at night, idle and charging, is in Bonawitz et al., "Towards Federated Learning at Scale",
     2019, https://arxiv.org/abs/1902.01046; the cosine is ours.
+
+    >>> Diurnal(period=2.0, phase=np.zeros(3)).available(jax.random.key(0), 1, 3)
+    Array([False, False, False], dtype=bool)
     """
 
-    period: Scalar = 24.0
-    mean: Scalar = 0.5
-    depth: Scalar = 1.0
+    period: Scalar = param(default=24.0, above=0)
+    mean: Scalar = param(default=0.5, low=0, high=1)
+    depth: Scalar = param(default=1.0, low=0, high=1)
     phase: Float[Array | np.ndarray, "N"] | None = None
 
-    def check(self, clients: int) -> None:
-        """Numbers in their ranges, and a phase a client."""
-        if not (float(self.period) > 0 and 0 <= float(self.mean) <= 1 and 0 <= float(self.depth) <= 1):
-            raise ValueError(
-                f"availability Diurnal: period is {self.period}, mean {self.mean}, depth {self.depth}; "
-                "the period is above 0 (rounds), mean and depth are in [0, 1]"
-            )
+    def check(self, num_clients: int) -> None:
+        """Raises `ValueError` unless every client has a finite phase."""
         if self.phase is not None and (
-            np.shape(self.phase) != (clients,) or not np.isfinite(np.asarray(self.phase)).all()
+            np.shape(self.phase) != (num_clients,) or not np.isfinite(np.asarray(self.phase)).all()
         ):
             raise ValueError(
                 f"availability Diurnal: phase has shape {np.shape(self.phase)}; one finite number (days) for each of "
-                f"the N = {clients} clients is needed, or None"
+                f"the N = {num_clients} clients is needed, or None"
             )
 
-    def available(self, key: PRNGKey, round: Int[Array, ""] | int, clients: int) -> Bool[Array, "N"]:
-        """A coin a client, whose side depends on the hour."""
-        phase = jnp.asarray(np.arange(clients) * GOLDEN % 1, jnp.float32) if self.phase is None else self.phase
-        chance = self.mean * (1 + self.depth * jnp.cos(2 * jnp.pi * (round / self.period - phase)))
-        return jax.random.uniform(key, (clients,)) < chance
+    def available(self, key: PRNGKey, round: Int[Array, ""] | int, num_clients: int) -> Bool[Array, "N"]:
+        """An independent draw for each client, with its probability at this round."""
+        phase = jnp.asarray(np.arange(num_clients) * GOLDEN % 1, jnp.float32) if self.phase is None else self.phase
+        probability = self.mean * (1 + self.depth * jnp.cos(2 * jnp.pi * (round / self.period - phase)))
+        return jax.random.uniform(key, (num_clients,)) < probability
 
 
 class Trace(Availability):
-    """As it was written down; after the last row it begins again.
+    """As a table records it; after the table's last round it begins again.
 
     Attributes:
       present: who could be reached in which round.
+
+    >>> Trace(np.array([[True, False], [False, True]])).available(jax.random.key(0), 3, 2)
+    Array([False,  True], dtype=bool)
     """
 
     present: Bool[Array | np.ndarray, "T N"]
 
-    def check(self, clients: int) -> None:
-        """At least one round, a column a client."""
+    def check(self, num_clients: int) -> None:
+        """Raises `ValueError` unless the table has at least one round, and one column for each client."""
         shape, kind = np.shape(self.present), np.asarray(self.present).dtype
-        if len(shape) != 2 or shape[0] < 1 or shape[1] != clients or kind.kind != "b":
+        if len(shape) != 2 or shape[0] < 1 or shape[1] != num_clients or kind.kind != "b":
             raise ValueError(
                 f"availability Trace: present is {kind} of shape {shape}; it must be bool, [rounds, N] with at least "
-                f"one round and N = {clients} clients"
+                f"one round and N = {num_clients} clients"
             )
 
-    def available(self, key: PRNGKey, round: Int[Array, ""] | int, clients: int) -> Bool[Array, "N"]:
-        """The row of this round."""
+    def available(self, key: PRNGKey, round: Int[Array, ""] | int, num_clients: int) -> Bool[Array, "N"]:
+        """The table's row of this round."""
         return jnp.asarray(self.present)[round % self.present.shape[0]]

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from fedjax_sel.devices.profile import DeviceProfile, watts
-from fedjax_sel.pytree import Pytree, Scalar, static
+from fedjax_sel.pytree import Pytree, Scalar, param, static
 
 
 class Timing(Pytree):
@@ -59,24 +59,14 @@ class Deadline(Pytree):
     Source: dropping, Bonawitz et al., "Towards Federated Learning at Scale", 2019, https://arxiv.org/abs/1902.01046;
     partial work, Li et al., "Federated Optimization in Heterogeneous Networks", 2020,
     https://arxiv.org/abs/1812.06127.
+
+    >>> timing = Timing(jnp.array([1.0, 1.0]), jnp.array([2.0, 8.0]), jnp.array([1.0, 1.0]))
+    >>> Deadline(6.0, late="partial").share(timing)
+    Array([1. , 0.5], dtype=float32)
     """
 
-    seconds: Scalar = math.inf
-    late: str = static(default="drop")
-
-    def __check_init__(self) -> None:
-        """Refuse what is no policy."""
-        if self.late not in ("drop", "partial"):
-            raise ValueError(
-                f"deadline: late is {self.late!r}; it must be 'drop' (return nothing) or 'partial' (what is done)"
-            )
-
-    def check(self) -> None:
-        """Raise `ValueError` where no time is left at all."""
-        if not float(self.seconds) > 0:
-            raise ValueError(
-                f"deadline: seconds is {self.seconds}; it must be above 0, or infinite to wait for everybody"
-            )
+    seconds: Scalar = param(default=math.inf, above=0)
+    late: str = static(default="drop", choices=("drop", "partial"))
 
     def share(self, timing: Timing) -> Float[Array, "*k"]:
         """Share of its computation, in [0, 1], that each client returns; 0: nothing comes back."""

@@ -40,6 +40,9 @@ class Uniform:
       radio: watts, the same for all.
 
     Source: Mouli, "Device Selection Algorithm for Federated Learning", thesis, IIT Patna, 2024, figure 1.2.
+
+    >>> Uniform(low=0.5).draw(seed=0, clients=8).num_clients
+    8
     """
 
     low: float = 0.0
@@ -68,6 +71,9 @@ class LogNormal:
       spread: standard deviation of the logarithm; 0.6 puts a factor of 4.7 between the first and the last decile.
       compute, efficiency, memory, up, down: medians, in the units of `DeviceProfile`.
       radio: watts, the same for all.
+
+    >>> LogNormal(spread=0.0).draw(seed=0, clients=8).num_clients
+    8
     """
 
     spread: float = 0.6
@@ -97,6 +103,9 @@ class Tiers:
 
     Source: in the manner of Chai et al., "TiFL: A Tier-based Federated Learning System", 2020,
     https://arxiv.org/abs/2001.09249, whose clients are five groups by cores; the defaults are ours.
+
+    >>> Tiers(share=(1.0, 1.0, 1.0, 1.0, 0.0)).draw(seed=0, clients=8).num_clients
+    8
     """
 
     compute_factor: tuple[float, ...] = (4.0, 2.0, 1.0, 0.5, 0.1)

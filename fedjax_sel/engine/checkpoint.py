@@ -27,7 +27,7 @@ import numpy as np
 from flax import traverse_util
 
 from fedjax_sel.engine.disk import reserve, room
-from fedjax_sel.engine.distributed import fetched, is_first, is_key
+from fedjax_sel.engine.distributed import fetch, is_first, is_key
 from fedjax_sel.engine.state import RoundState
 from fedjax_sel.types import Variables
 
@@ -305,7 +305,7 @@ def name_of(path: tuple) -> str:
 
 def stored(leaf: Any) -> np.ndarray:
     """An array on the host, a copy of its own: the device's memory is used again while it is being written."""
-    return np.array(fetched(leaf))
+    return np.array(fetch(leaf))
 
 
 def filled(like: RoundState, arrays: Mapping[str, np.ndarray]) -> RoundState:

@@ -15,9 +15,7 @@ def check_cohort(selector: ClientSelector, cohort: Any, ctx: Context) -> None:
     """Raises `ValueError` for what is no cohort of `m` slots."""
     name = type(selector).__name__
     if not isinstance(cohort, Cohort):
-        raise ValueError(
-            f"{name}.select returned a {type(cohort).__name__}; it must return a Cohort, as `cohort_of` and `top_m` make"
-        )
+        raise ValueError(f"{name}.select returned a {type(cohort).__name__}; it must return a Cohort, as `top_m` does")
     wanted = {"client": jnp.integer, "mask": jnp.bool_, "weight": jnp.floating}
     for field, kind in wanted.items():
         value = jnp.asarray(getattr(cohort, field))

@@ -1,4 +1,4 @@
-"""Devices and hosts: where arrays lie, how they come back, what all processes agree on."""
+"""Several devices and processes: where arrays are placed, how they are fetched, what all processes agree on."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax._src import distributed
 from jax.experimental import multihost_utils
 from jax.sharding import NamedSharding, PartitionSpec
 
 from fedjax_sel.engine.layout import Layout
 
-CGROUP = Path("/sys/fs/cgroup/memory.max")
-"""The memory that a container may use."""
+CGROUPS = Path("/sys/fs/cgroup")
+MEMORY_LIMITS = ("memory.max", "memory/memory.limit_in_bytes")
+"""Where Linux says what memory a container may use: control groups of version 2, of version 1."""
 
 HEARTBEAT = 30
 """Seconds without a sign of life after which a process is taken for dead, and the others end."""
@@ -28,11 +28,11 @@ HEARTBEAT = 30
 PATIENCE = 600
 """Seconds that a process waits for the others where they need not come at the same time: they read and compile."""
 
-MEETINGS = itertools.count()
+BARRIERS = itertools.count()
 
 
-def join(coordinator: str | None = None, processes: int | None = None, process: int | None = None) -> None:
-    """Become one of several processes that run one program; before anything else of JAX.
+def init_distributed(coordinator: str | None = None, processes: int | None = None, process: int | None = None) -> None:
+    """Makes this process one of several that run one program; before anything else of JAX.
 
     Args:
       coordinator: `HOST:PORT` of the first process; None: JAX finds it, and the rest (Slurm, TPU pods, Kubernetes,
@@ -57,7 +57,7 @@ def join(coordinator: str | None = None, processes: int | None = None, process: 
         raise ValueError(f"the processes cannot be joined: {str(error).splitlines()[0]}") from error
 
 
-def several() -> bool:
+def is_distributed() -> bool:
     """Whether several processes run one program."""
     return jax.process_count() > 1
 
@@ -67,15 +67,15 @@ def is_first() -> bool:
     return jax.process_index() == 0
 
 
-def placed(tree: Any, own: list[bool], layout: Layout) -> Any:
-    """Arrays on the devices that use them; `own`: whether each leaf has a leading axis of runs."""
+def place(tree: Any, own: list[bool], layout: Layout) -> Any:
+    """Arrays on the devices that use them; `own` says whether each leaf has a leading axis of runs."""
     if layout.mesh is None:
         return jax.device_put(tree)
     leaves, structure = jax.tree.flatten(tree)
 
     def put(leaf, has_own):
         sharding = layout.sharding(has_own)
-        if not several():
+        if not is_distributed():
             return jax.device_put(leaf, sharding)
         if not hasattr(leaf, "dtype"):
             return leaf  # a plain number is the same everywhere, and keeps its weak type only as one
@@ -88,61 +88,86 @@ def placed(tree: Any, own: list[bool], layout: Layout) -> Any:
 
 
 @contextlib.contextmanager
-def talking() -> Iterator[None]:
-    """Where devices' messages may fail: JAX raises some of those failures as `ValueError`, which is a user's error."""
+def as_runtime_error() -> Iterator[None]:
+    """A context in which `ValueError`, as JAX raises it where messages between devices fail, becomes `RuntimeError`.
+
+    A `ValueError` is a user's error.
+    """
     try:
         yield
     except ValueError as error:
         raise RuntimeError(str(error)) from error
 
 
-@talking()
-def fetched(tree: Any) -> Any:
-    """NumPy arrays on every host; random keys as their numbers. `RuntimeError` where they did not come about."""
+@as_runtime_error()
+def fetch(tree: Any) -> Any:
+    """NumPy arrays on every host; random keys as their numbers.
+
+    Raises:
+      RuntimeError: they could not be computed, or sent.
+    """
     tree = jax.tree.map(lambda leaf: jax.random.key_data(leaf) if is_key(leaf) else leaf, tree)
     leaves, structure = jax.tree.flatten(tree)
-    apart = [i for i, leaf in enumerate(leaves) if isinstance(leaf, jax.Array) and not leaf.is_fully_addressable]
-    if apart:
-        everywhere = NamedSharding(leaves[apart[0]].sharding.mesh, PartitionSpec())
-        whole = jax.jit(itself, out_shardings=everywhere)([leaves[i] for i in apart])
-        for i, leaf in zip(apart, whole, strict=True):
+    spread = [i for i, leaf in enumerate(leaves) if isinstance(leaf, jax.Array) and not leaf.is_fully_addressable]
+    if spread:
+        everywhere = NamedSharding(leaves[spread[0]].sharding.mesh, PartitionSpec())
+        whole = jax.jit(identity, out_shardings=everywhere)([leaves[i] for i in spread])
+        for i, leaf in zip(spread, whole, strict=True):
             leaves[i] = leaf.addressable_data(0)
     return structure.unflatten(map(np.asarray, leaves))
 
 
-def itself(tree: Any) -> Any:
-    """The same arrays, to be moved."""
+def identity(tree: Any) -> Any:
+    """The same arrays."""
     return tree
 
 
-def meet() -> None:
-    """Wait until all processes are here; after that they must be within half a minute of each other where they talk."""
-    client = distributed.global_state.client
-    if client is not None:
-        client.wait_at_barrier(f"fedjax_sel-{next(MEETINGS)}", PATIENCE * 1000)
+def wait_for_all() -> None:
+    """Waits until all processes are here; then they must be within half a minute of each other where they talk."""
+    if not jax.distributed.is_initialized():
+        return
+    name, client = f"fedjax_sel-{next(BARRIERS)}", coordination_client()
+    if client is None:
+        multihost_utils.sync_global_devices(name)
+    else:
+        client.wait_at_barrier(name, PATIENCE * 1000)
 
 
-@talking()
-def highest(number: int) -> int:
-    """The highest of what the processes say; asked by all of them at the same place."""
-    return int(multihost_utils.process_allgather(np.asarray(number)).max()) if several() else number
+def coordination_client() -> Any | None:
+    """JAX's client of the coordinator, whose barrier has a patience of its own; None where JAX keeps it elsewhere.
+
+    No public function has such a barrier: that of `sync_global_devices` breaks off as early as any other message.
+    """
+    try:
+        from jax._src import distributed
+
+        client = distributed.global_state.client
+    except (ImportError, AttributeError):
+        return None
+    return client if hasattr(client, "wait_at_barrier") else None
+
+
+@as_runtime_error()
+def max_over_processes(number: int) -> int:
+    """The largest of the processes' numbers; all of them must call it at the same place."""
+    return int(multihost_utils.process_allgather(np.asarray(number)).max()) if is_distributed() else number
 
 
 def any_process(flag: bool) -> bool:
-    """Whether any process says so; asked by all of them at the same place."""
-    return bool(highest(int(flag)))
+    """Whether the flag of any process is set; all of them must call it at the same place."""
+    return bool(max_over_processes(int(flag)))
 
 
 def check_same(number: int) -> None:
-    """Raise `ValueError` where the processes go on from different rounds."""
-    if highest(number) != -highest(-number):
+    """Raises `ValueError` where the processes go on from different rounds."""
+    if max_over_processes(number) != -max_over_processes(-number):
         raise ValueError(
             "the processes find different checkpoints; their folder must be on a disk that all of them share"
         )
 
 
-def leave(code: int) -> None:
-    """End this process at once where it is one of several, which then end, too; otherwise do nothing.
+def exit_process(code: int) -> None:
+    """Ends this process at once where it is one of several, which then end, too; otherwise does nothing.
 
     An ordinary exit would wait for the others, who may wait for this one.
     """
@@ -164,15 +189,27 @@ def device_memory() -> int:
     if stats and "bytes_limit" in stats:
         return stats["bytes_limit"]
     physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    allowed = CGROUP.read_text().strip() if CGROUP.exists() else "max"
-    whole = min(physical, int(allowed)) if allowed.isdigit() else physical
-    return whole // jax.local_device_count()
+    return min(physical, memory_limit() or physical) // jax.local_device_count()
+
+
+def memory_limit(root: Path = CGROUPS) -> int | None:
+    """Bytes of memory that this machine's container may use; None: as much as there is.
+
+    Args:
+      root: where control groups are mounted.
+    """
+    limits = []
+    for name in MEMORY_LIMITS:
+        with contextlib.suppress(OSError):
+            text = (root / name).read_text(encoding="utf-8").strip()
+            limits += [int(text)] if text.isdigit() else []  # "max": no limit
+    return min(limits, default=None)
 
 
 def describe_device() -> str:
     """Kind, number and memory of the devices JAX uses."""
     devices = jax.devices()
-    hosts = f" on {jax.process_count()} hosts" if several() else ""
+    hosts = f" on {jax.process_count()} hosts" if is_distributed() else ""
     return (
         f"{len(devices)} x {devices[0].device_kind} ({devices[0].platform}){hosts}, {device_memory() / 2**30:.1f} GiB"
     )

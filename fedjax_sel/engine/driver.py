@@ -18,7 +18,7 @@ from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.data.federation import Federation
 from fedjax_sel.engine.callback import tell
 from fedjax_sel.engine.checkpoint import Point, mark_of
-from fedjax_sel.engine.distributed import any_process, check_same, describe_device, fetched, meet, several
+from fedjax_sel.engine.distributed import any_process, check_same, describe_device, fetch, is_distributed, wait_for_all
 from fedjax_sel.engine.eager import run_chunk_in_python
 from fedjax_sel.engine.execution import Execution
 from fedjax_sel.engine.experiment import Experiment
@@ -103,16 +103,16 @@ def sweep(
             about = {**about, "seconds": spent, "resumed_at": first}
             writer.add(point.measured)
             history = writer.write(about)
-    meet()
+    wait_for_all()
     check_same(first)
     tell(how.callbacks, "on_train_begin", history)
     # A run that was ended may have been killed before its end was written down: it ends here again.
     ended = 0 < first < experiment.rounds and any_process(tell(how.callbacks, "after_central_iteration", history))
     shared, together, keys, state = program.placed(state)
     try:
-        if several() and not how.debug:  # compiling may take one of them longer than the others wait where they talk
+        if is_distributed() and not how.debug:  # compiling may take one longer than the others wait where they talk
             run_chunk.lower(shared, together, keys, state, np.int32(first), **program.static).compile()
-            meet()
+            wait_for_all()
         for t in range(first, experiment.rounds, length):
             if ended:
                 break
@@ -121,7 +121,7 @@ def sweep(
                 state, record = run_chunk_in_python(program, state, t, count)
             else:
                 state, record = run_chunk(shared, together, keys, state, np.int32(t), **program.static)
-            arrays = flatten_record(fetched(record))
+            arrays = flatten_record(fetch(record))
             writer.add({name: value[: program.count, :count] for name, value in arrays.items()})
             about = {**about, "seconds": spent + time.perf_counter() - began}
             about.setdefault("seconds_of_first_chunk", about["seconds"] - spent)
@@ -134,7 +134,7 @@ def sweep(
     finally:
         if how.checkpoints is not None:  # whatever ended the run, what is being written is complete
             how.checkpoints.finish()
-    history = replace(history, variables=fetched(state.variables))
+    history = replace(history, variables=fetch(state.variables))
     tell(how.callbacks, "on_train_end", history)
     return split_history(history, len(experiments))
 

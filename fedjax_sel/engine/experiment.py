@@ -12,7 +12,7 @@ import numpy as np
 
 from fedjax_sel.aggregation.mean import Mean
 from fedjax_sel.client_selection.uniform import Uniform
-from fedjax_sel.correction.none import Nothing
+from fedjax_sel.correction.none import NoCorrection
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.data_selection.everything import Everything
 from fedjax_sel.devices.availability import Always
@@ -57,7 +57,7 @@ class Experiment(Pytree):
     client_selection: ClientSelector = Uniform()
     data_selection: DataSelector = Everything()
     local_training: LocalTrainer = SGD()
-    correction: Correction = Nothing()
+    correction: Correction = NoCorrection()
     aggregation: Aggregator = Mean()
     cohort_size: int | float = static(default=10)
     rounds: int = 100
@@ -95,7 +95,6 @@ class Experiment(Pytree):
         self.count_cohort(data.num_clients)
         self.correction.check(self.local_training)
         self.availability.check(data.num_clients)
-        self.deadline.check()
         if data.devices is not None:
             data.devices.check(data.num_clients)
         elif float(self.deadline.seconds) < math.inf:
@@ -112,7 +111,7 @@ class Experiment(Pytree):
         signals = self.client_selection.signals()
         if self.signal_split == "holdout" and signals.before and int(jnp.min(data.num_holdout)) == 0:
             raise ValueError(
-                "signal_split is 'holdout', but some client has no hold-out examples; give the federation a holdout share"
+                "signal_split is 'holdout', but some client has no hold-out examples; give the federation a holdout"
             )
         public = [n for m in ("before", "trained") for n, s in signals.at(m).items() if getattr(s, "public", False)]
         if public and data.public_x is None:

@@ -172,8 +172,8 @@ def price(ledger: Ledger, rates: Rates) -> dict[str, np.ndarray]:
 
     Training: every member receives a model (4 bytes a parameter) and returns one where its update is uploaded, and what
     the correction sends besides; each example of a local step is a forward and a backward pass, which costs twice a
-    forward pass where the whole model is trained. Selection, apart: a client that must hold the model to answer a signal
-    and does not train receives it all the same (one that trains has it only once); the numbers of the signals
+    forward pass where the whole model is trained. Selection, apart: a client that must hold the model to answer a
+    signal and does not train receives it all the same (one that trains has it only once); the numbers of the signals
     themselves; the passes over the examples asked about, in which example signals share one forward pass.
     """
     n: Any = jax.tree.map(lambda count: np.asarray(count, np.float64), ledger)

@@ -70,7 +70,8 @@ def check_kept(
         "examples": ("the examples take", "lower data.num_examples, or the number of seeds where each draws its own"),
         "models": (f"the models of {here} runs, {model} parameters each, take", "run fewer seeds at once"),
         "clients": (
-            f"the state of {name} for N = {data.num_clients} clients, {here} runs and a model of {model} parameters takes",
+            f"the state of {name} for N = {data.num_clients} clients, {here} runs and a model of {model} parameters "
+            "takes",
             "lower seeds or partition.clients, or take a smaller model",
         ),
     }[worst]

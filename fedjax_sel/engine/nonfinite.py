@@ -92,7 +92,7 @@ def guard_round(
 
 
 def hide_ended(record: RoundRecord, began: Bool[Array, ""], alive: Bool[Array, ""]) -> RoundRecord:
-    """A record without quality where the seed is not `alive` any more, and without anything where it had not `began`."""
+    """A record without quality where the seed is not `alive` any more; with nothing where it had not `began`."""
 
     def hide(value, shown, otherwise: float | int = 0):
         return jnp.where(shown, value, jnp.asarray(otherwise, value.dtype))

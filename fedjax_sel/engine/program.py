@@ -13,7 +13,7 @@ import numpy as np
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.data.federation import stack
 from fedjax_sel.engine.autolayout import choose_layout
-from fedjax_sel.engine.distributed import placed
+from fedjax_sel.engine.distributed import place
 from fedjax_sel.engine.experiment import Experiment, stack_experiments
 from fedjax_sel.engine.init import init_states, init_variables, selector_inputs
 from fedjax_sel.engine.layout import Layout, has_leading_axis
@@ -106,9 +106,9 @@ class Program:
 
     def placed(self, state: RoundState) -> tuple[Experiment, FederatedData, PRNGKey, RoundState]:
         """Experiments, examples, keys and state on the devices that use them."""
-        together, keys = placed(self.together, has_leading_axis(self.axes, self.together), self.layout), self.keys
-        keys, state = placed((keys, state), [True] * (1 + len(jax.tree.leaves(state))), self.layout)
-        shared = self.shared if self.layout.mesh is None else placed(self.shared, list(self.differs), self.layout)
+        together, keys = place(self.together, has_leading_axis(self.axes, self.together), self.layout), self.keys
+        keys, state = place((keys, state), [True] * (1 + len(jax.tree.leaves(state))), self.layout)
+        shared = self.shared if self.layout.mesh is None else place(self.shared, list(self.differs), self.layout)
         return shared, together, keys, state
 
 

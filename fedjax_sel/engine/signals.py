@@ -26,7 +26,7 @@ from fedjax_sel.types import Batch, Context, PRNGKey, Update, Variables
 def measure_before(
     experiment: Experiment, data: FederatedData, seed: PRNGKey, variables: Variables, ctx: Context, layout: Layout
 ) -> tuple[Values, Bool[Array, "N"]]:
-    """The selector's `before` signals (`measure_clients`), zeros where it does not ask this round; and who was asked."""
+    """The selector's `before` signals, zeros where it does not ask this round; and who was asked."""
     selector = experiment.client_selection
     signals = selector.signals().at("before")
     if not signals:

@@ -112,7 +112,7 @@ def time_signals(
 
 
 def training_flops(experiment: Experiment, data: FederatedData, plan: Plan, size: Int[Array, "k"]) -> Float[Array, "k"]:
-    """Forward and backward pass for each example of each step, the choice among `size` examples, and `trained` signals."""
+    """Operations of each step, of the choice among `size` examples, and of the `trained` signals."""
     rates = rates_of(experiment, data.x)
     trained = passes(experiment.client_selection.signals().at("trained").values(), rates.backward)
     return plan.examples_seen * ((1 + rates.backward) * rates.flops) + size * (

@@ -62,7 +62,7 @@ def train_cohort(
     layout: Layout,
 ) -> Trained:
     """The cohort chooses its examples and trains on them from the global model; those who are accepted are merged."""
-    task, aggregator = experiment.task, experiment.aggregation
+    aggregator = experiment.aggregation
     signals = experiment.client_selection.signals()
     examples, chosen_states = select_examples(experiment, data, seed, state, ctx, cohort, layout)
     with stage("local training", round=ctx.round):

@@ -1,13 +1,21 @@
 """Learning rates over rounds, as values: factors on the base rate, traced where optax's closures fix them."""
 
+from __future__ import annotations
+
+import math
+
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from fedjax_sel.pytree import Pytree, Scalar, static
+from fedjax_sel.pytree import Pytree, Scalar, param, static
 
 
 class Constant(Pytree):
-    """1 in every round."""
+    """1 in every round.
+
+    >>> Constant()(jnp.int32(7), jnp.int32(100))
+    Array(1., dtype=float32)
+    """
 
     def __call__(self, round: Int[Array, ""], rounds: Int[Array, ""]) -> Float[Array, ""]:
         """Factor in round `round` of `rounds`."""
@@ -19,9 +27,12 @@ class Exponential(Pytree):
 
     Attributes:
       rate: factor from a round to the next.
+
+    >>> Exponential(0.5)(jnp.int32(3), jnp.int32(100))
+    Array(0.125, dtype=float32)
     """
 
-    rate: Scalar = 0.99
+    rate: Scalar = param(default=0.99, low=0, below=math.inf)
 
     def __call__(self, round: Int[Array, ""], rounds: Int[Array, ""]) -> Float[Array, ""]:
         """Factor in round `round` of `rounds`."""
@@ -34,10 +45,13 @@ class Steps(Pytree):
     Attributes:
       at: rounds.
       factor: what each of them multiplies the rate by.
+
+    >>> Steps(at=(10, 20), factor=0.5)(jnp.int32(20), jnp.int32(100))
+    Array(0.25, dtype=float32)
     """
 
     at: tuple[int, ...] = static(default=())
-    factor: Scalar = 0.5
+    factor: Scalar = param(default=0.5, low=0, below=math.inf)
 
     def __call__(self, round: Int[Array, ""], rounds: Int[Array, ""]) -> Float[Array, ""]:
         """Factor in round `round` of `rounds`."""
@@ -50,9 +64,12 @@ class Cosine(Pytree):
 
     Attributes:
       end: factor that the round after the last would have.
+
+    >>> Cosine(end=0.5)(jnp.int32(50), jnp.int32(100))
+    Array(0.75, dtype=float32, weak_type=True)
     """
 
-    end: Scalar = 0.0
+    end: Scalar = param(default=0.0, low=0, below=math.inf)
 
     def __call__(self, round: Int[Array, ""], rounds: Int[Array, ""]) -> Float[Array, ""]:
         """Factor in round `round` of `rounds`."""

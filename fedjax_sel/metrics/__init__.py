@@ -1,6 +1,6 @@
 """What is computed from a finished run."""
 
-from fedjax_sel.metrics.curves import at_cost, cost_to, filled, last_mean, mean_over_rounds, rounds_to
+from fedjax_sel.metrics.curves import at_cost, cost_to, fill_missing, last_mean, mean_over_rounds, rounds_to
 from fedjax_sel.metrics.participation import coverage, heat, jain, members
 from fedjax_sel.metrics.verdict import Difference, all_of, difference
 
@@ -11,7 +11,7 @@ __all__ = [
     "cost_to",
     "coverage",
     "difference",
-    "filled",
+    "fill_missing",
     "heat",
     "jain",
     "last_mean",

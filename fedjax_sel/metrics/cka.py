@@ -1,4 +1,4 @@
-"""How alike two representations of the same rows are: centred kernel alignment."""
+"""How alike two representations of the same examples are: centred kernel alignment."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def linear_cka(x: Float[np.ndarray, "n p"], y: Float[np.ndarray, "n q"]) -> floa
     whichever is smaller.
 
     Args:
-      x, y: what two layers make of the same `n` rows.
+      x, y: what two layers make of the same `n` examples.
 
     Source: Kornblith et al., "Similarity of Neural Network Representations Revisited", 2019,
     https://arxiv.org/abs/1905.00414, equation (4) and section 3.
@@ -24,7 +24,7 @@ def linear_cka(x: Float[np.ndarray, "n p"], y: Float[np.ndarray, "n q"]) -> floa
     >>> round(linear_cka(x, 3 * x[:, ::-1] + 1), 6)
     1.0
     """
-    check_rows(x, y)
+    check_examples(x, y)
     x, y = (np.asarray(a, np.float64) - np.mean(a, axis=0, dtype=np.float64) for a in (x, y))
     if len(x) < max(x.shape[1], y.shape[1]):
         k, other = x @ x.T, y @ y.T
@@ -37,7 +37,7 @@ def linear_cka(x: Float[np.ndarray, "n p"], y: Float[np.ndarray, "n q"]) -> floa
 def kernel_cka(
     kernels: Float[np.ndarray, "k b b"], others: Float[np.ndarray, "j b b"] | None = None
 ) -> Float[np.ndarray, "k j"]:
-    """Linear CKA of each pair of representations, from the products of their centred rows; NaN where one is constant.
+    """Linear CKA of each pair of representations, from products of centred examples; NaN where one is constant.
 
     Args:
       kernels: `X Xᵀ` of each representation, its columns centred.
@@ -53,18 +53,18 @@ def kernel_cka(
 def minibatch_cka(batches: Iterable[tuple[Float[np.ndarray, "b p"], Float[np.ndarray, "b q"]]]) -> float:
     """Linear CKA from minibatches: each of its three terms is the mean of an unbiased estimate (`hsic`) over them.
 
-    Its value does not depend on the size of the batches in expectation, so that all rows need never be in memory. It
-    can be slightly above 1 or below 0.
+    Its value does not depend on the size of the batches in expectation, so that all examples need never be in memory.
+    It can be slightly above 1 or below 0.
 
     Args:
-      batches: what two layers make of the same rows, at least 4 rows each.
+      batches: what two layers make of the same examples, at least 4 examples each.
 
     Source: Nguyen, Raghu and Kornblith, "Do Wide and Deep Networks Learn the Same Things?", 2021,
     https://arxiv.org/abs/2010.15327, equations (2) and (3).
     """
     sums = np.zeros(3)
     for x, y in batches:
-        check_rows(x, y)
+        check_examples(x, y)
         k, other = (np.asarray(a, np.float64) @ np.asarray(a, np.float64).T for a in (x, y))
         sums += hsic(k, other), hsic(k, k), hsic(other, other)
     both, first, second = sums
@@ -72,21 +72,21 @@ def minibatch_cka(batches: Iterable[tuple[Float[np.ndarray, "b p"], Float[np.nda
 
 
 def hsic(k: Float[np.ndarray, "b b"], other: Float[np.ndarray, "b b"]) -> float:
-    """Unbiased estimate of the Hilbert-Schmidt independence criterion from two kernels over the same rows.
+    """Unbiased estimate of the Hilbert-Schmidt independence criterion from two kernels over the same examples.
 
     Source: Song et al., "Feature Selection via Dependence Maximization", 2012,
     https://jmlr.org/papers/v13/song12a.html, equation (5).
     """
     n = len(k)
     if n < 4:
-        raise ValueError(f"a batch of {n} rows; an unbiased estimate needs at least 4")
+        raise ValueError(f"a batch of {n} examples; an unbiased estimate needs at least 4")
     k, other = k - np.diag(np.diag(k)), other - np.diag(np.diag(other))
     trace = (k * other).sum()
     total = k.sum() * other.sum() / ((n - 1) * (n - 2))
     return float((trace + total - 2 / (n - 2) * (k.sum(0) @ other.sum(0))) / (n * (n - 3)))
 
 
-def check_rows(x: np.ndarray, y: np.ndarray) -> None:
-    """Raise `ValueError` unless both are matrices over the same rows."""
+def check_examples(x: np.ndarray, y: np.ndarray) -> None:
+    """Raise `ValueError` unless both are matrices over the same examples."""
     if x.ndim != 2 or y.ndim != 2 or len(x) != len(y):
         raise ValueError(f"representations have shapes {x.shape} and {y.shape}; needed are [n, p] and [n, q]")

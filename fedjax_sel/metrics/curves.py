@@ -6,10 +6,10 @@ import numpy as np
 from jaxtyping import Float, Int
 
 
-def filled(curve: Float[np.ndarray, "R T"]) -> Float[np.ndarray, "R T"]:
+def fill_missing(curve: Float[np.ndarray, "R T"]) -> Float[np.ndarray, "R T"]:
     """The curve with each missing value replaced by the last one before it; those before the first stay NaN.
 
-    >>> filled(np.array([[np.nan, 1.0, np.nan, 2.0]]))
+    >>> fill_missing(np.array([[np.nan, 1.0, np.nan, 2.0]]))
     array([[nan,  1.,  1.,  2.]])
     """
     seen = np.where(np.isnan(curve), -1, np.arange(curve.shape[1]))
@@ -43,7 +43,7 @@ def at_cost(
     array([0.7])
     """
     paid = (cost <= budget[:, None]).sum(1)
-    value = np.take_along_axis(filled(curve), np.maximum(paid - 1, 0)[:, None], axis=1)[:, 0]
+    value = np.take_along_axis(fill_missing(curve), np.maximum(paid - 1, 0)[:, None], axis=1)[:, 0]
     return np.where(paid > 0, value, np.nan)
 
 

@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 def label_shares(
     y: Int[np.ndarray, "n"], client: Int[np.ndarray, "n"], clients: int, classes: int
 ) -> Float[np.ndarray, "N C"]:
-    """Share of each class among each client's rows; rows of client -1 are nobody's.
+    """Share of each class among each client's examples; examples of client -1 are nobody's.
 
     >>> label_shares(np.array([0, 1, 1, 0]), np.array([0, 0, 1, -1]), 2, 2)
     array([[0.5, 0.5],
@@ -25,26 +25,26 @@ def cohort_divergence(
     selections: Int[np.ndarray, "R T m"],
     shares: Float[np.ndarray, "R N C"],
     target: Float[np.ndarray, "C"],
-    rows: Int[np.ndarray, "R N"] | None = None,
+    examples: Int[np.ndarray, "R N"] | None = None,
 ) -> Float[np.ndarray, "R T"]:
-    """Relative entropy `KL(q_S ‖ p)`, in nats, of each cohort's labels to those of all rows.
+    """Relative entropy `KL(q_S ‖ p)`, in nats, of each cohort's labels to those of all examples.
 
-    `q_S` is the plain mean of the members' shares, as in LEFL's code, or weighs them by their rows: the labels of the
-    pooled rows. Classes that the cohort does not have count 0; NaN where nobody was selected, infinite where the cohort
-    has a class that `target` lacks.
+    `q_S` is the plain mean of the members' shares, as in LEFL's code, or weighs them by their examples: the labels of
+    the pooled examples. Classes that the cohort does not have count 0; NaN where nobody was selected, infinite where
+    the cohort has a class that `target` lacks.
 
     Args:
       selections: cohorts; -1: empty slot.
       shares: of each class, of each client, by seed.
       target: `p`.
-      rows: of each client; None: the plain mean.
+      examples: of each client; None: the plain mean.
 
     Source: Abebe, Munoz and Jannesari, "LEFL: Low Entropy Client Sampling in Federated Learning", 2023,
     https://arxiv.org/abs/2312.17430, equation (2).
     """
     out = np.full(selections.shape[:2], np.nan)
     for run, (cohorts, share) in enumerate(zip(selections, shares, strict=True)):
-        weight = np.ones(len(share)) if rows is None else np.asarray(rows[run], np.float64)
+        weight = np.ones(len(share)) if examples is None else np.asarray(examples[run], np.float64)
         member = (cohorts >= 0) * weight[cohorts]
         total = member.sum(1)
         mix = np.einsum("tm,tmc->tc", member, share[cohorts]) / np.where(total > 0, total, 1)[:, None]

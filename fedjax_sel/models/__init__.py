@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 from fedjax_sel import catalog
 
 if TYPE_CHECKING:
-    from fedjax_sel.models._conv import Conv as Conv
+    from fedjax_sel.models._fast_conv import Conv as Conv
+    from fedjax_sel.models._fast_conv import fast_convolutions as fast_convolutions
     from fedjax_sel.models.cnn import CNN as CNN
     from fedjax_sel.models.conv_dropout import ConvDropout as ConvDropout
     from fedjax_sel.models.efficientnet import EfficientNet as EfficientNet
@@ -18,4 +19,4 @@ if TYPE_CHECKING:
 
 available = partial(catalog.available, __name__)
 load = partial(catalog.load, __name__)
-__getattr__, __dir__ = catalog.namespace(__name__, Conv="_conv")
+__getattr__, __dir__ = catalog.namespace(__name__, Conv="_fast_conv", fast_convolutions="_fast_conv")

@@ -8,21 +8,21 @@ from typing import NamedTuple
 import flax.linen as nn
 from jaxtyping import Array, Bool, Float
 
-from fedjax_sel.models._conv import Conv
+from fedjax_sel.models._fast_conv import Conv
 from fedjax_sel.models._norm import Norm
 
 HE = nn.initializers.he_normal()
 
 
-def images(model: str, x: Float[Array, "b *row"], least: int) -> Float[Array, "b h w c"]:
-    """Rows with one axis of channels.
+def images(model: str, x: Float[Array, "b *example"], least: int) -> Float[Array, "b h w c"]:
+    """Examples with one axis of channels.
 
     Raises:
-      ValueError: the rows are no images, or one of their sides is below `least`.
+      ValueError: the examples are no images, or one of their sides is below `least`.
     """
     if x.ndim not in (3, 4) or min(x.shape[1:3]) < least:
         raise ValueError(
-            f"{model}: a row has shape {x.shape[1:]}; it must be (height, width) or (height, width, channels), "
+            f"{model}: an example has shape {x.shape[1:]}; it must be (height, width) or (height, width, channels), "
             f"height and width at least {least}"
         )
     return x.reshape(*x.shape[:3], -1)
@@ -85,7 +85,7 @@ class ConvNorm(nn.Module):
 
 
 class SqueezeExcite(nn.Module):
-    """Every channel times a factor of the row, found from the channels' means by two affine maps.
+    """Every channel times a factor of the example, found from the channels' means by two affine maps.
 
     Attributes:
       width: between the maps.
@@ -119,7 +119,7 @@ class InvertedResidual(nn.Module):
       act: after each convolution but the projection.
       norm: makes the normalisation after each convolution.
       squeeze: makes squeeze and excitation; `None` for none.
-      drop: probability that a row passes by the block while training, where the input is added.
+      drop: probability that an example passes by the block while training, where the input is added.
 
     Source: Sandler et al., "MobileNetV2: Inverted Residuals and Linear Bottlenecks", 2018,
     https://arxiv.org/abs/1801.04381.
@@ -167,7 +167,7 @@ class Block(NamedTuple):
 
 def inverted_residuals(
     model: str,
-    x: Float[Array, "b *row"],
+    x: Float[Array, "b *example"],
     *,
     stem: int,
     blocks: Sequence[Block],
@@ -184,18 +184,18 @@ def inverted_residuals(
 
     Args:
       model: the name in errors.
-      x: rows.
+      x: examples.
       stem: channels of the first convolution, whose stride is 2.
       blocks: the table.
       last: channels of the last convolution.
       act: after the first and the last convolution.
       halvings: strides of 2 kept, the last ones; those before them become 1.
       norm: makes the normalisation after each convolution.
-      train: whether rows are trained on.
-      mask: rows that count in the statistics of a batch.
+      train: whether examples are trained on.
+      mask: examples that count in the statistics of a batch.
 
     Raises:
-      ValueError: there are not as many strides of 2, or rows that are no images, or too small to be halved.
+      ValueError: there are not as many strides of 2, or examples that are no images, or too small to be halved.
     """
     strides = [2, *(block.stride for block in blocks)]
     most = strides.count(2)

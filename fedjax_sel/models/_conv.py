@@ -4,7 +4,7 @@ Every local step runs inside a loop, and there XLA's CPU backend takes 13 times 
 with native convolutions as with patches times a matrix (`python -m benchmarks --only mappings`), and nearly
 twice as slow where `reduce_window` pools (measured by hand). Plain differentiation through the slices was the fastest
 backward pass measured, so none is written; but on a CPU patches that outgrow the caches cost more than the products do,
-so a batch whose patches are large is taken in blocks of rows, forwards and backwards.
+so a batch whose patches are large is taken in blocks of examples, forwards and backwards.
 """
 
 from __future__ import annotations
@@ -16,13 +16,12 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
-__all__ = ["Conv", "convolution", "max_pool"]
+__all__ = ["convolution", "is_lowered", "max_pool"]
 
 NATIVE: frozenset[str] = frozenset()
 """Backends whose own convolution is taken: none, until `python -m benchmarks --only mappings` has shown one on an
@@ -45,12 +44,12 @@ def convolution(
 ) -> Float[Array, "b y x o"]:
     """What `jax.lax.conv_general_dilated` computes for images, without a native convolution.
 
-    The `kh kw` shifted slices of the padded rows, side by side along the channels, times the kernel as one matrix. With
-    groups of `j` channels, one such product a group. Where a group is one channel (depthwise), the sum of the slices,
-    each times its weights: products that thin took longer (measured).
+    The `kh kw` shifted slices of the padded examples, side by side along the channels, times the kernel as one matrix.
+    With groups of `j` channels, one such product a group. Where a group is one channel (depthwise), the sum of the
+    slices, each times its weights: products that thin took longer (measured).
 
     Args:
-      lhs: rows.
+      lhs: examples.
       rhs: kernel.
       window_strides: of both sides.
       padding: `SAME`, `SAME_LOWER`, `VALID`, or the zeros before and after each side.
@@ -61,8 +60,8 @@ def convolution(
       precision: of the products.
 
     Raises:
-      NotImplementedError: rows that are no images with channels last, or a `lhs_dilation` above 1.
-      ValueError: channels that fit neither kernel nor groups, or a kernel larger than the padded rows.
+      NotImplementedError: examples that are no images with channels last, or a `lhs_dilation` above 1.
+      ValueError: channels that fit neither kernel nor groups, or a kernel larger than the padded examples.
     """
     check_lowered(lhs.shape, rhs.shape, lhs_dilation, dimension_numbers)
     if jax.default_backend() in NATIVE:
@@ -80,8 +79,8 @@ def convolution(
     channels, groups = lhs.shape[-1], feature_group_count
     if channels != width * groups or out % groups:
         raise ValueError(
-            f"convolution: rows of shape {lhs.shape} and a kernel of shape {rhs.shape} in {groups} group(s); it needs "
-            f"{width * groups} channels in, and a number of channels out that {groups} divides"
+            f"convolution: examples of shape {lhs.shape} and a kernel of shape {rhs.shape} in {groups} group(s); it "
+            f"needs {width * groups} channels in, and a number of channels out that {groups} divides"
         )
     lowered = functools.partial(
         patched, padding=padding, strides=window_strides, dilation=rhs_dilation or (1, 1), precision=precision
@@ -93,7 +92,7 @@ def convolution(
 def patched(
     lhs: Float[Array, "b h w i"], rhs: Float[Array, "kh kw j o"], padding, strides, dilation, precision
 ) -> Float[Array, "b y x o"]:
-    """The convolution of all rows at once."""
+    """The convolution of all examples at once."""
     *kernel, width, out = rhs.shape
     groups = lhs.shape[-1] // width
     see = functools.partial(shifted, kernel=kernel, strides=strides, padding=padding, dilation=dilation)
@@ -147,65 +146,61 @@ the larger blocks take (`benchmarks/NOTES.md`).
 
 
 def block(out: tuple[int, ...], kernel: tuple[int, ...], itemsize: int) -> int:
-    """How many rows to take at once: on a CPU few enough that their patches stay in its caches.
+    """How many examples to take at once: on a CPU few enough that their patches stay in its caches.
 
     Args:
       out: shape of the result.
       kernel: its shape.
       itemsize: bytes of one number of every group.
     """
-    rows, height, width, _ = out
-    of_a_row = height * width * math.prod(kernel[:-1]) * itemsize
+    examples, height, width, _ = out
+    of_an_example = height * width * math.prod(kernel[:-1]) * itemsize
     # Several devices of a CPU are taken for its cores, as `running.use_cores` makes them.
     largest, best = ONE_CORE if jax.local_device_count() > 1 else SEVERAL_CORES
-    if jax.default_backend() != "cpu" or kernel[:2] == (1, 1) or rows * of_a_row <= largest:
-        return rows
-    return max(1, best // of_a_row)
+    if jax.default_backend() != "cpu" or kernel[:2] == (1, 1) or examples * of_an_example <= largest:
+        return examples
+    return max(1, best // of_an_example)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
 def in_blocks(f: Callable, size: int, lhs: Float[Array, "b h w i"], rhs: Array) -> Float[Array, "b y x o"]:
-    """`f(lhs, rhs)`, `size` rows after another; the backward pass too, which looks at the rows again."""
+    """`f(lhs, rhs)`, `size` examples after another; the backward pass too, which looks at the examples again."""
     _, out = over_blocks(lambda _, x: (None, f(x, rhs)), None, size, lhs)
     return out
 
 
 def forwards(f, size, lhs, rhs):
-    """For the backward pass the rows are kept, not their patches."""
+    """For the backward pass the examples are kept, not their patches."""
     return in_blocks(f, size, lhs, rhs), (lhs, rhs)
 
 
 def backwards(f, size, kept, given):
-    """The rows' gradient block by block, the kernel's their sum."""
+    """The examples' gradient block by block, the kernel's their sum."""
     lhs, rhs = kept
 
     def one(total, part):
         _, back = jax.vjp(f, part[0], rhs)
-        of_rows, of_kernel = back(part[1])
-        return total + of_kernel, of_rows
+        of_examples, of_kernel = back(part[1])
+        return total + of_kernel, of_examples
 
-    of_kernel, of_rows = over_blocks(one, jnp.zeros_like(rhs), size, (lhs, given))
-    return of_rows, of_kernel
+    of_kernel, of_examples = over_blocks(one, jnp.zeros_like(rhs), size, (lhs, given))
+    return of_examples, of_kernel
 
 
 in_blocks.defvjp(forwards, backwards)
 
 
-def over_blocks(f: Callable, carry: Any, size: int, rows: Any) -> tuple[Any, Array]:
-    """`jax.lax.scan` over blocks of leading rows; the last one may be smaller."""
-    whole, rest = divmod(jax.tree.leaves(rows)[0].shape[0], size)
+def over_blocks(f: Callable, carry: Any, size: int, examples: Any) -> tuple[Any, Array]:
+    """`jax.lax.scan` over blocks of leading examples; the last one may be smaller."""
+    whole, rest = divmod(jax.tree.leaves(examples)[0].shape[0], size)
     cut = whole * size
-    blocks = jax.tree.map(lambda r: r[:cut].reshape(whole, size, *r.shape[1:]), rows)
+    blocks = jax.tree.map(lambda r: r[:cut].reshape(whole, size, *r.shape[1:]), examples)
     carry, out = lax.scan(f, carry, blocks)
     out = out.reshape(cut, *out.shape[2:])
     if not rest:
         return carry, out
-    carry, last = f(carry, jax.tree.map(lambda r: r[cut:], rows))
+    carry, last = f(carry, jax.tree.map(lambda r: r[cut:], examples))
     return carry, jnp.concatenate([out, last])
-
-
-Conv = functools.partial(nn.Conv, conv_general_dilated=convolution)
-"""`flax.linen.Conv` with the same parameters, lowered by `convolution`."""
 
 
 def max_pool(x: Float[Array, "*b h w c"], window: int = 2) -> Float[Array, "*b y x c"]:
@@ -217,7 +212,7 @@ def max_pool(x: Float[Array, "*b h w c"], window: int = 2) -> Float[Array, "*b y
     *batch, height, width, channels = x.shape
     down, across = height // window, width // window
     if not (down and across):
-        raise ValueError(f"max_pool: rows of {height}x{width} hold no window of {window}x{window}")
+        raise ValueError(f"max_pool: examples of {height}x{width} hold no window of {window}x{window}")
     x = x[..., : down * window, : across * window, :]
     return x.reshape(*batch, down, window, across, window, channels).max((-4, -2))
 
@@ -237,7 +232,7 @@ def shifted(
     ends = [n - r + 1 for n, r in zip(x.shape[1:3], reach, strict=True)]
     if min(ends) < 1:
         raise ValueError(
-            f"convolution: a kernel that reaches over {reach[0]}x{reach[1]} places does not fit rows of "
+            f"convolution: a kernel that reaches over {reach[0]}x{reach[1]} places does not fit examples of "
             f"{sides[0]}x{sides[1]} padded by {pads}"
         )
 
@@ -250,13 +245,23 @@ def shifted(
 def check_lowered(
     lhs: tuple[int, ...], rhs: tuple[int, ...], lhs_dilation: Sequence[int] | None, dimension_numbers: Any
 ) -> None:
-    """Raise `NotImplementedError` where a convolution of these shapes is not one of images with channels last."""
+    """Raises `NotImplementedError` where a convolution of these shapes is not one of images with channels last."""
     if len(lhs) != 4 or len(rhs) != 4:
         raise NotImplementedError(
-            f"convolution: rows of shape {lhs} and a kernel of shape {rhs}; only images are lowered, of shapes "
-            "(rows, height, width, channels) and (height, width, channels in, channels out)"
+            f"convolution: examples of shape {lhs} and a kernel of shape {rhs}; only images are lowered, of shapes "
+            "(examples, height, width, channels) and (height, width, channels in, channels out)"
         )
     if lax.conv_dimension_numbers(lhs, rhs, dimension_numbers) != lax.conv_dimension_numbers(lhs, rhs, CHANNELS_LAST):
         raise NotImplementedError(f"convolution: dimension_numbers is {dimension_numbers}; it must be {CHANNELS_LAST}")
     if lhs_dilation is not None and set(lhs_dilation) != {1}:
         raise NotImplementedError(f"convolution: lhs_dilation is {tuple(lhs_dilation)}; it must be (1, 1)")
+
+
+def is_lowered(
+    lhs: tuple[int, ...], rhs: tuple[int, ...], lhs_dilation: Sequence[int] | None, dimension_numbers: Any
+) -> bool:
+    """Whether a convolution of these shapes is one of images, or of sequences, with channels last."""
+    if not len(lhs) == len(rhs) in (3, 4) or (lhs_dilation is not None and set(lhs_dilation) != {1}):
+        return False
+    last = CHANNELS_LAST if len(lhs) == 4 else ("NHC", "HIO", "NHC")
+    return lax.conv_dimension_numbers(lhs, rhs, dimension_numbers) == lax.conv_dimension_numbers(lhs, rhs, last)

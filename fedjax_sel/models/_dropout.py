@@ -41,7 +41,7 @@ class Dropout(nn.Module):
 def kept(key: PRNGKey, share: float, shape: tuple[int, ...]) -> tuple[Bool[Array, "*shape"], float]:
     """Independent draws of true, and how probable each is: `share` rounded to `MOST_BITS` binary digits.
 
-    A number of `shape` draws the same whatever comes after it, so rows behind a batch change nothing in it.
+    A number of `shape` draws the same whatever comes after it, so examples behind a batch change nothing in it.
     """
     bits = next(b for b in (1, 2, 4, 8, MOST_BITS) if b == MOST_BITS or (share * 2**b).is_integer())
     below, size = max(1, round(share * 2**bits)), math.prod(shape)

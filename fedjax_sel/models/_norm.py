@@ -16,8 +16,9 @@ KINDS = ("batch", "group")
 class Norm(nn.Module):
     """Batch or group normalisation of channels, with scale and bias.
 
-    Batch: while training, by the moments of the batch's rows that count; in evaluation by running averages, which
-    clients move, and which are averaged like the model. Group: by each row's own moments; there is nothing to average.
+    Batch: while training, by the moments of the batch's examples that count; in evaluation by running averages, which
+    clients move, and which are averaged like the model. Group: by each example's own moments; there is nothing to
+    average.
 
     Attributes:
       kind: `"batch"` or `"group"`.

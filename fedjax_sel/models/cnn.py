@@ -3,8 +3,9 @@
 import flax.linen as nn
 from jaxtyping import Array, Float
 
-from fedjax_sel.models._conv import Conv, max_pool
+from fedjax_sel.models._conv import max_pool
 from fedjax_sel.models._dropout import Dropout
+from fedjax_sel.models._fast_conv import Conv
 from fedjax_sel.models._initial import beginning, dense
 
 __all__ = ["CNN"]
@@ -13,7 +14,7 @@ __all__ = ["CNN"]
 class CNN(nn.Module):
     """Convolutions without padding, halved by max-pooling between them, then affine maps; ReLU after each but the last.
 
-    The default is FedCor's network for CIFAR-10: 122,570 parameters on rows of 32x32x3.
+    The default is FedCor's network for CIFAR-10: 122,570 parameters on examples of 32x32x3.
 
     Attributes:
       classes: `C`.
@@ -25,6 +26,11 @@ class CNN(nn.Module):
 
     Source: Tang et al., "FedCor: Correlation-Based Active Client Selection Strategy for Heterogeneous Federated
     Learning", CVPR 2022, https://arxiv.org/abs/2103.13822, and its code.
+
+    >>> import jax
+    >>> x = jax.ShapeDtypeStruct((2, 12, 12, 3), "float32")
+    >>> jax.eval_shape(CNN(channels=(4, 4), hidden=(8,)).init_with_output, jax.random.key(0), x)[0].shape
+    (2, 10)
     """
 
     classes: int = 10
@@ -35,17 +41,18 @@ class CNN(nn.Module):
     initial: str = "flax"
 
     @nn.compact
-    def __call__(self, x: Float[Array, "b *row"], *, train: bool = False) -> Float[Array, "b C"]:
+    def __call__(self, x: Float[Array, "b *example"], *, train: bool = False) -> Float[Array, "b C"]:
         """Logits.
 
         Raises:
-          ValueError: the rows are no images, or smaller than the convolutions need.
+          ValueError: the examples are no images, or smaller than the convolutions need.
         """
-        row = x.shape[1:]
-        if len(row) not in (2, 3) or min(row[:2]) < self.smallest_side:
+        example = x.shape[1:]
+        if len(example) not in (2, 3) or min(example[:2]) < self.smallest_side:
             raise ValueError(
-                f"cnn: a row has shape {row}; it must be (height, width) or (height, width, channels), height and "
-                f"width at least {self.smallest_side} for {len(self.channels)} convolutions with kernel {self.kernel}"
+                f"cnn: an example has shape {example}; it must be (height, width) or (height, width, channels), height "
+                f"and width at least {self.smallest_side} for {len(self.channels)} convolutions with kernel "
+                f"{self.kernel}"
             )
         x = x.reshape(*x.shape[:3], -1)
         for i, width in enumerate(self.channels):

@@ -4,8 +4,9 @@ import flax.linen as nn
 from jaxtyping import Array, Float
 
 from fedjax_sel.models._blocks import images
-from fedjax_sel.models._conv import Conv, max_pool
+from fedjax_sel.models._conv import max_pool
 from fedjax_sel.models._dropout import Dropout
+from fedjax_sel.models._fast_conv import Conv
 
 __all__ = ["ConvDropout"]
 
@@ -16,8 +17,8 @@ LEAST = 6
 class ConvDropout(nn.Module):
     """Two convolutions of 3x3 without padding, max-pooling, dropout, a hidden layer, dropout, an affine map.
 
-    1,626,442 parameters on rows of 32x32x3 with 10 classes (the CIFAR-10 benchmark of pfl-research), 1,206,590 on rows
-    of 28x28 with 62 classes (FEMNIST).
+    1,626,442 parameters on examples of 32x32x3 with 10 classes (the CIFAR-10 benchmark of pfl-research), 1,206,590 on
+    examples of 28x28 with 62 classes (FEMNIST).
 
     Attributes:
       classes: `C`.
@@ -26,6 +27,11 @@ class ConvDropout(nn.Module):
       dropout: shares of the pooled numbers, and of the hidden layer's, set to zero while training.
 
     Source: Reddi et al., "Adaptive Federated Optimization", 2021, https://arxiv.org/abs/2003.00295, table 4.
+
+    >>> import jax
+    >>> x = jax.ShapeDtypeStruct((2, 12, 12, 1), "float32")
+    >>> jax.eval_shape(ConvDropout(classes=3).init_with_output, jax.random.key(0), x)[0].shape
+    (2, 3)
     """
 
     classes: int = 10
@@ -34,11 +40,11 @@ class ConvDropout(nn.Module):
     dropout: tuple[float, float] = (0.25, 0.5)
 
     @nn.compact
-    def __call__(self, x: Float[Array, "b *row"], *, train: bool = False) -> Float[Array, "b C"]:
+    def __call__(self, x: Float[Array, "b *example"], *, train: bool = False) -> Float[Array, "b C"]:
         """Logits.
 
         Raises:
-          ValueError: the rows are no images, or smaller than the convolutions need.
+          ValueError: the examples are no images, or smaller than the convolutions need.
         """
         x = images("conv_dropout", x, LEAST)
         first, second = self.channels

@@ -18,24 +18,29 @@ class EfficientNet(nn.Module):
     """EfficientNet-B0: sixteen inverted residual blocks with squeeze and excitation, swish throughout.
 
     4,020,358 parameters with 10 classes, 5,288,548 with 1000 (statistics not counted). The source halves the resolution
-    five times: in the first convolution and in blocks 2, 4, 6 and 12. Made for rows of 32x32, this one does not halve
-    it in the first convolution, so that the last one sees 2x2; with `halvings` 3 it sees 4x4, at 3.6 times the
+    five times: in the first convolution and in blocks 2, 4, 6 and 12. Made for examples of 32x32, this one does not
+    halve it in the first convolution, so that the last one sees 2x2; with `halvings` 3 it sees 4x4, at 3.6 times the
     floating-point operations.
 
-    FrozenParams: `stem`, `block1` to `block16`, `last` (1x1 convolution), `head`.
+    Parts: `stem`, `block1` to `block16`, `last` (1x1 convolution), `head`.
 
     Attributes:
       classes: `C`.
       norm: `"batch"` or `"group"`.
       dropout: share of the last convolution's means set to zero while training.
-      drop_path: while training, a row passes by block `i` of the 16, where that has a shortcut, with probability
+      drop_path: while training, an example passes by block `i` of the 16, where that has a shortcut, with probability
         `drop_path (i - 1) / 16` (stochastic depth); 0.2 in the source.
       momentum: weight of the old running averages of batch normalisation; at the source's 0.99 they need some
         hundred steps to follow the model.
-      halvings: how often the resolution is halved, the source's first ones left out; 5 for rows of 224x224.
+      halvings: how often the resolution is halved, the source's first ones left out; 5 for examples of 224x224.
 
     Source: Tan and Le, "EfficientNet: Rethinking Model Scaling for Convolutional Neural Networks", 2019,
     https://arxiv.org/abs/1905.11946, table 1.
+
+    >>> import jax
+    >>> x = jax.ShapeDtypeStruct((2, 32, 32, 3), "float32")
+    >>> jax.eval_shape(EfficientNet().init_with_output, jax.random.key(0), x)[0].shape
+    (2, 10)
     """
 
     classes: int = 10
@@ -47,12 +52,12 @@ class EfficientNet(nn.Module):
 
     @nn.compact
     def __call__(
-        self, x: Float[Array, "b *row"], *, train: bool = False, mask: Bool[Array, "b"] | None = None
+        self, x: Float[Array, "b *example"], *, train: bool = False, mask: Bool[Array, "b"] | None = None
     ) -> Float[Array, "b C"]:
-        """Logits; `mask` says which rows count in the statistics of a batch.
+        """Logits; `mask` says which examples count in the statistics of a batch.
 
         Raises:
-          ValueError: no such `halvings`, or rows that are no images or too small to be halved as often.
+          ValueError: no such `halvings`, or examples that are no images or too small to be halved as often.
         """
         x = inverted_residuals(
             "efficientnet",

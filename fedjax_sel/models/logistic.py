@@ -8,19 +8,24 @@ __all__ = ["LogisticRegression"]
 
 
 class LogisticRegression(nn.Module):
-    """One affine map of the flattened row, zero at the start, so that every class is equally likely.
+    """One affine map of the flattened example, zero at the start, so that every class is equally likely.
 
     Its kernel is Float["C features"], a class's weights behind each other, as in scikit-learn and PyTorch: few classes
     fill no vector of a processor, their features do.
 
     Attributes:
       classes: `C`.
+
+    >>> import jax
+    >>> x = jax.ShapeDtypeStruct((2, 5), "float32")
+    >>> jax.eval_shape(LogisticRegression(classes=3).init_with_output, jax.random.key(0), x)[0].shape
+    (2, 3)
     """
 
     classes: int = 2
 
     @nn.compact
-    def __call__(self, x: Float[Array, "b *row"], *, train: bool = False) -> Float[Array, "b C"]:
+    def __call__(self, x: Float[Array, "b *example"], *, train: bool = False) -> Float[Array, "b C"]:
         """Logits."""
         x = x.reshape(x.shape[0], -1)
         kernel = self.param("kernel", nn.initializers.zeros, (self.classes, x.shape[1]))

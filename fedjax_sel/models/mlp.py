@@ -10,13 +10,18 @@ __all__ = ["MLP"]
 
 
 class MLP(nn.Module):
-    """Affine maps with ReLU between them, on the flattened row.
+    """Affine maps with ReLU between them, on the flattened example.
 
     Attributes:
       classes: `C`.
       hidden: width of each hidden layer.
       dropout: share of each hidden layer's numbers set to zero while training, between the affine map and the ReLU.
       initial: how parameters begin: `"flax"` (variance 1/fan-in, biases 0) or `"torch"` (uniform in ±1/sqrt(fan-in)).
+
+    >>> import jax
+    >>> x = jax.ShapeDtypeStruct((2, 5), "float32")
+    >>> jax.eval_shape(MLP(classes=3).init_with_output, jax.random.key(0), x)[0].shape
+    (2, 3)
     """
 
     classes: int = 2
@@ -25,7 +30,7 @@ class MLP(nn.Module):
     initial: str = "flax"
 
     @nn.compact
-    def __call__(self, x: Float[Array, "b *row"], *, train: bool = False) -> Float[Array, "b C"]:
+    def __call__(self, x: Float[Array, "b *example"], *, train: bool = False) -> Float[Array, "b C"]:
         """Logits."""
         x = x.reshape(x.shape[0], -1)
         for width in self.hidden:

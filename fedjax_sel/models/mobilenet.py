@@ -18,10 +18,10 @@ class MobileNetV3(nn.Module):
     """MobileNetV3-Small: eleven inverted residual blocks, nine with squeeze and excitation, and a hidden layer of 1024.
 
     1,528,106 parameters with 10 classes, 2,542,856 with 1000 (statistics not counted). The source halves the resolution
-    five times: in the first convolution and in blocks 1, 2, 4 and 9. Made for rows of 32x32, this one halves it in
+    five times: in the first convolution and in blocks 1, 2, 4 and 9. Made for examples of 32x32, this one halves it in
     blocks 2, 4 and 9 only, so that the last convolution sees 4x4; block 1, its shape kept, then has a shortcut.
 
-    FrozenParams: `stem`, `block1` to `block11`, `last` (1x1 convolution), `hidden`, `head`.
+    Parts: `stem`, `block1` to `block11`, `last` (1x1 convolution), `hidden`, `head`.
 
     Attributes:
       classes: `C`.
@@ -29,10 +29,15 @@ class MobileNetV3(nn.Module):
       dropout: share of the hidden layer's numbers set to zero while training.
       momentum: weight of the old running averages of batch normalisation; at the source's 0.99 they need some
         hundred steps to follow the model.
-      halvings: how often the resolution is halved, the source's first ones left out; 5 for rows of 224x224.
+      halvings: how often the resolution is halved, the source's first ones left out; 5 for examples of 224x224.
 
     Source: Howard et al., "Searching for MobileNetV3", 2019, https://arxiv.org/abs/1905.02244, table 2; without squeeze
     and excitation after the last convolution, as in torchvision, whose number of parameters this is.
+
+    >>> import jax
+    >>> x = jax.ShapeDtypeStruct((2, 32, 32, 3), "float32")
+    >>> jax.eval_shape(MobileNetV3().init_with_output, jax.random.key(0), x)[0].shape
+    (2, 10)
     """
 
     classes: int = 10
@@ -43,12 +48,12 @@ class MobileNetV3(nn.Module):
 
     @nn.compact
     def __call__(
-        self, x: Float[Array, "b *row"], *, train: bool = False, mask: Bool[Array, "b"] | None = None
+        self, x: Float[Array, "b *example"], *, train: bool = False, mask: Bool[Array, "b"] | None = None
     ) -> Float[Array, "b C"]:
-        """Logits; `mask` says which rows count in the statistics of a batch.
+        """Logits; `mask` says which examples count in the statistics of a batch.
 
         Raises:
-          ValueError: no such `halvings`, or rows that are no images or too small to be halved as often.
+          ValueError: no such `halvings`, or examples that are no images or too small to be halved as often.
         """
         x = inverted_residuals(
             "mobilenet",

@@ -6,7 +6,7 @@ import flax.linen as nn
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from fedjax_sel.models._conv import Conv
+from fedjax_sel.models._fast_conv import Conv
 from fedjax_sel.models._norm import Norm
 
 __all__ = ["ResNet"]
@@ -26,6 +26,11 @@ class ResNet(nn.Module):
 
     Source: He et al., "Deep Residual Learning for Image Recognition", 2016, https://arxiv.org/abs/1512.03385,
     section 4.2.
+
+    >>> import jax
+    >>> x = jax.ShapeDtypeStruct((2, 8, 8, 3), "float32")
+    >>> jax.eval_shape(ResNet(depth=8).init_with_output, jax.random.key(0), x)[0].shape
+    (2, 10)
     """
 
     classes: int = 10
@@ -34,18 +39,18 @@ class ResNet(nn.Module):
 
     @nn.compact
     def __call__(
-        self, x: Float[Array, "b *row"], *, train: bool = False, mask: Bool[Array, "b"] | None = None
+        self, x: Float[Array, "b *example"], *, train: bool = False, mask: Bool[Array, "b"] | None = None
     ) -> Float[Array, "b C"]:
-        """Logits; `mask` says which rows count in the statistics of a batch.
+        """Logits; `mask` says which examples count in the statistics of a batch.
 
         Raises:
-          ValueError: no such depth, or rows that are no images.
+          ValueError: no such depth, or examples that are no images.
         """
         if self.depth < 8 or (self.depth - 2) % 6:
             raise ValueError(f"resnet: depth is {self.depth}; it must be 6 n + 2, as 20, 32, 44 or 56")
         if x.ndim not in (3, 4) or min(x.shape[1:3]) < 4:
             raise ValueError(
-                f"resnet: a row has shape {x.shape[1:]}; it must be (height, width) or (height, width, channels), "
+                f"resnet: an example has shape {x.shape[1:]}; it must be (height, width) or (height, width, channels), "
                 "height and width at least 4"
             )
         x = x.reshape(*x.shape[:3], -1)

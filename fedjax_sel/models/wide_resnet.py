@@ -21,7 +21,7 @@ class WideResNet(nn.Module):
     175,066 parameters (statistics not counted). Where a block changes the number of channels, its shortcut is a 1x1
     convolution of the normalised input, the one that the block's first convolution sees.
 
-    FrozenParams, to be named where one is frozen: `stem`, `group1`, `group2`, `group3` (each with `block1`, `block2`, ...),
+    Parts, to be named where one is frozen: `stem`, `group1`, `group2`, `group3` (each with `block1`, `block2`, ...),
     `norm`, `head`. Where the collection `intermediates` is mutable, the outputs of the groups are in it: `low`, `mid`
     and `up`, before the next normalisation.
 
@@ -32,6 +32,11 @@ class WideResNet(nn.Module):
       norm: `"batch"` or `"group"`.
 
     Source: Zagoruyko and Komodakis, "Wide Residual Networks", 2016, https://arxiv.org/abs/1605.07146, table 1.
+
+    >>> import jax
+    >>> x = jax.ShapeDtypeStruct((2, 8, 8, 3), "float32")
+    >>> jax.eval_shape(WideResNet(depth=10).init_with_output, jax.random.key(0), x)[0].shape
+    (2, 10)
     """
 
     classes: int = 10
@@ -44,7 +49,7 @@ class WideResNet(nn.Module):
     @nn.compact
     def __call__(
         self,
-        x: Float[Array, "b *row"],
+        x: Float[Array, "b *example"],
         *,
         train: bool = False,
         mask: Bool[Array, "b"] | None = None,
@@ -53,10 +58,10 @@ class WideResNet(nn.Module):
     ) -> Float[Array, "b *out"]:
         """Logits; with `begin` and `end`, what the stages `begin:end` make of what those before them made.
 
-        `mask` says which rows count in the statistics of a batch.
+        `mask` says which examples count in the statistics of a batch.
 
         Raises:
-          ValueError: no such depth or width, or rows that are no images.
+          ValueError: no such depth or width, or examples that are no images.
         """
         if self.depth < 10 or (self.depth - 4) % 6:
             raise ValueError(f"wide_resnet: depth is {self.depth}; it must be 6 n + 4, as 10, 16, 22, 28 or 40")

@@ -1,16 +1,34 @@
-"""Reproductions: one paper a file, each exporting one `Paper`."""
+"""Reproductions: a folder a paper, each exporting one `Paper`."""
 
-from functools import partial
+import importlib
+import pkgutil
 from typing import Any
 
 from fedjax_sel import catalog
+from fedjax_sel.papers.paper import Paper
 
-available = partial(catalog.available, __name__)
-load = partial(catalog.load, __name__)
+
+def available() -> list[str]:
+    """Returns the names of all papers.
+
+    >>> available()
+    ['device_heuristic', 'fedft_eds', 'gpfl', 'lefl', 'uacs']
+    """
+    return sorted(module.name for module in pkgutil.iter_modules(__path__) if module.ispkg)
+
+
+def load(name: str) -> Paper:
+    """Returns the paper of that name.
+
+    Raises:
+      ValueError: there is none; the nearest is named.
+    """
+    catalog.check_name("paper", name, available())
+    return importlib.import_module(f"{__name__}.{name}").PAPER
 
 
 def reproduce(name: str, **options: Any) -> dict[str, Any]:
-    """Reproduce the paper of that name; see `fedjax_sel.papers._reproduce.reproduce`."""
-    from fedjax_sel.papers._reproduce import reproduce as run  # late: it needs everything below
+    """Reproduces the paper of that name; see `fedjax_sel.papers.reproduction.reproduce`."""
+    from fedjax_sel.papers.reproduction import reproduce as run  # late: it needs everything below
 
     return run(load(name), **options)

@@ -28,7 +28,8 @@ def reachable(runs: Mapping[str, tuple[History, dict]]) -> float:
 def named(runs: Mapping[str, tuple[History, dict]]) -> Iterator[str]:
     """A line a run, in the order of the table: its number, folder, data, selector and length."""
     for number, (name, (history, config)) in enumerate(runs.items(), start=1):
-        about = f"{config['data']['name']}, {described('client_selection', config['client_selection'])}, {history.rounds} rounds"
+        selection = described("client_selection", config["client_selection"])
+        about = f"{config['data']['name']}, {selection}, {history.rounds} rounds"
         seeds = f"{len(history.seeds)} seed{'s' * (len(history.seeds) != 1)}"
         if history.diverged.any():
             seeds = words(results(history)["diverged"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import matplotlib
@@ -77,6 +77,18 @@ def curves(
         named.values(), named.keys(), fontsize=8, loc="outside lower center", ncols=min(len(named), columns + 2)
     )
     return figure
+
+
+def run_figures(history: History) -> Iterator[tuple[str, Figure]]:
+    """Yields a run's figures by name: accuracy against rounds, bytes and, with devices, seconds and joules."""
+    drawn = [("accuracy", "round", "round"), ("accuracy_by_bytes", "bytes", "bytes, both ways")]
+    if "seconds" in history.metrics:
+        drawn += [("accuracy_by_seconds", "seconds", "simulated seconds"), ("accuracy_by_joules", "joules", "joules")]
+    for name, x, xlabel in drawn:
+        ax: Any = history.plot(x=x)
+        ax.set_xlabel(xlabel)
+        ax.grid(alpha=0.25)
+        yield name, ax.figure
 
 
 def heat_maps(panels: Mapping[str, Mapping[str, History]], first: int, first_name: str) -> Figure:

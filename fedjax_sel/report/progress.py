@@ -21,7 +21,7 @@ class Bar:
     Args:
       progress: where the bar is.
       task: which one it is.
-      announce: print device and mapping when the run begins.
+      announce: print device and layout when the run begins.
       label: before the news.
       place: where the bar is after so many rounds.
     """
@@ -46,8 +46,8 @@ class Bar:
         about = history.about
         if self._announce:
             self._progress.console.print(
-                f"device: {about['device']}\nmapping: {about['mapping']} · N = {history.num_clients}, m = {about['m']}, "
-                f"R = {len(history.seeds)} · {about['parameters']:,} parameters"
+                f"device: {about['device']}\nlayout: {about['layout']} · N = {history.num_clients}, "
+                f"m = {about['cohort_size']}, R = {len(history.seeds)} · {about['parameters']:,} parameters"
                 + (f" · about {amount(about['memory'])} at most" if "memory" in about else ""),
                 highlight=False,
                 soft_wrap=True,

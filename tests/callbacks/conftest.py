@@ -28,7 +28,7 @@ class Small:
     def run(self, place, callbacks, *, killed_after=None, **changes):
         """The history of one run; from the newest checkpoint, where there is one."""
         place.mkdir(exist_ok=True)
-        built = config.build({**IRIS, "callbacks": callbacks, **changes})
+        built = config.build(config.resolve({**IRIS, "callbacks": callbacks, **changes}))
         told, seen = built.callbacks(place), []
 
         def kill(history):

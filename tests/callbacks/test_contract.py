@@ -61,15 +61,17 @@ def test_a_callback_is_told_in_a_run_without_compilation_too(name, small, tmp_pa
     place = tmp_path / "run"
     place.mkdir()
     built = config.build(
-        {
-            "data": "iris",
-            "cohort_size": 2,
-            "rounds": 2,
-            "seeds": 1,
-            "partition": {"clients": 3},
-            "model": "logistic",
-            "callbacks": name,
-        }
+        config.resolve(
+            {
+                "data": "iris",
+                "cohort_size": 2,
+                "rounds": 2,
+                "seeds": 1,
+                "partition": {"clients": 3},
+                "model": "logistic",
+                "callbacks": name,
+            }
+        )
     )
     assert built.simulate(callbacks=built.callbacks(place), debug=True).rounds == 2
     assert (name != "early_stopping") == bool(files(place))

@@ -18,16 +18,18 @@ def test_the_table_is_the_long_table_of_the_history_after_every_chunk(format, re
     from fedjax_sel import config
 
     built = config.build(
-        {
-            "data": "iris",
-            "partition": {"clients": 10},
-            "model": "logistic",
-            "cohort_size": 4,
-            "rounds": 5,
-            "seeds": 2,
-            "chunk": 2,
-            "callbacks": {"table": {"format": format}},
-        }
+        config.resolve(
+            {
+                "data": "iris",
+                "partition": {"clients": 10},
+                "model": "logistic",
+                "cohort_size": 4,
+                "rounds": 5,
+                "seeds": 2,
+                "chunk": 2,
+                "callbacks": {"table": {"format": format}},
+            }
+        )
     )
     built.simulate(callbacks=[*built.callbacks(tmp_path), Reader()])
     assert seen == [2, 4, 5]

@@ -61,4 +61,4 @@ def test_without_the_package_the_extra_is_named_before_anything_runs(monkeypatch
     with pytest.raises(
         ValueError, match=r"tensorboardX, which is not installed: pip install 'fedjax-sel\[tensorboard\]'"
     ):
-        config.build({"data": "iris", "cohort_size": 2, "callbacks": "tensorboard"})
+        config.build(config.resolve({"data": "iris", "cohort_size": 2, "callbacks": "tensorboard"}))

@@ -132,7 +132,7 @@ def test_what_wandb_refuses_is_one_line(small, tmp_path):
 def test_without_the_package_the_extra_is_named_before_anything_runs(monkeypatch):
     monkeypatch.setitem(sys.modules, "wandb", None)
     with pytest.raises(ValueError, match=r"wandb, which is not installed: pip install 'fedjax-sel\[wandb\]'"):
-        config.build({"data": "iris", "cohort_size": 2, "callbacks": "wandb"})
+        config.build(config.resolve({"data": "iris", "cohort_size": 2, "callbacks": "wandb"}))
 
 
 def test_an_unknown_mode_is_refused():

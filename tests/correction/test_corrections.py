@@ -9,13 +9,14 @@ from fedjax_sel import Experiment, Layout, correction, simulate
 from fedjax_sel.aggregation.mean import Mean
 from fedjax_sel.client_selection.round_robin import RoundRobin
 from fedjax_sel.client_selection.uniform import Uniform
-from fedjax_sel.correction.none import Nothing
+from fedjax_sel.correction.none import NoCorrection
 from fedjax_sel.correction.proximal import Proximal
 from fedjax_sel.correction.scaffold import Scaffold
 from fedjax_sel.devices.clock import Deadline
 from fedjax_sel.devices.laws import Uniform as UniformLaw
 from fedjax_sel.engine.memory import check_kept, size_of
 from fedjax_sel.local_training import Exponential
+from fedjax_sel.local_training.optax import Optax
 from fedjax_sel.local_training.sgd import SGD
 from tests.quadratic import OPTIMUM, TASK, A, clients, gradient, weights_of
 
@@ -25,7 +26,12 @@ RATE, STEPS = 0.1, 8
 def run(corrected, cohort_size=3, rounds=12, client_selection=None, layout=None, **changes):
     trainer = SGD(RATE, batch_size=None, steps=STEPS, schedule=Exponential(0.9))
     experiment = Experiment(
-        TASK, selector or Uniform(), local_training=trainer, correction=corrected, cohort_size=m, rounds=rounds
+        TASK,
+        client_selection or Uniform(),
+        local_training=trainer,
+        correction=corrected,
+        cohort_size=cohort_size,
+        rounds=rounds,
     )
     return simulate(experiment.replace(**changes), clients(), seeds=[3], layout=layout)
 
@@ -67,7 +73,7 @@ def test_fedprox_is_its_text(mu, layout):
 
 
 def test_without_force_fedprox_is_plain_training():
-    np.testing.assert_array_equal(weights_of(run(Proximal(0.0))), weights_of(run(Nothing())))
+    np.testing.assert_array_equal(weights_of(run(Proximal(0.0))), weights_of(run(NoCorrection())))
 
 
 @pytest.mark.parametrize("layout", [Layout(), Layout(clients=1, seeds="scan"), Layout(clients=2)], ids=str)
@@ -82,15 +88,15 @@ def test_dividing_by_the_cohort_instead_of_all_clients_would_be_another_algorith
 
 
 @pytest.mark.parametrize(("cohort_size", "client_selection"), [(len(A), Uniform()), (3, RoundRobin())])
-def test_scaffold_reaches_the_optimum_where_fedavg_drifts(m, selector):
+def test_scaffold_reaches_the_optimum_where_fedavg_drifts(cohort_size, client_selection):
     trainer = SGD(RATE, batch_size=None, steps=STEPS)
     away = {
         type(c).__name__: np.abs(
-            weights_of(run(c, cohort_size=m, rounds=200, client_selection=selector, local_training=trainer)) - OPTIMUM
+            weights_of(run(c, cohort_size, 200, client_selection, local_training=trainer)) - OPTIMUM
         ).max()
-        for c in (Nothing(), Proximal(0.5), Scaffold())
+        for c in (NoCorrection(), Proximal(0.5), Scaffold())
     }
-    assert away["Scaffold"] < 1e-4 < 0.05 < away["Proximal"] < away["Nothing"]
+    assert away["Scaffold"] < 1e-4 < 0.05 < away["Proximal"] < away["NoCorrection"]
 
 
 def test_who_does_not_come_back_changes_no_variate():
@@ -99,18 +105,18 @@ def test_who_does_not_come_back_changes_no_variate():
 
     cohort = Cohort(jnp.array([2, 0, -1]), jnp.array([True, False, False]), jnp.ones(3))
     merged = Scaffold().merge(state, cohort, {"w": jnp.array([[1.0, 2], [5, 5], [7, 7]])})
-    np.testing.assert_array_equal(merged.own["w"], [[0, 0], [0, 0], [1, 2], [0, 0]])
-    np.testing.assert_array_equal(merged.shared["w"], [0.25, 0.5])
+    np.testing.assert_array_equal(merged.client["w"], [[0, 0], [0, 0], [1, 2], [0, 0]])
+    np.testing.assert_array_equal(merged.server["w"], [0.25, 0.5])
 
 
 def test_a_client_without_steps_uploads_nothing():
-    held = Scaffold().held(Scaffold().init({"w": jnp.zeros(2)}, 4), jnp.int32(1))
+    held = Scaffold().client_state(Scaffold().init({"w": jnp.zeros(2)}, 4), jnp.int32(1))
     up = Scaffold().upload(held, {"w": jnp.array([1.0, -2.0])}, jnp.float32(0))
     np.testing.assert_array_equal(up["w"], 0)
 
 
 def test_scaffold_pays_for_its_variates():
-    plain, double = run(Nothing()), run(Scaffold())
+    plain, double = run(NoCorrection()), run(Scaffold())
     for name in ("bytes_down", "bytes_up"):
         np.testing.assert_array_equal(double[name], 2 * plain[name])
     np.testing.assert_array_equal(double["client_flops"], plain["client_flops"])
@@ -126,7 +132,7 @@ def test_scaffolds_second_model_takes_time():
         )
         return simulate(experiment, data, seeds=[1])["seconds"]
 
-    np.testing.assert_allclose(seconds(Scaffold()) / seconds(Nothing()), 2.0, rtol=1e-3)
+    np.testing.assert_allclose(seconds(Scaffold()) / seconds(NoCorrection()), 2.0, rtol=1e-3)
 
 
 @pytest.mark.parametrize("name", correction.available())
@@ -147,9 +153,9 @@ def test_every_correction_runs_compiled_and_not_and_recompiles_nothing(name):
 
 
 def test_bad_input():
-    with pytest.raises(ValueError, match=r"proximal: mu is -1.0; it must be 0 or above"):
+    with pytest.raises(ValueError, match=r"proximal: mu is -1.0; it must be in \[0, inf\)"):
         Proximal(-1.0)
-    with pytest.raises(ValueError, match="the correction int has no down, up"):
+    with pytest.raises(ValueError, match="correction is 3, a int; it must be a Correction"):
         run(3)
 
 
@@ -164,3 +170,29 @@ def test_a_state_that_cannot_fit_is_refused_with_its_size():
     with pytest.raises(ValueError, match=said):
         check_kept(experiment.replace(correction=Scaffold()), *sizes, rows + 2000)
     check_kept(experiment.replace(correction=Scaffold()), *sizes, rows + 800 + 5600)
+
+
+def test_with_momentum_a_variate_is_the_mean_gradient_of_the_clients_steps():
+    """The correction goes inside the momentum; the weights of the gradients in the update are those of the mean."""
+    rho, steps, rate = 0.9, 5, 0.05
+    trainer = SGD(rate, batch_size=None, steps=steps, momentum=rho)
+    plan = trainer.plan(jnp.array([1]), 1, jnp.int32(0), jnp.int32(1))
+    rng = np.random.default_rng(0)
+    gradients, own, server = rng.normal(size=(steps, 2)), rng.normal(size=2), rng.normal(size=2)
+    velocity, delta = np.zeros(2), np.zeros(2)
+    for g in gradients:
+        velocity = rho * velocity + g - own + server
+        delta -= rate * velocity
+    weight = np.array([(1 - rho ** (steps - k)) / (1 - rho) for k in range(steps)])
+    state = Scaffold().client_state(Scaffold().init({"w": jnp.zeros(2)}, 1), jnp.int32(0))
+    state = state._replace(client={"w": jnp.asarray(own)}, server={"w": jnp.asarray(server)})
+    change = Scaffold().upload(state, {"w": jnp.asarray(delta)}, plan.step_size_sum[0])["w"]
+    np.testing.assert_allclose(own + change, weight @ gradients / weight.sum(), rtol=1e-4, atol=1e-5)
+
+
+def test_scaffold_refuses_steps_that_are_no_sum_of_gradients():
+    Scaffold().check(SGD(momentum=0.9))
+    Scaffold().check(Optax("sgd", hyperparams={"momentum": 0.9}))
+    NoCorrection().check(Optax("adam"))
+    with pytest.raises(ValueError, match=r"scaffold needs .* such as sgd .*; optax with 'adam' is adaptive"):
+        run(Scaffold(), local_training=Optax("adam"))

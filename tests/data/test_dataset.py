@@ -23,20 +23,20 @@ def with_value(value, at):
 @pytest.mark.parametrize(
     ("x", "y", "says"),
     [
-        (*with_value(np.nan, [4, 7]), "2 of 12 rows hold NaN or infinity (the first is row 4)"),
-        (*with_value(np.inf, [0]), "1 of 12 rows hold NaN or infinity (the first is row 0)"),
-        (*with_value(1e300, [5]), "the first is row 5"),  # infinite as float32
-        (rows()[0], rows(11)[1], "12 rows but 11 labels"),
+        (*with_value(np.nan, [4, 7]), "2 of 12 examples hold NaN or infinity (the first is number 4)"),
+        (*with_value(np.inf, [0]), "1 of 12 examples hold NaN or infinity (the first is number 0)"),
+        (*with_value(1e300, [5]), "the first is number 5"),  # infinite as float32
+        (rows()[0], rows(11)[1], "12 examples but 11 labels"),
         (rows()[0], rows()[1] - 1, "labels must be in 0..1 (2 classes), but there are also: -1"),
         (rows()[0], rows()[1] + 0.5, "labels are float64, not integers"),
         (rows()[0], np.array(list("abcabcabcabc")), "not integers; names or numbers of any kind become 0..C-1"),
         (rows()[0], np.eye(12, dtype=int), "one-hot labels become integers with y.argmax(1)"),
         (rows()[0], np.full(12, 2**40), "integers beyond 32 bits"),
         (np.zeros((0, 3)), np.zeros(0, int), "set is empty"),
-        (np.zeros(12), rows()[1], "rows need at least one axis each"),
+        (np.zeros(12), rows()[1], "examples need at least one axis each"),
         (np.array([["a"]] * 12), rows()[1], "they must be numbers"),
-        ([[1.0, 2.0], [1.0]], [0, 1], "all rows need the same shape"),
-        (np.zeros((12, 3), complex), rows()[1], "rows are complex128; they must be numbers"),
+        ([[1.0, 2.0], [1.0]], [0, 1], "all examples need the same shape"),
+        (np.zeros((12, 3), complex), rows()[1], "examples are complex128; they must be numbers"),
     ],
 )
 def test_what_cannot_be_trained_on_is_refused_with_the_reason(x, y, says):
@@ -50,17 +50,17 @@ def test_what_cannot_be_trained_on_is_refused_with_the_reason(x, y, says):
     [
         ({"classes": 2}, "labels must be in 0..1 (2 classes), but there are also: 2"),
         ({"classes": 0}, "classes is 0; at least 1 is needed"),
-        ({"owner": np.zeros(11)}, "12 training rows, but owner has shape (11,)"),
-        ({"test": (np.zeros((2, 4)), np.zeros(2, int))}, "test rows have shape (4,), training rows (3,)"),
-        ({"test": (np.zeros((2, 3), int), np.zeros(2, int))}, "test rows are int32, training rows float32"),
-        ({"test": (np.zeros((2, 3)), np.zeros(3, int))}, "test: 2 rows but 3 labels"),
-        ({"validation": (np.full((2, 3), np.nan), np.zeros(2, int))}, "validation: 2 of 2 rows hold NaN"),
+        ({"owner": np.zeros(11)}, "12 training examples, but owner has shape (11,)"),
+        ({"test": (np.zeros((2, 4)), np.zeros(2, int))}, "test examples have shape (4,), training examples (3,)"),
+        ({"test": (np.zeros((2, 3), int), np.zeros(2, int))}, "test examples are int32, training examples float32"),
+        ({"test": (np.zeros((2, 3)), np.zeros(3, int))}, "test: 2 examples but 3 labels"),
+        ({"validation": (np.full((2, 3), np.nan), np.zeros(2, int))}, "validation: 2 of 2 examples hold NaN"),
         ({"test": (np.zeros((1, 3)), np.array([7])), "classes": 3}, "but there are also: 7"),
-        ({"test": 1.0}, "toy: test is 1.0; it is (rows, labels) or a share of the rows in [0, 1)"),
+        ({"test": 1.0}, "toy: test is 1.0; it is (examples, labels) or a share of the examples in [0, 1)"),
         ({"validation": -0.1}, "toy: validation is -0.1"),
         ({"validation": "half"}, "toy: validation is 'half'"),
-        ({"test": 0.01}, "which is 0 rows; each side needs at least one"),
-        ({"test": 0.99}, "which is 12 rows; each side needs at least one"),
+        ({"test": 0.01}, "which is 0 examples; each side needs at least one"),
+        ({"test": 0.99}, "which is 12 examples; each side needs at least one"),
     ],
 )
 def test_what_does_not_fit_the_training_rows_is_refused_with_the_reason(options, says):

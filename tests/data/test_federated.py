@@ -58,12 +58,12 @@ def test_rows_are_shared_with_the_dataset():
 @pytest.mark.parametrize(
     ("client", "clients", "says"),
     [
-        ([0, 1, 0], 2, "client is int64 of shape (3,); needed: one integer for each of 4 rows"),
+        ([0, 1, 0], 2, "client is int64 of shape (3,); needed: one integer for each of 4 examples"),
         ([0.0, 1.0, 0.0, 1.0], 2, "client is float64"),
         ([0, 1, 2, 0], 2, "client holds 0 to 2; allowed are 0..1, and -1"),
         ([0, 1, -2, 0], 2, "client holds -2 to 1"),
         ([-1, -1, -1, -1], 0, "clients is 0; at least one is needed"),
-        ([0, 0, -1, 0], 3, "2 of 3 clients have no training rows (the first is client 1)"),
+        ([0, 0, -1, 0], 3, "2 of 3 clients have no training examples (the first is client 1)"),
     ],
 )
 def test_ownership_that_does_not_fit_the_rows_is_refused(client, clients, says):

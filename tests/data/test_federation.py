@@ -10,7 +10,7 @@ from fedjax_sel.data.federation import Federation, stack
 from fedjax_sel.data.partition import Dirichlet, Iid, Natural, Shards
 from fedjax_sel.data.sources import load
 
-ROWS = ("x", "y", "test_x", "test_y", "validation_x", "validation_y")
+EXAMPLES = ("x", "y", "test_x", "test_y", "validation_x", "validation_y")
 
 
 def synthetic(seed, rows=30, width=2):
@@ -44,7 +44,7 @@ def test_a_data_seed_holds_rows_and_partition_fixed():
     fixed = Federation(synthetic, Dirichlet(5), data_seed=7)
     a, b = fixed.draw(0), fixed.draw(1)
     free = Federation(synthetic, Dirichlet(5)).draw(7)
-    for name in (*ROWS, "order", "owner", "offset", "size", "held"):
+    for name in (*EXAMPLES, "order", "owner", "offset", "num_examples", "num_holdout"):
         np.testing.assert_array_equal(getattr(a, name), getattr(b, name))
         np.testing.assert_array_equal(getattr(a, name), getattr(free, name))
     assert len(set(map(id, fixed.draws([0, 1, 2])))) == 1
@@ -80,14 +80,14 @@ def test_what_cannot_be_drawn_names_the_dataset_the_partition_and_the_seed():
 def test_shared_rows_stay_single_and_partitions_are_stacked():
     drawn = Federation(load("iris"), Shards(5), holdout=0.2).draws([0, 1, 2])
     stacked, axes = stack(drawn)
-    for name in ROWS:
+    for name in EXAMPLES:
         assert getattr(stacked, name) is getattr(drawn[0], name)
         assert getattr(axes, name) is None
-    for name in ("order", "owner", "offset", "size", "held"):
+    for name in ("order", "owner", "offset", "num_examples", "num_holdout"):
         assert getattr(axes, name) == 0
         for seed, data in enumerate(drawn):
             np.testing.assert_array_equal(getattr(stacked, name)[seed], getattr(data, name))
-    assert (stacked.clients, stacked.classes, stacked.longest) == (5, 3, drawn[0].longest)
+    assert (stacked.num_clients, stacked.classes, stacked.longest) == (5, 3, drawn[0].longest)
 
 
 def test_synthetic_rows_are_stacked_too():
@@ -126,7 +126,7 @@ def test_a_seed_within_a_stack_reads_the_rows_it_reads_alone():
 
     def rows(data, client):
         index, valid = data.examples_of(client)
-        held, held_valid = data.examples_of(client, held=True)
+        held, held_valid = data.examples_of(client, holdout=True)
         mean = lambda index, valid: jnp.where(valid, data.y[index], 0).sum()  # noqa: E731
         return mean(index, valid), mean(held, held_valid)
 
@@ -169,3 +169,20 @@ def test_federations_that_are_not_alike_are_refused(source, law, says):
 def test_nothing_to_stack_is_refused():
     with pytest.raises(ValueError, match="nothing to stack"):
         stack([])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"partition": [0, 1, 1]}, r"partition is \[0, 1, 1\]; it must be a partition, as partition\.Iid\(100\)"),
+        ({"partition": "iid"}, "partition is 'iid'; it must be a partition"),
+        ({"partition": lambda y: y % 2}, "partition is <function .*; it must be a partition"),
+        ({"partition": Iid}, r"partition is the class Iid; give a value, as Iid\(\.\.\.\)"),
+        ({"source": np.zeros((9, 2))}, "source is a ndarray; it must be a Dataset"),
+        ({"devices": "uniform"}, "devices is 'uniform'; it must be a DeviceProfile, or a law"),
+    ],
+    ids=["list", "string", "lambda", "class", "array", "name of a law"],
+)
+def test_what_is_no_part_of_a_federation_is_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        Federation(**{"source": load("iris"), "partition": Iid(3), **options})

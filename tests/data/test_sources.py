@@ -38,11 +38,11 @@ def test_an_unknown_kind_of_source_gets_the_list_of_kinds(name):
         load(name)
 
 
-@pytest.mark.parametrize("rows", [3, 40, 97])
-def test_fewer_training_rows_are_taken_in_proportion_to_the_classes(rows):
-    whole, few = load("wine", validation=0.1), load("wine", validation=0.1, rows=rows)
-    share = np.bincount(whole.y) * rows / len(whole.y)
-    assert len(few.y) == rows
+@pytest.mark.parametrize("count", [3, 40, 97])
+def test_fewer_training_rows_are_taken_in_proportion_to_the_classes(count):
+    whole, few = load("wine", validation=0.1), load("wine", validation=0.1, num_examples=count)
+    share = np.bincount(whole.y) * count / len(whole.y)
+    assert len(few.y) == count
     assert (np.abs(np.bincount(few.y, minlength=3) - share) < 1).all()
     stored = {(*row, y) for row, y in zip(whole.x.tolist(), whole.y.tolist(), strict=True)}
     assert {(*row, y) for row, y in zip(few.x.tolist(), few.y.tolist(), strict=True)} <= stored
@@ -53,27 +53,27 @@ def test_fewer_training_rows_are_taken_in_proportion_to_the_classes(rows):
 def test_which_rows_are_taken_is_the_seeds_doing(tmp_path):
     path = tmp_path / "numbers.npz"
     np.savez(path, x=np.arange(90.0)[:, None], y=np.arange(90) % 3)
-    one, again, other = (load(f"npz:{path}", rows=30, test=0.0, seed=seed).x for seed in (0, 0, 1))
+    one, again, other = (load(f"npz:{path}", num_examples=30, test=0.0, seed=seed).x for seed in (0, 0, 1))
     np.testing.assert_array_equal(one, again)
     assert not np.array_equal(one, other)
     assert len(np.unique(one)) == 30
-    np.testing.assert_array_equal(load(f"npz:{path}", rows=72).x, load(f"npz:{path}").x)
+    np.testing.assert_array_equal(load(f"npz:{path}", num_examples=72).x, load(f"npz:{path}").x)
 
 
 def test_owners_whose_rows_are_not_taken_are_no_clients(tmp_path):
     path, owner = tmp_path / "owned.npz", np.arange(60) // 3 * 10
     np.savez(path, x=owner[:, None] * 1.0, y=np.arange(60) % 2, owner=owner)
-    few = load(f"npz:{path}", rows=12, test=0.0)
+    few = load(f"npz:{path}", num_examples=12, test=0.0)
     kept = np.unique(few.x[:, 0])
     assert len(kept) < 20, "all of some owner's rows are gone"
     assert few.owner.dtype == np.int32
     np.testing.assert_array_equal(kept[few.owner], few.x[:, 0])
-    assert Federation(few, partition.Natural()).draw(0).clients == len(kept)
+    assert Federation(few, partition.Natural()).draw(0).num_clients == len(kept)
 
 
-@pytest.mark.parametrize("rows", [0, -1, 121, 2.0, True])
-def test_rows_that_are_not_there_are_refused(rows):
+@pytest.mark.parametrize("count", [0, -1, 121, 2.0, True])
+def test_rows_that_are_not_there_are_refused(count):
     with pytest.raises(
-        ValueError, match=f"iris: rows is {rows}; there are 120 training rows, and at least 1 is needed"
+        ValueError, match=f"iris: num_examples is {count}; there are 120 training examples, and at least 1 is needed"
     ):
-        load("iris", rows=rows)
+        load("iris", num_examples=count)

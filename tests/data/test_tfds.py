@@ -152,7 +152,7 @@ def test_recordings_become_pictures_of_one_shape(tmp_path, monkeypatch):
 
 def test_a_recording_that_cannot_be_used_is_named(tmp_path):
     prepare_speech(tmp_path / "data", audio=lambda label, seconds: heard(label, seconds if label else 0))
-    with pytest.raises(ValueError, match=r"tfds:speech_commands: row \d+ of split train is empty"):
+    with pytest.raises(ValueError, match=r"tfds:speech_commands: example \d+ of split train is empty"):
         load("tfds:speech_commands", data_dir=tmp_path / "data", cache_dir=tmp_path / "cache")
 
 
@@ -161,7 +161,7 @@ def test_recordings_without_a_rate_are_refused(tmp_path, monkeypatch):
 
     prepare_speech(tmp_path / "data")
     monkeypatch.setattr(audio_feature.Audio, "sample_rate", 0)  # as tfds reads a rate that was not written
-    with pytest.raises(ValueError, match=r"row 0 of split train: there is no rate"):
+    with pytest.raises(ValueError, match=r"example 0 of split train: there is no rate"):
         load("tfds:speech_commands", data_dir=tmp_path / "data", cache_dir=tmp_path / "cache")
 
 

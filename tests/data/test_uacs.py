@@ -110,7 +110,7 @@ def test_test_rows_are_uniform_on_the_square():
         ({"setting": 0}, "setting is 0"),
         ({"boundary": 0}, "0 boundary clients of 100; there must be 1 to 99"),
         ({"boundary": 20, "clients": 20}, "20 boundary clients of 20; there must be 1 to 19"),
-        ({"rows": 0}, "rows is 0, num_test_examples is 2000; both must be at least 1"),
+        ({"num_examples": 0}, "num_examples is 0, num_test_examples is 2000; both must be at least 1"),
         ({"num_test_examples": -1}, "num_test_examples is -1"),
     ],
 )

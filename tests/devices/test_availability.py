@@ -63,11 +63,7 @@ def test_a_trace_is_followed_and_begins_again():
 @pytest.mark.parametrize(
     ("availability", "message"),
     [
-        (Bernoulli(1.2), "p is 1.2.*in \\[0, 1\\]"),
-        (Bernoulli(float("nan")), "p is nan"),
         (Bernoulli(np.full(3, 0.5)), "N = 6"),
-        (Diurnal(period=0.0), "period is 0.0"),
-        (Diurnal(mean=1.5), "mean 1.5"),
         (Diurnal(phase=np.zeros(5)), r"phase has shape \(5,\).*N = 6"),
         (Trace(np.ones((3, 5), bool)), r"bool of shape \(3, 5\).*N = 6"),
         (Trace(np.ones((0, 6), bool)), "at least one round"),
@@ -76,3 +72,19 @@ def test_a_trace_is_followed_and_begins_again():
 def test_what_cannot_serve_the_clients_is_refused(availability, message):
     with pytest.raises(ValueError, match=message):
         availability.check(6)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Bernoulli(1.2), r"Bernoulli: p is 1.2; it must be in \[0, 1\]"),
+        (lambda: Bernoulli(float("nan")), "p is nan"),
+        (lambda: Bernoulli(np.array([0.5, -0.1])), r"p is array.*in \[0, 1\]"),
+        (lambda: Diurnal(period=0.0), "period is 0.0; it must be above 0"),
+        (lambda: Diurnal(mean=1.5), r"mean is 1.5; it must be in \[0, 1\]"),
+        (lambda: Diurnal(depth=-0.5), r"depth is -0.5; it must be in \[0, 1\]"),
+    ],
+)
+def test_numbers_outside_their_ranges_are_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()

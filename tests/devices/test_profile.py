@@ -22,7 +22,7 @@ LAWS = [
 
 def test_one_number_stands_for_all_clients():
     devices = DeviceProfile.of(**GOOD)
-    assert devices.clients == 3
+    assert devices.num_clients == 3
     np.testing.assert_array_equal(devices.up, [1e6] * 3)
     np.testing.assert_array_equal(devices.radio, [1.0] * 3)
     np.testing.assert_array_equal(devices.take(jnp.array([2, 0])).compute, [2e9, 1e9])

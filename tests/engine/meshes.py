@@ -23,8 +23,8 @@ from fedjax_sel.models.mlp import MLP
 
 CLOSE = {"rtol": 5e-4, "atol": 5e-5}
 SEEDS = [3, 8, 5]
-SCAN = Layout(clients=1, seeds="scan", rows=50)
-BLOCKS = Layout(clients=2, rows=70)
+SCAN = Layout(clients=1, seeds="scan", examples=50)
+BLOCKS = Layout(clients=2, examples=70)
 
 
 def blobs():
@@ -73,7 +73,7 @@ def compare(case: str, mesh: tuple[int, int], layout: Layout) -> None:
 
 
 EIGHT = [
-    ("row signals over all clients", (2, 4), Layout(rows=100)),
+    ("row signals over all clients", (2, 4), Layout(examples=100)),
     ("candidates, and control variates", (4, 2), SCAN),
     ("stacked updates", (1, 8), Layout()),
     ("client signals on rows held out", (2, 4), BLOCKS),

@@ -4,7 +4,7 @@ import jax
 import pytest
 
 from fedjax_sel import Layout
-from fedjax_sel.engine.autolayout import LARGE_STEP, LEAST_EXAMPLES, MOST_EXAMPLES, SMALL_STEP, chosen
+from fedjax_sel.engine.autolayout import LARGE_STEP, LEAST_EXAMPLES, MOST_EXAMPLES, SMALL_STEP, choose_layout
 
 IRIS, MNIST, CIFAR = 420.0, 5.4e5, 5e8
 """Operations of a step: of logistic regression on each of the first two, of a convolutional network."""
@@ -22,32 +22,32 @@ IRIS, MNIST, CIFAR = 420.0, 5.4e5, 5e8
     ],
 )
 def test_a_cpu_stacks_what_its_caches_hold(work, runs, members, seeds, clients):
-    found = chosen(None, work, work / 30, runs=runs, members=members)
+    found = choose_layout(None, work, work / 30, runs=runs, members=members)
     assert (found.seeds, found.clients) == (seeds, clients)
-    assert chosen("auto", work, work / 30, runs=runs, members=members) == found
+    assert choose_layout("auto", work, work / 30, runs=runs, members=members) == found
 
 
 def test_the_limits_are_of_one_device():
     runs = int(LARGE_STEP / MNIST)  # of one client each
-    assert chosen(None, MNIST, 1.0, runs=runs, members=1).seeds == "vmap"
-    assert chosen(None, MNIST, 1.0, runs=2 * runs, members=1).seeds == "scan"
-    assert chosen(None, MNIST, 1.0, (2, 1), runs=2 * runs, members=1).seeds == "vmap"
-    assert chosen(None, MNIST, 1.0, (1, 2), runs=2 * runs, members=1).seeds == "scan"
+    assert choose_layout(None, MNIST, 1.0, runs=runs, members=1).seeds == "vmap"
+    assert choose_layout(None, MNIST, 1.0, runs=2 * runs, members=1).seeds == "scan"
+    assert choose_layout(None, MNIST, 1.0, (2, 1), runs=2 * runs, members=1).seeds == "vmap"
+    assert choose_layout(None, MNIST, 1.0, (1, 2), runs=2 * runs, members=1).seeds == "scan"
 
 
 def test_an_accelerator_stacks_everything(monkeypatch):
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    assert chosen(None, CIFAR, CIFAR / 30, runs=64, members=100).seeds == "vmap"
-    assert chosen(None, CIFAR, CIFAR / 30, runs=64, members=100).clients is None
+    assert choose_layout(None, CIFAR, CIFAR / 30, runs=64, members=100).seeds == "vmap"
+    assert choose_layout(None, CIFAR, CIFAR / 30, runs=64, members=100).clients is None
 
 
 @pytest.mark.parametrize(("row", "rows"), [(1.0, MOST_EXAMPLES), (1e6, 1000), (1e9, LEAST_EXAMPLES)])
 def test_a_flat_pass_has_fewer_rows_the_more_a_row_costs(row, rows):
-    assert chosen(None, SMALL_STEP, row).rows == rows
+    assert choose_layout(None, SMALL_STEP, row).examples == rows
 
 
 def test_what_is_given_is_taken():
-    for given in (Layout(seeds="scan", rows=7), Layout(clients=3)):
-        assert chosen(given, MNIST, 1.0, runs=64, members=10) == given
-    assert chosen("vmap", CIFAR, 1.0, runs=64, members=10).seeds == "vmap"
-    assert chosen("scan", IRIS, 1.0, runs=64, members=10).seeds == "scan"
+    for given in (Layout(seeds="scan", examples=7), Layout(clients=3)):
+        assert choose_layout(given, MNIST, 1.0, runs=64, members=10) == given
+    assert choose_layout("vmap", CIFAR, 1.0, runs=64, members=10).seeds == "vmap"
+    assert choose_layout("scan", IRIS, 1.0, runs=64, members=10).seeds == "scan"

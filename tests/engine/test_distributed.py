@@ -8,12 +8,13 @@ import sys
 import time
 from pathlib import Path
 
+import jax
 import numpy as np
 import pandas as pd
 import pytest
 
-from fedjax_sel.engine import hosts
-from fedjax_sel.engine.distributed import fetched, highest, join
+from fedjax_sel.engine import distributed
+from fedjax_sel.engine.distributed import fetch, init_distributed, max_over_processes
 
 HERE = Path(__file__).parents[2]
 LONG = 300
@@ -152,11 +153,11 @@ def unsent(*_, **__):
 
 def test_a_message_that_fails_is_no_users_error(monkeypatch):
     with pytest.raises(RuntimeError, match="Connection reset"):
-        fetched({"accuracy": type("Unsent", (), {"__array__": unsent})()})
-    monkeypatch.setattr(hosts, "several", lambda: True)
-    monkeypatch.setattr(hosts.multihost_utils, "process_allgather", unsent)
+        fetch({"accuracy": type("Unsent", (), {"__array__": unsent})()})
+    monkeypatch.setattr(distributed, "is_distributed", lambda: True)
+    monkeypatch.setattr(distributed.multihost_utils, "process_allgather", unsent)
     with pytest.raises(RuntimeError, match="Connection reset"):
-        highest(3)
+        max_over_processes(3)
 
 
 @pytest.mark.parametrize("victim", [0, 1])
@@ -206,9 +207,88 @@ def test_bad_input_in_one_process_ends_both(tmp_path):
 )
 def test_what_names_no_process_is_refused_before_anything_waits(given, message):
     with pytest.raises(ValueError, match=message):
-        join(*given)
+        init_distributed(*given)
 
 
 def test_one_process_agrees_with_itself():
-    assert highest(3) == 3
-    np.testing.assert_array_equal(fetched(np.arange(3)), np.arange(3))
+    assert max_over_processes(3) == 3
+    np.testing.assert_array_equal(fetch(np.arange(3)), np.arange(3))
+
+
+ONE = """
+import jax, pytest
+from unittest.mock import Mock
+from fedjax_sel.engine import distributed
+
+distributed.wait_for_all()
+assert distributed.coordination_client() is None
+distributed.init_distributed("127.0.0.1:{port}", 1, 0)
+client = distributed.coordination_client()
+assert client is not None, "JAX keeps its client elsewhere"
+distributed.wait_for_all()
+distributed.coordination_client = lambda: None
+sync = distributed.multihost_utils.sync_global_devices
+distributed.multihost_utils.sync_global_devices = Mock(side_effect=sync)
+distributed.wait_for_all()
+distributed.multihost_utils.sync_global_devices.assert_called_once_with("fedjax_sel-1")
+"""
+"""A process that waits for itself: at the barrier of JAX's client, and where there is none at the public one."""
+
+
+def test_processes_wait_for_each_other_with_and_without_jaxs_own_client():
+    script = ONE.format(port=free_port())
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=HERE,
+        env={**os.environ, **TWO},
+        capture_output=True,
+        text=True,
+        timeout=LONG,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_without_jaxs_private_module_there_is_no_client(monkeypatch):
+    monkeypatch.setitem(sys.modules, "jax._src.distributed", None)
+    monkeypatch.delattr("jax._src.distributed")
+    assert distributed.coordination_client() is None
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [
+        ((None, None), 10),
+        (("max", None), 10),
+        (("4096", None), 1),
+        ((None, "8192"), 2),
+        ((None, "9223372036854771712"), 10),
+    ],
+    ids=["no container", "no limit", "version 2", "version 1", "version 1, no limit"],
+)
+def test_the_memory_of_a_container_is_seen(limits, expected, monkeypatch, tmp_path):
+    """In pages of 4096 bytes, of which the machine has ten."""
+    files = (tmp_path / "memory.max", tmp_path / "memory.limit_in_bytes")
+    for file, limit in zip(files, limits, strict=True):
+        if limit is not None:
+            file.write_text(limit + "\n")
+    monkeypatch.setattr(distributed, "CGROUPS", files)
+    monkeypatch.setattr(distributed.os, "sysconf", {"SC_PHYS_PAGES": 10, "SC_PAGE_SIZE": 4096}.get)
+    monkeypatch.setattr(jax, "local_device_count", lambda: 1)
+    assert distributed.device_memory() == expected * 4096
+
+
+@pytest.mark.parametrize(
+    ("files", "limit"),
+    [
+        ({}, None),
+        ({"memory.max": "max\n"}, None),
+        ({"memory.max": "4096\n"}, 4096),
+        ({"memory/memory.limit_in_bytes": "8192\n"}, 8192),
+        ({"memory/memory.limit_in_bytes": "9223372036854771712\n", "memory.max": "4096"}, 4096),
+    ],
+)
+def test_the_memory_of_a_container_is_read_from_control_groups_of_both_versions(tmp_path, files, limit):
+    (tmp_path / "memory").mkdir()
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    assert distributed.memory_limit(tmp_path) == limit

@@ -15,7 +15,7 @@ from fedjax_sel.models.mlp import MLP
 
 FACTOR = 3
 SCAN = Layout(clients=1, seeds="scan")
-WIDE = Layout(rows=512)
+WIDE = Layout(examples=512)
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ from dataclasses import replace
 import jax
 import numpy as np
 import pytest
+from fedjax_sel.folder import read, save
 
 from fedjax_sel import Experiment, Federation, History, Layout, Task, dataset, partition, simulate
 from fedjax_sel.aggregation.fedavgm import FedAvgM
@@ -18,7 +19,6 @@ from fedjax_sel.correction.scaffold import Scaffold
 from fedjax_sel.engine.checkpoint import Checkpoints
 from fedjax_sel.engine.checkpoint import read as stored
 from fedjax_sel.engine.driver import sweep
-from fedjax_sel.folder import read, save
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.metrics import difference
 from fedjax_sel.metrics.curves import at_cost, cost_to, rounds_to
@@ -75,7 +75,7 @@ AGGREGATORS = [
     Mean(weighting="size"),
     FedNova(),
     FedAvgM(0.9),
-    FedOpt(0.1, optimiser="adam"),
+    FedOpt(0.1, optimizer="adam"),
     FedAvgM(0.5, weighting="size"),
 ]
 

@@ -16,7 +16,8 @@ from fedjax_sel.data_selection.random_subset import RandomSubset
 from fedjax_sel.engine.driver import run_chunk
 from fedjax_sel.engine.keys import Purpose, key_for
 from fedjax_sel.local_training import Exponential
-from fedjax_sel.local_training.sgd import SGD, shuffles
+from fedjax_sel.local_training._shuffle import shuffle_epochs
+from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.models.logistic import LogisticRegression
 from fedjax_sel.models.mlp import MLP
 
@@ -46,7 +47,7 @@ def fedavg_in_numpy(data, task, trainer, selections, seed, by):
             rows = data.order[data.offset[client] : data.offset[client] + data.num_examples[client]]
             weight = len(rows) if by == "size" else 1
             key_order, _ = jax.random.split(key_for(jax.random.key(seed), Purpose.TRAIN, t, int(client)))
-            place = np.asarray(shuffles(key_order, jnp.ones(len(rows), bool), trainer.epochs))
+            place = np.asarray(shuffle_epochs(key_order, jnp.ones(len(rows), bool), trainer.epochs))
             k, b = kernel.copy(), bias.copy()
             moving_k, moving_b, total = np.zeros_like(k), np.zeros_like(b), 0.0
             for epoch in range(trainer.epochs):
@@ -71,7 +72,7 @@ def fedavg_in_numpy(data, task, trainer, selections, seed, by):
 
 
 @pytest.mark.parametrize("by", ["client", "size"])
-@pytest.mark.parametrize("layout", [Layout(), Layout(clients=1), Layout(clients=2, seeds="scan", rows=7)], ids=str)
+@pytest.mark.parametrize("layout", [Layout(), Layout(clients=1), Layout(clients=2, seeds="scan", examples=7)], ids=str)
 def test_the_compiled_run_is_federated_averaging_as_written_in_numpy(blobs, skewed, layout, by):
     decays = {"epoch_decay": 0.7, "schedule": Exponential(0.9)}
     trainer = SGD(0.2, batch_size=8, epochs=2, momentum=0.5, weight_decay=0.01, **decays)
@@ -98,7 +99,7 @@ def test_every_mapping_and_the_uncompiled_run_agree(blobs, skewed, selector):
         rounds=3,
     )
     uncompiled = simulate(experiment, skewed, seeds=[1, 2], debug=True)
-    for layout in (Layout(), Layout(clients=1, seeds="scan"), Layout(clients=3, rows=50)):
+    for layout in (Layout(), Layout(clients=1, seeds="scan"), Layout(clients=3, examples=50)):
         compiled = simulate(experiment, skewed, seeds=[1, 2], layout=layout)
         np.testing.assert_array_equal(compiled.selections, uncompiled.selections)
         for metric in compiled.metrics:
@@ -139,8 +140,8 @@ def test_exploring_or_not_seeds_and_length_of_the_run_share_one_program(blobs, s
 def test_padding_does_not_change_a_client(blobs):
     """The same clients beside one that owns far more rows."""
     noise = jax.random.key(0)
-    short = shuffles(noise, jnp.arange(10) < 7, 3)[:, :7]
-    long = shuffles(noise, jnp.arange(99) < 7, 3)[:, :7]
+    short = shuffle_epochs(noise, jnp.arange(10) < 7, 3)[:, :7]
+    long = shuffle_epochs(noise, jnp.arange(99) < 7, 3)[:, :7]
     np.testing.assert_array_equal(short, long)
 
 

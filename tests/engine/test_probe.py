@@ -11,16 +11,17 @@ from fedjax_sel.aggregation.mean import Mean
 from fedjax_sel.client_selection import uniform_m
 from fedjax_sel.client_selection._ops import cohort_of
 from fedjax_sel.client_selection.fedcor import FedCor
+from fedjax_sel.data.federated import Examples
 from fedjax_sel.devices.availability import Bernoulli
-from fedjax_sel.devices.bill import COLUMNS
 from fedjax_sel.devices.profile import DeviceProfile
 from fedjax_sel.engine.checkpoint import Checkpoints
 from fedjax_sel.engine.driver import run_chunk
 from fedjax_sel.engine.keys import Purpose, key_for
+from fedjax_sel.engine.ledger import COLUMNS
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.models.logistic import LogisticRegression
-from fedjax_sel.protocols import Cost
-from fedjax_sel.pytree import Pytree
+from fedjax_sel.protocols import ClientSelector, ClientSignal, Cost, DataSelector, Signals
+from fedjax_sel.pytree import static
 
 N, M, ROUNDS, EPOCHS, SEEDS = 7, 3, 6, 2, (4, 9)
 REHEARSED, UNASKED, LIMIT = (0, 3), 3, 6
@@ -28,22 +29,29 @@ MODEL, F = 4 * 9, 2 * 2 * 3 + 3 + 2 * 2  # bytes of logistic regression, operati
 CLOSE = {"rtol": 2e-4, "atol": 2e-5}
 
 
-class Calendar:
+class Heard(dict):
+    """What was heard; the same only as itself."""
+
+    __hash__ = object.__hash__
+
+    def __eq__(self, other):
+        return self is other
+
+
+class Calendar(ClientSelector):
     """Chooses by the calendar, does not ask in `UNASKED`, and passes on what it hears, by seed and round."""
 
-    after = ()
+    heard: Heard | None = static(default=None)
+    asked: tuple = (signals.Loss(),)
 
-    def __init__(self, heard=None, before=None):
-        self.heard, self.before = heard, before or (signals.Loss(),)
+    def signals(self):
+        return Signals(before=self.asked)
 
     def init(self, key, ctx, host):
         return jax.random.key_data(key)
 
     def asks(self, round):
         return round != UNASKED
-
-    def candidates(self, key, state, ctx):
-        return None
 
     def select(self, key, state, ctx, **before):
         client = (2 * ctx.round + jnp.arange(ctx.m)) % ctx.num_clients
@@ -65,11 +73,7 @@ class Probing(Calendar):
         return round % 3 == 0
 
 
-jax.tree_util.register_static(Calendar)
-jax.tree_util.register_static(Probing)
-
-
-class Momentum(Mean, Pytree):
+class Momentum(Mean):
     """Half of the last change is added to the mean: a state that a probe could spoil."""
 
     def init(self, variables):
@@ -80,22 +84,24 @@ class Momentum(Mean, Pytree):
         return optax.apply_updates(variables, state), state
 
 
-class EverySecondRow:
+class EverySecondRow(DataSelector):
     """A client looks at all its rows before it takes every second one."""
 
-    needs = (signals.Margin(),)
+    def signals(self):
+        return {"margin": signals.Margin()}
 
-    def keep(self, key, valid, *, margin):
+    def select(self, key, state, valid, *, margin):
         return valid & (jnp.arange(valid.shape[0]) % 2 == 0)
 
 
-jax.tree_util.register_static(EverySecondRow)
-
-
-class Dear:
+class Dear(ClientSignal):
     """Looks at few rows forward and back, without the model, and sends some numbers."""
 
-    name, cost = "dear", Cost(forward=1.0, backward=1.0, down=5.0, up=2.0, rows=LIMIT)
+    name = "dear"
+
+    @property
+    def cost(self):
+        return Cost(forward=1.0, backward=1.0, down=5.0, up=2.0, max_examples=LIMIT)
 
     def measure(self, task, variables, batch, key):
         return jnp.zeros(())
@@ -134,7 +140,7 @@ def told(heard, seed, t):
 
 
 def present(experiment, seed, t):
-    return experiment.availability.available(key_for(jax.random.key(seed), Purpose.AVAILABLE, t), t, N)
+    return experiment.availability.available(key_for(jax.random.key(seed), Purpose.AVAILABILITY, t), t, N)
 
 
 def probe(experiment, seed, t):
@@ -158,29 +164,30 @@ def losses_after(variables, task, data, *, held):
 
 @pytest.fixture(scope="module")
 def whole(blobs, federation):
-    one = experiment(blobs, Probing({}))
+    one = experiment(blobs, Probing(Heard()))
     return one, run(one, federation)
 
 
 @pytest.fixture(scope="module")
 def reached(blobs, federation):
     """With clients that cannot be reached, and signals on hold-out rows."""
-    one = experiment(blobs, Probing({}), availability=Bernoulli(0.3), signal_split="holdout")
+    one = experiment(blobs, Probing(Heard()), availability=Bernoulli(0.3), signal_split="holdout")
     return one, run(one, federation)
 
 
 @pytest.mark.parametrize(("which", "smallest"), [("whole", M), ("reached", 1)])
 def test_the_probed_losses_are_those_of_the_same_cohort_trained_by_hand(request, federation, which, smallest):
     whole, _ = request.getfixturevalue(which)
-    heard = dict(whole.selector.heard)
-    stored, task, trainer = federation.draw(0), whole.task, whole.trainer
+    heard = dict(whole.client_selection.heard)
+    stored, task, trainer = federation.draw(0), whole.task, whole.local_training
     data = jax.tree.map(jnp.asarray, stored)
 
     @jax.jit
     def train(variables, client, key):
         index, valid = data.examples_of(client)
-        steps = trainer.local_steps(valid.sum(), data.longest)
-        return trainer.train(task, variables, data, index, valid, key, 1.0, steps, steps).delta
+        plan = trainer.plan(valid.sum(), data.longest, jnp.int32(0), jnp.int32(ROUNDS))
+        examples = Examples(data, index, valid)
+        return trainer.train(key, task, variables, examples, plan, num_steps=plan.steps).delta
 
     ends = {t: run(whole.replace(rounds=t), federation).variables for t in (2, 3)}
     sizes = []
@@ -204,7 +211,7 @@ def test_the_probed_losses_are_those_of_the_same_cohort_trained_by_hand(request,
 
 def test_a_rehearsal_leaves_no_trace_but_costs(blobs, federation, whole):
     """Bit for bit, with an aggregator that remembers and a selector that chooses the same without probes."""
-    heard, before = {}, whole[0].selector.heard
+    heard, before = Heard(), whole[0].client_selection.heard
     plain = run(experiment(blobs, Calendar(heard)), federation)
     jax.tree.map(np.testing.assert_array_equal, plain.variables, whole[1].variables)
     np.testing.assert_array_equal(plain.selections, whole[1].selections)
@@ -223,13 +230,13 @@ def test_a_rehearsal_leaves_no_trace_but_costs(blobs, federation, whole):
     ("rounds", "seeds", "how"),
     [
         (ROUNDS, SEEDS, {"layout": Layout(clients=1)}),
-        (ROUNDS, SEEDS, {"layout": Layout(seeds="scan", rows=16)}),
+        (ROUNDS, SEEDS, {"layout": Layout(seeds="scan", examples=16)}),
         (1, SEEDS[:1], {"debug": True}),
     ],
     ids=["clients scanned", "seeds scanned", "uncompiled"],
 )
 def test_every_mapping_and_the_uncompiled_run_agree(blobs, federation, whole, rounds, seeds, how):
-    heard, before = {}, whole[0].selector.heard
+    heard, before = Heard(), whole[0].client_selection.heard
     other = run(experiment(blobs, Probing(heard), rounds=rounds), federation, seeds, **how)
     for metric in other.metrics:
         np.testing.assert_allclose(other[metric], whole[1][metric][: len(seeds), :rounds], **CLOSE, err_msg=metric)

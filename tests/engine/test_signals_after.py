@@ -10,17 +10,18 @@ from fedjax_sel.client_selection._ops import cohort_of
 from fedjax_sel.engine.driver import run_chunk
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.models.logistic import LogisticRegression
-from fedjax_sel.protocols import Cost
+from fedjax_sel.protocols import ClientSelector, Signals, UpdateSignal
+from fedjax_sel.pytree import static
 
 N, M, ROUNDS, STEPS, RATE = 7, 3, 4, 2, 0.3
 
 
-class Present:
+class Present(UpdateSignal):
     """1 for everyone who sent an update: unlike the package's own, not 0 of an update that is 0."""
 
-    name, cost, stacked = "present", Cost(), False
+    name = "present"
 
-    def measure(self, update, aggregate):
+    def measure(self, update, reference):
         return jnp.ones(())
 
 
@@ -29,7 +30,7 @@ AFTER = (*ON_UPDATES, signals.ValidationAccuracy(), signals.ValidationLoss())
 MAPPINGS = {
     "vmap": Layout(),
     "scan": Layout(clients=1, seeds="scan"),
-    "blocks of 2, the last one filled up": Layout(clients=2, rows=16),
+    "blocks of 2, the last one filled up": Layout(clients=2, examples=16),
 }
 
 
@@ -38,22 +39,29 @@ def in_cohort(round, slot):
     return -1 if round % 2 and slot == 1 else (2 * round + slot) % N
 
 
-class Listener:
-    """Chooses by the calendar, asks in every second round, and passes on what it hears. A plain object."""
+class Heard(list):
+    """What was heard; the same only as itself."""
 
-    before = (signals.Loss(), signals.GradientNorm())
+    __hash__ = object.__hash__
 
-    def __init__(self, heard, after=AFTER):
-        self.heard, self.after = heard, after
+    def __eq__(self, other):
+        return self is other
+
+
+class Listener(ClientSelector):
+    """Chooses by the calendar, asks in every second round, and passes on what it hears."""
+
+    heard: Heard = static()
+    after: tuple = AFTER
+
+    def signals(self):
+        return Signals(before=[signals.Loss(), signals.GradientNorm()], after=self.after)
 
     def init(self, key, ctx, host):
         return jnp.zeros((), jnp.int32)
 
     def asks(self, round):
         return round % 2 == 0
-
-    def candidates(self, key, state, ctx):
-        return None
 
     def select(self, key, state, ctx, *, loss, gradient_norm):
         slot = jnp.arange(ctx.m)
@@ -67,9 +75,6 @@ class Listener:
     def hear(self, round, state, **told):
         assert int(state) == int(round), "one observation a round"
         self.heard.append((int(round), {name: np.asarray(value) for name, value in told.items()}))
-
-
-jax.tree_util.register_static(Listener)
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +136,7 @@ def plain(blobs, federation):
 @pytest.fixture(scope="module", params=MAPPINGS)
 def listened(request, blobs, federation):
     """What two seeds heard under a layout (they differ in nothing), and their history."""
-    heard = []
+    heard = Heard()
     history = simulate(experiment(blobs, Listener(heard)), federation, 2, layout=MAPPINGS[request.param])
     jax.effects_barrier()
     return heard, history
@@ -160,7 +165,7 @@ def test_a_round_without_questions_tells_zeros_and_costs_nothing(listened, feder
         assert told["loss"].any() == told["gradient_norm"].any() == (round % 2 == 0)
     model, members = 4 * 9, np.array([3, 2, 3, 2])
     asks = np.array([1, 0, 1, 0])
-    flops = (1 + 3) * history.about["forward_flops_per_example"] * federation.draw(0).size.sum()
+    flops = (1 + 3) * history.about["forward_flops_per_example"] * federation.draw(0).num_examples.sum()
     for seed in range(2):
         np.testing.assert_array_equal(history["selection_flops"][seed], asks * flops)
         np.testing.assert_array_equal(history["selection_bytes_down"][seed], asks * model * (N - 3))
@@ -169,7 +174,7 @@ def test_a_round_without_questions_tells_zeros_and_costs_nothing(listened, feder
 
 def test_a_loss_without_the_updates_is_heard_all_the_same(blobs, federation, plain):
     """No signal looks at a delta here, so that none is kept."""
-    heard = []
+    heard = Heard()
     simulate(experiment(blobs, Listener(heard, (signals.TrainingLoss(),))), federation, layout="scan")
     jax.effects_barrier()
     assert len(heard) == ROUNDS
@@ -181,7 +186,7 @@ def test_a_signal_on_validation_rows_that_are_not_there_is_refused_before_anythi
     bare = dataset("bare", blobs.x, blobs.y, test=(blobs.test_x, blobs.test_y))
     compiled = run_chunk.programs
     with pytest.raises(
-        ValueError, match=r"validation_accuracy, validation_loss, but the server has no validation rows; .*share"
+        ValueError, match=r"validation_accuracy, validation_loss, but the server has no validation examples; .*share"
     ):
-        simulate(experiment(bare, Listener([])), Federation(bare, partition.Iid(clients=N)))
+        simulate(experiment(bare, Listener(Heard())), Federation(bare, partition.Iid(clients=N)))
     assert run_chunk.programs == compiled

@@ -14,7 +14,8 @@ from fedjax_sel.aggregation.mean import Mean
 from fedjax_sel.correction.scaffold import Scaffold
 from fedjax_sel.engine.init import start
 from fedjax_sel.engine.keys import Purpose, key_for
-from fedjax_sel.local_training.sgd import SGD, shuffles
+from fedjax_sel.local_training._shuffle import shuffle_epochs
+from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.signals import GradientNorm
 from fedjax_sel.types import Batch
 
@@ -42,14 +43,14 @@ def skewed(blobs):
 def trained_by_hand(task, variables, x, y, trainer, key):
     """A client's epochs on exactly its rows: flax and optax, no padding."""
     key_order, _ = jax.random.split(key)
-    order = np.asarray(shuffles(key_order, jnp.ones(len(y), bool), trainer.epochs))
+    order = np.asarray(shuffle_epochs(key_order, jnp.ones(len(y), bool), trainer.epochs))
     optimiser = optax.sgd(trainer.learning_rate)
     params, stats = variables["params"], variables["batch_stats"]
     moments = optimiser.init(params)
 
     def loss(params, stats, x, y):
         out, after = task.model.apply(
-            {"params": params, "batch_stats": stats}, task.normalised(x), train=True, mutable=["batch_stats"]
+            {"params": params, "batch_stats": stats}, task.normalize(x), train=True, mutable=["batch_stats"]
         )
         return optax.softmax_cross_entropy_with_integer_labels(out, y).mean(), after["batch_stats"]
 
@@ -106,7 +107,7 @@ def test_gradients_optimisers_and_variates_do_not_follow_statistics(blobs, skewe
     variables = task.init(jax.random.key(0), data.x)
     experiment = Experiment(task, correction=Scaffold(), aggregation=FedOpt(), cohort_size=2, rounds=2)
     state, _ = start([experiment], [data], jax.vmap(jax.random.key)(jnp.arange(1, dtype=jnp.uint32)), Layout())
-    for tree in (state.aggregation.first, state.correction.shared, state.correction.own):
+    for tree in (state.aggregation.first, state.correction.server, state.correction.client):
         assert set(tree) == {"params"}
     batch = Batch(jnp.asarray(data.x[:9]), jnp.asarray(data.y[:9]), jnp.ones(9, bool))
     by_hand = jax.grad(lambda p: task.loss({**variables, "params": p}, batch))(variables["params"])

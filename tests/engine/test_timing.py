@@ -237,7 +237,7 @@ def test_who_cannot_be_reached_is_never_selected(blobs, name):
     history, some, few = simulate(run, recipe, seeds=[0, 4]), 0, 0
     for i, seed in enumerate((0, 4)):
         for t, cohort in enumerate(history.selections[i]):
-            key = key_for(jax.random.key(seed), Purpose.AVAILABLE, t)
+            key = key_for(jax.random.key(seed), Purpose.AVAILABILITY, t)
             reachable = np.flatnonzero(Bernoulli(0.3).available(key, t, N))
             chosen = cohort[cohort >= 0]
             assert set(chosen.tolist()) <= set(reachable.tolist())
@@ -283,7 +283,7 @@ def test_every_mapping_and_the_uncompiled_run_agree(blobs, selector, late, t):
     np.testing.assert_array_equal(uncompiled.selections[:, : t + 1], patient.selections[:, : t + 1])
     cut = [(uncompiled[metric] < patient[metric])[:, t].any() for metric in ("bytes_up", "client_flops")]
     assert any(cut), "somebody must be late"
-    for layout in (Layout(), Layout(clients=1, seeds="scan"), Layout(clients=3, rows=50)):
+    for layout in (Layout(), Layout(clients=1, seeds="scan"), Layout(clients=3, examples=50)):
         compiled = simulate(run, recipe, seeds=[1, 2], layout=layout)
         np.testing.assert_array_equal(compiled.selections, uncompiled.selections)
         for metric in compiled.metrics:

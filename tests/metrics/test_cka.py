@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from fedjax_sel.metrics.cka import check_rows, hsic, kernel_cka, linear_cka, minibatch_cka
+from fedjax_sel.metrics.cka import check_examples, hsic, kernel_cka, linear_cka, minibatch_cka
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(30, 7)), RNG.normal(size=(30, 4))
@@ -92,6 +92,6 @@ def test_minibatches_estimate_the_same_whatever_their_size():
 
 def test_bad_input():
     with pytest.raises(ValueError, match=r"shapes \(30, 7\) and \(29, 4\); needed are \[n, p\] and \[n, q\]"):
-        check_rows(X, Y[1:])
-    with pytest.raises(ValueError, match="a batch of 3 rows; an unbiased estimate needs at least 4"):
+        check_examples(X, Y[1:])
+    with pytest.raises(ValueError, match="a batch of 3 examples; an unbiased estimate needs at least 4"):
         minibatch_cka([(X[:3], Y[:3])])

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedjax_sel.metrics import at_cost, cost_to, filled, last_mean, mean_over_rounds, rounds_to
+from fedjax_sel.metrics import at_cost, cost_to, fill_missing, last_mean, mean_over_rounds, rounds_to
 
 NAN = np.nan
 
@@ -28,11 +28,11 @@ def first_reached(row, target):
 
 
 def test_gaps_are_filled_with_the_last_value_before_them(curves):
-    np.testing.assert_array_equal(filled(curves), pd.DataFrame(curves).ffill(axis=1).to_numpy())
+    np.testing.assert_array_equal(fill_missing(curves), pd.DataFrame(curves).ffill(axis=1).to_numpy())
 
 
 def test_nothing_is_invented_before_the_first_value():
-    np.testing.assert_array_equal(filled(np.array([[NAN, NAN, 0.5, NAN]])), [[NAN, NAN, 0.5, 0.5]])
+    np.testing.assert_array_equal(fill_missing(np.array([[NAN, NAN, 0.5, NAN]])), [[NAN, NAN, 0.5, 0.5]])
 
 
 @pytest.mark.parametrize("target", [0.0, 0.5, 0.9, 0.99])

@@ -97,13 +97,15 @@ def test_the_smallest_image_it_takes_is_the_one_it_names(model, side):
     variables = model.init(key, images(1, side, side + 1, 2))
     assert model.apply(variables, images(2, side, side + 1, 2)).shape == (2, 10)
     for small in [(side - 1, 40, 2), (40, side - 1, 2)]:
-        with pytest.raises(ValueError, match=rf"a row has shape \({small[0]}, {small[1]}, 2\).* at least {side} for"):
+        with pytest.raises(
+            ValueError, match=rf"an example has shape \({small[0]}, {small[1]}, 2\).* at least {side} for"
+        ):
             model.init(key, images(1, *small))
 
 
 @pytest.mark.parametrize("row", [(784,), (), (4, 32, 32, 3)], ids=str)
 def test_rows_that_are_no_images_are_refused_before_anything_compiles(row):
     with pytest.raises(
-        ValueError, match=r"cnn: a row has shape .* it must be \(height, width\) or \(height, width, chan"
+        ValueError, match=r"cnn: an example has shape .* it must be \(height, width\) or \(height, width, chan"
     ):
         Task(CNN()).parameters(np.zeros((1, *row), np.float32))

@@ -10,7 +10,8 @@ import pytest
 from jax import lax
 
 from fedjax_sel.models import _conv
-from fedjax_sel.models._conv import Conv, convolution, max_pool
+from fedjax_sel.models._conv import convolution, max_pool
+from fedjax_sel.models._fast_conv import Conv
 
 ORDER = ("NHWC", "HWIO", "NHWC")
 
@@ -161,7 +162,7 @@ def test_a_1x1_kernel_is_the_product_alone():
         (((2, 4, 9, 8), (6, 4, 3, 3)), {"dimension_numbers": None}, NotImplementedError, "dimension_numbers is None"),
         (((2, 9, 8, 4), (3, 3, 3, 6)), {}, ValueError, "needs 3 channels in"),
         (((2, 9, 8, 4), (3, 3, 2, 5)), {"feature_group_count": 2}, ValueError, "that 2 divides"),
-        (((2, 2, 8, 4), (3, 3, 4, 6)), {}, ValueError, "reaches over 3x3 places does not fit rows of 2x8"),
+        (((2, 2, 8, 4), (3, 3, 4, 6)), {}, ValueError, "reaches over 3x3 places does not fit examples of 2x8"),
         (((2, 4, 8, 4), (3, 3, 4, 6)), {"rhs_dilation": (2, 1)}, ValueError, "reaches over 5x3 places"),
     ],
     ids=["lhs dilation", "sequence", "channels first", "channels", "groups", "small", "small for dilation"],
@@ -181,5 +182,5 @@ def test_pooling_and_its_gradient_are_flax_s(shape, window):
 
 
 def test_pooling_rows_smaller_than_the_window_is_refused():
-    with pytest.raises(ValueError, match="rows of 1x4 hold no window of 2x2"):
+    with pytest.raises(ValueError, match="examples of 1x4 hold no window of 2x2"):
         max_pool(jnp.zeros((2, 1, 4, 3)))

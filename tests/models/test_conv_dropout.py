@@ -40,5 +40,5 @@ def test_dropout_is_drawn_while_training_only():
 
 
 def test_rows_that_are_too_small_are_refused():
-    with pytest.raises(ValueError, match=r"conv_dropout: a row has shape \(5, 5\); .* at least 6"):
+    with pytest.raises(ValueError, match=r"conv_dropout: an example has shape \(5, 5\); .* at least 6"):
         ConvDropout().init(jax.random.key(0), jnp.ones((1, 5, 5)))

@@ -392,7 +392,7 @@ def test_the_smallest_image_it_takes_is_the_one_it_names(model, least):
     shaped(least, least + 1, 3)
     for row in [(least - 1, 40, 3), (40, least - 1, 3), (784,), (), (4, 32, 32, 3)]:
         with pytest.raises(
-            ValueError, match=rf": a row has shape .*; it must be \(height, width\) .* at least {least}"
+            ValueError, match=rf": an example has shape .*; it must be \(height, width\) .* at least {least}"
         ):
             shaped(*row)
 

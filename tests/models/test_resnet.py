@@ -58,7 +58,7 @@ def test_logits_have_their_shape_in_training_and_evaluation(norm):
 def test_bad_input():
     with pytest.raises(ValueError, match="resnet: depth is 21; it must be 6 n"):
         ResNet(depth=21).init(jax.random.key(0), jnp.zeros((1, 8, 8, 3)))
-    with pytest.raises(ValueError, match=r"resnet: a row has shape \(64,\)"):
+    with pytest.raises(ValueError, match=r"resnet: an example has shape \(64,\)"):
         ResNet().init(jax.random.key(0), jnp.zeros((1, 64)))
     with pytest.raises(ValueError, match="unknown norm 'layer'"):
         ResNet(norm="layer").init(jax.random.key(0), jnp.zeros((1, 8, 8, 3)))

@@ -7,24 +7,22 @@ import re
 import numpy as np
 import pytest
 
-from fedjax_sel import History, cli, config, folder, papers
+from fedjax_sel import History, cli, config, papers
 from fedjax_sel.client_selection._device_heuristic import cohort_size
-from fedjax_sel.papers import _device_solver_study as solvers
-from fedjax_sel.papers._device_numbers import (
+from fedjax_sel.papers.device_heuristic import studies as solvers
+from fedjax_sel.papers.device_heuristic.cells import (
     ALL,
     DEVICES,
     ONLY,
     PARTITIONS,
     PROPOSED,
-    PUBLISHED,
     RANDOM,
     SET,
-    at_equal_cost,
-    measures,
-    named,
-    times_the_cost,
+    name_experiment,
 )
-from fedjax_sel.papers._paper import Evidence, folder_of
+from fedjax_sel.papers.device_heuristic.numbers import PUBLISHED, compare_at_equal_cost, compare_costs, measure
+from fedjax_sel.papers.paper import Evidence, locate_cell
+from fedjax_sel.runs import layout
 
 PAPER = papers.load("device_heuristic")
 T, R = 20, 5
@@ -44,7 +42,7 @@ def summary(out):
 
 @pytest.fixture(scope="module")
 def histories(out, summary):
-    return {cell.key: folder.read(folder_of(out, cell))[0] for cell in PAPER.cells("smoke")}
+    return {cell.key: layout.read(locate_cell(out, cell))[0] for cell in PAPER.cells("smoke")}
 
 
 # The reproduction
@@ -66,7 +64,9 @@ def test_the_summary_has_the_form_that_all_papers_share(summary):
 
 def test_the_published_numbers_stand_beside_the_cells_they_are_of(summary):
     found = {(r["experiment"], r["method"], r["metric"]): r["published"] for r in summary["results"] if r["published"]}
-    assert found == {(named("IID", e), method, metric): value for (e, method, metric), value in PUBLISHED.items()}
+    assert found == {
+        (name_experiment("IID", e), method, metric): value for (e, method, metric), value in PUBLISHED.items()
+    }
     assert PUBLISHED[1.0, PROPOSED, "final_accuracy"] == 0.9233
 
 
@@ -96,7 +96,7 @@ def test_a_finished_study_is_read_and_not_done_again(out, summary, monkeypatch):
 def test_a_study_of_another_scale_or_half_written_is_done_again(kept, tmp_path):
     from rich.console import Console
 
-    from fedjax_sel.papers._reproduce import run_studies
+    from fedjax_sel.papers.reproduction import run_studies
 
     paper = dataclasses.replace(
         PAPER, studies={"x": lambda scale, seeds, out: {scale: np.arange(2), "seeds": tuple(seeds), "out": out.name}}
@@ -110,7 +110,7 @@ def test_a_study_of_another_scale_or_half_written_is_done_again(kept, tmp_path):
 
 def test_with_everybody_selected_all_methods_are_one(histories, summary):
     for partition in PARTITIONS:
-        runs = [histories[named(partition, 1.0), method] for method in (PROPOSED, SET, ALL)]
+        runs = [histories[name_experiment(partition, 1.0), method] for method in (PROPOSED, SET, ALL)]
         for run in runs:
             assert (np.sort(run.selections, -1) == np.arange(DEVICES)).all()
             np.testing.assert_allclose(run["loss"], runs[0]["loss"], atol=1e-5)
@@ -124,21 +124,21 @@ def test_with_everybody_selected_all_methods_are_one(histories, summary):
 def test_the_heuristic_selects_the_same_half_in_every_round_and_random_does_not(histories):
     for partition in PARTITIONS:
         for method in (PROPOSED, SET, *ONLY):
-            chosen = histories[named(partition, 0.5), method].selections
+            chosen = histories[name_experiment(partition, 0.5), method].selections
             assert (chosen == chosen[:, :1]).all()
             assert chosen.shape[-1] == 15
-        assert measures(histories[named(partition, 0.5), RANDOM])["coverage"].min() > 0.9
+        assert measure(histories[name_experiment(partition, 0.5), RANDOM])["coverage"].min() > 0.9
 
 
-def test_every_seed_has_its_own_test_rows_and_devices_of_four_rows():
+def test_every_seed_has_its_own_test_examples_and_devices_of_four_examples():
     for partition in PARTITIONS:
-        (cell,) = (c for c in PAPER.cells("small") if c.key == (named(partition, 0.5), PROPOSED))
-        built = config.build({**cell.config, "seeds": 2})
+        (cell,) = (c for c in PAPER.cells("small") if c.key == (name_experiment(partition, 0.5), PROPOSED))
+        built = config.build(config.resolve({**cell.config, "seeds": 2}))
         one, other = built.data.draws((0, 1))
         assert one.test_x.shape == (30, 4)
         assert not np.array_equal(one.test_x, other.test_x)
-        assert (one.size == 4).all()
-        assert (other.size == 4).all()
+        assert (one.num_examples == 4).all()
+        assert (other.num_examples == 4).all()
         assert not np.array_equal(one.devices.compute, other.devices.compute)
 
 
@@ -165,14 +165,14 @@ def test_hyphens_do_for_the_underscores_of_a_papers_name(monkeypatch, tmp_path):
 
 
 def test_all_solvers_are_optimal_where_everybody_is_selected_and_none_is_better_than_the_exact_one():
-    f = np.stack([solvers.drawn(seed, 20, 12) for seed in (0, 1)])
+    f = np.stack([solvers.draw_properties(seed, 20, 12) for seed in (0, 1)])
     for epsilon in (1.0, 0.75, 0.5):
-        value = solvers.values(f, 9, epsilon)
+        value = solvers.solve_all(f, 9, epsilon)
         for name in (solvers.EVERY, solvers.BEST, solvers.LETTER):
             assert (value[name] <= value[solvers.EXACT] + 1e-6).all()
             if epsilon == 1:
                 np.testing.assert_allclose(value[name], value[solvers.EXACT], atol=1e-6)
-        row = solvers.against_enumeration(f[:, :3], 9, epsilon, value[solvers.EXACT][:, :3])
+        row = solvers.compare_with_enumeration(f[:, :3], 9, epsilon, value[solvers.EXACT][:, :3])
         assert row["largest_difference"] < 1e-6
         assert row["instances"] == 6
 
@@ -180,7 +180,7 @@ def test_all_solvers_are_optimal_where_everybody_is_selected_and_none_is_better_
 def test_shares_and_losses_are_relative_to_the_optimum():
     best = np.array([[0.5, 0.5, 0.5, 0.5]])
     value = {solvers.EXACT: best, solvers.EVERY: best, solvers.BEST: best - [[0.1, 0, 0, 0]], solvers.LETTER: best / 2}
-    rows = {row["solver"]: row for row in solvers.optimality(8, 0.5, value)}
+    rows = {row["solver"]: row for row in solvers.measure_optimality(8, 0.5, value)}
     assert rows[solvers.EVERY]["share_optimal"] == [1]
     assert rows[solvers.BEST]["share_optimal"] == [0.75]
     np.testing.assert_allclose(rows[solvers.BEST]["worst_gap"], [0.2])
@@ -248,7 +248,9 @@ def judged(found=None, only_in=PARTITIONS, at=(1.0, 0.75, 0.5, 0.1), **methods):
         for epsilon in (1.0, 0.75, 0.5, 0.1):
             for method in (PROPOSED, SET, ALL if epsilon == 1 else RANDOM, *ONLY):
                 own = methods.get(method) if partition in only_in and epsilon in at else None
-                histories[named(partition, epsilon), method] = (own or Method()).history(cohort_size(epsilon, DEVICES))
+                histories[name_experiment(partition, epsilon), method] = (own or Method()).history(
+                    cohort_size(epsilon, DEVICES)
+                )
     claims = PAPER.claims("small", Evidence(histories, {"solvers": found or study()}))
     return {claim.id: claim for claim in claims}
 
@@ -335,15 +337,15 @@ def test_more_devices_cost_more_where_a_round_does():
 
 def test_costs_are_counted_by_hand():
     cheap, dear, late = Method().history(3), Method(joules=4.0).history(3), dataclasses.replace(LATE, joules=2.0)
-    assert at_equal_cost(cheap, dear, "joules").mean == pytest.approx(0.95 - 0.8)
-    assert at_equal_cost(cheap, Method(joules=30.0).history(3), "joules").mean == pytest.approx(0.95 - 1 / 3)
-    assert times_the_cost(cheap, dear, "joules", to_target=False)["factor"] == pytest.approx(4)
-    assert times_the_cost(cheap, dear, "joules", to_target=True)["factor"] == pytest.approx(4)
+    assert compare_at_equal_cost(cheap, dear, "joules").mean == pytest.approx(0.95 - 0.8)
+    assert compare_at_equal_cost(cheap, Method(joules=30.0).history(3), "joules").mean == pytest.approx(0.95 - 1 / 3)
+    assert compare_costs(cheap, dear, "joules", to_target=False)["factor"] == pytest.approx(4)
+    assert compare_costs(cheap, dear, "joules", to_target=True)["factor"] == pytest.approx(4)
     jumps = np.array(LATE.jump) * 2 / np.array(Method().jump)
-    spent = times_the_cost(cheap, late.history(3), "joules", to_target=True)
+    spent = compare_costs(cheap, late.history(3), "joules", to_target=True)
     assert spent["factor"] == pytest.approx(np.exp(np.log(jumps).mean()))
     assert spent["low"] < spent["factor"] < spent["high"]
-    never = times_the_cost(cheap, Method(high=0.85).history(3), "joules", to_target=True)
+    never = compare_costs(cheap, Method(high=0.85).history(3), "joules", to_target=True)
     assert never["factor"] == pytest.approx(np.exp(np.log(21 / np.array(Method().jump)).mean()))
 
 

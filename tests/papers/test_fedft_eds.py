@@ -11,15 +11,18 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedjax_sel import History, config, folder, papers, pretrained, simulate
+from fedjax_sel import History, config, papers
+from fedjax_sel.data.federated import Examples
 from fedjax_sel.engine.keys import Purpose, key_for
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.metrics.cka import linear_cka
 from fedjax_sel.models.wide_resnet import WideResNet
-from fedjax_sel.papers import _fedft_studies
-from fedjax_sel.papers._fedft_cells import (
+from fedjax_sel.papers.fedft_eds import studies as fedft_studies
+from fedjax_sel.papers.fedft_eds.cells import choose_source, list_cells, list_targets
+from fedjax_sel.papers.fedft_eds.methods import (
     ALL,
     ALPHAS,
+    BACKBONE,
     BATCHES,
     CENTRAL,
     CIFAR10,
@@ -43,33 +46,33 @@ from fedjax_sel.papers._fedft_cells import (
     SPEECH,
     STRONG,
     TINY,
-    TRUNK,
     WEAK,
-    ablated,
-    cells,
-    few,
-    left,
-    main_source,
-    many,
-    targets,
+    name_ablation,
+    name_fedavg,
+    name_few,
+    name_many,
 )
-from fedjax_sel.papers._fedft_numbers import measures, published, results
-from fedjax_sel.papers._fedft_studies import (
+from fedjax_sel.papers.fedft_eds.numbers import find_published, list_all_results, measure
+from fedjax_sel.papers.fedft_eds.studies import (
     LEVELS,
     SHOWN,
     TIMED,
-    after_a_round,
-    built,
-    cell_of,
-    choices,
-    entropies,
-    label_entropy,
-    levels,
+    build_cell,
+    compare_clients,
+    find_cell,
+    measure_label_entropy,
+    measure_levels,
+    replay_choices,
+    study_entropies,
 )
-from fedjax_sel.papers._paper import Cell, Evidence, folder_of, merged
-from fedjax_sel.parts import FrozenParams, size_of
+from fedjax_sel.papers.paper import Cell, Evidence, locate_cell
+from fedjax_sel.papers.settings import merge_settings
 from fedjax_sel.pytree import Pytree
 from fedjax_sel.report.markdown import report
+from fedjax_sel.runs import pretrained
+from fedjax_sel.runs.files import to_jsonable
+from fedjax_sel.task.costs import count_numbers
+from fedjax_sel.task.freezing import FrozenParams
 
 R, T = 3, 4
 YES, NO, OPEN = "reproduced", "not reproduced", "undecided"
@@ -112,7 +115,7 @@ def studies(scale, *, scratch=0.6, begun=0.8, noise=0.001, correlation=0.999, ov
             mean = np.tile(value + by * JITTER[:, None], (1, len(LEVELS)))
             rows[f"{method}, α = {alpha:g}"] = {"heat": rng.random((len(LEVELS), 5, 5)), "mean": mean}
     found = {"1": (0.8, 0.3), "0.5": (0.95, 0.5), "0.1": (correlation, overlap)}
-    there = {cell.method for cell in cells(scale)}
+    there = {cell.method for cell in list_cells(scale)}
     planted = {
         "alike": {"levels": LEVELS, "cells": rows},
         "entropies": {
@@ -138,15 +141,15 @@ def studies(scale, *, scratch=0.6, begun=0.8, noise=0.001, correlation=0.999, ov
             "seconds": {m: [seconds if m == EDS else 4.0] * 2 for m in TIMED if m in there},
         },
     }
-    return json.loads(json.dumps(folder.jsonable(planted)))
+    return json.loads(json.dumps(to_jsonable(planted)))
 
 
 def world(changes=(), scale="small", **study):
     """Evidence in which all cells are alike but those of `changes`, by key, or by method."""
     changes, histories = dict(changes), {}
-    unknown = set(changes) - {cell.key for cell in cells(scale)} - {cell.method for cell in cells(scale)}
+    unknown = set(changes) - {cell.key for cell in list_cells(scale)} - {cell.method for cell in list_cells(scale)}
     assert not unknown
-    for cell in cells(scale):
+    for cell in list_cells(scale):
         histories[cell.key] = changes.get(cell.key, changes.get(cell.method, Method())).history()
     return Evidence(histories, studies(scale, **study))
 
@@ -191,10 +194,10 @@ def test_where_all_are_alike_nothing_is_reproduced_but_what_the_studies_say(scal
 
 
 GOOD, BETTER, BAD, NOISY = Method(0.7), Method(0.8), Method(0.5), Method(apart=0.05)
-AT = few(CIFAR10, STRONG)
-CHANCE = (ablated("α =", "0.1"), "RDS")
-RHO_01, RHO_2, RHO_10 = ((ablated("ρ =", rho), "EDS") for rho in ("0.1", "2", "10"))
-CLASSIFIER = ablated("trained:", "classifier")
+AT = name_few(CIFAR10, STRONG)
+CHANCE = (name_ablation("α =", "0.1"), "RDS")
+RHO_01, RHO_2, RHO_10 = ((name_ablation("ρ =", rho), "EDS") for rho in ("0.1", "2", "10"))
+CLASSIFIER = name_ablation("trained:", "classifier")
 
 
 @pytest.mark.parametrize(
@@ -202,7 +205,7 @@ CLASSIFIER = ablated("trained:", "classifier")
     [
         ({EDS: GOOD, EDS50: GOOD}, "entropy-beats-chance", YES),
         ({EDS: GOOD}, "entropy-beats-chance", NO),
-        ({EDS: GOOD, EDS50: GOOD, (many(SPEECH["small"], STRONG), EDS50): Method()}, "entropy-beats-chance", NO),
+        ({EDS: GOOD, EDS50: GOOD, (name_many(SPEECH["small"], STRONG), EDS50): Method()}, "entropy-beats-chance", NO),
         ({EDS: GOOD, EDS50: GOOD, (AT, RDS): Method(0.7, 0.05)}, "entropy-beats-chance", OPEN),
         ({EDS: GOOD, EDS50: GOOD, RDS: GOOD, RDS50: GOOD}, "entropy-beats-chance", NO),
         ({EDS50: GOOD}, "half-beats-all", YES),
@@ -210,20 +213,20 @@ CLASSIFIER = ablated("trained:", "classifier")
         ({EDS50: NOISY}, "half-beats-all", OPEN),
         ({RDS50: GOOD}, "half-beats-all", NO),
         ({SCRATCH: BAD}, "pretraining-raises-accuracy", YES),
-        ({SCRATCH: BAD, (many(SPEECH["small"], STRONG), SCRATCH): GOOD}, "pretraining-raises-accuracy", NO),
+        ({SCRATCH: BAD, (name_many(SPEECH["small"], STRONG), SCRATCH): GOOD}, "pretraining-raises-accuracy", NO),
         ({SCRATCH: NOISY}, "pretraining-raises-accuracy", OPEN),
         ({(AT, SCRATCH): BAD}, "pretraining-helps-most-under-skew", YES),
         ({SCRATCH: BAD}, "pretraining-helps-most-under-skew", NO),
-        ({(few(CIFAR10, WEAK), SCRATCH): BAD}, "pretraining-helps-most-under-skew", NO),
+        ({(name_few(CIFAR10, WEAK), SCRATCH): BAD}, "pretraining-helps-most-under-skew", NO),
         ({(AT, SCRATCH): NOISY}, "pretraining-helps-most-under-skew", OPEN),
         ({EDS: GOOD}, "partial-training-beats-whole", YES),
         ({EDS: GOOD, FEDPROX_RDS: BETTER}, "partial-training-beats-whole", NO),
         ({EDS: GOOD, (AT, FEDAVG_RDS): BETTER}, "partial-training-beats-whole", NO),
-        ({EDS: GOOD, (many(CIFAR10, STRONG), FEDAVG): BETTER}, "partial-training-beats-whole", YES),
+        ({EDS: GOOD, (name_many(CIFAR10, STRONG), FEDAVG): BETTER}, "partial-training-beats-whole", YES),
         ({EDS: NOISY}, "partial-training-beats-whole", OPEN),
         ({EDS: GOOD}, "beats-stragglers", YES),
-        ({EDS: GOOD, left("20 %"): BETTER}, "beats-stragglers", NO),
-        ({(many(CIFAR10, STRONG), left("10 %")): NOISY, EDS: Method(0.601)}, "beats-stragglers", OPEN),
+        ({EDS: GOOD, name_fedavg("20 %"): BETTER}, "beats-stragglers", NO),
+        ({(name_many(CIFAR10, STRONG), name_fedavg("10 %")): NOISY, EDS: Method(0.601)}, "beats-stragglers", OPEN),
         ({EDS: Method(0.7), CENTRAL: Method(0.9)}, "closes-the-gap", YES),
         ({EDS: Method(0.68), CENTRAL: Method(0.9)}, "closes-the-gap", NO),
         ({EDS: Method(0.7), CENTRAL: Method(0.9), (AT, EDS): Method(0.68)}, "closes-the-gap", NO),
@@ -239,7 +242,7 @@ CLASSIFIER = ablated("trained:", "classifier")
         ({CHANCE: BAD}, "hard-is-better-than-chance", YES),
         ({CHANCE: BAD, RHO_01: Method(0.4)}, "hard-is-better-than-chance", NO),
         ({CHANCE: BAD, RHO_01: Method(0.5, 0.05)}, "hard-is-better-than-chance", OPEN),
-        ({CHANCE: BAD, (ablated("ρ =", "1"), "EDS"): Method(0.3)}, "hard-is-better-than-chance", YES),
+        ({CHANCE: BAD, (name_ablation("ρ =", "1"), "EDS"): Method(0.3)}, "hard-is-better-than-chance", YES),
         ({MARGIN: Method(0.61)}, "margin-is-as-good", YES),
         ({MARGIN: BAD}, "margin-is-as-good", NO),
         ({MARGIN: GOOD}, "margin-is-as-good", NO),
@@ -264,7 +267,7 @@ def test_efficiency_is_three_times_where_it_is_planted(method):
     assert verdicts({EDS: Method(0.7, seconds=15)})[claim] == YES, "0.7 / 15 is 3.1 times 0.6 / 40"
     assert verdicts({EDS: Method(seconds=12), method: Method(seconds=30)})[claim] == NO
     assert verdicts({EDS: Method(seconds=40 / 3, apart=0.05)})[claim] == OPEN
-    assert verdicts({EDS: Method(seconds=12), (many(CIFAR10, STRONG), FEDAVG): Method(seconds=1)})[claim] == YES
+    assert verdicts({EDS: Method(seconds=12), (name_many(CIFAR10, STRONG), FEDAVG): Method(seconds=1)})[claim] == YES
     measured = judged({(AT, EDS): Method(0.9)}, seconds=2.0)[claim].statistic[
         "ratio by measured seconds of the simulator"
     ]
@@ -319,7 +322,7 @@ def test_measures_of_a_run_by_hand():
         "selection_bytes_down": np.zeros((2, 3)),
         "selection_bytes_up": np.array([[0.0, 0.0, 2.0], [0.0, 0.0, 0.0]]),
     }
-    value = measures(History((0, 1), metrics, np.zeros((2, 3, 1), int), 1))
+    value = measure(History((0, 1), metrics, np.zeros((2, 3, 1), int), 1))
     np.testing.assert_allclose(value["best_accuracy"], [0.5, 0.4])
     np.testing.assert_allclose(value["accuracy_last"], [0.5, 0.4])
     np.testing.assert_allclose(value["client_seconds"], [10, 16])
@@ -353,56 +356,56 @@ FedFT-EDS 50% 79.80 82.46 51.54 54.22
 """
 TABLE_4 = {SCRATCH: 41.33, FEDAVG: 55.40, RDS: 54.96, EDS: 55.60, RDS50: 55.56, EDS50: 59.32, CENTRAL: 91.22}
 ORDER_2 = (SCRATCH, FEDAVG, FEDAVG_RDS, FEDPROX, FEDPROX_RDS, RDS, EDS, CENTRAL)
-ORDER_3 = (SCRATCH, FEDAVG, left("20 %"), left("10 %"), RDS, EDS, ALL, RDS50, EDS50)
+ORDER_3 = (SCRATCH, FEDAVG, name_fedavg("20 %"), name_fedavg("10 %"), RDS, EDS, ALL, RDS50, EDS50)
 
 
 def in_the_source():
     """Every number of Tables I to IV, by key."""
     columns = [(CIFAR10, STRONG), (CIFAR10, WEAK), (CIFAR100, STRONG), (CIFAR100, WEAK)]
     out = {}
-    for naming, text, order in ((few, TABLE_2, ORDER_2), (many, TABLE_3, ORDER_3)):
+    for naming, text, order in ((name_few, TABLE_2, ORDER_2), (name_many, TABLE_3, ORDER_3)):
         for method, line in zip(order, text.strip().splitlines(), strict=True):
             for column, value in zip(columns, line.split()[-4:], strict=True):
                 out[naming(*column), method] = float(value) / 100
     for source, method in zip(TABLE_1, (SCRATCH, f"{FEDAVG} ({CIFAR100})", FEDAVG), strict=True):
         for alpha, value in zip((STRONG, WEAK), TABLE_1[source], strict=True):
-            assert out.setdefault((few(CIFAR10, alpha), method), value / 100) == value / 100
-    return out | {(many(SPEECH["full"], STRONG), method): value / 100 for method, value in TABLE_4.items()}
+            assert out.setdefault((name_few(CIFAR10, alpha), method), value / 100) == value / 100
+    return out | {(name_many(SPEECH["full"], STRONG), method): value / 100 for method, value in TABLE_4.items()}
 
 
 def test_published_numbers_are_those_of_the_source():
     theirs = in_the_source()
     assert len(theirs) == 32 + 36 + 2 + 7
     for key, value in theirs.items():
-        assert published(*key) == pytest.approx(value, abs=1e-12), key
-    mine = {cell.key for cell in cells("full") if published(*cell.key) is not None}
+        assert find_published(*key) == pytest.approx(value, abs=1e-12), key
+    mine = {cell.key for cell in list_cells("full") if find_published(*cell.key) is not None}
     assert mine == set(theirs), "all of it is run at `full`, and nothing else stands beside a number"
 
 
 @pytest.mark.parametrize("scale", SCALES)
 def test_results_hold_every_measure_and_the_published_accuracies(scale):
     evidence = world({EDS: GOOD}, scale)
-    rows = results(scale, evidence)
+    rows = list_all_results(scale, evidence)
     keys = [(row.experiment, row.method, row.metric, row.round) for row in rows]
     assert len(set(keys)) == len(keys)
     assert {row.metric for row in rows if row.published is not None} <= {"best_accuracy"}
     for row in rows:
         assert len(row.per_seed) == R
         if row.metric == "best_accuracy":
-            assert row.published == published(row.experiment, row.method)
+            assert row.published == find_published(row.experiment, row.method)
             np.testing.assert_allclose(row.per_seed, evidence.histories[row.experiment, row.method]["accuracy"][:, 2])
-    assert {row.metric for row in rows} == {*measures(GOOD.history()), "cka", "correlation", "overlap"}
+    assert {row.metric for row in rows} == {*measure(GOOD.history()), "cka", "correlation", "overlap"}
     cka = [row for row in rows if row.metric == "cka"]
     assert len(cka) == len(LEVELS) * len(evidence.studies["alike"]["cells"])
 
 
 def resolved(scale):
-    return {cell.key: config.resolve(cell.config) for cell in cells(scale)}
+    return {cell.key: config.resolve(cell.config) for cell in list_cells(scale)}
 
 
 @pytest.mark.parametrize("scale", SCALES)
 def test_cells_are_configurations_with_a_folder_each(scale):
-    every = cells(scale)
+    every = list_cells(scale)
     whole = resolved(scale)
     assert len(whole) == len(every), "no cell stands for two"
     assert len({cell.slug for cell in every}) == len(every)
@@ -415,7 +418,7 @@ def test_cells_are_configurations_with_a_folder_each(scale):
 @pytest.mark.parametrize("scale", SCALES)
 def test_a_cell_begins_with_one_that_stands_before_it(scale):
     before, begun = {}, set()
-    for cell in cells(scale):
+    for cell in list_cells(scale):
         if cell.begins is None:
             assert cell.config["model"].get("pretrained") is None
             assert cell.method == SCRATCH or cell.experiment == PRETRAINING
@@ -429,8 +432,10 @@ def test_a_cell_begins_with_one_that_stands_before_it(scale):
             assert mine["pretrained"] == "the cell " + ", ".join(cell.begins)
             begun.add(cell.begins)
         before[cell.key] = cell
-    assert begun == {cell.key for cell in cells(scale) if cell.experiment == PRETRAINING}
-    elsewhere = {cell.method for cell in cells(scale) if cell.begins not in (None, (PRETRAINING, main_source(scale)))}
+    assert begun == {cell.key for cell in list_cells(scale) if cell.experiment == PRETRAINING}
+    elsewhere = {
+        cell.method for cell in list_cells(scale) if cell.begins not in (None, (PRETRAINING, choose_source(scale)))
+    }
     assert elsewhere == ({f"{FEDAVG} ({CIFAR100})"} if scale == "full" else set())
 
 
@@ -442,9 +447,9 @@ CHANGES = {
     FEDPROX_RDS: {"correction", "data_selection"},
     ALL: PARTLY,
     f"{FEDAVG} ({CIFAR100})": {"model.pretrained"},
-    CENTRAL: {"partition", "m"},
-    left("20 %"): {"m"},
-    left("10 %"): {"m"},
+    CENTRAL: {"partition", "cohort_size"},
+    name_fedavg("20 %"): {"cohort_size"},
+    name_fedavg("10 %"): {"cohort_size"},
     **dict.fromkeys((RDS, EDS, RDS50, EDS50, MARGIN, LOSS, BATCHES), PARTLY | {"data_selection"}),
 }
 """What a method changes of FedAvg that begins pretrained."""
@@ -452,8 +457,8 @@ CHANGES = {
 SAMPLES = {
     **{method: {"name": "random_subset", "fraction": 0.1} for method in (FEDAVG_RDS, FEDPROX_RDS, RDS)},
     RDS50: {"name": "random_subset", "fraction": 0.5},
-    EDS: {"name": "entropy", "fraction": 0.1, "rho": 0.1},
-    EDS50: {"name": "entropy", "fraction": 0.5, "rho": 0.1},
+    EDS: {"name": "entropy", "fraction": 0.1, "temperature": 0.1},
+    EDS50: {"name": "entropy", "fraction": 0.5, "temperature": 0.1},
     MARGIN: {"name": "margin", "fraction": 0.1},
     LOSS: {"name": "high_loss", "fraction": 0.1},
 }
@@ -461,7 +466,7 @@ SAMPLES = {
 
 def differing(one, other):
     """Keys in which configurations differ: of a model by parameter, of all else by component."""
-    keys = config.differences(one, other)
+    keys = other.differences(one)
     return {key if key.startswith("model.") else key.split(".")[0] for key in keys}
 
 
@@ -478,40 +483,40 @@ def test_methods_of_an_experiment_differ_only_in_what_they_are(scale):
         if method in SAMPLES:
             assert one["data_selection"] == SAMPLES[method]
         if "model.frozen" in CHANGES.get(method, set()):
-            assert tuple(one["model"]["frozen"]) == TRUNK
+            assert tuple(one["model"]["frozen"]) == BACKBONE
         if "correction" in CHANGES.get(method, set()):
             assert one["correction"] == {"name": "proximal", "mu": 0.01}
         if method == CENTRAL:
             assert (one["partition"]["clients"], one["cohort_size"]) == (1, 1)
-        elif "m" not in CHANGES.get(method, set()):
+        elif "cohort_size" not in CHANGES.get(method, set()):
             assert one["cohort_size"] == one["partition"]["clients"], "all take part"
-    for name in targets(scale) if scale != "smoke" else []:
-        clients = whole[many(name, STRONG), FEDAVG]["cohort_size"]
-        stragglers = [whole[many(name, STRONG), left(share)]["cohort_size"] for share in ("20 %", "10 %")]
+    for name in list_targets(scale) if scale != "smoke" else []:
+        clients = whole[name_many(name, STRONG), FEDAVG]["cohort_size"]
+        stragglers = [whole[name_many(name, STRONG), name_fedavg(share)]["cohort_size"] for share in ("20 %", "10 %")]
         assert stragglers == [clients // 5, clients // 10]
-        assert whole[few(name, STRONG), CENTRAL] == whole[few(name, WEAK), CENTRAL]
+        assert whole[name_few(name, STRONG), CENTRAL] == whole[name_few(name, WEAK), CENTRAL]
 
 
 @pytest.mark.parametrize("scale", ["small", "full"])
 def test_an_ablation_changes_what_it_is_called_after(scale):
     whole = resolved(scale)
-    base = whole[ablated("trained:", "moderate"), "EDS"]
+    base = whole[name_ablation("trained:", "moderate"), "EDS"]
     fraction = {"small": 0.1, "full": 0.5}[scale]
-    assert base["data_selection"] == {"name": "entropy", "fraction": fraction, "rho": 0.1}
-    assert tuple(base["model"]["frozen"]) == TRUNK
+    assert base["data_selection"] == {"name": "entropy", "fraction": fraction, "temperature": 0.1}
+    assert tuple(base["model"]["frozen"]) == BACKBONE
     assert base["partition"]["alpha"] == STRONG
     for part, frozen in PARTS.items():
-        one = whole[ablated("trained:", part), "EDS"]
+        one = whole[name_ablation("trained:", part), "EDS"]
         assert tuple(one["model"]["frozen"]) == frozen
         assert differing(base, one) <= {"model.frozen"}
     for alpha in ALPHAS:
-        one = whole[ablated("α =", f"{alpha:g}"), "EDS"]
+        one = whole[name_ablation("α =", f"{alpha:g}"), "EDS"]
         assert one["partition"]["alpha"] == alpha
-        assert set(config.differences(base, one)) <= {"partition.alpha"}
+        assert set(one.differences(base)) <= {"partition.alpha"}
     for rho in RHOS:
-        one = whole[ablated("ρ =", f"{rho:g}"), "EDS"]
-        assert one["data_selection"]["rho"] == rho
-        assert set(config.differences(base, one)) <= {"data_selection.temperature"}
+        one = whole[name_ablation("ρ =", f"{rho:g}"), "EDS"]
+        assert one["data_selection"]["temperature"] == rho
+        assert set(one.differences(base)) <= {"data_selection.temperature"}
     there = [key for key in whole if key[0].startswith("ablation")]
     assert len(there) == 2 * len(PARTS) + 2 * len(ALPHAS) + len(RHOS)
     for experiment, way in there:
@@ -531,19 +536,19 @@ def test_full_is_what_the_source_says():
         trainer = one["local_training"]
         assert (trainer["learning_rate"], trainer["momentum"], trainer["epochs"]) == (0.1, 0.5, 5)
         assert (one["model"]["depth"], one["model"]["width"]) == (16, 1)
-        assert (one["data"]["rows"], one["data"]["num_test_examples"]) == (None, None)
+        assert (one["data"]["num_examples"], one["data"]["num_test_examples"]) == (None, None)
         clients = 1 if method == CENTRAL else 10 if "few" in experiment else 100
         assert one["partition"]["clients"] == clients, (experiment, method)
-    assert whole[many(SPEECH["full"], STRONG), EDS]["data"]["name"] == "tfds:speech_commands"
-    assert whole[ablated("ρ =", "2"), "EDS"]["data"]["name"] == "tfds:cifar100"
+    assert whole[name_many(SPEECH["full"], STRONG), EDS]["data"]["name"] == "tfds:speech_commands"
+    assert whole[name_ablation("ρ =", "2"), "EDS"]["data"]["name"] == "tfds:cifar100"
     assert whole[PRETRAINING, TINY]["data"]["name"].startswith("npz:tiny_imagenet")
 
 
 def test_so_many_parameters_are_trained_as_the_report_says():
     model = WideResNet(classes=10, depth=16)
     params = jax.eval_shape(model.init, jax.random.key(0), jnp.zeros((1, 32, 32, 3)))["params"]
-    trained, _ = FrozenParams(fixed_names=TRUNK).parted({"params": params})
-    said = f"{size_of(trained):,} of {size_of(params):,} parameters"
+    trained, _ = FrozenParams(names=BACKBONE).split({"params": params})
+    said = f"{count_numbers(trained):,} of {count_numbers(params):,} parameters"
     assert said == "132,298 of 175,066 parameters"
     assert said in papers.load("fedft_eds").settings
 
@@ -557,7 +562,7 @@ def test_the_report_has_all_tables_and_figures(scale):
     assert len(tables) == (4 if scale == "smoke" else 5)
     for table in tables:
         assert all(len(row) == len(table.columns) for row in table.rows), table.title
-    at = few(targets(scale)[0], STRONG)
+    at = name_few(list_targets(scale)[0], STRONG)
     theirs = "—" if scale == "smoke" else "0.8382"
     assert f"| {at} | {EDS} | 0.700 ± 0.001 | 0.650 ± 0.001 | {theirs} |" in text
     assert f"| {at} | {EDS} | 20 | 3.5 | 0.25 | 8 | 25.0 % |" in text
@@ -578,25 +583,27 @@ def test_label_entropy_by_hand():
     y = np.array([0, 0, 1, 2, 2])
     index = np.array([[0, 1, 2], [3, 4, 0], [2, 0, 1]])
     keep = np.array([[True, False, True], [True, True, False], [False, False, False]])
-    assert label_entropy(index, keep, y, 3) == pytest.approx(np.log(2) / 2), "one of two labels, one of one, one idle"
+    assert measure_label_entropy(index, keep, y, 3) == pytest.approx(np.log(2) / 2), (
+        "one of two labels, one of one, one idle"
+    )
     keep[2] = True
     one_and_two = -(np.log(1 / 3) + 2 * np.log(2 / 3)) / 3
-    assert label_entropy(index, keep, y, 3) == pytest.approx((np.log(2) + one_and_two) / 3)
+    assert measure_label_entropy(index, keep, y, 3) == pytest.approx((np.log(2) + one_and_two) / 3)
 
 
 @pytest.fixture(scope="module")
 def images(tmp_path_factory):
     """The smallest cell of the smallest scale, with fewer rows."""
-    few_rows = {"data": {"name": SOURCES[DIGITS], "rows": 60, "num_test_examples": 30}, "cohort_size": 3}
+    few_rows = {"data": {"name": SOURCES[DIGITS], "num_examples": 60, "num_test_examples": 30}, "cohort_size": 3}
     few_rows |= {"partition": {"name": "client_dirichlet", "clients": 3, "alpha": 0.5}}
-    return built(
-        cell_of("smoke", few(DIGITS, STRONG), SCRATCH), [2], "smoke", tmp_path_factory.mktemp("no"), **few_rows
+    return build_cell(
+        find_cell("smoke", name_few(DIGITS, STRONG), SCRATCH), [2], "smoke", tmp_path_factory.mktemp("no"), **few_rows
     )
 
 
 def features(task, variables, x):
     """What the model makes of rows up to each level, from its stages instead of what it notes."""
-    stages = [task.model.apply(variables, task.normalised(x), end=end) for end in (2, 3, 4)]
+    stages = [task.model.apply(variables, task.normalize(x), end=end) for end in (2, 3, 4)]
     return [np.asarray(made, np.float64).reshape(len(x), -1) for made in stages]
 
 
@@ -604,7 +611,7 @@ def test_levels_are_the_outputs_of_the_groups(images):
     (data,) = images.data.draws(images.seeds)
     task = images.experiment.task
     variables = task.init(jax.random.key(5), data.x)
-    got = levels(task, variables, jnp.asarray(data.test_x))
+    got = measure_levels(task, variables, jnp.asarray(data.test_x))
     assert got.shape == (3, 30, 30)
     for products, made in zip(got, features(task, variables, data.test_x), strict=True):
         centred = made - made.mean(0)
@@ -614,7 +621,7 @@ def test_levels_are_the_outputs_of_the_groups(images):
 
 def test_models_are_compared_after_each_client_trained_as_in_the_first_round(images):
     (data,) = images.data.draws(images.seeds)
-    got = after_a_round(images, data, images.seeds[0])
+    got = compare_clients(images, data, images.seeds[0])
     assert got.shape == (3, 3, 3)
     np.testing.assert_allclose(np.diagonal(got, axis1=1, axis2=2), 1, atol=1e-6)
     np.testing.assert_allclose(got, got.transpose(0, 2, 1), atol=1e-12)
@@ -627,9 +634,9 @@ def test_models_are_compared_after_each_client_trained_as_in_the_first_round(ima
     @jax.jit
     def trained(client):
         index, valid = here.examples_of(client)
-        own = key_for(key, Purpose.TRAIN, 0, client)
-        steps = trainer.local_steps(valid.sum(), here.longest)
-        delta = trainer.train(task, variables, here, index, valid, own, 1.0, steps, steps).delta
+        own, examples = key_for(key, Purpose.TRAIN, 0, client), Examples(here, index, valid)
+        plan = trainer.plan(valid.sum(), here.longest, jnp.int32(0), jnp.int32(images.experiment.rounds))
+        delta = trainer.train(own, task, variables, examples, plan, num_steps=plan.steps).delta
         return jax.tree.map(jnp.add, variables, delta)
 
     models = [features(task, trained(client), data.test_x) for client in range(3)]
@@ -640,17 +647,17 @@ def test_models_are_compared_after_each_client_trained_as_in_the_first_round(ima
 
 def test_a_study_begins_with_the_model_of_the_cell_that_its_cell_names(images, tmp_path):
     cell, of_rows = (
-        cell_of("smoke", few(DIGITS, STRONG), EDS),
-        {"data": {"name": SOURCES[DIGITS], "rows": 60, "num_test_examples": 30}},
+        find_cell("smoke", name_few(DIGITS, STRONG), EDS),
+        {"data": {"name": SOURCES[DIGITS], "num_examples": 60, "num_test_examples": 30}},
     )
     with pytest.raises(FileNotFoundError, match=r"^model\.pretrained: "):
-        built(cell, [2], "smoke", tmp_path, **of_rows)
+        build_cell(cell, [2], "smoke", tmp_path, **of_rows)
     (data,) = images.data.draws(images.seeds)
     variables = jax.device_get(images.experiment.task.init(jax.random.key(7), data.x))
-    place = folder_of(tmp_path, cell_of("smoke", PRETRAINING, DIGITS))
+    place = locate_cell(tmp_path, find_cell("smoke", PRETRAINING, DIGITS))
     place.mkdir(parents=True)
     pretrained.save(place / pretrained.FILE, variables)
-    run = built(cell, [2], "smoke", tmp_path, **of_rows)
+    run = build_cell(cell, [2], "smoke", tmp_path, **of_rows)
     assert run.seeds == (2,)
     (mine,) = run.data.draws(run.seeds)
     task = run.experiment.task
@@ -658,14 +665,14 @@ def test_a_study_begins_with_the_model_of_the_cell_that_its_cell_names(images, t
     assert set(begun["params"]) == {"group3", "norm", "head"}
     wanted = {kind: {name: whole[name] for name in begun[kind]} for kind, whole in variables.items()}
     jax.tree.map(np.testing.assert_array_equal, begun, wanted)
-    backbone = images.experiment.task.model.apply(variables, images.experiment.task.normalised(data.x), end=3)
+    backbone = images.experiment.task.model.apply(variables, images.experiment.task.normalize(data.x), end=3)
     np.testing.assert_allclose(
         mine.x, backbone, rtol=1e-4, atol=1e-4, err_msg="rows are what the pretrained backbone makes"
     )
 
 
 FLAT = {
-    "data": {"name": "digits", "rows": 90, "num_test_examples": 30},
+    "data": {"name": "digits", "num_examples": 90, "num_test_examples": 30},
     "partition": {"name": "client_dirichlet", "clients": 4, "alpha": 0.5},
     "model": {"name": "mlp", "hidden": [8]},
     "local_training": {"name": "sgd", "learning_rate": 0.1, "momentum": 0.5, "batch_size": 8, "epochs": 2},
@@ -678,7 +685,7 @@ FLAT = {
 
 def flat(samples, **changes):
     """A run of a model that compiles at once."""
-    return config.build({**merged(FLAT, {"data_selection": samples}), "seeds": [3], **changes})
+    return config.build(config.resolve({**merge_settings(FLAT, {"data_selection": samples}), "seeds": [3], **changes}))
 
 
 NOTED, ENTROPIES = [], []  # rows of each client in each round, and the entropy of their labels
@@ -687,34 +694,34 @@ NOTED, ENTROPIES = [], []  # rows of each client in each round, and the entropy 
 class Watched(SGD, Pytree):
     """Notes on which rows a client trains."""
 
-    def train(self, task, received, data, index, keep, *rest):
+    def train(self, key, task, params, examples, plan, **rest):
         def note(index, keep, y):
             NOTED.append(index[keep])
             counts = np.unique(y[index[keep]], return_counts=True)[1]
             ENTROPIES.append(stats.entropy(counts))
 
-        jax.debug.callback(note, index, keep, data.y)
-        return SGD.train(self, task, received, data, index, keep, *rest)
+        jax.debug.callback(note, examples.index, examples.mask, examples.data.y)
+        return SGD.train(self, key, task, params, examples, plan, **rest)
 
 
 @pytest.mark.parametrize(
-    "data_selection",
+    "samples",
     [
         {"name": "random_subset", "fraction": 0.3},
         {"name": "random_subset", "fraction": 1.0},
-        {"name": "entropy", "fraction": 0.3, "rho": 0.1},
+        {"name": "entropy", "fraction": 0.3, "temperature": 0.1},
     ],
     ids=["random", "all", "entropy"],
 )
 def test_the_rows_said_to_be_chosen_are_those_that_the_run_trains_on(samples):
     run = flat(samples)
     (data,) = run.data.draws(run.seeds)
-    times, mixes = choices(run, data, run.seeds[0])
+    times, mixes = replay_choices(run, data, run.seeds[0])
     NOTED.clear()
     ENTROPIES.clear()
     fields = {f.name: getattr(run.experiment.local_training, f.name) for f in dataclasses.fields(SGD)}
     watched = dataclasses.replace(run.experiment, local_training=Watched(**fields))
-    history = simulate(watched, run.data, run.seeds, layout=run.layout)
+    history = dataclasses.replace(run, experiment=watched).simulate()
     jax.effects_barrier()
     assert len(NOTED) == 3 * 4
     size, owned = np.asarray(data.num_examples), np.sort(np.asarray(data.order))
@@ -739,15 +746,10 @@ def on_flat_rows(monkeypatch):
     """Studies of a model that compiles at once, with the samples of the cell that was asked for."""
 
     def of(cell, seeds, scale, out, **changes):
-        return config.build(
-            {
-                **merged(FLAT, {"data_selection": cell.config.get("data_selection", "everything")}),
-                "seeds": seeds,
-                **changes,
-            }
-        )
+        own = merge_settings(FLAT, {"data_selection": cell.config.get("data_selection", "everything")})
+        return config.build(config.resolve({**own, "seeds": seeds, **changes}))
 
-    monkeypatch.setattr(_fedft_studies, "built", of)
+    monkeypatch.setattr(fedft_studies, "build_cell", of)
 
 
 def keys_of(found, planted):
@@ -761,11 +763,11 @@ def keys_of(found, planted):
 
 
 def as_kept(found):
-    return json.loads(json.dumps(folder.jsonable(found), allow_nan=False))
+    return json.loads(json.dumps(to_jsonable(found), allow_nan=False))
 
 
 def test_entropies_of_all_rows_are_those_of_the_final_model(on_flat_rows, tmp_path):
-    found = entropies("smoke", [0, 4], tmp_path)
+    found = study_entropies("smoke", [0, 4], tmp_path)
     keys_of(as_kept(found), studies("smoke")["entropies"])
     assert found["most"] == pytest.approx(np.log(10))
     assert tuple(found["rho"]) == tuple(f"{rho:g}" for rho in SHOWN)
@@ -787,7 +789,7 @@ def test_entropies_of_all_rows_are_those_of_the_final_model(on_flat_rows, tmp_pa
 
 
 def test_how_often_rows_are_chosen_is_counted_for_both_methods(on_flat_rows, tmp_path):
-    found = _fedft_studies.chosen("smoke", [0, 4], tmp_path)
+    found = fedft_studies.study_choices("smoke", [0, 4], tmp_path)
     keys_of(as_kept(found), studies("smoke")["chosen"])
     assert found["rounds"] == 3
     for row in found["methods"].values():
@@ -799,7 +801,7 @@ def test_how_often_rows_are_chosen_is_counted_for_both_methods(on_flat_rows, tmp
 
 
 def test_seconds_are_measured_for_every_method_there_is(on_flat_rows, tmp_path):
-    found = _fedft_studies.time("smoke", [0, 4], tmp_path)
+    found = fedft_studies.study_time("smoke", [0, 4], tmp_path)
     keys_of(as_kept(found), studies("smoke")["time"])
     assert set(found["seconds"]) == {FEDAVG, ALL, EDS50, RDS, EDS}
     assert all(len(seconds) == 2 and min(seconds) > 0 for seconds in found["seconds"].values())
@@ -807,9 +809,9 @@ def test_seconds_are_measured_for_every_method_there_is(on_flat_rows, tmp_path):
 
 def test_alikeness_is_the_mean_over_pairs_of_clients(on_flat_rows, monkeypatch, tmp_path):
     heat = np.array([[[1, a, b], [a, 1, c], [b, c, 1]] for a, b, c in [(0.1, 0.2, 0.3), (0.5, 0.5, 0.8), (0, 0, 0.9)]])
-    monkeypatch.setattr(_fedft_studies, "after_a_round", lambda run, data, seed: heat * (1 + seed))
+    monkeypatch.setattr(fedft_studies, "compare_clients", lambda run, data, seed: heat * (1 + seed))
     for scale in ("smoke", "small"):
-        found = _fedft_studies.alike(scale, [0, 1], tmp_path)
+        found = fedft_studies.study_alikeness(scale, [0, 1], tmp_path)
         keys_of(as_kept(found), studies(scale)["alike"])
         for row in found["cells"].values():
             np.testing.assert_allclose(row["mean"], [[0.2, 0.6, 0.3], [0.4, 1.2, 0.6]])
@@ -817,7 +819,7 @@ def test_alikeness_is_the_mean_over_pairs_of_clients(on_flat_rows, monkeypatch, 
 
 
 def test_a_cell_is_found_by_its_key():
-    cell = cell_of("small", few(CIFAR10, WEAK), EDS)
+    cell = find_cell("small", name_few(CIFAR10, WEAK), EDS)
     assert isinstance(cell, Cell)
-    assert cell.key == (few(CIFAR10, WEAK), EDS)
+    assert cell.key == (name_few(CIFAR10, WEAK), EDS)
     assert cell.begins == (PRETRAINING, TINY)

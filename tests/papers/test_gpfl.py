@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 
 from fedjax_sel import History, config, papers
+from fedjax_sel.data.federated import Examples
 from fedjax_sel.engine.keys import Purpose, key_for
-from fedjax_sel.papers._gpfl_cells import (
+from fedjax_sel.papers.gpfl.cells import (
     ALPHAS,
     AS_PUBLISHED,
     CIFAR,
+    EXAMPLES,
     FASHION,
     FEDCOR,
     GPFL,
@@ -24,16 +26,17 @@ from fedjax_sel.papers._gpfl_cells import (
     RANDOM,
     RHOS,
     ROBIN,
-    ROWS,
     SENSITIVE,
     THEIRS,
-    cells,
-    titled,
+    list_cells,
+    name_experiment,
 )
-from fedjax_sel.papers._gpfl_claims import on_cifar
-from fedjax_sel.papers._gpfl_numbers import coverage_round, last_deviation, measures, published
-from fedjax_sel.papers._gpfl_studies import SMALL_CASE, classes_of, regret_along
-from fedjax_sel.papers._paper import Evidence, merged
+from fedjax_sel.papers.gpfl.claims import judge_cifar
+from fedjax_sel.papers.gpfl.numbers import find_coverage_round, find_published, measure, measure_last_deviation
+from fedjax_sel.papers.gpfl.regret import measure_regret
+from fedjax_sel.papers.gpfl.studies import SMALL_CASE, count_classes
+from fedjax_sel.papers.paper import Evidence
+from fedjax_sel.papers.settings import merge_settings
 from fedjax_sel.report.markdown import report
 
 T, R, N, M = 500, 3, 100, 5
@@ -80,7 +83,7 @@ def studies(gpfl=1.05, fedcor=2.0, share=0.8):
     row = {"mean": 590.0, "std": 0.0, "smallest": 590, "largest": 590, "classes above 5 %": 1.0}
     return {
         "time": {"rounds": 200, "seed": 0, "device": "none", "methods": methods},
-        "regret": {"rounds": 2, "seeds": [0, 1, 2], "clients": 10, "cohort_size": 3, "methods": regret},
+        "regret": {"rounds": 2, "seeds": [0, 1, 2], "clients": 10, "m": 3, "methods": regret},
         "partitions": dict.fromkeys(PARTITIONS, row),
     }
 
@@ -88,7 +91,7 @@ def studies(gpfl=1.05, fedcor=2.0, share=0.8):
 def world(changes=(), **study):
     """Evidence in which all cells are alike but those of `changes`, by (settings, method)."""
     changes, histories = dict(changes), {}
-    for cell in cells("small"):
+    for cell in list_cells("small"):
         data, _, rest = cell.experiment.partition(", ")
         settings = rest.partition(" (")[2]
         for key in ((data, settings.removesuffix(")"), cell.method), (settings.removesuffix(")"), cell.method)):
@@ -176,28 +179,28 @@ def test_cost_cifar_and_regret():
     assert judged()["regret-below-random"].verdict == YES
     assert judged(share=1.2)["regret-below-random"].verdict == NO
     changes = [((CIFAR, "", FEDCOR), Method(0.4)), ((CIFAR, "", GPFL), GOOD)]
-    cifar = {c.id: c.verdict for c in on_cifar(world(changes).histories, judge=True)}
+    cifar = {c.id: c.verdict for c in judge_cifar(world(changes).histories, judge=True)}
     assert cifar == {"fedcor-worse-than-random": YES, "beats-all-on-cifar": YES}
-    assert next(c.verdict for c in on_cifar(world().histories, judge=True)) == NO
+    assert next(c.verdict for c in judge_cifar(world().histories, judge=True)) == NO
     assert judged(changes)["fedcor-worse-than-random"].verdict == OPEN, "a short run decides nothing"
 
 
 def test_measures_of_a_planted_run():
     history = Method(0.6, swing=0.05, covers=40, favourite=300).history()
-    value = measures(history)
+    value = measure(history)
     np.testing.assert_allclose(value["accuracy_last"], [0.598, 0.6, 0.602])
-    np.testing.assert_allclose(last_deviation(history), 0.05)
-    np.testing.assert_array_equal(coverage_round(history), 40)
+    np.testing.assert_allclose(measure_last_deviation(history), 0.05)
+    np.testing.assert_array_equal(find_coverage_round(history), 40)
     assert (value["most_selected"] >= 300).all()
     np.testing.assert_allclose(value["accuracy_at_15"], [0.598, 0.6, 0.602])
 
 
 def test_published_numbers_stand_in_their_columns():
-    assert published(FASHION, "2SPC", GPFL, "last") == 0.7780
-    assert published(FASHION, "Dir", RANDOM, "15 %") == 0.4859
-    assert published(CIFAR, "1SPC", FEDCOR, "50 %") == 0.2047
-    assert published(FASHION, "Dir", POW_D, "deviation") == 0.16
-    assert published(FASHION, "2SPC", ROBIN, "last") is None
+    assert find_published(FASHION, "2SPC", GPFL, "last") == 0.7780
+    assert find_published(FASHION, "Dir", RANDOM, "at_15") == 0.4859
+    assert find_published(CIFAR, "1SPC", FEDCOR, "at_50") == 0.2047
+    assert find_published(FASHION, "Dir", POW_D, "deviation") == 0.16
+    assert find_published(FASHION, "2SPC", ROBIN, "last") is None
 
 
 def test_the_report_has_all_tables_and_figures():
@@ -216,34 +219,51 @@ def test_the_report_has_all_tables_and_figures():
 
 
 def test_protocols_are_what_the_report_says_they_are():
-    full = {cell.key: config.resolve(cell.config) for cell in cells("full")}
-    fair = [full[titled(FASHION, "2SPC"), method] for method in METHODS]
-    assert all(key.startswith("selector.") for other in fair for key in config.differences(fair[0], other))
-    published = titled(FASHION, "2SPC", AS_PUBLISHED)
+    full = {cell.key: config.resolve(cell.config) for cell in list_cells("full")}
+    fair = [full[name_experiment(FASHION, "2SPC"), method] for method in METHODS]
+    assert all(key.startswith("client_selection.") for other in fair for key in other.differences(fair[0]))
+    published = name_experiment(FASHION, "2SPC", AS_PUBLISHED)
     random, gpfl = full[published, RANDOM], full[published, GPFL]
-    assert random == full[titled(FASHION, "2SPC"), RANDOM]
+    assert random == full[name_experiment(FASHION, "2SPC"), RANDOM]
     assert random["model"]["hidden"] == [64, 30]
-    assert (gpfl["model"]["hidden"], gpfl["holdout"], gpfl["aggregation"]["by"]) == ([64], 0.0, "size")
+    assert (gpfl["model"]["hidden"], gpfl["holdout"], gpfl["aggregation"]["weighting"]) == ([64], 0.0, "size")
     assert gpfl["client_selection"]["signal"] == "test"
-    step = [full[titled(FASHION, SENSITIVE, name), RANDOM] for name in (NETWORK, ROWS, THEIRS)]
-    assert config.differences(random, step[0]) == ["model.hidden"]
-    assert set(config.differences(step[0], step[1])) == {"holdout", "signal_split"}
-    assert {key.split(".")[0] for key in config.differences(step[1], step[2])} == {"local_training", "aggregation"}
-    assert full[titled(FASHION, "1SPC"), RANDOM]["cohort_size"] == 10
-    assert full[titled(CIFAR, "Dir"), GPFL]["rounds"] == 2000
+    step = [full[name_experiment(FASHION, SENSITIVE, name), RANDOM] for name in (NETWORK, EXAMPLES, THEIRS)]
+    assert step[0].differences(random) == ["model.hidden"]
+    assert set(step[1].differences(step[0])) == {"holdout", "signal_split"}
+    assert {key.split(".")[0] for key in step[2].differences(step[1])} == {"local_training", "aggregation"}
+    assert full[name_experiment(FASHION, "1SPC"), RANDOM]["cohort_size"] == 10
+    assert full[name_experiment(CIFAR, "Dir"), GPFL]["rounds"] == 2000
+
+
+def resolve_preset(name, **changes):
+    """A preset with what the reproduction changes for all cells."""
+    return config.resolve(merge_settings(config.load(name)[1], {"seeds": 5, "evaluate_last": 10, **changes}))
+
+
+def test_presets_are_cells_of_the_reproduction():
+    full = {cell.key: config.resolve(cell.config) for cell in list_cells("full")}
+    fair, theirs = (name_experiment(FASHION, "2SPC", name) for name in ("", THEIRS))
+    fedcor = resolve_preset("fashion_mnist", data={"validation": 1 / 60})
+    assert full[name_experiment(FASHION, "2SPC", AS_PUBLISHED), POW_D].differences(fedcor) == []
+    assert full[fair, POW_D].differences(fedcor) == []
+    assert full[theirs, GPFL].differences(resolve_preset("fashion_mnist_gpfl", data={"validation": 1 / 60})) == []
+    assert config.load("fashion_mnist_gpfl")[1]["data"]["validation"] == pytest.approx(1 / 60, abs=1e-9)
+    cifar = resolve_preset("cifar10", data={"validation": 1 / 50})
+    assert full[name_experiment(CIFAR, "2SPC"), POW_D].differences(cifar) == []
 
 
 @pytest.fixture(scope="module")
 def small():
     """Two rounds of the small case."""
     change = {"client_selection": "uniform", "rounds": 2, "seeds": [3], "partition": {"clients": 5}, "cohort_size": 2}
-    return config.build(merged(SMALL_CASE, change))
+    return config.build(config.resolve(merge_settings(SMALL_CASE, change)))
 
 
 def test_regret_is_that_of_trying_all_cohorts_by_hand(small):
     history = small.simulate()
     (data,) = small.data.draws((3,))
-    mine, chance = regret_along(small.experiment, data, 3, history.selections[0])
+    mine, chance = measure_regret(small.experiment, data, 3, history.selections[0])
 
     task, trainer, key = small.experiment.task, small.experiment.local_training, jax.random.key(3)
     data = jax.tree.map(jnp.asarray, data)
@@ -252,9 +272,9 @@ def test_regret_is_that_of_trying_all_cohorts_by_hand(small):
         deltas = []
         for i in range(5):
             index, valid = data.examples_of(jnp.int32(i))
-            steps = trainer.local_steps(valid.sum(), data.longest)
-            own = key_for(key, Purpose.TRAIN, t, i)
-            deltas.append(trainer.train(task, w, data, index, valid, own, 1.0, steps, steps).delta)
+            plan = trainer.plan(valid.sum(), data.longest, jnp.int32(t), jnp.int32(2))
+            own, examples = key_for(key, Purpose.TRAIN, t, i), Examples(data, index, valid)
+            deltas.append(trainer.train(own, task, w, examples, plan, num_steps=plan.steps).delta)
 
         def after(cohort, w=w, deltas=deltas):
             return jax.tree.map(lambda a, *d: a + sum(d) / len(d), w, *(deltas[i] for i in cohort))
@@ -274,7 +294,7 @@ def test_regret_is_that_of_trying_all_cohorts_by_hand(small):
 
 def test_classes_of_clients_are_their_shares(small):
     (data,) = small.data.draws((3,))
-    share = classes_of(data)
+    share = count_classes(data)
     np.testing.assert_allclose(share.sum(1), 1)
     mine = np.asarray(data.y)[np.asarray(data.order)[int(data.offset[2]) : int(data.offset[2] + data.num_examples[2])]]
     np.testing.assert_allclose(share[2], np.bincount(mine, minlength=10) / len(mine))

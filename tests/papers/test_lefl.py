@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 
-from fedjax_sel import History, config, folder, papers
+from fedjax_sel import History, config, papers
 from fedjax_sel.data.partition import LabelGroups
 from fedjax_sel.metrics.cka import linear_cka
 from fedjax_sel.models.mlp import MLP
 from fedjax_sel.models.resnet import ResNet
-from fedjax_sel.papers import _lefl_studies
-from fedjax_sel.papers._lefl_cells import (
+from fedjax_sel.papers.judging import judge_larger
+from fedjax_sel.papers.lefl import studies as lefl_studies
+from fedjax_sel.papers.lefl.cells import (
     AS_PUBLISHED,
-    BASE,
     BASELINES,
     CIFAR,
     EXPERIMENTS,
@@ -33,28 +33,36 @@ from fedjax_sel.papers._lefl_cells import (
     OTHERS,
     SCAFFOLD,
     STAND_IN,
-    cells,
-    short,
-    titled,
+    is_short,
+    list_cells,
+    name_experiment,
 )
-from fedjax_sel.papers._lefl_claims import compared, judged, measured
-from fedjax_sel.papers._lefl_numbers import MODELS, TABLE_1, gigabytes, measures, results, target_of
-from fedjax_sel.papers._lefl_studies import (
-    ABLATION,
-    all_layers,
-    apart,
-    by_layer,
-    distances,
-    heat,
-    last_layer,
-    mean_within,
-    pairs,
-    representations,
-    studied,
+from fedjax_sel.papers.lefl.claims import compare, measure_cell
+from fedjax_sel.papers.lefl.latent import (
+    average_within,
+    compare_all_layers,
+    compare_distances,
+    compare_layers,
+    mark_pairs,
+    measure_distances,
+    observe_all_layers,
+    observe_last_layer,
+    record_layers,
 )
-from fedjax_sel.papers._lefl_tables import arithmetic
-from fedjax_sel.papers._paper import Evidence, merged
+from fedjax_sel.papers.lefl.numbers import (
+    MODELS,
+    TABLE_1,
+    compute_gigabytes,
+    find_target,
+    list_all_results,
+    measure,
+)
+from fedjax_sel.papers.lefl.studies import ABLATION, ON_GROUPS, examine_clusters
+from fedjax_sel.papers.lefl.tables import make_cost_table
+from fedjax_sel.papers.paper import Evidence
+from fedjax_sel.papers.settings import merge_settings
 from fedjax_sel.report.markdown import report
+from fedjax_sel.runs.files import to_jsonable
 from fedjax_sel.task import Task
 
 T, R, N, M = 500, 3, 40, 10
@@ -89,14 +97,14 @@ class Method:
         return History(tuple(range(R)), {"accuracy": accuracy, **costs}, selections, N)
 
 
-def found(clients, *, entropy=(0.2, 0.2, 0.4), within=0.8, cka=(0.9, 0.6), rand=None, cohort_size=M):
+def found(clients, *, entropy=(0.2, 0.2, 0.4), within=0.8, cka=(0.9, 0.6), rand=None, m=M):
     """What a study finds of one experiment; seeds differ a little."""
     rng, jitter = np.random.default_rng(0), 0.001 * JITTER
     names = ("entropy_stratified", "entropy_by_labels", "entropy_random")
     cluster, one = np.arange(clients) % 5, np.full(4, 0.95)
     out = {
         "clients": clients,
-        "cohort_size": m,
+        "m": m,
         "sizes": [np.bincount(cluster)] * R,
         "within": within + jitter,
         "random": 1.0 - jitter,
@@ -119,17 +127,16 @@ def studies(scale="small", groups=1.0, of_groups=0.01, **changes):
     planted = {
         "clusters": {name: found(n, **changes) for name, n in clients.items()},
         "ablation": {
-            name: found(24, rand=groups, entropy=(of_groups, 0.02, 0.5), cohort_size=5, **alike)
-            for name in ABLATION[scale]
+            name: found(24, rand=groups, entropy=(of_groups, 0.02, 0.5), m=5, **alike) for name in ABLATION[scale]
         },
     }
-    return json.loads(json.dumps(folder.jsonable(planted)))
+    return json.loads(json.dumps(to_jsonable(planted)))
 
 
 def world(changes=(), scale="small", **study):
     """Evidence in which all cells are alike but those of `changes`, by ([experiment,] settings, method)."""
     changes, histories = dict(changes), {}
-    for cell in cells(scale):
+    for cell in list_cells(scale):
         name, _, settings = cell.experiment.rpartition(" (")
         where = settings.removesuffix(")"), cell.method
         histories[cell.key] = changes.get((name, *where), changes.get(where, Method())).history()
@@ -227,10 +234,10 @@ def test_fedprox_is_slower_where_it_is_planted_to():
 def test_a_target_never_reached_counts_one_round_more_than_all_and_the_bytes_of_all():
     never, late = Method(None), Method(400)
     histories = world([((HIGH, FEDAVG), never), ((HIGH, LEFL), late)]).histories
-    np.testing.assert_array_equal(measured(histories, MNIST, HIGH, FEDAVG, "rounds"), T + 1)
-    np.testing.assert_array_equal(measured(histories, MNIST, HIGH, FEDAVG, "bytes"), 2 * T)
-    np.testing.assert_array_equal(measured(histories, MNIST, HIGH, LEFL, "rounds"), [398, 400, 402])
-    np.testing.assert_array_equal(measured(histories, MNIST, HIGH, LEFL, "bytes"), [796, 800, 804])
+    np.testing.assert_array_equal(measure_cell(histories, MNIST, HIGH, FEDAVG, "rounds"), T + 1)
+    np.testing.assert_array_equal(measure_cell(histories, MNIST, HIGH, FEDAVG, "bytes"), 2 * T)
+    np.testing.assert_array_equal(measure_cell(histories, MNIST, HIGH, LEFL, "rounds"), [398, 400, 402])
+    np.testing.assert_array_equal(measure_cell(histories, MNIST, HIGH, LEFL, "bytes"), [796, 800, 804])
     got = verdicts([*(((HIGH, method), never) for method in BASELINES), ((HIGH, LEFL), Method(100))])
     assert [got[f"{claim}-rounds-at-its-rate"] for claim in ("three-times-fewer", "fewer")] == [YES, YES]
     assert got["fewer-bytes-fair"] == YES
@@ -271,7 +278,7 @@ def test_scaffold_is_compared_with_fedavg_at_the_same_rate():
 
 
 def test_a_run_too_short_to_be_judged_is_not():
-    assert short(CIFAR)
+    assert is_short(CIFAR)
     everywhere = [((settings, LEFL), FAST) for settings in (HIGH, LOW, AS_PUBLISHED)]
     got = verdicts([*everywhere, ((CIFAR, HIGH, LEFL), Method(None))])
     assert got == verdicts(everywhere)
@@ -308,15 +315,15 @@ def test_studies_are_judged_by_what_was_planted(study, claim, expected):
 
 def test_differences_and_their_verdicts():
     histories = world([((HIGH, LEFL), FAST)]).histories
-    fewer = compared(histories, [MNIST], "rounds", (HIGH, FEDAVG), (HIGH, LEFL))
+    fewer = compare(histories, [MNIST], "rounds", (HIGH, FEDAVG), (HIGH, LEFL))
     assert fewer[MNIST].mean == 150
     assert fewer[MNIST].seeds == R
-    assert judged(fewer) == YES
-    assert judged(compared(histories, [MNIST], "rounds", (HIGH, LEFL), (HIGH, FEDAVG))) == NO
+    assert judge_larger(fewer) == YES
+    assert judge_larger(compare(histories, [MNIST], "rounds", (HIGH, LEFL), (HIGH, FEDAVG))) == NO
 
 
 def test_measures_of_a_planted_run():
-    value = measures(MNIST, Method(100, accuracy=0.94, upfront=50.0, cohort=7).history())
+    value = measure(MNIST, Method(100, accuracy=0.94, upfront=50.0, cohort=7).history())
     np.testing.assert_allclose(value["accuracy_last"], [0.938, 0.94, 0.942])
     np.testing.assert_allclose(value["best_accuracy"], [0.938, 0.94, 0.942])
     np.testing.assert_array_equal(value["cohort"], 7)
@@ -330,22 +337,22 @@ def test_measures_of_a_planted_run():
 
 
 def test_targets_are_the_middle_ones_and_every_experiment_has_one():
-    assert (target_of(FASHION), target_of(MNIST)) == (0.75, 0.9)
-    assert {target_of(name) for name in EXPERIMENTS["full"] if name not in STAND_IN} == {0.7, 0.4}
-    assert target_of("CIFAR-100, ResNet-20, 50 @ 70 %") == 0.4
-    assert target_of(titled(CIFAR, HIGH)) == 0.7
+    assert (find_target(FASHION), find_target(MNIST)) == (0.75, 0.9)
+    assert {find_target(name) for name in EXPERIMENTS["full"] if name not in STAND_IN} == {0.7, 0.4}
+    assert find_target("CIFAR-100, ResNet-20, 50 @ 70 %") == 0.4
+    assert find_target(name_experiment(CIFAR, HIGH)) == 0.7
 
 
 def test_results_hold_every_measure_and_the_published_rounds():
     evidence = world([((AS_PUBLISHED, LEFL), FAST)], "full")
-    rows = results("full", evidence)
+    rows = list_all_results("full", evidence)
     theirs = {(r.experiment, r.method): r.published for r in rows if r.published is not None}
     assert theirs == {
-        (titled(name, AS_PUBLISHED), method): rounds
+        (name_experiment(name, AS_PUBLISHED), method): rounds
         for name, methods in TABLE_1.items()
         for method, (rounds, _, _) in methods.items()
     }
-    place = titled("CIFAR-10, ResNet-20, 100 @ 10 %", AS_PUBLISHED)
+    place = name_experiment("CIFAR-10, ResNet-20, 100 @ 10 %", AS_PUBLISHED)
     (mine,) = (r for r in rows if (r.experiment, r.method, r.metric) == (place, LEFL, "rounds_to_0.7"))
     assert (mine.per_seed, mine.published) == ((48, 50, 52), 69)
     assert {r.experiment for r in rows if r.metric == "rand"} == {f"ablation: {name}" for name in ABLATION["full"]}
@@ -383,7 +390,9 @@ def test_the_arithmetic_of_table_1_is_that_by_hand():
     assert {name: set(methods) for name, methods in TABLE_1.items()} == {name: set(BY_HAND[name]) for name in BY_HAND}
     for name, methods in BY_HAND.items():
         for method, expected in methods.items():
-            np.testing.assert_allclose(gigabytes(name, method), expected, rtol=1e-9, err_msg=f"{name}, {method}")
+            np.testing.assert_allclose(
+                compute_gigabytes(name, method), expected, rtol=1e-9, err_msg=f"{name}, {method}"
+            )
 
 
 def test_the_models_behind_table_1_have_so_many_parameters():
@@ -398,7 +407,7 @@ def test_the_models_behind_table_1_have_so_many_parameters():
 
 
 def test_the_table_shows_printed_and_computed_costs():
-    rows = {row[:2]: row[2:] for row in arithmetic().rows}
+    rows = {row[:2]: row[2:] for row in make_cost_table().rows}
     assert rows["CIFAR-10, ResNet-20, 100 @ 10 %", FEDAVG] == ("256", "5.2", "+0.00", "5.52", "+0.00")
     assert rows["CIFAR-10, ResNet-20, 100 @ 10 %", LEFL] == ("69", "1.61", "-3.59", "1.49 + 0.42", "-3.62")
     assert rows["CIFAR-100, ResNet-20, 100 @ 10 %", FEDPROX][0] == ">500"
@@ -414,7 +423,7 @@ def test_the_report_has_all_tables_and_figures(scale):
     assert len(tables) == 5
     for table in tables:
         assert all(len(row) == len(table.columns) for row in table.rows), table.title
-    assert f"| {titled(MNIST, AS_PUBLISHED)} | LEFL | 0.8: 70, 1.4e-07 GB |" in text
+    assert f"| {name_experiment(MNIST, AS_PUBLISHED)} | LEFL | 0.8: 70, 1.4e-07 GB |" in text
     assert "0.9: >500" in text
     assert "13.0" in text
     assert "0.960 ± 0.002" in text
@@ -429,7 +438,7 @@ def test_the_report_has_all_tables_and_figures(scale):
 
 
 def resolved(scale):
-    return {cell.key: config.resolve(cell.config) for cell in cells(scale)}
+    return {cell.key: config.resolve(cell.config) for cell in list_cells(scale)}
 
 
 IS = {FEDPROX: "correction", SCAFFOLD: "correction", FEDNOVA: "aggregation", LEFL: "client_selection"}
@@ -439,35 +448,35 @@ IS |= dict.fromkeys(OTHERS, "aggregation")
 @pytest.mark.parametrize("scale", ["smoke", "small", "full"])
 def test_at_one_rate_methods_differ_only_in_what_they_are(scale):
     whole = resolved(scale)
-    assert len(whole) == len(cells(scale)), "no cell stands for two"
+    assert len(whole) == len(list_cells(scale)), "no cell stands for two"
     for name in EXPERIMENTS[scale]:
         for settings in (HIGH, LOW):
-            if (fedavg := whole.get((titled(name, settings), FEDAVG))) is None:
-                assert short(name)
+            if (fedavg := whole.get((name_experiment(name, settings), FEDAVG))) is None:
+                assert is_short(name)
                 continue
-            there = [method for method in (*METHODS, *OTHERS) if (titled(name, settings), method) in whole]
+            there = [method for method in (*METHODS, *OTHERS) if (name_experiment(name, settings), method) in whole]
             assert set(there) >= set(METHODS)
             for method in set(there) - {FEDAVG}:
-                keys = config.differences(fedavg, whole[titled(name, settings), method])
+                keys = whole[name_experiment(name, settings), method].differences(fedavg)
                 assert {key.split(".")[0] for key in keys} == {IS[method]}, (name, settings, method)
             assert fedavg["client_selection"] == {"name": "uniform"}
-            assert whole[titled(name, settings), LEFL]["client_selection"]["allocation"] == "hamilton"
+            assert whole[name_experiment(name, settings), LEFL]["client_selection"]["allocation"] == "hamilton"
     others = {title for title, method in whole if method in OTHERS}
-    assert others == {titled(next(iter(EXPERIMENTS[scale])), HIGH)}
+    assert others == {name_experiment(next(iter(EXPERIMENTS[scale])), HIGH)}
 
 
 @pytest.mark.parametrize("scale", ["smoke", "small", "full"])
 def test_the_two_rates_differ_in_nothing_else(scale):
     whole = resolved(scale)
     for name in EXPERIMENTS[scale]:
-        high = whole[titled(name, HIGH), LEFL]["local_training"]
+        high = whole[name_experiment(name, HIGH), LEFL]["local_training"]
         assert (high["learning_rate"], high["epoch_decay"]) == (0.1, 0.99)
-        if short(name):
-            assert (titled(name, LOW), LEFL) not in whole
+        if is_short(name):
+            assert (name_experiment(name, LOW), LEFL) not in whole
             continue
         for method in METHODS:
-            one, other = (whole[titled(name, settings), method] for settings in (HIGH, LOW))
-            assert config.differences(one, other) == ["local_training.learning_rate", "local_training.epoch_decay"]
+            one, other = (whole[name_experiment(name, settings), method] for settings in (HIGH, LOW))
+            assert other.differences(one) == ["local_training.learning_rate", "local_training.epoch_decay"]
             assert (other["local_training"]["learning_rate"], other["local_training"]["epoch_decay"]) == (0.01, None)
 
 
@@ -475,21 +484,23 @@ def test_the_two_rates_differ_in_nothing_else(scale):
 def test_as_published_baselines_are_those_of_the_low_rate_and_lefl_has_its_own(scale):
     whole = resolved(scale)
     for name in EXPERIMENTS[scale]:
-        if short(name):
+        if is_short(name):
             continue
         for method in BASELINES:
-            keys = config.differences(whole[titled(name, LOW), method], whole[titled(name, AS_PUBLISHED), method])
+            keys = whole[name_experiment(name, AS_PUBLISHED), method].differences(
+                whole[name_experiment(name, LOW), method]
+            )
             assert keys == (["correction.mu"] if method == FEDPROX else [])
-        assert whole[titled(name, AS_PUBLISHED), FEDPROX]["correction"]["mu"] == 1.0
-        fair, code = whole[titled(name, HIGH), LEFL], whole[titled(name, AS_PUBLISHED), LEFL]
+        assert whole[name_experiment(name, AS_PUBLISHED), FEDPROX]["correction"]["mu"] == 1.0
+        fair, code = whole[name_experiment(name, HIGH), LEFL], whole[name_experiment(name, AS_PUBLISHED), LEFL]
         changed = [
-            "client_selection.rate",
+            "client_selection.fraction",
             "client_selection.allocation",
             "client_selection.kl_direction",
             "cohort_size",
         ]
-        assert config.differences(fair, code) == changed
-        assert code["client_selection"]["rate"] == fair["cohort_size"] / fair["partition"]["clients"]
+        assert code.differences(fair) == changed
+        assert code["client_selection"]["fraction"] == fair["cohort_size"] / fair["partition"]["clients"]
 
 
 def most_of_code(clients, clusters, rate):
@@ -510,9 +521,9 @@ def test_cohorts_have_room_and_no_more_members_than_there_are_clients(scale):
         wanted, selector = whole["cohort_size"], whole["client_selection"]
         if selector.get("allocation") == "code":
             clusters = int(np.ceil(np.log2(clients)))
-            wanted = most_of_code(clients, clusters, selector["rate"])
+            wanted = most_of_code(clients, clusters, selector["fraction"])
         if not wanted <= whole["cohort_size"] <= clients:
-            short_of.append(f"{title}, {method}: m is {whole['m']} of {clients}, needed may be {wanted}")
+            short_of.append(f"{title}, {method}: m is {whole['cohort_size']} of {clients}, needed may be {wanted}")
     assert not short_of
 
 
@@ -534,7 +545,7 @@ def of_preset(name, *changes):
 
 
 def of_cell(name):
-    whole = resolved("full")[titled(name, HIGH), LEFL]
+    whole = resolved("full")[name_experiment(name, HIGH), LEFL]
     return {key: value for key, value in whole.items() if key != "seeds"}
 
 
@@ -559,33 +570,35 @@ CLUSTER = np.array([0, 1, 0, 2, 1, 0])
 
 
 def test_pairs_are_counted_once_and_are_of_one_cluster_or_of_two():
-    together, apart_ = pairs(CLUSTER, True), pairs(CLUSTER, False)
+    together, apart_ = mark_pairs(CLUSTER, True), mark_pairs(CLUSTER, False)
     assert np.argwhere(together).tolist() == [[0, 2], [0, 5], [1, 4], [2, 5]]
     np.testing.assert_array_equal(together + apart_, np.triu(np.ones((6, 6), bool), 1))
 
 
 def test_the_mean_within_clusters_is_over_their_pairs():
     value = RNG.random((6, 6))
-    np.testing.assert_allclose(mean_within(value, CLUSTER), (value[0, 2] + value[0, 5] + value[1, 4] + value[2, 5]) / 4)
+    np.testing.assert_allclose(
+        average_within(value, CLUSTER), (value[0, 2] + value[0, 5] + value[1, 4] + value[2, 5]) / 4
+    )
 
 
 def test_distances_are_euclidean_and_averaged_over_rows():
     latent = RNG.normal(size=(6, 9, 4)).astype(np.float32)
     expected = np.mean([cdist(latent[:, row], latent[:, row]) for row in range(9)], axis=0)
-    np.testing.assert_allclose(distances(latent), expected, atol=1e-6)
+    np.testing.assert_allclose(measure_distances(latent), expected, atol=1e-6)
 
 
 def test_random_clusters_are_of_the_same_sizes_and_any_pair_is_as_likely():
     same = np.ones((6, 6))
-    assert apart(same, CLUSTER, 0) == {"within": 1.0, "random": 1.0}
+    assert compare_distances(same, CLUSTER, 0) == {"within": 1.0, "random": 1.0}
     cluster = np.arange(200) % 4
     far = np.where(cluster[:, None] == cluster, 1.0, 3.0)
-    got = apart(far, cluster, 1)
+    got = compare_distances(far, cluster, 1)
     np.fill_diagonal(far, 0)
     assert got["within"] == 1.0
     assert abs(got["random"] - far.sum() / (200 * 199)) < 0.02
-    assert apart(far, cluster, 1) == got
-    assert apart(far, cluster, 2) != got
+    assert compare_distances(far, cluster, 1) == got
+    assert compare_distances(far, cluster, 2) != got
 
 
 def layers_of_clients(clients=6, rows=8, widths=(5, 3, 12)):
@@ -598,24 +611,24 @@ def layers_of_clients(clients=6, rows=8, widths=(5, 3, 12)):
 def test_the_same_layer_is_compared_over_all_pairs():
     features, kernels = layers_of_clients()
     expected = [
-        [np.mean([linear_cka(features[i][k], features[j][k]) for i, j in np.argwhere(pairs(CLUSTER, side))])
+        [np.mean([linear_cka(features[i][k], features[j][k]) for i, j in np.argwhere(mark_pairs(CLUSTER, side))])
          for k in range(3)]
         for side in (True, False)
     ]  # fmt: skip
-    np.testing.assert_allclose(by_layer(kernels, CLUSTER), expected)
+    np.testing.assert_allclose(compare_layers(kernels, CLUSTER), expected)
 
 
 def test_every_layer_is_compared_with_every_layer():
     features, kernels = layers_of_clients()
-    got = heat(kernels, CLUSTER)
+    got = compare_all_layers(kernels, CLUSTER)
     assert got.shape == (2, 3, 3)
     for value, side in zip(got, (True, False), strict=True):
-        some = np.argwhere(pairs(CLUSTER, side))
+        some = np.argwhere(mark_pairs(CLUSTER, side))
         for k in range(3):
             for other in range(3):
                 expected = np.mean([linear_cka(features[i][k], features[j][other]) for i, j in some])
                 np.testing.assert_allclose(value[k, other], expected)
-    few = heat(kernels, CLUSTER, most=2)
+    few = compare_all_layers(kernels, CLUSTER, most=2)
     assert np.abs(few - got).max() > 1e-3, "of some pairs only"
 
 
@@ -627,7 +640,7 @@ def mlp():
 
 def test_representations_of_an_mlp_are_its_affine_maps():
     task, variables, x = mlp()
-    latent, layers = representations(task, variables, jnp.asarray(x))
+    latent, layers = record_layers(task, variables, jnp.asarray(x))
     expected, inside = [], (x - 0.5) * 2.0
     for name in ("Dense_0", "Dense_1", "Dense_2"):
         layer = {key: np.asarray(value) for key, value in variables["params"][name].items()}
@@ -644,12 +657,14 @@ def test_representations_of_an_mlp_are_its_affine_maps():
 def test_what_is_looked_at_is_the_same_for_few_and_for_many_clients():
     task, variables, x = mlp()
     rows: dict[str, Any] = {"public": jnp.asarray(x[:2]), "seen": jnp.asarray(x)}
-    (log_p, latent, kernels), (other, again, none) = (look(task, variables, rows) for look in (all_layers, last_layer))
+    (log_p, latent, kernels), (other, again, none) = (
+        look(task, variables, rows) for look in (observe_all_layers, observe_last_layer)
+    )
     np.testing.assert_array_equal(log_p, other)
     np.testing.assert_array_equal(latent, again)
     assert none.shape == (1,)
     np.testing.assert_allclose(np.exp(log_p).sum(1), 1, rtol=1e-5)
-    _, layers = representations(task, variables, jnp.asarray(x))
+    _, layers = record_layers(task, variables, jnp.asarray(x))
     centred = [layer - layer.mean(0) for layer in map(np.asarray, layers)]
     np.testing.assert_allclose(kernels, [layer @ layer.T for layer in centred], atol=1e-5)
 
@@ -657,20 +672,20 @@ def test_what_is_looked_at_is_the_same_for_few_and_for_many_clients():
 def test_representations_of_a_resnet_are_all_its_convolutions_and_the_last_layer():
     task, x = Task(ResNet(classes=4, depth=8)), jnp.zeros((3, 8, 8, 3))
     variables = jax.eval_shape(lambda: task.init(jax.random.key(0), x))
-    latent, layers = jax.eval_shape(lambda variables: representations(task, variables, x), variables)
+    latent, layers = jax.eval_shape(lambda variables: record_layers(task, variables, x), variables)
     assert [layer.shape[-1] for layer in layers] == [16, 16, 16, 32, 32, 64, 64, 4]
     assert latent.shape == (3, 64)
 
 
 def test_planted_groups_are_found_on_digits():
     (cell,) = ABLATION["smoke"].values()
-    whole = merged(merged(BASE, cell), {"rounds": 1, "model": {"hidden": [16]}, "client_selection": "lefl"})
-    got = studied(whole, "smoke", [0], truth=LabelGroups(24, 2))
+    whole = merge_settings(cell, ON_GROUPS, {"rounds": 1, "model": {"hidden": [16]}, "client_selection": "lefl"})
+    got = examine_clusters(whole, "smoke", [0], truth=LabelGroups(24, 2))
     assert got["rand"] == [1.0]
     assert [sizes.tolist() for sizes in got["sizes"]] == [[5, 5, 5, 5, 4]]
-    assert (got["clients"], got["cohort_size"]) == (24, 5)
+    assert (got["clients"], got["m"]) == (24, 5)
     labels = LabelGroups(24, 2).groups(10)
-    np.testing.assert_array_equal(pairs(got["cluster"], True), pairs(labels, True))
+    np.testing.assert_array_equal(mark_pairs(got["cluster"], True), mark_pairs(labels, True))
     (stratified,), (by_labels,), (uniform,) = (got[f"entropy_{way}"] for way in ("stratified", "by_labels", "random"))
     assert stratified < 0.05 < uniform
     assert abs(stratified - by_labels) < 0.02
@@ -683,14 +698,14 @@ def test_planted_groups_are_found_on_digits():
     assert got["heat"].shape == (2, 2, 2)
     assert (got["cka"][0, 0] > got["cka"][0, 1]).all(), "models of one group are more alike"
     np.testing.assert_allclose(np.diag(got["kl"]), 0, atol=1e-5)
-    assert (got["kl"][pairs(labels, False)].min() > got["kl"][pairs(labels, True)].max()).all()
-    json.dumps(folder.jsonable(got))
+    assert (got["kl"][mark_pairs(labels, False)].min() > got["kl"][mark_pairs(labels, True)].max()).all()
+    json.dumps(to_jsonable(got))
 
 
 def test_many_clients_are_compared_by_their_last_layers_alone(monkeypatch):
-    monkeypatch.setattr(_lefl_studies, "FEW", 10)
+    monkeypatch.setattr(lefl_studies, "FEW", 10)
     (cell,) = ABLATION["smoke"].values()
-    whole = merged(merged(BASE, cell), {"rounds": 1, "model": {"hidden": [16]}, "client_selection": "lefl"})
-    got = studied(whole, "smoke", [0], truth=LabelGroups(24, 2))
+    whole = merge_settings(cell, ON_GROUPS, {"rounds": 1, "model": {"hidden": [16]}, "client_selection": "lefl"})
+    got = examine_clusters(whole, "smoke", [0], truth=LabelGroups(24, 2))
     assert got["rand"] == [1.0]
     assert not {"cka", "heat", "kl"} & set(got)

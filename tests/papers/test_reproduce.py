@@ -10,10 +10,11 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from fedjax_sel import config, folder, papers
-from fedjax_sel.engine import run
-from fedjax_sel.papers._paper import Cell, folder_of
-from fedjax_sel.papers._reproduce import run_cells
+from fedjax_sel import config, papers
+from fedjax_sel.engine import driver
+from fedjax_sel.papers.paper import Cell, locate_cell
+from fedjax_sel.papers.reproduction import run_cells
+from fedjax_sel.runs import execute, layout, pretrained
 
 CELLS = 3 * 5  # settings, methods
 SEEDS = 2
@@ -49,7 +50,7 @@ def nothing_runs(monkeypatch):
     def refused(*_, **__):
         raise AssertionError("a round was run")
 
-    monkeypatch.setattr(run, "run_chunk", refused)
+    monkeypatch.setattr(driver, "run_chunk", refused)
 
 
 def test_the_summary_has_the_form_that_all_papers_share(summary):
@@ -92,7 +93,7 @@ def test_means_and_deviations_are_those_of_the_seeds(summary):
 
 def test_accuracies_are_those_of_the_cells(out, summary):
     for cell in papers.load("uacs").cells("smoke"):
-        long = pd.read_parquet(folder_of(out, cell) / "metrics.parquet")
+        long = pd.read_parquet(locate_cell(out, cell) / "metrics.parquet")
         table = long.set_index(["metric", "round", "seed"])["value"]
         found = {
             (r["metric"], r["round"]): r["per_seed"]
@@ -144,7 +145,7 @@ def test_a_folder_of_another_configuration_is_refused_and_left_alone(out, return
 
 def test_a_folder_of_something_else_is_refused_and_left_alone(tmp_path, nothing_runs):
     cell = papers.load("uacs").cells("smoke")[-1]
-    strange = folder_of(tmp_path, cell)
+    strange = locate_cell(tmp_path, cell)
     strange.mkdir(parents=True)
     (strange / "thesis.txt").write_text("mine")
     with pytest.raises(ValueError, match="no run's folder"):
@@ -155,7 +156,7 @@ def test_a_folder_of_something_else_is_refused_and_left_alone(tmp_path, nothing_
 def test_unknown_names_are_answered_with_the_nearest(tmp_path, nothing_runs):
     with pytest.raises(ValueError, match=r"unknown scale 'smok'; did you mean 'smoke'.*small, full"):
         papers.reproduce("uacs", scale="smok", out=tmp_path / "new")
-    with pytest.raises(ValueError, match="unknown papers 'uasc'; did you mean 'uacs'"):
+    with pytest.raises(ValueError, match="unknown paper 'uasc'; did you mean 'uacs'"):
         papers.reproduce("uasc", scale="smoke", out=tmp_path / "new")
     assert not (tmp_path / "new").exists()
 
@@ -168,8 +169,8 @@ def test_two_cells_of_one_configuration_are_run_once(tmp_path, monkeypatch):
         Cell("three", "A", {**plain, "cohort_size": 2}),
     ]
     configs = [config.resolve({**cell.config, "seeds": 2}) for cell in cells]
-    runs, build = [], config.build
-    monkeypatch.setattr(config, "build", lambda one, begin=None: runs.append(one["cohort_size"]) or build(one))
+    runs, build = [], execute.build
+    monkeypatch.setattr(execute, "build", lambda one, begin=None: runs.append(one["cohort_size"]) or build(one))
 
     def histories():
         return run_cells(tmp_path, cells, configs, Console(quiet=True))
@@ -179,13 +180,65 @@ def test_two_cells_of_one_configuration_are_run_once(tmp_path, monkeypatch):
     assert runs == [2, 3]
     assert ran["one", "A"] is ran["three", "A"]
     assert ran["one", "A"].selections.shape == (2, 2, 2)
-    assert [folder.state(folder_of(tmp_path, cell)) for cell in cells] == ["finished", "finished", "new"]
+    assert [layout.state(locate_cell(tmp_path, cell)) for cell in cells] == ["finished", "finished", "new"]
     read = histories()
     assert runs == [2, 3], "nothing is run again"
     assert read["one", "A"] is read["three", "A"]
     for key, history in ran.items():
         np.testing.assert_array_equal(read[key].selections, history.selections)
         np.testing.assert_array_equal(read[key]["accuracy"], history["accuracy"])
+
+
+STEP = {"data": "iris", "partition": {"name": "iid", "clients": 5}, "model": "logistic", "cohort_size": 2, "rounds": 1}
+
+
+def run_all(out, *cells):
+    """The histories of cells, of one seed."""
+    configs = [config.resolve({"seeds": 1, **cell.config}) for cell in cells]
+    return run_cells(out, cells, configs, Console(quiet=True))
+
+
+def test_two_cells_of_one_configuration_that_begin_with_different_models_are_two_runs(tmp_path):
+    slow, fast = ({**STEP, "local_training": {"learning_rate": rate}} for rate in (0.001, 0.5))
+    cells = (
+        Cell("before", "slow", slow),
+        Cell("before", "fast", fast),
+        Cell("after", "slow", STEP, begins=("before", "slow")),
+        Cell("after", "fast", STEP, begins=("before", "fast")),
+        Cell("after", "slow again", STEP, begins=("before", "slow")),
+        Cell("after", "neither", STEP),
+    )
+    found = run_all(tmp_path, *cells)
+    losses = {method: float(found["after", method]["loss"][0, -1]) for method in ("slow", "fast", "neither")}
+    assert len(set(losses.values())) == 3
+    assert losses["fast"] < losses["slow"]
+    assert found["after", "slow again"] is found["after", "slow"]
+    again = run_all(tmp_path, *cells)
+    assert {key: float(history["loss"][0, -1]) for key, history in again.items()} == {
+        key: float(history["loss"][0, -1]) for key, history in found.items()
+    }
+
+
+def test_a_cell_begins_with_the_model_of_one_that_stands_for_another(tmp_path):
+    one, same = Cell("before", "one", STEP), Cell("before", "same", STEP)
+    found = run_all(tmp_path, one, same, Cell("after", "same", STEP, begins=same.key))
+    assert found[one.key] is found[same.key]
+    begun = run_all(tmp_path / "other", one, Cell("after", "one", STEP, begins=one.key))
+    np.testing.assert_array_equal(found["after", "same"]["loss"], begun["after", "one"]["loss"])
+
+
+def test_a_finished_cell_is_read_where_the_model_that_it_began_with_is_gone(tmp_path):
+    cells = Cell("before", "one", STEP), Cell("after", "one", STEP, begins=("before", "one"))
+    found = run_all(tmp_path, *cells)
+    (locate_cell(tmp_path, cells[0]) / pretrained.FILE).unlink()
+    again = run_all(tmp_path, *cells)
+    np.testing.assert_array_equal(found["after", "one"]["loss"], again["after", "one"]["loss"])
+
+
+def test_a_cell_that_begins_with_one_behind_it_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"\('after', 'one'\) begins with the model of \('before', 'one'\)"):
+        run_all(tmp_path, Cell("after", "one", STEP, begins=("before", "one")), Cell("before", "one", STEP))
+    assert not list(tmp_path.iterdir())
 
 
 def test_every_scale_has_cells_with_names_of_their_own():

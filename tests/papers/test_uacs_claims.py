@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from fedjax_sel import History, papers
-from fedjax_sel.papers._paper import Evidence
-from fedjax_sel.papers._uacs_numbers import ENTROPY, GRADIENT, GREEDY, RANDOM, ROBIN, measures
+from fedjax_sel.papers.paper import Evidence
+from fedjax_sel.papers.uacs.cells import ENTROPY, GRADIENT, GREEDY, RANDOM, ROBIN
+from fedjax_sel.papers.uacs.numbers import measure
 
 T, R, N, M = 20, 5, 100, 6
 LOW, HIGH = 0.80, 0.97  # accuracy before and after a run finds the boundary; the target 0.95 lies between
@@ -164,7 +165,7 @@ def test_every_claim_has_a_sentence_a_source_and_numbers_for_each_experiment():
 
 def test_measures_of_a_cell_are_what_was_planted():
     method = Method(jump=(3, 21, 3, 3, 3), cost=3.0, near=(6, 0, 3, 6, 6))
-    found = measures({("a", "b"): method.history()}, ("a", "b"))
+    found = measure("Experiment 1", method.history())
     learnt = (2 * LOW + 18 * HIGH) / T
     np.testing.assert_allclose(found["final_accuracy"], [HIGH, LOW, HIGH, HIGH, HIGH])
     np.testing.assert_allclose(found["mean_accuracy"], [learnt, LOW, learnt, learnt, learnt])

@@ -7,7 +7,8 @@ import optax
 
 from fedjax_sel import Federation, Task, partition, signals
 from fedjax_sel.data.federated import Examples
-from fedjax_sel.local_training.sgd import SGD, shuffles
+from fedjax_sel.local_training._shuffle import shuffle_epochs
+from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.models.mlp import MLP
 
 
@@ -22,7 +23,7 @@ def test_losses_are_those_of_the_rows_of_all_steps_each_on_the_model_of_its_step
     update = trainer.train(key, task, variables, Examples(data, index, valid), plan, num_steps=plan.steps + 3)
 
     model, losses = variables, []
-    for order in np.asarray(shuffles(jax.random.split(key)[0], valid, 2)):
+    for order in np.asarray(shuffle_epochs(jax.random.split(key)[0], valid, 2)):
         for first in range(0, count, 8):
             rows = index[order[first : min(first + 8, count)]]
 

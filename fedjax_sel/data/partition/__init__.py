@@ -1,8 +1,8 @@
-"""Which client owns which row: one partition a file, and each says which law it means.
+"""Which client owns which example: one partition a file, and each says which law it means.
 
 A partition is a frozen value with the number of clients (`clients`; None: as many as there are natural owners) and
-`assign(y, rng, owner) -> Int[n]`, the client of every row, -1 where a row is nobody's. All of them end, and refuse with
-a reason what cannot be drawn. Any object with these two will do.
+`assign(y, rng, owner) -> Int[n]`, the client of every example, -1 where an example is nobody's. All of them end, and
+refuse with a reason what cannot be drawn. Any object with these two will do.
 """
 
 from fedjax_sel.data.partition.client_dirichlet import ClientDirichlet

@@ -7,16 +7,16 @@ import math
 import numpy as np
 from jaxtyping import Int
 
-NOBODYS = -1
-"""The client of a row that no client owns."""
+NO_CLIENT = -1
+"""The client of an example that no client owns."""
 
 
-def check_count(name: str, value: int, rows: int) -> None:
-    """Refuse a number of things that need a row each."""
+def check_count(name: str, value: int, examples: int) -> None:
+    """Refuse a number of things that need an example each."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
         raise ValueError(f"{name} is {value!r}; it is a whole number, at least 1")
-    if value > rows:
-        raise ValueError(f"{name} is {value}, but there are only {rows} rows; each needs at least one")
+    if value > examples:
+        raise ValueError(f"{name} is {value}, but there are only {examples} examples; each needs at least one")
 
 
 def check_alpha(alpha: float) -> None:
@@ -28,8 +28,8 @@ def check_alpha(alpha: float) -> None:
         )
 
 
-def rows_by_class(y: Int[np.ndarray, "n"], rng: np.random.Generator) -> list[Int[np.ndarray, "k"]]:
-    """The rows of each class that occurs, in random order."""
+def examples_by_class(y: Int[np.ndarray, "n"], rng: np.random.Generator) -> list[Int[np.ndarray, "k"]]:
+    """The examples of each class that occurs, in random order."""
     order = rng.permutation(len(y))
     order = order[np.argsort(y[order], kind="stable")]
     return np.split(order, np.flatnonzero(np.diff(y[order])) + 1)

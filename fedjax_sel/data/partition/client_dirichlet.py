@@ -7,16 +7,16 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from fedjax_sel.data.partition._ops import NOBODYS, check_alpha, check_count, rows_by_class
+from fedjax_sel.data.partition._ops import NO_CLIENT, check_alpha, check_count, examples_by_class
 
 
 @dataclass(frozen=True)
 class ClientDirichlet:
-    """Client i draws q_i ~ Dir(alpha * prior) over the classes, then its rows by class from q_i without replacement.
+    """Client i draws q_i ~ Dir(alpha * prior) over the classes, then its examples from q_i, without replacement.
 
-    Every client owns floor(n / N) rows; the n mod N that remain are nobody's. `prior` is the share of each class among
-    all rows. When a class runs out, the rest of q_i is rescaled to sum 1; clients draw in random order, so that those
-    who come late, and find classes gone, are not always the same.
+    Every client owns floor(n / N) examples; the n mod N that remain are nobody's. `prior` is the share of each class
+    among all examples. When a class runs out, the rest of q_i is rescaled to sum 1; clients draw in random order, so
+    that those who come late, and find classes gone, are not always the same.
 
     Hsu, Qi and Brown, "Measuring the Effects of Non-Identical Data Distribution for Federated Visual Classification",
     2019, https://arxiv.org/abs/1909.06335. Not to be confused with `Dirichlet`, where each *class* is
@@ -25,6 +25,10 @@ class ClientDirichlet:
     Attributes:
       clients: `N`.
       alpha: concentration; near 0: one class a client, large: every client like the whole.
+
+    >>> y, rng = np.arange(12) % 3, np.random.default_rng(0)
+    >>> np.bincount(ClientDirichlet(3, alpha=1.0).assign(y, rng))
+    array([4, 4, 4])
     """
 
     clients: int = 100
@@ -33,14 +37,14 @@ class ClientDirichlet:
     def assign(
         self, y: Int[np.ndarray, "n"], rng: np.random.Generator, owner: Int[np.ndarray, "n"] | None = None
     ) -> Int[np.ndarray, "n"]:
-        """The client of each row. Raises `ValueError` for more clients than rows."""
+        """The client of each example. Raises `ValueError` for more clients than examples."""
         check_count("clients", self.clients, len(y))
         check_alpha(self.alpha)
-        classes = rows_by_class(y, rng)
-        left = np.array([len(rows) for rows in classes])
+        classes = examples_by_class(y, rng)
+        left = np.array([len(examples) for examples in classes])
         used = np.zeros_like(left)
         prior = left / left.sum()
-        client = np.full(len(y), NOBODYS, np.int64)
+        client = np.full(len(y), NO_CLIENT, np.int64)
         for i in rng.permutation(self.clients):
             take = self._take(len(y) // self.clients, prior, left, rng)
             for c in np.flatnonzero(take):
@@ -50,17 +54,17 @@ class ClientDirichlet:
         return client
 
     def _take(
-        self, rows: int, prior: Float[np.ndarray, "C"], left: Int[np.ndarray, "C"], rng: np.random.Generator
+        self, examples: int, prior: Float[np.ndarray, "C"], left: Int[np.ndarray, "C"], rng: np.random.Generator
     ) -> Int[np.ndarray, "C"]:
-        """How many rows of each class one client takes, `rows` in all and never more than are `left`.
+        """How many examples of each class one client takes, `examples` in all and never more than are `left`.
 
-        Row after row, a draw of an exhausted class would be rejected and drawn again. All at once it is the same law:
-        draw as many as are missing, drop those beyond what is left, repeat. Every repeat but the last exhausts a class,
-        so there are at most `C`.
+        One after another, a draw of an exhausted class would be rejected and drawn again. All at once it is the same
+        law: draw as many as are missing, drop those beyond what is left, repeat. Every repeat but the last exhausts a
+        class, so there are at most `C`.
         """
         mix = rng.dirichlet(self.alpha * prior)
         take = np.zeros_like(left)
-        while (missing := rows - take.sum()) > 0:
+        while (missing := examples - take.sum()) > 0:
             open_classes = np.flatnonzero(left > take)
             weight = mix[open_classes]
             if weight.sum() < 1e-9:

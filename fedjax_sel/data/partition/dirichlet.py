@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Int
 
-from fedjax_sel.data.partition._ops import check_alpha, check_count, rows_by_class
+from fedjax_sel.data.partition._ops import check_alpha, check_count, examples_by_class
 
 DRAWS = 100
 """How often the shares are drawn before giving up on `min_examples`."""
@@ -15,22 +15,26 @@ DRAWS = 100
 
 @dataclass(frozen=True)
 class Dirichlet:
-    """For each class, p ~ Dir(alpha * 1_N): client i owns the share p_i of the rows of that class.
+    """For each class, p ~ Dir(alpha * 1_N): client i owns the share p_i of the examples of that class.
 
     Sizes and label mixes both vary. This is the law of Yurochkin et al., "Bayesian Nonparametric Federated Learning of
     Neural Networks", ICML 2019, https://arxiv.org/abs/1905.12022 ("heterogeneous"), which NIID-Bench,
     FedLab's `hetero_dir` and Flower's `DirichletPartitioner` follow. Not to be confused with `ClientDirichlet`, where
     each *client* draws its mix of classes.
 
-    With `balance`, a client that already has `n / N` rows gets no more of the later classes, as in the authors' code
-    and in NIID-Bench (Li et al., "Federated Learning on Non-IID Data Silos", ICDE 2022,
+    With `balance`, a client that already has `n / N` examples gets no more of the later classes, as in the authors'
+    code and in NIID-Bench (Li et al., "Federated Learning on Non-IID Data Silos", ICDE 2022,
     https://arxiv.org/abs/2102.02079; there with `min_examples=10`, the "label-dir" of LEFL). The text has no such rule.
 
     Attributes:
       clients: `N`.
       alpha: concentration; small: a class lives at few clients, large: nearly equal shares.
-      min_examples: shares are drawn anew until every client has this many rows, at most 100 times.
+      min_examples: shares are drawn anew until every client has this many examples, at most 100 times.
       balance: whether full clients are passed over.
+
+    >>> y, rng = np.arange(12) % 3, np.random.default_rng(0)
+    >>> np.bincount(Dirichlet(3, alpha=1.0).assign(y, rng)).sum()
+    np.int64(12)
     """
 
     clients: int = 100
@@ -41,17 +45,18 @@ class Dirichlet:
     def assign(
         self, y: Int[np.ndarray, "n"], rng: np.random.Generator, owner: Int[np.ndarray, "n"] | None = None
     ) -> Int[np.ndarray, "n"]:
-        """The client of each row. Raises `ValueError` where 100 draws leave a client below `min_examples`."""
+        """The client of each example. Raises `ValueError` where 100 draws leave a client below `min_examples`."""
         check_count("clients", self.clients, len(y))
         check_count("min_examples", self.min_examples, len(y))
         check_alpha(self.alpha)
         if self.clients * self.min_examples > len(y):
             raise ValueError(
-                f"{self.clients} clients with min_examples {self.min_examples} need {self.clients * self.min_examples} rows, but "
-                f"there are only {len(y)}; lower clients or min_examples"
+                f"{self.clients} clients with min_examples {self.min_examples} need "
+                f"{self.clients * self.min_examples} examples, but there are only {len(y)}; lower clients or "
+                "min_examples"
             )
-        classes = rows_by_class(y, rng)
-        sizes = [len(rows) for rows in classes]
+        classes = examples_by_class(y, rng)
+        sizes = [len(examples) for examples in classes]
         best = 0
         for _ in range(DRAWS):
             count = self._counts(sizes, rng)
@@ -62,24 +67,24 @@ class Dirichlet:
         else:
             advice = "raise alpha, or lower clients or min_examples" + ("" if self.balance else ", or set balance=True")
             raise ValueError(
-                f"{DRAWS} draws of Dir(alpha={self.alpha}) over {self.clients} clients and {len(y)} rows of "
-                f"{len(classes)} classes never gave every client min_examples={self.min_examples} rows (the smallest client "
-                f"had at most {best}); {advice}"
+                f"{DRAWS} draws of Dir(alpha={self.alpha}) over {self.clients} clients and {len(y)} examples of "
+                f"{len(classes)} classes never gave every client min_examples={self.min_examples} examples (the "
+                f"smallest client had at most {best}); {advice}"
             )
         client = np.empty(len(y), np.int64)
-        for rows, of_class in zip(classes, count, strict=True):
-            client[rows] = np.repeat(np.arange(self.clients), of_class)
+        for examples, of_class in zip(classes, count, strict=True):
+            client[examples] = np.repeat(np.arange(self.clients), of_class)
         return client
 
     def _counts(self, sizes: list[int], rng: np.random.Generator) -> Int[np.ndarray, "C N"]:
-        """Rows of each class at each client."""
+        """Examples of each class at each client."""
         count = np.zeros((len(sizes), self.clients), np.int64)
         full = sum(sizes) / self.clients
-        for c, rows in enumerate(sizes):
+        for c, size in enumerate(sizes):
             # A Dirichlet vector without some entries, rescaled, is a Dirichlet vector over the others: drawing over
             # those alone is the same law, and never divides by a sum that underflowed to 0.
             open_to = np.flatnonzero(count.sum(0) < full) if self.balance else np.arange(self.clients)
             share = rng.dirichlet(np.full(len(open_to), self.alpha))
-            cut = np.floor(np.cumsum(share)[:-1] * rows).astype(np.int64)
-            count[c, open_to] = np.diff(cut, prepend=0, append=rows)
+            cut = np.floor(np.cumsum(share)[:-1] * size).astype(np.int64)
+            count[c, open_to] = np.diff(cut, prepend=0, append=size)
         return count

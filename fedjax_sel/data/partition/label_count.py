@@ -7,20 +7,24 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Int
 
-from fedjax_sel.data.partition._ops import check_count, rows_by_class
+from fedjax_sel.data.partition._ops import check_count, examples_by_class
 
 
 @dataclass(frozen=True)
 class LabelCount:
-    """Client i owns rows of `labels` classes: class `i mod C`, and others drawn without replacement.
+    """Client i owns examples of `labels` classes: class `i mod C`, and others drawn without replacement.
 
-    The rows of a class are divided as evenly as possible among the clients that own it; which, is drawn. With `N >= C`
-    every class is owned by someone. "labelX" of LEFL and "#C = X" of NIID-Bench: Li et al., "Federated Learning on
+    The examples of a class are divided as evenly as possible among the clients that own it; which, is drawn. With `N >=
+    C` every class is owned by someone. "labelX" of LEFL and "#C = X" of NIID-Bench: Li et al., "Federated Learning on
     Non-IID Data Silos: An Experimental Study", ICDE 2022, https://arxiv.org/abs/2102.02079, section 4.1.
 
     Attributes:
       clients: `N`, at least as many as classes.
       labels: of each client, at most `C`; 1: one class a client.
+
+    >>> y, rng = np.arange(12) % 3, np.random.default_rng(0)
+    >>> [len(set(y[LabelCount(4, labels=2).assign(y, rng) == i])) for i in range(4)]
+    [2, 2, 2, 2]
     """
 
     clients: int = 100
@@ -29,10 +33,10 @@ class LabelCount:
     def assign(
         self, y: Int[np.ndarray, "n"], rng: np.random.Generator, owner: Int[np.ndarray, "n"] | None = None
     ) -> Int[np.ndarray, "n"]:
-        """The client of each row. Raises `ValueError` where a class would be nobody's, or is too small to divide."""
+        """The client of each example. Raises `ValueError` where a class has no owner, or is too small to divide."""
         check_count("clients", self.clients, len(y))
         check_count("labels", self.labels, len(y))
-        classes = rows_by_class(y, rng)
+        classes = examples_by_class(y, rng)
         count = len(classes)
         if self.labels > count or self.clients < count:
             raise ValueError(
@@ -45,11 +49,11 @@ class LabelCount:
             owns[i % count, i] = True
             owns[rng.permutation(others)[: self.labels - 1], i] = True
         client = np.empty(len(y), np.int64)
-        for c, rows in enumerate(classes):
+        for c, examples in enumerate(classes):
             owners = rng.permutation(np.flatnonzero(owns[c]))
-            if len(rows) < len(owners):
+            if len(examples) < len(owners):
                 raise ValueError(
-                    f"a class of {len(rows)} rows was given to {len(owners)} clients; lower clients or labels"
+                    f"a class of {len(examples)} examples was given to {len(owners)} clients; lower clients or labels"
                 )
-            client[rows] = owners[np.arange(len(rows)) * len(owners) // len(rows)]
+            client[examples] = owners[np.arange(len(examples)) * len(owners) // len(examples)]
         return client

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Int
 
-from fedjax_sel.data.partition._ops import check_count, rows_by_class
+from fedjax_sel.data.partition._ops import check_count, examples_by_class
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,7 @@ class LabelGroups:
     """Consecutive classes, `labels` at a time, each divided at random among a group of consecutive clients.
 
     Groups have as many clients as their number allows, sizes differing by at most one, the larger first: 24 clients and
-    10 classes in pairs make groups of 5, 5, 5, 5, 4. Within a group rows are dealt at random, each client the same
+    10 classes in pairs make groups of 5, 5, 5, 5, 4. Within a group examples are dealt at random, each client the same
     number up to one. The groups are what a clustering of clients should find.
 
     The "quantity-based label skew (manual)" of LEFL: Abebe, Munoz and Jannesari, "LEFL: Low Entropy Client Sampling in
@@ -24,6 +24,10 @@ class LabelGroups:
     Attributes:
       clients: `N`, at least as many as groups.
       labels: classes of a group; the last group may have fewer.
+
+    >>> y, rng = np.arange(12) % 3, np.random.default_rng(0)
+    >>> LabelGroups(4, labels=2).groups(3)
+    array([0, 0, 1, 1])
     """
 
     clients: int = 24
@@ -37,10 +41,10 @@ class LabelGroups:
     def assign(
         self, y: Int[np.ndarray, "n"], rng: np.random.Generator, owner: Int[np.ndarray, "n"] | None = None
     ) -> Int[np.ndarray, "n"]:
-        """The client of each row. Raises `ValueError` for fewer clients than groups."""
+        """The client of each example. Raises `ValueError` for fewer clients than groups."""
         check_count("clients", self.clients, len(y))
         check_count("labels", self.labels, len(y))
-        classes = rows_by_class(y, rng)
+        classes = examples_by_class(y, rng)
         group_of = self.groups(len(classes))
         if self.clients < (groups := -(-len(classes) // self.labels)):
             raise ValueError(
@@ -49,9 +53,9 @@ class LabelGroups:
             )
         client = np.empty(len(y), np.int64)
         for group in range(groups):
-            rows = rng.permutation(np.concatenate(classes[group * self.labels : (group + 1) * self.labels]))
+            examples = rng.permutation(np.concatenate(classes[group * self.labels : (group + 1) * self.labels]))
             members = np.flatnonzero(group_of == group)
-            if len(rows) < len(members):
-                raise ValueError(f"a group of {len(members)} clients has only {len(rows)} rows; lower clients")
-            client[rows] = members[np.arange(len(rows)) % len(members)]
+            if len(examples) < len(members):
+                raise ValueError(f"a group of {len(members)} clients has only {len(examples)} examples; lower clients")
+            client[examples] = members[np.arange(len(examples)) % len(members)]
         return client

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Int
 
-from fedjax_sel.data.partition._ops import NOBODYS, check_count
+from fedjax_sel.data.partition._ops import NO_CLIENT, check_count
 
 
 @dataclass(frozen=True)
@@ -17,8 +17,12 @@ class Natural:
     As in LEAF (Caldas et al., "LEAF: A Benchmark for Federated Settings", 2018, https://arxiv.org/abs/1812.01097).
 
     Attributes:
-      clients: `N`; fewer than there are owners: that many, drawn at random, and the other owners' rows are nobody's.
-        None: all.
+      clients: `N`; fewer than there are owners: that many, drawn at random, and the other owners' examples are
+        nobody's. None: all.
+
+    >>> y, rng = np.arange(12) % 3, np.random.default_rng(0)
+    >>> Natural().assign(y, rng, owner=np.repeat([7, 9], 6))
+    array([0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1])
     """
 
     clients: int | None = None
@@ -26,10 +30,10 @@ class Natural:
     def assign(
         self, y: Int[np.ndarray, "n"], rng: np.random.Generator, owner: Int[np.ndarray, "n"] | None = None
     ) -> Int[np.ndarray, "n"]:
-        """The client of each row. Raises `ValueError` for rows without owners, or fewer owners than clients."""
+        """The client of each example. Raises `ValueError` for examples without owners, or fewer owners than clients."""
         if owner is None:
             raise ValueError(
-                "these rows have no natural owner; pass dataset(..., owner=...), save an array 'owner' in the .npz "
+                "these examples have no natural owner; pass dataset(..., owner=...), save an array 'owner' in the .npz "
                 "file, or use another partition (Iid, Shards, Dirichlet, ClientDirichlet)"
             )
         owners, client = np.unique(owner, return_inverse=True)
@@ -38,9 +42,9 @@ class Natural:
         check_count("clients", self.clients, len(y))
         if self.clients > len(owners):
             raise ValueError(
-                f"clients is {self.clients}, but the rows have only {len(owners)} owners; None takes them all"
+                f"clients is {self.clients}, but the examples have only {len(owners)} owners; None takes them all"
             )
         chosen = np.sort(rng.permutation(len(owners))[: self.clients])
-        number = np.full(len(owners), NOBODYS)
+        number = np.full(len(owners), NO_CLIENT)
         number[chosen] = np.arange(self.clients)
         return number[client]

@@ -8,26 +8,26 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.optimize import nnls
 
-from fedjax_sel.data.partition._ops import NOBODYS, check_alpha, check_count, rows_by_class
+from fedjax_sel.data.partition._ops import NO_CLIENT, check_alpha, check_count, examples_by_class
 from fedjax_sel.data.partition.dirichlet import DRAWS
 
 TOLERANCE = 1e-9
-"""Largest error in a class's share of all rows."""
+"""Largest error in a class's share of all examples."""
 
 NEARLY = 1e-6
-"""What a cell may lack of a whole row and still count as one: sizes come from a linear solve."""
+"""What a cell may lack of a whole example and still count as one: sizes come from a linear solve."""
 
 
 @dataclass(frozen=True)
 class QuadraticDirichlet:
     """Client i draws q_i ~ Dir(alpha * prior) over the classes; a quadratic program chooses the sizes `x`.
 
-        min ½ ‖x‖²   subject to   Q x = d,  x >= 0,      Q = [q_1 ... q_N], d the rows of each class
+        min ½ ‖x‖²   subject to   Q x = d,  x >= 0,      Q = [q_1 ... q_N], d the examples of each class
 
-    so that sizes are as equal as the mixes allow and sum to `n`. Of class c client i owns `⌊Q_ci x_i⌋` rows, drawn
+    so that sizes are as equal as the mixes allow and sum to `n`. Of class c client i owns `⌊Q_ci x_i⌋` examples, drawn
     without replacement; what rounding leaves over goes to clients drawn uniformly, with replacement, and a client of
-    size 0 owns nothing else. `prior` is the share of each class among all rows. Where no sizes fit the mixes, or a
-    client is left without rows, the mixes are drawn anew, at most 100 times.
+    size 0 owns nothing else. `prior` is the share of each class among all examples. Where no sizes fit the mixes, or a
+    client is left without examples, the mixes are drawn anew, at most 100 times.
 
     The "Dir" of FedCor and GPFL, where alpha is 0.2: Tang et al., "FedCor: Correlation-Based Active Client Selection
     Strategy for Heterogeneous Federated Learning", CVPR 2022, https://arxiv.org/abs/2103.13822; the program is that of
@@ -38,6 +38,10 @@ class QuadraticDirichlet:
       clients: `N`, several times the number of classes: no sizes fit the mixes of fewer clients than classes, and
         seldom those of only a few more.
       alpha: concentration; near 0: one class a client, large: every client like the whole.
+
+    >>> y, rng = np.arange(12) % 3, np.random.default_rng(0)
+    >>> np.bincount(QuadraticDirichlet(4, alpha=9.0).assign(y, rng)).sum()
+    np.int64(12)
     """
 
     clients: int = 100
@@ -46,49 +50,50 @@ class QuadraticDirichlet:
     def assign(
         self, y: Int[np.ndarray, "n"], rng: np.random.Generator, owner: Int[np.ndarray, "n"] | None = None
     ) -> Int[np.ndarray, "n"]:
-        """The client of each row. Raises `ValueError` where none of 100 draws gives every client rows."""
+        """The client of each example. Raises `ValueError` where none of 100 draws gives every client examples."""
         check_count("clients", self.clients, len(y))
         check_alpha(self.alpha)
-        classes = rows_by_class(y, rng)
-        rows = np.array([len(of_class) for of_class in classes])
+        classes = examples_by_class(y, rng)
+        examples = np.array([len(of_class) for of_class in classes])
         unfit = 0
         for _ in range(DRAWS):
-            count = self._counts(rows, rng)
+            count = self._counts(examples, rng)
             if count is None:
                 unfit += 1
                 continue
-            client = np.full(len(y), NOBODYS, np.int64)
+            client = np.full(len(y), NO_CLIENT, np.int64)
             for of_class, take in zip(classes, count, strict=True):
                 client[of_class[: take.sum()]] = np.repeat(np.arange(self.clients), take)
-            left = np.flatnonzero(client == NOBODYS)
+            left = np.flatnonzero(client == NO_CLIENT)
             client[left] = rng.integers(self.clients, size=len(left))
             if np.bincount(client, minlength=self.clients).all():
                 return client
         wrong = []
         if unfit:
-            wrong.append(f"in {unfit} no sizes of the clients add up to the classes' rows (raise alpha or clients)")
+            wrong.append(f"in {unfit} no sizes of the clients add up to the classes' examples (raise alpha or clients)")
         if unfit < DRAWS:
             wrong.append(
-                f"in {DRAWS - unfit} a client was left without rows (raise alpha, or lower clients where rows are few)"
+                f"in {DRAWS - unfit} a client was left without examples (raise alpha, or lower clients where examples "
+                "are few)"
             )
         raise ValueError(
-            f"{DRAWS} draws of Dir(alpha={self.alpha} * prior) for {self.clients} clients and {len(y)} rows of "
+            f"{DRAWS} draws of Dir(alpha={self.alpha} * prior) for {self.clients} clients and {len(y)} examples of "
             f"{len(classes)} classes gave no partition: {'; '.join(wrong)}"
         )
 
-    def _counts(self, rows: Int[np.ndarray, "C"], rng: np.random.Generator) -> Int[np.ndarray, "C N"] | None:
-        """Rows of each class at each client, without those left over; None: the mixes fit no sizes.
+    def _counts(self, examples: Int[np.ndarray, "C"], rng: np.random.Generator) -> Int[np.ndarray, "C N"] | None:
+        """Examples of each class at each client, without those left over; None: the mixes fit no sizes.
 
         No class is given away twice: what a row of cells exceeds its class by, errors and `NEARLY` together, is less
-        than one row, and whole cells do not exceed it by less than one.
+        than one example, and whole cells do not exceed it by less than one.
         """
-        mix = rng.dirichlet(self.alpha * rows / rows.sum(), self.clients).T
-        sizes = least_sizes(mix, rows)
+        mix = rng.dirichlet(self.alpha * examples / examples.sum(), self.clients).T
+        sizes = least_sizes(mix, examples)
         return None if sizes is None else np.floor(mix * sizes + NEARLY).astype(np.int64)
 
 
-def least_sizes(mix: Float[np.ndarray, "C N"], rows: Int[np.ndarray, "C"]) -> Float[np.ndarray, "N"] | None:
-    """`x >= 0` of least `‖x‖` with `mix x = rows`; None: there is none.
+def least_sizes(mix: Float[np.ndarray, "C N"], examples: Int[np.ndarray, "C"]) -> Float[np.ndarray, "N"] | None:
+    """`x >= 0` of least `‖x‖` with `mix x = examples`; None: there is none.
 
     `x0 = Qᵀ(QQᵀ)⁻¹d` is the answer if it is nowhere negative. If it is, `x = x0 + z`, where `z`, in the null space of
     `Q` with projector `P`, is as short as `x >= 0` allows. The dual of that is a non-negative least squares problem,
@@ -100,7 +105,7 @@ def least_sizes(mix: Float[np.ndarray, "C N"], rows: Int[np.ndarray, "C"]) -> Fl
 
     Source: Lawson and Hanson, "Solving Least Squares Problems", 1974, chapter 23, problem LDP.
     """
-    share = rows / rows.sum()
+    share = examples / examples.sum()
     left, value, right = np.linalg.svd(mix / share[:, None], full_matrices=False)
     span = value > 1e-12 * value[0]
     left, value, right = left[:, span], value[span], right[span]
@@ -113,4 +118,4 @@ def least_sizes(mix: Float[np.ndarray, "C N"], rows: Int[np.ndarray, "C"]) -> Fl
         if h < 0.5 / clients:
             return None
         sizes = np.maximum(sizes + length * (null @ u) / h, 0)
-    return sizes * rows.sum() if np.abs(mix @ sizes - share).max() < TOLERANCE else None
+    return sizes * examples.sum() if np.abs(mix @ sizes - share).max() < TOLERANCE else None

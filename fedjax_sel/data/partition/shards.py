@@ -7,16 +7,16 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Int
 
-from fedjax_sel.data.partition._ops import check_count, rows_by_class
+from fedjax_sel.data.partition._ops import check_count, examples_by_class
 
 
 @dataclass(frozen=True)
 class Shards:
-    """Label-sorted rows in `clients * shards_per_client` contiguous shards, dealt at random without replacement.
+    """Label-sorted examples in `clients * shards_per_client` contiguous shards, dealt at random without replacement.
 
-    Rows of one label are sorted at random. Where the rows do not divide evenly, shards differ by at most one row and no
-    row is left over (the papers' datasets divide evenly, so that this changes nothing there). One shard a client gives
-    nearly every client one class ("1SPC"); with two ("2SPC") both may be of the same class.
+    Examples of one label are sorted at random. Where the examples do not divide evenly, shards differ by at most one
+    example and no example is left over (the papers' datasets divide evenly, so that this changes nothing there). One
+    shard a client gives nearly every client one class ("1SPC"); with two ("2SPC") both may be of the same class.
 
     The "pathological non-IID" setting of McMahan et al., "Communication-Efficient Learning of Deep Networks from
     Decentralized Data", AISTATS 2017, https://arxiv.org/abs/1602.05629, section 3; 1SPC and 2SPC: Tang et al.,
@@ -25,6 +25,10 @@ class Shards:
     Attributes:
       clients: `N`.
       shards_per_client: how many shards each client is dealt.
+
+    >>> y, rng = np.arange(12) % 3, np.random.default_rng(0)
+    >>> np.bincount(Shards(3, shards_per_client=2).assign(y, rng))
+    array([4, 4, 4])
     """
 
     clients: int = 100
@@ -33,18 +37,18 @@ class Shards:
     def assign(
         self, y: Int[np.ndarray, "n"], rng: np.random.Generator, owner: Int[np.ndarray, "n"] | None = None
     ) -> Int[np.ndarray, "n"]:
-        """The client of each row. Raises `ValueError` for more shards than rows."""
-        rows = len(y)
-        check_count("clients", self.clients, rows)
-        check_count("shards_per_client", self.shards_per_client, rows)
+        """The client of each example. Raises `ValueError` for more shards than examples."""
+        examples = len(y)
+        check_count("clients", self.clients, examples)
+        check_count("shards_per_client", self.shards_per_client, examples)
         shards = self.clients * self.shards_per_client
-        if shards > rows:
+        if shards > examples:
             raise ValueError(
                 f"{self.clients} clients with {self.shards_per_client} shards each need {shards} shards, but there are "
-                f"only {rows} rows; lower clients or shards_per_client"
+                f"only {examples} examples; lower clients or shards_per_client"
             )
-        shard = np.arange(rows) * shards // rows  # of each place in the sorted order
+        shard = np.arange(examples) * shards // examples  # of each place in the sorted order
         dealt_to = rng.permutation(shards) // self.shards_per_client
-        client = np.empty(rows, np.int64)
-        client[np.concatenate(rows_by_class(y, rng))] = dealt_to[shard]
+        client = np.empty(examples, np.int64)
+        client[np.concatenate(examples_by_class(y, rng))] = dealt_to[shard]
         return client

@@ -54,11 +54,11 @@ def test_a_full_client_gets_no_more_of_the_later_classes_when_balanced():
 def test_giving_up_says_how_close_it_came_and_what_to_change():
     with pytest.raises(ValueError) as error:  # noqa: PT011
         Dirichlet(50, 0.01, min_examples=5).assign(np.arange(1000) % 10, np.random.default_rng(0), None)
-    assert "100 draws of Dir(alpha=0.01) over 50 clients and 1000 rows of 10 classes" in str(error.value)
-    assert "min_examples=5 rows (the smallest client had at most 0)" in str(error.value)
+    assert "100 draws of Dir(alpha=0.01) over 50 clients and 1000 examples of 10 classes" in str(error.value)
+    assert "min_examples=5 examples (the smallest client had at most 0)" in str(error.value)
     assert "raise alpha, or lower clients or min_examples, or set balance=True" in str(error.value)
 
 
 def test_min_rows_that_do_not_exist_are_refused_before_anything_is_drawn():
-    with pytest.raises(ValueError, match="10 clients with min_examples 11 need 110 rows, but there are only 100"):
+    with pytest.raises(ValueError, match="10 clients with min_examples 11 need 110 examples, but there are only 100"):
         Dirichlet(10, min_examples=11).assign(np.zeros(100, int), np.random.default_rng(0), None)

@@ -56,7 +56,7 @@ def test_every_row_gets_at_most_one_client_who_exists_and_nobody_is_left_empty(c
     if given_up is not None:
         says = {  # the only ones that may give up, and they say why
             QuadraticDirichlet: ["gave no partition"],
-            Dirichlet: [f"never gave every client min_examples={getattr(law, 'min_examples', 0)} rows"],
+            Dirichlet: [f"never gave every client min_examples={getattr(law, 'min_examples', 0)} examples"],
             LabelCount: ["lower clients or labels", "labels is"],
             LabelGroups: ["raise clients or labels", "lower clients", "labels is"],
         }
@@ -93,7 +93,7 @@ def test_a_partition_constructs_bare_is_frozen_and_names_its_source(name):
 
 @pytest.mark.parametrize("law", [kind(11) for kind in LAWS if kind is not Natural])
 def test_more_clients_than_rows_are_refused(law):
-    with pytest.raises(ValueError, match="clients is 11, but there are only 10 rows"):
+    with pytest.raises(ValueError, match="clients is 11, but there are only 10 examples"):
         law.assign(np.zeros(10, int), np.random.default_rng(0), None)
 
 

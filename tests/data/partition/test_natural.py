@@ -17,10 +17,10 @@ def test_fewer_clients_are_owners_drawn_at_random_and_the_others_rows_are_nobody
 
 
 def test_rows_without_owners_are_refused_with_a_way_out():
-    with pytest.raises(ValueError, match="these rows have no natural owner; pass dataset"):
+    with pytest.raises(ValueError, match="these examples have no natural owner; pass dataset"):
         Natural().assign(Y, np.random.default_rng(0), None)
 
 
 def test_more_clients_than_owners_are_refused():
-    with pytest.raises(ValueError, match="clients is 4, but the rows have only 3 owners; None takes them all"):
+    with pytest.raises(ValueError, match="clients is 4, but the examples have only 3 owners; None takes them all"):
         Natural(4).assign(Y, np.random.default_rng(0), OWNER)

@@ -90,7 +90,7 @@ def test_there_are_no_sizes_exactly_where_a_linear_program_finds_none():
 def test_the_published_statistics_of_fedcors_setting():
     """100 clients, alpha 0.2, 10 classes of 5000 rows: recomputed over 20 other seeds with another solver."""
     counts = np.array([table(QuadraticDirichlet(), MNIST, seed) for seed in range(10)])
-    assert (counts.sum(1) == 5000).all(), "every row is owned once"
+    assert (counts.sum(1) == 5000).all(), "every example is owned once"
     sizes = counts.sum(2)
     assert (sizes.mean(1) == 500).all()
     assert sizes.min() > 0
@@ -144,12 +144,15 @@ def test_mixes_that_fit_no_sizes_are_drawn_anew():
 
 def test_giving_up_says_what_was_tried_what_is_wrong_and_which_knob_helps():
     rng = np.random.default_rng(0)
-    says = f"{DRAWS} draws of Dir(alpha=0.2 * prior) for 5 clients and 1000 rows of 10 classes gave no partition: in "
-    unfit = f"in {DRAWS} no sizes of the clients add up to the classes' rows (raise alpha or clients)"
+    says = (
+        f"{DRAWS} draws of Dir(alpha=0.2 * prior) for 5 clients and 1000 examples of 10 classes gave no partition: in "
+    )
+    unfit = f"in {DRAWS} no sizes of the clients add up to the classes' examples (raise alpha or clients)"
     with pytest.raises(ValueError, match=re.escape(says) + "100 no sizes") as error:
         QuadraticDirichlet(5).assign(np.arange(1000) % 10, rng)
     assert str(error.value).endswith(f": {unfit}")
     with pytest.raises(
-        ValueError, match=r"in 100 a client was left without rows \(raise alpha, or lower clients where rows are few\)$"
+        ValueError,
+        match=r"in 100 a client was left without examples \(raise alpha, or lower clients where examples are few\)$",
     ):
         QuadraticDirichlet(50, 1.0).assign(np.arange(60) % 2, rng)

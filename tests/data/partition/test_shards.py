@@ -45,5 +45,5 @@ def test_rows_of_one_label_are_sorted_at_random():
 
 
 def test_more_shards_than_rows_are_refused():
-    with pytest.raises(ValueError, match="5 clients with 3 shards each need 15 shards, but there are only 14 rows"):
+    with pytest.raises(ValueError, match="5 clients with 3 shards each need 15 shards, but there are only 14 examples"):
         Shards(5, 3).assign(np.zeros(14, int), np.random.default_rng(0), None)

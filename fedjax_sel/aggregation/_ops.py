@@ -1,0 +1,75 @@
+"""What several aggregators are made of: the weights of a sum over the cohort, and Reddi's server optimisers."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Bool, Float, Int, Shaped
+
+from fedjax_sel.pytree import Scalar
+from fedjax_sel.types import Cohort, Variables
+
+WEIGHTINGS = ("client", "size", "cohort")
+"""`"client"`: the cohort's weights, normalised (all equal, where the selector corrects nothing); `"size"`: times the
+examples trained on, normalised; `"cohort"`: the cohort's weights as they are, of any sum, for selectors whose weights
+make the sum unbiased (Horvitz and Thompson's estimate)."""
+
+
+def cohort_weights(weighting: str, cohort: Cohort, num_examples: Int[Array, "m"]) -> Float[Array, "m"]:
+    """Returns the weight of each update by one of `WEIGHTINGS`, 0 for empty slots."""
+    weight = cohort.weight * cohort.mask * (num_examples if weighting == "size" else 1.0)
+    return weight if weighting == "cohort" else weight / jnp.maximum(weight.sum(), jnp.finfo(weight.dtype).tiny)
+
+
+def sort_present(leaf: Shaped[Array, "m ..."], present: Bool[Array, "m"]) -> Shaped[Array, "m ..."]:
+    """Returns each coordinate's values in ascending order, those of members that are not present last."""
+    return jnp.sort(jnp.where(align(present, leaf), leaf, jnp.inf), axis=0)
+
+
+def align(per_member: Shaped[Array, "m"], leaf: Shaped[Array, "m ..."]) -> Shaped[Array, "m ..."]:
+    """Returns a value of each member with as many axes as a leaf."""
+    return per_member.reshape(per_member.shape + (1,) * (leaf.ndim - 1))
+
+
+class MomentsState(NamedTuple):
+    """First and second moment of the pseudo-gradients."""
+
+    first: Variables
+    second: Variables
+
+
+def uncorrected_adaptive(
+    rule: str, learning_rate: Scalar, beta1: Scalar, beta2: Scalar, tau: Scalar
+) -> optax.GradientTransformation:
+    """Returns the optimiser `w ← w - η m / (√v + τ)` without bias correction; `v` begins at `τ²`.
+
+    Args:
+      rule: of `v`: `"adagrad"`, `"adam"` or `"yogi"`.
+      learning_rate: `η`.
+      beta1, beta2: `β₁`, `β₂`.
+      tau: `τ`.
+
+    Source: Reddi et al., "Adaptive Federated Optimization", 2021, https://arxiv.org/abs/2003.00295, Algorithm 2. The
+    optimisers of optax divide the moments by `1 - β^t`.
+    """
+    second_moment = {
+        "adagrad": lambda v, g: v + g**2,  # Alg. 2, FedAdagrad
+        "yogi": lambda v, g: v - (1 - beta2) * g**2 * jnp.sign(v - g**2),  # Alg. 2, FedYogi
+        "adam": lambda v, g: beta2 * v + (1 - beta2) * g**2,  # Alg. 2, FedAdam
+    }[rule]
+
+    def init(params: Variables) -> MomentsState:
+        second = jax.tree.map(lambda leaf: jnp.full_like(leaf, 1.0) * tau**2, params)
+        return MomentsState(jax.tree.map(jnp.zeros_like, params), second)
+
+    def update(updates: Variables, state: MomentsState, params: Variables | None = None):
+        del params
+        first = jax.tree.map(lambda m, g: beta1 * m + (1 - beta1) * g, state.first, updates)
+        second = jax.tree.map(second_moment, state.second, updates)
+        change = jax.tree.map(lambda m, v: -(learning_rate * m) / (jnp.sqrt(v) + tau), first, second)
+        return change, MomentsState(first, second)
+
+    return optax.GradientTransformation(init, update)  # type: ignore[arg-type]

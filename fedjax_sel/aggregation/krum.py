@@ -1,0 +1,66 @@
+"""Krum: the update whose nearest neighbours are nearest, or the mean of the best few."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from fedjax_sel.aggregation._ops import align, cohort_weights
+from fedjax_sel.protocols import Aggregator
+from fedjax_sel.pytree import static
+from fedjax_sel.types import Cohort, Plan, Variables
+
+__all__ = ["Krum"]
+
+
+class Krum(Aggregator):
+    """`w ← w + Δ_{i*}`, `i*` of the smallest score: the sum of its squared distances to the `m - f - 2` nearest others.
+
+    With `num_selected > 1` it is Multi-Krum: the mean of so many updates of the smallest scores. `m` is the number of
+    updates that came back; where `m - f - 2 < 1`, the one nearest counts, and of fewer updates than `num_selected` all
+    are taken. Its guarantee needs `2 f + 2 < m`. An empty cohort leaves the model as it was.
+
+    Attributes:
+      f: how many updates may be arbitrary.
+      num_selected: how many are averaged; 1 is Krum.
+
+    Source: Blanchard et al., "Machine Learning with Adversaries: Byzantine Tolerant Gradient Descent", 2017,
+    https://arxiv.org/abs/1703.02757, section 4 (Krum) and section 5 (Multi-Krum).
+
+    >>> import jax.numpy as jnp
+    >>> Krum(f=1).combine(jnp.array([0.0, 1.0, 1.5, 3.0, 9.0]), jnp.ones(5) / 5)
+    Array(1., dtype=float32)
+    """
+
+    f: int = static(default=1, low=0)
+    num_selected: int = static(default=1, low=1)
+
+    stacked = True
+
+    def weights(self, cohort: Cohort, num_examples: Int[Array, "m"], plan: Plan) -> Float[Array, "m"]:
+        """Equal."""
+        return cohort_weights("client", cohort, num_examples)
+
+    def combine(self, deltas: Variables, weights: Float[Array, "m"]) -> Variables:
+        """The mean of the updates of the smallest scores, 0 where there are none."""
+        present = weights > 0
+        score = krum_scores(deltas, present, self.f)
+        position = jnp.argsort(jnp.argsort(score))  # ties: the first slot, as in the source
+        chosen = present & (position < self.num_selected)
+        count = jnp.maximum(chosen.sum(), 1)
+        return jax.tree.map(lambda leaf: jnp.where(align(chosen, leaf), leaf, 0.0).sum(0) / count, deltas)
+
+
+def krum_scores(deltas: Variables, present: Bool[Array, "m"], f: int) -> Float[Array, "m"]:
+    """Returns `s(i) = Σ_{i → j} ‖Δ_i - Δ_j‖²` over the `m - f - 2` nearest present others; ∞ for who is not present."""
+    slots = present.shape[0]
+    distance = jnp.zeros((slots, slots))
+    for leaf in jax.tree.leaves(deltas):
+        flat = jnp.where(align(present, leaf), leaf, 0.0).reshape(slots, -1)
+        distance += jax.lax.map(lambda one, flat=flat: jnp.sum((flat - one[None]) ** 2, axis=1), flat)
+    others = present[None] & ~jnp.eye(slots, dtype=bool)
+    nearest = jnp.sort(jnp.where(others, distance, jnp.inf), axis=1)
+    neighbours = jnp.clip(present.sum() - f - 2, 1, jnp.maximum(present.sum() - 1, 0))
+    score = jnp.where(jnp.arange(slots)[None] < neighbours, nearest, 0.0).sum(1)
+    return jnp.where(present, score, jnp.inf)

@@ -1,0 +1,118 @@
+"""The program that commands belong to, their errors, and options that several have."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from fedjax_sel.engine.disk import DiskFull
+
+main = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Federated learning simulated in one XLA program: who should train, and on what.",
+)
+USERS = (ValueError, FileNotFoundError, PermissionError, DiskFull)
+"""Errors that are about what was asked, not about this program."""
+
+Preset = Annotated[str, typer.Argument(metavar="PRESET|FILE", help="A preset (see `list`) or a YAML file.")]
+LayoutName = Annotated[str | None, typer.Option("--layout", help="auto, vmap or scan.")]
+NoCache = Annotated[
+    bool, typer.Option("--no-cache", envvar="FEDJAX_SEL_NO_CACHE", help="Do not keep compiled programs on disk.")
+]
+Mesh = Annotated[
+    str | None, typer.Option(metavar="seeds=S,clients=C", help="Divide seeds and cohorts among S x C devices.")
+]
+Memory = Annotated[float | None, typer.Option(metavar="GIB", help="What a device may use; by default all it has.")]
+
+
+def print_version(wanted: bool) -> None:
+    """Prints the version and leaves."""
+    if wanted:
+        from fedjax_sel import __version__
+
+        print(f"fedjax-sel {__version__}")
+        raise typer.Exit
+
+
+@main.callback()
+def options(
+    show: Annotated[
+        bool, typer.Option("--version", callback=print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Options before a command."""
+
+
+def command(function: Callable[..., None], name: str | None = None) -> Callable[..., None]:
+    """Adds a command whose user's errors are one red line and exit status 2; with `--debug`, a traceback."""
+
+    @functools.wraps(function)
+    def wrapped(*arguments: Any, **named: Any) -> None:
+        try:
+            function(*arguments, **named)
+        except USERS as error:
+            if named.get("debug"):
+                raise
+            message = "; ".join([str(error), *getattr(error, "__notes__", ())])
+            Console(stderr=True).print(Text(f"error: {message}", style="red"), soft_wrap=True)
+            raise leave(2) from None
+        except KeyboardInterrupt:
+            raise leave(130) from None
+        except Exception as error:
+            if is_one_of_several():
+                traceback.print_exc()
+                said = f"this process of several ends ({type(error).__name__}); another one may be gone"
+                again = "the same commands go on from the last checkpoint"
+                Console(stderr=True).print(Text(f"error: {said}; {again}", style="red"), soft_wrap=True)
+                leave(1)
+            raise
+
+    return main.command(name)(wrapped)
+
+
+def is_one_of_several() -> bool:
+    """Whether this is one of several processes."""
+    jax = sys.modules.get("jax")  # not there before a command that runs something
+    return jax is not None and jax.distributed.is_initialized()
+
+
+def leave(code: int) -> typer.Exit:
+    """Returns the end of a command that failed; one of several processes ends here."""
+    if is_one_of_several():
+        from fedjax_sel.engine import distributed
+
+        distributed.exit_process(code)
+    return typer.Exit(code)
+
+
+def print_notes(given: dict, items: list[str] | None) -> None:
+    """Prints which names, of a configuration and of the command line, are other ones here."""
+    from fedjax_sel import config as configuration
+
+    for note in configuration.notes(given, items or []):
+        Console().print(note, style="dim", highlight=False)
+
+
+def parse_mesh(text: str | None) -> dict[str, int] | None:
+    """Returns `seeds=2,clients=4` as a mapping; None: nothing was given.
+
+    Raises:
+      ValueError: it has another form.
+    """
+    if text is None:
+        return None
+    parts = [part.partition("=") for part in text.split(",")]
+    mesh = {name.strip(): int(size) for name, _, size in parts if size.strip().isdigit()}
+    if len(mesh) != len(parts):
+        raise ValueError(f"--mesh is {text!r}; it must be of the form seeds=2,clients=4")
+    return mesh

@@ -1,0 +1,41 @@
+"""The command that reproduces a paper."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from fedjax_sel.cli.app import NoCache, command
+
+
+@command
+def reproduce(
+    paper: Annotated[str, typer.Argument(metavar="PAPER", help="See `list`.")],
+    scale: Annotated[str | None, typer.Option(help="smoke, small or full; by default small.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder; by default runs/PAPER-SCALE.")] = None,
+    seeds: Annotated[int | None, typer.Option(help="How many seeds instead of the scale's.")] = None,
+    debug: Annotated[bool, typer.Option("--debug", help="Errors with traceback.")] = False,
+    no_cache: NoCache = False,
+) -> None:
+    """Reproduce a paper: its experiments, its figures, its claims with a verdict each."""
+    from fedjax_sel import papers
+    from fedjax_sel.catalog import check_name
+    from fedjax_sel.runs.prepare import prepare_jax
+
+    paper = paper.replace("-", "_")
+    check_name("paper", paper, papers.available())
+    prepare_jax(cores=True, cache=not no_cache)
+    try:
+        papers.reproduce(paper, scale=scale, out=out, seeds=seeds, console=Console())
+    except KeyboardInterrupt:
+        where = out or Path("runs") / f"{paper}-{scale or 'small'}"
+        Console(stderr=True).print(
+            f"stopped; what is finished is kept in {where}, and the same command goes on from there",
+            style="yellow",
+            soft_wrap=True,
+            highlight=False,
+        )
+        raise

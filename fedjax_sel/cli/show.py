@@ -1,0 +1,93 @@
+"""Commands that run nothing: `compare`, `list`, `cite`."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from fedjax_sel.cli.app import command
+
+
+@command
+def compare(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of finished runs.")],
+    target: Annotated[float | None, typer.Option(help="Accuracy to reach; by default one all seeds reach.")] = None,
+    figure: Annotated[Path | None, typer.Option(help="Draw accuracy against rounds into this file.")] = None,
+) -> None:
+    """Put finished runs beside each other."""
+    from fedjax_sel.report.compare import compared, named, reachable
+    from fedjax_sel.runs import layout
+    from fedjax_sel.runs.files import write_figure
+
+    names = [place.resolve().name for place in runs]
+    read = {
+        name if names.count(name) == 1 else str(place): layout.read(place)
+        for name, place in zip(names, runs, strict=True)
+    }
+    if figure is not None and figure.suffix.lower() not in (".png", ".pdf", ".svg"):
+        raise ValueError(f"figure is {figure}; its name must end in .png, .pdf or .svg")
+    if target is not None and not 0 < target <= 1:
+        raise ValueError(f"target is {target:g}; an accuracy is above 0 and at most 1")
+    console = Console()
+    for line in named(read):
+        console.print(line, soft_wrap=True, highlight=False)
+    console.print(compared(read, reachable(read) if target is None else target))
+    if figure is not None:
+        from fedjax_sel.report.figures import curves
+
+        drawn = curves({"": dict(zip(named(read), (history for history, _ in read.values()), strict=True))})
+        write_figure(figure, drawn)
+        console.print(f"The figure is {figure}", soft_wrap=True)
+
+
+@functools.partial(command, name="list")
+def everything() -> None:
+    """Everything that a configuration can name, and the papers."""
+    from rich.table import Table
+
+    from fedjax_sel import papers
+    from fedjax_sel.report import catalogue
+
+    console = Console()
+    named = [(name, papers.load(name).title) for name in papers.available()]
+    for key, lines in [*catalogue.everything(), ("reproduce PAPER", named)]:
+        console.print(Text(key, style="bold underline"))
+        table = Table(show_header=False, box=None, padding=(0, 2))
+        table.add_column(style="bold", no_wrap=True)
+        table.add_column()
+        for line in lines:
+            table.add_row(*map(Text, line))
+        console.print(table)
+        console.print()
+
+
+@command
+def cite(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="Strategies or papers; none: all.")
+    ] = None,
+) -> None:
+    """The sources of strategies; the reference of a paper, and of this software."""
+    from fedjax_sel import papers
+    from fedjax_sel.catalog import check_name
+    from fedjax_sel.report.catalogue import software, sources, strategies
+
+    names, known = names or [], papers.available()
+    for name in names:
+        check_name("name", name, [*strategies(), *known])
+    console = Console(highlight=False)
+
+    def tell(name: str, text: str) -> None:
+        console.print(Text.assemble((f"{name}: ", "bold"), text), soft_wrap=True)
+
+    for name, text in sources(names or None):
+        tell(name, text)
+    for name in [name for name in known if not names or name in names]:
+        tell(f"paper {name}", papers.load(name).reference)
+    if not names or set(names) & set(known):
+        tell("this software", software())

@@ -1,0 +1,138 @@
+"""A complete configuration: resolved once, then taken by everything that runs, keeps or reports."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from fedjax_sel.devices.clock import Deadline
+from fedjax_sel.engine.collectives import CLIENTS
+from fedjax_sel.engine.driver import check_seeds
+from fedjax_sel.engine.layout import SEEDS, Layout
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Config(Mapping[str, Any]):
+    """Everything about a run: every key, and every parameter of every component; made by `resolve`, never changed.
+
+    A mapping from keys to plain values (numbers, text, lists, dictionaries), equal to the same dictionary. What the
+    simulator takes is typed: `seeds`, `layout`, `mesh`, `deadline`, `chunk`, `data_seed`, `holdout`.
+
+    Args:
+      values: by key, complete.
+
+    >>> from fedjax_sel.config import resolve
+    >>> config = resolve({"data": "iris", "seeds": 2, "rounds": 7})
+    >>> config["rounds"], config["data"]["name"], config.seeds
+    (7, 'iris', (0, 1))
+    """
+
+    values: Mapping[str, Any]
+
+    def __post_init__(self):
+        """Keeps a copy of its own."""
+        object.__setattr__(self, "values", copy.deepcopy(dict(self.values)))
+
+    def __getitem__(self, key: str) -> Any:
+        """Returns a plain value, a copy."""
+        return copy.deepcopy(self.values[key])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.values)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __hash__(self) -> int:
+        return hash(self.fingerprint)
+
+    def __repr__(self) -> str:
+        return f"Config({dict(self.values)!r})"
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """Of the runs."""
+        return check_seeds(self.values["seeds"])
+
+    @property
+    def layout(self) -> Layout | str:
+        """How axes are run."""
+        given = self.values["layout"]
+        return Layout(**given) if isinstance(given, dict) else given
+
+    @property
+    def mesh(self) -> tuple[int, int] | str:
+        """Among how many devices seeds and clients are divided, as `simulate` takes it."""
+        given = self.values["mesh"]
+        return "auto" if given is None else (given[SEEDS], given[CLIENTS])
+
+    @property
+    def deadline(self) -> Deadline:
+        """When the server stops waiting."""
+        return Deadline(**self.values["deadline"])
+
+    @property
+    def chunk(self) -> int | None:
+        """Rounds between two looks of the host; None: chosen."""
+        return self.values["chunk"]
+
+    @property
+    def data_seed(self) -> int | None:
+        """Draws the data's split and partition; None: the run's seed does."""
+        return self.values["data_seed"]
+
+    @property
+    def holdout(self) -> float:
+        """Share of each client's examples that it does not train on."""
+        return self.values["holdout"]
+
+    @property
+    def fingerprint(self) -> str:
+        """Eight hexadecimal digits that differ where configurations do."""
+        return fingerprint(self.values)
+
+    def flat(self) -> dict[str, Any]:
+        """Returns the values by dotted keys."""
+        return flat(self.values)
+
+    def differences(self, other: Mapping[str, Any]) -> list[str]:
+        """Returns the dotted keys in which another configuration, and then this one, differs."""
+        one, two = flat(other), self.flat()
+        return [key for key in one | two if key not in one or key not in two or one[key] != two[key]]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns a plain dictionary, a copy."""
+        return copy.deepcopy(dict(self.values))
+
+    def dump(self) -> str:
+        """Returns it as YAML, one component a line."""
+        return dump(self.values)
+
+
+def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Returns the values of nested dictionaries by dotted keys; an empty dictionary is a value.
+
+    >>> flat({"a": {"b": 1, "c": {}}, "d": 2})
+    {'a.b': 1, 'a.c': {}, 'd': 2}
+    """
+    out = {}
+    for key, value in config.items():
+        inside = isinstance(value, Mapping) and value
+        out |= flat(value, f"{prefix}{key}.") if inside else {f"{prefix}{key}": value}
+    return out
+
+
+def fingerprint(values: Mapping[str, Any]) -> str:
+    """Returns eight hexadecimal digits that differ where plain values do."""
+    return hashlib.sha256(json.dumps(dict(values), sort_keys=True).encode()).hexdigest()[:8]
+
+
+def dump(values: Mapping[str, Any]) -> str:
+    """Returns plain values as YAML, one component a line."""
+    return yaml.safe_dump(dict(values), sort_keys=False, default_flow_style=None, allow_unicode=True, width=2**20)

@@ -1,0 +1,199 @@
+"""Other names of keys and parameters: short forms, the field's, and those of earlier versions."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from fedjax_sel.config import callbacks
+from fedjax_sel.config.checks import parameters
+from fedjax_sel.config.components import KINDS, source_parameters
+from fedjax_sel.engine.layout import Layout
+
+SHORT = {
+    "selector": "client_selection",
+    "samples": "data_selection",
+    "trainer": "local_training",
+    "aggregator": "aggregation",
+    "m": "cohort_size",
+}
+"""Short forms of keys, for the command line."""
+
+OTHER = {
+    "signals_on": "signal_split",
+    "mapping": "layout",
+    "strategy": "client_selection",
+    "dataset": "data",
+    "num_rounds": "rounds",
+    "comm_rounds": "rounds",
+    "clients_per_round": "cohort_size",
+    "fraction_fit": "cohort_size",
+    "num_clients": "partition.clients",
+    "local_epochs": "local_training.epochs",
+    "epochs": "local_training.epochs",
+    "lr": "local_training.learning_rate",
+    "learning_rate": "local_training.learning_rate",
+    "batch_size": "local_training.batch_size",
+    "momentum": "local_training.momentum",
+    "weight_decay": "local_training.weight_decay",
+    "local_training.lr": "local_training.learning_rate",
+    "local_training.local_epochs": "local_training.epochs",
+}
+"""Names of earlier versions and of other libraries; whoever uses one is told the name here."""
+
+PARAMETERS: dict[str, dict[str, str]] = {
+    "data": {"rows": "num_examples", "test_rows": "num_test_examples"},
+    "public": {"rows": "num_examples", "test_rows": "num_test_examples"},
+    "partition": {"min_rows": "min_examples"},
+    "client_selection": {
+        "rho": "temperature",
+        "share": "fraction",
+        "rate": "fraction",
+        "alpha1": "fraction",
+        "against": "reference",
+        "on": "split",
+        "over": "norm_over",
+    },
+    "data_selection": {"rho": "temperature", "share": "fraction"},
+    "aggregation": {"by": "weighting", "optimiser": "optimizer"},
+    "layout": {"rows": "examples"},
+}
+"""What parameters of components were called, by key. Used for a component that has the new one and not the old one."""
+
+
+def rename(config: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Returns a copy in which everything goes by its name here, callbacks as a mapping; and what was renamed to what.
+
+    The renames leave out the short forms (`SHORT`).
+
+    Raises:
+      ValueError: a value is given under two names.
+
+    >>> rename({"selector": {"name": "entropy", "rho": 2.0}, "lr": 0.1})[0]
+    {'client_selection': {'name': 'entropy', 'temperature': 2.0}, 'local_training': {'learning_rate': 0.1}}
+    >>> rename({"selector": {"name": "entropy", "rho": 2.0}, "lr": 0.1})[1]
+    {'lr': 'local_training.learning_rate', 'client_selection.rho': 'client_selection.temperature'}
+    """
+    out, renamed = copy.deepcopy(dict(config)), {}
+    for alias, own in (SHORT | OTHER).items():
+        if alias not in set(dotted_keys(out)):
+            continue
+        *path, last = alias.split(".")
+        holder = out if not path else out[path[0]]
+        put(out, own, holder.pop(last), alias)
+        if alias in OTHER:
+            renamed[alias] = own
+    for key in PARAMETERS.keys() & out.keys():
+        for old in list(out[key]) if isinstance(out[key], dict) else []:
+            if (own := own_parameter(out, f"{key}.{old}")) != f"{key}.{old}":
+                put(out, own, out[key].pop(old), f"{key}.{old}")
+                renamed[f"{key}.{old}"] = own
+    if "callbacks" in out:
+        out["callbacks"] = callbacks.by_name(out["callbacks"])
+    return out, renamed
+
+
+def rename_flat(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns values by dotted keys, each key by its name here.
+
+    >>> rename_flat({"selector.epsilon": [0.1, 0.2], "m": 5})
+    {'client_selection.epsilon': [0.1, 0.2], 'cohort_size': 5}
+    """
+    return {own_key(key): value for key, value in values.items()}
+
+
+def own_key(key: str) -> str:
+    """Returns what a dotted key is called here; of a component's parameters only those that every component has.
+
+    >>> own_key("lr"), own_key("trainer.lr"), own_key("selector.epsilon"), own_key("m")
+    ('local_training.learning_rate', 'local_training.learning_rate', 'client_selection.epsilon', 'cohort_size')
+    """
+    key = without_short_form(key)
+    head, dot, rest = key.partition(".")
+    return OTHER.get(key, OTHER.get(head, head) + dot + rest)
+
+
+def without_short_form(key: str) -> str:
+    """Returns a dotted key whose first part is no short form."""
+    head, dot, rest = key.partition(".")
+    return SHORT.get(head, head) + dot + rest
+
+
+def own_parameter(config: Mapping[str, Any], key: str) -> str:
+    """Returns what a dotted parameter of a component is called here, by the component that a configuration names.
+
+    >>> own_parameter({"aggregation": "mean"}, "aggregation.by")
+    'aggregation.weighting'
+    """
+    head, dot, rest = key.partition(".")
+    new = PARAMETERS.get(head, {}).get(rest)
+    if new is None:
+        return key
+    known = known_parameters(config, head)
+    return head + dot + new if new in known and rest not in known else key
+
+
+def known_parameters(config: Mapping[str, Any], key: str) -> frozenset[str]:
+    """Returns the parameters of the component that a configuration names at `key`; none if there is no such one."""
+    given = config.get(key)
+    name = given.get("name") if isinstance(given, Mapping) else given
+    if key == "layout":
+        return frozenset(parameters(Layout))
+    try:
+        if key in KINDS:
+            return frozenset(KINDS[key].known(name or KINDS[key].default or ""))
+        return frozenset(source_parameters(name) if isinstance(name, str) else ())
+    except ValueError:  # said where the name is checked
+        return frozenset()
+
+
+def dotted_keys(config: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """Yields all dotted keys, those that hold dictionaries too."""
+    for key, value in config.items():
+        yield f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            yield from dotted_keys(value, f"{prefix}{key}.")
+
+
+def put(config: dict[str, Any], key: str, value: Any, alias: str | None = None) -> None:
+    """Sets a dotted key.
+
+    Args:
+      config: changed.
+      key: whose value is set; a component's bare name on the way becomes a mapping.
+      value: the new one.
+      alias: the name it was given by; the key must not be set already.
+
+    Raises:
+      ValueError: it is set already, or something on the way has no parameters.
+    """
+    *path, last = key.split(".")
+    for name in path:
+        inner = config.get(name)
+        config[name] = {"name": inner} if isinstance(inner, str) else {} if inner is None else inner
+        config = config[name]
+        if not isinstance(config, dict):
+            raise ValueError(f"{key}: {name} is {config!r}, which has no parameters")
+    if alias is not None and last in config:
+        raise ValueError(f"{alias} and {key} are the same; give one of them (it is called {key} here)")
+    config[last] = value
+
+
+def notes(given: Mapping[str, Any], items: Iterable[str] = ()) -> Iterator[str]:
+    """Yields a line for each name, of a configuration and of the command line, that is another one here.
+
+    Args:
+      given: a configuration as it was written.
+      items: `key=value`.
+
+    >>> list(notes({"lr": 0.1, "m": 5}, ["mapping=scan", "selector=entropy"]))
+    ['lr is local_training.learning_rate here', 'mapping is layout here']
+    """
+    out, renamed = rename(given)
+    for item in items:
+        key = item.partition("=")[0]
+        if (own := own_parameter(out, own_key(key))) != without_short_form(key):
+            renamed[key] = own
+    for old, own in renamed.items():
+        yield f"{old} is {own} here"

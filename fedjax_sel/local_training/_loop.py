@@ -1,0 +1,166 @@
+"""The training loop that all trainers share: batches of a client's examples, and any optax transformation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, Int
+
+from fedjax_sel.data.federated import Examples
+from fedjax_sel.local_training._schedule import Constant, Cosine, Exponential, Steps
+from fedjax_sel.local_training._shuffle import shuffle_epochs, shuffle_steps
+from fedjax_sel.pytree import Pytree, Scalar, static
+from fedjax_sel.task import Task
+from fedjax_sel.types import Plan, PRNGKey, Update, Variables
+
+
+class Loop(Pytree):
+    """Passes over a client's examples; each is a fresh shuffle, cut into batches, the last of them perhaps smaller.
+
+    Attributes:
+      learning_rate: base rate.
+      batch_size: `B`; None: all of the client's examples at once.
+      epochs: passes over the client's examples; None: 1, or as many as `steps` takes.
+      steps: local steps, the same for every client; None: as many as the epochs take.
+      epoch_decay: what each epoch but the round's first multiplies the learning rate by; None: nothing.
+      schedule: factor on the learning rate by round.
+    """
+
+    learning_rate: Scalar
+    batch_size: int | None = static()
+    epochs: int | None = static()
+    steps: int | None = static()
+    epoch_decay: Scalar | None
+    schedule: Constant | Cosine | Exponential | Steps
+
+    def check(self, where: str) -> None:
+        """Raises `ValueError` where the length of a round is given twice."""
+        if self.epochs is not None and self.steps is not None:
+            raise ValueError(
+                f"{where}: epochs is {self.epochs} and steps is {self.steps}; give one of them, and None for the other"
+            )
+
+    def plan(
+        self,
+        num_examples: Int[Array, "*m"],
+        longest: int,
+        round: Int[Array, ""] | int,
+        rounds: Int[Array, ""] | int,
+        max_steps: Int[Array, "*m"] | None,
+        momentum: Scalar | None,
+    ) -> Plan:
+        """What clients with so many examples do in a round; as `LocalTrainer.plan`, with a momentum."""
+        num_examples = jnp.asarray(num_examples)
+        size, batches = self.size(longest), self.num_batches(num_examples, longest)
+        steps = (self.epochs or 1) * batches if self.steps is None else self.steps
+        steps = jnp.where(num_examples > 0, steps, 0)
+        steps = steps if max_steps is None else jnp.minimum(steps, max_steps)
+        factor = self.schedule(jnp.asarray(round), jnp.asarray(rounds))
+        return Plan(
+            steps=steps,
+            examples_seen=steps // batches * num_examples + jnp.minimum(steps % batches * size, num_examples),
+            step_size_sum=self.step_size_sum(steps, batches, factor, momentum),
+            rate_factor=jnp.broadcast_to(factor, num_examples.shape),
+        )
+
+    def train(
+        self,
+        optimizer: Callable[[Scalar], optax.GradientTransformation],
+        key: PRNGKey,
+        task: Task,
+        params: Variables,
+        examples: Examples,
+        plan: Plan,
+        *,
+        num_steps: Int[Array, ""] | int,
+        transform: Callable[[Variables, Variables], Variables] | None = None,
+    ) -> Update:
+        """The update of one client; arguments as `LocalTrainer.train`, after the optimiser at a learning rate."""
+        key_order, key_dropout = jax.random.split(key)
+        num_examples, longest = examples.mask.sum(), examples.longest
+        size, batches = self.size(longest), self.num_batches(num_examples, longest)
+        factor = 1.0 if plan.rate_factor is None else plan.rate_factor
+        if self.steps is None:
+            order, stride = shuffle_epochs(key_order, examples.mask, self.epochs or 1).reshape(-1), longest
+        else:
+            order = shuffle_steps(key_order, examples.mask, self.steps, size)
+            stride = jnp.maximum(num_examples, 1)
+
+        def mean_loss(trained, statistics, batch, key):
+            losses, statistics = task.training_losses(task.join(trained, statistics), batch, key)
+            sums = jnp.stack([losses.sum(), (losses**2).sum()])
+            weighted = losses if batch.weight is None else losses * batch.weight
+            return weighted.sum() / jnp.maximum(batch.mask.sum(), 1), (sums, statistics)
+
+        def step(s, carry):
+            trained, statistics, moments, total, seen = carry
+            place = (s % batches) * size + jnp.arange(size)
+            slot = s // batches * stride + jnp.minimum(place, stride - 1)
+            batch = examples.batch(order.at[slot].get(mode="clip"), (place < num_examples) & (s < plan.steps))
+            key_step = jax.random.fold_in(key_dropout, s)
+            gradient, (sums, statistics) = jax.grad(mean_loss, has_aux=True)(trained, statistics, batch, key_step)
+            gradient = gradient if transform is None else transform(gradient, trained)
+            change, moved_moments = optimizer(self.rate(s // batches, factor)).update(gradient, moments, trained)
+            new, old = (optax.apply_updates(trained, change), moved_moments), (trained, moments)
+            trained, moments = jax.tree.map(lambda a, b: jnp.where(s < plan.steps, a, b), new, old)
+            return trained, statistics, moments, total + sums, seen + batch.mask.sum()
+
+        trained, statistics = task.split(params)
+        start = trained, statistics, optimizer(0.0).init(trained), jnp.zeros(2), jnp.zeros((), jnp.int32)
+        trained, statistics, _, total, seen = jax.lax.fori_loop(0, num_steps, step, start)
+        delta = jax.tree.map(jnp.subtract, task.join(trained, statistics), params)
+        loss, mean_sq_loss = total / jnp.maximum(seen, 1)
+        return Update(delta, num_examples, plan.steps, seen, loss, mean_sq_loss)
+
+    def size(self, longest: int) -> int:
+        """Examples of a full batch, `B`, where no client has more than `longest`."""
+        return min(self.batch_size or longest, longest)
+
+    def num_batches(self, num_examples: Int[Array, "*m"], longest: int) -> Int[Array, "*m"]:
+        """Batches of an epoch of clients with so many examples, at least 1."""
+        return jnp.maximum(-(-num_examples // self.size(longest)), 1)
+
+    def rate(self, epoch: Int[Array, "*e"], factor: Scalar) -> Float[Array, "*e"]:
+        """Learning rate of each epoch of a round with this factor."""
+        rate = jnp.broadcast_to(jnp.asarray(self.learning_rate * factor, jnp.float32), epoch.shape)
+        return rate if self.epoch_decay is None else rate * jnp.asarray(self.epoch_decay, jnp.float32) ** epoch
+
+    def step_size_sum(
+        self, steps: Int[Array, "*m"], batches: Int[Array, "*m"], factor: Scalar, momentum: Scalar | None
+    ) -> Float[Array, "*m"]:
+        """Sum of the factors by which the gradients of `steps` steps enter the update."""
+        most = (self.epochs or 1) if self.steps is None else self.steps
+        epoch = jnp.arange(most).reshape((1,) * jnp.ndim(steps) + (-1,))
+        steps, batches = steps[..., None], batches[..., None]
+        if momentum is None:
+            of_epoch = jnp.clip(steps - epoch * batches, 0, batches)
+        else:
+            first, last = (jnp.minimum(steps, e * batches) for e in (epoch, epoch + 1))
+            of_epoch = accumulate(last, momentum) - accumulate(first, momentum)
+        return jnp.sum(of_epoch * self.rate(epoch, factor), axis=-1)
+
+
+def accumulate(steps: Int[Array, "*m"], momentum: Scalar) -> Float[Array, "*m"]:
+    """How far `steps` heavy-ball steps go with rate and gradients of 1: `Σ_{k=1}^τ (1 - ρ^k) / (1 - ρ)`.
+
+    Source: Wang et al., 2020, https://arxiv.org/abs/2007.07481, section 4: `‖a_i‖₁` of local momentum.
+
+    >>> accumulate(jnp.array([1, 2, 5]), 0.5), accumulate(jnp.array([5]), 1.0)
+    (Array([1.    , 2.5   , 8.0625], dtype=float32), Array([15.], dtype=float32))
+    """
+    tau, rho = steps.astype(jnp.float32), jnp.asarray(momentum, jnp.float32)
+    gap = 1 - rho
+    near = jnp.abs(gap) * tau < NEAR_ONE
+    apart = jnp.where(near, 1.0, gap)
+    closed = (tau - rho * (1 - rho**tau) / apart) / apart
+    # Σ_k (-gap)^k C(τ + 1, k + 2): what the closed form, 0 / 0 where ρ = 1, is near it.
+    series = tau * (tau + 1) / 2
+    series *= 1 - gap * (tau - 1) / 3 * (1 - gap * (tau - 2) / 4 * (1 - gap * (tau - 3) / 5))
+    return jnp.where(near, series, closed)
+
+
+NEAR_ONE = 0.1
+"""`τ (1 - ρ)` below which the closed form of `accumulate` loses digits, and its series needs few terms."""

@@ -1,0 +1,273 @@
+"""What the thesis on heuristic device selection says, and what one should ask of it, judged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from fedjax_sel.engine.history import History
+from fedjax_sel.metrics import Difference
+from fedjax_sel.metrics.verdict import NOT_REPRODUCED, REPRODUCED, UNDECIDED
+from fedjax_sel.papers.device_heuristic.cells import (
+    ALL,
+    IID,
+    ONLY,
+    PARTITIONS,
+    PROPOSED,
+    RANDOM,
+    SET,
+    TENTH,
+    name_experiment,
+)
+from fedjax_sel.papers.device_heuristic.numbers import (
+    COSTS,
+    OURS,
+    PUBLISHED,
+    TARGET,
+    compare,
+    compare_at_equal_cost,
+    compare_costs,
+    compare_runs,
+    measure,
+)
+from fedjax_sel.papers.device_heuristic.solver_claims import judge_solvers
+from fedjax_sel.papers.judging import compare_with, describe_difference, describe_differences, judge_all, judge_larger
+from fedjax_sel.papers.paper import Claim, Evidence, Histories
+
+MARGIN = 0.01
+"""Accuracies closer than this are called equal."""
+
+NOTICED = 0.001
+"""A smaller advantage would be noticed by nobody."""
+
+
+def judge_claims(scale: str, evidence: Evidence) -> list[Claim]:
+    """Returns accuracy, then solvers, then what the source does not ask."""
+    histories, study = evidence.histories, evidence.studies["solvers"]
+    return [*judge_table_5_1(histories), *judge_accuracy(histories), *judge_solvers(study), *judge_cost(histories)]
+
+
+def list_experiments(histories: Histories, epsilons: Iterable[float] = (0.75, 0.5), partitions=PARTITIONS) -> list[str]:
+    """Returns the experiments with these fractions."""
+    wanted = [name_experiment(partition, epsilon) for partition in partitions for epsilon in epsilons]
+    return [experiment for experiment in wanted if (experiment, PROPOSED) in histories]
+
+
+def compare_with_other(histories: Histories, other: str, metric: str, epsilons: Iterable[float] = (0.75, 0.5)) -> dict:
+    """Returns the proposed algorithm's measure minus another method's, by experiment."""
+    return {
+        experiment: compare(histories[experiment, PROPOSED], histories[experiment, other], metric)
+        for experiment in list_experiments(histories, epsilons)
+    }
+
+
+def judge_costs_nothing(d: Difference) -> str:
+    """Returns the verdict on "no worse, by the margin"."""
+    if d.low > -MARGIN:
+        return REPRODUCED
+    return NOT_REPRODUCED if d.high < -MARGIN else UNDECIDED
+
+
+def judge_table_5_1(histories: Histories) -> list[Claim]:
+    """Returns the verdicts on its four rows."""
+    pairs = {
+        f"{experiment}, {other}": compare_runs(histories[experiment, PROPOSED], histories[experiment, other])
+        for experiment in list_experiments(histories, (1.0,))
+        for other in (SET, ALL)
+    }
+    same = all(
+        pair["rounds with the same cohort"] == 1
+        and pair["mean difference of accuracy"] < NOTICED
+        and pair["largest difference of loss"] < 1e-4  # of sums in another order
+        for pair in pairs.values()
+    )
+    at_all = compare_with_other(histories, SET, "final_accuracy", (1.0,))
+    at_half = compare_with_other(histories, SET, "final_accuracy", (0.5,))
+    than_all = {
+        experiment: compare(
+            histories[experiment, PROPOSED], histories[name_experiment(partition, 1.0), ALL], "final_accuracy"
+        )
+        for partition in PARTITIONS
+        for experiment in list_experiments(histories, (0.5,), (partition,))
+    }
+
+    return [
+        Claim(
+            "one-method-at-all",
+            "At ε = 1 every method selects everybody, and the table compares a method with itself: the runs are equal, "
+            "but for the order of sums",
+            f"{OURS}: follows from |S| = ⌈εN⌉ = N",
+            REPRODUCED if same else NOT_REPRODUCED,
+            pairs,
+        ),
+        Claim(
+            "better-at-all",
+            "At ε = 1 the proposed algorithm is more accurate than the set-based method (92.33 % against 90 %)",
+            "Table 5.1; Conclusion",
+            judge_larger(at_all, NOTICED),
+            {"proposed - set-based, final accuracy": describe_differences(at_all)},
+        ),
+        judge_attained(
+            histories, "accuracy-at-all", 1.0, "With all devices the proposed algorithm attains 92.33 % accuracy (IID)"
+        ),
+        judge_attained(
+            histories,
+            "accuracy-at-half",
+            0.5,
+            "With half of the devices the proposed algorithm attains 90 % accuracy (IID)",
+        ),
+        Claim(
+            "better-at-half",
+            "At ε = 0.5 the proposed algorithm is more accurate than the set-based method (90 % against 89.9 %)",
+            "Table 5.1",
+            judge_larger(at_half, NOTICED),
+            {
+                "proposed - set-based, final accuracy": describe_differences(at_half),
+                "share of the seeds with the same devices": {
+                    experiment: measure_agreement(histories[experiment, PROPOSED], histories[experiment, SET])
+                    for experiment in at_half
+                },
+            },
+        ),
+        Claim(
+            "half-better-than-all",
+            "Half of the devices, selected, are more accurate than the conventional method, which trains all",
+            "Conclusion",
+            judge_larger(than_all, NOTICED),
+            {"proposed at ε = 0.5 - all devices, final accuracy": describe_differences(than_all)},
+        ),
+    ]
+
+
+def judge_attained(histories: Histories, name: str, epsilon: float, text: str) -> Claim:
+    """Returns the verdict on an accuracy that the thesis gives, at least."""
+    published = PUBLISHED[epsilon, PROPOSED, "final_accuracy"]
+    found = compare_with(measure(histories[name_experiment(IID, epsilon), PROPOSED])["final_accuracy"], published)
+    statistic = {f"final accuracy - {published:g}": describe_difference(found)}
+    return Claim(name, text, "Table 5.1; Conclusion", found.not_smaller(), statistic)
+
+
+def measure_agreement(first: History, second: History) -> float:
+    """Returns the share of the seeds in which two methods select the same devices in all rounds."""
+    one, other = (np.sort(history.selections, axis=-1) for history in (first, second))
+    return float((one == other).all((1, 2)).mean())
+
+
+def judge_accuracy(histories: Histories) -> list[Claim]:
+    """Returns what whom one selects does to accuracy."""
+    than_random = compare_with_other(histories, RANDOM, "final_accuracy")
+    than_exact = compare_with_other(histories, SET, "final_accuracy")
+    more = {
+        partition: compare(
+            histories[name_experiment(partition, 1.0), ALL],
+            histories[name_experiment(partition, 0.5), RANDOM],
+            "final_accuracy",
+        )
+        for partition in PARTITIONS
+    }
+    dearer = {
+        f"{partition}, {cost} a round": compare_costs(
+            histories[name_experiment(partition, 0.5), RANDOM],
+            histories[name_experiment(partition, 1.0), ALL],
+            cost,
+            to_target=False,
+        )
+        for partition in PARTITIONS
+        for cost in COSTS
+    }
+    alone = {
+        f"{experiment}, {other}": compare(histories[experiment, SET], histories[experiment, other], "final_accuracy")
+        for experiment in list_experiments(histories, (0.5,))
+        for other in ONLY
+    }
+    return [
+        Claim(
+            "better-than-random",
+            "Selecting at random hurts the global model: the heuristic's devices reach a higher final accuracy",
+            "1.1 Motivation",
+            judge_larger(than_random, NOTICED),
+            {"proposed - random, final accuracy": describe_differences(than_random)},
+        ),
+        Claim(
+            "more-devices-more-accuracy",
+            "More participating devices improve accuracy: all against a random half",
+            "1; 1.1 Motivation",
+            judge_larger(more, NOTICED),
+            {"all - random half, final accuracy": describe_differences(more)},
+        ),
+        Claim(
+            "more-devices-more-cost",
+            "More participating devices cost more time and energy a round: all against a random half",
+            "1; 1.1 Motivation",
+            REPRODUCED if all(one["low"] > 1 for one in dearer.values()) else NOT_REPRODUCED,
+            {"times as much": dearer},
+        ),
+        Claim(
+            "one-property-worse",
+            "Devices selected by one property alone make a worse global model than those of all four",
+            "1.1 Motivation",
+            judge_larger(alone, NOTICED),
+            {"four properties - one, final accuracy": describe_differences(alone)},
+        ),
+        Claim(
+            "greedy-as-accurate",
+            f"The algorithm's sets train as well as the optimal ones (final accuracy within ±{MARGIN})",
+            "5.2 (implied)",
+            judge_all(than_exact, lambda d: d.comparable(MARGIN)),
+            {"proposed - set-based, final accuracy": describe_differences(than_exact)},
+        ),
+    ]
+
+
+def judge_cost(histories: Histories) -> list[Claim]:
+    """Returns whether the heuristic is worth anything: accuracy against what is spent; and what its constancy costs."""
+    out = []
+    for other, who in ((RANDOM, "a random cohort of the same size"), (ALL, "training all devices")):
+        for cost, unit in (("joules", "joule"), ("seconds", "simulated second")):
+            pairs = {
+                experiment: (
+                    histories[experiment, PROPOSED],
+                    histories[name_experiment(partition, 1.0) if other == ALL else experiment, other],
+                )
+                for partition in PARTITIONS
+                for experiment in list_experiments(histories, partitions=(partition,))
+            }
+            ahead = {name: compare_at_equal_cost(*pair, cost) for name, pair in pairs.items()}
+            out.append(
+                Claim(
+                    f"ahead-of-{'all' if other == ALL else 'random'}-per-{unit.split()[-1]}",
+                    f"The heuristic is ahead of {who} per {unit} (final accuracy, at the {unit}s it spends)",
+                    f"{OURS}: what selecting by resources is for",
+                    judge_larger(ahead, NOTICED),
+                    {
+                        "proposed - other, accuracy at equal cost": describe_differences(ahead),
+                        f"times the {cost} to accuracy {TARGET}": {
+                            name: compare_costs(*pair, cost, to_target=True) for name, pair in pairs.items()
+                        },
+                    },
+                )
+            )
+    seen = {
+        experiment: float(measure(histories[experiment, PROPOSED])["coverage"].mean())
+        for experiment in list_experiments(histories, (0.75, 0.5, TENTH))
+    }
+    for name, epsilons, words in (
+        ("same-devices-cost-nothing", (0.75, 0.5), "three quarters, or half,"),
+        ("same-few-devices-cost-nothing", (TENTH,), "tenth"),
+    ):
+        if behind := compare_with_other(histories, RANDOM, "final_accuracy", epsilons):
+            out.append(
+                Claim(
+                    name,
+                    f"Training the same {words} of the devices in every round costs no accuracy (final, at most "
+                    f"{MARGIN} below a random cohort's)",
+                    f"{OURS}: f does not change, so neither does S",
+                    judge_all(behind, judge_costs_nothing),
+                    {
+                        "proposed - random, final accuracy": describe_differences(behind),
+                        "share of the devices ever seen": {name: seen[name] for name in behind},
+                    },
+                )
+            )
+    return out

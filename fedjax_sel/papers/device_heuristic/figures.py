@@ -1,0 +1,178 @@
+"""The figures of the report on heuristic device selection."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib import figure as mpl
+
+from fedjax_sel.devices.laws import Law, Uniform
+from fedjax_sel.devices.profile import features
+from fedjax_sel.engine.history import History
+from fedjax_sel.metrics import coverage
+from fedjax_sel.papers.device_heuristic.cells import (
+    ALL,
+    DEVICES,
+    IID,
+    LEVELS,
+    PARTITIONS,
+    PROPOSED,
+    RANDOM,
+    SET,
+    TENTH,
+    list_fractions,
+    name_experiment,
+)
+from fedjax_sel.papers.device_heuristic.numbers import select_rows, select_seconds
+from fedjax_sel.papers.device_heuristic.studies import BEST, EVERY, EXACT, EXHAUSTIVE, LETTER
+from fedjax_sel.papers.paper import Evidence, Figure, Histories
+from fedjax_sel.report.figures import COLOURS, curves
+
+SHOWN = (0.6, 1.0)
+"""Accuracies drawn."""
+
+LOOKS = {
+    ALL: {"color": COLOURS[3]},
+    RANDOM: {"color": COLOURS[4]},
+    PROPOSED: {"color": COLOURS[0], "linewidth": 2},
+    SET: {"color": COLOURS[2], "linestyle": ":", "linewidth": 2},
+}
+
+PROPERTIES = ("compute", "energy", "memory", "network")
+COLOUR = dict(zip((EVERY, BEST, LETTER, EXACT, EXHAUSTIVE), COLOURS[:1] + COLOURS[2:6], strict=True))
+
+
+def make_figures(scale: str, evidence: Evidence) -> list[Figure]:
+    """Returns figures as in the source, and beyond it."""
+    epsilons = [epsilon for epsilon in (0.75, 0.5, TENTH) if epsilon in list_fractions(scale)]
+    law = Uniform(**{key: value for key, value in LEVELS.items() if key != "name"})
+    histories, study = evidence.histories, evidence.studies["solvers"]
+    everything = group_panels(histories, (1.0, *epsilons), (ALL, RANDOM, PROPOSED, SET))
+    resources = group_panels(histories, epsilons, (ALL, RANDOM, PROPOSED))
+    against = partial(curves, resources, columns=len(epsilons), log=True, ylim=SHOWN, looks=LOOKS)
+    return [
+        Figure(
+            "accuracy",
+            "Test accuracy against rounds, as figures 5.1 to 5.3 of the source: median over seeds, band from the first "
+            "to the ninth decile. At ε = 1 the three lines are one; elsewhere those of the two solvers are.",
+            lambda: curves(everything, columns=1 + len(epsilons), ylim=SHOWN, looks=LOOKS),
+        ),
+        Figure(
+            "accuracy-against-joules",
+            "The same against the energy of all devices together.",
+            lambda: against(x="joules", xlabel="joules"),
+        ),
+        Figure(
+            "accuracy-against-seconds",
+            "The same against simulated time, in which a round lasts as long as its slowest device.",
+            lambda: against(x="seconds", xlabel="simulated seconds"),
+        ),
+        Figure(
+            "devices",
+            "Left: the devices of one seed; filled, those that the heuristic selects at ε = 0.5: a high mean of three "
+            "properties makes up for itself, a bad network for nobody. Middle: properties of the devices of the first "
+            "round, mean over seeds, and of the worst of them (crosses). Right: share of the devices, and so of the "
+            "examples, that took part at least once.",
+            lambda: draw_devices(histories, law),
+        ),
+        Figure(
+            "solver-optimality",
+            "Share of random instances in which a solver finds the optimum: mean over seeds, bars of one standard "
+            "deviation. The exact solver always does.",
+            lambda: draw_optimality(study),
+        ),
+        Figure(
+            "solver-time",
+            "Time of one call, compiled, median. Enumeration ends at N = 16; greedy search from every device takes "
+            "O(N² s), the exact solver O(N log N).",
+            lambda: draw_times(study),
+        ),
+    ]
+
+
+def group_panels(
+    histories: Histories, epsilons: Sequence[float], methods: Sequence[str]
+) -> dict[str, dict[str, History]]:
+    """Returns a panel a partition and fraction; in each also the run of all devices."""
+    out = {}
+    for partition in PARTITIONS:
+        for epsilon in epsilons:
+            here = {
+                method: histories.get((name_experiment(partition, 1.0 if method == ALL else epsilon), method))
+                for method in methods
+            }
+            out[f"{partition}, ε = {epsilon:g}"] = {k: v for k, v in here.items() if v is not None}
+    return out
+
+
+def draw_devices(histories: Histories, law: Law) -> mpl.Figure:
+    """Draws who is selected, what they are like, and whose data is seen."""
+    experiment = name_experiment(IID, 0.5)
+    runs = {method: histories[experiment, method] for method in (RANDOM, PROPOSED)}
+    figure, (plane, bars, seen) = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
+    f = {seed: np.asarray(features(law.draw(seed, DEVICES), "max")) for seed in runs[PROPOSED].seeds}
+
+    first = runs[PROPOSED].seeds[0]
+    chosen = np.isin(np.arange(DEVICES), runs[PROPOSED].selections[0, 0])
+    worth = f[first][:3].mean(0)
+    for mask, face in ((chosen, COLOURS[0]), (~chosen, "none")):
+        plane.scatter(worth[mask], f[first][3][mask], facecolors=face, edgecolors=COLOURS[0], s=45)
+    plane.axhline(f[first][3][chosen].min(), color="0.5", linewidth=1, linestyle=":")
+    plane.set(xlabel="mean of compute, energy, memory", ylabel="network", title=f"devices of seed {first}")
+
+    for k, (method, history) in enumerate(runs.items()):
+        colour = LOOKS[method]["color"]
+        mine = [f[seed][:, cohort] for seed, cohort in zip(history.seeds, history.selections[:, 0], strict=True)]
+        mean, worst = np.mean([one.mean(1) for one in mine], 0), np.mean([one.min(1) for one in mine], 0)
+        place = np.arange(4) + 0.4 * (k - 0.5)
+        bars.bar(place, mean, width=0.36, color=colour, alpha=0.75, label=method)
+        bars.plot(place, worst, "x", color="black", markersize=6, label=None if k else "worst selected")
+        share = coverage(history.selections, history.num_clients).mean(0)
+        seen.plot(np.arange(1, history.rounds + 1), share, color=colour, label=method)
+    bars.set_xticks(range(4), PROPERTIES)
+    bars.set(title="properties of the selected (ε = 0.5)", ylim=(0, 1))
+    bars.legend(fontsize=8)
+    seen.set(xlabel="round", title="share of the devices ever selected", ylim=(0, 1.03))
+    seen.legend(fontsize=8, loc="lower right")
+    for ax in (plane, seen):
+        ax.grid(alpha=0.25)
+    return figure
+
+
+def draw_optimality(study: Mapping[str, Any]) -> mpl.Figure:
+    """Draws a panel a fraction."""
+    epsilons = sorted({row["epsilon"] for row in study["optimality"]} - {1.0}, reverse=True)
+    figure, axes = plt.subplots(
+        1, len(epsilons), figsize=(4.6 * len(epsilons), 3.8), sharey=True, squeeze=False, layout="constrained"
+    )
+    for ax, epsilon in zip(axes[0], epsilons, strict=True):
+        for solver in (EVERY, BEST, LETTER):
+            rows = select_rows(study, solver, epsilon=epsilon)
+            share = 100 * np.array([row["share_optimal"] for row in rows])
+            spread = share.std(1, ddof=1) if share.shape[1] > 1 else None
+            ax.errorbar([row["N"] for row in rows], share.mean(1), yerr=spread, marker="o", markersize=4, capsize=2,
+                        color=COLOUR[solver], label=solver)  # fmt: skip
+        ax.set(title=f"ε = {epsilon:g}", xlabel="devices N", ylim=(0, 104))
+        ax.grid(alpha=0.25)
+    axes[0][0].set_ylabel("instances solved optimally (%)")
+    axes[0][-1].legend(fontsize=8, loc="lower left")
+    return figure
+
+
+def draw_times(study: Mapping[str, Any]) -> mpl.Figure:
+    """Draws half of the devices, and a few of them."""
+    kinds = {"half": "s = N / 2", "few": "s = 10"}
+    figure, axes = plt.subplots(1, 2, figsize=(9.6, 3.9), sharey=True, layout="constrained")
+    for ax, (wanted, title) in zip(axes, kinds.items(), strict=True):
+        for solver in (EXHAUSTIVE, EVERY, BEST, EXACT):
+            if found := select_seconds(study, solver, wanted):
+                ax.loglog(list(found), list(found.values()), "o-", markersize=4, color=COLOUR[solver], label=solver)
+        ax.set(title=title, xlabel="devices N")
+        ax.grid(alpha=0.25, which="both")
+        ax.legend(fontsize=8, loc="upper left")
+    axes[0].set_ylabel("seconds a call")
+    return figure

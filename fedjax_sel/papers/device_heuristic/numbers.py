@@ -1,0 +1,115 @@
+"""The numbers of the report on heuristic device selection: measures of a cell, comparisons, results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from fedjax_sel.engine.history import History
+from fedjax_sel.metrics import Difference, at_cost, cost_to, coverage, difference, mean_over_rounds, rounds_to
+from fedjax_sel.papers.device_heuristic.cells import FRACTIONS, IID, name_experiment
+from fedjax_sel.papers.judging import ALONG, list_results, to_floats
+from fedjax_sel.papers.paper import Evidence, Result
+from fedjax_sel.papers.published import read_published
+
+CLASSES = 3
+TARGET = 0.9
+COSTS = {"seconds": "s", "joules": "J"}
+
+PUBLISHED: dict[tuple[float, str, str], float] = {
+    (row["epsilon"], row["method"], row["metric"]): row["value"]
+    for row in read_published("fedjax_sel.papers.device_heuristic")
+}
+"""The thesis's numbers by fraction, method and measure."""
+
+OURS = "ours"
+"""The source of a claim that the thesis does not make."""
+
+
+def measure(history: History) -> dict[str, np.ndarray]:
+    """Returns numbers a seed of one cell."""
+    accuracy, loss = np.round(history["accuracy"].astype(np.float64), 6), history["loss"]
+    out = {
+        "final_accuracy": accuracy[:, -1],
+        "final_loss": loss[:, -1],
+        "mean_accuracy": mean_over_rounds(accuracy),
+        f"rounds_to_{TARGET}": rounds_to(accuracy, TARGET),
+        "coverage": coverage(history.selections, history.num_clients)[:, -1],
+    }
+    for cost in COSTS:
+        spent = history.cumulative(cost)
+        out |= {cost: spent[:, -1], f"{cost}_to_{TARGET}": cost_to(accuracy, spent, TARGET)}
+    return out
+
+
+def list_all_results(scale: str, evidence: Evidence) -> list[Result]:
+    """Returns every measure of every cell, accuracy along the way, and the optimality of the solvers."""
+    out = list_results(evidence.histories, lambda _, history: measure(history), find_published, ALONG)
+    for row in evidence.studies["solvers"]["optimality"]:
+        experiment = f"solvers, N={row['N']}, epsilon={row['epsilon']:g}"
+        for metric in ("share_optimal", "mean_gap", "worst_gap"):
+            out.append(Result(experiment, row["solver"], metric, None, to_floats(row[metric])))
+    return out
+
+
+def find_published(experiment: str, method: str, metric: str) -> float | None:
+    """Returns the source's number; it does not say how examples are divided, and is compared with IID."""
+    by_name = {name_experiment(IID, epsilon): epsilon for epsilon in FRACTIONS}
+    return PUBLISHED.get((by_name.get(experiment, 0.0), method, metric))
+
+
+def compare(first: History, second: History, metric: str) -> Difference:
+    """Returns `first - second` of a measure."""
+    return difference(measure(first)[metric], measure(second)[metric])
+
+
+def compare_at_equal_cost(first: History, second: History, cost: str) -> Difference:
+    """Returns the final accuracy of `first`, minus that of `second` when it has spent as much as `first` in all.
+
+    Where that does not even pay for its first round, it has not learnt anything: accuracy `1/C`.
+    """
+    budget = first.cumulative(cost)[:, -1]
+    reached = at_cost(second["accuracy"], second.cumulative(cost), budget)
+    return difference(first["accuracy"][:, -1], np.where(np.isnan(reached), 1 / CLASSES, reached))
+
+
+def compare_costs(first: History, second: History, cost: str, *, to_target: bool) -> dict[str, float]:
+    """Returns how many times as much `second` spends as `first`: geometric mean over seeds, with its 95 % interval.
+
+    To the target, or a round where that is not asked for. A run that never reaches the target counts as reaching it in
+    the round after the last.
+    """
+    spent = []
+    for history in (first, second):
+        total = history.cumulative(cost)
+        one_more = total[:, -1] * (1 + 1 / history.rounds)
+        reached = cost_to(history["accuracy"], total, TARGET)
+        spent.append(np.where(np.isfinite(reached), reached, one_more) if to_target else total[:, -1] / history.rounds)
+    d = difference(np.log10(spent[1]), np.log10(spent[0]))
+    return {"factor": 10**d.mean, "low": 10**d.low, "high": 10**d.high}
+
+
+def compare_runs(first: History, second: History) -> dict[str, float]:
+    """Returns how far apart two runs are: the share of rounds with the same cohort, and differences."""
+    one, other = (np.sort(history.selections, axis=-1) for history in (first, second))
+    return {
+        "rounds with the same cohort": float((one == other).all(-1).mean()) if one.shape == other.shape else 0.0,
+        "mean difference of accuracy": float(np.abs(first["accuracy"] - second["accuracy"]).mean()),
+        "largest difference of loss": float(np.abs(first["loss"] - second["loss"]).max()),
+    }
+
+
+def select_rows(study: Mapping[str, Any], solver: str, *, epsilon: float, n: int | None = None) -> list[dict[str, Any]]:
+    """Returns the rows on optimality of one solver."""
+    return [
+        row
+        for row in study["optimality"]
+        if row["solver"] == solver and row["epsilon"] == epsilon and n in (None, row["N"])
+    ]
+
+
+def select_seconds(study: Mapping[str, Any], solver: str, wanted: str) -> dict[int, float]:
+    """Returns the seconds of a call by `N`."""
+    return {row["N"]: row["seconds"] for row in study["times"] if (row["solver"], row["wanted"]) == (solver, wanted)}

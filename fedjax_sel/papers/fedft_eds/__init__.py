@@ -1,0 +1,64 @@
+"""FedFT-EDS: a pretrained backbone stays fixed, the rest is tuned on examples chosen by hardened entropy."""
+
+from fedjax_sel.papers.fedft_eds.cells import list_cells
+from fedjax_sel.papers.fedft_eds.claims import judge_claims
+from fedjax_sel.papers.fedft_eds.figures import make_figures
+from fedjax_sel.papers.fedft_eds.numbers import list_all_results
+from fedjax_sel.papers.fedft_eds.studies import study_alikeness, study_choices, study_entropies, study_time
+from fedjax_sel.papers.fedft_eds.tables import make_tables
+from fedjax_sel.papers.paper import Paper
+
+__all__ = ["PAPER"]
+
+OPEN = """
+The source leaves open how many rounds it runs, the batch, FedProx's μ, weight decay, how it pretrains, its seeds, and
+which Dirichlet law divides the examples. Ours: batch 32 and 50 rounds (`full`), μ = 0.01, no weight decay in
+fine-tuning, each client's mix of classes from Dirichlet(α) with equal sizes (Hsu, Qi and Brown, 2019, whom it follows),
+all clients in every round unless said, weights by the examples trained on, max(1, round(P_ds n)) of them chosen afresh
+every round on the model received, learning rate 0.1 and momentum 0.5 from zero every round. WRN-16-1; trained are the
+third group, the last normalisation and the classifier (132,298 of 175,066 parameters); normalisation in fixed parts
+uses its statistics and does not move them. Examples are normalised by their own data's moments. No augmentation
+anywhere.
+
+**Pretraining.** The source domain is Tiny-ImageNet at 32x32 (200 classes, JPEG-compressed) in the place of the source's
+"Small ImageNet"; SGD with momentum 0.9, weight decay 5e-4, batch 128, a cosine over the epochs, in one place. The
+classifier is drawn afresh for the target.
+
+**Scales.** `small` is small: pretraining with 15,000 examples for 4 epochs; CIFAR-10 (JPEG-compressed copies) with 500
+training and 1000 test examples, 10 clients (50 in the place of 100), batch 16, 1 local epoch (the source has 5), 10
+rounds; the spoken digits of six speakers, 20 clients, in the place of Speech Commands. Its accuracies are far from the
+source's, and its verdicts are of that setting: a short budget is where choosing examples should matter most, and where
+pretraining does. Ablations are among ten clients with P_ds = 10 % there (the source: 100 clients, 50 %). `full` holds
+the source's own experiments, CIFAR-100 and Speech Commands (through tensorflow-datasets) included, for an accelerator.
+`smoke` is a WRN-10-1 on scikit-learn's digits, pretrained on digits too: it shows that everything runs, and judges
+nothing.
+
+Best accuracy over the rounds is reported, as in the source; it is a maximum over measurements on test examples, so it
+is optimistic for all methods alike. Simulated client seconds count every FLOP of all clients at one rate, the
+backbone's forward pass for every example of every step and the choice of examples included. The simulator itself runs a
+fixed backbone once for all examples, to the same numbers.
+
+A verdict compares methods over the same seeds: the mean difference with its 95 % interval (Student's t), which with
+three seeds is wide. A claim is reproduced where the interval lies above zero in every experiment, not reproduced where
+it lies below 0.005 of accuracy in one.
+"""
+
+PAPER = Paper(
+    name="fedft_eds",
+    title="FedFT-EDS",
+    reference='Hongrui Shi, Valentin Radu and Po Yang, "Federated Learning with Workload Reduction through Partial '
+    'Training of Client Models and Entropy-Based Data Selection", 2024, https://arxiv.org/abs/2501.00170.',
+    seeds={"smoke": 2, "small": 3, "full": 3},
+    settings=OPEN,
+    cells=list_cells,
+    results=list_all_results,
+    claims=judge_claims,
+    tables=make_tables,
+    figures=make_figures,
+    studies={
+        "alike": study_alikeness,
+        "entropies": study_entropies,
+        "chosen": study_choices,
+        "time": study_time,
+    },
+)

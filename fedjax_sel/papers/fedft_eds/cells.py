@@ -1,0 +1,247 @@
+"""What the FedFT-EDS reproduction runs: pretraining, ten clients, stragglers, speech, and its ablations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from fedjax_sel.papers.fedft_eds.methods import (
+    ALL,
+    ALPHAS,
+    CENTRAL,
+    CIFAR10,
+    CIFAR100,
+    DIGITS,
+    EDS,
+    EDS50,
+    FEDAVG,
+    FRACTIONS,
+    HALF,
+    LITTLE,
+    METHODS,
+    OTHERS,
+    PARTLY,
+    PARTS,
+    PRETRAINING,
+    RDS,
+    RDS50,
+    RHOS,
+    SCRATCH,
+    SOURCES,
+    SPEECH,
+    STRONG,
+    TINY,
+    WEAK,
+    name_ablation,
+    name_fedavg,
+    name_few,
+    name_many,
+    select_by_entropy,
+    select_randomly,
+)
+from fedjax_sel.papers.paper import Cell
+from fedjax_sel.papers.settings import merge_settings
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much of everything is run.
+
+    Attributes:
+      num_examples, num_test_examples: of the target; None: all.
+      few, many: how many clients experiments with few and with many clients have.
+      epochs: of a round.
+      batch_size: of a step.
+      rounds: of an experiment.
+      every: rounds between evaluations.
+      pretraining: examples and epochs of pretraining.
+      depth: of the network.
+    """
+
+    num_examples: int | None
+    num_test_examples: int | None
+    few: int
+    many: int
+    epochs: int
+    batch_size: int
+    rounds: int
+    every: int
+    pretraining: tuple[int | None, int]
+    depth: int = 16
+
+    def describe_data(self, name: str) -> dict[str, Any]:
+        """Returns a target's examples; speech has few test examples, and all of them are used."""
+        limits = {
+            "num_examples": self.num_examples,
+            "num_test_examples": None if name in SPEECH.values() else self.num_test_examples,
+        }
+        return {"name": SOURCES[name], **{key: value for key, value in limits.items() if value is not None}}
+
+    def describe_base(self, name: str, clients: int, alpha: float) -> dict[str, Any]:
+        """Returns settings in which all clients take part and train the whole model on all their examples."""
+        return {
+            "data": self.describe_data(name),
+            "partition": {"name": "client_dirichlet", "clients": clients, "alpha": alpha},
+            "model": {"name": "wide_resnet", "depth": self.depth},
+            "local_training": {
+                "name": "sgd",
+                "learning_rate": 0.1,
+                "momentum": 0.5,
+                "batch_size": self.batch_size,
+                "epochs": self.epochs,
+            },
+            "aggregation": {"name": "mean", "weighting": "size"},
+            "cohort_size": clients,
+            "rounds": self.rounds,
+            "evaluate_every": self.every,
+            "evaluate_last": 1,
+            "layout": {"clients": 1, "seeds": "scan"},
+        }
+
+    def describe_central(self, name: str, alpha: float) -> dict[str, Any]:
+        """Returns settings of training in one place."""
+        return {**self.describe_base(name, 1, alpha), "partition": {"name": "iid", "clients": 1}}
+
+
+SCALES = {
+    "smoke": Scale(300, 200, 5, 10, epochs=1, batch_size=16, rounds=3, every=1, pretraining=(600, 2), depth=10),
+    "small": Scale(500, 1000, 10, 50, epochs=1, batch_size=16, rounds=10, every=2, pretraining=(15_000, 4)),
+    "full": Scale(None, None, 10, 100, epochs=5, batch_size=32, rounds=50, every=5, pretraining=(None, 30)),
+}
+
+AT_SMOKE = (SCRATCH, FEDAVG, RDS, EDS, ALL, EDS50)
+"""The methods that are run at `smoke`."""
+
+
+def list_cells(scale: str) -> list[Cell]:
+    """Returns pretraining first; then few clients, many clients, speech, ablations."""
+    out = [pretrain(scale, choose_source(scale))]
+    if scale == "full":
+        out.append(pretrain(scale, CIFAR100))
+    out += list_few(scale)
+    if scale == "smoke":
+        return out
+    return [*out, *list_many(scale), *list_speech(scale), *list_ablations(scale)]
+
+
+def choose_source(scale: str) -> str:
+    """Returns on what the model is pretrained."""
+    return DIGITS if scale == "smoke" else TINY
+
+
+def list_targets(scale: str) -> list[str]:
+    """Returns the close domain's data."""
+    return {"smoke": [DIGITS], "small": [CIFAR10], "full": [CIFAR10, CIFAR100]}[scale]
+
+
+def list_alphas(scale: str) -> tuple[float, ...]:
+    """Returns the concentrations of a scale."""
+    return (STRONG,) if scale == "smoke" else (STRONG, WEAK)
+
+
+def pretrain(scale: str, source: str) -> Cell:
+    """Returns training in one place on the source domain."""
+    size = SCALES[scale]
+    num_examples, epochs = size.pretraining
+    limits = {"num_examples": num_examples, "num_test_examples": size.num_test_examples} if num_examples else {}
+    config = {
+        "data": {"name": SOURCES[source], **limits},
+        "partition": {"name": "iid", "clients": 1},
+        "model": {"name": "wide_resnet", "depth": size.depth},
+        "local_training": {
+            "name": "sgd",
+            "learning_rate": 0.1,
+            "batch_size": 128,
+            "momentum": 0.9,
+            "weight_decay": 5e-4,
+            "schedule": {"name": "cosine"},
+        },
+        "cohort_size": 1,
+        "rounds": epochs,
+        "seeds": 1,
+        "layout": "scan",
+    }
+    return Cell(PRETRAINING, source, config)
+
+
+def make_cell(
+    experiment: str, method: str, base: dict[str, Any], changes: Iterable[dict[str, Any]], begins: str | None
+) -> Cell:
+    """Returns one run; `begins` is the source on which its model was pretrained, None for a fresh one."""
+    config = merge_settings(base, *changes)
+    if begins is None:
+        return Cell(experiment, method, config)
+    config = merge_settings(config, {"model": {"pretrained": f"the cell {PRETRAINING}, {begins}"}})
+    return Cell(experiment, method, config, (PRETRAINING, begins))
+
+
+def make_method_cell(scale: str, experiment: str, method: str, base: dict[str, Any]) -> Cell:
+    """Returns one run of one of the methods; all but the one from scratch begin pretrained."""
+    begins = None if method == SCRATCH else choose_source(scale)
+    return make_cell(experiment, method, base, {**METHODS, **OTHERS}[method], begins)
+
+
+def list_few(scale: str) -> list[Cell]:
+    """Returns all methods among few clients, and training in one place beside them."""
+    size, out = SCALES[scale], []
+    methods = AT_SMOKE if scale == "smoke" else (*METHODS, *OTHERS)
+    for name in list_targets(scale):
+        for alpha in list_alphas(scale):
+            base = size.describe_base(name, size.few, alpha)
+            out += [
+                make_method_cell(scale, name_few(name, alpha), m, base) for m in (*METHODS, *OTHERS) if m in methods
+            ]
+            if scale == "full" and name == CIFAR10:
+                out.append(make_cell(name_few(name, alpha), f"{FEDAVG} ({CIFAR100})", base, [], CIFAR100))
+        if scale != "smoke":
+            base = size.describe_central(name, WEAK)
+            for alpha in list_alphas(scale):  # the same run, beside both
+                out.append(make_cell(name_few(name, alpha), CENTRAL, base, [], choose_source(scale)))
+    return out
+
+
+def list_many(scale: str) -> list[Cell]:
+    """Returns FedAvg with stragglers and partial training among many clients."""
+    size, source, out = SCALES[scale], choose_source(scale), []
+    shown = (RDS, EDS, ALL, RDS50, EDS50) if scale == "small" else (SCRATCH, RDS, EDS, ALL, RDS50, EDS50)
+    for name in list_targets(scale):
+        for alpha in (STRONG,) if scale == "small" else (STRONG, WEAK):
+            base, experiment = size.describe_base(name, size.many, alpha), name_many(name, alpha)
+            for fraction, share in FRACTIONS.items():
+                change = {"cohort_size": round(share * size.many)}
+                out.append(make_cell(experiment, name_fedavg(fraction), base, [change], source))
+            out += [make_method_cell(scale, experiment, method, base) for method in shown]
+    return out
+
+
+def list_speech(scale: str) -> list[Cell]:
+    """Returns the far domain, among many clients."""
+    size, speech = SCALES[scale], SPEECH[scale]
+    base, experiment = size.describe_base(speech, 20 if scale == "small" else 100, STRONG), name_many(speech, STRONG)
+    shown = (SCRATCH, FEDAVG, RDS, EDS, RDS50, EDS50)
+    out = [make_method_cell(scale, experiment, method, base) for method in shown]
+    if scale == "full":
+        central = size.describe_central(speech, STRONG)
+        out.append(make_cell(experiment, CENTRAL, central, [], choose_source(scale)))
+    return out
+
+
+def list_ablations(scale: str) -> list[Cell]:
+    """Returns what is trained, α, and ρ, one varied at a time."""
+    size, source, out = SCALES[scale], choose_source(scale), []
+    clients, fraction = (size.few, LITTLE) if scale == "small" else (size.many, HALF)
+    base = size.describe_base(list_targets(scale)[-1], clients, STRONG)
+    selections = {"RDS": select_randomly(fraction), "EDS": select_by_entropy(fraction)}
+    for part, frozen in PARTS.items():
+        for method, selection in selections.items():
+            changes = [{"model": {"frozen": list(frozen)}}, selection]
+            out.append(make_cell(name_ablation("trained:", part), method, base, changes, source))
+    for alpha in ALPHAS:
+        for method, selection in selections.items():
+            changes = [PARTLY, {"partition": {"alpha": alpha}}, selection]
+            out.append(make_cell(name_ablation("α =", f"{alpha:g}"), method, base, changes, source))
+    for rho in RHOS:
+        changes = [PARTLY, select_by_entropy(fraction, rho)]
+        out.append(make_cell(name_ablation("ρ =", f"{rho:g}"), "EDS", base, changes, source))
+    return out

@@ -1,0 +1,329 @@
+"""What FedFT-EDS says of itself, and what one should ask of it, judged."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedjax_sel.metrics import Difference, difference
+from fedjax_sel.metrics.verdict import REPRODUCED, UNDECIDED
+from fedjax_sel.papers.fedft_eds.cells import list_targets
+from fedjax_sel.papers.fedft_eds.methods import (
+    ALL,
+    CENTRAL,
+    EDS,
+    EDS50,
+    FEDAVG,
+    FEDAVG_RDS,
+    FEDPROX,
+    FEDPROX_RDS,
+    MARGIN,
+    PARTS,
+    RDS,
+    RDS50,
+    RHOS,
+    SCRATCH,
+    STRONG,
+    WEAK,
+    name_ablation,
+    name_fedavg,
+    name_few,
+    name_many,
+)
+from fedjax_sel.papers.fedft_eds.numbers import measure
+from fedjax_sel.papers.judging import compare_with, describe_differences, judge_all, judge_larger
+from fedjax_sel.papers.paper import Claim, Evidence, Histories
+
+NOTICED = 0.005
+"""A smaller advantage in accuracy would be noticed by nobody."""
+
+FULL_MODEL = (FEDAVG, FEDAVG_RDS, FEDPROX, FEDPROX_RDS)
+
+
+def judge_claims(scale: str, evidence: Evidence) -> list[Claim]:
+    """Returns the claims on examples, pretraining, parts, efficiency, ρ and the margin whose cells were run."""
+    histories = evidence.histories
+    return [
+        *judge_examples(histories),
+        *judge_pretraining(scale, evidence),
+        *judge_parts(scale, histories),
+        *judge_efficiency(scale, evidence),
+        *judge_rho(histories),
+        *judge_margin(scale, evidence),
+    ]
+
+
+def find_best_accuracy(histories: Histories, experiment: str, method: str) -> np.ndarray:
+    """Returns the best accuracy a seed, as the source reports it."""
+    return measure(histories[experiment, method])["best_accuracy"]
+
+
+def list_experiments(histories: Histories, *methods: str) -> list[str]:
+    """Returns the experiments in which all of these were run."""
+    names = dict.fromkeys(experiment for experiment, _ in histories)
+    return [name for name in names if all((name, method) in histories for method in methods)]
+
+
+def compare(histories: Histories, first: str, second: str) -> dict[str, Difference]:
+    """Returns first minus second, wherever both were run."""
+    return {
+        name: difference(find_best_accuracy(histories, name, first), find_best_accuracy(histories, name, second))
+        for name in list_experiments(histories, first, second)
+    }
+
+
+def judge_examples(histories: Histories) -> list[Claim]:
+    """Returns entropy against chance, and half of the examples against all."""
+    over = {f"{n}, 10 %": d for n, d in compare(histories, EDS, RDS).items()}
+    over |= {f"{n}, 50 %": d for n, d in compare(histories, EDS50, RDS50).items()}
+    pooled = np.array([d.mean for d in over.values()])
+    half = compare(histories, EDS50, ALL)
+    return [
+        Claim(
+            "entropy-beats-chance",
+            "Examples chosen by entropy (EDS) beat random ones (RDS) at equal P_ds, in every experiment",
+            "Tables II to IV",
+            judge_larger(over, NOTICED),
+            {
+                "EDS - RDS, best accuracy": describe_differences(over),
+                "mean over experiments": float(pooled.mean()) if len(pooled) else None,
+            },
+        ),
+        Claim(
+            "half-beats-all",
+            "Half of the examples, chosen by entropy, beat all of them",
+            "Table III, section IV-E",
+            judge_larger(half, NOTICED),
+            {"EDS 50 % - all rows, best accuracy": describe_differences(half)},
+        ),
+    ]
+
+
+def judge_pretraining(scale: str, evidence: Evidence) -> list[Claim]:
+    """Returns accuracy and alikeness of clients' models."""
+    histories, study = evidence.histories, evidence.studies["alike"]
+    gain = compare(histories, FEDAVG, SCRATCH)
+    cka = {}
+    for name, row in study["cells"].items():
+        if name.startswith(f"{FEDAVG}, "):
+            scratch = study["cells"][name.replace(FEDAVG, SCRATCH, 1)]
+            for i, level in enumerate(study["levels"]):
+                mine, theirs = (np.array(r["mean"])[:, i] for r in (row, scratch))
+                cka[f"{name.removeprefix(f'{FEDAVG}, ')}, {level}"] = difference(mine, theirs)
+    out = [
+        Claim(
+            "pretraining-raises-accuracy",
+            "FedAvg that begins pretrained beats FedAvg from scratch, in every experiment",
+            "Tables I to IV",
+            judge_larger(gain, NOTICED),
+            {"pretrained - scratch, best accuracy": describe_differences(gain)},
+        ),
+        Claim(
+            "pretraining-raises-alikeness",
+            "After a round of local training, clients' models are more alike (CKA) where they began pretrained",
+            "Fig. 2 to 4",
+            judge_larger(cka),
+            {"pretrained - scratch, mean CKA over pairs": describe_differences(cka)},
+        ),
+    ]
+    more = {}
+    for name in list_targets(scale):
+        if name_few(name, STRONG) in gain and name_few(name, WEAK) in gain:
+            by_alpha = [
+                find_best_accuracy(histories, name_few(name, alpha), FEDAVG)
+                - find_best_accuracy(histories, name_few(name, alpha), SCRATCH)
+                for alpha in (STRONG, WEAK)
+            ]
+            more[name] = difference(*by_alpha)
+    if more:
+        out.append(
+            Claim(
+                "pretraining-helps-most-under-skew",
+                "Pretraining gains more under strong skew (α = 0.1) than under weak (α = 0.5)",
+                "Table I, section IV-B: 8 against 2 points",
+                judge_larger(more, NOTICED),
+                {"gain at α = 0.1 - gain at α = 0.5": describe_differences(more)},
+            )
+        )
+    return out
+
+
+def judge_parts(scale: str, histories: Histories) -> list[Claim]:
+    """Returns partial training against the whole model."""
+    over = {
+        f"{name}, over {method}": d
+        for method in FULL_MODEL
+        for name, d in compare(histories, EDS, method).items()
+        if name in {name_few(n, a) for n in list_targets(scale) for a in (STRONG, WEAK)}
+    }
+    out = [
+        Claim(
+            "partial-training-beats-whole",
+            "FedFT-EDS with 10 % of the examples beats FedAvg and FedProx on the whole model, with all of them or 10 %",
+            "Table II, section IV-C",
+            judge_larger(over, NOTICED),
+            {"FedFT-EDS - baseline, best accuracy": describe_differences(over)},
+        )
+    ]
+    short = {
+        f"{name_many(name, alpha)}, {fraction} of FedAvg's clients": difference(
+            find_best_accuracy(histories, name_many(name, alpha), EDS),
+            find_best_accuracy(histories, name_many(name, alpha), name_fedavg(fraction)),
+        )
+        for name in list_targets(scale)
+        for alpha in (STRONG, WEAK)
+        for fraction in ("full", "20 %", "10 %")
+        if (name_many(name, alpha), name_fedavg(fraction)) in histories
+    }
+    if short:
+        out.append(
+            Claim(
+                "beats-stragglers",
+                "FedFT-EDS (10 %) with all clients beats FedAvg with all, a fifth, and a tenth of them",
+                "Table III, section IV-E",
+                judge_larger(short, NOTICED),
+                {"FedFT-EDS - FedAvg, best accuracy": describe_differences(short)},
+            )
+        )
+    closed = compare_with_gap(scale, histories)
+    if closed:
+        gaps = compare(histories, CENTRAL, FEDAVG)
+        there = all(gaps[name].larger() == REPRODUCED for name in closed)
+        out.append(
+            Claim(
+                "closes-the-gap",
+                "Partial training and entropy close 30 % or more of the gap from FedAvg to training in one place",
+                "section IV-C: '30 % to 75 %'; its own table gives 38 % to 79 %",
+                judge_larger(closed) if there else UNDECIDED,
+                {
+                    "gain - 0.3 of the gap": describe_differences(closed),
+                    "gap": describe_differences({name: gaps[name] for name in closed}),
+                },
+            )
+        )
+    parts = {
+        f"classifier - {part}, {way}": difference(
+            find_best_accuracy(histories, name_ablation("trained:", "classifier"), way),
+            find_best_accuracy(histories, name_ablation("trained:", part), way),
+        )
+        for part in PARTS
+        for way in ("EDS", "RDS")
+        if part != "classifier" and (name_ablation("trained:", part), way) in histories
+    }
+    if parts:
+        out.append(
+            Claim(
+                "classifier-alone-is-best",
+                "Training the classifier alone is better than training any larger part",
+                "Fig. 10a, section IV-H",
+                judge_larger(parts, NOTICED),
+                {"best accuracy": describe_differences(parts)},
+            )
+        )
+    return out
+
+
+def compare_with_gap(scale: str, histories: Histories) -> dict[str, Difference]:
+    """Returns what FedFT-EDS gains on FedAvg, minus 0.3 of what training in one place does."""
+    out = {}
+    for name in list_targets(scale):
+        for alpha in (STRONG, WEAK):
+            at = name_few(name, alpha)
+            if (at, CENTRAL) in histories:
+                base = find_best_accuracy(histories, at, FEDAVG)
+                out[at] = difference(
+                    find_best_accuracy(histories, at, EDS) - base,
+                    0.3 * (find_best_accuracy(histories, at, CENTRAL)[: len(base)] - base),
+                )
+    return out
+
+
+def judge_efficiency(scale: str, evidence: Evidence) -> list[Claim]:
+    """Returns best accuracy over client training seconds."""
+    histories, seconds = evidence.histories, evidence.studies["time"]["seconds"]
+    simulated, measured = {}, {}
+    for name in [name_few(n, a) for n in list_targets(scale) for a in (STRONG, WEAK)]:
+        for method in (FEDAVG, FEDPROX):
+            if (name, method) not in histories:
+                continue
+            mine, theirs = (measure(histories[name, m])["efficiency"] for m in (EDS, method))
+            simulated[f"{name}, over {method}"] = compare_with(mine / theirs, 3.0)
+    for method in (FEDAVG, FEDPROX):
+        if method in seconds:
+            name = name_few(list_targets(scale)[0], STRONG)
+            gained = float(
+                np.mean(find_best_accuracy(histories, name, EDS)) / np.mean(find_best_accuracy(histories, name, method))
+            )
+            measured[method] = gained * float(np.median(seconds[method]) / np.median(seconds[EDS]))
+    return [
+        Claim(
+            "three-times-the-efficiency",
+            "FedFT-EDS (10 %) has at least three times the learning efficiency of FedAvg and FedProx (simulated)",
+            "Fig. 6, section IV-D",
+            judge_larger(simulated),
+            {"ratio - 3": describe_differences(simulated), "ratio by measured seconds of the simulator": measured},
+        )
+    ]
+
+
+def judge_rho(histories: Histories) -> list[Claim]:
+    """Returns the verdicts on ρ."""
+    chance = (name_ablation("α =", f"{STRONG:g}"), "RDS")
+    above = [name_ablation("ρ =", f"{rho:g}") for rho in RHOS if rho > 1]
+    below = [name_ablation("ρ =", f"{rho:g}") for rho in RHOS if rho < 1]
+    if chance not in histories:
+        return []
+    worse = {
+        n: difference(find_best_accuracy(histories, *chance), find_best_accuracy(histories, n, "EDS")) for n in above
+    }
+    better = {
+        n: difference(find_best_accuracy(histories, n, "EDS"), find_best_accuracy(histories, *chance)) for n in below
+    }
+    return [
+        Claim(
+            "soft-is-worse-than-chance",
+            "With ρ > 1 entropy selection is worse than random selection",
+            "Fig. 10c, section IV-H",
+            judge_larger(worse, NOTICED),
+            {"RDS - EDS, best accuracy": describe_differences(worse)},
+        ),
+        Claim(
+            "hard-is-better-than-chance",
+            "With ρ < 1 entropy selection is better than random selection",
+            "Fig. 10c, section IV-H",
+            judge_larger(better, NOTICED),
+            {"EDS - RDS, best accuracy": describe_differences(better)},
+        ),
+    ]
+
+
+def judge_margin(scale: str, evidence: Evidence) -> list[Claim]:
+    """Returns ours: what the hardened entropy ranks by."""
+    by_rho = evidence.studies["entropies"]["rho"]
+    row = by_rho["0.1"]
+    correlation, overlap = np.array(row["correlation"]), np.array(row["overlap"])
+    same = {
+        "rank correlation above 0.99": compare_with(correlation, 0.99),
+        "overlap of the chosen tenth above 0.9": compare_with(overlap, 0.9),
+    }
+    accuracy = compare(evidence.histories, EDS, MARGIN)
+    out = [
+        Claim(
+            "hardened-entropy-is-the-margin",
+            "At ρ = 0.1 the order of examples by entropy is that by margin (rank correlation above 0.99, overlap of "
+            "the chosen tenth above 0.9)",
+            "ours: the limit of ρ to 0",
+            judge_larger(same),
+            {"minus the bound": describe_differences(same), "by ρ": {k: v["correlation"] for k, v in by_rho.items()}},
+        )
+    ]
+    if accuracy:
+        out.append(
+            Claim(
+                "margin-is-as-good",
+                "Choosing by margin is as accurate as by hardened entropy (within 0.02)",
+                "ours",
+                judge_all(accuracy, lambda d: d.comparable(0.02)),
+                {"EDS - margin, best accuracy": describe_differences(accuracy)},
+            )
+        )
+    return out

@@ -1,0 +1,209 @@
+"""The figures of the FedFT-EDS report."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib import figure as mpl
+from matplotlib.ticker import LogLocator, NullFormatter
+
+from fedjax_sel.engine.history import History
+from fedjax_sel.papers.fedft_eds.methods import (
+    ALL,
+    ALPHAS,
+    EDS,
+    EDS50,
+    FEDAVG,
+    FEDAVG_RDS,
+    FEDPROX,
+    FEDPROX_RDS,
+    PARTS,
+    PRETRAINING,
+    RDS,
+    RDS50,
+    RHOS,
+    SCRATCH,
+    STRONG,
+    name_ablation,
+)
+from fedjax_sel.papers.fedft_eds.numbers import measure
+from fedjax_sel.papers.paper import Evidence, Figure, Histories
+from fedjax_sel.report.figures import COLOURS, curves
+
+LOOKS = {
+    SCRATCH: {"color": "#aaaaaa"},
+    FEDAVG: {"color": "#555555"},
+    FEDAVG_RDS: {"color": "#555555", "linestyle": ":"},
+    FEDPROX: {"color": "#e69f00"},
+    FEDPROX_RDS: {"color": "#e69f00", "linestyle": ":"},
+    RDS: {"color": "#0072b2", "linestyle": ":"},
+    EDS: {"color": "#d55e00", "linestyle": ":"},
+    ALL: {"color": "#009e73"},
+    RDS50: {"color": "#0072b2"},
+    EDS50: {"color": "#d55e00"},
+}
+
+
+def make_figures(scale: str, evidence: Evidence) -> list[Figure]:
+    """Returns figures as in the source, and which examples are chosen."""
+    histories, studies = evidence.histories, evidence.studies
+    panels: dict[str, dict[str, History]] = {}
+    for (experiment, method), history in histories.items():
+        if method in LOOKS and experiment != PRETRAINING and not experiment.startswith("ablation"):
+            panels.setdefault(experiment, {})[method] = history
+    out = [
+        Figure(
+            "accuracy",
+            "Accuracy against rounds (Fig. 5, 8, 9); median over seeds, band from the first to the ninth decile.",
+            lambda: curves(panels, looks=LOOKS, columns=2),
+        ),
+        Figure(
+            "efficiency",
+            "Best accuracy against all clients' training seconds, simulated (Fig. 6, 7): means over seeds.",
+            lambda: draw_efficiency(panels),
+        ),
+        Figure(
+            "cka",
+            "CKA of the models of all pairs of clients after one round of local training, first seed (Fig. 2, 3).",
+            lambda: draw_alikeness(studies["alike"]),
+        ),
+        Figure(
+            "cka-mean",
+            "The same, mean over pairs; lines: seeds (Fig. 4).",
+            lambda: draw_mean_alikeness(studies["alike"]),
+        ),
+        Figure(
+            "entropy",
+            "Entropy of the training examples on the model after the rounds of FedFT-ALL, first seed, by ρ.",
+            lambda: draw_histograms(studies["entropies"]),
+        ),
+        Figure(
+            "chosen",
+            "Left: in how many rounds an example was trained on, share of the examples, mean over seeds. Right: "
+            "entropy of the labels that a client trains on, mean over clients and seeds.",
+            lambda: draw_choices(studies["chosen"]),
+        ),
+    ]
+    if any(experiment.startswith("ablation") for experiment, _ in histories):
+        out.append(
+            Figure(
+                "ablations",
+                "Best accuracy by what is trained, by α, and by ρ (Fig. 10); mean over seeds, bars: one standard "
+                "deviation.",
+                lambda: draw_ablations(histories),
+            )
+        )
+    return out
+
+
+def draw_efficiency(panels: dict[str, dict[str, History]]) -> mpl.Figure:
+    """Draws accuracy against seconds."""
+    wide = min(2, len(panels))
+    tall = -(-len(panels) // wide)
+    figure, axes = plt.subplots(tall, wide, figsize=(4.6 * wide, 3.2 * tall), layout="constrained", squeeze=False)
+    shown: dict[str, Any] = {}
+    for ax, (title, methods) in zip(axes.flat, panels.items(), strict=False):
+        for method, history in methods.items():
+            value = measure(history)
+            look = LOOKS[method]
+            marker = "o" if look.get("linestyle") else "s"
+            (shown[method],) = ax.plot(
+                value["client_seconds"].mean(), value["best_accuracy"].mean(), marker, color=look["color"], label=method
+            )
+        ax.set(xscale="log", xlabel="client seconds")
+        ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
+        ax.xaxis.set_major_formatter("{x:g}")
+        ax.xaxis.set_minor_formatter(NullFormatter())
+        ax.set_title(title, fontsize=9)
+        ax.grid(alpha=0.25)
+    for ax in list(axes.flat)[len(panels) :]:
+        ax.set_axis_off()
+    axes[0, 0].set_ylabel("best accuracy")
+    figure.legend(shown.values(), shown.keys(), fontsize=8, loc="outside lower center", ncols=3)
+    return figure
+
+
+def draw_alikeness(study: Any) -> mpl.Figure:
+    """Draws heat maps of CKA between clients."""
+    rows, levels = study["cells"], study["levels"]
+    figure, axes = plt.subplots(
+        len(rows), len(levels), figsize=(2.4 * len(levels), 2.3 * len(rows)), layout="constrained", squeeze=False
+    )
+    image = None
+    for line, (name, row) in zip(axes, rows.items(), strict=True):
+        for ax, level, heat in zip(line, levels, np.array(row["heat"]), strict=True):
+            image = ax.imshow(heat, vmin=0, vmax=1, cmap="magma_r")
+            ax.set(xticks=[], yticks=[])
+            ax.set_title(level, fontsize=8)
+        line[0].set_ylabel(name.replace(", ", "\n"), fontsize=8)
+    assert image is not None
+    figure.colorbar(image, ax=axes, label="CKA", shrink=0.6)
+    return figure
+
+
+def draw_mean_alikeness(study: Any) -> mpl.Figure:
+    """Draws mean CKA by level."""
+    levels = study["levels"]
+    figure, ax = plt.subplots(figsize=(6.4, 3.4), layout="constrained")
+    for i, (name, row) in enumerate(study["cells"].items()):
+        value = np.array(row["mean"])
+        ax.plot(range(len(levels)), value.mean(0), "o-", color=COLOURS[i], label=name)
+        ax.plot(range(len(levels)), value.T, color=COLOURS[i], linewidth=0.5, alpha=0.6)
+    ax.set_xticks(range(len(levels)), levels)
+    ax.set(ylabel="CKA, mean over pairs of clients")
+    figure.legend(fontsize=8, loc="outside right upper")
+    ax.grid(alpha=0.25)
+    return figure
+
+
+def draw_histograms(study: Any) -> mpl.Figure:
+    """Draws entropies by ρ."""
+    figure, axes = plt.subplots(1, len(study["rho"]), figsize=(10, 2.8), sharey=True, layout="constrained")
+    for ax, (rho, row) in zip(np.atleast_1d(axes), study["rho"].items(), strict=True):
+        count = np.array(row["histogram"])
+        edges = np.linspace(0, study["most"], len(count) + 1)
+        ax.stairs(np.maximum(count, 0.5), edges, fill=True, color=COLOURS[0], baseline=0.5)
+        ax.set(title=f"ρ = {rho}", xlabel="entropy, nats", yscale="log")
+    np.atleast_1d(axes)[0].set_ylabel("examples")
+    return figure
+
+
+def draw_choices(study: Any) -> mpl.Figure:
+    """Draws how often examples are chosen, and of which labels."""
+    figure, axes = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
+    for i, (method, row) in enumerate(study["methods"].items()):
+        share = np.array(row["times"]).mean(0)
+        axes[0].bar(np.arange(len(share)) + 0.4 * i - 0.2, share, width=0.4, label=method, color=LOOKS[method]["color"])
+        labels = np.array(row["labels"])
+        axes[1].plot(np.arange(1, len(labels) + 1), labels, "o-", color=LOOKS[method]["color"], markersize=3)
+    axes[0].set(xlabel="rounds in which an example was trained on", ylabel="share of the examples")
+    axes[1].set(xlabel="round", ylabel="entropy of chosen labels, nats")
+    figure.legend(fontsize=8, loc="outside lower center", ncols=2)
+    return figure
+
+
+def draw_ablations(histories: Histories) -> mpl.Figure:
+    """Draws Fig. 10."""
+    figure, axes = plt.subplots(1, 3, figsize=(11, 3.2), sharey=True, layout="constrained")
+    parts = [(part, name_ablation("trained:", part)) for part in PARTS]
+    alphas = [(f"{alpha:g}", name_ablation("α =", f"{alpha:g}")) for alpha in ALPHAS]
+    rhos = [(f"{rho:g}", name_ablation("ρ =", f"{rho:g}")) for rho in RHOS]
+    for ax, what, names in zip(axes, ("trained part", "α", "ρ"), (parts, alphas, rhos), strict=True):
+        for way, colour in (("EDS", "#d55e00"), ("RDS", "#0072b2")):
+            there = [(i, histories[name, way]) for i, (_, name) in enumerate(names) if (name, way) in histories]
+            if there:
+                value = [measure(history)["best_accuracy"] for _, history in there]
+                deviation = [v.std(ddof=1) if len(v) > 1 else 0.0 for v in value]
+                mean = [v.mean() for v in value]
+                ax.errorbar([i for i, _ in there], mean, deviation, fmt="o-", color=colour, label=way, capsize=3)
+        ax.set_xticks(range(len(names)), [label for label, _ in names])
+        ax.set_xlabel(what)
+        ax.grid(alpha=0.25)
+    chance = histories.get((name_ablation("α =", f"{STRONG:g}"), "RDS"))
+    if chance is not None:
+        axes[2].axhline(measure(chance)["best_accuracy"].mean(), color="#0072b2", linestyle="--", label="RDS")
+    axes[0].set_ylabel("best accuracy")
+    axes[0].legend(fontsize=8)
+    return figure

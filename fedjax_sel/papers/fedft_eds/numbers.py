@@ -1,0 +1,68 @@
+"""The numbers of the FedFT-EDS report: measures of a cell, and the source's own."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedjax_sel.engine.history import History
+from fedjax_sel.metrics import fill_missing
+from fedjax_sel.papers.fedft_eds.methods import EDS, SPEECH, name_few, name_many
+from fedjax_sel.papers.judging import list_results, to_floats
+from fedjax_sel.papers.paper import Evidence, Result
+from fedjax_sel.papers.published import read_published
+
+FLOPS_A_SECOND = 1e9
+"""Of the client that simulated training seconds are of."""
+
+
+def list_published() -> dict[tuple[str, str], float]:
+    """Returns the source's accuracies, from 0 to 1, by experiment and method; Table IV is for both kinds of speech."""
+    out = {}
+    for row in read_published("fedjax_sel.papers.fedft_eds"):
+        for data in SPEECH.values() if row["source"] == "Table IV" else (row["data"],):
+            name = name_few if row["clients"] == "few" else name_many
+            out[name(data, row["alpha"]), row["method"]] = row["accuracy"] / 100
+    return out
+
+
+PUBLISHED = list_published()
+
+
+def find_published(experiment: str, method: str) -> float | None:
+    """Returns the source's accuracy, from 0 to 1; None where it gives none.
+
+    >>> find_published("CIFAR-10, few clients, α = 0.1", "FedFT-EDS (10 %)"), find_published("elsewhere", "FedAvg")
+    (0.8382, None)
+    """
+    return PUBLISHED.get((experiment, method))
+
+
+def measure(history: History) -> dict[str, np.ndarray]:
+    """Returns numbers a seed of one cell."""
+    accuracy = history["accuracy"]
+    flops = history.cumulative("flops")[:, -1]
+    best = np.nanmax(accuracy, axis=1)
+    return {
+        "accuracy_last": fill_missing(accuracy)[:, -1],
+        "best_accuracy": best,
+        "client_seconds": flops / FLOPS_A_SECOND,
+        "efficiency": 100 * best / (flops / FLOPS_A_SECOND),
+        "bytes": history.cumulative("bytes")[:, -1],
+        "selection_share": history.cumulative("selection_flops")[:, -1] / flops,
+    }
+
+
+def list_all_results(scale: str, evidence: Evidence) -> list[Result]:
+    """Returns every measure of every cell, beside what is published, and what the studies found."""
+    out = list_results(
+        evidence.histories,
+        lambda _, history: measure(history),
+        lambda experiment, method, metric: find_published(experiment, method) if metric == "best_accuracy" else None,
+    )
+    for name, row in evidence.studies["alike"]["cells"].items():
+        for level, value in zip(evidence.studies["alike"]["levels"], np.array(row["mean"]).T, strict=True):
+            out.append(Result(f"CKA of clients' models, {name}", level, "cka", 1, to_floats(value)))
+    for rho, row in evidence.studies["entropies"]["rho"].items():
+        for metric in ("correlation", "overlap"):
+            out.append(Result(f"entropy and margin, ρ = {rho}", EDS, metric, None, tuple(row[metric])))
+    return out

@@ -1,0 +1,181 @@
+"""What the GPFL reproduction runs: two codes' settings, fair and as published, and what lies between them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fedjax_sel.papers.paper import Cell
+from fedjax_sel.papers.settings import load_settings, merge_settings
+
+RANDOM, ROBIN, POW_D, CPOW_D, RPOW_D, ADAPOW_D, FEDCOR, AFL, GPFL, TEXT, COSINE = (
+    "Random",
+    "Round-robin (control)",
+    "Pow-d",
+    "cpow-d",
+    "rpow-d",
+    "adapow-d",
+    "FedCor",
+    "AFL",
+    "GPFL (its code)",
+    "GPFL (its text)",
+    "GPFL (cosine)",
+)
+METHODS: dict[str, dict[str, Any]] = {
+    RANDOM: {"name": "uniform"},
+    POW_D: {"name": "power_of_choice"},
+    FEDCOR: {"name": "fedcor"},
+    GPFL: {"name": "gpfl"},
+    TEXT: {"name": "gpfl", "variant": "paper"},
+    COSINE: {"name": "gpfl", "projection": "cosine"},
+    ROBIN: {"name": "round_robin"},
+    AFL: {"name": "active_fl"},
+    CPOW_D: {"name": "cpow_d"},
+    RPOW_D: {"name": "rpow_d"},
+    ADAPOW_D: {"name": "adapow_d"},
+}
+CANDIDATES = {POW_D: 2, CPOW_D: 2, RPOW_D: 2, ADAPOW_D: 4}
+"""Candidates as a multiple of the cohort; 10 as published, which for a cohort of 10 is no choice at all."""
+
+PUBLISHED = (RANDOM, POW_D, FEDCOR, GPFL)
+"""The methods of the source's Table II."""
+
+MAIN = (*PUBLISHED, ROBIN)
+CONTROLS = (RANDOM, GPFL, ROBIN)
+
+LEAK = {**METHODS[GPFL], "signal": "test"}
+"""GPFL as its code runs it: accuracy and loss are those of the test examples."""
+
+PARTITIONS: dict[str, tuple[dict[str, Any], int]] = {
+    "1SPC": ({"name": "shards", "shards_per_client": 1}, 10),
+    "2SPC": ({"name": "shards", "shards_per_client": 2}, 5),
+    "Dir": ({"name": "quadratic_dirichlet", "alpha": 0.2}, 5),
+}
+"""How examples are divided, and the cohort."""
+
+FASHION, CIFAR, DIGITS = "Fashion-MNIST", "CIFAR-10", "digits"
+LAST = 10
+"""Rounds at the end over which the source averages; all are evaluated."""
+
+THEIRS = "GPFL's settings"
+"""What the settings of GPFL's code are called; those without a name are FedCor's."""
+
+NETWORK, EXAMPLES = "FedCor's, GPFL's network", "FedCor's, GPFL's network and rows"
+AS_PUBLISHED = "as published"
+
+ALPHAS = {f"GPFL, α = {value:g}": ("constant", value) for value in (0.0, 0.1, 1.0)}
+RHOS = {f"GPFL, ρ = {value:g}": ("linear", value) for value in (0.5, 1.0, 2.0, 5.0)}
+SENSITIVE = "2SPC"
+"""The partition on which settings, α and ρ are varied."""
+
+NOT_OF_SETTINGS = ("partition", "client_selection", "cohort_size")
+"""What a preset says besides, and cells vary."""
+
+OF_FEDCOR = merge_settings(
+    load_settings("fashion_mnist", *NOT_OF_SETTINGS), {"data": {"validation": 1 / 60}, "evaluate_last": LAST}
+)
+"""Fashion-MNIST as FedCor's code runs it; 1000 examples are the server's."""
+
+OF_GPFL = load_settings("fashion_mnist_gpfl")
+"""The same as GPFL's code runs it."""
+
+OTHER_NETWORK = {"model": {"hidden": OF_GPFL["model"]["hidden"]}}
+OTHER_EXAMPLES = {"holdout": 0.0, "signal_split": "training"}
+OTHER_REST = {
+    "local_training": {"schedule": OF_GPFL["local_training"]["schedule"]},
+    "aggregation": OF_GPFL["aggregation"],
+}
+"""What leads from FedCor's settings to GPFL's, in three steps."""
+
+ON_CIFAR = merge_settings(
+    load_settings("cifar10", *NOT_OF_SETTINGS), {"data": {"validation": 1 / 50}, "evaluate_last": LAST}
+)
+"""CIFAR-10 as FedCor's code runs it."""
+
+CIFAR_FEDCOR = {"name": "fedcor", "warm_up": 20, "interval": 50, "history": 500, "beta": 0.9, "gamma": 0.99}
+CIFAR_SMALL = {"data": {"num_examples": 5000}, "rounds": 60, "evaluate_every": 15}
+"""What fits on a small machine: a tenth of the examples, so a tenth of the local steps, and 3 % of the rounds."""
+
+SMOKE: dict[str, Any] = {
+    **OF_FEDCOR,
+    "data": {"name": "digits", "validation": 0.1},
+    "model": {"name": "mlp", "hidden": [16, 10], "dropout": 0.5},
+    "local_training": {**OF_FEDCOR["local_training"], "learning_rate": 0.1, "batch_size": 16},
+    "rounds": 30,
+}
+SMOKE_FEDCOR = {"name": "fedcor", "warm_up": 5, "interval": 8, "first_steps": 50, "steps": 10}
+
+
+def name_experiment(data: str, partition: str, settings: str = "") -> str:
+    """Returns what an experiment is called."""
+    return f"{data}, {partition}" + (f" ({settings})" if settings else "")
+
+
+def list_cells(scale: str) -> list[Cell]:
+    """Returns Fashion-MNIST (digits at `smoke`) in full, then CIFAR-10; at `small` a part of it."""
+    out = list_main_cells(scale)
+    if scale == "smoke":
+        return out
+    cifar = merge_settings(ON_CIFAR, CIFAR_SMALL) if scale == "small" else ON_CIFAR
+    for partition in (SENSITIVE,) if scale == "small" else PARTITIONS:
+        for method in PUBLISHED if scale == "small" else METHODS:
+            selector = CIFAR_FEDCOR if method == FEDCOR else METHODS[method]
+            out.append(make_cell(scale, CIFAR, partition, cifar, "", method, selector))
+    return out
+
+
+def list_main_cells(scale: str) -> list[Cell]:
+    """Returns the cells on Fashion-MNIST, on digits at `smoke`."""
+    smoke = scale == "smoke"
+    data, base = (DIGITS, SMOKE) if smoke else (FASHION, OF_FEDCOR)
+    methods = {**METHODS, FEDCOR: SMOKE_FEDCOR} if smoke else METHODS
+    network = merge_settings(base, {"model": {"hidden": [16]}} if smoke else OTHER_NETWORK)
+    examples = merge_settings(network, OTHER_EXAMPLES)
+    theirs = merge_settings(examples, OTHER_REST)
+    partitions = (SENSITIVE,) if smoke else tuple(PARTITIONS)
+
+    def cell(
+        partition: str, settings: dict[str, Any], name: str, method: str, selector: dict[str, Any] | None = None
+    ) -> Cell:
+        return make_cell(scale, data, partition, settings, name, method, selector or methods[method])
+
+    out = []
+    for partition in partitions:
+        out += [cell(partition, base, "", method) for method in PUBLISHED]
+        out += [cell(partition, base, AS_PUBLISHED, method) for method in PUBLISHED if method != GPFL]
+        out += [cell(partition, theirs, AS_PUBLISHED, GPFL, LEAK)]
+        out += [cell(partition, theirs, THEIRS, method) for method in (MAIN if partition == SENSITIVE else CONTROLS)]
+        if partition == SENSITIVE:
+            out += [cell(partition, network, NETWORK, RANDOM), cell(partition, examples, EXAMPLES, RANDOM)]
+    for partition in partitions:
+        out += [cell(partition, base, "", method) for method in METHODS if method not in PUBLISHED]
+    for method, (schedule, alpha) in {**ALPHAS, **RHOS}.items():
+        selector = {"name": "gpfl", "schedule": schedule, "alpha": alpha}
+        out.append(cell(SENSITIVE, theirs, THEIRS, method, selector))
+    return out
+
+
+def make_cell(
+    scale: str,
+    data: str,
+    partition: str,
+    settings: dict[str, Any],
+    name: str,
+    method: str,
+    selector: dict[str, Any],
+) -> Cell:
+    """Returns one run.
+
+    Args:
+      scale: of the reproduction.
+      data, partition: of the experiment.
+      settings: all but the partition, the selector and the cohort.
+      name: what the settings are called.
+      method: what the selector is called.
+      selector: who trains.
+    """
+    law, cohort_size = PARTITIONS[partition]
+    clients, cohort_size = (20, 4) if scale == "smoke" else (100, cohort_size)
+    if method in CANDIDATES:
+        selector = {**selector, "d": 10 if name == AS_PUBLISHED else CANDIDATES[method] * cohort_size}
+    own = {"partition": {**law, "clients": clients}, "client_selection": selector, "cohort_size": cohort_size}
+    return Cell(name_experiment(data, partition, name), method, {**settings, **own})

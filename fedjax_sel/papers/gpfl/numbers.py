@@ -1,0 +1,109 @@
+"""The numbers of the GPFL report: measures of a cell, and the source's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from fedjax_sel.engine.history import History
+from fedjax_sel.metrics import coverage, fill_missing, jain, last_mean, rounds_to
+from fedjax_sel.papers.gpfl.cells import (
+    AS_PUBLISHED,
+    CIFAR,
+    DIGITS,
+    FASHION,
+    LAST,
+    PARTITIONS,
+    RANDOM,
+    name_experiment,
+)
+from fedjax_sel.papers.judging import list_results
+from fedjax_sel.papers.paper import Evidence, Histories, Result
+from fedjax_sel.papers.published import read_published
+
+SHARES = {"15 %": 0.15, "50 %": 0.5}
+"""Of the rounds, at which Table II looks."""
+
+COLUMNS = {"accuracy_at_15": "at_15", "accuracy_at_50": "at_50", "accuracy_last": "last", "deviation_last": "deviation"}
+"""Of Table II, by our measure."""
+
+PUBLISHED = {(row["data"], row["partition"], row["method"]): row for row in read_published("fedjax_sel.papers.gpfl")}
+"""Rows of Table II by data, partition and method."""
+
+
+def find_published(data: str, partition: str, method: str, column: str) -> float | None:
+    """Returns a number of Table II; None where it has none.
+
+    Args:
+      data, partition, method: of the cell.
+      column: `"at_15"`, `"at_50"`, `"last"` or `"deviation"`.
+    """
+    return PUBLISHED.get((data, partition, method), {}).get(column)
+
+
+def list_fair_runs(histories: Histories) -> Iterator[tuple[str, str, str]]:
+    """Yields (data, partition, experiment) of every experiment under FedCor's settings that was run."""
+    experiments = {experiment for experiment, _ in histories}
+    for data in (FASHION, DIGITS, CIFAR):
+        for partition in PARTITIONS:
+            if name_experiment(data, partition) in experiments:
+                yield data, partition, name_experiment(data, partition)
+
+
+def find_data(histories: Histories) -> str:
+    """Returns Fashion-MNIST, or the digits that stand for it at `smoke`."""
+    return FASHION if (name_experiment(FASHION, "2SPC"), RANDOM) in histories else DIGITS
+
+
+def list_partitions(histories: Histories) -> list[str]:
+    """Returns the partitions on which `find_data`'s was run."""
+    return [p for p in PARTITIONS if (name_experiment(find_data(histories), p), RANDOM) in histories]
+
+
+def read_at_share(history: History, share: float) -> np.ndarray:
+    """Returns the accuracy of each seed when this share of the rounds is done."""
+    return fill_missing(history["accuracy"])[:, max(1, round(share * history.rounds)) - 1]
+
+
+def measure_last_deviation(history: History) -> np.ndarray:
+    """Returns the largest distance of one of the last 10 accuracies from their mean."""
+    last = history["accuracy"][:, -LAST:]
+    return np.abs(last - last.mean(1, keepdims=True)).max(1)
+
+
+def find_coverage_round(history: History) -> np.ndarray:
+    """Returns the first round (from 1) after which every client was selected; one more than there are where none is."""
+    done = coverage(history.selections, history.num_clients) >= 1
+    return np.where(done.any(1), done.argmax(1) + 1, history.rounds + 1)
+
+
+def measure(history: History) -> dict[str, np.ndarray]:
+    """Returns numbers a seed of one cell."""
+    accuracy, counts = history["accuracy"], history.counts()
+    return {
+        **{f"accuracy_at_{name.replace(' %', '')}": read_at_share(history, share) for name, share in SHARES.items()},
+        "accuracy_last": last_mean(accuracy, LAST),
+        "deviation_last": measure_last_deviation(history),
+        "best_accuracy": np.nanmax(accuracy, axis=1),
+        "rounds_to_0.6": rounds_to(accuracy, 0.6),
+        "coverage_round": find_coverage_round(history),
+        "most_selected": counts.max(1),
+        "jain": jain(counts),
+        "bytes": history.cumulative("bytes")[:, -1],
+        "flops": history.cumulative("flops")[:, -1],
+    }
+
+
+def list_all_results(scale: str, evidence: Evidence) -> list[Result]:
+    """Returns every measure of every cell, beside what is published."""
+    return list_results(evidence.histories, lambda _, history: measure(history), find_published_result)
+
+
+def find_published_result(experiment: str, method: str, metric: str) -> float | None:
+    """Returns what is published beside a measure, under FedCor's settings and as published."""
+    data, _, rest = experiment.partition(", ")
+    partition = rest.split(" ")[0]
+    if experiment not in (name_experiment(data, partition), name_experiment(data, partition, AS_PUBLISHED)):
+        return None
+    return find_published(data, partition, method, COLUMNS[metric]) if metric in COLUMNS else None

@@ -1,0 +1,137 @@
+"""What no single run of the GPFL reproduction gives: times of all methods side by side, regret, partitions as drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedjax_sel.config import build, resolve
+from fedjax_sel.data.federated import FederatedData
+from fedjax_sel.papers.gpfl.cells import (
+    DIGITS,
+    FASHION,
+    GPFL,
+    METHODS,
+    OF_FEDCOR,
+    PARTITIONS,
+    RANDOM,
+    ROBIN,
+    SENSITIVE,
+    SMOKE,
+    TEXT,
+    list_cells,
+    name_experiment,
+)
+from fedjax_sel.papers.gpfl.regret import measure_regret
+from fedjax_sel.papers.settings import merge_settings
+
+TIMED_ROUNDS = 200
+REPEATS = 3
+
+
+def study_time(scale: str, seeds: Sequence[int], _: Path) -> dict[str, Any]:
+    """Returns measured seconds of the rounds of each method, and simulated seconds, joules, bytes and FLOPs.
+
+    One seed, all methods in turn, compiled beforehand, then `REPEATS` times round; no evaluation but the last. Devices
+    for the simulated cost are drawn by the law `lognormal`.
+    """
+    rounds = 10 if scale == "smoke" else TIMED_ROUNDS
+    wanted = {"rounds": rounds, "evaluate_every": rounds, "evaluate_last": 1, "seeds": [seeds[0]], "chunk": rounds}
+    title = name_experiment(DIGITS if scale == "smoke" else FASHION, SENSITIVE)
+    timed = {
+        cell.method: build(resolve({**cell.config, **wanted, "devices": "lognormal"}))
+        for cell in list_cells(scale)
+        if cell.experiment == title
+    }
+    runs: dict[str, list[Any]] = {method: [run.simulate()] for method, run in timed.items()}
+    for _turn in range(REPEATS):
+        for method, run in timed.items():
+            runs[method].append(run.simulate())
+    found = {}
+    for method, (_, *again) in runs.items():
+        history = again[0]
+        costs = {name: float(history[name].sum()) for name in ("seconds", "joules", "bytes", "flops")}
+        found[method] = {"measured_seconds": [float(h.about["seconds"]) for h in again], **costs}
+    return {"rounds": rounds, "seed": seeds[0], "device": history.about["device"], "methods": found}
+
+
+def study_partitions(scale: str, seeds: Sequence[int], _: Path) -> dict[str, Any]:
+    """Returns clients' sizes and classes in each partition, over the seeds."""
+    base = SMOKE if scale == "smoke" else OF_FEDCOR
+    clients, out = (20 if scale == "smoke" else 100), {}
+    for name, (law, m) in PARTITIONS.items():
+        config = {
+            **base,
+            "partition": {**law, "clients": clients},
+            "cohort_size": min(m, clients),
+            "client_selection": "uniform",
+        }
+        federation = build(resolve(config)).data
+        drawn = [federation.draw(seed) for seed in seeds]
+        sizes = np.stack([d.num_examples + d.num_holdout for d in drawn])
+        held = [count_classes(d) for d in drawn]
+        out[name] = {
+            "mean": float(sizes.mean()),
+            "std": float(sizes.std(1).mean()),
+            "smallest": int(sizes.min()),
+            "largest": int(sizes.max()),
+            "classes above 5 %": float(np.mean([(h > 0.05).sum(1).mean() for h in held])),
+        }
+    return out
+
+
+def count_classes(data: FederatedData) -> np.ndarray:
+    """Returns the share of each class among each client's examples, Float[N, C]."""
+    count = np.zeros((data.num_clients, data.classes))
+    np.add.at(count, (np.asarray(data.owner), np.asarray(data.y)[np.asarray(data.order)]), 1)
+    return count / count.sum(1, keepdims=True)
+
+
+SMALL_CASE = {
+    "data": {"name": "digits", "validation": 0.2},
+    "partition": {"name": "shards", "clients": 10, "shards_per_client": 1},
+    "model": {"name": "mlp", "hidden": [32]},
+    "local_training": {"name": "sgd", "learning_rate": 0.1, "batch_size": 16, "epochs": 2},
+    "cohort_size": 3,
+}
+"""Ten clients of one or two classes: 120 cohorts of three."""
+
+BANDITS: dict[str, dict[str, Any]] = {
+    RANDOM: METHODS[RANDOM],
+    ROBIN: METHODS[ROBIN],
+    GPFL: {**METHODS[GPFL], "warm_up": 4},
+    TEXT: METHODS[TEXT],
+    "GPFL, α = 0": {**METHODS[GPFL], "warm_up": 4, "alpha": 0.0},
+    "GPFL, α = 1": {**METHODS[GPFL], "warm_up": 4, "schedule": "constant"},
+}
+
+
+def study_regret(scale: str, seeds: Sequence[int], _: Path) -> dict[str, Any]:
+    """Returns the regret of each method in a federation so small that every cohort can be tried in every round.
+
+    The value of a cohort is how much the mean of its updates lowers the validation loss of the model as it is. Regret
+    of a round: the best cohort's value minus the chosen one's, along the method's own path. Its sum is given as a share
+    of what choosing uniformly would lose on that path in expectation: 0 is the oracle, 1 no better than chance.
+    """
+    rounds = 12 if scale == "smoke" else 100
+    seeds = seeds if scale == "smoke" else range(10)
+    found = {}
+    for method, selector in BANDITS.items():
+        own = {"client_selection": selector, "rounds": rounds, "seeds": list(seeds)}
+        run = build(resolve(merge_settings(SMALL_CASE, own)))
+        history = run.simulate()
+        lost, by_chance = [], []
+        for i, data in enumerate(run.data.draws(run.seeds)):
+            mine, chance = measure_regret(run.experiment, data, run.seeds[i], history.selections[i])
+            lost.append(mine)
+            by_chance.append(chance)
+        total, chance = np.sum(lost, axis=1), np.sum(by_chance, axis=1)
+        found[method] = {
+            "share": (total / chance).tolist(),
+            "running_share": (np.cumsum(lost, axis=1) / np.cumsum(by_chance, axis=1)).mean(0).tolist(),
+            "final_accuracy": history["accuracy"][:, -1].tolist(),
+        }
+    return {"rounds": rounds, "seeds": list(seeds), "clients": 10, "m": 3, "methods": found}

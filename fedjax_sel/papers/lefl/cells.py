@@ -1,0 +1,177 @@
+"""What the LEFL reproduction runs: its rate and its baselines' rate for everybody, and both as published."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from fedjax_sel.papers.paper import Cell
+from fedjax_sel.papers.settings import load_settings, merge_settings
+
+FEDAVG, FEDPROX, SCAFFOLD, FEDNOVA, LEFL = "FedAvg", "FedProx", "SCAFFOLD", "FedNova", "LEFL"
+METHODS: dict[str, dict[str, Any]] = {
+    FEDAVG: {},
+    FEDPROX: {"correction": {"name": "proximal", "mu": 0.001}},
+    SCAFFOLD: {"correction": "scaffold"},
+    FEDNOVA: {"aggregation": "fednova"},
+    LEFL: {"client_selection": "lefl"},
+}
+"""The methods of the source's Table I; all but the last draw their cohorts uniformly."""
+
+OTHERS: dict[str, dict[str, Any]] = {
+    "FedAvgM": {"aggregation": {"name": "fedavgm", "momentum": 0.9, "weighting": "size"}},
+    "FedAdagrad": {"aggregation": {"name": "fedopt", "optimizer": "adagrad", "weighting": "size"}},
+    "FedAdam": {"aggregation": {"name": "fedopt", "optimizer": "adam", "weighting": "size"}},
+    "FedYogi": {"aggregation": {"name": "fedopt", "optimizer": "yogi", "weighting": "size"}},
+}
+"""Other servers, at LEFL's rate, on one experiment."""
+
+BASELINES = tuple(method for method in METHODS if method != LEFL)
+
+HIGH, LOW, AS_PUBLISHED = "LEFL's rate", "the baselines' rate", "as published"
+"""Settings: the rate is the same for all methods in the first two."""
+
+RATES: dict[str, dict[str, Any]] = {
+    HIGH: {},
+    LOW: {"local_training": {"learning_rate": 0.01, "epoch_decay": None}},
+}
+"""Changes to the experiments' settings, which are at LEFL's rate."""
+
+PUBLISHED_FEDPROX = {"correction": {"name": "proximal", "mu": 1.0}}
+"""With the default of the authors' code."""
+
+LAST = 10
+"""Rounds at the end over which accuracy is averaged; all are evaluated."""
+
+
+def load_experiment(preset: str, *changes: dict[str, Any]) -> dict[str, Any]:
+    """Returns the settings of a preset of LEFL but for the selector, with changes."""
+    return merge_settings(load_settings(preset, "client_selection"), *changes)
+
+
+HALF_OF_THEM = {"partition": {"clients": 50}, "cohort_size": 35}
+"""The source's "50 @ 70 %"."""
+
+STAND_IN: dict[str, dict[str, Any]] = {
+    "Fashion-MNIST, labeldir": load_experiment("fashion_mnist_lefl"),
+    "MNIST, label2": load_experiment(
+        "emnist_label15_lefl", {"data": {"name": "tfds:mnist"}, "partition": {"labels": 2}}
+    ),
+}
+"""In the place of EMNIST with its two partitions: two other datasets; 15 of 62 labels are 2 of 10."""
+
+CIFAR = "CIFAR-10 (500 rows), ResNet-20, 20 clients"
+SMALL_CIFAR: dict[str, dict[str, Any]] = {
+    CIFAR: load_experiment(
+        "cifar10_lefl",
+        {
+            "data": {"num_examples": 500, "num_test_examples": 1000},
+            "public": {"num_examples": 100},
+            "partition": {"clients": 20, "min_examples": 2},
+            "local_training": {"epochs": 2, "batch_size": 16},
+            "cohort_size": 5,
+            "rounds": 6,
+            "evaluate_every": 3,
+            "evaluate_last": 1,
+        },
+    )
+}
+"""What fits on a small machine of the CIFAR-10 experiment."""
+
+FULL: dict[str, dict[str, Any]] = {
+    "CIFAR-10, ResNet-20, 100 @ 10 %": load_experiment("cifar10_lefl"),
+    "CIFAR-10, ResNet-20, 50 @ 70 %": load_experiment("cifar10_lefl", HALF_OF_THEM),
+    "CIFAR-100, ResNet-20, 100 @ 10 %": load_experiment("cifar100_lefl"),
+    "CIFAR-100, ResNet-20, 50 @ 70 %": load_experiment("cifar100_lefl", HALF_OF_THEM),
+    "EMNIST, labeldir": load_experiment("emnist_lefl"),
+    "EMNIST, label15": load_experiment("emnist_label15_lefl"),
+    "CIFAR-10, MobileNetV3, 30 @ 10 %": load_experiment("cifar10_mobilenet_lefl"),
+    "CIFAR-10, EfficientNet, 30 @ 10 %": load_experiment("cifar10_efficientnet_lefl"),
+}
+"""The source's own experiments."""
+
+ON_DIGITS: dict[str, Any] = {
+    "data": {"name": "digits"},
+    "public": {"name": "digits", "num_examples": 100},
+    "partition": {"clients": 40},
+    "model": {"hidden": [32]},
+    "local_training": {"epochs": 5, "batch_size": 16},
+    "cohort_size": 6,
+    "rounds": 20,
+    "evaluate_every": 1,
+    "layout": "auto",
+}
+SMOKE: dict[str, dict[str, Any]] = {
+    "digits, labeldir": load_experiment("fashion_mnist_lefl", ON_DIGITS, {"partition": {"min_examples": 4}}),
+    "digits, label2": load_experiment("emnist_label15_lefl", ON_DIGITS, {"partition": {"labels": 2}}),
+}
+"""The two partitions on scikit-learn's digits, which are their own public examples."""
+
+EXPERIMENTS = {"smoke": SMOKE, "small": {**STAND_IN, **SMALL_CIFAR}, "full": {**STAND_IN, **FULL}}
+"""By scale: settings at LEFL's rate, without a selector."""
+
+TARGETS = {
+    "digits": (0.7, 0.9),
+    "MNIST": (0.8, 0.9, 0.95),
+    "Fashion-MNIST": (0.7, 0.75, 0.8),
+    "EMNIST": (0.7,),
+    "CIFAR-10": (0.7,),
+    "CIFAR-100": (0.4,),
+}
+"""Accuracies to be reached, by data; the source's where it has one."""
+
+
+def name_experiment(name: str, settings: str) -> str:
+    """Returns what an experiment is called under some settings."""
+    return f"{name} ({settings})"
+
+
+def is_short(name: str) -> bool:
+    """Whether an experiment is too short to be judged."""
+    return name == CIFAR
+
+
+def describe_lefl(name: str) -> dict[str, Any]:
+    """Returns LEFL, with a pre-phase no longer than an experiment that is too short anyway."""
+    return {"client_selection": {"name": "lefl", "epochs": 2}} if is_short(name) else METHODS[LEFL]
+
+
+def count_slots(m: int, clients: int) -> int:
+    """Returns the slots that LEFL as its code draws it needs at most.
+
+    Each of ⌈log₂ N⌉ clusters gives less than one client more than its share.
+    """
+    return min(clients, m + math.ceil(math.log2(clients)))
+
+
+def list_cells(scale: str) -> list[Cell]:
+    """Returns all methods at LEFL's rate, at the baselines' rate, and as published."""
+    out = []
+    for number, (name, config) in enumerate(EXPERIMENTS[scale].items()):
+        for settings in (HIGH,) if is_short(name) else (HIGH, LOW):
+            for method, change in METHODS.items():
+                own = describe_lefl(name) if method == LEFL else change
+                out.append(make_cell(name, settings, method, config, RATES[settings], own))
+        if is_short(name):
+            continue
+        out += list_as_published(name, config)
+        if number == 0:
+            out += [make_cell(name, HIGH, method, config, RATES[HIGH], change) for method, change in OTHERS.items()]
+    return out
+
+
+def list_as_published(name: str, config: dict[str, Any]) -> list[Cell]:
+    """Returns the baselines at their rate, and LEFL as its code runs it."""
+    out = []
+    for method in BASELINES:
+        change = PUBLISHED_FEDPROX if method == FEDPROX else METHODS[method]
+        out.append(make_cell(name, AS_PUBLISHED, method, config, RATES[LOW], change))
+    m, clients = config["cohort_size"], config["partition"]["clients"]
+    code = {"name": "lefl", "allocation": "code", "kl_direction": "code", "fraction": m / clients}
+    own = {"client_selection": code, "cohort_size": count_slots(m, clients)}
+    return [*out, make_cell(name, AS_PUBLISHED, LEFL, config, RATES[HIGH], own)]
+
+
+def make_cell(name: str, settings: str, method: str, config: dict[str, Any], *changes: dict[str, Any]) -> Cell:
+    """Returns one run."""
+    return Cell(name_experiment(name, settings), method, merge_settings(config, *changes))

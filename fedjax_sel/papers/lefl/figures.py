@@ -1,0 +1,171 @@
+"""The figures of the LEFL report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib import figure as mpl
+
+from fedjax_sel.engine.history import History
+from fedjax_sel.papers.lefl.cells import (
+    AS_PUBLISHED,
+    EXPERIMENTS,
+    FEDAVG,
+    FEDNOVA,
+    FEDPROX,
+    HIGH,
+    LEFL,
+    LOW,
+    METHODS,
+    OTHERS,
+    SCAFFOLD,
+    name_experiment,
+)
+from fedjax_sel.papers.paper import Evidence, Figure
+from fedjax_sel.report.figures import curves
+
+LOOKS = {
+    FEDAVG: {"color": "#555555"},
+    FEDPROX: {"color": "#e69f00"},
+    SCAFFOLD: {"color": "#009e73"},
+    FEDNOVA: {"color": "#0072b2"},
+    LEFL: {"color": "#d55e00"},
+}
+
+
+SPARE = ({"color": "#cc79a7"}, {"color": "#56b4e9"}, {"color": "#009e73"}, {"color": "#0072b2", "linestyle": "--"})
+"""Of the other servers."""
+
+
+def make_figures(scale: str, evidence: Evidence) -> list[Figure]:
+    """Returns figures as in the source, with the control beside it."""
+    histories, studies = evidence.histories, evidence.studies
+
+    def group_panels(settings: str, methods: Any = METHODS) -> dict[str, dict[str, History]]:
+        out = {}
+        for name in EXPERIMENTS[scale]:
+            there = {m: histories.get((name_experiment(name, settings), m)) for m in methods}
+            if kept := {m: h for m, h in there.items() if h is not None}:
+                out[name] = kept
+        return out
+
+    first = next(iter(EXPERIMENTS[scale]))
+    others = {first: {m: histories[name_experiment(first, HIGH), m] for m in (FEDAVG, LEFL, *OTHERS)}}
+    small = {name: row for name, row in {**studies["ablation"], **studies["clusters"]}.items() if "heat" in row}
+    return [
+        Figure(
+            "accuracy-as-published",
+            "Each method as its own code runs it: LEFL at learning rate 0.1 with its code's allocation, the others at "
+            "0.01 (Fig. 5). Median over seeds, band from the first to the ninth decile.",
+            lambda: curves(group_panels(AS_PUBLISHED), looks=LOOKS, log=True),
+        ),
+        Figure(
+            "accuracy-at-its-rate",
+            "All methods at LEFL's rate and schedule, cohorts equal.",
+            lambda: curves(group_panels(HIGH), looks=LOOKS, log=True),
+        ),
+        Figure(
+            "accuracy-at-their-rate",
+            "All methods at the baselines' rate, cohorts equal.",
+            lambda: curves(group_panels(LOW), looks=LOOKS, log=True),
+        ),
+        Figure(
+            "other-servers",
+            "Other servers at LEFL's local rate; adaptive ones with server rate 0.01, not tuned.",
+            lambda: curves(others, looks={**LOOKS, **dict(zip(OTHERS, SPARE, strict=True))}, log=True),
+        ),
+        Figure(
+            "entropy",
+            "Relative entropy of each round's cohort to everybody's labels, mean over seeds: uniform, stratified by "
+            "LEFL's clusters, and by clusters of the true labels (Fig. 4); lines: means over all rounds.",
+            lambda: draw_entropy(studies["clusters"]),
+        ),
+        Figure(
+            "distance",
+            "Mean distance in latent space of models in one cluster, over that in random clusters of the same sizes "
+            "(Fig. 3, 6); dots: seeds.",
+            lambda: draw_distances({**studies["clusters"], **studies["ablation"]}),
+        ),
+        Figure(
+            "kl",
+            "KL divergences of the first seed's clients, sorted by cluster; lines part clusters.",
+            lambda: draw_divergences(small),
+        ),
+        Figure(
+            "cka",
+            "CKA of every layer of one client's model with every layer of another's, mean over pairs, first seed: of "
+            "one cluster (left), of two (right) (Fig. 2).",
+            lambda: draw_alikeness(small),
+        ),
+    ]
+
+
+def draw_entropy(study: Mapping[str, Any]) -> mpl.Figure:
+    """Draws relative entropy against rounds."""
+    looks = {
+        "entropy_random": ("uniform", "#555555"),
+        "entropy_stratified": ("LEFL's clusters", "#d55e00"),
+        "entropy_by_labels": ("clusters of true labels", "#56b4e9"),
+    }
+    figure, axes = plt.subplots(1, len(study), figsize=(4.2 * len(study), 3.4), layout="constrained", squeeze=False)
+    for ax, (title, row) in zip(axes[0], study.items(), strict=True):
+        for name, (label, colour) in looks.items():
+            curve = np.array(row["curves"][name])
+            ax.plot(np.arange(1, len(curve) + 1), curve, color=colour, linewidth=0.6, alpha=0.6)
+            ax.axhline(curve.mean(), color=colour, label=label)
+        ax.set(xlabel="round", ylim=(0, None))
+        ax.set_title(title, fontsize=9)
+        ax.grid(alpha=0.25)
+    axes[0, 0].set_ylabel("relative entropy, nats")
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), fontsize=8, loc="outside lower center", ncols=len(looks))
+    return figure
+
+
+def draw_distances(study: Mapping[str, Any]) -> mpl.Figure:
+    """Draws bars of relative distances."""
+    figure, ax = plt.subplots(figsize=(7, 0.5 * len(study) + 1.2), layout="constrained")
+    for i, row in enumerate(study.values()):
+        ratio = np.array(row["within"]) / np.array(row["random"])
+        ax.barh(i, ratio.mean(), color="#d55e00", height=0.6)
+        ax.plot(ratio, np.full(len(ratio), i), "o", color="black", markersize=3)
+    ax.set_yticks(range(len(study)), list(study), fontsize=8)
+    ax.invert_yaxis()
+    ax.axvline(1, color="0.4", linewidth=1)
+    ax.set_xlabel("distance within clusters / within random clusters")
+    ax.grid(axis="x", alpha=0.25)
+    return figure
+
+
+def draw_divergences(study: Mapping[str, Any]) -> mpl.Figure:
+    """Draws divergences, clients sorted by cluster."""
+    figure, axes = plt.subplots(1, len(study), figsize=(4.4 * len(study), 3.8), layout="constrained", squeeze=False)
+    for ax, (title, row) in zip(axes[0], study.items(), strict=True):
+        cluster = np.array(row["cluster"])
+        order = np.argsort(cluster, kind="stable")
+        image = ax.imshow(np.array(row["kl"])[np.ix_(order, order)], cmap="viridis")
+        for cut in np.flatnonzero(np.diff(cluster[order])) + 0.5:
+            ax.axhline(cut, color="white", linewidth=0.8)
+            ax.axvline(cut, color="white", linewidth=0.8)
+        ax.set_title(title, fontsize=9)
+        ax.set(xlabel="client j", ylabel="client i")
+        figure.colorbar(image, ax=ax, label="KL(p_i ‖ p_j), nats", shrink=0.8)
+    return figure
+
+
+def draw_alikeness(study: Mapping[str, Any]) -> mpl.Figure:
+    """Draws CKA between all layers."""
+    figure, axes = plt.subplots(len(study), 2, figsize=(6.4, 2.9 * len(study)), layout="constrained", squeeze=False)
+    image = None
+    for line, (title, row) in zip(axes, study.items(), strict=True):
+        for ax, value, what in zip(line, np.array(row["heat"]), ("one cluster", "two clusters"), strict=True):
+            image = ax.imshow(value, vmin=0, vmax=1, cmap="magma", origin="lower")
+            ax.set_xticks(range(0, len(value), max(1, len(value) // 5)))
+            ax.set_yticks(range(0, len(value), max(1, len(value) // 5)))
+            ax.set_title(f"{title}\n{what}", fontsize=8)
+            ax.set(xlabel="layer of one model", ylabel="layer of the other")
+    assert image is not None
+    figure.colorbar(image, ax=axes, label="CKA", shrink=0.6)
+    return figure

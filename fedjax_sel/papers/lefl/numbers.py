@@ -1,0 +1,105 @@
+"""The numbers of the LEFL report: measures of a cell, and the source's own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fedjax_sel.engine.history import History
+from fedjax_sel.metrics import cost_to, last_mean, rounds_to
+from fedjax_sel.papers.judging import list_results, to_floats
+from fedjax_sel.papers.lefl.cells import AS_PUBLISHED, LAST, LEFL, SCAFFOLD, TARGETS
+from fedjax_sel.papers.paper import Evidence, Result
+from fedjax_sel.papers.published import read_published
+
+
+def list_published() -> dict[str, dict[str, tuple[int, float, float]]]:
+    """Returns Table I by experiment and method: rounds to the target, MB a round and client, GB in all."""
+    out: dict[str, dict[str, Any]] = {}
+    for row in read_published("fedjax_sel.papers.lefl"):
+        total = row["gb"] + (row["pre_phase_gb"] or 0.0)
+        out.setdefault(row["experiment"], {})[row["method"]] = (int(row["rounds"]), row["mb_per_round"], total)
+    return out
+
+
+TABLE_1 = list_published()
+"""Rounds (501: more than 500), MB a round and client, GB in all with the pre-phase."""
+
+MODELS = {
+    "CIFAR-10, ResNet-20, 100 @ 10 %": (269_722, 100, 10, 3 * 32 * 32, 10),
+    "CIFAR-100, ResNet-20, 100 @ 10 %": (275_572, 100, 10, 3 * 32 * 32, 100),
+    "EMNIST, labeldir": (108_478, 1000, 10, 28 * 28, 62),
+}
+"""Parameters, clients, cohort, numbers of a public example (a byte each) and classes behind Table I."""
+
+
+def find_data(name: str) -> str:
+    """Returns the data of an experiment, or of one of its titles.
+
+    >>> find_data("CIFAR-10 (a fiftieth), ResNet-20, 20 clients"), find_data("MNIST, label2 (as published)")
+    ('CIFAR-10', 'MNIST')
+    """
+    return name.partition(",")[0].partition(" (")[0]
+
+
+def find_target(name: str) -> float:
+    """Returns the accuracy to be reached by which claims are judged: the middle one of its data's."""
+    targets = TARGETS[find_data(name)]
+    return targets[len(targets) // 2]
+
+
+def compute_gigabytes(name: str, method: str) -> tuple[float, float]:
+    """Returns what Table I's rounds cost, in GB (10⁹ bytes): training, both ways, and the pre-phase.
+
+    Four bytes a parameter, down and up; SCAFFOLD twice that; FedNova sends what FedAvg sends. LEFL's pre-phase: model
+    and 1000 public examples down, soft labels up, for all clients.
+    """
+    parameters, clients, m, example, classes = MODELS[name]
+    rounds = TABLE_1[name][method][0]
+    training = 2 * 4 * parameters * (2 if method == SCAFFOLD else 1) * m * rounds
+    before = clients * (4 * parameters + 1000 * example + 4 * 1000 * classes) if method == LEFL else 0
+    return training / 1e9, before / 1e9
+
+
+def measure(name: str, history: History) -> dict[str, np.ndarray]:
+    """Returns numbers a seed of one cell.
+
+    Args:
+      name: of the experiment, which says the targets.
+      history: of the cell.
+    """
+    accuracy, paid = history["accuracy"], history.cumulative("bytes")
+    out = {
+        "accuracy_last": last_mean(accuracy, LAST),
+        "best_accuracy": np.nanmax(accuracy, axis=1),
+        "cohort": (history.selections >= 0).sum(-1).mean(1),
+        "bytes": paid[:, -1],
+        "selection_bytes": history.cumulative("selection_bytes_down", "selection_bytes_up")[:, -1],
+    }
+    for target in TARGETS[find_data(name)]:
+        out[f"rounds_to_{target:g}"] = rounds_to(accuracy, target)
+        out[f"bytes_to_{target:g}"] = cost_to(accuracy, paid, target)
+    return out
+
+
+def find_published(experiment: str, method: str, metric: str) -> float | None:
+    """Returns the source's rounds to the target, of a cell as published; None where it gives none."""
+    name = experiment.rpartition(" (")[0]
+    theirs = TABLE_1.get(name, {}).get(method) if experiment.endswith(f"({AS_PUBLISHED})") else None
+    return float(theirs[0]) if theirs and metric == f"rounds_to_{find_target(name):g}" else None
+
+
+def list_all_results(scale: str, evidence: Evidence) -> list[Result]:
+    """Returns every measure of every cell, and of every study, beside what is published."""
+    out = list_results(
+        evidence.histories,
+        lambda experiment, history: measure(experiment.rpartition(" (")[0], history),
+        find_published,
+    )
+    for study in ("clusters", "ablation"):
+        for name, found in evidence.studies[study].items():
+            for metric in ("within", "random", "rand", "entropy_stratified", "entropy_by_labels", "entropy_random"):
+                if metric in found:
+                    out.append(Result(f"{study}: {name}", LEFL, metric, None, to_floats(found[metric])))
+    return out

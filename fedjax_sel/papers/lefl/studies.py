@@ -1,0 +1,177 @@
+"""What no run of the LEFL reproduction gives: clusters, what their members have learnt, whom strata would draw."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+from sklearn.metrics import adjusted_rand_score
+
+from fedjax_sel.client_selection.lefl import LEFL, cluster_clients
+from fedjax_sel.client_selection.uniform import Uniform
+from fedjax_sel.config import Run, build, resolve
+from fedjax_sel.data.federated import FederatedData
+from fedjax_sel.data.partition.label_groups import LabelGroups
+from fedjax_sel.engine.init import selector_inputs
+from fedjax_sel.engine.keys import Purpose, key_for
+from fedjax_sel.metrics.labels import cohort_divergence, label_shares
+from fedjax_sel.papers.lefl.cells import EXPERIMENTS, METHODS, describe_lefl, load_experiment
+from fedjax_sel.papers.lefl.cells import LEFL as LEFL_NAME
+from fedjax_sel.papers.lefl.latent import (
+    compare_all_layers,
+    compare_distances,
+    compare_layers,
+    measure_distances,
+    observe_all_layers,
+    observe_last_layer,
+)
+from fedjax_sel.papers.settings import merge_settings
+from fedjax_sel.protocols import ClientSelector
+from fedjax_sel.pytree import jit
+from fedjax_sel.types import Context, PRNGKey, StrategyState
+
+SEEN = 100
+"""Test examples on which models are compared."""
+
+DRAWN = {"smoke": 50, "small": 500, "full": 500}
+"""Cohorts drawn to measure their labels."""
+
+FEW = 50
+"""Up to so many clients, all layers of all pairs are compared."""
+
+
+def study_clusters(scale: str, seeds: Sequence[int], _: Path) -> dict[str, Any]:
+    """Returns sizes of clusters, distances in latent space, and how far cohorts' labels are from all, by experiment."""
+    return {
+        name: examine_clusters(merge_settings(config, describe_lefl(name)), scale, seeds)
+        for name, config in EXPERIMENTS[scale].items()
+    }
+
+
+GROUPS = {"name": "label_groups", "clients": 24, "labels": 2}
+ON_GROUPS = {**METHODS[LEFL_NAME], "partition": GROUPS, "cohort_size": 5, "rounds": 10}
+ABLATION: dict[str, dict[str, dict[str, Any]]] = {
+    "smoke": {"digits, 64-32-10": EXPERIMENTS["smoke"]["digits, labeldir"]},
+    "small": {
+        "Fashion-MNIST, 784-128-10": load_experiment("fashion_mnist_lefl"),
+        "CIFAR-10 (1200 rows), ResNet-20": load_experiment(
+            "cifar10_lefl",
+            {
+                "data": {"num_examples": 1200},
+                "public": {"num_examples": 100},
+                "local_training": {"batch_size": 16},
+            },
+        ),
+    },
+    "full": {
+        "Fashion-MNIST, 784-128-10": load_experiment("fashion_mnist_lefl"),
+        "CIFAR-10, ResNet-20": load_experiment("cifar10_lefl"),
+    },
+}
+"""Settings of the source's section V, which `ON_GROUPS` changes."""
+
+
+def study_ablation(scale: str, seeds: Sequence[int], _: Path) -> dict[str, Any]:
+    """Returns what is found in the source's section V: 24 clients of which five groups share a pair of labels."""
+    found = {}
+    for name, config in ABLATION[scale].items():
+        config = merge_settings(config, ON_GROUPS)
+        some = seeds[:2] if config["model"]["name"] == "resnet" and scale == "small" else seeds
+        found[name] = examine_clusters(config, scale, some, truth=LabelGroups(24, 2))
+    return found
+
+
+def examine_clusters(
+    config: dict[str, Any], scale: str, seeds: Sequence[int], truth: LabelGroups | None = None
+) -> dict[str, Any]:
+    """Returns one experiment's clusters.
+
+    Args:
+      config: of the experiment, with LEFL.
+      scale: says how many cohorts are drawn.
+      seeds: of the runs.
+      truth: where clients are in groups that should be found.
+    """
+    rounds = 10 if truth is not None and scale != "smoke" else DRAWN[scale]
+    run = build(resolve({**config, "seeds": list(seeds)}))
+    per_seed, first = [], {}
+    for seed, data in zip(run.seeds, run.data.draws(run.seeds), strict=True):
+        selector, ctx, log_p, latent, kernels = observe_pre_phase(run, data, seed)
+        kl = selector.distances(log_p)
+        cluster = cluster_clients(kl, selector.strata(ctx.num_clients))
+        y = np.asarray(data.y)[np.asarray(data.order)]
+        shares = label_shares(y, np.asarray(data.owner), data.num_clients, data.classes)
+        everybody = np.bincount(y, minlength=data.classes) / len(y)
+        far = measure_distances(latent)
+        row: dict[str, Any] = {"sizes": np.sort(np.bincount(cluster))[::-1], **compare_distances(far, cluster, seed)}
+        row |= {
+            name: cohort_divergence(chosen[None], shares[None], everybody)[0]
+            for name, chosen in draw_cohorts(selector, cluster, shares, ctx, seed, rounds).items()
+        }
+        if truth is not None:
+            row["rand"] = adjusted_rand_score(truth.groups(data.classes), cluster)
+        if data.num_clients <= FEW:
+            row["cka"] = compare_layers(kernels, cluster)
+        if not first and data.num_clients <= FEW:
+            first = {"kl": kl, "cluster": cluster, "heat": compare_all_layers(kernels, cluster)}
+        per_seed.append(row)
+    names = [name for name in per_seed[0] if name.startswith("entropy")]
+    return {
+        "clients": ctx.num_clients,
+        "m": ctx.m,
+        "sizes": [row["sizes"] for row in per_seed],
+        **{
+            name: [float(row[name]) for row in per_seed] for name in ("within", "random", "rand") if name in per_seed[0]
+        },
+        **{name: [float(row[name].mean()) for row in per_seed] for name in names},
+        "curves": {name: np.mean([row[name] for row in per_seed], axis=0) for name in names},
+        **({"cka": np.array([row["cka"] for row in per_seed])} if "cka" in per_seed[0] else {}),
+        **first,
+    }
+
+
+def observe_pre_phase(
+    run: Run, data: FederatedData, seed: int
+) -> tuple[LEFL, Context, Float[Array, "N M C"], Float[np.ndarray, "N b d"], Float[np.ndarray, "N l b b"]]:
+    """Returns LEFL, what it knows, soft labels of public examples, and what clients' models make of test examples."""
+    experiment, key = run.experiment, jax.random.key(seed)
+    selector = experiment.client_selection
+    assert isinstance(selector, LEFL)
+    assert data.public_x is not None
+    variables = experiment.task.init(key_for(key, Purpose.MODEL), data.x)
+    own, ctx, host = selector_inputs(experiment, data, key, variables, 1)
+    examples = {"public": np.asarray(data.public_x), "seen": np.asarray(data.test_x[:SEEN])}
+    read = observe_all_layers if data.num_clients <= FEW else observe_last_layer
+    log_p, latent, kernels = selector.run_pre_phase(read, examples, jnp.arange(data.num_clients), own, ctx, host)
+    return selector, ctx, log_p, np.asarray(latent), np.asarray(kernels)
+
+
+def draw_cohorts(
+    selector: LEFL,
+    cluster: Int[np.ndarray, "N"],
+    shares: Float[np.ndarray, "N C"],
+    ctx: Context,
+    seed: int,
+    rounds: int,
+) -> dict[str, Int[np.ndarray, "T m"]]:
+    """Returns cohorts of so many rounds: stratified by LEFL's clusters, by clusters of the true labels, and uniform."""
+    by_labels = cluster_clients(shares, selector.strata(ctx.num_clients))
+    selections: dict[str, tuple[ClientSelector, Any]] = {
+        "entropy_stratified": (selector, jnp.asarray(cluster, jnp.int32)),
+        "entropy_by_labels": (selector, jnp.asarray(by_labels, jnp.int32)),
+        "entropy_random": (Uniform(), ()),
+    }
+    keys = jax.random.split(jax.random.key(seed), rounds)
+    return {name: np.asarray(draw(chosen, state, ctx, keys)) for name, (chosen, state) in selections.items()}
+
+
+@jit()
+def draw(selector: ClientSelector, state: StrategyState, ctx: Context, keys: PRNGKey) -> Int[Array, "T m"]:
+    """Returns a cohort for each key; -1 where a slot is empty. Compiled once for all seeds."""
+    cohort = jax.vmap(lambda key: selector.select(key, state, ctx))(keys)
+    return jnp.where(cohort.mask, cohort.client, -1)

@@ -1,0 +1,175 @@
+"""A paper is data and claims: its settings, its published numbers, and its sentences as predicates over our results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedjax_sel.engine.history import History
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One experiment under one method: a configuration, run for all seeds.
+
+    Attributes:
+      experiment: as it is called in tables.
+      method: as the paper names it.
+      config: as `fedjax_sel.config` reads it; seeds are the paper's where it names none.
+      begins: key of a cell before it, with whose final model it begins (of the first seed); None: with none.
+    """
+
+    experiment: str
+    method: str
+    config: dict[str, Any]
+    begins: tuple[str, str] | None = None
+
+    @property
+    def slug(self) -> str:
+        """Name of the cell's folder."""
+        return "--".join("".join(c if c.isalnum() or c in ".=" else "-" for c in part).lower() for part in self.key)
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """How results find it."""
+        return self.experiment, self.method
+
+
+Histories = Mapping[tuple[str, str], History]
+"""Finished cells by (experiment, method)."""
+
+Study = Callable[[str, Sequence[int], Path], dict[str, Any]]
+"""Numbers that no run gives (a solver's time, a partition's skew), from a scale, seeds and the folder in which the
+cells are finished; what JSON can hold."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a paper is judged by.
+
+    Attributes:
+      histories: finished cells.
+      studies: what the finished studies found, by name, as JSON has it.
+    """
+
+    histories: Histories
+    studies: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Result:
+    """One number of the reproduction.
+
+    Attributes:
+      experiment, method: of which cell.
+      metric: what.
+      round: after which round (from 1); None: of the whole run.
+      per_seed: its value for every seed.
+      published: the paper's number, where it gives one.
+    """
+
+    experiment: str
+    method: str
+    metric: str
+    round: int | None
+    per_seed: tuple[float, ...]
+    published: float | None = None
+
+    @property
+    def mean(self) -> float:
+        """Over seeds."""
+        return float(np.mean(self.per_seed))
+
+    @property
+    def std(self) -> float:
+        """Over seeds, with `R - 1` in the denominator; 0 for one seed, NaN where a seed has no finite value."""
+        if not np.isfinite(self.per_seed).all():
+            return float("nan")
+        return float(np.std(self.per_seed, ddof=1)) if len(self.per_seed) > 1 else 0.0
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence of the paper, judged.
+
+    Attributes:
+      id: short name.
+      text: what is claimed.
+      source: where.
+      verdict: `metrics.verdict`'s reproduced, not reproduced, undecided.
+      statistic: the numbers it rests on.
+    """
+
+    id: str
+    text: str
+    source: str
+    verdict: str
+    statistic: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A picture of the report.
+
+    Attributes:
+      name: of the file, without ending.
+      caption: what to see in it.
+      draw: makes the matplotlib figure.
+    """
+
+    name: str
+    caption: str
+    draw: Callable[[], Any]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of the report.
+
+    Attributes:
+      title: above it.
+      columns: heads.
+      rows: cells, as text.
+      note: below it.
+    """
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Paper:
+    """How a paper is reproduced.
+
+    Attributes:
+      name: on the command line.
+      title, reference: whose it is.
+      seeds: how many at each scale; the keys are the scales, the second one is the default.
+      settings: what we run, and what the paper leaves open; Markdown.
+      cells: of a scale.
+      results, claims, tables, figures: of what was found at a scale.
+      studies: by name, what is to be found out besides.
+    """
+
+    name: str
+    title: str
+    reference: str
+    seeds: Mapping[str, int]
+    settings: str
+    cells: Callable[[str], list[Cell]]
+    results: Callable[[str, Evidence], list[Result]]
+    claims: Callable[[str, Evidence], list[Claim]]
+    tables: Callable[[str, Evidence], list[Table]]
+    figures: Callable[[str, Evidence], list[Figure]] = field(default=lambda scale, evidence: [])
+    studies: Mapping[str, Study] = field(default_factory=dict)
+
+
+def locate_cell(out: Path, cell: Cell) -> Path:
+    """Returns the folder of a cell's run."""
+    return out / "cells" / cell.slug

@@ -1,0 +1,34 @@
+"""Published numbers, as a paper prints them: CSV files with named columns, beside the code that compares with them."""
+
+from __future__ import annotations
+
+import csv
+from importlib import resources
+from typing import Any
+
+
+def read_published(package: str, file: str = "published.csv") -> list[dict[str, Any]]:
+    """Returns the rows of a paper's CSV file; lines that begin with `#` are comments.
+
+    Args:
+      package: of the paper.
+      file: in it.
+
+    >>> read_published("fedjax_sel.papers.device_heuristic")[0]
+    {'source': 'Table 5.1', 'epsilon': 1.0, 'method': 'Set-Based Method', 'metric': 'final_accuracy', 'value': 0.9}
+    """
+    text = resources.files(package).joinpath(file).read_text(encoding="utf-8")
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    return [{name: parse_value(cell) for name, cell in row.items()} for row in csv.DictReader(lines, strict=True)]
+
+
+def parse_value(text: str) -> str | float | None:
+    """Returns the number that some text is, the text where it is none, and None where it is empty.
+
+    >>> parse_value("0.5"), parse_value("1SPC"), parse_value("")
+    (0.5, '1SPC', None)
+    """
+    try:
+        return float(text) if text else None
+    except ValueError:
+        return text

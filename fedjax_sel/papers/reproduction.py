@@ -1,0 +1,204 @@
+"""Runs a paper's cells and studies, keeps what is finished, and writes down what came out."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table as RichTable
+
+from fedjax_sel import catalog
+from fedjax_sel.config import Config, resolve
+from fedjax_sel.engine.driver import check_seeds
+from fedjax_sel.engine.history import History
+from fedjax_sel.papers.paper import Cell, Claim, Evidence, Histories, Paper, Result, Table, locate_cell
+from fedjax_sel.report.environment import environment
+from fedjax_sel.report.markdown import report
+from fedjax_sel.runs import layout, pretrained
+from fedjax_sel.runs.execute import execute
+from fedjax_sel.runs.files import to_jsonable, write_figure, write_json, write_text
+from fedjax_sel.runs.lock import lock_folder
+
+
+def reproduce(
+    paper: Paper,
+    *,
+    scale: str | None = None,
+    out: Path | None = None,
+    seeds: int | Sequence[int] | None = None,
+    console: Console | None = None,
+) -> dict[str, Any]:
+    """Runs a paper's experiments at a scale, and writes tables, figures, report and `summary.json`.
+
+    A cell that is finished in `out` with the same configuration is read, not run again; so is a study of the same scale
+    and seeds.
+
+    Args:
+      paper: whose.
+      scale: one of the paper's; None: its default.
+      out: folder; None: `runs/PAPER-SCALE`.
+      seeds: a count or numbers; None: as many as the scale says.
+      console: where progress and tables go.
+
+    Returns:
+      What `summary.json` holds.
+
+    Raises:
+      ValueError: unknown scale, a folder of something else, or one that another process uses.
+    """
+    console = console or Console(quiet=True)
+    scales = list(paper.seeds)
+    scale = scale or scales[1]
+    catalog.check_name("scale", scale, scales)
+    seeds = paper.seeds[scale] if seeds is None else seeds
+    out = Path(out or Path("runs") / f"{paper.name}-{scale}")
+    cells = paper.cells(scale)
+    configs = [resolve({"seeds": seeds, **cell.config}) for cell in cells]
+    for cell, config in zip(cells, configs, strict=True):  # everything is checked before anything runs
+        layout.check(locate_cell(out, cell), config)
+
+    with lock_folder(out):
+        began = time.perf_counter()
+        numbers = check_seeds(seeds)
+        evidence = Evidence(run_cells(out, cells, configs, console), run_studies(out, paper, scale, numbers, console))
+        summary = write_reproduction(paper, scale, numbers, evidence, out, console)
+        console.print(
+            f"{time.perf_counter() - began:.0f} s. Report, figures and summary.json are in [bold]{out}[/]",
+            soft_wrap=True,
+        )
+    return summary
+
+
+def write_reproduction(
+    paper: Paper, scale: str, seeds: tuple[int, ...], evidence: Evidence, out: Path, console: Console
+) -> dict[str, Any]:
+    """Writes and prints what the evidence shows, and returns what `summary.json` holds."""
+    claims, results = paper.claims(scale, evidence), paper.results(scale, evidence)
+    summary = {
+        "paper": paper.name,
+        "scale": scale,
+        "seeds": list(seeds),
+        "environment": environment(),
+        "results": [describe_result(result) for result in results],
+        "claims": [vars(claim) for claim in claims],
+    }
+    figures, tables = paper.figures(scale, evidence), paper.tables(scale, evidence)
+    (out / "figures").mkdir(parents=True, exist_ok=True)
+    for figure in figures:
+        write_figure(out / "figures" / f"{figure.name}.png", figure.draw())
+    text = report(paper, scale, summary["seeds"], claims, tables, figures, summary["environment"])
+    write_text(out / "report.md", text)
+    write_json(out / "summary.json", summary)
+    print_verdicts(console, paper, tables, claims)
+    return summary
+
+
+def run_cells(out: Path, cells: Sequence[Cell], configs: Sequence[Config], console: Console) -> Histories:
+    """Returns the cells' histories: read where they are finished, run where not.
+
+    Cells of one configuration that begin with the same model are one run.
+    """
+    identities = dict(zip((cell.key for cell in cells), identify_runs(cells, configs), strict=True))
+    wanted = {identities[cell.begins] for cell in cells if cell.begins is not None}
+    known: dict[Any, History] = {}
+    places: dict[Any, Path] = {}
+    announced = False
+    for number, (cell, config) in enumerate(zip(cells, configs, strict=True), start=1):
+        same = identities[cell.key]
+        if same in known:
+            continue
+        place = locate_cell(out, cell)
+        new = layout.state(place) != "finished"
+        known[same] = execute(
+            f"{number}/{len(cells)} {cell.experiment}, {cell.method}",
+            config,
+            place,
+            begin=pretrained.load(places[identities[cell.begins]]) if new and cell.begins is not None else None,
+            figures=False,
+            keep_checkpoints=False,  # a cell is never continued, and SCAFFOLD's state is a model a client
+            keep_variables=same in wanted,
+            more_follow=True,
+            announce=not announced,
+            console=console,
+            say=partial(console.print, style="yellow", soft_wrap=True, highlight=False, markup=False),
+            kept_in=out,
+        )
+        announced |= new
+        places[same] = place
+    return {cell.key: known[identities[cell.key]] for cell in cells}
+
+
+def identify_runs(cells: Sequence[Cell], configs: Sequence[Config]) -> list[tuple[str, ...]]:
+    """Returns what tells runs apart, of each cell: its configuration, and that of every cell that it builds on.
+
+    Raises:
+      ValueError: a cell begins with the model of one that does not stand before it.
+    """
+    out: dict[tuple[str, str], tuple[str, ...]] = {}
+    for cell, config in zip(cells, configs, strict=True):
+        if cell.begins is not None and cell.begins not in out:
+            raise ValueError(f"the cell {cell.key} begins with the model of {cell.begins}, which is no cell before it")
+        out[cell.key] = (config.fingerprint, *(() if cell.begins is None else out[cell.begins]))
+    return list(out.values())
+
+
+def run_studies(out: Path, paper: Paper, scale: str, seeds: Sequence[int], console: Console) -> dict[str, Any]:
+    """Returns what the studies found: read where this scale and these seeds are finished, found out where not."""
+    out, found = out / "studies", {}
+    for name, study in paper.studies.items():
+        place, asked = out / f"{name}.json", {"scale": scale, "seeds": list(seeds)}
+        kept = read_study(place)
+        if {key: kept.get(key) for key in asked} != asked:
+            with console.status(f"study: {name.replace('_', ' ')}"):
+                kept = to_jsonable({**asked, "found": study(scale, seeds, out.parent)})
+            out.mkdir(parents=True, exist_ok=True)
+            write_json(place, kept)
+            kept = read_study(place)  # so that a study read later is no other than this one
+        found[name] = kept["found"]
+    return found
+
+
+def read_study(place: Path) -> dict[str, Any]:
+    """Returns what is kept of a study; nothing where it is not finished."""
+    try:
+        kept = json.loads(place.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return {}
+    return kept if isinstance(kept, dict) and "found" in kept else {}
+
+
+def describe_result(result: Result) -> dict[str, Any]:
+    """Returns a result as `summary.json` lists it."""
+    return {
+        "experiment": result.experiment,
+        "method": result.method,
+        "metric": result.metric,
+        "round": result.round,
+        "mean": result.mean,
+        "std": result.std,
+        "per_seed": list(result.per_seed),
+        "published": result.published,
+    }
+
+
+def print_verdicts(console: Console, paper: Paper, tables: Sequence[Table], claims: Sequence[Claim]) -> None:
+    """Prints the first table and the verdicts in the terminal."""
+    for table in tables[:1]:
+        shown = RichTable(title=table.title, title_justify="left")
+        for i, column in enumerate(table.columns):
+            shown.add_column(column, justify="left" if i < 2 else "right")
+        for row, following in zip(table.rows, [*table.rows[1:], None], strict=True):
+            shown.add_row(*row, end_section=following is None or following[0] != row[0])
+        console.print(shown)
+    verdicts = RichTable(title=f"Claims of {paper.title}", title_justify="left")
+    for column in ("claim", "verdict"):
+        verdicts.add_column(column)
+    for claim in claims:
+        colour = {"reproduced": "green", "not reproduced": "red"}.get(claim.verdict, "yellow")
+        verdicts.add_row(claim.text, f"[{colour}]{claim.verdict}[/]")
+    console.print(verdicts)

@@ -1,0 +1,74 @@
+"""What the UACS-FL reproduction runs: three settings under five methods, and what `full` varies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fedjax_sel.papers.paper import Cell
+from fedjax_sel.papers.settings import merge_settings
+
+ENTROPY, GREEDY, GRADIENT, RANDOM, ROBIN, SLOTS = (
+    "Entropy Based",
+    "Entropy+Eps-Greedy",
+    "Gradient Norm-Based",
+    "Random Selection",
+    "Round-Robin (control)",
+    "Entropy+Eps-Greedy, a coin a slot",
+)
+SETTINGS = {1: "Experiment 1", 2: "Experiment 2", 3: "Experiment 3"}
+BOUNDARY, MORE_BOUNDARY = 6, 10
+MORE = f"{MORE_BOUNDARY} boundary clients, m = {MORE_BOUNDARY}"
+"""The variation with more clients at the boundary."""
+
+METHODS: dict[str, dict[str, Any]] = {
+    ENTROPY: {"name": "entropy", "epsilon": 0.0},
+    GREEDY: {"name": "entropy", "epsilon": 0.1},
+    GRADIENT: {"name": "gradient_norm"},
+    RANDOM: {"name": "uniform"},
+    ROBIN: {"name": "round_robin"},
+}
+
+VARIATIONS: dict[str, dict[str, Any]] = {
+    "m = 3": {"cohort_size": 3},
+    "m = 12": {"cohort_size": 12},
+    "learning rate 0.03": {"local_training": {"learning_rate": 0.03}},
+    "learning rate 0.3": {"local_training": {"learning_rate": 0.3}},
+    "1 local epoch": {"local_training": {"epochs": 1}},
+    "logistic regression": {"model": {"name": "logistic"}},
+    MORE: {"data": {"boundary": MORE_BOUNDARY}, "cohort_size": MORE_BOUNDARY},
+}
+"""What `full` varies, one thing at a time."""
+
+BASE: dict[str, Any] = {
+    "data": {"name": "uacs", "boundary": BOUNDARY},
+    "partition": {"name": "natural"},
+    "model": {"name": "mlp", "hidden": [32]},
+    "local_training": {"name": "sgd", "learning_rate": 0.1, "batch_size": 10, "epochs": 5},
+    "aggregation": {"name": "mean", "weighting": "client"},
+    "cohort_size": 6,
+}
+
+
+def list_cells(scale: str) -> list[Cell]:
+    """Returns three settings, all methods; at `full` also the variations."""
+    base = {**BASE, "rounds": 15 if scale == "smoke" else 150}
+
+    def cell(setting: int, method: str, selector: dict[str, Any], name: str = "") -> Cell:
+        own = {"data": {"setting": setting}, "client_selection": selector}
+        return Cell(name_experiment(setting, name), method, merge_settings(base, own, VARIATIONS[name] if name else {}))
+
+    out = [cell(setting, method, selector) for setting in SETTINGS for method, selector in METHODS.items()]
+    if scale == "full":
+        out += [cell(setting, SLOTS, {**METHODS[GREEDY], "per_slot": True}) for setting in SETTINGS]
+        out += [
+            cell(setting, method, selector, name)
+            for name in VARIATIONS
+            for setting in SETTINGS
+            for method, selector in METHODS.items()
+        ]
+    return out
+
+
+def name_experiment(setting: int, variation: str = "") -> str:
+    """Returns what an experiment is called."""
+    return SETTINGS[setting] + (f", {variation}" if variation else "")

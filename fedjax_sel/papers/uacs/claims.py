@@ -1,0 +1,103 @@
+"""What UACS-FL says of its methods, judged."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedjax_sel.metrics import Difference
+from fedjax_sel.papers.judging import compare_with, describe_differences, judge_all, judge_larger
+from fedjax_sel.papers.paper import Claim, Evidence, Histories
+from fedjax_sel.papers.uacs.cells import ENTROPY, GRADIENT, GREEDY, RANDOM, ROBIN, SETTINGS
+from fedjax_sel.papers.uacs.numbers import TARGET, compare, compare_at_equal_cost, measure
+
+MARGIN = 0.01
+"""Mean accuracies closer than this are called comparable."""
+
+NOTICED = 0.001
+"""A smaller advantage in accuracy would be noticed by nobody."""
+
+
+def judge_claims(scale: str, evidence: Evidence) -> list[Claim]:
+    """Returns accuracy against chance and gradient norm, who is selected, accuracy at equal cost."""
+    histories = evidence.histories
+    return [
+        judge_random(histories),
+        *judge_gradient_norm(histories),
+        judge_boundary(histories),
+        *(judge_at_equal_cost(histories, unit, metric) for unit, metric in (("bytes", "bytes"), ("FLOPs", "flops"))),
+    ]
+
+
+def judge_random(histories: Histories) -> Claim:
+    """Returns the verdict on random selection."""
+    area = compare(histories, ENTROPY, RANDOM, "mean_accuracy")
+    greedy = compare(histories, GREEDY, RANDOM, "mean_accuracy")
+    control = compare(histories, ENTROPY, ROBIN, "mean_accuracy")
+    sooner = compare(histories, RANDOM, ENTROPY, f"rounds_to_{TARGET}")
+    return Claim(
+        "random-underperforms",
+        "Random selection underperforms entropy selection in all three experiments (mean accuracy over the rounds)",
+        "Remarks, first item",
+        judge_larger(area, NOTICED),
+        {
+            "entropy - random, mean accuracy": describe_differences(area),
+            "entropy+eps-greedy - random, mean accuracy": describe_differences(greedy),
+            "entropy - round-robin, mean accuracy": describe_differences(control),
+            f"random - entropy, rounds to {TARGET} (at least)": describe_differences(sooner),
+        },
+    )
+
+
+def judge_gradient_norm(histories: Histories) -> list[Claim]:
+    """Returns the verdicts on gradient norm: its accuracy, and its rounds to the target."""
+    norm = compare(histories, GRADIENT, ENTROPY, "mean_accuracy")
+    faster = compare(histories, GRADIENT, ENTROPY, f"rounds_to_{TARGET}")
+    ahead = compare(histories, ENTROPY, GRADIENT, "mean_accuracy")
+    return [
+        Claim(
+            "gradient-norm-comparable",
+            f"Gradient norm-based selection is comparable to entropy (mean accuracy within ±{MARGIN})",
+            "Remarks, second item",
+            judge_all(norm, lambda d: d.comparable(MARGIN)),
+            {"gradient norm - entropy, mean accuracy": describe_differences(norm)},
+        ),
+        Claim(
+            "entropy-faster-than-gradient-norm",
+            f"Entropy converges faster than gradient norm (rounds to accuracy {TARGET})",
+            "Remarks, second item",
+            judge_larger(faster, 1.0),
+            {
+                f"gradient norm - entropy, rounds to {TARGET}": describe_differences(faster),
+                "entropy - gradient norm, mean accuracy": describe_differences(ahead),
+            },
+        ),
+    ]
+
+
+def judge_boundary(histories: Histories) -> Claim:
+    """Returns the verdict on whom entropy selects."""
+    near = {
+        title: measure(title, histories[title, ENTROPY])["boundary_clients_after_first_fifth"]
+        for title in SETTINGS.values()
+    }
+    enough = {title: compare_with(value, 5.0) for title, value in near.items()}
+    return Claim(
+        "top-m-are-boundary",
+        "The clients of highest entropy are the boundary clients (at least 5 of 6 after a fifth of the rounds)",
+        "Experimental Objectives and Experiment 1 (implied)",
+        judge_all(enough, Difference.not_smaller),
+        {title: {"mean": float(np.mean(v)), "least seed": float(np.min(v))} for title, v in near.items()},
+    )
+
+
+def judge_at_equal_cost(histories: Histories, unit: str, metric: str) -> Claim:
+    """Returns the verdict on entropy selection where it may spend only what random selection does."""
+    paid = compare_at_equal_cost(histories, metric)
+    return Claim(
+        f"ahead-at-equal-{unit.lower()}",
+        f"Entropy selection is ahead of random selection also at equal {unit}, selection counted "
+        "(accuracy when it has spent what random spends in the whole run)",
+        "ours: implied by comparing per round",
+        judge_larger(paid, NOTICED),
+        {f"entropy - random at equal {unit}": describe_differences(paid)},
+    )

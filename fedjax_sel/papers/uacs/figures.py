@@ -1,0 +1,106 @@
+"""The figures of the UACS-FL report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib import figure as mpl
+
+from fedjax_sel.data.uacs import curve, uacs
+from fedjax_sel.engine.history import History
+from fedjax_sel.papers.paper import Evidence, Figure, Histories
+from fedjax_sel.papers.uacs.cells import BOUNDARY, ENTROPY, GRADIENT, METHODS, RANDOM, SETTINGS, VARIATIONS
+from fedjax_sel.papers.uacs.numbers import compare
+from fedjax_sel.report.figures import curves, heat_maps, intervals
+
+Panels = Mapping[str, Mapping[str, History]]
+
+SHOWN = (0.84, 1.0)
+"""Accuracies drawn: all methods reach the lower end within a few rounds."""
+
+
+def make_figures(scale: str, evidence: Evidence) -> list[Figure]:
+    """Returns figures as in the paper, and beyond it."""
+    histories = evidence.histories
+    panels = {title: {method: histories[title, method] for method in METHODS} for title in SETTINGS.values()}
+    out = list_shared_figures(panels)
+    return [*out, make_sensitivity_figure(histories)] if scale == "full" else out
+
+
+def list_shared_figures(panels: Panels) -> list[Figure]:
+    """Returns what every scale shows."""
+    return [
+        *(
+            Figure(
+                f"data-{setting}",
+                f"{title}: examples of all clients and of each boundary client (seed 0); dotted green: the boundary.",
+                lambda setting=setting: draw_data(setting, BOUNDARY),
+            )
+            for setting, title in SETTINGS.items()
+        ),
+        Figure(
+            "accuracy",
+            "Test accuracy against rounds: median over seeds, band from the first to the ninth decile, from 0.84 up.",
+            lambda: curves(panels, ylim=SHOWN),
+        ),
+        Figure(
+            "accuracy-against-bytes",
+            "The same against all bytes sent. Entropy and gradient norm send the model to every client in every round.",
+            lambda: curves(panels, x="bytes", xlabel="bytes, down and up, all clients", log=True, ylim=SHOWN),
+        ),
+        Figure(
+            "accuracy-against-flops",
+            "The same against the clients' floating-point operations, training and selection.",
+            lambda: curves(panels, x="flops", xlabel="FLOPs of all clients", log=True, ylim=SHOWN),
+        ),
+        Figure(
+            "selections",
+            "Who was selected when: share of the seeds that selected each client in each round.",
+            lambda: heat_maps(panels, BOUNDARY, "boundary"),
+        ),
+    ]
+
+
+def draw_data(setting: int, boundary: int) -> mpl.Figure:
+    """Returns the examples of one seed, by class; the curve dotted."""
+    drawn = uacs(setting, 0, boundary=boundary)
+    assert drawn.owner is not None
+    columns = -(-boundary // 2)
+    figure = plt.figure(figsize=(3.6 + 1.9 * columns, 3.9), layout="constrained")
+    grid = figure.add_gridspec(2, 2 + columns)
+    everybody = figure.add_subplot(grid[:, :2])
+    axes = [figure.add_subplot(grid[i // columns, 2 + i % columns]) for i in range(boundary)]
+    along = np.linspace(-1, 1, 200)
+    for ax, mine in [(everybody, drawn.owner >= 0), *((axes[i], drawn.owner == i) for i in range(boundary))]:
+        for label, colour in ((0, "tab:blue"), (1, "tab:red")):
+            points = drawn.x[mine & (drawn.y == label)]
+            ax.scatter(*points.T, s=1.5 if ax is everybody else 5, color=colour, linewidths=0)
+        ax.plot(along, curve(along), ":", color="green", linewidth=2)
+        ax.set(xlim=(-1.02, 1.02), ylim=(-1.02, 1.02), aspect="equal")
+    everybody.set_title("all clients", fontsize=9)
+    for i, ax in enumerate(axes):
+        ax.set(xticks=[], yticks=[])
+        ax.set_title(f"boundary client {i}", fontsize=8)
+    return figure
+
+
+def make_sensitivity_figure(histories: Histories) -> Figure:
+    """Returns entropy against others under every variation."""
+    rows = [
+        (f"{change or 'as above'}, {title}", other, compare(histories, ENTROPY, other, "mean_accuracy", change)[title])
+        for change in ("", *VARIATIONS)
+        for title in SETTINGS.values()
+        for other in (RANDOM, GRADIENT)
+    ]
+    return Figure(
+        "sensitivity",
+        "Entropy minus random selection, and minus gradient norm, under every variation: mean accuracy over the "
+        "rounds, with the 95 % interval of the mean over seeds.",
+        lambda: intervals(
+            [(label, d.mean, d.low, d.high) for label, _, d in rows],
+            groups=[f"entropy - {other.lower()}" for _, other, _ in rows],
+            xlabel="difference of mean accuracy over the rounds",
+        ),
+    )

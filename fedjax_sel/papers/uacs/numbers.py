@@ -1,0 +1,75 @@
+"""The numbers of the UACS-FL report: measures of a cell, comparisons between methods."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedjax_sel.engine.history import History
+from fedjax_sel.metrics import (
+    Difference,
+    at_cost,
+    cost_to,
+    coverage,
+    difference,
+    jain,
+    mean_over_rounds,
+    members,
+    rounds_to,
+)
+from fedjax_sel.papers.judging import ALONG, list_results
+from fedjax_sel.papers.paper import Evidence, Histories, Result
+from fedjax_sel.papers.uacs.cells import BOUNDARY, ENTROPY, MORE, MORE_BOUNDARY, RANDOM, SETTINGS, name_experiment
+
+TARGET = 0.95
+UNKNOWN = Difference(0.0, -np.inf, np.inf, 1.0, 0)
+"""Of two methods neither of which ever reached the target."""
+
+
+def measure(experiment: str, history: History) -> dict[str, np.ndarray]:
+    """Returns numbers a seed of one cell.
+
+    Args:
+      experiment: of the cell, which says how many clients are at the boundary.
+      history: of the cell.
+    """
+    fifth = history.rounds // 5
+    near = members(history.selections, np.arange(MORE_BOUNDARY if experiment.endswith(MORE) else BOUNDARY))
+    accuracy, sent, work = history["accuracy"], history.cumulative("bytes"), history.cumulative("flops")
+    return {
+        "final_accuracy": accuracy[:, -1],
+        "mean_accuracy": mean_over_rounds(accuracy),
+        f"rounds_to_{TARGET}": rounds_to(accuracy, TARGET),
+        f"bytes_to_{TARGET}": cost_to(accuracy, sent, TARGET),
+        f"flops_to_{TARGET}": cost_to(accuracy, work, TARGET),
+        "bytes": sent[:, -1],
+        "flops": work[:, -1],
+        "boundary_clients_after_first_fifth": near[:, fifth:].mean(1),
+        "coverage": coverage(history.selections, history.num_clients)[:, -1],
+        "jain": jain(history.counts()),
+    }
+
+
+def list_all_results(scale: str, evidence: Evidence) -> list[Result]:
+    """Returns every measure of every cell, and accuracy along the way. The paper publishes no numbers."""
+    return list_results(evidence.histories, measure, along=ALONG)
+
+
+def compare(histories: Histories, first: str, second: str, metric: str, variation: str = "") -> dict[str, Difference]:
+    """Returns `first - second` in each setting."""
+    out = {}
+    for setting, title in SETTINGS.items():
+        experiment = name_experiment(setting, variation)
+        a, b = (measure(experiment, histories[experiment, method])[metric] for method in (first, second))
+        never = metric.startswith("rounds_to") and min(a.min(), b.min()) > histories[experiment, first].rounds
+        out[title] = UNKNOWN if never else difference(a, b)
+    return out
+
+
+def compare_at_equal_cost(histories: Histories, what: str) -> dict[str, Difference]:
+    """Returns entropy selection's accuracy when it has spent what random selection spends in all, minus random's."""
+    out = {}
+    for title in SETTINGS.values():
+        entropy, random = histories[title, ENTROPY], histories[title, RANDOM]
+        reached = at_cost(entropy["accuracy"], entropy.cumulative(what), random.cumulative(what)[:, -1])
+        out[title] = difference(reached, random["accuracy"][:, -1])
+    return out

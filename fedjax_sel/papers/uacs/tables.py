@@ -1,0 +1,106 @@
+"""The tables of the UACS-FL report."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedjax_sel.papers.judging import format_mean_std
+from fedjax_sel.papers.paper import Evidence, Histories, Table
+from fedjax_sel.papers.uacs.cells import BOUNDARY, ENTROPY, GRADIENT, RANDOM, SETTINGS, VARIATIONS, name_experiment
+from fedjax_sel.papers.uacs.numbers import TARGET, compare, measure
+
+
+def make_tables(scale: str, evidence: Evidence) -> list[Table]:
+    """Returns accuracy and what it cost; at `full` also how the conclusion moves."""
+    histories = evidence.histories
+    out = [tabulate_accuracy(histories), tabulate_selections(histories), tabulate_costs(histories)]
+    return [*out, tabulate_sensitivity(histories)] if scale == "full" else out
+
+
+def list_main_cells(histories: Histories) -> list[tuple[str, str]]:
+    """Returns the keys of all cells but the variations'."""
+    return [key for title in SETTINGS.values() for key in histories if key[0] == title]
+
+
+def format_median(values: np.ndarray, digits: int, limit: float) -> str:
+    """Returns the median of censored numbers, `>limit` where it was not reached, and how many were not."""
+    middle = float(np.median(values))
+    missed = int(np.sum(~np.isfinite(values) | (values > limit)))
+    text = f">{limit:.{digits}g}" if middle > limit else f"{middle:.{digits}g}"
+    return text + (f" ({missed} of {len(values)} never)" if missed else "")
+
+
+def tabulate_accuracy(histories: Histories) -> Table:
+    """Returns accuracies, and rounds to the target."""
+    rows = []
+    for key in list_main_cells(histories):
+        value = measure(key[0], histories[key])
+        rows.append(
+            (
+                *key,
+                format_mean_std(value["final_accuracy"], 3),
+                format_mean_std(value["mean_accuracy"], 3),
+                format_median(value[f"rounds_to_{TARGET}"], 4, histories[key].rounds),
+            )
+        )
+    return Table(
+        "Accuracy, mean ± standard deviation over seeds",
+        ("experiment", "method", "final accuracy", "mean over rounds", f"rounds to {TARGET} (median)"),
+        tuple(rows),
+    )
+
+
+def tabulate_selections(histories: Histories) -> Table:
+    """Returns who was selected."""
+    rows = []
+    for key in list_main_cells(histories):
+        value = measure(key[0], histories[key])
+        names = ("boundary_clients_after_first_fifth", "coverage", "jain")
+        rows.append((*key, *(format_mean_std(value[name], 2) for name in names)))
+    return Table(
+        "Who was selected",
+        (
+            "experiment",
+            "method",
+            f"boundary clients of {BOUNDARY}, after a fifth of the rounds",
+            "coverage",
+            "Jain",
+        ),
+        tuple(rows),
+        "Coverage: share of all clients selected at least once. Jain's index of the selection counts: 1 is even.",
+    )
+
+
+def tabulate_costs(histories: Histories) -> Table:
+    """Returns what was sent and computed, in all and up to the target."""
+    rows = []
+    for key in list_main_cells(histories):
+        value = measure(key[0], histories[key])
+        reached = (
+            format_median(value[f"{cost}_to_{TARGET}"] / 1e6, 3, 1e9).replace(">1e+09", "never")
+            for cost in ("bytes", "flops")
+        )
+        rows.append((*key, f"{value['bytes'].mean() / 1e6:.3g}", f"{value['flops'].mean() / 1e6:.3g}", *reached))
+    return Table(
+        "What it cost, all clients together",
+        ("experiment", "method", "MB", "MFLOP", f"MB to {TARGET} (median)", f"MFLOP to {TARGET} (median)"),
+        tuple(rows),
+        "Entropy and gradient norm send the model to all clients and pass all examples through it in every round.",
+    )
+
+
+def tabulate_sensitivity(histories: Histories) -> Table:
+    """Returns how the conclusions move with cohort, learning rate, epochs, model and boundary clients."""
+    rows = []
+    for change in ("", *VARIATIONS):
+        against = [compare(histories, ENTROPY, other, "mean_accuracy", change) for other in (RANDOM, GRADIENT)]
+        for setting, title in SETTINGS.items():
+            texts = [f"{d[title].mean:+.4f} [{d[title].low:+.4f}, {d[title].high:+.4f}]" for d in against]
+            experiment = name_experiment(setting, change)
+            best = measure(experiment, histories[experiment, ENTROPY])["final_accuracy"]
+            rows.append((change or "as above", title, format_mean_std(best, 3), *texts))
+    return Table(
+        "How the conclusion moves: mean accuracy over the rounds, difference with 95 % interval",
+        ("variation", "experiment", "entropy, final accuracy", "entropy - random", "entropy - gradient norm"),
+        tuple(rows),
+    )

@@ -1,0 +1,126 @@
+"""Files of a run: each is written whole or not at all, and read back to the same arrays."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fedjax_sel.engine.disk import room
+from fedjax_sel.engine.history import History
+
+CHECKPOINTS = "checkpoints"
+"""In a run's folder: what an interrupted run goes on from."""
+
+PART = ".part"
+"""Ending of a file that is being written; a killed process may leave one."""
+
+
+@contextmanager
+def write_atomic(path: Path) -> Iterator[Path]:
+    """Yields a name beside `path` to write to; what is there becomes `path` if all went well, and is removed if not.
+
+    Raises:
+      DiskFull: there is no room for it.
+    """
+    with room(path.parent):
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=PART)
+        os.close(handle)
+        new = Path(name)
+        try:
+            yield new
+            with open(new, "rb+") as file:
+                os.fsync(file.fileno())
+            mask = os.umask(0)
+            os.umask(mask)
+            new.chmod(0o666 & ~mask)  # mkstemp's files are private
+            os.replace(new, path)
+        finally:
+            new.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a text file."""
+    with write_atomic(path) as new:
+        new.write_text(text, encoding="utf-8")
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Writes strict JSON; numbers that it has no word for become null."""
+    write_text(path, json.dumps(to_jsonable(value), indent=1, allow_nan=False) + "\n")
+
+
+def to_jsonable(value: Any) -> Any:
+    """Returns a value as JSON has it: arrays as lists, keys as text, numbers that are not finite as null."""
+    if isinstance(value, dict):
+        return {str(k): to_jsonable(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_jsonable(v) for v in value]
+    if isinstance(value, np.ndarray | np.generic):
+        return to_jsonable(value.tolist())
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def write_figure(path: Path, figure: Any) -> None:
+    """Writes a matplotlib figure in the format that the path's ending names, and frees its memory."""
+    from matplotlib import pyplot as plt  # late, as in `History.plot`
+
+    with write_atomic(path) as new:
+        figure.savefig(new, dpi=110, format=path.suffix[1:].lower())
+    plt.close(figure)
+
+
+def write_metrics(path: Path, history: History) -> None:
+    """Writes every metric as Parquet, long: round, seed, metric, value."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pa.Table.from_pandas(history.to_pandas(), preserve_index=False)
+    kept = {"rounds": history.rounds, "metrics": {name: str(a.dtype) for name, a in history.metrics.items()}}
+    described = table.replace_schema_metadata({"fedjax_sel": json.dumps(kept), **(table.schema.metadata or {})})
+    with write_atomic(path) as new:
+        pq.write_table(described, new)
+
+
+def read_metrics(path: Path, seeds: tuple[int, ...], rounds: int) -> dict[str, np.ndarray]:
+    """Returns the metrics that `write_metrics` wrote, each [R, T].
+
+    Raises:
+      ValueError: they are of another number of rounds.
+    """
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(path)
+    kept = json.loads((table.schema.metadata or {})[b"fedjax_sel"])
+    if kept["rounds"] != rounds:
+        raise ValueError(f"it has {kept['rounds']} rounds, but the selections have {rounds}")
+    long, place, metrics = table.to_pandas(), {seed: i for i, seed in enumerate(seeds)}, {}
+    groups: dict[Any, pd.DataFrame] = dict(iter(long.groupby("metric")))
+    for name, dtype in kept["metrics"].items():
+        whole = np.full((len(seeds), rounds), np.nan)
+        if name in groups:
+            rows = groups[name]
+            whole[[place[seed] for seed in rows["seed"]], rows["round"].to_numpy() - 1] = rows["value"]
+        metrics[name] = whole.astype(dtype)
+    return metrics
+
+
+def write_selections(path: Path, history: History) -> None:
+    """Writes every cohort."""
+    arrays = {"selections": history.selections, "seeds": np.asarray(history.seeds), "clients": history.num_clients}
+    with write_atomic(path) as new, open(new, "wb") as file:
+        np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
+
+
+def read_selections(path: Path) -> tuple[np.ndarray, tuple[int, ...], int]:
+    """Returns the cohorts [R, T, m] that `write_selections` wrote, the seeds and the number of clients."""
+    with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
+        return file["selections"], tuple(file["seeds"].tolist()), int(file["clients"])

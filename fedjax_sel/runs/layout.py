@@ -1,0 +1,178 @@
+"""A run's folder: what was asked, what came out, who was selected.
+
+`config.yaml` reruns the run; `metrics.parquet` is long (round, seed, metric, value); `selections.npz` holds every
+cohort; `summary.json` the numbers a reader looks for first, `report.md` and `figures/` the same for the eye;
+`checkpoints/` what an interrupted run goes on from. Every file is written whole or not at all. `config.yaml` comes
+first and `summary.json` last: with the one but not the other, the run was interrupted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from fedjax_sel.config import Config, load_file, rename, resolve
+from fedjax_sel.engine.history import History
+from fedjax_sel.report.environment import environment
+from fedjax_sel.report.summary import page, results
+from fedjax_sel.runs import files
+from fedjax_sel.runs.files import CHECKPOINTS as CHECKPOINTS
+
+CONFIG, METRICS, SELECTIONS, SUMMARY = "config.yaml", "metrics.parquet", "selections.npz", "summary.json"
+FIGURES, REPORT, LOCK = "figures", "report.md", ".lock"
+
+
+class FolderError(ValueError):
+    """A folder that cannot be used; nothing in it was touched."""
+
+
+def state(folder: str | Path) -> str:
+    """Returns `"new"` (missing or empty), `"interrupted"` or `"finished"`.
+
+    Raises:
+      FolderError: it is not a run's folder.
+    """
+    folder = Path(folder)
+    if folder.exists() and not folder.is_dir():
+        raise FolderError(f"{folder} is a file; a folder is needed")
+    try:
+        inside = contents(folder)
+    except OSError as error:
+        raise FolderError(f"{folder} cannot be read: {error}") from error
+    if not inside:
+        return "new"
+    if CONFIG not in inside:
+        raise FolderError(
+            f"{folder} is no run's folder: it has no {CONFIG}, but other files ({', '.join(inside[:3])}"
+            f"{', ...' if len(inside) > 3 else ''}); give a run's folder, or a new one"
+        )
+    return "finished" if SUMMARY in inside else "interrupted"
+
+
+def contents(folder: Path) -> list[str]:
+    """Returns the names in a folder, in order, without the lock and what is being written."""
+    if not folder.is_dir():
+        return []
+    return sorted(path.name for path in folder.iterdir() if path.suffix != files.PART and path.name != LOCK)
+
+
+def check(folder: str | Path, config: Config) -> str:
+    """Returns the state of a folder in which `config` is to be run; touches nothing.
+
+    Raises:
+      FolderError: it holds something else, a run of another configuration, or cannot be written.
+    """
+    folder, now = Path(folder), state(folder)
+    if now != "new":
+        check_same(folder, config)
+    place = folder
+    while not place.exists():
+        place = place.parent
+    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+        raise FolderError(f"{folder} cannot be written: {place} is {'read-only' if place.is_dir() else 'a file'}")
+    return now
+
+
+def check_same(folder: Path, config: Config) -> None:
+    """Raises `FolderError` if a folder's configuration is another one, or cannot be read."""
+    theirs = read_file(folder / CONFIG, load_file)
+    if theirs == config.to_dict():
+        return
+    theirs = read_file(folder / CONFIG, lambda _: resolve(theirs))  # of an earlier version, or written by hand
+    if differing := config.differences(theirs):
+        one, other = theirs.flat(), config.flat()
+        shown = "; ".join(f"{k}: {one.get(k, 'absent')} there, {other.get(k, 'absent')} here" for k in differing)
+        raise FolderError(f"{folder} holds a run of another configuration ({shown}); give another folder")
+
+
+def create(folder: str | Path, config: Config) -> str:
+    """Returns the state of a folder, as `check` does; a new one is made, with its configuration."""
+    folder, now = Path(folder), check(folder, config)
+    if now == "new":
+        folder.mkdir(parents=True, exist_ok=True)
+        files.write_text(folder / CONFIG, config.dump())
+    return now
+
+
+def save(folder: str | Path, history: History, config: Config, *, figures: bool = True) -> None:
+    """Writes a finished run.
+
+    Args:
+      folder: new, or of an interrupted run of this configuration.
+      history: all its rounds.
+      config: that it was built from.
+      figures: draw and write the report, too.
+
+    Raises:
+      FolderError: the folder holds something else, or a finished run.
+    """
+    folder = Path(folder)
+    if create(folder, config) == "finished":
+        raise FolderError(f"{folder} holds a finished run, which is kept as it is; give another folder")
+    found = results(history)
+    files.write_metrics(folder / METRICS, history)
+    files.write_selections(folder / SELECTIONS, history)
+    if figures:
+        write_report(folder, history, config, found)
+    summary = {
+        "title": title(config),
+        "rounds": history.rounds,
+        "seeds": list(history.seeds),
+        "clients": history.num_clients,
+        "results": found,
+        "seconds": history.about.get("seconds"),
+        "environment": environment(),
+        "about": history.about,
+    }
+    files.write_json(folder / SUMMARY, summary)
+
+
+def write_report(folder: Path, history: History, config: Config, found: dict[str, Any]) -> None:
+    """Writes a run's figures and its page."""
+    from fedjax_sel.report.figures import run_figures  # late: matplotlib takes a second
+
+    (folder / FIGURES).mkdir(exist_ok=True)
+    for name, figure in run_figures(history):
+        files.write_figure(folder / FIGURES / f"{name}.png", figure)
+    files.write_text(folder / REPORT, page(title(config), found, config.dump(), history.about))
+
+
+def read(folder: str | Path) -> tuple[History, dict]:
+    """Returns a finished run as it was saved (without the models), and its configuration, its keys by today's names.
+
+    Raises:
+      FileNotFoundError: there is no such folder.
+      FolderError: it is not a run's, or the run is not finished, or a file cannot be read.
+    """
+    folder = Path(folder)
+    now = state(folder)
+    if now == "new":
+        raise FileNotFoundError(f"no run in {folder}: {'the folder is empty' if folder.is_dir() else 'no such folder'}")
+    # Not resolved: its strategies need not be installed.
+    config = read_file(folder / CONFIG, lambda path: rename(load_file(path))[0])
+    if now == "interrupted":
+        raise FolderError(f"the run in {folder} is not finished; run it again with the same configuration to go on")
+    about = read_file(folder / SUMMARY, lambda path: json.loads(path.read_text(encoding="utf-8"))["about"])
+    selections, seeds, clients = read_file(folder / SELECTIONS, files.read_selections)
+    metrics = read_file(folder / METRICS, lambda path: files.read_metrics(path, seeds, selections.shape[1]))
+    return History(seeds, metrics, selections, clients, about), config
+
+
+def read_file(path: Path, reader: Callable[[Path], Any]) -> Any:
+    """Returns what `reader` finds in a file, or raises an error that names the file."""
+    try:
+        return reader(path)
+    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+        missing = isinstance(error, FileNotFoundError)
+        reason = "it is missing" if missing else f"{type(error).__name__}: {error}"
+        raise FolderError(f"{path} cannot be read ({reason}); remove {path.parent} and run it again") from error
+
+
+def title(config: Config) -> str:
+    """Returns a run in one line: data, client selection, cohort, rounds."""
+    data, selection = config["data"]["name"], config["client_selection"]["name"]
+    return f"{data}, {selection}, m = {config['cohort_size']}, {config['rounds']} rounds"

@@ -1,0 +1,79 @@
+"""A folder for one process at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from fedjax_sel.config.config import Config
+from fedjax_sel.engine.disk import room
+from fedjax_sel.engine.distributed import is_first
+from fedjax_sel.engine.history import History
+from fedjax_sel.runs.files import PART
+from fedjax_sel.runs.layout import LOCK, FolderError, check, create
+
+
+@contextmanager
+def lock_folder(folder: str | Path) -> Iterator[None]:
+    """Keeps a folder, made if it is missing, for this process alone; however the process ends, it is free again.
+
+    Removes what killed processes left half-written in it.
+
+    Raises:
+      FolderError: another process uses it.
+    """
+    folder = Path(folder)
+    with room(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(folder / LOCK, blocking=False)
+        try:
+            lock.acquire()
+        except Timeout as error:
+            raise FolderError(f"{folder} is used by another process; wait for it, or give another folder") from error
+    try:
+        for left in (*folder.glob(f".*{PART}"), *folder.glob(f"figures/.*{PART}")):
+            left.unlink(missing_ok=True)
+        yield
+    finally:
+        lock.release()
+
+
+class FolderLock:
+    """Keeps a run's folder while this process uses it; another one is refused.
+
+    A context, and a callback: a folder that is not there yet is made when the run begins, after everything was checked.
+    Of several processes that run one program the first keeps it.
+
+    Args:
+      folder: new, or of an interrupted run of this configuration.
+      config: of the run.
+
+    Raises:
+      FolderError: another process uses it.
+    """
+
+    def __init__(self, folder: str | Path, config: Config):
+        self.folder, self.config = Path(folder), config
+        self._stack, self._has = ExitStack(), False
+
+    def __enter__(self) -> FolderLock:
+        if self.folder.is_dir() and is_first():
+            self._take()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def on_train_begin(self, history: History) -> None:
+        """Makes the folder."""
+        check(self.folder, self.config)
+        self._take()
+        create(self.folder, self.config)
+
+    def _take(self) -> None:
+        if not self._has:
+            self._stack.enter_context(lock_folder(self.folder))
+            self._has = True

@@ -1,0 +1,142 @@
+"""One block of a sweep: its seeds in turns, each combination's callbacks, each combination's folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from fedjax_sel import config as configuration
+from fedjax_sel.engine.callback import AnyCallback, tell
+from fedjax_sel.engine.checkpoint import Checkpoints
+from fedjax_sel.engine.driver import split_history, sweep
+from fedjax_sel.engine.history import History
+from fedjax_sel.report.progress import Bar
+from fedjax_sel.report.stopping import Stopper
+from fedjax_sel.runs import layout as of_run
+from fedjax_sel.runs.execute import Say
+from fedjax_sel.runs.sweep.layout import PROGRAMS, RUNS, list_unfinished
+from fedjax_sel.runs.sweep.programs import Block, Drawn
+
+
+class Apart:
+    """Tells each combination's callbacks of its own history; what they answer ends nothing.
+
+    Args:
+      callbacks: of each combination.
+      size: how many experiments run side by side, copies included.
+    """
+
+    def __init__(self, callbacks: Sequence[Sequence[AnyCallback]], size: int):
+        self.callbacks, self.size = callbacks, size
+
+    def on_train_begin(self, history: History) -> None:
+        """Once."""
+        self._tell("on_train_begin", history)
+
+    def after_central_iteration(self, history: History) -> None:
+        """After every chunk."""
+        self._tell("after_central_iteration", history)
+
+    def on_train_end(self, history: History) -> None:
+        """Once."""
+        self._tell("on_train_end", history)
+
+    def _tell(self, event: str, history: History) -> None:
+        for callbacks, own in zip(self.callbacks, split_history(history, self.size), strict=False):
+            tell(callbacks, event, own)
+
+
+def run_block(
+    block: Block,
+    data: Drawn,
+    place: Path,
+    part: Callable[..., Bar],
+    done: int,
+    stopper: Stopper,
+    memory: int | None,
+    say: Say,
+) -> None:
+    """Runs a block to its end, or until it is stopped, and saves what is finished.
+
+    Where its seeds run in turns, the combinations' callbacks are told once, when all seeds are done.
+
+    Args:
+      block: what to run.
+      data: of all its seeds.
+      place: the sweep's folder.
+      part: makes the bar of one turn, from where it is after so many rounds.
+      done: how many combinations were finished before.
+      stopper: ends it.
+      memory: bytes that a device may use; None: what it has.
+      say: called with a line that the user should see.
+    """
+    first, finished = block.runs[0], place / RUNS
+    left = list_unfinished(place, block.members)
+    own: list[list[Any]] = [[] for _ in block.members]
+    for i, one in enumerate(block.members):
+        if one in left:
+            of_run.create(finished / one.name, one.config)
+            own[i] = block.runs[i].callbacks(finished / one.name)
+    rounds, turns = first.experiment.rounds, len(block.seeds)
+    experiments = [run.experiment for run in block.runs]
+    parts, kept = [], []
+    for turn, seeds in enumerate(block.seeds):
+        kept.append(Checkpoints(place / PROGRAMS / name_of(block, seeds), say=say))
+        bar = part(lambda past, turn=turn: done + len(left) * (turn + past / rounds) / turns)
+        callbacks: list[Any] = [bar, *([Apart(own, len(experiments))] if turns == 1 else []), stopper]
+        found = sweep(
+            experiments,
+            data,
+            seeds,
+            first.execution,
+            callbacks=callbacks,
+            checkpoints=kept[-1],
+            memory=memory,
+            others=[run.experiment for run in block.group.runs],
+        )
+        if found[0].rounds < rounds or (stopper.signal and turn + 1 < turns):
+            return
+        parts.append(found)
+    for i, one in enumerate(block.members):
+        if one not in left:
+            continue
+        history = concat_seeds([histories[i] for histories in parts], first.seeds)
+        if turns > 1:
+            for event in ("on_train_begin", "after_central_iteration", "on_train_end"):
+                tell(own[i], event, history)
+        about = {"side_by_side": f"{len(experiments)} combinations x {len(block.seeds[0])} seeds"}
+        of_run.save(finished / one.name, replace(history, about={**history.about, **about}), one.config)
+    for points in kept:
+        points.clear()
+
+
+def concat_seeds(parts: Sequence[History], seeds: tuple[int, ...]) -> History:
+    """Returns the history of all seeds, from those of several turns; a seed may be in two of them."""
+    if len(parts) == 1:
+        return parts[0]
+    at = {seed: i for i, seed in enumerate(seed for part in parts for seed in part.seeds)}
+    rows = np.array([at[seed] for seed in seeds])
+
+    def together(*leaves):
+        return np.concatenate(leaves)[rows]
+
+    about = {**parts[-1].about, "seconds": sum(part.about["seconds"] for part in parts)}
+    return History(
+        seeds,
+        {name: together(*(part.metrics[name] for part in parts)) for name in parts[0].metrics},
+        together(*(part.selections for part in parts)),
+        parts[0].num_clients,
+        about,
+        jax.tree.map(together, *(part.variables for part in parts)),
+    )
+
+
+def name_of(block: Block, seeds: Sequence[int]) -> str:
+    """Returns the name of the folder of the checkpoints of one turn."""
+    parts = [one.config.fingerprint for one in block.members]
+    return configuration.fingerprint({"members": parts, "side_by_side": len(block.runs), "seeds": list(seeds)})

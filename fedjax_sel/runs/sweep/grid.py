@@ -1,0 +1,123 @@
+"""A grid over keys of a configuration, and the complete configuration of every combination in it."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from fedjax_sel import config as configuration
+from fedjax_sel.config import Config
+from fedjax_sel.report.sweeps import written
+
+ODD = re.compile(r"[^\w.+-]+")
+"""Characters that a folder's name should not have."""
+
+LONGEST = 150
+"""Characters of a folder's name; longer ones are cut, and told apart by the configuration's fingerprint."""
+
+
+@dataclass(frozen=True)
+class Combination:
+    """One value on every axis.
+
+    Attributes:
+      name: of its folder, as in `client_selection.epsilon=0.05,local_training.learning_rate=0.1`.
+      values: by axis.
+      config: a run of its own by it is the same run.
+    """
+
+    name: str
+    values: dict[str, Any]
+    config: Config
+
+
+def combinations(given: dict, items: Iterable[str], options: dict[str, Any]) -> list[Combination]:
+    """Returns every combination of values, the last axis varying fastest.
+
+    Args:
+      given: a configuration.
+      items: `key=value,value,...` for an axis, `key=value` for what all combinations share.
+      options: as for `config.override`; the same in all.
+
+    Raises:
+      ValueError: as `config.resolve` for any of them; no axis, one that is given twice, or values that are the same.
+    """
+    shared, axes = axes_in(items)
+    base, out = configuration.override(given, shared), []
+    names = [configuration.own_parameter(base, key) for key in axes]
+    for texts in itertools.product(*axes.values()):
+        chosen = [f"{key}={text}" for key, text in zip(names, texts, strict=True)]
+        try:
+            config = configuration.resolve(configuration.override(given, [*shared, *chosen], options))
+        except ValueError as error:
+            if chosen:
+                error.add_note(f"this is the combination {' '.join(chosen)}")
+            raise
+        flat = config.flat()
+        own_names = [configuration.own_parameter(config, key) for key in names]
+        values = {key: flat.get(own, text) for key, own, text in zip(names, own_names, texts, strict=True)}
+        out.append(Combination(name_of(values, config), values, config))
+    if not axes:
+        raise ValueError(
+            "a sweep needs a key with several values, as in lr=0.01,0.1; `fedjax-sel run` runs one configuration"
+        )
+    check_different(out)
+    return out
+
+
+def axes_in(items: Iterable[str]) -> tuple[list[str], dict[str, list[str]]]:
+    """Returns what all combinations share, and the values of each axis as they were written, by the keys' own names.
+
+    >>> axes_in(["lr=0.01,0.1", "cohort_size=5", "model.hidden=[32],[64, 64]"])
+    (['cohort_size=5'], {'local_training.learning_rate': ['0.01', '0.1'], 'model.hidden': ['[32]', '[64, 64]']})
+    """
+    shared, axes, known = [], {}, {}
+    for item in items:
+        key, _, text = item.partition("=")
+        key, values = configuration.own_key(key), split_values(text)
+        try:
+            configuration.check_once(known, key, item)
+        except ValueError as error:
+            error.add_note(f"several values are given at once, as in {key}=VALUE,VALUE")
+            raise
+        if len(values) < 2:
+            shared.append(item)
+        elif key == "seeds":
+            raise ValueError(
+                f"{item} is no axis: every combination has the same seeds; give seeds=[{text}], or --seeds"
+            )
+        else:
+            axes[key] = values
+    return shared, axes
+
+
+def split_values(text: str) -> list[str]:
+    """Returns the elements of a YAML flow sequence without its brackets, as written; none where it is not one."""
+    try:
+        node = yaml.compose(f"[{text}]", Loader=yaml.SafeLoader)
+    except yaml.YAMLError:  # what is wrong with it is said where the value is read
+        return []
+    inside = node.value if isinstance(node, yaml.SequenceNode) else []
+    return [text[one.start_mark.index - 1 : one.end_mark.index - 1] for one in inside]
+
+
+def check_different(grid: Sequence[Combination]) -> None:
+    """Raises `ValueError` where two combinations are the same configuration."""
+    known: dict[str, Combination] = {}
+    for one in grid:
+        other = known.setdefault(one.config.fingerprint, one)
+        if other is not one:
+            raise ValueError(f"{other.name} and {one.name} are the same configuration; give every value once")
+
+
+def name_of(values: dict[str, Any], config: Config) -> str:
+    """Returns a folder's name that says what the values are."""
+    texts = {key: written(value) for key, value in values.items()}
+    name = ",".join(f"{key}={ODD.sub('-', text).strip('-')}" for key, text in texts.items())
+    plain = len(name) <= LONGEST and not any(map(ODD.search, texts.values()))
+    return name if plain else f"{name[:LONGEST]}-{config.fingerprint}"

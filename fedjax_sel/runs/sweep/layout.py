@@ -1,0 +1,115 @@
+"""A sweep's folder: what was asked, a run's folder for every combination, one table over all.
+
+`sweep.yaml` comes first and `summary.json` last; between the two, `programs/` has the checkpoints of what runs.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from fedjax_sel import config as configuration
+from fedjax_sel.report import sweeps
+from fedjax_sel.report.environment import environment
+from fedjax_sel.runs import files
+from fedjax_sel.runs import layout as of_run
+from fedjax_sel.runs.layout import FolderError
+from fedjax_sel.runs.sweep.grid import Combination
+
+ASKED, RUNS, PROGRAMS = "sweep.yaml", "runs", "programs"
+CSV, PARQUET = "table.csv", "table.parquet"
+
+
+def describe(grid: Sequence[Combination]) -> dict[str, Any]:
+    """Returns what a sweep is: the values of every axis, and what all combinations have in common, by dotted keys."""
+    flat = [one.config.flat() for one in grid]
+    axes = {
+        key: list({json.dumps(one.values[key]): one.values[key] for one in grid}.values()) for key in grid[0].values
+    }
+    common = {k: v for k, v in flat[0].items() if k not in axes and all(k in f and f[k] == v for f in flat)}
+    return {"axes": axes, "common": common}
+
+
+def fingerprint(grid: Sequence[Combination]) -> str:
+    """Returns eight hexadecimal digits that differ where sweeps do."""
+    return configuration.fingerprint(describe(grid))
+
+
+def check(place: Path, grid: Sequence[Combination]) -> None:
+    """Raises `FolderError` where a folder holds something else, or cannot be written; touches nothing."""
+    if place.exists() and not place.is_dir():
+        raise FolderError(f"{place} is a file; a folder is needed")
+    inside = of_run.contents(place)
+    if inside and ASKED not in inside:
+        raise FolderError(f"{place} is no sweep's folder: it has no {ASKED}, but {inside[0]}; give another one")
+    if inside and (shown := list_differences(read_description(place), describe(grid))):
+        raise FolderError(f"{place} holds another sweep ({'; '.join(shown)}); give another folder")
+    for one in grid:
+        of_run.check(place / RUNS / one.name, one.config)
+
+
+def read_description(place: Path) -> dict[str, Any]:
+    """Returns what the sweep in a folder is, by today's names.
+
+    Raises:
+      FolderError: it cannot be read.
+    """
+    theirs = of_run.read_file(place / ASKED, configuration.load_file)
+    return {part: configuration.rename_flat(theirs.get(part, {})) for part in ("axes", "common")}
+
+
+def list_differences(theirs: dict, mine: dict) -> list[str]:
+    """Returns in what two sweeps differ: their axes; where those are equal, what all combinations have in common."""
+    for part in ("axes", "common"):
+        one, other = theirs.get(part, {}), mine[part]
+        keys = [key for key in one | other if one.get(key, "absent") != other.get(key, "absent")]
+        if keys:
+            return [f"{key}: {one.get(key, 'absent')} there, {other.get(key, 'absent')} here" for key in keys]
+    return []
+
+
+def create(place: Path, grid: Sequence[Combination]) -> None:
+    """Writes down what was asked."""
+    if not (place / ASKED).exists():
+        files.write_text(place / ASKED, configuration.dump(describe(grid)))
+
+
+def list_unfinished(place: Path, grid: Sequence[Combination]) -> list[Combination]:
+    """Returns the combinations whose runs are not finished."""
+    return [one for one in grid if of_run.state(place / RUNS / one.name) != "finished"]
+
+
+def is_complete(place: Path, grid: Sequence[Combination]) -> bool:
+    """Whether nothing is left to do."""
+    return (place / of_run.SUMMARY).exists() and not list_unfinished(place, grid)
+
+
+def read_table(place: Path, grid: Sequence[Combination]) -> pd.DataFrame:
+    """Returns the table over all combinations, from their folders."""
+    return sweeps.tidy((one.name, one.values, of_run.read(place / RUNS / one.name)[0]) for one in grid)
+
+
+def write(place: Path, grid: Sequence[Combination]) -> pd.DataFrame:
+    """Writes the table over all combinations, the figures and the report; returns the table."""
+    from fedjax_sel.report.sweep_figures import figures  # late: matplotlib takes a second
+
+    what, found = describe(grid), read_table(place, grid)
+    axes = list(what["axes"])
+    with files.write_atomic(place / CSV) as new:
+        found.to_csv(new, index=False)
+    with files.write_atomic(place / PARQUET) as new:
+        found.to_parquet(new, index=False)
+    (place / of_run.FIGURES).mkdir(exist_ok=True)
+    drawn = figures(found, axes)
+    for name, figure in drawn.items():
+        files.write_figure(place / of_run.FIGURES / f"{name}.png", figure)
+    files.write_text(place / of_run.REPORT, sweeps.page(found, axes, configuration.dump(what), drawn))
+    rows = sweeps.best_first(found, axes).to_dict("records")
+    files.write_json(place / of_run.SUMMARY, {"axes": what["axes"], "best_first": rows, "environment": environment()})
+    shutil.rmtree(place / PROGRAMS, ignore_errors=True)
+    return found

@@ -1,5 +1,0 @@
-"""A grid over keys of a configuration: what differs only in floats runs in one compiled program.
-
-`grid` reads the axes, `programs` puts combinations together that share a program and fit a device, `blocks` runs them,
-`place` is the folder, `running` all of it from the command line.
-"""

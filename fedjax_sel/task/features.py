@@ -1,0 +1,58 @@
+"""Features of a frozen backbone, computed once instead of in every round."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from fedjax_sel.data.dataset import Dataset
+from fedjax_sel.pytree import jit
+from fedjax_sel.task.task import Task
+from fedjax_sel.types import Rows
+
+AT_ONCE = 500
+"""Examples that pass the backbone together."""
+
+
+def precompute_features(task: Task, *datasets: Dataset) -> tuple[Task, list[Dataset]]:
+    """The same task on the features that its frozen backbone computes, and the datasets of those features.
+
+    The backbone is the first of the model's `stages` that are all frozen; without any, everything is returned as it is.
+    What rounds cost is still counted with the backbone, as for clients that run it every time.
+
+    Args:
+      task: what is learnt.
+      datasets: whose training, test and validation examples are replaced; the first says their shape.
+    """
+    stages = getattr(task.model, "stages", ())
+    end = next((i for i, name in enumerate(stages) if not task.frozen.is_frozen((name,))), len(stages))
+    if not end or task.frozen.begin:
+        return task, list(datasets)
+
+    def features(x: np.ndarray) -> np.ndarray:
+        like: Any = jax.eval_shape(partial(backbone, end=end), task, jnp.zeros((1, *x.shape[1:]), x.dtype))
+        out = np.empty((len(x), *like.shape[1:]), like.dtype)
+        for i in range(0, len(x), AT_ONCE):
+            out[i : i + AT_ONCE] = backbone(task, x[i : i + AT_ONCE], end=end)
+        return out
+
+    frozen = task.frozen.replace(
+        variables=task.frozen.drop_stages(stages[:end]), begin=end, costs=task.costs(datasets[0].x)
+    )
+    done = [
+        replace(d, x=features(d.x), test_x=features(d.test_x), validation_x=features(d.validation_x)) for d in datasets
+    ]
+    return task.replace(frozen=frozen, shift=0.0, scale=1.0), done
+
+
+@jit(static_argnames=("end",))
+def backbone(task: Task, x: Rows, *, end: int) -> Float[Array, "b ..."]:
+    """Features that the model's stages before `end`, all frozen, compute from examples as stored."""
+    apply: Any = task.model.apply
+    return apply(task.frozen.variables, task.normalize(x), train=False, end=end)

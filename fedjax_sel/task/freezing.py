@@ -1,0 +1,169 @@
+"""Parts of a model that are not trained: which, with what values, and what follows for the others."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import field
+from typing import Any
+
+import flax.linen as nn
+import jax.numpy as jnp
+from flax import traverse_util
+
+from fedjax_sel.pytree import Pytree, static
+from fedjax_sel.types import Variables
+
+STATISTICS = "batch_stats"
+
+
+class FrozenParams(Pytree):
+    """The parts of a model that are not trained, and their variables.
+
+    A part is named by its path in the model, as in `group1` or `group3/block1`; `*` stands for anything in one step of
+    the path. A frozen part takes no gradient, its normalisation uses its statistics and does not move them, and its
+    variables neither travel nor are averaged: they are not among the variables of the global model.
+
+    Attributes:
+      names: of the frozen parts.
+      variables: theirs.
+      start: initial values of other parts, where they are known; the rest is drawn.
+      begin: how many of the model's `stages` were run beforehand, so that examples are the features those computed.
+      costs: of the whole task, a `Costs`, where examples are features; None: counted when asked for.
+
+    >>> FrozenParams(names=("group1",)).is_frozen(("group1", "block2"))
+    True
+    """
+
+    names: tuple[str, ...] = static(default=())
+    variables: Variables = field(default_factory=dict)
+    start: Variables = field(default_factory=dict)
+    begin: int = static(default=0)
+    costs: Any = static(default=None)
+
+    @property
+    def model_options(self) -> dict[str, Any]:
+        """Keyword arguments with which the model begins at the stage whose inputs the examples are."""
+        return {"begin": self.begin} if self.begin else {}
+
+    def is_frozen(self, path: Sequence[str]) -> bool:
+        """Whether a module, or a variable in one, is in a frozen part; `path` without its collection."""
+        return any(within(path, name) for name in self.names)
+
+    def split(self, variables: Variables) -> tuple[Variables, Variables]:
+        """The variables that are trained, and those that are frozen."""
+        if not self.names:
+            return variables, {}
+        flat = traverse_util.flatten_dict(variables)
+        sides = [{k: v for k, v in flat.items() if self.is_frozen(k[1:]) == frozen} for frozen in (False, True)]
+        trained, frozen = map(traverse_util.unflatten_dict, sides)
+        return trained, frozen
+
+    def drop_frozen(self, variables: Variables) -> Variables:
+        """The variables that are trained."""
+        return self.split(dict(variables))[0]
+
+    def initialize(self, drawn: Variables) -> Variables:
+        """Initial values of what is trained: known ones where there are, else those drawn."""
+        trained = self.drop_frozen(drawn)
+        return merge_trees(trained, self.start) if self.start else trained
+
+    def merge(self, trained: Variables) -> Variables:
+        """All of the model's variables."""
+        return merge_trees(self.variables, trained) if self.variables else trained
+
+    def drop_stages(self, stages: Sequence[str]) -> Variables:
+        """The frozen variables that are not in these stages."""
+        flat = traverse_util.flatten_dict(self.variables)
+        return traverse_util.unflatten_dict({path: leaf for path, leaf in flat.items() if path[1] not in stages})
+
+    @contextmanager
+    def evaluate_frozen(self) -> Iterator[None]:
+        """A context in which frozen modules are called with `train=False`."""
+        if not self.names:
+            yield
+            return
+
+        def call(layer, args, kwargs, context):
+            if kwargs.get("train") and context.method_name == "__call__" and self.is_frozen(context.module.path):
+                kwargs = {**kwargs, "train": False}
+            return layer(*args, **kwargs)
+
+        with nn.intercept_methods(call):
+            yield
+
+
+def within(path: Sequence[str], name: str) -> bool:
+    """Whether a path begins with the steps of a name.
+
+    >>> within(("group1", "block2", "conv1"), "group1"), within(("group1", "block2"), "*/block1"), within((), "group1")
+    (True, False, False)
+    """
+    steps = name.split("/")
+    return len(path) >= len(steps) and all(map(fnmatch.fnmatchcase, path, steps))
+
+
+def merge_trees(tree: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """Both nested dictionaries in one; where both have a leaf, the other's.
+
+    >>> merge_trees({"a": {"x": 1, "y": 2}}, {"a": {"y": 3}, "b": 4})
+    {'a': {'x': 1, 'y': 3}, 'b': 4}
+    """
+    out = dict(tree)
+    for key, value in other.items():
+        both = isinstance(value, Mapping) and isinstance(out.get(key), Mapping)
+        out[key] = merge_trees(out[key], value) if both else value
+    return out
+
+
+def fit_variables(variables: Variables, like: Variables, frozen: FrozenParams, last: tuple[str, ...]) -> Variables:
+    """A checkpoint's variables, checked; without the last layer where that has another number of classes.
+
+    Args:
+      variables: of a checkpoint.
+      like: shapes of the model's.
+      frozen: the parts that must fit whole.
+      last: path of the last layer.
+
+    Raises:
+      ValueError: variables are missing, too many, or of other shapes; they are named.
+    """
+    given: dict[tuple[str, ...], Any] = dict(traverse_util.flatten_dict(variables))
+    wanted: dict[tuple[str, ...], Any] = dict(traverse_util.flatten_dict(like))
+    wrong = [f"{'/'.join(path)} is missing" for path in wanted if path not in given]
+    wrong += [f"{'/'.join(path)} is no part of the model" for path in given if path not in wanted]
+    out = {}
+    for path in wanted.keys() & given.keys():
+        have, need = jnp.shape(given[path]), wanted[path].shape
+        if have == need:
+            out[path] = jnp.asarray(given[path])
+        elif path[1:-1] != last or have[:-1] != need[:-1] or frozen.is_frozen(path[1:]):
+            wrong.append(f"{'/'.join(path)} has shape {have}, the model's is {need}")
+    if wrong:
+        shown = sorted(wrong, key=lambda line: (line.startswith(STATISTICS), line))[:6]
+        raise ValueError(f"the checkpoint is of another model: {'; '.join(shown)}" + name_others(len(wrong) - 6))
+    classes = [path for path in wanted if path[1:-1] == last]
+    if any(path not in out for path in classes):  # a layer is taken whole or not at all
+        out = {path: leaf for path, leaf in out.items() if path not in classes}
+    return traverse_util.unflatten_dict(out)
+
+
+def name_others(count: int) -> str:
+    """Says that there are others."""
+    return f"; and {count} more" if count > 0 else ""
+
+
+def check_frozen(names: Sequence[str], variables: Variables) -> None:
+    """Raises `ValueError` for names that no variable is in, or that leave nothing to train."""
+    paths = {path[1:] for path in traverse_util.flatten_dict(variables)}
+    known = ", ".join(sorted({path[0] for path in paths}))
+    for name in names:
+        if not any(within(path, name) for path in paths):
+            raise ValueError(
+                f"frozen: {name!r} is no part of the model; its parts are {known} (and what is within them, as in "
+                "part/within; * stands for anything)"
+            )
+    parameters = [path[1:] for path in traverse_util.flatten_dict(variables) if path[0] != STATISTICS]
+    if names and all(FrozenParams(names=tuple(names)).is_frozen(path) for path in parameters):
+        raise ValueError(f"frozen: {', '.join(names)} is all of the model ({known}); something must be left to train")

@@ -1,0 +1,258 @@
+"""What is learnt, as pure functions over a pytree of variables."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from flax.core import FrozenDict
+from jaxtyping import Array, Bool, Float, Int
+
+from fedjax_sel.data.dataset import Dataset, normalisation
+from fedjax_sel.pytree import Pytree, Scalar, static
+from fedjax_sel.task.costs import Costs, count_costs
+from fedjax_sel.task.freezing import FrozenParams, check_frozen, fit_variables
+from fedjax_sel.types import Batch, PRNGKey, Rows, Variables
+
+ExampleFunction = Callable[[Float[Array, "b C"], Int[Array, "b"]], Float[Array, "b"] | Bool[Array, "b"]]
+"""A number for each example, from the model's outputs and the targets."""
+
+
+def cross_entropy(outputs: Float[Array, "b C"], targets: Int[Array, "b"]) -> Float[Array, "b"]:
+    """Cross-entropy of each example, in nats.
+
+    >>> cross_entropy(jnp.zeros((1, 4)), jnp.array([2])).round(4)
+    Array([1.3863], dtype=float32)
+    """
+    # From one-hot labels: the gradient then has no scatter.
+    return optax.softmax_cross_entropy(outputs, jax.nn.one_hot(targets, outputs.shape[-1]))
+
+
+def accuracy(outputs: Float[Array, "b C"], targets: Int[Array, "b"]) -> Bool[Array, "b"]:
+    """Whether each example's largest output is that of its class.
+
+    >>> accuracy(jnp.array([[0.0, 2.0], [1.0, 0.0]]), jnp.array([1, 1]))
+    Array([ True, False], dtype=bool)
+    """
+    return outputs.argmax(-1) == targets
+
+
+class Task(Pytree):
+    """Classification by a Flax module: a model, how its inputs are normalised, a loss and metrics.
+
+    Attributes:
+      model: maps normalised examples to logits; called with `train=True` while a client trains (dropout, statistics of
+        the batch). Where it has statistics (a collection `batch_stats`), it also takes `mask`, the examples that count.
+      shift, scale: an example as stored becomes `(x - shift) * scale`; numbers, or one for each place of the example's
+        last axis.
+      example_loss: of each example, from the model's outputs and the targets; training minimises its mean.
+      metrics: by name, of each example, from outputs and targets; their means over the test examples are reported
+        beside the loss.
+      frozen: the parameters that are not trained.
+
+    Raises:
+      ValueError: the loss or a metric is no function, or a metric is called `loss`.
+
+    >>> from fedjax_sel.models.mlp import MLP
+    >>> task = Task(MLP(classes=3, hidden=(4,)))
+    >>> task.parameters(jnp.zeros((1, 2)))
+    27
+    """
+
+    model: nn.Module = static()
+    shift: Scalar | Float[Array | np.ndarray, "..."] = 0.0
+    scale: Scalar | Float[Array | np.ndarray, "..."] = 1.0
+    example_loss: ExampleFunction = static(default=cross_entropy)
+    metrics: Mapping[str, ExampleFunction] = static(default=FrozenDict(accuracy=accuracy))
+    frozen: FrozenParams = FrozenParams()
+
+    def __check_init__(self) -> None:
+        """Refuses a loss or metrics that cannot be computed, and makes the metrics hashable."""
+        if not callable(self.example_loss):
+            raise ValueError(
+                f"task: example_loss is {self.example_loss!r}; it must be a function of outputs and targets"
+            )
+        for name, metric in self.metrics.items():
+            if not callable(metric) or name == "loss":
+                raise ValueError(
+                    f"task: metric {name!r} is {metric!r}; a metric maps outputs and targets to a number for each "
+                    "example, and 'loss' names example_loss"
+                )
+        object.__setattr__(self, "metrics", FrozenDict(self.metrics))
+
+    @classmethod
+    def on(cls, model: nn.Module, dataset: Dataset) -> Task:
+        """The task of learning `dataset`, normalised to mean 0 and deviation 1 by its training examples."""
+        shift, scale = map(jnp.asarray, normalisation(dataset))
+        return cls(model, shift, scale)
+
+    def init(self, key: PRNGKey, x: Rows) -> Variables:
+        """Initial values of what is trained, for examples like those of `x` (any number of them)."""
+        example = jnp.zeros((1, *x.shape[1:]), jnp.float32)
+        return self.frozen.initialize(self.model.init(key, example, train=False, **self.frozen.model_options))
+
+    def logits(
+        self, variables: Variables, x: Rows, *, train: bool = False, key: PRNGKey | None = None
+    ) -> Float[Array, "b C"]:
+        """Logits of examples as stored.
+
+        Args:
+          variables: the model's.
+          x: examples.
+          train: with dropout, drawn from `key`.
+          key: needed where `train`.
+        """
+        rngs = None if key is None else {"dropout": key}
+        with self.frozen.evaluate_frozen():
+            logits: Any = self.model.apply(
+                self.frozen.merge(variables), self.normalize(x), train=train, rngs=rngs, **self.frozen.model_options
+            )
+        return logits
+
+    def normalize(self, x: Rows) -> Float[Array, "b ..."]:
+        """Examples as the model sees them."""
+        last = (1,) * (x.ndim - 1)
+        shift, scale = (jnp.reshape(jnp.asarray(a, jnp.float32), (*last, -1)) for a in (self.shift, self.scale))
+        return (jnp.asarray(x, jnp.float32) - shift) * scale
+
+    def training_losses(
+        self, variables: Variables, batch: Batch, key: PRNGKey | None = None
+    ) -> tuple[Float[Array, "B"], Variables]:
+        """Loss of each of the batch's examples in training, 0 where it does not count, and the statistics after it."""
+        _, statistics = self.split(variables)
+        if not statistics:
+            return self.losses(variables, batch, train=True, key=key), statistics
+        rngs = None if key is None else {"dropout": key}
+        with self.frozen.evaluate_frozen():
+            out: Any = self.model.apply(
+                self.frozen.merge(variables),
+                self.normalize(batch.x),
+                train=True,
+                mask=batch.mask,
+                rngs=rngs,
+                mutable=list(statistics),
+                **self.frozen.model_options,
+            )
+        logits, after = out
+        after = self.frozen.drop_frozen(after)
+        some = batch.mask.any()
+        after = jax.tree.map(lambda new, old: jnp.where(some, new, old), after, statistics)
+        return self.example_loss(logits, batch.y) * batch.mask, after
+
+    def split(self, variables: Variables) -> tuple[Variables, Variables]:
+        """What gradients change, and the statistics (empty where there are none)."""
+        if not isinstance(variables, dict) or "batch_stats" not in variables:
+            return variables, {}
+        statistics = {"batch_stats": variables["batch_stats"]}
+        return {name: part for name, part in variables.items() if name not in statistics}, statistics
+
+    def join(self, trained: Variables, statistics: Variables) -> Variables:
+        """The variables that `split` splits."""
+        return {**trained, **statistics} if statistics else trained
+
+    def gradient(self, variables: Variables, batch: Batch) -> Variables:
+        """Gradient of the mean loss of the batch's examples, in evaluation, by what gradients change."""
+        trained, statistics = self.split(variables)
+        return jax.grad(lambda trained: self.loss(self.join(trained, statistics), batch))(trained)
+
+    def example_metrics(self, outputs: Float[Array, "b C"], targets: Int[Array, "b"]) -> dict[str, Array]:
+        """Every metric of each example, and its `loss`."""
+        metrics = {name: metric(outputs, targets) for name, metric in self.metrics.items()}
+        return {**metrics, "loss": self.example_loss(outputs, targets)}
+
+    def losses(
+        self, variables: Variables, batch: Batch, *, train: bool = False, key: PRNGKey | None = None
+    ) -> Float[Array, "B"]:
+        """Loss of each of the batch's examples, unweighted; 0 where it does not count."""
+        return self.example_loss(self.logits(variables, batch.x, train=train, key=key), batch.y) * batch.mask
+
+    def loss(
+        self, variables: Variables, batch: Batch, *, train: bool = False, key: PRNGKey | None = None
+    ) -> Float[Array, ""]:
+        """Mean loss of the batch's examples that count, unweighted; 0 where none does."""
+        losses = self.losses(variables, batch, train=train, key=key)
+        return jnp.sum(losses) / jnp.maximum(jnp.sum(batch.mask), 1)
+
+    def fine_tune(self, x: Rows, *, frozen: Sequence[str] = (), pretrained: Variables | None = None) -> Task:
+        """The task that begins with pretrained variables and does not train some parts of the model.
+
+        Args:
+          x: examples as stored, for their shape.
+          frozen: names of parts (`FrozenParams`).
+          pretrained: variables that the model begins with; None: all are drawn, frozen parts the same for every seed.
+
+        Raises:
+          ValueError: a name that is no part of the model, nothing left to train, or variables that do not fit.
+        """
+        example, layers = jax.ShapeDtypeStruct((1, *x.shape[1:]), jnp.float32), []
+
+        def note(layer, args, kwargs, context):
+            if isinstance(context.module, nn.Dense):
+                layers.append(context.module.path)
+            return layer(*args, **kwargs)
+
+        with nn.intercept_methods(note):
+            like = jax.eval_shape(
+                lambda key, example: self.model.init(key, example, train=False), jax.random.key(0), example
+            )
+        check_frozen(frozen, like)
+        named = FrozenParams(names=tuple(frozen))
+        if pretrained is not None:
+            start, fixed = named.split(fit_variables(pretrained, like, named, layers[-1] if layers else ()))
+            return self.replace(frozen=named.replace(variables=fixed, start=start))
+        _, fixed = named.split(Task(self.model).init(jax.random.key(0), x))
+        return self.replace(frozen=named.replace(variables=fixed))
+
+    def costs(self, x: Rows) -> Costs:
+        """What the task costs on examples like those of `x`."""
+        if self.frozen.costs is not None:
+            return self.frozen.costs
+        shapes = jnp.shape(self.shift), jnp.shape(self.scale)
+        return _costs_of(type(self), self.model, *shapes, x.shape[1:], x.dtype, self.frozen.names)
+
+    def parameters(self, x: Rows) -> int:
+        """`P`, the numbers in the variables that are trained."""
+        return self.costs(x).parameters
+
+    def fixed_parameters(self, x: Rows) -> int:
+        """The numbers in the frozen parts: every client receives them once."""
+        return self.costs(x).fixed_parameters
+
+    def flops(self, x: Rows) -> float:
+        """Floating-point operations of one example's forward pass, by XLA's count of the unoptimised program."""
+        return self.costs(x).flops
+
+    def backward(self, x: Rows) -> float:
+        """An example's backward pass as a multiple of its forward pass: 2 where all is trained, else less."""
+        return self.costs(x).backward
+
+    def outputs(self, x: Rows) -> tuple[int, ...]:
+        """Shape of one example's logits, `(1, C)`."""
+        return self.costs(x).outputs
+
+
+@functools.lru_cache(maxsize=64)  # every seed, and every trace of a round, asks again
+def _costs_of(
+    cls: type[Task],
+    model: nn.Module,
+    shift: tuple[int, ...],
+    scale: tuple[int, ...],
+    example: tuple[int, ...],
+    dtype: Any,
+    names: tuple[str, ...],
+) -> Costs:
+    """`count_costs` of the task of these shapes, of which the parts of these names are frozen."""
+    one = jax.ShapeDtypeStruct((1, *example), dtype)
+    moments = (jax.ShapeDtypeStruct(shift, jnp.float32), jax.ShapeDtypeStruct(scale, jnp.float32))
+    variables = jax.eval_shape(cls(model).init, jax.random.key(0), one)
+
+    def logits(frozen: FrozenParams, trained: Variables, x: Array, shift: Array, scale: Array) -> Array:
+        return cls(model, shift, scale, frozen=frozen).logits(trained, x)
+
+    return count_costs(logits, FrozenParams(names=names), variables, one, *moments)

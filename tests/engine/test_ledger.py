@@ -1,0 +1,280 @@
+"""The ledger and its price against hand counts: who trained is read off the history, what it costs is added up here."""
+
+from types import SimpleNamespace
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fedjax_sel import Experiment, Federation, Task, partition, signals, simulate
+from fedjax_sel.client_selection._ops import cohort_of
+from fedjax_sel.client_selection.entropy import Entropy
+from fedjax_sel.client_selection.gradient_norm import GradientNorm
+from fedjax_sel.client_selection.power_of_choice import PowerOfChoice
+from fedjax_sel.client_selection.uniform import Uniform
+from fedjax_sel.correction.none import NoCorrection
+from fedjax_sel.data_selection.everything import Everything
+from fedjax_sel.engine.ledger import ALL, COLUMNS, Ledger, price, rates_of
+from fedjax_sel.local_training.sgd import SGD
+from fedjax_sel.models.logistic import LogisticRegression
+from fedjax_sel.models.mlp import MLP
+from fedjax_sel.protocols import ClientSelector, ClientSignal, Cost, DataSelector, Signals
+from fedjax_sel.pytree import static
+
+N, M, EPOCHS, SEEDS = 9, 3, 2, (4, 9)
+P = 2 * 3 + 3  # logistic regression of two features and three classes
+MODEL = 4 * P  # bytes
+F = 2 * 2 * 3 + 3 + 2 * 2  # a row's multiply-adds twice, its biases, its shift and scale
+
+
+class Fixed(ClientSelector):
+    """The same candidates and cohort in every round, whatever the signals say; asks in even rounds only."""
+
+    before: tuple = ()
+    after: tuple = ()
+    asked: tuple | None = static(default=None)
+    cohort: tuple = static(default=(2, 3, 4))
+    always: bool = static(default=True)
+
+    def signals(self):
+        return Signals(before=self.before, after=self.after)
+
+    def asks(self, round):
+        return jnp.logical_or(self.always, round % 2 == 0)
+
+    def candidates(self, key, state, ctx):
+        return None if self.asked is None else jnp.array(self.asked)
+
+    def select(self, key, state, ctx, **before):
+        client = jnp.array(self.cohort)
+        return cohort_of(client, client >= 0)
+
+
+class EverySecondRow(DataSelector):
+    """A client looks at all its rows before it takes every second one."""
+
+    def signals(self):
+        return {"entropy": signals.Entropy(), "margin": signals.Margin()}
+
+    def select(self, key, state, valid, *, entropy, margin):
+        return valid & (jnp.arange(valid.shape[0]) % 2 == 0)
+
+
+@pytest.fixture(scope="module")
+def unequal(blobs):
+    return Federation(blobs, partition.Dirichlet(clients=N, alpha=0.7, min_examples=4), holdout=0.3)
+
+
+@pytest.fixture(scope="module")
+def equal(blobs):
+    """24 rows a client."""
+    return Federation(blobs, partition.Iid(clients=N))
+
+
+@pytest.fixture
+def run(blobs):
+    def go(federation, selector, rounds=3, **answers):
+        task = Task.on(LogisticRegression(classes=3), blobs)
+        trainer = SGD(batch_size=8, epochs=EPOCHS)
+        return simulate(
+            Experiment(
+                task, client_selection=selector, local_training=trainer, cohort_size=M, rounds=rounds, **answers
+            ),
+            federation,
+            SEEDS,
+        )
+
+    return go
+
+
+def of_each_round(history, federation, count):
+    """`count(cohort, data)` of every seed and round, in plain Python."""
+    return np.array(
+        [
+            [count([i for i in cohort if i >= 0], federation.draw(seed)) for cohort in cohorts.tolist()]
+            for seed, cohorts in zip(history.seeds, history.selections, strict=True)
+        ],
+        np.float64,
+    )
+
+
+def check(history, federation, **expected):
+    """Training is billed in every run; selection as said, 0 where nothing is said. Exactly."""
+    training = {
+        "bytes_down": lambda cohort, data: MODEL * len(cohort),
+        "bytes_up": lambda cohort, data: MODEL * len(cohort),
+        "client_flops": lambda cohort, data: 3 * F * EPOCHS * sum(data.num_examples[i] for i in cohort),
+    }
+    for column in COLUMNS:
+        count = {**training, **expected}.get(column, lambda cohort, data: 0)
+        np.testing.assert_array_equal(history[column], of_each_round(history, federation, count), err_msg=column)
+
+
+def test_without_signals_only_training_is_paid(run, unequal):
+    history = run(unequal, Uniform())
+    assert (history.about["parameters"], history.about["forward_flops_per_example"]) == (P, F)
+    check(history, unequal)
+    assert len(np.unique(history["client_flops"])) > 3, "clients of unequal size"
+
+
+def test_entropy_sends_the_model_to_everybody_once_and_passes_all_rows_through_it(run, unequal):
+    check(
+        run(unequal, Entropy(epsilon=0.5)),
+        unequal,
+        selection_bytes_down=lambda cohort, data: MODEL * (N - M),  # the cohort has it already
+        selection_bytes_up=lambda cohort, data: 4 * N,
+        selection_flops=lambda cohort, data: F * data.num_examples.sum(),
+    )
+
+
+def test_gradient_norm_pays_a_forward_and_a_backward_pass_which_is_three_forward_passes(run, unequal):
+    check(
+        run(unequal, GradientNorm()),
+        unequal,
+        selection_bytes_down=lambda cohort, data: MODEL * (N - M),
+        selection_bytes_up=lambda cohort, data: 4 * N,
+        selection_flops=lambda cohort, data: 3 * F * data.num_examples.sum(),
+    )
+
+
+def test_signals_on_holdout_rows_are_passes_over_holdout_rows(run, unequal):
+    history = run(unequal, Entropy(epsilon=0.5), signal_split="holdout")
+    check(
+        history,
+        unequal,
+        selection_bytes_down=lambda cohort, data: MODEL * (N - M),
+        selection_bytes_up=lambda cohort, data: 4 * N,
+        selection_flops=lambda cohort, data: F * data.num_holdout.sum(),
+    )
+
+
+def test_power_of_choice_pays_for_its_candidates_and_the_cohort_is_among_them(run, equal):
+    check(
+        run(equal, PowerOfChoice(d=5)),
+        equal,
+        selection_bytes_down=lambda cohort, data: MODEL * (5 - M),
+        selection_bytes_up=lambda cohort, data: 4 * 5,
+        selection_flops=lambda cohort, data: F * 5 * 24,
+    )
+
+
+def test_only_candidates_outside_the_cohort_get_the_model_for_their_answer(run, unequal):
+    """Clients 0 to 3 are asked, 2 to 4 train; in odd rounds nobody is asked."""
+    asks = [1, 0, 1]
+    history = run(unequal, Fixed(before=(signals.Loss(), signals.Entropy()), asked=(0, 1, 2, 3), always=False))
+    assert (history.selections == [2, 3, 4]).all()
+    for column, expected in {
+        "selection_bytes_down": lambda data: MODEL * 2,
+        "selection_bytes_up": lambda data: 4 * 4 * 2,
+        "selection_flops": lambda data: F * data.num_examples[:4].sum(),  # two row signals, one forward pass
+    }.items():
+        whole = [[ask * expected(unequal.draw(seed)) for ask in asks] for seed in SEEDS]
+        np.testing.assert_array_equal(history[column], whole, err_msg=column)
+
+
+def test_what_is_read_off_the_finished_round_costs_what_it_says_and_empty_slots_nothing(run, unequal):
+    """One number more comes up with each update; the norm of the update is free."""
+    after = (signals.TrainingLoss(), signals.UpdateNorm(), signals.ValidationLoss())
+    history = run(unequal, Fixed(after=after, cohort=(5, -1, 1)))
+    check(history, unequal, selection_bytes_up=lambda cohort, data: 4 * 2)
+
+
+def test_rows_a_client_looks_at_to_choose_from_are_paid_and_send_nothing(run, unequal):
+    check(
+        run(unequal, Uniform(), data_selection=EverySecondRow()),
+        unequal,
+        client_flops=lambda cohort, data: 3 * F * EPOCHS * sum(-(-data.num_examples[i] // 2) for i in cohort),
+        selection_flops=lambda cohort, data: F * sum(data.num_examples[i] for i in cohort),
+    )
+
+
+def counted(**some):
+    count = {name: np.array([some.get(name, 0)]) for name in Ledger.__dataclass_fields__}
+    return Ledger(**count | {"signal_examples": {ALL: count["signal_examples"]}, "seconds": None, "joules": None})
+
+
+class Dear(ClientSignal):
+    name = "dear"
+
+    @property
+    def cost(self):
+        return Cost(forward=2.0, backward=1.0, down=10.0, up=3.0)
+
+    def measure(self, task, variables, batch, key):
+        return jnp.zeros(())
+
+
+class Known:
+    """A task whose model has these sizes."""
+
+    def __init__(self, parameters, flops):
+        self.of = {"parameters": parameters, "flops": flops, "backward": 2.0}
+
+    def __getattr__(self, name):
+        return lambda x: self.of[name]
+
+
+def rates(selector, parameters, flops):
+    parts = {"client_selection": selector, "data_selection": Everything(), "correction": NoCorrection()}
+    return rates_of(SimpleNamespace(task=Known(parameters, flops), **parts), None)
+
+
+def test_every_entry_of_a_cost_is_priced():
+    counts = counted(
+        members=2,
+        models_sent=2,
+        reports=2,
+        uploads=2,
+        trained_examples=40,
+        screened_examples=20,
+        asked=5,
+        models_for_signals=3,
+        signal_examples=70,
+    )
+    paid = price(counts, rates(Fixed(before=(Dear(),)), 100, 7.0))
+    assert {name: value.item() for name, value in paid.items()} == {
+        "bytes_down": 800,
+        "bytes_up": 800,
+        "client_flops": 40 * 3 * 7,
+        "selection_bytes_down": 5 * 4 * 10,  # it answers without the model
+        "selection_bytes_up": 5 * 4 * 3,
+        "selection_flops": 70 * (2 + 2 * 1) * 7,
+    }
+    both = price(counts, rates(Fixed(before=(Dear(), signals.Loss())), 100, 7.0))
+    assert both["selection_bytes_down"] == 3 * 400 + 5 * 4 * 10
+    assert both["selection_bytes_up"] == 5 * 4 * 4
+    assert both["selection_flops"] == 70 * (4 + 1) * 7, "a client signal shares no pass with an example signal"
+
+
+def test_ledgers_add_up_and_their_prices_too():
+    one, other = counted(members=2, models_sent=1, uploads=2, asked=3), counted(members=1, trained_examples=9)
+    what = rates(Fixed(before=(signals.Loss(),)), 100, 7.0)
+    each, both = [price(part, what) for part in (one, other)], price(one + other, what)
+    assert {name: value.item() for name, value in both.items()} == {
+        name: (each[0][name] + each[1][name]).item() for name in COLUMNS
+    }
+
+
+def test_large_prices_stay_exact():
+    paid = price(counted(members=3, uploads=3), rates(Uniform(), 2**40 + 1, 1.0))
+    assert int(paid["bytes_up"][0]) == 3 * 4 * (2**40 + 1)
+
+
+@pytest.mark.parametrize("row", [(784,), (28, 28, 1)])
+@pytest.mark.parametrize(
+    ("model", "parameters", "multiply_adds"),
+    [
+        (MLP(classes=10, hidden=(64, 30)), 52_500, 784 * 64 + 64 * 30 + 30 * 10),
+        (MLP(classes=10, hidden=(64, 30), dropout=0.5), 52_500, 784 * 64 + 64 * 30 + 30 * 10),
+        (LogisticRegression(classes=10), 7_850, 784 * 10),
+    ],
+    ids=["mlp", "mlp with dropout", "logistic"],
+)
+def test_parameters_are_exact_and_a_forward_pass_is_two_operations_a_multiply_add(
+    model, parameters, multiply_adds, row
+):
+    task, x = Task(model, 0.1307, 3.0), np.zeros((5, *row), np.uint8)
+    assert task.parameters(x) == parameters
+    overhead = 784 * 2  # each value is shifted and scaled
+    assert task.flops(x) - overhead == pytest.approx(2 * multiply_adds, rel=0.1)
+    assert task.flops(x[:1]) == task.flops(x), "of one row, however many there are"

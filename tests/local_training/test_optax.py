@@ -1,0 +1,141 @@
+"""Local training with optax's optimisers, against a plain loop over the same batches."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from fedjax_sel import Experiment, simulate
+from fedjax_sel.data import sources
+from fedjax_sel.data.federated import Examples
+from fedjax_sel.data.federation import Federation
+from fedjax_sel.data.partition import Iid
+from fedjax_sel.local_training import Exponential
+from fedjax_sel.local_training._shuffle import shuffle_epochs
+from fedjax_sel.local_training.optax import OPTIMIZERS, Optax
+from fedjax_sel.local_training.sgd import SGD
+from fedjax_sel.models.logistic import LogisticRegression
+from fedjax_sel.task import Task
+
+FEDERATION = Federation(sources.load("iris"), Iid(clients=7))
+DATA = jax.tree.map(jnp.asarray, FEDERATION.draw(0))
+TASK = Task(LogisticRegression(classes=3))
+PARAMS = TASK.init(jax.random.key(0), DATA.x)
+KEY = jax.random.key(5)
+
+
+@jax.jit
+def train(trainer, round=0):
+    """Client 2's update."""
+    examples = Examples(DATA, *DATA.examples_of(jnp.int32(2)))
+    plan = trainer.plan(examples.mask.sum(), DATA.longest, jnp.asarray(round), jnp.int32(10))
+    return trainer.train(KEY, TASK, PARAMS, examples, plan, num_steps=plan.steps + 3)
+
+
+def by_hand(make, epochs, batch_size, rate):
+    """The same batches by a loop that anyone would write; `rate` of each epoch."""
+    index, mask = DATA.examples_of(jnp.int32(2))
+    n = int(mask.sum())
+    order = np.asarray(shuffle_epochs(jax.random.split(KEY)[0], mask, epochs))[:, :n]
+    params, state = PARAMS, make(rate(0)).init(PARAMS)
+    for epoch in range(epochs):
+        for start in range(0, n, batch_size):
+            own = np.asarray(index)[order[epoch, start : start + batch_size]]
+
+            def loss(params, own=own):
+                return TASK.example_loss(TASK.logits(params, DATA.x[own]), DATA.y[own]).mean()
+
+            change, state = make(rate(epoch)).update(jax.grad(loss)(params), state, params)
+            params = optax.apply_updates(params, change)
+    return jax.tree.map(jnp.subtract, params, PARAMS)
+
+
+def assert_close(one, other, rtol=1e-4, atol=1e-6):
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=rtol, atol=atol), one, other)
+
+
+@pytest.mark.parametrize(
+    ("trainer", "make"),
+    [
+        (Optax(learning_rate=0.01, epochs=3, batch_size=4), optax.adam),
+        (
+            Optax("adamw", 0.02, {"b1": 0.8, "weight_decay": 0.1}, 5, 2),
+            lambda rate: optax.adamw(rate, b1=0.8, weight_decay=0.1),
+        ),
+        (
+            Optax(optimizer=optax.adam, hyperparams={"learning_rate": 1e-3, "b1": 0.7}, epochs=2),
+            lambda rate: optax.adam(rate, b1=0.7),
+        ),
+        (Optax("yogi", 0.01, epochs=2), optax.yogi),
+        (
+            Optax("rmsprop", 0.01, {"decay": 0.8}, epochs=3, epoch_decay=0.5, schedule=Exponential(0.5)),
+            lambda rate: optax.rmsprop(rate, decay=0.8),
+        ),
+    ],
+    ids=["adam", "adamw", "factory", "yogi", "rmsprop"],
+)
+def test_it_is_a_plain_loop_over_the_same_batches(trainer, make):
+    base = trainer.learning_rate or 1e-3
+    factor = 0.5**2 if isinstance(trainer.schedule, Exponential) else 1.0
+    decay = trainer.epoch_decay or 1.0
+    expected = by_hand(make, trainer.epochs, trainer.batch_size, lambda epoch: base * factor * decay**epoch)
+    assert_close(train(trainer, 2).delta, expected, rtol=1e-3)
+
+
+@pytest.mark.parametrize("how", [{"epochs": 2}, {"steps": 9}], ids=str)
+def test_its_sgd_is_sgd(how):
+    ours = train(SGD(0.2, momentum=0.5, batch_size=4, epoch_decay=0.9, **how))
+    theirs = train(Optax("sgd", 0.2, {"momentum": 0.5}, batch_size=4, epoch_decay=0.9, **how))
+    assert_close(theirs.delta, ours.delta, rtol=1e-6)
+    one, other = (
+        t.plan(jnp.array([5, 9]), 9, jnp.int32(0), jnp.int32(1))
+        for t in (SGD(0.2, momentum=0.5, **how), Optax("sgd", 0.2, {"momentum": 0.5}, **how))
+    )
+    assert_close(one, other)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_every_named_optimiser_trains_with_traced_numbers(name):
+    trainer = Optax(name, 0.01, epochs=2)
+    update = train(trainer)
+    moved = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(update.delta)])
+    assert np.isfinite(moved).all()
+    assert moved.any()
+    assert trainer.linear == (name == "sgd")
+
+
+def test_its_numbers_are_traced():
+    traced = []
+
+    @jax.jit
+    def compiled(trainer):
+        traced.append(1)
+        return train(trainer).delta
+
+    got = [compiled(Optax("adam", rate, {"b1": b1})) for rate, b1 in ((0.01, 0.9), (0.1, 0.5))]
+    assert len(traced) == 1
+    assert_close(got[1], train(Optax("adam", 0.1, {"b1": 0.5})).delta)
+    assert len(jax.tree.leaves(Optax("adam", 0.1, {"b1": 0.5}))) == 2
+
+
+def test_a_run_learns_with_adam():
+    experiment = Experiment(TASK, local_training=Optax("adam", 0.05, epochs=3), cohort_size=4, rounds=15)
+    assert simulate(experiment, FEDERATION, seeds=[0])["accuracy"][0, -1] > 0.8
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: Optax("adma"), "unknown optax: optimizer 'adma'; did you mean 'adam"),
+        (lambda: Optax("adam", hyperparams={"beta": 0.9}), "unknown number of optax: 'beta'"),
+        (lambda: Optax("adam", hyperparams={"b1": float("nan")}), "optax: hyperparams.b1 is nan; it must be a number"),
+        (lambda: Optax("adam", 0.1, {"learning_rate": 0.1}), "learning_rate is given twice"),
+        (lambda: Optax("adam", -0.1), r"optax: learning_rate is -0.1; it must be in \[0, inf\)"),
+        (lambda: Optax("adam", hyperparams={"learning_rate": -1.0}), "optax: hyperparams.learning_rate is -1"),
+        (lambda: Optax(epochs=1, steps=1), "optax: epochs is 1 and steps is 1"),
+    ],
+)
+def test_what_it_cannot_be_is_refused(make, said):
+    with pytest.raises(ValueError, match=said):
+        make()

@@ -1,0 +1,141 @@
+"""Frozen parts of a model: named, left out of the global model, run once, and begun from a checkpoint."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fedjax_sel import Task, load
+from fedjax_sel.models.wide_resnet import WideResNet
+from fedjax_sel.task.freezing import FrozenParams, merge_trees, within
+from fedjax_sel.types import Batch
+
+DIGITS = load("digit_images", num_examples=60, num_test_examples=40)
+MODEL = WideResNet(classes=10, depth=10)
+BACKBONE = ("stem", "group1", "group2")
+
+
+def flat(tree):
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    return {jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in leaves}
+
+
+@pytest.fixture(scope="module")
+def whole():
+    return Task.on(MODEL, DIGITS)
+
+
+@pytest.fixture(scope="module")
+def known(whole):
+    return whole.init(jax.random.key(3), DIGITS.x)
+
+
+@pytest.fixture(scope="module")
+def partly(whole, known):
+    return whole.fine_tune(DIGITS.x, frozen=BACKBONE, pretrained=known)
+
+
+def test_what_goes_round_is_what_is_trained(whole, partly, known):
+    trained = partly.init(jax.random.key(0), DIGITS.x)
+    assert set(trained["params"]) == {"group3", "norm", "head"}
+    assert set(trained["batch_stats"]) == {"group3", "norm"}
+    both = merge_trees(partly.frozen.variables, trained)
+    assert flat(both).keys() == flat(known).keys()
+    for name, leaf in flat(both).items():
+        np.testing.assert_array_equal(leaf, flat(known)[name], name)
+    assert partly.parameters(DIGITS.x) + partly.fixed_parameters(DIGITS.x) == whole.parameters(DIGITS.x)
+    np.testing.assert_allclose(
+        partly.logits(trained, DIGITS.x[:5]), whole.logits(known, DIGITS.x[:5]), rtol=1e-5, atol=1e-5
+    )
+
+
+def test_gradients_of_a_part_are_those_of_the_whole(whole):
+    """In evaluation: in training the whole model's normalisation looks at the batch where a fixed one does not."""
+    grouped = Task.on(dataclasses.replace(MODEL, norm="group"), DIGITS)
+    known = grouped.init(jax.random.key(1), DIGITS.x)
+    part = grouped.fine_tune(DIGITS.x, frozen=["stem", "group*/block1"], pretrained=known)
+    batch = Batch(jnp.asarray(DIGITS.x[:6]), jnp.asarray(DIGITS.y[:6]), jnp.ones(6, bool))
+    mine = flat(part.gradient(part.init(jax.random.key(0), DIGITS.x), batch))
+    theirs = flat(grouped.gradient(known, batch))
+    assert set(mine) == {name for name in theirs if name.startswith(("params/norm", "params/head"))}
+    for name, leaf in mine.items():
+        np.testing.assert_allclose(leaf, theirs[name], rtol=1e-4, atol=1e-6, err_msg=name)
+
+
+def test_fixed_normalisation_uses_its_statistics_and_keeps_them(partly, known):
+    trained = partly.init(jax.random.key(0), DIGITS.x)
+    batch = Batch(jnp.asarray(DIGITS.x[:8]), jnp.asarray(DIGITS.y[:8]), jnp.ones(8, bool))
+    _, moved = partly.training_losses(trained, batch)
+    assert set(moved["batch_stats"]) == {"group3", "norm"}, "the fixed ones are not there to be moved"
+    assert not np.allclose(*(flat(s)["batch_stats/norm/BatchNorm_0/mean"] for s in (moved, known)))
+    features = MODEL.apply(partly.frozen.variables, partly.normalize(batch.x), train=False, end=3)
+    logits, _ = MODEL.apply(trained, features, train=True, begin=3, mask=batch.mask, mutable=["batch_stats"])
+    np.testing.assert_allclose(
+        partly.training_losses(trained, batch)[0], partly.example_loss(logits, batch.y), rtol=1e-5
+    )
+
+
+def test_a_backward_pass_costs_what_is_trained(whole, partly):
+    assert whole.backward(DIGITS.x) == 2.0
+    assert 0.3 < partly.backward(DIGITS.x) < 1.0, (
+        "a third of the operations, and the rest of a third group's first layer"
+    )
+    head = whole.fine_tune(DIGITS.x, frozen=[*BACKBONE, "group3", "norm"])
+    assert 0 <= head.backward(DIGITS.x) < 0.01
+    assert partly.flops(DIGITS.x) == whole.flops(DIGITS.x)
+
+
+def test_a_layer_of_other_classes_is_drawn_afresh_and_all_else_is_kept(known):
+    other = Task(dataclasses.replace(MODEL, classes=7)).fine_tune(DIGITS.x, frozen=BACKBONE, pretrained=known)
+    one, two = (other.init(jax.random.key(seed), DIGITS.x) for seed in (0, 1))
+    assert one["params"]["head"]["kernel"].shape == (64, 7)
+    assert not np.array_equal(one["params"]["head"]["kernel"], two["params"]["head"]["kernel"])
+    for name, leaf in flat(one["params"]["group3"]).items():
+        np.testing.assert_array_equal(leaf, flat(known["params"]["group3"])[name])
+
+
+def test_names_are_steps_of_the_way():
+    assert within(("group1", "block2", "conv1", "kernel"), "group1/block2")
+    assert not within(("group1", "block2"), "block2")
+    assert not within(("group10",), "group1")
+    assert within(("group10", "block1"), "group*")
+    assert not within(("group1",), "group1/block1")
+    assert FrozenParams(names=("a", "b/c")).split({"params": {"a": {"x": 1}, "b": {"c": {"x": 2}, "d": {"x": 3}}}}) == (
+        {"params": {"b": {"d": {"x": 3}}}},
+        {"params": {"a": {"x": 1}, "b": {"c": {"x": 2}}}},
+    )
+
+
+@pytest.mark.parametrize(
+    ("frozen", "message"),
+    [
+        (
+            ["group4"],
+            r"frozen: 'group4' is no part of the model; its parts are group1, group2, group3, head, norm, stem",
+        ),
+        (["stem", "conv1"], "frozen: 'conv1' is no part"),
+        (["*"], r"frozen: \* is all of the model"),
+        ([*BACKBONE, "group3", "norm", "head"], "is all of the model .* must be left to train"),
+    ],
+)
+def test_names_that_cannot_be_are_refused(whole, frozen, message):
+    with pytest.raises(ValueError, match=message):
+        whole.fine_tune(DIGITS.x, frozen=frozen)
+
+
+def test_a_checkpoint_of_another_model_says_what_differs(whole, known):
+    wider = Task(dataclasses.replace(MODEL, width=2))
+    with pytest.raises(
+        ValueError, match=r"of another model: params/group1/.* has shape .*, the model's is .*; and \d+ more"
+    ):
+        wider.fine_tune(DIGITS.x, pretrained=known)
+    deeper = Task(dataclasses.replace(MODEL, depth=16))
+    with pytest.raises(ValueError, match=r"group1/block2/.* is missing"):
+        deeper.fine_tune(DIGITS.x, pretrained=known)
+    with pytest.raises(ValueError, match=r"is no part of the model"):
+        whole.fine_tune(DIGITS.x, pretrained=deeper.init(jax.random.key(0), DIGITS.x))
+    seven = Task(dataclasses.replace(MODEL, classes=7))
+    with pytest.raises(ValueError, match=r"params/head/kernel has shape \(64, 10\), the model's is \(64, 7\)"):
+        seven.fine_tune(DIGITS.x, frozen=["head"], pretrained=known)

@@ -1,0 +1,80 @@
+"""A task of the user's own loss and metrics."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from fedjax_sel.models.mlp import MLP
+from fedjax_sel.task import Task, accuracy, cross_entropy
+from fedjax_sel.types import Batch
+
+MODEL = MLP(classes=3, hidden=(4,))
+X, Y = jax.random.normal(jax.random.key(1), (6, 5)), jnp.array([0, 1, 2, 0, 1, 2])
+BATCH = Batch(X, Y, jnp.arange(6) < 4)
+
+
+def brier(outputs, targets):
+    return jnp.sum((jax.nn.softmax(outputs) - jax.nn.one_hot(targets, outputs.shape[-1])) ** 2, -1)
+
+
+def top_two(outputs, targets):
+    return (jax.lax.top_k(outputs, 2)[1] == targets[:, None]).any(-1)
+
+
+def test_the_default_loss_is_cross_entropy_and_its_gradient_has_no_scatter():
+    task = Task(MODEL)
+    variables = task.init(jax.random.key(0), X)
+    logits = task.logits(variables, X)
+    expected = optax.softmax_cross_entropy_with_integer_labels(logits, Y)
+    np.testing.assert_allclose(task.example_loss(logits, Y), expected, rtol=1e-6)
+    np.testing.assert_allclose(task.loss(variables, BATCH), expected[:4].mean(), rtol=1e-6)
+    assert "scatter" not in str(jax.make_jaxpr(task.gradient)(variables, BATCH))
+
+
+def test_the_default_metric_is_accuracy():
+    logits = jnp.eye(3)[jnp.array([0, 1, 1])]
+    found = Task(MODEL).example_metrics(logits, jnp.array([0, 1, 2]))
+    assert found.keys() == {"accuracy", "loss"}
+    assert found["accuracy"].tolist() == [True, True, False]
+
+
+def test_a_loss_of_the_users_own_is_minimised_and_metrics_are_measured():
+    task = Task(MODEL, example_loss=brier, metrics={"accuracy": accuracy, "top_two": top_two})
+    variables = task.init(jax.random.key(0), X)
+    logits = task.logits(variables, X)
+    np.testing.assert_allclose(task.losses(variables, BATCH), brier(logits, Y) * (np.arange(6) < 4), rtol=1e-6)
+    by_hand = jax.grad(lambda v: brier(task.logits(v, X), Y)[:4].mean())(variables)
+    assert jax.tree.all(
+        jax.tree.map(lambda a, b: np.allclose(a, b, atol=1e-6), task.gradient(variables, BATCH), by_hand)
+    )
+    assert task.example_metrics(logits, Y).keys() == {"accuracy", "top_two", "loss"}
+
+
+def test_equal_tasks_share_one_program_and_another_loss_has_its_own():
+    traced = []
+
+    @jax.jit
+    def loss(task, variables):
+        traced.append(task.example_loss)
+        return task.loss(variables, BATCH)
+
+    variables = Task(MODEL).init(jax.random.key(0), X)
+    for task in (Task(MODEL), Task(MODEL, 1.0), Task(MODEL, metrics={"accuracy": accuracy})):
+        loss(task, variables)
+    loss(Task(MODEL, example_loss=brier), variables)
+    assert traced == [cross_entropy, brier]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"example_loss": "hinge"}, "hinge"),
+        ({"metrics": {"top": 2}}, "top"),
+        ({"metrics": {"loss": accuracy}}, "'loss' names example_loss"),
+    ],
+)
+def test_what_measures_nothing_is_refused(options, message):
+    with pytest.raises((ValueError, TypeError), match=message):  # types are checked at run time in tests
+        Task(MODEL, **options)
