@@ -205,7 +205,7 @@ def test_relabelling_the_clients_relabels_the_cohort_that_a_score_decides(name):
     )
 
     def cohort_of(ctx, label):
-        asked = selector.candidates(jax.random.key(2), (), ctx)
+        asked = selector.candidates(jax.random.split(jax.random.key(2), 4)[0], (), ctx)  # as `turn` does
         values = {n: v[label] if asked is None else v[label][asked] for n, v in signals_for(selector, ctx).items()}
         state = start(selector, ctx)
         return turn(selector, jax.random.key(2), state, ctx, values)[0].client

@@ -15,11 +15,16 @@ def top_m(key: PRNGKey, score: Float[Array, "N"], available: Bool[Array, "N"], m
     Where fewer are available, the last slots are empty. `lax.top_k` alone would settle a tie by the lowest index, and
     at the first round of many methods everybody ties.
     """
+    return top_by_noise(jax.random.uniform(key, score.shape), score, available, m)
+
+
+def top_by_noise(noise: Float[Array, "N"], score: Float[Array, "N"], available: Bool[Array, "N"], m: int) -> Cohort:
+    """Returns what `top_m` does, equal scores in the order of falling `noise`, which is in [0, 1)."""
     score = jnp.where(available, score, -jnp.inf)
     _, best = jax.lax.top_k(score, m)
     last = score[best].min()  # by their places: the values alone would be compiled as a sort of all of them
     tier = jnp.where(score > last, 2.0, jnp.where(score == last, 1.0, 0.0))
-    rank = jnp.where(available, tier + jax.random.uniform(key, score.shape), -1.0)
+    rank = jnp.where(available, tier + noise, -1.0)
     _, client = jax.lax.top_k(rank, m)
     order = jnp.argsort(-score[client], stable=True)
     return cohort_of(client[order], available[client[order]])

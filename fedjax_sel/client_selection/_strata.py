@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from fedjax_sel.client_selection._ops import gumbel_m, top_m
+from fedjax_sel.client_selection._ops import gumbel_m, top_by_noise
 from fedjax_sel.types import Cohort, PRNGKey
 
 
@@ -71,8 +71,9 @@ def draw_stratified(
     """
     strata = quota.shape[0]
     group = jnp.where(available, stratum, strata)
-    order = jnp.lexsort((jax.random.uniform(key, group.shape), group))
+    noise = jax.random.uniform(key, group.shape)
+    order = jnp.lexsort((noise, group))
     first = jnp.searchsorted(group[order], jnp.arange(strata + 1))
     place = jnp.zeros_like(order).at[order].set(jnp.arange(group.shape[0]) - first[group[order]])
     chosen = available & (place < jnp.append(quota, 0)[group])
-    return top_m(key, chosen.astype(jnp.float32), chosen, m)
+    return top_by_noise(noise, chosen.astype(jnp.float32), chosen, m)
