@@ -267,11 +267,12 @@ def test_without_jaxs_private_module_there_is_no_client(monkeypatch):
 )
 def test_the_memory_of_a_container_is_seen(limits, expected, monkeypatch, tmp_path):
     """In pages of 4096 bytes, of which the machine has ten."""
-    files = (tmp_path / "memory.max", tmp_path / "memory.limit_in_bytes")
-    for file, limit in zip(files, limits, strict=True):
+    for name, limit in zip(distributed.MEMORY_LIMITS, limits, strict=True):
         if limit is not None:
-            file.write_text(limit + "\n")
-    monkeypatch.setattr(distributed, "CGROUPS", files)
+            (tmp_path / name).parent.mkdir(exist_ok=True)
+            (tmp_path / name).write_text(limit + "\n")
+    found = distributed.memory_limit(tmp_path)
+    monkeypatch.setattr(distributed, "memory_limit", lambda: found)
     monkeypatch.setattr(distributed.os, "sysconf", {"SC_PHYS_PAGES": 10, "SC_PAGE_SIZE": 4096}.get)
     monkeypatch.setattr(jax, "local_device_count", lambda: 1)
     assert distributed.device_memory() == expected * 4096
