@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from fedjax_sel.local_training._schedule import Cosine as Cosine
     from fedjax_sel.local_training._schedule import Exponential as Exponential
     from fedjax_sel.local_training._schedule import Steps as Steps
+    from fedjax_sel.local_training.optax import Optax as Optax
     from fedjax_sel.local_training.sgd import SGD as SGD
 
 available = partial(catalog.available, __name__)
