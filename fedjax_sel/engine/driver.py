@@ -29,6 +29,7 @@ from fedjax_sel.engine.ledger import Rates, as_selection, price, rates_of
 from fedjax_sel.engine.program import Program, plan_program
 from fedjax_sel.engine.scan import run_chunk
 from fedjax_sel.engine.state import flatten_record, unflatten_record
+from fedjax_sel.task.convolutions import warn_native_convolutions
 
 
 def simulate(
@@ -89,10 +90,13 @@ def sweep(
     program = program.without_public_examples()
     about = describe(program, drawn[0].x)
     if not how.debug:
+        warn_native_convolutions(program.first.task, drawn[0].x)
         about["memory"] = program.check_program(state, how.memory)
 
     experiment, length = program.first, program.length
-    writer = Recorder(program, rates_of(experiment, drawn[0].x), upfront)
+    public = drawn[0].public_x
+    num_public = 0 if public is None else len(public)
+    writer = Recorder(program, rates_of(experiment, drawn[0].x, num_public), upfront)
     first, spent, mark = 0, 0.0, ""
     history = writer.write(about)
     if how.checkpoints is not None:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from fedjax_sel.protocols import ExampleSignal, Signal
+from fedjax_sel.protocols import ClientSignal, ExampleSignal, Signal
 from fedjax_sel.pytree import Pytree
 
 if TYPE_CHECKING:
@@ -112,6 +112,16 @@ def passes(signals: Iterable[Signal], backward: float = 2.0) -> float:
     return shared + alone
 
 
+def of_public(signals: Iterable[Signal]) -> tuple[Signal, ...]:
+    """Those that look at public examples."""
+    return tuple(s for s in signals if isinstance(s, ClientSignal) and s.public)
+
+
+def of_own(signals: Iterable[Signal]) -> tuple[Signal, ...]:
+    """Those that look at a client's own examples."""
+    return tuple(s for s in signals if not (isinstance(s, ClientSignal) and s.public))
+
+
 @dataclass(frozen=True)
 class Rates:
     """What one of everything costs.
@@ -127,6 +137,8 @@ class Rates:
       screening: forward passes of each example among which data selection chooses.
       trained_up: bytes of the `trained` signals of one member.
       trained_passes: forward passes an example of the `trained` signals.
+      asked_public, trained_public: forward passes over public examples of one client, for `before` and `trained`
+        signals.
       after_up: bytes of the `after` signals of one member.
     """
 
@@ -142,14 +154,16 @@ class Rates:
     screening: float = 0.0
     trained_up: float = 0.0
     trained_passes: float = 0.0
+    asked_public: float = 0.0
+    trained_public: float = 0.0
     after_up: float = 0.0
 
 
-def rates_of(experiment: Experiment, x: Rows) -> Rates:
-    """What one of everything costs in an experiment on examples like `x`."""
+def rates_of(experiment: Experiment, x: Rows, num_public: int = 0) -> Rates:
+    """What one of everything costs in an experiment on examples like `x`, beside so many public ones."""
     task, correction, signals = experiment.task, experiment.correction, experiment.client_selection.signals()
-    before, trained = signals.at("before").values(), signals.at("trained").values()
-    backward = task.backward(x)
+    before, trained, after = (tuple(signals.at(moment).values()) for moment in ("before", "trained", "after"))
+    backward, classes = task.backward(x), task.outputs(x)[-1]
     return Rates(
         model=float(BYTES * task.parameters(x)),
         flops=task.flops(x),
@@ -158,12 +172,14 @@ def rates_of(experiment: Experiment, x: Rows) -> Rates:
         correction_up=correction.up,
         needs_model=any(s.cost.needs_model for s in before),
         before_down=float(BYTES * sum(s.cost.down for s in before)),
-        before_up=float(BYTES * sum(s.cost.up for s in before)),
-        before_passes={limit: passes(some, backward) for limit, some in limits_of(before).items()},
+        before_up=float(BYTES * sum(s.count_up(classes) for s in before)),
+        before_passes={limit: passes(of_own(some), backward) for limit, some in limits_of(before).items()},
         screening=passes(experiment.data_selection.signals().values(), backward),
-        trained_up=float(BYTES * sum(s.cost.up for s in trained)),
-        trained_passes=passes(trained, backward),
-        after_up=float(BYTES * sum(s.cost.up for s in signals.at("after").values())),
+        trained_up=float(BYTES * sum(s.count_up(classes) for s in trained)),
+        trained_passes=passes(of_own(trained), backward),
+        asked_public=num_public * passes(of_public(before), backward),
+        trained_public=num_public * passes(of_public(trained), backward),
+        after_up=float(BYTES * sum(s.count_up(classes) for s in after)),
     )
 
 
@@ -179,6 +195,7 @@ def price(ledger: Ledger, rates: Rates) -> dict[str, np.ndarray]:
     n: Any = jax.tree.map(lambda count: np.asarray(count, np.float64), ledger)
     looked = sum((n.signal_examples[limit] * k for limit, k in (rates.before_passes or {}).items()), 0.0)
     looked = looked + n.screened_examples * rates.screening + n.reported_examples * rates.trained_passes
+    looked = looked + n.asked * rates.asked_public + n.reports * rates.trained_public
     return {
         "bytes_down": (n.models_sent + n.members * rates.correction_down) * rates.model,
         "bytes_up": n.uploads * rates.model * (1 + rates.correction_up),

@@ -17,6 +17,7 @@ from fedjax_sel.engine.distributed import place
 from fedjax_sel.engine.experiment import Experiment, stack_experiments
 from fedjax_sel.engine.init import init_states, init_variables, selector_inputs
 from fedjax_sel.engine.layout import Layout, has_leading_axis
+from fedjax_sel.engine.ledger import of_public
 from fedjax_sel.engine.memory import check_kept, check_program
 from fedjax_sel.engine.scan import run_chunk
 from fedjax_sel.engine.state import RoundState
@@ -97,9 +98,9 @@ class Program:
         return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((runs, *leaf.shape[1:]), leaf.dtype), one)
 
     def without_public_examples(self) -> Program:
-        """The same after `init`, where no `trained` signal looks at the public examples any more."""
-        trained = self.first.client_selection.signals().at("trained").values()
-        if any(getattr(signal, "public", False) for signal in trained):
+        """The same after `init`, where no signal looks at the public examples any more."""
+        signals = self.first.client_selection.signals()
+        if of_public([*signals.at("before").values(), *signals.at("trained").values()]):
             return self
         drawn = [replace(one, public_x=None) for one in self.drawn]
         return replace(self, drawn=drawn, together=replace(self.together, public_x=None))

@@ -8,7 +8,7 @@ from jaxtyping import Array, Bool, Float, Int
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.devices.clock import Timing, joules, slowest, timing
 from fedjax_sel.engine.experiment import Experiment
-from fedjax_sel.engine.ledger import limit_examples, passes, rates_of
+from fedjax_sel.engine.ledger import limit_examples, rates_of
 from fedjax_sel.pytree import Pytree
 from fedjax_sel.types import Cohort, Context, Plan
 
@@ -36,7 +36,7 @@ def expected_timing(experiment: Experiment, data: FederatedData, ctx: Context) -
     count = jnp.asarray(data.num_examples)  # a selector begins on the host
     plan = experiment.local_training.plan(count, data.longest, ctx.round, ctx.rounds)
     flops = training_flops(experiment, data, plan, count)
-    rates = rates_of(experiment, data.x)
+    rates = rates_of(experiment, data.x, count_public(data))
     down, up = rates.model * (1 + rates.correction_down), rates.model * (1 + rates.correction_up)
     return timing(data.devices, flops, down, up)
 
@@ -64,7 +64,11 @@ def plan_cohort(
     if data.devices is None:
         none = jnp.zeros(cohort.mask.shape)
         return CohortWork(plan, cohort.mask, jnp.zeros_like(plan.steps), Timing(none, none, none))
-    devices, deadline, rates = data.devices.take(cohort.client), experiment.deadline, rates_of(experiment, data.x)
+    devices, deadline, rates = (
+        data.devices.take(cohort.client),
+        experiment.deadline,
+        rates_of(experiment, data.x, count_public(data)),
+    )
     flops = training_flops(experiment, data, plan, data.num_examples[cohort.client])
     down = jnp.where(holds_model[cohort.client], 0.0, rates.model) + rates.model * rates.correction_down
     whole = timing(devices, flops, down, rates.model * (1 + rates.correction_up))
@@ -100,11 +104,13 @@ def time_signals(
     """Seconds until the last of those asked has answered the `before` signals, and joules; None without devices."""
     if data.devices is None:
         return None, None
-    rates = rates_of(experiment, data.x)
+    rates = rates_of(experiment, data.x, count_public(data))
     count = data.num_holdout if experiment.signal_split == "holdout" else data.num_examples
     passed = jnp.zeros(data.num_clients)
     for limit, per_example in (rates.before_passes or {}).items():
         passed += per_example * limit_examples(count, limit)
+    if rates.asked_public:
+        passed += rates.asked_public
     answer = timing(
         data.devices, passed * rates.flops, rates.model * rates.needs_model + rates.before_down, rates.before_up
     )
@@ -113,8 +119,13 @@ def time_signals(
 
 def training_flops(experiment: Experiment, data: FederatedData, plan: Plan, size: Int[Array, "k"]) -> Float[Array, "k"]:
     """Operations of each step, of the choice among `size` examples, and of the `trained` signals."""
-    rates = rates_of(experiment, data.x)
-    trained = passes(experiment.client_selection.signals().at("trained").values(), rates.backward)
-    return plan.examples_seen * ((1 + rates.backward) * rates.flops) + size * (
-        (rates.screening + trained) * rates.flops
-    )
+    rates = rates_of(experiment, data.x, count_public(data))
+    looked = size * ((rates.screening + rates.trained_passes) * rates.flops)
+    if rates.trained_public:
+        looked += rates.trained_public * rates.flops
+    return plan.examples_seen * ((1 + rates.backward) * rates.flops) + looked
+
+
+def count_public(data: FederatedData) -> int:
+    """How many public examples there are."""
+    return 0 if data.public_x is None else len(data.public_x)

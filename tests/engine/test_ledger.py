@@ -208,7 +208,7 @@ class Known:
     """A task whose model has these sizes."""
 
     def __init__(self, parameters, flops):
-        self.of = {"parameters": parameters, "flops": flops, "backward": 2.0}
+        self.of = {"parameters": parameters, "flops": flops, "backward": 2.0, "outputs": (1, 3)}
 
     def __getattr__(self, name):
         return lambda x: self.of[name]
@@ -244,6 +244,21 @@ def test_every_entry_of_a_cost_is_priced():
     assert both["selection_bytes_down"] == 3 * 400 + 5 * 4 * 10
     assert both["selection_bytes_up"] == 5 * 4 * 4
     assert both["selection_flops"] == 70 * (4 + 1) * 7, "a client signal shares no pass with an example signal"
+
+
+def test_a_vector_over_classes_and_passes_over_public_examples_are_priced():
+    """Soft labels of 8 public examples, by 4 members: 3 numbers up, 8 forward passes each."""
+
+    class Public(Fixed):
+        def signals(self):
+            return Signals(trained=[signals.OnPublic(signals.SoftLabels())])
+
+    parts = {"client_selection": Public(), "data_selection": Everything(), "correction": NoCorrection()}
+    what = rates_of(SimpleNamespace(task=Known(100, 7.0), **parts), None, num_public=8)
+    paid = price(counted(reports=4, uploads=2, reported_examples=50), what)
+    assert paid["selection_bytes_up"].item() == 4 * 4 * 3
+    assert paid["selection_flops"].item() == 4 * 8 * 7
+    assert paid["bytes_up"].item() == 2 * 400
 
 
 def test_ledgers_add_up_and_their_prices_too():
