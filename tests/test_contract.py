@@ -343,7 +343,7 @@ def test_every_strategy_is_a_subclass_of_its_base_and_constructs_bare(package, n
     [
         ("client_selection", client_selection.Uniform, r"client_selection is Uniform, a class; .* as in Uniform\(\)"),
         ("client_selection", object(), r"it must be a ClientSelector \(subclass fedjax_sel.ClientSelector\)"),
-        ("client_selection", data_selection.Margin(), "a Margin; it must be a ClientSelector"),
+        ("client_selection", data_selection.Margin(), r"\(Margin\); it must be a ClientSelector"),
         ("data_selection", data_selection.Margin, r"data_selection is Margin, a class; .* as in Margin\(\)"),
         ("data_selection", client_selection.Entropy(), "an? Entropy; it must be a DataSelector"),
         ("aggregation", "mean", "'mean', a str; it must be an? Aggregator"),
