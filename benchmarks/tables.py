@@ -47,7 +47,7 @@ def printed(found: dict[str, Any]) -> str:
             if "seconds_a_round" not in row:
                 continue
             what = [str(row[key]) for key in ("what", "client_selection", "clients", "convolution") if key in row]
-            counts = [f"{key} = {row[key]}" for key in ("N", "cohort_size") if key in row]
+            counts = [f"{name} = {row[key]}" for key, name in (("N", "N"), ("cohort_size", "m")) if key in row]
             lines.append(
                 (
                     ", ".join([name, *what, *counts]),

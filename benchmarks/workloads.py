@@ -124,7 +124,7 @@ def one_by_one(make: Callable[[Scale], tuple[fs.Experiment, fs.Federation]]) -> 
     return run
 
 
-WAYS = {"vmap": fs.Mapping(), "blocks of 5": fs.Mapping(clients=5), "scan": fs.Mapping(clients=1, seeds="scan")}
+WAYS = {"vmap": fs.Layout(), "blocks of 5": fs.Layout(clients=5), "scan": fs.Layout(clients=1, seeds="scan")}
 """To lay out the clients of a cohort."""
 
 

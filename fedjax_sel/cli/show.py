@@ -20,7 +20,7 @@ def compare(
     figure: Annotated[Path | None, typer.Option(help="Draw accuracy against rounds into this file.")] = None,
 ) -> None:
     """Put finished runs beside each other."""
-    from fedjax_sel.report.compare import compared, named, reachable
+    from fedjax_sel.report.compare import compare_runs, list_runs, reachable
     from fedjax_sel.runs import layout
     from fedjax_sel.runs.files import write_figure
 
@@ -34,13 +34,13 @@ def compare(
     if target is not None and not 0 < target <= 1:
         raise ValueError(f"target is {target:g}; an accuracy is above 0 and at most 1")
     console = Console()
-    for line in named(read):
+    for line in list_runs(read):
         console.print(line, soft_wrap=True, highlight=False)
-    console.print(compared(read, reachable(read) if target is None else target))
+    console.print(compare_runs(read, reachable(read) if target is None else target))
     if figure is not None:
         from fedjax_sel.report.figures import curves
 
-        drawn = curves({"": dict(zip(named(read), (history for history, _ in read.values()), strict=True))})
+        drawn = curves({"": dict(zip(list_runs(read), (history for history, _ in read.values()), strict=True))})
         write_figure(figure, drawn)
         console.print(f"The figure is {figure}", soft_wrap=True)
 

@@ -38,7 +38,7 @@ def check_examples(
             f"{what} labels are {y.dtype}, not integers; "
             "names or numbers of any kind become 0..C-1 with np.unique(y, return_inverse=True)[1]"
         )
-    x = _stored(what, x)
+    x = _convert(what, x)
     if like is not None and x.shape[1:] != like.shape[1:]:
         raise ValueError(
             f"{what} examples have shape {x.shape[1:]}, training examples {like.shape[1:]}; they must be alike"
@@ -74,7 +74,7 @@ def _as_array(what: str, x: np.ndarray) -> np.ndarray:
     return x
 
 
-def _stored(what: str, x: np.ndarray) -> np.ndarray:
+def _convert(what: str, x: np.ndarray) -> np.ndarray:
     """Examples in the type and with the axes in which they are kept."""
     if x.dtype.kind == "f":
         if x.dtype.itemsize > 4:

@@ -47,7 +47,7 @@ def npz_dataset(
         raise FileNotFoundError(f"no file {' or '.join(map(str, places))}{hint}")
     path = there[0]
     arrays = _read(path)
-    if speech.recorded(arrays):
+    if speech.has_audio(arrays):
         x, y, owner = speech.recordings(str(path), arrays)
         return dataset(path.stem, x, y, test=test, validation=validation, owner=owner, seed=seed)
     suffix = "" if {"x", "y"} <= arrays.keys() else "_train"
@@ -80,7 +80,7 @@ def _read(path: Path) -> dict[str, np.ndarray]:
             file = np.load(stream, allow_pickle=False)
             if not isinstance(file, np.lib.npyio.NpzFile):
                 raise ValueError("it holds a single array")
-            wanted = speech.ARRAYS if speech.recorded(file.files) else ROWS
+            wanted = speech.ARRAYS if speech.has_audio(file.files) else ROWS
             arrays = {}
             for name in file.files:
                 arrays[name] = file[name] if name in wanted else np.empty(0)

@@ -146,7 +146,7 @@ def picture(
     return np.repeat(grey[..., None], 3, axis=-1)
 
 
-def recorded(names: Iterable[str]) -> bool:
+def has_audio(names: Iterable[str]) -> bool:
     """Whether a file's arrays are recordings: `audio`, `offset` and `label`, and neither `y` nor `y_train`."""
     return set(names) >= RECORDED and not {"y", "y_train"} & set(names)
 

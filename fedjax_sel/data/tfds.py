@@ -55,7 +55,7 @@ def tfds_dataset(
     """
     place = data_folder(data_dir)
     with _quiet(), _without_tensorflow():
-        builder = _prepared(name, place)
+        builder = _prepare(name, place)
         info = builder.info
         if features is None:
             heard = "audio" in info.features and "image" not in info.features
@@ -79,7 +79,7 @@ def tfds_dataset(
     )
 
 
-def _prepared(name: str, place: Path) -> Any:
+def _prepare(name: str, place: Path) -> Any:
     """The tfds builder of a dataset that is on this machine in a format with random access."""
     import tensorflow_datasets as tfds  # late: nobody else should wait for it, or need it
 

@@ -69,7 +69,7 @@ def uacs(
     at_curve = along_curve if setting == 2 else in_boxes
     near = [at_curve(rng, i, boundary, num_examples) for i in range(boundary)]
     sides = np.where(np.arange(clients - boundary) % 2 == 0, 1, -1)
-    far = [(boxed if setting == 3 else anywhere)(rng, side, num_examples) for side in sides]
+    far = [(draw_box if setting == 3 else anywhere)(rng, side, num_examples) for side in sides]
     x = np.concatenate([*near, *far])
     test = rng.uniform(-1, 1, (num_test_examples, 2))
     return dataset(
@@ -123,7 +123,7 @@ def anywhere(rng: np.random.Generator, side: int, count: int) -> Float[np.ndarra
     return kept[:count]
 
 
-def boxed(rng: np.random.Generator, side: int, count: int) -> Float[np.ndarray, "n 2"]:
+def draw_box(rng: np.random.Generator, side: int, count: int) -> Float[np.ndarray, "n 2"]:
     """Examples uniform in a small square of the client's own that lies beyond `MARGIN` as a whole."""
     grid = np.linspace(-BOX, BOX, 21)
     within = np.stack(np.meshgrid(grid, grid), -1).reshape(-1, 2)

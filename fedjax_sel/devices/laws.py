@@ -58,7 +58,7 @@ class Uniform:
         if not 0 <= self.low <= 1:
             raise ValueError(f"law Uniform: low is {self.low}; it is a share of the largest value, in [0, 1]")
         chance = 1 - stream(seed, clients).random((clients, 4))  # in (0, 1]: no device has rate 0
-        return _scaled(self, self.low + (1 - self.low) * chance)
+        return _scale(self, self.low + (1 - self.low) * chance)
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class LogNormal:
         """Devices of `N` clients."""
         if not self.spread >= 0:
             raise ValueError(f"law LogNormal: spread is {self.spread}; a standard deviation is 0 or above")
-        return _scaled(self, np.exp(self.spread * stream(seed, clients).standard_normal((clients, 4))))
+        return _scale(self, np.exp(self.spread * stream(seed, clients).standard_normal((clients, 4))))
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class Tiers:
         count[np.argsort(count - exact, kind="stable")[: clients - count.sum()]] += 1
         tier = stream(seed, clients).permutation(np.repeat(np.arange(tiers), count))
         one = np.ones(clients)
-        return _scaled(self, np.stack([np.asarray(self.compute_factor)[tier], one, one, np.asarray(network)[tier]], 1))
+        return _scale(self, np.stack([np.asarray(self.compute_factor)[tier], one, one, np.asarray(network)[tier]], 1))
 
 
 def stream(seed: int, clients: int) -> np.random.Generator:
@@ -147,7 +147,7 @@ def stream(seed: int, clients: int) -> np.random.Generator:
     return np.random.default_rng((DEVICES, seed))
 
 
-def _scaled(law: Uniform | LogNormal | Tiers, factor: np.ndarray) -> DeviceProfile:
+def _scale(law: Uniform | LogNormal | Tiers, factor: np.ndarray) -> DeviceProfile:
     """The law's levels times a factor a client of compute, efficiency, memory and network, `[N, 4]`."""
     compute, efficiency, memory, network = factor.T
     return DeviceProfile.of(

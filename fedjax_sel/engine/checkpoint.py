@@ -118,7 +118,7 @@ class Checkpoints:
                 raise ValueError(f"{path} was written by another version of this program; use another folder")
             self.saved = number
             measured = {name.removeprefix(MEASURED): a for name, a in arrays.items() if name.startswith(MEASURED)}
-            return Point(number, filled(like, arrays), measured, float(arrays[ABOUT + "seconds"]))
+            return Point(number, fill_state(like, arrays), measured, float(arrays[ABOUT + "seconds"]))
         return None
 
     def due(self, number: int, *, now: bool = False) -> bool:
@@ -142,7 +142,7 @@ class Checkpoints:
           DiskFull: there was no room for the one before it.
         """
         self.finish()
-        arrays = {STATE + name: stored(leaf) for name, leaf in leaves(point.state) if leaf.size}
+        arrays = {STATE + name: to_host(leaf) for name, leaf in leaves(point.state) if leaf.size}
         arrays |= {MEASURED + name: value for name, value in point.measured.items()}
         arrays |= {
             ABOUT + "seconds": np.asarray(point.seconds),
@@ -210,7 +210,7 @@ def mark_of(*parts: Any) -> str:
     paths, tree = jax.tree_util.tree_flatten_with_path(parts)
     text = re.sub(r" at 0x[0-9a-f]+", "", str(tree))  # where a function lies in memory changes nothing
     return digest(
-        {"tree": np.frombuffer(text.encode(), np.uint8)} | {name_of(path): stored(leaf) for path, leaf in paths}
+        {"tree": np.frombuffer(text.encode(), np.uint8)} | {name_of(path): to_host(leaf) for path, leaf in paths}
     )
 
 
@@ -303,12 +303,12 @@ def name_of(path: tuple) -> str:
     return jax.tree_util.keystr(path, simple=True, separator=".")
 
 
-def stored(leaf: Any) -> np.ndarray:
+def to_host(leaf: Any) -> np.ndarray:
     """An array on the host, a copy of its own: the device's memory is used again while it is being written."""
     return np.array(fetch(leaf))
 
 
-def filled(like: RoundState, arrays: Mapping[str, np.ndarray]) -> RoundState:
+def fill_state(like: RoundState, arrays: Mapping[str, np.ndarray]) -> RoundState:
     """A state of the structure of `like` with the arrays of a checkpoint."""
 
     def restored(path, leaf):

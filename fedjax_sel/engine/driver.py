@@ -112,7 +112,7 @@ def sweep(
     tell(how.callbacks, "on_train_begin", history)
     # A run that was ended may have been killed before its end was written down: it ends here again.
     ended = 0 < first < experiment.rounds and any_process(tell(how.callbacks, "after_central_iteration", history))
-    shared, together, keys, state = program.placed(state)
+    shared, together, keys, state = program.place(state)
     try:
         if is_distributed() and not how.debug:  # compiling may take one longer than the others wait where they talk
             run_chunk.lower(shared, together, keys, state, np.int32(first), **program.static).compile()

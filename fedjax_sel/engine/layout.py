@@ -169,13 +169,13 @@ class Layout:
         def mine(part):
             return jax.lax.map(f, part, batch_size=self.clients) if self.clients else jax.vmap(f)(part)
 
-        return self._divided(mine, clients)
+        return self._divide(mine, clients)
 
     def over_examples(self, f: Callable, *arrays: Array) -> Any:
         """`f` of flat examples, which gives outputs an example, in passes of at most `self.examples`."""
-        return self._divided(lambda part: self._over_examples(f, *part), arrays)
+        return self._divide(lambda part: self._over_examples(f, *part), arrays)
 
-    def _divided(self, f: Callable, part: Any) -> Any:
+    def _divide(self, f: Callable, part: Any) -> Any:
         """`f`, which keeps a leading axis, of this device's share of it, and what came of all shares."""
         if self.shares[1] == 1:
             return f(part)

@@ -75,7 +75,7 @@ def check_kept(
             "lower seeds or partition.clients, or take a smaller model",
         ),
     }[worst]
-    raise ValueError(f"{what} {amount(sizes[worst])}, but a device has {amount(allowed)}; {knob}")
+    raise ValueError(f"{what} {format_bytes(sizes[worst])}, but a device has {format_bytes(allowed)}; {knob}")
 
 
 def check_program(function: Callable, arguments: tuple, static: Mapping[str, Any], memory: int | None) -> int:
@@ -94,10 +94,10 @@ def check_program(function: Callable, arguments: tuple, static: Mapping[str, Any
         "layout={clients: 1, seeds: scan, examples: 512}": layouts.Layout(1, "scan", 512, layout.mesh),
     }
     found = {way: estimate(function, arguments, {**static, "layout": other}) for way, other in ways.items()}
-    helps = [f"{way} takes about {amount(size)}" for way, size in found.items() if size < 0.9 * taken]
+    helps = [f"{way} takes about {format_bytes(size)}" for way, size in found.items() if size < 0.9 * taken]
     raise ValueError(
-        f"the run would hold about {amount(taken)} at once with {layout} and {runs} runs, but a device has "
-        f"{amount(allowed)}; {'; '.join(helps) or 'layout it otherwise does not help'}; fewer seeds, a smaller "
+        f"the run would hold about {format_bytes(taken)} at once with {layout} and {runs} runs, but a device has "
+        f"{format_bytes(allowed)}; {'; '.join(helps) or 'layout it otherwise does not help'}; fewer seeds, a smaller "
         "local_training.batch_size or m take less, too"
     )
 
@@ -124,7 +124,7 @@ def peak(jaxpr: Any) -> int:
         inner = max((peak(part) for part in parts_of(equation)), default=0)
         fused = equation.primitive.name in FUSED
         dying = {v for v in equation.invars if not isinstance(v, Literal) and last[v] == i and v not in stays}
-        over = overwritten(equation, dying)
+        over = find_overwritten(equation, dying)
         made = {v: 0 if fused or v in over else nbytes(v.aval) for v in equation.outvars}
         most = max(most, now + sum(made.values()) + inner)
         held |= made | {v: held.pop(old, 0) for v, old in over.items()}
@@ -135,7 +135,7 @@ def peak(jaxpr: Any) -> int:
     return max(most, now)
 
 
-def overwritten(equation: Any, dying: set[Any]) -> dict[Any, Any]:
+def find_overwritten(equation: Any, dying: set[Any]) -> dict[Any, Any]:
     """Results that take the place of an operand, and which."""
     if equation.primitive.name not in IN_PLACE:
         return {}
@@ -170,6 +170,6 @@ def size_of(tree: Any) -> int:
     return sum(nbytes(leaf if hasattr(leaf, "shape") else jnp.asarray(leaf)) for leaf in jax.tree.leaves(tree))
 
 
-def amount(size: float) -> str:
+def format_bytes(size: float) -> str:
     """Bytes for reading."""
     return f"{size / GIB:.3g} GiB"

@@ -105,7 +105,7 @@ class Program:
         drawn = [replace(one, public_x=None) for one in self.drawn]
         return replace(self, drawn=drawn, together=replace(self.together, public_x=None))
 
-    def placed(self, state: RoundState) -> tuple[Experiment, FederatedData, PRNGKey, RoundState]:
+    def place(self, state: RoundState) -> tuple[Experiment, FederatedData, PRNGKey, RoundState]:
         """Experiments, examples, keys and state on the devices that use them."""
         together, keys = place(self.together, has_leading_axis(self.axes, self.together), self.layout), self.keys
         keys, state = place((keys, state), [True] * (1 + len(jax.tree.leaves(state))), self.layout)

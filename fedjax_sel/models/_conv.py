@@ -83,19 +83,19 @@ def convolution(
             f"needs {width * groups} channels in, and a number of channels out that {groups} divides"
         )
     lowered = functools.partial(
-        patched, padding=padding, strides=window_strides, dilation=rhs_dilation or (1, 1), precision=precision
+        extract_patches, padding=padding, strides=window_strides, dilation=rhs_dilation or (1, 1), precision=precision
     )
     size = block(jax.eval_shape(lowered, lhs, rhs).shape, rhs.shape, lhs.dtype.itemsize * groups)
     return lowered(lhs, rhs) if size >= lhs.shape[0] else in_blocks(lowered, size, lhs, rhs)
 
 
-def patched(
+def extract_patches(
     lhs: Float[Array, "b h w i"], rhs: Float[Array, "kh kw j o"], padding, strides, dilation, precision
 ) -> Float[Array, "b y x o"]:
     """The convolution of all examples at once."""
     *kernel, width, out = rhs.shape
     groups = lhs.shape[-1] // width
-    see = functools.partial(shifted, kernel=kernel, strides=strides, padding=padding, dilation=dilation)
+    see = functools.partial(shift, kernel=kernel, strides=strides, padding=padding, dilation=dilation)
     if groups > 1 and width == 1:
         weights = rhs.reshape(-1, 1, 1, 1, out)
         slices = see(jnp.repeat(lhs, out // groups, axis=-1))
@@ -217,7 +217,7 @@ def max_pool(x: Float[Array, "*b h w c"], window: int = 2) -> Float[Array, "*b y
     return x.reshape(*batch, down, window, across, window, channels).max((-4, -2))
 
 
-def shifted(
+def shift(
     x: Float[Array, "b h w i"],
     kernel: Sequence[int],
     strides: Sequence[int],

@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float
 
 from fedjax_sel.types import PRNGKey
 
-__all__ = ["Dropout", "kept"]
+__all__ = ["Dropout", "draw_mask"]
 
 MOST_BITS = 16
 
@@ -34,11 +34,11 @@ class Dropout(nn.Module):
             return x
         if self.rate == 1:
             return jnp.zeros_like(x)
-        keep, share = kept(self.make_rng("dropout"), 1 - self.rate, x.shape)
+        keep, share = draw_mask(self.make_rng("dropout"), 1 - self.rate, x.shape)
         return jnp.where(keep, x / share, 0)
 
 
-def kept(key: PRNGKey, share: float, shape: tuple[int, ...]) -> tuple[Bool[Array, "*shape"], float]:
+def draw_mask(key: PRNGKey, share: float, shape: tuple[int, ...]) -> tuple[Bool[Array, "*shape"], float]:
     """Independent draws of true, and how probable each is: `share` rounded to `MOST_BITS` binary digits.
 
     A number of `shape` draws the same whatever comes after it, so examples behind a batch change nothing in it.

@@ -13,7 +13,7 @@ KINDS = ("flax", "torch")
 """Flax: kernels normal with variance 1/fan-in (Le Cun), biases 0. PyTorch: both uniform within ±1/sqrt(fan-in)."""
 
 
-def beginning(kind: str, fan_in: int) -> dict[str, Any]:
+def init_options(kind: str, fan_in: int) -> dict[str, Any]:
     """`kernel_init` and `bias_init` of a layer whose outputs each see `fan_in` numbers.
 
     Source of `"torch"`: the default of PyTorch's `Linear` and `Conv2d`, whose kernels have a third of the variance.
@@ -31,4 +31,4 @@ def beginning(kind: str, fan_in: int) -> dict[str, Any]:
 
 def dense(width: int, kind: str, x: jax.Array) -> jax.Array:
     """An affine map of `x`, begun as `kind` says."""
-    return nn.Dense(width, **beginning(kind, x.shape[-1]))(x)
+    return nn.Dense(width, **init_options(kind, x.shape[-1]))(x)

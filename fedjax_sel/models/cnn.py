@@ -6,7 +6,7 @@ from jaxtyping import Array, Float
 from fedjax_sel.models._conv import max_pool
 from fedjax_sel.models._dropout import Dropout
 from fedjax_sel.models._fast_conv import Conv
-from fedjax_sel.models._initial import beginning, dense
+from fedjax_sel.models._initial import dense, init_options
 
 __all__ = ["CNN"]
 
@@ -56,7 +56,7 @@ class CNN(nn.Module):
             )
         x = x.reshape(*x.shape[:3], -1)
         for i, width in enumerate(self.channels):
-            begin = beginning(self.initial, self.kernel**2 * x.shape[-1])
+            begin = init_options(self.initial, self.kernel**2 * x.shape[-1])
             x = Conv(width, (self.kernel, self.kernel), padding="VALID", **begin)(x)
             if i < len(self.channels) - 1:
                 x = max_pool(x)

@@ -18,8 +18,8 @@ from fedjax_sel.data.tfds import tfds_dataset
 def everything() -> Iterator[tuple[str, list[tuple[str, str]]]]:
     """Keys of a configuration, and what each can name with one line each; presets."""
     for key, kind in config.KINDS.items():
-        yield key, described(kind)
-    yield "callbacks", described(config.CALLBACKS)
+        yield key, describe_kind(kind)
+    yield "callbacks", describe_kind(config.CALLBACKS)
     functions: dict[str, Callable[..., Any]] = {
         **SYNTHETIC,
         **BUILT_IN,
@@ -30,7 +30,7 @@ def everything() -> Iterator[tuple[str, list[tuple[str, str]]]]:
     yield "run PRESET", [(name, preset_line(name)) for name in config.preset_names()]
 
 
-def described(kind: Kind) -> list[tuple[str, str]]:
+def describe_kind(kind: Kind) -> list[tuple[str, str]]:
     """Components of a kind, with one line each."""
     return [(name, first_line(kind.described_by(name))) for name in kind.available()]
 

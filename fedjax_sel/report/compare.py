@@ -25,10 +25,10 @@ def reachable(runs: Mapping[str, tuple[History, dict]]) -> float:
     return float(np.floor(100 * np.concatenate(best).min(initial=1.0)) / 100) if sum(map(len, best)) else 0.0
 
 
-def named(runs: Mapping[str, tuple[History, dict]]) -> Iterator[str]:
+def list_runs(runs: Mapping[str, tuple[History, dict]]) -> Iterator[str]:
     """A line a run, in the order of the table: its number, folder, data, selector and length."""
     for number, (name, (history, config)) in enumerate(runs.items(), start=1):
-        selection = described("client_selection", config["client_selection"])
+        selection = describe_component("client_selection", config["client_selection"])
         about = f"{config['data']['name']}, {selection}, {history.rounds} rounds"
         seeds = f"{len(history.seeds)} seed{'s' * (len(history.seeds) != 1)}"
         if history.diverged.any():
@@ -36,7 +36,7 @@ def named(runs: Mapping[str, tuple[History, dict]]) -> Iterator[str]:
         yield f"{number}: {name}, {about}, {seeds}"
 
 
-def compared(runs: Mapping[str, tuple[History, dict]], target: float) -> Table:
+def compare_runs(runs: Mapping[str, tuple[History, dict]], target: float) -> Table:
     """A line a run, by its number; they may differ in rounds and seeds.
 
     Args:
@@ -62,8 +62,8 @@ def compared(runs: Mapping[str, tuple[History, dict]], target: float) -> Table:
             str(number),
             spread(found["final_accuracy"]),
             *until(history, target, costs),
-            *(spent(found, cost, UNITS[cost]) for cost in costs),
-            spent(found, "flops", "FLOP"),
+            *(format_cost(found, cost, UNITS[cost]) for cost in costs),
+            format_cost(found, "flops", "FLOP"),
         )
     return out
 
@@ -82,16 +82,17 @@ def until(history: History, target: float, costs: Sequence[str] = ("bytes",)) ->
     middle = float(np.median(rounds))
     first = f">{history.rounds}" if middle > history.rounds else f"{middle:g}"
 
-    def reached(cost: str) -> str:
+    def format_reached(cost: str) -> str:
         if cost != "bytes" and cost not in history.metrics:
             return "–"
         middle = float(np.median(cost_to(history["accuracy"], history.cumulative(cost), target)))
         return quantity(middle, UNITS[cost]) if np.isfinite(middle) else "never"
 
-    return first + (f" ({missed} of {len(rounds)} never)" if 0 < missed < len(rounds) else ""), *map(reached, costs)
+    first += f" ({missed} of {len(rounds)} never)" if 0 < missed < len(rounds) else ""
+    return first, *map(format_reached, costs)
 
 
-def spent(found: Mapping[str, Mapping[str, Any]], cost: str, unit: str) -> str:
+def format_cost(found: Mapping[str, Mapping[str, Any]], cost: str, unit: str) -> str:
     """The mean of a cost; – where it was not counted, or all seeds diverged."""
     known = cost in found and not np.isnan(found[cost]["mean"])
     return quantity(found[cost]["mean"], unit) if known else "–"
@@ -104,7 +105,7 @@ def spread(number: Mapping[str, Any]) -> str:
     return f"{number['mean']:.4f}" + (f" ± {number['std']:.4f}" if len(number["per_seed"]) > 1 else "")
 
 
-def described(key: str, component: Mapping[str, Any]) -> str:
+def describe_component(key: str, component: Mapping[str, Any]) -> str:
     """A component with the parameters that are not its defaults, `entropy(epsilon=0.2)`."""
     try:
         usual = KINDS[key].resolve(key, component["name"]) or {}

@@ -18,7 +18,7 @@ def environment() -> dict[str, str | None]:
 
     return {
         "fedjax_sel": fedjax_sel.__version__,
-        **{name: installed(name) for name in PACKAGES},
+        **{name: find_version(name) for name in PACKAGES},
         "python": platform.python_version(),
         "platform": platform.platform(),
         "device": describe_device(),
@@ -26,7 +26,7 @@ def environment() -> dict[str, str | None]:
     }
 
 
-def installed(name: str) -> str | None:
+def find_version(name: str) -> str | None:
     """Version of a package; None: it is not installed as one."""
     try:
         return version(name)

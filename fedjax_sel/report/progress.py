@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Column
 
 from fedjax_sel.engine.history import History
-from fedjax_sel.engine.memory import amount
+from fedjax_sel.engine.memory import format_bytes
 
 
 class Bar:
@@ -48,7 +48,7 @@ class Bar:
             self._progress.console.print(
                 f"device: {about['device']}\nlayout: {about['layout']} · N = {history.num_clients}, "
                 f"m = {about['cohort_size']}, R = {len(history.seeds)} · {about['parameters']:,} parameters"
-                + (f" · about {amount(about['memory'])} at most" if "memory" in about else ""),
+                + (f" · about {format_bytes(about['memory'])} at most" if "memory" in about else ""),
                 highlight=False,
                 soft_wrap=True,
             )

@@ -96,24 +96,28 @@ DEVICE_FIGURES = (
 def lines(found: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str, str]]:
     """Metric, mean and deviation over seeds, as text; – where no seed has any."""
 
-    def shown(number: float, write: Callable[[float], str]) -> str:
+    def format_number(number: float, write: Callable[[float], str]) -> str:
         return "–" if math.isnan(number) else write(number)
 
     return [
-        (what, shown(found[key]["mean"], write), shown(found[key]["std"], write) if counted(found) > 1 else "–")
+        (
+            what,
+            format_number(found[key]["mean"], write),
+            format_number(found[key]["std"], write) if count_seeds(found) > 1 else "–",
+        )
         for key, what, write in ROWS
         if key in found
     ]
 
 
-def counted(found: Mapping[str, Mapping[str, Any]]) -> int:
+def count_seeds(found: Mapping[str, Mapping[str, Any]]) -> int:
     """Seeds that did not diverge: those the means are over."""
     return len(found["final_accuracy"]["per_seed"]) - len(found.get("diverged", {}).get("seeds", ()))
 
 
 def in_terminal(title: str, found: Mapping[str, Mapping[str, Any]]) -> Table:
     """The table a run ends with."""
-    seeds = counted(found)
+    seeds = count_seeds(found)
     said = words(found["diverged"]) if "diverged" in found else None
     out = Table(title=title, title_justify="left", caption=said, caption_justify="left")
     out.add_column("metric")

@@ -15,7 +15,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from fedjax_sel.report.figures import COLOURS
-from fedjax_sel.report.sweeps import combined, written
+from fedjax_sel.report.sweeps import combine_seeds, format_value
 
 MOST_LINES = 8
 """Lines in a panel; of more combinations of the other axes, the mean is drawn."""
@@ -23,7 +23,7 @@ MOST_LINES = 8
 
 def figures(table: pd.DataFrame, axes: Sequence[str]) -> dict[str, Figure]:
     """Accuracy against each axis, and a map where there are two axes of numbers."""
-    rows = combined(table, axes)
+    rows = combine_seeds(table, axes)
     out = {"accuracy": against_axes(rows, axes)}
     if len(axes) == 2 and all(pd.api.types.is_numeric_dtype(rows[key]) for key in axes):
         out["map"] = over_plane(rows, *axes)
@@ -46,7 +46,7 @@ def against_axes(rows: pd.DataFrame, axes: Sequence[str]) -> Figure:
             ax.errorbar(places, at["final_accuracy"], yerr=at["final_accuracy_std"], **look)
             ax.plot(places, at["best_accuracy"], color=COLOURS[i], linestyle="--", linewidth=1, alpha=0.7)
         ax.set_xlim(-0.5, len(values) - 0.5)
-        ax.set_xticks(np.arange(len(values)), [written(value) for value in values])
+        ax.set_xticks(np.arange(len(values)), [format_value(value) for value in values])
         ax.set(xlabel=axis, ylabel="accuracy" if axis == axes[0] else "")
         ax.grid(alpha=0.25)
         if others:
@@ -59,7 +59,7 @@ def lines_of(rows: pd.DataFrame, others: list[str]) -> list[tuple[str, pd.DataFr
     if not others:
         return [("", rows)]
     groups: Any = rows.groupby(others, sort=False)
-    known = [(", ".join(map(written, key)), of) for key, of in groups]
+    known = [(", ".join(map(format_value, key)), of) for key, of in groups]
     return known if len(known) <= MOST_LINES else [("mean of all", rows)]
 
 
@@ -80,8 +80,8 @@ def over_plane(rows: pd.DataFrame, x: str, y: str) -> Figure:
             fontsize=8,
             color="black" if value > middle or np.isnan(value) else "white",
         )
-    ax.set_xticks(range(at.shape[1]), [written(value) for value in at.columns])
-    ax.set_yticks(range(at.shape[0]), [written(value) for value in at.index])
+    ax.set_xticks(range(at.shape[1]), [format_value(value) for value in at.columns])
+    ax.set_yticks(range(at.shape[0]), [format_value(value) for value in at.index])
     ax.set(xlabel=x, ylabel=y)
     figure.colorbar(image, label="mean final accuracy")
     return figure

@@ -35,7 +35,7 @@ def tidy(runs: Iterable[tuple[str, Mapping[str, Any], History]]) -> pd.DataFrame
     out = pd.DataFrame(rows)
     for key in axes:
         if not all(is_number(value) for value in out[key]):
-            out[key] = [written(value) for value in out[key]]
+            out[key] = [format_value(value) for value in out[key]]
     if "left_out" in out:  # only runs that left something out have it
         out["left_out"] = out["left_out"].fillna(0.0)
     return out
@@ -46,16 +46,16 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float | np.number) and not isinstance(value, bool)
 
 
-def written(value: Any) -> str:
+def format_value(value: Any) -> str:
     """A value as a configuration has it.
 
-    >>> written(0.05), written("entropy"), written(None), written([32])
+    >>> format_value(0.05), format_value("entropy"), format_value(None), format_value([32])
     ('0.05', 'entropy', 'null', '[32]')
     """
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def combined(table: pd.DataFrame, axes: Sequence[str]) -> pd.DataFrame:
+def combine_seeds(table: pd.DataFrame, axes: Sequence[str]) -> pd.DataFrame:
     """One row for each combination, in the table's order: means over the seeds that did not diverge."""
     rows = []
     for name, of in table.groupby("combination", sort=False):
@@ -73,8 +73,8 @@ def combined(table: pd.DataFrame, axes: Sequence[str]) -> pd.DataFrame:
 
 
 def best_first(table: pd.DataFrame, axes: Sequence[str]) -> pd.DataFrame:
-    """As `combined`, the highest mean final accuracy first, last those of which all seeds diverged."""
-    return combined(table, axes).sort_values("final_accuracy", ascending=False, kind="stable", ignore_index=True)
+    """As `combine_seeds`, the highest mean final accuracy first, last those of which all seeds diverged."""
+    return combine_seeds(table, axes).sort_values("final_accuracy", ascending=False, kind="stable", ignore_index=True)
 
 
 def lines(table: pd.DataFrame, axes: Sequence[str]) -> tuple[list[str], list[list[str]]]:
@@ -88,7 +88,7 @@ def lines(table: pd.DataFrame, axes: Sequence[str]) -> tuple[list[str], list[lis
         )
         diverged = f"{row['diverged']} of {row['seeds']}" if row["diverged"] else "–"
         accuracy = [spread(row, name) for name in ("final_accuracy", "best_accuracy")]
-        rows.append([*(written(row[key]) for key in axes), *accuracy, *spent, diverged])
+        rows.append([*(format_value(row[key]) for key in axes), *accuracy, *spent, diverged])
     heads = [*axes, "final accuracy", "best accuracy", "bytes", "FLOPs", "diverged"]
     if not table["diverged"].to_numpy().any():
         return heads[:-1], [row[:-1] for row in rows]

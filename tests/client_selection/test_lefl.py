@@ -151,11 +151,11 @@ def test_the_pre_phase_is_on_the_bill_of_the_first_round_alone():
     [
         (LEFL(), {"public": None}, "lefl: there are no public examples to predict; give the federation some"),
         (LEFL(clusters=25), {}, "lefl: clusters is 25, but there are N = 24 clients"),
-        (LEFL(), {"public": PUBLIC[:0]}, "there are 0 public rows"),
+        (LEFL(), {"public": PUBLIC[:0]}, "there are 0 public examples"),
         (
             LEFL(),
             {"public": PUBLIC[:, :60]},
-            r"150 public rows of shape \(60,\) .* like the rows of digits, of shape \(64,\)",
+            r"150 public examples of shape \(60,\) .* like the examples of digits, of shape \(64,\)",
         ),
     ],
 )

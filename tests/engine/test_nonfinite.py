@@ -16,14 +16,14 @@ from fedjax_sel.client_selection.round_robin import RoundRobin
 from fedjax_sel.client_selection.uniform import Uniform
 from fedjax_sel.correction.scaffold import Scaffold
 from fedjax_sel.engine.checkpoint import Checkpoints
-from fedjax_sel.engine.checkpoint import read as stored
+from fedjax_sel.engine.checkpoint import read as to_host
 from fedjax_sel.engine.driver import sweep
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.metrics import difference
 from fedjax_sel.metrics.curves import at_cost, cost_to, rounds_to
 from fedjax_sel.models.logistic import LogisticRegression
 from fedjax_sel.pytree import Pytree
-from fedjax_sel.report.compare import compared, named, reachable
+from fedjax_sel.report.compare import compare_runs, list_runs, reachable
 from fedjax_sel.report.summary import in_terminal, lines, page, results, words
 from fedjax_sel.runs.layout import read, save
 from fedjax_sel.types import PAD_CLIENT, Cohort
@@ -165,7 +165,7 @@ def test_scaffolds_variates_stay_finite(tmp_path):
         points = Checkpoints(folder, pause=0)
         one = experiment(correction=Scaffold(), **changes)
         history = simulate(one, Federation(rows(scale), partition.Natural()), seeds=1, checkpoints=points, chunk=1)
-        arrays = stored(points.folder / f"round-{points.rounds()[-1]:06d}")
+        arrays = to_host(points.folder / f"round-{points.rounds()[-1]:06d}")
         return history, {name: a for name, a in arrays.items() if name.startswith("state.correction")}
 
     left, variates = states(tmp_path / "left", 1e30)
@@ -232,8 +232,8 @@ def test_reports_and_figures_stand_seeds_that_diverged(ends, tmp_path):
     runs = {"one": (history, config), "other": (other, config)}
     assert reachable(runs) == 0.8
     assert reachable({"one": (history, config)}) == (0.0 if all(ends) else 0.82)
-    assert "of 3 seeds diverged" in next(named(runs))
-    compared(runs, 0.5)
+    assert "of 3 seeds diverged" in next(list_runs(runs))
+    compare_runs(runs, 0.5)
     for x in ("round", "bytes"):
         line = history.plot(x=x, ax=plt.figure().subplots()).lines[0]
         assert len(line.get_xdata()) == {(1, 3, 0): 4, (1, 1, 2): 1, (1, 1, 1): 0}[tuple(ends)]

@@ -5,12 +5,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedjax_sel.models._dropout import Dropout, kept
+from fedjax_sel.models._dropout import Dropout, draw_mask
 
 
 @pytest.mark.parametrize("rate", [0.5, 0.25, 0.75, 0.9375, 0.1, 1 / 3])
 def test_as_many_are_kept_as_the_rate_says_and_each_by_itself(rate):
-    keep, share = kept(jax.random.key(3), 1 - rate, (300, 400))
+    keep, share = draw_mask(jax.random.key(3), 1 - rate, (300, 400))
     keep, n = np.asarray(keep), 300 * 400
     assert abs(share - (1 - rate)) < 2**-16
     bound = 4 * np.sqrt(rate * (1 - rate) / n)
@@ -38,8 +38,8 @@ def test_gradients_pass_where_numbers_are_kept():
 
 
 def test_rows_behind_a_batch_change_nothing_in_it():
-    few, _ = kept(jax.random.key(5), 0.6, (7, 33))
-    many, _ = kept(jax.random.key(5), 0.6, (20, 33))
+    few, _ = draw_mask(jax.random.key(5), 0.6, (7, 33))
+    many, _ = draw_mask(jax.random.key(5), 0.6, (20, 33))
     np.testing.assert_array_equal(few, many[:7])
 
 

@@ -12,7 +12,7 @@ import yaml
 
 from fedjax_sel import config as configuration
 from fedjax_sel.config import Config
-from fedjax_sel.report.sweeps import written
+from fedjax_sel.report.sweeps import format_value
 
 ODD = re.compile(r"[^\w.+-]+")
 """Characters that a folder's name should not have."""
@@ -117,7 +117,7 @@ def check_different(grid: Sequence[Combination]) -> None:
 
 def name_of(values: dict[str, Any], config: Config) -> str:
     """Returns a folder's name that says what the values are."""
-    texts = {key: written(value) for key, value in values.items()}
+    texts = {key: format_value(value) for key, value in values.items()}
     name = ",".join(f"{key}={ODD.sub('-', text).strip('-')}" for key, text in texts.items())
     plain = len(name) <= LONGEST and not any(map(ODD.search, texts.values()))
     return name if plain else f"{name[:LONGEST]}-{config.fingerprint}"
