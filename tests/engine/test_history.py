@@ -25,7 +25,7 @@ def history():
             "bytes_up": np.array([[0.5, 0.5, 0.5, 0.5], [5.0, 5.0, 5.0, 5.0]]),
         },
         selections=np.array([[[0, 1], [1, 2], [1, -1], [4, 1]], [[3, 3], [2, 0], [0, 1], [-1, -1]]], np.int32),
-        clients=6,
+        num_clients=6,
     )
 
 
