@@ -7,7 +7,7 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Int
+from jaxtyping import Array, Bool, Int
 
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.engine.contract import check_cohort, check_state, merge_duplicates
@@ -15,10 +15,11 @@ from fedjax_sel.engine.debug import check_finite, stage
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.keys import Purpose, key_for
 from fedjax_sel.engine.layout import Layout
+from fedjax_sel.engine.ledger import Ledger
 from fedjax_sel.engine.metrics import evaluate
 from fedjax_sel.engine.probe import probe
 from fedjax_sel.engine.signals import count_before, measure_after, measure_before
-from fedjax_sel.engine.state import RoundRecord, RoundState
+from fedjax_sel.engine.state import RoundRecord, RoundState, Values
 from fedjax_sel.engine.timing import expected_timing
 from fedjax_sel.engine.training import Trained, count_training, train_cohort
 from fedjax_sel.types import Cohort, Context, PRNGKey, StrategyState, Variables
@@ -32,39 +33,25 @@ def round_step(
     ctx = make_context(experiment, data, seed, t)
     ctx = replace(ctx, candidates=selector.candidates(key(Purpose.CANDIDATES), state.client_selection, ctx))
     before, asked = measure_before(experiment, data, seed, state.variables, ctx, layout)
-    with stage("client selection", round=t):  # who trains
-        check_finite(before)
-        cohort = select_cohort(experiment, key(Purpose.SELECT), state, ctx, before)
+    cohort = select_cohort(experiment, key(Purpose.SELECT), state, ctx, before)  # who trains
     # On what, and how; and whose update is accepted.
     trained = train_cohort(experiment, data, seed, state, ctx, cohort, asked, layout)
     probed, probe_ledger = probe(aggregate, experiment, data, seed, state, ctx, asked, layout)
-    with stage("aggregation", round=t):  # and how it is merged
-        variables, aggregation = aggregate(experiment, state, trained)
-        check_finite(variables)
-    with stage("what the selector learns", round=t):
-        change = jax.tree.map(jnp.subtract, variables, state.variables)
-        args = (trained.updates, change, state.change, trained.cohort.mask)
-        after = measure_after(selector.signals().at("after"), experiment.task, variables, data, *args)
-        signals = before | probed | trained.signals | after
-        learnt = selector.observe(key(Purpose.OBSERVE), state.client_selection, ctx, trained.cohort, **signals)
-        check_state(selector, state.client_selection, learnt)
+    variables, aggregation = aggregate(experiment, state, trained)  # and how it is merged
+    learnt = observe_round(experiment, data, key(Purpose.OBSERVE), state, ctx, trained, variables, before | probed)
     quality = evaluate(experiment, data, variables, t, layout)
-    members = jnp.zeros(ctx.num_clients, bool).at[jnp.where(cohort.mask, cohort.client, ctx.num_clients)]
-    ledger = count_before(experiment, data, asked, members.set(True, mode="drop"))
-    ledger += count_training(experiment, data, trained, cohort.mask.sum())
+    ledger = count_round(experiment, data, ctx, trained, asked)
     new = RoundState(
         variables=variables,
         client_selection=learnt,
         data_selection=keep_data_states(state, trained),
         aggregation=aggregation,
         correction=experiment.correction.merge(state.correction, trained.cohort, trained.updates.upload),
-        change=None if state.change is None else change,
+        change=None if state.change is None else jax.tree.map(jnp.subtract, variables, state.variables),
         alive=state.alive,
     )
-    training_loss = jnp.sum(trained.weight * trained.updates.loss)
-    return new, RoundRecord(
-        **quality, training_loss=training_loss, client=cohort.client, ledger=ledger, probe=probe_ledger
-    )
+    loss = jnp.sum(trained.weight * trained.updates.loss)
+    return new, RoundRecord(**quality, training_loss=loss, client=cohort.client, ledger=ledger, probe=probe_ledger)
 
 
 def make_context(experiment: Experiment, data: FederatedData, seed: PRNGKey, t: Int[Array, ""]) -> Context:
@@ -84,18 +71,63 @@ def make_context(experiment: Experiment, data: FederatedData, seed: PRNGKey, t: 
 def select_cohort(experiment: Experiment, key: PRNGKey, state: RoundState, ctx: Context, before: dict) -> Cohort:
     """The selector's cohort, checked in shape; a client that stands in it more than once trains once."""
     selector = experiment.client_selection
-    cohort = selector.select(key, state.client_selection, ctx, **before)
-    check_cohort(selector, cohort, ctx)
-    return merge_duplicates(cohort) if selector.replacement else cohort
+    with stage("client selection", round=ctx.round):
+        check_finite(before)
+        cohort = selector.select(key, state.client_selection, ctx, **before)
+        check_cohort(selector, cohort, ctx)
+        return merge_duplicates(cohort) if selector.replacement else cohort
 
 
 def aggregate(experiment: Experiment, state: RoundState, trained: Trained) -> tuple[Variables, StrategyState]:
     """The new global model and the aggregator's state; batch statistics are averaged, whatever the aggregator."""
     task = experiment.task
-    (model, statistics), (delta, moved) = task.split(state.variables), task.split(trained.delta)
-    model, aggregation = experiment.aggregation.step(state.aggregation, model, delta)
-    whole = jnp.maximum(trained.weight.sum(), jnp.finfo(jnp.float32).tiny)
-    return task.join(model, jax.tree.map(lambda s, d: s + d / whole, statistics, moved)), aggregation
+    with stage("aggregation"):
+        (model, statistics), (delta, moved) = task.split(state.variables), task.split(trained.delta)
+        model, aggregation = experiment.aggregation.step(state.aggregation, model, delta)
+        whole = jnp.maximum(trained.weight.sum(), jnp.finfo(jnp.float32).tiny)
+        variables = task.join(model, jax.tree.map(lambda s, d: s + d / whole, statistics, moved))
+        check_finite(variables)
+        return variables, aggregation
+
+
+def observe_round(
+    experiment: Experiment,
+    data: FederatedData,
+    key: PRNGKey,
+    state: RoundState,
+    ctx: Context,
+    trained: Trained,
+    variables: Variables,
+    known: Values,
+) -> StrategyState:
+    """The client selector's state after the round.
+
+    Args:
+      experiment, data, state, ctx: of the round.
+      key: for what the selector draws.
+      trained: what came of the cohort's training.
+      variables: the new global model.
+      known: signals measured before training and by a probe.
+    """
+    selector = experiment.client_selection
+    with stage("what the selector learns", round=ctx.round):
+        change = jax.tree.map(jnp.subtract, variables, state.variables)
+        args = (trained.updates, change, state.change, trained.cohort.mask)
+        after = measure_after(selector.signals().at("after"), experiment.task, variables, data, *args)
+        signals = known | trained.signals | after
+        learnt = selector.observe(key, state.client_selection, ctx, trained.cohort, **signals)
+        check_state(selector, state.client_selection, learnt)
+        return learnt
+
+
+def count_round(
+    experiment: Experiment, data: FederatedData, ctx: Context, trained: Trained, asked: Bool[Array, "N"]
+) -> Ledger:
+    """What the round took, but for a probe; a model that a member receives anyway is not sent for signals."""
+    cohort, n = trained.selected, ctx.num_clients
+    members = jnp.zeros(n, bool).at[jnp.where(cohort.mask, cohort.client, n)].set(True, mode="drop")
+    training = count_training(experiment, data, trained, cohort.mask.sum())
+    return count_before(experiment, data, asked, members) + training
 
 
 def keep_data_states(state: RoundState, trained: Trained) -> StrategyState:

@@ -7,7 +7,7 @@ import pytest
 
 from fedjax_sel import Experiment, Federation, Task, dataset, partition, simulate
 from fedjax_sel.client_selection.round_robin import RoundRobin
-from fedjax_sel.engine.debug import finite, stage
+from fedjax_sel.engine.debug import check_finite, stage
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.models.logistic import LogisticRegression
 
@@ -75,15 +75,15 @@ def test_numbers_that_are_not_known_yet_are_left_out_of_a_note():
 @pytest.mark.parametrize("bad", [jnp.nan, jnp.inf, -jnp.inf])
 def test_a_number_that_is_not_finite_is_named_by_its_place(bad):
     with pytest.raises(FloatingPointError, match=r"\['b'\]\[1\] is not finite"):
-        finite({"a": jnp.ones(3), "b": [jnp.ones(2), jnp.array([0.0, bad])]})
+        check_finite({"a": jnp.ones(3), "b": [jnp.ones(2), jnp.array([0.0, bad])]})
 
 
 def test_finite_numbers_integers_and_compiled_code_pass():
-    finite({"a": jnp.ones(3), "b": jnp.arange(3), "c": None, "key": jnp.array([True])})
+    check_finite({"a": jnp.ones(3), "b": jnp.arange(3), "c": None, "key": jnp.array([True])})
 
     @jax.jit
     def compiled(x):
-        finite(x / 0)
+        check_finite(x / 0)
         return x
 
     assert compiled(jnp.ones(())) == 1
