@@ -37,7 +37,7 @@ from fedjax_sel.engine.program import plan_program
 from fedjax_sel.engine.scan import run_chunk
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.models.mlp import MLP
-from fedjax_sel.protocols import Host, ServerSignal
+from fedjax_sel.protocols import ExampleSignal, Host, ServerSignal
 from fedjax_sel.types import PAD_CLIENT, Cohort, Context
 
 N, M = 24, 4
@@ -77,6 +77,17 @@ def after_for(selector):
     return {name: jnp.ones(()) if one else jnp.ones(M) for name, one in server.items()}
 
 
+def trained_for(selector):
+    """Values of the shape that each signal has: a vector over three classes, say."""
+
+    def shape(signal):
+        if not isinstance(signal, ExampleSignal):
+            return ()
+        return jax.eval_shape(signal.measure, jnp.ones((2, 3)), jnp.zeros(2, jnp.int32)).shape[1:]
+
+    return {name: jnp.ones((M, *shape(signal))) for name, signal in selector.signals().trained.items()}
+
+
 def probes(selector):
     return protocols.overrides(selector, "probes")
 
@@ -87,7 +98,7 @@ def turn(selector, key, state, ctx, before=None):
     ctx = ctx.replace(candidates=selector.candidates(key_candidates, state, ctx))
     before = signals_for(selector, ctx) if before is None else before
     cohort = selector.select(key_select, state, ctx, **before)
-    trained = {name: jnp.ones(M) for name in selector.signals().trained}
+    trained = trained_for(selector)
     accepted = selector.accept(key_accept, state, ctx, cohort, **trained)
     probed = {f"probed_{name}": 0.5 * value for name, value in before.items() if probes(selector)}
     told = before | probed | trained | after_for(selector)

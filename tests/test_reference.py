@@ -20,7 +20,7 @@ from fedjax_sel.engine.signals import measure_clients
 from fedjax_sel.models.logistic import LogisticRegression
 from fedjax_sel.models.mlp import MLP
 from fedjax_sel.protocols import Host
-from fedjax_sel.types import Cohort, Context
+from fedjax_sel.types import Cohort, Context, Plan
 
 HOST = Host(None, None, None)
 """Of selectors that do not look at it."""
@@ -269,7 +269,7 @@ def test_uniform_and_gumbel_draws_of_equal_weights_are_uniform():
 def test_weights_of_the_mean_add_up_to_one_over_the_filled_slots():
     cohort = Cohort(jnp.array([4, 1, -1]), jnp.array([True, True, False]), jnp.array([1.0, 2.0, 0.0]))
     rows, steps = jnp.array([10, 30, 0]), jnp.array([1, 3, 0])
-    mean = aggregation.load("mean")
+    steps, mean = Plan(steps, rows, steps.astype(jnp.float32)), aggregation.load("mean")
     np.testing.assert_allclose(mean("client").weights(cohort, rows, steps), [1 / 3, 2 / 3, 0], rtol=1e-6)
     np.testing.assert_allclose(mean("size").weights(cohort, rows, steps), [1 / 7, 6 / 7, 0], rtol=1e-6)
     nobody = cohort.replace(mask=jnp.zeros(3, bool))

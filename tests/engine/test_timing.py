@@ -12,6 +12,7 @@ from fedjax_sel.client_selection.entropy import Entropy
 from fedjax_sel.client_selection.oort import Oort
 from fedjax_sel.client_selection.tifl import TiFL
 from fedjax_sel.client_selection.uniform import Uniform
+from fedjax_sel.data.federated import Examples
 from fedjax_sel.data_selection.random_subset import RandomSubset
 from fedjax_sel.devices.availability import Bernoulli, Trace
 from fedjax_sel.devices.clock import Deadline
@@ -23,29 +24,18 @@ from fedjax_sel.engine.keys import Purpose, key_for
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.models.logistic import LogisticRegression
 from fedjax_sel.models.mlp import MLP
-from fedjax_sel.pytree import Pytree
+from fedjax_sel.protocols import ClientSelector
 
 N, CLOSE = 12, {"rtol": 2e-4, "atol": 2e-5}
 
 
-class These(Pytree):
+class These(ClientSelector):
     """The clients it was given, in every round."""
 
     client: jax.Array
 
-    before = after = ()
-
-    def init(self, key, ctx, host):
-        return ()
-
-    def candidates(self, key, state, ctx):
-        return None
-
     def select(self, key, state, ctx):
         return cohort_of(self.client, self.client >= 0)
-
-    def observe(self, key, state, ctx, cohort):
-        return state
 
 
 def these(*clients):
@@ -183,6 +173,21 @@ def test_where_nobody_returns_the_model_stays_and_the_round_still_lasts(blobs):
     assert np.isfinite(history["training_loss"]).all()
 
 
+def train_by_hand(run, recipe, client, steps):
+    """Model after all rounds, and loss and examples of each, of a client whose loop breaks off after `steps` steps."""
+    data, key, losses, seen = jax.tree.map(jnp.asarray, recipe.draw(0)), jax.random.key(0), [], []
+    index, valid = data.examples_of(client)
+    model = run.task.init(key_for(key, Purpose.MODEL), data.x)
+    for t in range(run.rounds):
+        plan = run.local_training.plan(valid.sum(), data.longest, jnp.int32(t), jnp.int32(run.rounds))
+        own, examples = key_for(key, Purpose.TRAIN, t, client), Examples(data, index, valid)
+        update = run.local_training.train(own, run.task, model, examples, plan, num_steps=jnp.int32(steps))
+        model = jax.tree.map(jnp.add, model, update.delta)
+        losses.append(float(update.loss))
+        seen.append(int(update.examples_seen))
+    return model, losses, seen
+
+
 @pytest.mark.parametrize("steps", [1, 3, 5])
 def test_partial_work_is_the_first_steps_of_the_same_shuffles(blobs, steps):
     """18 rows in batches of 5 and 2 epochs are 8 steps; the deadline falls within step `steps + 1`."""
@@ -193,20 +198,17 @@ def test_partial_work_is_the_first_steps_of_the_same_shuffles(blobs, steps):
     assert clock.size[6] == 18
     down, compute, up = clock.parts(6)
     deadline = Deadline(float(down + up + compute * (steps + 0.5) / 8), "partial")
-    late = experiment(blobs, these(6), cohort_size=1, local_training=SGD(0.1, **settings), rounds=2, deadline=deadline)
-    fewer = experiment(
-        blobs, these(6), cohort_size=1, local_training=SGD(0.1, **{**settings, "steps": steps}), rounds=2
-    )
-    late, fewer = simulate(late, recipe), simulate(fewer, recipe)
-    for a, b in zip(model_of(late), model_of(fewer), strict=True):
-        np.testing.assert_allclose(a, b, **CLOSE)
-    np.testing.assert_array_equal(late["client_flops"], fewer["client_flops"])
-    np.testing.assert_allclose(late["training_loss"], fewer["training_loss"], **CLOSE)
+    run = experiment(blobs, these(6), cohort_size=1, local_training=SGD(0.1, **settings), rounds=2, deadline=deadline)
+    late, (model, losses, seen) = simulate(run, recipe), train_by_hand(run, recipe, 6, steps)
+    for a, b in zip(model_of(late), jax.tree.leaves(model), strict=True):
+        np.testing.assert_allclose(a[0], b, **CLOSE)
+    np.testing.assert_array_equal(late["client_flops"][0], 3 * clock.flops * np.array(seen))
+    np.testing.assert_allclose(late["training_loss"][0], losses, **CLOSE)
     np.testing.assert_allclose(late["seconds"], down + up + compute * steps / 8, rtol=1e-5)
 
 
 def test_each_member_does_the_part_that_it_has_time_for(blobs, limit):
-    """Every member's own steps, aggregated by hand: the mean of single runs of so many steps."""
+    """Every member's own steps, aggregated by hand: the mean of single clients trained for so many steps."""
     recipe = federation(blobs, different(N))
     cohort = (0, 1, 2, 3, 4)
     run = experiment(blobs, these(*cohort), cohort_size=5, rounds=1, deadline=Deadline(limit, "partial"))
@@ -217,13 +219,11 @@ def test_each_member_does_the_part_that_it_has_time_for(blobs, limit):
         steps = int(np.floor(8 * min(1.0, max(0.0, (limit - down - up) / compute))))
         counts.append(steps)
         if steps:
-            alone = experiment(
-                blobs, these(c), cohort_size=1, rounds=1, local_training=SGD(0.1, batch_size=5, steps=steps)
-            )
-            models.append(model_of(simulate(alone, recipe)))
+            model, _, _ = train_by_hand(run, recipe, c, steps)
+            models.append(jax.tree.leaves(model))
     assert len(set(counts)) > 2
     for got, *each in zip(model_of(together), *models, strict=True):
-        np.testing.assert_allclose(got, np.mean(each, 0), **CLOSE)
+        np.testing.assert_allclose(got[0], np.mean(each, 0), **CLOSE)
 
 
 SYSTEM = {"device_heuristic", "fedcs", "tifl", "oort"}
