@@ -356,8 +356,8 @@ def test_every_strategy_is_a_subclass_of_its_base_and_constructs_bare(package, n
         ("client_selection", object(), r"it must be a ClientSelector \(subclass fedjax_sel.ClientSelector\)"),
         ("client_selection", data_selection.Margin(), r"\(Margin\); it must be a ClientSelector"),
         ("data_selection", data_selection.Margin, r"data_selection is Margin, a class; .* as in Margin\(\)"),
-        ("data_selection", client_selection.Entropy(), "an? Entropy; it must be a DataSelector"),
-        ("aggregation", "mean", "'mean', a str; it must be an? Aggregator"),
+        ("data_selection", client_selection.Entropy(), r"\(Entropy\); it must be a DataSelector"),
+        ("aggregation", "mean", r"'mean' \(str\); it must be a Aggregator"),
     ],
 )
 def test_a_part_that_is_no_instance_of_its_base_is_one_clear_error(part, given, says):

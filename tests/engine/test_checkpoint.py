@@ -20,7 +20,7 @@ from fedjax_sel.engine.checkpoint import SPARE, Checkpoints, Point, mark_of
 from fedjax_sel.engine.disk import DiskFull, reserve
 from fedjax_sel.engine.driver import simulate
 from fedjax_sel.engine.experiment import Experiment
-from fedjax_sel.engine.round import State
+from fedjax_sel.engine.state import RoundState
 from fedjax_sel.models.logistic import LogisticRegression
 from fedjax_sel.pytree import Pytree
 from fedjax_sel.task import Task
@@ -105,7 +105,7 @@ def clock(monkeypatch):
 
 
 def point(number):
-    return Point(number, State({"w": jnp.ones((1, 2))}, (), (), jnp.ones(1, bool)), {}, 0.0)
+    return Point(number, RoundState({"w": jnp.ones((1, 2))}, (), (), jnp.ones(1, bool)), {}, 0.0)
 
 
 def saves(checkpoints, number, **how):
@@ -239,7 +239,7 @@ class Odd(Pytree):
 
 def test_random_keys_and_empty_arrays_in_a_state_survive(tmp_path):
     keys = jax.vmap(jax.random.key)(jnp.arange(2))
-    state = State(
+    state = RoundState(
         {"w": jnp.ones((2, 3), jnp.bfloat16)},
         Odd(keys, jnp.zeros((2, 0)), jnp.array([True, False])),
         (),

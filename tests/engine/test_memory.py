@@ -7,7 +7,7 @@ import pytest
 from fedjax_sel import Experiment, Federation, Layout, Task, dataset, partition, simulate
 from fedjax_sel.client_selection.gpfl import GPFL
 from fedjax_sel.correction.scaffold import Scaffold
-from fedjax_sel.engine import runs as engine
+from fedjax_sel.engine import program as engine
 from fedjax_sel.engine.memory import estimate, peak
 from fedjax_sel.engine.scan import run_chunk
 from fedjax_sel.local_training.sgd import SGD

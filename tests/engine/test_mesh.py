@@ -12,9 +12,9 @@ import pytest
 
 from fedjax_sel import Layout, simulate
 from fedjax_sel.config import build
-from fedjax_sel.engine.autolayout import among_cores
+from fedjax_sel.engine.autolayout import divide_cores
 from fedjax_sel.engine.checkpoint import Checkpoints
-from fedjax_sel.engine.collectives import exchanged, share
+from fedjax_sel.engine.collectives import exchange, share
 from fedjax_sel.engine.scan import run_chunk
 from tests.engine.meshes import BLOCKS, CASES, CLIENTS, SCAN, SEEDS, compare
 
@@ -59,7 +59,7 @@ def test_numbers_of_every_kind_come_back_from_one_message_as_they_were():
     nowhere = jax.sharding.PartitionSpec()
 
     def there_and_back(part):
-        return exchanged({"w": 1.0 + jax.lax.axis_index("clients")}, share(part, 2), 3)
+        return exchange({"w": 1.0 + jax.lax.axis_index("clients")}, share(part, 2), 3)
 
     mapped = jax.shard_map(there_and_back, mesh=layout.devices(), in_specs=nowhere, out_specs=nowhere, check_vma=False)
     total, parts = jax.jit(mapped)(whole)
@@ -116,9 +116,9 @@ def test_a_configuration_names_a_mesh():
 )
 def test_cores_get_the_mesh_that_leaves_least_to_do_after_one_another(devices, runs, members, mesh, monkeypatch):
     monkeypatch.setattr(jax, "local_device_count", lambda: devices)
-    assert among_cores(runs, members) == mesh
+    assert divide_cores(runs, members) == mesh
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    assert among_cores(runs, members) is None
+    assert divide_cores(runs, members) is None
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from fedjax_sel.aggregation.fednova import FedNova
 from fedjax_sel.aggregation.fedopt import FedOpt
 from fedjax_sel.aggregation.mean import Mean
 from fedjax_sel.correction.scaffold import Scaffold
-from fedjax_sel.engine.init import start
+from fedjax_sel.engine.init import init_runs
 from fedjax_sel.engine.keys import Purpose, key_for
 from fedjax_sel.local_training._shuffle import shuffle_epochs
 from fedjax_sel.local_training.sgd import SGD
@@ -106,7 +106,7 @@ def test_gradients_optimisers_and_variates_do_not_follow_statistics(blobs, skewe
     task, data = Task.on(Normed(), blobs), skewed.draw(0)
     variables = task.init(jax.random.key(0), data.x)
     experiment = Experiment(task, correction=Scaffold(), aggregation=FedOpt(), cohort_size=2, rounds=2)
-    state, _ = start([experiment], [data], jax.vmap(jax.random.key)(jnp.arange(1, dtype=jnp.uint32)), Layout())
+    state, _ = init_runs([experiment], [data], jax.vmap(jax.random.key)(jnp.arange(1, dtype=jnp.uint32)), Layout())
     for tree in (state.aggregation.first, state.correction.server, state.correction.client):
         assert set(tree) == {"params"}
     batch = Batch(jnp.asarray(data.x[:9]), jnp.asarray(data.y[:9]), jnp.ones(9, bool))
