@@ -11,7 +11,7 @@ from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.models.logistic import LogisticRegression
 
 N = 8
-M = "m is a whole number from 1 to N, or a share in \\(0, 1\\]"
+M = r"it must be a whole number from 1 to N, or a fraction in \(0, 1\]"
 SEEDS = "at least one, all different whole numbers from 0 to 2\\^32 - 1"
 
 
