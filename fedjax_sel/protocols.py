@@ -25,7 +25,7 @@ second, everywhere; the same key gives the same decision.
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from fedjax_sel.task import Task
 
 
-class Strategy(Pytree):
+class Strategy(Pytree, ABC):
     """A frozen value that answers one of the questions of a round."""
 
 

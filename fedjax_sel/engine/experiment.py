@@ -185,6 +185,5 @@ def check_part(name: str, part: Any) -> None:
         raise ValueError(f"{name} is {part.__name__}, a class; give an instance, as in {part.__name__}()")
     if not isinstance(part, base):
         raise ValueError(
-            f"{name} is {part!r:.80} ({type(part).__name__}); it must be a {base.__name__} "
-            f"(subclass fedjax_sel.{base.__name__})"
+            f"{name} is {part!r:.80} ({type(part).__name__}); it must be an instance of fedjax_sel.{base.__name__}"
         )

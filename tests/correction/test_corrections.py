@@ -155,7 +155,7 @@ def test_every_correction_runs_compiled_and_not_and_recompiles_nothing(name):
 def test_bad_input():
     with pytest.raises(ValueError, match=r"proximal: mu is -1.0; it must be in \[0, inf\)"):
         Proximal(-1.0)
-    with pytest.raises(ValueError, match="correction is 3, a int; it must be a Correction"):
+    with pytest.raises(ValueError, match=r"correction is 3 \(int\); it must be an instance of fedjax_sel.Correction"):
         run(3)
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedjax_sel import Experiment, Federation, Layout, Task, dataset, partition, simulate
+from fedjax_sel import ClientSelector, Experiment, Federation, Layout, Task, dataset, partition, simulate
 from fedjax_sel.client_selection.entropy import Entropy
 from fedjax_sel.client_selection.power_of_choice import PowerOfChoice
 from fedjax_sel.engine.driver import run_chunk
@@ -32,6 +32,19 @@ def experiment(classes=3, **answers):
 
 
 @pytest.mark.parametrize(
+    ("field", "value", "says"),
+    [
+        ("epsilon", 1.5, r"epsilon is 1.5; it must be in \[0, 1\]"),
+        ("epsilon", -0.1, r"epsilon is -0.1; it must be in \[0, 1\]"),
+        ("temperature", 0.0, "temperature is 0.0; it must be above 0"),
+    ],
+)
+def test_a_number_out_of_range_is_refused_when_the_selector_is_made(field, value, says):
+    with pytest.raises(ValueError, match=says):
+        Entropy(**{field: value})
+
+
+@pytest.mark.parametrize(
     ("answers", "words"),
     [
         ({"cohort_size": 9}, f"cohort_size is 9, but there are N = 8 clients; {M}"),
@@ -47,12 +60,12 @@ def experiment(classes=3, **answers):
         ({"rounds": -3}, "rounds is -3"),
         ({"rounds": 2.0}, "rounds is 2.0"),
         ({"evaluate_every": 0}, "evaluate_every is 0; it must be a whole number, at least 1"),
-        ({"classes": 2}, "2 logits a row, but the data has 3 classes; .*classes=3"),
-        ({"classes": 10}, "10 logits a row, but the data has 3 classes; .*classes=3"),
+        ({"classes": 2}, "2 logits an example, but the data has 3 classes; .*classes=3"),
+        ({"classes": 10}, "10 logits an example, but the data has 3 classes; .*classes=3"),
         ({"signal_split": "test"}, "signal_split is 'test'; it must be 'training' or 'holdout'"),
         (
             {"signal_split": "holdout", "client_selection": Entropy()},
-            "some client has no hold-out rows; .*holdout share",
+            "some client has no hold-out examples; give the federation a holdout",
         ),
         ({"client_selection": PowerOfChoice(d=2)}, "d is 2 candidates; .*m = 3.*N = 8"),
         ({"client_selection": PowerOfChoice(d=9)}, "d is 9 candidates; .*m = 3.*N = 8"),
@@ -103,11 +116,11 @@ def test_a_layout_there_is_not_is_refused(federation, layout, words):
     [
         ({"seeds": "pmap"}, "seeds is 'pmap'; it must be 'vmap' or 'scan'"),
         ({"clients": 0}, "clients is 0; it must be a whole number, at least 1"),
-        ({"rows": 0}, "rows is 0; it must be a whole number, at least 1"),
+        ({"examples": 0}, "examples is 0; it must be a whole number, at least 1"),
     ],
     ids=str,
 )
-def test_a_mapping_that_is_none_cannot_be_made(layout, words):
+def test_a_layout_that_is_none_cannot_be_made(layout, words):
     with pytest.raises(ValueError, match=words):
         Layout(**layout)
 
@@ -118,44 +131,39 @@ def test_training_without_a_step_cannot_be_made(name):
         SGD(**{name: 0})
 
 
-def test_data_without_test_rows_is_refused(blobs):
+def test_data_without_test_examples_is_refused(blobs):
     bare = dataset("bare", blobs.x, blobs.y)
-    with pytest.raises(ValueError, match=r"no test rows to evaluate on; .*test share"):
+    with pytest.raises(ValueError, match=r"no test examples to evaluate on; .*test share"):
         simulate(experiment(), Federation(bare, partition.Iid(clients=N)))
 
 
-def test_more_clients_than_rows_are_refused_with_the_seed_that_was_drawn(blobs):
-    with pytest.raises(ValueError, match=r"clients is 999, but there are only 216 rows.*\(data seed 4\)"):
+def test_more_clients_than_examples_are_refused_with_the_seed_that_was_drawn(blobs):
+    with pytest.raises(ValueError, match=r"clients is 999, but there are only 216 examples.*\(data seed 4\)"):
         simulate(experiment(), Federation(blobs, partition.Iid(clients=999)), seeds=[4])
 
 
 @pytest.mark.parametrize(("share", "m"), [(0.5, 4), (1.0, 8), (0.01, 1), (0.3, 2), (1, 1)])
 def test_a_share_is_of_all_clients_and_at_least_one_of_them(share, m):
-    assert experiment(cohort_size=share).cohort(N) == m
+    assert experiment(cohort_size=share).count_cohort(N) == m
 
 
 def test_numpy_integers_count_as_whole_numbers(federation):
     whole = experiment(cohort_size=np.int64(3), rounds=np.int32(2), evaluate_every=np.int64(1))
     whole.check(federation.draw(0))
-    assert whole.cohort(N) == 3
+    assert whole.count_cohort(N) == 3
 
 
-def test_a_selector_without_all_its_methods_is_refused_by_the_names_it_lacks(blobs):
-    class Half:
-        before = after = ()
+def test_a_selector_without_a_rule_to_select_cannot_be_made():
+    class Half(ClientSelector):
+        def observe(self, key, state, ctx, cohort, **signals):
+            return state
 
-        def select(self, key, state, ctx):
-            raise AssertionError("never called")
-
-    experiment = Experiment(
-        Task.on(LogisticRegression(classes=3), blobs), client_selection=Half(), cohort_size=2, rounds=2
-    )  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=r"selector Half has no init, candidates, observe .*no_state"):
-        simulate(experiment, Federation(blobs, partition.Iid(clients=8)))
+    with pytest.raises(TypeError, match="abstract.* select"):
+        Half()
 
 
 @pytest.mark.parametrize("name", ["learning_rate", "momentum", "weight_decay"])
 @pytest.mark.parametrize("value", [-0.1, float("nan"), float("inf")])
 def test_a_rate_that_cannot_train_is_refused(name, value):
-    with pytest.raises(ValueError, match=rf"{name} is .*finite number, at least 0"):
+    with pytest.raises(ValueError, match=rf"sgd: {name} is {value}; it must be in \[0, "):
         SGD(**{name: value})

@@ -104,7 +104,7 @@ def test_what_is_scattered_into_an_array_nobody_needs_any_more_takes_no_second_o
 @pytest.mark.parametrize(
     ("changes", "memory", "message"),
     [
-        ({}, 100_000, r"the rows take .* GiB, but a device has 9.31e-05 GiB; lower data.rows"),
+        ({}, 100_000, r"the examples take .* GiB, but a device has 9.31e-05 GiB; lower data.num_examples"),
         (
             {"correction": Scaffold()},
             2_000_000,
@@ -131,6 +131,6 @@ def test_the_program_is_traced_once_for_the_estimate_and_the_run(rows):
             traced.append(1)
             return super().over_seeds(f, args, axes)
 
-    history = simulate(experiment(rows, rounds=4), clients(rows), seeds=1, layout=Counting(rows=512), chunk=2)
+    history = simulate(experiment(rows, rounds=4), clients(rows), seeds=1, layout=Counting(examples=512), chunk=2)
     assert history.about["memory"] > 0
     assert len(traced) == 1

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fedjax_sel import Layout, simulate
-from fedjax_sel.config import build
+from fedjax_sel.config import build, resolve
 from fedjax_sel.engine.autolayout import divide_cores
 from fedjax_sel.engine.checkpoint import Checkpoints
 from fedjax_sel.engine.collectives import exchange, share
@@ -97,8 +97,8 @@ def test_a_mesh_of_other_devices_than_there_are_is_refused(mesh):
 
 
 def test_a_configuration_names_a_mesh():
-    assert build({"data": "iris", "rounds": 1, "mesh": {"seeds": 2, "clients": 1}}).mesh == (2, 1)
-    assert build({"data": "iris", "rounds": 1}).mesh == "auto"
+    assert build(resolve({"data": "iris", "rounds": 1, "mesh": {"seeds": 2, "clients": 1}})).execution.mesh == (2, 1)
+    assert build(resolve({"data": "iris", "rounds": 1})).execution.mesh == "auto"
 
 
 @pytest.mark.parametrize(
@@ -162,4 +162,4 @@ def test_what_is_kept_of_every_client_is_copied_to_no_device_of_a_cohort():
 @pytest.mark.parametrize("mesh", [{"seeds": 2, "client": 1}, {"seeds": "two", "clients": 1}, 2], ids=str)
 def test_a_configuration_of_no_mesh_is_refused(mesh):
     with pytest.raises(ValueError, match="mesh"):
-        build({"data": "iris", "rounds": 1, "mesh": mesh})
+        build(resolve({"data": "iris", "rounds": 1, "mesh": mesh}))
