@@ -354,9 +354,17 @@ def test_every_strategy_is_a_subclass_of_its_base_and_constructs_bare(package, n
     [
         ("client_selection", client_selection.Uniform, r"client_selection is Uniform, a class; .* as in Uniform\(\)"),
         ("client_selection", object(), r"it must be an instance of fedjax_sel.ClientSelector"),
-        ("client_selection", data_selection.Margin(), r"\(Margin\); it must be an instance of fedjax_sel.ClientSelector"),
+        (
+            "client_selection",
+            data_selection.Margin(),
+            r"\(Margin\); it must be an instance of fedjax_sel.ClientSelector",
+        ),
         ("data_selection", data_selection.Margin, r"data_selection is Margin, a class; .* as in Margin\(\)"),
-        ("data_selection", client_selection.Entropy(), r"\(Entropy\); it must be an instance of fedjax_sel.DataSelector"),
+        (
+            "data_selection",
+            client_selection.Entropy(),
+            r"\(Entropy\); it must be an instance of fedjax_sel.DataSelector",
+        ),
         ("aggregation", "mean", r"'mean' \(str\); it must be an instance of fedjax_sel.Aggregator"),
     ],
 )

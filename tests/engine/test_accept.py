@@ -180,7 +180,10 @@ def test_a_selector_that_breaks_the_contract_is_refused_in_words_before_anything
         (lambda e, d: simulate(e, d, debog=True), "unknown option 'debog'; did you mean 'debug'"),
         (lambda e, d: simulate(e, d, chunk=0), "chunk is 0; it must be at least 1"),
         (lambda e, d: e.replace(aggregation=fs.aggregation.Mean), r"aggregation is Mean, a class; give .* Mean\(\)"),
-        (lambda e, d: e.replace(correction=3), r"correction is 3 \(int\); it must be an instance of fedjax_sel.Correction"),
+        (
+            lambda e, d: e.replace(correction=3),
+            r"correction is 3 \(int\); it must be an instance of fedjax_sel.Correction",
+        ),
         (lambda e, d: e.replace(task=TASK.model), "it must be a Task"),
     ],
 )

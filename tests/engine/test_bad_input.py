@@ -158,7 +158,7 @@ def test_a_selector_without_a_rule_to_select_cannot_be_made():
         def observe(self, key, state, ctx, cohort, **signals):
             return state
 
-    with pytest.raises(TypeError, match="abstract.* select"):
+    with pytest.raises(TypeError, match=r"abstract.* select"):
         Half()
 
 

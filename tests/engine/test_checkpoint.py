@@ -33,7 +33,9 @@ def data():
 
 def experiment(client_selection=None, rounds=6):
     task = Task(LogisticRegression(classes=3))
-    return Experiment(task, client_selection=client_selection or RoundRobin(), cohort_size=3, rounds=rounds, evaluate_every=2)
+    return Experiment(
+        task, client_selection=client_selection or RoundRobin(), cohort_size=3, rounds=rounds, evaluate_every=2
+    )
 
 
 def same(a, b):
