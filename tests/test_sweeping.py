@@ -145,6 +145,18 @@ def test_a_folder_of_another_sweep_is_refused_with_what_differs(finished):
     assert "no sweep's folder" in line
 
 
+def test_a_sweep_of_an_earlier_version_is_refused_in_one_line_that_says_so(finished, tmp_path):
+    place, _ = finished
+    old = tmp_path / "old"
+    old.mkdir()
+    text = (place / "sweep.yaml").read_text()
+    assert "client_selection.epsilon" in text
+    (old / "sweep.yaml").write_text(text.replace("client_selection.", "selector."))
+    line = refused(*SMALL, *GRID, "--out", old)
+    assert f"{old} holds a sweep of an earlier version (selector.epsilon is client_selection.epsilon here)" in line
+    assert [path.name for path in old.iterdir()] == ["sweep.yaml"]
+
+
 def test_another_selector_is_another_program_compiled_once(tmp_path):
     run_chunk.clear_cache()
     said = swept(tmp_path / "out", "client_selection=entropy,uniform", "lr=0.02,0.2").stdout

@@ -25,7 +25,7 @@ from fedjax_sel.config.callbacks import CALLBACKS
 from fedjax_sel.config.components import KINDS, SOURCE_NAMES
 from fedjax_sel.config.config import Config, dump, fingerprint, flat
 from fedjax_sel.config.files import load, load_file, parse_yaml, preset, preset_names
-from fedjax_sel.config.names import notes, own_key, own_parameter, rename, rename_flat
+from fedjax_sel.config.names import notes, own_key, own_parameter, rename
 from fedjax_sel.config.resolve import check_once, override, resolve
 
 __all__ = [
@@ -50,6 +50,5 @@ __all__ = [
     "preset",
     "preset_names",
     "rename",
-    "rename_flat",
     "resolve",
 ]

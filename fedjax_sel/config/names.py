@@ -94,15 +94,6 @@ def rename(config: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
     return out, renamed
 
 
-def rename_flat(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns values by dotted keys, each key by its name here.
-
-    >>> rename_flat({"selector.epsilon": [0.1, 0.2], "m": 5})
-    {'client_selection.epsilon': [0.1, 0.2], 'cohort_size': 5}
-    """
-    return {own_key(key): value for key, value in values.items()}
-
-
 def own_key(key: str) -> str:
     """Returns what a dotted key is called here; of a component's parameters only those that every component has.
 

@@ -28,7 +28,7 @@ from fedjax_sel.engine.layout import Layout
 from fedjax_sel.engine.ledger import Rates, as_selection, price, rates_of
 from fedjax_sel.engine.program import Program, plan_program
 from fedjax_sel.engine.scan import run_chunk
-from fedjax_sel.engine.state import flatten_record, unflatten_record
+from fedjax_sel.engine.state import RoundState, flatten_record, unflatten_record
 from fedjax_sel.task.convolutions import warn_native_convolutions
 
 
@@ -93,54 +93,70 @@ def sweep(
         warn_native_convolutions(program.first.task, drawn[0].x)
         about["memory"] = program.check_program(state, how.memory)
 
-    experiment, length = program.first, program.length
     public = drawn[0].public_x
-    num_public = 0 if public is None else len(public)
-    writer = Recorder(program, rates_of(experiment, drawn[0].x, num_public), upfront)
+    rates = rates_of(program.first, drawn[0].x, 0 if public is None else len(public))
+    history = run_rounds(program, state, Recorder(program, rates, upfront), about, how, began)
+    return split_history(history, len(experiments))
+
+
+def run_rounds(
+    program: Program, state: RoundState, recorder: Recorder, about: dict[str, Any], how: Execution, began: float
+) -> History:
+    """The history of all rounds of a program, and its final models; callbacks and checkpoints have their turn between.
+
+    Args:
+      program: what is run.
+      state: before round 0, of all runs; from a checkpoint where `how` has one.
+      recorder: writes the history.
+      about: what the history says of the run.
+      how: its checkpoints, callbacks and `debug` are used.
+      began: when the run began, as `time.perf_counter` has it.
+    """
+    rounds, length = program.first.rounds, program.length
     first, spent, mark = 0, 0.0, ""
-    history = writer.write(about)
+    history = recorder.write(about)
     if how.checkpoints is not None:
         told = replace(program.together, x=0, test_x=0, validation_x=0)
         mark = mark_of(program.shared, program.seeds, told, str(program.layout))
         if (point := how.checkpoints.restore(state, mark)) is not None:
             first, spent, state = point.round, point.seconds, point.state
             about = {**about, "seconds": spent, "resumed_at": first}
-            writer.add(point.measured)
-            history = writer.write(about)
+            recorder.add(point.measured)
+            history = recorder.write(about)
     wait_for_all()
     check_same(first)
     tell(how.callbacks, "on_train_begin", history)
     # A run that was ended may have been killed before its end was written down: it ends here again.
-    ended = 0 < first < experiment.rounds and any_process(tell(how.callbacks, "after_central_iteration", history))
+    ended = 0 < first < rounds and any_process(tell(how.callbacks, "after_central_iteration", history))
     shared, together, keys, state = program.place(state)
     try:
         if is_distributed() and not how.debug:  # compiling may take one longer than the others wait where they talk
             run_chunk.lower(shared, together, keys, state, np.int32(first), **program.static).compile()
             wait_for_all()
-        for t in range(first, experiment.rounds, length):
+        for t in range(first, rounds, length):
             if ended:
                 break
-            count = min(length, experiment.rounds - t)
+            count = min(length, rounds - t)
             if how.debug:
                 state, record = run_chunk_in_python(program, state, t, count)
             else:
                 state, record = run_chunk(shared, together, keys, state, np.int32(t), **program.static)
             arrays = flatten_record(fetch(record))
-            writer.add({name: value[: program.count, :count] for name, value in arrays.items()})
+            recorder.add({name: value[: program.count, :count] for name, value in arrays.items()})
             about = {**about, "seconds": spent + time.perf_counter() - began}
             about.setdefault("seconds_of_first_chunk", about["seconds"] - spent)
-            history = writer.write(about)
+            history = recorder.write(about)
             ended = any_process(tell(how.callbacks, "after_central_iteration", history))
             if how.checkpoints is not None:
                 done = t + count
-                if any_process(how.checkpoints.due(done, now=ended or done == experiment.rounds)):
-                    how.checkpoints.save(Point(done, state, writer.arrays, about["seconds"]), mark)
+                if any_process(how.checkpoints.due(done, now=ended or done == rounds)):
+                    how.checkpoints.save(Point(done, state, recorder.arrays, about["seconds"]), mark)
     finally:
         if how.checkpoints is not None:  # whatever ended the run, what is being written is complete
             how.checkpoints.finish()
     history = replace(history, variables=fetch(state.variables))
     tell(how.callbacks, "on_train_end", history)
-    return split_history(history, len(experiments))
+    return history
 
 
 def resolve_execution(execution: Execution | None, changes: dict[str, Any]) -> Execution:

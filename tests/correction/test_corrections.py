@@ -192,7 +192,7 @@ def test_with_momentum_a_variate_is_the_mean_gradient_of_the_clients_steps():
 
 def test_scaffold_refuses_steps_that_are_no_sum_of_gradients():
     Scaffold().check(SGD(momentum=0.9))
-    Scaffold().check(Optax("sgd", hyperparams={"momentum": 0.9}))
-    NoCorrection().check(Optax("adam"))
+    Scaffold().check(Optax(optimizer="sgd", hyperparams={"momentum": 0.9}))
+    NoCorrection().check(Optax(optimizer="adam"))
     with pytest.raises(ValueError, match=r"scaffold needs .* such as sgd .*; optax with 'adam' is adaptive"):
-        run(Scaffold(), local_training=Optax("adam"))
+        run(Scaffold(), local_training=Optax(optimizer="adam"))

@@ -60,16 +60,23 @@ def assert_close(one, other, rtol=1e-4, atol=1e-6):
     [
         (Optax(learning_rate=0.01, epochs=3, batch_size=4), optax.adam),
         (
-            Optax("adamw", 0.02, {"b1": 0.8, "weight_decay": 0.1}, 5, 2),
+            Optax(0.02, 5, 2, optimizer="adamw", hyperparams={"b1": 0.8, "weight_decay": 0.1}),
             lambda rate: optax.adamw(rate, b1=0.8, weight_decay=0.1),
         ),
         (
-            Optax(optimizer=optax.adam, hyperparams={"learning_rate": 1e-3, "b1": 0.7}, epochs=2),
+            Optax(1e-3, optimizer=optax.adam, hyperparams={"b1": 0.7}, epochs=2),
             lambda rate: optax.adam(rate, b1=0.7),
         ),
-        (Optax("yogi", 0.01, epochs=2), optax.yogi),
+        (Optax(0.01, optimizer="yogi", epochs=2), optax.yogi),
         (
-            Optax("rmsprop", 0.01, {"decay": 0.8}, epochs=3, epoch_decay=0.5, schedule=Exponential(0.5)),
+            Optax(
+                0.01,
+                optimizer="rmsprop",
+                hyperparams={"decay": 0.8},
+                epochs=3,
+                epoch_decay=0.5,
+                schedule=Exponential(0.5),
+            ),
             lambda rate: optax.rmsprop(rate, decay=0.8),
         ),
     ],
@@ -86,18 +93,18 @@ def test_it_is_a_plain_loop_over_the_same_batches(trainer, make):
 @pytest.mark.parametrize("how", [{"epochs": 2}, {"steps": 9}], ids=str)
 def test_its_sgd_is_sgd(how):
     ours = train(SGD(0.2, momentum=0.5, batch_size=4, epoch_decay=0.9, **how))
-    theirs = train(Optax("sgd", 0.2, {"momentum": 0.5}, batch_size=4, epoch_decay=0.9, **how))
+    theirs = train(Optax(0.2, optimizer="sgd", hyperparams={"momentum": 0.5}, batch_size=4, epoch_decay=0.9, **how))
     assert_close(theirs.delta, ours.delta, rtol=1e-6)
     one, other = (
         t.plan(jnp.array([5, 9]), 9, jnp.int32(0), jnp.int32(1))
-        for t in (SGD(0.2, momentum=0.5, **how), Optax("sgd", 0.2, {"momentum": 0.5}, **how))
+        for t in (SGD(0.2, momentum=0.5, **how), Optax(0.2, optimizer="sgd", hyperparams={"momentum": 0.5}, **how))
     )
     assert_close(one, other)
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_every_named_optimiser_trains_with_traced_numbers(name):
-    trainer = Optax(name, 0.01, epochs=2)
+    trainer = Optax(0.01, optimizer=name, epochs=2)
     update = train(trainer)
     moved = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(update.delta)])
     assert np.isfinite(moved).all()
@@ -113,26 +120,31 @@ def test_its_numbers_are_traced():
         traced.append(1)
         return train(trainer).delta
 
-    got = [compiled(Optax("adam", rate, {"b1": b1})) for rate, b1 in ((0.01, 0.9), (0.1, 0.5))]
+    got = [compiled(Optax(rate, optimizer="adam", hyperparams={"b1": b1})) for rate, b1 in ((0.01, 0.9), (0.1, 0.5))]
     assert len(traced) == 1
-    assert_close(got[1], train(Optax("adam", 0.1, {"b1": 0.5})).delta)
-    assert len(jax.tree.leaves(Optax("adam", 0.1, {"b1": 0.5}))) == 2
+    assert_close(got[1], train(Optax(0.1, optimizer="adam", hyperparams={"b1": 0.5})).delta)
+    assert len(jax.tree.leaves(Optax(0.1, optimizer="adam", hyperparams={"b1": 0.5}))) == 2
 
 
 def test_a_run_learns_with_adam():
-    experiment = Experiment(TASK, local_training=Optax("adam", 0.05, epochs=3), cohort_size=4, rounds=15)
+    experiment = Experiment(TASK, local_training=Optax(0.05, optimizer="adam", epochs=3), cohort_size=4, rounds=15)
     assert simulate(experiment, FEDERATION, seeds=[0])["accuracy"][0, -1] > 0.8
 
 
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda: Optax("adma"), "unknown optax: optimizer 'adma'; did you mean 'adam"),
-        (lambda: Optax("adam", hyperparams={"beta": 0.9}), "unknown number of optax: 'beta'"),
-        (lambda: Optax("adam", hyperparams={"b1": float("nan")}), "optax: hyperparams.b1 is nan; it must be a number"),
-        (lambda: Optax("adam", 0.1, {"learning_rate": 0.1}), "learning_rate is given twice"),
-        (lambda: Optax("adam", -0.1), r"optax: learning_rate is -0.1; it must be in \[0, inf\)"),
-        (lambda: Optax("adam", hyperparams={"learning_rate": -1.0}), "optax: hyperparams.learning_rate is -1"),
+        (lambda: Optax(optimizer="adma"), "unknown optax: optimizer 'adma'; did you mean 'adam"),
+        (lambda: Optax(optimizer="adam", hyperparams={"beta": 0.9}), "unknown number of optax: 'beta'"),
+        (
+            lambda: Optax(optimizer="adam", hyperparams={"b1": float("nan")}),
+            "optax: hyperparams.b1 is nan; it must be a number",
+        ),
+        (
+            lambda: Optax(0.1, optimizer="adam", hyperparams={"learning_rate": 0.1}),
+            "optax: learning_rate is a field of its own",
+        ),
+        (lambda: Optax(-0.1, optimizer="adam"), r"optax: learning_rate is -0.1; it must be in \[0, inf\)"),
         (lambda: Optax(epochs=1, steps=1), "optax: epochs is 1 and steps is 1"),
     ],
 )

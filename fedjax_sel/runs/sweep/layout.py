@@ -54,13 +54,19 @@ def check(place: Path, grid: Sequence[Combination]) -> None:
 
 
 def read_description(place: Path) -> dict[str, Any]:
-    """Returns what the sweep in a folder is, by today's names.
+    """Returns what the sweep in a folder is.
 
     Raises:
-      FolderError: it cannot be read.
+      FolderError: it cannot be read, or an earlier version wrote it, with other names of keys.
     """
     theirs = of_run.read_file(place / ASKED, configuration.load_file)
-    return {part: configuration.rename_flat(theirs.get(part, {})) for part in ("axes", "common")}
+    for key in (*theirs.get("axes", {}), *theirs.get("common", {})):
+        if (own := configuration.own_key(key)) != key:
+            raise FolderError(
+                f"{place} holds a sweep of an earlier version ({key} is {own} here); its runs in {place / RUNS} can be "
+                "read and compared, but not be added to; give another folder"
+            )
+    return theirs
 
 
 def list_differences(theirs: dict, mine: dict) -> list[str]:

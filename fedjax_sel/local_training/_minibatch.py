@@ -1,7 +1,9 @@
-"""The training loop that all trainers share: batches of a client's examples, and any optax transformation."""
+"""Minibatch training on one client's examples, whatever the optimiser."""
 
 from __future__ import annotations
 
+import math
+from abc import abstractmethod
 from collections.abc import Callable
 
 import jax
@@ -12,36 +14,54 @@ from jaxtyping import Array, Float, Int
 from fedjax_sel.data.federated import Examples
 from fedjax_sel.local_training._schedule import Constant, Cosine, Exponential, Steps
 from fedjax_sel.local_training._shuffle import shuffle_epochs, shuffle_steps
-from fedjax_sel.pytree import Pytree, Scalar, static
+from fedjax_sel.protocols import LocalTrainer
+from fedjax_sel.pytree import Scalar, param, static, title
 from fedjax_sel.task import Task
 from fedjax_sel.types import Plan, PRNGKey, Update, Variables
 
 
-class Loop(Pytree):
+class MinibatchTrainer(LocalTrainer):
     """Passes over a client's examples; each is a fresh shuffle, cut into batches, the last of them perhaps smaller.
+
+    The base class of trainers that differ in what they do with a batch's gradient. A batch's loss is the mean over the
+    examples it has. Only `build_optimizer` is abstract.
 
     Attributes:
       learning_rate: base rate.
       batch_size: `B`; None: all of the client's examples at once.
-      epochs: passes over the client's examples; None: 1, or as many as `steps` takes.
-      steps: local steps, the same for every client; None: as many as the epochs take.
+      epochs: passes over the client's examples; None: 1 where `steps` is None.
+      steps: local steps, the same for every client whatever its size; a client with few examples passes over them more
+        often. None: as many as the epochs take.
       epoch_decay: what each epoch but the round's first multiplies the learning rate by; None: nothing.
       schedule: factor on the learning rate by round.
+
+    Raises:
+      ValueError: a number out of its range, or both `epochs` and `steps`.
     """
 
-    learning_rate: Scalar
-    batch_size: int | None = static()
-    epochs: int | None = static()
-    steps: int | None = static()
-    epoch_decay: Scalar | None
-    schedule: Constant | Cosine | Exponential | Steps
+    learning_rate: Scalar = param(default=0.1, low=0, below=math.inf)
+    batch_size: int | None = static(default=10, low=1)
+    epochs: int | None = static(default=None, low=1)
+    steps: int | None = static(default=None, low=1)
+    epoch_decay: Scalar | None = param(default=None, low=0, below=math.inf)
+    schedule: Constant | Cosine | Exponential | Steps = Constant()
 
-    def check(self, where: str) -> None:
-        """Raises `ValueError` where the length of a round is given twice."""
+    def __check_init__(self) -> None:
+        """Refuses both `epochs` and `steps`."""
         if self.epochs is not None and self.steps is not None:
             raise ValueError(
-                f"{where}: epochs is {self.epochs} and steps is {self.steps}; give one of them, and None for the other"
+                f"{title(type(self))}: epochs is {self.epochs} and steps is {self.steps}; "
+                "give one of them, and None for the other"
             )
+
+    @abstractmethod
+    def build_optimizer(self, rate: Scalar) -> optax.GradientTransformation:
+        """The optax transformation of a step at this rate."""
+
+    @property
+    def heavy_ball(self) -> Scalar | None:
+        """The momentum with which each gradient enters the update more than once; None, the default: there is none."""
+        return None
 
     def plan(
         self,
@@ -49,10 +69,9 @@ class Loop(Pytree):
         longest: int,
         round: Int[Array, ""] | int,
         rounds: Int[Array, ""] | int,
-        max_steps: Int[Array, "*m"] | None,
-        momentum: Scalar | None,
+        max_steps: Int[Array, "*m"] | None = None,
     ) -> Plan:
-        """What clients with so many examples do in a round; as `LocalTrainer.plan`, with a momentum."""
+        """Steps, examples and rates of clients with so many examples."""
         num_examples = jnp.asarray(num_examples)
         size, batches = self.size(longest), self.num_batches(num_examples, longest)
         steps = (self.epochs or 1) * batches if self.steps is None else self.steps
@@ -62,13 +81,12 @@ class Loop(Pytree):
         return Plan(
             steps=steps,
             examples_seen=steps // batches * num_examples + jnp.minimum(steps % batches * size, num_examples),
-            step_size_sum=self.step_size_sum(steps, batches, factor, momentum),
+            step_size_sum=self.step_size_sum(steps, batches, factor),
             rate_factor=jnp.broadcast_to(factor, num_examples.shape),
         )
 
     def train(
         self,
-        optimizer: Callable[[Scalar], optax.GradientTransformation],
         key: PRNGKey,
         task: Task,
         params: Variables,
@@ -78,7 +96,7 @@ class Loop(Pytree):
         num_steps: Int[Array, ""] | int,
         transform: Callable[[Variables, Variables], Variables] | None = None,
     ) -> Update:
-        """The update of one client; arguments as `LocalTrainer.train`, after the optimiser at a learning rate."""
+        """The update of one client."""
         key_order, key_dropout = jax.random.split(key)
         num_examples, longest = examples.mask.sum(), examples.longest
         size, batches = self.size(longest), self.num_batches(num_examples, longest)
@@ -103,13 +121,14 @@ class Loop(Pytree):
             key_step = jax.random.fold_in(key_dropout, s)
             gradient, (sums, statistics) = jax.grad(mean_loss, has_aux=True)(trained, statistics, batch, key_step)
             gradient = gradient if transform is None else transform(gradient, trained)
-            change, moved_moments = optimizer(self.rate(s // batches, factor)).update(gradient, moments, trained)
+            optimizer = self.build_optimizer(self.rate(s // batches, factor))
+            change, moved_moments = optimizer.update(gradient, moments, trained)
             new, old = (optax.apply_updates(trained, change), moved_moments), (trained, moments)
             trained, moments = jax.tree.map(lambda a, b: jnp.where(s < plan.steps, a, b), new, old)
             return trained, statistics, moments, total + sums, seen + batch.mask.sum()
 
         trained, statistics = task.split(params)
-        start = trained, statistics, optimizer(0.0).init(trained), jnp.zeros(2), jnp.zeros((), jnp.int32)
+        start = trained, statistics, self.build_optimizer(0.0).init(trained), jnp.zeros(2), jnp.zeros((), jnp.int32)
         trained, statistics, _, total, seen = jax.lax.fori_loop(0, num_steps, step, start)
         delta = jax.tree.map(jnp.subtract, task.join(trained, statistics), params)
         loss, mean_sq_loss = total / jnp.maximum(seen, 1)
@@ -128,18 +147,16 @@ class Loop(Pytree):
         rate = jnp.broadcast_to(jnp.asarray(self.learning_rate * factor, jnp.float32), epoch.shape)
         return rate if self.epoch_decay is None else rate * jnp.asarray(self.epoch_decay, jnp.float32) ** epoch
 
-    def step_size_sum(
-        self, steps: Int[Array, "*m"], batches: Int[Array, "*m"], factor: Scalar, momentum: Scalar | None
-    ) -> Float[Array, "*m"]:
+    def step_size_sum(self, steps: Int[Array, "*m"], batches: Int[Array, "*m"], factor: Scalar) -> Float[Array, "*m"]:
         """Sum of the factors by which the gradients of `steps` steps enter the update."""
         most = (self.epochs or 1) if self.steps is None else self.steps
         epoch = jnp.arange(most).reshape((1,) * jnp.ndim(steps) + (-1,))
         steps, batches = steps[..., None], batches[..., None]
-        if momentum is None:
+        if self.heavy_ball is None:
             of_epoch = jnp.clip(steps - epoch * batches, 0, batches)
         else:
             first, last = (jnp.minimum(steps, e * batches) for e in (epoch, epoch + 1))
-            of_epoch = accumulate(last, momentum) - accumulate(first, momentum)
+            of_epoch = accumulate(last, self.heavy_ball) - accumulate(first, self.heavy_ball)
         return jnp.sum(of_epoch * self.rate(epoch, factor), axis=-1)
 
 
