@@ -1,4 +1,4 @@
-"""How a client trains: one trainer a file, and the learning-rate schedules over rounds."""
+"""How a client trains: one trainer a file, the learning-rate schedules over rounds, and augmentation."""
 
 from functools import partial
 from typing import TYPE_CHECKING
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from fedjax_sel import catalog
 
 if TYPE_CHECKING:
+    from fedjax_sel.local_training._augment import CropFlip as CropFlip
     from fedjax_sel.local_training._schedule import Constant as Constant
     from fedjax_sel.local_training._schedule import Cosine as Cosine
     from fedjax_sel.local_training._schedule import Exponential as Exponential
@@ -16,4 +17,4 @@ if TYPE_CHECKING:
 available = partial(catalog.available, __name__)
 load = partial(catalog.load, __name__)
 SCHEDULES = dict.fromkeys(["Constant", "Cosine", "Exponential", "Steps"], "_schedule")
-__getattr__, __dir__ = catalog.namespace(__name__, **SCHEDULES)
+__getattr__, __dir__ = catalog.namespace(__name__, **SCHEDULES, CropFlip="_augment")

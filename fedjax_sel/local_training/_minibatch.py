@@ -12,6 +12,7 @@ import optax
 from jaxtyping import Array, Float, Int
 
 from fedjax_sel.data.federated import Examples
+from fedjax_sel.local_training._augment import CropFlip
 from fedjax_sel.local_training._schedule import Constant, Cosine, Exponential, Steps
 from fedjax_sel.local_training._shuffle import shuffle_epochs, shuffle_steps
 from fedjax_sel.protocols import LocalTrainer
@@ -34,6 +35,7 @@ class MinibatchTrainer(LocalTrainer):
         often. None: as many as the epochs take.
       epoch_decay: what each epoch but the round's first multiplies the learning rate by; None: nothing.
       schedule: factor on the learning rate by round.
+      augment: what changes the examples of each batch at random; None: nothing. Not counted in FLOPs.
 
     Raises:
       ValueError: a number out of its range, or both `epochs` and `steps`.
@@ -45,6 +47,7 @@ class MinibatchTrainer(LocalTrainer):
     steps: int | None = static(default=None, low=1)
     epoch_decay: Scalar | None = param(default=None, low=0, below=math.inf)
     schedule: Constant | Cosine | Exponential | Steps = Constant()
+    augment: CropFlip | None = None
 
     def __check_init__(self) -> None:
         """Refuses both `epochs` and `steps`."""
@@ -119,6 +122,9 @@ class MinibatchTrainer(LocalTrainer):
             slot = s // batches * stride + jnp.minimum(place, stride - 1)
             batch = examples.batch(order.at[slot].get(mode="clip"), (place < num_examples) & (s < plan.steps))
             key_step = jax.random.fold_in(key_dropout, s)
+            if self.augment is not None:
+                key_step, key_augment = jax.random.split(key_step)
+                batch = batch.replace(x=self.augment(key_augment, batch.x))
             gradient, (sums, statistics) = jax.grad(mean_loss, has_aux=True)(trained, statistics, batch, key_step)
             gradient = gradient if transform is None else transform(gradient, trained)
             optimizer = self.build_optimizer(self.rate(s // batches, factor))

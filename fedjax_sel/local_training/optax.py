@@ -29,7 +29,7 @@ class Optax(MinibatchTrainer):
     they may be swept over.
 
     Attributes:
-      learning_rate, batch_size, epochs, steps, epoch_decay, schedule: as `MinibatchTrainer` has them.
+      learning_rate, batch_size, epochs, steps, epoch_decay, schedule, augment: as `MinibatchTrainer` has them.
       optimizer: a name (`"adam"`, `"adamw"`, `"adagrad"`, `"rmsprop"`, `"yogi"`, `"lion"`, `"sgd"`, ...), or what makes
         an `optax.GradientTransformation` of the numbers below, such as `optax.adam`.
       hyperparams: the optimiser's other numbers, by the names of its arguments; None: it has its defaults.

@@ -16,7 +16,7 @@ class SGD(MinibatchTrainer):
     """Epochs of minibatch SGD from the global model; the momentum starts at zero every round.
 
     Attributes:
-      learning_rate, batch_size, epochs, steps, epoch_decay, schedule: as `MinibatchTrainer` has them.
+      learning_rate, batch_size, epochs, steps, epoch_decay, schedule, augment: as `MinibatchTrainer` has them.
       momentum: of heavy-ball SGD; None: no buffer.
       weight_decay: factor of the decay added to the gradient; None: none.
 

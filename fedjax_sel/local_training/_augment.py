@@ -1,0 +1,58 @@
+"""Random changes of training images, drawn for each example of each step."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Shaped
+
+from fedjax_sel.pytree import Pytree, static
+from fedjax_sel.types import PRNGKey
+
+
+class CropFlip(Pytree):
+    """Images moved by up to `padding` pixels either way, with zeros where nothing is left, and half of them mirrored.
+
+    Examples as stored are changed, before they are normalised: zero is black.
+
+    Attributes:
+      padding: pixels.
+      flip: whether images are mirrored, left to right.
+
+    Source: He et al., "Deep Residual Learning for Image Recognition", 2016, https://arxiv.org/abs/1512.03385, section
+    4.2: "4 pixels are padded on each side, and a 32×32 crop is randomly sampled from the padded image or its horizontal
+    flip".
+
+    >>> CropFlip(padding=1)(jax.random.key(0), jnp.ones((2, 3, 3, 1))).shape
+    (2, 3, 3, 1)
+    """
+
+    padding: int = static(default=4, low=0)
+    flip: bool = static(default=True)
+
+    def __call__(self, key: PRNGKey, x: Shaped[Array, "b ..."]) -> Shaped[Array, "b h w c"]:
+        """The images, changed.
+
+        Raises:
+          ValueError: examples are no images.
+        """
+        if x.ndim != 4:
+            raise ValueError(
+                f"crop_flip: an example has shape {x.shape[1:]}; it must be an image, (height, width, channels) "
+                "(features of a frozen trunk are none: model.cached=false trains on the images themselves)"
+            )
+        key_crop, key_flip = jax.random.split(key)
+        corner = jax.random.randint(key_crop, (len(x), 2), 0, 2 * self.padding + 1)
+        mirrored = jax.random.bernoulli(key_flip, 0.5, (len(x),)) & self.flip
+        border = (self.padding, self.padding)
+        padded = jnp.pad(x, ((0, 0), border, border, (0, 0)))
+        return jax.vmap(crop_one, in_axes=(0, 0, 0, None))(padded, corner, mirrored, (x.shape[1], x.shape[2]))
+
+
+def crop_one(
+    image: Shaped[Array, "H W c"], corner: Shaped[Array, "2"], mirrored: Bool[Array, ""], size: tuple[int, int]
+) -> Shaped[Array, "h w c"]:
+    """The part of an image of this size that begins at a corner, or its mirror image."""
+    row, column = (start + jnp.arange(length) for start, length in zip(corner, size, strict=True))
+    column = jnp.where(mirrored, column[::-1], column)
+    return image[row[:, None], column[None, :]]
