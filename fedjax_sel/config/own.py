@@ -1,0 +1,117 @@
+"""Parts that a user wrote, named in a configuration by module and name: `my_module:MySelector`, `lib/mine.py:make`."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from fedjax_sel.catalog import check_name
+
+FORMATS = ("npz", "tfds")
+"""What stands before a colon and is no module: forms of data."""
+
+CODE = "code"
+"""The parameter that tells one state of a part's source from another."""
+
+
+def is_own(name: Any) -> bool:
+    """Whether a name is `module:name`.
+
+    >>> is_own("my_module:MySelector"), is_own("entropy"), is_own("npz:data.npz")
+    (True, False, False)
+    """
+    before, colon, after = name.partition(":") if isinstance(name, str) else ("", "", "")
+    return bool(colon and before and after) and before not in FORMATS
+
+
+def load_own(what: str, name: str) -> Any:
+    """Returns what a module of the user's calls by a name.
+
+    The module is looked for in the current folder first; one that ends in `.py` is a file.
+
+    Args:
+      what: it is to be, for errors.
+      name: `module:name`.
+
+    Raises:
+      ValueError: there is no such module or name, or the module raises an error.
+    """
+    module_name, _, attribute = name.partition(":")
+    module = import_module(what, module_name)
+    if not hasattr(module, attribute):
+        public = [key for key in vars(module) if not key.startswith("_")]
+        check_name(f"name in {module_name}:", attribute, public)
+    return getattr(module, attribute)
+
+
+def import_module(what: str, name: str) -> ModuleType:
+    """Returns the user's module, imported; errors as `load_own`."""
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)  # as `python -m` has it; what the module imports later is found there, too
+    try:
+        return import_file(Path(name).expanduser().resolve()) if name.endswith(".py") else importlib.import_module(name)
+    except FileNotFoundError as error:
+        raise ValueError(f"{what}: there is no file {error.filename}") from error
+    except ModuleNotFoundError as error:
+        by = "" if error.name == name.split(".")[0] else f", which {name} imports"
+        raise ValueError(f"{what}: there is no module {error.name!r}{by}, in {here} or on Python's path") from error
+    except Exception as error:
+        at = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{at.filename}, line {at.lineno}"
+        if isinstance(error, SyntaxError):
+            place = f"{error.filename}, line {error.lineno}"
+        reason = f"{type(error).__name__}: {error}"
+        raise ValueError(f"{what}: {name} cannot be imported: {reason} ({place})") from error
+
+
+def import_file(path: Path) -> ModuleType:
+    """Returns the module in a file, the same one every time."""
+    known = sys.modules.get(path.stem)
+    if known is not None and getattr(known, "__file__", None) == str(path):
+        return known
+    if not path.is_file():
+        raise FileNotFoundError(2, "no such file", str(path))
+    spec: Any = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[path.stem]
+        raise
+    return module
+
+
+def digest(part: Any) -> str:
+    """Returns eight hexadecimal digits that differ where the file does in which a class or function is written."""
+    source = Path(inspect.getsourcefile(part) or "")
+    return hashlib.sha256(source.read_bytes()).hexdigest()[:8]
+
+
+def check_code(key: str, part: Any, given: dict[str, Any]) -> dict[str, str]:
+    """Returns the `code` of a part of the user's, which a configuration keeps beside its name.
+
+    Args:
+      key: of the part.
+      part: the class or function.
+      given: its parameters; a `code` among them is taken out.
+
+    Raises:
+      ValueError: the configuration was written for another state of the source.
+    """
+    now = digest(part)
+    before = given.pop(CODE, now)
+    if before != now:
+        raise ValueError(
+            f"{key}.{CODE} is {before!r}, but {inspect.getsourcefile(part)} is {now!r}: the file has changed since this "
+            f"configuration was written; leave {CODE} out to run it as it is now"
+        )
+    return {CODE: now}
