@@ -73,9 +73,12 @@ class Signal(Strategy):
 
     Attributes:
       name: the keyword argument by which its value arrives, unless `Signals` is given another.
+      public: whether it looks at the federation's public examples, which have no labels, instead of the client's own;
+        only a `ClientSignal` can.
     """
 
-    name: ClassVar[str]
+    name: ClassVar[str] = ""
+    public: ClassVar[bool] = False
 
     @property
     def cost(self) -> Cost:
@@ -102,13 +105,7 @@ class ExampleSignal(Signal):
 
 
 class ClientSignal(Signal):
-    """A value for each client, which needs its examples together.
-
-    Attributes:
-      public: whether it looks at the federation's public examples, which have no labels, instead of the client's own.
-    """
-
-    public: ClassVar[bool] = False
+    """A value for each client, which needs its examples together."""
 
     @abstractmethod
     def measure(self, task: Task, variables: Variables, batch: Batch, key: PRNGKey) -> Float[Array, "..."]:
@@ -195,7 +192,11 @@ class Signals:
         at: dict[str, str] = {}
         for moment, kinds in MOMENTS.items():
             given = getattr(self, moment)
-            named = list(given.items()) if isinstance(given, Mapping) else [(getattr(s, "name", ""), s) for s in given]
+            named = (
+                list(given.items())
+                if isinstance(given, Mapping)
+                else [(s.name if isinstance(s, Signal) else "", s) for s in given]
+            )
             for name, signal in named:
                 check_signal(moment, name, signal, kinds)
                 if name in at:
@@ -218,6 +219,11 @@ def check_signal(moment: str, name: str, signal: Any, kinds: tuple[type[Signal],
         raise ValueError(f"signal {name or signal.__name__!r}: {signal.__name__} is a class; give {signal.__name__}()")
     if not isinstance(signal, kinds):
         raise ValueError(f"signal {name!r} is a {type(signal).__name__}; measured {moment}, it must be {allowed}")
+    if not name:
+        raise ValueError(
+            f"{type(signal).__name__} has no name; set it in the class, or give one, as in "
+            f"Signals({moment}={{'my_signal': {type(signal).__name__}()}})"
+        )
     if moment == "trained" and isinstance(signal, UpdateSignal) and signal.reference == "aggregate":
         raise ValueError(
             f"signal {name!r} compares an update with the aggregate, which is not known before the merge; "
@@ -374,6 +380,13 @@ class DataSelector(Strategy):
 
 class LocalTrainer(Strategy):
     """How a client trains; written for one client."""
+
+    def step_examples(self, longest: int) -> int:
+        """Returns the most examples that one local step passes, where no client has more than `longest`; all by default.
+
+        The engine estimates by it how many clients are worth training side by side.
+        """
+        return longest
 
     @property
     def linear(self) -> bool:

@@ -21,7 +21,7 @@ class FedNova(Aggregator):
     all take the same steps it is the mean by size.
 
     Source: Wang et al., "Tackling the Objective Inconsistency Problem in Heterogeneous Federated Optimization", 2020,
-    https://arxiv.org/abs/2007.07481, equation (9) and section 4.
+    https://arxiv.org/abs/2007.07481, section 4.
 
     >>> import jax.numpy as jnp
     >>> cohort, sums = Cohort(jnp.arange(2), jnp.ones(2, bool), jnp.ones(2)), jnp.array([1.0, 3.0])
@@ -33,4 +33,4 @@ class FedNova(Aggregator):
         """`p_i (Σ p_j a_j) / a_i`, 0 for empty slots."""
         share = cohort_weights("size", cohort, num_examples)
         length = jnp.where(plan.step_size_sum > 0, plan.step_size_sum, 1.0)
-        return share * (share * length).sum() / length  # Eq. (9)
+        return share * (share * length).sum() / length

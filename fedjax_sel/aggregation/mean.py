@@ -32,4 +32,5 @@ class Mean(Aggregator):
 
     def weights(self, cohort: Cohort, num_examples: Int[Array, "m"], plan: Plan) -> Float[Array, "m"]:
         """Normalised over the filled slots, unless they are the cohort's own."""
+        # "size": FedFT-EDS, Eq. (5); LEFL, Eq. (1), over the cohort. "client": 1/m, UACS-FL, Server-Side Aggregation.
         return cohort_weights(self.weighting, cohort, num_examples)

@@ -59,7 +59,7 @@ class Oort(ClientSelector):
       window: unseen clients drawn from, as a multiple of those wanted.
 
     Source: Lai et al., "Oort: Efficient Federated Learning via Guided Participant Selection", 2021,
-    https://arxiv.org/abs/2010.06081, Algorithm 1 and equation (2); the defaults are the authors' code's.
+    https://arxiv.org/abs/2010.06081, Algorithm 1; the defaults are the authors' code's.
 
     >>> Oort(epsilon=0.5).signals().after
     {'training_loss_rms': TrainingLossRMS()}
@@ -104,7 +104,8 @@ class Oort(ClientSelector):
         top = nth_smallest(jnp.where(seen, state.utility, jnp.inf), place)
         worth = (jnp.minimum(state.utility, top) - 0.999 * low) / jnp.maximum(high - 0.999 * low, 1e-4)
         bonus = jnp.sqrt(0.1 * jnp.log(now) / jnp.maximum(state.last, 1))
-        return jnp.where(seen, (worth + bonus) * self.system(state, ctx), 0.0)  # Eq. (2), with the bonus of Alg. 1
+        # Statistical utility with the bonus of Alg. 1 for long absence, times the system utility.
+        return jnp.where(seen, (worth + bonus) * self.system(state, ctx), 0.0)
 
     def select(self, key: PRNGKey, state: OortState, ctx: Context) -> Cohort:
         """Returns who is exploited first, then who is explored, then whoever is left."""

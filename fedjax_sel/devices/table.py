@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -38,7 +39,7 @@ def from_csv(path: str | Path) -> DeviceProfile:
             f"{', '.join(n for n in UNITS if n not in OPTIONAL)}"
             + (f" (missing: {', '.join(missing)})" if missing else "")
         )
-    columns: dict[str, list[float]] = {name: [] for name in header}
+    columns: dict[str, Any] = {name: [] for name in header}
     for number, line in lines:
         if len(line) != len(header):
             raise ValueError(f"{path}, line {number}: {len(line)} cells, but the header names {len(header)} columns")
@@ -50,7 +51,7 @@ def from_csv(path: str | Path) -> DeviceProfile:
                     f"{path}, line {number}: {name} is {cell!r}; it must be a number ({UNITS[name]})"
                 ) from None
     try:
-        return DeviceProfile.of(**columns)  # type: ignore[arg-type]
+        return DeviceProfile.of(**columns)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
 

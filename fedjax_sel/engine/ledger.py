@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from fedjax_sel.protocols import ClientSignal, ExampleSignal, Signal
+from fedjax_sel.protocols import ExampleSignal, Signal
 from fedjax_sel.pytree import Pytree
 
 if TYPE_CHECKING:
@@ -114,12 +114,12 @@ def passes(signals: Iterable[Signal], backward: float = 2.0) -> float:
 
 def of_public(signals: Iterable[Signal]) -> tuple[Signal, ...]:
     """Those that look at public examples."""
-    return tuple(s for s in signals if isinstance(s, ClientSignal) and s.public)
+    return tuple(s for s in signals if s.public)
 
 
 def of_own(signals: Iterable[Signal]) -> tuple[Signal, ...]:
     """Those that look at a client's own examples."""
-    return tuple(s for s in signals if not (isinstance(s, ClientSignal) and s.public))
+    return tuple(s for s in signals if not s.public)
 
 
 @dataclass(frozen=True)

@@ -125,6 +125,10 @@ class Optax(LocalTrainer):
     def _factory(self) -> Callable[..., optax.GradientTransformation]:
         return getattr(optax, self.optimizer) if isinstance(self.optimizer, str) else self.optimizer
 
+    def step_examples(self, longest: int) -> int:
+        """Returns the examples of a batch."""
+        return self._loop.size(longest)
+
     @property
     def _loop(self) -> Loop:
         given = (self.hyperparams or {}).get("learning_rate", LEARNING_RATE)

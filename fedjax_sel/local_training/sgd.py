@@ -93,6 +93,10 @@ class SGD(LocalTrainer):
             return descent
         return optax.chain(optax.add_decayed_weights(self.weight_decay), descent)
 
+    def step_examples(self, longest: int) -> int:
+        """Returns the examples of a batch."""
+        return self._loop.size(longest)
+
     @property
     def _loop(self) -> Loop:
         rate, decay = self.learning_rate, self.epoch_decay

@@ -44,9 +44,9 @@ class Entropy(ExampleSignal):
         `H = log(1 + s) + Σ_c d_c e^-d_c / (1 + s)`: no term is negative, so the entropy of an example that the
         model is sure of is as exact as any, until `e^-d` itself is 0 in float32.
         """
-        gap = (logits.max(-1, keepdims=True) - logits) / self.temperature  # Eq. (6)
+        gap = (logits.max(-1, keepdims=True) - logits) / self.temperature  # FedFT-EDS, Eq. (6)
         likeliest = jax.nn.one_hot(logits.argmax(-1), logits.shape[-1], dtype=bool)
         chance = jnp.where(likeliest, 0.0, jnp.exp(-gap))
         rest = chance.sum(-1)
-        # Eq. (3)
+        # FedFT-EDS, Eq. (3), and H(x) of UACS-FL
         return jnp.log1p(rest) + jnp.sum(chance * gap, axis=-1) / (1 + rest)
