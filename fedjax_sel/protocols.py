@@ -382,7 +382,7 @@ class LocalTrainer(Strategy):
     """How a client trains; written for one client."""
 
     def step_examples(self, longest: int) -> int:
-        """Returns the most examples that one local step passes, where no client has more than `longest`; all by default.
+        """Returns the most examples in one local step, where no client has more than `longest`; all by default.
 
         The engine estimates by it how many clients are worth training side by side.
         """
