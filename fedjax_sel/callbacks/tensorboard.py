@@ -18,8 +18,8 @@ __all__ = ["TensorBoard"]
 class TensorBoard:
     """Writes every metric as a scalar against rounds (from 1), one run of TensorBoard a seed.
 
-    `tensorboard --logdir runs` shows them. The events are in `tensorboard/seed-0`, and so on. A run that goes on writes them anew from its first round, so that
-    none is there twice.
+    `tensorboard --logdir runs` shows them. The events are in `tensorboard/seed-0`, and so on. A run that goes on writes
+    them anew from its first round, so that none is there twice.
 
     Attributes:
       folder: of the run, in which `tensorboard/` is.
