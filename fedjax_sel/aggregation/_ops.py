@@ -1,4 +1,4 @@
-"""What several aggregators are made of: the weights of a sum over the cohort, and Reddi's server optimisers."""
+"""Parts of several aggregators: the weights of a sum over the cohort, and the server optimisers of Reddi et al."""
 
 from __future__ import annotations
 

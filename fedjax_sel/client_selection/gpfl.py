@@ -1,4 +1,4 @@
-"""GPFL: clients whose updates go the global model's way, with a confidence bound."""
+"""GPFL: clients whose updates point in the direction of the global model's change, with a confidence bound."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "schedule": "linear",
     },
 }
-"""What each parameter is where it is not given."""
+"""Defaults of the parameters, by variant."""
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "projection": ("tensors", "whole", "cosine"),
@@ -188,7 +188,7 @@ class GPFL(ClientSelector):
         validation_accuracy: Float[Array, ""],
         validation_loss: Float[Array, ""],
     ) -> GPFLState:
-        """Returns the state with the rewards of those who came back."""
+        """Returns the state with the rewards of the clients that returned."""
         back = jnp.where(cohort.mask, cohort.client, ctx.num_clients)
         last = state.projection.at[back].set(projection, mode="drop")
         if self.rule("softmax") == "cohort":

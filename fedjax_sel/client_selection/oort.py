@@ -108,7 +108,7 @@ class Oort(ClientSelector):
         return jnp.where(seen, (worth + bonus) * self.system(state, ctx), 0.0)
 
     def select(self, key: PRNGKey, state: OortState, ctx: Context) -> Cohort:
-        """Returns who is exploited first, then who is explored, then whoever is left."""
+        """Returns the exploited clients first, then the explored ones, then any others."""
         key_exploit, key_explore, key_rest = jax.random.split(key, 3)
         seen, unseen = (state.last > 0) & ctx.available, (state.last == 0) & ctx.available
         exploring = jnp.maximum(self.epsilon * self.decay ** (ctx.round + 1.0), self.smallest)
@@ -132,7 +132,7 @@ class Oort(ClientSelector):
     def observe(
         self, key: PRNGKey, state: OortState, ctx: Context, cohort: Cohort, *, training_loss_rms: Float[Array, "m"]
     ) -> OortState:
-        """Returns the utilities, those of who came back anew, and what the pacer remembers."""
+        """Returns the state with new utilities of the clients that returned, and of the pacer."""
         where = jnp.where(cohort.mask, cohort.client, ctx.num_clients)
         exploited = cohort.mask & (state.last[cohort.client] > 0)
         utility = training_loss_rms * ctx.num_examples[cohort.client]
@@ -151,5 +151,5 @@ class Oort(ClientSelector):
 
 
 def safe_log(weight: Float[Array, "N"]) -> Float[Array, "N"]:
-    """Returns a logarithm that is finite where the weight is 0: who weighs nothing is still drawn, last."""
+    """Returns a logarithm that is finite where the weight is 0, so that such clients are drawn last."""
     return jnp.log(jnp.maximum(weight, 1e-12))

@@ -104,7 +104,7 @@ class TiFL(ClientSelector):
     def observe(
         self, key: PRNGKey, state: TiFLState, ctx: Context, cohort: Cohort, *, correct: Float[Array, "N"]
     ) -> TiFLState:
-        """Returns the state in which the drawn tier has paid a credit, whoever came back."""
+        """Returns the state in which the drawn tier has paid a credit, whether or not its clients returned."""
         state = self.update_chances(state, ctx, correct)
         someone, tier = cohort.client[0] >= 0, state.tier[cohort.client[0]]
         return state._replace(

@@ -140,7 +140,7 @@ def build_problem(config: Config, begin: Variables | None = None, source: Any = 
 
 
 def apply_backbone(task: Task, example: Dataset, source: Any, public: Dataset | None) -> tuple[Task, Any, Any]:
-    """Returns the task on the features of its frozen backbone, and the data as features; unchanged without a backbone."""
+    """Returns the task on features of its frozen backbone, and the data as features; unchanged without a backbone."""
     if isinstance(source, Dataset):
         rest, done = precompute_features(task, source, *([] if public is None else [public]))
         return rest, done[0], None if public is None else done[1]

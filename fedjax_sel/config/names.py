@@ -135,7 +135,7 @@ def translate_parameter(config: Mapping[str, Any], key: str) -> str:
 
 
 def list_known_parameters(config: Mapping[str, Any], key: str) -> frozenset[str]:
-    """Returns the parameters of the component that a configuration names at `key`; none if there is no such component."""
+    """Returns the parameters of the component that a configuration names at `key`; none if there is no such one."""
     given = config.get(key)
     name = given.get("name") if isinstance(given, Mapping) else given
     if key == "layout":
@@ -144,7 +144,7 @@ def list_known_parameters(config: Mapping[str, Any], key: str) -> frozenset[str]
         if key in KINDS:
             return frozenset(KINDS[key].known(name or KINDS[key].default or ""))
         return frozenset(list_source_parameters(name) if isinstance(name, str) else ())
-    except ValueError:  # raised again where the name is checked
+    except ValueError:  # raised where the name is checked
         return frozenset()
 
 

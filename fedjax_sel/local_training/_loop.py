@@ -52,7 +52,7 @@ class Loop(Pytree):
         max_steps: Int[Array, "*m"] | None,
         momentum: Scalar | None,
     ) -> Plan:
-        """What clients with so many examples do in a round; as `LocalTrainer.plan`, with a momentum."""
+        """Returns what clients with so many examples do in a round; as `LocalTrainer.plan`, with a momentum."""
         num_examples = jnp.asarray(num_examples)
         size, batches = self.size(longest), self.num_batches(num_examples, longest)
         steps = (self.epochs or 1) * batches if self.steps is None else self.steps
@@ -116,11 +116,11 @@ class Loop(Pytree):
         return Update(delta, num_examples, plan.steps, seen, loss, mean_sq_loss)
 
     def size(self, longest: int) -> int:
-        """Examples of a full batch, `B`, where no client has more than `longest`."""
+        """Returns the examples of a full batch, `B`, where no client has more than `longest`."""
         return min(self.batch_size or longest, longest)
 
     def num_batches(self, num_examples: Int[Array, "*m"], longest: int) -> Int[Array, "*m"]:
-        """Batches of an epoch of clients with so many examples, at least 1."""
+        """Returns the batches of an epoch of clients with so many examples, at least 1."""
         return jnp.maximum(-(-num_examples // self.size(longest)), 1)
 
     def rate(self, epoch: Int[Array, "*e"], factor: Scalar) -> Float[Array, "*e"]:

@@ -28,7 +28,7 @@ OPTIMIZERS = (
 """Names of optax's optimisers that are built from numbers alone."""
 
 LEARNING_RATE = 0.001
-"""Where none is given."""
+"""The learning rate where none is given."""
 
 
 class Optax(LocalTrainer):
@@ -113,12 +113,12 @@ class Optax(LocalTrainer):
         )
 
     def build_optimizer(self, rate: Scalar) -> optax.GradientTransformation:
-        """The optax transformation of a step at this rate."""
+        """Returns the optax transformation of a step at this rate."""
         return self._factory(**{**(self.hyperparams or {}), "learning_rate": rate})
 
     @property
     def linear(self) -> bool:
-        """Only for SGD, with or without momentum."""
+        """Returns true for SGD, with or without momentum."""
         return self._factory is optax.sgd
 
     @property

@@ -87,7 +87,7 @@ class SGD(LocalTrainer):
         )
 
     def optimizer(self, rate: Scalar) -> optax.GradientTransformation:
-        """The optax transformation of a step at this rate."""
+        """Returns the optax transformation of a step at this rate."""
         descent = optax.sgd(rate, self.momentum)
         if self.weight_decay is None:
             return descent

@@ -34,11 +34,11 @@ class Entropy(ExampleSignal):
 
     @property
     def cost(self) -> Cost:
-        """Returns the price: a forward pass, and one number."""
+        """Returns the cost: a forward pass, and one number."""
         return Cost(forward=1.0, needs_model=True, up=1.0)
 
     def measure(self, logits: Float[Array, "b C"], y: Int[Array, "b"]) -> Float[Array, "b"]:
-        """Returns the entropy of each example; the labels are not looked at.
+        """Returns the entropy of each example; the labels are ignored.
 
         With `d_c = (z_max - z_c) / temperature` and `s` the sum of `e^-d_c` over all classes but the likeliest,
         `H = log(1 + s) + Σ_c d_c e^-d_c / (1 + s)`: no term is negative, so the entropy of an example that the

@@ -1,4 +1,4 @@
-"""How far a client's update goes in the direction of the global model's."""
+"""Projection of a client's update on the change of the global model."""
 
 from typing import ClassVar
 
