@@ -58,6 +58,9 @@ class Cost(Pytree):
       needs_model: whether the client must hold the current global model to answer (it is then sent to those outside the
         cohort).
       max_examples: how many of a client's examples are passed at most; None: all.
+
+    >>> Cost(forward=1.0, up=1.0, needs_model=True).backward  # as of `signals.Loss`
+    0.0
     """
 
     forward: float = param(default=0.0, low=0)
@@ -73,17 +76,20 @@ class Signal(Strategy):
 
     Attributes:
       name: the keyword argument by which its value arrives, unless `Signals` is given another.
+      public: whether it looks at the federation's public examples, which have no labels, instead of the client's own;
+        only a `ClientSignal` can.
     """
 
-    name: ClassVar[str]
+    name: ClassVar[str] = ""
+    public: ClassVar[bool] = False
 
     @property
     def cost(self) -> Cost:
-        """What a client pays for it; nothing by default."""
+        """Returns what a client pays for it; nothing by default."""
         return Cost()
 
     def count_up(self, classes: int) -> float:
-        """How many numbers a client sends for it where there are `C` classes; `cost.up` by default.
+        """Returns how many numbers a client sends for it where there are `C` classes; `cost.up` by default.
 
         A value that is as long as the number of classes says so here.
         """
@@ -98,21 +104,15 @@ class ExampleSignal(Signal):
 
     @abstractmethod
     def measure(self, logits: Float[Array, "b C"], y: Int[Array, "b"]) -> Float[Array, "b ..."]:
-        """Value of each example."""
+        """Returns the value of each example."""
 
 
 class ClientSignal(Signal):
-    """A value for each client, which needs its examples together.
-
-    Attributes:
-      public: whether it looks at the federation's public examples, which have no labels, instead of the client's own.
-    """
-
-    public: ClassVar[bool] = False
+    """A value for each client, which needs its examples together."""
 
     @abstractmethod
     def measure(self, task: Task, variables: Variables, batch: Batch, key: PRNGKey) -> Float[Array, "..."]:
-        """Value of the client whose examples `batch` holds; `key` is for what it draws."""
+        """Returns the value of the client whose examples `batch` holds; `key` is for what it draws."""
 
 
 class UpdateSignal(Signal):
@@ -127,7 +127,7 @@ class UpdateSignal(Signal):
 
     @property
     def reference(self) -> str:
-        """What `measure` is shown beside the update; `"none"` by default.
+        """Names the change that `measure` gets beside the update; `"none"` by default.
 
         `"aggregate"` is the change of the global model in this round, known only after the merge, and `"previous"` its
         change in the round before (zeros in the first).
@@ -136,7 +136,7 @@ class UpdateSignal(Signal):
 
     @abstractmethod
     def measure(self, update: Update, reference: Variables | None) -> Float[Array, "..."]:
-        """Value of one update, beside what `reference` names."""
+        """Returns the value of one update; `reference` is the change that the property of that name names."""
 
 
 class ServerSignal(Signal):
@@ -149,7 +149,7 @@ class ServerSignal(Signal):
 
     @abstractmethod
     def measure(self, logits: Float[Array, "b C"], y: Int[Array, "b"]) -> Float[Array, "..."]:
-        """Value from the logits of those examples."""
+        """Returns the value, from the logits of those examples."""
 
 
 class UpfrontSignal(Signal):
@@ -157,7 +157,7 @@ class UpfrontSignal(Signal):
 
     @abstractmethod
     def measure(self, key: PRNGKey, host: Host) -> Shaped[Array, "N ..."]:
-        """Value of each client."""
+        """Returns the value of each client."""
 
 
 Named = Mapping[str, Signal] | Iterable[Signal]
@@ -183,6 +183,10 @@ class Signals:
 
     Raises:
       ValueError: two signals of one name, or one that cannot be measured at its moment.
+
+    >>> from fedjax_sel import signals
+    >>> Signals(before=[signals.Loss()], after={"norm": signals.UpdateNorm()}).after
+    {'norm': UpdateNorm()}
     """
 
     before: Named = ()
@@ -191,11 +195,15 @@ class Signals:
     upfront: Named = ()
 
     def __post_init__(self):
-        """Names every signal, and refuses what cannot be."""
+        """Gives every signal its name; raises `ValueError` for signals that cannot be measured."""
         at: dict[str, str] = {}
         for moment, kinds in MOMENTS.items():
             given = getattr(self, moment)
-            named = list(given.items()) if isinstance(given, Mapping) else [(getattr(s, "name", ""), s) for s in given]
+            named = (
+                list(given.items())
+                if isinstance(given, Mapping)
+                else [(s.name if isinstance(s, Signal) else "", s) for s in given]
+            )
             for name, signal in named:
                 check_signal(moment, name, signal, kinds)
                 if name in at:
@@ -207,7 +215,7 @@ class Signals:
             object.__setattr__(self, moment, dict(named))
 
     def at(self, moment: str) -> dict[str, Any]:
-        """The signals of a moment, by name."""
+        """Returns the signals of a moment, by name."""
         return getattr(self, moment)
 
 
@@ -218,6 +226,11 @@ def check_signal(moment: str, name: str, signal: Any, kinds: tuple[type[Signal],
         raise ValueError(f"signal {name or signal.__name__!r}: {signal.__name__} is a class; give {signal.__name__}()")
     if not isinstance(signal, kinds):
         raise ValueError(f"signal {name!r} is a {type(signal).__name__}; measured {moment}, it must be {allowed}")
+    if not name:
+        raise ValueError(
+            f"{type(signal).__name__} has no name; set it in the class, or give one, as in "
+            f"Signals({moment}={{'my_signal': {type(signal).__name__}()}})"
+        )
     if moment == "trained" and isinstance(signal, UpdateSignal) and signal.reference == "aggregate":
         raise ValueError(
             f"signal {name!r} compares an update with the aggregate, which is not known before the merge; "
@@ -272,11 +285,11 @@ class ClientSelector(Strategy):
     replacement: ClassVar[bool] = False
 
     def signals(self) -> Signals:
-        """What it wants to know; nothing by default."""
+        """Returns the signals that it needs; none by default."""
         return Signals()
 
     def init(self, key: PRNGKey, ctx: Context, host: Host, **upfront: Any) -> StrategyState:
-        """State before round 0, from the `upfront` signals; none by default.
+        """Returns the state before round 0, from the `upfront` signals; none by default.
 
         Raises:
           ValueError: its parameters cannot serve `ctx`.
@@ -284,7 +297,7 @@ class ClientSelector(Strategy):
         return ()
 
     def state_shape(self, key: PRNGKey, ctx: Context, host: Host) -> StrategyState:
-        """Shapes and types of the state that `init` makes, without the work where `init` works on the host."""
+        """Returns shapes and types of the state of `init`; overridden where `init` does much work on the host."""
         try:
             return jax.eval_shape(
                 lambda key: self.init(
@@ -292,23 +305,23 @@ class ClientSelector(Strategy):
                 ),
                 key,
             )
-        except (jax.errors.JAXTypeError, jax.errors.JAXIndexError):  # it looks at numbers, so it has to be run
+        except (jax.errors.JAXTypeError, jax.errors.JAXIndexError):  # `init` needs concrete numbers, so it is run
             values = {name: s.measure(key, host) for name, s in self.signals().at("upfront").items()}
             return jax.tree.map(jnp.asarray, self.init(key, ctx, host, **values))
 
     def upfront(self, ctx: Context, host: Host) -> Upfront | None:
-        """What `init` took from the clients besides `upfront` signals; nothing by default."""
+        """Returns what `init` took from the clients besides `upfront` signals; nothing by default."""
         return None
 
     def asks(self, round: Int[Array, ""]) -> Bool[Array, ""] | bool:
-        """Whether it wants its `before` signals in a round; in the others it gets zeros and pays nothing.
+        """Returns whether it wants its `before` signals in a round; in other rounds it gets zeros and pays nothing.
 
         It depends on the round alone, so that it stays a branch when seeds are vmapped.
         """
         return True
 
     def probes(self, round: Int[Array, ""]) -> Bool[Array, ""] | bool:
-        """Whether a uniform cohort trains before a round, only to measure the `before` signals on the model it makes.
+        """Returns whether a uniform cohort trains before a round, only to measure `before` signals on its model.
 
         That model is thrown away; `observe` gets the values as `probed_NAME` (zeros in other rounds), and all of it is
         billed as selection. It depends on the round alone.
@@ -316,15 +329,15 @@ class ClientSelector(Strategy):
         return False
 
     def candidates(self, key: PRNGKey, state: StrategyState, ctx: Context) -> Int[Array, "d"] | None:
-        """Whom to ask for the `before` signals; None, the default: everyone."""
+        """Returns the clients to ask for the `before` signals; None, the default: all."""
         return None
 
     @abstractmethod
     def select(self, key: PRNGKey, state: StrategyState, ctx: Context, **before: Any) -> Cohort:
-        """The cohort. Signals have one entry a candidate (`ctx.candidates`), or one a client."""
+        """Returns the cohort. Signals have one entry for each candidate (`ctx.candidates`), or for each client."""
 
     def accept(self, key: PRNGKey, state: StrategyState, ctx: Context, cohort: Cohort, **trained: Any) -> Cohort:
-        """The members whose updates are merged, and with what weight; by default all who returned one.
+        """Returns the cohort whose updates are merged, with their weights; by default all that returned an update.
 
         Args:
           key, state, ctx: of the round.
@@ -336,7 +349,7 @@ class ClientSelector(Strategy):
     def observe(
         self, key: PRNGKey, state: StrategyState, ctx: Context, cohort: Cohort, **signals: Any
     ) -> StrategyState:
-        """State after the round, from all declared signals; as it was by default.
+        """Returns the state after the round, from all declared signals; unchanged by default.
 
         `cohort` names everybody who was selected; its mask says whose update was merged.
         """
@@ -353,31 +366,38 @@ class DataSelector(Strategy):
     weighted: ClassVar[bool] = False
 
     def signals(self) -> dict[str, ExampleSignal]:
-        """Signals of the client's own examples, on the model it received; none by default."""
+        """Returns signals of the client's own examples, on the model it received; none by default."""
         return {}
 
     def init(self, num_clients: int, longest: int) -> StrategyState:
-        """State of every client before round 0, with a leading `N`; none by default."""
+        """Returns the state of every client before round 0, with a leading `N`; none by default."""
         return ()
 
     @abstractmethod
     def select(self, key: PRNGKey, state: StrategyState, valid: Bool[Array, "L"], **signals: Any) -> Shaped[Array, "L"]:
-        """Weight of each example: 0, not trained on; 1, trained on; another number multiplies its loss.
+        """Returns the weight of each example: 0, not trained on; 1, trained on; another number multiplies its loss.
 
         An example that is not `valid` has weight 0. A boolean mask will do.
         """
 
     def observe(self, key: PRNGKey, state: StrategyState, weight: Shaped[Array, "L"], **signals: Any) -> StrategyState:
-        """The client's state after a round in which it trained; as it was by default."""
+        """Returns the client's state after a round in which it trained; unchanged by default."""
         return state
 
 
 class LocalTrainer(Strategy):
     """How a client trains; written for one client."""
 
+    def step_examples(self, longest: int) -> int:
+        """Returns the most examples in one local step, where no client has more than `longest`; all by default.
+
+        The engine estimates by it how many clients are worth training side by side.
+        """
+        return longest
+
     @property
     def linear(self) -> bool:
-        """Whether an update is a weighted sum of the gradients that were followed; so by default."""
+        """Returns whether an update is a weighted sum of the gradients that were followed; true by default."""
         return True
 
     @abstractmethod
@@ -389,13 +409,13 @@ class LocalTrainer(Strategy):
         rounds: Int[Array, ""],
         max_steps: Int[Array, "*m"] | None = None,
     ) -> Plan:
-        """What clients with so many examples do in a round, where none has more than `longest`.
+        """Returns what clients with so many examples do in a round, where none has more than `longest`.
 
         Args:
           num_examples: of each client; one with none takes no step.
           longest: `L`.
           round, rounds: which round, of how many.
-          max_steps: after how many steps it must stop; None: it need not.
+          max_steps: number of steps after which each must stop; None: no limit.
         """
 
     @abstractmethod
@@ -410,7 +430,7 @@ class LocalTrainer(Strategy):
         num_steps: Int[Array, ""],
         transform: Callable[[Variables, Variables], Variables] | None = None,
     ) -> Update:
-        """The update of one client.
+        """Returns the update of one client.
 
         Args:
           key: of this client in this round.
@@ -438,28 +458,28 @@ class Correction(Strategy):
     up: ClassVar[float] = 0.0
 
     def check(self, trainer: LocalTrainer) -> None:
-        """Raises `ValueError` for a trainer with which it means nothing; nothing by default."""
+        """Raises `ValueError` for a trainer that it does not work with; accepts all by default."""
 
     def init(self, variables: Variables, num_clients: int) -> StrategyState:
-        """State before round 0; none by default."""
+        """Returns the state before round 0; none by default."""
         return ()
 
     def client_state(self, state: StrategyState, client: Int[Array, ""]) -> StrategyState:
-        """What one client holds while it trains; nothing by default."""
+        """Returns what one client holds while it trains; nothing by default."""
         return ()
 
     @abstractmethod
     def correct(
         self, client_state: StrategyState, gradient: Variables, variables: Variables, received: Variables
     ) -> Variables:
-        """The gradient that a step from `variables` follows, in a round that began with `received`."""
+        """Returns the gradient that a step from `variables` follows, in a round that began with `received`."""
 
     def upload(self, client_state: StrategyState, delta: Variables, step_size_sum: Float[Array, ""]) -> StrategyState:
-        """What a client returns besides its update `delta`, after steps of these sizes in sum; nothing by default."""
+        """Returns what a client sends besides its update `delta`; nothing by default."""
         return ()
 
     def merge(self, state: StrategyState, cohort: Cohort, uploads: StrategyState) -> StrategyState:
-        """State after the round, from the uploads of those in the cohort's mask; as it was by default."""
+        """Returns the state after the round, from the uploads of the members in the mask; unchanged by default."""
         return state
 
 
@@ -477,28 +497,28 @@ class Aggregator(Strategy):
 
     @abstractmethod
     def weights(self, cohort: Cohort, num_examples: Int[Array, "m"], plan: Plan) -> Float[Array, "m"]:
-        """Weight of each delta, 0 for empty slots.
+        """Returns the weight of each delta, 0 for empty slots.
 
         Args:
-          cohort: its mask says whose deltas there are.
+          cohort: its mask says which members have a delta.
           num_examples: that each member trained on.
           plan: what each member did.
         """
 
     def combine(self, deltas: Variables, weights: Float[Array, "m"]) -> Variables:
-        """The change that the cohort proposes, from all deltas with a leading `m`; their weighted sum by default."""
+        """Returns the cohort's change, from all deltas with a leading `m`; their weighted sum by default."""
         return jax.tree.map(lambda leaf: jnp.tensordot(weights, leaf, 1), deltas)
 
     def server_optimizer(self) -> optax.GradientTransformation:
-        """The server's optimiser, for which minus the change is a gradient; by default it takes the change as it is."""
+        """Returns the server's optimiser, to which minus the change is a gradient; by default it adds the change."""
         return optax.scale(-1.0)
 
     def init(self, variables: Variables) -> StrategyState:
-        """State before round 0: the optimiser's."""
+        """Returns the state before round 0, the optimiser's."""
         return self.server_optimizer().init(variables)
 
     def step(self, state: StrategyState, variables: Variables, delta: Variables) -> tuple[Variables, StrategyState]:
-        """The new global model, from the change `delta`."""
+        """Returns the new global model and state, from the change `delta`."""
         gradient = jax.tree.map(jnp.negative, delta)
         change, state = self.server_optimizer().update(gradient, state, variables)
         return optax.apply_updates(variables, change), state
@@ -509,13 +529,13 @@ class Availability(Strategy):
 
     @abstractmethod
     def available(self, key: PRNGKey, round: Int[Array, ""], num_clients: int) -> Bool[Array, "N"]:
-        """Of each client, whether it can be reached."""
+        """Returns for each client whether it can be reached."""
 
     def check(self, num_clients: int) -> None:
-        """Raises `ValueError` where it does not fit so many clients; nothing by default."""
+        """Raises `ValueError` where it does not fit so many clients; accepts any number by default."""
 
 
 def overrides(strategy: Strategy, method: str) -> bool:
-    """Whether a strategy has a method of its own, instead of its base class's default."""
+    """Returns whether a strategy has a method of its own, instead of its base class's default."""
     base = next(cls for cls in type(strategy).__mro__ if Strategy in cls.__bases__)
     return getattr(type(strategy), method) is not getattr(base, method)

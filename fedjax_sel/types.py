@@ -1,4 +1,4 @@
-"""The words of the library: what the server knows, whom it chose, what came back.
+"""The types of a round: what the server knows, whom it chose, what the clients returned.
 
 Axis legend, used in every docstring and annotation:
 
@@ -79,7 +79,7 @@ class Cohort(Pytree):
     """The clients that train this round; its shape is fixed whatever happens.
 
     Attributes:
-      client: who, `PAD_CLIENT` where `mask` is false.
+      client: number of each member, `PAD_CLIENT` where `mask` is false.
       mask: which slots are filled.
       weight: importance correction of each slot, 1 where unbiasedness is not claimed.
     """
@@ -90,12 +90,12 @@ class Cohort(Pytree):
 
 
 class Batch(Pytree):
-    """Rows as stored, and which of them count.
+    """Examples as stored, and which of them count.
 
     Attributes:
-      x: rows.
+      x: examples.
       y: labels in `0..C-1`.
-      mask: false where a row is padding or was not selected.
+      mask: false where an example is padding or was not selected.
       weight: of each example in the loss; None: 1.
     """
 
@@ -133,7 +133,7 @@ class Update(Pytree):
       loss: its training loss in nats, mean over all the examples of its steps.
       mean_sq_loss: mean square of the same losses.
       upload: what the correction sends back besides; None where there is none.
-      finite: whether all of it is a finite number; set by the engine, which leaves out what is not.
+      finite: whether all its numbers are finite; set by the engine, which leaves out other updates.
     """
 
     delta: Variables | None

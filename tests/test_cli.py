@@ -209,7 +209,7 @@ def test_the_list_names_everything():
     for kind in config.KINDS.values():
         for name in kind.available():
             assert f" {name} " in done.stdout
-    for name in (*config.preset_names(), "uacs", "tfds:NAME"):
+    for name in (*config.list_presets(), "uacs", "tfds:NAME"):
         assert name in done.stdout
 
 
@@ -252,8 +252,8 @@ def test_the_command_line_itself_needs_nothing_heavy():
 
 
 def test_histories_of_one_seed_show_no_deviation():
-    from fedjax_sel.report.compare import until
-    from fedjax_sel.report.summary import lines, results
+    from fedjax_sel.report.compare import format_costs_to
+    from fedjax_sel.report.summary import format_rows, summarize
 
     names = ("bytes_down", "bytes_up", "client_flops", "selection_bytes_down", "selection_bytes_up", "selection_flops")
     metrics = {name: np.ones((1, 3)) for name in names} | {
@@ -261,9 +261,9 @@ def test_histories_of_one_seed_show_no_deviation():
         "loss": np.array([[np.nan, 2.0, 1.0]]),
     }
     history = History((0,), metrics, np.zeros((1, 3, 1), np.int32), 2)
-    assert ("final accuracy", "0.7500", "–") in lines(results(history))
-    assert until(history, 0.5) == ("2", "8 B")
-    assert until(history, 0.9) == (">3", "never")
+    assert ("final accuracy", "0.7500", "–") in format_rows(summarize(history))
+    assert format_costs_to(history, 0.5) == ("2", "8 B")
+    assert format_costs_to(history, 0.9) == (">3", "never")
 
 
 def test_a_run_of_a_strategy_that_is_not_installed_is_compared_all_the_same(finished, tmp_path):

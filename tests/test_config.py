@@ -17,7 +17,7 @@ from fedjax_sel.local_training import Steps
 IRIS = {"data": "iris", "partition": {"clients": 10}, "model": "logistic", "cohort_size": 4, "rounds": 3, "seeds": 2}
 
 
-@pytest.mark.parametrize("name", config.preset_names())
+@pytest.mark.parametrize("name", config.list_presets())
 def test_a_preset_resolves_completely_and_resolving_again_changes_nothing(name):
     short, given = config.load(name)
     resolved = config.resolve(given)
@@ -108,7 +108,7 @@ def test_other_names_of_the_field_are_understood():
         "local_epochs": "local_training.epochs",
         "lr": "local_training.learning_rate",
     }
-    assert config.own_key("lr") == "local_training.learning_rate"
+    assert config.translate_key("lr") == "local_training.learning_rate"
 
 
 def test_an_override_replaces_a_component_whole_and_a_parameter_alone():
@@ -361,8 +361,8 @@ NEW = {
 
 def test_configurations_of_the_first_edition_are_read_and_what_they_are_called_now_is_told():
     assert config.resolve(OLD) == config.resolve(NEW)
-    assert list(config.notes(NEW)) == []
-    assert set(config.notes(OLD)) == {
+    assert list(config.describe_renames(NEW)) == []
+    assert set(config.describe_renames(OLD)) == {
         "signals_on is signal_split here",
         "mapping is layout here",
         "local_training.lr is local_training.learning_rate here",
@@ -386,7 +386,7 @@ def test_short_forms_are_names_of_their_own_and_nothing_is_told_of_them():
         "samples=entropy",
         "m=3",
     ]
-    assert list(config.notes(IRIS, items)) == []
+    assert list(config.describe_renames(IRIS, items)) == []
     found = config.resolve(config.override({**IRIS, "cohort_size": 9}, items))
     assert (found["client_selection"]["epsilon"], found["local_training"]["epochs"], found["cohort_size"]) == (
         0.2,
@@ -400,7 +400,7 @@ def test_a_parameter_is_renamed_only_where_the_component_has_the_new_name_and_no
         config.resolve({**IRIS, "client_selection": {"name": "uniform", "share": 0.5}})
     tiers = {"name": "tiers", "compute_factor": [2, 1], "share": [1, 3]}
     assert config.resolve({**IRIS, "devices": tiers})["devices"]["share"] == [1.0, 3.0]
-    assert list(config.notes(IRIS, ["client_selection=fedcs", "client_selection.share=0.5"])) == []
+    assert list(config.describe_renames(IRIS, ["client_selection=fedcs", "client_selection.share=0.5"])) == []
 
 
 def test_a_configuration_is_frozen():

@@ -1,8 +1,8 @@
-"""What several aggregators are made of: the weights of a sum over the cohort, and Reddi's server optimisers."""
+"""Parts of several aggregators: the weights of a sum over the cohort, and the server optimisers of Reddi et al."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -56,20 +56,20 @@ def uncorrected_adaptive(
     optimisers of optax divide the moments by `1 - β^t`.
     """
     second_moment = {
-        "adagrad": lambda v, g: v + g**2,  # Alg. 2, FedAdagrad
-        "yogi": lambda v, g: v - (1 - beta2) * g**2 * jnp.sign(v - g**2),  # Alg. 2, FedYogi
-        "adam": lambda v, g: beta2 * v + (1 - beta2) * g**2,  # Alg. 2, FedAdam
+        "adagrad": lambda v, g: v + g**2,  # FedAdagrad
+        "yogi": lambda v, g: v - (1 - beta2) * g**2 * jnp.sign(v - g**2),  # FedYogi
+        "adam": lambda v, g: beta2 * v + (1 - beta2) * g**2,  # FedAdam
     }[rule]
 
     def init(params: Variables) -> MomentsState:
         second = jax.tree.map(lambda leaf: jnp.full_like(leaf, 1.0) * tau**2, params)
         return MomentsState(jax.tree.map(jnp.zeros_like, params), second)
 
-    def update(updates: Variables, state: MomentsState, params: Variables | None = None):
+    def update(updates: Variables, state: Any, params: Variables | None = None):
         del params
         first = jax.tree.map(lambda m, g: beta1 * m + (1 - beta1) * g, state.first, updates)
         second = jax.tree.map(second_moment, state.second, updates)
         change = jax.tree.map(lambda m, v: -(learning_rate * m) / (jnp.sqrt(v) + tau), first, second)
         return change, MomentsState(first, second)
 
-    return optax.GradientTransformation(init, update)  # type: ignore[arg-type]
+    return optax.GradientTransformation(init, update)

@@ -35,9 +35,9 @@ class FedAvgM(Aggregator):
     weighting: str = static(default="client", choices=WEIGHTINGS)
 
     def weights(self, cohort: Cohort, num_examples: Int[Array, "m"], plan: Plan) -> Float[Array, "m"]:
-        """Of the mean."""
+        """Returns the weights of the mean."""
         return cohort_weights(self.weighting, cohort, num_examples)
 
     def server_optimizer(self) -> optax.GradientTransformation:
-        """SGD with momentum."""
+        """Returns SGD with momentum."""
         return optax.sgd(self.learning_rate, self.momentum)

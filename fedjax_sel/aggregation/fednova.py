@@ -13,7 +13,7 @@ __all__ = ["FedNova"]
 
 
 class FedNova(Aggregator):
-    """`w ← w + (Σ p_i a_i) Σ p_i Δ_i / a_i`: updates are normalised by how far local training goes by itself.
+    """`w ← w + (Σ p_i a_i) Σ p_i Δ_i / a_i`: updates are normalised by the length of local training.
 
     `p_i` are the shares of the cohort's examples and `a_i` what the steps of client `i` add up to, which its trainer
     tells (`Plan.step_size_sum`, with the learning rate that cancels): `τ_i` without momentum,
@@ -21,7 +21,7 @@ class FedNova(Aggregator):
     all take the same steps it is the mean by size.
 
     Source: Wang et al., "Tackling the Objective Inconsistency Problem in Heterogeneous Federated Optimization", 2020,
-    https://arxiv.org/abs/2007.07481, equation (9) and section 4.
+    https://arxiv.org/abs/2007.07481, section 4.
 
     >>> import jax.numpy as jnp
     >>> cohort, sums = Cohort(jnp.arange(2), jnp.ones(2, bool), jnp.ones(2)), jnp.array([1.0, 3.0])
@@ -30,7 +30,7 @@ class FedNova(Aggregator):
     """
 
     def weights(self, cohort: Cohort, num_examples: Int[Array, "m"], plan: Plan) -> Float[Array, "m"]:
-        """`p_i (Σ p_j a_j) / a_i`, 0 for empty slots."""
+        """Returns `p_i (Σ p_j a_j) / a_i`, 0 for empty slots."""
         share = cohort_weights("size", cohort, num_examples)
         length = jnp.where(plan.step_size_sum > 0, plan.step_size_sum, 1.0)
-        return share * (share * length).sum() / length  # Eq. (9)
+        return share * (share * length).sum() / length

@@ -43,9 +43,9 @@ class FedOpt(Aggregator):
     weighting: str = static(default="client", choices=WEIGHTINGS)
 
     def weights(self, cohort: Cohort, num_examples: Int[Array, "m"], plan: Plan) -> Float[Array, "m"]:
-        """Of the mean."""
+        """Returns the weights of the mean."""
         return cohort_weights(self.weighting, cohort, num_examples)
 
     def server_optimizer(self) -> optax.GradientTransformation:
-        """The source's, without bias correction."""
+        """Returns the source's optimiser, without bias correction."""
         return uncorrected_adaptive(self.optimizer, self.learning_rate, self.beta1, self.beta2, self.tau)

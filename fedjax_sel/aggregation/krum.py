@@ -39,11 +39,11 @@ class Krum(Aggregator):
     stacked = True
 
     def weights(self, cohort: Cohort, num_examples: Int[Array, "m"], plan: Plan) -> Float[Array, "m"]:
-        """Equal."""
+        """Returns equal weights."""
         return cohort_weights("client", cohort, num_examples)
 
     def combine(self, deltas: Variables, weights: Float[Array, "m"]) -> Variables:
-        """The mean of the updates of the smallest scores, 0 where there are none."""
+        """Returns the mean of the updates of the smallest scores, 0 where there are none."""
         present = weights > 0
         score = krum_scores(deltas, present, self.f)
         position = jnp.argsort(jnp.argsort(score))  # ties: the first slot, as in the source

@@ -31,5 +31,6 @@ class Mean(Aggregator):
     weighting: str = static(default="client", choices=WEIGHTINGS)
 
     def weights(self, cohort: Cohort, num_examples: Int[Array, "m"], plan: Plan) -> Float[Array, "m"]:
-        """Normalised over the filled slots, unless they are the cohort's own."""
+        """Returns weights normalised over the filled slots, or the cohort's own."""
+        # "size": FedFT-EDS, Eq. (5); LEFL, Eq. (1), over the cohort. "client": 1/m, UACS-FL, Server-Side Aggregation.
         return cohort_weights(self.weighting, cohort, num_examples)

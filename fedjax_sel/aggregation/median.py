@@ -29,11 +29,11 @@ class Median(Aggregator):
     stacked = True
 
     def weights(self, cohort: Cohort, num_examples: Int[Array, "m"], plan: Plan) -> Float[Array, "m"]:
-        """Equal."""
+        """Returns equal weights."""
         return cohort_weights("client", cohort, num_examples)
 
     def combine(self, deltas: Variables, weights: Float[Array, "m"]) -> Variables:
-        """The median of those with a weight, 0 where there are none."""
+        """Returns the median of the updates with a weight, 0 where there are none."""
         present = weights > 0
         count = present.sum()
         low, high = jnp.maximum(count - 1, 0) // 2, count // 2

@@ -36,11 +36,11 @@ class TrimmedMean(Aggregator):
     stacked = True
 
     def weights(self, cohort: Cohort, num_examples: Int[Array, "m"], plan: Plan) -> Float[Array, "m"]:
-        """Equal."""
+        """Returns equal weights."""
         return cohort_weights("client", cohort, num_examples)
 
     def combine(self, deltas: Variables, weights: Float[Array, "m"]) -> Variables:
-        """The trimmed mean of those with a weight, 0 where there are none."""
+        """Returns the trimmed mean of the updates with a weight, 0 where there are none."""
         present = weights > 0
         count = present.sum()
         cut = jnp.floor(self.beta * count + ROUNDING).astype(count.dtype)

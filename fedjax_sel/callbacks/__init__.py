@@ -1,8 +1,8 @@
-"""Who is told how a run goes: one callback a file, each with one exported class that constructs without arguments.
+"""Callbacks, which are told how a run goes: one a file, each with one exported class that constructs without arguments.
 
 A callback has some of the methods of `engine.callback.Callback`, and is shown the history between chunks of rounds.
 What it writes follows from the history alone, so that a run that was stopped and went on leaves what an uninterrupted
-one does. Two fields are not the user's: `folder`, the run's, and `config`, what it was built from.
+one does. Two fields are filled in by the run: `folder`, its folder, and `config`, its configuration.
 """
 
 from functools import partial

@@ -11,21 +11,21 @@ from fedjax_sel.engine.history import History
 
 
 def check_installed(package: str, extra: str) -> None:
-    """Raise `ValueError` naming the extra where a package is not there."""
+    """Raises `ValueError`, which names the extra, where a package is not installed."""
     found = find_spec(package)
-    if found is None or found.origin is None:  # a folder of that name is no package
+    if found is None or found.origin is None:  # a folder of that name is not a package
         raise ValueError(
             f"callbacks.{extra} needs the package {package}, which is not installed: pip install 'fedjax-sel[{extra}]'"
         )
 
 
 def values(history: History, run: int, after: int) -> Iterator[tuple[int, dict[str, float]]]:
-    """The rounds after round `after` of one run, from 1, each with its metrics; those without a value are left out.
+    """Yields each round (from 1) after round `after` of one run with its metrics; metrics without a value are left out.
 
     Args:
       history: of all runs.
       run: which one, from 0.
-      after: the last round that is known already.
+      after: how many rounds are known already.
     """
     for t in range(after, history.rounds):
         found = {name: float(value[run, t]) for name, value in history.metrics.items()}

@@ -1,4 +1,4 @@
-"""Ending a run that no longer gets better."""
+"""The end of a run that no longer gets better."""
 
 from __future__ import annotations
 
@@ -33,8 +33,10 @@ class EarlyStopping:
     Raises:
       ValueError: an unknown metric or mode, patience below 1, or a negative `min_delta`.
 
-    >>> EarlyStopping(patience=3).patience
-    3
+    >>> values = np.array([[0.5, 0.7, 0.6, 0.7]])
+    >>> history = History((0,), {"accuracy": values}, np.zeros((1, 4, 1), int), 5)
+    >>> EarlyStopping(patience=2).after_central_iteration(history)  # two evaluations without a new best
+    True
     """
 
     metric: Literal["accuracy", "loss", "training_loss"] = "accuracy"
@@ -51,7 +53,7 @@ class EarlyStopping:
             raise ValueError(f"early_stopping: min_delta is {self.min_delta:g}; it must be at least 0")
 
     def after_central_iteration(self, history: History) -> bool:
-        """Whether patience was lost."""
+        """Returns whether patience was lost."""
         sign = 1 if (BETTER[self.metric] if self.mode == "auto" else self.mode) == "max" else -1
         values = history[self.metric]
         best, without = -np.inf, 0

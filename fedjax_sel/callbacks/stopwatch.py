@@ -17,13 +17,22 @@ FILE = "stopwatch.csv"
 
 @dataclass
 class Stopwatch:
-    """`stopwatch.csv`, a line a chunk: last round, seconds since the start, rounds a second in this chunk.
+    """Writes `stopwatch.csv`, a line for each chunk: last round, seconds since the start, rounds a second in the chunk.
 
     The first chunk's time has compilation in it. A run that goes on keeps the lines from before, and counts on from the
     seconds that were spent until its checkpoint; the time in between, while it was not running, does not count.
 
     Attributes:
       folder: where it is written.
+
+    >>> import tempfile
+    >>> import numpy as np
+    >>> history = History((0,), {"accuracy": np.ones((1, 6))}, np.zeros((1, 6, 1), int), 5, {"seconds": 2.0})
+    >>> watch = Stopwatch(Path(tempfile.mkdtemp()))
+    >>> watch.after_central_iteration(history)
+    >>> print((watch.folder / "stopwatch.csv").read_text(), end="")
+    round,seconds,rounds_per_second
+    6,2.0,3.0
     """
 
     folder: Path = Path()
@@ -31,14 +40,14 @@ class Stopwatch:
     _last: tuple[int, float] = field(default=(0, 0.0), init=False, repr=False)
 
     def on_train_begin(self, history: History) -> None:
-        """Read the lines from before the checkpoint."""
+        """Reads the lines from before the checkpoint."""
         file = self.folder / FILE
         self._last = history.rounds, history.about.get("seconds", 0.0)
         before = pd.read_csv(file) if history.rounds and file.exists() else pd.DataFrame({"round": []})
         self._lines = list(before[before["round"] <= history.rounds].itertuples(index=False, name=None))
 
     def after_central_iteration(self, history: History) -> None:
-        """Write a line."""
+        """Writes a line, where rounds were run since the last."""
         (rounds, seconds), now = self._last, history.about.get("seconds", 0.0)
         if history.rounds == rounds:
             return

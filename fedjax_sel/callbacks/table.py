@@ -1,4 +1,4 @@
-"""All metrics as a table, while the run goes on."""
+"""A table of all metrics, written while the run goes on."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FORMATS = ("csv", "parquet")
 
 @dataclass(frozen=True)
 class Table:
-    """`table.csv` or `table.parquet`, written anew after every chunk: round (from 1), seed, metric, value.
+    """Writes `table.csv` or `table.parquet` anew after every chunk: round (from 1), seed, metric, value.
 
     The file is whole at every moment.
 
@@ -27,6 +27,16 @@ class Table:
 
     Raises:
       ValueError: an unknown format.
+
+    >>> import tempfile
+    >>> import numpy as np
+    >>> history = History((3,), {"accuracy": np.array([[0.5, 0.75]])}, np.zeros((1, 2, 1), int), 5)
+    >>> table = Table(folder=Path(tempfile.mkdtemp()))
+    >>> table.after_central_iteration(history)
+    >>> print((table.folder / "table.csv").read_text(), end="")
+    round,seed,metric,value
+    1,3,accuracy,0.5
+    2,3,accuracy,0.75
     """
 
     format: Literal["csv", "parquet"] = "csv"
@@ -36,12 +46,12 @@ class Table:
         check_name("format of table:", self.format, FORMATS)
 
     def on_train_begin(self, history: History) -> None:
-        """A run that goes on may have been stopped before it wrote."""
+        """Writes the rounds before the checkpoint, since a run may have been stopped before it wrote them."""
         if history.rounds:
             self.after_central_iteration(history)
 
     def after_central_iteration(self, history: History) -> None:
-        """Write all rounds so far."""
+        """Writes all rounds so far."""
         table = history.to_pandas()
         with write_atomic(self.folder / f"table.{self.format}") as new:
             if self.format == "csv":

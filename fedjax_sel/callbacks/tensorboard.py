@@ -16,16 +16,25 @@ __all__ = ["TensorBoard"]
 
 @dataclass
 class TensorBoard:
-    """Every metric as a scalar against rounds (from 1), one run of TensorBoard a seed: `tensorboard --logdir runs`.
+    """Writes every metric as a scalar against rounds (from 1), one run of TensorBoard a seed.
 
-    The events are in `tensorboard/seed-0`, and so on. A run that goes on writes them anew from its first round, so that
-    none is there twice.
+    `tensorboard --logdir runs` shows them. The events are in `tensorboard/seed-0`, and so on. A run that goes on writes
+    them anew from its first round, so that none is there twice.
 
     Attributes:
       folder: of the run, in which `tensorboard/` is.
 
     Raises:
       ValueError: tensorboardX is not installed.
+
+    >>> import tempfile
+    >>> import numpy as np
+    >>> history = History((0, 1), {"accuracy": np.ones((2, 4))}, np.zeros((2, 4, 1), int), 5)
+    >>> board = TensorBoard(Path(tempfile.mkdtemp()))
+    >>> board.on_train_begin(history)
+    >>> board.on_train_end(history)
+    >>> sorted(path.name for path in (board.folder / "tensorboard").iterdir())
+    ['seed-0', 'seed-1']
     """
 
     folder: Path = Path()
@@ -36,7 +45,7 @@ class TensorBoard:
         check_installed("tensorboardX", "tensorboard")
 
     def on_train_begin(self, history: History) -> None:
-        """Begin one file a seed."""
+        """Begins one file for each seed."""
         from tensorboardX.event_file_writer import EventsWriter
 
         events = messages()
@@ -56,7 +65,7 @@ class TensorBoard:
             self.after_central_iteration(history)
 
     def after_central_iteration(self, history: History) -> None:
-        """Write the new rounds."""
+        """Writes the new rounds."""
         events, now = messages(), time.time()
         for run, file in enumerate(self._files):
             for number, found in values(history, run, self._written):
@@ -66,14 +75,14 @@ class TensorBoard:
         self._written = history.rounds
 
     def on_train_end(self, history: History) -> None:
-        """Close the files."""
+        """Closes the files."""
         for file in self._files:
             file.close()
         self._files = []
 
 
 def messages() -> Any:
-    """The protocol buffers that TensorBoard's files are made of, imported when they are first needed."""
+    """Returns the module of the protocol buffers in TensorBoard's files; imported when it is first needed."""
     from tensorboardX.proto import event_pb2
 
     return event_pb2

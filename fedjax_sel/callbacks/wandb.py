@@ -20,7 +20,7 @@ MODES = ("online", "offline", "disabled")
 
 @dataclass
 class WandB:
-    """One run of W&B a seed, all in one group: every metric against rounds (from 1), and the configuration.
+    """Logs every metric against rounds (from 1), and the configuration: one run of W&B for each seed, in one group.
 
     Files are in `wandb/` of the run's folder. The default needs no account; files stay until `wandb sync` sends them.
     The runs' numbers are kept in `wandb/id`, so that a run that goes on continues the same runs of W&B: offline it
@@ -35,6 +35,9 @@ class WandB:
 
     Raises:
       ValueError: wandb is not installed, an unknown mode; when the run begins, whatever W&B finds wrong.
+
+    >>> WandB(project="selectors", mode="disabled").group is None
+    True
     """
 
     project: str = "fedjax-sel"
@@ -50,7 +53,7 @@ class WandB:
         check_name("mode of wandb:", self.mode, MODES)
 
     def on_train_begin(self, history: History) -> None:
-        """Begin, or continue, one run a seed."""
+        """Begins, or continues, one run for each seed."""
         if self.mode == "disabled":
             return
         import wandb
@@ -83,20 +86,20 @@ class WandB:
             self.after_central_iteration(history)
 
     def after_central_iteration(self, history: History) -> None:
-        """Log the new rounds."""
+        """Logs the new rounds."""
         for i, run in enumerate(self._runs):
             for number, found in values(history, i, self._written[i]):
                 run.log({"round": number, **found}, step=number)
             self._written[i] = max(self._written[i], history.rounds)
 
     def on_train_end(self, history: History) -> None:
-        """Finish the runs."""
+        """Finishes the runs."""
         for run in self._runs:
             run.finish()
         self._runs, self._written = [], []
 
     def _name(self) -> str:
-        """What these runs are called by W&B: drawn once, and kept in the folder."""
+        """Returns the id of these runs in W&B: drawn once, and kept in the folder."""
         file = self.folder / "wandb" / "id"
         if not file.exists():
             file.parent.mkdir(exist_ok=True)

@@ -99,7 +99,7 @@ def print_notes(given: dict, items: list[str] | None) -> None:
     """Prints which names, of a configuration and of the command line, are other ones here."""
     from fedjax_sel import config as configuration
 
-    for note in configuration.notes(given, items or []):
+    for note in configuration.describe_renames(given, items or []):
         Console().print(note, style="dim", highlight=False)
 
 

@@ -94,7 +94,7 @@ def sweep(
     prepare_jax(cores=grid[0].config["mesh"] is None, cache=not no_cache)
     table = execute_sweep(name, grid, place, memory=memory)
     said = NOTHING.format("sweep") if finished else "The sweep is in "
-    print_end(Console(), sweeps.in_terminal(name, table, list(grid[0].values)), said, place)
+    print_end(Console(), sweeps.build_table(name, table, list(grid[0].values)), said, place)
 
 
 @command
@@ -165,7 +165,7 @@ def run_and_show(name: str, config: Config, place: Path, *, no_cache: bool, **ho
     finished = layout.check(place, config) == "finished"
     prepare_jax(cores=config["mesh"] is None, cache=not no_cache)
     history = execute(name, config, place, **how)
-    table = summary.in_terminal(layout.title(config), summary.results(history))
+    table = summary.build_table(layout.title(config), summary.summarize(history))
     print_end(Console(quiet=not is_first()), table, NOTHING.format("run") if finished else "The run is in ", place)
     return history
 

@@ -20,7 +20,7 @@ def compare(
     figure: Annotated[Path | None, typer.Option(help="Draw accuracy against rounds into this file.")] = None,
 ) -> None:
     """Put finished runs beside each other."""
-    from fedjax_sel.report.compare import compare_runs, list_runs, reachable
+    from fedjax_sel.report.compare import compare_runs, find_reachable_accuracy, list_runs
     from fedjax_sel.runs import layout
     from fedjax_sel.runs.files import write_figure
 
@@ -36,7 +36,7 @@ def compare(
     console = Console()
     for line in list_runs(read):
         console.print(line, soft_wrap=True, highlight=False)
-    console.print(compare_runs(read, reachable(read) if target is None else target))
+    console.print(compare_runs(read, find_reachable_accuracy(read) if target is None else target))
     if figure is not None:
         from fedjax_sel.report.figures import curves
 
@@ -55,7 +55,7 @@ def everything() -> None:
 
     console = Console()
     named = [(name, papers.load(name).title) for name in papers.available()]
-    for key, lines in [*catalogue.everything(), ("reproduce PAPER", named)]:
+    for key, lines in [*catalogue.list_choices(), ("reproduce PAPER", named)]:
         console.print(Text(key, style="bold underline"))
         table = Table(show_header=False, box=None, padding=(0, 2))
         table.add_column(style="bold", no_wrap=True)
@@ -75,19 +75,19 @@ def cite(
     """The sources of strategies; the reference of a paper, and of this software."""
     from fedjax_sel import papers
     from fedjax_sel.catalog import check_name
-    from fedjax_sel.report.catalogue import software, sources, strategies
+    from fedjax_sel.report.catalogue import cite_software, list_sources, list_strategies
 
     names, known = names or [], papers.available()
     for name in names:
-        check_name("name", name, [*strategies(), *known])
+        check_name("name", name, [*list_strategies(), *known])
     console = Console(highlight=False)
 
     def tell(name: str, text: str) -> None:
         console.print(Text.assemble((f"{name}: ", "bold"), text), soft_wrap=True)
 
-    for name, text in sources(names or None):
+    for name, text in list_sources(names or None):
         tell(name, text)
     for name in [name for name in known if not names or name in names]:
         tell(f"paper {name}", papers.load(name).reference)
     if not names or set(names) & set(known):
-        tell("this software", software())
+        tell("this software", cite_software())

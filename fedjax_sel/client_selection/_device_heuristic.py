@@ -1,12 +1,12 @@
-"""How good a set of devices is: the heuristic `H(S)`.
+"""The heuristic `H(S)` that scores a set of devices.
 
 `f` is Float["4 N"] throughout, a row each for compute, energy efficiency, memory and network, more being better:
 
-    H(S) = α mean_S f1 + β mean_S f2 + γ mean_S f3 + δ min_S f4          (3.4) - (3.8)
+    H(S) = α mean_S f1 + β mean_S f2 + γ mean_S f3 + δ min_S f4          Eqs. (3.4) to (3.8)
 
-(3.8) multiplies f4 by the 0/1 mask of S before it takes the minimum, which is 0 as soon as anybody is left out; here
-those left out count as infinite. Since only f4 enters by its minimum, `H(S) = mean_S a + δ min_S f4` with the *worth*
-`a = αf1 + βf2 + γf3`.
+Eq. (3.8) multiplies f4 by the 0/1 mask of S before it takes the minimum, which makes it 0 whenever a device is left
+out; here the network of a device that is left out counts as infinite. Since only f4 enters by its minimum,
+`H(S) = mean_S a + δ min_S f4` with the *worth* `a = αf1 + βf2 + γf3`.
 
 Source: Mouli, "Device Selection Algorithm for Federated Learning", thesis, IIT Patna, 2024.
 """
@@ -56,8 +56,9 @@ class Choice(Pytree):
 def heuristic(f: Float[Array, "4 N"], weights: Weights, mask: Bool[Array, "N"]) -> Float[Array, ""]:
     """Returns `H` of the set `mask`; -inf for the empty set."""
     count = mask.sum()
-    mean = jnp.where(mask, weights.worth(f), 0).sum() / jnp.maximum(count, 1)  # Eq. (3.5) to (3.7)
+    mean = jnp.where(mask, weights.worth(f), 0).sum() / jnp.maximum(count, 1)  # Eqs. (3.5) to (3.7)
     weakest = jnp.where(mask, f[3], jnp.inf).min()  # Eq. (3.8)
+    # Eq. (3.4)
     return jnp.where(count > 0, mean + weights.delta * jnp.where(count > 0, weakest, 0), -jnp.inf)
 
 

@@ -62,6 +62,7 @@ def greedy(
 
     def grow(first):
         def add(k, carry):  # the k members have the sum of worths `total` and the worst network `weakest`
+            # Alg. 1, the inner loop: n_max = argmax H(S ∪ {n}), then S_j ← S_j ∪ {n_max}
             free, total, weakest = carry
             if reading == "union":
                 score = (total + worth) / (k + 1) + delta * jnp.minimum(weakest, network)
@@ -79,6 +80,7 @@ def greedy(
     if starts == "best":
         first = jnp.argmax(jnp.where(available, worth + delta * network, -jnp.inf))
     else:
+        # Alg. 1, the outer loop and its result: argmax_j F(S_j)
         first = jnp.argmax(jax.lax.map(lambda j: grow(j)[1], place, batch_size=min(block, n)))
     mask = grow(first)[0]
     return Choice(mask, heuristic(f, weights, mask))

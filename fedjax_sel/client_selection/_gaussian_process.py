@@ -45,10 +45,10 @@ def fit(
     """Returns `X` after `steps` of Adam on the weighted negative log likelihood, the mean being the weighted mean.
 
     Args:
-      factor: where to begin.
+      factor: the initial `X`.
       noise: `σ`, fixed.
-      changes: losses' changes, a row a round.
-      weight: of each row; 0 where there is none.
+      changes: changes of the losses, one row for each draw.
+      weight: of each draw; 0 where there is none.
       steps: of the optimizer.
       learning_rate: of Adam.
     """
@@ -71,7 +71,7 @@ def greedy(
     available: Bool[Array, "N"],
     m: int,
 ) -> tuple[Int[Array, "m"], Float[Array, "m"]]:
-    """Returns `m` clients; each in turn is the one whose training is expected to lower the total loss most.
+    """Returns `m` clients, chosen one by one: next is the client whose training should lower the total loss most.
 
     The next is `argmax_k α_k Σ_i p_i Σ_ik / sqrt(Σ_kk)`; the covariance is then conditioned on it,
     `Σ ← Σ - Σ_:k Σ_k: / Σ_kk`. Among those not chosen it stays of the form `XᵀCX + σ²I`, `C ← C - Cx_k x_kᵀC / Σ_kk`
@@ -85,7 +85,7 @@ def greedy(
       m: how many.
 
     Returns:
-      Who, and the score of each when it was chosen; `-inf` where nobody was left.
+      The clients, and the score of each when it was chosen; `-inf` where no client was left.
     """
     n = factor.shape[1]
 

@@ -1,4 +1,4 @@
-"""What several selectors share: drawing a cohort of fixed shape from numbers a client."""
+"""Functions that draw a cohort of fixed shape from one number for each client."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def gumbel_m(key: PRNGKey, log_weight: Float[Array, "N"], available: Bool[Array,
 def draw_members(
     key: PRNGKey, log_weight: Float[Array, "N"], allowed: Bool[Array, "N"], count: Int[Array, ""], m: int
 ) -> Bool[Array, "N"]:
-    """Returns who is in: `count` of the allowed, drawn as by `gumbel_m`; `count` may be traced and is at most `m`."""
+    """Returns which clients are drawn: `count` of the allowed, as by `gumbel_m`; `count <= m` may be traced."""
     noisy = log_weight + jax.random.gumbel(key, log_weight.shape)
     _, client = jax.lax.top_k(jnp.where(allowed, noisy, -jnp.inf), m)
     return allowed & jnp.zeros_like(allowed).at[client].set(jnp.arange(m) < count)

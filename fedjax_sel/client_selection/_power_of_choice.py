@@ -1,4 +1,4 @@
-"""What the four variants of power of choice share."""
+"""Functions that the four variants of power of choice share."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def divergences(log_p: Float[Array, "N M C"], block: int = 256) -> Float[Array, 
 
     def diverge(own):
         p = jnp.exp(own)
-        return (p @ own - flat @ p) / examples  # Eq. (2)
+        return (p @ own - flat @ p) / examples  # LEFL, Eq. (2), mean over the examples
 
     return jnp.maximum(jax.lax.map(diverge, flat, batch_size=min(block, n)), 0.0)
 

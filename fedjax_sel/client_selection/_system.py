@@ -1,4 +1,4 @@
-"""What selectors that look at devices share."""
+"""A check that all selectors by devices share."""
 
 from fedjax_sel.types import Context
 

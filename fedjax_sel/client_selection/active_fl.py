@@ -57,7 +57,7 @@ class ActiveFL(ClientSelector):
         return jnp.where(seen, state, jnp.where(seen.any(), state.max(), 0.0))
 
     def select(self, key: PRNGKey, state: Float[Array, "N"], ctx: Context) -> Cohort:
-        """Returns who is exploited first, then who is explored."""
+        """Returns the exploited clients first, then the explored ones."""
         key_tie, key_exploit, key_explore = jax.random.split(key, 3)
         valuation = self.valuations(state)
         dropped = round_down(jnp.asarray(self.fraction * ctx.available.sum()))
@@ -76,6 +76,6 @@ class ActiveFL(ClientSelector):
         *,
         training_loss: Float[Array, "m"],
     ) -> Float[Array, "N"]:
-        """Returns the valuations, those of who came back anew."""
+        """Returns the valuations, updated for the clients that returned."""
         where = jnp.where(cohort.mask, cohort.client, ctx.num_clients)
         return state.at[where].set(jnp.sqrt(ctx.num_examples[cohort.client]) * training_loss, mode="drop")

@@ -43,7 +43,7 @@ class Entropy(ClientSelector):
         """Returns the top `m` less the explorers, and explorers drawn from everybody else."""
         key_coin, key_tie, key_explore = jax.random.split(key, 3)
         noise = jax.random.uniform(key_tie, entropy.shape)  # settles ties of entropies, and of those taken
-        # Step 1: a random number r in [0, 1)
+        # Active Client Selection, step 1: a random number r in [0, 1)
         explore = jax.random.uniform(key_coin, (ctx.m if self.per_slot else 1,)) < self.epsilon
         exploit = ~jnp.broadcast_to(explore, (ctx.m,))
         # Step 2: the exploiting slots take the best few; a random number in [0, 1) ranks everybody else below them

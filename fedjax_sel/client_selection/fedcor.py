@@ -130,7 +130,7 @@ class FedCor(ClientSelector):
         loss: Float[Array, "N"],
         probed_loss: Float[Array, "N"],
     ) -> FedCorState:
-        """Returns the state with one more draw where the losses' change is known, fitted where that is due."""
+        """Returns the state with one more draw where the change of the losses is known, refitted where that is due."""
         t, probed = ctx.round, self.probes(ctx.round)
         new = probed | ((t > 0) & (t <= self.warm_up))
         place = jnp.where(new, state.count % len(state.round), len(state.round))

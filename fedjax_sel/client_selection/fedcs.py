@@ -33,7 +33,7 @@ class FedCS(ClientSelector):
       fraction: of the available clients, how many are asked for their resources each round, drawn at random; in (0, 1].
 
     Source: Nishio and Yonetani, "Client Selection for Federated Learning with Heterogeneous Resources in Mobile Edge",
-    2019, https://arxiv.org/abs/1804.08333, Algorithm 3 and equations (2) to (4).
+    2019, https://arxiv.org/abs/1804.08333, Algorithm 3.
 
     >>> FedCS(deadline=180.0)
     FedCS(deadline=180.0, fraction=1.0)
@@ -59,9 +59,9 @@ class FedCS(ClientSelector):
         def add(slot, carry):
             free, client, mask, uploads, multicast = carry
             spread = jnp.maximum(multicast, t.download)  # T^d with each of them
-            ends = jnp.maximum(uploads, t.compute) + t.upload  # Θ with each of them, Alg. 3
+            ends = jnp.maximum(uploads, t.compute) + t.upload  # Θ with each of them
             fits = free & (spread + ends < self.deadline)
-            longer = jnp.where(fits, spread - multicast + ends - uploads, jnp.inf)
+            longer = jnp.where(fits, spread - multicast + ends - uploads, jnp.inf)  # Alg. 3, what its argmax weighs
             best = jnp.argmax(jnp.where(fits & (longer == longer.min()), ties, -1.0))
             some = fits.any()
             return (

@@ -1,4 +1,4 @@
-"""GPFL: clients whose updates go the global model's way, with a confidence bound."""
+"""GPFL: clients whose updates point in the direction of the global model's change, with a confidence bound."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "schedule": "linear",
     },
 }
-"""What each parameter is where it is not given."""
+"""Defaults of the parameters, by variant."""
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "projection": ("tensors", "whole", "cosine"),
@@ -153,7 +153,7 @@ class GPFL(ClientSelector):
             "linear": t / ctx.rounds,
             "constant": jnp.ones(()),
         }
-        alpha = self.alpha * scheduled[self.rule("schedule")]  # Eq. (7)
+        alpha = self.alpha * scheduled[self.rule("schedule")]  # Eq. (7), where it is "linear"
         n = {"rounds": t, "selections": state.selected.sum().astype(jnp.float32)}[self.rule("bonus")]
         divisor = {
             "selections_and_one": state.rewarded + 1,
@@ -162,7 +162,7 @@ class GPFL(ClientSelector):
         }[self.rule("mean")]
         seen = state.selected > 0
         width = jnp.sqrt(2 * jnp.log(jnp.maximum(n, 1.0)) / jnp.maximum(state.selected, 1))
-        # Eq. (6)
+        # Eq. (6); the mean as under it with "rounds"
         return state.total / divisor + jnp.where(alpha > 0, jnp.where(seen, alpha * width, jnp.inf), 0.0)
 
     def select(self, key: PRNGKey, state: GPFLState, ctx: Context) -> Cohort:
@@ -188,13 +188,13 @@ class GPFL(ClientSelector):
         validation_accuracy: Float[Array, ""],
         validation_loss: Float[Array, ""],
     ) -> GPFLState:
-        """Returns the state with the rewards of those who came back."""
+        """Returns the state with the rewards of the clients that returned."""
         back = jnp.where(cohort.mask, cohort.client, ctx.num_clients)
         last = state.projection.at[back].set(projection, mode="drop")
         if self.rule("softmax") == "cohort":
-            share = jax.nn.softmax(projection, where=cohort.mask)  # Eq. (5)
+            share = jax.nn.softmax(projection, where=cohort.mask)  # Eq. (5), its sum over the cohort, as in the code
         else:
-            share = jax.nn.softmax(last)[cohort.client]
+            share = jax.nn.softmax(last)[cohort.client]  # Eq. (5) as printed, its sum over all clients
         reward = share * self.factor(state, validation_accuracy, validation_loss)  # Eq. (8)
         someone = jnp.where(cohort.client >= 0, cohort.client, ctx.num_clients)
         empty: Bool[Array, ""] = ~cohort.mask.any()
@@ -217,4 +217,5 @@ class GPFL(ClientSelector):
         if kind == "sign":
             by_loss = jnp.where(first, 0.5, -0.5 * jnp.sign(change))  # the loss before the first is infinite
             return jnp.where(rise == 0, by_loss, jnp.sign(rise))
+        # Eq. (8), with "printed" as it stands
         return jnp.where(rise == 0, jnp.exp(change if kind == "printed" else -change), 2 * jnp.exp(rise))

@@ -76,7 +76,8 @@ class LEFL(ClientSelector):
           ValueError: there are no public examples, fewer clients than clusters, or more members than slots.
         """
         k = self.check(ctx, host)
-        cluster = cluster_clients(self.distances(self.soft_labels(key, ctx, host)), k)
+        log_p = self.soft_labels(key, ctx, host)  # Alg. 1, client side
+        cluster = cluster_clients(self.distances(log_p), k)  # Alg. 1, server side, 1 and 2
         if self.allocation == "code":
             size = np.bincount(cluster, minlength=k)
             wanted = int(self.code_quotas(jnp.asarray(size), ctx).sum())
@@ -164,7 +165,7 @@ class LEFL(ClientSelector):
             quota = self.code_quotas(size, ctx)
         else:
             quota = quotas(size, ctx.m) if ctx.m >= k else draw_strata(key_strata, size, ctx.m)
-        return draw_stratified(key_clients, state, quota, ctx.available, ctx.m)
+        return draw_stratified(key_clients, state, quota, ctx.available, ctx.m)  # Alg. 1, server side, last step
 
 
 def predict_log_probs(task: Task, variables: Variables, examples: Rows) -> Float[Array, "M C"]:
@@ -200,11 +201,11 @@ def map_trained_models(
     """
     plan = trainer.plan(data.num_examples, data.longest, jnp.int32(0), rounds)
 
-    def train(i):
+    def train(i):  # Alg. 1, client side
         examples, own = Examples(data, *data.examples_of(i)), jax.tree.map(lambda leaf: leaf[i], plan)
         key_client = jax.random.fold_in(key, i)
-        update = trainer.train(key_client, task, variables, examples, own, num_steps=plan.steps.max())  # Alg. 1, line 2
-        return read(task, jax.tree.map(jnp.add, variables, update.delta), inputs)
+        update = trainer.train(key_client, task, variables, examples, own, num_steps=plan.steps.max())  # step 2
+        return read(task, jax.tree.map(jnp.add, variables, update.delta), inputs)  # step 3
 
     return jax.lax.map(train, clients, batch_size=side_by_side)
 

@@ -59,7 +59,7 @@ class Oort(ClientSelector):
       window: unseen clients drawn from, as a multiple of those wanted.
 
     Source: Lai et al., "Oort: Efficient Federated Learning via Guided Participant Selection", 2021,
-    https://arxiv.org/abs/2010.06081, Algorithm 1 and equation (2); the defaults are the authors' code's.
+    https://arxiv.org/abs/2010.06081, Algorithm 1; the defaults are the authors' code's.
 
     >>> Oort(epsilon=0.5).signals().after
     {'training_loss_rms': TrainingLossRMS()}
@@ -104,10 +104,11 @@ class Oort(ClientSelector):
         top = nth_smallest(jnp.where(seen, state.utility, jnp.inf), place)
         worth = (jnp.minimum(state.utility, top) - 0.999 * low) / jnp.maximum(high - 0.999 * low, 1e-4)
         bonus = jnp.sqrt(0.1 * jnp.log(now) / jnp.maximum(state.last, 1))
-        return jnp.where(seen, (worth + bonus) * self.system(state, ctx), 0.0)  # Eq. (2), with the bonus of Alg. 1
+        # Statistical utility with the bonus of Alg. 1 for long absence, times the system utility.
+        return jnp.where(seen, (worth + bonus) * self.system(state, ctx), 0.0)
 
     def select(self, key: PRNGKey, state: OortState, ctx: Context) -> Cohort:
-        """Returns who is exploited first, then who is explored, then whoever is left."""
+        """Returns the exploited clients first, then the explored ones, then any others."""
         key_exploit, key_explore, key_rest = jax.random.split(key, 3)
         seen, unseen = (state.last > 0) & ctx.available, (state.last == 0) & ctx.available
         exploring = jnp.maximum(self.epsilon * self.decay ** (ctx.round + 1.0), self.smallest)
@@ -131,7 +132,7 @@ class Oort(ClientSelector):
     def observe(
         self, key: PRNGKey, state: OortState, ctx: Context, cohort: Cohort, *, training_loss_rms: Float[Array, "m"]
     ) -> OortState:
-        """Returns the utilities, those of who came back anew, and what the pacer remembers."""
+        """Returns the state with new utilities of the clients that returned, and of the pacer."""
         where = jnp.where(cohort.mask, cohort.client, ctx.num_clients)
         exploited = cohort.mask & (state.last[cohort.client] > 0)
         utility = training_loss_rms * ctx.num_examples[cohort.client]
@@ -150,5 +151,5 @@ class Oort(ClientSelector):
 
 
 def safe_log(weight: Float[Array, "N"]) -> Float[Array, "N"]:
-    """Returns a logarithm that is finite where the weight is 0: who weighs nothing is still drawn, last."""
+    """Returns a logarithm that is finite where the weight is 0, so that such clients are drawn last."""
     return jnp.log(jnp.maximum(weight, 1e-12))

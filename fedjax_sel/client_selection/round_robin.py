@@ -1,4 +1,4 @@
-"""Everybody in turn."""
+"""Round robin: all clients in turn."""
 
 import jax.numpy as jnp
 from jaxtyping import Array, Int
@@ -32,5 +32,5 @@ class RoundRobin(ClientSelector):
         return top_m(key, -state.astype(jnp.float32), ctx.available, ctx.m)
 
     def observe(self, key: PRNGKey, state: Int[Array, "N"], ctx: Context, cohort: Cohort) -> Int[Array, "N"]:
-        """Returns the rounds with this turn, also of those who returned nothing; empty slots are dropped."""
+        """Returns the rounds of the last turns; a client that returned nothing has had its turn too."""
         return state.at[jnp.where(cohort.client >= 0, cohort.client, ctx.num_clients)].set(ctx.round, mode="drop")

@@ -56,5 +56,5 @@ class RPowD(ClientSelector):
         *,
         training_loss: Float[Array, "m"],
     ) -> Float[Array, "N"]:
-        """Returns the losses, those of who came back anew."""
+        """Returns the losses, updated for the clients that returned."""
         return state.at[jnp.where(cohort.mask, cohort.client, ctx.num_clients)].set(training_loss, mode="drop")

@@ -53,7 +53,7 @@ class TiFL(ClientSelector):
       interval: rounds between two reports.
 
     Source: Chai et al., "TiFL: A Tier-based Federated Learning System", 2020, https://arxiv.org/abs/2001.09249,
-    Algorithm 2.
+    its adaptive tier selection.
 
     >>> TiFL(tiers=3).signals().before
     {'correct': Correct()}
@@ -96,7 +96,7 @@ class TiFL(ClientSelector):
         key_tier, key_client = jax.random.split(key)
         state = self.update_chances(state, ctx, correct)
         reachable = jnp.zeros(self.tiers, bool).at[state.tier].max(ctx.available)
-        paid = reachable & (state.credits >= 1)  # Alg. 2
+        paid = reachable & (state.credits >= 1)  # only tiers with credits
         allowed = jnp.where(paid.any(), paid, reachable)
         tier = jax.random.categorical(key_tier, jnp.where(allowed, jnp.log(state.chance), -jnp.inf))
         return uniform_m(key_client, ctx.available & (state.tier == tier), ctx.m)
@@ -104,7 +104,7 @@ class TiFL(ClientSelector):
     def observe(
         self, key: PRNGKey, state: TiFLState, ctx: Context, cohort: Cohort, *, correct: Float[Array, "N"]
     ) -> TiFLState:
-        """Returns the state in which the drawn tier has paid a credit, whoever came back."""
+        """Returns the state in which the drawn tier has paid a credit, whether or not its clients returned."""
         state = self.update_chances(state, ctx, correct)
         someone, tier = cohort.client[0] >= 0, state.tier[cohort.client[0]]
         return state._replace(

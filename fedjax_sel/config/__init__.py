@@ -24,8 +24,8 @@ from fedjax_sel.config.build import Run, build
 from fedjax_sel.config.callbacks import CALLBACKS
 from fedjax_sel.config.components import KINDS, SOURCE_NAMES
 from fedjax_sel.config.config import Config, dump, fingerprint, flat
-from fedjax_sel.config.files import load, load_file, parse_yaml, preset, preset_names
-from fedjax_sel.config.names import notes, own_key, own_parameter, rename
+from fedjax_sel.config.files import find_preset, list_presets, load, load_file, parse_yaml
+from fedjax_sel.config.names import describe_renames, rename, translate_key, translate_parameter
 from fedjax_sel.config.resolve import check_once, override, resolve
 
 __all__ = [
@@ -37,18 +37,18 @@ __all__ = [
     "build",
     "check_name",
     "check_once",
+    "describe_renames",
     "dump",
+    "find_preset",
     "fingerprint",
     "flat",
+    "list_presets",
     "load",
     "load_file",
-    "notes",
     "override",
-    "own_key",
-    "own_parameter",
     "parse_yaml",
-    "preset",
-    "preset_names",
     "rename",
     "resolve",
+    "translate_key",
+    "translate_parameter",
 ]

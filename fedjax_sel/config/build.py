@@ -1,4 +1,4 @@
-"""From a configuration to the values that run it."""
+"""Builds the values that a configuration describes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fedjax_sel.config import callbacks
-from fedjax_sel.config.components import KINDS, SYNTHETIC, source_parameters
+from fedjax_sel.config.components import KINDS, SYNTHETIC, list_source_parameters
 from fedjax_sel.config.config import Config
 from fedjax_sel.config.resolve import ANSWERS, NUMBERS
 from fedjax_sel.data import sources
@@ -34,7 +34,7 @@ class Run:
       experiment: what to run.
       data: the recipe of the clients' examples.
       seeds: of the runs.
-      execution: how: its layout, mesh and chunk are the configuration's.
+      execution: how to run it: layout, mesh and chunk of the configuration.
       callbacks: those of the configuration, made for a run in a folder.
     """
 
@@ -45,7 +45,7 @@ class Run:
     callbacks: Callable[[Path], list[Callback]]
 
     def simulate(self, **changes: Any) -> History:
-        """Returns the history of it; `changes` are other fields of `Execution`: `callbacks`, `checkpoints`, ..."""
+        """Returns the history of the run; `changes` are other fields of `Execution`: `callbacks`, `checkpoints`, ..."""
         return simulate(self.experiment, self.data, self.seeds, self.execution, **changes)
 
 
@@ -90,7 +90,7 @@ def build(config: Config, begin: Variables | None = None, problem: Problem | Non
         raise ValueError(f"chunk is {config.chunk}; it must be at least 1 round, or null")
     if config.data_seed is not None and config.data_seed < 0:
         raise ValueError(f"data_seed is {config.data_seed}; it must be at least 0, or null")
-    make_callbacks = partial(callbacks.make, config)
+    make_callbacks = partial(callbacks.make_callbacks, config)
     make_callbacks(Path())
     parts = {key: KINDS[key].build(config[key]) for key in (*ANSWERS, "partition", "devices")}
     problem = build_problem(config, begin) if problem is None else problem
@@ -135,12 +135,12 @@ def build_problem(config: Config, begin: Variables | None = None, source: Any = 
         task = task.fine_tune(example.x, frozen=given["frozen"], pretrained=begin)
     public = None if config["public"] is None else load_source(config["public"])
     if given["cached"]:
-        task, source, public = through_backbone(task, example, source, public)
+        task, source, public = apply_backbone(task, example, source, public)
     return Problem(task, source, public)
 
 
-def through_backbone(task: Task, example: Dataset, source: Any, public: Dataset | None) -> tuple[Task, Any, Any]:
-    """The task, and its data run through the parts that are not trained; as they were, where that cannot be."""
+def apply_backbone(task: Task, example: Dataset, source: Any, public: Dataset | None) -> tuple[Task, Any, Any]:
+    """Returns the task on features of its frozen backbone, and the data as features; unchanged without a backbone."""
     if isinstance(source, Dataset):
         rest, done = precompute_features(task, source, *([] if public is None else [public]))
         return rest, done[0], None if public is None else done[1]
@@ -159,7 +159,7 @@ def load_source(config: dict[str, Any]) -> Any:
 
     A synthetic source is drawn from the run's seed, and so are the test examples of any other where `seed` is None.
     """
-    given = {key: config[key] for key in source_parameters(config["name"])}
+    given = {key: config[key] for key in list_source_parameters(config["name"])}
     if config["name"] in SYNTHETIC:
         draw = partial(SYNTHETIC[config["name"]], **given)
         return lambda seed: draw(seed=seed)

@@ -22,13 +22,13 @@ from fedjax_sel.engine.callback import Callback
 CALLBACKS = Kind("callback", "fedjax_sel.callbacks", None, filled=("folder", "config"))
 
 
-def by_name(given: Any) -> dict[str, Any]:
-    """The mapping that a name or a list stands for; null: none.
+def normalize_callbacks(given: Any) -> dict[str, Any]:
+    """Returns the mapping that a name or a list stands for; an empty one for null.
 
     Raises:
       ValueError: it is neither, or a name is there twice.
 
-    >>> by_name(["table", {"early_stopping": {"patience": 5}}])
+    >>> normalize_callbacks(["table", {"early_stopping": {"patience": 5}}])
     {'table': {}, 'early_stopping': {'patience': 5}}
     """
     out: dict[str, Any] = {}
@@ -46,13 +46,13 @@ def by_name(given: Any) -> dict[str, Any]:
 
 
 def resolve_callbacks(given: Any) -> dict[str, dict]:
-    """Every callback with all its parameters.
+    """Returns every callback with all its parameters.
 
     Raises:
       ValueError: an unknown callback (the nearest is named) or parameter, or a value of the wrong type.
     """
     out = {}
-    for name, rest in by_name(given).items():
+    for name, rest in normalize_callbacks(given).items():
         check_name("callback", name, CALLBACKS.available())
         if not isinstance(rest, dict | None) or "name" in (rest or {}):
             raise ValueError(f"callbacks.{name} is {rest!r}; it must be a mapping of its parameters")
@@ -61,16 +61,16 @@ def resolve_callbacks(given: Any) -> dict[str, dict]:
     return out
 
 
-def make(config: Config, folder: Path) -> list[Callback]:
+def make_callbacks(config: Config, folder: Path) -> list[Callback]:
     """Returns the callbacks of a configuration, for a run in `folder`.
 
     Raises:
-      ValueError: one cannot be: a parameter out of range, a package that is not installed.
+      ValueError: a parameter is out of range, or a package is not installed.
     """
     own = {"folder": folder, "config": config.to_dict()}
 
-    def one(name: str, given: dict) -> Callback:
+    def make_one(name: str, given: dict) -> Callback:
         fields = {field.name for field in dataclasses.fields(CALLBACKS.load(name))}
         return CALLBACKS.build({"name": name, **given}, **{key: own[key] for key in own if key in fields})
 
-    return [one(name, given) for name, given in config["callbacks"].items()]
+    return [make_one(name, given) for name, given in config["callbacks"].items()]

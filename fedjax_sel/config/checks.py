@@ -1,4 +1,4 @@
-"""Values of a configuration against the annotations of the fields they are for."""
+"""Checks of a configuration's values against the annotations of their fields."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ REQUIRED = object()
 
 
 def coerce(where: str, value: Any, annotation: Any) -> Any:
-    """`value` as the plain value that a configuration file keeps: whole numbers become floats where floats are due.
+    """Returns `value` as a configuration file keeps it; whole numbers become floats where a float is due.
 
     Args:
       where: dotted key, for errors.
@@ -50,8 +50,8 @@ def coerce(where: str, value: Any, annotation: Any) -> Any:
     Raises:
       ValueError: the value is of another type.
     """
-    options = options_of(annotation)
-    if (classes := components_in(options)) and (isinstance(value, dict | str) or dataclasses.is_dataclass(value)):
+    options = list_options(annotation)
+    if (classes := find_components(options)) and (isinstance(value, dict | str) or dataclasses.is_dataclass(value)):
         return complete_component(where, value, classes)
     for option in options:
         fits, plain = fit_one(where, value, option)
@@ -61,7 +61,7 @@ def coerce(where: str, value: Any, annotation: Any) -> Any:
 
 
 def fit_one(where: str, value: Any, option: Any) -> tuple[bool, Any]:
-    """Whether a value is of one type, and what it is as such."""
+    """Returns whether a value is of one type, and the value as that type."""
     if option is Any:
         return True, value
     if typing.get_origin(option) is typing.Literal:
@@ -74,15 +74,15 @@ def fit_one(where: str, value: Any, option: Any) -> tuple[bool, Any]:
     if isinstance(value, bool) or option is bool:
         return isinstance(value, bool) and option is bool, value
     if option is float:
-        number = as_number(value)
+        number = parse_number(value)
         return number is not None and math.isfinite(number), number
     if option in (str, Path):
         return isinstance(value, str | Path), str(value)
     return option in (int, types.NoneType) and isinstance(value, option), value
 
 
-def as_number(value: Any) -> float | None:
-    """A float; YAML 1.1 reads `1e-4`, without a point, as text, and `inf` too."""
+def parse_number(value: Any) -> float | None:
+    """Returns a float, None for what is no number; YAML 1.1 reads `1e-4`, without a point, as text, and `inf` too."""
     if isinstance(value, str) and re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|\.?inf", value):
         return float(value.removeprefix(".") if value.endswith("inf") else value)
     return float(value) if isinstance(value, int | float) else None
@@ -100,12 +100,12 @@ def coerce_elements(where: str, value: list | tuple, of: tuple) -> list:
 def complete_component(where: str, value: Any, classes: dict[str, type]) -> dict:
     """A component within a component, complete: `{name: steps, at: [150], factor: 0.5}`."""
     if dataclasses.is_dataclass(value):
-        name = snake(type(value).__name__)
+        name = to_snake(type(value).__name__)
         value = {"name": name} | {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     value = {"name": value} if isinstance(value, str) else dict(value)
     name = value.pop("name", None) or next(iter(classes))
     check_name(where, name, classes)
-    return {"name": name} | complete(where, name, value, parameters(classes[name]))
+    return {"name": name} | complete(where, name, value, list_parameters(classes[name]))
 
 
 def complete(where: str, name: str, given: dict, known: dict[str, Parameter]) -> dict:
@@ -122,15 +122,15 @@ def complete(where: str, name: str, given: dict, known: dict[str, Parameter]) ->
     for key, parameter in known.items():
         value = given.get(key, parameter.default)
         if value is REQUIRED:
-            raise ValueError(f"{where}.{key} is missing; {name} needs {describe(options_of(parameter.annotation))}")
-        if parameter.default == math.inf and as_number(value) == math.inf:
+            raise ValueError(f"{where}.{key} is missing; {name} needs {describe(list_options(parameter.annotation))}")
+        if parameter.default == math.inf and parse_number(value) == math.inf:
             out[key] = math.inf
         else:
             out[key] = coerce(f"{where}.{key}", value, parameter.annotation)
     return out
 
 
-def parameters(cls: type, without: tuple[str, ...] = ()) -> dict[str, Parameter]:
+def list_parameters(cls: type, without: tuple[str, ...] = ()) -> dict[str, Parameter]:
     """The fields of a dataclass that a configuration may set."""
     hints = typing.get_type_hints(cls)
     out = {}
@@ -145,23 +145,23 @@ def parameters(cls: type, without: tuple[str, ...] = ()) -> dict[str, Parameter]
 
 def make_value(value: Any, annotation: Any) -> Any:
     """The value that a plain value stands for: lists become tuples, named components objects."""
-    classes = components_in(options_of(annotation))
+    classes = find_components(list_options(annotation))
     if isinstance(value, dict) and classes:
         cls = classes[value["name"]]
-        return cls(**{key: make_value(value[key], p.annotation) for key, p in parameters(cls).items()})
+        return cls(**{key: make_value(value[key], p.annotation) for key, p in list_parameters(cls).items()})
     return tuple(make_value(one, Any) for one in value) if isinstance(value, list) else value
 
 
-def options_of(annotation: Any) -> tuple:
+def list_options(annotation: Any) -> tuple:
     """The members of a union, or the one type."""
     if typing.get_origin(annotation) in (typing.Union, types.UnionType):
-        return tuple(one for member in typing.get_args(annotation) for one in options_of(member))
+        return tuple(one for member in typing.get_args(annotation) for one in list_options(member))
     return (annotation,)
 
 
-def components_in(options: tuple) -> dict[str, type]:
+def find_components(options: tuple) -> dict[str, type]:
     """The dataclasses among some types, by the name a configuration calls them."""
-    return {snake(o.__name__): o for o in options if isinstance(o, type) and dataclasses.is_dataclass(o)}
+    return {to_snake(o.__name__): o for o in options if isinstance(o, type) and dataclasses.is_dataclass(o)}
 
 
 def describe(options: tuple) -> str:
@@ -175,13 +175,13 @@ def describe(options: tuple) -> str:
             words += [repr(value) for value in typing.get_args(option)]
         elif option in WORDS:
             words.append(WORDS[option])
-    return " or ".join([*words, *components_in(options)])
+    return " or ".join([*words, *find_components(options)])
 
 
-def snake(name: str) -> str:
+def to_snake(name: str) -> str:
     """`RoundRobin` as `round_robin`.
 
-    >>> snake("RoundRobin"), snake("SGD"), snake("ClientDirichlet")
+    >>> to_snake("RoundRobin"), to_snake("SGD"), to_snake("ClientDirichlet")
     ('round_robin', 'sgd', 'client_dirichlet')
     """
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fedjax_sel import catalog
-from fedjax_sel.config.checks import REQUIRED, Parameter, complete, make_value, parameters
+from fedjax_sel.config.checks import REQUIRED, Parameter, complete, list_parameters, make_value
 from fedjax_sel.data import sources
 from fedjax_sel.data.uacs import uacs
 from fedjax_sel.devices import availability, laws, table
@@ -33,33 +33,33 @@ class Kind:
     filled: tuple[str, ...] = ()
 
     def available(self) -> list[str]:
-        """Names of all components of the kind."""
+        """Returns the names of all components of the kind."""
         return catalog.available(self.package)
 
     def load(self, name: str) -> Any:
-        """The class of one; raises `ValueError` naming the nearest where there is none."""
+        """Returns the class of a component; raises `ValueError`, with the nearest name, where there is none."""
         catalog.check_name(self.what, name, self.available())
         module = importlib.import_module(f"{self.package}.{name}")
         exported = getattr(module, "__all__", None) or ["".join(part.capitalize() for part in name.split("_"))]
         return getattr(module, exported[0])
 
     def described_by(self, name: str) -> Any:
-        """Whose docstring begins with a line about the component."""
+        """Returns the object whose docstring begins with a line on the component."""
         return importlib.import_module(f"{self.package}.{name}")
 
     def known(self, name: str) -> dict[str, Parameter]:
-        """The parameters of the component `name`."""
-        return parameters(self.load(name), self.filled)
+        """Returns the parameters of the component `name`."""
+        return list_parameters(self.load(name), self.filled)
 
     def resolve(self, key: str, given: Any) -> dict | None:
-        """Name and all parameters of the component that `given` describes; None where there is none."""
+        """Returns name and all parameters of the component that `given` describes; None where there is none."""
         if given is None and self.default is None:
             return None
-        name, rest = split(key, given, self.default)
+        name, rest = split_component(key, given, self.default)
         return {"name": name} | complete(key, name, rest, self.known(name))
 
     def build(self, resolved: dict | None, **filled: Any) -> Any:
-        """The value that a resolved component describes."""
+        """Returns the value that a resolved component describes."""
         if resolved is None:
             return None
         known, make = self.known(resolved["name"]), self.load(resolved["name"])
@@ -80,8 +80,8 @@ class ModelKind(Kind):
     """Models have more parameters, which are the task's."""
 
     def resolve(self, key: str, given: Any) -> dict:
-        """As for every kind."""
-        name, rest = split(key, given, self.default)
+        """Returns name and all parameters, those of the task too."""
+        name, rest = split_component(key, given, self.default)
         return {"name": name} | complete(key, name, rest, self.known(name) | OF_TASK)
 
 
@@ -96,21 +96,21 @@ class ListedKind(Kind):
     members: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
 
     def available(self) -> list[str]:
-        """Names of all components of the kind."""
+        """Returns the names of all components of the kind."""
         return list(self.members)
 
     def load(self, name: str) -> Callable[..., Any]:
-        """What makes one; raises `ValueError` naming the nearest where there is none."""
+        """Returns what makes a component; raises `ValueError`, with the nearest name, where there is none."""
         catalog.check_name(self.what, name, self.members)
         return self.members[name]
 
     def described_by(self, name: str) -> Any:
-        """Whose docstring begins with a line about the component."""
+        """Returns the object whose docstring begins with a line on the component."""
         return self.members[name]
 
     def known(self, name: str) -> dict[str, Parameter]:
-        """The parameters of the component `name`."""
-        return of_function(self.load(name), self.filled)
+        """Returns the parameters of the component `name`."""
+        return list_arguments(self.load(name), self.filled)
 
 
 LAWS = {"uniform": laws.Uniform, "lognormal": laws.LogNormal, "tiers": laws.Tiers, "csv": table.from_csv}
@@ -140,23 +140,23 @@ SYNTHETIC: dict[str, Callable[..., Any]] = {"uacs": uacs}
 SOURCE_NAMES = (*SYNTHETIC, *sources.available(), "npz:PATH", "tfds:NAME")
 
 
-def source_parameters(name: str) -> dict[str, Parameter]:
-    """The parameters of a source of data.
+def list_source_parameters(name: str) -> dict[str, Parameter]:
+    """Returns the parameters of a source of data.
 
     Raises:
       ValueError: there is no such source; the nearest is named.
     """
     if name in SYNTHETIC:
-        return of_function(SYNTHETIC[name], without=("seed",))
+        return list_arguments(SYNTHETIC[name], without=("seed",))
     if name in ("npz:PATH", "tfds:NAME"):
         raise ValueError(f"data.name is {name!r}; put a file or a dataset in its place, as in 'tfds:fashion_mnist'")
     if not (name.startswith(("npz:", "tfds:")) and name.partition(":")[2]):
         catalog.check_name("data", name, SOURCE_NAMES)
-    return of_function(sources.load, without=("name",)) | {"seed": Parameter(int | None, 0)}
+    return list_arguments(sources.load, without=("name",)) | {"seed": Parameter(int | None, 0)}
 
 
-def of_function(function: Callable, without: tuple[str, ...]) -> dict[str, Parameter]:
-    """The arguments of a function that a configuration may set."""
+def list_arguments(function: Callable, without: tuple[str, ...]) -> dict[str, Parameter]:
+    """Returns the arguments of a function that a configuration may set."""
     hints = typing.get_type_hints(function)
     return {
         name: Parameter(hints.get(name, Any), REQUIRED if p.default is inspect.Parameter.empty else p.default)
@@ -165,8 +165,8 @@ def of_function(function: Callable, without: tuple[str, ...]) -> dict[str, Param
     }
 
 
-def split(key: str, given: Any, default: str | None) -> tuple[str, dict]:
-    """Name and given parameters of a component written as a name or as a mapping."""
+def split_component(key: str, given: Any, default: str | None) -> tuple[str, dict]:
+    """Returns name and given parameters of a component written as a name or as a mapping."""
     if given is None:
         given = {}
     if isinstance(given, str):

@@ -57,12 +57,12 @@ class Config(Mapping[str, Any]):
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """Of the runs."""
+        """Seeds of the runs."""
         return check_seeds(self.values["seeds"])
 
     @property
     def layout(self) -> Layout | str:
-        """How axes are run."""
+        """How the axes over seeds and clients are run."""
         given = self.values["layout"]
         return Layout(**given) if isinstance(given, dict) else given
 
@@ -79,12 +79,12 @@ class Config(Mapping[str, Any]):
 
     @property
     def chunk(self) -> int | None:
-        """Rounds between two looks of the host; None: chosen."""
+        """Rounds of one call of the compiled program; None: chosen by the engine."""
         return self.values["chunk"]
 
     @property
     def data_seed(self) -> int | None:
-        """Draws the data's split and partition; None: the run's seed does."""
+        """Seed of the data's split and partition; None: the run's seed."""
         return self.values["data_seed"]
 
     @property

@@ -17,7 +17,7 @@ class Loader(yaml.SafeLoader):
     """YAML in which a key given twice is an error, not the last one's."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
-        """As the parent does."""
+        """Returns a mapping as the parent does; raises an error for a key that is there twice."""
         seen = set()
         for key, _ in node.value:
             text = str(key.value)
@@ -28,7 +28,7 @@ class Loader(yaml.SafeLoader):
 
 
 def parse_yaml(text: str) -> Any:
-    """Returns what some YAML says; the one rule for files and for values on the command line.
+    """Returns the value of some YAML, by the same rules for files and for values on the command line.
 
     Raises:
       yaml.YAMLError: it is no YAML, or a key is given twice.
@@ -40,7 +40,7 @@ def parse_yaml(text: str) -> Any:
 
 
 def load(name: str) -> tuple[str, dict]:
-    """A short name and the configuration of a preset, or of a file.
+    """Returns a short name and the configuration of a preset, or of a file.
 
     Args:
       name: a preset's name, or a path (it ends in `.yaml` or `.yml`, has a separator in it, or exists).
@@ -52,12 +52,12 @@ def load(name: str) -> tuple[str, dict]:
     path = Path(name).expanduser()
     if path.suffix in (".yaml", ".yml") or os.sep in name or path.is_file():
         return path.stem, load_file(path)
-    check_name("preset", name, preset_names())
-    return name, parse_mapping(f"preset {name}", preset(name).read_text(encoding="utf-8"))
+    check_name("preset", name, list_presets())
+    return name, parse_mapping(f"preset {name}", find_preset(name).read_text(encoding="utf-8"))
 
 
 def load_file(path: str | Path) -> dict:
-    """The configuration in a YAML file.
+    """Returns the configuration in a YAML file.
 
     Raises:
       ValueError: it cannot be read, is not YAML, or is not a mapping.
@@ -67,7 +67,7 @@ def load_file(path: str | Path) -> dict:
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise FileNotFoundError(f"no file {path}; presets are: {', '.join(preset_names())}") from None
+        raise FileNotFoundError(f"no file {path}; presets are: {', '.join(list_presets())}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} cannot be read: {error}") from error
     return parse_mapping(str(path), text)
@@ -89,16 +89,16 @@ def parse_mapping(where: str, text: str) -> dict:
     return config
 
 
-def preset_names() -> list[str]:
-    """Names of the presets."""
-    return sorted(path.name.removesuffix(".yaml") for path in presets().iterdir() if path.name.endswith(".yaml"))
+def list_presets() -> list[str]:
+    """Returns the names of the presets."""
+    return sorted(path.name.removesuffix(".yaml") for path in find_presets().iterdir() if path.name.endswith(".yaml"))
 
 
-def preset(name: str) -> Traversable:
-    """The file of a preset."""
-    return presets() / f"{name}.yaml"
+def find_preset(name: str) -> Traversable:
+    """Returns the file of a preset."""
+    return find_presets() / f"{name}.yaml"
 
 
-def presets() -> Traversable:
-    """Where the presets are."""
+def find_presets() -> Traversable:
+    """Returns the folder of the presets."""
     return resources.files("fedjax_sel") / "presets"

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from fedjax_sel.config import callbacks
-from fedjax_sel.config.checks import parameters
-from fedjax_sel.config.components import KINDS, source_parameters
+from fedjax_sel.config.checks import list_parameters
+from fedjax_sel.config.components import KINDS, list_source_parameters
 from fedjax_sel.engine.layout import Layout
 
 SHORT = {
@@ -40,7 +40,7 @@ OTHER = {
     "local_training.lr": "local_training.learning_rate",
     "local_training.local_epochs": "local_training.epochs",
 }
-"""Names of earlier versions and of other libraries; whoever uses one is told the name here."""
+"""Names of earlier versions and of other libraries; their users are told the name here."""
 
 PARAMETERS: dict[str, dict[str, str]] = {
     "data": {"rows": "num_examples", "test_rows": "num_test_examples"},
@@ -59,13 +59,13 @@ PARAMETERS: dict[str, dict[str, str]] = {
     "aggregation": {"by": "weighting", "optimiser": "optimizer"},
     "layout": {"rows": "examples"},
 }
-"""What parameters of components were called, by key. Used for a component that has the new one and not the old one."""
+"""Old names of the components' parameters, by key; read where a component has the new one and not the old one."""
 
 
 def rename(config: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Returns a copy in which everything goes by its name here, callbacks as a mapping; and what was renamed to what.
+    """Returns a copy with the names used here, callbacks as a mapping; and the new name of each old one.
 
-    The renames leave out the short forms (`SHORT`).
+    Short forms (`SHORT`) are not listed as renamed.
 
     Raises:
       ValueError: a value is given under two names.
@@ -77,7 +77,7 @@ def rename(config: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
     """
     out, renamed = copy.deepcopy(dict(config)), {}
     for alias, own in (SHORT | OTHER).items():
-        if alias not in set(dotted_keys(out)):
+        if alias not in set(list_dotted_keys(out)):
             continue
         *path, last = alias.split(".")
         holder = out if not path else out[path[0]]
@@ -86,65 +86,65 @@ def rename(config: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
             renamed[alias] = own
     for key in PARAMETERS.keys() & out.keys():
         for old in list(out[key]) if isinstance(out[key], dict) else []:
-            if (own := own_parameter(out, f"{key}.{old}")) != f"{key}.{old}":
+            if (own := translate_parameter(out, f"{key}.{old}")) != f"{key}.{old}":
                 put(out, own, out[key].pop(old), f"{key}.{old}")
                 renamed[f"{key}.{old}"] = own
     if "callbacks" in out:
-        out["callbacks"] = callbacks.by_name(out["callbacks"])
+        out["callbacks"] = callbacks.normalize_callbacks(out["callbacks"])
     return out, renamed
 
 
-def own_key(key: str) -> str:
-    """Returns what a dotted key is called here; of a component's parameters only those that every component has.
+def translate_key(key: str) -> str:
+    """Returns the name of a dotted key here; parameters are translated only where every component has them.
 
-    >>> own_key("lr"), own_key("trainer.lr"), own_key("selector.epsilon"), own_key("m")
+    >>> translate_key("lr"), translate_key("trainer.lr"), translate_key("selector.epsilon"), translate_key("m")
     ('local_training.learning_rate', 'local_training.learning_rate', 'client_selection.epsilon', 'cohort_size')
     """
-    key = without_short_form(key)
+    key = expand_short_form(key)
     head, dot, rest = key.partition(".")
     return OTHER.get(key, OTHER.get(head, head) + dot + rest)
 
 
-def without_short_form(key: str) -> str:
-    """Returns a dotted key whose first part is no short form."""
+def expand_short_form(key: str) -> str:
+    """Returns a dotted key with its first part written out."""
     head, dot, rest = key.partition(".")
     return SHORT.get(head, head) + dot + rest
 
 
-def own_parameter(config: Mapping[str, Any], key: str) -> str:
-    """Returns what a dotted parameter of a component is called here, by the component that a configuration names.
+def translate_parameter(config: Mapping[str, Any], key: str) -> str:
+    """Returns the name of a component's dotted parameter here, by the component that a configuration names.
 
-    >>> own_parameter({"aggregation": "mean"}, "aggregation.by")
+    >>> translate_parameter({"aggregation": "mean"}, "aggregation.by")
     'aggregation.weighting'
     """
     head, dot, rest = key.partition(".")
     new = PARAMETERS.get(head, {}).get(rest)
     if new is None:
         return key
-    known = known_parameters(config, head)
+    known = list_known_parameters(config, head)
     return head + dot + new if new in known and rest not in known else key
 
 
-def known_parameters(config: Mapping[str, Any], key: str) -> frozenset[str]:
+def list_known_parameters(config: Mapping[str, Any], key: str) -> frozenset[str]:
     """Returns the parameters of the component that a configuration names at `key`; none if there is no such one."""
     given = config.get(key)
     name = given.get("name") if isinstance(given, Mapping) else given
     if key == "layout":
-        return frozenset(parameters(Layout))
+        return frozenset(list_parameters(Layout))
     try:
         if key in KINDS:
             return frozenset(KINDS[key].known(name or KINDS[key].default or ""))
-        return frozenset(source_parameters(name) if isinstance(name, str) else ())
-    except ValueError:  # said where the name is checked
+        return frozenset(list_source_parameters(name) if isinstance(name, str) else ())
+    except ValueError:  # raised where the name is checked
         return frozenset()
 
 
-def dotted_keys(config: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """Yields all dotted keys, those that hold dictionaries too."""
+def list_dotted_keys(config: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """Yields all dotted keys, also those of dictionaries."""
     for key, value in config.items():
         yield f"{prefix}{key}"
         if isinstance(value, Mapping):
-            yield from dotted_keys(value, f"{prefix}{key}.")
+            yield from list_dotted_keys(value, f"{prefix}{key}.")
 
 
 def put(config: dict[str, Any], key: str, value: Any, alias: str | None = None) -> None:
@@ -171,20 +171,20 @@ def put(config: dict[str, Any], key: str, value: Any, alias: str | None = None) 
     config[last] = value
 
 
-def notes(given: Mapping[str, Any], items: Iterable[str] = ()) -> Iterator[str]:
-    """Yields a line for each name, of a configuration and of the command line, that is another one here.
+def describe_renames(given: Mapping[str, Any], items: Iterable[str] = ()) -> Iterator[str]:
+    """Yields a line for each name, in a configuration or on the command line, that has another name here.
 
     Args:
       given: a configuration as it was written.
       items: `key=value`.
 
-    >>> list(notes({"lr": 0.1, "m": 5}, ["mapping=scan", "selector=entropy"]))
+    >>> list(describe_renames({"lr": 0.1, "m": 5}, ["mapping=scan", "selector=entropy"]))
     ['lr is local_training.learning_rate here', 'mapping is layout here']
     """
     out, renamed = rename(given)
     for item in items:
         key = item.partition("=")[0]
-        if (own := own_parameter(out, own_key(key))) != without_short_form(key):
+        if (own := translate_parameter(out, translate_key(key))) != expand_short_form(key):
             renamed[key] = own
     for old, own in renamed.items():
         yield f"{old} is {own} here"

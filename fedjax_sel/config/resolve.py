@@ -1,4 +1,4 @@
-"""From what a user wrote to a complete configuration, or to an error that says what is wrong with it."""
+"""Resolves what a user wrote to a complete configuration, or to an error that says what is wrong."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import yaml
 
 from fedjax_sel.catalog import check_name
 from fedjax_sel.config import callbacks
-from fedjax_sel.config.checks import Parameter, coerce, complete, parameters
-from fedjax_sel.config.components import KINDS, SYNTHETIC, source_parameters, split
+from fedjax_sel.config.checks import Parameter, coerce, complete, list_parameters
+from fedjax_sel.config.components import KINDS, SYNTHETIC, list_source_parameters, split_component
 from fedjax_sel.config.config import Config
 from fedjax_sel.config.files import parse_yaml
-from fedjax_sel.config.names import SHORT, own_key, own_parameter, put, rename
+from fedjax_sel.config.names import SHORT, put, rename, translate_key, translate_parameter
 from fedjax_sel.devices.clock import Deadline
 from fedjax_sel.engine.collectives import CLIENTS
 from fedjax_sel.engine.driver import check_seeds
@@ -40,8 +40,8 @@ COMPONENTS = ("data", "public", *KINDS)
 NAMED_LAYOUTS = ("auto", "vmap", "scan")
 
 
-def plain_keys() -> dict[str, Parameter]:
-    """Returns the keys that are no components."""
+def list_plain_keys() -> dict[str, Parameter]:
+    """Returns the keys that are not components."""
     hints, defaults = typing.get_type_hints(Experiment), {f.name: f.default for f in dataclasses.fields(Experiment)}
     return {name: Parameter(hints[name], defaults[name]) for name in NUMBERS} | {
         "holdout": Parameter(float, 0.0),
@@ -54,7 +54,7 @@ def plain_keys() -> dict[str, Parameter]:
 def resolve(given: Mapping[str, Any]) -> Config:
     """Returns the complete configuration: names as they are here, and every parameter of every chosen component.
 
-    What is resolved already comes back as it is.
+    A configuration that is resolved already is returned as it is.
 
     Raises:
       ValueError: unknown keys or names (the nearest is given), or values of the wrong type.
@@ -71,46 +71,46 @@ def resolve(given: Mapping[str, Any]) -> Config:
         check_name("key", key, KEYS, SHORT)
     if config.get("data") is None:
         raise ValueError("data is missing; name a source, as in `data: digits`")
-    name, rest = split("data", config["data"], None)
-    out: dict[str, Any] = {"data": {"name": name} | complete("data", name, rest, source_parameters(name))}
-    out["public"] = public(config.get("public"))
+    name, rest = split_component("data", config["data"], None)
+    out: dict[str, Any] = {"data": {"name": name} | complete("data", name, rest, list_source_parameters(name))}
+    out["public"] = resolve_public(config.get("public"))
     if name in SYNTHETIC:
         config.setdefault("partition", "natural")
     for key, kind in KINDS.items():
         out[key] = kind.resolve(key, config.get(key))
-    for key, parameter in plain_keys().items():
+    for key, parameter in list_plain_keys().items():
         out[key] = coerce(key, config.get(key, parameter.default), parameter.annotation)
     seeds = check_seeds(out["seeds"])
     out["seeds"] = len(seeds) if seeds == tuple(range(len(seeds))) else list(seeds)
-    out["deadline"] = deadline(config.get("deadline"))
-    out["layout"] = layout(config.get("layout", "auto"))
-    out["mesh"] = mesh(config.get("mesh"))
+    out["deadline"] = resolve_deadline(config.get("deadline"))
+    out["layout"] = resolve_layout(config.get("layout", "auto"))
+    out["mesh"] = resolve_mesh(config.get("mesh"))
     out["callbacks"] = callbacks.resolve_callbacks(config.get("callbacks"))
     return Config({key: out[key] for key in KEYS})
 
 
-def public(given: Any) -> dict | None:
+def resolve_public(given: Any) -> dict | None:
     """Returns the source of public examples with all its parameters; None where there is none."""
     if given is None:
         return None
-    name, rest = split("public", given, None)
+    name, rest = split_component("public", given, None)
     if name in SYNTHETIC:
         raise ValueError(
             f"public.name is {name!r}, which is drawn from the seed of a run; name examples that stay the same"
         )
-    return {"name": name} | complete("public", name, rest, source_parameters(name))
+    return {"name": name} | complete("public", name, rest, list_source_parameters(name))
 
 
-def layout(given: Any) -> str | dict:
-    """A layout's name, or its fields."""
+def resolve_layout(given: Any) -> str | dict:
+    """Returns a layout's name, or its fields."""
     if isinstance(given, dict):
-        return complete("layout", "", given, parameters(Layout, without=("mesh",)))
+        return complete("layout", "", given, list_parameters(Layout, without=("mesh",)))
     check_name("layout", given, NAMED_LAYOUTS)
     return given
 
 
-def mesh(given: Any) -> dict | None:
-    """Among how many devices seeds and clients are divided; None: there is one device."""
+def resolve_mesh(given: Any) -> dict | None:
+    """Returns among how many devices seeds and clients are divided; None: there is one device."""
     if given is None:
         return None
     if not isinstance(given, dict):
@@ -118,11 +118,11 @@ def mesh(given: Any) -> dict | None:
     return complete("mesh", "", given, {name: Parameter(int, 1) for name in (SEEDS, CLIENTS)})
 
 
-def deadline(given: Any) -> dict:
-    """The fields of a deadline; infinite where none is given."""
+def resolve_deadline(given: Any) -> dict:
+    """Returns the fields of a deadline; an infinite one where none is given."""
     if not isinstance(given, dict | None):
         raise ValueError(f"deadline is {given!r}; it must be a mapping, as in {{seconds: 60, late: drop}}")
-    return complete("deadline", "", given or {}, parameters(Deadline))
+    return complete("deadline", "", given or {}, list_parameters(Deadline))
 
 
 def override(
@@ -136,7 +136,7 @@ def override(
     Args:
       given: the configuration.
       items: `key=value`.
-      options: values of whole keys, by their names here, given as in `--seeds 3`; those that are None are not given.
+      options: values of whole keys, by their names here, as in `--seeds 3`; None: not given.
 
     Raises:
       ValueError: an item is not `key=value`, or its value is not YAML, or a value is given twice.
@@ -149,16 +149,16 @@ def override(
     changes = [(key, value, f"--{key} {value}") for key, value in options.items() if value is not None]
     changes += [read_item(item) for item in items]
     for key, value, item in sorted(changes, key=lambda change: change[0].count(".")):
-        key = own_parameter(config, named.get(key, key))
+        key = translate_parameter(config, named.get(key, key))
         check_once(known, key, item)
         if key == "callbacks":
-            value = callbacks.by_name(value)
+            value = callbacks.normalize_callbacks(value)
         put(config, key, {"name": value} if key in COMPONENTS and isinstance(value, str) else value)
     return config
 
 
 def read_item(item: str) -> tuple[str, Any, str]:
-    """Returns the own key, and the value, of `key=value`; and the item.
+    """Returns key (by its name here) and value of `key=value`, and the item itself.
 
     Raises:
       ValueError: it is not of that form, or its value is not YAML.
@@ -166,7 +166,7 @@ def read_item(item: str) -> tuple[str, Any, str]:
     written, equals, text = item.partition("=")
     if not equals or not written:
         raise ValueError(f"{item!r} is not of the form key=value, as in client_selection.epsilon=0.1")
-    key = own_key(written)
+    key = translate_key(written)
     check_name("key", key.split(".")[0], KEYS, SHORT)
     try:
         return key, parse_yaml(text), item
@@ -175,6 +175,6 @@ def read_item(item: str) -> tuple[str, Any, str]:
 
 
 def check_once(known: dict[str, str], key: str, item: str) -> None:
-    """Raises `ValueError` where an item gives a key that another one gave; `known` remembers who did."""
+    """Raises `ValueError` where an item gives a key that another one gave; `known` maps each key to its first item."""
     if (other := known.setdefault(key, item)) is not item:
         raise ValueError(f"{other} and {item} both give {key}; give it once")

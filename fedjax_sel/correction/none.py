@@ -20,5 +20,5 @@ class NoCorrection(Correction):
     def correct(
         self, client_state: StrategyState, gradient: Variables, variables: Variables, received: Variables
     ) -> Variables:
-        """The gradient."""
+        """Returns the gradient."""
         return gradient

@@ -20,7 +20,7 @@ class Proximal(Correction):
       mu: `μ`; 0 is plain local training.
 
     Source: Li et al., "Federated Optimization in Heterogeneous Networks", 2020, https://arxiv.org/abs/1812.06127,
-    Algorithm 2 (FedProx), its subproblem solved by the steps of the local trainer.
+    FedProx, its subproblem solved by the steps of the local trainer.
 
     >>> Proximal(mu=0.5).correct((), gradient=2.0, variables=1.0, received=0.0)
     2.5
@@ -31,6 +31,6 @@ class Proximal(Correction):
     def correct(
         self, client_state: StrategyState, gradient: Variables, variables: Variables, received: Variables
     ) -> Variables:
-        """The gradient of the proximal objective."""
-        # Alg. 2, line 4: h(w; w_t) = F_i(w) + μ/2 ‖w - w_t‖²
+        """Returns the gradient of the proximal objective."""
+        # the gradient of h(w; w_t) = F_i(w) + μ/2 ‖w - w_t‖²
         return jax.tree.map(lambda g, w, start: g + self.mu * (w - start), gradient, variables, received)

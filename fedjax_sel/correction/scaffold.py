@@ -9,14 +9,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from fedjax_sel.protocols import Correction, LocalTrainer
-from fedjax_sel.pytree import title
 from fedjax_sel.types import Cohort, Variables
 
 __all__ = ["Scaffold"]
 
 
 class ScaffoldState(NamedTuple):
-    """State of `Scaffold`.
+    """What `Scaffold` carries from round to round.
 
     Attributes:
       client: `c_i` of every client, with a leading `N`; what one client holds has its own.
@@ -58,41 +57,42 @@ class Scaffold(Correction):
         if not trainer.linear:
             raise ValueError(
                 f"scaffold needs local training whose update is a weighted sum of gradients, such as sgd (momentum "
-                f"included); {title(type(trainer))} with {getattr(trainer, 'optimizer', 'its steps')!r} is adaptive"
+                f"included); {trainer!r} is adaptive"
             )
 
     def init(self, variables: Variables, num_clients: int) -> ScaffoldState:
-        """All 0."""
+        """Returns variates that are all 0."""
         client = jax.tree.map(lambda leaf: jnp.zeros((num_clients, *leaf.shape), leaf.dtype), variables)
         return ScaffoldState(client, jax.tree.map(jnp.zeros_like, variables))
 
     def client_state(self, state: ScaffoldState, client: Int[Array, ""]) -> ScaffoldState:
-        """The client's variate, and the server's."""
+        """Returns the client's variate and the server's."""
         return ScaffoldState(jax.tree.map(lambda leaf: leaf[client], state.client), state.server)
 
     def correct(
         self, client_state: ScaffoldState, gradient: Variables, variables: Variables, received: Variables
     ) -> Variables:
-        """The gradient without the client's drift, with everybody's."""
-        # Alg. 1, line 10
+        """Returns the gradient less the client's variate, plus the server's."""
+        # the local step of Alg. 1: g_i(y_i) - c_i + c
         return jax.tree.map(lambda g, own, c: g - own + c, gradient, client_state.client, client_state.server)
 
     def upload(self, client_state: ScaffoldState, delta: Variables, step_size_sum: Float[Array, ""]) -> Variables:
-        """`Δc_i = -c - Δ_i / (K η)`; 0 of a client that took no step."""
+        """Returns `Δc_i = -c - Δ_i / (K η)`; 0 for a client that took no step."""
         moved = step_size_sum > 0
         divisor = jnp.where(moved, step_size_sum, 1.0)
-        # Alg. 1, line 12, (ii): c_i⁺ - c_i, with y_i - x = Δ_i
+        # Alg. 1, option (ii): c_i⁺ - c_i, with y_i - x = Δ_i
         return jax.tree.map(lambda d, c: jnp.where(moved, -c - d / divisor, 0.0), delta, client_state.server)
 
     def merge(self, state: ScaffoldState, cohort: Cohort, uploads: Variables) -> ScaffoldState:
-        """The variates after the round: those of the members that returned, and the server's."""
+        """Returns the variates after the round: new ones of the members that returned, and of the server."""
         num_clients = jax.tree.leaves(state.client)[0].shape[0]
         returned = jnp.where(cohort.mask, cohort.client, num_clients)
 
         def add_up(leaf):
             return jnp.tensordot(cohort.mask.astype(leaf.dtype), leaf, 1)
 
+        # Alg. 1: c_i ← c_i⁺ on the clients, c ← c + Σ_S Δc_i / N on the server
         return ScaffoldState(
             client=jax.tree.map(lambda own, up: own.at[returned].add(up, mode="drop"), state.client, uploads),
-            server=jax.tree.map(lambda c, up: c + add_up(up) / num_clients, state.server, uploads),  # lines 16-17
+            server=jax.tree.map(lambda c, up: c + add_up(up) / num_clients, state.server, uploads),
         )

@@ -1,4 +1,4 @@
-"""Folders of arrays on disk, written whole or not at all, and memory-mapped after.
+"""Folders of arrays on disk, written completely or not at all, then memory-mapped.
 
 A folder is written under another name and renamed when it is complete, so that a reader never sees half of one, whether
 the writer was killed or is still at work. `arrays.json`, written last, says what must be there.
@@ -18,18 +18,21 @@ import numpy as np
 MANIFEST = "arrays.json"
 
 
-def root(cache_dir: str | Path | None = None) -> Path:
-    """Where decoded datasets are kept: `cache_dir`, else `$FEDJAX_SEL_CACHE`, else `~/.cache/fedjax_sel/datasets`."""
+def find_folder(cache_dir: str | Path | None = None) -> Path:
+    """Returns the folder of decoded datasets: `cache_dir`, `$FEDJAX_SEL_CACHE` or `~/.cache/fedjax_sel/datasets`."""
     return Path(cache_dir or os.environ.get("FEDJAX_SEL_CACHE") or "~/.cache/fedjax_sel/datasets").expanduser()
 
 
 def create(folder: Path, name: str, dtype: np.dtype, shape: tuple[int, ...]) -> np.memmap:
-    """A new array of a folder that is being written, on disk from the start."""
+    """Returns a new array on disk, in a folder that is being written."""
     return np.lib.format.open_memmap(folder / f"{name}.npy", mode="w+", dtype=dtype, shape=shape)
 
 
-def arrays(folder: Path, write: Callable[[Path], None]) -> dict[str, np.ndarray]:
-    """The arrays of `folder`, memory-mapped, read-only; `write(new)` fills it first where it is missing or damaged."""
+def load_arrays(folder: Path, write: Callable[[Path], None]) -> dict[str, np.ndarray]:
+    """Returns the arrays of `folder`, memory-mapped, read-only.
+
+    `write(new)` writes them first, into another folder, where they are missing or damaged.
+    """
     found = _read(folder)
     if found is not None:
         return found
@@ -55,7 +58,7 @@ def _describe(array: np.ndarray) -> list:
 
 
 def _read(folder: Path) -> dict[str, np.ndarray] | None:
-    """The arrays, if all that the manifest promises are there at full length."""
+    """Returns the arrays, if all that the manifest names are there at full length; else None."""
     try:
         promised = json.loads((folder / MANIFEST).read_text())
         found: dict[str, np.ndarray] = {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in promised}

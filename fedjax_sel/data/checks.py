@@ -1,4 +1,4 @@
-"""What examples and labels must be, and the one error that says what they are instead."""
+"""Checks of examples and labels, with one error that says what is wrong."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ EXAMPLES_AT_A_TIME = 4096  # a memory-mapped array is looked through piece by pi
 def check_examples(
     what: str, x: np.ndarray, y: np.ndarray, *, like: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Examples and integer labels in the types they are trained in.
+    """Returns examples and integer labels in the types that training takes.
+
+    >>> x, y = check_examples("iris: training", np.zeros((2, 4)), np.array([0, 1]))
+    >>> x.dtype, y.dtype
+    (dtype('float32'), dtype('int32'))
 
     Args:
       what: named in errors ("iris: training").
@@ -49,7 +53,11 @@ def check_examples(
 
 
 def check_labels(name: str, y: np.ndarray, classes: int | None) -> int:
-    """`C`, after every label was found in `0..C-1`."""
+    """Returns `C`; raises `ValueError` unless every label is in `0..C-1`.
+
+    >>> check_labels("iris", np.array([0, 2, 1]), None)
+    3
+    """
     if classes is None:
         classes = int(y.max()) + 1
     if classes < 1:
@@ -75,7 +83,7 @@ def _as_array(what: str, x: np.ndarray) -> np.ndarray:
 
 
 def _convert(what: str, x: np.ndarray) -> np.ndarray:
-    """Examples in the type and with the axes in which they are kept."""
+    """Returns examples in the type and with the axes in which they are stored."""
     if x.dtype.kind == "f":
         if x.dtype.itemsize > 4:
             with np.errstate(over="ignore"):  # what overflows float32 becomes inf, and is refused below
@@ -99,7 +107,7 @@ def _finite(x: np.ndarray) -> np.ndarray:
 
 
 def _int32(what: str, x: np.ndarray) -> np.ndarray:
-    """Integers in JAX's default 32 bits."""
+    """Returns integers in JAX's default 32 bits."""
     limit = np.iinfo(np.int32)
     if x.size and (x.min() < limit.min or x.max() > limit.max):
         raise ValueError(f"{what} hold integers beyond 32 bits (from {x.min()} to {x.max()}); renumber or rescale them")

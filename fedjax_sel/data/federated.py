@@ -1,4 +1,4 @@
-"""Examples, and who owns them.
+"""Examples and the clients that own them.
 
 Examples are stored once, as they came (images stay `uint8`). Ownership is a permutation and cut points: client `i`'s
 `j`-th example is `order[offset[i] + j]`. Memory is O(n + N) whatever the skew, and another seed's partition is another
@@ -29,7 +29,7 @@ class FederatedData(Pytree):
       x: all training examples, as stored.
       y: their labels.
       order: which example stands at each position; a client's positions are consecutive.
-      owner: whose each position is.
+      owner: the client of each position.
       offset: client `i`'s training examples are at positions `offset[i] : offset[i] + num_examples[i]`.
       num_examples: training examples of each client.
       num_holdout: hold-out examples of each client, at the positions right after its training examples.
@@ -63,7 +63,7 @@ class FederatedData(Pytree):
         return self.num_examples.shape[-1]
 
     def examples_of(self, client: Int[Array, ""], *, holdout: bool = False) -> tuple[Int[Array, "L"], Bool[Array, "L"]]:
-        """One client's examples as indices into `x`, and which of the `L` places are filled.
+        """Returns one client's examples as indices into `x`, and which of the `L` places are filled.
 
         Args:
           client: which one.
@@ -76,7 +76,7 @@ class FederatedData(Pytree):
         return self.order.at[start + place].get(mode="clip"), place < count
 
     def batch(self, index: Int[Array, "B"], mask: Bool[Array, "B"]) -> Batch:
-        """The examples at `index`."""
+        """Returns the examples at `index`."""
         return Batch(self.x[index], self.y[index], mask)
 
 
@@ -101,7 +101,7 @@ class Examples(Pytree):
         return self.mask.shape[-1]
 
     def batch(self, place: Int[Array, "B"], mask: Bool[Array, "B"]) -> Batch:
-        """The examples at these of the `L` places; those beyond the last place count by `mask` alone."""
+        """Returns the examples at some of the `L` places; a place beyond the last must be false in `mask`."""
         weight = None if self.weight is None else self.weight.at[place].get(mode="clip")
         return replace(self.data.batch(self.index.at[place].get(mode="clip"), mask), weight=weight)
 
@@ -114,7 +114,7 @@ def federate(
     holdout: float = 0.0,
     rng: np.random.Generator | None = None,
 ) -> FederatedData:
-    """Clients' data, where each training example of `dataset` belongs to the given client.
+    """Returns the clients' data, where each training example of `dataset` belongs to the given client.
 
     Args:
       dataset: checked examples.
@@ -129,6 +129,11 @@ def federate(
 
     Raises:
       ValueError: `client` does not fit the examples, or a client is left without training examples.
+
+    >>> from fedjax_sel.data.dataset import dataset
+    >>> few = dataset("few", np.zeros((5, 2)), np.array([0, 1, 0, 1, 0]), test=0.2)
+    >>> federate(few, np.array([0, 1, 1, -1]), clients=2).num_examples
+    array([1, 2], dtype=int32)
     """
     if not 0 <= holdout < 1:
         raise ValueError(f"holdout is {holdout}; it is a share of each client's examples, in [0, 1)")

@@ -17,7 +17,7 @@ ROWS = {f"{kind}{suffix}" for kind in "xy" for suffix in ("", "_train", "_test")
 BROKEN = (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error)
 
 
-def data_folder(data_dir: str | Path | None = None) -> Path:
+def find_data_folder(data_dir: str | Path | None = None) -> Path:
     """Where datasets are: `data_dir`, else `$TFDS_DATA_DIR`, else `~/tensorflow_datasets`."""
     return Path(data_dir or os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets").expanduser()
 
@@ -25,20 +25,20 @@ def data_folder(data_dir: str | Path | None = None) -> Path:
 def npz_dataset(
     path: Path, *, seed: int = 0, validation: float = 0.0, test: float = 0.2, data_dir: str | Path | None = None
 ) -> Dataset:
-    """The dataset in one `.npz` file, written for example with `np.savez_compressed(path, x=x, y=y)`.
+    """Returns the dataset in one `.npz` file, written for example with `np.savez_compressed(path, x=x, y=y)`.
 
     It holds `x`, `y` (a share `test` of the examples becomes test examples), or `x_train`, `y_train` and perhaps
     `x_test`, `y_test`; beside them perhaps `owner` or `owner_train`, the natural owner of each example. Or it holds
-    recordings: `audio`, `offset`, `label`, `sample_rate` and perhaps `speaker`, whose examples are log-mel spectrograms
-    with the speaker as natural owner, see `speech.recordings`. Other arrays are not looked at. A relative path that
-    leads nowhere is looked for in `data_folder(data_dir)`.
+    recordings: `audio`, `offset`, `label`, `sample_rate` and perhaps `speaker`; they become log-mel spectrograms with
+    the speaker as natural owner, see `speech.read_recordings`. Other arrays are ignored. A relative path that does
+    not exist is looked for in `find_data_folder(data_dir)`.
 
     Raises:
       FileNotFoundError: there is no such file.
-      ValueError: it cannot be read as one, or the arrays are not there or cannot be used.
+      ValueError: it is not an `.npz` file, or its arrays are missing or cannot be used.
     """
     path = path.expanduser()
-    places = [path] if path.is_absolute() else [path, data_folder(data_dir) / path]
+    places = [path] if path.is_absolute() else [path, find_data_folder(data_dir) / path]
     there = [place for place in places if place.is_file()]
     if not there:
         beside = [p for place in places if place.parent.is_dir() for p in place.parent.glob("*.npz")]
@@ -48,7 +48,7 @@ def npz_dataset(
     path = there[0]
     arrays = _read(path)
     if speech.has_audio(arrays):
-        x, y, owner = speech.recordings(str(path), arrays)
+        x, y, owner = speech.read_recordings(str(path), arrays)
         return dataset(path.stem, x, y, test=test, validation=validation, owner=owner, seed=seed)
     suffix = "" if {"x", "y"} <= arrays.keys() else "_train"
     missing = [key for key in (f"x{suffix}", f"y{suffix}") if key not in arrays]

@@ -71,7 +71,7 @@ def load(
     elif kind == "tfds" and rest:
         whole = tfds_dataset(rest, seed=seed, validation=validation, test=test, data_dir=data_dir, cache_dir=cache_dir)
     else:
-        whole = built_in(name, seed=seed, validation=validation, test=test)
+        whole = load_built_in(name, seed=seed, validation=validation, test=test)
     return take_fewer(whole, num_examples, num_test_examples, seed)
 
 
@@ -100,8 +100,8 @@ def draw_some(name: str, key: str, kind: str, y: np.ndarray, count: int | None, 
     return hold_out(f"{name}: {key}", y, np.arange(len(y)), count / len(y), seed)[1]
 
 
-def built_in(name: str, *, seed: int, validation: float, test: float) -> Dataset:
-    """One of scikit-learn's."""
+def load_built_in(name: str, *, seed: int, validation: float, test: float) -> Dataset:
+    """Returns one of the datasets of scikit-learn."""
     if name not in BUILT_IN:
         near = difflib.get_close_matches(name.lower(), available(), n=1)
         raise ValueError(

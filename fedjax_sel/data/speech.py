@@ -1,4 +1,4 @@
-"""Recordings as pictures: log-mel spectrograms that a network for 32x32 RGB images takes as they are.
+"""Recordings as pictures: log-mel spectrograms for networks that take 32x32 RGB images.
 
 A recording becomes `[32, 32, 3]` `uint8`: 32 mel bands, the lowest first, times 32 frames of one second in all. The one
 channel is repeated to three, because experiments across domains give such pictures to a network that was pretrained on
@@ -49,18 +49,18 @@ RECORDED = {"audio", "offset", "label"}
 ARRAYS = RECORDED | {"sample_rate", "rate", "speaker"}
 
 
-def mel(hertz: Any) -> Any:
-    """Pitch in mel of frequencies in hertz.
+def hertz_to_mel(hertz: Any) -> Any:
+    """Returns the pitch in mel of frequencies in hertz.
 
-    >>> round(float(mel(1000)), 2)
+    >>> round(float(hertz_to_mel(1000)), 2)
     999.99
     """
     return 2595 * np.log10(1 + np.asarray(hertz) / 700)
 
 
 @functools.cache
-def filterbank(bands: int, length: int, rate: int) -> Float[np.ndarray, "bands bins"]:
-    """Weights of the `length // 2 + 1` frequencies of a spectrum of `length` samples in every band.
+def make_filterbank(bands: int, length: int, rate: int) -> Float[np.ndarray, "bands bins"]:
+    """Returns the weights of the `length // 2 + 1` frequencies of a spectrum of `length` samples in every band.
 
     Band `k` has weight 1 at its centre and falls linearly in mel to 0 at the centres of its neighbours; the centres
     divide the range from 20 Hz to half the rate into `bands + 1` equal parts.
@@ -68,8 +68,8 @@ def filterbank(bands: int, length: int, rate: int) -> Float[np.ndarray, "bands b
     Raises:
       ValueError: a band would hold no frequency at all.
     """
-    centres = np.linspace(mel(LOWEST), mel(rate / 2), bands + 2)
-    pitch = mel(np.arange(length // 2 + 1) * (rate / length))
+    centres = np.linspace(hertz_to_mel(LOWEST), hertz_to_mel(rate / 2), bands + 2)
+    pitch = hertz_to_mel(np.arange(length // 2 + 1) * (rate / length))
     distance, width = np.abs(pitch - centres[1:-1, None]), centres[1] - centres[0]
     if (distance.min(axis=1) >= width).any():
         raise ValueError(
@@ -81,7 +81,7 @@ def filterbank(bands: int, length: int, rate: int) -> Float[np.ndarray, "bands b
     return weights
 
 
-def mel_power(
+def measure_mel_power(
     audio: Shaped[np.ndarray, "samples"],
     rate: int | None,
     *,
@@ -91,7 +91,7 @@ def mel_power(
     seconds: float = SECONDS,
     what: str = "audio",
 ) -> Float[np.ndarray, "bands frames"]:
-    """Power of one recording in every band and frame: twice the amplitude is four times the power.
+    """Returns the power of one recording in every band and frame; twice the amplitude has four times the power.
 
     Args:
       audio: signed integers or floats, one channel.
@@ -117,44 +117,47 @@ def mel_power(
     padded[hop // 2 : hop // 2 + len(sound)] = sound
     windows = np.lib.stride_tricks.sliding_window_view(padded, 2 * hop)[::hop]
     spectra = np.abs(np.fft.rfft(windows * signal.get_window("hann", 2 * hop))) ** 2
-    return filterbank(bands, 2 * hop, at) @ spectra.T
+    return make_filterbank(bands, 2 * hop, at) @ spectra.T
 
 
-def log_mel(
+def measure_log_mel(
     audio: Shaped[np.ndarray, "samples"], rate: int | None, *, what: str = "audio", **form: Any
 ) -> Float[np.ndarray, "bands frames"]:
-    """Decibels of every band and frame below the loudest, `float32` in [-80, 0]; a silent recording is -80 all over.
+    """Returns decibels below the loudest band and frame, `float32` in [-80, 0]; -80 everywhere for silence.
 
-    Arguments and errors are those of `mel_power`.
+    Arguments and errors are those of `measure_mel_power`.
     """
     sound = check_audio(what, audio)
     peak = np.abs(sound).max()  # taken out first: no square of it can overflow or vanish
-    power = mel_power(sound / (peak or 1), rate, what=what, **form)
+    power = measure_mel_power(sound / (peak or 1), rate, what=what, **form)
     relative = power / (power.max() or 1)
     return (10 * np.log10(np.maximum(relative, 10 ** (-FLOOR / 10)))).astype(np.float32)
 
 
-def picture(
+def make_picture(
     audio: Shaped[np.ndarray, "samples"], rate: int | None, *, what: str = "audio"
 ) -> UInt8[np.ndarray, "{BANDS} {FRAMES} 3"]:
-    """One recording as an image: `round(255 (1 + decibels / 80))`, three times.
+    """Returns one recording as an image: `round(255 (1 + decibels / 80))` in three equal channels.
 
     Raises:
-      ValueError: as for `mel_power`.
+      ValueError: as for `measure_mel_power`.
+
+    >>> make_picture(np.sin(np.arange(16000)), rate=16000).shape
+    (32, 32, 3)
     """
-    grey = np.rint(255 * (1 + log_mel(audio, rate, what=what) / FLOOR)).astype(np.uint8)
+    grey = np.rint(255 * (1 + measure_log_mel(audio, rate, what=what) / FLOOR)).astype(np.uint8)
     return np.repeat(grey[..., None], 3, axis=-1)
 
 
 def has_audio(names: Iterable[str]) -> bool:
-    """Whether a file's arrays are recordings: `audio`, `offset` and `label`, and neither `y` nor `y_train`."""
+    """Returns whether a file's arrays are recordings: `audio`, `offset` and `label`, and neither `y` nor `y_train`."""
     return set(names) >= RECORDED and not {"y", "y_train"} & set(names)
 
 
-def recordings(
+def read_recordings(
     what: str, arrays: Mapping[str, np.ndarray]
 ) -> tuple[UInt8[np.ndarray, "n {BANDS} {FRAMES} 3"], Shaped[np.ndarray, "n"], np.ndarray | None]:
-    """Pictures, labels and speakers of the recordings in a file's arrays.
+    """Returns pictures, labels and speakers of the recordings in a file's arrays.
 
     Args:
       what: named in errors.
@@ -183,12 +186,12 @@ def recordings(
         )
     x = np.empty((len(label), BANDS, FRAMES, 3), np.uint8)
     for place, (start, end) in enumerate(itertools.pairwise(bounds)):
-        x[place] = picture(audio[start:end], rate, what=f"{what}: recording {place}")
+        x[place] = make_picture(audio[start:end], rate, what=f"{what}: recording {place}")
     return x, label, arrays.get("speaker")
 
 
 def check_rate(what: str, rate: Any) -> int:
-    """The rate as an integer; raises `ValueError` where it is missing or no possible rate."""
+    """Returns the rate as an integer; raises `ValueError` where it is missing or no possible rate."""
     needed = f"a whole number of samples per second is needed, in 1..{MOST}, such as 16000"
     if rate is None:
         raise ValueError(f"{what}: there is no rate (sample_rate); {needed}")
@@ -199,7 +202,7 @@ def check_rate(what: str, rate: Any) -> int:
 
 
 def check_audio(what: str, audio: Any) -> Float[np.ndarray, "samples"]:
-    """The recording in `float64`; raises `ValueError` where it cannot be used."""
+    """Returns the recording in `float64`; raises `ValueError` where it cannot be used."""
     audio = np.asarray(audio)
     check_channels(what, audio)
     if len(audio) == 0:

@@ -20,7 +20,7 @@ import numpy as np
 
 from fedjax_sel.data import cache, speech
 from fedjax_sel.data.dataset import Dataset, dataset
-from fedjax_sel.data.files import data_folder
+from fedjax_sel.data.files import find_data_folder
 
 BATCH = 1000  # images decoded at a time
 
@@ -35,7 +35,7 @@ def tfds_dataset(
     cache_dir: str | Path | None = None,
     features: tuple[str, str] | None = None,
 ) -> Dataset:
-    """A prepared tfds dataset's splits `train` and `test`, memory-mapped from a cache of decoded arrays.
+    """Returns the splits `train` and `test` of a prepared tfds dataset, memory-mapped from a cache of decoded arrays.
 
     Recordings (a feature of kind `Audio`, as in `speech_commands`) become log-mel spectrograms `[n, 32, 32, 3]`, see
     `speech`. Other splits, such as that dataset's `validation`, are not read.
@@ -53,7 +53,7 @@ def tfds_dataset(
       ValueError: tfds has no such dataset, or it lacks a split or a feature.
       FileNotFoundError: the dataset is not prepared in `data_dir` in a format that can be read without TensorFlow.
     """
-    place = data_folder(data_dir)
+    place = find_data_folder(data_dir)
     with _quiet(), _without_tensorflow():
         builder = _prepare(name, place)
         info = builder.info
@@ -66,8 +66,8 @@ def tfds_dataset(
             if feature not in info.features:
                 raise ValueError(f"tfds:{name} has no feature {feature!r}; it has {', '.join(info.features)}")
         splits = [split for split in ("train", "test") if split in info.splits]
-        folder = cache.root(cache_dir) / f"{info.full_name.replace('/', '-')}-{_fingerprint(builder, features)}"
-        arrays = cache.arrays(folder, lambda new: _decode(name, builder, splits, features, new))
+        folder = cache.find_folder(cache_dir) / f"{info.full_name.replace('/', '-')}-{_fingerprint(builder, features)}"
+        arrays = cache.load_arrays(folder, lambda new: _decode(name, builder, splits, features, new))
     return dataset(
         name,
         arrays["x_train"],
@@ -80,7 +80,7 @@ def tfds_dataset(
 
 
 def _prepare(name: str, place: Path) -> Any:
-    """The tfds builder of a dataset that is on this machine in a format with random access."""
+    """Returns the tfds builder of a dataset that is on this machine in a format with random access."""
     import tensorflow_datasets as tfds  # late: nobody else should wait for it, or need it
 
     missing = FileNotFoundError(
@@ -115,7 +115,7 @@ def _prepare(name: str, place: Path) -> Any:
 
 
 def _fingerprint(builder: Any, features: tuple[str, str]) -> str:
-    """Changes whenever the prepared files do: same name and version elsewhere, or prepared anew, is another cache."""
+    """Returns a digest that changes with the prepared files: another copy of one version has another digest."""
     where = Path(str(builder.data_dir)).resolve()
     sizes = {split: info.num_examples for split, info in sorted(builder.info.splits.items())}
     written = (where / "dataset_info.json").stat().st_mtime_ns
@@ -124,7 +124,7 @@ def _fingerprint(builder: Any, features: tuple[str, str]) -> str:
 
 
 def _decode(name: str, builder: Any, splits: list[str], features: tuple[str, str], folder: Path) -> None:
-    """Write every split's examples and labels, with a progress bar."""
+    """Writes every split's examples and labels, with a progress bar."""
     from rich.console import Console
     from rich.progress import Progress
 
@@ -132,7 +132,7 @@ def _decode(name: str, builder: Any, splits: list[str], features: tuple[str, str
 
     def example_of(value: Any, where: str) -> np.ndarray:
         if _is_audio(feature):
-            return speech.picture(np.asarray(value), feature.sample_rate or None, what=f"tfds:{name}: {where}")
+            return speech.make_picture(np.asarray(value), feature.sample_rate or None, what=f"tfds:{name}: {where}")
         return np.asarray(value)
 
     sources = {split: builder.as_data_source(split=split) for split in splits}
@@ -168,7 +168,7 @@ def _is_audio(feature: Any) -> bool:
 
 @contextmanager
 def _without_tensorflow() -> Iterator[None]:
-    """Audio features can be made where TensorFlow is not installed, as all others can.
+    """Lets audio features be made where TensorFlow is not installed, as all others can.
 
     To make one, tfds 4.9.10 asks TensorFlow for the name of a type that reading never uses
     (https://github.com/tensorflow/datasets/issues/11233); here NumPy answers.
@@ -189,7 +189,7 @@ def _without_tensorflow() -> Iterator[None]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without tfds's remarks about OpenCV and folders that are not there; our own errors say what matters."""
+    """Silences tfds's remarks about OpenCV and missing folders; our own errors say what matters."""
     logger = logging.getLogger("absl")
     before = logger.level
     logger.setLevel(logging.ERROR)

@@ -33,7 +33,7 @@ def uacs(
     num_examples: int = 50,
     num_test_examples: int = 2000,
 ) -> Dataset:
-    """One draw of a setting; client `i` owns its examples (partition: natural).
+    """Returns one draw of a setting; client `i` owns its examples (partition: natural).
 
     1. The boundary clients sit in disjoint boxes along the curve; the others draw from all of their class's side.
     2. The boundary clients each draw along the whole curve; the others as in 1.
@@ -66,74 +66,78 @@ def uacs(
             f"uacs: num_examples is {num_examples}, num_test_examples is {num_test_examples}; both must be at least 1"
         )
     rng = np.random.default_rng((PURPOSE, setting, seed))
-    at_curve = along_curve if setting == 2 else in_boxes
+    at_curve = draw_along_curve if setting == 2 else draw_in_boxes
     near = [at_curve(rng, i, boundary, num_examples) for i in range(boundary)]
     sides = np.where(np.arange(clients - boundary) % 2 == 0, 1, -1)
-    far = [(draw_box if setting == 3 else anywhere)(rng, side, num_examples) for side in sides]
+    far = [(draw_box if setting == 3 else draw_anywhere)(rng, side, num_examples) for side in sides]
     x = np.concatenate([*near, *far])
     test = rng.uniform(-1, 1, (num_test_examples, 2))
     return dataset(
         f"uacs-{setting}",
         x,
-        side_of(x),
-        test=(test.astype(np.float32), side_of(test)),
+        label_side(x),
+        test=(test.astype(np.float32), label_side(test)),
         owner=np.repeat(np.arange(clients), num_examples),
         classes=2,
     )
 
 
 def curve(x1: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
-    """Height of the boundary at `x1`."""
+    """Returns the height of the boundary at `x1`."""
     return AMPLITUDE * np.sin(np.pi * x1)
 
 
 def g(x: Float[np.ndarray, "n 2"]) -> Float[np.ndarray, "n"]:
-    """Height of each example above the boundary."""
+    """Returns the height of each example above the boundary."""
     return x[:, 1] - curve(x[:, 0])
 
 
-def side_of(x: Float[np.ndarray, "n 2"]) -> np.ndarray:
-    """Label of each row: 1 above the boundary, 0 below."""
+def label_side(x: Float[np.ndarray, "n 2"]) -> np.ndarray:
+    """Returns the label of each example: 1 above the boundary, 0 below.
+
+    >>> label_side(np.array([[0.5, 0.6], [0.5, 0.4]]))
+    array([1, 0], dtype=int32)
+    """
     return (g(x) > 0).astype(np.int32)
 
 
-def in_boxes(rng: np.random.Generator, i: int, boundary: int, count: int) -> Float[np.ndarray, "n 2"]:
-    """Examples of boundary client `i` around the curve in its own interval of `x1`; intervals do not touch."""
+def draw_in_boxes(rng: np.random.Generator, i: int, boundary: int, count: int) -> Float[np.ndarray, "n 2"]:
+    """Returns examples of boundary client `i` around the curve, in its own interval of `x1`; intervals do not touch."""
     width = 2 / boundary
     x1 = -1 + width * (i + rng.uniform(0.1, 0.9, count))
-    return around_curve(rng, x1)
+    return draw_around_curve(rng, x1)
 
 
-def along_curve(rng: np.random.Generator, i: int, boundary: int, count: int) -> Float[np.ndarray, "n 2"]:
-    """Examples of any boundary client around the whole curve."""
-    return around_curve(rng, rng.uniform(-1, 1, count))
+def draw_along_curve(rng: np.random.Generator, i: int, boundary: int, count: int) -> Float[np.ndarray, "n 2"]:
+    """Returns examples of any boundary client around the whole curve."""
+    return draw_around_curve(rng, rng.uniform(-1, 1, count))
 
 
-def around_curve(rng: np.random.Generator, x1: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n 2"]:
-    """Examples within `STRIP` of the curve's height."""
+def draw_around_curve(rng: np.random.Generator, x1: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n 2"]:
+    """Returns examples within `STRIP` of the curve's height."""
     return np.stack([x1, curve(x1) + rng.uniform(-STRIP, STRIP, x1.shape)], axis=1)
 
 
-def anywhere(rng: np.random.Generator, side: int, count: int) -> Float[np.ndarray, "n 2"]:
-    """Examples uniform on one side of the curve, beyond `MARGIN`: drawn by rejection."""
+def draw_anywhere(rng: np.random.Generator, side: int, count: int) -> Float[np.ndarray, "n 2"]:
+    """Returns examples uniform on one side of the curve, beyond `MARGIN`, by rejection."""
     kept = np.empty((0, 2))
     while len(kept) < count:  # each side beyond the margin is over a third of the square, so this ends
         x = rng.uniform(-1, 1, (4 * count, 2))
-        kept = np.concatenate([kept, x[far_from_curve(x, side)]])
+        kept = np.concatenate([kept, x[is_far_from_curve(x, side)]])
     return kept[:count]
 
 
 def draw_box(rng: np.random.Generator, side: int, count: int) -> Float[np.ndarray, "n 2"]:
-    """Examples uniform in a small square of the client's own that lies beyond `MARGIN` as a whole."""
+    """Returns examples uniform in a small square of the client's own; the whole square lies beyond `MARGIN`."""
     grid = np.linspace(-BOX, BOX, 21)
     within = np.stack(np.meshgrid(grid, grid), -1).reshape(-1, 2)
-    while True:  # as in `anywhere`
+    while True:  # as in `draw_anywhere`
         centre = rng.uniform(-1 + BOX, 1 - BOX, 2)
-        if far_from_curve(centre + within, side).all():
+        if is_far_from_curve(centre + within, side).all():
             break
     return centre + rng.uniform(-BOX, BOX, (count, 2))
 
 
-def far_from_curve(x: Float[np.ndarray, "n 2"], side: int) -> Bool[np.ndarray, "n"]:
-    """Which examples lie beyond `MARGIN` on the given side."""
+def is_far_from_curve(x: Float[np.ndarray, "n 2"], side: int) -> Bool[np.ndarray, "n"]:
+    """Returns which examples lie beyond `MARGIN` on the given side."""
     return side * g(x) > MARGIN

@@ -1,4 +1,4 @@
-"""What several data selections share."""
+"""Functions that several data selectors share."""
 
 import jax
 import jax.numpy as jnp

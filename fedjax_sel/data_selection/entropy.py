@@ -58,4 +58,4 @@ class Entropy(DataSelector):
         margin: Float[Array, "L"],
     ) -> Bool[Array, "L"]:
         """Returns 1 for the highest entropies, then for the smallest margins."""
-        return keep_top(key, valid, self.fraction, entropy, -margin)
+        return keep_top(key, valid, self.fraction, entropy, -margin)  # Alg. 1, line 7

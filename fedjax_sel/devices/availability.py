@@ -1,4 +1,4 @@
-"""Who can be reached: a value that says so for every client in every round."""
+"""Availability: which clients can be reached in which round."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Always(Availability):
     """
 
     def available(self, key: PRNGKey, round: Int[Array, ""] | int, num_clients: int) -> Bool[Array, "N"]:
-        """True for every client."""
+        """Returns true for every client."""
         return jnp.ones(num_clients, bool)
 
 
@@ -47,7 +47,7 @@ class Bernoulli(Availability):
             )
 
     def available(self, key: PRNGKey, round: Int[Array, ""] | int, num_clients: int) -> Bool[Array, "N"]:
-        """An independent draw for each client."""
+        """Returns an independent draw for each client."""
         return jax.random.uniform(key, (num_clients,)) < self.p
 
 
@@ -93,10 +93,10 @@ class Diurnal(Availability):
 
 
 class Trace(Availability):
-    """As a table records it; after the table's last round it begins again.
+    """The clients that a table records; after the table's last round it begins again.
 
     Attributes:
-      present: who could be reached in which round.
+      present: which clients could be reached in which round.
 
     >>> Trace(np.array([[True, False], [False, True]])).available(jax.random.key(0), 3, 2)
     Array([False,  True], dtype=bool)
@@ -114,5 +114,5 @@ class Trace(Availability):
             )
 
     def available(self, key: PRNGKey, round: Int[Array, ""] | int, num_clients: int) -> Bool[Array, "N"]:
-        """The table's row of this round."""
+        """Returns the table's row of this round."""
         return jnp.asarray(self.present)[round % self.present.shape[0]]

@@ -1,4 +1,4 @@
-"""The simulated clock: how long clients take, when the server stops waiting, and what it costs in energy.
+"""The simulated clock: how long clients take, when the server stops waiting, and the energy they spend.
 
 A client's turn is a download, its computation and an upload, one after the other. Cohort members work at the same time,
 so a round lasts as long as its slowest member, or until a deadline.
@@ -22,6 +22,9 @@ class Timing(Pytree):
       download: from the server.
       compute: of all its floating-point operations.
       upload: to the server.
+
+    >>> Timing(jnp.array([1.0]), jnp.array([5.0]), jnp.array([2.0])).total
+    Array([8.], dtype=float32)
     """
 
     download: Float[Array, "*k"]
@@ -30,26 +33,30 @@ class Timing(Pytree):
 
     @property
     def total(self) -> Float[Array, "*k"]:
-        """Seconds from the server's word to the client's answer."""
+        """Seconds from the beginning of the download to the end of the upload."""
         return self.download + self.compute + self.upload
 
 
 def timing(
     devices: DeviceProfile, flops: Float[Array, "*k"], down: Float[Array, "*k"] | float, up: Float[Array, "*k"] | float
 ) -> Timing:
-    """`t_i = down_i / rate + flops_i / rate + up_i / rate`, in seconds.
+    """Returns `t_i = down_i / rate + flops_i / rate + up_i / rate`, in seconds.
 
     Args:
       devices: of these clients.
       flops: what each computes.
       down: bytes each receives.
       up: bytes each sends.
+
+    >>> phones = DeviceProfile.of(compute=[1e9, 4e9], efficiency=1e9, memory=2e9, up=1e6, down=4e6)
+    >>> timing(phones, flops=jnp.array([8e9, 8e9]), down=4e6, up=1e6).total
+    Array([10.,  4.], dtype=float32)
     """
     return Timing(down / devices.down, flops / devices.compute, up / devices.up)
 
 
 class Deadline(Pytree):
-    """When the server stops waiting, and what becomes of those it would have waited for.
+    """When the server stops waiting, and what becomes of clients that are late.
 
     Attributes:
       seconds: from the start of the round; infinite: it waits for everybody.
@@ -69,7 +76,7 @@ class Deadline(Pytree):
     late: str = static(default="drop", choices=("drop", "partial"))
 
     def share(self, timing: Timing) -> Float[Array, "*k"]:
-        """Share of its computation, in [0, 1], that each client returns; 0: nothing comes back."""
+        """Returns the share of its computation, in [0, 1], that each client returns; 0: it returns nothing."""
         if self.late == "drop":
             return jnp.where(timing.total <= self.seconds, 1.0, 0.0)
         room = self.seconds - timing.download - timing.upload
@@ -77,7 +84,7 @@ class Deadline(Pytree):
         return jnp.where(timing.total <= self.seconds, 1.0, jnp.minimum(part, 1.0))
 
     def spent(self, timing: Timing, share: Float[Array, "*k"]) -> Timing:
-        """Seconds that each client was really busy. One that returns nothing works at its turn until the deadline.
+        """Returns the seconds that each client was busy; a client that returns nothing works until the deadline.
 
         Args:
           timing: of the whole turns.
@@ -95,10 +102,22 @@ class Deadline(Pytree):
 
 
 def slowest(timing: Timing, mask: Bool[Array, "m"]) -> Float[Array, ""]:
-    """Seconds until the last of those in `mask` is done; 0 where there is none."""
+    """Returns the seconds until the last client in `mask` is done; 0 where there is none.
+
+    >>> ones = jnp.ones(3)
+    >>> slowest(Timing(ones, jnp.array([1.0, 5.0, 9.0]), ones), jnp.array([True, True, False]))
+    Array(7., dtype=float32)
+    """
     return jnp.max(jnp.where(mask, timing.total, 0.0), initial=0.0)
 
 
 def joules(devices: DeviceProfile, timing: Timing) -> Float[Array, "*k"]:
-    """Energy of each client, `E_i = W_i t_compute + radio_i (t_down + t_up)` with `W_i = compute_i / efficiency_i`."""
+    """Returns the energy of each client, `E_i = W_i t_compute + radio_i (t_down + t_up)`, in joules.
+
+    `W_i = compute_i / efficiency_i` is its power while it computes.
+
+    >>> phone = DeviceProfile.of(compute=4e9, efficiency=1e9, memory=2e9, up=1e6, down=4e6, radio=0.5)
+    >>> joules(phone, Timing(jnp.array([1.0]), jnp.array([2.0]), jnp.array([1.0])))
+    Array([9.], dtype=float32)
+    """
     return watts(devices) * timing.compute + devices.radio * (timing.download + timing.upload)

@@ -22,7 +22,7 @@ class Law(Protocol):
     """Any object that draws devices."""
 
     def draw(self, seed: int, clients: int) -> DeviceProfile:
-        """Devices of `N` clients. Raises `ValueError` for parameters that no device can have."""
+        """Returns the devices of `N` clients. Raises `ValueError` for parameters that no device can have."""
         ...
 
 
@@ -54,7 +54,7 @@ class Uniform:
     radio: float = 1.0
 
     def draw(self, seed: int, clients: int) -> DeviceProfile:
-        """Devices of `N` clients."""
+        """Returns the devices of `N` clients."""
         if not 0 <= self.low <= 1:
             raise ValueError(f"law Uniform: low is {self.low}; it is a share of the largest value, in [0, 1]")
         chance = 1 - stream(seed, clients).random((clients, 4))  # in (0, 1]: no device has rate 0
@@ -85,7 +85,7 @@ class LogNormal:
     radio: float = 1.0
 
     def draw(self, seed: int, clients: int) -> DeviceProfile:
-        """Devices of `N` clients."""
+        """Returns the devices of `N` clients."""
         if not self.spread >= 0:
             raise ValueError(f"law LogNormal: spread is {self.spread}; a standard deviation is 0 or above")
         return _scale(self, np.exp(self.spread * stream(seed, clients).standard_normal((clients, 4))))
@@ -93,7 +93,7 @@ class LogNormal:
 
 @dataclass(frozen=True)
 class Tiers:
-    """Groups of equal devices, as where each client is given so many cores; who is in which group is drawn.
+    """Groups of equal devices, as where clients are given different numbers of cores; the members are drawn.
 
     Attributes:
       compute_factor: of the computing rate in each tier; a tier needs the same energy for an operation.
@@ -119,7 +119,7 @@ class Tiers:
     radio: float = 1.0
 
     def draw(self, seed: int, clients: int) -> DeviceProfile:
-        """Devices of `N` clients."""
+        """Returns the devices of `N` clients."""
         tiers = len(self.compute_factor)
         network = (1.0,) * tiers if self.network_factor is None else self.network_factor
         share = np.asarray((1.0,) * tiers if self.share is None else self.share)
@@ -139,7 +139,7 @@ class Tiers:
 
 
 def stream(seed: int, clients: int) -> np.random.Generator:
-    """Random numbers of one seed's devices; `ValueError` where there is no such seed or no client."""
+    """Returns the random numbers of one seed's devices; `ValueError` for a negative seed or without clients."""
     if seed < 0 or clients < 1:
         raise ValueError(
             f"devices are to be drawn for seed {seed}, N = {clients}; seeds are 0 or above, and N at least 1"
@@ -148,7 +148,7 @@ def stream(seed: int, clients: int) -> np.random.Generator:
 
 
 def _scale(law: Uniform | LogNormal | Tiers, factor: np.ndarray) -> DeviceProfile:
-    """The law's levels times a factor a client of compute, efficiency, memory and network, `[N, 4]`."""
+    """Returns the law's levels times each client's factors of compute, efficiency, memory and network, `[N, 4]`."""
     compute, efficiency, memory, network = factor.T
     return DeviceProfile.of(
         compute=law.compute * compute,

@@ -22,7 +22,7 @@ UNITS = {
 """The properties of a device and their units, in the order in which they are stored."""
 
 Numbers = float | Sequence[float | int] | np.ndarray | Array
-"""One number for all clients, or one a client."""
+"""One number for all clients, or one for each."""
 
 MAY_BE_ZERO = ("memory", "radio")
 
@@ -36,6 +36,9 @@ class DeviceProfile(Pytree):
       memory: bytes.
       up, down: bytes a second from and to the server.
       radio: watts drawn while sending or receiving.
+
+    >>> DeviceProfile.of(compute=1e9, efficiency=1e9, memory=2e9, up=1e6, down=[3e6, 1e6]).network
+    Array([1.5e+06, 1.0e+06], dtype=float32)
     """
 
     compute: Float[Array, "N"]
@@ -56,7 +59,7 @@ class DeviceProfile(Pytree):
         down: Numbers,
         radio: Numbers = 1.0,
     ) -> DeviceProfile:
-        """Checked devices from numbers: each property one for all clients, or one a client.
+        """Returns checked devices from numbers: of each property one for all clients, or one for each.
 
         Raises:
           ValueError: the lengths differ, or a number is not allowed.
@@ -84,18 +87,18 @@ class DeviceProfile(Pytree):
         return 2 / (1 / self.down + 1 / self.up)
 
     def take(self, client: Int[Array, "m"]) -> DeviceProfile:
-        """The devices of these clients; some client's for `PAD_CLIENT`."""
+        """Returns the devices of these clients; the device of some client for `PAD_CLIENT`."""
         return jax.tree.map(lambda leaf: leaf[client], self)
 
     def check(self, clients: int | None = None) -> None:
-        """Raise `ValueError` for a length other than `N`, and for what is negative, NaN, infinite, or a rate of 0."""
+        """Raises `ValueError` for a length other than `N`, and for what is negative, NaN, infinite, or a rate of 0."""
         clients = self.num_clients if clients is None else clients
         for name in UNITS:
             check_property(name, np.asarray(getattr(self, name)), clients)
 
 
 def check_property(name: str, value: np.ndarray, clients: int) -> None:
-    """`DeviceProfile.check` of one property."""
+    """Raises `ValueError` as `DeviceProfile.check` does, for one property."""
     if value.shape != (clients,):
         raise ValueError(
             f"devices: {name} has shape {value.shape}, but there are N = {clients} clients; "
@@ -111,12 +114,15 @@ def check_property(name: str, value: np.ndarray, clients: int) -> None:
 
 
 def features(devices: DeviceProfile, scale: str = "range") -> Float[Array, "4 N"]:
-    """The four properties that the device heuristic adds up, without units: compute, efficiency, memory, network.
+    """Returns the properties that the device heuristic adds up, without units: compute, efficiency, memory, network.
 
     Args:
       devices: of all clients.
       scale: `"range"`, `(f - min) / (max - min)`, and 1 where all are equal; `"max"`, `f / max`, which gives back the
-        numbers in (0, 1] that the law `Uniform` drew, but for a factor of each row.
+        numbers in (0, 1] that the law `Uniform` drew, but for a factor of each property.
+
+    >>> features(DeviceProfile.of(compute=[1e9, 4e9, 2e9], efficiency=1e9, memory=2e9, up=1e6, down=1e6), "max")[0]
+    Array([0.25, 1.  , 0.5 ], dtype=float32)
     """
     check_scale(scale)
     f = jnp.stack([devices.compute, devices.efficiency, devices.memory, devices.network])
@@ -128,11 +134,15 @@ def features(devices: DeviceProfile, scale: str = "range") -> Float[Array, "4 N"
 
 
 def check_scale(scale: str) -> None:
-    """Raise `ValueError` for an unknown scale."""
+    """Raises `ValueError` for an unknown scale."""
     if scale not in ("range", "max"):
         raise ValueError(f"scale of device features is {scale!r}; it must be 'range' or 'max'")
 
 
 def watts(devices: DeviceProfile) -> Float[Array, "N"]:
-    """Power drawn while computing."""
+    """Returns the power that each device draws while it computes.
+
+    >>> watts(DeviceProfile.of(compute=4e9, efficiency=1e9, memory=2e9, up=1e6, down=4e6))
+    Array([4.], dtype=float32)
+    """
     return devices.compute / devices.efficiency

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -12,18 +13,24 @@ from fedjax_sel.devices.availability import Trace
 from fedjax_sel.devices.profile import UNITS, DeviceProfile
 
 OPTIONAL = ("radio",)
-"""Columns that may be left out; `DeviceProfile.of` says what stands in for them."""
+"""Columns that may be left out; `DeviceProfile.of` has their defaults."""
 
 
 def from_csv(path: str | Path) -> DeviceProfile:
-    """Read the devices of `N` clients: client `i`'s is the `i`-th line below the header.
+    r"""Returns the devices of `N` clients; the device of client `i` is the `i`-th line below the header.
 
     The header names the columns `compute, efficiency, memory, up, down` and, if wanted, `radio`, in any order; units as
     in `DeviceProfile`.
 
     Raises:
       FileNotFoundError: there is no such file.
-      ValueError: a column is missing, unknown or there twice, a cell is no number, or a number is not allowed.
+      ValueError: a column is missing, unknown or there twice, a cell is not a number, or a number is not allowed.
+
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "phones.csv"
+    >>> _ = file.write_text("compute,efficiency,memory,up,down\n1e9,1e9,2e9,1e6,4e6\n4e9,1e9,2e9,1e6,4e6\n")
+    >>> from_csv(file).num_clients
+    2
     """
     lines = cells(path)
     if len(lines) < 2:
@@ -38,7 +45,7 @@ def from_csv(path: str | Path) -> DeviceProfile:
             f"{', '.join(n for n in UNITS if n not in OPTIONAL)}"
             + (f" (missing: {', '.join(missing)})" if missing else "")
         )
-    columns: dict[str, list[float]] = {name: [] for name in header}
+    columns: dict[str, Any] = {name: [] for name in header}
     for number, line in lines:
         if len(line) != len(header):
             raise ValueError(f"{path}, line {number}: {len(line)} cells, but the header names {len(header)} columns")
@@ -50,17 +57,25 @@ def from_csv(path: str | Path) -> DeviceProfile:
                     f"{path}, line {number}: {name} is {cell!r}; it must be a number ({UNITS[name]})"
                 ) from None
     try:
-        return DeviceProfile.of(**columns)  # type: ignore[arg-type]
+        return DeviceProfile.of(**columns)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
 
 
 def trace_from_csv(path: str | Path) -> Trace:
-    """Read who could be reached in which round: one line a round, `0` or `1` for each of the `N` clients, no header.
+    r"""Returns which clients could be reached in which round.
+
+    The table has one line a round, `0` or `1` for each of the `N` clients, and no header.
 
     Raises:
       FileNotFoundError: there is no such file.
       ValueError: it is empty, its lines differ in length, or a cell is neither 0 nor 1.
+
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "trace.csv"
+    >>> _ = file.write_text("1,0,1\n1,1,0\n")
+    >>> trace_from_csv(file).present.tolist()
+    [[True, False, True], [True, True, False]]
     """
     lines = cells(path)
     if not lines:
@@ -75,7 +90,7 @@ def trace_from_csv(path: str | Path) -> Trace:
 
 
 def cells(path: str | Path) -> list[tuple[int, list[str]]]:
-    """The lines of a table that are not empty, each with its number.
+    """Returns the lines of a table that are not empty, each with its number.
 
     Raises:
       FileNotFoundError: there is no such file.

@@ -1,4 +1,4 @@
-"""Who is told how a run goes: between chunks of rounds, with the history so far."""
+"""Callbacks, which get the history so far between chunks of rounds."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ AnyCallback = Callback | Callable[[History], Any]
 
 
 def tell(callbacks: Sequence[Any], event: str, history: History) -> bool:
-    """Call all callbacks that have this method; whether any of them answered true."""
+    """Calls all callbacks that have this method; returns whether any of them answered true."""
     answers = []
     for callback in callbacks:
         method = getattr(callback, event, None)

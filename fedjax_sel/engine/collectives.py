@@ -1,4 +1,4 @@
-"""What the clients' devices of a mesh tell each other, inside a program divided among them."""
+"""Communication between the devices of a mesh that hold clients, inside a compiled program."""
 
 from __future__ import annotations
 

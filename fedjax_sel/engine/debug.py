@@ -1,4 +1,4 @@
-"""Where it went wrong: the round, the client and the stage, in a run without compilation."""
+"""The place of an error in a run without compilation: the round, the client and the stage."""
 
 from __future__ import annotations
 

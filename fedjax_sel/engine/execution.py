@@ -1,4 +1,4 @@
-"""How experiments are executed: everything about a run that changes nothing but how, and how long."""
+"""Execution of experiments: the options that change how and how long a run computes, but not its results."""
 
 from __future__ import annotations
 

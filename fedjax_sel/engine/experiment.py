@@ -113,7 +113,7 @@ class Experiment(Pytree):
             raise ValueError(
                 "signal_split is 'holdout', but some client has no hold-out examples; give the federation a holdout"
             )
-        public = [n for m in ("before", "trained") for n, s in signals.at(m).items() if getattr(s, "public", False)]
+        public = [n for m in ("before", "trained") for n, s in signals.at(m).items() if s.public]
         if public and data.public_x is None:
             raise ValueError(
                 f"the selector wants {', '.join(public)} on public examples, but the federation has none; "

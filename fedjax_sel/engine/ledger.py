@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from fedjax_sel.protocols import ClientSignal, ExampleSignal, Signal
+from fedjax_sel.protocols import ExampleSignal, Signal
 from fedjax_sel.pytree import Pytree
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Ledger(Pytree):
 
 
 def empty_ledger(limits: Iterable[str], *, devices: bool) -> Ledger:
-    """The ledger of nothing.
+    """Returns a ledger of zeros.
 
     Args:
       limits: of the `before` signals (`limits_of`).
@@ -95,7 +95,7 @@ def limits_of(signals: Iterable[Signal]) -> dict[str, tuple[Signal, ...]]:
 
 
 def limit_examples(count: Int[Array, "..."], limit: str) -> Int[Array, "..."]:
-    """How many of a client's examples signals with this limit pass."""
+    """Returns how many of a client's examples signals with this limit pass."""
     return count if limit == ALL else jnp.minimum(count, int(limit))
 
 
@@ -113,13 +113,13 @@ def passes(signals: Iterable[Signal], backward: float = 2.0) -> float:
 
 
 def of_public(signals: Iterable[Signal]) -> tuple[Signal, ...]:
-    """Those that look at public examples."""
-    return tuple(s for s in signals if isinstance(s, ClientSignal) and s.public)
+    """Returns the signals that look at public examples."""
+    return tuple(s for s in signals if s.public)
 
 
 def of_own(signals: Iterable[Signal]) -> tuple[Signal, ...]:
-    """Those that look at a client's own examples."""
-    return tuple(s for s in signals if not (isinstance(s, ClientSignal) and s.public))
+    """Returns the signals that look at a client's own examples."""
+    return tuple(s for s in signals if not s.public)
 
 
 @dataclass(frozen=True)
@@ -207,7 +207,7 @@ def price(ledger: Ledger, rates: Rates) -> dict[str, np.ndarray]:
 
 
 def as_selection(priced: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """What a probe costs: all of it is selection."""
+    """Returns what a probe costs; all of it is selection."""
     return {
         "selection_bytes_down": priced["bytes_down"] + priced["selection_bytes_down"],
         "selection_bytes_up": priced["bytes_up"] + priced["selection_bytes_up"],

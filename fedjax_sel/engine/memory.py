@@ -159,7 +159,7 @@ def parts_of(equation: Any) -> list[Any]:
 
 
 def nbytes(aval: Any) -> int:
-    """Of one array."""
+    """Returns the bytes of one array."""
     size = int(np.prod(getattr(aval, "shape", ()), dtype=np.int64))
     dtype = getattr(aval, "dtype", np.dtype(np.float32))
     return size * getattr(dtype, "itemsize", 4)

@@ -137,7 +137,7 @@ def plan_program(
     """
     first, x, data = experiments[0], drawn[0].x, stack(drawn)[0]
     flops = first.task.flops(x)
-    batch = min(getattr(first.local_training, "batch_size", None) or data.longest, data.longest)
+    batch = first.local_training.step_examples(data.longest)
     members = 1 if keeps_client_state(first, data) else first.count_cohort(data.num_clients)
     pairs = [(i, j) for i in range(len(experiments)) for j in range(len(seeds))]
     count = len(pairs)

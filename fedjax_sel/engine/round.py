@@ -55,7 +55,7 @@ def round_step(
 
 
 def make_context(experiment: Experiment, data: FederatedData, seed: PRNGKey, t: Int[Array, ""]) -> Context:
-    """What the server knows for free in round `t`."""
+    """Returns what the server knows for free in round `t`."""
     available = experiment.availability.available(key_for(seed, Purpose.AVAILABILITY, t), t, data.num_clients)
     ctx = Context(
         round=jnp.asarray(t, jnp.int32),

@@ -42,7 +42,7 @@ def measure_before(
 
 
 def asked_clients(ctx: Context) -> Bool[Array, "N"]:
-    """Which clients are candidates."""
+    """Returns which clients are candidates."""
     n = ctx.num_clients
     if ctx.candidates is None:
         return jnp.ones(n, bool)

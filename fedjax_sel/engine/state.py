@@ -1,4 +1,4 @@
-"""What a round carries to the next, and what leaves the scan."""
+"""State carried from round to round, and the record of each round that leaves the scan."""
 
 from __future__ import annotations
 

@@ -127,5 +127,5 @@ def training_flops(experiment: Experiment, data: FederatedData, plan: Plan, size
 
 
 def count_public(data: FederatedData) -> int:
-    """How many public examples there are."""
+    """Returns how many public examples there are."""
     return 0 if data.public_x is None else len(data.public_x)

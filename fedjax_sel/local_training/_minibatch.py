@@ -59,12 +59,16 @@ class MinibatchTrainer(LocalTrainer):
 
     @abstractmethod
     def build_optimizer(self, rate: Scalar) -> optax.GradientTransformation:
-        """The optax transformation of a step at this rate."""
+        """Returns the optax transformation of a step at this rate."""
 
     @property
     def heavy_ball(self) -> Scalar | None:
         """The momentum with which each gradient enters the update more than once; None, the default: there is none."""
         return None
+
+    def step_examples(self, longest: int) -> int:
+        """Returns `B`, the examples of a full batch."""
+        return min(self.batch_size or longest, longest)
 
     def plan(
         self,
@@ -74,9 +78,9 @@ class MinibatchTrainer(LocalTrainer):
         rounds: Int[Array, ""] | int,
         max_steps: Int[Array, "*m"] | None = None,
     ) -> Plan:
-        """Steps, examples and rates of clients with so many examples."""
+        """Returns steps, examples and rates of clients with so many examples."""
         num_examples = jnp.asarray(num_examples)
-        size, batches = self.size(longest), self.num_batches(num_examples, longest)
+        size, batches = self.step_examples(longest), self.num_batches(num_examples, longest)
         steps = (self.epochs or 1) * batches if self.steps is None else self.steps
         steps = jnp.where(num_examples > 0, steps, 0)
         steps = steps if max_steps is None else jnp.minimum(steps, max_steps)
@@ -99,10 +103,10 @@ class MinibatchTrainer(LocalTrainer):
         num_steps: Int[Array, ""] | int,
         transform: Callable[[Variables, Variables], Variables] | None = None,
     ) -> Update:
-        """The update of one client."""
+        """Returns the update of one client."""
         key_order, key_dropout = jax.random.split(key)
         num_examples, longest = examples.mask.sum(), examples.longest
-        size, batches = self.size(longest), self.num_batches(num_examples, longest)
+        size, batches = self.step_examples(longest), self.num_batches(num_examples, longest)
         factor = 1.0 if plan.rate_factor is None else plan.rate_factor
         if self.steps is None:
             order, stride = shuffle_epochs(key_order, examples.mask, self.epochs or 1).reshape(-1), longest
@@ -140,13 +144,9 @@ class MinibatchTrainer(LocalTrainer):
         loss, mean_sq_loss = total / jnp.maximum(seen, 1)
         return Update(delta, num_examples, plan.steps, seen, loss, mean_sq_loss)
 
-    def size(self, longest: int) -> int:
-        """Examples of a full batch, `B`, where no client has more than `longest`."""
-        return min(self.batch_size or longest, longest)
-
     def num_batches(self, num_examples: Int[Array, "*m"], longest: int) -> Int[Array, "*m"]:
-        """Batches of an epoch of clients with so many examples, at least 1."""
-        return jnp.maximum(-(-num_examples // self.size(longest)), 1)
+        """Returns the batches of an epoch of clients with so many examples, at least 1."""
+        return jnp.maximum(-(-num_examples // self.step_examples(longest)), 1)
 
     def rate(self, epoch: Int[Array, "*e"], factor: Scalar) -> Float[Array, "*e"]:
         """Learning rate of each epoch of a round with this factor."""

@@ -67,7 +67,7 @@ class Optax(MinibatchTrainer):
             Range().check(f"optax: hyperparams.{name}", value)
 
     def build_optimizer(self, rate: Scalar) -> optax.GradientTransformation:
-        """The optax transformation of a step at this rate."""
+        """Returns the optax transformation of a step at this rate."""
         return self._factory(**{**(self.hyperparams or {}), "learning_rate": rate})
 
     @property
@@ -77,7 +77,7 @@ class Optax(MinibatchTrainer):
 
     @property
     def linear(self) -> bool:
-        """Only for SGD, with or without momentum."""
+        """Returns true for SGD, with or without momentum."""
         return self._factory is optax.sgd
 
     @property

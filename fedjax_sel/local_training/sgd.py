@@ -31,7 +31,7 @@ class SGD(MinibatchTrainer):
     weight_decay: Scalar | None = param(default=None, low=0, below=math.inf)
 
     def build_optimizer(self, rate: Scalar) -> optax.GradientTransformation:
-        """The optax transformation of a step at this rate."""
+        """Returns the optax transformation of a step at this rate."""
         descent = optax.sgd(rate, self.momentum)
         if self.weight_decay is None:
             return descent

@@ -1,4 +1,4 @@
-"""How alike two representations of the same examples are: centred kernel alignment."""
+"""Similarity of two representations of the same examples: centred kernel alignment (CKA)."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from jaxtyping import Float
 
 
 def linear_cka(x: Float[np.ndarray, "n p"], y: Float[np.ndarray, "n q"]) -> float:
-    """Linear CKA, `‖YᵀX‖² / (‖XᵀX‖ ‖YᵀY‖)` of centred columns, in Frobenius norms; NaN where one is constant.
+    """Returns linear CKA, `‖YᵀX‖² / (‖XᵀX‖ ‖YᵀY‖)` of centred columns, in Frobenius norms; NaN where one is constant.
 
-    1 where one is a rotation, a scaling or a translation of the other. The kernel of rows or that of columns is used,
-    whichever is smaller.
+    It is 1 where one is a rotation, a scaling or a translation of the other. It is computed from products of examples
+    or from products of columns, whichever are fewer.
 
     Args:
       x, y: what two layers make of the same `n` examples.
 
     Source: Kornblith et al., "Similarity of Neural Network Representations Revisited", 2019,
-    https://arxiv.org/abs/1905.00414, equation (4) and section 3.
+    https://arxiv.org/abs/1905.00414, section 3.
 
     >>> x = np.array([[1.0, 0.0], [0.0, 1.0], [2.0, 2.0]])
     >>> round(linear_cka(x, 3 * x[:, ::-1] + 1), 6)
@@ -37,11 +37,16 @@ def linear_cka(x: Float[np.ndarray, "n p"], y: Float[np.ndarray, "n q"]) -> floa
 def kernel_cka(
     kernels: Float[np.ndarray, "k b b"], others: Float[np.ndarray, "j b b"] | None = None
 ) -> Float[np.ndarray, "k j"]:
-    """Linear CKA of each pair of representations, from products of centred examples; NaN where one is constant.
+    """Returns linear CKA of each pair of representations, from products of centred examples; NaN where one is constant.
 
     Args:
       kernels: `X Xᵀ` of each representation, its columns centred.
-      others: of those it is paired with; None: the same.
+      others: of the representations they are paired with; None: the same.
+
+    >>> x = np.array([[[-1.0], [0.0], [1.0]], [[1.0], [-2.0], [1.0]]])  # two representations of three examples
+    >>> kernel_cka(x @ x.transpose(0, 2, 1))
+    array([[1., 0.],
+           [0., 1.]])
     """
     mine = kernels.reshape(len(kernels), -1).astype(np.float64)
     theirs = mine if others is None else others.reshape(len(others), -1).astype(np.float64)
@@ -51,16 +56,20 @@ def kernel_cka(
 
 
 def minibatch_cka(batches: Iterable[tuple[Float[np.ndarray, "b p"], Float[np.ndarray, "b q"]]]) -> float:
-    """Linear CKA from minibatches: each of its three terms is the mean of an unbiased estimate (`hsic`) over them.
+    """Returns linear CKA from minibatches; each of its three terms is the mean of an unbiased estimate (`hsic`).
 
-    Its value does not depend on the size of the batches in expectation, so that all examples need never be in memory.
+    Its expectation does not depend on the size of the batches, so that the examples need never be in memory together.
     It can be slightly above 1 or below 0.
 
     Args:
       batches: what two layers make of the same examples, at least 4 examples each.
 
     Source: Nguyen, Raghu and Kornblith, "Do Wide and Deep Networks Learn the Same Things?", 2021,
-    https://arxiv.org/abs/2010.15327, equations (2) and (3).
+    https://arxiv.org/abs/2010.15327, its minibatch CKA.
+
+    >>> x = np.random.default_rng(0).normal(size=(20, 3))
+    >>> round(minibatch_cka((batch, 2 * batch) for batch in np.split(x, 4)), 6)
+    1.0
     """
     sums = np.zeros(3)
     for x, y in batches:
@@ -72,10 +81,14 @@ def minibatch_cka(batches: Iterable[tuple[Float[np.ndarray, "b p"], Float[np.nda
 
 
 def hsic(k: Float[np.ndarray, "b b"], other: Float[np.ndarray, "b b"]) -> float:
-    """Unbiased estimate of the Hilbert-Schmidt independence criterion from two kernels over the same examples.
+    """Returns an unbiased estimate of the Hilbert-Schmidt independence criterion of two kernels over the same examples.
 
     Source: Song et al., "Feature Selection via Dependence Maximization", 2012,
-    https://jmlr.org/papers/v13/song12a.html, equation (5).
+    https://jmlr.org/papers/v13/song12a.html, its unbiased estimator.
+
+    >>> x = np.arange(4.0)
+    >>> round(hsic(np.outer(x, x), np.outer(x, x)), 6)
+    2.166667
     """
     n = len(k)
     if n < 4:
@@ -87,6 +100,6 @@ def hsic(k: Float[np.ndarray, "b b"], other: Float[np.ndarray, "b b"]) -> float:
 
 
 def check_examples(x: np.ndarray, y: np.ndarray) -> None:
-    """Raise `ValueError` unless both are matrices over the same examples."""
+    """Raises `ValueError` unless both are matrices over the same examples."""
     if x.ndim != 2 or y.ndim != 2 or len(x) != len(y):
         raise ValueError(f"representations have shapes {x.shape} and {y.shape}; needed are [n, p] and [n, q]")

@@ -1,4 +1,4 @@
-"""Numbers read off a learning curve, one a seed."""
+"""Numbers read off learning curves, one for each seed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 
 
 def fill_missing(curve: Float[np.ndarray, "R T"]) -> Float[np.ndarray, "R T"]:
-    """The curve with each missing value replaced by the last one before it; those before the first stay NaN.
+    """Returns the curve with each missing value replaced by the last one before it; those before the first stay NaN.
 
     >>> fill_missing(np.array([[np.nan, 1.0, np.nan, 2.0]]))
     array([[nan,  1.,  1.,  2.]])
@@ -18,7 +18,7 @@ def fill_missing(curve: Float[np.ndarray, "R T"]) -> Float[np.ndarray, "R T"]:
 
 
 def rounds_to(curve: Float[np.ndarray, "R T"], target: float) -> Int[np.ndarray, "R"]:
-    """First round (from 1) whose value is at least `target`; `T + 1`, a lower bound, where none is.
+    """Returns the first round (from 1) whose value is at least `target`; `T + 1`, a lower bound, where none is.
 
     >>> rounds_to(np.array([[0.1, 0.5, 0.4], [0.1, 0.2, 0.3]]), 0.4)
     array([2, 4])
@@ -28,7 +28,11 @@ def rounds_to(curve: Float[np.ndarray, "R T"], target: float) -> Int[np.ndarray,
 
 
 def cost_to(curve: Float[np.ndarray, "R T"], cost: Float[np.ndarray, "R T"], target: float) -> Float[np.ndarray, "R"]:
-    """Running cost at the first round whose value is at least `target`; infinite where none is."""
+    """Returns the running cost at the first round whose value is at least `target`; infinite where none is.
+
+    >>> cost_to(np.array([[0.1, 0.5], [0.1, 0.2]]), np.array([[10.0, 20.0], [10.0, 20.0]]), 0.4)
+    array([20., inf])
+    """
     first = rounds_to(curve, target)
     within = np.minimum(first, curve.shape[1]) - 1
     return np.where(first <= curve.shape[1], np.take_along_axis(cost, within[:, None], axis=1)[:, 0], np.inf)
@@ -37,7 +41,7 @@ def cost_to(curve: Float[np.ndarray, "R T"], cost: Float[np.ndarray, "R T"], tar
 def at_cost(
     curve: Float[np.ndarray, "R T"], cost: Float[np.ndarray, "R T"], budget: Float[np.ndarray, "R"]
 ) -> Float[np.ndarray, "R"]:
-    """Value after the last round whose running cost is within `budget`; NaN where even the first costs more.
+    """Returns the value after the last round whose running cost is within `budget`; NaN where the first costs more.
 
     >>> at_cost(np.array([[0.5, 0.7, 0.8]]), np.array([[10.0, 20.0, 30.0]]), np.array([25.0]))
     array([0.7])
@@ -48,10 +52,18 @@ def at_cost(
 
 
 def mean_over_rounds(curve: Float[np.ndarray, "R T"]) -> Float[np.ndarray, "R"]:
-    """Mean of the evaluated rounds: the area under the curve over `T`."""
+    """Returns the mean of the evaluated rounds: the area under the curve, divided by their number.
+
+    >>> mean_over_rounds(np.array([[0.5, np.nan, 0.75]]))
+    array([0.625])
+    """
     return np.nanmean(curve, axis=1)
 
 
 def last_mean(curve: Float[np.ndarray, "R T"], count: int = 10) -> Float[np.ndarray, "R"]:
-    """Mean of the last `count` evaluated rounds."""
+    """Returns the mean of the last `count` evaluated rounds.
+
+    >>> last_mean(np.array([[0.1, 0.5, np.nan, 0.75]]), count=2)
+    array([0.625])
+    """
     return np.array([row[~np.isnan(row)][-count:].mean() for row in curve])

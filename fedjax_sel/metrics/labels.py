@@ -1,4 +1,4 @@
-"""How far a cohort's labels are from everybody's."""
+"""Divergence of a cohort's labels from those of all clients."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 def label_shares(
     y: Int[np.ndarray, "n"], client: Int[np.ndarray, "n"], clients: int, classes: int
 ) -> Float[np.ndarray, "N C"]:
-    """Share of each class among each client's examples; examples of client -1 are nobody's.
+    """Returns the share of each class among each client's examples; examples of client -1 do not count.
 
     >>> label_shares(np.array([0, 1, 1, 0]), np.array([0, 0, 1, -1]), 2, 2)
     array([[0.5, 0.5],
@@ -27,10 +27,10 @@ def cohort_divergence(
     target: Float[np.ndarray, "C"],
     examples: Int[np.ndarray, "R N"] | None = None,
 ) -> Float[np.ndarray, "R T"]:
-    """Relative entropy `KL(q_S ‖ p)`, in nats, of each cohort's labels to those of all examples.
+    """Returns the relative entropy `KL(q_S ‖ p)`, in nats, of each cohort's labels to those of all examples.
 
     `q_S` is the plain mean of the members' shares, as in LEFL's code, or weighs them by their examples: the labels of
-    the pooled examples. Classes that the cohort does not have count 0; NaN where nobody was selected, infinite where
+    the pooled examples. A class that the cohort does not have adds 0. NaN where nobody was selected, infinite where
     the cohort has a class that `target` lacks.
 
     Args:
@@ -41,6 +41,10 @@ def cohort_divergence(
 
     Source: Abebe, Munoz and Jannesari, "LEFL: Low Entropy Client Sampling in Federated Learning", 2023,
     https://arxiv.org/abs/2312.17430, equation (2).
+
+    >>> shares = np.array([[[1.0, 0.0], [0.0, 1.0]]])  # two clients of one class each
+    >>> cohort_divergence(np.array([[[0, 1], [0, -1]]]), shares, np.array([0.5, 0.5])).round(4)
+    array([[0.    , 0.6931]])
     """
     out = np.full(selections.shape[:2], np.nan)
     for run, (cohorts, share) in enumerate(zip(selections, shares, strict=True)):

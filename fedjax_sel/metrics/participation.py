@@ -1,4 +1,4 @@
-"""Who took part, and how evenly."""
+"""Participation: which clients were selected, and how evenly."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 
 
 def coverage(selections: Int[np.ndarray, "R T m"], clients: int) -> Float[np.ndarray, "R T"]:
-    """Share of the clients that were selected at least once up to each round.
+    """Returns the share of the clients that were selected at least once up to each round.
 
     >>> coverage(np.array([[[0, 1], [1, 2], [-1, 1]]]), 4)
     array([[0.5 , 0.75, 0.75]])
@@ -22,7 +22,7 @@ def coverage(selections: Int[np.ndarray, "R T m"], clients: int) -> Float[np.nda
 
 
 def jain(counts: Int[np.ndarray, "R N"]) -> Float[np.ndarray, "R"]:
-    """Jain's fairness index of selection counts, `(Σ c)² / (N Σ c²)`: 1 where all are equal, `1/N` where one has all.
+    """Returns Jain's fairness index of selection counts, `(Σ c)² / (N Σ c²)`: 1 where equal, `1/N` where one has all.
 
     Source: Jain, Chiu and Hawe, "A Quantitative Measure of Fairness and Discrimination", 1984.
 
@@ -34,12 +34,21 @@ def jain(counts: Int[np.ndarray, "R N"]) -> Float[np.ndarray, "R"]:
 
 
 def members(selections: Int[np.ndarray, "R T m"], group: Int[np.ndarray, "k"]) -> Int[np.ndarray, "R T"]:
-    """How many of each round's cohort belong to `group`."""
+    """Returns how many members of each round's cohort belong to `group`.
+
+    >>> members(np.array([[[0, 1], [2, -1]]]), np.array([0, 2]))
+    array([[1, 1]])
+    """
     return np.isin(selections, group).sum(-1)
 
 
 def heat(selections: Int[np.ndarray, "R T m"], clients: int) -> Float[np.ndarray, "N T"]:
-    """Share of the seeds in which each client was selected in each round."""
+    """Returns the share of the seeds in which each client was selected in each round.
+
+    >>> heat(np.array([[[0], [1]], [[1], [1]]]), clients=2)
+    array([[0.5, 0. ],
+           [0.5, 1. ]])
+    """
     runs, rounds, _ = selections.shape
     out = np.zeros((clients + 1, rounds))
     for chosen in selections:  # a client that fills two slots was selected once

@@ -1,4 +1,4 @@
-"""From two methods' numbers over the same seeds to a verdict on what a paper says of them."""
+"""Verdicts on what a paper says of two methods, from their numbers over the same seeds."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ REPRODUCED, NOT_REPRODUCED, UNDECIDED = "reproduced", "not reproduced", "undecid
 
 @dataclass(frozen=True)
 class Difference:
-    """Paired difference of two methods over seeds.
+    """The paired difference of two methods over seeds.
 
     Attributes:
       mean: over seeds.
       low, high: 95 % interval of the mean, by Student's t.
       share: of the seeds in which the difference is not negative.
       seeds: how many.
+
+    >>> Difference(mean=0.02, low=-0.01, high=0.05, share=0.8, seeds=5).larger()
+    'undecided'
     """
 
     mean: float
@@ -30,32 +33,32 @@ class Difference:
     seeds: int
 
     def larger(self, negligible: float = 0.0) -> str:
-        """Verdict on "the first is larger".
+        """Returns the verdict on "the first is larger".
 
-        Reproduced where the whole interval is above 0; not reproduced where it is below `negligible`, so that at most
-        an advantage nobody would notice is left; undecided between.
+        Reproduced where the whole interval is above 0; not reproduced where the interval ends at `negligible` or below,
+        so that no advantage above that is left; else undecided.
         """
         if self.low > 0:
             return REPRODUCED
         return NOT_REPRODUCED if self.high <= negligible else UNDECIDED
 
     def not_smaller(self) -> str:
-        """Verdict on "the first is at least the second": the whole interval lies at 0 or above, or below 0."""
+        """Returns the verdict on "the first is at least the second": the interval is at 0 or above, or below 0."""
         if self.low >= 0:
             return REPRODUCED
         return NOT_REPRODUCED if self.high < 0 else UNDECIDED
 
     def comparable(self, margin: float) -> str:
-        """Verdict on "they are about equal": the interval lies inside, or outside, ±margin."""
+        """Returns the verdict on "they are about equal": the whole interval is inside, or outside, ±margin."""
         if -margin < self.low and self.high < margin:
             return REPRODUCED
         return NOT_REPRODUCED if self.low > margin or self.high < -margin else UNDECIDED
 
 
 def difference(first: Real[np.ndarray, "R"], second: Real[np.ndarray, "R"]) -> Difference:
-    """`first - second`, seed by seed.
+    """Returns `first - second`, seed by seed, with the interval of its mean.
 
-    With one seed, or none that differ, there is no spread to judge by: the interval is then everything, or a point.
+    The interval is infinite with one seed, and a point where all seeds have the same difference.
 
     >>> difference(np.array([2.0, 3.0, 4.0]), np.array([1.0, 1.0, 1.0]))
     Difference(mean=2.0, low=-0.48..., high=4.48..., share=1.0, seeds=3)
@@ -72,9 +75,12 @@ def difference(first: Real[np.ndarray, "R"], second: Real[np.ndarray, "R"]) -> D
 
 
 def all_of(verdicts: Sequence[str]) -> str:
-    """Verdict on a claim about several settings: reproduced if it is in each, not reproduced if it fails in one.
+    """Returns the verdict on a claim about several settings: reproduced in each, or not reproduced in at least one.
 
-    Undecided where there are none.
+    Otherwise, and where there are no settings, it is undecided.
+
+    >>> all_of(["reproduced", "undecided"])
+    'undecided'
     """
     if verdicts and all(v == REPRODUCED for v in verdicts):
         return REPRODUCED

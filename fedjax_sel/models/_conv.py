@@ -42,7 +42,7 @@ def convolution(
     feature_group_count: int = 1,
     precision: Any = None,
 ) -> Float[Array, "b y x o"]:
-    """What `jax.lax.conv_general_dilated` computes for images, without a native convolution.
+    """Returns what `jax.lax.conv_general_dilated` computes for images, without a native convolution.
 
     The `kh kw` shifted slices of the padded examples, side by side along the channels, times the kernel as one matrix.
     With groups of `j` channels, one such product a group. Where a group is one channel (depthwise), the sum of the
@@ -121,12 +121,12 @@ def product(patches: Float[Array, "b y x k"], kernel: Float[Array, "k o"], preci
 
 
 def product_forwards(patches, kernel, precision):
-    """Both factors are kept."""
+    """Returns the product, and both factors for the backward pass."""
     return product(patches, kernel, precision), (patches, kernel)
 
 
 def product_backwards(precision, kept, given):
-    """Of both factors."""
+    """Returns the gradients of both factors."""
     patches, kernel = kept
     places = patches.reshape(-1, patches.shape[-1])
     of_kernel = jnp.matmul(given.reshape(-1, given.shape[-1]).T, places, precision=precision)
@@ -204,10 +204,13 @@ def over_blocks(f: Callable, carry: Any, size: int, examples: Any) -> tuple[Any,
 
 
 def max_pool(x: Float[Array, "*b h w c"], window: int = 2) -> Float[Array, "*b y x c"]:
-    """Maximum of each `window`-sided square; what fills no square is dropped, as by Flax's and PyTorch's default.
+    """Returns the maximum of each `window`-sided square; incomplete squares are dropped, as by Flax and PyTorch.
 
     Raises:
       ValueError: there is no whole square.
+
+    >>> max_pool(jnp.arange(15.0).reshape(3, 5, 1))[..., 0]
+    Array([[6., 8.]], dtype=float32)
     """
     *batch, height, width, channels = x.shape
     down, across = height // window, width // window
@@ -224,7 +227,7 @@ def shift(
     padding: str | Sequence[tuple[int, int]],
     dilation: Sequence[int],
 ) -> list[Float[Array, "b y x i"]]:
-    """What each place of the kernel sees, in the order of the kernel's places."""
+    """Returns the slice of the examples that each place of the kernel sees, in the order of the kernel's places."""
     reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
     sides = x.shape[1:3]
     pads = lax.padtype_to_pads(sides, reach, strides, padding) if isinstance(padding, str) else padding
@@ -260,7 +263,7 @@ def check_lowered(
 def is_lowered(
     lhs: tuple[int, ...], rhs: tuple[int, ...], lhs_dilation: Sequence[int] | None, dimension_numbers: Any
 ) -> bool:
-    """Whether a convolution of these shapes is one of images, or of sequences, with channels last."""
+    """Returns whether a convolution of these shapes is one of images, or of sequences, with channels last."""
     if not len(lhs) == len(rhs) in (3, 4) or (lhs_dilation is not None and set(lhs_dilation) != {1}):
         return False
     last = CHANNELS_LAST if len(lhs) == 4 else ("NHC", "HIO", "NHC")

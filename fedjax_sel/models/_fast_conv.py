@@ -26,7 +26,7 @@ def fast_convolution(
     feature_group_count: int = 1,
     **options: Any,
 ) -> Float[Array, "b *out o"]:
-    """What `jax.lax.conv_general_dilated` computes: lowered for images and sequences, natively for all else.
+    """Returns what `jax.lax.conv_general_dilated` computes: lowered for images and sequences, natively for all else.
 
     Sequences are images of height 1. Native are other dimensions, channels that are not last, a `lhs_dilation` above 1,
     and whatever else is asked for in `options` beside `precision`.
@@ -95,7 +95,7 @@ class FastConvolutions(nn.Module):
         nn.share_scope(self, self.module)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Outputs of the module."""
+        """Returns the outputs of the module."""
         with nn.intercept_methods(lower_layer):
             return self.module(*args, **kwargs)
 
@@ -133,7 +133,7 @@ def lower_layer(layer: Callable, args: tuple, kwargs: dict[str, Any], context: n
 
 
 def is_native(layer: nn.Conv) -> bool:
-    """Whether a layer calls XLA's own convolution where `fast_convolution` could take its place."""
+    """Returns whether a layer calls XLA's own convolution where `fast_convolution` could take its place."""
     kernel, dilation = layer.kernel_size, layer.input_dilation
     sides = 1 if isinstance(kernel, int) else len(kernel)
     plain = dilation in (None, 1) or (isinstance(dilation, Sequence) and set(dilation) == {1})

@@ -1,4 +1,4 @@
-"""How layers begin."""
+"""Initial values of layers."""
 
 from __future__ import annotations
 

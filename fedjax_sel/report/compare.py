@@ -1,4 +1,4 @@
-"""Several finished runs beside each other."""
+"""Comparison of several finished runs."""
 
 from __future__ import annotations
 
@@ -11,38 +11,39 @@ from rich.table import Table
 from fedjax_sel.config import KINDS
 from fedjax_sel.engine.history import History
 from fedjax_sel.metrics import cost_to, rounds_to
-from fedjax_sel.report.summary import quantity, results, words
+from fedjax_sel.report.summary import describe_diverged, format_quantity, summarize
 
 
-def reachable(runs: Mapping[str, tuple[History, dict]]) -> float:
-    """An accuracy that every seed of every run reaches: the lowest of their best ones, rounded down to a per cent.
+def find_reachable_accuracy(runs: Mapping[str, tuple[History, dict]]) -> float:
+    """Returns an accuracy that every seed of every run reaches: the lowest best accuracy, rounded down to a per cent.
 
-    Seeds that diverged are not asked for it; 0 where all did.
+    Seeds that diverged do not count; 0 where all diverged.
     """
     best = [
-        np.asarray(results(history)["best_accuracy"]["per_seed"])[history.diverged == 0] for history, _ in runs.values()
+        np.asarray(summarize(history)["best_accuracy"]["per_seed"])[history.diverged == 0]
+        for history, _ in runs.values()
     ]
     return float(np.floor(100 * np.concatenate(best).min(initial=1.0)) / 100) if sum(map(len, best)) else 0.0
 
 
 def list_runs(runs: Mapping[str, tuple[History, dict]]) -> Iterator[str]:
-    """A line a run, in the order of the table: its number, folder, data, selector and length."""
+    """Yields a line for each run, in the order of the table: its number, folder, data, selector and length."""
     for number, (name, (history, config)) in enumerate(runs.items(), start=1):
         selection = describe_component("client_selection", config["client_selection"])
         about = f"{config['data']['name']}, {selection}, {history.rounds} rounds"
         seeds = f"{len(history.seeds)} seed{'s' * (len(history.seeds) != 1)}"
         if history.diverged.any():
-            seeds = words(results(history)["diverged"])
+            seeds = describe_diverged(summarize(history)["diverged"])
         yield f"{number}: {name}, {about}, {seeds}"
 
 
 def compare_runs(runs: Mapping[str, tuple[History, dict]], target: float) -> Table:
-    """A line a run, by its number; they may differ in rounds and seeds.
+    """Returns a table with a line for each run, by its number; runs may differ in rounds and seeds.
 
     Args:
       runs: by name.
-      target: accuracy whose first round, and bytes until then (simulated seconds and joules, where a run has
-        devices), are given: medians over seeds.
+      target: accuracy; the table has the rounds and bytes (simulated seconds and joules, where a run has devices) until
+        it is reached: medians over seeds.
     """
     out = Table(title=f"target accuracy {target:g}", title_justify="left")
     timed = any("seconds" in history.metrics for history, _ in runs.values())
@@ -57,11 +58,11 @@ def compare_runs(runs: Mapping[str, tuple[History, dict]], target: float) -> Tab
     ):
         out.add_column(head, justify="right", overflow="fold")
     for number, (history, _) in enumerate(runs.values(), start=1):
-        found = results(history)
+        found = summarize(history)
         out.add_row(
             str(number),
-            spread(found["final_accuracy"]),
-            *until(history, target, costs),
+            format_spread(found["final_accuracy"]),
+            *format_costs_to(history, target, costs),
             *(format_cost(found, cost, UNITS[cost]) for cost in costs),
             format_cost(found, "flops", "FLOP"),
         )
@@ -69,13 +70,13 @@ def compare_runs(runs: Mapping[str, tuple[History, dict]], target: float) -> Tab
 
 
 UNITS = {"bytes": "B", "seconds": "s", "joules": "J"}
-"""Of what a run costs."""
+"""Units of the costs of a run."""
 
 
-def until(history: History, target: float, costs: Sequence[str] = ("bytes",)) -> tuple[str, ...]:
-    """Rounds and costs to the target, medians over seeds; a seed that never reaches it counts as more than all rounds.
+def format_costs_to(history: History, target: float, costs: Sequence[str] = ("bytes",)) -> tuple[str, ...]:
+    """Returns rounds and costs to the target as text: medians over seeds, with the number of seeds that never reach it.
 
-    How many never do is said; a cost that was not counted is –.
+    A seed that never reaches it counts as more than all rounds; a cost that was not counted is –.
     """
     rounds = rounds_to(history["accuracy"], target)
     missed = int((rounds > history.rounds).sum())
@@ -86,30 +87,30 @@ def until(history: History, target: float, costs: Sequence[str] = ("bytes",)) ->
         if cost != "bytes" and cost not in history.metrics:
             return "–"
         middle = float(np.median(cost_to(history["accuracy"], history.cumulative(cost), target)))
-        return quantity(middle, UNITS[cost]) if np.isfinite(middle) else "never"
+        return format_quantity(middle, UNITS[cost]) if np.isfinite(middle) else "never"
 
     first += f" ({missed} of {len(rounds)} never)" if 0 < missed < len(rounds) else ""
     return first, *map(format_reached, costs)
 
 
 def format_cost(found: Mapping[str, Mapping[str, Any]], cost: str, unit: str) -> str:
-    """The mean of a cost; – where it was not counted, or all seeds diverged."""
+    """Returns the mean of a cost as text; – where it was not counted, or all seeds diverged."""
     known = cost in found and not np.isnan(found[cost]["mean"])
-    return quantity(found[cost]["mean"], unit) if known else "–"
+    return format_quantity(found[cost]["mean"], unit) if known else "–"
 
 
-def spread(number: Mapping[str, Any]) -> str:
-    """Mean ± standard deviation over seeds; the mean alone for one seed, – where all diverged."""
+def format_spread(number: Mapping[str, Any]) -> str:
+    """Returns mean ± standard deviation over seeds; the mean alone for one seed, – where all diverged."""
     if np.isnan(number["mean"]):
         return "–"
     return f"{number['mean']:.4f}" + (f" ± {number['std']:.4f}" if len(number["per_seed"]) > 1 else "")
 
 
 def describe_component(key: str, component: Mapping[str, Any]) -> str:
-    """A component with the parameters that are not its defaults, `entropy(epsilon=0.2)`."""
+    """Returns a component with the parameters that differ from its defaults, as in `entropy(epsilon=0.2)`."""
     try:
         usual = KINDS[key].resolve(key, component["name"]) or {}
-    except ValueError:  # a strategy whose file is not here; the numbers are
+    except ValueError:  # a strategy that is not installed here; its run can still be compared
         usual = {}
     rest = ", ".join(f"{name}={value}" for name, value in component.items() if value != usual.get(name))
     return component["name"] + (f"({rest})" if rest else "")

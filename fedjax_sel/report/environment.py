@@ -1,4 +1,4 @@
-"""Where a result comes from: versions, device, commit."""
+"""The environment of a result: versions, device, commit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy")
 
 
 def environment() -> dict[str, str | None]:
-    """Versions of what computes, the device, and the commit of this package where it runs from a checkout."""
+    """Returns versions of packages, the device, and the commit of this package where it runs from a checkout."""
     from fedjax_sel.engine.distributed import describe_device  # late: it starts the backend
 
     return {
@@ -22,30 +22,30 @@ def environment() -> dict[str, str | None]:
         "python": platform.python_version(),
         "platform": platform.platform(),
         "device": describe_device(),
-        "commit": commit(Path(__file__).parents[2]),
+        "commit": find_commit(Path(__file__).parents[2]),
     }
 
 
 def find_version(name: str) -> str | None:
-    """Version of a package; None: it is not installed as one."""
+    """Returns the version of a package; None: it is not installed."""
     try:
         return version(name)
     except PackageNotFoundError:
         return None
 
 
-def commit(root: Path) -> str | None:
-    """The commit checked out at `root`, with `+changes` where the package differs from it; None: not a checkout."""
+def find_commit(root: Path) -> str | None:
+    """Returns the commit checked out at `root`, with `+changes` where the package differs; None: no checkout."""
     if not (root / ".git").exists():
         return None
     try:
-        head = git(root, "rev-parse", "HEAD")
-        return head + ("+changes" if git(root, "status", "--porcelain", "--", "fedjax_sel") else "")
+        head = run_git(root, "rev-parse", "HEAD")
+        return head + ("+changes" if run_git(root, "status", "--porcelain", "--", "fedjax_sel") else "")
     except (OSError, subprocess.SubprocessError):
         return None
 
 
-def git(root: Path, *arguments: str) -> str:
-    """What git answers."""
+def run_git(root: Path, *arguments: str) -> str:
+    """Returns what a git command prints."""
     done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, timeout=10, check=True)
     return done.stdout.strip()

@@ -31,9 +31,9 @@ def curves(
     columns: int | None = None,
     looks: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Figure:
-    """A panel an experiment, a line a method: median over seeds, band from the first to the ninth decile.
+    """Returns a figure with a panel for each experiment and a line for each method, named below the panels.
 
-    A method has the same colour in all panels; they are named below.
+    A line is the median over seeds, its band runs from the first to the ninth decile; colours are those of methods.
 
     Args:
       panels: histories by title and method.
@@ -79,7 +79,7 @@ def curves(
     return figure
 
 
-def run_figures(history: History) -> Iterator[tuple[str, Figure]]:
+def plot_run(history: History) -> Iterator[tuple[str, Figure]]:
     """Yields a run's figures by name: accuracy against rounds, bytes and, with devices, seconds and joules."""
     drawn = [("accuracy", "round", "round"), ("accuracy_by_bytes", "bytes", "bytes, both ways")]
     if "seconds" in history.metrics:
@@ -92,7 +92,9 @@ def run_figures(history: History) -> Iterator[tuple[str, Figure]]:
 
 
 def heat_maps(panels: Mapping[str, Mapping[str, History]], first: int, first_name: str) -> Figure:
-    """Who was selected when: a row of panels an experiment, a panel a method, a line of pixels a client.
+    """Returns a figure of who was selected when: a row of panels for each experiment, a panel for each method.
+
+    A client is a line of pixels.
 
     Args:
       panels: histories by title and method.
@@ -137,7 +139,7 @@ def heat_maps(panels: Mapping[str, Mapping[str, History]], first: int, first_nam
 def intervals(
     rows: Sequence[tuple[str, float, float, float]], *, groups: Sequence[str], xlabel: str, zero: float = 0.0
 ) -> Figure:
-    """Means with their intervals, a line a label.
+    """Returns a figure of means with their intervals, a line for each label.
 
     Args:
       rows: label, mean, low, high.

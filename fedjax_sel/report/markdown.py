@@ -7,7 +7,7 @@ from typing import Any
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    r"""A Markdown table.
+    r"""Returns a Markdown table.
 
     >>> print(table(("a", "b"), [("1", "x|y")]))
     | a | b |
@@ -19,10 +19,10 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join([text[0], "|" + "---|" * len(columns), *text[1:]])
 
 
-def number(value: Any) -> str:
-    """A number for reading: four significant digits, no long tails.
+def format_number(value: Any) -> str:
+    """Returns a number for reading, with four significant digits.
 
-    >>> number(0.123456), number(12), number(None), number({"mean": 1.5})
+    >>> format_number(0.123456), format_number(12), format_number(None), format_number({"mean": 1.5})
     ('0.1235', '12', '—', 'mean 1.5')
     """
     if value is None:
@@ -31,27 +31,27 @@ def number(value: Any) -> str:
         middle = f"{value['mean']:+.4g}" if "mean" in value else f"{value['factor']:.4g} times"
         return f"{middle} [{value['low']:.4g}, {value['high']:.4g}]"
     if isinstance(value, Mapping):
-        return ", ".join(f"{k.replace('_', ' ')} {number(v)}" for k, v in value.items())
+        return ", ".join(f"{k.replace('_', ' ')} {format_number(v)}" for k, v in value.items())
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(number(v) for v in value) + "]"
+        return "[" + ", ".join(format_number(v) for v in value) + "]"
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def is_interval(value: Any) -> bool:
-    """Whether these are a difference (`mean`) or a ratio (`factor`) and its interval."""
+    """Returns whether a value is a difference (`mean`) or a ratio (`factor`) with its interval."""
     return isinstance(value, Mapping) and {"low", "high"} <= set(value) and bool({"mean", "factor"} & set(value))
 
 
-def lines(name: str, value: Any, depth: int = 1) -> list[str]:
-    """A number with its name as an item of a list; several numbers with names as a list below it.
+def format_lines(name: str, value: Any, depth: int = 1) -> list[str]:
+    """Returns a named number as an item of a list; several named numbers as a list below the item.
 
-    >>> lines("a", 1), lines("b", {"x": 1, "y": {"z": 2.5}})
+    >>> format_lines("a", 1), format_lines("b", {"x": 1, "y": {"z": 2.5}})
     (['  - a: 1'], ['  - b', '    - x: 1', '    - y: z 2.5'])
     """
     many = isinstance(value, Mapping) and not is_interval(value) and len(value) > 1
     if not many or depth > 2:
-        return [f"{'  ' * depth}- {name}: {number(value)}"]
-    return [f"{'  ' * depth}- {name}", *(line for k, v in value.items() for line in lines(k, v, depth + 1))]
+        return [f"{'  ' * depth}- {name}: {format_number(value)}"]
+    return [f"{'  ' * depth}- {name}", *(line for k, v in value.items() for line in format_lines(k, v, depth + 1))]
 
 
 def report(
@@ -63,7 +63,7 @@ def report(
     figures: Sequence[Any],
     environment: Mapping[str, Any],
 ) -> str:
-    """Everything a reader needs to judge the reproduction, on one page.
+    """Returns the page from which a reader can judge the reproduction.
 
     Args:
       paper: a `papers.Paper`.
@@ -81,7 +81,9 @@ def report(
         "## Claims",
         table(("claim", "source", "verdict"), [(c.text, c.source, f"**{c.verdict}**") for c in claims]),
         "\n".join(
-            "\n".join([f"- `{c.id}`: {c.verdict}", *(line for k, v in c.statistic.items() for line in lines(k, v))])
+            "\n".join(
+                [f"- `{c.id}`: {c.verdict}", *(line for k, v in c.statistic.items() for line in format_lines(k, v))]
+            )
             for c in claims
         ),
         "## Results",
@@ -92,5 +94,5 @@ def report(
         parts.append("## Figures")
     for figure in figures:
         parts += [f"![{figure.name}](figures/{figure.name}.png)", f"*{figure.caption}*"]
-    parts += ["## Environment", table(("what", "version"), [(k, number(v)) for k, v in environment.items()])]
+    parts += ["## Environment", table(("what", "version"), [(k, format_number(v)) for k, v in environment.items()])]
     return "\n\n".join(parts) + "\n"

@@ -22,7 +22,7 @@ class Bar:
       progress: where the bar is.
       task: which one it is.
       announce: print device and layout when the run begins.
-      label: before the news.
+      label: text before the news.
       place: where the bar is after so many rounds.
     """
 
@@ -41,7 +41,7 @@ class Bar:
         self._compiled = False
 
     def on_train_begin(self, history: History) -> None:
-        """Before the first chunk."""
+        """Prints how the run is done, before the first chunk."""
         self._first = history.rounds, time.monotonic()
         about = history.about
         if self._announce:
@@ -57,7 +57,7 @@ class Bar:
         self._show(history.rounds, "compiling")
 
     def after_central_iteration(self, history: History) -> None:
-        """After every chunk."""
+        """Moves the bar after a chunk."""
         rounds, began = self._first
         speed = (history.rounds - rounds) / max(time.monotonic() - began, 1e-9)
         accuracy = history["accuracy"][:, ~np.isnan(history["accuracy"]).all(0)]
@@ -67,12 +67,12 @@ class Bar:
         if not self._compiled:  # the first chunk's time is the compiler's
             self._compiled, self._first = True, (history.rounds, time.monotonic())
 
-    def part(self, label: str, place: Callable[[int], float], *, announce: bool) -> Bar:
-        """The same bar for one of several runs."""
+    def make_part(self, label: str, place: Callable[[int], float], *, announce: bool) -> Bar:
+        """Returns the same bar for one of several runs."""
         return Bar(self._progress, self._task, announce=announce, label=label, place=place)
 
-    def reach(self, place: float) -> None:
-        """Move the bar."""
+    def move_to(self, place: float) -> None:
+        """Moves the bar to a place."""
         self._progress.update(self._task, completed=place)
 
     def _show(self, rounds: int, news: str) -> None:
@@ -80,14 +80,14 @@ class Bar:
 
 
 @contextmanager
-def progress(console: Console, label: str, rounds: int, *, announce: bool = True) -> Iterator[Bar]:
-    """A bar while a run lasts; it stays when the run is over.
+def show_progress(console: Console, label: str, rounds: int, *, announce: bool = True) -> Iterator[Bar]:
+    """Yields a bar that is shown while a run lasts, and stays when it is over.
 
     Args:
-      console: where to.
+      console: where the bar is shown.
       label: what runs.
       rounds: `T`.
-      announce: print device, memory and mapping first.
+      announce: print device, memory and layout first.
     """
     columns = (
         TextColumn("{task.description}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")),

@@ -1,4 +1,4 @@
-"""Ending a run from outside: finish the chunk, keep it, say so."""
+"""Signals that end a run: the chunk is finished and kept."""
 
 from __future__ import annotations
 
@@ -23,48 +23,48 @@ class Stopper:
     """A callback that ends the run when a signal asked for it.
 
     Attributes:
-      signal: which one came; 0: none.
+      signal: the number of the first one; 0: none came.
     """
 
     def __init__(self):
         self.signal = 0
 
     def after_central_iteration(self, history: History) -> bool:
-        """After every chunk."""
+        """Returns whether a signal came; called after every chunk."""
         return bool(self.signal)
 
 
 @contextmanager
-def stoppable(say: Callable[[str], None]) -> Iterator[Stopper]:
+def catch_signals(say: Callable[[str], None]) -> Iterator[Stopper]:
     """The first Ctrl-C (or SIGTERM) finishes the chunk and keeps it, the second stops at once.
 
-    Python calls a signal's handler only when compiled code has returned, and two signals until then are one to it.
-    So a thread reads the signals as they come: it answers the first at once, and ends the program `GRACE` seconds after
-    the second, should that still compute. What is on the disk then is what a killed program leaves.
+    Python calls a signal's handler only when compiled code has returned, and takes two signals until then for one.
+    Therefore a thread reads the signals as they come: it answers the first at once, and ends the program `GRACE`
+    seconds after the second, if the program still runs. The disk then holds what a killed program leaves.
     """
     stopper, calls, (ours, theirs) = Stopper(), [], socket.socketpair()
 
-    def asked(number: int, frame: Any) -> None:
+    def handle(number: int, frame: Any) -> None:
         stopper.signal = stopper.signal or number
         calls.append(number)
         if len(calls) > 1:
             raise KeyboardInterrupt
 
-    def come() -> bool:
-        """Wait for a signal; false: this is over."""
+    def wait_for_signal() -> bool:
+        """Waits for a signal; returns false where the run is over."""
         while (byte := ours.recv(1)) and byte[0] not in STOPPING:
             pass
         return bool(byte)
 
     def watch() -> None:
-        if not come():
+        if not wait_for_signal():
             return
         say("stopping after this chunk of rounds, which is kept; once more to stop at once")
-        if not come():
+        if not wait_for_signal():
             return
         ours.settimeout(GRACE)
         with suppress(TimeoutError):
-            if not come():
+            if not wait_for_signal():
                 return
         say("stopped at once; the same command goes on from what was kept before")
         Console(stderr=True).show_cursor()
@@ -73,7 +73,7 @@ def stoppable(say: Callable[[str], None]) -> Iterator[Stopper]:
     theirs.setblocking(False)
     watcher = threading.Thread(target=watch, name="signals", daemon=True)
     woken = signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
-    before = {number: signal.signal(number, asked) for number in STOPPING}
+    before = {number: signal.signal(number, handle) for number in STOPPING}
     watcher.start()
     try:
         yield stopper

@@ -1,4 +1,4 @@
-"""A finished run in a few numbers, as a page, and as a table in the terminal."""
+"""Summary of a finished run: a few numbers, a page, and a table for the terminal."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from fedjax_sel.engine.history import History
 from fedjax_sel.report.markdown import table
 
 
-def results(history: History) -> dict[str, dict[str, Any]]:
-    """What a run is judged by: each number's mean and standard deviation over seeds (0 for one seed), and its values.
+def summarize(history: History) -> dict[str, dict[str, Any]]:
+    """Returns the numbers of a run by name, each with its mean and standard deviation over seeds (0 for one seed).
 
-    `bytes` and `flops` are totals, selection included; `selection_bytes` and `selection_flops` its part in them;
-    `seconds` and `joules`, where the clients have devices, are simulated totals; `left_out`, where there are any, the
-    updates that were not finite. Seeds that diverged are in the values, but not in the means; `diverged`, where there
-    are any, names them: `seeds`, the `rounds` they ended in, and `of` how many.
+    `per_seed` holds the value of each seed. `bytes` and `flops` are totals, selection included; `selection_bytes` and
+    `selection_flops` are the part of selection. `seconds` and `joules`, where the clients have devices, are simulated
+    totals; `left_out`, where there are any, counts the updates that were not finite. Seeds that diverged are in
+    `per_seed`, but not in the means; `diverged`, where there are any, has their `seeds`, the `rounds` in which they
+    ended, and `of` how many seeds they are.
     """
     accuracy, diverged = history["accuracy"], history.diverged
     best = np.max(accuracy, axis=1, where=~np.isnan(accuracy), initial=-np.inf)
@@ -28,41 +29,41 @@ def results(history: History) -> dict[str, dict[str, Any]]:
         "final_accuracy": accuracy[:, -1],
         "best_accuracy": np.where(np.isfinite(best), best, np.nan),
         "final_loss": history["loss"][:, -1],
-        "bytes": total(history, "bytes"),
-        "flops": total(history, "flops"),
-        "selection_bytes": total(history, "selection_bytes_down", "selection_bytes_up"),
-        "selection_flops": total(history, "selection_flops"),
-        **{name: total(history, name) for name in ("seconds", "joules") if name in history.metrics},
+        "bytes": sum_metrics(history, "bytes"),
+        "flops": sum_metrics(history, "flops"),
+        "selection_bytes": sum_metrics(history, "selection_bytes_down", "selection_bytes_up"),
+        "selection_flops": sum_metrics(history, "selection_flops"),
+        **{name: sum_metrics(history, name) for name in ("seconds", "joules") if name in history.metrics},
     }
     if "left_out" in history.metrics and history["left_out"].any():
-        values["left_out"] = total(history, "left_out")
-    found = {name: over_seeds(np.asarray(value, np.float64), diverged == 0) for name, value in values.items()}
+        values["left_out"] = sum_metrics(history, "left_out")
+    found = {name: summarize_seeds(np.asarray(value, np.float64), diverged == 0) for name, value in values.items()}
     if diverged.any():
         seeds = [seed for seed, round in zip(history.seeds, diverged, strict=True) if round]
         found["diverged"] = {"seeds": seeds, "rounds": diverged[diverged > 0].tolist(), "of": len(history.seeds)}
     return found
 
 
-def total(history: History, *metrics: str) -> Float[np.ndarray, "R"]:
-    """Sum of these metrics over all rounds."""
+def sum_metrics(history: History, *metrics: str) -> Float[np.ndarray, "R"]:
+    """Returns the sum of these metrics over all rounds, of each seed."""
     return np.sum([history[name].sum(1) for name in metrics], axis=0)
 
 
-def over_seeds(values: Float[np.ndarray, "R"], among: Bool[np.ndarray, "R"]) -> dict[str, Any]:
-    """Mean and standard deviation (`R - 1` in the denominator) of the seeds `among`, NaN where none is; all values."""
+def summarize_seeds(values: Float[np.ndarray, "R"], among: Bool[np.ndarray, "R"]) -> dict[str, Any]:
+    """Returns mean and standard deviation (over `R - 1`) of the seeds `among`, NaN for none, and all values."""
     if not among.any():
         return {"mean": math.nan, "std": math.nan, "per_seed": values.tolist()}
-    with np.errstate(invalid="ignore"):  # the loss may be infinite in runs of before seeds were ended for it
+    with np.errstate(invalid="ignore"):  # older runs may hold infinite losses
         std = float(np.std(values[among], ddof=1)) if among.sum() > 1 else 0.0
     return {"mean": float(np.mean(values[among])), "std": std, "per_seed": values.tolist()}
 
 
-def words(diverged: Mapping[str, Any], most: int = 8) -> str:
-    """Which seeds diverged, and when.
+def describe_diverged(diverged: Mapping[str, Any], most: int = 8) -> str:
+    """Returns which seeds diverged, and when, in words.
 
-    >>> words({"seeds": [3], "rounds": [17], "of": 5})
+    >>> describe_diverged({"seeds": [3], "rounds": [17], "of": 5})
     '1 of 5 seeds diverged: seed 3 in round 17'
-    >>> words({"seeds": [0, 1], "rounds": [2, 1], "of": 2}, most=1)
+    >>> describe_diverged({"seeds": [0, 1], "rounds": [2, 1], "of": 2}, most=1)
     '2 of 2 seeds diverged: seed 0 in round 2, ...'
     """
     each = [f"seed {seed} in round {round}" for seed, round in zip(diverged["seeds"], diverged["rounds"], strict=True)]
@@ -74,15 +75,15 @@ ROWS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
     ("final_accuracy", "final accuracy", "{:.4f}".format),
     ("best_accuracy", "best accuracy", "{:.4f}".format),
     ("final_loss", "final loss (nats)", "{:.4f}".format),
-    ("bytes", "bytes, selection included", lambda x: quantity(x, "B")),
-    ("flops", "client FLOPs, selection included", lambda x: quantity(x, "FLOP")),
-    ("selection_bytes", "bytes of selection alone", lambda x: quantity(x, "B")),
-    ("selection_flops", "client FLOPs of selection alone", lambda x: quantity(x, "FLOP")),
-    ("seconds", "simulated seconds", lambda x: quantity(x, "s")),
-    ("joules", "simulated joules of all clients", lambda x: quantity(x, "J")),
+    ("bytes", "bytes, selection included", lambda x: format_quantity(x, "B")),
+    ("flops", "client FLOPs, selection included", lambda x: format_quantity(x, "FLOP")),
+    ("selection_bytes", "bytes of selection alone", lambda x: format_quantity(x, "B")),
+    ("selection_flops", "client FLOPs of selection alone", lambda x: format_quantity(x, "FLOP")),
+    ("seconds", "simulated seconds", lambda x: format_quantity(x, "s")),
+    ("joules", "simulated joules of all clients", lambda x: format_quantity(x, "J")),
     ("left_out", "updates left out, not finite", "{:.4g}".format),
 )
-"""Key, words, how to write the number; a run need not have the last three."""
+"""Key, description and format of each number; a run may lack the last three."""
 
 
 DEVICE_FIGURES = (
@@ -93,8 +94,8 @@ DEVICE_FIGURES = (
 )
 
 
-def lines(found: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str, str]]:
-    """Metric, mean and deviation over seeds, as text; – where no seed has any."""
+def format_rows(found: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str, str]]:
+    """Returns name, mean and standard deviation of each number, as text; – where no seed has one."""
 
     def format_number(number: float, write: Callable[[float], str]) -> str:
         return "–" if math.isnan(number) else write(number)
@@ -111,31 +112,35 @@ def lines(found: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str, str]]:
 
 
 def count_seeds(found: Mapping[str, Mapping[str, Any]]) -> int:
-    """Seeds that did not diverge: those the means are over."""
+    """Returns how many seeds did not diverge; the means are over them."""
     return len(found["final_accuracy"]["per_seed"]) - len(found.get("diverged", {}).get("seeds", ()))
 
 
-def in_terminal(title: str, found: Mapping[str, Mapping[str, Any]]) -> Table:
-    """The table a run ends with."""
+def build_table(title: str, found: Mapping[str, Mapping[str, Any]]) -> Table:
+    """Returns the table that a run prints at its end."""
     seeds = count_seeds(found)
-    said = words(found["diverged"]) if "diverged" in found else None
+    said = describe_diverged(found["diverged"]) if "diverged" in found else None
     out = Table(title=title, title_justify="left", caption=said, caption_justify="left")
     out.add_column("metric")
     out.add_column(f"mean of {seeds} seed{'s' * (seeds != 1)}", justify="right")
     out.add_column("std", justify="right")
-    for line in lines(found):
+    for line in format_rows(found):
         out.add_row(*line)
     return out
 
 
-def page(title: str, found: Mapping[str, Mapping[str, Any]], config: str, about: Mapping[str, Any]) -> str:
-    """`report.md` of one run."""
+def render_page(title: str, found: Mapping[str, Mapping[str, Any]], config: str, about: Mapping[str, Any]) -> str:
+    """Returns `report.md` of one run."""
     parts = [
         f"# {title}",
-        table(("metric", "mean over seeds", "std"), lines(found)),
-        *([f"{words(found['diverged'])}; they are not in the means and figures."] if "diverged" in found else []),
-        "![Accuracy on the test rows against rounds](figures/accuracy.png)",
-        "*Accuracy on the test rows: median over seeds, band from the first to the ninth decile.*",
+        table(("metric", "mean over seeds", "std"), format_rows(found)),
+        *(
+            [f"{describe_diverged(found['diverged'])}; they are not in the means and figures."]
+            if "diverged" in found
+            else []
+        ),
+        "![Accuracy on the test examples against rounds](figures/accuracy.png)",
+        "*Accuracy on the test examples: median over seeds, band from the first to the ninth decile.*",
         "![Accuracy against bytes](figures/accuracy_by_bytes.png)",
         "*The same against the bytes sent both ways, selection included.*",
         *DEVICE_FIGURES * ("seconds" in found),
@@ -147,11 +152,11 @@ def page(title: str, found: Mapping[str, Mapping[str, Any]], config: str, about:
     return "\n\n".join(parts) + "\n"
 
 
-def quantity(value: float, unit: str) -> str:
-    """A large number for reading.
+def format_quantity(value: float, unit: str) -> str:
+    """Returns a number with a metric prefix and its unit.
 
-    >>> quantity(0, "B"), quantity(999, "B"), quantity(1_234_567, "B"), quantity(5e12, "FLOP")
-    ('0 B', '999 B', '1.23 MB', '5 TFLOP')
+    >>> [format_quantity(value, "B") for value in (0, 999, 1_234_567, 5e12)]
+    ['0 B', '999 B', '1.23 MB', '5 TB']
     """
     for prefix in ("", "k", "M", "G", "T", "P"):
         if abs(value) < 999.5:

@@ -18,26 +18,26 @@ from fedjax_sel.report.figures import COLOURS
 from fedjax_sel.report.sweeps import combine_seeds, format_value
 
 MOST_LINES = 8
-"""Lines in a panel; of more combinations of the other axes, the mean is drawn."""
+"""Most lines in a panel; where there are more combinations of the other axes, their mean is drawn."""
 
 
-def figures(table: pd.DataFrame, axes: Sequence[str]) -> dict[str, Figure]:
-    """Accuracy against each axis, and a map where there are two axes of numbers."""
+def plot_sweep(table: pd.DataFrame, axes: Sequence[str]) -> dict[str, Figure]:
+    """Returns figures by name: accuracy against each axis, and a map where there are two axes of numbers."""
     rows = combine_seeds(table, axes)
-    out = {"accuracy": against_axes(rows, axes)}
+    out = {"accuracy": plot_axes(rows, axes)}
     if len(axes) == 2 and all(pd.api.types.is_numeric_dtype(rows[key]) for key in axes):
-        out["map"] = over_plane(rows, *axes)
+        out["map"] = plot_plane(rows, *axes)
     return out
 
 
-def against_axes(rows: pd.DataFrame, axes: Sequence[str]) -> Figure:
-    """A panel an axis, its values equally far apart; a line for each combination of the others, where those are few."""
+def plot_axes(rows: pd.DataFrame, axes: Sequence[str]) -> Figure:
+    """Returns a figure with a panel for each axis, and lines for combinations of the others, where they are few."""
     figure, panels = plt.subplots(
         1, len(axes), figsize=(1.2 + 4.4 * len(axes), 4.2), sharey=True, squeeze=False, layout="constrained"
     )
     for ax, axis in zip(panels[0], axes, strict=True):
-        values, others = values_of(rows, axis), [key for key in axes if key != axis]
-        known = lines_of(rows, others)
+        values, others = list_values(rows, axis), [key for key in axes if key != axis]
+        known = group_lines(rows, others)
         for i, (label, of) in enumerate(known):
             measured: Any = of.groupby(axis, sort=False)[["final_accuracy", "final_accuracy_std", "best_accuracy"]]
             at = measured.mean().reindex(values)
@@ -54,8 +54,8 @@ def against_axes(rows: pd.DataFrame, axes: Sequence[str]) -> Figure:
     return figure
 
 
-def lines_of(rows: pd.DataFrame, others: list[str]) -> list[tuple[str, pd.DataFrame]]:
-    """Label and rows of each line: a combination of the other axes, or all of them where they are many."""
+def group_lines(rows: pd.DataFrame, others: list[str]) -> list[tuple[str, pd.DataFrame]]:
+    """Returns label and rows of each line: a combination of the other axes, or all rows where there are too many."""
     if not others:
         return [("", rows)]
     groups: Any = rows.groupby(others, sort=False)
@@ -63,9 +63,9 @@ def lines_of(rows: pd.DataFrame, others: list[str]) -> list[tuple[str, pd.DataFr
     return known if len(known) <= MOST_LINES else [("mean of all", rows)]
 
 
-def over_plane(rows: pd.DataFrame, x: str, y: str) -> Figure:
-    """Mean final accuracy over two axes, written in its cells."""
-    at = rows.pivot(index=y, columns=x, values="final_accuracy").loc[values_of(rows, y), values_of(rows, x)]
+def plot_plane(rows: pd.DataFrame, x: str, y: str) -> Figure:
+    """Returns a map of the mean final accuracy over two axes, with the numbers in its cells."""
+    at = rows.pivot(index=y, columns=x, values="final_accuracy").loc[list_values(rows, y), list_values(rows, x)]
     figure, ax = plt.subplots(figsize=(2.5 + 0.9 * at.shape[1], 1.6 + 0.6 * at.shape[0]), layout="constrained")
     image = ax.imshow(at, aspect="auto", cmap="viridis", origin="lower")
     middle = (np.nanmin(at) + np.nanmax(at)) / 2 if at.notna().any(axis=None) else 0.0
@@ -87,7 +87,7 @@ def over_plane(rows: pd.DataFrame, x: str, y: str) -> Figure:
     return figure
 
 
-def values_of(rows: pd.DataFrame, axis: str) -> list[Any]:
-    """The values of an axis: numbers in their order, others as they were given."""
+def list_values(rows: pd.DataFrame, axis: str) -> list[Any]:
+    """Returns the values of an axis: numbers sorted, others in the order given."""
     values = rows[axis].unique().tolist()
     return sorted(values) if pd.api.types.is_numeric_dtype(rows[axis]) else values

@@ -1,4 +1,4 @@
-"""A finished sweep: one tidy table, the combinations beside each other, a page."""
+"""Summary of a finished sweep: a tidy table, the combinations compared, a page."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from rich.table import Table
 
 from fedjax_sel.engine.history import History
 from fedjax_sel.report.markdown import table as markdown
-from fedjax_sel.report.summary import quantity, results
+from fedjax_sel.report.summary import format_quantity, summarize
 
 
-def tidy(runs: Iterable[tuple[str, Mapping[str, Any], History]]) -> pd.DataFrame:
-    """One row for each combination and seed: combination, its value on every axis, seed, what came out.
+def build_tidy(runs: Iterable[tuple[str, Mapping[str, Any], History]]) -> pd.DataFrame:
+    """Returns one row for each combination and seed: combination, its value on every axis, seed, results.
 
-    `diverged` is the round in which the seed did, 0 where it did not. Values on an axis that are not all numbers are
-    text.
+    `diverged` is the round in which the seed diverged, 0 where it did not. An axis with a value that is not a number
+    is text.
 
     Args:
       runs: name, values by axis, and history of each combination.
     """
     rows, axes = [], {}
     for name, values, history in runs:
-        found, axes = results(history), axes or {key: [] for key in values}
+        found, axes = summarize(history), axes or {key: [] for key in values}
         numbers = {key: one["per_seed"] for key, one in found.items() if "per_seed" in one}
         for i, seed in enumerate(history.seeds):
             measured = {key: value[i] for key, value in numbers.items()}
@@ -42,12 +42,12 @@ def tidy(runs: Iterable[tuple[str, Mapping[str, Any], History]]) -> pd.DataFrame
 
 
 def is_number(value: Any) -> bool:
-    """Whether it is a number; true and false are none."""
+    """Returns whether a value is a number; true and false are not."""
     return isinstance(value, int | float | np.number) and not isinstance(value, bool)
 
 
 def format_value(value: Any) -> str:
-    """A value as a configuration has it.
+    """Returns a value as a configuration file writes it.
 
     >>> format_value(0.05), format_value("entropy"), format_value(None), format_value([32])
     ('0.05', 'entropy', 'null', '[32]')
@@ -56,7 +56,7 @@ def format_value(value: Any) -> str:
 
 
 def combine_seeds(table: pd.DataFrame, axes: Sequence[str]) -> pd.DataFrame:
-    """One row for each combination, in the table's order: means over the seeds that did not diverge."""
+    """Returns one row for each combination, in the table's order: means over the seeds that did not diverge."""
     rows = []
     for name, of in table.groupby("combination", sort=False):
         kept = of[of["diverged"] == 0]
@@ -72,22 +72,22 @@ def combine_seeds(table: pd.DataFrame, axes: Sequence[str]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def best_first(table: pd.DataFrame, axes: Sequence[str]) -> pd.DataFrame:
-    """As `combine_seeds`, the highest mean final accuracy first, last those of which all seeds diverged."""
+def rank_combinations(table: pd.DataFrame, axes: Sequence[str]) -> pd.DataFrame:
+    """Returns the rows of `combine_seeds`, the highest mean final accuracy first; last, where all seeds diverged."""
     return combine_seeds(table, axes).sort_values("final_accuracy", ascending=False, kind="stable", ignore_index=True)
 
 
-def lines(table: pd.DataFrame, axes: Sequence[str]) -> tuple[list[str], list[list[str]]]:
-    """Heads and rows of the combinations, best first, as text."""
+def format_rows(table: pd.DataFrame, axes: Sequence[str]) -> tuple[list[str], list[list[str]]]:
+    """Returns heads and rows of the combinations, best first, as text."""
     rows = []
-    for row in best_first(table, axes).to_dict("records"):
+    for row in rank_combinations(table, axes).to_dict("records"):
         spent = (
-            [quantity(row["bytes"], "B"), quantity(row["flops"], "FLOP")]
+            [format_quantity(row["bytes"], "B"), format_quantity(row["flops"], "FLOP")]
             if row["seeds"] > row["diverged"]
             else ["–", "–"]
         )
         diverged = f"{row['diverged']} of {row['seeds']}" if row["diverged"] else "–"
-        accuracy = [spread(row, name) for name in ("final_accuracy", "best_accuracy")]
+        accuracy = [format_spread(row, name) for name in ("final_accuracy", "best_accuracy")]
         rows.append([*(format_value(row[key]) for key in axes), *accuracy, *spent, diverged])
     heads = [*axes, "final accuracy", "best accuracy", "bytes", "FLOPs", "diverged"]
     if not table["diverged"].to_numpy().any():
@@ -95,16 +95,16 @@ def lines(table: pd.DataFrame, axes: Sequence[str]) -> tuple[list[str], list[lis
     return heads, rows
 
 
-def spread(row: Mapping[str, Any], metric: str) -> str:
-    """Mean ± standard deviation over seeds."""
+def format_spread(row: Mapping[str, Any], metric: str) -> str:
+    """Returns mean ± standard deviation over seeds, as text."""
     if np.isnan(row[metric]):
         return "–"
     return f"{row[metric]:.4f}" + (f" ± {row[metric + '_std']:.4f}" if row["seeds"] > 1 else "")
 
 
-def in_terminal(title: str, table: pd.DataFrame, axes: Sequence[str]) -> Table:
-    """The combinations, best first, the table a sweep ends with."""
-    heads, rows = lines(table, axes)
+def build_table(title: str, table: pd.DataFrame, axes: Sequence[str]) -> Table:
+    """Returns the table that a sweep prints at its end: the combinations, best first."""
+    heads, rows = format_rows(table, axes)
     seeds = table["seed"].nunique()
     out = Table(
         title=f"{title}: {len(rows)} combinations, {seeds} seed{'s' * (seeds > 1)} each, the best first",
@@ -117,16 +117,16 @@ def in_terminal(title: str, table: pd.DataFrame, axes: Sequence[str]) -> Table:
     return out
 
 
-def page(table: pd.DataFrame, axes: Sequence[str], config: str, drawn: Iterable[str]) -> str:
-    """`report.md` of a sweep.
+def render_page(table: pd.DataFrame, axes: Sequence[str], config: str, drawn: Iterable[str]) -> str:
+    """Returns `report.md` of a sweep.
 
     Args:
-      table: as `tidy` makes it.
+      table: as `build_tidy` makes it.
       axes: its columns that are axes.
       config: what was asked, as YAML.
       drawn: names of the figures.
     """
-    heads, rows = lines(table, axes)
+    heads, rows = format_rows(table, axes)
     parts = [
         f"# Sweep over {', '.join(axes)}",
         f"{len(rows)} combinations, {table['seed'].nunique()} seeds each; mean ± standard deviation, the best first.",

@@ -12,8 +12,8 @@ from fedjax_sel.config import Config, build
 from fedjax_sel.engine.checkpoint import Checkpoints
 from fedjax_sel.engine.distributed import is_first, max_over_processes
 from fedjax_sel.engine.history import History
-from fedjax_sel.report.progress import progress
-from fedjax_sel.report.stopping import Stopper, stoppable
+from fedjax_sel.report.progress import show_progress
+from fedjax_sel.report.stopping import Stopper, catch_signals
 from fedjax_sel.runs import layout, pretrained
 from fedjax_sel.runs.lock import FolderLock
 from fedjax_sel.types import Variables
@@ -74,8 +74,8 @@ def execute(
     points = None if debug else Checkpoints(place / layout.CHECKPOINTS, say=say)
     with (
         FolderLock(place, config) as lock,
-        progress(console, name, rounds, announce=announce) as bar,
-        stoppable(say) as stopper,
+        show_progress(console, name, rounds, announce=announce) as bar,
+        catch_signals(say) as stopper,
     ):
         callbacks = [lock, bar, *run.callbacks(place), stopper] if is_first() else [stopper]
         history = run.simulate(callbacks=callbacks, checkpoints=points, memory=to_bytes(memory), debug=debug)

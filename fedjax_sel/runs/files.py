@@ -115,9 +115,13 @@ def read_metrics(path: Path, seeds: tuple[int, ...], rounds: int) -> dict[str, n
 
 def write_selections(path: Path, history: History) -> None:
     """Writes every cohort."""
-    arrays = {"selections": history.selections, "seeds": np.asarray(history.seeds), "clients": history.num_clients}
+    arrays: dict[str, Any] = {
+        "selections": history.selections,
+        "seeds": np.asarray(history.seeds),
+        "clients": history.num_clients,
+    }
     with write_atomic(path) as new, open(new, "wb") as file:
-        np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
+        np.savez_compressed(file, **arrays)
 
 
 def read_selections(path: Path) -> tuple[np.ndarray, tuple[int, ...], int]:

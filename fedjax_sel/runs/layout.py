@@ -18,7 +18,7 @@ from typing import Any
 from fedjax_sel.config import Config, load_file, rename, resolve
 from fedjax_sel.engine.history import History
 from fedjax_sel.report.environment import environment
-from fedjax_sel.report.summary import page, results
+from fedjax_sel.report.summary import render_page, summarize
 from fedjax_sel.runs import files
 from fedjax_sel.runs.files import CHECKPOINTS as CHECKPOINTS
 
@@ -113,7 +113,7 @@ def save(folder: str | Path, history: History, config: Config, *, figures: bool 
     folder = Path(folder)
     if create(folder, config) == "finished":
         raise FolderError(f"{folder} holds a finished run, which is kept as it is; give another folder")
-    found = results(history)
+    found = summarize(history)
     files.write_metrics(folder / METRICS, history)
     files.write_selections(folder / SELECTIONS, history)
     if figures:
@@ -133,12 +133,12 @@ def save(folder: str | Path, history: History, config: Config, *, figures: bool 
 
 def write_report(folder: Path, history: History, config: Config, found: dict[str, Any]) -> None:
     """Writes a run's figures and its page."""
-    from fedjax_sel.report.figures import run_figures  # late: matplotlib takes a second
+    from fedjax_sel.report.figures import plot_run  # late: matplotlib takes a second
 
     (folder / FIGURES).mkdir(exist_ok=True)
-    for name, figure in run_figures(history):
+    for name, figure in plot_run(history):
         files.write_figure(folder / FIGURES / f"{name}.png", figure)
-    files.write_text(folder / REPORT, page(title(config), found, config.dump(), history.about))
+    files.write_text(folder / REPORT, render_page(title(config), found, config.dump(), history.about))
 
 
 def read(folder: str | Path) -> tuple[History, dict]:

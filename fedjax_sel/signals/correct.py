@@ -21,9 +21,9 @@ class Correct(ExampleSignal):
 
     @property
     def cost(self) -> Cost:
-        """Returns the price: a forward pass, and one number."""
+        """Returns the cost: a forward pass, and one number."""
         return Cost(forward=1.0, needs_model=True, up=1.0)
 
     def measure(self, logits: Float[Array, "b C"], y: Int[Array, "b"]) -> Float[Array, "b"]:
-        """Returns it for each example."""
+        """Returns 1 or 0 for each example."""
         return (logits.argmax(-1) == y).astype(jnp.float32)

@@ -34,19 +34,19 @@ class Entropy(ExampleSignal):
 
     @property
     def cost(self) -> Cost:
-        """Returns the price: a forward pass, and one number."""
+        """Returns the cost: a forward pass, and one number."""
         return Cost(forward=1.0, needs_model=True, up=1.0)
 
     def measure(self, logits: Float[Array, "b C"], y: Int[Array, "b"]) -> Float[Array, "b"]:
-        """Returns the entropy of each example; the labels are not looked at.
+        """Returns the entropy of each example; the labels are ignored.
 
         With `d_c = (z_max - z_c) / temperature` and `s` the sum of `e^-d_c` over all classes but the likeliest,
         `H = log(1 + s) + Σ_c d_c e^-d_c / (1 + s)`: no term is negative, so the entropy of an example that the
         model is sure of is as exact as any, until `e^-d` itself is 0 in float32.
         """
-        gap = (logits.max(-1, keepdims=True) - logits) / self.temperature  # Eq. (6)
+        gap = (logits.max(-1, keepdims=True) - logits) / self.temperature  # FedFT-EDS, Eq. (6)
         likeliest = jax.nn.one_hot(logits.argmax(-1), logits.shape[-1], dtype=bool)
         chance = jnp.where(likeliest, 0.0, jnp.exp(-gap))
         rest = chance.sum(-1)
-        # Eq. (3)
+        # FedFT-EDS, Eq. (3), and H(x) of UACS-FL
         return jnp.log1p(rest) + jnp.sum(chance * gap, axis=-1) / (1 + rest)

@@ -31,7 +31,7 @@ class GradientNorm(ClientSignal):
 
     @property
     def cost(self) -> Cost:
-        """Returns the price: a forward and a backward pass, and one number."""
+        """Returns the cost: a forward and a backward pass, and one number."""
         return Cost(forward=1.0, backward=1.0, needs_model=True, up=1.0)
 
     def measure(self, task: Task, variables: Variables, batch: Batch, key: PRNGKey) -> Float[Array, ""]:

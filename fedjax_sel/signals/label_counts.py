@@ -1,4 +1,4 @@
-"""How many training examples of each class a client has."""
+"""Counts of a client's training examples by class."""
 
 from typing import ClassVar
 

@@ -31,7 +31,7 @@ class Loss(ExampleSignal):
 
     @property
     def cost(self) -> Cost:
-        """Returns the price: a forward pass, and one number."""
+        """Returns the cost: a forward pass, and one number."""
         return Cost(forward=1.0, needs_model=True, up=1.0)
 
     def measure(self, logits: Float[Array, "b C"], y: Int[Array, "b"]) -> Float[Array, "b"]:
@@ -55,7 +55,7 @@ class MinibatchLoss(ClientSignal):
 
     @property
     def cost(self) -> Cost:
-        """Returns the price: a forward pass over the minibatch, and one number."""
+        """Returns the cost: a forward pass over the minibatch, and one number."""
         return Cost(forward=1.0, needs_model=True, up=1.0, max_examples=self.batch_size)
 
     def measure(self, task: Task, variables: Variables, batch: Batch, key: PRNGKey) -> Float[Array, ""]:

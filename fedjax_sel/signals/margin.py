@@ -23,10 +23,10 @@ class Margin(ExampleSignal):
 
     @property
     def cost(self) -> Cost:
-        """Returns the price: a forward pass, and one number."""
+        """Returns the cost: a forward pass, and one number."""
         return Cost(forward=1.0, needs_model=True, up=1.0)
 
     def measure(self, logits: Float[Array, "b C"], y: Int[Array, "b"]) -> Float[Array, "b"]:
-        """Returns the margin of each example; the labels are not looked at."""
+        """Returns the margin of each example; the labels are ignored."""
         top, _ = jax.lax.top_k(logits, 2)
         return top[:, 0] - top[:, 1]

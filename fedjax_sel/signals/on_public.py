@@ -42,7 +42,7 @@ class OnPublic(ClientSignal):
 
     @property
     def cost(self) -> Cost:
-        """Returns the price of the example signal, for public examples."""
+        """Returns the cost of the example signal, for public examples."""
         return self.signal.cost
 
     def count_up(self, classes: int) -> float:

@@ -1,4 +1,4 @@
-"""How far a client's update goes in the direction of the global model's."""
+"""Projection of a client's update on the change of the global model."""
 
 from typing import ClassVar
 
@@ -49,5 +49,5 @@ class Projection(UpdateSignal):
         if self.norm_over == "whole":
             dots, squares, owns = dots.sum(), squares.sum(), owns.sum()
         divisor = jnp.sqrt(squares * owns if self.cosine else squares)
-        # Eq. (3)
+        # GPFL, Eq. (3)
         return jnp.mean(jnp.where(divisor > 0, dots / jnp.where(divisor > 0, divisor, 1.0), 0.0))

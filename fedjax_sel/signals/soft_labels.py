@@ -1,4 +1,4 @@
-"""What the model predicts, class by class."""
+"""Class probabilities that the model predicts."""
 
 from typing import ClassVar
 
@@ -27,7 +27,7 @@ class SoftLabels(ExampleSignal):
 
     @property
     def cost(self) -> Cost:
-        """Returns the price: a forward pass."""
+        """Returns the cost: a forward pass."""
         return Cost(forward=1.0, needs_model=True)
 
     def count_up(self, classes: int) -> float:
@@ -35,5 +35,5 @@ class SoftLabels(ExampleSignal):
         return float(classes)
 
     def measure(self, logits: Float[Array, "b C"], y: Int[Array, "b"]) -> Float[Array, "b C"]:
-        """Returns the probabilities of each example; the labels are not looked at."""
+        """Returns the probabilities of each example; the labels are ignored."""
         return jax.nn.softmax(logits)

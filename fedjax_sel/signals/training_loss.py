@@ -22,7 +22,7 @@ class TrainingLoss(UpdateSignal):
 
     @property
     def cost(self) -> Cost:
-        """Returns the price: one number."""
+        """Returns the cost: one number."""
         return Cost(up=1.0)
 
     def measure(self, update: Update, reference: Variables | None) -> Float[Array, ""]:
@@ -41,7 +41,7 @@ class TrainingLossRMS(UpdateSignal):
 
     @property
     def cost(self) -> Cost:
-        """Returns the price: one number."""
+        """Returns the cost: one number."""
         return Cost(up=1.0)
 
     def measure(self, update: Update, reference: Variables | None) -> Float[Array, ""]:

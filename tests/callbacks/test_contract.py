@@ -32,7 +32,7 @@ def test_a_callback_constructs_without_arguments_and_documents_itself(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_callback_is_listed_with_a_line(name):
-    listed = dict(dict(catalogue.everything())["callbacks"])
+    listed = dict(dict(catalogue.list_choices())["callbacks"])
     assert listed.keys() == set(NAMES)
     assert listed[name].endswith(".")
 

@@ -194,5 +194,5 @@ def test_scaffold_refuses_steps_that_are_no_sum_of_gradients():
     Scaffold().check(SGD(momentum=0.9))
     Scaffold().check(Optax(optimizer="sgd", hyperparams={"momentum": 0.9}))
     NoCorrection().check(Optax(optimizer="adam"))
-    with pytest.raises(ValueError, match=r"scaffold needs .* such as sgd .*; optax with 'adam' is adaptive"):
+    with pytest.raises(ValueError, match=r"scaffold needs .*sgd.*; Optax\(.*optimizer='adam'.*\) is adaptive"):
         run(Scaffold(), local_training=Optax(optimizer="adam"))

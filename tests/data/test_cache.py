@@ -23,7 +23,7 @@ def forbidden(folder):
 
 def test_arrays_are_memory_mapped_read_only_and_written_once(tmp_path):
     for write in (writes(7), forbidden):
-        found = cache.arrays(tmp_path / "deep" / "set", write)
+        found = cache.load_arrays(tmp_path / "deep" / "set", write)
         assert isinstance(found["x"], np.memmap)
         assert not found["x"].flags.writeable
         assert (found["x"] == 7).all()
@@ -35,7 +35,7 @@ def test_a_writer_that_fails_leaves_nothing_behind(tmp_path):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        cache.arrays(tmp_path / "set", write)
+        cache.load_arrays(tmp_path / "set", write)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -43,7 +43,7 @@ def test_what_a_killed_writer_left_is_never_read(tmp_path):
     left = tmp_path / ".writing-set-abc"
     left.mkdir()
     writes(1)(left)
-    assert (cache.arrays(tmp_path / "set", writes(2))["x"] == 2).all()
+    assert (cache.load_arrays(tmp_path / "set", writes(2))["x"] == 2).all()
 
 
 def truncate(folder):
@@ -69,25 +69,25 @@ def without_array(folder):
 
 @pytest.mark.parametrize("damage", [truncate, without_manifest, half_a_manifest, another_shape, without_array])
 def test_a_damaged_cache_is_written_again(tmp_path, damage):
-    cache.arrays(tmp_path / "set", writes(1))
+    cache.load_arrays(tmp_path / "set", writes(1))
     damage(tmp_path / "set")
-    assert (cache.arrays(tmp_path / "set", writes(2))["x"] == 2).all()
+    assert (cache.load_arrays(tmp_path / "set", writes(2))["x"] == 2).all()
     assert [path.name for path in tmp_path.iterdir()] == ["set"]
 
 
 def test_of_two_writers_at_once_the_first_to_finish_wins(tmp_path):
     def write(folder):
-        cache.arrays(tmp_path / "set", writes(1))  # the other one, meanwhile
+        cache.load_arrays(tmp_path / "set", writes(1))  # the other one, meanwhile
         writes(2)(folder)
 
-    assert (cache.arrays(tmp_path / "set", write)["x"] == 1).all()
+    assert (cache.load_arrays(tmp_path / "set", write)["x"] == 1).all()
     assert [path.name for path in tmp_path.iterdir()] == ["set"]
 
 
 def test_the_place_is_the_argument_else_the_environment_else_the_home_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("FEDJAX_SEL_CACHE", raising=False)
-    assert cache.root() == tmp_path / ".cache" / "fedjax_sel" / "datasets"
+    assert cache.find_folder() == tmp_path / ".cache" / "fedjax_sel" / "datasets"
     monkeypatch.setenv("FEDJAX_SEL_CACHE", str(tmp_path / "other"))
-    assert cache.root() == tmp_path / "other"
-    assert cache.root(tmp_path / "third") == tmp_path / "third"
+    assert cache.find_folder() == tmp_path / "other"
+    assert cache.find_folder(tmp_path / "third") == tmp_path / "third"

@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedjax_sel.data.files import data_folder
+from fedjax_sel.data.files import find_data_folder
 from fedjax_sel.data.sources import load
 
 X, Y = np.arange(40, dtype=np.float32).reshape(20, 2), np.arange(20) % 2
@@ -93,12 +93,12 @@ def places(tmp_path, monkeypatch):
 
 
 def test_the_folder_of_the_data_is_the_given_one_then_the_environments_then_one_at_home(places, tmp_path, monkeypatch):
-    assert data_folder(tmp_path / "given") == tmp_path / "given"
-    assert data_folder() == places[1]
+    assert find_data_folder(tmp_path / "given") == tmp_path / "given"
+    assert find_data_folder() == places[1]
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert data_folder("~/mine") == tmp_path / "mine"
+    assert find_data_folder("~/mine") == tmp_path / "mine"
     monkeypatch.delenv("TFDS_DATA_DIR")
-    assert data_folder() == tmp_path / "tensorflow_datasets"
+    assert find_data_folder() == tmp_path / "tensorflow_datasets"
 
 
 @pytest.mark.parametrize("name", ["mine.npz", "deeper/mine.npz"])

@@ -7,7 +7,7 @@ import pytest
 from scipy import signal
 
 from fedjax_sel.data.sources import load
-from fedjax_sel.data.speech import filterbank, log_mel, mel_power, picture, recordings
+from fedjax_sel.data.speech import make_filterbank, make_picture, measure_log_mel, measure_mel_power, read_recordings
 
 RATE = 8000
 
@@ -35,7 +35,7 @@ def nearest(hertz, rate):
 @pytest.mark.parametrize("rate", [8000, 16000])
 @pytest.mark.parametrize("hertz", [100, 440, 1000, 1733, 2900, 3800])
 def test_a_pure_tone_is_loudest_in_the_band_whose_centre_is_nearest(hertz, rate):
-    loudest = log_mel(tone(hertz, rate), rate).argmax(axis=0)
+    loudest = measure_log_mel(tone(hertz, rate), rate).argmax(axis=0)
     assert set(loudest[1:-1]) == {nearest(hertz, rate)}  # the first and the last window are cut at an edge
 
 
@@ -53,11 +53,11 @@ def test_a_filter_is_a_triangle_from_the_centre_before_to_the_centre_after():
             0.0,
         ],
     ]
-    np.testing.assert_allclose(filterbank(2, 8, 4000), expected, atol=2e-5)
+    np.testing.assert_allclose(make_filterbank(2, 8, 4000), expected, atol=2e-5)
 
 
 def test_neighbouring_filters_share_every_frequency_between_the_outermost_centres():
-    weights, frequencies = filterbank(32, 500, RATE), np.arange(251) * 16
+    weights, frequencies = make_filterbank(32, 500, RATE), np.arange(251) * 16
     within = (frequencies > centres(RATE)[0]) & (frequencies < centres(RATE)[-1])
     np.testing.assert_allclose(weights.sum(axis=0)[within], 1)
     assert weights.max() <= 1
@@ -74,29 +74,29 @@ def test_power_is_that_of_scipys_transform_under_the_bands(rate):
     pitch = np.array([2595 * np.log10(1 + f / 700) for f in [20.0, *centres(rate), rate / 2]])
     weights = [np.interp(2595 * np.log10(1 + frequencies / 700), pitch[k : k + 3], [0, 1, 0]) for k in range(32)]
     wanted = np.einsum("kf,ft->kt", np.stack(weights), power)
-    np.testing.assert_allclose(mel_power(audio, rate), wanted, rtol=1e-9)
+    np.testing.assert_allclose(measure_mel_power(audio, rate), wanted, rtol=1e-9)
 
 
 def test_twice_the_amplitude_is_six_decibels_more_and_the_same_picture():
     audio = np.rint(noise() * 1000).astype(np.int16)
-    more = 10 * np.log10(mel_power(2 * audio, RATE) / mel_power(audio, RATE))
+    more = 10 * np.log10(measure_mel_power(2 * audio, RATE) / measure_mel_power(audio, RATE))
     np.testing.assert_allclose(more, 20 * np.log10(2), rtol=1e-9)
-    np.testing.assert_array_equal(picture(2 * audio, RATE), picture(audio, RATE))
+    np.testing.assert_array_equal(make_picture(2 * audio, RATE), make_picture(audio, RATE))
 
 
 @pytest.mark.parametrize("amplitude", [1e-200, 1e200])
 def test_no_loudness_is_too_small_or_too_great(amplitude):
-    np.testing.assert_allclose(log_mel(noise() * amplitude, RATE), log_mel(noise(), RATE), atol=1e-4)
+    np.testing.assert_allclose(measure_log_mel(noise() * amplitude, RATE), measure_log_mel(noise(), RATE), atol=1e-4)
 
 
 def test_decibels_are_below_the_loudest_cell_down_to_the_floor():
     audio = noise()
     audio[4000:] = 0
-    power = mel_power(audio, RATE)
+    power = measure_mel_power(audio, RATE)
     assert power[:, 17:].max() == 0
     wanted = np.full((32, 32), -80.0)
     wanted[:, :17] = np.maximum(10 * np.log10(power[:, :17] / power.max()), -80)
-    shown = log_mel(audio, RATE)
+    shown = measure_log_mel(audio, RATE)
     assert (shown.dtype, shown.max()) == (np.float32, 0)
     np.testing.assert_allclose(shown, wanted, atol=1e-4)
 
@@ -104,62 +104,66 @@ def test_decibels_are_below_the_loudest_cell_down_to_the_floor():
 def test_a_picture_is_the_decibels_in_256_steps_in_three_equal_channels():
     audio = noise()
     audio[5000:] = 0
-    image = picture(audio, RATE)
+    image = make_picture(audio, RATE)
     assert (image.shape, image.dtype, image.min(), image.max()) == ((32, 32, 3), np.uint8, 0, 255)
-    np.testing.assert_allclose(image[..., 0] / 255 * 80 - 80, log_mel(audio, RATE), atol=80 / 255 / 2 + 1e-4)
+    np.testing.assert_allclose(image[..., 0] / 255 * 80 - 80, measure_log_mel(audio, RATE), atol=80 / 255 / 2 + 1e-4)
     assert (image == image[..., :1]).all()
 
 
 def test_a_shorter_recording_is_silent_to_the_end_and_a_longer_one_is_cut():
     audio = noise(3 * RATE)
-    short = picture(audio[: RATE // 2], RATE)
+    short = make_picture(audio[: RATE // 2], RATE)
     assert short[:, :16].min() > 0
     assert short[:, 17:].max() == 0
-    np.testing.assert_array_equal(short[:, :15], picture(np.pad(audio[: RATE // 2], (0, 9000)), RATE)[:, :15])
-    np.testing.assert_array_equal(picture(audio, RATE), picture(audio[:RATE], RATE))
+    np.testing.assert_array_equal(short[:, :15], make_picture(np.pad(audio[: RATE // 2], (0, 9000)), RATE)[:, :15])
+    np.testing.assert_array_equal(make_picture(audio, RATE), make_picture(audio[:RATE], RATE))
 
 
 def test_a_silent_recording_is_black():
-    assert picture(np.zeros(100, np.int16), RATE).max() == 0
+    assert make_picture(np.zeros(100, np.int16), RATE).max() == 0
 
 
 def test_a_constant_offset_leaves_no_trace_between_the_ends():
-    np.testing.assert_allclose(mel_power(noise() + 5, RATE)[:, 1:-1], mel_power(noise(), RATE)[:, 1:-1], rtol=1e-9)
+    np.testing.assert_allclose(
+        measure_mel_power(noise() + 5, RATE)[:, 1:-1], measure_mel_power(noise(), RATE)[:, 1:-1], rtol=1e-9
+    )
 
 
 @pytest.mark.parametrize("hertz", [300, 1000, 2500])
 def test_a_resampled_tone_stays_in_its_band(hertz):
-    fast, slow = (log_mel(tone(hertz, rate), rate, at=8000) for rate in (16000, 8000))
+    fast, slow = (measure_log_mel(tone(hertz, rate), rate, at=8000) for rate in (16000, 8000))
     assert set(fast.argmax(axis=0)[1:-1]) == {nearest(hertz, 8000)}
     np.testing.assert_allclose(fast[:, 1:-1].max(axis=0), slow[:, 1:-1].max(axis=0), atol=0.1)
 
 
 def test_only_recordings_of_more_than_16000_samples_a_second_are_resampled():
     for rate, at in [(8000, 8000), (16000, 16000), (44100, 16000)]:
-        np.testing.assert_array_equal(log_mel(tone(1000, rate), rate), log_mel(tone(1000, rate), rate, at=at))
-    assert set(log_mel(tone(6000, 44100), 44100).argmax(axis=0)[1:-1]) == {nearest(6000, 16000)}
+        np.testing.assert_array_equal(
+            measure_log_mel(tone(1000, rate), rate), measure_log_mel(tone(1000, rate), rate, at=at)
+        )
+    assert set(measure_log_mel(tone(6000, 44100), 44100).argmax(axis=0)[1:-1]) == {nearest(6000, 16000)}
 
 
 def test_bands_frames_and_seconds_can_be_others():
-    assert log_mel(noise(), RATE, bands=20, frames=50, seconds=0.5).shape == (20, 50)
+    assert measure_log_mel(noise(), RATE, bands=20, frames=50, seconds=0.5).shape == (20, 50)
 
 
 def test_the_same_recording_is_the_same_picture():
     audio = np.rint(noise() * 1000).astype(np.int16)
-    np.testing.assert_array_equal(picture(audio, RATE), picture(audio.astype(np.int64), RATE))
+    np.testing.assert_array_equal(make_picture(audio, RATE), make_picture(audio.astype(np.int64), RATE))
 
 
 @pytest.mark.parametrize("rate", [None, 0, -8000, 8000.5, np.nan, np.inf, "fast", True, 10**9, [8000, 8000]])
 def test_a_rate_must_be_a_possible_number_of_samples_a_second(rate):
     given = "there is no rate" if rate is None else "rate is "
     with pytest.raises(ValueError, match=rf"audio: {given}.*a whole number of samples per second is needed, in 1\.\."):
-        log_mel(noise(), rate)
+        measure_log_mel(noise(), rate)
 
 
 @pytest.mark.parametrize("rate", [1, 30, 40, 300])
 def test_a_rate_too_low_for_the_bands_is_refused(rate):
     with pytest.raises(ValueError, match=f"rate is {rate} samples a second, too few for 32 mel bands from 20 Hz"):
-        picture(noise(10), rate)
+        make_picture(noise(10), rate)
 
 
 @pytest.mark.parametrize(
@@ -174,7 +178,7 @@ def test_a_rate_too_low_for_the_bands_is_refused(rate):
     ],
 )
 def test_audio_that_cannot_be_used_is_one_clear_error(audio, said):
-    for function in (mel_power, log_mel, picture):
+    for function in (measure_mel_power, measure_log_mel, make_picture):
         with pytest.raises(ValueError, match=said):
             function(audio, RATE, what="it")
 
@@ -214,7 +218,7 @@ def test_a_file_of_recordings_becomes_pictures_that_their_speakers_own(tmp_path)
     assert whole.owner is not None
     assert whole.owner.tolist() == [0] * 10 + [1] * 10
     start, end = arrays["offset"][7:9]
-    np.testing.assert_array_equal(whole.x[7], picture(arrays["audio"][start:end], RATE))
+    np.testing.assert_array_equal(whole.x[7], make_picture(arrays["audio"][start:end], RATE))
 
 
 def test_speakers_may_be_unknown_and_the_rate_be_called_rate(tmp_path):
@@ -261,7 +265,7 @@ def test_arrays_that_do_not_fit_are_one_clear_error(tmp_path, arrays, said):
 def test_an_offset_in_unsigned_integers_is_compared_as_it_is():
     arrays = spoken() | {"offset": spoken()["offset"].astype(np.uint32)[::-1]}
     with pytest.raises(ValueError, match="not always upwards"):
-        recordings("mine", arrays)
+        read_recordings("mine", arrays)
 
 
 def test_the_free_spoken_digits_are_told_apart():

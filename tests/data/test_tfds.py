@@ -140,7 +140,7 @@ def test_recordings_become_pictures_of_one_shape(tmp_path, monkeypatch):
     assert isinstance(data.x, np.memmap)
     assert sorted(data.y) == sorted(i % 12 for i in range(24))
     for x, y in [(data.x, data.y), (data.test_x, data.test_y)]:
-        whole = [speech.picture(heard(label), 16000) for label in y]  # a second; the rows are as it until they end
+        whole = [speech.make_picture(heard(label), 16000) for label in y]  # a second; the rows are as it until they end
         np.testing.assert_array_equal(x[:, :, :9], np.stack(whole)[:, :, :9])
     monkeypatch.setattr(module, "_decode", None)
     again = load("tfds:speech_commands", data_dir=tmp_path / "data", cache_dir=tmp_path / "cache")

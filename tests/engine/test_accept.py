@@ -171,6 +171,16 @@ def test_a_selector_that_breaks_the_contract_is_refused_in_words_before_anything
         simulate(experiment(Wrong(how)), clients())
 
 
+def test_a_signal_without_a_name_is_refused_unless_the_selector_gives_it_one():
+    class Nameless(fs.ExampleSignal):
+        def measure(self, logits, y):
+            return logits[:, 0]
+
+    with pytest.raises(ValueError, match="Nameless has no name; set it in the class, or give one, as in Signals"):
+        fs.Signals(before=[Nameless()])
+    assert fs.Signals(before={"first": Nameless()}).before == {"first": Nameless()}
+
+
 @pytest.mark.parametrize(
     ("call", "says"),
     [

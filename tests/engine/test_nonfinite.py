@@ -23,8 +23,8 @@ from fedjax_sel.metrics import difference
 from fedjax_sel.metrics.curves import at_cost, cost_to, rounds_to
 from fedjax_sel.models.logistic import LogisticRegression
 from fedjax_sel.pytree import Pytree
-from fedjax_sel.report.compare import compare_runs, list_runs, reachable
-from fedjax_sel.report.summary import in_terminal, lines, page, results, words
+from fedjax_sel.report.compare import compare_runs, find_reachable_accuracy, list_runs
+from fedjax_sel.report.summary import build_table, describe_diverged, format_rows, render_page, summarize
 from fedjax_sel.runs.layout import read, save
 from fedjax_sel.types import PAD_CLIENT, Cohort
 
@@ -92,8 +92,8 @@ def test_an_update_that_is_not_finite_is_left_out_as_if_the_client_had_not_been_
     for metric in ("accuracy", "loss", "training_loss"):
         np.testing.assert_allclose(left[metric], without[metric], **CLOSE, err_msg=metric)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, **CLOSE), left.variables, without.variables)
-    assert ("updates left out, not finite", "3", "–") in lines(results(left))
-    assert "left_out" not in results(without)
+    assert ("updates left out, not finite", "3", "–") in format_rows(summarize(left))
+    assert "left_out" not in summarize(without)
 
 
 @pytest.mark.parametrize("layout", [Layout(), Layout(clients=1, seeds="scan"), Layout(clients=2)], ids=str)
@@ -200,19 +200,19 @@ def made(diverged, seeds=(0, 3, 8), rounds=4):
 
 def test_the_summary_is_over_the_seeds_that_did_not_diverge_and_names_the_others():
     history = made([0, 3, 0])
-    found = results(history)
+    found = summarize(history)
     assert history.diverged.tolist() == [0, 3, 0]
     np.testing.assert_allclose(found["final_accuracy"]["mean"], (0.80 + 0.82) / 2)
     np.testing.assert_allclose(found["final_accuracy"]["std"], 0.02 / np.sqrt(2))
     np.testing.assert_allclose(found["best_accuracy"]["per_seed"][1], 0.61)
     assert found["bytes"]["mean"] == 80
     assert found["bytes"]["per_seed"] == [80, 40, 80]
-    assert words(found["diverged"]) == "1 of 3 seeds diverged: seed 3 in round 3"
-    table = in_terminal("a run", found)
-    assert table.caption == words(found["diverged"])
+    assert describe_diverged(found["diverged"]) == "1 of 3 seeds diverged: seed 3 in round 3"
+    table = build_table("a run", found)
+    assert table.caption == describe_diverged(found["diverged"])
     assert table.columns[1].header == "mean of 2 seeds"
-    assert words(found["diverged"]) in page("a run", found, "m: 1", {})
-    assert "diverged" not in results(made([0, 0, 0]))
+    assert describe_diverged(found["diverged"]) in render_page("a run", found, "m: 1", {})
+    assert "diverged" not in summarize(made([0, 0, 0]))
 
 
 @pytest.mark.parametrize("ends", [[1, 3, 0], [1, 1, 2], [1, 1, 1]], ids=str)
@@ -225,13 +225,13 @@ def test_reports_and_figures_stand_seeds_that_diverged(ends, tmp_path):
     from fedjax_sel.config import resolve
 
     history, other = made(ends), made([0, 0, 0])
-    found = results(history)
+    found = summarize(history)
     if all(ends):
-        assert lines(found)[0] == ("final accuracy", "–", "–")
+        assert format_rows(found)[0] == ("final accuracy", "–", "–")
     config = resolve({"data": "iris", "rounds": 4, "seeds": [0, 3, 8], "cohort_size": 1})
     runs = {"one": (history, config), "other": (other, config)}
-    assert reachable(runs) == 0.8
-    assert reachable({"one": (history, config)}) == (0.0 if all(ends) else 0.82)
+    assert find_reachable_accuracy(runs) == 0.8
+    assert find_reachable_accuracy({"one": (history, config)}) == (0.0 if all(ends) else 0.82)
     assert "of 3 seeds diverged" in next(list_runs(runs))
     compare_runs(runs, 0.5)
     for x in ("round", "bytes"):

@@ -558,11 +558,11 @@ def test_a_preset_is_the_cell_at_lefls_rate(name):
 def test_the_other_setting_is_what_the_presets_comment_says(name, data):
     changes = ("partition.clients=50", "cohort_size=35")
     assert of_preset(name, *changes) == of_cell(f"{data}, ResNet-20, 50 @ 70 %")
-    assert " ".join(changes) in config.preset(name).read_text(encoding="utf-8")
+    assert " ".join(changes) in config.find_preset(name).read_text(encoding="utf-8")
 
 
 def test_every_preset_of_lefl_is_compared_with_its_cell():
-    assert {name for name in config.preset_names() if name.endswith("_lefl")} == set(PRESETS)
+    assert {name for name in config.list_presets() if name.endswith("_lefl")} == set(PRESETS)
 
 
 RNG = np.random.default_rng(5)

@@ -12,7 +12,7 @@ NO_CLIENT = -1
 
 
 def check_count(name: str, value: int, examples: int) -> None:
-    """Refuse a number of things that need an example each."""
+    """Raises `ValueError` for a number of things that need at least one example each, of so many examples."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
         raise ValueError(f"{name} is {value!r}; it is a whole number, at least 1")
     if value > examples:
@@ -20,7 +20,7 @@ def check_count(name: str, value: int, examples: int) -> None:
 
 
 def check_alpha(alpha: float) -> None:
-    """Refuse a concentration that defines no Dirichlet law."""
+    """Raises `ValueError` for a concentration that defines no Dirichlet distribution."""
     if not (isinstance(alpha, int | float | np.floating) and math.isfinite(alpha) and alpha >= 1e-6):
         raise ValueError(
             f"alpha is {alpha!r}; a Dirichlet concentration is a finite number above 0 (at least 1e-6: below, every "
@@ -28,8 +28,8 @@ def check_alpha(alpha: float) -> None:
         )
 
 
-def examples_by_class(y: Int[np.ndarray, "n"], rng: np.random.Generator) -> list[Int[np.ndarray, "k"]]:
-    """The examples of each class that occurs, in random order."""
+def group_by_class(y: Int[np.ndarray, "n"], rng: np.random.Generator) -> list[Int[np.ndarray, "k"]]:
+    """Returns the examples of each class that occurs, in random order."""
     order = rng.permutation(len(y))
     order = order[np.argsort(y[order], kind="stable")]
     return np.split(order, np.flatnonzero(np.diff(y[order])) + 1)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from fedjax_sel.data.partition._ops import NO_CLIENT, check_alpha, check_count, examples_by_class
+from fedjax_sel.data.partition._ops import NO_CLIENT, check_alpha, check_count, group_by_class
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,10 @@ class ClientDirichlet:
     def assign(
         self, y: Int[np.ndarray, "n"], rng: np.random.Generator, owner: Int[np.ndarray, "n"] | None = None
     ) -> Int[np.ndarray, "n"]:
-        """The client of each example. Raises `ValueError` for more clients than examples."""
+        """Returns the client of each example. Raises `ValueError` for more clients than examples."""
         check_count("clients", self.clients, len(y))
         check_alpha(self.alpha)
-        classes = examples_by_class(y, rng)
+        classes = group_by_class(y, rng)
         left = np.array([len(examples) for examples in classes])
         used = np.zeros_like(left)
         prior = left / left.sum()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Int
 
-from fedjax_sel.data.partition._ops import check_alpha, check_count, examples_by_class
+from fedjax_sel.data.partition._ops import check_alpha, check_count, group_by_class
 
 DRAWS = 100
 """How often the shares are drawn before giving up on `min_examples`."""
@@ -45,7 +45,10 @@ class Dirichlet:
     def assign(
         self, y: Int[np.ndarray, "n"], rng: np.random.Generator, owner: Int[np.ndarray, "n"] | None = None
     ) -> Int[np.ndarray, "n"]:
-        """The client of each example. Raises `ValueError` where 100 draws leave a client below `min_examples`."""
+        """Returns the client of each example.
+
+        Raises `ValueError` where 100 draws leave a client below `min_examples`.
+        """
         check_count("clients", self.clients, len(y))
         check_count("min_examples", self.min_examples, len(y))
         check_alpha(self.alpha)
@@ -55,7 +58,7 @@ class Dirichlet:
                 f"{self.clients * self.min_examples} examples, but there are only {len(y)}; lower clients or "
                 "min_examples"
             )
-        classes = examples_by_class(y, rng)
+        classes = group_by_class(y, rng)
         sizes = [len(examples) for examples in classes]
         best = 0
         for _ in range(DRAWS):

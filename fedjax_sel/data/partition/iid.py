@@ -30,6 +30,6 @@ class Iid:
     def assign(
         self, y: Int[np.ndarray, "n"], rng: np.random.Generator, owner: Int[np.ndarray, "n"] | None = None
     ) -> Int[np.ndarray, "n"]:
-        """The client of each example. Raises `ValueError` for more clients than examples."""
+        """Returns the client of each example. Raises `ValueError` for more clients than examples."""
         check_count("clients", self.clients, len(y))
         return rng.permutation(np.arange(len(y)) % self.clients)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Int
 
-from fedjax_sel.data.partition._ops import check_count, examples_by_class
+from fedjax_sel.data.partition._ops import check_count, group_by_class
 
 
 @dataclass(frozen=True)
@@ -33,10 +33,13 @@ class LabelCount:
     def assign(
         self, y: Int[np.ndarray, "n"], rng: np.random.Generator, owner: Int[np.ndarray, "n"] | None = None
     ) -> Int[np.ndarray, "n"]:
-        """The client of each example. Raises `ValueError` where a class has no owner, or is too small to divide."""
+        """Returns the client of each example.
+
+        Raises `ValueError` where a class has no owner, or is too small to divide.
+        """
         check_count("clients", self.clients, len(y))
         check_count("labels", self.labels, len(y))
-        classes = examples_by_class(y, rng)
+        classes = group_by_class(y, rng)
         count = len(classes)
         if self.labels > count or self.clients < count:
             raise ValueError(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Int
 
-from fedjax_sel.data.partition._ops import check_count, examples_by_class
+from fedjax_sel.data.partition._ops import check_count, group_by_class
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,10 @@ class LabelGroups:
     def assign(
         self, y: Int[np.ndarray, "n"], rng: np.random.Generator, owner: Int[np.ndarray, "n"] | None = None
     ) -> Int[np.ndarray, "n"]:
-        """The client of each example. Raises `ValueError` for fewer clients than groups."""
+        """Returns the client of each example. Raises `ValueError` for fewer clients than groups."""
         check_count("clients", self.clients, len(y))
         check_count("labels", self.labels, len(y))
-        classes = examples_by_class(y, rng)
+        classes = group_by_class(y, rng)
         group_of = self.groups(len(classes))
         if self.clients < (groups := -(-len(classes) // self.labels)):
             raise ValueError(

@@ -30,7 +30,10 @@ class Natural:
     def assign(
         self, y: Int[np.ndarray, "n"], rng: np.random.Generator, owner: Int[np.ndarray, "n"] | None = None
     ) -> Int[np.ndarray, "n"]:
-        """The client of each example. Raises `ValueError` for examples without owners, or fewer owners than clients."""
+        """Returns the client of each example.
+
+        Raises `ValueError` for examples without owners, or fewer owners than clients.
+        """
         if owner is None:
             raise ValueError(
                 "these examples have no natural owner; pass dataset(..., owner=...), save an array 'owner' in the .npz "

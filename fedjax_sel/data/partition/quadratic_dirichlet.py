@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.optimize import nnls
 
-from fedjax_sel.data.partition._ops import NO_CLIENT, check_alpha, check_count, examples_by_class
+from fedjax_sel.data.partition._ops import NO_CLIENT, check_alpha, check_count, group_by_class
 from fedjax_sel.data.partition.dirichlet import DRAWS
 
 TOLERANCE = 1e-9
@@ -50,10 +50,13 @@ class QuadraticDirichlet:
     def assign(
         self, y: Int[np.ndarray, "n"], rng: np.random.Generator, owner: Int[np.ndarray, "n"] | None = None
     ) -> Int[np.ndarray, "n"]:
-        """The client of each example. Raises `ValueError` where none of 100 draws gives every client examples."""
+        """Returns the client of each example.
+
+        Raises `ValueError` where none of 100 draws gives every client examples.
+        """
         check_count("clients", self.clients, len(y))
         check_alpha(self.alpha)
-        classes = examples_by_class(y, rng)
+        classes = group_by_class(y, rng)
         examples = np.array([len(of_class) for of_class in classes])
         unfit = 0
         for _ in range(DRAWS):
@@ -82,18 +85,18 @@ class QuadraticDirichlet:
         )
 
     def _counts(self, examples: Int[np.ndarray, "C"], rng: np.random.Generator) -> Int[np.ndarray, "C N"] | None:
-        """Examples of each class at each client, without those left over; None: the mixes fit no sizes.
+        """Returns the examples of each class at each client, without those left over; None: no sizes fit the mixes.
 
         No class is given away twice: what a row of cells exceeds its class by, errors and `NEARLY` together, is less
         than one example, and whole cells do not exceed it by less than one.
         """
         mix = rng.dirichlet(self.alpha * examples / examples.sum(), self.clients).T
-        sizes = least_sizes(mix, examples)
+        sizes = solve_least_sizes(mix, examples)
         return None if sizes is None else np.floor(mix * sizes + NEARLY).astype(np.int64)
 
 
-def least_sizes(mix: Float[np.ndarray, "C N"], examples: Int[np.ndarray, "C"]) -> Float[np.ndarray, "N"] | None:
-    """`x >= 0` of least `‖x‖` with `mix x = examples`; None: there is none.
+def solve_least_sizes(mix: Float[np.ndarray, "C N"], examples: Int[np.ndarray, "C"]) -> Float[np.ndarray, "N"] | None:
+    """Returns the `x >= 0` of least `‖x‖` with `mix x = examples`; None: there is none.
 
     `x0 = Qᵀ(QQᵀ)⁻¹d` is the answer if it is nowhere negative. If it is, `x = x0 + z`, where `z`, in the null space of
     `Q` with projector `P`, is as short as `x >= 0` allows. The dual of that is a non-negative least squares problem,
@@ -104,6 +107,9 @@ def least_sizes(mix: Float[np.ndarray, "C N"], examples: Int[np.ndarray, "C"]) -
     `‖x0‖² / ‖x‖²`, which is at least 1/N since `x` sums to what `x0` does; it is 0 where there is no such `x`.
 
     Source: Lawson and Hanson, "Solving Least Squares Problems", 1974, chapter 23, problem LDP.
+
+    >>> solve_least_sizes(np.array([[1.0, 0.0, 0.5], [0.0, 1.0, 0.5]]), np.array([6, 6])).round(6)
+    array([4., 4., 4.])
     """
     share = examples / examples.sum()
     left, value, right = np.linalg.svd(mix / share[:, None], full_matrices=False)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Int
 
-from fedjax_sel.data.partition._ops import check_count, examples_by_class
+from fedjax_sel.data.partition._ops import check_count, group_by_class
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Shards:
     def assign(
         self, y: Int[np.ndarray, "n"], rng: np.random.Generator, owner: Int[np.ndarray, "n"] | None = None
     ) -> Int[np.ndarray, "n"]:
-        """The client of each example. Raises `ValueError` for more shards than examples."""
+        """Returns the client of each example. Raises `ValueError` for more shards than examples."""
         examples = len(y)
         check_count("clients", self.clients, examples)
         check_count("shards_per_client", self.shards_per_client, examples)
@@ -50,5 +50,5 @@ class Shards:
         shard = np.arange(examples) * shards // examples  # of each place in the sorted order
         dealt_to = rng.permutation(shards) // self.shards_per_client
         client = np.empty(examples, np.int64)
-        client[np.concatenate(examples_by_class(y, rng))] = dealt_to[shard]
+        client[np.concatenate(group_by_class(y, rng))] = dealt_to[shard]
         return client

@@ -10,8 +10,8 @@ import pandas as pd
 from rich.console import Console
 
 from fedjax_sel.engine.scan import run_chunk
-from fedjax_sel.report.progress import progress
-from fedjax_sel.report.stopping import stoppable
+from fedjax_sel.report.progress import show_progress
+from fedjax_sel.report.stopping import catch_signals
 from fedjax_sel.runs.execute import exit_if_stopped, say_on_stderr, to_bytes
 from fedjax_sel.runs.lock import lock_folder
 from fedjax_sel.runs.sweep import layout
@@ -48,21 +48,21 @@ def execute_sweep(
     console, say, allowed = console or Console(), say_on_stderr(), to_bytes(memory)
     work = plan(grid, allowed)
     compiled, announce, data, of_group = run_chunk.programs, True, None, None
-    with lock_folder(place), progress(console, name, len(grid)) as bar, stoppable(say) as stopper:
+    with lock_folder(place), show_progress(console, name, len(grid)) as bar, catch_signals(say) as stopper:
         layout.create(place, grid)
         for number, block in enumerate(work, start=1):
             if not layout.list_unfinished(place, block.members):
                 continue
             if data is None or block.group is not of_group:
                 data, of_group = draw_seeds(block.runs[0]), block.group
-            part = functools.partial(bar.part, f"program {number}/{len(work)} · ", announce=announce)
+            part = functools.partial(bar.make_part, f"program {number}/{len(work)} · ", announce=announce)
             done = len(grid) - len(layout.list_unfinished(place, grid))
             run_block(block, data, place, part, done, stopper, allowed, say)
             announce = False
             if left := layout.list_unfinished(place, grid):
                 done = f"with {len(grid) - len(left)} of {len(grid)} combinations finished"
                 exit_if_stopped(stopper, say, done, place)
-        bar.reach(len(grid))
+        bar.move_to(len(grid))
         table = layout.write(place, grid)
     console.print(f"programs run: {len(work)}, compiled: {run_chunk.programs - compiled}", highlight=False)
     return table

@@ -49,7 +49,7 @@ def combinations(given: dict, items: Iterable[str], options: dict[str, Any]) -> 
     """
     shared, axes = axes_in(items)
     base, out = configuration.override(given, shared), []
-    names = [configuration.own_parameter(base, key) for key in axes]
+    names = [configuration.translate_parameter(base, key) for key in axes]
     for texts in itertools.product(*axes.values()):
         chosen = [f"{key}={text}" for key, text in zip(names, texts, strict=True)]
         try:
@@ -59,7 +59,7 @@ def combinations(given: dict, items: Iterable[str], options: dict[str, Any]) -> 
                 error.add_note(f"this is the combination {' '.join(chosen)}")
             raise
         flat = config.flat()
-        own_names = [configuration.own_parameter(config, key) for key in names]
+        own_names = [configuration.translate_parameter(config, key) for key in names]
         values = {key: flat.get(own, text) for key, own, text in zip(names, own_names, texts, strict=True)}
         out.append(Combination(name_of(values, config), values, config))
     if not axes:
@@ -79,7 +79,7 @@ def axes_in(items: Iterable[str]) -> tuple[list[str], dict[str, list[str]]]:
     shared, axes, known = [], {}, {}
     for item in items:
         key, _, text = item.partition("=")
-        key, values = configuration.own_key(key), split_values(text)
+        key, values = configuration.translate_key(key), split_values(text)
         try:
             configuration.check_once(known, key, item)
         except ValueError as error:

@@ -61,7 +61,7 @@ def read_description(place: Path) -> dict[str, Any]:
     """
     theirs = of_run.read_file(place / ASKED, configuration.load_file)
     for key in (*theirs.get("axes", {}), *theirs.get("common", {})):
-        if (own := configuration.own_key(key)) != key:
+        if (own := configuration.translate_key(key)) != key:
             raise FolderError(
                 f"{place} holds a sweep of an earlier version ({key} is {own} here); its runs in {place / RUNS} can be "
                 "read and compared, but not be added to; give another folder"
@@ -97,12 +97,12 @@ def is_complete(place: Path, grid: Sequence[Combination]) -> bool:
 
 def read_table(place: Path, grid: Sequence[Combination]) -> pd.DataFrame:
     """Returns the table over all combinations, from their folders."""
-    return sweeps.tidy((one.name, one.values, of_run.read(place / RUNS / one.name)[0]) for one in grid)
+    return sweeps.build_tidy((one.name, one.values, of_run.read(place / RUNS / one.name)[0]) for one in grid)
 
 
 def write(place: Path, grid: Sequence[Combination]) -> pd.DataFrame:
     """Writes the table over all combinations, the figures and the report; returns the table."""
-    from fedjax_sel.report.sweep_figures import figures  # late: matplotlib takes a second
+    from fedjax_sel.report.sweep_figures import plot_sweep  # late: matplotlib takes a second
 
     what, found = describe(grid), read_table(place, grid)
     axes = list(what["axes"])
@@ -111,11 +111,11 @@ def write(place: Path, grid: Sequence[Combination]) -> pd.DataFrame:
     with files.write_atomic(place / PARQUET) as new:
         found.to_parquet(new, index=False)
     (place / of_run.FIGURES).mkdir(exist_ok=True)
-    drawn = figures(found, axes)
+    drawn = plot_sweep(found, axes)
     for name, figure in drawn.items():
         files.write_figure(place / of_run.FIGURES / f"{name}.png", figure)
-    files.write_text(place / of_run.REPORT, sweeps.page(found, axes, configuration.dump(what), drawn))
-    rows = sweeps.best_first(found, axes).to_dict("records")
+    files.write_text(place / of_run.REPORT, sweeps.render_page(found, axes, configuration.dump(what), drawn))
+    rows = sweeps.rank_combinations(found, axes).to_dict("records")
     files.write_json(place / of_run.SUMMARY, {"axes": what["axes"], "best_first": rows, "environment": environment()})
     shutil.rmtree(place / PROGRAMS, ignore_errors=True)
     return found

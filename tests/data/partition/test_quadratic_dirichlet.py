@@ -5,7 +5,7 @@ import pytest
 from scipy import optimize, stats
 
 from fedjax_sel.data.partition import QuadraticDirichlet
-from fedjax_sel.data.partition.quadratic_dirichlet import DRAWS, least_sizes
+from fedjax_sel.data.partition.quadratic_dirichlet import DRAWS, solve_least_sizes
 
 MNIST = np.repeat(np.arange(10), 5000)
 
@@ -39,7 +39,7 @@ PROGRAMS = [  # clients, classes, alpha, seed, uneven, bounds that are active
 @pytest.mark.parametrize(("clients", "classes", "alpha", "seed", "uneven", "active"), PROGRAMS)
 def test_sizes_satisfy_the_conditions_of_karush_kuhn_and_tucker(clients, classes, alpha, seed, uneven, active):
     mix, rows = program(clients, classes, alpha, seed, uneven)
-    sizes = least_sizes(mix, rows)
+    sizes = solve_least_sizes(mix, rows)
     bound = sizes < 1e-9 * sizes.max()
     assert bound.sum() == active
     assert sizes.min() >= 0
@@ -54,7 +54,7 @@ def test_sizes_are_those_of_another_solver():
     active = []
     for seed in range(15):
         mix, rows = program(10, 5, 2.0, seed, uneven=True)
-        sizes, share = least_sizes(mix, rows), rows / rows.sum()
+        sizes, share = solve_least_sizes(mix, rows), rows / rows.sum()
         other = optimize.minimize(
             lambda x: 0.5 * x @ x,
             np.full(10, 1 / 10),
@@ -73,7 +73,7 @@ def test_sizes_are_those_of_another_solver():
 
 def test_without_an_active_bound_the_sizes_have_a_closed_form():
     mix, rows = program(100, 10, 0.2, 3)
-    np.testing.assert_allclose(least_sizes(mix, rows), mix.T @ np.linalg.solve(mix @ mix.T, rows), rtol=1e-8)
+    np.testing.assert_allclose(solve_least_sizes(mix, rows), mix.T @ np.linalg.solve(mix @ mix.T, rows), rtol=1e-8)
 
 
 def test_there_are_no_sizes_exactly_where_a_linear_program_finds_none():
@@ -82,7 +82,7 @@ def test_there_are_no_sizes_exactly_where_a_linear_program_finds_none():
         mix, rows = program(int(12 + seed % 40), 8, 10.0 ** (seed % 7 - 3), seed, uneven=True)
         share = rows / rows.sum()
         feasible = optimize.linprog(np.zeros(mix.shape[1]), A_eq=mix / share[:, None], b_eq=np.ones(8)).status == 0
-        assert (least_sizes(mix, rows) is not None) == feasible
+        assert (solve_least_sizes(mix, rows) is not None) == feasible
         found.append(feasible)
     assert 40 < sum(found) < 160
 
