@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fedjax_sel.config import callbacks
+from fedjax_sel.config import callbacks, own
 from fedjax_sel.config.components import KINDS, SYNTHETIC, list_source_parameters
 from fedjax_sel.config.config import Config
 from fedjax_sel.config.resolve import ANSWERS, NUMBERS
@@ -159,10 +159,20 @@ def load_source(config: dict[str, Any]) -> Any:
 
     A synthetic source is drawn from the run's seed, and so are the test examples of any other where `seed` is None.
     """
-    given = {key: config[key] for key in list_source_parameters(config["name"])}
-    if config["name"] in SYNTHETIC:
-        draw = partial(SYNTHETIC[config["name"]], **given)
+    name = config["name"]
+    given = {key: config[key] for key in list_source_parameters(name)}
+    if name in SYNTHETIC:
+        draw = partial(SYNTHETIC[name], **given)
         return lambda seed: draw(seed=seed)
-    if given["seed"] is None:
-        return lambda seed: sources.load(config["name"], **{**given, "seed": seed})
-    return sources.load(config["name"], **given)
+    make = own.load_function("data", name) if own.is_own(name) else partial(sources.load, name)
+    if given.get("seed", 0) is None:
+        return lambda seed: make_dataset(name, make, {**given, "seed": seed})
+    return make_dataset(name, make, given)
+
+
+def make_dataset(name: str, make: Callable[..., Any], given: dict[str, Any]) -> Dataset:
+    """Returns what a source makes; raises `ValueError` where that is no `Dataset`."""
+    made = make(**given)
+    if not isinstance(made, Dataset):
+        raise ValueError(f"data {name} returned a {type(made).__name__}; it must return a Dataset, as fs.dataset makes")
+    return made

@@ -9,7 +9,7 @@ Written as a name, a list of names and one-entry mappings, or the mapping itself
 
 from __future__ import annotations
 
-import dataclasses
+import inspect
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,10 @@ from typing import Any
 from fedjax_sel.catalog import check_name
 from fedjax_sel.config.components import Kind
 from fedjax_sel.config.config import Config
+from fedjax_sel.config.own import is_own
 from fedjax_sel.engine.callback import Callback
 
-CALLBACKS = Kind("callback", "fedjax_sel.callbacks", None, filled=("folder", "config"))
+CALLBACKS = Kind("callback", "fedjax_sel.callbacks", None, object, filled=("folder", "config"))
 
 
 def normalize_callbacks(given: Any) -> dict[str, Any]:
@@ -53,7 +54,8 @@ def resolve_callbacks(given: Any) -> dict[str, dict]:
     """
     out = {}
     for name, rest in normalize_callbacks(given).items():
-        check_name("callback", name, CALLBACKS.available())
+        if not is_own(name):
+            check_name("callback", name, CALLBACKS.available())
         if not isinstance(rest, dict | None) or "name" in (rest or {}):
             raise ValueError(f"callbacks.{name} is {rest!r}; it must be a mapping of its parameters")
         complete = CALLBACKS.resolve(f"callbacks.{name}", {"name": name, **(rest or {})}) or {}
@@ -70,7 +72,7 @@ def make_callbacks(config: Config, folder: Path) -> list[Callback]:
     own = {"folder": folder, "config": config.to_dict()}
 
     def make_one(name: str, given: dict) -> Callback:
-        fields = {field.name for field in dataclasses.fields(CALLBACKS.load(name))}
+        fields = inspect.signature(CALLBACKS.load(name)).parameters
         return CALLBACKS.build({"name": name, **given}, **{key: own[key] for key in own if key in fields})
 
     return [make_one(name, given) for name, given in config["callbacks"].items()]

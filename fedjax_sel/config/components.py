@@ -9,11 +9,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import flax.linen as nn
+
 from fedjax_sel import catalog
+from fedjax_sel.config import own
 from fedjax_sel.config.checks import REQUIRED, Parameter, complete, list_parameters, make_value
 from fedjax_sel.data import sources
+from fedjax_sel.data.federation import DeviceLaw, Partition
 from fedjax_sel.data.uacs import uacs
 from fedjax_sel.devices import availability, laws, table
+from fedjax_sel.protocols import Aggregator, Availability, ClientSelector, Correction, DataSelector, LocalTrainer
 
 
 @dataclass(frozen=True)
@@ -24,13 +29,17 @@ class Kind:
       what: its name in errors and tables.
       package: the folder of which every module is one.
       default: the component where a configuration names none; None: there is none then.
+      base: what a class of the user's must be a subclass of.
       filled: fields that are not the user's: they follow from the data.
+      more: parameters that every component of the kind has besides its own.
     """
 
     what: str
     package: str
     default: str | None
+    base: type
     filled: tuple[str, ...] = ()
+    more: Mapping[str, Parameter] = field(default_factory=dict)
 
     def available(self) -> list[str]:
         """Returns the names of all components of the kind."""
@@ -38,6 +47,8 @@ class Kind:
 
     def load(self, name: str) -> Any:
         """Returns the class of a component; raises `ValueError`, with the nearest name, where there is none."""
+        if own.is_own(name):
+            return own.load_class(self.what, name, self.base)
         catalog.check_name(self.what, name, self.available())
         module = importlib.import_module(f"{self.package}.{name}")
         exported = getattr(module, "__all__", None) or ["".join(part.capitalize() for part in name.split("_"))]
@@ -49,14 +60,17 @@ class Kind:
 
     def known(self, name: str) -> dict[str, Parameter]:
         """Returns the parameters of the component `name`."""
-        return list_parameters(self.load(name), self.filled)
+        part = self.load(name)
+        of = list_parameters if hasattr(part, "__dataclass_fields__") else list_arguments
+        return of(part, self.filled)
 
     def resolve(self, key: str, given: Any) -> dict | None:
         """Returns name and all parameters of the component that `given` describes; None where there is none."""
         if given is None and self.default is None:
             return None
         name, rest = split_component(key, given, self.default)
-        return {"name": name} | complete(key, name, rest, self.known(name))
+        code = own.check_code(key, self.load(name), rest) if own.is_own(name) else {}
+        return {"name": name, **code} | complete(key, name, rest, {**self.known(name), **self.more})
 
     def build(self, resolved: dict | None, **filled: Any) -> Any:
         """Returns the value that a resolved component describes."""
@@ -76,15 +90,6 @@ OF_TASK = {
 names of parts that are not trained, and whether a backbone that is not trained is run once for all examples."""
 
 
-class ModelKind(Kind):
-    """Models have more parameters, which are the task's."""
-
-    def resolve(self, key: str, given: Any) -> dict:
-        """Returns name and all parameters, those of the task too."""
-        name, rest = split_component(key, given, self.default)
-        return {"name": name} | complete(key, name, rest, self.known(name) | OF_TASK)
-
-
 @dataclass(frozen=True)
 class ListedKind(Kind):
     """Components of one module that are listed here: classes, or functions that read them from a file.
@@ -101,6 +106,8 @@ class ListedKind(Kind):
 
     def load(self, name: str) -> Callable[..., Any]:
         """Returns what makes a component; raises `ValueError`, with the nearest name, where there is none."""
+        if own.is_own(name):
+            return own.load_class(self.what, name, self.base)
         catalog.check_name(self.what, name, self.members)
         return self.members[name]
 
@@ -121,23 +128,23 @@ AVAILABILITIES = {
     "trace": table.trace_from_csv,
 }
 KINDS: dict[str, Kind] = {
-    "partition": Kind("partition", "fedjax_sel.data.partition", "iid"),
-    "model": ModelKind("model", "fedjax_sel.models", "mlp", filled=("classes", "parent", "name")),
-    "client_selection": Kind("client selector", "fedjax_sel.client_selection", "uniform"),
-    "data_selection": Kind("data selection", "fedjax_sel.data_selection", "everything"),
-    "local_training": Kind("local training", "fedjax_sel.local_training", "sgd"),
-    "correction": Kind("correction of local training", "fedjax_sel.correction", "none"),
-    "aggregation": Kind("aggregation", "fedjax_sel.aggregation", "mean"),
-    "devices": ListedKind("law of devices", "fedjax_sel.devices", None, members=LAWS),
+    "partition": Kind("partition", "fedjax_sel.data.partition", "iid", Partition),
+    "model": Kind("model", "fedjax_sel.models", "mlp", nn.Module, filled=("classes", "parent", "name"), more=OF_TASK),
+    "client_selection": Kind("client selector", "fedjax_sel.client_selection", "uniform", ClientSelector),
+    "data_selection": Kind("data selection", "fedjax_sel.data_selection", "everything", DataSelector),
+    "local_training": Kind("local training", "fedjax_sel.local_training", "sgd", LocalTrainer),
+    "correction": Kind("correction of local training", "fedjax_sel.correction", "none", Correction),
+    "aggregation": Kind("aggregation", "fedjax_sel.aggregation", "mean", Aggregator),
+    "devices": ListedKind("law of devices", "fedjax_sel.devices", None, DeviceLaw, members=LAWS),
     "availability": ListedKind(
-        "availability", "fedjax_sel.devices", "always", filled=("phase",), members=AVAILABILITIES
+        "availability", "fedjax_sel.devices", "always", Availability, filled=("phase",), members=AVAILABILITIES
     ),
 }
 
 SYNTHETIC: dict[str, Callable[..., Any]] = {"uacs": uacs}
 """Sources that are drawn from the seed of a run; their examples have natural owners."""
 
-SOURCE_NAMES = (*SYNTHETIC, *sources.available(), "npz:PATH", "tfds:NAME")
+SOURCE_NAMES = (*SYNTHETIC, *sources.available(), "npz:PATH", "tfds:NAME", "MODULE:FUNCTION")
 
 
 def list_source_parameters(name: str) -> dict[str, Parameter]:
@@ -148,7 +155,9 @@ def list_source_parameters(name: str) -> dict[str, Parameter]:
     """
     if name in SYNTHETIC:
         return list_arguments(SYNTHETIC[name], without=("seed",))
-    if name in ("npz:PATH", "tfds:NAME"):
+    if own.is_own(name):
+        return list_arguments(own.load_function("data", name), without=())
+    if name in ("npz:PATH", "tfds:NAME", "MODULE:FUNCTION"):
         raise ValueError(f"data.name is {name!r}; put a file or a dataset in its place, as in 'tfds:fashion_mnist'")
     if not (name.startswith(("npz:", "tfds:")) and name.partition(":")[2]):
         catalog.check_name("data", name, SOURCE_NAMES)
@@ -157,7 +166,8 @@ def list_source_parameters(name: str) -> dict[str, Parameter]:
 
 def list_arguments(function: Callable, without: tuple[str, ...]) -> dict[str, Parameter]:
     """Returns the arguments of a function that a configuration may set."""
-    hints = typing.get_type_hints(function)
+    plain = isinstance(function, type) and not hasattr(function, "__dataclass_fields__")
+    hints = typing.get_type_hints(function.__init__ if plain else function)
     return {
         name: Parameter(hints.get(name, Any), REQUIRED if p.default is inspect.Parameter.empty else p.default)
         for name, p in inspect.signature(function).parameters.items()

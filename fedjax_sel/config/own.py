@@ -8,6 +8,7 @@ import importlib.util
 import inspect
 import sys
 import traceback
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -49,6 +50,37 @@ def load_own(what: str, name: str) -> Any:
         public = [key for key in vars(module) if not key.startswith("_")]
         check_name(f"name in {module_name}:", attribute, public)
     return getattr(module, attribute)
+
+
+def load_class(what: str, name: str, base: type) -> Any:
+    """Returns a class of the user's.
+
+    Args:
+      what, name: as for `load_own`.
+      base: what it must be a subclass of; of a protocol, it must have the methods.
+
+    Raises:
+      ValueError: it is something else, or as `load_own`.
+    """
+    found = load_own(what, name)
+    if getattr(base, "_is_protocol", False):
+        methods = [key for key, value in vars(base).items() if inspect.isfunction(value) and not key.startswith("_")]
+        fits = all(callable(getattr(found, method, None)) for method in methods)
+        wanted = f"a class with the method {', '.join(methods)}"
+    else:
+        fits = isinstance(found, type) and issubclass(found, base)
+        wanted = f"a subclass of {base.__module__.split('.')[0]}.{base.__qualname__}"
+    if not (isinstance(found, type) and fits):
+        raise ValueError(f"{what} {name} is {found!r:.80}; it must be {wanted}")
+    return found
+
+
+def load_function(what: str, name: str) -> Any:
+    """Returns a function of the user's that makes a Dataset, from a module or a `.py` file; errors as `load_class`."""
+    found = load_own(what, name)
+    if not callable(found):
+        raise ValueError(f"{what} {name} is {found!r:.80}; it must be a function that returns a Dataset")
+    return found
 
 
 def import_module(what: str, name: str) -> ModuleType:
@@ -111,7 +143,24 @@ def check_code(key: str, part: Any, given: dict[str, Any]) -> dict[str, str]:
     before = given.pop(CODE, now)
     if before != now:
         raise ValueError(
-            f"{key}.{CODE} is {before!r}, but {inspect.getsourcefile(part)} is {now!r}: the file has changed since this "
-            f"configuration was written; leave {CODE} out to run it as it is now"
+            f"{key}.{CODE} is {before!r}, but {inspect.getsourcefile(part)} is {now!r}: the file has changed since "
+            f"this configuration was written; leave {CODE} out to run it as it is now"
         )
     return {CODE: now}
+
+
+def has_code(part: Any) -> bool:
+    """Whether a component of a configuration says from which source it is."""
+    return isinstance(part, dict) and CODE in part
+
+
+def drop_code(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a configuration that is for whatever state the sources of its parts are in.
+
+    >>> drop_code({"rounds": 3, "client_selection": {"name": "mine:Last", "code": "e84839d2"}})
+    {'rounds': 3, 'client_selection': {'name': 'mine:Last'}}
+    """
+    return {
+        key: {name: value for name, value in part.items() if name != CODE} if has_code(part) else part
+        for key, part in config.items()
+    }

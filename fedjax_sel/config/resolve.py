@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from fedjax_sel.catalog import check_name
-from fedjax_sel.config import callbacks
+from fedjax_sel.config import callbacks, own
 from fedjax_sel.config.checks import Parameter, coerce, complete, list_parameters
 from fedjax_sel.config.components import KINDS, SYNTHETIC, list_source_parameters, split_component
 from fedjax_sel.config.config import Config
@@ -71,10 +71,9 @@ def resolve(given: Mapping[str, Any]) -> Config:
         check_name("key", key, KEYS, SHORT)
     if config.get("data") is None:
         raise ValueError("data is missing; name a source, as in `data: digits`")
-    name, rest = split_component("data", config["data"], None)
-    out: dict[str, Any] = {"data": {"name": name} | complete("data", name, rest, list_source_parameters(name))}
+    out: dict[str, Any] = {"data": resolve_source("data", config["data"])}
     out["public"] = resolve_public(config.get("public"))
-    if name in SYNTHETIC:
+    if out["data"]["name"] in SYNTHETIC:
         config.setdefault("partition", "natural")
     for key, kind in KINDS.items():
         out[key] = kind.resolve(key, config.get(key))
@@ -89,16 +88,25 @@ def resolve(given: Mapping[str, Any]) -> Config:
     return Config({key: out[key] for key in KEYS})
 
 
+def resolve_source(key: str, given: Any) -> dict:
+    """Returns a source of examples with all its parameters."""
+    name, rest = split_component(key, given, None)
+    known = list_source_parameters(name)
+    code = own.check_code(key, own.load_function(key, name), rest) if own.is_own(name) else {}
+    return {"name": name, **code} | complete(key, name, rest, known)
+
+
 def resolve_public(given: Any) -> dict | None:
     """Returns the source of public examples with all its parameters; None where there is none."""
     if given is None:
         return None
-    name, rest = split_component("public", given, None)
-    if name in SYNTHETIC:
+    source = resolve_source("public", given)
+    if source["name"] in SYNTHETIC:
         raise ValueError(
-            f"public.name is {name!r}, which is drawn from the seed of a run; name examples that stay the same"
+            f"public.name is {source['name']!r}, which is drawn from the seed of a run; "
+            "name examples that stay the same"
         )
-    return {"name": name} | complete("public", name, rest, list_source_parameters(name))
+    return source
 
 
 def resolve_layout(given: Any) -> str | dict:

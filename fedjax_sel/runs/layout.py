@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from fedjax_sel.config import Config, load_file, rename, resolve
+from fedjax_sel.config.own import drop_code, has_code
 from fedjax_sel.engine.history import History
 from fedjax_sel.report.environment import environment
 from fedjax_sel.report.summary import render_page, summarize
@@ -82,9 +83,11 @@ def check_same(folder: Path, config: Config) -> None:
     theirs = read_file(folder / CONFIG, load_file)
     if theirs == config.to_dict():
         return
-    theirs = read_file(folder / CONFIG, lambda _: resolve(theirs))  # of an earlier version, or written by hand
-    if differing := config.differences(theirs):
-        one, other = theirs.flat(), config.flat()
+    # Of an earlier version, written by hand, or with a part of the user's whose source has changed since.
+    known = read_file(folder / CONFIG, lambda _: resolve(drop_code(theirs)))
+    written = Config({**known, **{key: part for key, part in theirs.items() if key in known and has_code(part)}})
+    if differing := config.differences(written):
+        one, other = written.flat(), config.flat()
         shown = "; ".join(f"{k}: {one.get(k, 'absent')} there, {other.get(k, 'absent')} here" for k in differing)
         raise FolderError(f"{folder} holds a run of another configuration ({shown}); give another folder")
 

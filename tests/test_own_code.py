@@ -1,0 +1,192 @@
+"""Parts that a user wrote, named on the command line and in files as `module:name`."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from fedjax_sel.cli import main
+from fedjax_sel.config import build, override, resolve
+
+MODULE = '''
+import flax.linen as nn
+import jax.numpy as jnp
+import numpy as np
+
+import fedjax_sel as fs
+
+
+class Last(fs.ClientSelector):
+    """The clients of the highest numbers."""
+
+    back: int = fs.static(default=0, low=0)
+    share: float = fs.param(default=1.0, low=0, high=1)
+
+    def select(self, key, state, ctx):
+        client = ctx.num_clients - 1 - self.back - jnp.arange(ctx.m)
+        return fs.Cohort(client, jnp.ones(ctx.m, bool), jnp.ones(ctx.m))
+
+
+class Half(fs.DataSelector):
+    """Every second example."""
+
+    def select(self, key, state, valid):
+        return valid & (jnp.arange(valid.shape[0]) % 2 == 0)
+
+
+class Linear(nn.Module):
+    """Logits."""
+
+    classes: int
+    bias: bool = True
+
+    @nn.compact
+    def __call__(self, x, *, train=False):
+        return nn.Dense(self.classes, use_bias=self.bias)(x.reshape(len(x), -1))
+
+
+class Alternate:
+    """Examples dealt out in turn."""
+
+    def __init__(self, clients: int = 5):
+        self.clients = clients
+
+    def assign(self, y, rng, owner):
+        return np.arange(len(y)) % self.clients
+
+
+class Log:
+    """Counts the chunks."""
+
+    def __init__(self, name: str = "log"):
+        self.name, self.calls = name, 0
+
+    def after_central_iteration(self, history):
+        self.calls += 1
+
+
+def ring(radius: float = 1.0, seed: int | None = 0):
+    """Points within a radius or beyond."""
+    x = np.random.default_rng(seed).normal(size=(200, 2)).astype(np.float32)
+    return fs.dataset("ring", x, (np.linalg.norm(x, axis=1) > radius).astype(int), test=0.2)
+
+
+NUMBER = 3
+'''
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """A folder with `mine.py`, from which commands are given."""
+    (tmp_path / "mine.py").write_text(MODULE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield tmp_path
+    for name in ("mine", "broken", "other"):
+        sys.modules.pop(name, None)
+
+
+SMALL = ("iris", "rounds=2", "cohort_size=2", "partition.clients=5", "--seeds", "1")
+
+
+def call(*arguments):
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+@pytest.mark.parametrize("name", ["mine:Last", "mine.py:Last", "./mine.py:Last"])
+def test_a_selector_of_ones_own_runs_by_its_name_and_its_folder_keeps_the_digest_of_its_source(here, name):
+    done = call("run", *SMALL, f"selector={name}", "selector.back=1", "--out", "out")
+    assert done.exit_code == 0, done.output
+    with np.load("out/selections.npz") as kept:
+        np.testing.assert_array_equal(kept["selections"][0], [[3, 2], [3, 2]])
+    text = (here / "out" / "config.yaml").read_text()
+    assert f"client_selection: {{name: {name!r}," in text.replace(f"name: '{name}'", f"name: {name!r}")
+    again = call("run", "out/config.yaml", "--out", "out")
+    assert again.exit_code == 0
+    assert "Nothing was run" in again.stdout
+
+
+def test_a_changed_source_is_another_configuration_and_never_an_old_result(here):
+    assert call("run", *SMALL, "selector=mine:Last", "--out", "out").exit_code == 0
+    (here / "mine.py").write_text(MODULE + "\n# changed\n")
+    del sys.modules["mine"]
+    done = call("run", *SMALL, "selector=mine:Last", "--out", "out")
+    assert done.exit_code != 0
+    assert "another configuration (client_selection.code: " in " ".join(done.stderr.split())
+    done = call("run", "out/config.yaml", "--out", "new")
+    assert "the file has changed since this configuration was written; leave code out" in " ".join(done.stderr.split())
+
+
+def test_every_kind_of_part_may_be_ones_own(here):
+    given = {
+        "data": {"name": "mine:ring", "radius": 1.2},
+        "partition": {"name": "mine:Alternate", "clients": 4},
+        "model": {"name": "mine:Linear", "bias": False},
+        "client_selection": "mine:Last",
+        "data_selection": "mine:Half",
+        "callbacks": ["mine:Log"],
+        "cohort_size": 2,
+        "rounds": 2,
+        "seeds": 1,
+    }
+    config = resolve(given)
+    assert resolve(config.to_dict()) == config
+    run = build(config)
+    assert type(run.experiment.data_selection).__name__ == "Half"
+    assert run.experiment.task.model.bias is False
+    assert run.data.draw(0).num_clients == 4
+    (log,) = run.callbacks(here)
+    history = run.simulate(callbacks=[log])
+    assert log.calls > 0
+    np.testing.assert_array_equal(history.selections[0, 0], [3, 2])
+    codes = {config[key]["code"] for key in ("data", "partition", "model", "client_selection", "data_selection")}
+    assert len(codes) == 1
+    assert json.loads(json.dumps(config.to_dict())) == config.to_dict()
+
+
+def test_a_sweep_over_a_float_of_ones_own_selector_is_one_program(here):
+    done = call("sweep", *SMALL, "selector=mine:Last", "selector.share=0.2,0.4", "--out", "out")
+    assert done.exit_code == 0, done.output
+    assert "programs run: 1" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("item", "says"),
+    [
+        ("selector=nowhere:Last", "client selector: there is no module 'nowhere', in "),
+        ("selector=nowhere.py:Last", "client selector: there is no file "),
+        ("selector=mine:Lost", "unknown name in mine: 'Lost'; did you mean 'Last'?"),
+        ("selector=mine:Half", "it must be a subclass of fedjax_sel.ClientSelector"),
+        (
+            "selector=mine:NUMBER",
+            "mine:NUMBER is 3; it must be a subclass of fedjax_sel.ClientSelector",
+        ),
+        ("partition=mine:Half", "it must be a class with the method assign"),
+        ("data=mine:NUMBER", "data mine:NUMBER is 3; it must be a function that returns a Dataset"),
+        ("data=mine:len_", "unknown name in mine: 'len_'"),
+        ("selector=broken:X", "broken cannot be imported: ZeroDivisionError: division by zero ("),
+        ("selector=other:X", "there is no module 'not_there', which other imports"),
+        (
+            "selector={name: 'mine:Last', bac: 1}",
+            "parameter of client_selection mine:Last: 'bac'; did you mean",
+        ),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_used_is_refused_in_one_line(here, item, says):
+    (here / "broken.py").write_text("X = 1\nY = 1 / 0\n")
+    (here / "other.py").write_text("import not_there\n")
+    done = call("run", *SMALL, item, "--out", "out")
+    assert done.exit_code == 2, done.output
+    assert says in " ".join(done.stderr.split())
+    assert "Traceback" not in done.output
+    assert not (here / "out").exists()
+
+
+def test_a_function_that_makes_no_dataset_is_refused(here):
+    (here / "mine.py").write_text("def nothing():\n    return 3\n")
+    config = resolve(override({"data": "mine:nothing"}, []))
+    with pytest.raises(ValueError, match="data mine:nothing returned a int; it must return a Dataset"):
+        build(config)
