@@ -144,7 +144,7 @@ KINDS: dict[str, Kind] = {
 SYNTHETIC: dict[str, Callable[..., Any]] = {"uacs": uacs}
 """Sources that are drawn from the seed of a run; their examples have natural owners."""
 
-SOURCE_NAMES = (*SYNTHETIC, *sources.available(), "npz:PATH", "tfds:NAME", "MODULE:FUNCTION")
+SOURCE_NAMES = (*SYNTHETIC, *sources.available(), "npz:PATH", "tfds:NAME", "hf:NAME", "MODULE:FUNCTION")
 
 
 def list_source_parameters(name: str) -> dict[str, Parameter]:
@@ -157,9 +157,9 @@ def list_source_parameters(name: str) -> dict[str, Parameter]:
         return list_arguments(SYNTHETIC[name], without=("seed",))
     if own.is_own(name):
         return list_arguments(own.load_function("data", name), without=())
-    if name in ("npz:PATH", "tfds:NAME", "MODULE:FUNCTION"):
+    if name in ("npz:PATH", "tfds:NAME", "hf:NAME", "MODULE:FUNCTION"):
         raise ValueError(f"data.name is {name!r}; put a file or a dataset in its place, as in 'tfds:fashion_mnist'")
-    if not (name.startswith(("npz:", "tfds:")) and name.partition(":")[2]):
+    if not (name.startswith(("npz:", "tfds:", "hf:")) and name.partition(":")[2]):
         catalog.check_name("data", name, SOURCE_NAMES)
     return list_arguments(sources.load, without=("name",)) | {"seed": Parameter(int | None, 0)}
 

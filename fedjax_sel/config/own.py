@@ -15,7 +15,7 @@ from typing import Any
 
 from fedjax_sel.catalog import check_name
 
-FORMATS = ("npz", "tfds")
+FORMATS = ("npz", "tfds", "hf")
 """What stands before a colon and is no module: forms of data."""
 
 CODE = "code"

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import jax
 import numpy as np
 from jaxtyping import Int
 
-from fedjax_sel.data.dataset import Dataset
+from fedjax_sel.data.dataset import Dataset, Pair
 from fedjax_sel.data.federated import FederatedData, federate
+from fedjax_sel.data.own import from_arrays, from_frame
+from fedjax_sel.data.partition.natural import Natural
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from fedjax_sel.devices.profile import DeviceProfile
 
 # First word of each random stream, so that no two uses of one seed see the same numbers.
@@ -77,6 +81,65 @@ class Federation:
         check_kind("partition", self.partition, Partition, "a partition, as partition.Iid(100)")
         if self.devices is not None and not hasattr(self.devices, "num_clients"):  # as a DeviceProfile has
             check_kind("devices", self.devices, DeviceLaw, "a DeviceProfile, or a law, as devices.laws.Uniform()")
+
+    @classmethod
+    def from_arrays(
+        cls,
+        clients: Sequence[Pair] | Mapping[str, Pair],
+        *,
+        test: Pair | float | None = 0.2,
+        validation: Pair | float | None = None,
+        name: str = "own",
+        **given: Any,
+    ) -> Federation:
+        """Returns the federation in which every client has its own examples and labels.
+
+        Args:
+          clients: `(x, y)` of each.
+          test: test examples of the server, or the share of all examples that are set apart for it.
+          validation: the same for validation examples.
+          name: of the data in reports.
+          given: other fields of `Federation`: `holdout`, `devices`, `public`.
+
+        Raises:
+          ValueError: as `data.own.from_arrays`.
+
+        >>> made = Federation.from_arrays([(np.eye(4), np.arange(4) % 2), (np.ones((6, 4)), np.arange(6) % 2)])
+        >>> made.source
+        Dataset('own': 8 training, 2 test, 0 validation examples of 4 float32, 2 classes, 2 owners)
+        """
+        return cls(from_arrays(clients, test=test, validation=validation, name=name), Natural(), **given)
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: pd.DataFrame,
+        *,
+        client: str,
+        label: str,
+        features: Iterable[str] | None = None,
+        test: pd.DataFrame | float | None = 0.2,
+        validation: pd.DataFrame | float | None = None,
+        name: str = "table",
+        **given: Any,
+    ) -> Federation:
+        """Returns the federation whose clients are the values of a table's column.
+
+        Args:
+          frame: an example a row.
+          client, label: columns.
+          features: columns of numbers; None: all others.
+          test, validation: a table, or a share.
+          name: of the data in reports.
+          given: other fields of `Federation`.
+
+        Raises:
+          ValueError: as `data.own.from_frame`.
+        """
+        made = from_frame(
+            frame, client=client, label=label, features=features, test=test, validation=validation, name=name
+        )
+        return cls(made, Natural(), **given)
 
     def draw(self, seed: int) -> FederatedData:
         """The federation of one seed.

@@ -11,6 +11,7 @@ from sklearn import datasets as sklearn_sets
 
 from fedjax_sel.data.dataset import Dataset, dataset
 from fedjax_sel.data.files import npz_dataset
+from fedjax_sel.data.hf import hf_dataset
 from fedjax_sel.data.split import hold_out
 from fedjax_sel.data.tfds import tfds_dataset
 
@@ -47,6 +48,7 @@ def load(
     - `npz:PATH`: arrays in a file, here or in the folder of the data, see `files.npz_dataset`.
     - `tfds:NAME`: a prepared dataset of TensorFlow Datasets (`tfds:fashion_mnist`, `tfds:emnist/byclass`), read without
       TensorFlow, see `tfds.tfds_dataset`.
+    - `hf:NAME`: a dataset of the library `datasets`, from the hub or a folder, see `hf.hf_dataset`.
 
     Args:
       name: which.
@@ -68,6 +70,8 @@ def load(
     kind, _, rest = name.partition(":")
     if kind == "npz" and rest:
         whole = npz_dataset(Path(rest), seed=seed, validation=validation, test=test, data_dir=data_dir)
+    elif kind == "hf" and rest:
+        whole = hf_dataset(rest, seed=seed, validation=validation, test=test)
     elif kind == "tfds" and rest:
         whole = tfds_dataset(rest, seed=seed, validation=validation, test=test, data_dir=data_dir, cache_dir=cache_dir)
     else:
@@ -106,7 +110,8 @@ def load_built_in(name: str, *, seed: int, validation: float, test: float) -> Da
         near = difflib.get_close_matches(name.lower(), available(), n=1)
         raise ValueError(
             f"unknown dataset {name!r}; known: {', '.join(available())}, npz:PATH (arrays in a file), tfds:NAME "
-            f"(TensorFlow Datasets, e.g. tfds:fashion_mnist)" + (f"; did you mean {near[0]!r}?" if near else "")
+            "(TensorFlow Datasets, e.g. tfds:fashion_mnist), hf:NAME (the library datasets)"
+            + (f"; did you mean {near[0]!r}?" if near else "")
         )
     x, y = map(np.asarray, BUILT_IN[name](return_X_y=True))
     if name == "digit_images":

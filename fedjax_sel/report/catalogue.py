@@ -12,6 +12,7 @@ from fedjax_sel import config
 from fedjax_sel.config.components import SYNTHETIC, Kind
 from fedjax_sel.config.own import load_function
 from fedjax_sel.data.files import npz_dataset
+from fedjax_sel.data.hf import hf_dataset
 from fedjax_sel.data.sources import BUILT_IN
 from fedjax_sel.data.tfds import tfds_dataset
 
@@ -26,6 +27,7 @@ def list_choices() -> Iterator[tuple[str, list[tuple[str, str]]]]:
         **BUILT_IN,
         "npz:PATH": npz_dataset,
         "tfds:NAME": tfds_dataset,
+        "hf:NAME": hf_dataset,
         "MODULE:FUNCTION": load_function,
     }
     yield "data", [(name, read_first_line(functions[name])) for name in config.SOURCE_NAMES]

@@ -5,6 +5,7 @@ A partition is a frozen value with the number of clients (`clients`; None: as ma
 refuse with a reason what cannot be drawn. Any object with these two will do.
 """
 
+from fedjax_sel.data.partition._own import Flower, Function, Indices
 from fedjax_sel.data.partition.client_dirichlet import ClientDirichlet
 from fedjax_sel.data.partition.dirichlet import Dirichlet
 from fedjax_sel.data.partition.iid import Iid
@@ -17,7 +18,10 @@ from fedjax_sel.data.partition.shards import Shards
 __all__ = [
     "ClientDirichlet",
     "Dirichlet",
+    "Flower",
+    "Function",
     "Iid",
+    "Indices",
     "LabelCount",
     "LabelGroups",
     "Natural",

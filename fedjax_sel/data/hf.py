@@ -1,0 +1,102 @@
+"""Datasets of the Hugging Face `datasets` library, from the hub or from a folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedjax_sel.data.dataset import Dataset, Pair, dataset
+
+LABELS = ("label", "labels", "target", "y", "fine_label")
+"""Columns that are the labels, where none is declared to be one of classes."""
+
+OWNERS = ("client", "client_id", "user", "user_id", "writer", "writer_id", "speaker", "speaker_id", "owner")
+"""Columns that are the owners."""
+
+
+ARRAYS, NUMBERS = ("Image", "Sequence", "List", "LargeList"), ("int", "uint", "float", "bool")
+"""Kinds of columns that hold an array, and types that are numbers."""
+
+
+def hf_dataset(name: str, *, seed: int = 0, validation: float = 0.0, test: float = 0.2) -> Dataset:
+    """Returns the splits `train` and `test` of a dataset of the library `datasets`.
+
+    The labels are the column of kind `ClassLabel`, else one called `label`, `labels`, `target` or `y`; the owners one
+    called `client`, `user_id`, `writer_id`, `speaker_id` or alike; the examples are the one column of images or of
+    arrays that is left, or all columns of numbers together.
+
+    Args:
+      name: a folder written by `save_to_disk`, or a dataset of the hub, `user/name` or `user/name:configuration`.
+      seed: which examples become test and validation examples, where shares are drawn.
+      validation: share of the training examples that the server keeps for validation.
+      test: share of the examples that become test examples, where there is no split `test`.
+
+    Raises:
+      ValueError: the package is not installed, or there are no examples or labels to be found.
+      FileNotFoundError: the dataset is not there.
+    """
+    splits = open_splits(name)
+    columns = splits["train"].features
+    label, owner, examples = find_columns(name, columns)
+    classes = getattr(columns[label], "num_classes", None)
+    apart = read_split(name, splits["test"], label, examples) if "test" in splits else test
+    names = None if owner is None else np.asarray(splits["train"][owner])
+    x, y = read_split(name, splits["train"], label, examples)
+    return dataset(name, x, y, test=apart, validation=validation, owner=names, classes=classes, seed=seed)
+
+
+def open_splits(name: str) -> dict[str, Any]:
+    """Returns the splits of a dataset by name; what has none is `train`."""
+    try:
+        import datasets
+    except ImportError as error:
+        raise ValueError(f"hf:{name} needs the package `datasets`: pip install 'fedjax-sel[hf]'") from error
+    place = Path(name).expanduser()
+    try:
+        if place.is_dir():
+            found = datasets.load_from_disk(str(place))
+        else:
+            path, _, configuration = name.partition(":")
+            found = datasets.load_dataset(path, configuration or None)
+    except (OSError, ValueError) as error:
+        raise FileNotFoundError(f"hf:{name} is neither a folder here nor to be had from the hub: {error}") from error
+    splits: dict[str, Any] = {str(k): v for k, v in found.items()} if isinstance(found, dict) else {"train": found}
+    if "train" not in splits:
+        raise ValueError(f"hf:{name} has no split 'train'; it has {', '.join(splits)}")
+    return splits
+
+
+def find_columns(name: str, columns: Any) -> tuple[str, str | None, list[str]]:
+    """Returns the columns of the labels, of the owners (None: there is none), and of the examples."""
+    kinds = {column: type(feature).__name__ for column, feature in columns.items()}
+    classes = [column for column, kind in kinds.items() if kind == "ClassLabel"]
+    labels = classes if len(classes) == 1 else [column for column in LABELS if column in kinds]
+    if not labels:
+        known = ", ".join(LABELS)
+        raise ValueError(f"hf:{name} has no column of labels ({known}, or a ClassLabel); it has {', '.join(kinds)}")
+    owner = next((column for column in OWNERS if column in kinds), None)
+    left = {column: kind for column, kind in kinds.items() if column not in (labels[0], owner, *classes)}
+    arrays = [column for column, kind in left.items() if kind in ARRAYS or kind.startswith("Array")]
+    numbers = [column for column, kind in left.items() if kind == "Value" and columns[column].dtype.startswith(NUMBERS)]
+    if len(arrays) > 1 or not (arrays or numbers):
+        shown = ", ".join(f"{column} ({kind})" for column, kind in left.items()) or "nothing"
+        raise ValueError(
+            f"hf:{name} has {shown} beside its labels; one column of images or arrays is needed, or some of numbers; "
+            "make a Dataset of it in code (fs.dataset), or name a function of your own that does"
+        )
+    return labels[0], owner, arrays or numbers
+
+
+def read_split(name: str, split: Any, label: str, examples: list[str]) -> Pair:
+    """Returns examples and labels of a split; those without a label (-1) are left out."""
+    y = np.asarray(split[label])
+    table = split.select_columns(examples).with_format("numpy")[:]
+    columns = [np.asarray(table[column]) for column in examples]
+    if columns[0].dtype == object:
+        shapes = sorted({np.shape(one) for one in columns[0]}, key=str)
+        raise ValueError(f"hf:{name}: examples differ in shape ({shapes[0]}, {shapes[-1]}); examples must be alike")
+    x = columns[0] if len(examples) == 1 and columns[0].ndim > 1 else np.stack(columns, axis=1).astype(np.float32)
+    kept = y >= 0
+    return (x, y) if kept.all() else (x[kept], y[kept])

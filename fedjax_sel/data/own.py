@@ -1,0 +1,173 @@
+"""Datasets out of what a user has: arrays of each client, a table, anything with a length and items."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from fedjax_sel.catalog import check_name
+from fedjax_sel.data.dataset import Dataset, Pair, dataset
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Items(Protocol):
+    """Anything with a length and items, each a pair of example and label, as datasets of PyTorch are."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, place: int, /) -> Any: ...
+
+
+def from_arrays(
+    clients: Sequence[Pair] | Mapping[str, Pair],
+    *,
+    name: str = "own",
+    test: Pair | float | None = None,
+    validation: Pair | float | None = None,
+    classes: int | None = None,
+    seed: int = 0,
+) -> Dataset:
+    """Returns the dataset whose owners are these clients.
+
+    Args:
+      clients: examples and labels of each; from a mapping, owners are in the order of their names.
+      name, test, validation, classes, seed: as for `dataset`; a share is of all examples together.
+
+    Raises:
+      ValueError: a client is no pair, has no examples or other ones than the first, or as `dataset`.
+
+    >>> from_arrays([(np.eye(3), np.array([0, 1, 0])), (np.ones((2, 3)), np.array([1, 1]))])
+    Dataset('own': 5 training, 0 test, 0 validation examples of 3 float32, 2 classes, 2 owners)
+    """
+    named = sorted(clients.items()) if isinstance(clients, Mapping) else list(enumerate(clients))
+    if not named:
+        raise ValueError(f"{name}: there are no clients; give (examples, labels) of each")
+    pairs = []
+    for client, pair in named:
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise ValueError(f"{name}: client {client!r} is a {type(pair).__name__}; it must be (examples, labels)")
+        x, y = map(np.asarray, pair)
+        if not len(y) or len(x) != len(y):
+            raise ValueError(
+                f"{name}: client {client!r} has {len(x)} examples and {len(y)} labels; it must have as many, at least 1"
+            )
+        if pairs and x.shape[1:] != pairs[0][0].shape[1:]:
+            raise ValueError(
+                f"{name}: examples of client {client!r} have shape {x.shape[1:]}, those of client {named[0][0]!r} "
+                f"{pairs[0][0].shape[1:]}; examples must be alike"
+            )
+        pairs.append((x, y))
+    owner = np.repeat(np.arange(len(pairs)), [len(y) for _, y in pairs])
+    x, y = (np.concatenate(parts) for parts in zip(*pairs, strict=True))
+    return dataset(name, x, y, test=test, validation=validation, owner=owner, classes=classes, seed=seed)
+
+
+def from_frame(
+    frame: pd.DataFrame,
+    *,
+    label: str,
+    client: str | None = None,
+    features: Iterable[str] | None = None,
+    name: str = "table",
+    test: pd.DataFrame | float | None = None,
+    validation: pd.DataFrame | float | None = None,
+    seed: int = 0,
+) -> Dataset:
+    """Returns the dataset in a table with an example a row.
+
+    Args:
+      frame: the table.
+      label: column of the labels; other values than whole numbers from 0 are numbered in their order.
+      client: column of the owners, any values; None: examples have no owner.
+      features: columns of numbers; None: all others.
+      name, seed: as for `dataset`.
+      test, validation: a table of the same columns, or a share.
+
+    Raises:
+      ValueError: a column is not there or holds no numbers, a label stands in one table only, or as `dataset`.
+
+    >>> import pandas as pd
+    >>> frame = pd.DataFrame({"age": [3.0, 4.0, 9.0], "sex": ["f", "m", "f"], "ward": ["b", "a", "b"]})
+    >>> from_frame(frame, label="sex", client="ward")
+    Dataset('table': 3 training, 0 test, 0 validation examples of 1 float32, 2 classes, 2 owners)
+    """
+    import pandas as pd  # late: it takes half a second
+
+    for column in (label, *([client] if client is not None else []), *(features or [])):
+        check_name(f"column of {name}:", column, [str(one) for one in frame.columns])
+    chosen = [c for c in frame.columns if c not in (label, client)] if features is None else list(features)
+    if bad := [column for column in chosen if not pd.api.types.is_numeric_dtype(frame[column])]:
+        raise ValueError(
+            f"{name}: column {bad[0]!r} holds {frame[bad[0]].dtype}, not numbers; encode it (pandas.get_dummies), or "
+            "name the columns in features="
+        )
+    if not chosen:
+        raise ValueError(f"{name}: there are no columns of numbers beside {label!r}")
+    values = np.unique(frame[label].to_numpy())
+    numbered = np.issubdtype(values.dtype, np.integer) and values.min() >= 0
+
+    def read(part: pd.DataFrame) -> Pair:
+        x = np.stack([part[c].to_numpy(np.float32) for c in chosen], axis=1)
+        y = part[label].to_numpy()
+        if numbered:
+            return x, y
+        if unknown := set(y) - set(values):
+            raise ValueError(f"{name}: the label {min(unknown)!r} is in the test or validation examples only")
+        return x, np.searchsorted(values, y)
+
+    apart: Any = {"test": test, "validation": validation}
+    apart = {kind: read(part) if isinstance(part, pd.DataFrame) else part for kind, part in apart.items()}
+    owner = None if client is None else frame[client].to_numpy()
+    return dataset(name, *read(frame), owner=owner, seed=seed, **apart)
+
+
+def from_items(
+    items: Items,
+    *,
+    name: str = "items",
+    test: Items | float | None = None,
+    validation: Items | float | None = None,
+    owner: np.ndarray | None = None,
+    seed: int = 0,
+) -> Dataset:
+    """Returns the dataset of what has a length and items `(example, label)`, read once.
+
+    Args:
+      items: the training examples.
+      name, owner, seed: as for `dataset`.
+      test, validation: such items, or a share.
+
+    Raises:
+      ValueError: an item is no pair, examples differ in shape, or as `dataset`.
+
+    >>> from_items([(np.zeros(2), 0), (np.ones(2), 1)])
+    Dataset('items': 2 training, 0 test, 0 validation examples of 2 float32, 2 classes)
+    """
+    apart: Any = {"test": test, "validation": validation}
+    for kind, given in apart.items():
+        if not isinstance(given, float | None):
+            apart[kind] = read_items(f"{name}: {kind}", given)
+    return dataset(name, *read_items(name, items), owner=owner, seed=seed, **apart)
+
+
+def read_items(name: str, items: Items) -> Pair:
+    """Returns examples and labels of all items."""
+    x, y = [], []
+    for i in range(len(items)):
+        item = items[i]
+        if not isinstance(item, tuple | list) or len(item) != 2:
+            raise ValueError(f"{name}: item {i} is a {type(item).__name__}; it must be (example, label)")
+        example = np.asarray(item[0])
+        if x and example.shape != x[0].shape:
+            raise ValueError(
+                f"{name}: item {i} has shape {example.shape}, item 0 has {x[0].shape}; examples must be alike"
+            )
+        x.append(example)
+        y.append(int(item[1]))
+    if not x:
+        raise ValueError(f"{name}: there are no items")
+    return np.stack(x), np.asarray(y)

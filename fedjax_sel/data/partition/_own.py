@@ -1,0 +1,134 @@
+"""Partitions of one's own: lists of places, a function of the labels, a partitioner of Flower."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int
+
+from fedjax_sel.data.partition._ops import NO_CLIENT
+
+
+@dataclass(frozen=True, eq=False)
+class Indices:
+    """Client i has the examples at `places[i]`; an example in none of them is nobody's.
+
+    Attributes:
+      places: of each client, whole numbers.
+
+    >>> Indices([[0, 3], [1]]).assign(np.zeros(4), np.random.default_rng(0))
+    array([ 0,  1, -1,  0])
+    """
+
+    places: Sequence[Sequence[int] | Int[np.ndarray, "k"]]
+
+    @property
+    def clients(self) -> int:
+        """`N`."""
+        return len(self.places)
+
+    def assign(
+        self, y: Int[np.ndarray, "n"], rng: np.random.Generator, owner: Int[np.ndarray, "n"] | None = None
+    ) -> Int[np.ndarray, "n"]:
+        """Returns the client of each example.
+
+        Raises `ValueError` for places that there are not, or that several clients have.
+        """
+        out = np.full(len(y), NO_CLIENT)
+        for client, given in enumerate(self.places):
+            places = np.asarray(given)
+            if not places.size:
+                continue
+            if places.ndim != 1 or not np.issubdtype(places.dtype, np.integer):
+                raise ValueError(
+                    f"the places of client {client} are {places.dtype} of shape {places.shape}; "
+                    "they must be a list of whole numbers"
+                )
+            if places.min() < 0 or places.max() >= len(y):
+                wrong = places[(places < 0) | (places >= len(y))][0]
+                raise ValueError(f"client {client} has place {wrong}, but places are 0 to {len(y) - 1}")
+            taken = places[out[places] != NO_CLIENT]
+            if len(taken) or len(np.unique(places)) < len(places):
+                twice = taken[0] if len(taken) else places[0]
+                raise ValueError(f"client {client} has an example twice, or one of another client's (place {twice})")
+            out[places] = client
+        return out
+
+    def __repr__(self) -> str:
+        return f"Indices({len(self.places)} clients)"
+
+
+@dataclass(frozen=True)
+class Function:
+    """Whatever a function of the labels says.
+
+    Attributes:
+      function: from labels and a random generator to the client of each example, -1 where it is nobody's.
+      clients: `N`; None: as many as it names.
+
+    >>> Function(lambda y, rng: y // 2).assign(np.array([0, 1, 2, 3]), np.random.default_rng(0))
+    array([0, 0, 1, 1])
+    """
+
+    function: Callable[[Int[np.ndarray, "n"], np.random.Generator], Any]
+    clients: int | None = None
+
+    def assign(
+        self, y: Int[np.ndarray, "n"], rng: np.random.Generator, owner: Int[np.ndarray, "n"] | None = None
+    ) -> Int[np.ndarray, "n"]:
+        """Returns the client of each example; raises `ValueError` where the function returned something else."""
+        client = np.asarray(self.function(y, rng))
+        if client.shape != np.shape(y) or not np.issubdtype(client.dtype, np.integer):
+            raise ValueError(
+                f"the partition function returned {client.dtype} of shape {client.shape}; it must return a whole "
+                f"number for each of the {len(y)} examples"
+            )
+        return client
+
+
+@dataclass(frozen=True, eq=False)
+class Flower:
+    """What a partitioner of `flwr-datasets` does with the labels.
+
+    A copy of it is given a table with the labels, the owners where there are some, and the places of all examples. It
+    draws from its own seed, so that every seed of a run has the same partition.
+
+    Attributes:
+      partitioner: any of them, to which no dataset was given.
+      label: the column in which it looks for labels (its `partition_by`).
+      owner: the column in which it looks for owners.
+
+    Source: https://flower.ai/docs/datasets (needs the package `datasets`: the extra `hf`).
+    """
+
+    partitioner: Any
+    label: str = "label"
+    owner: str = "owner"
+
+    @property
+    def clients(self) -> None:
+        """`N`: as many as it makes."""
+
+    def assign(
+        self, y: Int[np.ndarray, "n"], rng: np.random.Generator, owner: Int[np.ndarray, "n"] | None = None
+    ) -> Int[np.ndarray, "n"]:
+        """Returns the client of each example; raises `ValueError` where the partitioner fails, with what it says."""
+        from datasets import Dataset as Table  # late: an extra
+
+        columns = {self.label: np.asarray(y), "place": np.arange(len(y))}
+        if owner is not None:
+            columns[self.owner] = np.asarray(owner)
+        one = copy.deepcopy(self.partitioner)
+        try:
+            one.dataset = Table.from_dict(columns)
+            places = [np.asarray(one.load_partition(i)["place"], int) for i in range(one.num_partitions)]
+        except Exception as error:
+            raise ValueError(f"{type(one).__name__}: {type(error).__name__}: {error}") from error
+        return Indices(places).assign(y, rng)
+
+    def __repr__(self) -> str:
+        return f"Flower({type(self.partitioner).__name__})"

@@ -1,0 +1,244 @@
+"""Data of one's own: arrays of clients, tables, items, the library `datasets`, partitioners of Flower."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import fedjax_sel as fs
+from fedjax_sel.config import build, resolve
+from fedjax_sel.data.own import from_arrays, from_frame, from_items
+from fedjax_sel.models.logistic import LogisticRegression
+
+datasets = pytest.importorskip("datasets")
+
+
+def clients(sizes=(7, 4, 9), seed=0):
+    rng = np.random.default_rng(seed)
+    return [(rng.normal(i, 1, (n, 3)).astype(np.float32), rng.integers(0, 2, n)) for i, n in enumerate(sizes)]
+
+
+def examples_of(data, i):
+    """A client's examples, as a set of rows."""
+    places = np.asarray(data.order)[data.offset[i] : data.offset[i] + data.num_examples[i]]
+    return {tuple(row) for row in np.asarray(data.x)[places]}
+
+
+def test_every_client_has_its_own_arrays():
+    given = clients()
+    drawn = fs.Federation.from_arrays(given, test=(np.zeros((2, 3), np.float32), np.array([0, 1]))).draw(5)
+    np.testing.assert_array_equal(drawn.num_examples, [7, 4, 9])
+    for i, (x, _) in enumerate(given):
+        assert examples_of(drawn, i) == {tuple(row) for row in x}
+    labels = {tuple(row): label for x, y in given for row, label in zip(x, y, strict=True)}
+    assert all(labels[tuple(row)] == label for row, label in zip(np.asarray(drawn.x), np.asarray(drawn.y), strict=True))
+
+
+def test_names_of_clients_are_in_order_and_a_share_is_set_apart():
+    given = dict(zip(["c", "a", "b"], clients((20, 30, 50)), strict=True))
+    made = from_arrays(given, test=0.2)
+    assert len(made.test_y) == 20
+    assert made.owner.max() == 2
+    whole = from_arrays(given)
+    np.testing.assert_array_equal(np.bincount(whole.owner), [30, 50, 20])
+
+
+def test_a_run_on_ones_own_arrays():
+    federation = fs.Federation.from_arrays(clients((40, 30, 50)), test=0.25)
+    task = fs.Task.on(LogisticRegression(classes=2), federation.source)
+    history = fs.simulate(fs.Experiment(task, cohort_size=2, rounds=3), federation, seeds=2)
+    assert history["accuracy"].shape == (2, 3)
+    assert np.isfinite(history["loss"]).all()
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ([], "own: there are no clients"),
+        ([(np.zeros((2, 3)), np.zeros(3, int))], "client 0 has 2 examples and 3 labels"),
+        ([(np.zeros((0, 3)), np.zeros(0, int))], "client 0 has 0 examples and 0 labels"),
+        ([np.zeros((2, 3))], "client 0 is a ndarray; it must be"),
+        (
+            [(np.zeros((2, 3)), [0, 1]), (np.zeros((2, 4)), [0, 1])],
+            r"client 1 have shape \(4,\), those of client 0 \(3,\)",
+        ),
+        ([(np.zeros((2, 3)), [0.5, 1])], "label"),
+        ([(np.full((2, 3), np.nan), [0, 1])], "NaN|finite"),
+    ],
+    ids=str,
+)
+def test_arrays_that_are_no_clients_are_refused(given, says):
+    with pytest.raises(ValueError, match=says):
+        from_arrays(given)
+
+
+FRAME = pd.DataFrame(
+    {
+        "age": [3, 4, 9, 7, 1, 2],
+        "tall": [True, False, True, True, False, False],
+        "name": list("uvwxyz"),
+        "sick": ["no", "yes", "no", "no", "yes", "yes"],
+        "ward": ["b", "a", "b", "c", "a", "a"],
+    }
+)
+
+
+def test_a_table_with_a_column_of_clients():
+    made = from_frame(FRAME, label="sick", client="ward", features=["age", "tall"])
+    np.testing.assert_array_equal(made.x, np.array([[3, 1], [4, 0], [9, 1], [7, 1], [1, 0], [2, 0]], np.float32))
+    np.testing.assert_array_equal(made.y, [0, 1, 0, 0, 1, 1])
+    np.testing.assert_array_equal(made.owner, [1, 0, 1, 2, 0, 0])
+    federation = fs.Federation.from_frame(FRAME.drop(columns="name"), client="ward", label="sick", test=FRAME[:2])
+    drawn = federation.draw(0)
+    np.testing.assert_array_equal(drawn.num_examples, [3, 2, 1])
+    np.testing.assert_array_equal(drawn.test_y, [0, 1])
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"label": "sik"}, "unknown column of table: 'sik'; did you mean 'sick'"),
+        ({"label": "sick", "client": "war"}, "unknown column of table: 'war'; did you mean 'ward'"),
+        ({"label": "sick", "client": "ward"}, "column 'name' holds .*, not numbers; encode it"),
+        (
+            {"label": "sick", "features": ["age"], "test": FRAME.assign(sick="maybe")},
+            "the label 'maybe' is in the test",
+        ),
+    ],
+    ids=str,
+)
+def test_tables_that_cannot_be_read_are_refused(given, says):
+    with pytest.raises(ValueError, match=says):
+        from_frame(FRAME, **given)
+
+
+class Torch:
+    """A dataset as PyTorch has them."""
+
+    def __init__(self, x, y):
+        self.x, self.y = x, y
+
+    def __len__(self):
+        return len(self.y)
+
+    def __getitem__(self, i):
+        return self.x[i], self.y[i]
+
+
+def test_anything_with_a_length_and_items():
+    x, y = np.arange(24, dtype=np.uint8).reshape(6, 2, 2), np.array([0, 1, 2, 0, 1, 2])
+    made = from_items(Torch(x, y), test=Torch(x[:2], y[:2]))
+    np.testing.assert_array_equal(made.x[..., 0], x)
+    np.testing.assert_array_equal(made.test_y, [0, 1])
+    with pytest.raises(ValueError, match="item 0 is a int; it must be"):
+        from_items([1, 2])
+    with pytest.raises(ValueError, match=r"item 1 has shape \(3,\), item 0 has \(2,\)"):
+        from_items([(np.zeros(2), 0), (np.zeros(3), 1)])
+
+
+def test_lists_of_places():
+    y = np.zeros(5, int)
+    assign = fs.partition.Indices([[4, 0], np.array([2]), []]).assign
+    np.testing.assert_array_equal(assign(y, None), [0, -1, 1, -1, 0])
+    for places, says in [
+        ([[0, 5]], "client 0 has place 5, but places are 0 to 4"),
+        ([[-1]], "client 0 has place -1"),
+        ([[0, 1], [1]], r"another client's \(place 1\)"),
+        ([[2, 2]], "an example twice"),
+        ([[0.5]], "float64 of shape"),
+    ]:
+        with pytest.raises(ValueError, match=says):
+            fs.partition.Indices(places).assign(y, None)
+
+
+def test_a_function_of_the_labels_is_a_partition(blobs):
+    partition = fs.partition.Function(lambda y, rng: y, clients=3)
+    drawn = fs.Federation(blobs, partition).draw(0)
+    for i in range(3):
+        places = np.asarray(drawn.order)[drawn.offset[i] : drawn.offset[i] + drawn.num_examples[i]]
+        assert set(np.asarray(drawn.y)[places].tolist()) == {i}
+    with pytest.raises(ValueError, match=r"returned float64 of shape \(\)"):
+        fs.Federation(blobs, fs.partition.Function(lambda y, rng: 0.5)).draw(0)
+
+
+class ByLabel:
+    """A partitioner with the interface of `flwr-datasets`: label i belongs to partition i."""
+
+    num_partitions = 3
+
+    def __init__(self, fail=False):
+        self._dataset, self.fail = None, fail
+
+    @property
+    def dataset(self):
+        return self._dataset
+
+    @dataset.setter
+    def dataset(self, value):
+        if self._dataset is not None:
+            raise Exception("The dataset should be assigned only once")
+        self._dataset = value
+
+    def load_partition(self, i):
+        if self.fail:
+            raise ValueError("no such luck")
+        return self._dataset.filter(lambda row: row["label"] == i)
+
+
+def test_a_partitioner_of_flower(blobs):
+    partition = fs.partition.Flower(ByLabel())
+    first, again = (fs.Federation(blobs, partition).draw(seed) for seed in (0, 1))
+    np.testing.assert_array_equal(first.num_examples, np.bincount(blobs.y))
+    np.testing.assert_array_equal(first.num_examples, again.num_examples)
+    with pytest.raises(ValueError, match="ByLabel: ValueError: no such luck"):
+        fs.Federation(blobs, fs.partition.Flower(ByLabel(fail=True))).draw(0)
+
+
+def save(folder, columns, features=None, test=False):
+    table = datasets.Dataset.from_dict(columns, features=features)
+    (datasets.DatasetDict(train=table, test=table.select([0, 1])) if test else table).save_to_disk(str(folder))
+
+
+def test_a_folder_of_the_library_datasets(tmp_path):
+    x = np.random.default_rng(0).normal(size=(30, 4)).astype(np.float32)
+    y = np.arange(30) % 3
+    features = datasets.Features(
+        {
+            "pixels": datasets.Array2D((2, 2), "float32"),
+            "label": datasets.ClassLabel(names=["a", "b", "c", "d"]),
+            "writer_id": datasets.Value("string"),
+        }
+    )
+    columns = {"pixels": x.reshape(30, 2, 2), "label": y, "writer_id": [f"w{i % 5}" for i in range(30)]}
+    save(tmp_path / "own", columns, features, test=True)
+    made = fs.load(f"hf:{tmp_path / 'own'}")
+    np.testing.assert_allclose(made.x.reshape(30, 4), x)
+    np.testing.assert_array_equal(made.y, y)
+    np.testing.assert_array_equal(made.owner, np.arange(30) % 5)
+    assert (made.classes, len(made.test_y)) == (4, 2)
+    run = build(
+        resolve({"data": {"name": f"hf:{tmp_path / 'own'}"}, "partition": "natural", "cohort_size": 2, "rounds": 1})
+    )
+    assert run.data.draw(0).num_clients == 5
+
+
+def test_columns_of_numbers_and_images(tmp_path):
+    save(tmp_path / "table", {"a": [1.0, 2.0, 3.0, 4.0], "b": [0, 1, 0, 1], "target": [0, 1, 1, 0]})
+    np.testing.assert_array_equal(fs.load(f"hf:{tmp_path / 'table'}", test=0.0).x, [[1, 0], [2, 1], [3, 0], [4, 1]])
+    image = np.arange(48, dtype=np.uint8).reshape(4, 4, 3)
+    features = datasets.Features({"image": datasets.Image(), "label": datasets.ClassLabel(num_classes=2)})
+    save(tmp_path / "images", {"image": [image, 255 - image], "label": [0, 1]}, features)
+    made = fs.load(f"hf:{tmp_path / 'images'}", test=0.0)
+    np.testing.assert_array_equal(made.x, [image, 255 - image])
+    assert made.x.dtype == np.uint8
+
+
+def test_folders_without_labels_or_examples_are_refused(tmp_path):
+    save(tmp_path / "bare", {"a": [1.0, 2.0]})
+    with pytest.raises(ValueError, match="has no column of labels"):
+        fs.load(f"hf:{tmp_path / 'bare'}")
+    save(tmp_path / "text", {"text": ["a", "b"], "label": [0, 1]})
+    with pytest.raises(ValueError, match=r"has text \(Value\) beside its labels"):
+        fs.load(f"hf:{tmp_path / 'text'}")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FileNotFoundError, match=r"hf:.*empty is neither a folder here"):
+        fs.load(f"hf:{tmp_path / 'empty'}")
