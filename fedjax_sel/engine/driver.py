@@ -21,7 +21,8 @@ from fedjax_sel.engine.checkpoint import Point, mark_of
 from fedjax_sel.engine.distributed import any_process, check_same, describe_device, fetch, is_distributed, wait_for_all
 from fedjax_sel.engine.eager import run_chunk_in_python
 from fedjax_sel.engine.execution import Execution
-from fedjax_sel.engine.experiment import Experiment
+from fedjax_sel.engine.experiment import BASES, Experiment
+from fedjax_sel.engine.faults import PREFIX, warn_of_faults
 from fedjax_sel.engine.history import History
 from fedjax_sel.engine.init import init_runs
 from fedjax_sel.engine.layout import Layout
@@ -140,7 +141,10 @@ def sweep(
             how.checkpoints.finish()
     history = replace(history, variables=fetch(state.variables))
     tell(how.callbacks, "on_train_end", history)
-    return split_history(history, len(experiments))
+    histories = split_history(history, len(experiments))
+    for one in histories:
+        warn_of_faults(one)
+    return histories
 
 
 def resolve_execution(execution: Execution | None, changes: dict[str, Any]) -> Execution:
@@ -178,6 +182,7 @@ def describe(program: Program, x: Any) -> dict[str, Any]:
         "backward_over_forward": experiment.task.backward(x),
         "clients": num_clients,
         "cohort_size": experiment.count_cohort(num_clients),
+        "strategies": {name: type(getattr(experiment, name)).__name__ for name in BASES},
     }
 
 
@@ -217,6 +222,8 @@ class Recorder:
             "joules": record.ledger.joules,
             "left_out": record.ledger.left_out,
             "alive": record.alive,
+            "idle": record.idle,
+            **{PREFIX + name: counts for name, counts in (record.faults or {}).items() if np.any(counts)},
         }
         if record.probe is not None:
             added = as_selection(price(record.probe, self.rates))

@@ -17,6 +17,7 @@ from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.data_selection.everything import Everything
 from fedjax_sel.devices.availability import Always
 from fedjax_sel.devices.clock import Deadline
+from fedjax_sel.engine.contract import check_signals
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.protocols import (
     Aggregator,
@@ -108,6 +109,7 @@ class Experiment(Pytree):
                 raise ValueError(f"{name} is {value!r}; it must be a whole number, at least 1")
         if self.signal_split not in ("training", "holdout"):
             raise ValueError(f"signal_split is {self.signal_split!r}; it must be 'training' or 'holdout'")
+        check_signals(self.client_selection, self.data_selection)
         signals = self.client_selection.signals()
         if self.signal_split == "holdout" and signals.before and int(jnp.min(data.num_holdout)) == 0:
             raise ValueError(

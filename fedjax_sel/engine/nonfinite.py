@@ -106,4 +106,6 @@ def hide_ended(record: RoundRecord, began: Bool[Array, ""], alive: Bool[Array, "
         ledger=counted[0],
         probe=counted[1],
         alive=alive,
+        faults=jax.tree.map(lambda value: hide(value, alive), record.faults),  # what diverged says that instead
+        idle=None if record.idle is None else record.idle & alive,
     )
