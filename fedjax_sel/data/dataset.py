@@ -6,13 +6,14 @@ an owner too few) is refused here with one error that says where it is; nothing 
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
-from fedjax_sel.data.checks import check_examples, check_labels
+from fedjax_sel.data.checks import check_examples, check_labels, warn_of_axes, warn_of_labels
 from fedjax_sel.data.split import hold_out
 
 Pair = tuple[np.ndarray, np.ndarray]
@@ -97,8 +98,10 @@ def dataset(
         for kind, value in given.items()
         if isinstance(value, (tuple, list))
     }
-    every = np.concatenate([y, *(labels for _, labels in apart.values())])
-    classes = check_labels(name, every, classes)
+    others = np.concatenate([y[:0], *(labels for _, labels in apart.values())])
+    given_classes, classes = classes, check_labels(name, np.concatenate([y, others]), classes)
+    warn_of_labels(name, y, others, classes, known=given_classes is not None)
+    warn_of_axes(name, x)
     if owner is not None:
         owner = np.asarray(owner)
         if owner.shape != y.shape:
@@ -153,3 +156,14 @@ def normalisation(data: Dataset) -> tuple[Float[np.ndarray, "c"], Float[np.ndarr
     varies = deviation > 0
     scale = np.where(varies, 1 / np.where(varies, deviation, 1), 1)
     return mean.astype(np.float32), scale.astype(np.float32)
+
+
+def warn_of_tokens(data: Dataset) -> None:
+    """Warns of whole numbers that are about to be normalised, and may be token ids or categories."""
+    if data.x.dtype.kind in "iu" and data.x.dtype != np.uint8 and data.x.ndim == 2:
+        warnings.warn(
+            f"{data.name}: examples are {data.x.dtype} and will be normalised as measurements; token ids or categories "
+            "are left as they are by Task(model) (model.normalise=false), and x.astype('float32') says that they are "
+            "measurements",
+            stacklevel=3,
+        )

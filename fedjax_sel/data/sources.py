@@ -65,6 +65,13 @@ def load(
     >>> load("iris")
     Dataset('iris': 120 training, 30 test, 0 validation examples of 4 float32, 3 classes)
     """
+    if not isinstance(name, str):
+        hint = ""
+        if isinstance(name, Path):
+            hint = f"; an .npz file is load('npz:{name}')"
+        elif isinstance(name, np.ndarray):
+            hint = "; arrays become one by dataset(name, x, y)"
+        raise ValueError(f"the name of a dataset is {name!r:.60} ({type(name).__name__}); it must be text{hint}")
     kind, _, rest = name.partition(":")
     if kind == "npz" and rest:
         whole = npz_dataset(Path(rest), seed=seed, validation=validation, test=test, data_dir=data_dir)

@@ -29,6 +29,24 @@ class Callback(Protocol):
 AnyCallback = Callback | Callable[[History], Any]
 
 
+EVENTS = ("on_train_begin", "after_central_iteration", "on_train_end")
+"""The methods of a callback."""
+
+
+def check_callbacks(callbacks: Any) -> None:
+    """Raises `ValueError` for what is no sequence of callbacks."""
+    if not isinstance(callbacks, Sequence) or isinstance(callbacks, str):
+        raise ValueError(f"callbacks is {callbacks!r:.60}; it must be a list of callbacks, as in [my_callback]")
+    for one in callbacks:
+        if isinstance(one, type):
+            raise ValueError(f"callbacks holds the class {one.__name__}; give an instance, as in {one.__name__}()")
+        if not callable(one) and not any(callable(getattr(one, event, None)) for event in EVENTS):
+            raise ValueError(
+                f"callbacks holds {one!r:.60}; a callback is a function of the history, or has one of the methods "
+                f"{', '.join(EVENTS)}"
+            )
+
+
 def tell(callbacks: Sequence[Any], event: str, history: History) -> bool:
     """Call all callbacks that have this method; whether any of them answered true."""
     answers = []

@@ -6,7 +6,7 @@ What depends on numbers (a client that does not exist, a weight below 0) is coun
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -39,7 +39,7 @@ def check_candidates(selector: ClientSelector, candidates: Any) -> None:
     if candidates is None:
         return
     fits = isinstance(candidates, ARRAYS) and candidates.ndim == 1 and jnp.issubdtype(candidates.dtype, jnp.integer)
-    if not (fits and candidates.shape[0]):
+    if not fits or candidates.size == 0:
         raise ValueError(
             f"{type(selector).__name__}.candidates returned {describe(candidates)}; "
             "it must be None (everyone), or the integer numbers of clients, of shape (d,)"
@@ -85,36 +85,37 @@ def check_update(trainer: Any, update: Any, variables: Any) -> None:
     where = f"{type(trainer).__name__}.train"
     if not isinstance(update, Update):
         raise ValueError(f"{where} returned {name_kind(update)}; it must return an Update(delta, num_examples, ...)")
-    check_like(f"{where}: delta", variables, update.delta, "the model")
+    check_like(where, variables, update.delta, "a delta")
 
 
-def check_like(where: str, like: Any, given: Any, what: str) -> None:
+def check_like(where: str, like: Any, given: Any, noun: str = "a model", origin: str = "the global model has") -> None:
     """Raises `ValueError` where a pytree has another structure, or a leaf another shape or type.
 
     Args:
       where: what returned it, as in `Mean.step`.
       like: what it must be like.
       given: what was returned.
-      what: `like` in words.
+      noun: what it is.
+      origin: whose `like` is, with a verb.
     """
     if jax.tree.structure(like) != jax.tree.structure(given):
         raise ValueError(
-            f"{where} returned another structure than {what}: {jax.tree.structure(given)} "
-            f"instead of {jax.tree.structure(like)}"
+            f"{where} returned {noun} of another structure than {origin.rpartition(' ')[0]}: "
+            f"{jax.tree.structure(given)} instead of {jax.tree.structure(like)}"
         )
     leaves = zip(jax.tree_util.tree_leaves_with_path(like), jax.tree.leaves(given), strict=True)
     for (path, old), new in leaves:
-        if not (is_numeric(new) or is_key(new)) or (jnp.shape(old), jnp.result_type(old)) != (
-            jnp.shape(new),
-            jnp.result_type(new),
-        ):
+        fits = (is_numeric(new) or is_key(new)) and jnp.shape(old) == jnp.shape(new)
+        if not (fits and jnp.result_type(old) == jnp.result_type(new)):
             place = jax.tree_util.keystr(path) or "it"
-            raise ValueError(f"{where} returned {place} as {describe(new)}; in {what} it is {describe(old)}")
+            raise ValueError(
+                f"{where} returned {noun} in which {place} is {describe(new)}; {origin} it {describe(old)}"
+            )
 
 
 def check_state(strategy: Any, before: Any, after: Any, method: str = "observe") -> None:
     """Raises `ValueError` where a state changes its structure, a shape or a type in a round."""
-    check_like(f"{type(strategy).__name__}.{method}", before, after, "the state that `init` made")
+    check_like(f"{type(strategy).__name__}.{method}", before, after, "a state", "`init` made")
 
 
 def check_init(strategy: Any, state: Any, leading: int | None = None) -> None:
@@ -208,10 +209,11 @@ def describe(value: Any) -> str:
 
 
 def name_kind(value: Any) -> str:
-    """What a value is, with its article; a method that forgot to return is told so."""
+    """What a value is, with its article."""
     if value is None:
-        return "None (is its `return` missing?)"
-    return f"a {type(value).__name__}"
+        return "None"
+    kind = type(value).__name__
+    return f"{'an' if kind[0].lower() in 'aeiou' else 'a'} {kind}"
 
 
 def merge_duplicates(cohort: Cohort) -> Cohort:
@@ -220,14 +222,3 @@ def merge_duplicates(cohort: Cohort) -> Cohort:
     first = cohort.mask & (jnp.argmax(same, axis=1) == jnp.arange(cohort.mask.shape[0]))
     weight = jnp.where(first, jnp.sum(jnp.where(same, cohort.weight[None], 0.0), axis=1), 0.0)
     return Cohort(jnp.where(first, cohort.client, PAD_CLIENT), first, weight, cohort.nan_scores)
-
-
-def checked(function: Callable[..., Any], check: Callable[[Any], None]) -> Callable[..., Any]:
-    """A function whose result is checked."""
-
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
-        result = function(*args, **kwargs)
-        check(result)
-        return result
-
-    return wrapped

@@ -2,7 +2,7 @@
 
 A compiled program cannot raise an error for a number. It counts instead: clients that do not exist, weights below 0,
 signals that are NaN. The counts leave the scan with the round's record, and a run that had any says so when it ends, by
-a warning and in its summary, with the strategy, the rounds and the seeds. Without compilation the first one is an error.
+a warning and in its summary, with the strategy, the rounds and the seeds. In debug mode the first one is an error.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ WORDS: dict[str, tuple[str, str]] = {
 
 
 def count_cohort_faults(cohort: Cohort, ctx: Context) -> Faults:
-    """How many clients of a cohort do not exist, stand in it twice, are not available, or have a weight that is none."""
+    """How many members do not exist, stand in the cohort twice, are not available, or have a weight that is none."""
     there = cohort.mask & (cohort.client >= 0) & (cohort.client < ctx.num_clients)
     in_order = jnp.sort(jnp.where(there, cohort.client, PAD_CLIENT))
     reached = ctx.available[jnp.where(there, cohort.client, 0)]
@@ -148,8 +148,7 @@ def refuse_faults(experiment: Experiment, faults: Faults, shown: Any = None) -> 
 def say(name: str) -> tuple[str, str]:
     """The part that a fault is of, and the fault in words."""
     if name.startswith(SIGNAL):
-        part, words = WORDS["signal"]
-        return part, f"values of the signal {name.removeprefix(SIGNAL)!r} that are not finite"
+        return WORDS["signal"][0], f"values of the signal {name.removeprefix(SIGNAL)!r} that are not finite"
     return WORDS[name]
 
 

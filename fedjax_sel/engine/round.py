@@ -117,7 +117,7 @@ def aggregate(experiment: Experiment, state: RoundState, trained: Trained) -> tu
     with stage("aggregation"):
         (model, statistics), (delta, moved) = task.split(state.variables), task.split(trained.delta)
         stepped, aggregation = experiment.aggregation.step(state.aggregation, model, delta)
-        check_like(f"{type(experiment.aggregation).__name__}.step", model, stepped, "the model")
+        check_like(f"{type(experiment.aggregation).__name__}.step", model, stepped)
         check_state(experiment.aggregation, state.aggregation, aggregation, "step")
         whole = jnp.maximum(trained.weight.sum(), jnp.finfo(jnp.float32).tiny)
         variables = task.join(stepped, jax.tree.map(lambda s, d: s + d / whole, statistics, moved))

@@ -116,7 +116,7 @@ def train_cohort(
         faults |= refuse_faults(experiment, count_update_faults(final), final)
         if accepts or aggregator.stacked:
             delta = combine(experiment, deltas, final)
-            check_like(f"{type(aggregator).__name__}.combine", state.variables, delta, "the model")
+            check_like(f"{type(aggregator).__name__}.combine", state.variables, delta)
         else:
             delta = reweight(total, weight, final, updates.finite)
     updates = replace(updates, delta=deltas)
@@ -142,7 +142,7 @@ def select_examples(
     cohort: Cohort,
     layout: Layout,
 ) -> tuple[Examples, StrategyState, Faults]:
-    """What each member trains on, and the data selector's state of each after it chose, with a leading `m`; its faults."""
+    """What each member trains on, the data selector's state of each after it chose, with a leading `m`; and faults."""
     selector = experiment.data_selection
     signals = selector.signals()
 
@@ -192,7 +192,7 @@ def train_member(
 
         def transform(gradient: Variables, variables: Variables) -> Variables:
             corrected = correction.correct(own, gradient, variables, received=received)
-            check_like(f"{type(correction).__name__}.correct", gradient, corrected, "the gradient")
+            check_like(f"{type(correction).__name__}.correct", gradient, corrected, "a gradient", "it got")
             return corrected
 
         def train() -> Update:

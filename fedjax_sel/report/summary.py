@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 from rich.table import Table
 
+from fedjax_sel.engine.faults import find_faults, find_untrained, say_fault, say_untrained
 from fedjax_sel.engine.history import History
 from fedjax_sel.report.markdown import table
 
@@ -19,7 +20,9 @@ def results(history: History) -> dict[str, dict[str, Any]]:
 
     `bytes` and `flops` are totals, selection included; `selection_bytes` and `selection_flops` its part in them;
     `seconds` and `joules`, where the clients have devices, are simulated totals; `left_out`, where there are any, the
-    updates that were not finite. Seeds that diverged are in the values, but not in the means; `diverged`, where there
+    updates that were not finite, and `idle` the rounds in which nobody trained. `faults`, where there are any, is what
+    strategies returned that cannot be (`engine.faults.find_faults`), and `untrained` the seeds in which nobody ever
+    trained. Seeds that diverged are in the values, but not in the means; `diverged`, where there
     are any, names them: `seeds`, the `rounds` they ended in, and `of` how many.
     """
     accuracy, diverged = history["accuracy"], history.diverged
@@ -34,12 +37,17 @@ def results(history: History) -> dict[str, dict[str, Any]]:
         "selection_flops": total(history, "selection_flops"),
         **{name: total(history, name) for name in ("seconds", "joules") if name in history.metrics},
     }
-    if "left_out" in history.metrics and history["left_out"].any():
-        values["left_out"] = total(history, "left_out")
+    for name in ("left_out", "idle"):
+        if name in history.metrics and history[name].any():
+            values[name] = total(history, name)
     found = {name: over_seeds(np.asarray(value, np.float64), diverged == 0) for name, value in values.items()}
     if diverged.any():
         seeds = [seed for seed, round in zip(history.seeds, diverged, strict=True) if round]
         found["diverged"] = {"seeds": seeds, "rounds": diverged[diverged > 0].tolist(), "of": len(history.seeds)}
+    if faults := find_faults(history):
+        found["faults"] = {"found": faults}
+    if untrained := find_untrained(history):
+        found["untrained"] = {"seeds": untrained, "of": len(history.seeds)}
     return found
 
 
@@ -70,6 +78,15 @@ def words(diverged: Mapping[str, Any], most: int = 8) -> str:
     return f"{len(each)} of {diverged['of']} seed{'s' * (diverged['of'] != 1)} diverged: {shown}"
 
 
+def remarks(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Lines on what went wrong in a run: seeds that diverged or never trained, faults of strategies."""
+    return [
+        *([words(found["diverged"])] if "diverged" in found else []),
+        *([say_untrained(**found["untrained"])] if "untrained" in found else []),
+        *(say_fault(fault) for fault in found.get("faults", {}).get("found", ())),
+    ]
+
+
 ROWS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
     ("final_accuracy", "final accuracy", "{:.4f}".format),
     ("best_accuracy", "best accuracy", "{:.4f}".format),
@@ -81,8 +98,9 @@ ROWS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
     ("seconds", "simulated seconds", lambda x: quantity(x, "s")),
     ("joules", "simulated joules of all clients", lambda x: quantity(x, "J")),
     ("left_out", "updates left out, not finite", "{:.4g}".format),
+    ("idle", "rounds in which nobody trained", "{:.4g}".format),
 )
-"""Key, words, how to write the number; a run need not have the last three."""
+"""Key, words, how to write the number; a run need not have the last four."""
 
 
 DEVICE_FIGURES = (
@@ -118,7 +136,7 @@ def count_seeds(found: Mapping[str, Mapping[str, Any]]) -> int:
 def in_terminal(title: str, found: Mapping[str, Mapping[str, Any]]) -> Table:
     """The table a run ends with."""
     seeds = count_seeds(found)
-    said = words(found["diverged"]) if "diverged" in found else None
+    said = "\n".join(remarks(found)) or None
     out = Table(title=title, title_justify="left", caption=said, caption_justify="left")
     out.add_column("metric")
     out.add_column(f"mean of {seeds} seed{'s' * (seeds != 1)}", justify="right")
@@ -134,6 +152,7 @@ def page(title: str, found: Mapping[str, Mapping[str, Any]], config: str, about:
         f"# {title}",
         table(("metric", "mean over seeds", "std"), lines(found)),
         *([f"{words(found['diverged'])}; they are not in the means and figures."] if "diverged" in found else []),
+        *(f"**{line}**" for line in remarks({key: one for key, one in found.items() if key != "diverged"})),
         "![Accuracy on the test rows against rounds](figures/accuracy.png)",
         "*Accuracy on the test rows: median over seeds, band from the first to the ninth decile.*",
         "![Accuracy against bytes](figures/accuracy_by_bytes.png)",
