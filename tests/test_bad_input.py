@@ -5,24 +5,47 @@ refused while a program is traced; `COUNTED` are strategies whose numbers cannot
 in compiled runs; `COMMANDS` are command lines. But for `COUNTED`, nothing compiles.
 """
 
+# ruff: noqa: F401  (the expressions of the tables name what is imported)
+
 import re
 import warnings
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from typer.testing import CliRunner
 
 import fedjax_sel as fs
 from fedjax_sel import models, partition
+from fedjax_sel.aggregation.fedavgm import FedAvgM
+from fedjax_sel.aggregation.fedopt import FedOpt
+from fedjax_sel.aggregation.krum import Krum
+from fedjax_sel.aggregation.mean import Mean
+from fedjax_sel.aggregation.trimmed_mean import TrimmedMean
+from fedjax_sel.callbacks.early_stopping import EarlyStopping
 from fedjax_sel.cli import main
 from fedjax_sel.client_selection._ops import gumbel_m, top_m, uniform_m
+from fedjax_sel.client_selection.entropy import Entropy
+from fedjax_sel.client_selection.oort import Oort
+from fedjax_sel.client_selection.power_of_choice import PowerOfChoice
+from fedjax_sel.client_selection.uniform import Uniform
+from fedjax_sel.correction.proximal import Proximal
+from fedjax_sel.correction.scaffold import Scaffold
+from fedjax_sel.data_selection.everything import Everything
+from fedjax_sel.data_selection.random_subset import RandomSubset
 from fedjax_sel.devices import laws
-from fedjax_sel.devices.availability import Bernoulli, Trace
+from fedjax_sel.devices.availability import Always, Bernoulli, Diurnal, Trace
 from fedjax_sel.devices.clock import Deadline
 from fedjax_sel.engine.driver import run_chunk
+from fedjax_sel.engine.execution import Execution
+from fedjax_sel.local_training._schedule import Cosine, Exponential, Steps
+from fedjax_sel.local_training.optax import Optax
 from fedjax_sel.local_training.sgd import SGD
+from fedjax_sel.protocols import Availability
+from fedjax_sel.pytree import Pytree
 from fedjax_sel.report.summary import in_terminal, results
 from fedjax_sel.types import Cohort
 
