@@ -225,6 +225,16 @@ def is_pytree(cls: type) -> bool:
     return issubclass(cls, Pytree) and dataclasses.is_dataclass(cls)
 
 
+def show(value: Any, most: int = 60) -> str:
+    """A value in one line of an error, cut where it is long.
+
+    >>> show(np.eye(2)), show(tuple(range(99)), most=12)
+    ('array([[1., 0.], [0., 1.]])', '(0, 1, 2, 3,...')
+    """
+    text = " ".join(repr(value).split())
+    return text if len(text) <= most else f"{text[:most]}..."
+
+
 def to_plain(value: Any) -> Any:
     """A scalar of NumPy or JAX as Python's; everything else as it is.
 
@@ -232,7 +242,7 @@ def to_plain(value: Any) -> Any:
     (3, 3, 'sgd')
     """
     is_scalar = isinstance(value, np.generic | np.ndarray | jax.Array) and not isinstance(value, Tracer)
-    return value.item() if is_scalar and value.shape == () and value.dtype.kind in "biuf" else value
+    return value.item() if is_scalar and value.shape == () and getattr(value.dtype, "kind", "V") in "biuf" else value
 
 
 def allows_none(annotation: Any) -> bool:

@@ -6,6 +6,8 @@ import warnings
 
 import numpy as np
 
+from fedjax_sel.pytree import is_whole
+
 EXAMPLES_AT_A_TIME = 4096  # a memory-mapped array is looked through piece by piece
 
 
@@ -54,8 +56,8 @@ def check_labels(name: str, y: np.ndarray, classes: int | None) -> int:
     """`C`, after every label was found in `0..C-1`."""
     if classes is None:
         classes = int(y.max()) + 1
-    if classes < 1:
-        raise ValueError(f"{name}: classes is {classes}; at least 1 is needed")
+    if not is_whole(classes) or classes < 1:
+        raise ValueError(f"{name}: classes is {classes!r}; at least 1 is needed, a whole number")
     outside = np.unique(y[(y < 0) | (y >= classes)])
     if outside.size:
         shown = ", ".join(map(str, outside[:5])) + (", ..." if outside.size > 5 else "")

@@ -15,6 +15,7 @@ from jaxtyping import Float, Int, Shaped
 
 from fedjax_sel.data.checks import check_examples, check_labels, warn_of_axes, warn_of_labels
 from fedjax_sel.data.split import hold_out
+from fedjax_sel.pytree import is_whole, show
 
 Pair = tuple[np.ndarray, np.ndarray]
 
@@ -91,8 +92,17 @@ def dataset(
     >>> dataset("toy", np.eye(10), np.arange(10) % 2, test=0.2)
     Dataset('toy': 8 training, 2 test, 0 validation examples of 10 float32, 2 classes)
     """
+    if not isinstance(name, str):
+        raise ValueError(f"the name of a dataset is {show(name)}; it must be text, as in dataset('mine', x, y)")
     x, y = check_examples(f"{name}: training", x, y)
     given = {"test": test, "validation": validation}
+    for kind, value in given.items():
+        if isinstance(value, np.ndarray) or (isinstance(value, tuple | list) and len(value) != 2):
+            raise ValueError(
+                f"{name}: {kind} is {show(value)}; it is (examples, labels) or a share of the examples in [0, 1)"
+            )
+    if not is_whole(seed) or not 0 <= seed < 2**32:
+        raise ValueError(f"{name}: seed is {show(seed)}; it must be a whole number from 0 to 2^32 - 1")
     apart: dict[str, Pair] = {
         kind: check_examples(f"{name}: {kind}", *value, like=x)
         for kind, value in given.items()

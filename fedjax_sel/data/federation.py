@@ -12,7 +12,7 @@ from jaxtyping import Int
 
 from fedjax_sel.data.dataset import Dataset
 from fedjax_sel.data.federated import FederatedData, federate
-from fedjax_sel.pytree import is_real, is_whole, to_plain
+from fedjax_sel.pytree import is_real, is_whole, show, to_plain
 
 if TYPE_CHECKING:
     from fedjax_sel.devices.profile import DeviceProfile
@@ -82,11 +82,11 @@ class Federation:
             check_kind("devices", self.devices, DeviceLaw, "")
         if not is_real(self.holdout) or np.ndim(self.holdout) or not 0 <= self.holdout < 1:
             raise ValueError(
-                f"federation: holdout is {self.holdout!r:.60}; it must be a share of each client's examples, in [0, 1)"
+                f"federation: holdout is {show(self.holdout)}; it must be a share of each client's examples, in [0, 1)"
             )
         seed = to_plain(self.data_seed)
         if seed is not None and (not is_whole(seed) or seed < 0):
-            raise ValueError(f"federation: data_seed is {seed!r:.60}; it must be a whole number, 0 or above, or None")
+            raise ValueError(f"federation: data_seed is {show(seed)}; it must be a whole number, 0 or above, or None")
         if isinstance(self.public, type):
             raise ValueError(f"federation: public is {describe_kind(self.public)}; it must be examples, or a Dataset")
 
@@ -117,6 +117,8 @@ class Federation:
         if self.public is None:
             return None
         examples = self.public.x if isinstance(self.public, Dataset) else np.asarray(self.public)
+        if not examples.ndim:
+            raise ValueError(f"federation: public is {show(self.public)}; it must be examples, or a Dataset")
         mine, theirs = (data.x.shape[1:], data.x.dtype), (examples.shape[1:], examples.dtype)
         if not len(examples) or mine != theirs:
             raise ValueError(
@@ -144,7 +146,7 @@ def check_kind(what: str, value: object, kind: type, allowed: str) -> None:
     if not isinstance(value, kind):
         hint = "; the clients of examples are given by dataset(..., owner=...) and partition.Natural()"
         raise ValueError(
-            f"federation: {what} is {value!r:.60}; it must be {allowed}{hint if what == 'partition' else ''}"
+            f"federation: {what} is {show(value)}; it must be {allowed}{hint if what == 'partition' else ''}"
         )
 
 

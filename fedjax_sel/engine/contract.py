@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedjax_sel.protocols import ClientSelector, ExampleSignal, Signals, overrides
+from fedjax_sel.pytree import show
 from fedjax_sel.types import PAD_CLIENT, Cohort, Context, Plan, Update
 
 ARRAYS = (jax.Array, np.ndarray, np.generic)
@@ -118,6 +119,15 @@ def check_state(strategy: Any, before: Any, after: Any, method: str = "observe")
     check_like(f"{type(strategy).__name__}.{method}", before, after, "a state", "`init` made")
 
 
+def check_pair(aggregator: Any, result: Any) -> tuple[Any, Any]:
+    """The new model and the state that `step` returned; raises `ValueError` for what is no such pair."""
+    if not isinstance(result, tuple) or len(result) != 2:
+        raise ValueError(
+            f"{type(aggregator).__name__}.step returned {name_kind(result)}; it must return the new model and the state"
+        )
+    return result
+
+
 def check_init(strategy: Any, state: Any, leading: int | None = None) -> None:
     """Raises `ValueError` for an initial state that is no pytree of arrays.
 
@@ -158,7 +168,7 @@ def check_signals(selector: Any, data_selection: Any) -> None:
     examples, name = data_selection.signals(), type(data_selection).__name__
     if not isinstance(examples, Mapping) or not all(isinstance(one, ExampleSignal) for one in examples.values()):
         raise ValueError(
-            f"{name}.signals returned {examples!r:.80}; it must be a mapping from names to signals of examples, "
+            f"{name}.signals returned {show(examples, 80)}; it must be a mapping from names to signals of examples, "
             "as in {'loss': Loss()}"
         )
     check_takes(data_selection, "select", ("key", "state", "valid"), tuple(examples))
@@ -205,7 +215,7 @@ def describe(value: Any) -> str:
     """A value in an error: an array by type and shape, everything else by its kind."""
     if isinstance(value, ARRAYS):
         return f"{value.dtype} of shape {value.shape}"
-    return f"{value!r:.40} ({type(value).__name__})" if value is not None else "None"
+    return f"{show(value)} ({type(value).__name__})" if value is not None else "None"
 
 
 def name_kind(value: Any) -> str:

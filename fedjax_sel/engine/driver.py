@@ -31,7 +31,7 @@ from fedjax_sel.engine.ledger import Rates, as_selection, price, rates_of
 from fedjax_sel.engine.program import Program, plan_program
 from fedjax_sel.engine.scan import run_chunk
 from fedjax_sel.engine.state import flatten_record, unflatten_record
-from fedjax_sel.pytree import is_whole, to_plain
+from fedjax_sel.pytree import is_whole, show, to_plain
 from fedjax_sel.task.convolutions import warn_native_convolutions
 
 
@@ -155,7 +155,7 @@ def resolve_execution(execution: Execution | None, changes: dict[str, Any]) -> E
         check_name("option", name, [field.name for field in dataclasses.fields(Execution)])
     if not isinstance(execution, Execution | None):
         raise ValueError(
-            f"execution is {execution!r:.60}; it must be an Execution, or give its fields by name, as in layout='scan'"
+            f"execution is {show(execution)}; it must be an Execution, or give its fields by name, as in layout='scan'"
         )
     return replace(execution or Execution(), **changes)
 
@@ -294,6 +294,6 @@ def check_seeds(seeds: Any) -> tuple[int, ...]:
         out = ()
     if not out or min(out) < 0 or max(out) >= 2**32 or len(set(out)) < len(out):
         raise ValueError(
-            f"seeds are {seeds!r}; there must be at least one, all different whole numbers from 0 to 2^32 - 1"
+            f"seeds are {show(seeds)}; there must be at least one, all different whole numbers from 0 to 2^32 - 1"
         )
     return out

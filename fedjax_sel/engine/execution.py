@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fedjax_sel.engine.callback import AnyCallback, check_callbacks
 from fedjax_sel.engine.checkpoint import Checkpoints
 from fedjax_sel.engine.layout import Layout
-from fedjax_sel.pytree import is_real, is_whole, to_plain
+from fedjax_sel.pytree import is_real, is_whole, show, to_plain
 
 
 @dataclass(frozen=True)
@@ -51,15 +51,15 @@ class Execution:
         if not isinstance(self.debug, bool):
             raise ValueError(f"debug is {self.debug!r}; it must be True or False")
         if not isinstance(self.layout, Layout | str | None):
-            raise ValueError(f"layout is {self.layout!r:.60}; it must be 'auto', 'vmap', 'scan' or a Layout")
+            raise ValueError(f"layout is {show(self.layout)}; it must be 'auto', 'vmap', 'scan' or a Layout")
         if not (self.mesh is None or self.mesh == "auto" or is_mesh(self.mesh)):
             raise ValueError(
-                f"mesh is {self.mesh!r:.60}; it must be two whole numbers, among how many devices seeds and clients "
+                f"mesh is {show(self.mesh)}; it must be two whole numbers, among how many devices seeds and clients "
                 "are divided, 'auto' or None"
             )
         if not isinstance(self.checkpoints, Checkpoints | None):
             raise ValueError(
-                f"checkpoints is {self.checkpoints!r:.60}; it must be Checkpoints(folder), from "
+                f"checkpoints is {show(self.checkpoints)}; it must be Checkpoints(folder), from "
                 "fedjax_sel.engine.checkpoint"
             )
         check_callbacks(self.callbacks)

@@ -30,7 +30,7 @@ from fedjax_sel.protocols import (
     ServerSignal,
     Strategy,
 )
-from fedjax_sel.pytree import Pytree, classes_of, is_whole, static, to_plain
+from fedjax_sel.pytree import Pytree, classes_of, is_whole, show, static, to_plain
 from fedjax_sel.task import Task
 
 
@@ -76,9 +76,9 @@ class Experiment(Pytree):
         if not isinstance(self.task, Task):
             hint = f"Task.on({type(self.task).__name__}(...), dataset)" if isinstance(self.task, nn.Module) else ""
             hint = hint or "Task.on(model, dataset)"
-            raise ValueError(f"task is {self.task!r:.80}; it must be a Task, as in {hint}")
+            raise ValueError(f"task is {show(self.task, 80)}; it must be a Task, as in {hint}")
         if not isinstance(self.deadline, Deadline):
-            raise ValueError(f"deadline is {self.deadline!r:.60}; it must be a Deadline, as in Deadline(seconds=60)")
+            raise ValueError(f"deadline is {show(self.deadline)}; it must be a Deadline, as in Deadline(seconds=60)")
         for name in ("rounds", "evaluate_every", "evaluate_last"):
             object.__setattr__(self, name, to_plain(getattr(self, name)))
 
@@ -194,5 +194,5 @@ def check_part(name: str, part: Any) -> None:
         raise ValueError(f"{name} is {part.__name__}, a class; give an instance, as in {part.__name__}()")
     if not isinstance(part, base):
         raise ValueError(
-            f"{name} is {part!r:.80} ({type(part).__name__}); it must be an instance of fedjax_sel.{base.__name__}"
+            f"{name} is {show(part, 80)} ({type(part).__name__}); it must be an instance of fedjax_sel.{base.__name__}"
         )

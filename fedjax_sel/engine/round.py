@@ -15,6 +15,7 @@ from fedjax_sel.engine.contract import (
     check_candidates,
     check_cohort,
     check_like,
+    check_pair,
     check_state,
     merge_duplicates,
 )
@@ -116,7 +117,9 @@ def aggregate(experiment: Experiment, state: RoundState, trained: Trained) -> tu
     task = experiment.task
     with stage("aggregation"):
         (model, statistics), (delta, moved) = task.split(state.variables), task.split(trained.delta)
-        stepped, aggregation = experiment.aggregation.step(state.aggregation, model, delta)
+        stepped, aggregation = check_pair(
+            experiment.aggregation, experiment.aggregation.step(state.aggregation, model, delta)
+        )
         check_like(f"{type(experiment.aggregation).__name__}.step", model, stepped)
         check_state(experiment.aggregation, state.aggregation, aggregation, "step")
         whole = jnp.maximum(trained.weight.sum(), jnp.finfo(jnp.float32).tiny)

@@ -16,7 +16,6 @@ from fedjax_sel.engine.contract import (
     check_cohort,
     check_example_weights,
     check_like,
-    check_plan,
     check_state,
     check_update,
 )
@@ -88,7 +87,6 @@ def train_cohort(
         has_model = asked & needs_model(signals)
         work = plan_cohort(experiment, data, ctx, cohort, num_examples, has_model)
         returned = restrict(cohort, work.returned)
-        check_plan(experiment.local_training, work.plan, ctx.m)
         weight = aggregator.weights(returned, num_examples, work.plan)
         where = f"{type(aggregator).__name__}.weights"
         check_array(where, weight, (ctx.m,), jnp.floating, f"floats of shape ({ctx.m},), one an update")

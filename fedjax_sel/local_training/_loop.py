@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int
 from fedjax_sel.data.federated import Examples
 from fedjax_sel.local_training._schedule import Constant, Cosine, Exponential, Steps
 from fedjax_sel.local_training._shuffle import shuffle_epochs, shuffle_steps
-from fedjax_sel.pytree import Pytree, Scalar, static
+from fedjax_sel.pytree import Pytree, Scalar, show, static
 from fedjax_sel.task import Task
 from fedjax_sel.types import Plan, PRNGKey, Update, Variables
 
@@ -37,7 +37,9 @@ class Loop(Pytree):
     schedule: Constant | Cosine | Exponential | Steps
 
     def check(self, where: str) -> None:
-        """Raises `ValueError` where the length of a round is given twice."""
+        """Raises `ValueError` where the length of a round is given twice, or the schedule is none."""
+        if isinstance(self.schedule, type) or not callable(self.schedule):
+            raise ValueError(f"{where}: schedule is {show(self.schedule)}; it must be a schedule, as Cosine()")
         if self.epochs is not None and self.steps is not None:
             raise ValueError(
                 f"{where}: epochs is {self.epochs} and steps is {self.steps}; give one of them, and None for the other"

@@ -14,7 +14,7 @@ from fedjax_sel.data.federated import Examples
 from fedjax_sel.local_training._loop import Loop
 from fedjax_sel.local_training._schedule import Constant, Cosine, Exponential, Steps
 from fedjax_sel.protocols import LocalTrainer
-from fedjax_sel.pytree import Range, Scalar, param, static
+from fedjax_sel.pytree import Range, Scalar, param, show, static
 from fedjax_sel.task import Task
 from fedjax_sel.types import Plan, PRNGKey, Update, Variables
 
@@ -26,6 +26,9 @@ OPTIMIZERS = (
     *("novograd", "radam", "sm3", "sign_sgd"),
 )
 """Names of optax's optimisers that are built from numbers alone."""
+
+AVERAGED = ("momentum", "b1", "b2", "b3", "decay")
+"""Numbers that weigh the past in a running mean, where an optimiser has them; in [0, 1)."""
 
 LEARNING_RATE = 0.001
 """Where none is given."""
@@ -75,11 +78,16 @@ class Optax(LocalTrainer):
             check_name("optax: optimizer", self.optimizer, OPTIMIZERS)
         elif not callable(self.optimizer):
             raise ValueError(f"optax: optimizer is {self.optimizer!r}; it must be a name, or a function of numbers")
+        if not isinstance(self.hyperparams, Mapping | None):
+            raise ValueError(
+                f"optax: hyperparams is {show(self.hyperparams)}; it must be a mapping from names to numbers, or None"
+            )
         accepted = inspect.signature(self._factory).parameters
         for name, value in (self.hyperparams or {}).items():
             if not any(p.kind is inspect.Parameter.VAR_KEYWORD for p in accepted.values()):
                 check_name("number of optax:", name, accepted)
-            Range(0 if name == "learning_rate" else None).check(f"optax: hyperparams.{name}", value)
+            bounds = Range(0, below=1) if name in AVERAGED else Range(0 if name == "learning_rate" else None)
+            bounds.check(f"optax: hyperparams.{name}", value)
         if self.learning_rate is not None and "learning_rate" in (self.hyperparams or {}):
             raise ValueError("optax: learning_rate is given twice, as a field and in hyperparams")
         self._loop.check("optax")

@@ -7,7 +7,7 @@ from typing import Any
 
 import flax.linen as nn
 
-from fedjax_sel.pytree import is_real, is_whole, title, to_plain
+from fedjax_sel.pytree import is_real, is_whole, show, title, to_plain
 
 COUNTS = ("classes", "hidden", "channels", "kernel", "depth", "width")
 """Fields that are whole numbers, at least 1; or several."""
@@ -37,7 +37,7 @@ def check_sizes(model: nn.Module) -> None:
             count, counts = "a whole number, at least 1", "whole numbers, each at least 1"
             share, shares = "in [0, 1)", "numbers, each in [0, 1)"
             must = (counts if several else count) if field.name in COUNTS else (shares if several else share)
-            raise ValueError(f"{title(type(model))}: {field.name} is {value!r:.60}; it must be {must}")
+            raise ValueError(f"{title(type(model))}: {field.name} is {show(value)}; it must be {must}")
         object.__setattr__(model, field.name, value)
 
 

@@ -16,7 +16,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int
 
 from fedjax_sel.data.dataset import Dataset, normalisation, warn_of_tokens
-from fedjax_sel.pytree import Pytree, Scalar, is_real, static
+from fedjax_sel.pytree import Pytree, Scalar, is_real, show, static
 from fedjax_sel.task.costs import Costs, count_costs
 from fedjax_sel.task.freezing import FrozenParams, check_frozen, fit_variables
 from fedjax_sel.types import Batch, PRNGKey, Rows, Variables
@@ -78,13 +78,13 @@ class Task(Pytree):
         if isinstance(self.model, type):
             raise ValueError(f"task: model is {self.model.__name__}, a class; give {self.model.__name__}(...)")
         if not all(callable(getattr(self.model, method, None)) for method in ("init", "apply")):
-            raise ValueError(f"task: model is {self.model!r:.60}; it must be a Flax module, as models.MLP(classes=10)")
+            raise ValueError(f"task: model is {show(self.model)}; it must be a Flax module, as models.MLP(classes=10)")
         for name in ("shift", "scale"):
             value: Any = getattr(self, name)
             if not isinstance(value, Tracer) and not (is_real(value) and np.isfinite(value).all()):
-                raise ValueError(f"task: {name} is {value!r:.60}; it must be a finite number, or one a feature")
+                raise ValueError(f"task: {name} is {show(value)}; it must be a finite number, or one a feature")
         if not isinstance(self.metrics, Mapping):
-            raise ValueError(f"task: metrics is {self.metrics!r:.60}; it must be a mapping from names to functions")
+            raise ValueError(f"task: metrics is {show(self.metrics)}; it must be a mapping from names to functions")
         if not callable(self.example_loss):
             raise ValueError(
                 f"task: example_loss is {self.example_loss!r}; it must be a function of outputs and targets"
@@ -101,7 +101,7 @@ class Task(Pytree):
     def on(cls, model: nn.Module, dataset: Dataset) -> Task:
         """The task of learning `dataset`, normalised to mean 0 and deviation 1 by its training examples."""
         if not isinstance(dataset, Dataset):
-            raise ValueError(f"the data of a task is {dataset!r:.60} ({type(dataset).__name__}); it must be a Dataset")
+            raise ValueError(f"the data of a task is {show(dataset)} ({type(dataset).__name__}); it must be a Dataset")
         warn_of_tokens(dataset)
         shift, scale = map(jnp.asarray, normalisation(dataset))
         return cls(model, shift, scale)
