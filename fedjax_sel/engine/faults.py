@@ -20,6 +20,7 @@ from jaxtyping import Array, Bool, Float, Int, Shaped
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.history import History
 from fedjax_sel.engine.timing import CohortWork
+from fedjax_sel.pytree import show
 from fedjax_sel.types import PAD_CLIENT, Cohort, Context
 
 Faults = dict[str, Int[Array, ""]]
@@ -136,7 +137,7 @@ def refuse_faults(experiment: Experiment, faults: Faults, shown: Any = None) -> 
     for name, number in faults.items():
         if not isinstance(number, Tracer) and int(number):
             values = ", ".join(
-                f"{jax.tree_util.keystr(path, simple=True)} {np.asarray(leaf).tolist()!r:.120}"
+                f"{jax.tree_util.keystr(path, simple=True)} {show(np.asarray(leaf).tolist(), 120)}".strip()
                 for path, leaf in jax.tree_util.tree_leaves_with_path(shown)
             )
             part, words = say(name)

@@ -104,7 +104,7 @@ def select_cohort(experiment: Experiment, key: PRNGKey, state: RoundState, ctx: 
     """The selector's cohort, checked in shape; a client that stands in it more than once trains once."""
     selector = experiment.client_selection
     with stage("client selection", round=ctx.round):
-        check_finite(before)
+        refuse_faults(experiment, count_signal_faults(before, dict.fromkeys(before, asked_among(ctx))))
         cohort = selector.select(key, state.client_selection, ctx, **before)
         check_cohort(selector, cohort, ctx)
         cohort = merge_duplicates(cohort) if selector.replacement else cohort
@@ -149,9 +149,7 @@ def measure_round(
         change = jax.tree.map(jnp.subtract, variables, state.variables)
         args = (trained.updates, change, state.change, trained.cohort.mask)
         signals = experiment.client_selection.signals().at("after")
-        values = known | trained.signals | measure_after(signals, experiment.task, variables, data, *args)
-        check_finite(values)
-        return values
+        return known | trained.signals | measure_after(signals, experiment.task, variables, data, *args)
 
 
 def observe_round(
@@ -175,16 +173,18 @@ def merge_correction(experiment: Experiment, state: RoundState, trained: Trained
 def count_faults(experiment: Experiment, ctx: Context, cohort: Cohort, trained: Trained, signals: Values) -> Faults:
     """What strategies returned in the round that cannot be, by kind."""
     before = experiment.client_selection.signals().at("before")
-    asked = ctx.available
-    if ctx.candidates is not None:
-        asked = (ctx.candidates >= 0) & asked[jnp.maximum(ctx.candidates, 0)]
-    of_clients = dict.fromkeys(before, asked)
-    return {
-        **count_candidate_faults(ctx.candidates, ctx.num_clients),
-        **count_cohort_faults(cohort, ctx),
-        **trained.faults,
-        **count_signal_faults(signals, of_clients),
-    }
+    with stage("signals", round=ctx.round):
+        of_signals = count_signal_faults(signals, dict.fromkeys(before, asked_among(ctx)))
+        refuse_faults(experiment, of_signals)
+    of_candidates = count_candidate_faults(ctx.candidates, ctx.num_clients)
+    return {**of_candidates, **count_cohort_faults(cohort, ctx), **trained.faults, **of_signals}
+
+
+def asked_among(ctx: Context) -> Bool[Array, "d"]:
+    """Which candidates can be reached, or which clients where everyone is asked."""
+    if ctx.candidates is None:
+        return ctx.available
+    return (ctx.candidates >= 0) & ctx.available.at[jnp.maximum(ctx.candidates, 0)].get(mode="fill", fill_value=False)
 
 
 def count_round(
