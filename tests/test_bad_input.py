@@ -365,7 +365,10 @@ REFUSED: list[tuple[str, str]] = [
         "public is 'more'; it must be examples, or a Dataset",
     ),
     ("fs.Federation(blobs, partition.Natural()).draw(0)", "owner"),
-    ("fs.Federation(blobs, partition.Iid(999)).draw(4)", "clients is 999, but there are only 216 examples; each needs"),
+    (
+        "fs.Federation(blobs, partition.Iid(999)).draw(4)",
+        "clients is 999, but there are only 216 examples; each needs at least one (data seed 4)",
+    ),
     ("fs.Federation(blobs, partition.Iid(0)).draw(0)", "clients is 0; it is a whole number, at least 1"),
     ("fs.Federation(blobs, partition.Iid(2.5)).draw(0)", "clients is 2.5; it is a whole number, at least 1"),
     ("fs.Federation(blobs, partition.Iid('8')).draw(0)", "clients is '8'; it is a whole number, at least 1"),
@@ -912,12 +915,6 @@ COUNTED: list[tuple[str, type, dict, str]] = [
         "Mine: 8 values of the signal 'broken' that are not finite",
     ),
     (
-        "a trained signal that is NaN",
-        fs.ClientSelector,
-        {**ANY, "signals": give(fs.Signals(trained=[Broken()]))},
-        "Mine: 3 values of the signal 'broken' that are not finite",
-    ),
-    (
         "somebody accepted who did not train",
         fs.ClientSelector,
         {
@@ -960,7 +957,7 @@ COMMANDS: list[tuple[str, str]] = [
     ("run", "Missing argument"),
     ("rn digits", "No such command"),
     ("run digits --round 3", "No such option"),
-    ("run digits --seeds many", "'many' is not a valid"),
+    ("run digits --seeds many", "Invalid value for '--seeds': Input should be a valid integer"),
     ("run digits --seeds 0", f"seeds are 0; {SEEDS}"),
     ("run digits --seeds -1", f"seeds are -1; {SEEDS}"),
     ("run digits seeds=[1,1]", f"seeds are [1, 1]; {SEEDS}"),
@@ -969,7 +966,7 @@ COMMANDS: list[tuple[str, str]] = [
     ("run digits --layout pmap", "unknown layout 'pmap'"),
     ("run digits --mesh 2", "--mesh is '2'; it must be of the form seeds=2,clients=4"),
     ("run digits --mesh seeds=0,clients=1", "mesh"),
-    ("run digits --memory much", "'much' is not a valid"),
+    ("run digits --memory much", "Invalid value for '--memory': Input should be a valid number"),
     ("run digits --memory -1", "memory is -1073741824; it must be a number of bytes above 0"),
     ("run digits lr", "'lr' is not of the form key=value"),
     ("run digits =3", "'=3' is not of the form key=value"),
@@ -1199,16 +1196,14 @@ class AlsoBroken(Broken):
 
 
 TOGETHER: dict[str, tuple[dict, list[str]]] = {
-    "values of three strategies": (
+    "a cohort and weights of examples": (
         strategy(fs.ClientSelector, chosen(8, 4, 4, weight=(-1.0, 1.0, 1.0)))
-        | strategy(fs.DataSelector, {"select": lambda self, key, state, valid: -1.0 * valid})
-        | strategy(fs.Aggregator, {"weights": lambda self, c, n, p: -c.weight}),
+        | strategy(fs.DataSelector, {"select": lambda self, key, state, valid: -1.0 * valid}),
         [
             "Mine: 4 selected clients that do not exist (seed 3 in 2 rounds, first in round 1; seed 5 in 2 rounds",
             "Mine: 4 clients selected twice in a round, without `replacement = True` (seed 3 in 2 rounds, first in",
             "Mine: 4 weights from `select` that are negative or not finite (seed 3 in 2 rounds, first in round 1;",
             "weights of examples that are negative, not finite, or neither 0 nor 1 without `weighted = True` (seed 3",
-            "Mine: 8 weights of updates that are negative or not finite (seed 3 in 2 rounds, first in round 1;",
         ],
     ),
     "scores and signals": (
@@ -1231,16 +1226,24 @@ TOGETHER: dict[str, tuple[dict, list[str]]] = {
             {
                 **chosen(0, 1, -1, mask=(True, True, False), weight=(1.0, 1.0, 0.0)),
                 "candidates": give(jnp.array([0, 9])),
-                "accept": lambda self, key, state, ctx, cohort: Cohort(cohort.client, jnp.ones(3, bool), -jnp.ones(3)),
+                "accept": lambda self, key, state, ctx, cohort: cohort.replace(mask=jnp.ones(3, bool)),
             },
         )
-        | {"availability": Trace(np.arange(16).reshape(2, 8) != 8)},
+        | {"availability": Trace(np.arange(16).reshape(2, 8) != 8)}
+        | strategy(fs.Aggregator, {"weights": lambda self, c, n, p: -0.1 * c.mask}),
         [
+            "Mine: 8 weights of updates that are negative or not finite (seed 3 in 2 rounds, first in round 1;",
             "Mine: 4 candidates that do not exist, from `candidates` (seed 3 in 2 rounds, first in round 1;",
             "Mine: 2 selected clients that are not available (seed 3 in 1 round, first in round 2; seed 5 in 1 round",
             "Mine: 4 members from `accept` that did not return an update (seed 3 in 2 rounds, first in round 1;",
-            "Mine: 12 weights from `accept` that are negative or not finite (seed 3 in 2 rounds, first in round 1;",
         ],
+    ),
+    "a weight for which the run ends": (
+        strategy(
+            fs.ClientSelector,
+            {**ANY, "accept": lambda self, key, state, ctx, cohort: cohort.replace(weight=-cohort.weight)},
+        ),
+        ["Mine: 6 weights from `accept` that are negative or not finite (seed 3 in 1 round, first in round 1; seed 5"],
     ),
 }
 
@@ -1269,14 +1272,16 @@ def idle_run(names, **answers):
     return history, results(history), [str(warning.message) for warning in caught]
 
 
+HALF = np.arange(16).reshape(2, 8) >= 8
+"""Nobody in the first round, everybody in the second."""
+
+
 @pytest.mark.parametrize(
     "answers",
-    [{"availability": Bernoulli(0.0)}, {"deadline": Deadline(1e-9)}, {"client_selection": None}],
-    ids=["nobody available", "impossible deadline", "nobody selected"],
+    [{"availability": Trace(HALF & False)}, {"availability": Trace(HALF | True), "deadline": Deadline(1e-9)}],
+    ids=["nobody available", "impossible deadline"],
 )
 def test_a_run_in_which_nobody_trains_says_so(names, answers):
-    if answers.get("client_selection", 0) is None:
-        answers = strategy(fs.ClientSelector, chosen(-1, -1, -1, mask=(False,) * 3))
     history, found, said = idle_run(names, **answers)
     (line,) = said
     assert line.startswith("nobody trained in any round of all seeds: the model is as it began")
@@ -1287,7 +1292,7 @@ def test_a_run_in_which_nobody_trains_says_so(names, answers):
 
 
 def test_single_rounds_in_which_nobody_trains_are_counted(names):
-    history, found, said = idle_run(names, availability=Trace(np.arange(16).reshape(2, 8) >= 8))
+    history, found, said = idle_run(names, availability=Trace(HALF))
     assert said == []
     assert found["idle"]["per_seed"] == [1.0, 1.0]
     assert "untrained" not in found
@@ -1295,7 +1300,7 @@ def test_single_rounds_in_which_nobody_trains_are_counted(names):
 
 
 def test_a_run_without_faults_has_none(names):
-    _, found, said = idle_run(names)
+    _, found, said = idle_run(names, availability=Trace(HALF | True))
     assert said == []
     assert not found.keys() & {"faults", "untrained", "idle"}
 
@@ -1336,6 +1341,20 @@ def test_a_command_that_cannot_be_carried_out_answers_in_one_line(line, words):
         assert len(said.splitlines()) == 1
     else:  # of the parser of command lines
         assert "Usage:" in said
+
+
+@pytest.mark.parametrize(("share", "m"), [(0.5, 4), (1.0, 8), (0.01, 1), (0.3, 2), (1, 1)])
+def test_a_share_is_of_all_clients_and_at_least_one_of_them(names, share, m):
+    assert names["make"](cohort_size=share).count_cohort(N) == m
+
+
+def test_numpy_integers_count_as_whole_numbers(names):
+    assert names["make"](cohort_size=np.int64(3)).count_cohort(N) == 3
+
+
+def test_a_selector_without_a_rule_to_select_cannot_be_made():
+    with pytest.raises(TypeError, match=r"abstract.* select"):
+        subclass(fs.ClientSelector, observe=give(()))()
 
 
 def test_the_table_is_long():

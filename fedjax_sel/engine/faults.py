@@ -91,9 +91,9 @@ def count_example_faults(weight: Shaped[Array, "m L"], mask: Bool[Array, "m"], *
     return {"example_weight": count(mask[:, None] & ~fits)}
 
 
-def count_update_faults(weight: Float[Array, "m"]) -> Faults:
-    """How many weights of updates are none."""
-    return {"update_weight": count(~is_weight(weight))}
+def count_update_faults(weight: Float[Array, "m"], cohort: Cohort) -> Faults:
+    """How many weights of updates are none, where those of the cohort, from which they were made, are."""
+    return {"update_weight": count(~is_weight(weight) & is_weight(cohort.weight).all())}
 
 
 def count_signal_faults(signals: Mapping[str, Array], asked: Mapping[str, Bool[Array, "d"]]) -> Faults:
@@ -109,6 +109,11 @@ def count_signal_faults(signals: Mapping[str, Array], asked: Mapping[str, Bool[A
             bad = ~jnp.isfinite(value.reshape(*value.shape[:1], -1)).all(-1)
             out[SIGNAL + name] = count(bad & asked[name] if name in asked else bad)
     return out
+
+
+def may_diverge(name: str) -> bool:
+    """Whether a fault is what a model that diverges brings about; a seed that ends for it says that instead."""
+    return name == "nan_score" or name.startswith(SIGNAL)
 
 
 def is_idle(work: CohortWork) -> Bool[Array, ""]:

@@ -111,7 +111,7 @@ def train_cohort(
                 upload = jnp.where(uploaded, work.spent.upload, 0.0)
                 work = replace(work, spent=replace(work.spent, upload=upload))
         final = aggregator.weights(merged, num_examples, work.plan)
-        faults |= refuse_faults(experiment, count_update_faults(final), final)
+        faults |= refuse_faults(experiment, count_update_faults(final, merged), final)
         if accepts or aggregator.stacked:
             delta = combine(experiment, deltas, final)
             check_like(f"{type(aggregator).__name__}.combine", state.variables, delta)
