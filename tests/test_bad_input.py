@@ -465,8 +465,14 @@ WARNED: list[tuple[str, str]] = [
     ("fs.dataset('mine', X, Y, validation=(X, Y + 1))", "only test or validation examples have labels 3"),
     ("fs.dataset('mine', X, 2 * Y)", "2 of 5 classes have no example (1, 3); np.unique(y, return_inverse=True)[1]"),
     ("fs.dataset('mine', X, 3 * Y)", "4 of 7 classes have no example (1, 2, 4, 5); np.unique"),
-    ("fs.dataset('mine', X, 0 * Y)", "all training examples have label 0; there is nothing to tell apart"),
-    ("fs.dataset('mine', X, 0 * Y, classes=3)", "all training examples have label 0; there is nothing to tell apart"),
+    (
+        "fs.Task.on(models.MLP(1), fs.dataset('mine', X, 0 * Y))",
+        "all training examples have label 0; there is nothing to tell apart",
+    ),
+    (
+        "fs.Task.on(models.MLP(3), fs.dataset('mine', X, 0 * Y, classes=3))",
+        "all training examples have label 0; there is nothing to tell apart",
+    ),
     (
         "fs.dataset('mine', np.zeros((12, 3, 32, 32), np.uint8), Y)",
         "looks like channels first; here the last axis holds",

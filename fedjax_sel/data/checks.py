@@ -103,12 +103,6 @@ def warn_of_labels(name: str, y: np.ndarray, others: np.ndarray, classes: int, *
             "draw the test examples from all (test=0.2), or leave those out",
             stacklevel=3,
         )
-    if len(np.unique(y)) == 1:
-        warnings.warn(
-            f"{name}: all training examples have label {y[0]}; there is nothing to tell apart: give labels of at least "
-            "two classes",
-            stacklevel=3,
-        )
 
 
 def warn_of_axes(name: str, x: np.ndarray) -> None:

@@ -168,8 +168,14 @@ def normalisation(data: Dataset) -> tuple[Float[np.ndarray, "c"], Float[np.ndarr
     return mean.astype(np.float32), scale.astype(np.float32)
 
 
-def warn_of_tokens(data: Dataset) -> None:
-    """Warns of whole numbers that are about to be normalised, and may be token ids or categories."""
+def warn_before_learning(data: Dataset) -> None:
+    """Warns of labels that are all the same, and of whole numbers about to be normalised that may be token ids."""
+    if (data.y == data.y[0]).all():
+        warnings.warn(
+            f"{data.name}: all training examples have label {data.y[0]}; there is nothing to tell apart: give labels "
+            "of at least two classes",
+            stacklevel=3,
+        )
     if data.x.dtype.kind in "iu" and data.x.dtype != np.uint8 and data.x.ndim == 2:
         warnings.warn(
             f"{data.name}: examples are {data.x.dtype} and will be normalised as measurements; token ids or categories "

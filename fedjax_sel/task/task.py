@@ -15,7 +15,7 @@ from flax.core import FrozenDict
 from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int
 
-from fedjax_sel.data.dataset import Dataset, normalisation, warn_of_tokens
+from fedjax_sel.data.dataset import Dataset, normalisation, warn_before_learning
 from fedjax_sel.pytree import Pytree, Scalar, is_real, show, static
 from fedjax_sel.task.costs import Costs, count_costs
 from fedjax_sel.task.freezing import FrozenParams, check_frozen, fit_variables
@@ -102,7 +102,7 @@ class Task(Pytree):
         """The task of learning `dataset`, normalised to mean 0 and deviation 1 by its training examples."""
         if not isinstance(dataset, Dataset):
             raise ValueError(f"the data of a task is {show(dataset)} ({type(dataset).__name__}); it must be a Dataset")
-        warn_of_tokens(dataset)
+        warn_before_learning(dataset)
         shift, scale = map(jnp.asarray, normalisation(dataset))
         return cls(model, shift, scale)
 
