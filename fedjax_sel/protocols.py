@@ -35,7 +35,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
-from fedjax_sel.pytree import Pytree, param, static
+from fedjax_sel.pytree import Pytree, param, show, static
 from fedjax_sel.types import Batch, Cohort, Context, Plan, PRNGKey, StrategyState, Update, Variables
 
 if TYPE_CHECKING:
@@ -199,6 +199,10 @@ class Signals:
         at: dict[str, str] = {}
         for moment, kinds in MOMENTS.items():
             given = getattr(self, moment)
+            if isinstance(given, Signal | type | str) or not isinstance(given, Iterable):
+                raise ValueError(
+                    f"{moment} is {show(given)}; it must be a list of signals, or a mapping from names to signals"
+                )
             named = (
                 list(given.items())
                 if isinstance(given, Mapping)

@@ -166,6 +166,14 @@ class Pytree:
         super().__init_subclass__(**kwargs)
         if "__post_init__" in vars(cls):
             raise TypeError(f"{cls.__name__} defines __post_init__; what it checks belongs in __check_init__")
+        own = {name for name in vars(cls) if name not in inspect.get_annotations(cls)}
+        for base in cls.__mro__[1:]:
+            if shadowed := own & {field.name for field in dataclasses.fields(base)} if is_pytree(base) else set():
+                name = min(shadowed)
+                raise TypeError(
+                    f"{cls.__name__} defines {name}, but {name} is a field of {base.__name__}, and its value would be "
+                    f"used instead; give it when a value is made, as in {base.__name__}(..., {name}=...)"
+                )
         dataclasses.dataclass(frozen=True)(cls)
         fields = dataclasses.fields(cls)  # type: ignore[arg-type]
         leaves = tuple(f.name for f in fields if not f.metadata.get("static"))
@@ -190,6 +198,8 @@ class Pytree:
     def __post_init__(self) -> None:
         """Checks every field, then what ties them together."""
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
+            if field.metadata.get("static") and (plain := to_plain(getattr(self, field.name))) is not None:
+                object.__setattr__(self, field.name, plain)  # a program is compiled for it: it must be hashable
             if not (field.metadata.keys() & {"range", "choices"}):
                 continue
             value = getattr(self, field.name)
@@ -208,6 +218,31 @@ class Pytree:
 
     def __check_init__(self) -> None:
         """Raises `ValueError` for fields that do not go together; nothing by default."""
+
+
+def is_pytree(cls: type) -> bool:
+    """Whether a class is a subclass of `Pytree` that has been made a dataclass."""
+    return issubclass(cls, Pytree) and dataclasses.is_dataclass(cls)
+
+
+def show(value: Any, most: int = 60) -> str:
+    """A value in one line of an error, cut where it is long.
+
+    >>> show(np.eye(2)), show(tuple(range(99)), most=12)
+    ('array([[1., 0.], [0., 1.]])', '(0, 1, 2, 3,...')
+    """
+    text = " ".join(repr(value).split())
+    return text if len(text) <= most else f"{text[:most]}..."
+
+
+def to_plain(value: Any) -> Any:
+    """A scalar of NumPy or JAX as Python's; everything else as it is.
+
+    >>> to_plain(np.int64(3)), to_plain(jax.numpy.int32(3)), to_plain("sgd")
+    (3, 3, 'sgd')
+    """
+    is_scalar = isinstance(value, np.generic | np.ndarray | jax.Array) and not isinstance(value, Tracer)
+    return value.item() if is_scalar and value.shape == () and getattr(value.dtype, "kind", "V") in "biuf" else value
 
 
 def allows_none(annotation: Any) -> bool:

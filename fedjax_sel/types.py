@@ -82,11 +82,14 @@ class Cohort(Pytree):
       client: number of each member, `PAD_CLIENT` where `mask` is false.
       mask: which slots are filled.
       weight: importance correction of each slot, 1 where unbiasedness is not claimed.
+      nan_scores: how many available clients had a score that is NaN when the cohort was drawn; a run that had any
+        says so.
     """
 
     client: Int[Array, "m"]
     mask: Bool[Array, "m"]
     weight: Float[Array, "m"]
+    nan_scores: Int[Array, ""] | int = 0
 
 
 class Batch(Pytree):

@@ -63,7 +63,8 @@ def command(function: Callable[..., None], name: str | None = None) -> Callable[
         except USERS as error:
             if named.get("debug"):
                 raise
-            message = "; ".join([str(error), *getattr(error, "__notes__", ())])
+            stages = [note for note in getattr(error, "__notes__", ()) if note.startswith("in ")]  # JAX adds its own
+            message = "; ".join([str(error), *stages])
             Console(stderr=True).print(Text(f"error: {message}", style="red"), soft_wrap=True)
             raise leave(2) from None
         except KeyboardInterrupt:

@@ -12,6 +12,8 @@ from fedjax_sel.types import PAD_CLIENT, Cohort, PRNGKey
 def top_m(key: PRNGKey, score: Float[Array, "N"], available: Bool[Array, "N"], m: int) -> Cohort:
     """Returns the `m` available clients of highest score, best first; equal scores in random order.
 
+    A score that is NaN is the lowest, and counted in the cohort's `nan_scores`.
+
     Where fewer are available, the last slots are empty. `lax.top_k` alone would settle a tie by the lowest index, and
     at the first round of many methods everybody ties.
     """
@@ -20,14 +22,15 @@ def top_m(key: PRNGKey, score: Float[Array, "N"], available: Bool[Array, "N"], m
 
 def top_by_noise(noise: Float[Array, "N"], score: Float[Array, "N"], available: Bool[Array, "N"], m: int) -> Cohort:
     """Returns what `top_m` does, equal scores in the order of falling `noise`, which is in [0, 1)."""
-    score = jnp.where(available, score, -jnp.inf)
+    undecided = available & jnp.isnan(score)
+    score = jnp.where(available & ~undecided, score, -jnp.inf)
     _, best = jax.lax.top_k(score, m)
     last = score[best].min()  # by their places: the values alone would be compiled as a sort of all of them
     tier = jnp.where(score > last, 2.0, jnp.where(score == last, 1.0, 0.0))
     rank = jnp.where(available, tier + noise, -1.0)
     _, client = jax.lax.top_k(rank, m)
     order = jnp.argsort(-score[client], stable=True)
-    return cohort_of(client[order], available[client[order]])
+    return cohort_of(client[order], available[client[order]], undecided.sum())
 
 
 def uniform_m(key: PRNGKey, available: Bool[Array, "N"], m: int) -> Cohort:
@@ -40,12 +43,16 @@ def uniform_m(key: PRNGKey, available: Bool[Array, "N"], m: int) -> Cohort:
 def gumbel_m(key: PRNGKey, log_weight: Float[Array, "N"], available: Bool[Array, "N"], m: int) -> Cohort:
     """Returns `m` available clients, drawn in turn with chances proportional to `exp(log_weight)` of those left.
 
+    A weight that is NaN is 0, and counted in the cohort's `nan_scores`.
+
     Source: Kool et al., "Stochastic Beams and Where to Find Them", 2019, https://arxiv.org/abs/1903.06059
       (Gumbel-top-k).
     """
-    noisy = jnp.where(available, log_weight + jax.random.gumbel(key, log_weight.shape), -jnp.inf)
+    undecided = available & jnp.isnan(log_weight)
+    noisy = log_weight + jax.random.gumbel(key, log_weight.shape)
+    noisy = jnp.where(available, jnp.where(undecided, jnp.finfo(noisy.dtype).min, noisy), -jnp.inf)
     _, client = jax.lax.top_k(noisy, m)
-    return cohort_of(client, available[client])
+    return cohort_of(client, available[client], undecided.sum())
 
 
 def draw_members(
@@ -53,6 +60,7 @@ def draw_members(
 ) -> Bool[Array, "N"]:
     """Returns which clients are drawn: `count` of the allowed, as by `gumbel_m`; `count <= m` may be traced."""
     noisy = log_weight + jax.random.gumbel(key, log_weight.shape)
+    noisy = jnp.where(jnp.isnan(noisy), jnp.finfo(noisy.dtype).min, noisy)  # `top_k` would have NaN come first
     _, client = jax.lax.top_k(jnp.where(allowed, noisy, -jnp.inf), m)
     return allowed & jnp.zeros_like(allowed).at[client].set(jnp.arange(m) < count)
 
@@ -91,6 +99,7 @@ def round_down(number: Float[Array, ""]) -> Int[Array, ""]:
     return jnp.floor(number + 1e-3).astype(jnp.int32)
 
 
-def cohort_of(client: Int[Array, "m"], mask: Bool[Array, "m"]) -> Cohort:
+def cohort_of(client: Int[Array, "m"], mask: Bool[Array, "m"], nan_scores: Int[Array, ""] | int = 0) -> Cohort:
     """Returns a cohort without importance correction; empty slots read `PAD_CLIENT`."""
-    return Cohort(jnp.where(mask, client, PAD_CLIENT).astype(jnp.int32), mask, jnp.where(mask, 1.0, 0.0))
+    client = jnp.where(mask, client, PAD_CLIENT).astype(jnp.int32)
+    return Cohort(client, mask, jnp.where(mask, 1.0, 0.0), nan_scores)

@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from fedjax_sel.catalog import check_name
+from fedjax_sel.pytree import show
 
 
 class Loader(yaml.SafeLoader):
@@ -84,7 +85,7 @@ def parse_mapping(where: str, text: str) -> dict:
     except yaml.YAMLError as error:
         raise ValueError(f"{where} is not valid YAML: {' '.join(str(error).split())}") from error
     if not isinstance(config, dict):
-        found = "it is empty" if config is None else f"it holds {type(config).__name__} {config!r:.60}"
+        found = "it is empty" if config is None else f"it holds {type(config).__name__} {show(config)}"
         raise ValueError(f"{where} is no configuration: a mapping of keys to values is needed, but {found}")
     return config
 

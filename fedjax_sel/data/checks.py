@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
+
+from fedjax_sel.pytree import is_whole
 
 EXAMPLES_AT_A_TIME = 4096  # a memory-mapped array is looked through piece by piece
 
@@ -60,8 +64,8 @@ def check_labels(name: str, y: np.ndarray, classes: int | None) -> int:
     """
     if classes is None:
         classes = int(y.max()) + 1
-    if classes < 1:
-        raise ValueError(f"{name}: classes is {classes}; at least 1 is needed")
+    if not is_whole(classes) or classes < 1:
+        raise ValueError(f"{name}: classes is {classes!r}; at least 1 is needed, a whole number")
     outside = np.unique(y[(y < 0) | (y >= classes)])
     if outside.size:
         shown = ", ".join(map(str, outside[:5])) + (", ..." if outside.size > 5 else "")
@@ -70,6 +74,60 @@ def check_labels(name: str, y: np.ndarray, classes: int | None) -> int:
             "np.unique(y, return_inverse=True)[1] renumbers them"
         )
     return classes
+
+
+def warn_of_labels(name: str, y: np.ndarray, others: np.ndarray, classes: int, *, known: bool) -> None:
+    """Warns of labels from which little can be learnt, each with what helps.
+
+    Args:
+      name: of the dataset.
+      y: training labels.
+      others: of test and validation examples.
+      classes: `C`.
+      known: whether `C` was given, so that classes without examples are meant.
+
+    Raises:
+      ValueError: most classes would have no example.
+    """
+    seen = np.union1d(y, others)
+    absent = classes - len(seen)
+    renumber = "np.unique(y, return_inverse=True)[1] renumbers labels without gaps"
+    if not known and absent > MOST_ABSENT * len(seen):
+        raise ValueError(
+            f"{name}: labels reach from 0 to {classes - 1}, but only {len(seen)} of these {classes} classes have an "
+            f"example; {renumber}, and classes={classes} says that it is meant"
+        )
+    if not known and absent:
+        gaps = np.setdiff1d(np.arange(classes), seen)[:5]
+        warnings.warn(
+            f"{name}: {absent} of {classes} classes have no example ({', '.join(map(str, gaps))}"
+            f"{', ...' if absent > 5 else ''}); {renumber}, and classes={classes} says that they are meant",
+            stacklevel=3,
+        )
+    if len(unknown := np.setdiff1d(others, y)):
+        shown = ", ".join(map(str, unknown[:5])) + (", ..." if len(unknown) > 5 else "")
+        warnings.warn(
+            f"{name}: only test or validation examples have labels {shown}, so that no client can learn them; "
+            "draw the test examples from all (test=0.2), or leave those out",
+            stacklevel=3,
+        )
+
+
+def warn_of_axes(name: str, x: np.ndarray) -> None:
+    """Warns of images whose axes look like channels first, which are read as channels last."""
+    if x.ndim != 4:
+        return
+    channels, height, width = x.shape[1:]
+    if channels in (1, 3, 4) and min(height, width) >= 8 and width not in (1, 3, 4):
+        warnings.warn(
+            f"{name}: examples have shape {x.shape[1:]}, which looks like channels first; here the last axis holds the "
+            "channels: np.moveaxis(x, 1, -1) moves them there",
+            stacklevel=3,
+        )
+
+
+MOST_ABSENT = 9
+"""How many times as many classes may have no example as have one, unless `classes` is given."""
 
 
 def _as_array(what: str, x: np.ndarray) -> np.ndarray:

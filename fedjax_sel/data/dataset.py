@@ -6,14 +6,16 @@ an owner too few) is refused here with one error that says where it is; nothing 
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
-from fedjax_sel.data.checks import check_examples, check_labels
+from fedjax_sel.data.checks import check_examples, check_labels, warn_of_axes, warn_of_labels
 from fedjax_sel.data.split import hold_out
+from fedjax_sel.pytree import is_whole, show
 
 Pair = tuple[np.ndarray, np.ndarray]
 
@@ -90,15 +92,26 @@ def dataset(
     >>> dataset("toy", np.eye(10), np.arange(10) % 2, test=0.2)
     Dataset('toy': 8 training, 2 test, 0 validation examples of 10 float32, 2 classes)
     """
+    if not isinstance(name, str):
+        raise ValueError(f"the name of a dataset is {show(name)}; it must be text, as in dataset('mine', x, y)")
     x, y = check_examples(f"{name}: training", x, y)
     given = {"test": test, "validation": validation}
+    for kind, value in given.items():
+        if isinstance(value, np.ndarray) or (isinstance(value, tuple | list) and len(value) != 2):
+            raise ValueError(
+                f"{name}: {kind} is {show(value)}; it is (examples, labels) or a share of the examples in [0, 1)"
+            )
+    if not is_whole(seed) or not 0 <= seed < 2**32:
+        raise ValueError(f"{name}: seed is {show(seed)}; it must be a whole number from 0 to 2^32 - 1")
     apart: dict[str, Pair] = {
         kind: check_examples(f"{name}: {kind}", *value, like=x)
         for kind, value in given.items()
         if isinstance(value, (tuple, list))
     }
-    every = np.concatenate([y, *(labels for _, labels in apart.values())])
-    classes = check_labels(name, every, classes)
+    others = np.concatenate([y[:0], *(labels for _, labels in apart.values())])
+    given_classes, classes = classes, check_labels(name, np.concatenate([y, others]), classes)
+    warn_of_labels(name, y, others, classes, known=given_classes is not None)
+    warn_of_axes(name, x)
     if owner is not None:
         owner = np.asarray(owner)
         if owner.shape != y.shape:
@@ -153,3 +166,20 @@ def normalisation(data: Dataset) -> tuple[Float[np.ndarray, "c"], Float[np.ndarr
     varies = deviation > 0
     scale = np.where(varies, 1 / np.where(varies, deviation, 1), 1)
     return mean.astype(np.float32), scale.astype(np.float32)
+
+
+def warn_before_learning(data: Dataset) -> None:
+    """Warns of labels that are all the same, and of whole numbers about to be normalised that may be token ids."""
+    if (data.y == data.y[0]).all():
+        warnings.warn(
+            f"{data.name}: all training examples have label {data.y[0]}; there is nothing to tell apart: give labels "
+            "of at least two classes",
+            stacklevel=3,
+        )
+    if data.x.dtype.kind in "iu" and data.x.dtype != np.uint8 and data.x.ndim == 2:
+        warnings.warn(
+            f"{data.name}: examples are {data.x.dtype} and will be normalised as measurements; token ids or categories "
+            "are left as they are by Task(model) (model.normalise=false), and x.astype('float32') says that they are "
+            "measurements",
+            stacklevel=3,
+        )

@@ -14,6 +14,7 @@ from fedjax_sel.data.dataset import Dataset, Pair
 from fedjax_sel.data.federated import FederatedData, federate
 from fedjax_sel.data.own import from_arrays, from_frame
 from fedjax_sel.data.partition.natural import Natural
+from fedjax_sel.pytree import is_real, is_whole, show, to_plain
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -73,14 +74,25 @@ class Federation:
 
     def __post_init__(self) -> None:
         """Refuses what is no source, no partition or no devices."""
-        if not (isinstance(self.source, Dataset) or callable(self.source)):
+        if isinstance(self.source, type) or not (isinstance(self.source, Dataset) or callable(self.source)):
             raise ValueError(
-                f"federation: source is a {type(self.source).__name__}; it must be a Dataset, as `dataset` and `load` "
+                f"federation: source is {describe_kind(self.source)}; it must be a Dataset, as `dataset` and `load` "
                 "return, or a function from a seed to one"
             )
         check_kind("partition", self.partition, Partition, "a partition, as partition.Iid(100)")
         if self.devices is not None and not hasattr(self.devices, "num_clients"):  # as a DeviceProfile has
             check_kind("devices", self.devices, DeviceLaw, "a DeviceProfile, or a law, as devices.laws.Uniform()")
+        if isinstance(self.devices, type):
+            check_kind("devices", self.devices, DeviceLaw, "")
+        if not is_real(self.holdout) or np.ndim(self.holdout) or not 0 <= self.holdout < 1:
+            raise ValueError(
+                f"federation: holdout is {show(self.holdout)}; it must be a share of each client's examples, in [0, 1)"
+            )
+        seed = to_plain(self.data_seed)
+        if seed is not None and (not is_whole(seed) or seed < 0):
+            raise ValueError(f"federation: data_seed is {show(seed)}; it must be a whole number, 0 or above, or None")
+        if isinstance(self.public, type):
+            raise ValueError(f"federation: public is {describe_kind(self.public)}; it must be examples, or a Dataset")
 
     @classmethod
     def from_arrays(
@@ -151,6 +163,8 @@ class Federation:
         if seed < 0:
             raise ValueError(f"seed is {seed}; seeds are 0 or above")
         data = self.source if isinstance(self.source, Dataset) else self.source(seed)
+        if not isinstance(data, Dataset):
+            raise ValueError(f"federation: source({seed}) returned {describe_kind(data)}; it must return a Dataset")
         try:
             client = self.partition.assign(data.y, np.random.default_rng((PARTITION, seed)), data.owner)
             clients = int(client.max()) + 1 if self.partition.clients is None else self.partition.clients
@@ -166,6 +180,8 @@ class Federation:
         if self.public is None:
             return None
         examples = self.public.x if isinstance(self.public, Dataset) else np.asarray(self.public)
+        if not examples.ndim:
+            raise ValueError(f"federation: public is {show(self.public)}; it must be examples, or a Dataset")
         mine, theirs = (data.x.shape[1:], data.x.dtype), (examples.shape[1:], examples.dtype)
         if not len(examples) or mine != theirs:
             raise ValueError(
@@ -181,12 +197,20 @@ class Federation:
         return [self.draw(seed) for seed in seeds]
 
 
+def describe_kind(value: object) -> str:
+    """What a value is, for an error."""
+    return f"{value.__name__}, a class" if isinstance(value, type) else f"a {type(value).__name__}"
+
+
 def check_kind(what: str, value: object, kind: type, allowed: str) -> None:
     """Raises `ValueError` where a value is not of a kind, or is a class instead of a value."""
     if isinstance(value, type):
         raise ValueError(f"federation: {what} is the class {value.__name__}; give a value, as {value.__name__}(...)")
     if not isinstance(value, kind):
-        raise ValueError(f"federation: {what} is {value!r}; it must be {allowed}")
+        hint = "; the clients of examples are given by dataset(..., owner=...) and partition.Natural()"
+        raise ValueError(
+            f"federation: {what} is {show(value)}; it must be {allowed}{hint if what == 'partition' else ''}"
+        )
 
 
 def stack(federations: Sequence[FederatedData]) -> tuple[FederatedData, FederatedData]:

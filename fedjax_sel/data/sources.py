@@ -14,6 +14,7 @@ from fedjax_sel.data.files import npz_dataset
 from fedjax_sel.data.hf import hf_dataset
 from fedjax_sel.data.split import hold_out
 from fedjax_sel.data.tfds import tfds_dataset
+from fedjax_sel.pytree import show
 
 BUILT_IN = {
     "breast_cancer": sklearn_sets.load_breast_cancer,
@@ -67,6 +68,13 @@ def load(
     >>> load("iris")
     Dataset('iris': 120 training, 30 test, 0 validation examples of 4 float32, 3 classes)
     """
+    if not isinstance(name, str):
+        hint = ""
+        if isinstance(name, Path):
+            hint = f"; an .npz file is load('npz:{name}')"
+        elif isinstance(name, np.ndarray):
+            hint = "; arrays become one by dataset(name, x, y)"
+        raise ValueError(f"the name of a dataset is {show(name)} ({type(name).__name__}); it must be text{hint}")
     kind, _, rest = name.partition(":")
     if kind == "npz" and rest:
         whole = npz_dataset(Path(rest), seed=seed, validation=validation, test=test, data_dir=data_dir)

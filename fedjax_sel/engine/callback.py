@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from fedjax_sel.engine.history import History
+from fedjax_sel.pytree import show
 
 
 class Callback(Protocol):
@@ -27,6 +28,24 @@ class Callback(Protocol):
 
 
 AnyCallback = Callback | Callable[[History], Any]
+
+
+EVENTS = ("on_train_begin", "after_central_iteration", "on_train_end")
+"""The methods of a callback."""
+
+
+def check_callbacks(callbacks: Any) -> None:
+    """Raises `ValueError` for what is no sequence of callbacks."""
+    if not isinstance(callbacks, Sequence) or isinstance(callbacks, str):
+        raise ValueError(f"callbacks is {show(callbacks)}; it must be a list of callbacks, as in [my_callback]")
+    for one in callbacks:
+        if isinstance(one, type):
+            raise ValueError(f"callbacks holds the class {one.__name__}; give an instance, as in {one.__name__}()")
+        if not callable(one) and not any(callable(getattr(one, event, None)) for event in EVENTS):
+            raise ValueError(
+                f"callbacks holds {show(one)}; a callback is a function of the history, or has one of the methods "
+                f"{', '.join(EVENTS)}"
+            )
 
 
 def tell(callbacks: Sequence[Any], event: str, history: History) -> bool:

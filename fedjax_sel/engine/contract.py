@@ -1,48 +1,229 @@
-"""What a client selector must return: checked while a program is traced, before anything compiles."""
+"""What strategies must return: shapes, types and structures, checked while a program is traced, before it compiles.
+
+What depends on numbers (a client that does not exist, a weight below 0) is counted by `engine.faults`.
+"""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from fedjax_sel.protocols import ClientSelector
-from fedjax_sel.types import PAD_CLIENT, Cohort, Context
+from fedjax_sel.protocols import ClientSelector, ExampleSignal, Signals, overrides
+from fedjax_sel.pytree import show
+from fedjax_sel.types import PAD_CLIENT, Cohort, Context, Plan, Update
+
+ARRAYS = (jax.Array, np.ndarray, np.generic)
 
 
-def check_cohort(selector: ClientSelector, cohort: Any, ctx: Context) -> None:
+def check_cohort(selector: ClientSelector, cohort: Any, ctx: Context, method: str = "select") -> None:
     """Raises `ValueError` for what is no cohort of `m` slots."""
-    name = type(selector).__name__
+    where = f"{type(selector).__name__}.{method}"
     if not isinstance(cohort, Cohort):
-        raise ValueError(f"{name}.select returned a {type(cohort).__name__}; it must return a Cohort, as `top_m` does")
+        raise ValueError(f"{where} returned {name_kind(cohort)}; it must return a Cohort, as `top_m` does")
     wanted = {"client": jnp.integer, "mask": jnp.bool_, "weight": jnp.floating}
     for field, kind in wanted.items():
-        value = jnp.asarray(getattr(cohort, field))
-        if value.shape != (ctx.m,) or not jnp.issubdtype(value.dtype, kind):
+        value = getattr(cohort, field)
+        if not (isinstance(value, ARRAYS) and value.shape == (ctx.m,) and jnp.issubdtype(value.dtype, kind)):
             raise ValueError(
-                f"{name}.select returned a cohort whose {field} is {value.dtype} of shape {value.shape}; "
+                f"{where} returned a cohort whose {field} is {describe(value)}; "
                 f"it must be {kind.__name__.rstrip('_')} of shape ({ctx.m},), one entry a slot"
             )
 
 
-def check_state(strategy: Any, before: Any, after: Any) -> None:
-    """Raises `ValueError` where a state changes its structure, a shape or a type in a round."""
-    name = type(strategy).__name__
-    if jax.tree.structure(before) != jax.tree.structure(after):
+def check_candidates(selector: ClientSelector, candidates: Any) -> None:
+    """Raises `ValueError` for what is neither None nor a vector of clients."""
+    if candidates is None:
+        return
+    fits = isinstance(candidates, ARRAYS) and candidates.ndim == 1 and jnp.issubdtype(candidates.dtype, jnp.integer)
+    if not fits or candidates.size == 0:
         raise ValueError(
-            f"{name}.observe returned a state of another structure than `init`: {jax.tree.structure(after)} "
-            f"instead of {jax.tree.structure(before)}"
+            f"{type(selector).__name__}.candidates returned {describe(candidates)}; "
+            "it must be None (everyone), or the integer numbers of clients, of shape (d,)"
         )
-    leaves = zip(jax.tree_util.tree_leaves_with_path(before), jax.tree.leaves(after), strict=True)
+
+
+def check_array(where: str, value: Any, shape: tuple[int, ...], kind: Any, words: str) -> None:
+    """Raises `ValueError` where a value is not an array of a shape and a kind.
+
+    Args:
+      where: what returned it, as in `Mean.weights`.
+      value: what was returned.
+      shape: that it must have.
+      kind: of its type, as `jnp.issubdtype` takes it.
+      words: what it must be.
+    """
+    if not (is_numeric(value) and jnp.shape(value) == shape and jnp.issubdtype(jnp.result_type(value), kind)):
+        raise ValueError(f"{where} returned {describe(value)}; it must be {words}")
+
+
+def check_example_weights(selector: Any, weight: Any, longest: int) -> None:
+    """Raises `ValueError` for what are no weights of one client's examples."""
+    where = f"{type(selector).__name__}.select"
+    if not is_numeric(weight) or jnp.shape(weight) != (longest,):
+        raise ValueError(
+            f"{where} returned {describe(weight)}; it must be one weight (or true and false) for each of the L = "
+            f"{longest} places of a client's examples"
+        )
+
+
+def check_plan(trainer: Any, plan: Any, m: int) -> None:
+    """Raises `ValueError` for what is no plan of `m` members."""
+    where = f"{type(trainer).__name__}.plan"
+    if not isinstance(plan, Plan):
+        raise ValueError(f"{where} returned {name_kind(plan)}; it must return a Plan(steps, examples_seen, ...)")
+    for field in ("steps", "examples_seen"):
+        check_array(f"{where}: {field}", getattr(plan, field), (m,), jnp.integer, f"integers of shape ({m},)")
+    check_array(f"{where}: step_size_sum", plan.step_size_sum, (m,), jnp.floating, f"numbers of shape ({m},)")
+
+
+def check_update(trainer: Any, update: Any, variables: Any) -> None:
+    """Raises `ValueError` for what is no update of a model's variables."""
+    where = f"{type(trainer).__name__}.train"
+    if not isinstance(update, Update):
+        raise ValueError(f"{where} returned {name_kind(update)}; it must return an Update(delta, num_examples, ...)")
+    check_like(where, variables, update.delta, "a delta")
+
+
+def check_like(where: str, like: Any, given: Any, noun: str = "a model", origin: str = "the global model has") -> None:
+    """Raises `ValueError` where a pytree has another structure, or a leaf another shape or type.
+
+    Args:
+      where: what returned it, as in `Mean.step`.
+      like: what it must be like.
+      given: what was returned.
+      noun: what it is.
+      origin: whose `like` is, with a verb.
+    """
+    if jax.tree.structure(like) != jax.tree.structure(given):
+        raise ValueError(
+            f"{where} returned {noun} of another structure than {origin.rpartition(' ')[0]}: "
+            f"{jax.tree.structure(given)} instead of {jax.tree.structure(like)}"
+        )
+    leaves = zip(jax.tree_util.tree_leaves_with_path(like), jax.tree.leaves(given), strict=True)
     for (path, old), new in leaves:
-        was, now = (jnp.shape(old), jnp.result_type(old)), (jnp.shape(new), jnp.result_type(new))
-        if was != now:
-            where = jax.tree_util.keystr(path) or "it"
+        fits = (is_numeric(new) or is_key(new)) and jnp.shape(old) == jnp.shape(new)
+        if not (fits and jnp.result_type(old) == jnp.result_type(new)):
+            place = jax.tree_util.keystr(path) or "it"
             raise ValueError(
-                f"{name}.observe returned a state in which {where} is {now[1]} of shape {now[0]}; "
-                f"`init` made it {was[1]} of shape {was[0]}"
+                f"{where} returned {noun} in which {place} is {describe(new)}; {origin} it {describe(old)}"
             )
+
+
+def check_state(strategy: Any, before: Any, after: Any, method: str = "observe") -> None:
+    """Raises `ValueError` where a state changes its structure, a shape or a type in a round."""
+    check_like(f"{type(strategy).__name__}.{method}", before, after, "a state", "`init` made")
+
+
+def check_pair(aggregator: Any, result: Any) -> tuple[Any, Any]:
+    """The new model and the state that `step` returned; raises `ValueError` for what is no such pair."""
+    if not isinstance(result, tuple) or len(result) != 2:
+        raise ValueError(
+            f"{type(aggregator).__name__}.step returned {name_kind(result)}; it must return the new model and the state"
+        )
+    return result
+
+
+def check_init(strategy: Any, state: Any, leading: int | None = None) -> None:
+    """Raises `ValueError` for an initial state that is no pytree of arrays.
+
+    Args:
+      strategy: whose it is.
+      state: what its `init` returned.
+      leading: length of every array's first axis; None: any.
+    """
+    for path, leaf in jax.tree_util.tree_leaves_with_path(state):
+        place = jax.tree_util.keystr(path) or "it"
+        if not (is_numeric(leaf) or is_key(leaf)):
+            raise ValueError(
+                f"{type(strategy).__name__}.init returned a state in which {place} is {describe(leaf)}; "
+                "a state is a pytree of arrays: what is no number belongs in a static field"
+            )
+        if leading is not None and jnp.shape(leaf)[:1] != (leading,):
+            raise ValueError(
+                f"{type(strategy).__name__}.init returned a state in which {place} is {describe(leaf)}; "
+                f"its first axis must be N = {leading}, one entry a client"
+            )
+
+
+def check_signals(selector: Any, data_selection: Any) -> None:
+    """Raises `ValueError` where `signals` returned something else, or a method does not take what it declares."""
+    signals, name = selector.signals(), type(selector).__name__
+    if not isinstance(signals, Signals):
+        raise ValueError(
+            f"{name}.signals returned {name_kind(signals)}; it must return Signals(before=..., trained=..., after=...)"
+        )
+    before, trained, after = (tuple(signals.at(moment)) for moment in ("before", "trained", "after"))
+    probed = tuple(f"probed_{one}" for one in before) if overrides(selector, "probes") else ()
+    check_takes(selector, "select", ("key", "state", "ctx"), before)
+    check_takes(selector, "init", ("key", "ctx", "host"), tuple(signals.at("upfront")))
+    if overrides(selector, "accept"):
+        check_takes(selector, "accept", ("key", "state", "ctx", "cohort"), trained)
+    if overrides(selector, "observe"):
+        check_takes(selector, "observe", ("key", "state", "ctx", "cohort"), (*before, *trained, *after, *probed))
+    examples, name = data_selection.signals(), type(data_selection).__name__
+    if not isinstance(examples, Mapping) or not all(isinstance(one, ExampleSignal) for one in examples.values()):
+        raise ValueError(
+            f"{name}.signals returned {show(examples, 80)}; it must be a mapping from names to signals of examples, "
+            "as in {'loss': Loss()}"
+        )
+    check_takes(data_selection, "select", ("key", "state", "valid"), tuple(examples))
+    if overrides(data_selection, "observe"):
+        check_takes(data_selection, "observe", ("key", "state", "weight"), tuple(examples))
+
+
+def check_takes(strategy: Any, method: str, arguments: tuple[str, ...], signals: tuple[str, ...]) -> None:
+    """Raises `ValueError` where a method cannot be called with these arguments, and these signals by keyword."""
+    where = f"{type(strategy).__name__}.{method}"
+    try:
+        signature = inspect.signature(getattr(strategy, method))
+        signature.bind(*arguments, **dict.fromkeys(signals))
+    except TypeError as error:
+        asked = f", *, {', '.join(signals)}" if signals else ""
+        raise ValueError(
+            f"{where} cannot be called as it is declared ({error}); with the declared signals it must take "
+            f"({', '.join(arguments)}{asked})"
+        ) from None
+
+
+def check_value(name: str, value: Any, count: int) -> None:
+    """Raises `ValueError` where a signal's values of `count` examples do not have one entry an example."""
+    if not is_numeric(value) or jnp.shape(value)[:1] != (count,):
+        raise ValueError(
+            f"the signal {name!r} returned {describe(value)} for {count} examples; its first axis must be as long, "
+            "one entry an example"
+        )
+
+
+def is_numeric(value: Any) -> bool:
+    """Whether a value is a number or an array of some."""
+    if isinstance(value, bool | int | float):
+        return True
+    return isinstance(value, ARRAYS) and (value.dtype == jnp.bool_ or jnp.issubdtype(value.dtype, jnp.number))
+
+
+def is_key(value: Any) -> bool:
+    """Whether a value is an array of random keys."""
+    return isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
+
+
+def describe(value: Any) -> str:
+    """A value in an error: an array by type and shape, everything else by its kind."""
+    if isinstance(value, ARRAYS):
+        return f"{value.dtype} of shape {value.shape}"
+    return f"{show(value)} ({type(value).__name__})" if value is not None else "None"
+
+
+def name_kind(value: Any) -> str:
+    """What a value is, with its article."""
+    if value is None:
+        return "None"
+    kind = type(value).__name__
+    return f"{'an' if kind[0].lower() in 'aeiou' else 'a'} {kind}"
 
 
 def merge_duplicates(cohort: Cohort) -> Cohort:
@@ -50,4 +231,4 @@ def merge_duplicates(cohort: Cohort) -> Cohort:
     same = (cohort.client[:, None] == cohort.client[None]) & cohort.mask[:, None] & cohort.mask[None]
     first = cohort.mask & (jnp.argmax(same, axis=1) == jnp.arange(cohort.mask.shape[0]))
     weight = jnp.where(first, jnp.sum(jnp.where(same, cohort.weight[None], 0.0), axis=1), 0.0)
-    return Cohort(jnp.where(first, cohort.client, PAD_CLIENT), first, weight)
+    return Cohort(jnp.where(first, cohort.client, PAD_CLIENT), first, weight, cohort.nan_scores)

@@ -18,10 +18,12 @@ from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.data.federation import Federation
 from fedjax_sel.engine.callback import tell
 from fedjax_sel.engine.checkpoint import Point, mark_of
+from fedjax_sel.engine.contract import name_kind
 from fedjax_sel.engine.distributed import any_process, check_same, describe_device, fetch, is_distributed, wait_for_all
 from fedjax_sel.engine.eager import run_chunk_in_python
 from fedjax_sel.engine.execution import Execution
-from fedjax_sel.engine.experiment import Experiment
+from fedjax_sel.engine.experiment import BASES, Experiment
+from fedjax_sel.engine.faults import PREFIX, warn_of_faults
 from fedjax_sel.engine.history import History
 from fedjax_sel.engine.init import init_runs
 from fedjax_sel.engine.layout import Layout
@@ -29,6 +31,7 @@ from fedjax_sel.engine.ledger import Rates, as_selection, price, rates_of
 from fedjax_sel.engine.program import Program, plan_program
 from fedjax_sel.engine.scan import run_chunk
 from fedjax_sel.engine.state import RoundState, flatten_record, unflatten_record
+from fedjax_sel.pytree import is_whole, show, to_plain
 from fedjax_sel.task.convolutions import warn_native_convolutions
 
 
@@ -75,8 +78,8 @@ def sweep(
       ValueError: for what cannot run, before anything compiles.
     """
     began = time.perf_counter()
+    check_arguments(experiments, data, others)
     how = resolve_execution(execution, changes)
-    check_arguments(experiments, data)
     seeds = check_seeds(seeds)
     drawn = data.draws(seeds) if isinstance(data, Federation) else [data] * len(seeds)
     for one in {id(one): one for one in drawn}.values():
@@ -96,7 +99,10 @@ def sweep(
     public = drawn[0].public_x
     rates = rates_of(program.first, drawn[0].x, 0 if public is None else len(public))
     history = run_rounds(program, state, Recorder(program, rates, upfront), about, how, began)
-    return split_history(history, len(experiments))
+    histories = split_history(history, len(experiments))
+    for one in histories:
+        warn_of_faults(one)
+    return histories
 
 
 def run_rounds(
@@ -163,24 +169,38 @@ def resolve_execution(execution: Execution | None, changes: dict[str, Any]) -> E
     """An execution with some fields changed; raises `ValueError` naming a field that it does not have."""
     for name in changes:
         check_name("option", name, [field.name for field in dataclasses.fields(Execution)])
+    if not isinstance(execution, Execution | None):
+        raise ValueError(
+            f"execution is {show(execution)}; it must be an Execution, or give its fields by name, as in layout='scan'"
+        )
     return replace(execution or Execution(), **changes)
 
 
-def check_arguments(experiments: Sequence[Any], data: Any) -> None:
+def check_arguments(experiments: Any, data: Any, others: Any = ()) -> None:
     """Raises `ValueError` where the arguments of `simulate` or `sweep` are of other kinds."""
-    for experiment in experiments:
+    if not isinstance(experiments, Sequence) or isinstance(experiments, str):
+        raise ValueError(
+            f"the experiments are {name_kind(experiments)}; sweep takes a list of them, simulate takes one"
+        )
+    for experiment in (*experiments, *others):
+        if isinstance(experiment, type):
+            raise ValueError(f"the experiment is {experiment.__name__}, a class; give {experiment.__name__}(...)")
         if not isinstance(experiment, Experiment):
             hint = "; the experiment comes first, then the data" if isinstance(data, Experiment) else ""
-            raise ValueError(f"the experiment is a {type(experiment).__name__}; it must be an Experiment{hint}")
+            if isinstance(experiment, Sequence) and not isinstance(experiment, str):
+                hint = "; several experiments are run by sweep"
+            raise ValueError(f"the experiment is {name_kind(experiment)}; it must be an Experiment{hint}")
     if not experiments:
         raise ValueError("there are no experiments; give at least one")
+    if isinstance(data, type):
+        raise ValueError(f"the data is {data.__name__}, a class; give {data.__name__}(...)")
     if isinstance(data, Dataset):
         raise ValueError(
             "the data is a Dataset, whose examples belong to nobody; give Federation(dataset, partition), "
             "as in Federation(dataset, partition.Iid(clients=10))"
         )
     if not isinstance(data, Federation | FederatedData):
-        raise ValueError(f"the data is a {type(data).__name__}; it must be a Federation")
+        raise ValueError(f"the data is {name_kind(data)}; it must be a Federation, as Federation(dataset, partition)")
 
 
 def describe(program: Program, x: Any) -> dict[str, Any]:
@@ -194,6 +214,7 @@ def describe(program: Program, x: Any) -> dict[str, Any]:
         "backward_over_forward": experiment.task.backward(x),
         "clients": num_clients,
         "cohort_size": experiment.count_cohort(num_clients),
+        "strategies": {name: type(getattr(experiment, name)).__name__ for name in BASES},
     }
 
 
@@ -233,6 +254,8 @@ class Recorder:
             "joules": record.ledger.joules,
             "left_out": record.ledger.left_out,
             "alive": record.alive,
+            "idle": record.idle,
+            **{PREFIX + name: counts for name, counts in (record.faults or {}).items() if np.any(counts)},
         }
         if record.probe is not None:
             added = as_selection(price(record.probe, self.rates))
@@ -267,6 +290,13 @@ def split_history(history: History, experiments: int) -> list[History]:
     return [of(i) for i in range(experiments)]
 
 
+def to_whole(value: Any) -> int:
+    """A whole number as Python's; raises `TypeError` for any other value."""
+    if isinstance(value, bool):
+        raise TypeError
+    return operator.index(value)
+
+
 def check_seeds(seeds: Any) -> tuple[int, ...]:
     """Seeds as integers; a count stands for the first so many.
 
@@ -274,11 +304,12 @@ def check_seeds(seeds: Any) -> tuple[int, ...]:
     (0, 1, 2)
     """
     try:
-        out = tuple(range(seeds) if isinstance(seeds, int | np.integer) else map(operator.index, seeds))
+        seeds = to_plain(seeds)
+        out = () if isinstance(seeds, bool) else tuple(range(seeds) if is_whole(seeds) else map(to_whole, seeds))
     except TypeError:  # a seed that is no whole number must not be rounded to another run's
         out = ()
     if not out or min(out) < 0 or max(out) >= 2**32 or len(set(out)) < len(out):
         raise ValueError(
-            f"seeds are {seeds!r}; there must be at least one, all different whole numbers from 0 to 2^32 - 1"
+            f"seeds are {show(seeds)}; there must be at least one, all different whole numbers from 0 to 2^32 - 1"
         )
     return out

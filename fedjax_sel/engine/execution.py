@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fedjax_sel.engine.callback import AnyCallback
+from fedjax_sel.engine.callback import AnyCallback, check_callbacks
 from fedjax_sel.engine.checkpoint import Checkpoints
 from fedjax_sel.engine.layout import Layout
+from fedjax_sel.pytree import is_real, is_whole, show, to_plain
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,30 @@ class Execution:
     debug: bool = False
 
     def __post_init__(self):
-        """Refuses a chunk of no rounds."""
-        if self.chunk is not None and self.chunk < 1:
-            raise ValueError(f"chunk is {self.chunk}; it must be at least 1 round, or None")
+        """Refuses a chunk of no rounds, and what is no layout, mesh, callback, checkpoints or memory."""
+        for name in ("chunk", "memory", "debug"):
+            object.__setattr__(self, name, to_plain(getattr(self, name)))
+        if self.chunk is not None and (not is_whole(self.chunk) or self.chunk < 1):
+            raise ValueError(f"chunk is {self.chunk!r}; it must be at least 1 round, or None")
+        if self.memory is not None and (not is_real(self.memory) or not self.memory > 0):
+            raise ValueError(f"memory is {self.memory!r}; it must be a number of bytes above 0, or None")
+        if not isinstance(self.debug, bool):
+            raise ValueError(f"debug is {self.debug!r}; it must be True or False")
+        if not isinstance(self.layout, Layout | str | None):
+            raise ValueError(f"layout is {show(self.layout)}; it must be 'auto', 'vmap', 'scan' or a Layout")
+        if not (self.mesh is None or self.mesh == "auto" or is_mesh(self.mesh)):
+            raise ValueError(
+                f"mesh is {show(self.mesh)}; it must be two whole numbers, among how many devices seeds and clients "
+                "are divided, 'auto' or None"
+            )
+        if not isinstance(self.checkpoints, Checkpoints | None):
+            raise ValueError(
+                f"checkpoints is {show(self.checkpoints)}; it must be Checkpoints(folder), from "
+                "fedjax_sel.engine.checkpoint"
+            )
+        check_callbacks(self.callbacks)
+
+
+def is_mesh(value: object) -> bool:
+    """Whether these are two whole numbers, at least 1."""
+    return isinstance(value, tuple | list) and len(value) == 2 and all(is_whole(n) and n > 0 for n in value)

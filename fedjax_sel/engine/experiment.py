@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,6 +18,7 @@ from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.data_selection.everything import Everything
 from fedjax_sel.devices.availability import Always
 from fedjax_sel.devices.clock import Deadline
+from fedjax_sel.engine.contract import check_signals
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.protocols import (
     Aggregator,
@@ -28,7 +30,7 @@ from fedjax_sel.protocols import (
     ServerSignal,
     Strategy,
 )
-from fedjax_sel.pytree import Pytree, classes_of, static
+from fedjax_sel.pytree import Pytree, classes_of, is_whole, show, static, to_plain
 from fedjax_sel.task import Task
 
 
@@ -72,7 +74,13 @@ class Experiment(Pytree):
         for name in BASES:
             check_part(name, getattr(self, name))
         if not isinstance(self.task, Task):
-            raise ValueError(f"task is {self.task!r:.80}; it must be a Task, as in Task.on(model, dataset)")
+            hint = f"Task.on({type(self.task).__name__}(...), dataset)" if isinstance(self.task, nn.Module) else ""
+            hint = hint or "Task.on(model, dataset)"
+            raise ValueError(f"task is {show(self.task, 80)}; it must be a Task, as in {hint}")
+        if not isinstance(self.deadline, Deadline):
+            raise ValueError(f"deadline is {show(self.deadline)}; it must be a Deadline, as in Deadline(seconds=60)")
+        for name in ("rounds", "evaluate_every", "evaluate_last"):
+            object.__setattr__(self, name, to_plain(getattr(self, name)))
 
     def count_cohort(self, num_clients: int) -> int:
         """`m` for `N` clients.
@@ -83,7 +91,7 @@ class Experiment(Pytree):
         m = self.cohort_size
         if isinstance(m, float) and 0 < m <= 1:
             m = max(1, round(m * num_clients))
-        if not isinstance(m, int | np.integer) or not 1 <= m <= num_clients:
+        if not is_whole(m) or not 1 <= m <= num_clients:
             raise ValueError(
                 f"cohort_size is {self.cohort_size!r}, but there are N = {num_clients} clients; "
                 "it must be a whole number from 1 to N, or a fraction in (0, 1]"
@@ -104,10 +112,11 @@ class Experiment(Pytree):
             )
         for name in ("rounds", "evaluate_every", "evaluate_last"):
             value: Any = getattr(self, name)
-            if not isinstance(value, int | np.integer) or value < 1:
+            if not is_whole(value) or value < 1:
                 raise ValueError(f"{name} is {value!r}; it must be a whole number, at least 1")
         if self.signal_split not in ("training", "holdout"):
             raise ValueError(f"signal_split is {self.signal_split!r}; it must be 'training' or 'holdout'")
+        check_signals(self.client_selection, self.data_selection)
         signals = self.client_selection.signals()
         if self.signal_split == "holdout" and signals.before and int(jnp.min(data.num_holdout)) == 0:
             raise ValueError(
@@ -185,5 +194,5 @@ def check_part(name: str, part: Any) -> None:
         raise ValueError(f"{name} is {part.__name__}, a class; give an instance, as in {part.__name__}()")
     if not isinstance(part, base):
         raise ValueError(
-            f"{name} is {part!r:.80} ({type(part).__name__}); it must be an instance of fedjax_sel.{base.__name__}"
+            f"{name} is {show(part, 80)} ({type(part).__name__}); it must be an instance of fedjax_sel.{base.__name__}"
         )

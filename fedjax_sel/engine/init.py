@@ -11,6 +11,7 @@ import numpy as np
 
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.devices.clock import joules, slowest, timing
+from fedjax_sel.engine.contract import check_init
 from fedjax_sel.engine.experiment import Experiment, stack_experiments
 from fedjax_sel.engine.keys import Purpose, key_for
 from fedjax_sel.engine.layout import Layout
@@ -60,7 +61,11 @@ def init_states(
     def init(floats, own):
         one: Experiment = tree.unflatten(floats)
         clients = one.data_selection.init(data.num_clients, data.longest)
-        return one.aggregation.init(own), one.correction.init(own, data.num_clients), clients
+        aggregation, correction = one.aggregation.init(own), one.correction.init(own, data.num_clients)
+        check_init(one.data_selection, clients, data.num_clients)
+        check_init(one.aggregation, aggregation)
+        check_init(one.correction, correction)
+        return aggregation, correction, clients
 
     axes = ([0 if own else None for own in differs], 0)
     runs = len(jax.tree.leaves(variables)[0])
@@ -106,6 +111,7 @@ def init_selector(
             price_upfront(Upfront(np.zeros(data.num_clients), BYTES * signal.cost.down, given), data, "selection_"),
         )
     state = selector.init(key, ctx, host, **upfront)
+    check_init(selector, state)
     if (taken := selector.upfront(ctx, host)) is not None:
         add_costs(costs, price_upfront(taken, data, "selection_"))
     if fixed := task.fixed_parameters(data.x):

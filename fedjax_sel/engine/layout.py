@@ -13,6 +13,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from jaxtyping import Array, Float, Int
 
 from fedjax_sel.engine.collectives import CLIENTS, exchange, gather, share
+from fedjax_sel.pytree import is_whole, to_plain
 from fedjax_sel.types import Update, Variables
 
 SEEDS = "seeds"
@@ -43,8 +44,9 @@ class Layout:
         if self.seeds not in ("vmap", "scan"):
             raise ValueError(f"layout: seeds is {self.seeds!r}; it must be 'vmap' or 'scan'")
         for name in ("clients", "examples"):
-            value = getattr(self, name)
-            if value is not None and (not isinstance(value, int) or value < 1):
+            value = to_plain(getattr(self, name))
+            object.__setattr__(self, name, value)
+            if not (name == "clients" and value is None) and (not is_whole(value) or value < 1):
                 raise ValueError(f"layout: {name} is {value!r}; it must be a whole number, at least 1")
 
     def __str__(self) -> str:

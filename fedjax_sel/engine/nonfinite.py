@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from fedjax_sel.engine.faults import may_diverge
 from fedjax_sel.engine.state import RoundRecord, RoundState
 from fedjax_sel.types import PAD_CLIENT, Update, Variables
 
@@ -106,4 +107,6 @@ def hide_ended(record: RoundRecord, began: Bool[Array, ""], alive: Bool[Array, "
         ledger=counted[0],
         probe=counted[1],
         alive=alive,
+        faults={name: hide(n, alive if may_diverge(name) else began) for name, n in (record.faults or {}).items()},
+        idle=None if record.idle is None else record.idle & alive,
     )

@@ -11,6 +11,7 @@ from jaxtyping import Array, Bool
 
 from fedjax_sel.client_selection._ops import uniform_m
 from fedjax_sel.data.federated import FederatedData
+from fedjax_sel.engine.contract import check_array
 from fedjax_sel.engine.debug import stage
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.keys import Purpose, key_for
@@ -73,4 +74,6 @@ def probe(
         return {PREFIX + name: value for name, value in values.items()}, asking + training
 
     zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(perform))
-    return jax.lax.cond(jnp.asarray(selector.probes(ctx.round)), perform, lambda: zeros)
+    probes = jnp.asarray(selector.probes(ctx.round))
+    check_array(f"{type(selector).__name__}.probes", probes, (), jnp.bool_, "true or false")
+    return jax.lax.cond(probes, perform, lambda: zeros)

@@ -10,9 +10,25 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
 from fedjax_sel.data.federated import FederatedData
-from fedjax_sel.engine.contract import check_cohort, check_state, merge_duplicates
+from fedjax_sel.engine.contract import (
+    check_array,
+    check_candidates,
+    check_cohort,
+    check_like,
+    check_pair,
+    check_state,
+    merge_duplicates,
+)
 from fedjax_sel.engine.debug import check_finite, stage
 from fedjax_sel.engine.experiment import Experiment
+from fedjax_sel.engine.faults import (
+    Faults,
+    count_candidate_faults,
+    count_cohort_faults,
+    count_signal_faults,
+    is_idle,
+    refuse_faults,
+)
 from fedjax_sel.engine.keys import Purpose, key_for
 from fedjax_sel.engine.layout import Layout
 from fedjax_sel.engine.ledger import Ledger
@@ -29,16 +45,17 @@ def round_step(
     experiment: Experiment, data: FederatedData, seed: PRNGKey, state: RoundState, t: Int[Array, ""], layout: Layout
 ) -> tuple[RoundState, RoundRecord]:
     """Round `t`: from the state before it to the state after it, and what was measured."""
-    selector, key = experiment.client_selection, partial(key_for, seed, round=t)
+    key = partial(key_for, seed, round=t)
     ctx = make_context(experiment, data, seed, t)
-    ctx = replace(ctx, candidates=selector.candidates(key(Purpose.CANDIDATES), state.client_selection, ctx))
+    ctx = replace(ctx, candidates=choose_candidates(experiment, key(Purpose.CANDIDATES), state, ctx))
     before, asked = measure_before(experiment, data, seed, state.variables, ctx, layout)
     cohort = select_cohort(experiment, key(Purpose.SELECT), state, ctx, before)  # who trains
     # On what, and how; and whose update is accepted.
     trained = train_cohort(experiment, data, seed, state, ctx, cohort, asked, layout)
     probed, probe_ledger = probe(aggregate, experiment, data, seed, state, ctx, asked, layout)
     variables, aggregation = aggregate(experiment, state, trained)  # and how it is merged
-    learnt = observe_round(experiment, data, key(Purpose.OBSERVE), state, ctx, trained, variables, before | probed)
+    signals = measure_round(experiment, data, state, ctx, trained, variables, before | probed)
+    learnt = observe_round(experiment, key(Purpose.OBSERVE), state, ctx, trained.cohort, signals)
     quality = evaluate(experiment, data, variables, t, layout)
     ledger = count_round(experiment, data, ctx, trained, asked)
     new = RoundState(
@@ -46,17 +63,22 @@ def round_step(
         client_selection=learnt,
         data_selection=keep_data_states(state, trained),
         aggregation=aggregation,
-        correction=experiment.correction.merge(state.correction, trained.cohort, trained.updates.upload),
+        correction=merge_correction(experiment, state, trained),
         change=None if state.change is None else jax.tree.map(jnp.subtract, variables, state.variables),
         alive=state.alive,
     )
     loss = jnp.sum(trained.weight * trained.updates.loss)
-    return new, RoundRecord(**quality, training_loss=loss, client=cohort.client, ledger=ledger, probe=probe_ledger)
+    faults = count_faults(experiment, ctx, cohort, trained, signals)
+    taken = {"client": cohort.client, "ledger": ledger, "probe": probe_ledger}
+    return new, RoundRecord(**quality, training_loss=loss, **taken, faults=faults, idle=is_idle(trained.work))
 
 
 def make_context(experiment: Experiment, data: FederatedData, seed: PRNGKey, t: Int[Array, ""]) -> Context:
     """Returns what the server knows for free in round `t`."""
-    available = experiment.availability.available(key_for(seed, Purpose.AVAILABILITY, t), t, data.num_clients)
+    n, availability = data.num_clients, experiment.availability
+    available = availability.available(key_for(seed, Purpose.AVAILABILITY, t), t, n)
+    where = f"{type(availability).__name__}.available"
+    check_array(where, available, (n,), jnp.bool_, f"true or false for each of the N = {n} clients")
     ctx = Context(
         round=jnp.asarray(t, jnp.int32),
         rounds=jnp.asarray(experiment.rounds, jnp.int32),
@@ -68,14 +90,26 @@ def make_context(experiment: Experiment, data: FederatedData, seed: PRNGKey, t: 
     return replace(ctx, timing=expected_timing(experiment, data, ctx))
 
 
+def choose_candidates(experiment: Experiment, key: PRNGKey, state: RoundState, ctx: Context) -> Int[Array, "d"] | None:
+    """Whom the selector asks for its `before` signals; None: everyone."""
+    selector = experiment.client_selection
+    with stage("client selection", round=ctx.round):
+        candidates = selector.candidates(key, state.client_selection, ctx)
+        check_candidates(selector, candidates)
+        refuse_faults(experiment, count_candidate_faults(candidates, ctx.num_clients), candidates)
+        return candidates
+
+
 def select_cohort(experiment: Experiment, key: PRNGKey, state: RoundState, ctx: Context, before: dict) -> Cohort:
     """The selector's cohort, checked in shape; a client that stands in it more than once trains once."""
     selector = experiment.client_selection
     with stage("client selection", round=ctx.round):
-        check_finite(before)
+        refuse_faults(experiment, count_signal_faults(before, dict.fromkeys(before, asked_among(ctx))))
         cohort = selector.select(key, state.client_selection, ctx, **before)
         check_cohort(selector, cohort, ctx)
-        return merge_duplicates(cohort) if selector.replacement else cohort
+        cohort = merge_duplicates(cohort) if selector.replacement else cohort
+        refuse_faults(experiment, count_cohort_faults(cohort, ctx), cohort)
+        return cohort
 
 
 def aggregate(experiment: Experiment, state: RoundState, trained: Trained) -> tuple[Variables, StrategyState]:
@@ -83,41 +117,74 @@ def aggregate(experiment: Experiment, state: RoundState, trained: Trained) -> tu
     task = experiment.task
     with stage("aggregation"):
         (model, statistics), (delta, moved) = task.split(state.variables), task.split(trained.delta)
-        model, aggregation = experiment.aggregation.step(state.aggregation, model, delta)
+        stepped, aggregation = check_pair(
+            experiment.aggregation, experiment.aggregation.step(state.aggregation, model, delta)
+        )
+        check_like(f"{type(experiment.aggregation).__name__}.step", model, stepped)
+        check_state(experiment.aggregation, state.aggregation, aggregation, "step")
         whole = jnp.maximum(trained.weight.sum(), jnp.finfo(jnp.float32).tiny)
-        variables = task.join(model, jax.tree.map(lambda s, d: s + d / whole, statistics, moved))
+        variables = task.join(stepped, jax.tree.map(lambda s, d: s + d / whole, statistics, moved))
         check_finite(variables)
         return variables, aggregation
 
 
-def observe_round(
+def measure_round(
     experiment: Experiment,
     data: FederatedData,
-    key: PRNGKey,
     state: RoundState,
     ctx: Context,
     trained: Trained,
     variables: Variables,
     known: Values,
-) -> StrategyState:
-    """The client selector's state after the round.
+) -> Values:
+    """All signals of the round.
 
     Args:
       experiment, data, state, ctx: of the round.
-      key: for what the selector draws.
       trained: what came of the cohort's training.
       variables: the new global model.
       known: signals measured before training and by a probe.
     """
-    selector = experiment.client_selection
-    with stage("what the selector learns", round=ctx.round):
+    with stage("signals after training", round=ctx.round):
         change = jax.tree.map(jnp.subtract, variables, state.variables)
         args = (trained.updates, change, state.change, trained.cohort.mask)
-        after = measure_after(selector.signals().at("after"), experiment.task, variables, data, *args)
-        signals = known | trained.signals | after
-        learnt = selector.observe(key, state.client_selection, ctx, trained.cohort, **signals)
+        signals = experiment.client_selection.signals().at("after")
+        return known | trained.signals | measure_after(signals, experiment.task, variables, data, *args)
+
+
+def observe_round(
+    experiment: Experiment, key: PRNGKey, state: RoundState, ctx: Context, cohort: Cohort, signals: Values
+) -> StrategyState:
+    """The client selector's state after the round, in which the cohort's mask says whose update was merged."""
+    selector = experiment.client_selection
+    with stage("what the selector learns", round=ctx.round):
+        learnt = selector.observe(key, state.client_selection, ctx, cohort, **signals)
         check_state(selector, state.client_selection, learnt)
         return learnt
+
+
+def merge_correction(experiment: Experiment, state: RoundState, trained: Trained) -> StrategyState:
+    """The correction's state after the round, from what the merged members sent for it."""
+    merged = experiment.correction.merge(state.correction, trained.cohort, trained.updates.upload)
+    check_state(experiment.correction, state.correction, merged, "merge")
+    return merged
+
+
+def count_faults(experiment: Experiment, ctx: Context, cohort: Cohort, trained: Trained, signals: Values) -> Faults:
+    """What strategies returned in the round that cannot be, by kind."""
+    before = experiment.client_selection.signals().at("before")
+    with stage("signals", round=ctx.round):
+        of_signals = count_signal_faults(signals, dict.fromkeys(before, asked_among(ctx)))
+        refuse_faults(experiment, of_signals)
+    of_candidates = count_candidate_faults(ctx.candidates, ctx.num_clients)
+    return {**of_candidates, **count_cohort_faults(cohort, ctx), **trained.faults, **of_signals}
+
+
+def asked_among(ctx: Context) -> Bool[Array, "d"]:
+    """Which candidates can be reached, or which clients where everyone is asked."""
+    if ctx.candidates is None:
+        return ctx.available
+    return (ctx.candidates >= 0) & ctx.available.at[jnp.maximum(ctx.candidates, 0)].get(mode="fill", fill_value=False)
 
 
 def count_round(

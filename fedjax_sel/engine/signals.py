@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, Shaped
 
 from fedjax_sel.data.federated import FederatedData
+from fedjax_sel.engine.contract import check_array, check_value
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.keys import Purpose, key_for
 from fedjax_sel.engine.layout import Layout
@@ -37,6 +38,7 @@ def measure_before(
     if not overrides(selector, "asks"):
         return measure(), asked
     asks = jnp.asarray(selector.asks(ctx.round))
+    check_array(f"{type(selector).__name__}.asks", asks, (), jnp.bool_, "true or false")
     zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(measure))
     return jax.lax.cond(asks, measure, lambda: zeros), asked & asks
 
@@ -125,7 +127,10 @@ def measure_flat(
 
     def measure(x, y):
         logits = task.logits(variables, x)
-        return {name: signal.measure(logits, y) for name, signal in signals.items()}
+        values = {name: signal.measure(logits, y) for name, signal in signals.items()}
+        for name, value in values.items():
+            check_value(name, value, len(y))
+        return values
 
     return layout.over_examples(measure, x, y)
 
@@ -182,7 +187,10 @@ def measure_examples(
     if not signals:
         return {}
     logits = task.logits(variables, batch.x)
-    return {name: signal.measure(logits, batch.y) for name, signal in signals.items()}
+    values = {name: signal.measure(logits, batch.y) for name, signal in signals.items()}
+    for name, value in values.items():
+        check_value(name, value, len(batch.y))
+    return values
 
 
 def measure_trained(

@@ -46,6 +46,8 @@ class RoundRecord(Pytree):
       ledger: what the round took.
       probe: what its probe took; None where the selector never probes.
       alive: whether the seed is still finite after it.
+      faults: what strategies returned that cannot be (`engine.faults`), by kind.
+      idle: whether nobody trained.
     """
 
     accuracy: Float[Array, ""]
@@ -55,6 +57,8 @@ class RoundRecord(Pytree):
     ledger: Ledger
     probe: Ledger | None = None
     alive: Bool[Array, ""] | None = None
+    faults: dict[str, Int[Array, ""]] | None = None
+    idle: Bool[Array, ""] | None = None
 
 
 def flatten_record(record: RoundRecord) -> dict[str, Any]:
@@ -69,4 +73,4 @@ def unflatten_record(arrays: dict[str, np.ndarray]) -> RoundRecord:
     ledgers = {
         name: Ledger(**{"signal_examples": {}, **nested[name]}) for name in ("ledger", "probe") if name in nested
     }
-    return RoundRecord(**{**nested, **ledgers})
+    return RoundRecord(**{"faults": {}, **nested, **ledgers})

@@ -7,6 +7,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.devices.clock import Timing, joules, slowest, timing
+from fedjax_sel.engine.contract import check_plan
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.ledger import limit_examples, rates_of
 from fedjax_sel.pytree import Pytree
@@ -61,6 +62,7 @@ def plan_cohort(
     """
     trainer = experiment.local_training
     plan = trainer.plan(num_examples, data.longest, ctx.round, ctx.rounds)
+    check_plan(trainer, plan, ctx.m)
     if data.devices is None:
         none = jnp.zeros(cohort.mask.shape)
         return CohortWork(plan, cohort.mask, jnp.zeros_like(plan.steps), Timing(none, none, none))

@@ -11,8 +11,23 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from fedjax_sel.data.federated import Examples, FederatedData
+from fedjax_sel.engine.contract import (
+    check_array,
+    check_cohort,
+    check_example_weights,
+    check_like,
+    check_state,
+    check_update,
+)
 from fedjax_sel.engine.debug import check_finite, stage
 from fedjax_sel.engine.experiment import Experiment
+from fedjax_sel.engine.faults import (
+    Faults,
+    count_accept_faults,
+    count_example_faults,
+    count_update_faults,
+    refuse_faults,
+)
 from fedjax_sel.engine.keys import Purpose, key_for
 from fedjax_sel.engine.layout import Layout
 from fedjax_sel.engine.ledger import Ledger, empty_ledger, limits_of
@@ -38,6 +53,7 @@ class Trained(Pytree):
       signals: the selector's `trained` signals.
       data_selection: the data selector's state of each member after it chose, with a leading `m`.
       uploaded: whose update was sent to the server.
+      faults: what strategies returned that cannot be (`engine.faults`), by kind.
     """
 
     selected: Cohort
@@ -49,6 +65,7 @@ class Trained(Pytree):
     signals: Values
     data_selection: StrategyState
     uploaded: Bool[Array, "m"]
+    faults: Faults
 
 
 def train_cohort(
@@ -64,13 +81,15 @@ def train_cohort(
     """The cohort chooses its examples and trains on them from the global model; those who are accepted are merged."""
     aggregator = experiment.aggregation
     signals = experiment.client_selection.signals()
-    examples, chosen_states = select_examples(experiment, data, seed, state, ctx, cohort, layout)
+    examples, chosen_states, faults = select_examples(experiment, data, seed, state, ctx, cohort, layout)
     with stage("local training", round=ctx.round):
         num_examples = examples.mask.sum(1)
         has_model = asked & needs_model(signals)
         work = plan_cohort(experiment, data, ctx, cohort, num_examples, has_model)
         returned = restrict(cohort, work.returned)
         weight = aggregator.weights(returned, num_examples, work.plan)
+        where = f"{type(aggregator).__name__}.weights"
+        check_array(where, weight, (ctx.m,), jnp.floating, f"floats of shape ({ctx.m},), one an update")
         train = partial(train_member, experiment, data, seed, state, ctx)
         accepts = overrides(experiment.client_selection, "accept")
         keeps_deltas = accepts or aggregator.stacked or looks_at_deltas(signals)
@@ -84,18 +103,22 @@ def train_cohort(
         if accepts:
             key = key_for(seed, Purpose.ACCEPT, ctx.round)
             accepted = experiment.client_selection.accept(key, state.client_selection, ctx, merged, **values)
+            check_cohort(experiment.client_selection, accepted, ctx, "accept")
+            faults |= refuse_faults(experiment, count_accept_faults(accepted, merged), accepted)
             merged = restrict(accepted, accepted.mask & merged.mask)
             if experiment.client_selection.accepts_before_upload:
                 uploaded = merged.mask
                 upload = jnp.where(uploaded, work.spent.upload, 0.0)
                 work = replace(work, spent=replace(work.spent, upload=upload))
         final = aggregator.weights(merged, num_examples, work.plan)
+        faults |= refuse_faults(experiment, count_update_faults(final, merged), final)
         if accepts or aggregator.stacked:
             delta = combine(experiment, deltas, final)
+            check_like(f"{type(aggregator).__name__}.combine", state.variables, delta)
         else:
             delta = reweight(total, weight, final, updates.finite)
     updates = replace(updates, delta=deltas)
-    return Trained(cohort, merged, delta, updates, final, work, values, chosen_states, uploaded)
+    return Trained(cohort, merged, delta, updates, final, work, values, chosen_states, uploaded, faults)
 
 
 def needs_model(signals: Signals) -> bool:
@@ -116,8 +139,8 @@ def select_examples(
     ctx: Context,
     cohort: Cohort,
     layout: Layout,
-) -> tuple[Examples, StrategyState]:
-    """What each member trains on, with a leading `m`, and the data selector's state of each after it chose."""
+) -> tuple[Examples, StrategyState, Faults]:
+    """What each member trains on, the data selector's state of each after it chose, with a leading `m`; and faults."""
     selector = experiment.data_selection
     signals = selector.signals()
 
@@ -127,16 +150,19 @@ def select_examples(
         values = measure_examples(signals, experiment.task, state.variables, data.batch(index, valid))
         key = key_for(seed, Purpose.DATA, ctx.round, client)
         weight = selector.select(key, own, valid, **values)
+        check_example_weights(selector, weight, data.longest)
         weight = jnp.where(valid, weight, jnp.zeros((), weight.dtype))
         after = selector.observe(jax.random.fold_in(key, 1), own, weight, **values)
+        check_state(selector, own, after)
         return index, weight, after
 
     with stage("data selection", round=ctx.round):  # where nothing is measured there is no work to divide
         each = layout.over_clients(select, cohort.client) if signals else jax.vmap(select)(cohort.client)
         index, weight, after = each
+        faults = refuse_faults(experiment, count_example_faults(weight, cohort.mask, weighted=selector.weighted))
         mask = (weight != 0) & cohort.mask[:, None]
         weight = jnp.where(mask, weight, 0).astype(jnp.float32) if selector.weighted else None
-        return Examples(data, index, mask, weight), after
+        return Examples(data, index, mask, weight), after, faults
 
 
 def train_member(
@@ -161,13 +187,18 @@ def train_member(
         key = key_for(seed, Purpose.TRAIN, ctx.round, client)
         own = correction.client_state(state.correction, client)
         received, _ = task.split(state.variables)
-        transform = partial(correction.correct, own, received=received)
+
+        def transform(gradient: Variables, variables: Variables) -> Variables:
+            corrected = correction.correct(own, gradient, variables, received=received)
+            check_like(f"{type(correction).__name__}.correct", gradient, corrected, "a gradient", "it got")
+            return corrected
 
         def train() -> Update:
             examples = Examples(data, index, mask, weight)
             update = experiment.local_training.train(
                 key, task, state.variables, examples, plan, num_steps=num_steps, transform=transform
             )
+            check_update(experiment.local_training, update, state.variables)
             check_finite(update.delta)
             changed, _ = task.split(update.delta)
             return replace(update, upload=correction.upload(own, changed, plan.step_size_sum))

@@ -16,7 +16,7 @@ from fedjax_sel.local_training._augment import CropFlip
 from fedjax_sel.local_training._schedule import Constant, Cosine, Exponential, Steps
 from fedjax_sel.local_training._shuffle import shuffle_epochs, shuffle_steps
 from fedjax_sel.protocols import LocalTrainer
-from fedjax_sel.pytree import Scalar, param, static, title
+from fedjax_sel.pytree import Scalar, param, show, static, title
 from fedjax_sel.task import Task
 from fedjax_sel.types import Plan, PRNGKey, Update, Variables
 
@@ -50,7 +50,11 @@ class MinibatchTrainer(LocalTrainer):
     augment: CropFlip | None = None
 
     def __check_init__(self) -> None:
-        """Refuses both `epochs` and `steps`."""
+        """Refuses both `epochs` and `steps`, and a schedule that is none."""
+        if isinstance(self.schedule, type) or not callable(self.schedule):
+            raise ValueError(
+                f"{title(type(self))}: schedule is {show(self.schedule)}; it must be a schedule, as Cosine()"
+            )
         if self.epochs is not None and self.steps is not None:
             raise ValueError(
                 f"{title(type(self))}: epochs is {self.epochs} and steps is {self.steps}; "

@@ -7,7 +7,7 @@ import math
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from fedjax_sel.pytree import Pytree, Scalar, param, static
+from fedjax_sel.pytree import Pytree, Scalar, is_whole, param, show, static
 
 
 class Constant(Pytree):
@@ -52,6 +52,11 @@ class Steps(Pytree):
 
     at: tuple[int, ...] = static(default=())
     factor: Scalar = param(default=0.5, low=0, below=math.inf)
+
+    def __check_init__(self) -> None:
+        """Refuses what are no rounds."""
+        if not isinstance(self.at, tuple) or not all(is_whole(t) and t >= 0 for t in self.at):
+            raise ValueError(f"steps: at is {show(self.at)}; it must be a tuple of rounds, as in (150, 225)")
 
     def __call__(self, round: Int[Array, ""], rounds: Int[Array, ""]) -> Float[Array, ""]:
         """Factor in round `round` of `rounds`."""

@@ -10,7 +10,7 @@ import optax
 
 from fedjax_sel.catalog import check_name
 from fedjax_sel.local_training._minibatch import MinibatchTrainer
-from fedjax_sel.pytree import Range, Scalar, param, static
+from fedjax_sel.pytree import Range, Scalar, param, show, static
 
 __all__ = ["Optax"]
 
@@ -20,6 +20,9 @@ OPTIMIZERS = (
     *("novograd", "radam", "sm3", "sign_sgd"),
 )
 """Names of optax's optimisers that are built from numbers alone."""
+
+AVERAGED = ("momentum", "b1", "b2", "b3", "decay")
+"""Numbers that weigh the past in a running mean, where an optimiser has them; in [0, 1)."""
 
 
 class Optax(MinibatchTrainer):
@@ -58,13 +61,18 @@ class Optax(MinibatchTrainer):
             check_name("optax: optimizer", self.optimizer, OPTIMIZERS)
         elif not callable(self.optimizer):
             raise ValueError(f"optax: optimizer is {self.optimizer!r}; it must be a name, or a function of numbers")
+        if not isinstance(self.hyperparams, Mapping | None):
+            raise ValueError(
+                f"optax: hyperparams is {show(self.hyperparams)}; it must be a mapping from names to numbers, or None"
+            )
         accepted = inspect.signature(self._factory).parameters
         for name, value in (self.hyperparams or {}).items():
             if name == "learning_rate":
                 raise ValueError("optax: learning_rate is a field of its own; give it there, not in hyperparams")
             if not any(p.kind is inspect.Parameter.VAR_KEYWORD for p in accepted.values()):
                 check_name("number of optax:", name, accepted)
-            Range().check(f"optax: hyperparams.{name}", value)
+            bounds = Range(0, below=1) if name in AVERAGED else Range()
+            bounds.check(f"optax: hyperparams.{name}", value)
 
     def build_optimizer(self, rate: Scalar) -> optax.GradientTransformation:
         """Returns the optax transformation of a step at this rate."""

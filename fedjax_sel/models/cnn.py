@@ -7,6 +7,7 @@ from fedjax_sel.models._conv import max_pool
 from fedjax_sel.models._dropout import Dropout
 from fedjax_sel.models._fast_conv import Conv
 from fedjax_sel.models._initial import dense, init_options
+from fedjax_sel.models._sizes import check_sizes
 
 __all__ = ["CNN"]
 
@@ -39,6 +40,11 @@ class CNN(nn.Module):
     kernel: int = 3
     dropout: float = 0.0
     initial: str = "flax"
+
+    def __post_init__(self) -> None:
+        """Refuses sizes that no network has."""
+        check_sizes(self)
+        super().__post_init__()
 
     @nn.compact
     def __call__(self, x: Float[Array, "b *example"], *, train: bool = False) -> Float[Array, "b C"]:

@@ -7,6 +7,7 @@ from fedjax_sel.models._blocks import images
 from fedjax_sel.models._conv import max_pool
 from fedjax_sel.models._dropout import Dropout
 from fedjax_sel.models._fast_conv import Conv
+from fedjax_sel.models._sizes import check_sizes
 
 __all__ = ["ConvDropout"]
 
@@ -38,6 +39,11 @@ class ConvDropout(nn.Module):
     channels: tuple[int, int] = (32, 64)
     hidden: int = 128
     dropout: tuple[float, float] = (0.25, 0.5)
+
+    def __post_init__(self) -> None:
+        """Refuses sizes that no network has."""
+        check_sizes(self)
+        super().__post_init__()
 
     @nn.compact
     def __call__(self, x: Float[Array, "b *example"], *, train: bool = False) -> Float[Array, "b C"]:

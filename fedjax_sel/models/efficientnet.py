@@ -10,6 +10,7 @@ from jaxtyping import Array, Bool, Float
 from fedjax_sel.models._blocks import Block, SqueezeExcite, inverted_residuals
 from fedjax_sel.models._dropout import Dropout
 from fedjax_sel.models._norm import Norm
+from fedjax_sel.models._sizes import check_sizes
 
 __all__ = ["EfficientNet"]
 
@@ -49,6 +50,11 @@ class EfficientNet(nn.Module):
     drop_path: float = 0.0
     momentum: float = 0.99
     halvings: int = 4
+
+    def __post_init__(self) -> None:
+        """Refuses sizes that no network has."""
+        check_sizes(self)
+        super().__post_init__()
 
     @nn.compact
     def __call__(

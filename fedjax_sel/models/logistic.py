@@ -4,6 +4,8 @@ import flax.linen as nn
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from fedjax_sel.models._sizes import check_sizes
+
 __all__ = ["LogisticRegression"]
 
 
@@ -23,6 +25,11 @@ class LogisticRegression(nn.Module):
     """
 
     classes: int = 2
+
+    def __post_init__(self) -> None:
+        """Refuses sizes that no network has."""
+        check_sizes(self)
+        super().__post_init__()
 
     @nn.compact
     def __call__(self, x: Float[Array, "b *example"], *, train: bool = False) -> Float[Array, "b C"]:

@@ -5,6 +5,7 @@ from jaxtyping import Array, Float
 
 from fedjax_sel.models._dropout import Dropout
 from fedjax_sel.models._initial import dense
+from fedjax_sel.models._sizes import check_sizes
 
 __all__ = ["MLP"]
 
@@ -28,6 +29,11 @@ class MLP(nn.Module):
     hidden: tuple[int, ...] = (64, 30)
     dropout: float = 0.0
     initial: str = "flax"
+
+    def __post_init__(self) -> None:
+        """Refuses sizes that no network has."""
+        check_sizes(self)
+        super().__post_init__()
 
     @nn.compact
     def __call__(self, x: Float[Array, "b *example"], *, train: bool = False) -> Float[Array, "b C"]:

@@ -10,6 +10,7 @@ from jaxtyping import Array, Bool, Float
 from fedjax_sel.models._blocks import Block, SqueezeExcite, divisible, inverted_residuals
 from fedjax_sel.models._dropout import Dropout
 from fedjax_sel.models._norm import Norm
+from fedjax_sel.models._sizes import check_sizes
 
 __all__ = ["MobileNetV3"]
 
@@ -45,6 +46,11 @@ class MobileNetV3(nn.Module):
     dropout: float = 0.2
     momentum: float = 0.99
     halvings: int = 3
+
+    def __post_init__(self) -> None:
+        """Refuses sizes that no network has."""
+        check_sizes(self)
+        super().__post_init__()
 
     @nn.compact
     def __call__(

@@ -8,6 +8,7 @@ from jaxtyping import Array, Bool, Float
 
 from fedjax_sel.models._fast_conv import Conv
 from fedjax_sel.models._norm import Norm
+from fedjax_sel.models._sizes import check_sizes
 
 __all__ = ["ResNet"]
 
@@ -36,6 +37,11 @@ class ResNet(nn.Module):
     classes: int = 10
     depth: int = 20
     norm: str = "batch"
+
+    def __post_init__(self) -> None:
+        """Refuses sizes that no network has."""
+        check_sizes(self)
+        super().__post_init__()
 
     @nn.compact
     def __call__(

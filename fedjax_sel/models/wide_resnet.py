@@ -10,6 +10,7 @@ from jaxtyping import Array, Bool, Float
 
 from fedjax_sel.models._blocks import convolution, images
 from fedjax_sel.models._norm import Norm
+from fedjax_sel.models._sizes import check_sizes
 
 __all__ = ["WideResNet"]
 
@@ -45,6 +46,11 @@ class WideResNet(nn.Module):
     norm: str = "batch"
 
     stages: ClassVar[tuple[str, ...]] = ("stem", "group1", "group2", "group3", "norm", "head")
+
+    def __post_init__(self) -> None:
+        """Refuses sizes that no network has."""
+        check_sizes(self)
+        super().__post_init__()
 
     @nn.compact
     def __call__(

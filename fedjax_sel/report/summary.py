@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 from rich.table import Table
 
+from fedjax_sel.engine.faults import find_faults, find_untrained, say_fault, say_untrained
 from fedjax_sel.engine.history import History
 from fedjax_sel.report.markdown import table
 
@@ -19,7 +20,9 @@ def summarize(history: History) -> dict[str, dict[str, Any]]:
 
     `per_seed` holds the value of each seed. `bytes` and `flops` are totals, selection included; `selection_bytes` and
     `selection_flops` are the part of selection. `seconds` and `joules`, where the clients have devices, are simulated
-    totals; `left_out`, where there are any, counts the updates that were not finite. Seeds that diverged are in
+    totals; `left_out`, where there are any, counts the updates that were not finite, and `idle` the rounds in which
+    nobody trained. `faults`, where there are any, is what strategies returned that cannot be
+    (`engine.faults.find_faults`), and `untrained` the seeds in which nobody ever trained. Seeds that diverged are in
     `per_seed`, but not in the means; `diverged`, where there are any, has their `seeds`, the `rounds` in which they
     ended, and `of` how many seeds they are.
     """
@@ -35,12 +38,17 @@ def summarize(history: History) -> dict[str, dict[str, Any]]:
         "selection_flops": sum_metrics(history, "selection_flops"),
         **{name: sum_metrics(history, name) for name in ("seconds", "joules") if name in history.metrics},
     }
-    if "left_out" in history.metrics and history["left_out"].any():
-        values["left_out"] = sum_metrics(history, "left_out")
+    for name in ("left_out", "idle"):
+        if name in history.metrics and history[name].any():
+            values[name] = sum_metrics(history, name)
     found = {name: summarize_seeds(np.asarray(value, np.float64), diverged == 0) for name, value in values.items()}
     if diverged.any():
         seeds = [seed for seed, round in zip(history.seeds, diverged, strict=True) if round]
         found["diverged"] = {"seeds": seeds, "rounds": diverged[diverged > 0].tolist(), "of": len(history.seeds)}
+    if faults := find_faults(history):
+        found["faults"] = {"found": faults}
+    if untrained := find_untrained(history):
+        found["untrained"] = {"seeds": untrained, "of": len(history.seeds)}
     return found
 
 
@@ -71,6 +79,15 @@ def describe_diverged(diverged: Mapping[str, Any], most: int = 8) -> str:
     return f"{len(each)} of {diverged['of']} seed{'s' * (diverged['of'] != 1)} diverged: {shown}"
 
 
+def list_remarks(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Returns lines on what went wrong in a run: seeds that diverged or never trained, faults of strategies."""
+    return [
+        *([describe_diverged(found["diverged"])] if "diverged" in found else []),
+        *([say_untrained(**found["untrained"])] if "untrained" in found else []),
+        *(say_fault(fault) for fault in found.get("faults", {}).get("found", ())),
+    ]
+
+
 ROWS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
     ("final_accuracy", "final accuracy", "{:.4f}".format),
     ("best_accuracy", "best accuracy", "{:.4f}".format),
@@ -82,8 +99,9 @@ ROWS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
     ("seconds", "simulated seconds", lambda x: format_quantity(x, "s")),
     ("joules", "simulated joules of all clients", lambda x: format_quantity(x, "J")),
     ("left_out", "updates left out, not finite", "{:.4g}".format),
+    ("idle", "rounds in which nobody trained", "{:.4g}".format),
 )
-"""Key, description and format of each number; a run may lack the last three."""
+"""Key, description and format of each number; a run may lack the last four."""
 
 
 DEVICE_FIGURES = (
@@ -119,7 +137,7 @@ def count_seeds(found: Mapping[str, Mapping[str, Any]]) -> int:
 def build_table(title: str, found: Mapping[str, Mapping[str, Any]]) -> Table:
     """Returns the table that a run prints at its end."""
     seeds = count_seeds(found)
-    said = describe_diverged(found["diverged"]) if "diverged" in found else None
+    said = "\n".join(list_remarks(found)) or None
     out = Table(title=title, title_justify="left", caption=said, caption_justify="left")
     out.add_column("metric")
     out.add_column(f"mean of {seeds} seed{'s' * (seeds != 1)}", justify="right")
@@ -139,6 +157,7 @@ def render_page(title: str, found: Mapping[str, Mapping[str, Any]], config: str,
             if "diverged" in found
             else []
         ),
+        *(f"**{line}**" for line in list_remarks({key: one for key, one in found.items() if key != "diverged"})),
         "![Accuracy on the test examples against rounds](figures/accuracy.png)",
         "*Accuracy on the test examples: median over seeds, band from the first to the ninth decile.*",
         "![Accuracy against bytes](figures/accuracy_by_bytes.png)",

@@ -36,8 +36,9 @@ def build_tidy(runs: Iterable[tuple[str, Mapping[str, Any], History]]) -> pd.Dat
     for key in axes:
         if not all(is_number(value) for value in out[key]):
             out[key] = [format_value(value) for value in out[key]]
-    if "left_out" in out:  # only runs that left something out have it
-        out["left_out"] = out["left_out"].fillna(0.0)
+    for name in ("left_out", "idle"):
+        if name in out:  # only runs that had any have it
+            out[name] = out[name].fillna(0.0)
     return out
 
 

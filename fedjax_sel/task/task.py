@@ -12,10 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from flax.core import FrozenDict
+from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int
 
-from fedjax_sel.data.dataset import Dataset, normalisation
-from fedjax_sel.pytree import Pytree, Scalar, static
+from fedjax_sel.data.dataset import Dataset, normalisation, warn_before_learning
+from fedjax_sel.pytree import Pytree, Scalar, is_real, show, static
 from fedjax_sel.task.costs import Costs, count_costs
 from fedjax_sel.task.freezing import FrozenParams, check_frozen, fit_variables
 from fedjax_sel.types import Batch, PRNGKey, Rows, Variables
@@ -74,6 +75,16 @@ class Task(Pytree):
 
     def __check_init__(self) -> None:
         """Refuses a loss or metrics that cannot be computed, and makes the metrics hashable."""
+        if isinstance(self.model, type):
+            raise ValueError(f"task: model is {self.model.__name__}, a class; give {self.model.__name__}(...)")
+        if not all(callable(getattr(self.model, method, None)) for method in ("init", "apply")):
+            raise ValueError(f"task: model is {show(self.model)}; it must be a Flax module, as models.MLP(classes=10)")
+        for name in ("shift", "scale"):
+            value: Any = getattr(self, name)
+            if not isinstance(value, Tracer) and not (is_real(value) and np.isfinite(value).all()):
+                raise ValueError(f"task: {name} is {show(value)}; it must be a finite number, or one a feature")
+        if not isinstance(self.metrics, Mapping):
+            raise ValueError(f"task: metrics is {show(self.metrics)}; it must be a mapping from names to functions")
         if not callable(self.example_loss):
             raise ValueError(
                 f"task: example_loss is {self.example_loss!r}; it must be a function of outputs and targets"
@@ -89,6 +100,9 @@ class Task(Pytree):
     @classmethod
     def on(cls, model: nn.Module, dataset: Dataset) -> Task:
         """The task of learning `dataset`, normalised to mean 0 and deviation 1 by its training examples."""
+        if not isinstance(dataset, Dataset):
+            raise ValueError(f"the data of a task is {show(dataset)} ({type(dataset).__name__}); it must be a Dataset")
+        warn_before_learning(dataset)
         shift, scale = map(jnp.asarray, normalisation(dataset))
         return cls(model, shift, scale)
 

@@ -187,7 +187,7 @@ def choose_examples(
     n = data.num_clients
     everyone = Cohort(jnp.arange(n), jnp.ones(n, bool), jnp.ones(n))
     ctx = make_context(experiment, data, key, t)
-    examples, _ = select_examples(experiment, data, key, state, ctx, everyone, LAYOUT)
+    examples, _, _ = select_examples(experiment, data, key, state, ctx, everyone, LAYOUT)
     return examples.index, examples.mask
 
 
