@@ -7,6 +7,7 @@ from fedjax_sel.papers.fedft_eds.numbers import list_all_results
 from fedjax_sel.papers.fedft_eds.studies import study_alikeness, study_choices, study_entropies, study_time
 from fedjax_sel.papers.fedft_eds.tables import make_tables
 from fedjax_sel.papers.paper import Paper
+from fedjax_sel.papers.regime import FairRegime
 
 __all__ = ["PAPER"]
 
@@ -43,6 +44,17 @@ three seeds is wide. A claim is reproduced where the interval lies above zero in
 it lies below 0.005 of accuracy in one.
 """
 
+REGIME = FairRegime(
+    examples_per_client=300,
+    local_epochs=5,
+    rounds=50,
+    seeds=3,
+    above_chance=0.3,
+    pretrained_accuracy=0.3,
+    reason="a tenth of a client's examples is a batch of 32 at least; the source's five epochs, and 50 rounds; a model "
+    "that knows its own 200 classes",
+)
+
 PAPER = Paper(
     name="fedft_eds",
     title="FedFT-EDS",
@@ -50,6 +62,7 @@ PAPER = Paper(
     'Training of Client Models and Entropy-Based Data Selection", 2024, https://arxiv.org/abs/2501.00170.',
     seeds={"smoke": 2, "small": 3, "full": 3},
     settings=OPEN,
+    regime=REGIME,
     cells=list_cells,
     results=list_all_results,
     claims=judge_claims,
