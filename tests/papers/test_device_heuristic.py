@@ -21,6 +21,7 @@ from fedjax_sel.papers.device_heuristic.cells import (
     name_experiment,
 )
 from fedjax_sel.papers.device_heuristic.numbers import PUBLISHED, compare_at_equal_cost, compare_costs, measure
+from fedjax_sel.papers.judging import BY_CONSTRUCTION, NOT_JUDGED
 from fedjax_sel.papers.paper import Evidence, locate_cell
 from fedjax_sel.runs import layout
 
