@@ -40,6 +40,17 @@ class Cell:
         return self.experiment, self.method
 
 
+@dataclass(frozen=True)
+class StoredCell(History):
+    """A cell of which only the measures are known, not the rounds.
+
+    Attributes:
+      stored: measures by name, Float[R].
+    """
+
+    stored: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+
 Histories = Mapping[tuple[str, str], History]
 """Finished cells by (experiment, method)."""
 

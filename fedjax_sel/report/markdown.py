@@ -92,7 +92,7 @@ def report(
         f"# {paper.title}: reproduction at scale `{scale}`",
         f"{paper.reference}\n\nSeeds: {len(seeds)} ({', '.join(map(str, seeds))}). "
         f"Again: `fedjax-sel reproduce {paper.name} --scale {scale}`.",
-        *(f"> **Note.** {note}" for note in notes),
+        *show_notes(notes),
         "## What was run",
         paper.settings.strip(),
         *show_claims(claims, paper.regime),
@@ -106,6 +106,15 @@ def report(
         parts += [f"![{figure.name}](figures/{figure.name}.png)", f"*{figure.caption}*"]
     parts += ["## Environment", table(("what", "version"), [(k, number(v)) for k, v in environment.items()])]
     return "\n\n".join(parts) + "\n"
+
+
+def show_notes(notes: Sequence[str]) -> list[str]:
+    """What a reader must know before the numbers, a paragraph each.
+
+    >>> show_notes(["Made before FedCor changed."])
+    ['> **Note.** Made before FedCor changed.']
+    """
+    return [f"> **Note.** {note}" for note in notes]
 
 
 def show_claims(claims: Sequence[Any], regime: Any) -> list[str]:
