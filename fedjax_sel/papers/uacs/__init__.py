@@ -25,10 +25,8 @@ of them.
 Entropy and gradient norm are measured on the global model by every client in every round. The paper does not count
 this; we do: the model goes to all 100 clients instead of 6, and all examples are passed through it.
 
-A verdict compares two methods over the same seeds: the mean difference with its 95 % interval (Student's t). "Larger"
-is reproduced where the interval lies above zero in every experiment, not reproduced where it lies below a negligible
-size in one (0.001 of accuracy, 1 round). A run that never reaches the target counts as reaching it in the round after
-the last.
+An advantage of at most 0.001 of accuracy, or of 1 round, is negligible. A run that never reaches the target counts as
+reaching it in the round after the last.
 """
 
 REGIME = FairRegime(
