@@ -29,11 +29,11 @@ on 2SPC, Random with one setting after the other exchanged.
 
 Ours, in both: 100 clients; 1000 examples of the training set (stratified) are the server's, for validation, in every
 run, so that all methods train on the same examples; parameters begin as PyTorch's layers do; pixels are normalised by
-their own moments. E = 3, B = 64, weight decay 1e-4, momentum 0 as in both codes (the text says 0.1); 500 rounds. 1SPC and 2SPC: one or two label-sorted shards a client; Dir: mixes
-from Dirichlet(0.2 × the classes' shares), sizes by the quadratic program. m = 10 on 1SPC, 5 elsewhere. Candidates of
-Pow-d and its variants: twice the cohort (adapow-d: four times); as published 10, which on 1SPC leaves no choice.
-FedCor: β = .95, γ = .95, fits every 10 rounds after round 15. Accuracy is measured every 5 rounds and in each of the
-last 10.
+their own moments. E = 3, B = 64, weight decay 1e-4, momentum 0 as in both codes (the text says 0.1); 500 rounds. 1SPC
+and 2SPC: one or two label-sorted shards a client; Dir: mixes from Dirichlet(0.2 × the classes' shares), sizes by the
+quadratic program. m = 10 on 1SPC, 5 elsewhere. Candidates of Pow-d and its variants: twice the cohort (adapow-d: four
+times); as published 10, which on 1SPC leaves no choice. FedCor: β = .95, γ = .95, fits every 10 rounds after round 15.
+Accuracy is measured every 5 rounds and in each of the last 10.
 
 CIFAR-10 is decoded from JPEG-compressed copies where the data pack of this machine is used, slightly below the
 original's quality. At scale `small` it is a tenth of the training examples and 60 rounds on 2SPC, which says little of
