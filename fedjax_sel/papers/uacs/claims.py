@@ -30,6 +30,7 @@ def judge_claims(scale: str, evidence: Evidence) -> list[Claim]:
     return [
         judge_random(histories),
         *judge_gradient_norm(histories),
+        judge_exploration(histories),
         judge_boundary(histories),
         *(judge_at_equal_cost(histories, unit, metric) for unit, metric in (("bytes", "bytes"), ("FLOPs", "flops"))),
     ]
@@ -82,6 +83,19 @@ def judge_gradient_norm(histories: Histories) -> list[Claim]:
             rests_on=SETTINGS.values(),
         ),
     ]
+
+
+def judge_exploration(histories: Histories) -> Claim:
+    """Returns the verdict on exploring beside entropy."""
+    more = compare(histories, GREEDY, ENTROPY, "mean_accuracy")
+    return make_claim(
+        "exploring-pays",
+        "Exploring (ε = 0.1) is better than pure exploitation (mean accuracy over the rounds)",
+        "Algorithm, exploration step (implied)",
+        judge_larger(more, NOTICED),
+        {"entropy+eps-greedy - entropy, mean accuracy": describe_differences(more)},
+        rests_on=SETTINGS.values(),
+    )
 
 
 def judge_boundary(histories: Histories) -> Claim:
