@@ -15,13 +15,7 @@ from fedjax_sel.papers.judging import (
 )
 from fedjax_sel.papers.paper import Claim, Evidence, Histories
 from fedjax_sel.papers.uacs.cells import ENTROPY, GRADIENT, GREEDY, RANDOM, ROBIN, SETTINGS
-from fedjax_sel.papers.uacs.numbers import TARGET, compare, compare_at_equal_cost, measure
-
-MARGIN = 0.01
-"""Mean accuracies closer than this are called comparable."""
-
-NOTICED = 0.001
-"""A smaller advantage in accuracy would be noticed by nobody."""
+from fedjax_sel.papers.uacs.numbers import COMPARABLE, NOTICED, TARGET, compare, compare_at_equal_cost, measure
 
 
 def judge_claims(scale: str, evidence: Evidence) -> list[Claim]:
@@ -65,9 +59,9 @@ def judge_gradient_norm(histories: Histories) -> list[Claim]:
     return [
         make_claim(
             "gradient-norm-comparable",
-            f"Gradient norm-based selection is comparable to entropy (mean accuracy within ±{MARGIN})",
+            f"Gradient norm-based selection is comparable to entropy (mean accuracy within ±{COMPARABLE})",
             "Remarks, second item",
-            judge(ask_comparable(MARGIN), norm),
+            judge(ask_comparable(COMPARABLE), norm),
             {"gradient norm - entropy, mean accuracy": describe_differences(norm)},
             rests_on=SETTINGS.values(),
         ),
