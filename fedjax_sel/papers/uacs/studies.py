@@ -20,14 +20,8 @@ KEPT = ("mean_accuracy", "final_accuracy", f"rounds_to_{TARGET}", "boundary_clie
 SHAPES: dict[str, Shape] = {
     "amplitude 0": replace(SHAPE, amplitude=0.0),
     "amplitude 0.25": replace(SHAPE, amplitude=0.25),
-    "strip 0.05": replace(SHAPE, strip=0.05),
-    "strip 0.25": replace(SHAPE, strip=0.25),
-    "margin 0.15": replace(SHAPE, margin=0.15),
-    "margin 0.35": replace(SHAPE, margin=0.35),
-    "box 0.05": replace(SHAPE, box=0.05),
-    "box 0.15": replace(SHAPE, box=0.15),
 }
-"""One number changed at a time; by default amplitude 0.5, strip 0.15, margin 0.25, box 0.1."""
+"""Shapes besides the default one; strip, margin and box can be added here."""
 
 VARIED = {"smoke": ("amplitude 0.25",), "small": (), "full": tuple(SHAPES)}
 """What is varied at each scale."""
