@@ -125,11 +125,12 @@ def test_other_shapes_keep_what_the_settings_say(setting):
     drawn = draw_clients(shape, setting, 3)
     np.testing.assert_array_equal(drawn.y, drawn.x[:, 1] > 0)
     np.testing.assert_array_equal(drawn.test_y, drawn.test_x[:, 1] > 0)
-    near = drawn.owner < 6
+    owner = np.asarray(drawn.owner)
+    near = owner < 6
     assert np.abs(drawn.x[near, 1]).max() <= 0.05
     assert np.abs(drawn.x[~near, 1]).min() > 0.35
     if setting == 3:
-        widths = [np.ptp(drawn.x[drawn.owner == client], axis=0).max() for client in range(6, 100)]
+        widths = [np.ptp(drawn.x[owner == client], axis=0).max() for client in range(6, 100)]
         assert max(widths) <= 0.1 + 1e-6
 
 
