@@ -9,19 +9,34 @@ The paper shows its three settings as pictures and gives no numbers; the generat
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from jaxtyping import Bool, Float
 
 from fedjax_sel.data.dataset import Dataset, dataset
 
 PURPOSE = 0x0AC5
-AMPLITUDE = 0.5
-STRIP = 0.15
-"""Half height of the strip around the curve from which boundary clients draw."""
-MARGIN = 0.25
-"""|g| that every example of another client exceeds."""
-BOX = 0.1
-"""Half side of another client's box in setting 3."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What the paper's pictures do not say.
+
+    Attributes:
+      amplitude: `a` of the curve; 0: a straight boundary.
+      strip: half height of the strip around the curve from which boundary clients draw.
+      margin: |g| that every example of another client exceeds.
+      box: half side of another client's box in setting 3.
+    """
+
+    amplitude: float = 0.5
+    strip: float = 0.15
+    margin: float = 0.25
+    box: float = 0.1
+
+
+SHAPE = Shape()
 
 
 def uacs(
@@ -65,79 +80,93 @@ def uacs(
         raise ValueError(
             f"uacs: num_examples is {num_examples}, num_test_examples is {num_test_examples}; both must be at least 1"
         )
+    return draw_clients(SHAPE, setting, seed, boundary, clients, num_examples, num_test_examples)
+
+
+def draw_clients(
+    shape: Shape,
+    setting: int,
+    seed: int,
+    boundary: int = 6,
+    clients: int = 100,
+    num_examples: int = 50,
+    num_test_examples: int = 2000,
+) -> Dataset:
+    """Returns one draw of a setting of another shape; the other arguments are those of `uacs`, and not checked."""
     rng = np.random.default_rng((PURPOSE, setting, seed))
     at_curve = draw_along_curve if setting == 2 else draw_in_boxes
-    near = [at_curve(rng, i, boundary, num_examples) for i in range(boundary)]
+    near = [at_curve(rng, shape, i, boundary, num_examples) for i in range(boundary)]
     sides = np.where(np.arange(clients - boundary) % 2 == 0, 1, -1)
-    far = [(draw_box if setting == 3 else draw_anywhere)(rng, side, num_examples) for side in sides]
+    far = [(draw_box if setting == 3 else draw_anywhere)(rng, shape, side, num_examples) for side in sides]
     x = np.concatenate([*near, *far])
     test = rng.uniform(-1, 1, (num_test_examples, 2))
     return dataset(
         f"uacs-{setting}",
         x,
-        label_side(x),
-        test=(test.astype(np.float32), label_side(test)),
+        label_side(x, shape),
+        test=(test.astype(np.float32), label_side(test, shape)),
         owner=np.repeat(np.arange(clients), num_examples),
         classes=2,
     )
 
 
-def curve(x1: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
-    """Returns the height of the boundary at `x1`."""
-    return AMPLITUDE * np.sin(np.pi * x1)
+def curve(x1: Float[np.ndarray, "*n"], shape: Shape = SHAPE) -> Float[np.ndarray, "*n"]:
+    """Height of the boundary at `x1`."""
+    return shape.amplitude * np.sin(np.pi * x1)
 
 
-def g(x: Float[np.ndarray, "n 2"]) -> Float[np.ndarray, "n"]:
-    """Returns the height of each example above the boundary."""
-    return x[:, 1] - curve(x[:, 0])
+def g(x: Float[np.ndarray, "n 2"], shape: Shape = SHAPE) -> Float[np.ndarray, "n"]:
+    """Height of each example above the boundary."""
+    return x[:, 1] - curve(x[:, 0], shape)
 
 
-def label_side(x: Float[np.ndarray, "n 2"]) -> np.ndarray:
-    """Returns the label of each example: 1 above the boundary, 0 below.
-
-    >>> label_side(np.array([[0.5, 0.6], [0.5, 0.4]]))
-    array([1, 0], dtype=int32)
-    """
-    return (g(x) > 0).astype(np.int32)
+def label_side(x: Float[np.ndarray, "n 2"], shape: Shape = SHAPE) -> np.ndarray:
+    """Label of each example: 1 above the boundary, 0 below."""
+    return (g(x, shape) > 0).astype(np.int32)
 
 
-def draw_in_boxes(rng: np.random.Generator, i: int, boundary: int, count: int) -> Float[np.ndarray, "n 2"]:
-    """Returns examples of boundary client `i` around the curve, in its own interval of `x1`; intervals do not touch."""
+def draw_in_boxes(
+    rng: np.random.Generator, shape: Shape, i: int, boundary: int, count: int
+) -> Float[np.ndarray, "n 2"]:
+    """Examples of boundary client `i` around the curve in its own interval of `x1`; intervals do not touch."""
     width = 2 / boundary
     x1 = -1 + width * (i + rng.uniform(0.1, 0.9, count))
-    return draw_around_curve(rng, x1)
+    return draw_around_curve(rng, shape, x1)
 
 
-def draw_along_curve(rng: np.random.Generator, i: int, boundary: int, count: int) -> Float[np.ndarray, "n 2"]:
-    """Returns examples of any boundary client around the whole curve."""
-    return draw_around_curve(rng, rng.uniform(-1, 1, count))
+def draw_along_curve(
+    rng: np.random.Generator, shape: Shape, i: int, boundary: int, count: int
+) -> Float[np.ndarray, "n 2"]:
+    """Examples of any boundary client around the whole curve."""
+    return draw_around_curve(rng, shape, rng.uniform(-1, 1, count))
 
 
-def draw_around_curve(rng: np.random.Generator, x1: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n 2"]:
-    """Returns examples within `STRIP` of the curve's height."""
-    return np.stack([x1, curve(x1) + rng.uniform(-STRIP, STRIP, x1.shape)], axis=1)
+def draw_around_curve(rng: np.random.Generator, shape: Shape, x1: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n 2"]:
+    """Examples within `shape.strip` of the curve's height."""
+    return np.stack([x1, curve(x1, shape) + rng.uniform(-shape.strip, shape.strip, x1.shape)], axis=1)
 
 
-def draw_anywhere(rng: np.random.Generator, side: int, count: int) -> Float[np.ndarray, "n 2"]:
-    """Returns examples uniform on one side of the curve, beyond `MARGIN`, by rejection."""
+def draw_anywhere(rng: np.random.Generator, shape: Shape, side: int, count: int) -> Float[np.ndarray, "n 2"]:
+    """Examples uniform on one side of the curve, beyond `shape.margin`: drawn by rejection."""
     kept = np.empty((0, 2))
     while len(kept) < count:  # each side beyond the margin is over a third of the square, so this ends
         x = rng.uniform(-1, 1, (4 * count, 2))
-        kept = np.concatenate([kept, x[is_far_from_curve(x, side)]])
+        kept = np.concatenate([kept, x[is_far_from_curve(x, side, shape)]])
     return kept[:count]
 
 
-def draw_box(rng: np.random.Generator, side: int, count: int) -> Float[np.ndarray, "n 2"]:
-    """Returns examples uniform in a small square of the client's own; the whole square lies beyond `MARGIN`."""
-    grid = np.linspace(-BOX, BOX, 21)
+def draw_box(rng: np.random.Generator, shape: Shape, side: int, count: int) -> Float[np.ndarray, "n 2"]:
+    """Examples uniform in a small square of the client's own that lies beyond `shape.margin` as a whole."""
+    box = shape.box
+    grid = np.linspace(-box, box, 21)
     within = np.stack(np.meshgrid(grid, grid), -1).reshape(-1, 2)
     while True:  # as in `draw_anywhere`
-        centre = rng.uniform(-1 + BOX, 1 - BOX, 2)
-        if is_far_from_curve(centre + within, side).all():
+        centre = rng.uniform(-1 + box, 1 - box, 2)
+        if is_far_from_curve(centre + within, side, shape).all():
             break
-    return centre + rng.uniform(-BOX, BOX, (count, 2))
+    return centre + rng.uniform(-box, box, (count, 2))
 
 
-def is_far_from_curve(x: Float[np.ndarray, "n 2"], side: int) -> Bool[np.ndarray, "n"]:
-    """Returns which examples lie beyond `MARGIN` on the given side."""
-    return side * g(x) > MARGIN
+def is_far_from_curve(x: Float[np.ndarray, "n 2"], side: int, shape: Shape = SHAPE) -> Bool[np.ndarray, "n"]:
+    """Which examples lie beyond `shape.margin` on the given side."""
+    return side * g(x, shape) > shape.margin

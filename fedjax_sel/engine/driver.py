@@ -91,7 +91,7 @@ def sweep(
     state, upfront = init_runs(program.experiments, program.drawn, program.keys, program.layout)
     upfront = {name: value[: program.count] for name, value in upfront.items()}
     program = program.without_public_examples()
-    about = describe(program, drawn[0].x)
+    about = describe(program, drawn[0])
     if not how.debug:
         warn_native_convolutions(program.first.task, drawn[0].x)
         about["memory"] = program.check_program(state, how.memory)
@@ -203,9 +203,9 @@ def check_arguments(experiments: Any, data: Any, others: Any = ()) -> None:
         raise ValueError(f"the data is {name_kind(data)}; it must be a Federation, as Federation(dataset, partition)")
 
 
-def describe(program: Program, x: Any) -> dict[str, Any]:
-    """How a program is run: device, layout, and what its model costs."""
-    experiment, num_clients = program.first, program.together.num_clients
+def describe(program: Program, data: FederatedData) -> dict[str, Any]:
+    """How a program is run: device, layout, what its model costs, and how much its clients have (of the first seed)."""
+    experiment, num_clients, x = program.first, program.together.num_clients, data.x
     return {
         "device": describe_device(),
         "layout": str(program.layout),
@@ -215,6 +215,8 @@ def describe(program: Program, x: Any) -> dict[str, Any]:
         "clients": num_clients,
         "cohort_size": experiment.count_cohort(num_clients),
         "strategies": {name: type(getattr(experiment, name)).__name__ for name in BASES},
+        "examples_per_client": float(np.mean(data.num_examples)),
+        "classes": data.classes,
     }
 
 

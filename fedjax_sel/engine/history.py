@@ -26,7 +26,7 @@ class History:
       metrics: by name, Float[R, T]; NaN where a round was not evaluated.
       selections: Int[R, T, m], the cohorts; -1: empty slot.
       num_clients: `N`.
-      about: how it was run: device, layout, parameters, FLOPs a row, seconds.
+      about: how it was run: device, layout, parameters, FLOPs an example, examples a client, classes, seconds.
       variables: the global models after the last round, a pytree with a leading `R`; None: not kept.
     """
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from jaxtyping import Real
@@ -21,6 +21,7 @@ class Difference:
       low, high: 95 % interval of the mean, by Student's t.
       share: of the seeds in which the difference is not negative.
       seeds: how many.
+      values: the difference of each seed; empty where only the interval is known.
 
     >>> Difference(mean=0.02, low=-0.01, high=0.05, share=0.8, seeds=5).larger()
     'undecided'
@@ -31,6 +32,7 @@ class Difference:
     high: float
     share: float
     seeds: int
+    values: tuple[float, ...] = field(default=(), repr=False, compare=False)
 
     def larger(self, negligible: float = 0.0) -> str:
         """Returns the verdict on "the first is larger".
@@ -54,6 +56,60 @@ class Difference:
             return REPRODUCED
         return NOT_REPRODUCED if self.low > margin or self.high < -margin else UNDECIDED
 
+    def not_below(self, margin: float) -> str:
+        """Verdict on "the first is at most `margin` below the second": the interval lies above, or below, -margin."""
+        if self.low > -margin:
+            return REPRODUCED
+        return NOT_REPRODUCED if self.high < -margin else UNDECIDED
+
+    def p_above(self, bound: float = 0.0, *, or_at: bool = False) -> float:
+        """p-value, one-sided, of a mean above `bound`: below 0.025 where the interval lies above it.
+
+        Args:
+          bound: which the mean is compared with.
+          or_at: whether a mean of exactly `bound`, without any spread, counts as above it.
+        """
+        return compute_p(self.mean - bound, self.mean - self.low, self.seeds, or_at)
+
+    def p_below(self, bound: float = 0.0, *, or_at: bool = False) -> float:
+        """p-value, one-sided, of a mean below `bound`; see `p_above`."""
+        return compute_p(bound - self.mean, self.high - self.mean, self.seeds, or_at)
+
+
+def compute_p(distance: float, reach: float, seeds: int, or_at: bool) -> float:
+    """Returns the one-sided p-value of a mean that lies `distance` beyond a bound, by Student's t.
+
+    Args:
+      distance: of the mean, positive beyond the bound.
+      reach: half of the mean's 95 % interval on the side of the bound; infinite or NaN: nothing is known, and p is 1.
+      seeds: behind the mean.
+      or_at: whether no distance and no reach at all count as beyond.
+    """
+    if not np.isfinite(distance) or not np.isfinite(reach):
+        return 1.0
+    if reach <= 0:
+        return 0.0 if distance > 0 or (or_at and distance == 0) else 1.0
+    freedom = seeds - 1
+    return float(stats.t.sf(distance / reach * stats.t.ppf(0.975, freedom), freedom))
+
+
+def adjust_holm(p: Sequence[float]) -> list[float]:
+    """Returns the p-values of several tests, adjusted for how many they are.
+
+    Rejecting where an adjusted value is at most α, one wrongly rejects any of them with a probability of at most α. The
+    smallest is multiplied by their number `k`, the next by `k - 1`, and so on; none is below a smaller one's.
+
+    >>> [round(value, 3) for value in adjust_holm([0.01, 0.04, 0.03, 0.005])]
+    [0.03, 0.06, 0.06, 0.02]
+
+    Source: S. Holm, "A Simple Sequentially Rejective Multiple Test Procedure", 1979, https://www.jstor.org/stable/4615733.
+    """
+    out, so_far = [0.0] * len(p), 0.0
+    for rank, i in enumerate(sorted(range(len(p)), key=lambda i: p[i])):
+        so_far = max(so_far, min(1.0, (len(p) - rank) * p[i]))
+        out[i] = so_far
+    return out
+
 
 def difference(first: Real[np.ndarray, "R"], second: Real[np.ndarray, "R"]) -> Difference:
     """Returns `first - second`, seed by seed, with the interval of its mean.
@@ -71,17 +127,4 @@ def difference(first: Real[np.ndarray, "R"], second: Real[np.ndarray, "R"]) -> D
         low = high = mean
     else:
         low, high = stats.t.interval(0.95, len(d) - 1, mean, stats.sem(d))
-    return Difference(mean, float(low), float(high), float((d >= 0).mean()), len(d))
-
-
-def all_of(verdicts: Sequence[str]) -> str:
-    """Returns the verdict on a claim about several settings: reproduced in each, or not reproduced in at least one.
-
-    Otherwise, and where there are no settings, it is undecided.
-
-    >>> all_of(["reproduced", "undecided"])
-    'undecided'
-    """
-    if verdicts and all(v == REPRODUCED for v in verdicts):
-        return REPRODUCED
-    return NOT_REPRODUCED if NOT_REPRODUCED in verdicts else UNDECIDED
+    return Difference(mean, float(low), float(high), float((d >= 0).mean()), len(d), tuple(map(float, d)))

@@ -1,15 +1,19 @@
-"""What every paper writes: results of cells, verdicts on differences, and numbers as a claim or a table shows them."""
+"""How a verdict is made, for all papers alike: see `docs/understand/verdicts.md`; and numbers as claims show them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from fedjax_sel.engine.history import History
-from fedjax_sel.metrics import Difference, all_of, difference
-from fedjax_sel.papers.paper import Histories, Result
+from fedjax_sel.metrics import Difference, adjust_holm, difference
+from fedjax_sel.metrics.verdict import NOT_REPRODUCED, REPRODUCED, UNDECIDED
+from fedjax_sel.papers.paper import Claim, Histories, Result
+from fedjax_sel.papers.regime import Conditions, FairRegime, describe_shortfalls
+from fedjax_sel.report.markdown import REFUTING, SIDE
 
 Differences = Mapping[str, Difference]
 """Paired differences of two methods, by experiment."""
@@ -18,24 +22,192 @@ ALONG = (0.1, 0.2, 0.5, 1.0)
 """Shares of the rounds after which accuracy is listed along the way."""
 
 
-def judge_all(differences: Differences, judge: Callable[[Difference], str]) -> str:
-    """Returns one verdict on a claim about several experiments; undecided where there are none.
+LEVEL = 0.025
+"""One-sided: of an interval of 95 %, what lies beyond one end."""
+
+DUST = 1e-9
+"""A mean nearer to a bound than this is at the bound: what is left of sums in another order."""
+
+NOT_JUDGED, BY_CONSTRUCTION = "not judged at this scale", "by construction"
+"""What a settled claim's verdict can be besides reproduced, not reproduced, undecided."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of a difference.
+
+    Attributes:
+      judge: verdict by one interval.
+      refute: one-sided p-value of the opposite.
+      points: whether a mean lies on the claim's side.
+    """
+
+    judge: Callable[[Difference], str]
+    refute: Callable[[Difference], float]
+    points: Callable[[float], bool]
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A verdict, and the effect that it rests on.
+
+    Attributes:
+      verdict: reproduced, not reproduced or undecided.
+      effect: pooled difference with its interval, comparisons on each side, comparisons that refute.
+    """
+
+    verdict: str
+    effect: dict[str, Any] = field(default_factory=dict)
+
+
+def ask_larger(negligible: float = 0.0) -> Question:
+    """Returns "the first is larger", refuted where at most an advantage of `negligible` is left.
+
+    An advantage that is certain, if small, refutes nothing.
+    """
+    return Question(
+        lambda d: d.larger(negligible),
+        lambda d: 1.0 if d.low > 0 else d.p_below(negligible, or_at=True),
+        lambda mean: mean > DUST,
+    )
+
+
+def ask_not_smaller() -> Question:
+    """Returns "the first is at least the second"."""
+    return Question(Difference.not_smaller, Difference.p_below, lambda mean: mean >= -DUST)
+
+
+def ask_comparable(margin: float) -> Question:
+    """Returns "they are about equal"."""
+    return Question(
+        lambda d: d.comparable(margin),
+        lambda d: min(d.p_above(margin), d.p_below(-margin)),
+        lambda mean: abs(mean) < margin,
+    )
+
+
+def ask_not_below(margin: float) -> Question:
+    """Returns "the first is at most `margin` below the second"."""
+    return Question(lambda d: d.not_below(margin), lambda d: d.p_below(-margin), lambda mean: mean > -margin)
+
+
+def judge(question: Question, differences: Differences) -> Judgement:
+    """Returns the verdict on a claim about several experiments: by their pooled effect, and by those on each side.
+
+    Reproduced where the pooled interval says so, the mean of every experiment lies on the claim's side, and none
+    refutes it. Not reproduced where the pooled interval refutes it, or an experiment does after Holm's correction for
+    how many there are. Undecided between, and where there are none.
 
     Args:
-      differences: of each experiment.
-      judge: verdict on one of them, as `Difference.larger`.
+      question: what is asked of each.
+      differences: of each experiment, over the same seeds.
     """
-    return all_of([judge(d) for d in differences.values()])
+    if not differences:
+        return Judgement(UNDECIDED)
+    pooled = pool(differences)
+    refuting = [p <= LEVEL for p in adjust_holm([question.refute(d) for d in differences.values()])]
+    pointing = [question.points(d.mean) for d in differences.values()]
+    verdict = question.judge(pooled)
+    if any(refuting):
+        verdict = NOT_REPRODUCED
+    elif verdict == REPRODUCED and not all(pointing):
+        verdict = UNDECIDED
+    effect = {
+        "pooled": describe_difference(pooled),
+        "comparisons": len(differences),
+        SIDE: sum(pointing),
+        REFUTING: sum(refuting),
+    }
+    return Judgement(verdict, effect)
 
 
-def judge_larger(differences: Differences, negligible: float = 0.0) -> str:
-    """Returns the verdict on "the first is larger in all of them"; see `Difference.larger`."""
-    return judge_all(differences, lambda d: d.larger(negligible))
+def pool(differences: Differences) -> Difference:
+    """Returns the mean difference over experiments, with its interval over seeds.
+
+    A seed's value is its mean over the experiments: one seed draws data, model and cohorts of all of them, so that
+    they are not independent. Where experiments have different numbers of seeds, those that all have count. An end that
+    is open in one of them is open; so are both where an experiment has no values.
+    """
+    several = list(differences.values())
+    if len(several) == 1:
+        return several[0]
+    seeds = min(len(d.values) for d in several)
+    if not seeds:
+        return Difference(float(np.mean([d.mean for d in several])), -np.inf, np.inf, 1.0, 0)
+    values = np.mean([d.values[:seeds] for d in several], axis=0)
+    together = difference(values, np.zeros(seeds))
+    return replace(
+        together,
+        low=-np.inf if any(d.low == -np.inf for d in several) else together.low,
+        high=np.inf if any(d.high == np.inf for d in several) else together.high,
+    )
+
+
+def judge_larger(differences: Differences, negligible: float = 0.0) -> Judgement:
+    """Returns the verdict on "the first is larger in all of them"; see `ask_larger`."""
+    return judge(ask_larger(negligible), differences)
+
+
+def make_claim(
+    name: str,
+    text: str,
+    source: str,
+    found: Judgement | str,
+    statistic: dict[str, Any],
+    *,
+    rests_on: Iterable[str] = (),
+    fixed: str = "",
+) -> Claim:
+    """Returns a claim, not settled yet; see `Claim`.
+
+    Args:
+      name: its id.
+      text, source, statistic, fixed: as the claim has them.
+      found: the verdict, with its effect where it rests on comparisons over seeds.
+      rests_on: experiments.
+    """
+    found = Judgement(found) if isinstance(found, str) else found
+    return Claim(name, text, source, found.verdict, statistic, found.effect, tuple(rests_on), fixed)
+
+
+def settle_claims(claims: Sequence[Claim], regime: FairRegime, conditions: Mapping[str, Conditions]) -> list[Claim]:
+    """Returns the claims under the policy: by construction, not judged below the fair regime, else as they were found.
+
+    A claim that rests on no experiment is judged where at least one experiment of the run meets the regime.
+
+    Args:
+      claims: as they were found.
+      regime: of the paper.
+      conditions: what the runs of every experiment had.
+
+    Raises:
+      ValueError: a claim rests on an experiment that was not run.
+    """
+    missed = {name: describe_shortfalls(regime, {name: had}) for name, had in conditions.items()}
+    out = []
+    for claim in claims:
+        if unknown := set(claim.rests_on) - set(conditions):
+            raise ValueError(f"the claim {claim.id!r} rests on {sorted(unknown)}; run were {sorted(conditions)}")
+        if claim.fixed:
+            out.append(replace(claim, verdict=BY_CONSTRUCTION, reason=claim.fixed))
+            continue
+        if claim.rests_on:
+            reason = describe_shortfalls(regime, {name: conditions[name] for name in claim.rests_on})
+        else:
+            reason = "" if "" in missed.values() else describe_shortfalls(regime, conditions)
+        out.append(replace(claim, verdict=NOT_JUDGED, reason=reason) if reason else claim)
+    return out
+
+
+def count_verdicts(claims: Sequence[Claim]) -> dict[str, int]:
+    """Returns how many claims have each verdict; those by construction are counted nowhere."""
+    order = (REPRODUCED, NOT_REPRODUCED, UNDECIDED, NOT_JUDGED)
+    return {verdict: sum(claim.verdict == verdict for claim in claims) for verdict in order}
 
 
 def describe_difference(d: Difference) -> dict[str, float]:
     """Returns a difference as a claim's statistic."""
-    return {**vars(d)}
+    return {name: value for name, value in vars(d).items() if name != "values"}
 
 
 def describe_differences(differences: Differences) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedjax_sel.engine.history import History
+from fedjax_sel.papers.regime import FairRegime
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,17 @@ class Cell:
     def key(self) -> tuple[str, str]:
         """How results find it."""
         return self.experiment, self.method
+
+
+@dataclass(frozen=True)
+class StoredCell(History):
+    """A cell of which only the measures are known, not the rounds.
+
+    Attributes:
+      stored: measures by name, Float[R].
+    """
+
+    stored: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
 Histories = Mapping[tuple[str, str], History]
@@ -100,8 +112,14 @@ class Claim:
       id: short name.
       text: what is claimed.
       source: where.
-      verdict: `metrics.verdict`'s reproduced, not reproduced, undecided.
+      verdict: `metrics.verdict`'s reproduced, not reproduced, undecided; once it is settled also "by construction" and
+        "not judged at this scale".
       statistic: the numbers it rests on.
+      effect: of all its comparisons together: `pooled`, with its interval, and how many are on each side; empty where
+        it rests on no comparison over seeds.
+      rests_on: the experiments it rests on; empty: on studies, or on the run as a whole.
+      fixed: why no run could have come out otherwise; "": one could.
+      reason: why it is not judged, or that it is by construction.
     """
 
     id: str
@@ -109,6 +127,10 @@ class Claim:
     source: str
     verdict: str
     statistic: dict[str, Any]
+    effect: dict[str, Any] = field(default_factory=dict)
+    rests_on: tuple[str, ...] = ()
+    fixed: str = ""
+    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -152,6 +174,7 @@ class Paper:
       title, reference: whose it is.
       seeds: how many at each scale; the keys are the scales, the second one is the default.
       settings: what we run, and what the paper leaves open; Markdown.
+      regime: the least that an experiment must have had to be judged by.
       cells: of a scale.
       results, claims, tables, figures: of what was found at a scale.
       studies: by name, what is to be found out besides.
@@ -162,6 +185,7 @@ class Paper:
     reference: str
     seeds: Mapping[str, int]
     settings: str
+    regime: FairRegime
     cells: Callable[[str], list[Cell]]
     results: Callable[[str, Evidence], list[Result]]
     claims: Callable[[str, Evidence], list[Claim]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,12 @@ from fedjax_sel import catalog
 from fedjax_sel.config import Config, resolve
 from fedjax_sel.engine.driver import check_seeds
 from fedjax_sel.engine.history import History
+from fedjax_sel.metrics.verdict import NOT_REPRODUCED, REPRODUCED
+from fedjax_sel.papers.conditions import observe_conditions
+from fedjax_sel.papers.judging import settle_claims
 from fedjax_sel.papers.paper import Cell, Claim, Evidence, Histories, Paper, Result, Table, locate_cell
-from fedjax_sel.report.environment import environment
+from fedjax_sel.papers.regime import Conditions, describe_conditions
+from fedjax_sel.report.environment import CHANGES, environment
 from fedjax_sel.report.markdown import report
 from fedjax_sel.runs import layout, pretrained
 from fedjax_sel.runs.execute import execute
@@ -66,7 +70,9 @@ def reproduce(
         began = time.perf_counter()
         numbers = check_seeds(seeds)
         evidence = Evidence(run_cells(out, cells, configs, console), run_studies(out, paper, scale, numbers, console))
-        summary = write_reproduction(paper, scale, numbers, evidence, out, console)
+        conditions = observe_conditions(cells, configs, evidence.histories)
+        made = describe_cells(out, cells, configs)
+        summary = write_reproduction(paper, scale, numbers, evidence, conditions, made, out, console)
         console.print(
             f"{time.perf_counter() - began:.0f} s. Report, figures and summary.json are in [bold]{out}[/]",
             soft_wrap=True,
@@ -75,15 +81,35 @@ def reproduce(
 
 
 def write_reproduction(
-    paper: Paper, scale: str, seeds: tuple[int, ...], evidence: Evidence, out: Path, console: Console
+    paper: Paper,
+    scale: str,
+    seeds: tuple[int, ...],
+    evidence: Evidence,
+    conditions: Mapping[str, Conditions],
+    made: list[dict[str, Any]],
+    out: Path,
+    console: Console,
 ) -> dict[str, Any]:
-    """Writes and prints what the evidence shows, and returns what `summary.json` holds."""
-    claims, results = paper.claims(scale, evidence), paper.results(scale, evidence)
+    """Writes and prints what the evidence shows, and returns what `summary.json` holds.
+
+    Args:
+      paper, scale, seeds, evidence: of the reproduction.
+      conditions: what the runs of every experiment had, by which claims are settled.
+      made: of every cell, its settings and the commit that ran it.
+      out: folder.
+      console: where verdicts go.
+    """
+    claims = settle_claims(paper.claims(scale, evidence), paper.regime, conditions)
+    results = paper.results(scale, evidence)
     summary = {
         "paper": paper.name,
         "scale": scale,
         "seeds": list(seeds),
         "environment": environment(),
+        "notes": list_notes(made),
+        "regime": vars(paper.regime),
+        "conditions": describe_conditions(conditions),
+        "cells": made,
         "results": [describe_result(result) for result in results],
         "claims": [vars(claim) for claim in claims],
     }
@@ -91,7 +117,9 @@ def write_reproduction(
     (out / "figures").mkdir(parents=True, exist_ok=True)
     for figure in figures:
         write_figure(out / "figures" / f"{figure.name}.png", figure.draw())
-    text = report(paper, scale, summary["seeds"], claims, tables, figures, summary["environment"])
+    text = report(
+        paper, scale, summary["seeds"], claims, tables, figures, summary["environment"], notes=summary["notes"]
+    )
     write_text(out / "report.md", text)
     write_json(out / "summary.json", summary)
     print_verdicts(console, paper, tables, claims)
@@ -147,6 +175,35 @@ def identify_runs(cells: Sequence[Cell], configs: Sequence[Config]) -> list[tupl
     return list(out.values())
 
 
+def describe_cells(out: Path, cells: Sequence[Cell], configs: Sequence[Config]) -> list[dict[str, Any]]:
+    """Returns of every cell its experiment and method, its settings' fingerprint, and the commit that ran it."""
+    first: dict[tuple[str, ...], Path] = {}
+    described = []
+    for cell, config, same in zip(cells, configs, identify_runs(cells, configs), strict=True):
+        place = first.setdefault(same, locate_cell(out, cell))
+        ran = json.loads((place / layout.SUMMARY).read_text(encoding="utf-8"))["environment"]
+        described.append(
+            {
+                "experiment": cell.experiment,
+                "method": cell.method,
+                "settings": config.fingerprint,
+                "commit": ran.get("commit"),
+            }
+        )
+    return described
+
+
+def list_notes(made: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Returns what a reader must know of where the cells come from: several commits, or changes beyond one."""
+    commits = {cell["commit"] for cell in made}
+    out = []
+    if len(commits) > 1:
+        out.append(f"The cells were run at several commits: {', '.join(sorted(str(commit) for commit in commits))}.")
+    if any(commit is None or commit.endswith(CHANGES) for commit in commits):
+        out.append("Some cells were not run from a clean checkout: no commit says what ran.")
+    return out
+
+
 def run_studies(out: Path, paper: Paper, scale: str, seeds: Sequence[int], console: Console) -> dict[str, Any]:
     """Returns what the studies found: read where this scale and these seeds are finished, found out where not."""
     out, found = out / "studies", {}
@@ -199,6 +256,6 @@ def print_verdicts(console: Console, paper: Paper, tables: Sequence[Table], clai
     for column in ("claim", "verdict"):
         verdicts.add_column(column)
     for claim in claims:
-        colour = {"reproduced": "green", "not reproduced": "red"}.get(claim.verdict, "yellow")
+        colour = {REPRODUCED: "green", NOT_REPRODUCED: "red"}.get(claim.verdict, "yellow")
         verdicts.add_row(claim.text, f"[{colour}]{claim.verdict}[/]")
     console.print(verdicts)

@@ -10,19 +10,26 @@ from pathlib import Path
 import fedjax_sel
 
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy")
+CHANGES = "+changes"
+"""Behind a commit from which the package differs."""
 
 
-def environment() -> dict[str, str | None]:
-    """Returns versions of packages, the device, and the commit of this package where it runs from a checkout."""
+def environment() -> dict[str, str | bool | None]:
+    """Returns versions of packages, the device, and the commit of this package where it runs from a checkout.
+
+    `dirty` says whether the package differs from that commit; None: not a checkout.
+    """
     from fedjax_sel.engine.distributed import describe_device  # late: it starts the backend
 
+    of = find_commit(Path(__file__).parents[2])
     return {
         "fedjax_sel": fedjax_sel.__version__,
         **{name: find_version(name) for name in PACKAGES},
         "python": platform.python_version(),
         "platform": platform.platform(),
         "device": describe_device(),
-        "commit": find_commit(Path(__file__).parents[2]),
+        "commit": of,
+        "dirty": None if of is None else of.endswith(CHANGES),
     }
 
 
@@ -40,7 +47,7 @@ def find_commit(root: Path) -> str | None:
         return None
     try:
         head = run_git(root, "rev-parse", "HEAD")
-        return head + ("+changes" if run_git(root, "status", "--porcelain", "--", "fedjax_sel") else "")
+        return head + (CHANGES if run_git(root, "status", "--porcelain", "--", "fedjax_sel") else "")
     except (OSError, subprocess.SubprocessError):
         return None
 

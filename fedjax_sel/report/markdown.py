@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+SIDE, REFUTING = "on the claim's side", "refuting, after Holm"
+"""What a claim's effect counts."""
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -29,12 +33,22 @@ def format_number(value: Any) -> str:
         return "—"
     if is_interval(value):
         middle = f"{value['mean']:+.4g}" if "mean" in value else f"{value['factor']:.4g} times"
-        return f"{middle} [{value['low']:.4g}, {value['high']:.4g}]"
+        seeds = f", {value['seeds']} seeds" if "seeds" in value else ""
+        return f"{middle} [{bound(value['low'])}, {bound(value['high'])}]{seeds}"
     if isinstance(value, Mapping):
         return ", ".join(f"{k.replace('_', ' ')} {format_number(v)}" for k, v in value.items())
     if isinstance(value, list | tuple):
         return "[" + ", ".join(format_number(v) for v in value) + "]"
     return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def bound(value: float | None) -> str:
+    """An end of an interval; JSON has no infinity, and None is an open end.
+
+    >>> bound(0.5), bound(None)
+    ('0.5', 'open')
+    """
+    return "open" if value is None or value in (float("inf"), float("-inf")) else f"{value:.4g}"
 
 
 def is_interval(value: Any) -> bool:
@@ -62,6 +76,7 @@ def report(
     tables: Sequence[Any],
     figures: Sequence[Any],
     environment: Mapping[str, Any],
+    notes: Sequence[str] = (),
 ) -> str:
     """Returns the page from which a reader can judge the reproduction.
 
@@ -71,21 +86,16 @@ def report(
       seeds: over which.
       claims, tables, figures: as `papers` has them; the figures lie in `figures/`.
       environment: versions, device, commit.
+      notes: what a reader must know first, as what was changed since.
     """
     parts = [
         f"# {paper.title}: reproduction at scale `{scale}`",
         f"{paper.reference}\n\nSeeds: {len(seeds)} ({', '.join(map(str, seeds))}). "
         f"Again: `fedjax-sel reproduce {paper.name} --scale {scale}`.",
+        *show_notes(notes),
         "## What was run",
         paper.settings.strip(),
-        "## Claims",
-        table(("claim", "source", "verdict"), [(c.text, c.source, f"**{c.verdict}**") for c in claims]),
-        "\n".join(
-            "\n".join(
-                [f"- `{c.id}`: {c.verdict}", *(line for k, v in c.statistic.items() for line in format_lines(k, v))]
-            )
-            for c in claims
-        ),
+        *show_claims(claims, paper.regime),
         "## Results",
     ]
     for t in tables:
@@ -96,3 +106,60 @@ def report(
         parts += [f"![{figure.name}](figures/{figure.name}.png)", f"*{figure.caption}*"]
     parts += ["## Environment", table(("what", "version"), [(k, format_number(v)) for k, v in environment.items()])]
     return "\n\n".join(parts) + "\n"
+
+
+def show_notes(notes: Sequence[str]) -> list[str]:
+    """What a reader must know before the numbers, a paragraph each.
+
+    >>> show_notes(["Made before FedCor changed."])
+    ['> **Note.** Made before FedCor changed.']
+    """
+    return [f"> **Note.** {note}" for note in notes]
+
+
+def show_claims(claims: Sequence[Any], regime: Any) -> list[str]:
+    """The section on claims, a part a paragraph: how they were judged, a table, and the numbers behind each.
+
+    Args:
+      claims: settled.
+      regime: the paper's `FairRegime`.
+    """
+    heads = ("claim", "source", "verdict", "pooled effect, 95 % interval", "comparisons on its side", "refuting")
+    rows = [(c.text, c.source, f"**{c.verdict}**", *show_effect(c.effect)) for c in claims]
+    listed = [
+        "\n".join(
+            [
+                f"- `{c.id}`: {c.verdict}" + (f": {c.reason}" if c.reason else ""),
+                *(line for k, v in c.statistic.items() for line in format_lines(k, v)),
+            ]
+        )
+        for c in claims
+    ]
+    counted = Counter(c.verdict for c in claims if not c.fixed)
+    fixed = sum(bool(c.fixed) for c in claims)
+    told = ", ".join(f"{number} {verdict}" for verdict, number in counted.items()) or "none"
+    told += f"; counted nowhere: {fixed} by construction" if fixed else ""
+    return [
+        "## Claims",
+        f"Smallest fair regime: {regime.describe()}. Below it nothing is judged. A claim about several experiments is "
+        "judged by their pooled effect; an experiment refutes it after Holm's correction for their number. Verdicts by "
+        "construction count nowhere.",
+        f"Verdicts: {told}.",
+        table(heads, rows),
+        "\n".join(listed),
+    ]
+
+
+def show_effect(effect: Mapping[str, Any]) -> tuple[str, str, str]:
+    """A pooled effect with its interval and seeds, the comparisons on the claim's side, and those that refute it.
+
+    >>> show_effect({})
+    ('—', '—', '—')
+    """
+    if not effect:
+        return "—", "—", "—"
+    return (
+        format_number(effect["pooled"]),
+        f"{effect[SIDE]} of {effect['comparisons']}",
+        f"{effect[REFUTING]}",
+    )

@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from fedjax_sel.data.uacs import uacs
+from fedjax_sel.data.uacs import Shape, draw_clients, uacs
 
 SETTINGS = (1, 2, 3)
 
@@ -117,3 +117,24 @@ def test_test_rows_are_uniform_on_the_square():
 def test_what_cannot_be_drawn_is_refused_with_what_can(arguments, words):
     with pytest.raises(ValueError, match=words):
         uacs(**arguments)
+
+
+@pytest.mark.parametrize("setting", [1, 2, 3])
+def test_other_shapes_keep_what_the_settings_say(setting):
+    shape = Shape(amplitude=0.0, strip=0.05, margin=0.35, box=0.05)
+    drawn = draw_clients(shape, setting, 3)
+    np.testing.assert_array_equal(drawn.y, drawn.x[:, 1] > 0)
+    np.testing.assert_array_equal(drawn.test_y, drawn.test_x[:, 1] > 0)
+    owner = np.asarray(drawn.owner)
+    near = owner < 6
+    assert np.abs(drawn.x[near, 1]).max() <= 0.05
+    assert np.abs(drawn.x[~near, 1]).min() > 0.35
+    if setting == 3:
+        widths = [np.ptp(drawn.x[owner == client], axis=0).max() for client in range(6, 100)]
+        assert max(widths) <= 0.1 + 1e-6
+
+
+def test_by_default_the_shape_is_that_of_the_source():
+    one, other = uacs(2, 5), draw_clients(Shape(), 2, 5)
+    np.testing.assert_array_equal(one.x, other.x)
+    np.testing.assert_array_equal(one.y, other.y)

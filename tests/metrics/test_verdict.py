@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedjax_sel.metrics import Difference, all_of, difference
+from fedjax_sel.metrics import Difference, difference
 from fedjax_sel.metrics.verdict import NOT_REPRODUCED, REPRODUCED, UNDECIDED
 
 
@@ -109,9 +109,3 @@ def test_comparable_by_where_the_interval_lies(low, high, verdict):
 
 def test_whole_numbers_are_compared_as_well_as_fractions():
     assert difference(np.array([5, 7, 9]), np.array([4, 4, 4])).mean == 3
-
-
-def test_a_claim_about_several_settings_holds_in_each_or_fails_in_one():
-    assert all_of([REPRODUCED] * 3) == REPRODUCED
-    assert all_of([REPRODUCED, UNDECIDED, REPRODUCED]) == UNDECIDED
-    assert all_of([REPRODUCED, UNDECIDED, NOT_REPRODUCED]) == NOT_REPRODUCED

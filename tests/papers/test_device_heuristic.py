@@ -21,6 +21,7 @@ from fedjax_sel.papers.device_heuristic.cells import (
     name_experiment,
 )
 from fedjax_sel.papers.device_heuristic.numbers import PUBLISHED, compare_at_equal_cost, compare_costs, measure
+from fedjax_sel.papers.judging import BY_CONSTRUCTION, NOT_JUDGED
 from fedjax_sel.papers.paper import Evidence, locate_cell
 from fedjax_sel.runs import layout
 
@@ -49,13 +50,25 @@ def histories(out, summary):
 
 
 def test_the_summary_has_the_form_that_all_papers_share(summary):
-    assert summary.keys() == {"paper", "scale", "seeds", "environment", "results", "claims"}
+    assert list(summary) == [
+        "paper",
+        "scale",
+        "seeds",
+        "environment",
+        "notes",
+        "regime",
+        "conditions",
+        "cells",
+        "results",
+        "claims",
+    ]
     assert (summary["paper"], summary["scale"], summary["seeds"]) == ("device_heuristic", "smoke", [0, 1])
     for result in summary["results"]:
         assert list(result) == ["experiment", "method", "metric", "round", "mean", "std", "per_seed", "published"]
         assert len(result["per_seed"]) == 2
     for claim in summary["claims"]:
-        assert claim["verdict"] in (YES, NO, OPEN)
+        assert claim["verdict"] in (BY_CONSTRUCTION, NOT_JUDGED), "ten rounds and two seeds are below the fair regime"
+        assert claim["reason"]
         assert claim["statistic"]
     assert len({claim["id"] for claim in summary["claims"]}) == len(summary["claims"])
     keys = [(r["experiment"], r["method"], r["metric"], r["round"]) for r in summary["results"]]
@@ -108,7 +121,7 @@ def test_a_study_of_another_scale_or_half_written_is_done_again(kept, tmp_path):
     assert json.loads((tmp_path / "studies" / "x.json").read_text())["scale"] == "smoke"
 
 
-def test_with_everybody_selected_all_methods_are_one(histories, summary):
+def test_with_everybody_selected_all_methods_are_one(out, histories, summary):
     for partition in PARTITIONS:
         runs = [histories[name_experiment(partition, 1.0), method] for method in (PROPOSED, SET, ALL)]
         for run in runs:
@@ -116,9 +129,14 @@ def test_with_everybody_selected_all_methods_are_one(histories, summary):
             np.testing.assert_allclose(run["loss"], runs[0]["loss"], atol=1e-5)
         np.testing.assert_array_equal(runs[0]["accuracy"], runs[1]["accuracy"])
         np.testing.assert_array_equal(runs[0]["loss"], runs[1]["loss"])
-    verdicts = {claim["id"]: claim["verdict"] for claim in summary["claims"]}
-    assert verdicts["one-method-at-all"] == YES
-    assert verdicts["better-at-all"] == NO
+    kept = json.loads((out / "studies" / "solvers.json").read_text())["found"]
+    found = {claim.id: claim for claim in PAPER.claims("smoke", Evidence(histories, {"solvers": kept}))}
+    assert found["one-method-at-all"].verdict == YES
+    assert found["better-at-all"].verdict == NO
+    settled = {claim["id"]: claim["verdict"] for claim in summary["claims"]}
+    fixed = {"one-method-at-all", "better-at-all", "more-devices-more-cost"}
+    assert fixed <= {name for name, verdict in settled.items() if verdict == BY_CONSTRUCTION}
+    assert {name for name, claim in found.items() if claim.fixed} - fixed <= {"better-at-half", "greedy-as-accurate"}
 
 
 def test_the_heuristic_selects_the_same_half_in_every_round_and_random_does_not(histories):
@@ -273,6 +291,9 @@ def test_alike_methods_are_one_method_and_none_is_better():
 
 @pytest.mark.parametrize("other", [Method(shift=1, high=0.96), Method(high=0.96)], ids=["other cohort", "same cohort"])
 def test_runs_that_differ_are_not_one_method(other):
+    same, apart = judged(), judged(**{SET: other})
+    assert same["better-at-half"].fixed
+    assert bool(apart["better-at-half"].fixed) == (other.shift == 0), "by the cohorts, not by what they reach"
     assert verdict("one-method-at-all", **{SET: other}) == NO
     assert verdict("one-method-at-all", **{ALL: other}) == NO
     assert verdict("one-method-at-all", only_in=PARTITIONS[:1], **{SET: other}) == NO

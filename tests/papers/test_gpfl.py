@@ -35,7 +35,9 @@ from fedjax_sel.papers.gpfl.claims import judge_cifar
 from fedjax_sel.papers.gpfl.numbers import find_coverage_round, find_published, measure, measure_last_deviation
 from fedjax_sel.papers.gpfl.regret import measure_regret
 from fedjax_sel.papers.gpfl.studies import SMALL_CASE, count_classes
+from fedjax_sel.papers.judging import BY_CONSTRUCTION, NOT_JUDGED, settle_claims
 from fedjax_sel.papers.paper import Evidence
+from fedjax_sel.papers.regime import Conditions
 from fedjax_sel.papers.settings import merge_settings
 from fedjax_sel.report.markdown import report
 
@@ -179,10 +181,25 @@ def test_cost_cifar_and_regret():
     assert judged()["regret-below-random"].verdict == YES
     assert judged(share=1.2)["regret-below-random"].verdict == NO
     changes = [((CIFAR, "", FEDCOR), Method(0.4)), ((CIFAR, "", GPFL), GOOD)]
-    cifar = {c.id: c.verdict for c in judge_cifar(world(changes).histories, judge=True)}
+    cifar = {c.id: c.verdict for c in judge_cifar(world(changes).histories)}
     assert cifar == {"fedcor-worse-than-random": YES, "beats-all-on-cifar": YES}
-    assert next(c.verdict for c in judge_cifar(world().histories, judge=True)) == NO
-    assert judged(changes)["fedcor-worse-than-random"].verdict == OPEN, "a short run decides nothing"
+    assert next(c.verdict for c in judge_cifar(world().histories)) == NO
+
+
+def test_a_short_run_on_cifar_is_not_judged_and_takes_no_other_claim_with_it():
+    found, paper = list(judged([((CIFAR, "", FEDCOR), Method(0.4))]).values()), papers.load("gpfl")
+    had = Conditions(472.0, 3.0, 500, 3, 0.6)
+    short = dataclasses.replace(had, examples_per_client=49.0, rounds=60, above_chance=0.04)
+    conditions = {cell.experiment: short if cell.experiment.startswith(CIFAR) else had for cell in list_cells("small")}
+    settled = {claim.id: claim for claim in settle_claims(found, paper.regime, conditions)}
+    not_judged = {name for name, claim in settled.items() if claim.verdict == NOT_JUDGED}
+    assert not_judged == {"fedcor-worse-than-random", "beats-all-on-cifar"}
+    reason = settled["beats-all-on-cifar"].reason
+    assert "60 of at least 300 rounds" in reason
+    assert "49 of at least 400 training examples a client" in reason
+    assert "seeds" not in reason
+    assert settled["coverage-within-50"].verdict == BY_CONSTRUCTION
+    assert settled["beats-all-fair"] == next(claim for claim in found if claim.id == "beats-all-fair")
 
 
 def test_measures_of_a_planted_run():

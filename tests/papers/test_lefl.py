@@ -318,8 +318,8 @@ def test_differences_and_their_verdicts():
     fewer = compare(histories, [MNIST], "rounds", (HIGH, FEDAVG), (HIGH, LEFL))
     assert fewer[MNIST].mean == 150
     assert fewer[MNIST].seeds == R
-    assert judge_larger(fewer) == YES
-    assert judge_larger(compare(histories, [MNIST], "rounds", (HIGH, LEFL), (HIGH, FEDAVG))) == NO
+    assert judge_larger(fewer).verdict == YES
+    assert judge_larger(compare(histories, [MNIST], "rounds", (HIGH, LEFL), (HIGH, FEDAVG))).verdict == NO
 
 
 def test_measures_of_a_planted_run():

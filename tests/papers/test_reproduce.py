@@ -54,7 +54,18 @@ def nothing_runs(monkeypatch):
 
 
 def test_the_summary_has_the_form_that_all_papers_share(summary):
-    assert summary.keys() == {"paper", "scale", "seeds", "environment", "results", "claims"}
+    assert list(summary) == [
+        "paper",
+        "scale",
+        "seeds",
+        "environment",
+        "notes",
+        "regime",
+        "conditions",
+        "cells",
+        "results",
+        "claims",
+    ]
     assert (summary["paper"], summary["scale"], summary["seeds"]) == ("uacs", "smoke", [0, 1])
     assert {"jax", "python", "device", "fedjax_sel"} <= summary["environment"].keys()
     for result in summary["results"]:
@@ -63,11 +74,28 @@ def test_the_summary_has_the_form_that_all_papers_share(summary):
         assert result["round"] is None or 1 <= result["round"] <= 15
         assert len(result["per_seed"]) == SEEDS
     for claim in summary["claims"]:
-        assert list(claim) == ["id", "text", "source", "verdict", "statistic"]
-        assert claim["verdict"] in ("reproduced", "not reproduced", "undecided")
+        assert list(claim) == [
+            *("id", "text", "source", "verdict", "statistic", "effect", "rests_on", "fixed", "reason")
+        ]
+        assert claim["verdict"] == "not judged at this scale", "15 rounds and two seeds are below the fair regime"
+        assert "15 of at least 100 rounds" in claim["reason"]
+        assert "2 of at least 5 seeds" in claim["reason"]
+        assert claim["effect"]["comparisons"] == 3
+        assert claim["rests_on"] == ["Experiment 1", "Experiment 2", "Experiment 3"]
         assert isinstance(claim["statistic"], dict)
         assert claim["statistic"]
     assert len({claim["id"] for claim in summary["claims"]}) == len(summary["claims"]) > 0
+    assert [(cell["experiment"], cell["method"]) for cell in summary["cells"]] == [
+        cell.key for cell in papers.load("uacs").cells("smoke")
+    ]
+    assert {cell["commit"] for cell in summary["cells"]} == {summary["environment"]["commit"]}
+    commit = summary["environment"]["commit"]
+    assert summary["environment"]["dirty"] == (None if commit is None else commit.endswith("+changes"))
+    assert bool(summary["notes"]) == (summary["environment"]["dirty"] is not False)
+    for had in summary["conditions"].values():
+        assert (had["examples_per_client"], had["local_epochs"], had["rounds"], had["seeds"]) == (50, 5, 15, 2)
+        assert 0 < had["above_chance"] < 1
+        assert had["pretrained_accuracy"] is None
     keys = [(r["experiment"], r["method"], r["metric"], r["round"]) for r in summary["results"]]
     assert len(set(keys)) == len(keys)
     assert len({key[:2] for key in keys}) == CELLS

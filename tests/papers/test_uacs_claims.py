@@ -111,6 +111,13 @@ def test_entropy_is_faster_where_gradient_norm_reaches_the_target_later(gradient
     assert verdict("entropy-faster-than-gradient-norm", **{GRADIENT: gradient}) == expected
 
 
+@pytest.mark.parametrize(
+    ("greedy", "expected"), [(Method(jump=(4, 4, 5, 4, 5)), YES), (Method(), NO), (LATE, NO), (MIXED, OPEN)]
+)
+def test_exploring_pays_where_it_learns_sooner_than_pure_exploitation(greedy, expected):
+    assert verdict("exploring-pays", **{GREEDY: greedy}) == expected
+
+
 def test_nobody_is_faster_where_nobody_reaches_the_target():
     assert verdict("entropy-faster-than-gradient-norm", **{GRADIENT: NEVER, ENTROPY: NEVER}) == OPEN
 
@@ -155,7 +162,7 @@ def test_at_equal_cost_entropy_has_only_the_rounds_that_random_could_pay(unit, e
 
 def test_every_claim_has_a_sentence_a_source_and_numbers_for_each_experiment():
     claims = judged()
-    assert len(claims) == 6
+    assert len(claims) == 7
     for claim in claims.values():
         assert claim.text
         assert claim.source

@@ -7,8 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from fedjax_sel.engine.history import History
-from fedjax_sel.metrics import Difference
-from fedjax_sel.metrics.verdict import NOT_REPRODUCED, REPRODUCED, UNDECIDED
+from fedjax_sel.metrics.verdict import NOT_REPRODUCED, REPRODUCED
 from fedjax_sel.papers.device_heuristic.cells import (
     ALL,
     IID,
@@ -32,7 +31,17 @@ from fedjax_sel.papers.device_heuristic.numbers import (
     measure,
 )
 from fedjax_sel.papers.device_heuristic.solver_claims import judge_solvers
-from fedjax_sel.papers.judging import compare_with, describe_difference, describe_differences, judge_all, judge_larger
+from fedjax_sel.papers.judging import (
+    ask_comparable,
+    ask_not_below,
+    ask_not_smaller,
+    compare_with,
+    describe_difference,
+    describe_differences,
+    judge,
+    judge_larger,
+    make_claim,
+)
 from fedjax_sel.papers.paper import Claim, Evidence, Histories
 
 MARGIN = 0.01
@@ -40,6 +49,11 @@ MARGIN = 0.01
 
 NOTICED = 0.001
 """A smaller advantage would be noticed by nobody."""
+
+EVERYBODY = "at ε = 1 both methods select every device, so that they are one run"
+IDENTICAL = "both methods selected the same devices in every round of every seed, so that they are one run"
+MORE_IS_DEARER = "in the simulation a round lasts as long as its slowest device, and the energy is the sum over devices"
+"""Why some verdicts are fixed by construction."""
 
 
 def judge_claims(scale: str, evidence: Evidence) -> list[Claim]:
@@ -60,13 +74,6 @@ def compare_with_other(histories: Histories, other: str, metric: str, epsilons: 
         experiment: compare(histories[experiment, PROPOSED], histories[experiment, other], metric)
         for experiment in list_experiments(histories, epsilons)
     }
-
-
-def judge_costs_nothing(d: Difference) -> str:
-    """Returns the verdict on "no worse, by the margin"."""
-    if d.low > -MARGIN:
-        return REPRODUCED
-    return NOT_REPRODUCED if d.high < -MARGIN else UNDECIDED
 
 
 def judge_table_5_1(histories: Histories) -> list[Claim]:
@@ -93,20 +100,24 @@ def judge_table_5_1(histories: Histories) -> list[Claim]:
     }
 
     return [
-        Claim(
+        make_claim(
             "one-method-at-all",
             "At ε = 1 every method selects everybody, and the table compares a method with itself: the runs are equal, "
             "but for the order of sums",
             f"{OURS}: follows from |S| = ⌈εN⌉ = N",
             REPRODUCED if same else NOT_REPRODUCED,
             pairs,
+            rests_on=list_experiments(histories, (1.0,)),
+            fixed=EVERYBODY,
         ),
-        Claim(
+        make_claim(
             "better-at-all",
             "At ε = 1 the proposed algorithm is more accurate than the set-based method (92.33 % against 90 %)",
             "Table 5.1; Conclusion",
             judge_larger(at_all, NOTICED),
             {"proposed - set-based, final accuracy": describe_differences(at_all)},
+            rests_on=at_all,
+            fixed=EVERYBODY,
         ),
         judge_attained(
             histories, "accuracy-at-all", 1.0, "With all devices the proposed algorithm attains 92.33 % accuracy (IID)"
@@ -117,7 +128,7 @@ def judge_table_5_1(histories: Histories) -> list[Claim]:
             0.5,
             "With half of the devices the proposed algorithm attains 90 % accuracy (IID)",
         ),
-        Claim(
+        make_claim(
             "better-at-half",
             "At ε = 0.5 the proposed algorithm is more accurate than the set-based method (90 % against 89.9 %)",
             "Table 5.1",
@@ -129,13 +140,16 @@ def judge_table_5_1(histories: Histories) -> list[Claim]:
                     for experiment in at_half
                 },
             },
+            rests_on=at_half,
+            fixed=IDENTICAL if are_identical(histories, (0.5,)) else "",
         ),
-        Claim(
+        make_claim(
             "half-better-than-all",
             "Half of the devices, selected, are more accurate than the conventional method, which trains all",
             "Conclusion",
             judge_larger(than_all, NOTICED),
             {"proposed at ε = 0.5 - all devices, final accuracy": describe_differences(than_all)},
+            rests_on=[*list_experiments(histories, (1.0,)), *than_all],
         ),
     ]
 
@@ -145,7 +159,22 @@ def judge_attained(histories: Histories, name: str, epsilon: float, text: str) -
     published = PUBLISHED[epsilon, PROPOSED, "final_accuracy"]
     found = compare_with(measure(histories[name_experiment(IID, epsilon), PROPOSED])["final_accuracy"], published)
     statistic = {f"final accuracy - {published:g}": describe_difference(found)}
-    return Claim(name, text, "Table 5.1; Conclusion", found.not_smaller(), statistic)
+    return make_claim(
+        name,
+        text,
+        "Table 5.1; Conclusion",
+        judge(ask_not_smaller(), {name: found}),
+        statistic,
+        rests_on=[name_experiment(IID, epsilon)],
+    )
+
+
+def are_identical(histories: Histories, epsilons: Iterable[float]) -> bool:
+    """Whether the proposed algorithm and the set-based method select the same devices in every seed and experiment."""
+    return all(
+        measure_agreement(histories[experiment, PROPOSED], histories[experiment, SET]) == 1
+        for experiment in list_experiments(histories, epsilons)
+    )
 
 
 def measure_agreement(first: History, second: History) -> float:
@@ -182,40 +211,47 @@ def judge_accuracy(histories: Histories) -> list[Claim]:
         for other in ONLY
     }
     return [
-        Claim(
+        make_claim(
             "better-than-random",
             "Selecting at random hurts the global model: the heuristic's devices reach a higher final accuracy",
             "1.1 Motivation",
             judge_larger(than_random, NOTICED),
             {"proposed - random, final accuracy": describe_differences(than_random)},
+            rests_on=than_random,
         ),
-        Claim(
+        make_claim(
             "more-devices-more-accuracy",
             "More participating devices improve accuracy: all against a random half",
             "1; 1.1 Motivation",
             judge_larger(more, NOTICED),
             {"all - random half, final accuracy": describe_differences(more)},
+            rests_on=list_experiments(histories, (1.0, 0.5)),
         ),
-        Claim(
+        make_claim(
             "more-devices-more-cost",
             "More participating devices cost more time and energy a round: all against a random half",
             "1; 1.1 Motivation",
             REPRODUCED if all(one["low"] > 1 for one in dearer.values()) else NOT_REPRODUCED,
             {"times as much": dearer},
+            rests_on=list_experiments(histories, (1.0, 0.5)),
+            fixed=MORE_IS_DEARER,
         ),
-        Claim(
+        make_claim(
             "one-property-worse",
             "Devices selected by one property alone make a worse global model than those of all four",
             "1.1 Motivation",
             judge_larger(alone, NOTICED),
             {"four properties - one, final accuracy": describe_differences(alone)},
+            rests_on=list_experiments(histories, (0.5,)),
         ),
-        Claim(
+        make_claim(
             "greedy-as-accurate",
             f"The algorithm's sets train as well as the optimal ones (final accuracy within ±{MARGIN})",
             "5.2 (implied)",
-            judge_all(than_exact, lambda d: d.comparable(MARGIN)),
+            judge(ask_comparable(MARGIN), than_exact),
             {"proposed - set-based, final accuracy": describe_differences(than_exact)},
+            rests_on=than_exact,
+            fixed=IDENTICAL if are_identical(histories, (0.75, 0.5)) else "",
         ),
     ]
 
@@ -235,7 +271,7 @@ def judge_cost(histories: Histories) -> list[Claim]:
             }
             ahead = {name: compare_at_equal_cost(*pair, cost) for name, pair in pairs.items()}
             out.append(
-                Claim(
+                make_claim(
                     f"ahead-of-{'all' if other == ALL else 'random'}-per-{unit.split()[-1]}",
                     f"The heuristic is ahead of {who} per {unit} (final accuracy, at the {unit}s it spends)",
                     f"{OURS}: what selecting by resources is for",
@@ -246,6 +282,7 @@ def judge_cost(histories: Histories) -> list[Claim]:
                             name: compare_costs(*pair, cost, to_target=True) for name, pair in pairs.items()
                         },
                     },
+                    rests_on=[*ahead, *(list_experiments(histories, (1.0,)) if other == ALL else ())],
                 )
             )
     seen = {
@@ -258,16 +295,17 @@ def judge_cost(histories: Histories) -> list[Claim]:
     ):
         if behind := compare_with_other(histories, RANDOM, "final_accuracy", epsilons):
             out.append(
-                Claim(
+                make_claim(
                     name,
                     f"Training the same {words} of the devices in every round costs no accuracy (final, at most "
                     f"{MARGIN} below a random cohort's)",
                     f"{OURS}: f does not change, so neither does S",
-                    judge_all(behind, judge_costs_nothing),
+                    judge(ask_not_below(MARGIN), behind),
                     {
                         "proposed - random, final accuracy": describe_differences(behind),
                         "share of the devices ever seen": {name: seen[name] for name in behind},
                     },
+                    rests_on=behind,
                 )
             )
     return out

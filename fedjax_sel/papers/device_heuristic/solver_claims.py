@@ -11,7 +11,11 @@ from fedjax_sel.metrics import difference
 from fedjax_sel.metrics.verdict import NOT_REPRODUCED, REPRODUCED
 from fedjax_sel.papers.device_heuristic.numbers import OURS, select_rows, select_seconds
 from fedjax_sel.papers.device_heuristic.studies import BEST, EVERY, EXACT, EXHAUSTIVE, LETTER, SAME
-from fedjax_sel.papers.judging import describe_differences, judge_larger
+from fedjax_sel.papers.judging import (
+    describe_differences,
+    judge_larger,
+    make_claim,
+)
 from fedjax_sel.papers.paper import Claim
 
 FASTER = 10
@@ -41,14 +45,14 @@ def judge_solvers(study: Mapping[str, Any]) -> list[Claim]:
     few_greedy, few_exact = select_seconds(study, EVERY, "few"), select_seconds(study, EXACT, "few")
     apart = max(row["largest_difference"] for row in study["enumeration"])
     return [
-        Claim(
+        make_claim(
             "every-start-better",
             "Greedy search does better from every first device than from the best one alone",
             "5.2",
             judge_larger(better),
             {"share of instances with the optimum, every start - best start": describe_differences(better)},
         ),
-        Claim(
+        make_claim(
             "greedy-as-good",
             "The sets found are as good as the optimal ones: H is less than 0.1 % below on average",
             "4.2; 5.2 (implied)",
@@ -59,14 +63,14 @@ def judge_solvers(study: Mapping[str, Any]) -> list[Claim]:
                 "worst loss of H": {name: float(v.max()) for name, v in each(EVERY, "worst_gap").items()},
             },
         ),
-        Claim(
+        make_claim(
             "greedy-far-faster",
             f"The algorithm takes far less time than looking at every set (at least {FASTER} times less at N = {n})",
             "4.2",
             REPRODUCED if by_enumeration[n] >= FASTER * by_greedy[n] else NOT_REPRODUCED,
             {"enumeration / greedy, seconds": {f"N={k}": by_enumeration[k] / by_greedy[k] for k in by_enumeration}},
         ),
-        Claim(
+        make_claim(
             "no-heuristic-needed",
             "The optimum itself takes O(N log N) time, since only f4 enters by its minimum: what enumeration finds, "
             f"and faster than greedy search at N = {most}",
@@ -100,7 +104,7 @@ def judge_first_rates(study: Mapping[str, Any], epsilons: list[float], largest: 
         f"{LETTER}, N = {largest}": (46.0, 58.0, rates(LETTER, lambda n: n == largest)),
     }
     holds = {name: low - 1 <= min(found) and max(found) <= high + 1 for name, (low, high, found) in parts.items()}
-    return Claim(
+    return make_claim(
         "rates-as-first-computed",
         "The optimum is found by greedy search in at least 99.7 % of the instances up to N = 12 and in 97 % at N = 30, "
         "with losses up to 0.8 %; from the best start in 40-78 %; by the letter of the pseudocode in 46-58 % (±1 %)",

@@ -30,7 +30,14 @@ from fedjax_sel.papers.fedft_eds.methods import (
     name_many,
 )
 from fedjax_sel.papers.fedft_eds.numbers import measure
-from fedjax_sel.papers.judging import compare_with, describe_differences, judge_all, judge_larger
+from fedjax_sel.papers.judging import (
+    ask_comparable,
+    compare_with,
+    describe_differences,
+    judge,
+    judge_larger,
+    make_claim,
+)
 from fedjax_sel.papers.paper import Claim, Evidence, Histories
 
 NOTICED = 0.005
@@ -63,6 +70,12 @@ def list_experiments(histories: Histories, *methods: str) -> list[str]:
     return [name for name in names if all((name, method) in histories for method in methods)]
 
 
+def list_few_experiments(scale: str, histories: Histories) -> list[str]:
+    """Returns the experiments with few clients that were run."""
+    named = [name_few(name, alpha) for name in list_targets(scale) for alpha in (STRONG, WEAK)]
+    return [name for name in named if (name, EDS) in histories]
+
+
 def compare(histories: Histories, first: str, second: str) -> dict[str, Difference]:
     """Returns first minus second, wherever both were run."""
     return {
@@ -78,7 +91,7 @@ def judge_examples(histories: Histories) -> list[Claim]:
     pooled = np.array([d.mean for d in over.values()])
     half = compare(histories, EDS50, ALL)
     return [
-        Claim(
+        make_claim(
             "entropy-beats-chance",
             "Examples chosen by entropy (EDS) beat random ones (RDS) at equal P_ds, in every experiment",
             "Tables II to IV",
@@ -87,13 +100,15 @@ def judge_examples(histories: Histories) -> list[Claim]:
                 "EDS - RDS, best accuracy": describe_differences(over),
                 "mean over experiments": float(pooled.mean()) if len(pooled) else None,
             },
+            rests_on=dict.fromkeys(name for name in (*compare(histories, EDS, RDS), *compare(histories, EDS50, RDS50))),
         ),
-        Claim(
+        make_claim(
             "half-beats-all",
             "Half of the examples, chosen by entropy, beat all of them",
             "Table III, section IV-E",
             judge_larger(half, NOTICED),
             {"EDS 50 % - all rows, best accuracy": describe_differences(half)},
+            rests_on=half,
         ),
     ]
 
@@ -110,19 +125,21 @@ def judge_pretraining(scale: str, evidence: Evidence) -> list[Claim]:
                 mine, theirs = (np.array(r["mean"])[:, i] for r in (row, scratch))
                 cka[f"{name.removeprefix(f'{FEDAVG}, ')}, {level}"] = difference(mine, theirs)
     out = [
-        Claim(
+        make_claim(
             "pretraining-raises-accuracy",
             "FedAvg that begins pretrained beats FedAvg from scratch, in every experiment",
             "Tables I to IV",
             judge_larger(gain, NOTICED),
             {"pretrained - scratch, best accuracy": describe_differences(gain)},
+            rests_on=gain,
         ),
-        Claim(
+        make_claim(
             "pretraining-raises-alikeness",
             "After a round of local training, clients' models are more alike (CKA) where they began pretrained",
             "Fig. 2 to 4",
             judge_larger(cka),
             {"pretrained - scratch, mean CKA over pairs": describe_differences(cka)},
+            rests_on=list_few_experiments(scale, histories),
         ),
     ]
     more = {}
@@ -136,12 +153,13 @@ def judge_pretraining(scale: str, evidence: Evidence) -> list[Claim]:
             more[name] = difference(*by_alpha)
     if more:
         out.append(
-            Claim(
+            make_claim(
                 "pretraining-helps-most-under-skew",
                 "Pretraining gains more under strong skew (α = 0.1) than under weak (α = 0.5)",
                 "Table I, section IV-B: 8 against 2 points",
                 judge_larger(more, NOTICED),
                 {"gain at α = 0.1 - gain at α = 0.5": describe_differences(more)},
+                rests_on=list_few_experiments(scale, histories),
             )
         )
     return out
@@ -156,12 +174,13 @@ def judge_parts(scale: str, histories: Histories) -> list[Claim]:
         if name in {name_few(n, a) for n in list_targets(scale) for a in (STRONG, WEAK)}
     }
     out = [
-        Claim(
+        make_claim(
             "partial-training-beats-whole",
             "FedFT-EDS with 10 % of the examples beats FedAvg and FedProx on the whole model, with all of them or 10 %",
             "Table II, section IV-C",
             judge_larger(over, NOTICED),
             {"FedFT-EDS - baseline, best accuracy": describe_differences(over)},
+            rests_on=list_few_experiments(scale, histories),
         )
     ]
     short = {
@@ -176,20 +195,25 @@ def judge_parts(scale: str, histories: Histories) -> list[Claim]:
     }
     if short:
         out.append(
-            Claim(
+            make_claim(
                 "beats-stragglers",
                 "FedFT-EDS (10 %) with all clients beats FedAvg with all, a fifth, and a tenth of them",
                 "Table III, section IV-E",
                 judge_larger(short, NOTICED),
                 {"FedFT-EDS - FedAvg, best accuracy": describe_differences(short)},
+                rests_on=[
+                    n
+                    for n in (name_many(name, alpha) for name in list_targets(scale) for alpha in (STRONG, WEAK))
+                    if (n, EDS) in histories
+                ],
             )
         )
     closed = compare_with_gap(scale, histories)
     if closed:
         gaps = compare(histories, CENTRAL, FEDAVG)
-        there = all(gaps[name].larger() == REPRODUCED for name in closed)
+        there = judge_larger({name: gaps[name] for name in closed}).verdict == REPRODUCED
         out.append(
-            Claim(
+            make_claim(
                 "closes-the-gap",
                 "Partial training and entropy close 30 % or more of the gap from FedAvg to training in one place",
                 "section IV-C: '30 % to 75 %'; its own table gives 38 % to 79 %",
@@ -198,6 +222,7 @@ def judge_parts(scale: str, histories: Histories) -> list[Claim]:
                     "gain - 0.3 of the gap": describe_differences(closed),
                     "gap": describe_differences({name: gaps[name] for name in closed}),
                 },
+                rests_on=closed,
             )
         )
     parts = {
@@ -211,12 +236,13 @@ def judge_parts(scale: str, histories: Histories) -> list[Claim]:
     }
     if parts:
         out.append(
-            Claim(
+            make_claim(
                 "classifier-alone-is-best",
                 "Training the classifier alone is better than training any larger part",
                 "Fig. 10a, section IV-H",
                 judge_larger(parts, NOTICED),
                 {"best accuracy": describe_differences(parts)},
+                rests_on=[name_ablation("trained:", part) for part in PARTS],
             )
         )
     return out
@@ -255,12 +281,13 @@ def judge_efficiency(scale: str, evidence: Evidence) -> list[Claim]:
             )
             measured[method] = gained * float(np.median(seconds[method]) / np.median(seconds[EDS]))
     return [
-        Claim(
+        make_claim(
             "three-times-the-efficiency",
             "FedFT-EDS (10 %) has at least three times the learning efficiency of FedAvg and FedProx (simulated)",
             "Fig. 6, section IV-D",
             judge_larger(simulated),
             {"ratio - 3": describe_differences(simulated), "ratio by measured seconds of the simulator": measured},
+            rests_on=list_few_experiments(scale, histories),
         )
     ]
 
@@ -279,19 +306,21 @@ def judge_rho(histories: Histories) -> list[Claim]:
         n: difference(find_best_accuracy(histories, n, "EDS"), find_best_accuracy(histories, *chance)) for n in below
     }
     return [
-        Claim(
+        make_claim(
             "soft-is-worse-than-chance",
             "With ρ > 1 entropy selection is worse than random selection",
             "Fig. 10c, section IV-H",
             judge_larger(worse, NOTICED),
             {"RDS - EDS, best accuracy": describe_differences(worse)},
+            rests_on=[chance[0], *above],
         ),
-        Claim(
+        make_claim(
             "hard-is-better-than-chance",
             "With ρ < 1 entropy selection is better than random selection",
             "Fig. 10c, section IV-H",
             judge_larger(better, NOTICED),
             {"EDS - RDS, best accuracy": describe_differences(better)},
+            rests_on=[chance[0], *below],
         ),
     ]
 
@@ -307,23 +336,25 @@ def judge_margin(scale: str, evidence: Evidence) -> list[Claim]:
     }
     accuracy = compare(evidence.histories, EDS, MARGIN)
     out = [
-        Claim(
+        make_claim(
             "hardened-entropy-is-the-margin",
             "At ρ = 0.1 the order of examples by entropy is that by margin (rank correlation above 0.99, overlap of "
             "the chosen tenth above 0.9)",
             "ours: the limit of ρ to 0",
             judge_larger(same),
             {"minus the bound": describe_differences(same), "by ρ": {k: v["correlation"] for k, v in by_rho.items()}},
+            rests_on=list_few_experiments(scale, evidence.histories),
         )
     ]
     if accuracy:
         out.append(
-            Claim(
+            make_claim(
                 "margin-is-as-good",
                 "Choosing by margin is as accurate as by hardened entropy (within 0.02)",
                 "ours",
-                judge_all(accuracy, lambda d: d.comparable(0.02)),
+                judge(ask_comparable(0.02), accuracy),
                 {"EDS - margin, best accuracy": describe_differences(accuracy)},
+                rests_on=accuracy,
             )
         )
     return out

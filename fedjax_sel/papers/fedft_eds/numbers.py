@@ -8,7 +8,7 @@ from fedjax_sel.engine.history import History
 from fedjax_sel.metrics import fill_missing
 from fedjax_sel.papers.fedft_eds.methods import EDS, SPEECH, name_few, name_many
 from fedjax_sel.papers.judging import list_results, to_floats
-from fedjax_sel.papers.paper import Evidence, Result
+from fedjax_sel.papers.paper import Evidence, Result, StoredCell
 from fedjax_sel.papers.published import read_published
 
 FLOPS_A_SECOND = 1e9
@@ -39,6 +39,8 @@ def find_published(experiment: str, method: str) -> float | None:
 
 def measure(history: History) -> dict[str, np.ndarray]:
     """Returns numbers a seed of one cell."""
+    if isinstance(history, StoredCell):
+        return dict(history.stored)
     accuracy = history["accuracy"]
     flops = history.cumulative("flops")[:, -1]
     best = np.nanmax(accuracy, axis=1)

@@ -9,7 +9,15 @@ from typing import Any
 import numpy as np
 
 from fedjax_sel.metrics import Difference, difference
-from fedjax_sel.papers.judging import compare_with, describe_differences, judge_all, judge_larger
+from fedjax_sel.papers.judging import (
+    ask_comparable,
+    ask_not_smaller,
+    compare_with,
+    describe_differences,
+    judge,
+    judge_larger,
+    make_claim,
+)
 from fedjax_sel.papers.lefl.cells import (
     AS_PUBLISHED,
     BASELINES,
@@ -44,6 +52,11 @@ def judge_claims(scale: str, evidence: Evidence) -> list[Claim]:
         *judge_clusters(evidence.studies["clusters"], evidence.studies["ablation"]),
         *judge_groups(evidence.studies["ablation"]),
     ]
+
+
+def list_settings(names: Iterable[str], *settings: str) -> list[str]:
+    """Returns the experiments of these names under these settings."""
+    return [name_experiment(name, one) for one in settings for name in names]
 
 
 def measure_cell(histories: Histories, name: str, settings: str, method: str, metric: str) -> np.ndarray:
@@ -134,7 +147,7 @@ def judge_rounds(names: list[str], histories: Histories) -> list[Claim]:
         claim
         for settings, slug in ((HIGH, "its-rate"), (LOW, "their-rate"))
         for claim in (
-            Claim(
+            make_claim(
                 f"three-times-fewer-rounds-at-{slug}",
                 f"LEFL needs at least {SPEED_UP:g} times fewer rounds than FedAvg, both at {settings}, equal cohorts",
                 "Table I: a sampling method's advantage",
@@ -143,18 +156,20 @@ def judge_rounds(names: list[str], histories: Histories) -> list[Claim]:
                     f"FedAvg's rounds / LEFL's, minus {SPEED_UP:g}": describe_differences(thrice[settings]),
                     "rounds, medians": list_medians(histories, names, [(settings, m) for m in (*BASELINES, LEFL)]),
                 },
+                rests_on=list_settings(names, settings),
             ),
-            Claim(
+            make_claim(
                 f"fewer-rounds-at-{slug}",
                 f"LEFL needs fewer rounds than each of the others, all at {settings}, equal cohorts",
                 "section IV-B: 'significantly fewer number of rounds'",
                 judge_larger(faster[settings]),
                 {"the other's rounds - LEFL's": describe_differences(faster[settings])},
+                rests_on=list_settings(names, settings),
             ),
         )
     ]
     return [
-        Claim(
+        make_claim(
             "three-times-fewer-rounds-as-published",
             f"LEFL needs at least {SPEED_UP:g} times fewer rounds than FedAvg, each at the rate of its own code",
             "Table I",
@@ -163,21 +178,24 @@ def judge_rounds(names: list[str], histories: Histories) -> list[Claim]:
                 f"FedAvg's rounds / LEFL's, minus {SPEED_UP:g}": describe_differences(published),
                 "rounds, medians": list_medians(histories, names, [(AS_PUBLISHED, m) for m in (*BASELINES, LEFL)]),
             },
+            rests_on=list_settings(names, AS_PUBLISHED),
         ),
         *equal,
-        Claim(
+        make_claim(
             "rate-makes-the-speed-up",
             f"FedAvg at LEFL's rate needs at least {SPEED_UP:g} times fewer rounds than at the baselines' rate",
             "ours: the two codes' rates are 0.1 and 0.01",
             judge_larger(rate),
             {f"rounds at 0.01 / at 0.1, minus {SPEED_UP:g}": describe_differences(rate)},
+            rests_on=list_settings(names, LOW, HIGH),
         ),
-        Claim(
+        make_claim(
             "fedprox-is-slower",
             "FedProx needs more rounds than FedAvg (as published, μ = 1)",
             "Table I",
             judge_larger(prox),
             {"FedProx's rounds - FedAvg's": describe_differences(prox)},
+            rests_on=list_settings(names, AS_PUBLISHED),
         ),
     ]
 
@@ -193,22 +211,24 @@ def judge_accuracy(names: list[str], histories: Histories) -> list[Claim]:
         }
         how = "each as its own code runs it" if settings == AS_PUBLISHED else f"all at {settings}, equal cohorts"
         out.append(
-            Claim(
+            make_claim(
                 f"more-accurate-{slug}",
                 f"LEFL ends at a higher accuracy than all others ({how}; mean of the last 10)",
                 "Fig. 5, section IV-B: 5 % and 6 % over SCAFFOLD on EMNIST",
                 judge_larger(over, NOTICED),
                 {"LEFL - the other": describe_differences(over)},
+                rests_on=list_settings(names, settings),
             )
         )
     scaffold = compare(histories, names, "accuracy_last", (HIGH, SCAFFOLD), (HIGH, FEDAVG))
     out.append(
-        Claim(
+        make_claim(
             "scaffold-beats-fedavg",
             "SCAFFOLD ends at a higher accuracy than FedAvg (all at LEFL's rate; mean of the last 10)",
             "Fig. 5, section IV-B; SCAFFOLD's own source",
             judge_larger(scaffold, NOTICED),
             {"SCAFFOLD - FedAvg": describe_differences(scaffold)},
+            rests_on=list_settings(names, HIGH),
         )
     )
     return out
@@ -220,12 +240,13 @@ def judge_bytes(names: list[str], histories: Histories) -> list[Claim]:
     for settings, slug in ((AS_PUBLISHED, "as-published"), (HIGH, "fair")):
         saved = compare_costs(histories, names, "bytes", (settings, FEDAVG), (settings, LEFL))
         out.append(
-            Claim(
+            make_claim(
                 f"fewer-bytes-{slug}",
                 f"LEFL takes fewer bytes to the target than FedAvg, its pre-phase included ({settings})",
                 "Table I: Δ cost; on EMNIST it is +0.02 GB there",
                 judge_larger(saved),
                 {what: describe_differences(saved)},
+                rests_on=list_settings(names, settings),
             )
         )
     return out
@@ -249,21 +270,23 @@ def judge_clusters(study: Mapping[str, Any], groups: Mapping[str, Any]) -> list[
     alike = {name: np.array(row["cka"]) for name, row in {**study, **groups}.items() if "cka" in row}
     last = {name: difference(cka[:, 0, -1], cka[:, 1, -1]) for name, cka in alike.items()}
     return [
-        Claim(
+        make_claim(
             "cohorts-nearer-to-all-labels",
             "Stratified cohorts have a lower relative entropy to everybody's labels than uniform ones of the same size",
             "Fig. 4, section IV-A",
             judge_larger(entropy),
             {"uniform - stratified, nats": describe_differences(entropy), "stratified / uniform": share},
+            rests_on=list_settings(study, HIGH),
         ),
-        Claim(
+        make_claim(
             "clusters-nearer-in-latent-space",
             "Models of one cluster are nearer in latent space than models of random clusters of the same sizes",
             "Fig. 3, section IV-A",
             judge_larger(nearer),
             {"random - clusters, mean distance": describe_differences(nearer)},
+            rests_on=list_settings(study, HIGH),
         ),
-        Claim(
+        make_claim(
             "clusters-alike-in-late-layers",
             "In the last layer, models of one cluster have a higher CKA than models of two",
             "Fig. 2, section IV-A",
@@ -272,14 +295,16 @@ def judge_clusters(study: Mapping[str, Any], groups: Mapping[str, Any]) -> list[
                 "one cluster - two, last layer": describe_differences(last),
                 "first layer": {n: [float(v) for v in cka[:, :, 0].mean(0)] for n, cka in alike.items()},
             },
+            rests_on=list_settings(study, HIGH),
         ),
-        Claim(
+        make_claim(
             "as-good-as-the-labels",
             "Clusters of soft labels give cohorts as near to everybody's labels as clusters of the clients' true "
             "labels (within 0.02 nats)",
             "ours: what the method could reach at best",
-            judge_all(labels, lambda d: d.comparable(0.02)),
+            judge(ask_comparable(0.02), labels),
             {"soft labels - true labels, nats": describe_differences(labels)},
+            rests_on=list_settings(study, HIGH),
         ),
     ]
 
@@ -293,14 +318,14 @@ def judge_groups(study: Mapping[str, Any]) -> list[Claim]:
         for name, row in study.items()
     }
     return [
-        Claim(
+        make_claim(
             "groups-are-found",
             "The clusters of 24 clients are the five groups that share a pair of labels",
             "section V",
-            judge_all(perfect, Difference.not_smaller),
+            judge(ask_not_smaller(), perfect),
             {"adjusted Rand index by seed": {name: value.tolist() for name, value in rand.items()}},
         ),
-        Claim(
+        make_claim(
             "their-cohorts-hold-all-labels",
             "There, stratified cohorts have a relative entropy close to 0 (below 0.05 nats)",
             "Fig. 6, section V",

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedjax_sel.metrics import Difference
-from fedjax_sel.papers.judging import compare_with, describe_differences, judge_all, judge_larger
+from fedjax_sel.papers.judging import (
+    ask_comparable,
+    ask_not_smaller,
+    compare_with,
+    describe_differences,
+    judge,
+    judge_larger,
+    make_claim,
+)
 from fedjax_sel.papers.paper import Claim, Evidence, Histories
 from fedjax_sel.papers.uacs.cells import ENTROPY, GRADIENT, GREEDY, RANDOM, ROBIN, SETTINGS
-from fedjax_sel.papers.uacs.numbers import TARGET, compare, compare_at_equal_cost, measure
-
-MARGIN = 0.01
-"""Mean accuracies closer than this are called comparable."""
-
-NOTICED = 0.001
-"""A smaller advantage in accuracy would be noticed by nobody."""
+from fedjax_sel.papers.uacs.numbers import COMPARABLE, NOTICED, TARGET, compare, compare_at_equal_cost, measure
 
 
 def judge_claims(scale: str, evidence: Evidence) -> list[Claim]:
@@ -23,6 +24,7 @@ def judge_claims(scale: str, evidence: Evidence) -> list[Claim]:
     return [
         judge_random(histories),
         *judge_gradient_norm(histories),
+        judge_exploration(histories),
         judge_boundary(histories),
         *(judge_at_equal_cost(histories, unit, metric) for unit, metric in (("bytes", "bytes"), ("FLOPs", "flops"))),
     ]
@@ -34,7 +36,7 @@ def judge_random(histories: Histories) -> Claim:
     greedy = compare(histories, GREEDY, RANDOM, "mean_accuracy")
     control = compare(histories, ENTROPY, ROBIN, "mean_accuracy")
     sooner = compare(histories, RANDOM, ENTROPY, f"rounds_to_{TARGET}")
-    return Claim(
+    return make_claim(
         "random-underperforms",
         "Random selection underperforms entropy selection in all three experiments (mean accuracy over the rounds)",
         "Remarks, first item",
@@ -45,6 +47,7 @@ def judge_random(histories: Histories) -> Claim:
             "entropy - round-robin, mean accuracy": describe_differences(control),
             f"random - entropy, rounds to {TARGET} (at least)": describe_differences(sooner),
         },
+        rests_on=SETTINGS.values(),
     )
 
 
@@ -54,14 +57,15 @@ def judge_gradient_norm(histories: Histories) -> list[Claim]:
     faster = compare(histories, GRADIENT, ENTROPY, f"rounds_to_{TARGET}")
     ahead = compare(histories, ENTROPY, GRADIENT, "mean_accuracy")
     return [
-        Claim(
+        make_claim(
             "gradient-norm-comparable",
-            f"Gradient norm-based selection is comparable to entropy (mean accuracy within ±{MARGIN})",
+            f"Gradient norm-based selection is comparable to entropy (mean accuracy within ±{COMPARABLE})",
             "Remarks, second item",
-            judge_all(norm, lambda d: d.comparable(MARGIN)),
+            judge(ask_comparable(COMPARABLE), norm),
             {"gradient norm - entropy, mean accuracy": describe_differences(norm)},
+            rests_on=SETTINGS.values(),
         ),
-        Claim(
+        make_claim(
             "entropy-faster-than-gradient-norm",
             f"Entropy converges faster than gradient norm (rounds to accuracy {TARGET})",
             "Remarks, second item",
@@ -70,8 +74,22 @@ def judge_gradient_norm(histories: Histories) -> list[Claim]:
                 f"gradient norm - entropy, rounds to {TARGET}": describe_differences(faster),
                 "entropy - gradient norm, mean accuracy": describe_differences(ahead),
             },
+            rests_on=SETTINGS.values(),
         ),
     ]
+
+
+def judge_exploration(histories: Histories) -> Claim:
+    """Returns the verdict on exploring beside entropy."""
+    more = compare(histories, GREEDY, ENTROPY, "mean_accuracy")
+    return make_claim(
+        "exploring-pays",
+        "Exploring (ε = 0.1) is better than pure exploitation (mean accuracy over the rounds)",
+        "Algorithm, exploration step (implied)",
+        judge_larger(more, NOTICED),
+        {"entropy+eps-greedy - entropy, mean accuracy": describe_differences(more)},
+        rests_on=SETTINGS.values(),
+    )
 
 
 def judge_boundary(histories: Histories) -> Claim:
@@ -81,23 +99,25 @@ def judge_boundary(histories: Histories) -> Claim:
         for title in SETTINGS.values()
     }
     enough = {title: compare_with(value, 5.0) for title, value in near.items()}
-    return Claim(
+    return make_claim(
         "top-m-are-boundary",
         "The clients of highest entropy are the boundary clients (at least 5 of 6 after a fifth of the rounds)",
         "Experimental Objectives and Experiment 1 (implied)",
-        judge_all(enough, Difference.not_smaller),
+        judge(ask_not_smaller(), enough),
         {title: {"mean": float(np.mean(v)), "least seed": float(np.min(v))} for title, v in near.items()},
+        rests_on=SETTINGS.values(),
     )
 
 
 def judge_at_equal_cost(histories: Histories, unit: str, metric: str) -> Claim:
     """Returns the verdict on entropy selection where it may spend only what random selection does."""
     paid = compare_at_equal_cost(histories, metric)
-    return Claim(
+    return make_claim(
         f"ahead-at-equal-{unit.lower()}",
         f"Entropy selection is ahead of random selection also at equal {unit}, selection counted "
         "(accuracy when it has spent what random spends in the whole run)",
         "ours: implied by comparing per round",
         judge_larger(paid, NOTICED),
         {f"entropy - random at equal {unit}": describe_differences(paid)},
+        rests_on=SETTINGS.values(),
     )

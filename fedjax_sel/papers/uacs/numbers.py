@@ -21,6 +21,12 @@ from fedjax_sel.papers.paper import Evidence, Histories, Result
 from fedjax_sel.papers.uacs.cells import BOUNDARY, ENTROPY, MORE, MORE_BOUNDARY, RANDOM, SETTINGS, name_experiment
 
 TARGET = 0.95
+
+COMPARABLE = 0.01
+"""Mean accuracies closer than this are called comparable."""
+
+NOTICED = 0.001
+"""A smaller advantage in accuracy would be noticed by nobody."""
 UNKNOWN = Difference(0.0, -np.inf, np.inf, 1.0, 0)
 """Of two methods neither of which ever reached the target."""
 

@@ -1,0 +1,131 @@
+"""The smallest run by which a paper's sentences are judged, and what a run had."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What the runs of one experiment had; of a quantity in which they differ, the least, of accuracy the best.
+
+    Attributes:
+      examples_per_client: training examples, mean over clients.
+      local_epochs: passes of a client over its examples in a round.
+      rounds: of the run.
+      seeds: of the run.
+      above_chance: best accuracy over the rounds, mean over seeds, of the best method: the share of the way from chance
+        to 1.
+      pretrained_accuracy: of the model that the runs began with, on the data that it was pretrained on; None: they
+        began with a fresh one.
+    """
+
+    examples_per_client: float | None
+    local_epochs: float | None
+    rounds: int
+    seeds: int
+    above_chance: float | None
+    pretrained_accuracy: float | None = None
+
+
+@dataclass(frozen=True)
+class FairRegime:
+    """The least that an experiment must have had for a paper's sentences to be judged by it.
+
+    Attributes:
+      examples_per_client, local_epochs, rounds, seeds, above_chance: as in `Conditions`, at least.
+      pretrained_accuracy: of the model that runs begin with, at least; None: the paper pretrains none.
+      reason: where these numbers come from.
+    """
+
+    examples_per_client: float
+    local_epochs: float
+    rounds: int
+    seeds: int
+    above_chance: float
+    reason: str
+    pretrained_accuracy: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuses what cannot be a requirement."""
+        for name, (least, most) in BOUNDS.items():
+            value = vars(self)[name]
+            if value is not None and not least <= value <= most:
+                raise ValueError(f"a fair regime's {name} is from {least} to {most}, not {value}")
+
+    def find_shortfalls(self, had: Conditions) -> dict[str, tuple[float | None, float]]:
+        """Returns every requirement that was missed, with what there was and what is asked.
+
+        What a run did not record counts as missed, with None.
+        """
+        out: dict[str, tuple[float | None, float]] = {}
+        for name in NAMES:
+            asked, there = vars(self)[name], vars(had)[name]
+            if asked is None or (name == "pretrained_accuracy" and there is None):
+                continue
+            if there is None or not there >= asked:
+                out[name] = there, asked
+        return out
+
+    def describe(self) -> str:
+        """Returns the requirements in one sentence."""
+        asked = [f"{format_value(name, vars(self)[name])} {words}" for name, words in NAMES.items() if vars(self)[name]]
+        return f"{'; '.join(asked)} ({self.reason})"
+
+
+NAMES = {
+    "examples_per_client": "training examples a client",
+    "local_epochs": "local epochs",
+    "rounds": "rounds",
+    "seeds": "seeds",
+    "above_chance": "of the way from chance to accuracy 1",
+    "pretrained_accuracy": "accuracy of the pretrained model on its own data",
+}
+"""Requirements in words."""
+
+BOUNDS = {
+    "examples_per_client": (1, math.inf),
+    "local_epochs": (0, math.inf),
+    "rounds": (1, math.inf),
+    "seeds": (2, math.inf),
+    "above_chance": (0, 1),
+    "pretrained_accuracy": (0, 1),
+}
+
+
+def describe_shortfalls(regime: FairRegime, conditions: Mapping[str, Conditions]) -> str:
+    """Returns what these experiments missed and by how much, the worst of them for each requirement; "" where nothing.
+
+    Args:
+      regime: of the paper.
+      conditions: by experiment, all of which have to meet it.
+    """
+    worst: dict[str, tuple[float | None, float, str]] = {}
+    for experiment, had in conditions.items():
+        for name, (there, asked) in regime.find_shortfalls(had).items():
+            known = worst.get(name)
+            if known is None or (known[0] is not None and (there is None or there < known[0])):
+                worst[name] = there, asked, experiment
+    return "; ".join(
+        f"{format_value(name, there)} of at least {format_value(name, asked)} {NAMES[name]} ({experiment})"
+        for name, (there, asked, experiment) in worst.items()
+    )
+
+
+def format_value(name: str, value: float | None) -> str:
+    """Returns a requirement's value for reading.
+
+    >>> format_value("rounds", 50), format_value("above_chance", 0.3), format_value("rounds", None)
+    ('50', '30 %', 'an unknown number')
+    """
+    if value is None:
+        return "an unknown number"
+    return f"{100 * value:.2g} %" if name in ("above_chance", "pretrained_accuracy") else f"{value:.4g}"
+
+
+def describe_conditions(conditions: Mapping[str, Conditions]) -> dict[str, dict[str, Any]]:
+    """Returns them as `summary.json` lists them."""
+    return {experiment: asdict(had) for experiment, had in conditions.items()}

@@ -1,0 +1,74 @@
+"""A reproduction judged again from what it wrote: `summary.json` and its studies, without a single run."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+
+from fedjax_sel import papers
+from fedjax_sel.papers.judging import settle_claims
+from fedjax_sel.papers.paper import Claim, Evidence, StoredCell
+from fedjax_sel.papers.regime import Conditions
+from fedjax_sel.report.markdown import show_claims, show_notes
+from fedjax_sel.runs.files import write_json, write_text
+
+
+def read_evidence(folder: Path) -> Evidence:
+    """Returns the evidence of a reproduction's folder: the measures of its cells, and its studies."""
+    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    measures: dict[tuple[str, str], dict[str, np.ndarray]] = {}
+    for row in summary["results"]:
+        if row["round"] is None:
+            values = [np.inf if value is None else value for value in row["per_seed"]]
+            measures.setdefault((row["experiment"], row["method"]), {})[row["metric"]] = np.array(values)
+    cells = {}
+    for cell in papers.load(summary["paper"]).cells(summary["scale"]):
+        stored = measures[cell.key]
+        runs = len(next(iter(stored.values())))
+        nobody = np.zeros((runs, cell.config["rounds"], 0), np.int32)
+        cells[cell.key] = StoredCell(tuple(range(runs)), {}, nobody, 0, stored=stored)
+    studies = {
+        path.stem: json.loads(path.read_text(encoding="utf-8"))["found"]
+        for path in sorted((folder / "studies").glob("*.json"))
+    }
+    return Evidence(cells, studies)
+
+
+def judge_again(folder: Path) -> list[Claim]:
+    """Returns the claims of a reproduction's folder under today's policy, from the numbers that it keeps.
+
+    Raises:
+      KeyError: a claim needs the rounds themselves, which are not kept: the paper has to be run again.
+    """
+    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    paper = papers.load(summary["paper"])
+    conditions = {name: Conditions(**had) for name, had in summary["conditions"].items()}
+    return settle_claims(paper.claims(summary["scale"], read_evidence(folder)), paper.regime, conditions)
+
+
+def write_again(folder: Path, commit: str | None) -> None:
+    """Writes today's verdicts into a reproduction's `summary.json` and the section on claims of its report.
+
+    Args:
+      folder: of the reproduction; its numbers, tables and figures stay as they are.
+      commit: whose policy it is, for the summary.
+    """
+    claims, place = judge_again(folder), folder / "summary.json"
+    summary = json.loads(place.read_text(encoding="utf-8"))
+    paper = papers.load(summary["paper"])
+    summary |= {"claims": [vars(claim) for claim in claims], "regime": asdict(paper.regime), "judged_at": commit}
+    text = (folder / "report.md").read_text(encoding="utf-8")
+    before, _, rest = text.partition("\n## Claims\n")
+    _, _, after = rest.partition("\n## Results\n")
+    head, _, ran = before.partition("\n## What was run\n")
+    head = "\n\n".join(part for part in head.split("\n\n") if not part.startswith("> **Note.**")).rstrip()
+    notes = "\n\n".join(show_notes(summary["notes"]))
+    section = "\n\n".join(show_claims(claims, paper.regime))
+    write_text(
+        folder / "report.md",
+        f"{head}\n\n{notes}\n\n## What was run\n{ran}\n{section}\n\n## Results\n{after}",
+    )
+    write_json(place, summary)

@@ -1,0 +1,261 @@
+"""One policy for all papers: pooled effects, Holm's correction, the fair regime, what is fixed by construction."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from fedjax_sel import History, papers
+from fedjax_sel.config import resolve
+from fedjax_sel.metrics import adjust_holm, difference
+from fedjax_sel.papers.conditions import observe_conditions
+from fedjax_sel.papers.judging import (
+    BY_CONSTRUCTION,
+    NOT_JUDGED,
+    ask_comparable,
+    ask_larger,
+    ask_not_below,
+    ask_not_smaller,
+    count_verdicts,
+    judge,
+    make_claim,
+    pool,
+    settle_claims,
+)
+from fedjax_sel.papers.paper import Cell
+from fedjax_sel.papers.regime import Conditions, FairRegime, describe_shortfalls
+from fedjax_sel.report.markdown import show_claims
+
+YES, NO, OPEN = "reproduced", "not reproduced", "undecided"
+SPREAD = np.array([-1.0, -0.5, 0.0, 0.5, 1.0])
+
+
+def around(mean, spread=0.1):
+    """A difference over five seeds."""
+    return difference(mean + spread * SPREAD, np.zeros(5))
+
+
+def test_holms_correction_is_that_of_a_table_made_by_hand():
+    # Sorted: .005 * 4, .01 * 3, .03 * 2, and .04 * 1, which is raised to its predecessor's .06.
+    assert adjust_holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    # Holm (1979) is at least as strong as Bonferroni, and no p-value passes 1.
+    assert adjust_holm([0.02, 0.02, 0.9]) == pytest.approx([0.06, 0.06, 0.9])
+    assert adjust_holm([0.5, 0.6, 0.7]) == [1.0, 1.0, 1.0]
+    assert adjust_holm([0.02]) == [0.02]
+    assert adjust_holm([]) == []
+
+
+def test_p_values_are_those_of_students_test_and_agree_with_the_interval():
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        values = rng.normal(0.5, 1.0, 7)
+        d = difference(values, np.zeros(7))
+        above, below = (stats.ttest_1samp(values, 0.2, alternative=side)[1] for side in ("greater", "less"))
+        assert (d.p_above(0.2), d.p_below(0.2)) == (pytest.approx(above), pytest.approx(below))
+        assert (d.p_above() < 0.025) == (d.low > 0)
+        assert (d.p_below() < 0.025) == (d.high < 0)
+
+
+def test_without_spread_or_without_knowledge_p_is_nought_or_one():
+    point = around(0.5, 0.0)
+    assert (point.p_above(0.4), point.p_above(0.5), point.p_above(0.5, or_at=True), point.p_below(0.4)) == (0, 1, 0, 1)
+    for unknown in (
+        difference(np.array([0.5]), np.array([0.0])),
+        difference(np.array([0.5, np.nan]), np.zeros(2)),
+        dataclasses.replace(point, low=-math.inf, high=math.inf),
+    ):
+        assert (unknown.p_above(), unknown.p_below()) == (1, 1)
+    assert dataclasses.replace(around(0.5), high=math.inf).p_above() == around(0.5).p_above()
+
+
+def test_one_of_nine_uncorrected_intervals_refutes_nothing():
+    against = around(-0.12)  # alone: refuted
+    assert -0.025 < against.high < 0
+    nine = {f"experiment {i}": around(0.05) for i in range(8)} | {"the ninth": against}
+    assert judge(ask_larger(), {"alone": against}).verdict == NO
+    found = judge(ask_larger(), nine)
+    assert found.verdict == OPEN
+    assert found.effect["comparisons"] == 9
+    assert found.effect["on the claim's side"] == 8
+    assert found.effect["refuting, after Holm"] == 0
+
+
+def test_one_of_nine_refutes_where_it_is_left_after_the_correction():
+    nine = {f"experiment {i}": around(0.05) for i in range(8)} | {"the ninth": around(-0.12, 0.01)}
+    found = judge(ask_larger(), nine)
+    assert (found.verdict, found.effect["refuting, after Holm"]) == (NO, 1)
+
+
+def test_many_small_effects_make_one_that_is_certain():
+    rng = np.random.default_rng(1)
+    several = {f"{i}": difference(0.1 + 0.1 * rng.standard_normal(5), np.zeros(5)) for i in range(6)}
+    assert all(d.mean > 0 for d in several.values())
+    assert any(d.larger() == OPEN for d in several.values())
+    assert judge(ask_larger(), several).verdict == YES
+
+
+def test_an_experiment_on_the_other_side_leaves_a_claim_about_all_of_them_undecided():
+    most = {"a": around(0.3, 0.01), "b": around(0.3, 0.01), "c": around(-0.01, 0.1)}
+    assert pool(most).larger() == YES
+    assert judge(ask_larger(), most).verdict == OPEN
+
+
+def test_many_small_effects_the_other_way_refute_together():
+    several = {f"{i}": around(-0.05, 0.07 * sign) for i, sign in enumerate([1, -1, 1, -1])}
+    assert all(d.larger() == OPEN for d in several.values())
+    found = judge(ask_larger(), several)
+    assert (found.verdict, found.effect["refuting, after Holm"]) == (NO, 0)
+
+
+def test_the_pooled_effect_is_over_seeds_and_not_over_experiments():
+    # One experiment twice is no more evidence than once.
+    once, twice = pool({"a": around(0.1)}), pool({"a": around(0.1), "b": around(0.1)})
+    assert (twice.mean, twice.low, twice.high, twice.seeds) == pytest.approx((once.mean, once.low, once.high, 5))
+    more = pool({"a": around(0.1), "b": difference(np.array([0.1, 0.2, 0.3]), np.zeros(3))})
+    assert more.seeds == 3, "the seeds that both have"
+    assert more.mean == pytest.approx(np.mean([(0.0 + 0.1) / 2, (0.05 + 0.2) / 2, (0.1 + 0.3) / 2]))
+
+
+def test_an_open_end_stays_open_in_the_pool():
+    late = dataclasses.replace(around(0.5), high=math.inf)
+    assert pool({"a": late, "b": around(0.5)}).high == math.inf
+    assert pool({"a": late, "b": around(0.5)}).low > 0
+    unknown = dataclasses.replace(around(0.5), values=())
+    assert judge(ask_larger(), {"a": unknown, "b": around(0.5)}).verdict == OPEN
+
+
+@pytest.mark.parametrize(
+    ("question", "mean", "expected"),
+    [
+        (ask_larger(0.01), 0.3, YES),
+        (ask_larger(0.01), 0.01, OPEN),
+        (ask_larger(0.5), 0.3, YES),  # certain, if small
+        (ask_larger(0.5), 0.05, NO),
+        (ask_not_smaller(), 0.3, YES),
+        (ask_not_smaller(), -0.3, NO),
+        (ask_comparable(0.2), 0.0, YES),
+        (ask_comparable(0.2), 0.15, OPEN),
+        (ask_comparable(0.2), 0.5, NO),
+        (ask_comparable(0.2), -0.5, NO),
+        (ask_not_below(0.2), 0.0, YES),
+        (ask_not_below(0.2), -0.2, OPEN),
+        (ask_not_below(0.2), -0.5, NO),
+    ],
+)
+@pytest.mark.parametrize("several", [1, 3])
+def test_each_question_has_its_three_answers(question, mean, expected, several):
+    assert judge(question, {f"{i}": around(mean) for i in range(several)}).verdict == expected
+
+
+def test_no_comparison_decides_nothing():
+    assert judge(ask_larger(), {}).verdict == OPEN
+
+
+REGIME = FairRegime(50, 5, 100, 5, 0.3, "made up", 0.3)
+ENOUGH = Conditions(50.0, 5.0, 100, 5, 0.3, 0.3)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"examples_per_client": 49.0}, "49 of at least 50 training examples a client (here)"),
+        ({"local_epochs": 1.0}, "1 of at least 5 local epochs (here)"),
+        ({"rounds": 99}, "99 of at least 100 rounds (here)"),
+        ({"seeds": 4}, "4 of at least 5 seeds (here)"),
+        ({"above_chance": 0.29}, "29 % of at least 30 % of the way from chance to accuracy 1 (here)"),
+        ({"pretrained_accuracy": 0.07}, "7 % of at least 30 % accuracy of the pretrained model on its own data (here)"),
+        ({"examples_per_client": None}, "an unknown number of at least 50 training examples a client (here)"),
+        ({"above_chance": math.nan}, "nan % of at least 30 % of the way from chance to accuracy 1 (here)"),
+        ({"pretrained_accuracy": None}, ""),  # of runs that begin with a fresh model nothing is asked
+        ({}, ""),
+    ],
+    ids=str,
+)
+def test_what_a_run_missed_is_said_with_how_much_there_was(change, said):
+    assert describe_shortfalls(REGIME, {"here": dataclasses.replace(ENOUGH, **change)}) == said
+
+
+def test_of_several_experiments_the_worst_is_named():
+    some, least = dataclasses.replace(ENOUGH, rounds=60), dataclasses.replace(ENOUGH, rounds=15, seeds=2)
+    assert describe_shortfalls(REGIME, {"a": some, "b": least, "c": ENOUGH}) == (
+        "15 of at least 100 rounds (b); 2 of at least 5 seeds (b)"
+    )
+
+
+@pytest.mark.parametrize(("name", "value"), [("seeds", 1), ("above_chance", 30), ("rounds", 0)])
+def test_a_requirement_that_cannot_be_is_refused(name, value):
+    with pytest.raises(ValueError, match=rf"a fair regime's {name} is from .* not {value}"):
+        dataclasses.replace(REGIME, **{name: value})
+
+
+def claims_on(*experiments, fixed=""):
+    found = judge(ask_larger(), {"all": around(0.3)})
+    return [make_claim("it-is-so", "It is so", "p. 1", found, {"x": 1.0}, rests_on=experiments, fixed=fixed)]
+
+
+def test_a_claim_is_judged_where_all_that_it_rests_on_meets_the_regime():
+    conditions = {"good": ENOUGH, "short": dataclasses.replace(ENOUGH, rounds=10)}
+
+    def verdict(*experiments, **given):
+        (claim,) = settle_claims(claims_on(*experiments, **given), REGIME, conditions)
+        assert claim.effect["pooled"]["mean"] == pytest.approx(0.3), "the numbers are shown all the same"
+        return claim.verdict
+
+    assert verdict("good") == YES
+    assert verdict("short") == verdict("good", "short") == NOT_JUDGED
+    assert verdict() == YES, "a study of a run in which something is fair"
+    assert verdict("good", fixed="N of N") == verdict("short", fixed="N of N") == BY_CONSTRUCTION
+    (alone,) = settle_claims(claims_on(), REGIME, {"short": conditions["short"]})
+    assert (alone.verdict, alone.reason) == (NOT_JUDGED, "10 of at least 100 rounds (short)")
+    with pytest.raises(ValueError, match=r"'it-is-so' rests on \['elsewhere'\]"):
+        verdict("elsewhere")
+
+
+def test_verdicts_by_construction_are_counted_nowhere():
+    claims = settle_claims([*claims_on("good"), *claims_on("good", fixed="N of N")], REGIME, {"good": ENOUGH})
+    assert count_verdicts(claims) == {YES: 1, NO: 0, OPEN: 0, NOT_JUDGED: 0}
+    text = "\n".join(show_claims(claims, REGIME))
+    assert "| It is so | p. 1 | **reproduced** | +0.3 [0.2018, 0.3982], 5 seeds | 1 of 1 | 0 |" in text
+    assert "- `it-is-so`: by construction: N of N" in text
+    assert "Verdicts: 1 reproduced; counted nowhere: 1 by construction." in text
+
+
+def test_conditions_are_what_the_runs_had():
+    plain = {"data": "iris", "partition": {"name": "iid", "clients": 5}, "cohort_size": 2, "rounds": 4, "seeds": 2}
+
+    def history(accuracy, rounds=4, examples=24.0):
+        curve = np.full((2, rounds), np.nan)
+        curve[:, -1] = curve[:, 0] = accuracy
+        about = {"examples_per_client": examples, "classes": 4}
+        return History((0, 1), {"accuracy": curve}, np.zeros((2, rounds, 2), int), 5, about)
+
+    cells = [
+        Cell("before", "it", {**plain, "local_training": {"steps": 12, "batch_size": 4}}),
+        Cell("after", "A", {**plain, "local_training": {"epochs": 3}}, begins=("before", "it")),
+        Cell("after", "B", plain, begins=("before", "it")),
+    ]
+    configs = [resolve(cell.config) for cell in cells]
+    histories = {
+        ("before", "it"): history(0.4),
+        ("after", "A"): history(np.array([0.6, 0.8])),
+        ("after", "B"): history(0.5, examples=12.0),
+    }
+    found = observe_conditions(cells, configs, histories)
+    assert dataclasses.astuple(found["before"])[:4] == (24.0, 2.0, 4, 2)
+    assert dataclasses.astuple(found["after"])[:4] == (12.0, 1.0, 4, 2)
+    assert found["before"].above_chance == pytest.approx((0.4 - 0.25) / 0.75)
+    assert found["after"].above_chance == pytest.approx((0.7 - 0.25) / 0.75)
+    assert found["before"].pretrained_accuracy is None
+    assert found["after"].pretrained_accuracy == pytest.approx(0.4)
+    histories["after", "B"].about.pop("examples_per_client")
+    assert observe_conditions(cells, configs, histories)["after"].examples_per_client is None
+
+
+@pytest.mark.parametrize("name", papers.available())
+def test_every_paper_declares_a_regime_that_its_smallest_scale_misses(name):
+    paper = papers.load(name)
+    smallest, *_, largest = paper.seeds
+    assert paper.seeds[largest] >= paper.regime.seeds > paper.seeds[smallest]
+    assert paper.regime.reason
