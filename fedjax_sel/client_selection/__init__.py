@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     from fedjax_sel.client_selection.active_fl import ActiveFL as ActiveFL
     from fedjax_sel.client_selection.adapow_d import AdaPowD as AdaPowD
     from fedjax_sel.client_selection.by_size import BySize as BySize
+    from fedjax_sel.client_selection.clustered_sampling import ClusteredSampling as ClusteredSampling
     from fedjax_sel.client_selection.cpow_d import CPowD as CPowD
     from fedjax_sel.client_selection.device_heuristic import DeviceHeuristic as DeviceHeuristic
+    from fedjax_sel.client_selection.divfl import DivFL as DivFL
     from fedjax_sel.client_selection.entropy import Entropy as Entropy
     from fedjax_sel.client_selection.fedcor import FedCor as FedCor
     from fedjax_sel.client_selection.fedcs import FedCS as FedCS
