@@ -62,7 +62,7 @@ def draw_unbiased(
     return cohort.replace(weight=jnp.where(cohort.mask, weight, 0.0))
 
 
-def chances_of_inclusion(importance: Float[Array, "N"], expected: Scalar) -> Float[Array, "N"]:
+def chances_of_inclusion(importance: Float[Array, "N"], expected: Scalar | int) -> Float[Array, "N"]:
     """Returns `π`, `expected` in sum and 1 at most, in proportion to the importance of those below 1.
 
     With the importances in rising order `u_(1) ≤ … ≤ u_(n)` the `l` smallest get

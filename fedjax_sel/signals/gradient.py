@@ -50,12 +50,16 @@ class Gradient(ClientSignal):
 
 
 class GradientNoise(ClientSignal):
-    """`σ_i = sqrt(E ‖∇F_i(w; B) - ∇F_i(w)‖²)` over the minibatches `B` of one epoch, without dropout.
+    """`sqrt(E ‖∇F_i(w; B) - c‖²)` over the minibatches `B` of one epoch, without dropout.
+
+    With `c = ∇F_i(w)` that is the deviation `σ_i` of the gradients that local training follows, with `c = 0` their root
+    mean square norm, `sqrt(‖∇F_i(w)‖² + σ_i²)`.
 
     Minibatches are drawn afresh every time; the last may be smaller, and each counts by its examples.
 
     Attributes:
       batch_size: of the minibatches.
+      around: `c`, `"mean"` or `"zero"`.
 
     >>> GradientNoise(32).cost.up
     1.0
@@ -64,6 +68,7 @@ class GradientNoise(ClientSignal):
     name: ClassVar[str] = "gradient_noise"
 
     batch_size: int = static(default=64, low=1)
+    around: str = static(default="mean", choices=["mean", "zero"])
 
     @property
     def cost(self) -> Cost:
@@ -88,7 +93,7 @@ class GradientNoise(ClientSignal):
 
         zeros = jax.tree.map(jnp.zeros_like, task.split(variables)[0])
         whole, count = jax.lax.scan(add, zeros, (place, inside))[0], jnp.maximum(batch.mask.sum(), 1)
-        mean = jax.tree.map(lambda g: g / count, whole)
+        mean = zeros if self.around == "zero" else jax.tree.map(lambda g: g / count, whole)
 
         def add_square(total, part):
             gradient, examples = measure_one(*part)
