@@ -22,11 +22,13 @@ if TYPE_CHECKING:
     from fedjax_sel.client_selection.device_heuristic import DeviceHeuristic as DeviceHeuristic
     from fedjax_sel.client_selection.divfl import DivFL as DivFL
     from fedjax_sel.client_selection.entropy import Entropy as Entropy
+    from fedjax_sel.client_selection.fed_cbs import FedCBS as FedCBS
     from fedjax_sel.client_selection.fedcor import FedCor as FedCor
     from fedjax_sel.client_selection.fedcs import FedCS as FedCS
     from fedjax_sel.client_selection.fedis import FedIS as FedIS
     from fedjax_sel.client_selection.gpfl import GPFL as GPFL
     from fedjax_sel.client_selection.gradient_norm import GradientNorm as GradientNorm
+    from fedjax_sel.client_selection.hics_fl import HiCSFL as HiCSFL
     from fedjax_sel.client_selection.importance import Importance as Importance
     from fedjax_sel.client_selection.lefl import LEFL as LEFL
     from fedjax_sel.client_selection.md import MD as MD

@@ -47,7 +47,7 @@ class Delta(ClientSelector):
       sketch: numbers that stand for a gradient; None: all `P`.
 
     Source: Wang et al., "DELTA: Diverse Client Sampling for Fasting Federated Learning", 2023,
-    https://arxiv.org/abs/2205.13925, equation (6) and the practical algorithm; code: https://github.com/L3030/DELTA_FL.
+    https://arxiv.org/abs/2205.13925, its practical algorithm; code: https://github.com/L3030/DELTA_FL.
 
     >>> Delta(sketch=8).signals().before
     {'gradient': Gradient(k=8), 'local': GradientNoise(batch_size=64, around='mean')}
@@ -85,7 +85,7 @@ class Delta(ClientSelector):
         if self.variant == "code":
             part = normalize(jnp.where(mask, local, 0.0))
             return jnp.where(mask, self.alpha1 * part * zeta + self.alpha2 * jnp.sqrt(part), 0.0)
-        return jnp.where(mask, jnp.sqrt(self.alpha1 * zeta**2 + self.alpha2 * local**2), 0.0)  # Eq. (6)
+        return jnp.where(mask, jnp.sqrt(self.alpha1 * zeta**2 + self.alpha2 * local**2), 0.0)
 
     def select(
         self,

@@ -53,8 +53,7 @@ class DivFL(ClientSelector):
         in the authors' code, which uses the first).
 
     Source: Balakrishnan et al., "Diverse Client Selection for Federated Learning via Submodular Maximization", 2022,
-    https://openreview.net/forum?id=nwKXyFvaUm, equations (4) to (6), Algorithm 1; code:
-    https://github.com/melodi-lab/divfl.
+    https://openreview.net/forum?id=nwKXyFvaUm, section 3; code: https://github.com/melodi-lab/divfl.
 
     >>> DivFL(sketch=16).signals().before
     {'gradient': Gradient(k=16)}
@@ -102,11 +101,11 @@ class DivFL(ClientSelector):
             distance = pairwise_distances(gradient)
         n = ctx.num_clients
         examined = None if self.greedy == "full" else max(ctx.m, math.ceil(0.1 * n))
-        client, mask = locate_facilities(key, distance, ctx.available, ctx.m, examined)  # Eq. (6)
+        client, mask = locate_facilities(key, distance, ctx.available, ctx.m, examined)
         cohort = cohort_of(client, mask)
         if self.weighting == "none":
             return cohort
-        return cohort.replace(weight=count_served(distance, client, mask, jnp.ones(n, bool)) / n)  # γ of eq. (3)
+        return cohort.replace(weight=count_served(distance, client, mask, jnp.ones(n, bool)) / n)  # γ / N
 
     def observe(
         self, key: PRNGKey, state: DivFLState | tuple[()], ctx: Context, cohort: Cohort, **values: Any
