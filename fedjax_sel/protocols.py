@@ -55,6 +55,7 @@ class Cost(Pytree):
       backward: backward passes an example; one costs twice a forward pass.
       down: numbers sent to the client besides the model.
       up: numbers that the client sends to the server.
+      models_up: models' worth of numbers that it sends besides.
       needs_model: whether the client must hold the current global model to answer (it is then sent to those outside the
         cohort).
       max_examples: how many of a client's examples are passed at most; None: all.
@@ -67,6 +68,7 @@ class Cost(Pytree):
     backward: float = param(default=0.0, low=0)
     down: float = param(default=0.0, low=0)
     up: float = param(default=0.0, low=0)
+    models_up: float = param(default=0.0, low=0)
     needs_model: bool = static(default=False)
     max_examples: int | None = static(default=None, low=1)
 

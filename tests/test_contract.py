@@ -33,12 +33,13 @@ from fedjax_sel import (
 )
 from fedjax_sel.devices.clock import Timing
 from fedjax_sel.devices.laws import LogNormal, Uniform
+from fedjax_sel.engine.contract import merge_duplicates
 from fedjax_sel.engine.program import plan_program
 from fedjax_sel.engine.scan import run_chunk
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.models.mlp import MLP
-from fedjax_sel.protocols import ExampleSignal, Host, ServerSignal
-from fedjax_sel.types import PAD_CLIENT, Cohort, Context
+from fedjax_sel.protocols import ExampleSignal, Host, ServerSignal, UpdateSignal
+from fedjax_sel.types import PAD_CLIENT, Batch, Cohort, Context, Update
 
 N, M = 24, 4
 SELECTORS = client_selection.available()
@@ -66,26 +67,33 @@ def signals_for(selector, ctx):
     """Every client has its own value of each signal, whoever else is asked."""
     key = jax.random.key(5)
     whole = {
-        name: jax.random.uniform(jax.random.fold_in(key, i), (ctx.num_clients,), minval=0.1)
-        for i, name in enumerate(selector.signals().before)
+        name: jax.random.uniform(jax.random.fold_in(key, i), (ctx.num_clients, *shape_of(signal)), minval=0.1)
+        for i, (name, signal) in enumerate(selector.signals().before.items())
     }
     return whole if ctx.candidates is None else {name: value[ctx.candidates] for name, value in whole.items()}
 
 
+def shape_of(signal):
+    """The shape of a signal's value, of one client or of the server: a vector over three classes, say."""
+    task, variables, y = host().task, host().variables, jnp.zeros(2, jnp.int32)
+    if isinstance(signal, ServerSignal):
+        return jax.eval_shape(signal.measure, jnp.ones((2, 3)), y).shape
+    if isinstance(signal, ExampleSignal):
+        return jax.eval_shape(signal.measure, jnp.ones((2, 3)), y).shape[1:]
+    if isinstance(signal, UpdateSignal):
+        update = Update(variables, *(jnp.int32(1),) * 3, jnp.ones(()), jnp.ones(()))
+        return jax.eval_shape(signal.measure, update, None if signal.reference == "none" else variables).shape
+    batch = Batch(jnp.ones((2, 3)), y, jnp.ones(2, bool))
+    return jax.eval_shape(lambda *args: signal.measure(task, *args), variables, batch, jax.random.key(0)).shape
+
+
 def after_for(selector):
-    server = {name: isinstance(signal, ServerSignal) for name, signal in selector.signals().after.items()}
-    return {name: jnp.ones(()) if one else jnp.ones(M) for name, one in server.items()}
+    wanted = selector.signals().after
+    return {n: jnp.ones((() if isinstance(s, ServerSignal) else (M,)) + shape_of(s)) for n, s in wanted.items()}
 
 
 def trained_for(selector):
-    """Values of the shape that each signal has: a vector over three classes, say."""
-
-    def shape(signal):
-        if not isinstance(signal, ExampleSignal):
-            return ()
-        return jax.eval_shape(signal.measure, jnp.ones((2, 3)), jnp.zeros(2, jnp.int32)).shape[1:]
-
-    return {name: jnp.ones((M, *shape(signal))) for name, signal in selector.signals().trained.items()}
+    return {name: jnp.ones((M, *shape_of(signal))) for name, signal in selector.signals().trained.items()}
 
 
 def probes(selector):
@@ -98,6 +106,7 @@ def turn(selector, key, state, ctx, before=None):
     ctx = ctx.replace(candidates=selector.candidates(key_candidates, state, ctx))
     before = signals_for(selector, ctx) if before is None else before
     cohort = selector.select(key_select, state, ctx, **before)
+    cohort = merge_duplicates(cohort) if selector.replacement else cohort
     trained = trained_for(selector)
     accepted = selector.accept(key_accept, state, ctx, cohort, **trained)
     probed = {f"probed_{name}": 0.5 * value for name, value in before.items() if probes(selector)}
@@ -116,11 +125,18 @@ def host():
 
 
 def start(selector, ctx):
-    return selector.init(jax.random.key(0), ctx, host())
+    key = jax.random.key(0)
+    upfront = {name: signal.measure(key, host()) for name, signal in selector.signals().upfront.items()}
+    return selector.init(key, ctx, host(), **upfront)
 
 
 FEWER = {"gpfl"}
 """Selectors that fill fewer slots while they warm up."""
+
+
+def may_be_fewer(name, round):
+    """Whether a cohort can have less than `m` different members."""
+    return bare(name).replacement or (name in FEWER and round <= 12)
 
 
 @pytest.mark.parametrize("name", SELECTORS)
@@ -133,7 +149,7 @@ def test_a_cohort_has_its_shape_and_distinct_clients_in_range(name):
         assert (cohort.client.shape, cohort.mask.shape, cohort.weight.shape) == ((M,), (M,), (M,))
         assert cohort.client.dtype == jnp.int32
         members = cohort.client[cohort.mask].tolist()
-        assert len(set(members)) == len(members) == (M if name not in FEWER or round > 12 else max(1, len(members)))
+        assert len(set(members)) == len(members) == (max(1, len(members)) if may_be_fewer(name, round) else M)
         assert all(0 <= member < N for member in members)
         assert set(cohort.client[~cohort.mask].tolist()) <= {PAD_CLIENT}
 
@@ -158,7 +174,7 @@ def test_the_same_key_gives_the_same_cohort(name):
     assert same[0] == same[1]
 
 
-BY_SCORE = {"adapow_d", "cpow_d", "device_heuristic", "entropy", "fedcs", "gradient_norm", "power_of_choice"}
+BY_SCORE = {"adapow_d", "cpow_d", "device_heuristic", "divfl", "entropy", "fedcs", "gradient_norm", "power_of_choice"}
 """Selectors that, without exploration and with all clients asked, leave nothing to chance where no two clients tie."""
 
 

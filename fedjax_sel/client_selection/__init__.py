@@ -16,15 +16,24 @@ if TYPE_CHECKING:
     from fedjax_sel.client_selection.active_fl import ActiveFL as ActiveFL
     from fedjax_sel.client_selection.adapow_d import AdaPowD as AdaPowD
     from fedjax_sel.client_selection.by_size import BySize as BySize
+    from fedjax_sel.client_selection.clustered_sampling import ClusteredSampling as ClusteredSampling
     from fedjax_sel.client_selection.cpow_d import CPowD as CPowD
+    from fedjax_sel.client_selection.delta import Delta as Delta
     from fedjax_sel.client_selection.device_heuristic import DeviceHeuristic as DeviceHeuristic
+    from fedjax_sel.client_selection.divfl import DivFL as DivFL
     from fedjax_sel.client_selection.entropy import Entropy as Entropy
+    from fedjax_sel.client_selection.fed_cbs import FedCBS as FedCBS
     from fedjax_sel.client_selection.fedcor import FedCor as FedCor
     from fedjax_sel.client_selection.fedcs import FedCS as FedCS
+    from fedjax_sel.client_selection.fedis import FedIS as FedIS
     from fedjax_sel.client_selection.gpfl import GPFL as GPFL
     from fedjax_sel.client_selection.gradient_norm import GradientNorm as GradientNorm
+    from fedjax_sel.client_selection.hics_fl import HiCSFL as HiCSFL
+    from fedjax_sel.client_selection.importance import Importance as Importance
     from fedjax_sel.client_selection.lefl import LEFL as LEFL
+    from fedjax_sel.client_selection.md import MD as MD
     from fedjax_sel.client_selection.oort import Oort as Oort
+    from fedjax_sel.client_selection.optimal_sampling import OptimalSampling as OptimalSampling
     from fedjax_sel.client_selection.power_of_choice import PowerOfChoice as PowerOfChoice
     from fedjax_sel.client_selection.round_robin import RoundRobin as RoundRobin
     from fedjax_sel.client_selection.rpow_d import RPowD as RPowD

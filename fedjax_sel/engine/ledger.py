@@ -135,7 +135,7 @@ class Rates:
       before_down, before_up: bytes of the `before` signals of one client.
       before_passes: forward passes an example of the `before` signals, by `limits_of`.
       screening: forward passes of each example among which data selection chooses.
-      trained_up: bytes of the `trained` signals of one member.
+      trained_down, trained_up: bytes of the `trained` signals of one member.
       trained_passes: forward passes an example of the `trained` signals.
       asked_public, trained_public: forward passes over public examples of one client, for `before` and `trained`
         signals.
@@ -152,6 +152,7 @@ class Rates:
     before_up: float = 0.0
     before_passes: Mapping[str, float] | Any = None
     screening: float = 0.0
+    trained_down: float = 0.0
     trained_up: float = 0.0
     trained_passes: float = 0.0
     asked_public: float = 0.0
@@ -164,22 +165,28 @@ def rates_of(experiment: Experiment, x: Rows, num_public: int = 0) -> Rates:
     task, correction, signals = experiment.task, experiment.correction, experiment.client_selection.signals()
     before, trained, after = (tuple(signals.at(moment).values()) for moment in ("before", "trained", "after"))
     backward, classes = task.backward(x), task.outputs(x)[-1]
+    model = float(BYTES * task.parameters(x))
+
+    def sent(signals: Iterable[Signal]) -> float:
+        return float(sum(BYTES * s.count_up(classes) + model * s.cost.models_up for s in signals))
+
     return Rates(
-        model=float(BYTES * task.parameters(x)),
+        model=model,
         flops=task.flops(x),
         backward=backward,
         correction_down=correction.down,
         correction_up=correction.up,
         needs_model=any(s.cost.needs_model for s in before),
         before_down=float(BYTES * sum(s.cost.down for s in before)),
-        before_up=float(BYTES * sum(s.count_up(classes) for s in before)),
+        before_up=sent(before),
         before_passes={limit: passes(of_own(some), backward) for limit, some in limits_of(before).items()},
         screening=passes(experiment.data_selection.signals().values(), backward),
-        trained_up=float(BYTES * sum(s.count_up(classes) for s in trained)),
+        trained_down=float(BYTES * sum(s.cost.down for s in trained)),
+        trained_up=sent(trained),
         trained_passes=passes(of_own(trained), backward),
         asked_public=num_public * passes(of_public(before), backward),
         trained_public=num_public * passes(of_public(trained), backward),
-        after_up=float(BYTES * sum(s.count_up(classes) for s in after)),
+        after_up=sent(after),
     )
 
 
@@ -200,7 +207,9 @@ def price(ledger: Ledger, rates: Rates) -> dict[str, np.ndarray]:
         "bytes_down": (n.models_sent + n.members * rates.correction_down) * rates.model,
         "bytes_up": n.uploads * rates.model * (1 + rates.correction_up),
         "client_flops": n.trained_examples * ((1 + rates.backward) * rates.flops),
-        "selection_bytes_down": n.models_for_signals * rates.model * rates.needs_model + n.asked * rates.before_down,
+        "selection_bytes_down": n.models_for_signals * rates.model * rates.needs_model
+        + n.asked * rates.before_down
+        + n.reports * rates.trained_down,
         "selection_bytes_up": n.asked * rates.before_up + n.reports * rates.trained_up + n.uploads * rates.after_up,
         "selection_flops": looked * rates.flops,
     }

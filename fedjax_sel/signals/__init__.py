@@ -8,6 +8,8 @@ if TYPE_CHECKING:
     from fedjax_sel.signals.accuracy import ValidationAccuracy as ValidationAccuracy
     from fedjax_sel.signals.correct import Correct as Correct
     from fedjax_sel.signals.entropy import Entropy as Entropy
+    from fedjax_sel.signals.gradient import Gradient as Gradient
+    from fedjax_sel.signals.gradient import GradientNoise as GradientNoise
     from fedjax_sel.signals.gradient_norm import GradientNorm as GradientNorm
     from fedjax_sel.signals.label_counts import LabelCounts as LabelCounts
     from fedjax_sel.signals.loss import Loss as Loss
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from fedjax_sel.signals.loss import ValidationLoss as ValidationLoss
     from fedjax_sel.signals.margin import Margin as Margin
     from fedjax_sel.signals.on_public import OnPublic as OnPublic
+    from fedjax_sel.signals.output_update import OutputUpdate as OutputUpdate
     from fedjax_sel.signals.projection import Projection as Projection
     from fedjax_sel.signals.sketch import Sketch as Sketch
     from fedjax_sel.signals.soft_labels import SoftLabels as SoftLabels

@@ -21,7 +21,7 @@ class Sketch(UpdateSignal):
     from the update that it received, so it costs the client nothing.
 
     Attributes:
-      k: how many numbers.
+      k: how many numbers; None: the update itself, `P` numbers, its leaves flattened one after the other.
 
     Source: Weinberger et al., "Feature Hashing for Large Scale Multitask Learning", 2009,
     https://arxiv.org/abs/0902.2206, section 2.
@@ -33,17 +33,29 @@ class Sketch(UpdateSignal):
     name: ClassVar[str] = "sketch"
     stacked: ClassVar[bool] = True
 
-    k: int = static(default=64, low=1)
+    k: int | None = static(default=64, low=1)
 
     def measure(self, update: Update, reference: Variables | None) -> Float[Array, "k"]:
         """Returns the sketch of one update, its leaves flattened one after the other."""
-        sketch, start = jnp.zeros(self.k, jnp.float32), 0
-        for leaf in jax.tree.leaves(update.delta):
-            bits = hash_places(start, leaf.size)
-            signed = jnp.where((bits & 1) == 1, leaf.ravel(), -leaf.ravel())
-            sketch += jax.ops.segment_sum(signed, ((bits >> 1) % self.k).astype(jnp.int32), self.k)
-            start += leaf.size
-        return sketch
+        return sketch_tree(update.delta, self.k)
+
+
+def sketch_tree(tree: Variables, k: int | None) -> Float[Array, "k"]:
+    """Returns the sketch of a pytree's leaves, flattened one after the other; all their numbers where `k` is None."""
+    if k is None:
+        return jnp.concatenate([leaf.ravel() for leaf in jax.tree.leaves(tree)]).astype(jnp.float32)
+    sketch, start = jnp.zeros(k, jnp.float32), 0
+    for leaf in jax.tree.leaves(tree):
+        bits = hash_places(start, leaf.size)
+        signed = jnp.where((bits & 1) == 1, leaf.ravel(), -leaf.ravel())
+        sketch += jax.ops.segment_sum(signed, ((bits >> 1) % k).astype(jnp.int32), k)
+        start += leaf.size
+    return sketch
+
+
+def count_numbers(tree: Variables, k: int | None) -> int:
+    """Returns how many numbers `sketch_tree` gives."""
+    return sum(leaf.size for leaf in jax.tree.leaves(tree)) if k is None else k
 
 
 def hash_places(start: int, count: int) -> UInt32[Array, "count"]:

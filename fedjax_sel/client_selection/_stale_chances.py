@@ -1,0 +1,49 @@
+"""Chances of sampling that are known from the clients' last turns."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from fedjax_sel.client_selection._ops import cohort_of
+from fedjax_sel.client_selection._unbiased import normalize
+from fedjax_sel.types import PAD_CLIENT, Cohort, Context, PRNGKey
+
+
+def draw_clients(key: PRNGKey, chance: Float[Array, "N"], ctx: Context) -> Int[Array, "m"]:
+    """Returns `m` draws with replacement among those available; `PAD_CLIENT` where nobody is.
+
+    Where the chances of all who can be reached are 0, they are equal.
+    """
+    chance = jnp.where(ctx.available, chance, 0.0)
+    log_chance = jnp.where(chance.sum() > 0, jnp.log(chance), jnp.where(ctx.available, 0.0, -jnp.inf))
+    client = jax.random.categorical(key, log_chance, shape=(ctx.m,))
+    return jnp.where(ctx.available[client], client, PAD_CLIENT).astype(jnp.int32)
+
+
+def weigh_draws(client: Int[Array, "m"], chance: Float[Array, "N"], ctx: Context) -> Cohort:
+    """Returns the cohort of the draws, of weight `1 / (N p_i)` each over `m`; `N` and `p` of those available."""
+    cohort = cohort_of(client, client >= 0)
+    p = normalize(jnp.where(ctx.available, chance, 0.0))[client]
+    everyone = ctx.available.sum()
+    weight = 1.0 / (ctx.m * everyone * jnp.where(p > 0, p, 1.0 / jnp.maximum(everyone, 1)))
+    return cohort.replace(weight=jnp.where(cohort.mask, weight, 0.0))
+
+
+def renew_chances(
+    chance: Float[Array, "N"], client: Int[Array, "m"], mask: Bool[Array, "m"], score: Float[Array, "m"]
+) -> Float[Array, "N"]:
+    """Returns `p_i ← score_i / Σ_S score · (1 - Σ_{j ∉ S} p_j)` for the members of `S`; the others keep theirs.
+
+    Where all scores are 0, nothing changes.
+
+    Args:
+      chance: `p`, 1 in sum.
+      client, mask: of `S`; each client stands in it once.
+      score: of each member, at least 0.
+    """
+    score = jnp.where(mask, score, 0.0)
+    mass = jnp.where(mask, chance[client], 0.0).sum()
+    new = jnp.where(score.sum() > 0, normalize(score) * mass, chance[client])
+    return chance.at[jnp.where(mask, client, chance.shape[0])].set(new, mode="drop")

@@ -1,0 +1,85 @@
+"""Cohorts whose weighted sum of updates is, in expectation, everybody's."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from fedjax_sel.client_selection._ops import cohort_of
+from fedjax_sel.pytree import Scalar
+from fedjax_sel.types import Cohort, Context, PRNGKey
+
+
+def target_weights(weighting: str, ctx: Context) -> Float[Array, "N"]:
+    """Returns each client's weight in full participation, 1 in all over those available: by `"size"`, or `"client"`."""
+    weight = ctx.num_examples.astype(jnp.float32) if weighting == "size" else jnp.ones(ctx.num_clients)
+    return normalize(jnp.where(ctx.available, weight, 0.0))
+
+
+def normalize(weight: Float[Array, "*N"]) -> Float[Array, "*N"]:
+    """Returns weights divided by their sum; zeros where that is 0."""
+    total = weight.sum()
+    return jnp.where(total > 0, weight / jnp.where(total > 0, total, 1.0), 0.0)
+
+
+def draw_unbiased(
+    key: PRNGKey, chance: Float[Array, "N"], target: Float[Array, "N"], m: int, *, replacement: bool = True
+) -> Cohort:
+    """Returns `m` clients whose `Σ weight_i Δ_i` is `Σ_i target_i Δ_i` in expectation.
+
+    With replacement: `m` draws with the chances `q`, of weight `target_i / (m q_i)` (Hansen and Hurwitz). Without:
+    different clients, `i` among them with the chance `π_i` of `chances_of_inclusion`, of weight `target_i / π_i`
+    (Horvitz and Thompson), drawn systematically in random order (Madow). A client of chance 0 is never drawn, and its
+    target is lost.
+
+    Args:
+      key: for the draws.
+      chance: at least 0, of any sum; 0 for whom cannot be reached.
+      target: weights in full participation.
+      m: slots.
+      replacement: whether a client can be drawn more than once.
+
+    Source: Hansen and Hurwitz, 1943, https://doi.org/10.1214/aoms/1177731356; Horvitz and Thompson, 1952,
+      https://doi.org/10.1080/01621459.1952.10483446; Madow, 1949, https://doi.org/10.1214/aoms/1177729988.
+    """
+    if replacement:
+        q = normalize(chance)
+        client = jax.random.categorical(key, jnp.log(q), shape=(m,))
+        cohort = cohort_of(client, q[client] > 0)
+        weight = target[client] / (m * jnp.where(q[client] > 0, q[client], 1.0))
+        return cohort.replace(weight=jnp.where(cohort.mask, weight, 0.0))
+    key_order, key_start = jax.random.split(key)
+    pi = chances_of_inclusion(chance, m)
+    order = jax.random.permutation(key_order, pi.shape[0])
+    ticks = jnp.cumsum(pi[order]) + jax.random.uniform(key_start)  # client `order[k]` covers an interval of length π,
+    begin = jnp.roll(ticks, 1).at[0].set(ticks[0] - pi[order[0]])
+    rank = jnp.where(jnp.floor(ticks) > jnp.floor(begin), 1.0, 0.0)  # and is drawn where a whole number lies in it
+    _, place = jax.lax.top_k(rank, m)
+    client = order[place]
+    cohort = cohort_of(client, rank[place] > 0)
+    weight = target[client] / jnp.where(pi[client] > 0, pi[client], 1.0)
+    return cohort.replace(weight=jnp.where(cohort.mask, weight, 0.0))
+
+
+def chances_of_inclusion(importance: Float[Array, "N"], expected: Scalar | int) -> Float[Array, "N"]:
+    """Returns `π`, `expected` in sum and 1 at most, in proportion to the importance of those below 1.
+
+    With the importances in rising order `u_(1) ≤ … ≤ u_(n)` the `l` smallest get
+    `π_i = (expected + l - n) u_i / Σ_{j ≤ l} u_(j)` and the others 1, with the largest `l` for which no `π` is above 1:
+    of all chances these give `Σ u_i² / π_i`, the variance of the weighted sum, its least value. Where fewer than
+    `expected` have an importance above 0, each of these has `π = 1`.
+
+    Source: Chen, Horváth and Richtárik, "Optimal Client Sampling for Federated Learning", 2022,
+      https://arxiv.org/abs/2010.13723, equation (7).
+    """
+    u = jnp.sort(importance)[::-1]
+    tail = jnp.cumsum(u[::-1])[::-1]  # of the smallest, from each on
+    certain = jnp.arange(u.shape[0])  # n - l
+    fits = (expected - certain) * u <= tail * (1 + 1e-6)
+    first = jnp.argmax(fits)
+    none: Bool[Array, ""] = ~fits.any()
+    scale = (expected - first) / jnp.where(tail[first] > 0, tail[first], 1.0)
+    pi = jnp.minimum(scale * importance, 1.0)
+    rank = jnp.argsort(jnp.argsort(-importance, stable=True), stable=True)
+    return jnp.where(none | (rank < first), jnp.where(importance > 0, 1.0, 0.0), pi)

@@ -1,0 +1,154 @@
+"""Clustered sampling: one client from each of `m` distributions, together unbiased."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from fedjax_sel import signals
+from fedjax_sel.client_selection._ops import cohort_of
+from fedjax_sel.client_selection._ward import (
+    build_ward_tree,
+    cut_to_weight,
+    measure_dissimilarity,
+    number_clusters,
+    pairwise_distances,
+)
+from fedjax_sel.protocols import ClientSelector, Host, Signals
+from fedjax_sel.pytree import static
+from fedjax_sel.signals.sketch import count_numbers
+from fedjax_sel.types import Cohort, Context, PRNGKey
+
+__all__ = ["ClusteredSampling"]
+
+
+class ClusteredSampling(ClientSelector):
+    """One client from each of `m` distributions over the clients, whose sum gives client `i` the mass `m p_i`.
+
+    `p_i = n_i / n`, over those who can be reached. So the mean of the drawn updates, each of weight `1/m`, is unbiased,
+    and its variance at most that of `m` draws by `p` (use `weighting: client` or `cohort` of the aggregation; a client
+    drawn twice trains once with twice the weight). What is drawn depends on how clients are put together:
+
+    - `by="size"` (Algorithm 1): in the order of falling size, client after client fills the `m` distributions.
+    - `by="similarity"` (Algorithm 2): Ward's clustering of the updates that clients sent when they last trained, 0
+      before. Its tree is cut into the largest clusters of `m Σ p ≤ 1`; the `m` heaviest have a distribution each, and
+      the clients of the others, from the lightest cluster on, fill up the distributions. A client with `m p_i > 1`
+      fills one and goes on in the others. The updates are at the server, so it costs the clients nothing.
+    - `by="oracle"` (a control): as by size, but in the order of the classes of which clients have most examples. Where
+      each class weighs `1/m` each distribution has one. The clients give their label counts, once.
+
+    Attributes:
+      by: `"similarity"`, `"size"` or `"oracle"`.
+      measure: of dissimilarity, `"cosine"` (the angle, 0 where a client never trained), `"l1"`, `"l2"`, or
+        `"l2_squared"`, which the authors' code calls L2.
+      ward_on: `"distances"` between clients; or `"rows"`, as in the authors' code, where a client is described by its
+        row of the matrix of these distances, and rows are at Euclidean distances.
+      sketch: numbers that stand for an update; None: all `P`, and `N P` numbers of state.
+
+    Source: Fraboni et al., "Clustered Sampling: Low-Variance and Improved Representativity for Clients Selection in
+    Federated Learning", 2021, https://arxiv.org/abs/2105.05883, Algorithms 1 and 2; code:
+    https://github.com/Accenture/Labs-Federated-Learning, branch clustered_sampling.
+
+    >>> size = jnp.array([40, 30, 20, 10])
+    >>> [[f"{chance:.1f}" for chance in row] for row in fill_distributions(size, jnp.argsort(-size), 2)]
+    [['0.8', '0.2', '0.0', '0.0'], ['0.0', '0.4', '0.4', '0.2']]
+    """
+
+    replacement: ClassVar[bool] = True
+
+    by: str = static(default="similarity", choices=["similarity", "size", "oracle"])
+    measure: str = static(default="cosine", choices=["cosine", "l1", "l2", "l2_squared"])
+    ward_on: str = static(default="distances", choices=["distances", "rows"])
+    sketch: int | None = static(default=None, low=1)
+
+    def signals(self) -> Signals:
+        """Returns the updates, the label counts, or nothing."""
+        if self.by == "similarity":
+            return Signals(after=[signals.Sketch(self.sketch)])
+        return Signals(upfront=[signals.LabelCounts()] if self.by == "oracle" else [])
+
+    def init(self, key: PRNGKey, ctx: Context, host: Host, **upfront: Any) -> Any:
+        """Returns updates of 0, Float[N k]; for the oracle each client's most frequent class, Int[N]."""
+        if self.by == "oracle":
+            return jnp.argmax(upfront["label_counts"], axis=1).astype(jnp.int32)
+        if self.by == "size":
+            return ()
+        return jnp.zeros((ctx.num_clients, count_numbers(host.variables, self.sketch)))
+
+    def distributions(self, state: Any, ctx: Context) -> Float[Array, "m N"]:
+        """Returns the chances of each client in each of the `m` draws; 0 everywhere where nobody can be reached."""
+        size = jnp.where(ctx.available, ctx.num_examples, 0)
+        if self.by == "size":
+            return fill_distributions(size, jnp.argsort(-size, stable=True), ctx.m)
+        if self.by == "oracle":
+            return fill_distributions(size, jnp.lexsort((-size, state)), ctx.m)
+        distance = measure_dissimilarity(state, self.measure)
+        tree = build_ward_tree(pairwise_distances(distance) if self.ward_on == "rows" else distance)
+        # Examples are counted, not divided: a cluster of a tenth of the clients weighs a tenth, and not a little more.
+        most = (size.sum() // ctx.m).astype(jnp.float32)
+        cluster = number_clusters(cut_to_weight(tree, size.astype(jnp.float32), most))
+        return fill_around_clusters(size, cluster, ctx.m)
+
+    def select(self, key: PRNGKey, state: Any, ctx: Context) -> Cohort:
+        """Returns one client of each distribution."""
+        chance = self.distributions(state, ctx)
+        client = jax.random.categorical(key, jnp.log(chance), axis=1)
+        cohort = cohort_of(client, jnp.full(ctx.m, ctx.available.any()))
+        return cohort.replace(weight=cohort.weight / ctx.m)
+
+    def observe(self, key: PRNGKey, state: Any, ctx: Context, cohort: Cohort, **values: Any) -> Any:
+        """Returns the state with the updates of those who came back."""
+        if self.by != "similarity":
+            return state
+        back = jnp.where(cohort.mask, cohort.client, ctx.num_clients)
+        return state.at[back].set(values["sketch"], mode="drop")
+
+
+def fill_distributions(size: Int[Array, "N"], order: Int[Array, "N"], m: int) -> Float[Array, "m N"]:
+    """Returns the distributions that clients fill one after the other, `m n_i` of each into `m` of capacity `n`.
+
+    Args:
+      size: examples of each client.
+      order: in which they come.
+      m: distributions.
+    """
+    mass, capacity = m * size.astype(jnp.float32), size.sum().astype(jnp.float32)
+    room = jnp.full(m, capacity)
+    return divide_rows(overlap(mass[order], room)[:, jnp.argsort(order)])  # Alg. 1
+
+
+def fill_around_clusters(size: Int[Array, "N"], cluster: Int[Array, "N"], m: int) -> Float[Array, "m N"]:
+    """Returns the distributions of the `m` heaviest clusters, filled up with the clients of the others.
+
+    Args:
+      size: examples of each client.
+      cluster: of each client, from 0; none but that of a single client weighs more than a distribution holds.
+      m: distributions.
+    """
+    n = size.shape[0]
+    mass, capacity = m * size.astype(jnp.float32), size.sum().astype(jnp.float32)
+    weight = jnp.zeros(n).at[cluster].add(mass)
+    heaviest = jnp.argsort(jnp.argsort(-weight, stable=True))  # rank of each cluster
+    rank = heaviest[cluster]
+    own = jnp.where(rank < m, jnp.minimum(mass, capacity), 0.0)
+    kept = jnp.zeros((m, n)).at[rank, jnp.arange(n)].set(own, mode="drop")
+    order = jnp.lexsort((-size, -rank))  # the lightest cluster first
+    room = jnp.maximum(capacity - kept.sum(1), 0.0)
+    return divide_rows(kept + overlap((mass - own)[order], room)[:, jnp.argsort(order)])  # Alg. 2
+
+
+def overlap(mass: Float[Array, "N"], room: Float[Array, "m"]) -> Float[Array, "m N"]:
+    """Returns how much of each mass lies in each room, where masses and rooms are laid end to end."""
+    end_mass, end_room = jnp.cumsum(mass), jnp.cumsum(room)
+    end = jnp.minimum(end_mass[None, :], end_room[:, None])
+    begin = jnp.maximum((end_mass - mass)[None, :], (end_room - room)[:, None])
+    return jnp.maximum(end - begin, 0.0)
+
+
+def divide_rows(mass: Float[Array, "m N"]) -> Float[Array, "m N"]:
+    """Returns each row divided by its sum."""
+    total = mass.sum(1, keepdims=True)
+    return mass / jnp.where(total > 0, total, 1.0)

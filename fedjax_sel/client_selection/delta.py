@@ -1,0 +1,120 @@
+"""DELTA: clients whose gradients are unlike the others', or vary much."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from fedjax_sel import signals
+from fedjax_sel.client_selection._ops import gumbel_m
+from fedjax_sel.client_selection._stale_chances import draw_clients, renew_chances, weigh_draws
+from fedjax_sel.client_selection._unbiased import normalize
+from fedjax_sel.protocols import ClientSelector, Host, Signals
+from fedjax_sel.pytree import Scalar, param, static
+from fedjax_sel.types import Cohort, Context, PRNGKey
+
+__all__ = ["Delta"]
+
+
+class Delta(ClientSelector):
+    """`m` draws with replacement, of chance `p_i ∝ sqrt(α₁ ζ_i² + α₂ σ_i²)` and weight `1 / (m N p_i)`.
+
+    `ζ_i = ‖∇F_i(w) - ∇f(w)‖` says how unlike the mean of all a client is, `σ_i` is the deviation of its minibatches'
+    gradients. The sum is that of full participation in expectation, every client weighing `1/N`, with the aggregation's
+    `weighting: cohort` (the weights need not add up to 1; with `client` they are made to, and the sum is biased).
+
+    With `gradients="stale"`, the practical rule, `p` begins with `1/N`, and after a round members share the chances
+    that they had together, `p_i ← s_i / Σ_S s · (1 - Σ_{j ∉ S} p_j)` with `s_i = sqrt(α₁ ζ_i² + α₂ σ_i²)` and `∇f` the
+    mean over the different members; the others keep theirs. A member passes its examples forward and backward twice
+    more than training does, and sends its gradient, a model's worth of numbers or `sketch`, and `σ_i`. With `"all"`
+    everybody does so in every round, which the theory is about; nothing is remembered then. A round whose only member
+    is one client, or in which all `s` are 0, changes nothing.
+
+    `variant="code"` is the authors' code, always of everybody: the chance is `α₁ l_i ‖g_i - ḡ‖ + α₂ sqrt(l_i)` with
+    `l_i` the client's part of the sum of the losses instead of `σ_i`, draws are without replacement and weigh the same,
+    so they are biased. There `g_i` is the update of one local epoch, here the gradient.
+
+    The text's factors, `α₁ = 20 K² L η` and `α₂ = 5 K L η + η / n`, have a smoothness `L` that nobody knows; the
+    defaults are those of its usual implementation.
+
+    Attributes:
+      alpha1, alpha2: `α₁`, `α₂`.
+      gradients: `"stale"` or `"all"`.
+      variant: `"paper"` or `"code"`.
+      batch_size: of the minibatches of `σ_i`.
+      sketch: numbers that stand for a gradient; None: all `P`.
+
+    Source: Wang et al., "DELTA: Diverse Client Sampling for Fasting Federated Learning", 2023,
+    https://arxiv.org/abs/2205.13925, its practical algorithm; code: https://github.com/L3030/DELTA_FL.
+
+    >>> Delta(sketch=8).signals().before
+    {'gradient': Gradient(k=8), 'local': GradientNoise(batch_size=64, around='mean')}
+    """
+
+    replacement: ClassVar[bool] = True
+
+    alpha1: Scalar = param(default=0.8, low=0)
+    alpha2: Scalar = param(default=0.2, low=0)
+    gradients: str = static(default="stale", choices=["stale", "all"])
+    variant: str = static(default="paper", choices=["paper", "code"])
+    batch_size: int = static(default=64, low=1)
+    sketch: int | None = static(default=None, low=1)
+
+    def signals(self) -> Signals:
+        """Returns gradients at the global model, and of each client one number more: `σ_i`, or the loss in the code."""
+        local: Any = signals.Loss() if self.variant == "code" else signals.GradientNoise(self.batch_size)
+        return Signals(before={"gradient": signals.Gradient(self.sketch), "local": local})
+
+    def init(self, key: PRNGKey, ctx: Context, host: Host) -> Float[Array, "N"]:
+        """Returns equal chances."""
+        return jnp.full(ctx.num_clients, 1 / ctx.num_clients)
+
+    def candidates(self, key: PRNGKey, state: Float[Array, "N"], ctx: Context) -> Int[Array, "m"] | None:
+        """Returns the draws: only those who train are asked, unless everybody is."""
+        stale = self.gradients == "stale" and self.variant == "paper"
+        return draw_clients(key, state, ctx) if stale else None
+
+    def score(
+        self, gradient: Float[Array, "d k"], local: Float[Array, "d"], mask: Bool[Array, "d"]
+    ) -> Float[Array, "d"]:
+        """Returns `s` of those in the mask, in which each client stands once; 0 of the others."""
+        mean = jnp.where(mask[:, None], gradient, 0.0).sum(0) / jnp.maximum(mask.sum(), 1)
+        zeta = jnp.linalg.norm(gradient - mean[None], axis=1)
+        if self.variant == "code":
+            part = normalize(jnp.where(mask, local, 0.0))
+            return jnp.where(mask, self.alpha1 * part * zeta + self.alpha2 * jnp.sqrt(part), 0.0)
+        return jnp.where(mask, jnp.sqrt(self.alpha1 * zeta**2 + self.alpha2 * local**2), 0.0)
+
+    def select(
+        self,
+        key: PRNGKey,
+        state: Float[Array, "N"],
+        ctx: Context,
+        *,
+        gradient: Float[Array, "d k"],
+        local: Float[Array, "d"],
+    ) -> Cohort:
+        """Returns those who were asked, or draws by everybody's gradients."""
+        if ctx.candidates is not None:
+            return weigh_draws(ctx.candidates, state, ctx)
+        score = self.score(gradient, local, ctx.available)
+        if self.variant == "code":
+            return gumbel_m(key, jnp.log(score), ctx.available, ctx.m)
+        return weigh_draws(draw_clients(key, score, ctx), score, ctx)
+
+    def observe(
+        self,
+        key: PRNGKey,
+        state: Float[Array, "N"],
+        ctx: Context,
+        cohort: Cohort,
+        *,
+        gradient: Float[Array, "d k"],
+        local: Float[Array, "d"],
+    ) -> Float[Array, "N"]:
+        """Returns the chances, of those who came back anew."""
+        if ctx.candidates is None:
+            return state
+        return renew_chances(state, cohort.client, cohort.mask, self.score(gradient, local, cohort.mask))

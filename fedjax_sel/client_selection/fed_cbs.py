@@ -1,0 +1,99 @@
+"""Fed-CBS: cohorts whose examples together have every class alike."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from fedjax_sel import signals
+from fedjax_sel.client_selection._ops import cohort_of
+from fedjax_sel.protocols import ClientSelector, Host, Signals
+from fedjax_sel.pytree import Scalar, param
+from fedjax_sel.types import PAD_CLIENT, Cohort, Context, PRNGKey
+
+__all__ = ["FedCBS"]
+
+
+class FedCBSState(NamedTuple):
+    """What `FedCBS` carries from round to round.
+
+    Attributes:
+      counts: examples of each client by class.
+      selected: how often each client was selected, and once more.
+    """
+
+    counts: Float[Array, "N C"]
+    selected: Float[Array, "N"]
+
+
+class FedCBS(ClientSelector):
+    """`m` clients drawn one after the other, each the likelier the more evenly the cohort's classes become.
+
+    The imbalance of a set `M` of clients is `QCID(M) = Σ_c (q_c - 1/C)²`, with `q_c` the part of class `c` in the
+    examples of all of them. It follows from the inner products of the clients' label counts alone, which the source
+    computes under encryption; here the server has the counts, which each client sends once, and the numbers are the
+    same.
+
+    The first client is drawn with a chance proportional to `1/QCID({i})^β₁ + λ sqrt(3 ln t / (2 T_i))`, `t` the round
+    from 1 and `T_i` how often `i` was selected (from 1 on). The second: `1/QCID({c, i})^β₂`; the source divides it by
+    the first one's number, which is the same for all `i`. The `k`-th: `QCID(M)^β_{k-1} / QCID(M ∪ {i})^β_k`, whose
+    numerator is the same for all, too. `β_k = beta k`. An imbalance counts as `floor` at least, so that a perfectly
+    balanced cohort is the likeliest, and not a division by 0.
+
+    Attributes:
+      exploration: `λ`.
+      beta: `β_k` by `k`.
+      floor: least imbalance that is told from 0.
+
+    Source: Zhang et al., "Fed-CBS: A Heterogeneity-Aware Client Sampling Mechanism for Federated Learning via
+    Class-Imbalance Reduction", 2023, https://arxiv.org/abs/2209.15245, sections 3 and 4.
+
+    >>> FedCBS().signals().upfront
+    {'label_counts': LabelCounts()}
+    """
+
+    exploration: Scalar = param(default=10.0, low=0)
+    beta: Scalar = param(default=1.0, low=0)
+    floor: Scalar = param(default=1e-6, above=0)
+
+    def signals(self) -> Signals:
+        """Returns the label counts, once."""
+        return Signals(upfront=[signals.LabelCounts()])
+
+    def init(self, key: PRNGKey, ctx: Context, host: Host, *, label_counts: Int[Array, "N C"]) -> FedCBSState:
+        """Returns the counts, and one selection of each."""
+        return FedCBSState(label_counts.astype(jnp.float32), jnp.ones(ctx.num_clients))
+
+    def select(self, key: PRNGKey, state: FedCBSState, ctx: Context) -> Cohort:
+        """Returns the cohort in the order of the draws."""
+        n, t = ctx.num_clients, ctx.round + 1.0
+        bonus = self.exploration * jnp.sqrt(3 * jnp.log(t) / (2 * state.selected))
+
+        def step(k, carry):
+            pooled, left, client = carry
+            balance = -self.beta * (k + 1) * jnp.log(jnp.maximum(imbalance(pooled[None] + state.counts), self.floor))
+            log_chance = jnp.where(k == 0, jnp.logaddexp(balance, jnp.log(bonus)), balance)
+            log_chance = jnp.where(left, log_chance, -jnp.inf)
+            drawn = jax.random.categorical(jax.random.fold_in(key, k), log_chance)
+            client = client.at[k].set(jnp.where(left[drawn], drawn, PAD_CLIENT))
+            pooled = pooled + jnp.where(left[drawn], state.counts[drawn], 0.0)
+            return pooled, left & (jnp.arange(n) != drawn), client
+
+        start = jnp.zeros(state.counts.shape[1]), ctx.available, jnp.full(ctx.m, PAD_CLIENT)
+        client = jax.lax.fori_loop(0, ctx.m, step, start)[-1]
+        return cohort_of(client, client >= 0)
+
+    def observe(self, key: PRNGKey, state: FedCBSState, ctx: Context, cohort: Cohort) -> FedCBSState:
+        """Returns the state with one selection more of those who were."""
+        someone = jnp.where(cohort.client >= 0, cohort.client, ctx.num_clients)
+        return state._replace(selected=state.selected.at[someone].add(1.0, mode="drop"))
+
+
+def imbalance(counts: Float[Array, "N C"]) -> Float[Array, "N"]:
+    """Returns `Σ_c (q_c - 1/C)²`, QCID, of each row of label counts; that of no examples is that of one class."""
+    total, classes = counts.sum(1, keepdims=True), counts.shape[1]
+    part = counts / jnp.maximum(total, 1.0)
+    return jnp.where(total[:, 0] > 0, jnp.square(part - 1 / classes).sum(1), 1 - 1 / classes)

@@ -1,0 +1,81 @@
+"""How a client's training changed the output layer."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, ClassVar
+
+import jax.numpy as jnp
+from flax import traverse_util
+from jaxtyping import Array, Float
+
+from fedjax_sel.protocols import UpdateSignal
+from fedjax_sel.pytree import static
+from fedjax_sel.types import Update, Variables
+
+__all__ = ["OutputUpdate"]
+
+
+class OutputUpdate(UpdateSignal):
+    """`Δb`, the change of the output layer's bias, or of its weights, in `C` numbers.
+
+    A class of which the client has many examples pulls its entry up, one that it lacks pushes it down. The server reads
+    it off the update that it received, so it costs the client nothing.
+
+    Attributes:
+      part: `"bias"`; `"weights"`, the mean change of the weights into each class; or `"layer"`, both, flattened.
+      layer: the output layer by its path, as in `"head"` or `"block/out"`; None: the last of the outermost layers
+        `Dense_0`, `Dense_1`, ..., or the one called `head`, or the model itself.
+
+    Source: Chen and Vikalo, "Heterogeneity-Guided Client Sampling: Towards Fast and Efficient Non-IID Federated
+    Learning", 2024, https://arxiv.org/abs/2310.00198, section 3.
+
+    >>> OutputUpdate(layer="head")
+    OutputUpdate(part='bias', layer='head')
+    """
+
+    name: ClassVar[str] = "output_update"
+    stacked: ClassVar[bool] = True
+
+    part: str = static(default="bias", choices=["bias", "weights", "layer"])
+    layer: str | None = static(default=None)
+
+    def measure(self, update: Update, reference: Variables | None) -> Float[Array, "k"]:
+        """Returns the change of the part of one update.
+
+        Raises:
+          ValueError: the model has no such layer, or it has no bias.
+        """
+        layer = find_output_layer(update.delta, self.layer)
+        kernel, bias = layer["kernel"], layer["bias"].astype(jnp.float32)
+        if self.part == "bias":
+            return bias
+        if self.part == "layer":
+            return jnp.concatenate([kernel.ravel(), bias])
+        return kernel.reshape(-1, bias.shape[0]).mean(0)
+
+
+def find_output_layer(variables: Variables, name: str | None) -> dict[str, Any]:
+    """Returns kernel and bias of the output layer.
+
+    Args:
+      variables: of a model, or their change.
+      name: its path; None: by the names that layers have.
+
+    Raises:
+      ValueError: there is none, or it has no bias.
+    """
+    flat: dict[Any, Any] = dict(traverse_util.flatten_dict(variables["params"]))
+    layers = {path[:-1] for path in flat if path[-1] == "bias" and (*path[:-1], "kernel") in flat}
+    if name is None:
+        dense = [path for path in layers if len(path) == 1 and re.fullmatch(r"Dense_\d+", path[0])]
+        dense.sort(key=lambda path: int(path[0].rpartition("_")[2]))
+        found = [path for path in layers if path in ((), ("head",))] + dense
+    else:
+        found = [path for path in layers if path == tuple(name.split("/"))]
+    if not found:
+        raise ValueError(
+            f"output_update: layer is {name!r}, which is no layer with kernel and bias by whose name the output layer "
+            f"is known; layer must be one of {', '.join(sorted('/'.join(path) for path in layers)) or '(none)'}"
+        )
+    return {part: flat[(*found[-1], part)] for part in ("kernel", "bias")}

@@ -1,0 +1,100 @@
+"""Gradients, their noise and the output layer's change, against NumPy."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fedjax_sel as fs
+from fedjax_sel import Task, signals
+from fedjax_sel.types import Batch, Update
+
+RNG = np.random.default_rng(0)
+X, Y, W = RNG.normal(size=(13, 2)).astype(np.float32), RNG.integers(0, 3, 13), RNG.normal(size=(3, 2))
+TASK = Task(fs.models.LogisticRegression(classes=3))
+VARIABLES = {"params": {"kernel": jnp.asarray(W, jnp.float32), "bias": jnp.zeros(3)}}
+
+
+def gradient(rows):
+    """Of the mean cross-entropy: (p - y) xᵀ and p - y."""
+    z = X[rows] @ W.T
+    p = np.exp(z) / np.exp(z).sum(1, keepdims=True) - np.eye(3)[Y[rows]]
+    return np.concatenate([p.mean(0), (p[:, :, None] * X[rows][:, None]).mean(0).ravel()])  # bias before kernel
+
+
+def batch(count):
+    return Batch(jnp.asarray(X), jnp.asarray(Y), jnp.arange(13) < count)
+
+
+def measure(signal, count, key=0):
+    return np.asarray(signal.measure(TASK, VARIABLES, batch(count), jax.random.key(key)))
+
+
+def test_the_gradient_is_that_of_the_mean_loss_and_its_sketch_is_the_sketch_of_it():
+    np.testing.assert_allclose(measure(signals.Gradient(), 11), gradient(np.arange(11)), rtol=1e-4, atol=1e-6)
+    tree = TASK.gradient(VARIABLES, batch(11))
+    one = jnp.ones((), int)
+    sketched = signals.Sketch(4).measure(Update(tree, one, one, one, jnp.ones(()), jnp.ones(())), None)
+    np.testing.assert_allclose(measure(signals.Gradient(4), 11), sketched, rtol=1e-6)
+    norm = np.linalg.norm(measure(signals.Gradient(), 9))
+    np.testing.assert_allclose(norm, measure(signals.GradientNorm(), 9), rtol=1e-5)
+
+
+@pytest.mark.parametrize("around", ["mean", "zero"])
+def test_the_noise_of_minibatches_of_one_is_that_of_examples(around):
+    whole = gradient(np.arange(11)) * (around == "mean")
+    wanted = np.sqrt(np.mean([((gradient([i]) - whole) ** 2).sum() for i in range(11)]))
+    assert measure(signals.GradientNoise(1, around), 11) == pytest.approx(wanted, rel=1e-4)
+
+
+def test_the_noise_of_a_minibatch_of_all_examples_is_0():
+    assert measure(signals.GradientNoise(13), 13) == pytest.approx(0, abs=1e-5)
+    assert measure(signals.GradientNoise(64), 11) == pytest.approx(0, abs=1e-5)
+    norm = np.linalg.norm(gradient(np.arange(11)))
+    assert measure(signals.GradientNoise(64, "zero"), 11) == pytest.approx(norm, rel=1e-4)
+
+
+def test_the_noise_of_minibatches_falls_as_their_number_of_examples_grows():
+    """Expected square: that of one example, over B, by what is left of the examples."""
+    n, one = 12, np.mean([((gradient([i]) - gradient(np.arange(12))) ** 2).sum() for i in range(12)])
+    for size in (2, 3, 4, 6):
+        squares = [measure(signals.GradientNoise(size), n, key) ** 2 for key in range(60)]
+        assert np.mean(squares) == pytest.approx(one / size * (n - size) / (n - 1), rel=0.15)
+
+
+def update(tree):
+    one = jnp.ones((), int)
+    tree = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), tree)
+    return Update({"params": tree}, one, one, one, jnp.ones(()), jnp.ones(()))
+
+
+LAYERS = {f"Dense_{i}": {"kernel": RNG.normal(size=(4, 3)), "bias": np.full(3, i)} for i in (0, 2, 10)}
+
+
+def test_the_output_layer_is_the_last_dense_one_by_number():
+    assert signals.OutputUpdate().measure(update(LAYERS), None).tolist() == [10, 10, 10]
+    assert signals.OutputUpdate(layer="Dense_2").measure(update(LAYERS), None).tolist() == [2, 2, 2]
+    weights = signals.OutputUpdate(part="weights").measure(update(LAYERS), None)
+    np.testing.assert_allclose(weights, LAYERS["Dense_10"]["kernel"].mean(0), rtol=1e-5)
+    assert signals.OutputUpdate(part="layer").measure(update(LAYERS), None).shape == (4 * 3 + 3,)
+    head = {"hidden": LAYERS["Dense_0"], "head": LAYERS["Dense_2"]}
+    assert signals.OutputUpdate().measure(update(head), None).tolist() == [2, 2, 2]
+
+
+def test_an_output_layer_that_is_not_found_is_an_error_that_names_the_layers():
+    with pytest.raises(ValueError, match=r"layer is None.*must be one of block/out, hidden"):
+        signals.OutputUpdate().measure(update({"block": {"out": LAYERS["Dense_0"]}, "hidden": LAYERS["Dense_2"]}), None)
+    with pytest.raises(ValueError, match=r"layer is 'head'.*Dense_0, Dense_10, Dense_2"):
+        signals.OutputUpdate(layer="head").measure(update(LAYERS), None)
+
+
+def test_a_sketch_of_nothing_left_out_is_the_update():
+    one = {"b": np.ones(2), "a": np.arange(3)}
+    assert signals.Sketch(k=None).measure(update(one), None).tolist() == [0, 1, 2, 1, 1]
+
+
+def test_prices():
+    assert signals.Gradient().cost.models_up == 1
+    assert signals.Gradient(7).cost.up == 7
+    assert signals.GradientNoise().cost.up == 1
+    assert signals.UpdateNorm(sends=2, receives=3).cost.down == 3
