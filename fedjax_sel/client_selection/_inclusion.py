@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float
 from fedjax_sel.types import PRNGKey
 
 TOLERANCE = 1e-6
-"""By how much a chance may exceed 1 and still count as 1: rounding."""
+"""By what fraction a chance may exceed 1 and still count as 1: rounding."""
 
 
 class Inclusion(NamedTuple):
@@ -26,23 +26,26 @@ class Inclusion(NamedTuple):
     capped: Bool[Array, "N"]
 
 
-def fill_chances(weight: Float[Array, "N"], total: Float[Array, ""]) -> Inclusion:
+def fill_chances(log_weight: Float[Array, "N"], total: Float[Array, ""]) -> Inclusion:
     """Returns `min(1, c w_i)` with the `c` for which they sum to `total`.
 
-    Where fewer than `total` weights are above 0, those have chance 1 and the others 0.
+    Where fewer than `total` weights are above 0, those have chance 1 and the others 0. Weights may differ by any
+    factor: only their logarithms are added.
 
     Args:
-      weight: 0 or above.
+      log_weight: logarithms of the weights; minus infinity: 0.
       total: 0 or above; may be traced and need not be whole.
     """
-    falling = -jnp.sort(-weight)
-    rest = jnp.cumsum(falling[::-1])[::-1]  # sum of the weights that are not capped where the k largest are
-    left = total - jnp.arange(weight.shape[0])
-    factor = jnp.where((left > 0) & (rest > 0), left / jnp.where(rest > 0, rest, 1.0), 0.0)
-    fits = (left > 0) & (rest > 0) & (factor * falling <= 1 + TOLERANCE)
-    k = jnp.argmax(fits)
-    scaled = jnp.where(fits.any(), factor[k] * weight, jnp.where((weight > 0) & (total > 0), 1.0, 0.0))
-    return Inclusion(jnp.minimum(scaled, 1.0), fits.any() & (k > 0) & (scaled >= 1 - TOLERANCE))
+    falling = -jnp.sort(-log_weight)
+    rest = jax.lax.cumlogsumexp(falling, reverse=True)  # of the weights that are not capped where the k largest are
+    left = total - jnp.arange(log_weight.shape[0])
+    usable = (left > 0) & (rest > -jnp.inf)
+    log_factor = jnp.where(usable, jnp.log(jnp.where(usable, left, 1.0)) - jnp.where(usable, rest, 0.0), 0.0)
+    fits = usable & (log_factor + falling <= TOLERANCE)
+    k, some = jnp.argmax(fits), fits.any()
+    scaled = jnp.where(some, log_factor[k] + log_weight, jnp.where(log_weight > -jnp.inf, 0.0, -jnp.inf))
+    chance = jnp.where(total > 0, jnp.exp(jnp.minimum(scaled, 0.0)), 0.0)
+    return Inclusion(chance, some & (k > 0) & (scaled >= -TOLERANCE))
 
 
 def draw_systematic(key: PRNGKey, chance: Float[Array, "N"]) -> Bool[Array, "N"]:

@@ -110,7 +110,7 @@ MAX_SORTED = 1000
 """How many numbers are sorted at most; among more, `nth_smallest` searches."""
 
 
-def round_down(number: Float[Array, ""]) -> Int[Array, ""]:
+def round_down(number: Float[Array, "*k"]) -> Int[Array, "*k"]:
     """Returns a number rounded down, where 11.9999 is meant as 12.
 
     A compiled division by 100 is a product with a rounded 0.01.

@@ -11,8 +11,8 @@ from fedjax_sel.types import Cohort, Context, PRNGKey
 
 __all__ = ["E3CS"]
 
-LEAST = 1e-30
-"""A weight relative to the largest, below which it does not fall."""
+TINY = 1e-30
+"""The least chance that is divided by."""
 
 
 class E3CS(ClientSelector):
@@ -54,21 +54,20 @@ class E3CS(ClientSelector):
         if self.draw == "systematic":
             drawn = draw_systematic(key, chance)
             return top_m(key, drawn.astype(jnp.float32), ctx.available & drawn, ctx.m)
-        return gumbel_m(key, jnp.log(jnp.maximum(chance, LEAST)), ctx.available, ctx.m)
+        return gumbel_m(key, jnp.log(jnp.maximum(chance, TINY)), ctx.available, ctx.m)
 
     def observe(self, key: PRNGKey, state: Float[Array, "N"], ctx: Context, cohort: Cohort) -> Float[Array, "N"]:
-        """Returns the logarithms of the weights after the round, the largest 0."""
+        """Returns the logarithms of the weights after the round."""
         chance, overflow = self.chances(state, ctx)
         came_back = (
             jnp.zeros(ctx.num_clients, bool)
             .at[jnp.where(cohort.mask, cohort.client, ctx.num_clients)]
             .set(True, mode="drop")
         )
-        success = jnp.where(came_back, 1 / jnp.maximum(chance, LEAST), 0.0)
+        success = jnp.where(came_back, 1 / jnp.maximum(chance, TINY), 0.0)
         n, m, sigma = self.quota(ctx)
         gain = (m - n * sigma) * self.eta * success / jnp.maximum(n, 1)
-        new = state + jnp.where(overflow, 0.0, gain)
-        return jnp.maximum(new - new.max(), jnp.log(LEAST))
+        return state + jnp.where(overflow, 0.0, gain)
 
     def quota(self, ctx: Context) -> tuple[Float[Array, ""], Float[Array, ""], Float[Array, ""]]:
         """Returns how many can be reached, how many of them are drawn, and the chance that everybody has, σ."""
@@ -82,10 +81,6 @@ class E3CS(ClientSelector):
     def chances(self, state: Float[Array, "N"], ctx: Context) -> Inclusion:
         """Returns the chances, 0 for who cannot be reached, and the overflow set."""
         n, m, sigma = self.quota(ctx)
-        weight = jnp.where(ctx.available, jnp.exp(state - state.max()), 0.0)
-        part, capped = fill_chances(weight, (m - n * sigma) / jnp.maximum(1 - sigma, TINY))  # ProbAlloc
+        log_weight = jnp.where(ctx.available, state, -jnp.inf)
+        part, capped = fill_chances(log_weight, (m - n * sigma) / jnp.where(sigma < 1, 1 - sigma, 1.0))  # ProbAlloc
         return Inclusion(jnp.where(ctx.available, sigma + (1 - sigma) * part, 0.0), capped)
-
-
-TINY = 1e-6
-"""In place of 0, where everybody's chance is 1."""

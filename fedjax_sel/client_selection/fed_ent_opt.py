@@ -70,39 +70,33 @@ class FedEntOpt(ClientSelector):
 
     def select(self, key: PRNGKey, state: FedEntOptState, ctx: Context) -> Cohort:
         """Returns the cohort, in the order in which it is chosen."""
-        size = self.buffer_size(ctx)
+        outside = state.entry < state.entries - self.buffer_size(ctx)
 
         def choose(slot, carry):  # Alg. 1
-            client, left, pooled, buffer = carry
-            free = left & (buffer.entry < buffer.entries - size)
-            free = jnp.where(free.any(), free, left)
-            worth = entropy_of(pooled[None] + buffer.counts)
+            client, left, pooled = carry
+            free = jnp.where((left & outside).any(), left & outside, left)
+            worth = jnp.where(free, entropy_of(pooled[None] + state.counts), -jnp.inf)
             if self.first == "random":
-                worth = jnp.where(slot == 0, 0.0, worth)
-            worth = jnp.where(free, worth, -jnp.inf)
+                worth = jnp.where(free & (slot == 0), 0.0, worth)
             noise = jax.random.uniform(jax.random.fold_in(key, slot), worth.shape)
             best = jnp.argmax(jnp.where(free & (worth >= worth.max() - TOLERANCE), noise, -1.0))
-            pooled = pooled + jnp.where(left[best], buffer.counts[best], 0.0)
+            pooled = pooled + jnp.where(left[best], state.counts[best], 0.0)
             client = client.at[slot].set(jnp.where(left[best], best, -1).astype(jnp.int32))
-            return client, left.at[best].set(False), pooled, enter(buffer, client[slot])
+            return client, left.at[best].set(False), pooled
 
-        empty = jnp.full(ctx.m, -1, jnp.int32)
-        begin = (empty, ctx.available, jnp.zeros(state.counts.shape[1]), state)
+        begin = (jnp.full(ctx.m, -1, jnp.int32), ctx.available, jnp.zeros(state.counts.shape[1]))
         client = jax.lax.fori_loop(0, ctx.m, choose, begin)[0]
         return cohort_of(client, client >= 0)
 
     def observe(self, key: PRNGKey, state: FedEntOptState, ctx: Context, cohort: Cohort) -> FedEntOptState:
         """Returns the state in which the cohort has entered the buffer, also those who returned nothing."""
-        return jax.lax.fori_loop(0, ctx.m, lambda slot, buffer: enter(buffer, cohort.client[slot]), state)
+        entered = cohort.client >= 0
+        number = state.entries + jnp.cumsum(entered) - 1
+        where = jnp.where(entered, cohort.client, ctx.num_clients)
+        entry = state.entry.at[where].set(number.astype(jnp.int32), mode="drop")
+        return state._replace(entry=entry, entries=state.entries + entered.sum())
 
     def buffer_size(self, ctx: Context) -> Int[Array, ""]:
         """Returns how many clients the buffer holds, `Q`."""
         size = jnp.round(self.buffer * ctx.num_clients)
         return jnp.clip(size, min(1, ctx.num_clients - ctx.m), ctx.num_clients - ctx.m).astype(jnp.int32)
-
-
-def enter(buffer: FedEntOptState, client: Int[Array, ""]) -> FedEntOptState:
-    """Returns the state after a client entered the buffer; as it was for `PAD_CLIENT`."""
-    where = jnp.where(client >= 0, client, buffer.entry.shape[0])
-    entry = buffer.entry.at[where].set(buffer.entries, mode="drop")
-    return buffer._replace(entry=entry, entries=buffer.entries + (client >= 0))

@@ -69,8 +69,8 @@ class KVib(ClientSelector):
         k = jnp.minimum(self.expected * ctx.m, n)
         theta = jnp.minimum((n / (ctx.rounds * k)) ** (1 / 3), 1.0)
         feedback = state + self.regularizer * n / (theta * k)
-        weight = feedback if self.rule == "code" else jnp.sqrt(feedback)
-        p, _ = fill_chances(jnp.where(ctx.available, weight, 0.0), k)
+        log_weight = jnp.log(feedback) / (1 if self.rule == "code" else 2)
+        p, _ = fill_chances(jnp.where(ctx.available, log_weight, -jnp.inf), k)
         return Chances(jnp.where(ctx.available, (1 - theta) * p + theta * k / n, 0.0), theta)
 
     def select(self, key: PRNGKey, state: Float[Array, "N"], ctx: Context) -> Cohort:
