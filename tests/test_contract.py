@@ -171,6 +171,9 @@ BY_SCORE = {"adapow_d", "cpow_d", "device_heuristic", "entropy", "epsilon_greedy
 BY_SCORE |= {"power_of_choice"}
 """Selectors that, without exploration and with all clients asked, leave nothing to chance where no two clients tie."""
 
+BY_CLUSTER = {"fed_lecc", "haccs"}
+"""Selectors that leave as little to chance, with clusters made of the clients' examples once."""
+
 
 def settled(name):
     """A selector without exploration, that asks everyone."""
@@ -184,7 +187,7 @@ def test_another_key_gives_another_cohort_unless_a_score_decides(name):
     selector, ctx = settled(name), context()
     state = start(selector, ctx)
     cohorts = {frozenset(turn(selector, jax.random.key(k), state, ctx)[0].client.tolist()) for k in range(8)}
-    assert (len(cohorts) == 1) == (name in BY_SCORE)
+    assert (len(cohorts) == 1) == (name in BY_SCORE | BY_CLUSTER)
 
 
 @pytest.mark.parametrize("name", SELECTORS)
