@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from fedjax_sel.pytree import Scalar
 from fedjax_sel.types import PAD_CLIENT, Cohort, PRNGKey
 
 
@@ -55,6 +56,32 @@ def gumbel_m(key: PRNGKey, log_weight: Float[Array, "N"], available: Bool[Array,
     return cohort_of(client, available[client], undecided.sum())
 
 
+def epsilon_greedy_m(
+    key: PRNGKey, score: Float[Array, "N"], available: Bool[Array, "N"], m: int, epsilon: Scalar, *, per_slot: bool
+) -> Cohort:
+    """Returns the `m` of highest score less the explorers, and explorers drawn from everybody else.
+
+    Args:
+      key: for the coin, ties and explorers.
+      score: of each client.
+      available: who can be reached.
+      m: slots.
+      epsilon: chance of exploring.
+      per_slot: one coin for each slot instead of one for the cohort.
+    """
+    key_coin, key_tie, key_explore = jax.random.split(key, 3)
+    noise = jax.random.uniform(key_tie, score.shape)  # settles ties of scores, and of those taken
+    # Step 1: a random number r in [0, 1)
+    explore = jax.random.uniform(key_coin, (m if per_slot else 1,)) < epsilon
+    exploit = ~jnp.broadcast_to(explore, (m,))
+    # Step 2: the exploiting slots take the best few; a random number in [0, 1) ranks everybody else below them
+    best = top_by_noise(noise, score, available, m)
+    kept = jnp.arange(m) < exploit.sum()
+    chance = jax.random.uniform(key_explore, score.shape)
+    taken = jnp.where(kept & best.mask, best.client, score.shape[0])
+    return top_by_noise(noise, chance.at[taken].set(2.0, mode="drop"), available, m)
+
+
 def draw_members(
     key: PRNGKey, log_weight: Float[Array, "N"], allowed: Bool[Array, "N"], count: Int[Array, ""], m: int
 ) -> Bool[Array, "N"]:
@@ -91,7 +118,7 @@ MAX_SORTED = 1000
 """How many numbers are sorted at most; among more, `nth_smallest` searches."""
 
 
-def round_down(number: Float[Array, ""]) -> Int[Array, ""]:
+def round_down(number: Float[Array, "*k"]) -> Int[Array, "*k"]:
     """Returns a number rounded down, where 11.9999 is meant as 12.
 
     A compiled division by 100 is a product with a rounded 0.01.

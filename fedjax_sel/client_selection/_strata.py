@@ -69,11 +69,48 @@ def draw_stratified(
       available: who can be reached.
       m: slots.
     """
-    strata = quota.shape[0]
-    group = jnp.where(available, stratum, strata)
-    noise = jax.random.uniform(key, group.shape)
-    order = jnp.lexsort((noise, group))
-    first = jnp.searchsorted(group[order], jnp.arange(strata + 1))
-    place = jnp.zeros_like(order).at[order].set(jnp.arange(group.shape[0]) - first[group[order]])
-    chosen = available & (place < jnp.append(quota, 0)[group])
-    return top_by_noise(noise, chosen.astype(jnp.float32), chosen, m)
+    noise = jax.random.uniform(key, available.shape)
+    return top_by_noise(noise, *_members(noise, noise, stratum, quota, available), m)
+
+
+def top_stratified(
+    key: PRNGKey,
+    stratum: Int[Array, "N"],
+    quota: Int[Array, "k"],
+    score: Float[Array, "N"],
+    available: Bool[Array, "N"],
+    m: int,
+) -> Cohort:
+    """Returns the `quota` clients of highest score of each stratum, equal scores at random; at most `m` in all.
+
+    Args:
+      key: for ties.
+      stratum: of each client.
+      quota: of each stratum.
+      score: of each client.
+      available: who can be reached.
+      m: slots.
+    """
+    noise = jax.random.uniform(key, available.shape)
+    return top_by_noise(noise, *_members(noise, -score, stratum, quota, available), m)
+
+
+def places_in_strata(noise: Float[Array, "N"], cost: Float[Array, "N"], group: Int[Array, "N"]) -> Int[Array, "N"]:
+    """Returns each client's place in its stratum, from 0, by rising `cost`; equal costs by `noise`."""
+    order = jnp.lexsort((noise, cost, group))
+    sorted_group = group[order]
+    first = jnp.searchsorted(sorted_group, sorted_group, side="left")
+    return jnp.zeros_like(order).at[order].set(jnp.arange(group.shape[0]) - first)
+
+
+def _members(
+    noise: Float[Array, "N"],
+    cost: Float[Array, "N"],
+    stratum: Int[Array, "N"],
+    quota: Int[Array, "k"],
+    available: Bool[Array, "N"],
+) -> tuple[Float[Array, "N"], Bool[Array, "N"]]:
+    """Returns who is among the `quota` cheapest of its stratum, as numbers and as a mask."""
+    group = jnp.where(available, stratum, quota.shape[0])
+    chosen = available & (places_in_strata(noise, cost, group) < jnp.append(quota, 0)[group])
+    return chosen.astype(jnp.float32), chosen

@@ -1,11 +1,9 @@
 """UACS-FL: the clients whose data the model is least sure of."""
 
-import jax
-import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from fedjax_sel import signals
-from fedjax_sel.client_selection._ops import top_by_noise
+from fedjax_sel.client_selection._ops import epsilon_greedy_m
 from fedjax_sel.protocols import ClientSelector, Signals
 from fedjax_sel.pytree import Scalar, param, static
 from fedjax_sel.types import Cohort, Context, PRNGKey, StrategyState
@@ -41,14 +39,4 @@ class Entropy(ClientSelector):
 
     def select(self, key: PRNGKey, state: StrategyState, ctx: Context, *, entropy: Float[Array, "N"]) -> Cohort:
         """Returns the top `m` less the explorers, and explorers drawn from everybody else."""
-        key_coin, key_tie, key_explore = jax.random.split(key, 3)
-        noise = jax.random.uniform(key_tie, entropy.shape)  # settles ties of entropies, and of those taken
-        # Active Client Selection, step 1: a random number r in [0, 1)
-        explore = jax.random.uniform(key_coin, (ctx.m if self.per_slot else 1,)) < self.epsilon
-        exploit = ~jnp.broadcast_to(explore, (ctx.m,))
-        # Step 2: the exploiting slots take the best few; a random number in [0, 1) ranks everybody else below them
-        best = top_by_noise(noise, entropy, ctx.available, ctx.m)
-        kept = jnp.arange(ctx.m) < exploit.sum()
-        chance = jax.random.uniform(key_explore, entropy.shape)
-        taken = jnp.where(kept & best.mask, best.client, ctx.num_clients)
-        return top_by_noise(noise, chance.at[taken].set(2.0, mode="drop"), ctx.available, ctx.m)
+        return epsilon_greedy_m(key, entropy, ctx.available, ctx.m, self.epsilon, per_slot=self.per_slot)

@@ -11,7 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from fedjax_sel import catalog
 from fedjax_sel.catalog import check_name
+from fedjax_sel.protocols import ClientSelector
 
 WORDS = {
     int: "a whole number",
@@ -100,7 +102,7 @@ def coerce_elements(where: str, value: list | tuple, of: tuple) -> list:
 def complete_component(where: str, value: Any, classes: dict[str, type]) -> dict:
     """A component within a component, complete: `{name: steps, at: [150], factor: 0.5}`."""
     if dataclasses.is_dataclass(value):
-        name = to_snake(type(value).__name__)
+        name = next((n for n, cls in classes.items() if cls is type(value)), to_snake(type(value).__name__))
         value = {"name": name} | {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     value = {"name": value} if isinstance(value, str) else dict(value)
     name = value.pop("name", None) or next(iter(classes))
@@ -160,8 +162,15 @@ def list_options(annotation: Any) -> tuple:
 
 
 def find_components(options: tuple) -> dict[str, type]:
-    """The dataclasses among some types, by the name a configuration calls them."""
-    return {to_snake(o.__name__): o for o in options if isinstance(o, type) and dataclasses.is_dataclass(o)}
+    """The dataclasses among some types, by the name a configuration calls them; for a base class, its folder."""
+    found: dict[str, type] = {}
+    for option in options:
+        if option is ClientSelector:
+            folder = "fedjax_sel.client_selection"
+            found |= {name: catalog.load(folder, name) for name in catalog.available(folder)}
+        elif isinstance(option, type) and dataclasses.is_dataclass(option):
+            found[to_snake(option.__name__)] = option
+    return found
 
 
 def describe(options: tuple) -> str:

@@ -1,0 +1,49 @@
+"""Label distributions of clients: their entropy when pooled, their distances, and clusters of them."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import xlogy
+from jaxtyping import Array, Float, Int, Num
+from sklearn.cluster import OPTICS
+
+
+def entropy_of(weight: Num[Array, "... C"]) -> Float[Array, "..."]:
+    """Returns the entropy, in nats, of weights over classes once they are normalised; 0 where all are 0."""
+    total = weight.sum(-1, keepdims=True)
+    p = weight / jnp.where(total > 0, total, 1)
+    return -xlogy(p, p).sum(-1)
+
+
+def label_distances(counts: Int[np.ndarray, "N C"], distance: str) -> Float[np.ndarray, "N N"]:
+    """Returns the distances between the clients' label distributions.
+
+    Args:
+      counts: examples of each client and class.
+      distance: `"hellinger"`, `‖√p - √q‖ / √2`, or `"euclidean"`, `‖p - q‖`.
+    """
+    p = counts / np.maximum(counts.sum(1, keepdims=True), 1)
+    p = np.sqrt(p / 2) if distance == "hellinger" else p
+    square = (p**2).sum(1)
+    return np.sqrt(np.maximum(square[:, None] + square[None] - 2 * p @ p.T, 0.0))
+
+
+def cluster_labels(counts: Int[np.ndarray, "N C"], eps: float, distance: str) -> Int[np.ndarray, "N"]:
+    """Returns the cluster of each client by label distribution; one that is in none has its own.
+
+    OPTICS with at least two clients in a cluster, cut at a distance of `eps` as DBSCAN would.
+
+    Args:
+      counts: examples of each client and class.
+      eps: largest distance between neighbours.
+      distance: as `label_distances` takes it.
+    """
+    apart = label_distances(counts, distance)
+    np.fill_diagonal(apart, 0.0)
+    if len(apart) < 2:
+        return np.zeros(len(apart), np.int32)
+    with np.errstate(divide="ignore", invalid="ignore"):  # ratios of reachabilities where clients are alike
+        found = OPTICS(min_samples=2, cluster_method="dbscan", eps=eps, metric="precomputed").fit_predict(apart)
+    alone = found < 0
+    return np.where(alone, found.max(initial=-1) + np.cumsum(alone), found).astype(np.int32)

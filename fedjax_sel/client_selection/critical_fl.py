@@ -1,0 +1,173 @@
+"""CriticalFL: any selector, with larger cohorts while learning is in a critical period."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from fedjax_sel import signals
+from fedjax_sel.client_selection.uniform import Uniform
+from fedjax_sel.protocols import ClientSelector, Host, Signals, Upfront, overrides
+from fedjax_sel.pytree import Scalar, param, static
+from fedjax_sel.types import Cohort, Context, PRNGKey, StrategyState
+
+__all__ = ["CriticalFL"]
+
+SMALLEST = 1e-7
+"""A mean of norms that is smaller counts as this."""
+
+
+class CriticalFLState(NamedTuple):
+    """What `CriticalFL` carries from round to round.
+
+    Attributes:
+      inner: the wrapped selector's.
+      size: members of the next cohort.
+      norms: mean squared gradient norms at the last checks, the newest last.
+      checks: how many there were.
+      reached: whether the largest size was reached.
+    """
+
+    inner: StrategyState
+    size: Int[Array, ""]
+    norms: Float[Array, "w"]
+    checks: Int[Array, ""]
+    reached: Bool[Array, ""]
+
+
+class CriticalFL(ClientSelector):
+    """Another selector's first members: twice as many while gradients grow, half as many when they shrink.
+
+    Every `interval` rounds, from the first, the federated gradient norm, the mean of `‖∇F_i(w_i)‖²` over the members,
+    each on its new model and all its examples, is appended to a window. The period is critical if the mean over the
+    window is more than `threshold` above the mean one check before, or in the first `warmup` checks. Then the size
+    doubles, up to the slots of the cohort, until it was once reached; else half of the members go, down to `smallest`.
+    Give the run as many slots as the largest cohort (`cohort_size`; the source's is three quarters of all clients).
+
+    The wrapped selector selects for all `m` slots, and the first of them are filled: its best, where it ranks clients.
+    A member passes all its examples forward and backward once more and sends one number. The authors' code sums the
+    norms of the minibatches that a client trains on, times the learning rate, without passing them again; it also
+    uploads only the largest fifth of an update in critical periods, which is no question of selection.
+
+    Attributes:
+      selector: who selects; one that probes is refused.
+      threshold: relative growth above which a period is critical.
+      smallest: members at the start and at least; None: a sixth of the slots, rounded down, and at least 1.
+      window: checks over which norms are averaged.
+      interval: rounds between two checks.
+      warmup: first checks, which all count as critical.
+
+    Source: Yan et al., "CriticalFL: A Critical Learning Periods Augmented Client Selection Framework for Efficient
+    Federated Learning", 2023, https://doi.org/10.1145/3580305.3599293; the numbers are those of the
+    authors' code, https://github.com/GYan58/KDD-2023-CriticalFL.
+
+    >>> CriticalFL(smallest=4).signals().trained
+    {'federated_gradient_norm': GradientNorm()}
+    """
+
+    selector: ClientSelector = Uniform()
+    threshold: Scalar = param(default=0.01, low=0)
+    smallest: int | None = static(default=None, low=1)
+    window: int = static(default=10, low=1)
+    interval: int = static(default=2, low=1)
+    warmup: int = static(default=5, low=0)
+
+    def __check_init__(self) -> None:
+        """Refuses what it cannot wrap."""
+        if not isinstance(self.selector, ClientSelector):
+            raise ValueError(f"critical_fl: selector is {self.selector!r}; it must be a client selector, as Uniform()")
+        if overrides(self.selector, "probes"):
+            name = type(self.selector).__name__
+            raise ValueError(f"critical_fl: selector is {name}, which probes; wrap one that does not, as Uniform()")
+
+    @property
+    def accepts_before_upload(self) -> bool:  # type: ignore[override]
+        """The wrapped selector's."""
+        return self.selector.accepts_before_upload
+
+    @property
+    def replacement(self) -> bool:  # type: ignore[override]
+        """The wrapped selector's."""
+        return self.selector.replacement
+
+    def signals(self) -> Signals:
+        """Returns the wrapped selector's, and the gradient norms of those who trained."""
+        inner = self.selector.signals()
+        trained = {**inner.at("trained"), NORM: signals.GradientNorm()}
+        return Signals(before=inner.before, trained=trained, after=inner.after, upfront=inner.upfront)
+
+    def init(self, key: PRNGKey, ctx: Context, host: Host, **upfront: Any) -> CriticalFLState:
+        """Returns the smallest size; `ValueError` where it is larger than the cohort, or as the wrapped selector."""
+        if self.least(ctx) > ctx.m:
+            raise ValueError(
+                f"critical_fl: smallest is {self.smallest} members, but the cohort has m = {ctx.m} slots; "
+                "m is the size of the largest cohort"
+            )
+        return self.begin(self.selector.init(key, ctx, host, **upfront), ctx)
+
+    def state_shape(self, key: PRNGKey, ctx: Context, host: Host) -> CriticalFLState:
+        """Returns shapes and types of the state."""
+        return self.begin(self.selector.state_shape(key, ctx, host), ctx)
+
+    def begin(self, inner: StrategyState, ctx: Context) -> CriticalFLState:
+        """Returns the state before round 0, from that of the wrapped selector."""
+        none = jnp.zeros((), jnp.int32)
+        size = jnp.asarray(self.least(ctx), jnp.int32)
+        return CriticalFLState(inner, size, jnp.zeros(self.window + 1), none, jnp.zeros((), bool))
+
+    def upfront(self, ctx: Context, host: Host) -> Upfront | None:
+        """Returns what the wrapped selector took."""
+        return self.selector.upfront(ctx, host)
+
+    def asks(self, round: Int[Array, ""]) -> Bool[Array, ""] | bool:
+        """Returns whether the wrapped selector asks."""
+        return self.selector.asks(round)
+
+    def candidates(self, key: PRNGKey, state: CriticalFLState, ctx: Context) -> Int[Array, "d"] | None:
+        """Returns the wrapped selector's candidates."""
+        return self.selector.candidates(key, state.inner, ctx)
+
+    def select(self, key: PRNGKey, state: CriticalFLState, ctx: Context, **before: Any) -> Cohort:
+        """Returns the first members of the wrapped selector's cohort."""
+        cohort = self.selector.select(key, state.inner, ctx, **before)
+        mask = cohort.mask & (jnp.cumsum(cohort.mask) <= state.size)
+        return Cohort(jnp.where(mask, cohort.client, -1), mask, jnp.where(mask, cohort.weight, 0.0))
+
+    def accept(self, key: PRNGKey, state: CriticalFLState, ctx: Context, cohort: Cohort, **trained: Any) -> Cohort:
+        """Returns whom the wrapped selector accepts."""
+        inner = {name: value for name, value in trained.items() if name != NORM}
+        return self.selector.accept(key, state.inner, ctx, cohort, **inner)
+
+    def observe(
+        self, key: PRNGKey, state: CriticalFLState, ctx: Context, cohort: Cohort, **signals: Any
+    ) -> CriticalFLState:
+        """Returns the state with the next size, where this round is checked, and what the wrapped selector learnt."""
+        norm = signals.pop(NORM)
+        inner = self.selector.observe(key, state.inner, ctx, cohort, **signals)
+        mean = jnp.sum(jnp.where(cohort.mask, norm**2, 0.0)) / jnp.maximum(cohort.mask.sum(), 1)
+        checked = self.check(state, mean, ctx)
+        due = ctx.round % self.interval == 0
+        size, norms, checks, reached = (
+            jnp.where(due, new, old) for new, old in zip(checked[1:], state[1:], strict=True)
+        )
+        return CriticalFLState(inner, size, norms, checks, reached)
+
+    def check(self, state: CriticalFLState, norm: Float[Array, ""], ctx: Context) -> CriticalFLState:
+        """Returns the state with the next size, after a check that found this norm."""
+        checks, norms = state.checks + 1, jnp.append(state.norms[1:], norm)
+        reached = state.reached | (state.size == ctx.m)
+        old = jnp.maximum(norms[:-1].mean(), SMALLEST)
+        critical = ((norms[1:].mean() - old) / old > self.threshold) | (checks <= self.warmup)
+        larger = jnp.where(reached, state.size, jnp.minimum(ctx.m, 2 * state.size))
+        smaller = jnp.maximum(self.least(ctx), state.size - jnp.maximum(state.size // 2, 1))
+        return CriticalFLState(state.inner, jnp.where(critical, larger, smaller), norms, checks, reached)
+
+    def least(self, ctx: Context) -> int:
+        """Returns the smallest size."""
+        return max(1, ctx.m // 6) if self.smallest is None else self.smallest
+
+
+NORM = "federated_gradient_norm"
+"""The name of the signal that it adds."""

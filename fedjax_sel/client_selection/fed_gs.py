@@ -1,0 +1,152 @@
+"""FedGS: cohorts of clients that are far apart, each client as often as the others."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from fedjax_sel import signals
+from fedjax_sel.client_selection._ops import cohort_of
+from fedjax_sel.protocols import ClientSelector, Host, Signals
+from fedjax_sel.pytree import Scalar, param, static
+from fedjax_sel.types import Cohort, Context, PRNGKey
+
+__all__ = ["FedGS"]
+
+NOISE = 1e-5
+"""How much chance adds to a client's worth, so that ties are settled by it."""
+
+
+class FedGSState(NamedTuple):
+    """What `FedGS` carries from round to round.
+
+    Attributes:
+      distance: between clients, in [0, 1].
+      count: how often each was selected.
+    """
+
+    distance: Float[Array, "N N"]
+    count: Int[Array, "N"]
+
+
+class FedGS(ClientSelector):
+    """The cohort that maximises `α / (m (m - 1)) sᵀ H s - z · s`: distances between members, less their past turns.
+
+    `z_i = (2 (v_i - v̄ - m / N) + 1) / (N - 1)`, where `v` counts the turns, and `H` holds the lengths of the shortest
+    paths, over the longest, in a graph with an edge of length `exp(-u_ij² / σ)` between clients whose similarity `u_ij`
+    is above ε; where there is no path, 1. `u` is the cosine of two label distributions, scaled to [0, 1] over all
+    pairs. In `m / N`, `N` counts whom can be reached. With `α = 0` the clients of fewest turns are selected.
+
+    The source hands the problem to a solver; here a greedy cohort is improved by exchanges of one member, the best one
+    first, until none helps. Each client sends its label counts, `C` numbers, once, before the first round.
+
+    Attributes:
+      alpha: α, how much distances count beside turns.
+      epsilon, sigma: ε and σ of the graph.
+      scale: smallest similarity: `"pairs"`, of all pairs; `"code"`, of all pairs and 0, as the authors' code has it.
+
+    Source: Wang et al., "FedGS: Federated Graph-based Sampling with Arbitrary Client Availability", 2023,
+    https://arxiv.org/abs/2211.13975; code: https://github.com/WwZzz/FedGS, whose oracle graph this is.
+
+    >>> list(FedGS().signals().upfront)
+    ['label_counts']
+    """
+
+    alpha: Scalar = param(default=0.1, low=0)
+    epsilon: Scalar = param(default=0.01, low=0, below=1)
+    sigma: Scalar = param(default=0.1, above=0)
+    scale: str = static(default="pairs", choices=["pairs", "code"])
+
+    def signals(self) -> Signals:
+        """Returns the clients' label counts, once."""
+        return Signals(upfront=[signals.LabelCounts()])
+
+    def init(self, key: PRNGKey, ctx: Context, host: Host, *, label_counts: Int[Array, "N C"]) -> FedGSState:
+        """Returns the distances in the graph of clients, and no turns."""
+        apart = graph_distances(label_counts, self.epsilon, self.sigma, with_zero=self.scale == "code")
+        return FedGSState(apart, jnp.zeros(ctx.num_clients, jnp.int32))
+
+    def select(self, key: PRNGKey, state: FedGSState, ctx: Context) -> Cohort:
+        """Returns the cohort."""
+        n, m = ctx.num_clients, jnp.minimum(ctx.m, ctx.available.sum())
+        reachable = jnp.maximum(ctx.available.sum(), 1)
+        z = (2 * (state.count - state.count.mean() - m / reachable) + 1) / max(n - 1, 1)
+        worth = -z + NOISE * jax.random.uniform(key, (n,))
+        pair = 2 * self.alpha / jnp.maximum(m * (m - 1), 1) * state.distance
+        member = exchange(pair, worth, ctx.available, ctx.m)
+        _, client = jax.lax.top_k(member.astype(jnp.float32), ctx.m)
+        return cohort_of(client, member[client])
+
+    def observe(self, key: PRNGKey, state: FedGSState, ctx: Context, cohort: Cohort) -> FedGSState:
+        """Returns the turns, also of those who returned nothing."""
+        where = jnp.where(cohort.client >= 0, cohort.client, ctx.num_clients)
+        return state._replace(count=state.count.at[where].add(1, mode="drop"))
+
+
+def graph_distances(
+    counts: Int[Array, "N C"], epsilon: Scalar, sigma: Scalar, *, with_zero: bool = False
+) -> Float[Array, "N N"]:
+    """Returns the shortest paths between clients over the longest one; 1 where there is none, 0 to oneself.
+
+    Args:
+      counts: examples of each client and class.
+      epsilon: similarity above which there is an edge.
+      sigma: of the length of an edge.
+      with_zero: whether 0 counts among the similarities when they are scaled.
+    """
+    n = counts.shape[0]
+    p = counts / jnp.maximum(jnp.sqrt((counts**2).sum(1, keepdims=True).astype(jnp.float32)), 1e-12)
+    similar, oneself = p @ p.T, jnp.eye(n, dtype=bool)
+    low = jnp.min(jnp.where(oneself, 0.0 if with_zero else jnp.inf, similar))
+    high = jnp.max(jnp.where(oneself, -jnp.inf, similar))
+    scaled = jnp.where(high > low, (similar - low) / jnp.where(high > low, high - low, 1.0), 1.0)
+    length = jnp.where(scaled > epsilon, jnp.exp(-(scaled**2) / sigma), jnp.inf)
+    length = jnp.where(oneself, 0.0, length)
+
+    def through(k, path):  # Floyd and Warshall
+        return jnp.minimum(path, path[:, k][:, None] + path[k][None, :])
+
+    path = jax.lax.fori_loop(0, n, through, length)
+    longest = jnp.max(jnp.where(jnp.isfinite(path), path, 0.0))
+    return jnp.where(jnp.isfinite(path), path / jnp.where(longest > 0, longest, 1.0), 1.0)
+
+
+def exchange(
+    pair: Float[Array, "N N"], worth: Float[Array, "N"], available: Bool[Array, "N"], m: int
+) -> Bool[Array, "N"]:
+    """Returns the members of a cohort that no exchange of one member for another client improves.
+
+    What is maximised is the sum of the members' worths and of `pair` over the pairs of members.
+
+    Args:
+      pair: symmetric, 0 on the diagonal.
+      worth: of each client.
+      available: who can be a member.
+      m: members; all who are available, where there are fewer.
+    """
+    member = jnp.zeros(worth.shape, bool)
+
+    def add(_, member):
+        gain = worth + pair @ member.astype(jnp.float32)
+        gain = jnp.where(available & ~member, gain, -jnp.inf)
+        best = jnp.argmax(gain)
+        return member.at[best].set(member[best] | (gain[best] > -jnp.inf))
+
+    def improve(carry):
+        member, _, tries = carry
+        linked = worth + pair @ member.astype(jnp.float32)  # what a member gives, and another client would
+        gain = linked[None, :] - pair - linked[:, None]  # of client j for member i
+        gain = jnp.where(member[:, None] & (available & ~member)[None, :], gain, -jnp.inf)
+        best = jnp.argmax(gain)
+        out, into = best // worth.shape[0], best % worth.shape[0]
+        better = gain[out, into] > LEAST_GAIN
+        changed = member.at[out].set(False).at[into].set(True)
+        return jnp.where(better, changed, member), better, tries + 1
+
+    begin = (jax.lax.fori_loop(0, m, add, member), jnp.array(True), jnp.zeros((), jnp.int32))
+    return jax.lax.while_loop(lambda carry: carry[1] & (carry[2] < 10 * m), improve, begin)[0]
+
+
+LEAST_GAIN = 1e-6
+"""Below it, a gain is rounding."""

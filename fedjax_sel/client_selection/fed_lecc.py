@@ -1,0 +1,61 @@
+"""FedLECC: of the clusters with like labels that are learnt worst, the clients of highest loss."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from fedjax_sel import signals
+from fedjax_sel.client_selection._labels import cluster_labels
+from fedjax_sel.client_selection._ops import cohort_of
+from fedjax_sel.client_selection._strata import places_in_strata
+from fedjax_sel.protocols import ClientSelector, Host, Signals
+from fedjax_sel.pytree import Scalar, param, static
+from fedjax_sel.types import Cohort, Context, PRNGKey
+
+__all__ = ["FedLECC"]
+
+
+class FedLECC(ClientSelector):
+    """Of each of the `J` clusters of highest mean loss, the `⌈m / J⌉` clients of highest loss, ties at random.
+
+    Clusters are made once, by OPTICS over the Hellinger distances of the clients' label distributions; a client that is
+    in none has its own. Where clusters are too small to fill the cohort, those of the next highest mean loss follow;
+    where all gave as many, they give again. Each client sends its label counts, `C` numbers, once; in every round it is
+    sent the global model, passes all its examples through it and sends its loss.
+
+    Attributes:
+      clusters: `J`.
+      eps: distance up to which clients are neighbours.
+
+    Source: Jimenez-Gutierrez et al., "FedLECC: Cluster- and Loss-Guided Client Selection for Federated Learning under
+    Non-IID Data", 2026, https://arxiv.org/abs/2603.08911. The number of clusters and how they are cut are ours.
+
+    >>> list(FedLECC().signals().before)
+    ['loss']
+    """
+
+    clusters: int = static(default=3, low=1)
+    eps: Scalar = param(default=0.25, above=0)
+
+    def signals(self) -> Signals:
+        """Returns the clients' label counts, once, and their losses before training."""
+        return Signals(upfront=[signals.LabelCounts()], before=[signals.Loss()])
+
+    def init(self, key: PRNGKey, ctx: Context, host: Host, *, label_counts: Int[Array, "N C"]) -> Int[Array, "N"]:
+        """Returns the cluster of each client."""
+        return jnp.asarray(cluster_labels(np.asarray(label_counts), float(self.eps), "hellinger"), jnp.int32)
+
+    def select(self, key: PRNGKey, state: Int[Array, "N"], ctx: Context, *, loss: Float[Array, "N"]) -> Cohort:
+        """Returns clients of the worst clusters, those of the worst first."""
+        n, each = ctx.num_clients, -(-ctx.m // self.clusters)
+        noise = jax.random.uniform(key, (n,))
+        count = jnp.zeros(n).at[state].add(ctx.available.astype(jnp.float32))
+        mean = jnp.zeros(n).at[state].add(jnp.where(ctx.available, loss, 0.0)) / jnp.maximum(count, 1)
+        worse = jnp.argsort(jnp.argsort(jnp.where(count > 0, -mean, jnp.inf)))  # rank of each cluster
+        place = places_in_strata(noise, -loss, jnp.where(ctx.available, state, n))
+        order = jnp.lexsort((place, worse[state], place // each, ~ctx.available))
+        client = order[: ctx.m]
+        return cohort_of(client, ctx.available[client])

@@ -1,0 +1,97 @@
+"""UCB-CS: clients of high loss by what they reported, those not heard of for long more often."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from fedjax_sel import signals
+from fedjax_sel.client_selection._ops import top_m
+from fedjax_sel.protocols import ClientSelector, Host, Signals
+from fedjax_sel.pytree import Scalar, param
+from fedjax_sel.types import Cohort, Context, PRNGKey
+
+__all__ = ["UCBCS"]
+
+
+class UCBCSState(NamedTuple):
+    """What `UCBCS` carries from round to round; the sums are discounted.
+
+    Attributes:
+      losses: `L_i`, sum of the losses that each client reported.
+      reports: `N_i`, how many these were.
+      rounds: `T`, how many rounds there were.
+      deviation: `σ`, largest standard deviation of a client's losses in the last round with an update.
+    """
+
+    losses: Float[Array, "N"]
+    reports: Float[Array, "N"]
+    rounds: Float[Array, ""]
+    deviation: Float[Array, ""]
+
+
+class UCBCS(ClientSelector):
+    """The `m` clients of largest `A_i = p_i (L_i / N_i + sqrt(2 σ² ln T / N_i))`, ties at random.
+
+    `L_i` and `N_i` sum the reported losses and their number over the rounds in which client `i` took part, `T` the
+    rounds, all discounted by γ a round; `p_i = n_i / n`. A client that never reported comes first. `γ = 1` without the
+    factor `p_i` is UCB1 on losses. Nobody is asked before training; each member sends two numbers with its update.
+
+    A reported loss is the mean over the examples of all local steps, and `σ` the largest standard deviation of the same
+    losses, where usual implementations take those of minibatches.
+
+    Attributes:
+      gamma: γ, the discount.
+
+    Source: Cho et al., "Bandit-based Communication-Efficient Client Selection Strategies for Federated Learning", 2020,
+    https://arxiv.org/abs/2012.08009.
+
+    >>> list(UCBCS().signals().after)
+    ['training_loss', 'training_loss_rms']
+    """
+
+    gamma: Scalar = param(default=0.7, low=0, high=1)
+
+    def signals(self) -> Signals:
+        """Returns mean and root mean square of the losses of those who trained."""
+        return Signals(after=[signals.TrainingLoss(), signals.TrainingLossRMS()])
+
+    def init(self, key: PRNGKey, ctx: Context, host: Host) -> UCBCSState:
+        """Returns the state in which nobody reported yet."""
+        zero = jnp.zeros(ctx.num_clients)
+        return UCBCSState(zero, zero, jnp.zeros(()), jnp.zeros(()))
+
+    def indices(self, state: UCBCSState, ctx: Context) -> Float[Array, "N"]:
+        """Returns `A_i`, infinite for clients that never reported."""
+        seen = state.reports > 0
+        reports = jnp.where(seen, state.reports, 1.0)
+        bonus = 2 * state.deviation**2 * jnp.log(jnp.maximum(state.rounds, 1.0)) / reports
+        share = ctx.num_examples / ctx.num_examples.sum()
+        return jnp.where(seen, share * (state.losses / reports + jnp.sqrt(bonus)), jnp.inf)
+
+    def select(self, key: PRNGKey, state: UCBCSState, ctx: Context) -> Cohort:
+        """Returns those of largest index."""
+        return top_m(key, self.indices(state, ctx), ctx.available, ctx.m)
+
+    def observe(
+        self,
+        key: PRNGKey,
+        state: UCBCSState,
+        ctx: Context,
+        cohort: Cohort,
+        *,
+        training_loss: Float[Array, "m"],
+        training_loss_rms: Float[Array, "m"],
+    ) -> UCBCSState:
+        """Returns the discounted sums with the losses of those who came back."""
+        back = jnp.where(cohort.mask, cohort.client, ctx.num_clients)
+        variance = jnp.maximum(training_loss_rms**2 - training_loss**2, 0.0)
+        largest = jnp.sqrt(jnp.max(jnp.where(cohort.mask, variance, 0.0)))
+        tiny = jnp.finfo(jnp.float32).tiny  # a client that reported long ago is not one that never did
+        reports = jnp.where(state.reports > 0, jnp.maximum(self.gamma * state.reports, tiny), 0.0)
+        return UCBCSState(
+            losses=(self.gamma * state.losses).at[back].add(training_loss, mode="drop"),
+            reports=reports.at[back].add(1.0, mode="drop"),
+            rounds=self.gamma * state.rounds + 1,
+            deviation=jnp.where(cohort.mask.any(), largest, state.deviation),
+        )

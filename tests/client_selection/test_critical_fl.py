@@ -1,0 +1,128 @@
+"""CriticalFL: the size of cohorts, and the selector that it wraps."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fedjax_sel import Experiment, Federation, Task, partition, simulate
+from fedjax_sel.client_selection.critical_fl import NORM, CriticalFL
+from fedjax_sel.client_selection.fed_entropy import FedEntropy
+from fedjax_sel.client_selection.fedcor import FedCor
+from fedjax_sel.client_selection.power_of_choice import PowerOfChoice
+from fedjax_sel.client_selection.uniform import Uniform
+from fedjax_sel.local_training.sgd import SGD
+from fedjax_sel.models.logistic import LogisticRegression
+from tests.client_selection.rounds import HOST, KEY, cohort, context, members
+
+
+def sizes_by_hand(norms, smallest, largest, window=10, threshold=0.01, warmup=5, interval=2):
+    """The source's check, with its list of norms that begins with zeros; the size of each round's cohort."""
+    past, size, reached, out, checks = [0.0] * (window + 2), smallest, False, [], 0
+    for t, norm in enumerate(norms):
+        out.append(size)
+        if t % interval:
+            continue
+        checks += 1
+        past.append(norm)
+        if size == largest:
+            reached = True
+        old, new = max(np.mean(past[-window - 1 : -1]), 1e-7), np.mean(past[-window:])
+        if (new - old) / old > threshold or checks <= warmup:
+            if not reached:
+                size = min(largest, 2 * size)
+        else:
+            size = max(smallest, size - max(size // 2, 1))
+    return out
+
+
+def play(selector, norms, slots, n=30):
+    """Sizes of the cohorts in rounds whose members have such mean squared gradient norms."""
+    ctx = context(np.ones(n), slots)
+    state, out = selector.init(KEY, ctx, HOST), []
+    for t, norm in enumerate(norms):
+        now = ctx.replace(round=jnp.int32(t))
+        one = selector.select(jax.random.key(t), state, now)
+        out.append(len(members(one)))
+        each = jnp.where(one.mask, np.sqrt(norm), 0.0).astype(jnp.float32)
+        state = selector.observe(KEY, state, now, one, **{NORM: each})
+    return out
+
+
+@pytest.mark.parametrize("kind", ["growing", "falling", "random"])
+def test_sizes_follow_the_rule_over_rounds(kind):
+    rng, rounds = np.random.default_rng(4), 70
+    norms = {
+        "growing": 1.1 ** np.arange(rounds),
+        "falling": 5.0 * 0.9 ** np.arange(rounds),
+        "random": rng.lognormal(0, 1, rounds),
+    }[kind]
+    got = play(CriticalFL(smallest=3), norms, 20)
+    assert got == sizes_by_hand(norms, 3, 20)
+    assert max(got) == 20
+    assert (min(got[20:]) == 3) == (kind != "growing")
+
+
+def test_sizes_by_hand():
+    """2, 2, 4, 4, 8, 8, 8 (reached); then norms fall: 4, 2, 2."""
+    norms = [1.0] * 6 + [0.5] * 14
+    got = play(CriticalFL(smallest=2, window=2, warmup=3), norms, 8)
+    assert got == sizes_by_hand(norms, 2, 8, window=2, warmup=3)
+    assert got[:6] == [2, 4, 4, 8, 8, 8]
+    assert got[-1] == 2
+
+
+def test_members_are_the_first_of_the_wrapped_selectors():
+    inner = PowerOfChoice(d=9)
+    selector, ctx = CriticalFL(inner, smallest=2), context(np.ones(9), 6)
+    state = selector.init(KEY, ctx, HOST)
+    ctx = ctx.replace(candidates=selector.candidates(KEY, state, ctx))
+    loss = jnp.asarray(np.random.default_rng(0).permutation(9), jnp.float32)
+    whole = members(inner.select(KEY, (), ctx, loss=loss))
+    assert len(whole) == 6
+    one = selector.select(KEY, state, ctx, loss=loss)
+    assert members(one) == whole[:2]
+    assert one.client.tolist() == [*whole[:2], -1, -1, -1, -1]
+    assert one.weight.tolist() == [1, 1, 0, 0, 0, 0]
+
+
+def test_a_run_passes_signals_on_and_bills_only_the_members(blobs):
+    """FedEntropy's soft labels and verdicts are as without the wrapper; the gradient norm is one number more."""
+
+    def run(selector, slots):
+        experiment = Experiment(
+            Task.on(LogisticRegression(classes=3), blobs),
+            client_selection=selector,
+            local_training=SGD(batch_size=8),
+            cohort_size=slots,
+            rounds=8,
+        )
+        return simulate(experiment, Federation(blobs, partition.ClientDirichlet(clients=20, alpha=0.2)), seeds=2)
+
+    history = run(CriticalFL(FedEntropy(), smallest=3), 10)
+    model = 4 * 9
+    sent = history["bytes_down"] / model
+    assert sent[0].tolist() == [3, 6, 6, 10, 10, 10, 10, 10]
+    np.testing.assert_array_equal(history["selection_bytes_up"], sent * 4 * (3 + 1))
+    assert (history["bytes_up"] / model <= sent).all()
+    alone = run(CriticalFL(FedEntropy(), smallest=10), 10)
+    plain = run(FedEntropy(), 10)
+    assert alone.selections[0].tolist() == plain.selections[0].tolist()
+    np.testing.assert_allclose(alone["accuracy"], plain["accuracy"], atol=1e-6)
+
+
+def test_a_cohort_in_which_nobody_returned_counts_as_norm_0():
+    selector, ctx = CriticalFL(smallest=2), context(np.ones(8), 6)
+    state = selector.init(KEY, ctx, HOST)
+    after = selector.observe(KEY, state, ctx, cohort([1, 2, -1, -1, -1, -1], [False] * 6), **{NORM: jnp.zeros(6)})
+    assert float(after.norms[-1]) == 0
+    assert np.isfinite(np.asarray(after.norms)).all()
+
+
+def test_what_cannot_be_wrapped_or_does_not_fit_is_refused():
+    with pytest.raises(ValueError, match=r"critical_fl: selector is FedCor, which probes; wrap one that does not"):
+        CriticalFL(FedCor())
+    with pytest.raises(ValueError, match=r"critical_fl: smallest is 9 members, but the cohort has m = 6 slots"):
+        CriticalFL(Uniform(), smallest=9).init(KEY, context(np.ones(12), 6), HOST)
+    with pytest.raises(ValueError, match=r"power_of_choice: d is 3 candidates"):
+        CriticalFL(PowerOfChoice(d=3)).init(KEY, context(np.ones(12), 6), HOST)
