@@ -274,8 +274,9 @@ def test_a_missing_signal_is_an_error_that_names_it(name):
     selector, ctx = bare(name), context()
     for name in selector.signals().before:
         asked = ctx.replace(candidates=selector.candidates(jax.random.key(0), start(selector, ctx), ctx))
+        others = {other: value for other, value in signals_for(selector, asked).items() if other != name}
         with pytest.raises(TypeError, match=name):
-            selector.select(jax.random.key(0), start(selector, ctx), asked)
+            selector.select(jax.random.key(0), start(selector, ctx), asked, **others)
 
 
 @pytest.mark.parametrize(

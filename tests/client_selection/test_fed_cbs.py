@@ -102,8 +102,8 @@ def test_everybody_who_was_selected_is_counted():
 
 
 def test_cohorts_of_a_skewed_federation_are_more_even_than_uniform_ones(blobs):
-    """Label counts are sent once, three numbers of each client."""
-    federation = fs.Federation(blobs, fs.partition.Dirichlet(clients=18, alpha=0.1, balance=True))
+    """Each client has one class. Label counts are sent once, three numbers of each client."""
+    federation = fs.Federation(blobs, fs.partition.LabelCount(clients=18, labels=1))
     task = fs.Task.on(fs.models.MLP(classes=3, hidden=(4,)), blobs)
     drawn = federation.draw(0)
     owner, y = np.repeat(np.arange(18), np.asarray(drawn.num_examples)), np.asarray(drawn.y)[np.asarray(drawn.order)]
