@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from fedjax_sel import catalog
-from fedjax_sel.config import Config, resolve
+from fedjax_sel.config import Config, fingerprint, resolve
 from fedjax_sel.engine.driver import check_seeds
 from fedjax_sel.engine.history import History
 from fedjax_sel.metrics.verdict import NOT_REPRODUCED, REPRODUCED
@@ -186,7 +186,7 @@ def describe_cells(out: Path, cells: Sequence[Cell], configs: Sequence[Config]) 
             {
                 "experiment": cell.experiment,
                 "method": cell.method,
-                "settings": config.fingerprint,
+                "settings": fingerprint_settings(config),
                 "commit": ran.get("commit"),
             }
         )
@@ -259,3 +259,11 @@ def print_verdicts(console: Console, paper: Paper, tables: Sequence[Table], clai
         colour = {REPRODUCED: "green", NOT_REPRODUCED: "red"}.get(claim.verdict, "yellow")
         verdicts.add_row(claim.text, f"[{colour}]{claim.verdict}[/]")
     console.print(verdicts)
+
+
+def fingerprint_settings(config: Config) -> str:
+    """Returns eight hexadecimal digits that differ where the settings of runs do.
+
+    Parameters that are null are left out, so that an option which is added later, and is not used, changes nothing.
+    """
+    return fingerprint({key: value for key, value in config.flat().items() if value is not None})

@@ -20,6 +20,7 @@ from fedjax_sel import History, papers
 from fedjax_sel.config import build, resolve
 from fedjax_sel.metrics import rounds_to
 from fedjax_sel.papers.paper import Claim
+from fedjax_sel.papers.reproduction import fingerprint_settings
 from fedjax_sel.papers.settings import merge_settings
 from fedjax_sel.papers.stored import judge_again
 from fedjax_sel.runs.files import to_jsonable
@@ -174,7 +175,7 @@ def test_a_committed_result_names_its_commit_and_says_what_is_wrong_with_it(fold
 def test_a_committed_result_has_todays_settings(folder):
     summary = read_summary(folder)
     cells = papers.load(summary["paper"]).cells(summary["scale"])
-    today = {cell.key: resolve({"seeds": len(summary["seeds"]), **cell.config}).fingerprint for cell in cells}
+    today = {cell.key: fingerprint_settings(resolve({"seeds": len(summary["seeds"]), **cell.config})) for cell in cells}
     assert {(cell["experiment"], cell["method"]): cell["settings"] for cell in summary["cells"]} == today
 
 
