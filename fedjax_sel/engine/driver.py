@@ -251,6 +251,7 @@ class Recorder:
             "accuracy": record.accuracy,
             "loss": record.loss,
             "training_loss": record.training_loss,
+            **(record.metrics or {}),
             **price(record.ledger, self.rates),
             "seconds": record.ledger.seconds,
             "joules": record.ledger.joules,

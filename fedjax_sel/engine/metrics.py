@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
@@ -9,28 +11,36 @@ from jaxtyping import Array, Bool, Int
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.layout import Layout
-from fedjax_sel.engine.state import Values
+from fedjax_sel.task.task import accuracy
 from fedjax_sel.types import Variables
 
 
 def evaluate(
     experiment: Experiment, data: FederatedData, variables: Variables, t: Int[Array, ""], layout: Layout
-) -> Values:
-    """Accuracy and loss (nats) on the test examples after round `t`, where they are due; NaN elsewhere."""
+) -> dict[str, Any]:
+    """Accuracy, loss (nats) and the task's other metrics on the test examples after round `t`; NaN where not due."""
     task = experiment.task
 
     def measure_batch(x, y):
-        logits = task.logits(variables, x)
-        return logits.argmax(-1) == y, task.example_loss(logits, y)
+        outputs = task.logits(variables, x)
+        measured = {"accuracy": accuracy(outputs, y), **task.example_metrics(outputs, y)}
+        for name, value in measured.items():
+            if jnp.shape(value) != y.shape[:1]:
+                raise ValueError(
+                    f"the task's metric {name!r} is of shape {jnp.shape(value)}; it must be a number for each example, "
+                    f"of shape {y.shape[:1]}"
+                )
+        return measured
 
     def measure():
-        correct, loss = layout.over_examples(measure_batch, data.test_x, data.test_y)
-        return {"accuracy": correct.mean(), "loss": loss.mean()}
+        values = layout.over_examples(measure_batch, data.test_x, data.test_y)
+        return {name: jnp.asarray(value.mean(), jnp.float32) for name, value in values.items()}
 
     def skip():
-        return {"accuracy": jnp.full((), jnp.nan), "loss": jnp.full((), jnp.nan)}
+        return {name: jnp.full((), jnp.nan) for name in ("accuracy", "loss", *task.metrics)}
 
-    return jax.lax.cond(is_due(experiment, t), measure, skip)
+    measured = jax.lax.cond(is_due(experiment, t), measure, skip)
+    return {"accuracy": measured.pop("accuracy"), "loss": measured.pop("loss"), "metrics": measured}
 
 
 def is_due(experiment: Experiment, t: Int[Array, ""]) -> Bool[Array, ""]:

@@ -109,4 +109,5 @@ def hide_ended(record: RoundRecord, began: Bool[Array, ""], alive: Bool[Array, "
         alive=alive,
         faults={name: hide(n, alive if may_diverge(name) else began) for name, n in (record.faults or {}).items()},
         idle=None if record.idle is None else record.idle & alive,
+        metrics={name: hide(value, alive, jnp.nan) for name, value in (record.metrics or {}).items()},
     )

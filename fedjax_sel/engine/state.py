@@ -48,6 +48,7 @@ class RoundRecord(Pytree):
       alive: whether the seed is still finite after it.
       faults: what strategies returned that cannot be (`engine.faults`), by kind.
       idle: whether nobody trained.
+      metrics: the task's other metrics by name, on the test examples; NaN where they were not measured.
     """
 
     accuracy: Float[Array, ""]
@@ -59,6 +60,7 @@ class RoundRecord(Pytree):
     alive: Bool[Array, ""] | None = None
     faults: dict[str, Int[Array, ""]] | None = None
     idle: Bool[Array, ""] | None = None
+    metrics: dict[str, Float[Array, ""]] | None = None
 
 
 def flatten_record(record: RoundRecord) -> dict[str, Any]:
@@ -73,4 +75,4 @@ def unflatten_record(arrays: dict[str, np.ndarray]) -> RoundRecord:
     ledgers = {
         name: Ledger(**{"signal_examples": {}, **nested[name]}) for name in ("ledger", "probe") if name in nested
     }
-    return RoundRecord(**{"faults": {}, **nested, **ledgers})
+    return RoundRecord(**{"faults": {}, "metrics": {}, **nested, **ledgers})

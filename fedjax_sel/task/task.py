@@ -44,6 +44,11 @@ def accuracy(outputs: Float[Array, "b C"], targets: Int[Array, "b"]) -> Bool[Arr
     return outputs.argmax(-1) == targets
 
 
+TAKEN = ("loss", "training_loss", "seconds", "joules", "left_out", "alive", "idle")
+TAKEN += ("bytes", "bytes_up", "bytes_down", "flops", "client_flops")
+"""Names in a history that no metric of a task may have."""
+
+
 class Task(Pytree):
     """Classification by a Flax module: a model, how its inputs are normalised, a loss and metrics.
 
@@ -53,12 +58,11 @@ class Task(Pytree):
       shift, scale: an example as stored becomes `(x - shift) * scale`; numbers, or one for each place of the example's
         last axis.
       example_loss: of each example, from the model's outputs and the targets; training minimises its mean.
-      metrics: by name, of each example, from outputs and targets; their means over the test examples are reported
-        beside the loss.
+      metrics: by name, of each example, from outputs and targets; a history has their means over the test examples.
       frozen: the parameters that are not trained.
 
     Raises:
-      ValueError: the loss or a metric is no function, or a metric is called `loss`.
+      ValueError: the loss or a metric is no function, or a metric has a name that a history uses.
 
     >>> from fedjax_sel.models.mlp import MLP
     >>> task = Task(MLP(classes=3, hidden=(4,)))
@@ -90,11 +94,13 @@ class Task(Pytree):
                 f"task: example_loss is {self.example_loss!r}; it must be a function of outputs and targets"
             )
         for name, metric in self.metrics.items():
-            if not callable(metric) or name == "loss":
+            if not callable(metric):
                 raise ValueError(
-                    f"task: metric {name!r} is {metric!r}; a metric maps outputs and targets to a number for each "
-                    "example, and 'loss' names example_loss"
+                    f"task: metric {name!r} is {metric!r}; it must be a function of outputs and targets that gives a "
+                    "number for each example"
                 )
+            if name in TAKEN or name.startswith(("selection_", "fault_")):
+                raise ValueError(f"task: a metric is called {name!r}, as a history calls something else; rename it")
         object.__setattr__(self, "metrics", FrozenDict(self.metrics))
 
     @classmethod

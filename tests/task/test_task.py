@@ -6,6 +6,8 @@ import numpy as np
 import optax
 import pytest
 
+from fedjax_sel import Experiment, Federation, partition, simulate
+from fedjax_sel.engine.scan import run_chunk
 from fedjax_sel.models.mlp import MLP
 from fedjax_sel.task import Task, accuracy, cross_entropy
 from fedjax_sel.types import Batch
@@ -72,9 +74,32 @@ def test_equal_tasks_share_one_program_and_another_loss_has_its_own():
     [
         ({"example_loss": "hinge"}, "hinge"),
         ({"metrics": {"top": 2}}, "top"),
-        ({"metrics": {"loss": accuracy}}, "'loss' names example_loss"),
+        ({"metrics": {"loss": accuracy}}, "a metric is called 'loss'"),
     ],
 )
 def test_what_measures_nothing_is_refused(options, message):
     with pytest.raises((ValueError, TypeError), match=message):  # types are checked at run time in tests
         Task(MODEL, **options)
+
+
+@pytest.mark.parametrize("layout", ["vmap", "scan"])
+def test_a_history_has_the_users_metrics_of_the_final_model_on_the_test_examples(blobs, layout):
+    task = Task.on(MODEL, blobs).replace(metrics={"accuracy": accuracy, "top_two": top_two, "brier": brier})
+    experiment = Experiment(task, cohort_size=3, rounds=4, evaluate_every=2)
+    history = simulate(experiment, Federation(blobs, partition.Iid(clients=8)), seeds=2, layout=layout)
+    for seed in range(2):
+        variables = jax.tree.map(lambda leaf, seed=seed: leaf[seed], history.variables)
+        logits = task.logits(variables, blobs.test_x)
+        for name, metric in task.metrics.items():
+            expected = np.asarray(metric(logits, jnp.asarray(blobs.test_y)), float).mean()
+            np.testing.assert_allclose(history[name][seed, -1], expected, rtol=1e-5)
+    assert np.isnan(history["brier"][:, [0, 2]]).all()
+    assert np.isfinite(history["brier"][:, [1, 3]]).all()
+
+
+def test_a_metric_that_is_no_number_for_each_example_is_refused(blobs):
+    task = Task.on(MODEL, blobs).replace(metrics={"mean": lambda outputs, targets: outputs.mean()})
+    before = run_chunk.programs
+    with pytest.raises(ValueError, match=r"the task's metric 'mean' is of shape \(\); it must be a number for each"):
+        simulate(Experiment(task, cohort_size=3, rounds=2), Federation(blobs, partition.Iid(clients=8)))
+    assert run_chunk.programs == before

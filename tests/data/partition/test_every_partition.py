@@ -82,7 +82,11 @@ def test_the_same_generator_draws_the_same_partition(case, seed):
     assert draw() == draw()
 
 
-@pytest.mark.parametrize("name", partition.__all__)
+OWN = {"Flower", "Function", "Indices"}
+"""Those that are made from what a user has."""
+
+
+@pytest.mark.parametrize("name", sorted(set(partition.__all__) - OWN))
 def test_a_partition_constructs_bare_is_frozen_and_names_its_source(name):
     law = getattr(partition, name)()
     assert hash(law) == hash(getattr(partition, name)())
