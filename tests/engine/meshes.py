@@ -55,7 +55,7 @@ CASES = {
         Federation(ROWS, partition.Iid(clients=9), holdout=0.3),
     ),
     "devices with a deadline": (
-        BASE.replace(client_selection=Oort(), deadline=Deadline(seconds=2e-4, late="partial"), cohort_size=3),
+        BASE.replace(client_selection=Oort(), deadline=Deadline(seconds=3e-4, late="partial"), cohort_size=3),
         replace(CLIENTS, devices=Law()),
     ),
 }
