@@ -89,6 +89,7 @@ def test_the_summary_is_strict_json_with_environment_and_results(saved):
     assert summary["results"]["bytes"]["per_seed"] == both.tolist()
     assert summary["seconds"] == 1 / 3
     expected = {"fedjax_sel", "jax", "jaxlib", "flax", "optax", "numpy", "python", "platform", "device", "commit"}
+    expected |= {"dirty"}
     assert set(summary["environment"]) == expected
 
 

@@ -88,7 +88,7 @@ def test_a_run_on_a_mesh_goes_on_bit_for_bit(tmp_path):
     jax.tree.map(np.testing.assert_array_equal, rest.variables, whole.variables)
 
 
-@pytest.mark.parametrize("mesh", [(1, 1), (4, 2), (3, 1), (0, 2)], ids=str)
+@pytest.mark.parametrize("mesh", [(1, 1), (4, 2), (3, 1)], ids=str)
 def test_a_mesh_of_other_devices_than_there_are_is_refused(mesh):
     with pytest.raises(ValueError, match=r"the mesh is .* but there are 2 devices; .* as in --mesh seeds=2,clients=1"):
         simulate(CASES["stacked updates"][0], CLIENTS, SEEDS, mesh=mesh)
@@ -149,8 +149,9 @@ def test_an_automatic_mesh_changes_nothing():
 
 
 def test_another_word_than_auto_is_no_mesh():
-    with pytest.raises(ValueError, match="mesh is 'all'; it must be 'auto', or two numbers"):
-        simulate(CASES["stacked updates"][0], CLIENTS, SEEDS, mesh="all")
+    for mesh in ("all", (0, 2)):
+        with pytest.raises(ValueError, match=r"mesh is .*; it must be two whole numbers, among how many devices"):
+            simulate(CASES["stacked updates"][0], CLIENTS, SEEDS, mesh=mesh)
 
 
 def test_what_is_kept_of_every_client_is_copied_to_no_device_of_a_cohort():

@@ -138,7 +138,7 @@ def test_a_run_learns_with_adam():
         (lambda: Optax(optimizer="adam", hyperparams={"beta": 0.9}), "unknown number of optax: 'beta'"),
         (
             lambda: Optax(optimizer="adam", hyperparams={"b1": float("nan")}),
-            "optax: hyperparams.b1 is nan; it must be a number",
+            r"optax: hyperparams\.b1 is nan; it must be in \[0, 1\)",
         ),
         (
             lambda: Optax(0.1, optimizer="adam", hyperparams={"learning_rate": 0.1}),
