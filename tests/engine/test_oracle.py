@@ -12,6 +12,7 @@ from fedjax_sel.client_selection.entropy import Entropy
 from fedjax_sel.client_selection.gradient_norm import GradientNorm
 from fedjax_sel.client_selection.power_of_choice import PowerOfChoice
 from fedjax_sel.client_selection.uniform import Uniform
+from fedjax_sel.data.federated import Examples
 from fedjax_sel.data_selection.random_subset import RandomSubset
 from fedjax_sel.engine.driver import run_chunk
 from fedjax_sel.engine.keys import Purpose, key_for
@@ -152,7 +153,9 @@ def test_a_step_of_local_training_is_optax_sgd(blobs, skewed):
     variables = task.init(jax.random.key(1), data.x)
     trainer = SGD(0.1, batch_size=None, steps=4, momentum=0.9, weight_decay=0.05)
     index, valid = data.examples_of(jnp.int32(2))
-    update = trainer.train(task, variables, data, index, valid, jax.random.key(3), 1.0, jnp.int32(4), jnp.int32(6))
+    plan = trainer.plan(valid.sum(), data.longest, jnp.int32(0), jnp.int32(1))
+    examples = Examples(data, index, valid)
+    update = trainer.train(jax.random.key(3), task, variables, examples, plan, num_steps=jnp.int32(6))
     rows = np.asarray(index)[np.asarray(valid)]
 
     def loss(v):
@@ -174,6 +177,6 @@ def test_a_step_of_local_training_is_optax_sgd(blobs, skewed):
 def test_clients_of_unequal_size_take_their_own_number_of_steps(blobs, skewed):
     data = skewed.draw(0)
     trainer = SGD(batch_size=8, epochs=3)
-    steps = trainer.local_steps(jnp.asarray(data.num_examples), data.longest)
+    steps = trainer.plan(jnp.asarray(data.num_examples), data.longest, jnp.int32(0), jnp.int32(1)).steps
     np.testing.assert_array_equal(steps, 3 * np.ceil(data.num_examples / 8))
     assert len(set(np.asarray(steps).tolist())) > 2
