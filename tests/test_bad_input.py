@@ -47,7 +47,7 @@ from fedjax_sel.local_training.optax import Optax
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.protocols import Availability
 from fedjax_sel.pytree import Pytree
-from fedjax_sel.report.summary import in_terminal, results
+from fedjax_sel.report.summary import build_table, summarize
 from fedjax_sel.types import Cohort
 
 N = 8
@@ -213,7 +213,7 @@ REFUSED: list[tuple[str, str]] = [
     ),
     ("run(availability=Trace(np.ones((2, 3), bool)))", "present is bool of shape (2, 3); it must be bool, [rounds, N]"),
     ("run(availability=Trace(np.ones((2, 8))))", "present is float64 of shape (2, 8); it must be bool"),
-    ("run(correction=Scaffold(), local_training=Optax('adam'))", "adam"),
+    ("run(correction=Scaffold(), local_training=Optax(optimizer='adam'))", "adam"),
     (
         "fs.simulate(experiment, fs.Federation(bare, partition.Iid(N)))",
         "there are no test examples to evaluate on; load",
@@ -263,15 +263,15 @@ REFUSED: list[tuple[str, str]] = [
     ("SGD(schedule='cosine')", "schedule is 'cosine'"),
     ("SGD(schedule=Cosine)", "schedule is <class 'fedjax_sel.local_training._schedule.Cosine'>; it must be a schedule"),
     ("Optax(epochs=2, steps=3)", "epochs is 2 and steps is 3; give one of them"),
-    ("Optax('adm')", "did you mean 'adam'"),
-    ("Optax(3)", "optimizer is 3; it must be a name, or a function of numbers"),
-    ("Optax(optax.sgd(0.1))", "it must be a name, or a function of numbers"),
-    ("Optax('adam', hyperparams={'beta': 0.9})", "unknown number of optax: 'beta'"),
-    ("Optax('adam', hyperparams={'b1': 'high'})", "hyperparams.b1 is 'high'; it must be"),
-    ("Optax('adam', hyperparams={'b1': 1.0})", "hyperparams.b1 is 1.0; it must be in [0, 1)"),
-    ("Optax('sgd', hyperparams={'momentum': 1.5})", "hyperparams.momentum is 1.5; it must be in [0, 1)"),
-    ("Optax('adam', hyperparams=[0.9])", "hyperparams is [0.9]; it must be a mapping"),
-    ("Optax('adam', 0.1, {'learning_rate': 0.2})", "learning_rate is given twice"),
+    ("Optax(optimizer='adm')", "did you mean 'adam'"),
+    ("Optax(optimizer=3)", "optimizer is 3; it must be a name, or a function of numbers"),
+    ("Optax(optimizer=optax.sgd(0.1))", "it must be a name, or a function of numbers"),
+    ("Optax(optimizer='adam', hyperparams={'beta': 0.9})", "unknown number of optax: 'beta'"),
+    ("Optax(optimizer='adam', hyperparams={'b1': 'high'})", "hyperparams.b1 is 'high'; it must be"),
+    ("Optax(optimizer='adam', hyperparams={'b1': 1.0})", "hyperparams.b1 is 1.0; it must be in [0, 1)"),
+    ("Optax(optimizer='sgd', hyperparams={'momentum': 1.5})", "hyperparams.momentum is 1.5; it must be in [0, 1)"),
+    ("Optax(optimizer='adam', hyperparams=[0.9])", "hyperparams is [0.9]; it must be a mapping"),
+    ("Optax(0.1, hyperparams={'learning_rate': 0.2})", "learning_rate is a field of its own"),
     ("Exponential(rate=-1)", "rate is -1; it must be in [0, inf)"),
     ("Steps(at='150')", "at is '150'"),
     ("FedAvgM(momentum=1.0)", "momentum is 1.0; it must be in [0, 1)"),
@@ -440,7 +440,7 @@ REFUSED: list[tuple[str, str]] = [
     ("fs.load('iris', num_examples=2.5)", "num_examples is 2.5; there are 120 training examples"),
     ("fs.load('iris', seed=-1)", "iris: seed is -1; it must be a whole number from 0 to 2^32 - 1"),
     # What a user writes himself.
-    ("Signals(before=[signals.Loss])", "signal 'loss': Loss is a class; give Loss()"),
+    ("Signals(before=[signals.Loss])", "signal 'Loss': Loss is a class; give Loss()"),
     ("Signals(before=[3])", "is a int; measured before, it must be ExampleSignal or ClientSignal"),
     ("Signals(before=signals.Loss())", "before is Loss(); it must be a list of signals, or a mapping from names to"),
     ("Signals(before=[signals.Loss()], after={'loss': signals.UpdateNorm()})", "two signals are called 'loss'"),
@@ -1260,8 +1260,8 @@ def test_a_compiled_run_counts_what_cannot_be_and_names_strategy_round_and_seed(
     answers, lines = TOGETHER[name]
     with pytest.warns(UserWarning, match="Mine") as caught:
         history = fs.simulate(names["make"](**answers), names["federation"], seeds=[3, 5])
-    found = results(history)
-    table = in_terminal("mine", found)
+    found = summarize(history)
+    table = build_table("mine", found)
     said = [str(warning.message) for warning in caught]
     for line in lines:
         assert sum(line in message for message in said) == 1, said
@@ -1276,7 +1276,7 @@ def idle_run(names, **answers):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         history = fs.simulate(names["make"](**answers), federation, seeds=2)
-    return history, results(history), [str(warning.message) for warning in caught]
+    return history, summarize(history), [str(warning.message) for warning in caught]
 
 
 HALF = np.arange(16).reshape(2, 8) >= 8
@@ -1294,7 +1294,7 @@ def test_a_run_in_which_nobody_trains_says_so(names, answers):
     assert line.startswith("nobody trained in any round of all seeds: the model is as it began")
     assert found["untrained"] == {"seeds": [0, 1], "of": 2}
     assert found["idle"]["per_seed"] == [2.0, 2.0]
-    assert line in in_terminal("idle", found).caption
+    assert line in build_table("idle", found).caption
     assert history["idle"].all()
 
 
