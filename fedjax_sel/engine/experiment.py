@@ -22,6 +22,7 @@ from fedjax_sel.protocols import (
     Aggregator,
     Availability,
     ClientSelector,
+    CohortSignal,
     Correction,
     DataSelector,
     LocalTrainer,
@@ -121,8 +122,9 @@ class Experiment(Pytree):
             )
         if not len(data.test_y):
             raise ValueError("there are no test examples to evaluate on; load the data with a test share")
-        after = signals.at("after")
-        server = [name for name, s in after.items() if isinstance(s, ServerSignal) and s.split == "validation"]
+        known = {**signals.at("trained"), **signals.at("after")}
+        server = [n for n, s in known.items() if isinstance(s, ServerSignal) and s.split == "validation"]
+        server += [n for n, s in known.items() if isinstance(s, CohortSignal)]
         if server and not len(data.validation_y):
             raise ValueError(
                 f"the selector wants {', '.join(server)}, but the server has no validation examples; "

@@ -18,7 +18,7 @@ from fedjax_sel.engine.layout import Layout
 from fedjax_sel.engine.ledger import Ledger
 from fedjax_sel.engine.metrics import evaluate
 from fedjax_sel.engine.probe import probe
-from fedjax_sel.engine.signals import count_before, measure_after, measure_before
+from fedjax_sel.engine.signals import count_before, measure_after, measure_before, measure_cohort
 from fedjax_sel.engine.state import RoundRecord, RoundState, Values
 from fedjax_sel.engine.timing import expected_timing
 from fedjax_sel.engine.training import Trained, count_training, train_cohort
@@ -113,7 +113,10 @@ def observe_round(
     with stage("what the selector learns", round=ctx.round):
         change = jax.tree.map(jnp.subtract, variables, state.variables)
         args = (trained.updates, change, state.change, trained.cohort.mask)
-        after = measure_after(selector.signals().at("after"), experiment.task, variables, data, *args)
+        wanted = selector.signals().at("after")
+        after = measure_after(wanted, experiment.task, variables, data, *args)
+        together = (trained.updates.delta, trained.weight, ctx.round, jax.random.fold_in(key, 1))
+        after |= measure_cohort(wanted, experiment.task, data, state.variables, *together)
         signals = known | trained.signals | after
         learnt = selector.observe(key, state.client_selection, ctx, trained.cohort, **signals)
         check_state(selector, state.client_selection, learnt)

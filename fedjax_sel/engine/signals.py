@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Int, Shaped
+from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.engine.experiment import Experiment
@@ -18,7 +18,15 @@ from fedjax_sel.engine.layout import Layout
 from fedjax_sel.engine.ledger import Ledger, empty_ledger, limit_examples, limits_of
 from fedjax_sel.engine.state import Values
 from fedjax_sel.engine.timing import time_signals
-from fedjax_sel.protocols import ClientSignal, ExampleSignal, ServerSignal, Signal, UpdateSignal, overrides
+from fedjax_sel.protocols import (
+    ClientSignal,
+    CohortSignal,
+    ExampleSignal,
+    ServerSignal,
+    Signal,
+    UpdateSignal,
+    overrides,
+)
 from fedjax_sel.task import Task
 from fedjax_sel.types import Batch, Context, PRNGKey, Update, Variables
 
@@ -256,6 +264,37 @@ def measure_after(
         if server:
             logits = task.logits(variables, x)
             values |= {name: signal.measure(logits, y) for name, signal in server.items()}
+    return values
+
+
+def measure_cohort(
+    signals: Mapping[str, Signal],
+    task: Task,
+    data: FederatedData,
+    received: Variables,
+    deltas: Variables,
+    weight: Float[Array, "m"],
+    round: Int[Array, ""],
+    key: PRNGKey,
+) -> Values:
+    """Each signal's values of a cohort, read off all updates together; with a leading `m`.
+
+    Args:
+      signals: of one moment, of which the cohort signals are measured.
+      task, data: of the run.
+      received: the global model that the cohort received.
+      deltas: the updates, with a leading `m`.
+      weight: of each in the merge; 0 where there is none.
+      round: number of the round.
+      key: from which each signal draws its own.
+    """
+    x, y = data.validation_x, data.validation_y
+    values: Values = {}
+    for i, (name, signal) in enumerate(signals.items()):
+        if isinstance(signal, CohortSignal):
+            batch = Batch(jnp.asarray(x), jnp.asarray(y), jnp.ones(len(y), bool))
+            own = jax.random.fold_in(key, i)
+            values[name] = signal.measure(own, round, task, received, deltas, weight, batch)
     return values
 
 
