@@ -50,6 +50,8 @@ class Experiment(Pytree):
       evaluate_every: rounds between evaluations on the test examples.
       evaluate_last: so many rounds at the end are all evaluated.
       availability: who can be reached in which round.
+      volatility: who comes back in which round; a member of the cohort that does not has trained for nothing, and no
+        selector knows it before.
       deadline: when the server stops waiting; needs data with devices.
       signal_split: whether `before` signals look at the clients' `"training"` or `"holdout"` examples.
     """
@@ -65,6 +67,7 @@ class Experiment(Pytree):
     evaluate_every: int = 1
     evaluate_last: int = 1
     availability: Availability = Always()
+    volatility: Availability = Always()
     deadline: Deadline = Deadline()
     signal_split: str = static(default="training")
 
@@ -96,6 +99,7 @@ class Experiment(Pytree):
         self.count_cohort(data.num_clients)
         self.correction.check(self.local_training)
         self.availability.check(data.num_clients)
+        self.volatility.check(data.num_clients)
         if data.devices is not None:
             data.devices.check(data.num_clients)
         elif float(self.deadline.seconds) < math.inf:
@@ -176,6 +180,7 @@ BASES: dict[str, type[Strategy]] = {
     "correction": Correction,
     "aggregation": Aggregator,
     "availability": Availability,
+    "volatility": Availability,
 }
 """The base class of each part."""
 

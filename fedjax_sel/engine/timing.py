@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
@@ -81,6 +83,30 @@ def plan_cohort(
     wasted = jnp.floor(busy * plan.examples_seen).astype(plan.steps.dtype)
     counted = trainer.plan(num_examples, data.longest, ctx.round, ctx.rounds, max_steps=jnp.where(returned, done, 0))
     return CohortWork(counted, returned, jnp.where(cohort.mask & ~returned, wasted, 0), spent)
+
+
+def fail_members(
+    experiment: Experiment,
+    data: FederatedData,
+    ctx: Context,
+    cohort: Cohort,
+    num_examples: Int[Array, "m"],
+    work: CohortWork,
+    comes_back: Bool[Array, "N"],
+) -> CohortWork:
+    """The work of a cohort of which some members fail once they have trained: they return nothing.
+
+    Args:
+      experiment, data, ctx, cohort, num_examples: as for `plan_cohort`.
+      work: of the members if nobody failed.
+      comes_back: of each client, whether it does not fail in this round.
+    """
+    returned = work.returned & comes_back[cohort.client]
+    failed = work.returned & ~returned
+    steps = jnp.where(returned, work.plan.steps, 0)
+    plan = experiment.local_training.plan(num_examples, data.longest, ctx.round, ctx.rounds, max_steps=steps)
+    spent = replace(work.spent, upload=jnp.where(failed, 0.0, work.spent.upload))
+    return CohortWork(plan, returned, jnp.where(failed, work.plan.examples_seen, work.wasted), spent)
 
 
 def restrict(cohort: Cohort, mask: Bool[Array, "m"]) -> Cohort:

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from fedjax_sel.data.federated import Examples, FederatedData
+from fedjax_sel.devices.availability import Always
 from fedjax_sel.engine.debug import check_finite, stage
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.keys import Purpose, key_for
@@ -19,7 +20,7 @@ from fedjax_sel.engine.ledger import Ledger, empty_ledger, limits_of
 from fedjax_sel.engine.nonfinite import guard_update, reweight
 from fedjax_sel.engine.signals import expand, measure_cohort, measure_examples, measure_trained
 from fedjax_sel.engine.state import RoundState, Values
-from fedjax_sel.engine.timing import CohortWork, plan_cohort, restrict, time_cohort
+from fedjax_sel.engine.timing import CohortWork, fail_members, plan_cohort, restrict, time_cohort
 from fedjax_sel.protocols import CohortSignal, Signals, UpdateSignal, overrides
 from fedjax_sel.pytree import Pytree
 from fedjax_sel.types import Cohort, Context, PRNGKey, StrategyState, Update, Variables
@@ -69,6 +70,10 @@ def train_cohort(
         num_examples = examples.mask.sum(1)
         has_model = asked & needs_model(signals)
         work = plan_cohort(experiment, data, ctx, cohort, num_examples, has_model)
+        if not isinstance(experiment.volatility, Always):
+            key = key_for(seed, Purpose.VOLATILITY, ctx.round)
+            comes_back = experiment.volatility.available(key, ctx.round, ctx.num_clients)
+            work = fail_members(experiment, data, ctx, cohort, num_examples, work, comes_back)
         returned = restrict(cohort, work.returned)
         weight = aggregator.weights(returned, num_examples, work.plan)
         train = partial(train_member, experiment, data, seed, state, ctx)
