@@ -82,5 +82,5 @@ def test_e3cs_finds_who_comes_back_in_a_run():
 def test_volatility_that_does_not_fit_is_refused():
     with pytest.raises(ValueError, match=r"p has shape \(4,\)"):
         simulate(experiment(ByCalendar(), Bernoulli(np.full(4, 0.5))), clients(), seeds=1)
-    with pytest.raises(ValueError, match="volatility is 0.5"):
+    with pytest.raises(ValueError, match=r"volatility is 0\.5"):
         experiment(ByCalendar(), 0.5)
