@@ -132,6 +132,7 @@ KINDS: dict[str, Kind] = {
     "availability": ListedKind(
         "availability", "fedjax_sel.devices", "always", filled=("phase",), members=AVAILABILITIES
     ),
+    "volatility": ListedKind("volatility", "fedjax_sel.devices", "always", filled=("phase",), members=AVAILABILITIES),
 }
 
 SYNTHETIC: dict[str, Callable[..., Any]] = {"uacs": uacs}

@@ -26,15 +26,13 @@ from fedjax_sel.engine.layout import SEEDS, Layout
 ANSWERS = tuple(field.name for field in dataclasses.fields(Experiment) if field.name in KINDS)
 """The fields of an experiment that are components."""
 
-NO_NUMBERS = (*KINDS, "task", "deadline", "volatility")
-
-NUMBERS = tuple(field.name for field in dataclasses.fields(Experiment) if field.name not in NO_NUMBERS)
-"""The fields of an experiment that are plain values; volatility is no key of a configuration."""
+NUMBERS = tuple(f.name for f in dataclasses.fields(Experiment) if f.name not in (*KINDS, "task", "deadline"))
+"""The fields of an experiment that are plain values."""
 
 KEYS = (
     *("data", "public", "partition", "holdout", "data_seed", "model"),
-    *(name for name in ANSWERS if name != "availability"),
-    *("devices", "availability", "deadline"),
+    *(name for name in ANSWERS if name not in ("availability", "volatility")),
+    *("devices", "availability", "volatility", "deadline"),
     *NUMBERS,
     *("seeds", "layout", "mesh", "chunk", "callbacks"),
 )
