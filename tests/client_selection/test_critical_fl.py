@@ -11,6 +11,7 @@ from fedjax_sel.client_selection.fed_entropy import FedEntropy
 from fedjax_sel.client_selection.fedcor import FedCor
 from fedjax_sel.client_selection.power_of_choice import PowerOfChoice
 from fedjax_sel.client_selection.uniform import Uniform
+from fedjax_sel.config.components import KINDS
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.models.logistic import LogisticRegression
 from tests.client_selection.rounds import HOST, KEY, cohort, context, members
@@ -126,3 +127,12 @@ def test_what_cannot_be_wrapped_or_does_not_fit_is_refused():
         CriticalFL(Uniform(), smallest=9).init(KEY, context(np.ones(12), 6), HOST)
     with pytest.raises(ValueError, match=r"power_of_choice: d is 3 candidates"):
         CriticalFL(PowerOfChoice(d=3)).init(KEY, context(np.ones(12), 6), HOST)
+
+
+def test_a_configuration_names_the_wrapped_selector():
+    kind = KINDS["client_selection"]
+    given = {"name": "critical_fl", "selector": {"name": "power_of_choice", "d": 12}}
+    assert kind.build(kind.resolve("client_selection", given)) == CriticalFL(PowerOfChoice(d=12))
+    assert kind.resolve("client_selection", "critical_fl")["selector"] == {"name": "uniform"}
+    with pytest.raises(ValueError, match=r"unknown client_selection.selector 'unifrm'; did you mean 'uniform'"):
+        kind.resolve("client_selection", {"name": "critical_fl", "selector": "unifrm"})
