@@ -11,9 +11,10 @@ four moments:
 
 - **before** training, of the candidates, on the global model (`ExampleSignal`, `ClientSignal`);
 - **trained**: of a member of the cohort, on the model that it has just trained (`ExampleSignal`, `ClientSignal`), or of
-  its update (`UpdateSignal`), before anything is merged;
-- **after** the merge: of an update beside the new global model's change (`UpdateSignal`), or of the new global model on
-  the server's validation examples (`ServerSignal`);
+  its update (`UpdateSignal`), or of all updates together on the server's validation examples (`CohortSignal`), before
+  anything is merged;
+- **after** the merge: of an update beside the new global model's change (`UpdateSignal`), of all updates together
+  (`CohortSignal`), or of the new global model on the server's validation examples (`ServerSignal`);
 - **upfront**: of every client, once, before round 0 (`UpfrontSignal`).
 
 A value may have any fixed shape: a number, a vector over classes, a sketch of an update.
@@ -154,6 +155,36 @@ class ServerSignal(Signal):
         """Returns the value, from the logits of those examples."""
 
 
+class CohortSignal(Signal):
+    """A value for each member of the cohort, read off all updates together, on the server's validation examples.
+
+    The engine keeps the updates of the whole cohort for it. The server measures it, so it costs the clients nothing.
+    """
+
+    @abstractmethod
+    def measure(
+        self,
+        key: PRNGKey,
+        round: Int[Array, ""],
+        task: Task,
+        received: Variables,
+        deltas: Variables,
+        weight: Float[Array, "m"],
+        batch: Batch,
+    ) -> Float[Array, "m ..."]:
+        """Value of each slot.
+
+        Args:
+          key: for what it draws.
+          round: number of the round.
+          task: what is learnt.
+          received: the global model that the cohort received.
+          deltas: the updates, with a leading `m`.
+          weight: of each update in the merge; 0 where there is none.
+          batch: the server's validation examples.
+        """
+
+
 class UpfrontSignal(Signal):
     """A value for every client, measured once on the host, before round 0."""
 
@@ -166,8 +197,8 @@ Named = Mapping[str, Signal] | Iterable[Signal]
 
 MOMENTS: dict[str, tuple[type[Signal], ...]] = {
     "before": (ExampleSignal, ClientSignal),
-    "trained": (ExampleSignal, ClientSignal, UpdateSignal),
-    "after": (UpdateSignal, ServerSignal),
+    "trained": (ExampleSignal, ClientSignal, UpdateSignal, CohortSignal),
+    "after": (UpdateSignal, ServerSignal, CohortSignal),
     "upfront": (UpfrontSignal,),
 }
 """The kinds of signal that can be measured at each moment."""

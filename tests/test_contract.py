@@ -133,7 +133,7 @@ def start(selector, ctx):
 FEWER = {"gpfl"}
 """Selectors that fill fewer slots while they warm up."""
 
-ANY_SIZE = {"critical_fl", "k_vib"}
+ANY_SIZE = {"critical_fl", "filfl", "k_vib"}
 """Selectors of which cohorts have fewer members than slots, even none, by rule or by chance."""
 
 

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
+from zlib import crc32
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Int, Shaped
+from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.engine.contract import check_array, check_value
@@ -19,7 +20,15 @@ from fedjax_sel.engine.layout import Layout
 from fedjax_sel.engine.ledger import Ledger, empty_ledger, limit_examples, limits_of
 from fedjax_sel.engine.state import Values
 from fedjax_sel.engine.timing import time_signals
-from fedjax_sel.protocols import ClientSignal, ExampleSignal, ServerSignal, Signal, UpdateSignal, overrides
+from fedjax_sel.protocols import (
+    ClientSignal,
+    CohortSignal,
+    ExampleSignal,
+    ServerSignal,
+    Signal,
+    UpdateSignal,
+    overrides,
+)
 from fedjax_sel.task import Task
 from fedjax_sel.types import Batch, Context, PRNGKey, Update, Variables
 
@@ -209,7 +218,8 @@ def measure_trained(
 
     Args:
       signals: the selector's `trained` signals.
-      task, data: of the run.
+      task, data, seed: of the run.
+      round: number of the round.
       received: the global model from which it trained.
       update: what came of it.
       client: who it is.
@@ -264,6 +274,40 @@ def measure_after(
         if server:
             logits = task.logits(variables, x)
             values |= {name: signal.measure(logits, y) for name, signal in server.items()}
+    return values
+
+
+def measure_cohort(
+    signals: Mapping[str, Signal],
+    task: Task,
+    data: FederatedData,
+    seed: PRNGKey,
+    round: Int[Array, ""],
+    received: Variables,
+    deltas: Variables,
+    weight: Float[Array, "m"],
+) -> Values:
+    """Each signal's values of a cohort, read off all updates together; with a leading `m`.
+
+    Args:
+      signals: of one moment, of which the cohort signals are measured.
+      task, data, seed: of the run.
+      round: number of the round.
+      received: the global model that the cohort received.
+      deltas: the updates, with a leading `m`.
+      weight: of each in the merge; 0 where there is none.
+    """
+    wanted = {name: signal for name, signal in signals.items() if isinstance(signal, CohortSignal)}
+    if not wanted:
+        return {}
+    batch = Batch(
+        jnp.asarray(data.validation_x), jnp.asarray(data.validation_y), jnp.ones(len(data.validation_y), bool)
+    )
+    key = key_for(seed, Purpose.COHORT_SIGNALS, round)
+    values = {}
+    for name, signal in wanted.items():
+        own = jax.random.fold_in(key, crc32(name.encode()))
+        values[name] = signal.measure(own, round, task, received, deltas, weight, batch)
     return values
 
 
