@@ -205,11 +205,12 @@ def find_untrained(history: History) -> list[int]:
 def say_untrained(seeds: list[int], of: int) -> str:
     """That no update ever came back, in a line.
 
-    >>> say_untrained([0, 1], 2)
-    'no update came back in any round of all seeds: the model is as it began; see availability, volatility, deadline, candidates'
+    >>> say_untrained([0, 1], 2).split(";")[0]
+    'no update came back in any round of all seeds: the model is as it began'
     """
     which = "all seeds" if len(seeds) == of else f"seed{'s' * (len(seeds) != 1)} {', '.join(map(str, seeds))}"
-    return f"no update came back in any round of {which}: the model is as it began; see availability, volatility, deadline, candidates"
+    causes = "availability, volatility, deadline, candidates"
+    return f"no update came back in any round of {which}: the model is as it began; see {causes}"
 
 
 def warn_of_faults(history: History) -> None:
