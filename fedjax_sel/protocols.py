@@ -37,7 +37,7 @@ import optax
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from fedjax_sel.pytree import Pytree, param, show, static
-from fedjax_sel.types import Batch, Cohort, Context, Plan, PRNGKey, StrategyState, Update, Variables
+from fedjax_sel.types import Batch, Cohort, Context, Plan, PRNGKey, StrategyState, Update, Updates, Variables
 
 if TYPE_CHECKING:
     from fedjax_sel.data.federated import Examples, FederatedData
@@ -163,14 +163,7 @@ class CohortSignal(Signal):
 
     @abstractmethod
     def measure(
-        self,
-        key: PRNGKey,
-        round: Int[Array, ""],
-        task: Task,
-        received: Variables,
-        deltas: Variables,
-        weight: Float[Array, "m"],
-        batch: Batch,
+        self, key: PRNGKey, round: Int[Array, ""], task: Task, updates: Updates, batch: Batch
     ) -> Float[Array, "m ..."]:
         """Value of each slot.
 
@@ -178,9 +171,7 @@ class CohortSignal(Signal):
           key: for what it draws.
           round: number of the round.
           task: what is learnt.
-          received: the global model that the cohort received.
-          deltas: the updates, with a leading `m`.
-          weight: of each update in the merge; 0 where there is none.
+          updates: of the cohort, and the model that they began with.
           batch: the server's validation examples.
         """
 

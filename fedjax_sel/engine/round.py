@@ -38,7 +38,7 @@ from fedjax_sel.engine.signals import count_before, measure_after, measure_befor
 from fedjax_sel.engine.state import RoundRecord, RoundState, Values
 from fedjax_sel.engine.timing import expected_timing
 from fedjax_sel.engine.training import Trained, count_training, train_cohort
-from fedjax_sel.types import Cohort, Context, PRNGKey, StrategyState, Variables
+from fedjax_sel.types import Cohort, Context, PRNGKey, StrategyState, Updates, Variables
 
 
 def round_step(
@@ -151,8 +151,8 @@ def measure_round(
         args = (trained.updates, change, state.change, trained.cohort.mask)
         signals = experiment.client_selection.signals().at("after")
         after = measure_after(signals, experiment.task, variables, data, *args)
-        cohort = (state.variables, trained.updates.delta, trained.weight)
-        together = measure_cohort(signals, experiment.task, data, seed, ctx.round, *cohort)
+        updates = Updates(state.variables, trained.updates.delta, trained.weight)
+        together = measure_cohort(signals, experiment.task, data, seed, ctx.round, updates)
         return known | trained.signals | after | together
 
 

@@ -10,7 +10,7 @@ from zlib import crc32
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Shaped
+from jaxtyping import Array, Bool, Int, Shaped
 
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.engine.contract import check_array, check_value
@@ -30,7 +30,7 @@ from fedjax_sel.protocols import (
     overrides,
 )
 from fedjax_sel.task import Task
-from fedjax_sel.types import Batch, Context, PRNGKey, Update, Variables
+from fedjax_sel.types import Batch, Context, PRNGKey, Update, Updates, Variables
 
 
 def measure_before(
@@ -283,9 +283,7 @@ def measure_cohort(
     data: FederatedData,
     seed: PRNGKey,
     round: Int[Array, ""],
-    received: Variables,
-    deltas: Variables,
-    weight: Float[Array, "m"],
+    updates: Updates,
 ) -> Values:
     """Each signal's values of a cohort, read off all updates together; with a leading `m`.
 
@@ -293,9 +291,7 @@ def measure_cohort(
       signals: of one moment, of which the cohort signals are measured.
       task, data, seed: of the run.
       round: number of the round.
-      received: the global model that the cohort received.
-      deltas: the updates, with a leading `m`.
-      weight: of each in the merge; 0 where there is none.
+      updates: of the cohort, and the model that they began with.
     """
     wanted = {name: signal for name, signal in signals.items() if isinstance(signal, CohortSignal)}
     if not wanted:
@@ -307,7 +303,7 @@ def measure_cohort(
     values = {}
     for name, signal in wanted.items():
         own = jax.random.fold_in(key, crc32(name.encode()))
-        values[name] = signal.measure(own, round, task, received, deltas, weight, batch)
+        values[name] = signal.measure(own, round, task, updates, batch)
     return values
 
 

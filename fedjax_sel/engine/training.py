@@ -37,7 +37,7 @@ from fedjax_sel.engine.state import RoundState, Values
 from fedjax_sel.engine.timing import CohortWork, fail_members, plan_cohort, restrict, time_cohort
 from fedjax_sel.protocols import CohortSignal, Signals, UpdateSignal, overrides
 from fedjax_sel.pytree import Pytree
-from fedjax_sel.types import Cohort, Context, PRNGKey, StrategyState, Update, Variables
+from fedjax_sel.types import Cohort, Context, PRNGKey, StrategyState, Update, Updates, Variables
 
 
 class Trained(Pytree):
@@ -101,9 +101,8 @@ def train_cohort(
         merged = restrict(returned, work.returned & updates.finite)  # the others' weight is shared among the rest
         values = {name: jnp.where(expand(merged.mask, value), value, 0) for name, value in values.items()}
         if keeps_deltas:
-            proposed = aggregator.weights(merged, num_examples, work.plan)
-            together = (state.variables, deltas, proposed)
-            values |= measure_cohort(signals.at("trained"), experiment.task, data, seed, ctx.round, *together)
+            together = Updates(state.variables, deltas, aggregator.weights(merged, num_examples, work.plan))
+            values |= measure_cohort(signals.at("trained"), experiment.task, data, seed, ctx.round, together)
         uploaded = work.returned
         if accepts:
             key = key_for(seed, Purpose.ACCEPT, ctx.round)

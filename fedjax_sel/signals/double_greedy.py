@@ -10,8 +10,7 @@ from jaxtyping import Array, Float, Int
 
 from fedjax_sel.protocols import CohortSignal
 from fedjax_sel.pytree import Scalar, param, static
-from fedjax_sel.signals.shapley import merge
-from fedjax_sel.types import Batch, PRNGKey, Variables
+from fedjax_sel.types import Batch, PRNGKey, Updates
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,20 +48,13 @@ class DoubleGreedy(CohortSignal):
     interval: int = static(default=1, low=1)
 
     def measure(
-        self,
-        key: PRNGKey,
-        round: Int[Array, ""],
-        task: Task,
-        received: Variables,
-        deltas: Variables,
-        weight: Float[Array, "m"],
-        batch: Batch,
+        self, key: PRNGKey, round: Int[Array, ""], task: Task, updates: Updates, batch: Batch
     ) -> Float[Array, "m"]:
         """Returns who is kept, among those with an update."""
-        there = (weight > 0).astype(jnp.float32)
+        there = (updates.weight > 0).astype(jnp.float32)
 
         def value(members: Float[Array, "m"]) -> Float[Array, ""]:
-            worth = self.reward - task.loss(merge(received, deltas, members), batch)
+            worth = self.reward - task.loss(updates.merge(members), batch)
             return jnp.where(members.any(), worth, 0.0)
 
         def search():

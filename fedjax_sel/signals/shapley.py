@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int
 
 from fedjax_sel.protocols import CohortSignal
 from fedjax_sel.pytree import Scalar, param, static
-from fedjax_sel.types import Batch, PRNGKey, Variables
+from fedjax_sel.types import Batch, PRNGKey, Updates
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,30 +58,16 @@ class Shapley(CohortSignal):
     side_by_side: int = static(default=16, low=1)
 
     def measure(
-        self,
-        key: PRNGKey,
-        round: Int[Array, ""],
-        task: Task,
-        received: Variables,
-        deltas: Variables,
-        weight: Float[Array, "m"],
-        batch: Batch,
+        self, key: PRNGKey, round: Int[Array, ""], task: Task, updates: Updates, batch: Batch
     ) -> Float[Array, "m"]:
         """Returns the values; `ValueError` for `"exact"` with more than 10 slots."""
 
         def value(members: Float[Array, "m"]) -> Float[Array, ""]:
-            return 1 - task.loss(merge(received, deltas, members * weight), batch)
+            return 1 - task.loss(updates.merge(members * updates.weight), batch)
 
         if self.method == "exact":
-            return exact(value, weight.shape[0], self.side_by_side)
-        return sample_orders(value, key, weight.shape[0], self.threshold, self.passes)
-
-
-def merge(received: Variables, deltas: Variables, weight: Float[Array, "m"]) -> Variables:
-    """Returns the model plus the weighted mean of updates; the model itself where nobody weighs anything."""
-    total = weight.sum()
-    share = weight / jnp.where(total > 0, total, 1.0)
-    return jax.tree.map(lambda leaf, delta: leaf + jnp.tensordot(share, delta, 1), received, deltas)
+            return exact(value, updates.weight.shape[0], self.side_by_side)
+        return sample_orders(value, key, updates.weight.shape[0], self.threshold, self.passes)
 
 
 def exact(value: Callable, m: int, side_by_side: int = 16) -> Float[Array, "m"]:

@@ -18,7 +18,8 @@ from fedjax_sel.models.logistic import LogisticRegression
 from fedjax_sel.protocols import ClientSelector, Signals
 from fedjax_sel.pytree import static
 from fedjax_sel.signals.double_greedy import double_greedy
-from fedjax_sel.signals.shapley import exact, merge, sample_orders
+from fedjax_sel.signals.shapley import exact, sample_orders
+from fedjax_sel.types import Updates
 from tests.client_selection.rounds import HOST, KEY, cohort, context, inclusion, many, members
 
 
@@ -74,9 +75,10 @@ def test_too_many_coalitions_are_refused():
 
 
 def test_a_merge_of_nobody_is_the_model_itself():
-    received, deltas = {"w": jnp.array([1.0, 2.0])}, {"w": jnp.array([[1.0, 0.0], [0.0, 3.0]])}
-    assert merge(received, deltas, jnp.zeros(2))["w"].tolist() == [1, 2]
-    np.testing.assert_allclose(merge(received, deltas, jnp.array([1.0, 3.0]))["w"], [1.25, 4.25])
+    delta = {"w": jnp.array([[1.0, 0.0], [0.0, 3.0]])}
+    updates = Updates({"w": jnp.array([1.0, 2.0])}, delta, jnp.ones(2))
+    assert updates.merge(jnp.zeros(2))["w"].tolist() == [1, 2]
+    np.testing.assert_allclose(updates.merge(jnp.array([1.0, 3.0]))["w"], [1.25, 4.25])
 
 
 class Heard(list):
