@@ -1,4 +1,4 @@
-"""What was measured, as JSON and as tables: python -m benchmarks.tables prints those of the README."""
+"""What was measured, as JSON and as tables: python -m benchmarks.tables prints those of the documentation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PEERS = {
     "pfl": "pfl-research 0.6",
     "flower": "Flower 1.41",
 }
-"""As the README calls them."""
+"""As the documentation calls them."""
 
 
 def figure(number: float) -> str:
@@ -96,8 +96,8 @@ def peers(found: dict[str, Any]) -> str:
     return table(("workload", "fedjax_sel", *PEERS.values()), lines)
 
 
-def readme() -> list[str]:
-    """The tables of the README, from what is committed."""
+def documented() -> list[str]:
+    """The tables of docs/results/speed.md, the first of which the README shows, from what is committed."""
     side_by_side = json.loads((RESULTS / "peers.json").read_text())
     found = json.loads((RESULTS / "workloads-cpu.json").read_text())
     alone = {name: found[name] for name in ("flute-lr", "gpfl-mlp", "pfl-cifar", "lefl-resnet", "sweep")}
@@ -105,4 +105,4 @@ def readme() -> list[str]:
 
 
 if __name__ == "__main__":
-    print("\n\n".join(readme()))
+    print("\n\n".join(documented()))

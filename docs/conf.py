@@ -1,0 +1,45 @@
+"""Sphinx: the documentation, built by `sphinx-build -W docs build/docs` without a network."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from _pages import point_at_copies, write_pages
+
+import fedjax_sel
+
+project = "fedjax_sel"
+author = "The fedjax_sel authors"
+copyright = "the fedjax_sel authors"
+release = fedjax_sel.__version__
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
+exclude_patterns = ["_build"]
+html_theme = "furo"
+html_title = "fedjax_sel"
+html_static_path = ["_static"]
+
+default_role = "code"  # docstrings write `code` with one backtick
+myst_heading_anchors = 3
+myst_enable_extensions = ["colon_fence"]
+napoleon_google_docstring = True
+napoleon_numpy_docstring = False
+napoleon_use_ivar = True
+autodoc_typehints = "none"  # shapes stand in the signature
+autodoc_preserve_defaults = True
+autodoc_member_order = "bysource"
+
+write_pages(Path(__file__).parent)
+
+
+def escape_types(_app, _what, _name, _object, _options, lines):
+    """Escapes the stars of shapes (`"*m"`), which reStructuredText takes for emphasis."""
+    lines[:] = [line.replace("*", r"\*") if line.startswith(":vartype") else line for line in lines]
+
+
+def setup(app):
+    """Points links of pages at what the site has copies of, and escapes shapes."""
+    app.connect("source-read", lambda _app, _name, source: source.__setitem__(0, point_at_copies(source[0])))
+    app.connect("autodoc-process-docstring", escape_types, priority=900)  # after napoleon

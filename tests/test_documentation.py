@@ -1,0 +1,40 @@
+"""The documentation builds without a warning, names everything, and links to what exists."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fedjax_sel import config
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+KINDS = ("client_selection", "data_selection", "local_training", "correction", "aggregation")
+
+
+def test_the_site_builds_without_a_warning(tmp_path):
+    command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "docs", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "reference/strategies/client_selection/entropy.html").read_text()
+    assert "epsilon" in page
+    assert not re.search(r'(src|href)="https?://[^"]*\.(js|css)"', page), "a page fetches something"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_strategy_is_listed(kind):
+    page = (ROOT / "docs/how-to/strategies.md").read_text()
+    assert [name for name in config.KINDS[kind].available() if f"`{name}`" not in page] == []
+
+
+def test_links_lead_to_files():
+    gone = []
+    for page in PAGES:
+        if "reports" in page.parts or "strategies" in page.parts:
+            continue
+        for target in re.findall(r"\]\((?!http|#|mailto)([^)#]+)", page.read_text()):
+            if not (page.parent / target).exists():
+                gone.append(f"{page.relative_to(ROOT)}: {target}")
+    assert gone == []
