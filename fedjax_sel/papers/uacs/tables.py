@@ -120,9 +120,7 @@ def tabulate_generator(histories: Histories, study: Mapping[str, Any]) -> list[T
                 f"entropy faster (rounds to {TARGET}, gradient norm - entropy)",
                 f"top m at the boundary (of {BOUNDARY}, minus 5)",
             ),
-            tuple(
-                (shape, *judge_shape({**default, **found})) for shape, found in {"default": default, **study}.items()
-            ),
+            tuple((shape, *judge_shape({**default, **found})) for shape, found in shapes.items()),
             f"Default: amplitude {SHAPE.amplitude:g}, strip {SHAPE.strip:g}, margin {SHAPE.margin:g}, box "
             f"{SHAPE.box:g} (of setting 3 alone). Judged as the claims above.",
         )
