@@ -4,6 +4,7 @@ import dataclasses
 import json
 import re
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -213,12 +214,12 @@ def test_shares_and_losses_are_relative_to_the_optimum():
 
 def test_halves_enumerate_what_looking_at_every_set_finds():
     for n, s in ((9, 4), (10, 1), (10, 10), (11, 8)):
-        for f in solvers.draw_properties(n, 3, n):
+        for f in jnp.asarray(solvers.draw_properties(n, 3, n)):
             every, halves = exhaustive(f, Weights(), s), enumerate_halves(f, Weights(), s)
             np.testing.assert_allclose(halves.value, every.value, rtol=1e-6)
             np.testing.assert_array_equal(halves.mask, every.mask)
     with pytest.raises(ValueError, match="11 of N = 10"):
-        enumerate_halves(solvers.draw_properties(0, 1, 10)[0], Weights(), 11)
+        enumerate_halves(jnp.ones((4, 10)), Weights(), 11)
 
 
 def test_the_enumeration_of_the_thesis_looks_at_all_sets(out, summary):
