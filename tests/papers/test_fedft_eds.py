@@ -850,7 +850,7 @@ def test_medium_has_the_seeds_that_its_report_says_and_begins_with_all_of_tiny_i
             assert seeds[name_few(LESS, alpha), method] == 1
     first = config.resolve(cells[0].config)
     assert (first["data"]["name"], first["data"].get("num_examples")) == (SOURCES[TINY], None)
-    assert (first["rounds"], first["local_training"]["augment"]) == (30, "crop_flip")
+    assert (first["rounds"], first["local_training"]["augment"]["name"]) == (30, "crop_flip")
     assert {cell.begins for cell in cells[1:]} == {(PRETRAINING, TINY), None}
     for cell in cells[1:]:
         one = config.resolve(cell.config)

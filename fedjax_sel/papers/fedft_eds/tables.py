@@ -114,11 +114,8 @@ def tabulate_laws(scale: str, histories: Histories) -> list[Table]:
     """Returns levels under both Dirichlet laws beside the published ones; no table where one law alone was run."""
     name, rows = find_studied(scale), []
     for method in (SCRATCH, FEDAVG, RDS, EDS):
-        theirs = [find_published(name_few(CIFAR10, alpha), method) for alpha in (STRONG, WEAK)]
-        for law, title in (
-            ("each client draws its classes", name_few),
-            ("each class draws its clients", name_by_class),
-        ):
+        theirs = np.array([find_published(name_few(CIFAR10, a), method) or np.nan for a in (STRONG, WEAK)])
+        for law, title in LAWS.items():
             keys = [(title(name, alpha), method) for alpha in (STRONG, WEAK)]
             if (name_by_class(name, STRONG), method) not in histories or np.isnan(theirs).any():
                 continue
