@@ -50,6 +50,25 @@ def quotas(size: Int[Array, "k"], m: int) -> Int[Array, "k"]:
     return jax.lax.fori_loop(0, m + size.shape[0], step, start)
 
 
+def draw_quotas(key: PRNGKey, size: Int[Array, "k"], m: int) -> Int[Array, "k"]:
+    """Returns how many of each stratum, `m size / N` on average and never a whole one away from it; `m` in all.
+
+    Systematic rounding: one draw shifts the strata's shares, laid end to end, against the whole numbers. Every member
+    of every stratum is then selected equally often. Where there are fewer than `m` members in all, everybody.
+
+    Args:
+      key: for the draw.
+      size: members of each stratum that can be reached.
+      m: slots.
+
+    >>> draw_quotas(jax.random.key(0), jnp.array([6, 3, 3]), 4)
+    Array([2, 1, 1], dtype=int32)
+    """
+    total = jnp.maximum(size.sum(), 1)
+    ends = jnp.minimum(m, total) * jnp.cumsum(size) + jax.random.randint(key, (), 0, total)
+    return jnp.diff(ends // total, prepend=0).astype(jnp.int32)
+
+
 def draw_strata(key: PRNGKey, size: Int[Array, "k"], m: int) -> Int[Array, "k"]:
     """Returns quotas of one for `m` strata, drawn without replacement in proportion to their members."""
     drawn = gumbel_m(key, jnp.log(jnp.maximum(size, 1e-9)), size > 0, m)

@@ -1,24 +1,29 @@
 """The set of devices with the best heuristic `H(S)`: fast, frugal and roomy on average, and none with a bad network."""
 
 import jax.numpy as jnp
+import numpy as np
 
 from fedjax_sel.client_selection._device_heuristic import Weights
 from fedjax_sel.client_selection._device_solvers import SOLVERS, check_enumerable
 from fedjax_sel.client_selection._ops import cohort_of
 from fedjax_sel.client_selection._system import check_devices
 from fedjax_sel.devices.profile import features
-from fedjax_sel.protocols import ClientSelector, Host
+from fedjax_sel.protocols import ClientSelector, Host, Upfront
 from fedjax_sel.pytree import Scalar, param, static
 from fedjax_sel.types import Cohort, Context, PRNGKey, StrategyState
 
 __all__ = ["DeviceHeuristic"]
+
+PROPERTIES = 4
+"""What a device tells of itself: f1 to f4."""
 
 
 class DeviceHeuristic(ClientSelector):
     """The `m` devices that maximise `H(S) = α mean f1 + β mean f2 + γ mean f3 + δ min f4`.
 
     f1 to f4 are compute, energy efficiency, memory and network, scaled. They do not change from round to round, and so,
-    while everybody is available, neither does the cohort: the others' data is never seen.
+    while everybody is available, neither does the cohort: the others' data is never seen. What the devices tell of
+    themselves, once, is on the bill of the first round.
 
     Attributes:
       alpha: weight of compute, 0 or above.
@@ -48,6 +53,10 @@ class DeviceHeuristic(ClientSelector):
         if self.solver == "exhaustive":
             check_enumerable(ctx.num_clients, ctx.m)
         return ()
+
+    def upfront(self, ctx: Context, host: Host) -> Upfront:
+        """Returns what the devices tell of themselves, four numbers each; that takes no round of its own."""
+        return Upfront(flops=np.zeros(ctx.num_clients), down=0.0, up=4.0 * PROPERTIES)
 
     def select(self, key: PRNGKey, state: StrategyState, ctx: Context) -> Cohort:
         """Returns the best set among those available."""

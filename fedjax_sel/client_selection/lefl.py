@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 from sklearn.cluster import KMeans
 
-from fedjax_sel.client_selection._strata import divergences, draw_strata, draw_stratified, quotas
+from fedjax_sel.client_selection._strata import divergences, draw_quotas, draw_strata, draw_stratified, quotas
 from fedjax_sel.data.federated import Examples
 from fedjax_sel.protocols import ClientSelector, Host, Upfront
 from fedjax_sel.pytree import Scalar, jit, param, static
@@ -36,7 +36,9 @@ class LEFL(ClientSelector):
     gives its share of the cohort, drawn uniformly.
 
     `allocation="hamilton"` gives exactly `m` clients, by largest remainder and at least one of a cluster; with fewer
-    slots than clusters, one of each of `m` clusters, drawn in proportion to their size. `"code"` is the authors' code:
+    slots than clusters, one of each of `m` clusters, drawn in proportion to their size. `"proportional"`, the text's
+    "proportional number", is `m` clients too, but a cluster's share is rounded up or down by chance, to 0 where it is
+    small: every client is selected equally often, which "at least one" does not give. `"code"` is the authors' code:
     `max(1, round(fraction · size))` of each cluster, in all perhaps more than `fraction · N`, so that `m` must be at
     least what it comes to. The text's pre-phase is part of the first round; its weights are "sandwiched", which its
     code does not do.
@@ -47,7 +49,7 @@ class LEFL(ClientSelector):
       clusters: how many; None: `⌈log₂ N⌉`.
       epochs: of the pre-phase.
       fraction: of each cluster, how much of it is selected with `allocation="code"`; None: `m / N`.
-      allocation: `"hamilton"` or `"code"`.
+      allocation: `"hamilton"`, `"proportional"` or `"code"`.
       kl_direction: `"paper"`, or `"code"` for the transpose, `KL(p_j ‖ p_i)`.
       log_base: of the divergence's logarithm, `"e"` or `"2"`; it scales all distances alike.
 
@@ -61,7 +63,7 @@ class LEFL(ClientSelector):
     clusters: int | None = static(default=None, low=1)
     epochs: int = static(default=10, low=1)
     fraction: Scalar | None = param(default=None, above=0, high=1)
-    allocation: str = static(default="hamilton", choices=["hamilton", "code"])
+    allocation: str = static(default="hamilton", choices=["hamilton", "proportional", "code"])
     kl_direction: str = static(default="paper", choices=["paper", "code"])
     log_base: str = static(default="e", choices=["e", "2"])
 
@@ -163,6 +165,8 @@ class LEFL(ClientSelector):
         size = jnp.zeros(k, jnp.int32).at[state].add(ctx.available.astype(jnp.int32))
         if self.allocation == "code":
             quota = self.code_quotas(size, ctx)
+        elif self.allocation == "proportional":
+            quota = draw_quotas(key_strata, size, ctx.m)
         else:
             quota = quotas(size, ctx.m) if ctx.m >= k else draw_strata(key_strata, size, ctx.m)
         return draw_stratified(key_clients, state, quota, ctx.available, ctx.m)  # Alg. 1, server side, last step

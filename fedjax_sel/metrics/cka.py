@@ -80,6 +80,32 @@ def minibatch_cka(batches: Iterable[tuple[Float[np.ndarray, "b p"], Float[np.nda
     return float(both / np.sqrt(first * second)) if min(first, second) > 0 else float("nan")
 
 
+def minibatch_kernel_cka(kernels: Float[np.ndarray, "k B b b"]) -> Float[np.ndarray, "k k"]:
+    """Returns minibatch CKA of each pair of representations, from products of examples; NaN where one is constant.
+
+    What `minibatch_cka` returns of each pair, all at once.
+
+    Args:
+      kernels: `X Xᵀ` of each representation and batch of at least 4 examples; not centred.
+
+    >>> x = np.random.default_rng(0).normal(size=(2, 3, 5, 4))  # two representations of three batches of five examples
+    >>> found = minibatch_kernel_cka(x @ x.swapaxes(-1, -2))
+    >>> abs(found[0, 1] - minibatch_cka(zip(x[0], x[1]))) < 1e-12
+    np.True_
+    """
+    count, _, n, _ = kernels.shape
+    if n < 4:
+        raise ValueError(f"a batch of {n} examples; an unbiased estimate needs at least 4")
+    sums = np.zeros((count, count))
+    for batch in kernels.swapaxes(0, 1):
+        k = batch.astype(np.float64) * (1 - np.eye(n))
+        flat, total, rows = k.reshape(count, -1), k.sum((1, 2)), k.sum(1)
+        sums += flat @ flat.T + np.outer(total, total) / ((n - 1) * (n - 2)) - 2 / (n - 2) * rows @ rows.T
+    own = np.diagonal(sums)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return sums / np.sqrt(np.where(own > 0, own, np.nan)[:, None] * np.where(own > 0, own, np.nan))
+
+
 def hsic(k: Float[np.ndarray, "b b"], other: Float[np.ndarray, "b b"]) -> float:
     """Returns an unbiased estimate of the Hilbert-Schmidt independence criterion of two kernels over the same examples.
 

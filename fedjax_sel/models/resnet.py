@@ -6,6 +6,7 @@ import flax.linen as nn
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from fedjax_sel.catalog import check_name
 from fedjax_sel.models._fast_conv import Conv
 from fedjax_sel.models._norm import Norm
 from fedjax_sel.models._sizes import check_sizes
@@ -14,16 +15,19 @@ __all__ = ["ResNet"]
 
 
 class ResNet(nn.Module):
-    """Three stages of residual blocks with 16, 32 and 64 channels, each after the first at half the resolution.
+    """Stages of residual blocks, by default of 16, 32 and 64 channels, each after the first at half the resolution.
 
-    `depth = 6 blocks + 2`; with depth 20, batch normalisation and 10 classes 269,722 parameters (statistics not
+    `depth = 2 stages blocks + 2`; with depth 20, batch normalisation and 10 classes 269,722 parameters (statistics not
     counted). Where a block changes the shape, its shortcut takes every second pixel and pads channels with zeros, so it
-    has no parameters (the source's option A).
+    has no parameters (the source's option A), or is a 1x1 convolution with normalisation (option B). The ResNet-18 that
+    is common on small images is `depth=18, widths=(64, 128, 256, 512), shortcut="projection"`: 11,173,962 parameters.
 
     Attributes:
       classes: `C`.
-      depth: 20, 32, 44, 56, ...
+      depth: 20, 32, 44, 56, ... with three stages.
       norm: `"batch"` or `"group"`.
+      widths: channels of each stage.
+      shortcut: where a block changes the shape, `"pad"` or `"projection"`.
 
     Source: He et al., "Deep Residual Learning for Image Recognition", 2016, https://arxiv.org/abs/1512.03385,
     section 4.2.
@@ -37,6 +41,8 @@ class ResNet(nn.Module):
     classes: int = 10
     depth: int = 20
     norm: str = "batch"
+    widths: tuple[int, ...] = (16, 32, 64)
+    shortcut: str = "pad"
 
     def __post_init__(self) -> None:
         """Refuses sizes that no network has."""
@@ -52,8 +58,11 @@ class ResNet(nn.Module):
         Raises:
           ValueError: no such depth, or examples that are no images.
         """
-        if self.depth < 8 or (self.depth - 2) % 6:
-            raise ValueError(f"resnet: depth is {self.depth}; it must be 6 n + 2, as 20, 32, 44 or 56")
+        layers = 2 * len(self.widths)
+        if self.depth < layers + 2 or (self.depth - 2) % layers:
+            several = ", ".join(str(layers * n + 2) for n in (3, 5, 7))
+            raise ValueError(f"resnet: depth is {self.depth}; it must be {layers} n + 2, as {several}")
+        check_name("shortcut of resnet:", self.shortcut, ("pad", "projection"))
         if x.ndim not in (3, 4) or min(x.shape[1:3]) < 4:
             raise ValueError(
                 f"resnet: an example has shape {x.shape[1:]}; it must be (height, width) or (height, width, channels), "
@@ -67,13 +76,15 @@ class ResNet(nn.Module):
         def convolved(x, width, stride=1):
             return Conv(width, (3, 3), strides=(stride, stride), padding=1, use_bias=False, kernel_init=HE)(x)
 
-        x = nn.relu(normalised(convolved(x, 16)))
-        for stage, width in enumerate((16, 32, 64)):
-            for block in range((self.depth - 2) // 6):
+        x = nn.relu(normalised(convolved(x, self.widths[0])))
+        for stage, width in enumerate(self.widths):
+            for block in range((self.depth - 2) // layers):
                 stride = 2 if stage > 0 and block == 0 else 1
                 y = nn.relu(normalised(convolved(x, width, stride)))
                 y = normalised(convolved(y, width))
-                if stride == 2:
+                if stride == 2 and self.shortcut == "projection":
+                    x = normalised(Conv(width, (1, 1), strides=(2, 2), use_bias=False, kernel_init=HE)(x))
+                elif stride == 2:
                     added = width - x.shape[-1]
                     x = jnp.pad(x[:, ::2, ::2], ((0, 0), (0, 0), (0, 0), (added // 2, added - added // 2)))
                 x = nn.relu(x + y)

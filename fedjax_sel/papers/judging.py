@@ -173,7 +173,8 @@ def make_claim(
 def settle_claims(claims: Sequence[Claim], regime: FairRegime, conditions: Mapping[str, Conditions]) -> list[Claim]:
     """Returns the claims under the policy: by construction, not judged below the fair regime, else as they were found.
 
-    A claim that rests on no experiment is judged where at least one experiment of the run meets the regime.
+    An experiment has as many seeds as the claim compares, where others of its methods have fewer. A claim that rests on
+    no experiment is judged where at least one experiment of the run meets the regime.
 
     Args:
       claims: as they were found.
@@ -192,7 +193,10 @@ def settle_claims(claims: Sequence[Claim], regime: FairRegime, conditions: Mappi
             out.append(replace(claim, verdict=BY_CONSTRUCTION, reason=claim.fixed))
             continue
         if claim.rests_on:
-            reason = describe_shortfalls(regime, {name: conditions[name] for name in claim.rests_on})
+            compared = claim.effect.get("pooled", {}).get("seeds", 0)
+            had = {name: conditions[name] for name in claim.rests_on}
+            had = {name: replace(one, seeds=max(one.seeds, compared)) for name, one in had.items()}
+            reason = describe_shortfalls(regime, had)
         else:
             reason = "" if "" in missed.values() else describe_shortfalls(regime, conditions)
         out.append(replace(claim, verdict=NOT_JUDGED, reason=reason) if reason else claim)

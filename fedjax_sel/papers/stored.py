@@ -17,7 +17,7 @@ from fedjax_sel.runs.files import write_json, write_text
 
 
 def read_evidence(folder: Path) -> Evidence:
-    """Returns the evidence of a reproduction's folder: the measures of its cells, and its studies."""
+    """Returns the evidence of a reproduction's folder: the measures of the cells that it ran, and its studies."""
     summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
     measures: dict[tuple[str, str], dict[str, np.ndarray]] = {}
     for row in summary["results"]:
@@ -26,6 +26,8 @@ def read_evidence(folder: Path) -> Evidence:
             measures.setdefault((row["experiment"], row["method"]), {})[row["metric"]] = np.array(values)
     cells = {}
     for cell in papers.load(summary["paper"]).cells(summary["scale"]):
+        if cell.key not in measures:  # added since, and not run yet; the summary's notes say so
+            continue
         stored = measures[cell.key]
         runs = len(next(iter(stored.values())))
         nobody = np.zeros((runs, cell.config["rounds"], 0), np.int32)

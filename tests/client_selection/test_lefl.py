@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from fedjax_sel import Experiment, Federation, Task, load, partition, simulate
-from fedjax_sel.client_selection._strata import divergences, draw_strata, draw_stratified, quotas
+from fedjax_sel.client_selection._strata import divergences, draw_quotas, draw_strata, draw_stratified, quotas
 from fedjax_sel.client_selection.lefl import LEFL, cluster_clients
 from fedjax_sel.client_selection.uniform import Uniform
 from fedjax_sel.devices.laws import Uniform as UniformLaw
@@ -119,6 +119,18 @@ def test_directions_are_each_others_transpose_and_the_base_scales():
     assert (cluster_clients(paper, 3) == cluster_clients(paper / np.log(2), 3)).all()
     assert LEFL().strata(100) == 7
     assert [LEFL().strata(n) for n in (50, 30, 1000, 20, 1)] == [6, 5, 10, 5, 1]
+
+
+def test_proportional_quotas_are_shares_rounded_by_chance():
+    size, m = jnp.array([50, 26, 13, 7, 4, 0]), 10
+    drawn = np.array(jax.vmap(lambda key: draw_quotas(key, size, m))(jax.random.split(jax.random.key(0), 4000)))
+    ideal = m * np.array(size) / 100
+    assert (drawn.sum(1) == m).all()
+    assert (np.abs(drawn - ideal) < 1).all()
+    np.testing.assert_allclose(drawn.mean(0), ideal, atol=0.03)
+    np.testing.assert_array_equal(draw_quotas(jax.random.key(1), jnp.array([2, 1]), 5), [2, 1])
+    history = simulate(experiment(LEFL(allocation="proportional"), cohort_size=3), federation(), seeds=1)
+    assert ((history.selections >= 0).sum(-1) == 3).all()
 
 
 def test_the_codes_allocation_says_how_large_its_cohort_is():

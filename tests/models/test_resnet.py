@@ -22,6 +22,7 @@ def test_parameters_are_the_published_ones():
     assert [round(count(ResNet(depth=d)) / 1e6, 2) for d in (32, 56)] == [0.46, 0.85]
     assert count(ResNet(classes=100)) == 269_722 + 90 * 65
     assert count(ResNet(norm="group")) == 269_722
+    assert count(ResNet(depth=18, widths=(64, 128, 256, 512), shortcut="projection")) == 11_173_962
     assert round(2 * 4 * 269_722 / 2**20, 2) == 2.06
     assert count(ResNet(), "batch_stats") == 2 * (16 + 6 * 16 + 6 * 32 + 6 * 64)
 
@@ -62,3 +63,9 @@ def test_bad_input():
         ResNet().init(jax.random.key(0), jnp.zeros((1, 64)))
     with pytest.raises(ValueError, match="unknown norm 'layer'"):
         ResNet(norm="layer").init(jax.random.key(0), jnp.zeros((1, 8, 8, 3)))
+    with pytest.raises(ValueError, match="it must be 8 n"):
+        ResNet(depth=20, widths=(4, 4, 4, 4)).init(jax.random.key(0), jnp.zeros((1, 8, 8, 3)))
+    with pytest.raises(ValueError, match="shortcut of resnet"):
+        ResNet(depth=8, shortcut="none").init(jax.random.key(0), jnp.zeros((1, 8, 8, 3)))
+    with pytest.raises(ValueError, match=r"widths is \(0,\)"):
+        ResNet(widths=(0,))

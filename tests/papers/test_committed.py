@@ -180,6 +180,16 @@ def test_a_committed_result_has_todays_settings(folder):
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
+def test_a_committed_result_says_which_of_todays_cells_it_has_not_run(folder):
+    summary = read_summary(folder)
+    today = {cell.key for cell in papers.load(summary["paper"]).cells(summary["scale"])}
+    ran = {(cell["experiment"], cell["method"]) for cell in summary["cells"]}
+    assert ran <= today
+    if today - ran:
+        assert any("not run yet" in note for note in summary["notes"])
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
 def test_committed_verdicts_are_those_of_todays_policy(folder):
     summary = read_summary(folder)
     paper = papers.load(summary["paper"])

@@ -4,12 +4,15 @@ import dataclasses
 import json
 import re
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from fedjax_sel import History, cli, config, papers
-from fedjax_sel.client_selection._device_heuristic import cohort_size
+from fedjax_sel.client_selection._device_heuristic import Weights, cohort_size
+from fedjax_sel.client_selection._device_solvers import exhaustive
 from fedjax_sel.papers.device_heuristic import studies as solvers
+from fedjax_sel.papers.device_heuristic.beyond import judge_weights
 from fedjax_sel.papers.device_heuristic.cells import (
     ALL,
     DEVICES,
@@ -20,7 +23,10 @@ from fedjax_sel.papers.device_heuristic.cells import (
     SET,
     name_experiment,
 )
+from fedjax_sel.papers.device_heuristic.changing import AGAIN, ONCE
+from fedjax_sel.papers.device_heuristic.enumeration import enumerate_halves
 from fedjax_sel.papers.device_heuristic.numbers import PUBLISHED, compare_at_equal_cost, compare_costs, measure
+from fedjax_sel.papers.device_heuristic.weights import EQUAL
 from fedjax_sel.papers.judging import BY_CONSTRUCTION, NOT_JUDGED
 from fedjax_sel.papers.paper import Evidence, locate_cell
 from fedjax_sel.runs import layout
@@ -77,7 +83,7 @@ def test_the_report_shows_every_figure_and_every_claim(out, summary):
     text = (out / "report.md").read_text(encoding="utf-8")
     shown = re.findall(r"!\[.*?\]\((.+?)\)", text)
     assert sorted(shown) == sorted(f"figures/{path.name}" for path in (out / "figures").iterdir())
-    assert len(shown) == 6
+    assert len(shown) == 9
     for claim in summary["claims"]:
         assert f"- `{claim['id']}`: {claim['verdict']}" in text
     assert "nan" not in text.lower().split()
@@ -87,7 +93,7 @@ def test_a_finished_study_is_read_and_not_done_again(out, summary, monkeypatch):
     def refused(*_):
         raise AssertionError("the study was done")
 
-    again = dataclasses.replace(PAPER, studies={"solvers": refused})
+    again = dataclasses.replace(PAPER, studies=dict.fromkeys(PAPER.studies, refused))
     monkeypatch.setattr(papers, "load", lambda name: again)
     before = (out / "studies" / "solvers.json").read_bytes()
     repeated = papers.reproduce("device_heuristic", scale="smoke", out=out)
@@ -194,6 +200,54 @@ def test_shares_and_losses_are_relative_to_the_optimum():
     np.testing.assert_allclose(rows[solvers.BEST]["worst_gap"], [0.2])
     np.testing.assert_allclose(rows[solvers.BEST]["mean_gap"], [0.05])
     assert rows[solvers.LETTER]["share_optimal"] == [0]
+
+
+def test_halves_enumerate_what_looking_at_every_set_finds():
+    for n, s in ((9, 4), (10, 1), (10, 10), (11, 8)):
+        for f in jnp.asarray(solvers.draw_properties(n, 3, n)):
+            every, halves = exhaustive(f, Weights(), s), enumerate_halves(f, Weights(), s)
+            np.testing.assert_allclose(halves.value, every.value, rtol=1e-6)
+            np.testing.assert_array_equal(halves.mask, every.mask)
+    with pytest.raises(ValueError, match="11 of N = 10"):
+        enumerate_halves(jnp.ones((4, 10)), Weights(), 11)
+
+
+def test_the_enumeration_of_the_thesis_looks_at_all_sets(out, summary):
+    found = json.loads((out / "studies" / "enumeration.json").read_text())["found"]
+    assert [(row["epsilon"], row["sets"]) for row in found["rows"]] == [(0.75, 2_035_800), (0.5, 155_117_520)]
+    for row in found["rows"]:
+        assert row["largest_difference"] < 1e-6
+        assert row["seconds"][solvers.EXHAUSTIVE] > row["seconds"][solvers.EXACT]
+
+
+def test_batteries_drain_and_who_selects_again_keeps_more_members(out, summary):
+    found = json.loads((out / "studies" / "changing.json").read_text())["found"]["partitions"]
+    for ways in found.values():
+        members = {way: np.array(row["members"]) for way, row in ways.items()}
+        for way, count in members.items():
+            assert (count[:, 0] == 15).all(), way
+        # A battery lasts half of ten rounds at a device's own network; another network makes it a few more or fewer.
+        assert (members[ONCE][:, -1] < 10).all()
+        assert (members[AGAIN].sum(1) > members[ONCE].sum(1)).all()
+        assert all((np.array(row["joules"]) >= 0).all() for row in ways.values())
+
+
+def test_the_exchange_of_properties_is_on_the_first_rounds_bill(histories):
+    sent = histories[name_experiment(PARTITIONS[0], 0.5), PROPOSED]["selection_bytes_up"]
+    assert (sent[:, 0] == 4 * 4 * DEVICES).all()
+    assert not sent[:, 1:].any()
+    assert not histories[name_experiment(PARTITIONS[0], 0.5), RANDOM]["selection_bytes_up"].any()
+
+
+def test_weights_are_judged_by_time_and_energy_together():
+    def grid(**others):
+        equal = {p: {"final_accuracy": [0.9] * R, "seconds": [1.0] * R, "joules": [1.0] * R} for p in PARTITIONS}
+        changed = {p: {**equal[p], **{k: [v, 0.99 * v] * 2 + [v] for k, v in others.items()}} for p in PARTITIONS}
+        return {"grid": {EQUAL: equal, "0.5, 0.5, 0, 0": changed}, "weights": ["alpha", "beta", "gamma", "delta"]}
+
+    assert judge_weights(grid(seconds=0.5, joules=0.5)).verdict == NO
+    assert judge_weights(grid(seconds=0.5, joules=2.0)).verdict == YES
+    assert judge_weights(grid(seconds=2.0, joules=2.0)).verdict == YES
 
 
 # Planted worlds

@@ -21,6 +21,7 @@ from fedjax_sel.papers.lefl import studies as lefl_studies
 from fedjax_sel.papers.lefl.cells import (
     AS_PUBLISHED,
     BASELINES,
+    BY_CODE,
     CIFAR,
     EXPERIMENTS,
     FEDAVG,
@@ -31,18 +32,22 @@ from fedjax_sel.papers.lefl.cells import (
     LOW,
     METHODS,
     OTHERS,
+    PROPORTIONAL,
     SCAFFOLD,
     STAND_IN,
+    TUNED,
     is_short,
     list_cells,
     name_experiment,
 )
 from fedjax_sel.papers.lefl.claims import compare, measure_cell
+from fedjax_sel.papers.lefl.cluster_claims import judge_clusters
 from fedjax_sel.papers.lefl.latent import (
     average_within,
     compare_all_layers,
     compare_distances,
     compare_layers,
+    correlate_distances,
     mark_pairs,
     measure_distances,
     observe_all_layers,
@@ -513,7 +518,7 @@ def most_of_code(clients, clusters, rate):
     return int(best[clients])
 
 
-@pytest.mark.parametrize("scale", ["smoke", "small", "full"])
+@pytest.mark.parametrize("scale", ["smoke", "small", "medium", "full"])
 def test_cohorts_have_room_and_no_more_members_than_there_are_clients(scale):
     short_of = []
     for (title, method), whole in resolved(scale).items():
@@ -709,3 +714,47 @@ def test_many_clients_are_compared_by_their_last_layers_alone(monkeypatch):
     got = examine_clusters(whole, "smoke", [0], truth=LabelGroups(24, 2))
     assert got["rand"] == [1.0]
     assert not {"cka", "heat", "kl"} & set(got)
+
+
+def test_correlations_with_distance_are_of_both_divergences():
+    """Clients on a line: all of it rises with their distance, and the rows of a divergence that is shuffled do not."""
+    place = np.arange(8.0)
+    far = np.abs(place[:, None] - place)
+    got = correlate_distances(far**2, far)
+    assert got["pairs"] == pytest.approx(1)
+    assert got["rows"] > 0.9
+    rng = np.random.default_rng(0)
+    assert abs(correlate_distances(rng.random((40, 40)), rng.random((40, 40)))["pairs"]) < 0.2
+
+
+def test_the_conjectures_and_quotas_are_judged_where_they_were_measured():
+    planted = studies()
+    for row in planted["clusters"].values():
+        row |= {"pairs": [0.5, 0.6, 0.55], "rows": [-0.1, 0.1, 0.0], "entropy_proportional": row["entropy_stratified"]}
+    claims = {c.id: c for c in judge_clusters(planted["clusters"], planted["ablation"])}
+    assert claims["conjecture-1"].verdict == YES
+    assert claims["conjecture-2"].verdict == OPEN
+    assert claims["proportional-cohorts-nearer-to-all-labels"].verdict == YES
+    assert "transposed-cohorts-nearer-to-all-labels" not in claims
+
+
+def test_lefl_under_another_method_is_compared_with_that_method_alone():
+    slow = {(HIGH, method): Method(accuracy=0.9) for method in (FEDAVG, SCAFFOLD, FEDNOVA, FEDPROX)}
+    assert verdicts(slow)["adds-to-the-other-methods"] == YES
+    assert verdicts(slow)["more-accurate-than-tuned-fedprox"] == NO, "another μ is as good as LEFL"
+    assert (
+        verdicts(slow | {(HIGH, method): Method(accuracy=0.9) for method in TUNED})["more-accurate-than-tuned-fedprox"]
+        == YES
+    )
+    assert verdicts({**slow, (HIGH, FEDNOVA): Method()})["adds-to-the-other-methods"] == NO
+
+
+def test_the_medium_scale_is_the_sources_first_experiment_in_part():
+    got = verdicts({(s, m): Method(accuracy=0.97) for s in (HIGH, LOW) for m in (PROPORTIONAL, BY_CODE)}, "medium")
+    assert got["more-accurate-than-fedavg"] == YES
+    assert len(list_cells("medium")) == 9
+    evidence = world(scale="medium")
+    assert papers.load("lefl").tables("medium", evidence)
+    assert papers.load("lefl").results("medium", evidence)
+    for figure in papers.load("lefl").figures("medium", evidence):
+        figure.draw()

@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 
 from fedjax_sel import History, papers
+from fedjax_sel.data.uacs import SHAPE
 from fedjax_sel.papers.paper import Evidence
-from fedjax_sel.papers.uacs.cells import ENTROPY, GRADIENT, GREEDY, RANDOM, ROBIN
+from fedjax_sel.papers.uacs.cells import ENTROPY, GRADIENT, GREEDY, LINEAR, RANDOM, ROBIN, name_experiment
 from fedjax_sel.papers.uacs.numbers import measure
+from fedjax_sel.papers.uacs.studies import SHAPES
+from fedjax_sel.papers.uacs.tables import tabulate_generator
 
 T, R, N, M = 20, 5, 100, 6
 LOW, HIGH = 0.80, 0.97  # accuracy before and after a run finds the boundary; the target 0.95 lies between
@@ -195,3 +198,36 @@ def test_results_are_accuracies_on_the_way_and_every_measure_of_every_cell():
     assert found["rounds_to_0.95", None].mean == pytest.approx(6.4)
     assert found["rounds_to_0.95", None].std == pytest.approx(np.std([6, 6, 7, 6, 7], ddof=1))
     assert all(result.published is None for result in found.values())
+
+
+def test_the_linear_model_is_judged_where_it_was_run():
+    assert "random-underperforms-linear" not in judged()
+    world = {name: Method() for name in (ENTROPY, GREEDY, GRADIENT, RANDOM, ROBIN)}
+    behind = {**world, ENTROPY: LATE}
+    histories = {
+        (name_experiment(setting, change), name): method.history()
+        for setting in (1, 2, 3)
+        for change in ("", LINEAR)
+        for name, method in (behind if (setting, change) == (3, LINEAR) else world).items()
+    }
+    claims = {claim.id: claim for claim in papers.load("uacs").claims("full", Evidence(histories))}
+    claim = claims["random-underperforms-linear"]
+    assert claim.verdict == NO
+    assert claim.rests_on == tuple(f"{title}, logistic regression" for title in TITLES)
+    found = claim.statistic["entropy - random selection, mean accuracy"]
+    assert found["Experiment 3"]["mean"] < 0 == found["Experiment 1"]["mean"]
+
+
+def test_a_shape_changes_one_number_and_is_judged_beside_the_default():
+    for name, shape in SHAPES.items():
+        (changed,) = [key for key, value in vars(shape).items() if value != vars(SHAPE)[key]]
+        assert name == f"{changed} {vars(shape)[changed]:g}"
+    assert {name.split()[0] for name in SHAPES} == set(vars(SHAPE))
+    world = {ENTROPY: Method(), GRADIENT: Method(), RANDOM: LATE}
+    histories = {(title, name): method.history() for title in TITLES for name, method in world.items()}
+    alike = {name: measure("Experiment 3", Method().history()) for name in world}
+    (table,) = tabulate_generator(histories, {"box 0.05": {"Experiment 3": alike}})
+    assert [row[0] for row in table.rows] == ["default", "box 0.05"]
+    assert table.rows[0][1].startswith("reproduced: ")
+    assert table.rows[1][1].startswith("not reproduced: ")  # alike in experiment 3 alone
+    assert not tabulate_generator(histories, {})

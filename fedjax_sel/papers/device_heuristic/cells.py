@@ -47,7 +47,7 @@ ALONE = {
 
 
 def list_cells(scale: str) -> list[Cell]:
-    """Returns both partitions, every fraction, all methods; at `full` also telephones and `f` scaled to its range."""
+    """Returns both partitions, every fraction, all methods; telephones and `f` scaled to its range, not at `smoke`."""
     out = [
         make_cell(scale, partition, epsilon, ALL if (epsilon, method) == (1.0, RANDOM) else method, selector)
         for partition in PARTITIONS
@@ -60,7 +60,7 @@ def list_cells(scale: str) -> list[Cell]:
         for partition in PARTITIONS
         for method, selector in ALONE.items()
     ]
-    if scale == "full":
+    if scale != "smoke":
         ranged = describe_selector(solver="greedy", scale="range")
         for partition in PARTITIONS:
             out.append(make_cell(scale, partition, 0.5, PROPOSED, ranged, "f over its range"))

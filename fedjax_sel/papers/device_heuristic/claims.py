@@ -8,6 +8,7 @@ import numpy as np
 
 from fedjax_sel.engine.history import History
 from fedjax_sel.metrics.verdict import NOT_REPRODUCED, REPRODUCED
+from fedjax_sel.papers.device_heuristic.beyond import judge_beyond
 from fedjax_sel.papers.device_heuristic.cells import (
     ALL,
     IID,
@@ -59,7 +60,13 @@ MORE_IS_DEARER = "in the simulation a round lasts as long as its slowest device,
 def judge_claims(scale: str, evidence: Evidence) -> list[Claim]:
     """Returns accuracy, then solvers, then what the source does not ask."""
     histories, study = evidence.histories, evidence.studies["solvers"]
-    return [*judge_table_5_1(histories), *judge_accuracy(histories), *judge_solvers(study), *judge_cost(histories)]
+    return [
+        *judge_table_5_1(histories),
+        *judge_accuracy(histories),
+        *judge_solvers(study),
+        *judge_cost(histories),
+        *judge_beyond(evidence.studies),
+    ]
 
 
 def list_experiments(histories: Histories, epsilons: Iterable[float] = (0.75, 0.5), partitions=PARTITIONS) -> list[str]:

@@ -14,6 +14,7 @@ from fedjax_sel.devices.laws import Law, Uniform
 from fedjax_sel.devices.profile import features
 from fedjax_sel.engine.history import History
 from fedjax_sel.metrics import coverage
+from fedjax_sel.papers.device_heuristic.beyond import make_beyond_figures
 from fedjax_sel.papers.device_heuristic.cells import (
     ALL,
     DEVICES,
@@ -62,6 +63,12 @@ def make_figures(scale: str, evidence: Evidence) -> list[Figure]:
             lambda: curves(everything, columns=1 + len(epsilons), ylim=SHOWN, looks=LOOKS),
         ),
         Figure(
+            "loss",
+            "Test loss against rounds, as the loss of the source's Table 5.1: median over seeds, band from the first "
+            "to the ninth decile.",
+            lambda: curves(everything, "loss", columns=1 + len(epsilons), looks=LOOKS),
+        ),
+        Figure(
             "accuracy-against-joules",
             "The same against the energy of all devices together.",
             lambda: against(x="joules", xlabel="joules"),
@@ -87,10 +94,11 @@ def make_figures(scale: str, evidence: Evidence) -> list[Figure]:
         ),
         Figure(
             "solver-time",
-            "Time of one call, compiled, median. Enumeration ends at N = 16; greedy search from every device takes "
-            "O(N² s), the exact solver O(N log N).",
+            "Time of one call, compiled, median. Enumeration up to N = 16 (a table has N = 30); greedy "
+            "search from every device takes O(N² s), the exact solver O(N log N).",
             lambda: draw_times(study),
         ),
+        *make_beyond_figures(evidence.studies),
     ]
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedjax_sel.client_selection._device_heuristic import cohort_size
+from fedjax_sel.papers.device_heuristic.beyond import make_beyond_tables
 from fedjax_sel.papers.device_heuristic.cells import PARTITIONS, PROPOSED, SET, name_experiment
 from fedjax_sel.papers.device_heuristic.numbers import COSTS, PUBLISHED, TARGET, measure, select_rows, select_seconds
 from fedjax_sel.papers.device_heuristic.studies import BEST, EVERY, EXACT, EXHAUSTIVE, LETTER
@@ -22,6 +23,7 @@ def make_tables(scale: str, evidence: Evidence) -> list[Table]:
         make_table_5_1(histories),
         *make_run_tables(histories),
         *make_solver_tables(evidence.studies["solvers"]),
+        *make_beyond_tables(evidence),
     ]
 
 

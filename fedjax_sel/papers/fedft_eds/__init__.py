@@ -34,6 +34,22 @@ the source's own experiments, CIFAR-100 and Speech Commands (through tensorflow-
 `smoke` is a WRN-10-1 on scikit-learn's digits, pretrained on digits too: it shows that everything runs, and judges
 nothing.
 
+`small` also has FedAvg, FedProx, RDS and EDS with the source's five local epochs, by which learning efficiency is
+judged, and both Dirichlet laws: each client draws its mix of classes (equal sizes, elsewhere), or each class draws its
+share for every client (sizes differ too).
+
+`medium` takes hours on two cores: the backbone is pretrained on all 100,000 examples of Tiny-ImageNet for 30 epochs
+with shifted and mirrored images; CIFAR-10 with all 50,000 examples, ten clients, E = 5, B = 32, 50 rounds. A tenth of
+the examples has five seeds; half of them, all of them, and FedAvg-RDS two. What trains the whole model on all examples
+(FedAvg, FedProx, from scratch, in one place) is run on **10,000 examples with one seed**, with RDS, EDS and FedFT-ALL
+beside it; so are the studies, and both laws. 100 clients, of whom all, a fifth or a tenth take part, for the methods
+with a tenth of the examples (two seeds); spoken digits, all 3000 recordings, 20 clients (three seeds); the ablations
+among ten clients with a tenth of 10,000 examples (three seeds). Where comparisons have different numbers of seeds,
+those with at least three are judged.
+
+Clients' models are compared by minibatch CKA (Nguyen, Raghu and Kornblith, 2021, which the source cites) on all test
+examples in batches of 100.
+
 Best accuracy over the rounds is reported, as in the source; it is a maximum over measurements on test examples, so it
 is optimistic for all methods alike. Simulated client seconds count every FLOP of all clients at one rate, the
 backbone's forward pass for every example of every step and the choice of examples included. The simulator itself runs a
@@ -58,7 +74,7 @@ PAPER = Paper(
     title="FedFT-EDS",
     reference='Hongrui Shi, Valentin Radu and Po Yang, "Federated Learning with Workload Reduction through Partial '
     'Training of Client Models and Entropy-Based Data Selection", 2024, https://arxiv.org/abs/2501.00170.',
-    seeds={"smoke": 2, "small": 3, "full": 3},
+    seeds={"smoke": 2, "small": 3, "medium": 5, "full": 3},
     settings=OPEN,
     regime=REGIME,
     cells=list_cells,

@@ -9,16 +9,23 @@ from typing import Any
 from fedjax_sel.papers.fedft_eds.methods import (
     ALL,
     ALPHAS,
+    BATCHES,
     CENTRAL,
     CIFAR10,
     CIFAR100,
     DIGITS,
     EDS,
     EDS50,
+    EPOCHS,
     FEDAVG,
+    FEDAVG_RDS,
+    FEDPROX,
     FRACTIONS,
     HALF,
+    LESS,
     LITTLE,
+    LOSS,
+    MARGIN,
     METHODS,
     OTHERS,
     PARTLY,
@@ -34,9 +41,12 @@ from fedjax_sel.papers.fedft_eds.methods import (
     TINY,
     WEAK,
     name_ablation,
+    name_by_class,
     name_fedavg,
     name_few,
+    name_five_epochs,
     name_many,
+    name_stragglers,
     select_by_entropy,
     select_randomly,
 )
@@ -73,7 +83,7 @@ class Scale:
     def describe_data(self, name: str) -> dict[str, Any]:
         """Returns a target's examples; speech has few test examples, and all of them are used."""
         limits = {
-            "num_examples": self.num_examples,
+            "num_examples": 10_000 if name == LESS else self.num_examples,
             "num_test_examples": None if name in SPEECH.values() else self.num_test_examples,
         }
         return {"name": SOURCES[name], **{key: value for key, value in limits.items() if value is not None}}
@@ -107,6 +117,7 @@ class Scale:
 SCALES = {
     "smoke": Scale(300, 200, 5, 10, epochs=1, batch_size=16, rounds=3, every=1, pretraining=(600, 2), depth=10),
     "small": Scale(500, 1000, 10, 50, epochs=1, batch_size=16, rounds=10, every=2, pretraining=(15_000, 4)),
+    "medium": Scale(None, None, 10, 100, epochs=5, batch_size=32, rounds=50, every=5, pretraining=(None, 30)),
     "full": Scale(None, None, 10, 100, epochs=5, batch_size=32, rounds=50, every=5, pretraining=(None, 30)),
 }
 
@@ -117,12 +128,15 @@ AT_SMOKE = (SCRATCH, FEDAVG, RDS, EDS, ALL, EDS50)
 def list_cells(scale: str) -> list[Cell]:
     """Returns pretraining first; then few clients, many clients, speech, ablations."""
     out = [pretrain(scale, choose_source(scale))]
+    if scale == "medium":
+        return [*out, *list_medium()]
     if scale == "full":
         out.append(pretrain(scale, CIFAR100))
     out += list_few(scale)
     if scale == "smoke":
         return out
-    return [*out, *list_many(scale), *list_speech(scale), *list_ablations(scale)]
+    out += [*list_many(scale), *list_speech(scale), *list_ablations(scale)]
+    return [*out, *list_settings(scale)] if scale == "small" else out
 
 
 def choose_source(scale: str) -> str:
@@ -132,7 +146,12 @@ def choose_source(scale: str) -> str:
 
 def list_targets(scale: str) -> list[str]:
     """Returns the close domain's data."""
-    return {"smoke": [DIGITS], "small": [CIFAR10], "full": [CIFAR10, CIFAR100]}[scale]
+    return {"smoke": [DIGITS], "small": [CIFAR10], "medium": [CIFAR10], "full": [CIFAR10, CIFAR100]}[scale]
+
+
+def find_studied(scale: str) -> str:
+    """Returns the data whose cells are studied further."""
+    return LESS if scale == "medium" else list_targets(scale)[0]
 
 
 def list_alphas(scale: str) -> tuple[float, ...]:
@@ -162,6 +181,8 @@ def pretrain(scale: str, source: str) -> Cell:
         "seeds": 1,
         "layout": "scan",
     }
+    if scale == "medium":
+        config = merge_settings(config, {"local_training": {"augment": "crop_flip"}})
     return Cell(PRETRAINING, source, config)
 
 
@@ -229,9 +250,20 @@ def list_speech(scale: str) -> list[Cell]:
 
 def list_ablations(scale: str) -> list[Cell]:
     """Returns what is trained, α, and ρ, one varied at a time."""
-    size, source, out = SCALES[scale], choose_source(scale), []
+    size = SCALES[scale]
     clients, fraction = (size.few, LITTLE) if scale == "small" else (size.many, HALF)
-    base = size.describe_base(list_targets(scale)[-1], clients, STRONG)
+    return vary(size.describe_base(list_targets(scale)[-1], clients, STRONG), fraction, choose_source(scale))
+
+
+def vary(base: dict[str, Any], fraction: float, source: str) -> list[Cell]:
+    """Returns the ablations of some settings.
+
+    Args:
+      base: settings in which the whole model is trained.
+      fraction: of the examples that is chosen.
+      source: on what the model is pretrained.
+    """
+    out = []
     selections = {"RDS": select_randomly(fraction), "EDS": select_by_entropy(fraction)}
     for part, frozen in PARTS.items():
         for method, selection in selections.items():
@@ -245,3 +277,68 @@ def list_ablations(scale: str) -> list[Cell]:
         changes = [PARTLY, select_by_entropy(fraction, rho)]
         out.append(make_cell(name_ablation("ρ =", f"{rho:g}"), "EDS", base, changes, source))
     return out
+
+
+def list_settings(scale: str) -> list[Cell]:
+    """Returns the source's five local epochs, and the other law by which examples may be divided."""
+    size, name, out = SCALES[scale], find_studied(scale), []
+    for alpha in list_alphas(scale):
+        base = size.describe_base(name, size.few, alpha)
+        longer = merge_settings(base, {"local_training": {"epochs": EPOCHS}})
+        by_class = merge_settings(base, {"partition": {"name": "dirichlet", "clients": size.few, "alpha": alpha}})
+        out += [
+            make_method_cell(scale, name_five_epochs(name, alpha), method, longer)
+            for method in (FEDAVG, FEDPROX, RDS, EDS)
+        ]
+        out += [
+            make_method_cell(scale, name_by_class(name, alpha), method, by_class)
+            for method in (SCRATCH, FEDAVG, RDS, EDS)
+        ]
+    return out
+
+
+def list_medium() -> list[Cell]:
+    """Returns what fits on a small machine in hours: partial training on all examples, the whole model on a fifth."""
+    scale = "medium"
+    size, out = SCALES[scale], []
+    for alpha in list_alphas(scale):
+        base = size.describe_base(CIFAR10, size.few, alpha)
+        for methods, seeds in (((EDS, RDS, MARGIN, LOSS, BATCHES), 5), ((EDS50, RDS50, ALL, FEDAVG_RDS), 2)):
+            some = {**base, "seeds": seeds}
+            out += [make_method_cell(scale, name_few(CIFAR10, alpha), method, some) for method in methods]
+    for alpha in list_alphas(scale):
+        base = {**size.describe_base(LESS, size.few, alpha), "seeds": 1}
+        by_class = merge_settings(base, {"partition": {"name": "dirichlet", "clients": size.few, "alpha": alpha}})
+        out += [
+            make_method_cell(scale, name_few(LESS, alpha), method, base)
+            for method in (SCRATCH, FEDAVG, FEDPROX, RDS, EDS, ALL)
+        ]
+        central = {**size.describe_central(LESS, WEAK), "seeds": 1}
+        out.append(make_cell(name_few(LESS, alpha), CENTRAL, central, [], choose_source(scale)))
+        out += [
+            make_method_cell(scale, name_by_class(LESS, alpha), method, by_class)
+            for method in (SCRATCH, FEDAVG, RDS, EDS)
+        ]
+    return [*out, *list_medium_many(), *list_medium_ablations()]
+
+
+def list_medium_many() -> list[Cell]:
+    """Returns a random and an entropic tenth among many clients, all, a fifth or a tenth of whom take part; speech."""
+    scale, size, out = "medium", SCALES["medium"], []
+    for alpha in list_alphas(scale):
+        base = {**size.describe_base(CIFAR10, size.many, alpha), "seeds": 2}
+        for fraction, share in FRACTIONS.items():
+            for method in (EDS, RDS):
+                name = method if fraction == "full" else name_stragglers(method, fraction)
+                changes = [*METHODS[method], {"cohort_size": round(share * size.many)}]
+                out.append(make_cell(name_many(CIFAR10, alpha), name, base, changes, choose_source(scale)))
+    speech = SPEECH[scale]
+    base = {**size.describe_base(speech, 20, STRONG), "seeds": 3}
+    shown = (SCRATCH, FEDAVG, RDS, EDS, RDS50, EDS50)
+    return [*out, *(make_method_cell(scale, name_many(speech, STRONG), method, base) for method in shown)]
+
+
+def list_medium_ablations() -> list[Cell]:
+    """Returns the ablations of `full` among ten clients with a tenth of 10,000 examples."""
+    size = SCALES["medium"]
+    return vary({**size.describe_base(LESS, size.few, STRONG), "seeds": 3}, LITTLE, choose_source("medium"))

@@ -7,6 +7,13 @@ import numpy as np
 from fedjax_sel.metrics import Difference, difference
 from fedjax_sel.metrics.verdict import REPRODUCED, UNDECIDED
 from fedjax_sel.papers.fedft_eds.cells import list_targets
+from fedjax_sel.papers.fedft_eds.comparisons import (
+    NOTICED,
+    compare,
+    find_best_accuracy,
+    keep_seeded,
+    list_few_experiments,
+)
 from fedjax_sel.papers.fedft_eds.methods import (
     ALL,
     CENTRAL,
@@ -16,11 +23,9 @@ from fedjax_sel.papers.fedft_eds.methods import (
     FEDAVG_RDS,
     FEDPROX,
     FEDPROX_RDS,
-    MARGIN,
     PARTS,
     RDS,
     RDS50,
-    RHOS,
     SCRATCH,
     STRONG,
     WEAK,
@@ -29,19 +34,13 @@ from fedjax_sel.papers.fedft_eds.methods import (
     name_few,
     name_many,
 )
-from fedjax_sel.papers.fedft_eds.numbers import measure
+from fedjax_sel.papers.fedft_eds.more_claims import judge_efficiency, judge_margin, judge_rho
 from fedjax_sel.papers.judging import (
-    ask_comparable,
-    compare_with,
     describe_differences,
-    judge,
     judge_larger,
     make_claim,
 )
 from fedjax_sel.papers.paper import Claim, Evidence, Histories
-
-NOTICED = 0.005
-"""A smaller advantage in accuracy would be noticed by nobody."""
 
 FULL_MODEL = (FEDAVG, FEDAVG_RDS, FEDPROX, FEDPROX_RDS)
 
@@ -59,35 +58,11 @@ def judge_claims(scale: str, evidence: Evidence) -> list[Claim]:
     ]
 
 
-def find_best_accuracy(histories: Histories, experiment: str, method: str) -> np.ndarray:
-    """Returns the best accuracy a seed, as the source reports it."""
-    return measure(histories[experiment, method])["best_accuracy"]
-
-
-def list_experiments(histories: Histories, *methods: str) -> list[str]:
-    """Returns the experiments in which all of these were run."""
-    names = dict.fromkeys(experiment for experiment, _ in histories)
-    return [name for name in names if all((name, method) in histories for method in methods)]
-
-
-def list_few_experiments(scale: str, histories: Histories) -> list[str]:
-    """Returns the experiments with few clients that were run."""
-    named = [name_few(name, alpha) for name in list_targets(scale) for alpha in (STRONG, WEAK)]
-    return [name for name in named if (name, EDS) in histories]
-
-
-def compare(histories: Histories, first: str, second: str) -> dict[str, Difference]:
-    """Returns first minus second, wherever both were run."""
-    return {
-        name: difference(find_best_accuracy(histories, name, first), find_best_accuracy(histories, name, second))
-        for name in list_experiments(histories, first, second)
-    }
-
-
 def judge_examples(histories: Histories) -> list[Claim]:
     """Returns entropy against chance, and half of the examples against all."""
     over = {f"{n}, 10 %": d for n, d in compare(histories, EDS, RDS).items()}
     over |= {f"{n}, 50 %": d for n, d in compare(histories, EDS50, RDS50).items()}
+    over = keep_seeded(over)
     pooled = np.array([d.mean for d in over.values()])
     half = compare(histories, EDS50, ALL)
     return [
@@ -100,7 +75,7 @@ def judge_examples(histories: Histories) -> list[Claim]:
                 "EDS - RDS, best accuracy": describe_differences(over),
                 "mean over experiments": float(pooled.mean()) if len(pooled) else None,
             },
-            rests_on=dict.fromkeys(name for name in (*compare(histories, EDS, RDS), *compare(histories, EDS50, RDS50))),
+            rests_on=dict.fromkeys(name.rpartition(", ")[0] for name in over),
         ),
         make_claim(
             "half-beats-all",
@@ -260,101 +235,4 @@ def compare_with_gap(scale: str, histories: Histories) -> dict[str, Difference]:
                     find_best_accuracy(histories, at, EDS) - base,
                     0.3 * (find_best_accuracy(histories, at, CENTRAL)[: len(base)] - base),
                 )
-    return out
-
-
-def judge_efficiency(scale: str, evidence: Evidence) -> list[Claim]:
-    """Returns best accuracy over client training seconds."""
-    histories, seconds = evidence.histories, evidence.studies["time"]["seconds"]
-    simulated, measured = {}, {}
-    for name in [name_few(n, a) for n in list_targets(scale) for a in (STRONG, WEAK)]:
-        for method in (FEDAVG, FEDPROX):
-            if (name, method) not in histories:
-                continue
-            mine, theirs = (measure(histories[name, m])["efficiency"] for m in (EDS, method))
-            simulated[f"{name}, over {method}"] = compare_with(mine / theirs, 3.0)
-    for method in (FEDAVG, FEDPROX):
-        if method in seconds:
-            name = name_few(list_targets(scale)[0], STRONG)
-            gained = float(
-                np.mean(find_best_accuracy(histories, name, EDS)) / np.mean(find_best_accuracy(histories, name, method))
-            )
-            measured[method] = gained * float(np.median(seconds[method]) / np.median(seconds[EDS]))
-    return [
-        make_claim(
-            "three-times-the-efficiency",
-            "FedFT-EDS (10 %) has at least three times the learning efficiency of FedAvg and FedProx (simulated)",
-            "Fig. 6, section IV-D",
-            judge_larger(simulated),
-            {"ratio - 3": describe_differences(simulated), "ratio by measured seconds of the simulator": measured},
-            rests_on=list_few_experiments(scale, histories),
-        )
-    ]
-
-
-def judge_rho(histories: Histories) -> list[Claim]:
-    """Returns the verdicts on ρ."""
-    chance = (name_ablation("α =", f"{STRONG:g}"), "RDS")
-    above = [name_ablation("ρ =", f"{rho:g}") for rho in RHOS if rho > 1]
-    below = [name_ablation("ρ =", f"{rho:g}") for rho in RHOS if rho < 1]
-    if chance not in histories:
-        return []
-    worse = {
-        n: difference(find_best_accuracy(histories, *chance), find_best_accuracy(histories, n, "EDS")) for n in above
-    }
-    better = {
-        n: difference(find_best_accuracy(histories, n, "EDS"), find_best_accuracy(histories, *chance)) for n in below
-    }
-    return [
-        make_claim(
-            "soft-is-worse-than-chance",
-            "With ρ > 1 entropy selection is worse than random selection",
-            "Fig. 10c, section IV-H",
-            judge_larger(worse, NOTICED),
-            {"RDS - EDS, best accuracy": describe_differences(worse)},
-            rests_on=[chance[0], *above],
-        ),
-        make_claim(
-            "hard-is-better-than-chance",
-            "With ρ < 1 entropy selection is better than random selection",
-            "Fig. 10c, section IV-H",
-            judge_larger(better, NOTICED),
-            {"EDS - RDS, best accuracy": describe_differences(better)},
-            rests_on=[chance[0], *below],
-        ),
-    ]
-
-
-def judge_margin(scale: str, evidence: Evidence) -> list[Claim]:
-    """Returns ours: what the hardened entropy ranks by."""
-    by_rho = evidence.studies["entropies"]["rho"]
-    row = by_rho["0.1"]
-    correlation, overlap = np.array(row["correlation"]), np.array(row["overlap"])
-    same = {
-        "rank correlation above 0.99": compare_with(correlation, 0.99),
-        "overlap of the chosen tenth above 0.9": compare_with(overlap, 0.9),
-    }
-    accuracy = compare(evidence.histories, EDS, MARGIN)
-    out = [
-        make_claim(
-            "hardened-entropy-is-the-margin",
-            "At ρ = 0.1 the order of examples by entropy is that by margin (rank correlation above 0.99, overlap of "
-            "the chosen tenth above 0.9)",
-            "ours: the limit of ρ to 0",
-            judge_larger(same),
-            {"minus the bound": describe_differences(same), "by ρ": {k: v["correlation"] for k, v in by_rho.items()}},
-            rests_on=list_few_experiments(scale, evidence.histories),
-        )
-    ]
-    if accuracy:
-        out.append(
-            make_claim(
-                "margin-is-as-good",
-                "Choosing by margin is as accurate as by hardened entropy (within 0.02)",
-                "ours",
-                judge(ask_comparable(0.02), accuracy),
-                {"EDS - margin, best accuracy": describe_differences(accuracy)},
-                rests_on=accuracy,
-            )
-        )
     return out

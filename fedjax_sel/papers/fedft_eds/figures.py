@@ -65,8 +65,15 @@ def make_figures(scale: str, evidence: Evidence) -> list[Figure]:
             lambda: draw_efficiency(panels),
         ),
         Figure(
+            "learning-efficiency",
+            "Learning efficiency as in the source's Fig. 6 and 7: points of best accuracy a simulated client second "
+            "(bars, logarithmic) beside best accuracy (dots); means over seeds.",
+            lambda: draw_bars(panels),
+        ),
+        Figure(
             "cka",
-            "CKA of the models of all pairs of clients after one round of local training, first seed (Fig. 2, 3).",
+            "Minibatch CKA on the test examples of the models of all pairs of clients after one round of local "
+            "training, first seed (Fig. 2, 3). A level has one scale, from the least to the largest of two clients.",
             lambda: draw_alikeness(studies["alike"]),
         ),
         Figure(
@@ -125,21 +132,45 @@ def draw_efficiency(panels: dict[str, dict[str, History]]) -> mpl.Figure:
     return figure
 
 
+def draw_bars(panels: dict[str, dict[str, History]]) -> mpl.Figure:
+    """Draws learning efficiency and accuracy of each method."""
+    wide = min(2, len(panels))
+    tall = -(-len(panels) // wide)
+    figure, axes = plt.subplots(tall, wide, figsize=(5.6 * wide, 3.2 * tall), layout="constrained", squeeze=False)
+    for ax, (title, methods) in zip(axes.flat, panels.items(), strict=False):
+        value = {method: measure(history) for method, history in methods.items()}
+        ax.bar(range(len(value)), [v["efficiency"].mean() for v in value.values()], color=COLOURS[0], alpha=0.6)
+        ax.set(yscale="log", ylabel="points a second")
+        ax.set_xticks(range(len(value)), list(value), rotation=45, ha="right", fontsize=7)
+        ax.set_title(title, fontsize=9)
+        other = ax.twinx()
+        other.plot(range(len(value)), [v["best_accuracy"].mean() for v in value.values()], "o", color="black")
+        other.set_ylabel("best accuracy")
+    for ax in list(axes.flat)[len(panels) :]:
+        ax.set_axis_off()
+    return figure
+
+
 def draw_alikeness(study: Any) -> mpl.Figure:
-    """Draws heat maps of CKA between clients."""
+    """Draws heat maps of CKA between clients, each level on the scale of what it shows."""
     rows, levels = study["cells"], study["levels"]
+    heats = np.array([row["heat"] for row in rows.values()], np.float64)
+    apart = heats[..., ~np.eye(heats.shape[-1], dtype=bool)]
+    low, high = np.nanmin(apart, axis=(0, 2)), np.nanmax(apart, axis=(0, 2))
     figure, axes = plt.subplots(
         len(rows), len(levels), figsize=(2.4 * len(levels), 2.3 * len(rows)), layout="constrained", squeeze=False
     )
-    image = None
+    images = []
     for line, (name, row) in zip(axes, rows.items(), strict=True):
-        for ax, level, heat in zip(line, levels, np.array(row["heat"]), strict=True):
-            image = ax.imshow(heat, vmin=0, vmax=1, cmap="magma_r")
+        images = []
+        for i, (ax, level, heat) in enumerate(zip(line, levels, np.array(row["heat"], np.float64), strict=True)):
+            shown = np.where(np.eye(len(heat), dtype=bool), np.nan, heat)  # a model beside itself would be the scale
+            images.append(ax.imshow(shown, vmin=low[i], vmax=max(high[i], low[i] + 1e-6), cmap="magma_r"))
             ax.set(xticks=[], yticks=[])
             ax.set_title(level, fontsize=8)
         line[0].set_ylabel(name.replace(", ", "\n"), fontsize=8)
-    assert image is not None
-    figure.colorbar(image, ax=axes, label="CKA", shrink=0.6)
+    for column, image in zip(axes.T, images, strict=True):
+        figure.colorbar(image, ax=column, label="CKA", shrink=0.6, location="bottom")
     return figure
 
 

@@ -25,6 +25,8 @@ BACKBONE = ("stem", "group1", "group2")
 """What stays as it was pretrained: all below the third group."""
 
 TEMPERATURE = 0.1
+EPOCHS = 5
+"""Of the source's local training."""
 LITTLE, HALF = 0.1, 0.5
 
 
@@ -75,13 +77,16 @@ ALPHAS = (0.01, 0.05, 0.1, 0.5, 1.0)
 """Of the ablations (Fig. 10c, b)."""
 
 TINY, CIFAR10, CIFAR100, DIGITS = "Tiny-ImageNet", "CIFAR-10", "CIFAR-100", "digits"
-SPEECH = {"small": "spoken digits", "full": "Speech Commands"}
+LESS = "CIFAR-10 (10,000 examples)"
+"""A fifth of the examples, for methods that train the whole model at `medium`."""
+SPEECH = {"small": "spoken digits", "medium": "spoken digits", "full": "Speech Commands"}
 SOURCES: dict[str, str] = {
     TINY: "npz:tiny_imagenet_32.npz",
     CIFAR10: "tfds:cifar10",
     CIFAR100: "tfds:cifar100",
     DIGITS: "digit_images",
     SPEECH["small"]: "npz:free_spoken_digits.npz",
+    LESS: "tfds:cifar10",
     SPEECH["full"]: "tfds:speech_commands",
 }
 
@@ -102,6 +107,25 @@ def name_few(name: str, alpha: float) -> str:
 def name_many(name: str, alpha: float) -> str:
     """Returns what an experiment with many clients is called."""
     return f"{name}, many clients, α = {alpha:g}"
+
+
+def name_five_epochs(name: str, alpha: float) -> str:
+    """Returns what an experiment with few clients and the source's five local epochs is called."""
+    return f"{name_few(name, alpha)}, E = {EPOCHS}"
+
+
+def name_by_class(name: str, alpha: float) -> str:
+    """Returns what an experiment with few clients is called where each class draws its clients."""
+    return f"{name_few(name, alpha)}, drawn by class"
+
+
+def name_stragglers(method: str, share: str) -> str:
+    """Returns what a method is called when so many of the clients take part.
+
+    >>> name_stragglers("FedFT-EDS (10 %)", "20 %")
+    'FedFT-EDS (10 %), 20 % of the clients'
+    """
+    return f"{method}, {share} of the clients"
 
 
 def name_ablation(what: str, value: str) -> str:

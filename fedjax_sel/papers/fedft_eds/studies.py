@@ -24,12 +24,13 @@ from fedjax_sel.engine.layout import Layout
 from fedjax_sel.engine.round import make_context, round_step
 from fedjax_sel.engine.state import RoundState
 from fedjax_sel.engine.training import select_examples
-from fedjax_sel.metrics.cka import kernel_cka
-from fedjax_sel.papers.fedft_eds.cells import list_cells, list_targets
+from fedjax_sel.metrics.cka import minibatch_kernel_cka
+from fedjax_sel.papers.fedft_eds.cells import find_studied, list_cells
 from fedjax_sel.papers.fedft_eds.methods import (
     ALL,
     EDS,
     EDS50,
+    EPOCHS,
     FEDAVG,
     FEDAVG_RDS,
     FEDPROX,
@@ -49,8 +50,8 @@ from fedjax_sel.task import Task
 from fedjax_sel.types import Cohort, PRNGKey, Rows, Variables
 
 LEVELS = ("low", "mid", "up")
-SEEN = 200
-"""Test examples on which clients' models are compared."""
+BATCH = 100
+"""Test examples in a batch of minibatch CKA; all whole batches are seen."""
 
 SHOWN = (1.0, 0.5, 0.1)
 """ρ of the histograms."""
@@ -71,12 +72,18 @@ def build_cell(cell: Cell, seeds: Sequence[int], scale: str, out: Path, **change
     first = None
     if cell.begins is not None:
         first = pretrained.load(locate_cell(out, find_cell(scale, *cell.begins)))
-    return build(resolve({"seeds": list(seeds), **cell.config, **changes}), first)
+    return build(resolve({**cell.config, "seeds": list(seeds), **changes}), first)
+
+
+def limit_seeds(scale: str, seeds: Sequence[int]) -> Sequence[int]:
+    """Returns the seeds that a study trains models with: at `medium` one."""
+    return seeds[:1] if scale == "medium" else seeds
 
 
 def study_alikeness(scale: str, seeds: Sequence[int], out: Path) -> dict[str, Any]:
     """Returns the CKA of all pairs of clients' models after a round of local training, with and without pretraining."""
-    name, found = list_targets(scale)[0], {}
+    seeds = limit_seeds(scale, seeds)
+    name, found = find_studied(scale), {}
     for alpha in (STRONG,) if scale == "smoke" else (STRONG, WEAK):
         for method in (SCRATCH, FEDAVG):
             run = build_cell(find_cell(scale, name_few(name, alpha), method), seeds, scale, out)
@@ -92,35 +99,46 @@ def draw_federations(run: Run) -> list[tuple[int, FederatedData]]:
 
 
 def compare_clients(run: Run, data: FederatedData, seed: int) -> Float[np.ndarray, "3 N N"]:
-    """Returns the CKA of the clients' models at each level, by the first test examples."""
+    """Returns the CKA of the clients' models at each level, by minibatch CKA on the test examples."""
     task, key = run.experiment.task, jax.random.key(seed)
     variables = task.init(key_for(key, Purpose.MODEL), data.x)
     kernels = map_trained_models(
-        measure_levels,
+        measure_batches,
         task,
         jax.tree.map(jnp.asarray, data),
         run.experiment.local_training,
         variables,
-        jnp.asarray(data.test_x[:SEEN]),
+        jnp.asarray(split_batches(np.asarray(data.test_x))),
         jnp.arange(data.num_clients),
         key_for(key, Purpose.TRAIN),
         jnp.int32(run.experiment.rounds),
         side_by_side=1,
     )
-    return np.array([kernel_cka(np.asarray(kernels[:, level])) for level in range(len(LEVELS))])
+    return np.array([minibatch_kernel_cka(np.asarray(kernels[:, :, level])) for level in range(len(LEVELS))])
+
+
+def split_batches(x: np.ndarray) -> np.ndarray:
+    """Returns examples in whole batches, those that fill none left out; one batch where there are few."""
+    size = min(BATCH, len(x))
+    return x[: len(x) // size * size].reshape(-1, size, *x.shape[1:])
+
+
+def measure_batches(task: Task, variables: Variables, batches: Rows) -> Float[Array, "B 3 b b"]:
+    """Returns `measure_levels` of each batch."""
+    return jax.lax.map(lambda x: measure_levels(task, variables, x), batches)
 
 
 def measure_levels(task: Task, variables: Variables, x: Rows) -> Float[Array, "3 b b"]:
-    """Returns products of all pairs of examples, centred, at the three levels."""
+    """Returns products of all pairs of examples at the three levels."""
     made: Any = task.model.apply(task.frozen.merge(variables), task.normalize(x), mutable=["intermediates"])[1]
     flat = [made["intermediates"][name][0].reshape(len(x), -1) for name in LEVELS]
-    centred = [layer - layer.mean(0, keepdims=True) for layer in flat]
-    return jnp.stack([layer @ layer.T for layer in centred])
+    return jnp.stack([layer @ layer.T for layer in flat])
 
 
 def study_entropies(scale: str, seeds: Sequence[int], out: Path) -> dict[str, Any]:
     """Returns entropies of training examples after some rounds, by ρ, and how near their order is to the margin's."""
-    run = build_cell(find_cell(scale, name_few(list_targets(scale)[0], STRONG), ALL), seeds, scale, out)
+    seeds = limit_seeds(scale, seeds)
+    run = build_cell(find_cell(scale, name_few(find_studied(scale), STRONG), ALL), seeds, scale, out)
     history, found = run.simulate(), {}
     for i, (_, data) in enumerate(draw_federations(run)):
         variables = jax.tree.map(lambda leaf, i=i: jnp.asarray(leaf[i]), history.variables)
@@ -144,9 +162,10 @@ def study_entropies(scale: str, seeds: Sequence[int], out: Path) -> dict[str, An
 
 def study_choices(scale: str, seeds: Sequence[int], out: Path) -> dict[str, Any]:
     """Returns how often each example was trained on, by rounds, and how unevenly, for random and entropy selection."""
+    seeds = limit_seeds(scale, seeds)
     found = {}
     for method in (RDS, EDS):
-        run = build_cell(find_cell(scale, name_few(list_targets(scale)[0], STRONG), method), seeds, scale, out)
+        run = build_cell(find_cell(scale, name_few(find_studied(scale), STRONG), method), seeds, scale, out)
         counts, labels = zip(*(replay_choices(run, data, seed) for seed, data in draw_federations(run)), strict=True)
         rounds = run.experiment.rounds
         found[method] = {
@@ -204,17 +223,20 @@ def measure_label_entropy(index: np.ndarray, keep: np.ndarray, y: np.ndarray, cl
 
 
 def study_time(scale: str, seeds: Sequence[int], out: Path) -> dict[str, Any]:
-    """Returns measured seconds of a round of each method, one seed, compiled beforehand, all methods in turn."""
+    """Returns measured seconds of a round of each method, one seed, compiled beforehand, all methods in turn.
+
+    A round has the source's five local epochs, but for `smoke`.
+    """
     rounds = 1
     changes = {"rounds": rounds, "evaluate_every": rounds, "evaluate_last": 1, "chunk": rounds}
-    there = {cell.method for cell in list_cells(scale) if cell.experiment == name_few(list_targets(scale)[0], STRONG)}
-    runs = {
-        method: build_cell(
-            find_cell(scale, name_few(list_targets(scale)[0], STRONG), method), seeds[:1], scale, out, **changes
-        )
-        for method in TIMED
-        if method in there
-    }
+    epochs = {} if scale == "smoke" else {"epochs": EPOCHS}
+    title = name_few(find_studied(scale), STRONG)
+    there = {cell.method: cell for cell in list_cells(scale) if cell.experiment == title}
+    runs = {}
+    for method in TIMED:
+        if method in there:
+            own = {"local_training": {**there[method].config["local_training"], **epochs}}
+            runs[method] = build_cell(there[method], seeds[:1], scale, out, **changes, **own)
     seconds: dict[str, list[float]] = {method: [] for method in runs}
     for turn in range(REPEATS + 1):
         for method, run in runs.items():

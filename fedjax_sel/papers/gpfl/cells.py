@@ -7,7 +7,7 @@ from typing import Any
 from fedjax_sel.papers.paper import Cell
 from fedjax_sel.papers.settings import load_settings, merge_settings
 
-RANDOM, ROBIN, POW_D, CPOW_D, RPOW_D, ADAPOW_D, FEDCOR, AFL, GPFL, TEXT, COSINE = (
+RANDOM, ROBIN, POW_D, CPOW_D, RPOW_D, ADAPOW_D, FEDCOR, AFL, GPFL, TEXT, LITERAL, COSINE = (
     "Random",
     "Round-robin (control)",
     "Pow-d",
@@ -18,6 +18,7 @@ RANDOM, ROBIN, POW_D, CPOW_D, RPOW_D, ADAPOW_D, FEDCOR, AFL, GPFL, TEXT, COSINE 
     "AFL",
     "GPFL (its code)",
     "GPFL (its text)",
+    "GPFL (its text, to the letter)",
     "GPFL (cosine)",
 )
 METHODS: dict[str, dict[str, Any]] = {
@@ -42,6 +43,12 @@ PUBLISHED = (RANDOM, POW_D, FEDCOR, GPFL)
 MAIN = (*PUBLISHED, ROBIN)
 CONTROLS = (RANDOM, GPFL, ROBIN)
 
+TO_THE_LETTER = {"name": "gpfl", "variant": "paper", "softmax": "everyone", "reward": "printed", "mean": "rounds"}
+"""GPFL as printed: softmax over all clients, rewards as equation (8) stands, their mean over the rounds."""
+
+PRINTED_MOMENTUM = {"local_training": {"momentum": 0.1}}
+"""Of the text's local training; both codes have none."""
+
 LEAK = {**METHODS[GPFL], "signal": "test"}
 """GPFL as its code runs it: accuracy and loss are those of the test examples."""
 
@@ -61,11 +68,19 @@ THEIRS = "GPFL's settings"
 
 NETWORK, EXAMPLES = "FedCor's, GPFL's network", "FedCor's, GPFL's network and rows"
 AS_PUBLISHED = "as published"
+ALIVE = "GPFL's settings, constant rate"
+"""The same where the learning rate does not die, so that late exploration can still do something."""
 
 ALPHAS = {f"GPFL, α = {value:g}": ("constant", value) for value in (0.0, 0.1, 1.0)}
 RHOS = {f"GPFL, ρ = {value:g}": ("linear", value) for value in (0.5, 1.0, 2.0, 5.0)}
 SENSITIVE = "2SPC"
 """The partition on which settings, α and ρ are varied."""
+
+MORE_SEEDS = 10
+"""Of the cells on Fashion-MNIST that the claims on accuracy rest on."""
+
+LONGER = {"local_training": {"schedule": None}, "rounds": 1500, "evaluate_every": 15}
+"""What `ALIVE` changes."""
 
 NOT_OF_SETTINGS = ("partition", "client_selection", "cohort_size")
 """What a preset says besides, and cells vary."""
@@ -92,6 +107,8 @@ ON_CIFAR = merge_settings(
 """CIFAR-10 as FedCor's code runs it."""
 
 CIFAR_FEDCOR = {"name": "fedcor", "warm_up": 20, "interval": 50, "history": 500, "beta": 0.9, "gamma": 0.99}
+CIFAR_MEDIUM = {"rounds": 300, "evaluate_every": 15, "seeds": 2}
+"""All examples, and the rounds of the first column of the source's Table II."""
 CIFAR_SMALL = {"data": {"num_examples": 5000}, "rounds": 60, "evaluate_every": 15}
 """What fits on a small machine: a tenth of the examples, so a tenth of the local steps, and 3 % of the rounds."""
 
@@ -111,7 +128,14 @@ def name_experiment(data: str, partition: str, settings: str = "") -> str:
 
 
 def list_cells(scale: str) -> list[Cell]:
-    """Returns Fashion-MNIST (digits at `smoke`) in full, then CIFAR-10; at `small` a part of it."""
+    """Returns Fashion-MNIST (digits at `smoke`) in full, then CIFAR-10, at `small` in part; at `medium` that alone."""
+    if scale == "medium":
+        medium = merge_settings(ON_CIFAR, CIFAR_MEDIUM)
+        return [
+            make_cell(scale, CIFAR, partition, medium, "", m, CIFAR_FEDCOR if m == FEDCOR else METHODS[m])
+            for partition in (SENSITIVE, "Dir", "1SPC")
+            for m in MAIN
+        ]
     out = list_main_cells(scale)
     if scale == "smoke":
         return out
@@ -132,10 +156,13 @@ def list_main_cells(scale: str) -> list[Cell]:
     examples = merge_settings(network, OTHER_EXAMPLES)
     theirs = merge_settings(examples, OTHER_REST)
     partitions = (SENSITIVE,) if smoke else tuple(PARTITIONS)
+    seeds: dict[str, Any] = {} if smoke else {"seeds": MORE_SEEDS}
 
     def cell(
         partition: str, settings: dict[str, Any], name: str, method: str, selector: dict[str, Any] | None = None
     ) -> Cell:
+        varied = method in {**ALPHAS, **RHOS} or (name == "" and method not in MAIN)
+        settings = settings if varied else {**settings, **seeds}
         return make_cell(scale, data, partition, settings, name, method, selector or methods[method])
 
     out = []
@@ -148,9 +175,12 @@ def list_main_cells(scale: str) -> list[Cell]:
             out += [cell(partition, network, NETWORK, RANDOM), cell(partition, examples, EXAMPLES, RANDOM)]
     for partition in partitions:
         out += [cell(partition, base, "", method) for method in METHODS if method not in PUBLISHED]
+        out.append(cell(partition, merge_settings(base, PRINTED_MOMENTUM), "", LITERAL, TO_THE_LETTER))
     for method, (schedule, alpha) in {**ALPHAS, **RHOS}.items():
         selector = {"name": "gpfl", "schedule": schedule, "alpha": alpha}
         out.append(cell(SENSITIVE, theirs, THEIRS, method, selector))
+        if not smoke:
+            out.append(cell(SENSITIVE, merge_settings(theirs, LONGER), ALIVE, method, selector))
     return out
 
 

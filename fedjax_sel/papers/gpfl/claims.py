@@ -8,22 +8,22 @@ import numpy as np
 
 from fedjax_sel.metrics import Difference, difference
 from fedjax_sel.papers.gpfl.cells import (
+    ALIVE,
     ALPHAS,
     AS_PUBLISHED,
     CIFAR,
     FEDCOR,
     GPFL,
     NETWORK,
-    PARTITIONS,
-    POW_D,
     RANDOM,
     RHOS,
-    ROBIN,
     SENSITIVE,
     THEIRS,
     name_experiment,
 )
-from fedjax_sel.papers.gpfl.numbers import find_data, list_partitions, measure
+from fedjax_sel.papers.gpfl.comparisons import BASELINES, NOTICED, list_settings, measure_cell
+from fedjax_sel.papers.gpfl.more_claims import judge_cifar, judge_letter, judge_ours, judge_times
+from fedjax_sel.papers.gpfl.numbers import find_data, list_partitions
 from fedjax_sel.papers.judging import (
     ask_comparable,
     ask_not_smaller,
@@ -36,11 +36,6 @@ from fedjax_sel.papers.judging import (
 )
 from fedjax_sel.papers.paper import Claim, Evidence, Histories
 
-NOTICED = 0.005
-"""A smaller advantage in accuracy would be noticed by nobody."""
-
-BASELINES = (RANDOM, POW_D, FEDCOR)
-
 VISIT = "GPFL's code visits all clients once, in its first N / m rounds, before it selects anybody"
 """Why its coverage is fixed by construction."""
 
@@ -48,26 +43,22 @@ VISIT = "GPFL's code visits all clients once, in its first N / m rounds, before 
 def judge_claims(scale: str, evidence: Evidence) -> list[Claim]:
     """Returns accuracy, exploration, parameters, cost, then what the source does not ask."""
     histories = evidence.histories
-    out = [
+    on_cifar = judge_cifar(histories) if name_experiment(CIFAR, SENSITIVE) in {e for e, _ in histories} else []
+    if not list_partitions(histories):  # CIFAR-10 alone
+        return [*on_cifar, *judge_times(evidence)]
+    alive = []
+    if (name_experiment(find_data(histories), SENSITIVE, ALIVE), "GPFL, ρ = 1") in histories:
+        alive = judge_parameters(histories, ALIVE, "-at-constant-rate", " (constant learning rate, 1500 rounds)")
+    return [
         *judge_accuracy(histories),
         *judge_exploration(histories),
         *judge_parameters(histories),
-        *judge_cost(evidence),
+        *alive,
+        *judge_times(evidence),
+        *on_cifar,
+        *judge_ours(evidence),
+        *judge_letter(histories),
     ]
-    if name_experiment(CIFAR, SENSITIVE) in {experiment for experiment, _ in histories}:
-        out += judge_cifar(histories)
-    return [*out, *judge_ours(evidence)]
-
-
-def measure_cell(histories: Histories, partition: str, settings: str, method: str, metric: str) -> np.ndarray:
-    """Returns one number a seed, on Fashion-MNIST (digits at `smoke`)."""
-    return measure(histories[name_experiment(find_data(histories), partition, settings), method])[metric]
-
-
-def list_settings(histories: Histories, *settings: str, partitions: Iterable[str] | None = None) -> list[str]:
-    """Returns the experiments under these settings, on Fashion-MNIST (digits at `smoke`)."""
-    partitions = list_partitions(histories) if partitions is None else partitions
-    return [name_experiment(find_data(histories), partition, name) for name in settings for partition in partitions]
 
 
 def find_best(histories: Histories, partition: str, settings: str, methods: Iterable[str], metric: str) -> str:
@@ -218,144 +209,52 @@ def judge_exploration(histories: Histories) -> list[Claim]:
     ]
 
 
-def judge_parameters(histories: Histories) -> list[Claim]:
-    """Returns the verdicts on α and ρ."""
+def judge_parameters(histories: Histories, settings: str = THEIRS, slug: str = "", words: str = "") -> list[Claim]:
+    """Returns the verdicts on α and ρ.
+
+    Args:
+      histories: of the cells.
+      settings: under which they were varied.
+      slug, words: what the claims' names and sentences say of these settings.
+    """
 
     def last(method: str) -> np.ndarray:
-        return measure_cell(histories, SENSITIVE, THEIRS, method, "accuracy_last")
+        return measure_cell(histories, SENSITIVE, settings, method, "accuracy_last")
 
-    best = "GPFL, ρ = 1"
+    best, none = "GPFL, ρ = 1", "GPFL, α = 0"
     over = {method: difference(last(best), last(method)) for method in RHOS if method != best}
     fixed = {method: difference(last(best), last(method)) for method in ALPHAS}
-    none = "GPFL, α = 0"
     explored = {m: difference(last(m), last(none)) for m in (*ALPHAS, *RHOS) if m != none}
     return [
         make_claim(
-            "rho-1-is-best",
-            "ρ = 1 gives the highest accuracy of ρ = 0.5, 1, 2, 5",
-            "Fig. 7b, section VI-E",
-            judge_larger(over, NOTICED),
-            {"ρ = 1 minus other ρ, mean of the last 10": describe_differences(over)},
-            rests_on=list_settings(histories, THEIRS, partitions=(SENSITIVE,)),
-        ),
-        make_claim(
-            "schedule-beats-constant",
-            "α growing with the round (ρ = 1) beats every fixed α",
-            "section VI-E",
-            judge_larger(fixed, NOTICED),
-            {"ρ = 1 minus fixed α, mean of the last 10": describe_differences(fixed)},
-            rests_on=list_settings(histories, THEIRS, partitions=(SENSITIVE,)),
-        ),
-        make_claim(
-            "exploring-pays",
-            "With exploration the result is better than without (α = 0), by nearly 0.1",
-            "section VI-E",
-            judge_larger(explored, NOTICED),
-            {"minus α = 0, mean of the last 10": describe_differences(explored)},
-            rests_on=list_settings(histories, THEIRS, partitions=(SENSITIVE,)),
-        ),
-    ]
-
-
-def judge_cost(evidence: Evidence) -> list[Claim]:
-    """Returns the measured time of 200 rounds."""
-    study = evidence.studies["time"]
-    times = {method: np.array(row["measured_seconds"]) for method, row in study["methods"].items()}
-
-    def slower(method: str) -> Difference:
-        return compare_with(times[method] / times[RANDOM], 1.0)
-
-    mine, fedcor = slower(GPFL), slower(FEDCOR)
-    shown = {method: float(np.median(t / times[RANDOM])) for method, t in times.items()}
-    return [
-        make_claim(
-            "cost-just-above-random",
-            f"{study['rounds']} rounds of GPFL take about as long as of Random (within a tenth)",
-            "Fig. 6, section VI-D",
-            judge(ask_comparable(0.1), {GPFL: mine}),
-            {"measured time over Random's, median": shown, "GPFL, excess": describe_difference(mine)},
-        ),
-        make_claim(
-            "fedcor-is-slowest",
-            "FedCor takes much longer than Random (at least half as long again)",
-            "Fig. 6, section VI-D",
-            judge_larger({FEDCOR: compare_with(times[FEDCOR] / times[RANDOM], 1.5)}),
-            {"FedCor, excess": describe_difference(fedcor)},
-        ),
-    ]
-
-
-def judge_cifar(histories: Histories) -> list[Claim]:
-    """Returns Table II on CIFAR-10."""
-    there = [p for p in PARTITIONS if (name_experiment(CIFAR, p), FEDCOR) in histories]
-
-    def last(partition: str, method: str) -> np.ndarray:
-        return measure(histories[name_experiment(CIFAR, partition), method])["accuracy_last"]
-
-    worse = {p: difference(last(p, RANDOM), last(p, FEDCOR)) for p in there}
-    over = {f"{p}, over {m}": difference(last(p, GPFL), last(p, m)) for p in there for m in BASELINES}
-    counted = {name: d for name, d in over.items() if name != f"1SPC, over {POW_D}"}
-    return [
-        make_claim(
-            "fedcor-worse-than-random",
-            "FedCor is worse than Random on CIFAR-10",
-            "Table II, section VI-B",
-            judge_larger(worse, NOTICED),
-            {"Random - FedCor, mean of the last 10": describe_differences(worse)},
-            rests_on=[name_experiment(CIFAR, p) for p in there],
-        ),
-        make_claim(
-            "beats-all-on-cifar",
-            "GPFL beats Random, Pow-d and FedCor on CIFAR-10 (all but Pow-d on 1SPC), under equal settings",
-            "Table II, section VI-B",
-            judge_larger(counted, NOTICED),
-            {"GPFL - baseline, mean of the last 10": describe_differences(over)},
-            rests_on=[name_experiment(CIFAR, p) for p in there],
-        ),
-    ]
-
-
-def judge_ours(evidence: Evidence) -> list[Claim]:
-    """Returns what one should ask."""
-    histories = evidence.histories
-    robin = {
-        partition: difference(*(measure_cell(histories, partition, "", m, "accuracy_last") for m in (GPFL, ROBIN)))
-        for partition in list_partitions(histories)
-    }
-    leak = {
-        partition: difference(
-            measure_cell(histories, partition, AS_PUBLISHED, GPFL, "accuracy_last"),
-            measure_cell(histories, partition, THEIRS, GPFL, "accuracy_last"),
+            f"{name}{slug}",
+            f"{text}{words}",
+            source,
+            judge_larger(found, NOTICED),
+            {f"{what}, mean of the last 10": describe_differences(found)},
+            rests_on=list_settings(histories, settings, partitions=(SENSITIVE,)),
         )
-        for partition in list_partitions(histories)
-    }
-    regret = {method: np.array(row["share"]) for method, row in evidence.studies["regret"]["methods"].items()}
-    lower = difference(regret[RANDOM], regret[GPFL])
-    return [
-        make_claim(
-            "better-than-round-robin",
-            "GPFL is better than visiting the clients in turn (equal settings, mean of the last 10)",
-            "ours: its bonus alone would be round-robin",
-            judge_larger(robin, NOTICED),
-            {"GPFL - round-robin": describe_differences(robin)},
-            rests_on=list_settings(histories, ""),
-        ),
-        make_claim(
-            "leak-is-harmless",
-            "Rewarding by test accuracy instead of validation accuracy changes the result by less than 0.01",
-            "ours: the code's rewards look at the test set",
-            judge(ask_comparable(0.01), leak),
-            {"test - validation, mean of the last 10": describe_differences(leak)},
-            rests_on=list_settings(histories, AS_PUBLISHED, THEIRS),
-        ),
-        make_claim(
-            "regret-below-random",
-            "In a federation small enough to try all cohorts, GPFL's regret is lower than Random's",
-            "ours; the bound of its theorem is negative for every t",
-            judge_larger({GPFL: lower}),
-            {
-                "regret as a share of a random cohort's": {m: float(v.mean()) for m, v in regret.items()},
-                "Random's - GPFL's": describe_difference(lower),
-            },
-        ),
+        for name, text, source, found, what in (
+            (
+                "rho-1-is-best",
+                "ρ = 1 gives the highest accuracy of ρ = 0.5, 1, 2, 5",
+                "Fig. 7b, section VI-E",
+                over,
+                "ρ = 1 minus other ρ",
+            ),
+            (
+                "schedule-beats-constant",
+                "α growing with the round (ρ = 1) beats every fixed α",
+                "section VI-E",
+                fixed,
+                "ρ = 1 minus fixed α",
+            ),
+            (
+                "exploring-pays",
+                "With exploration the result is better than without (α = 0), by nearly 0.1",
+                "section VI-E",
+                explored,
+                "minus α = 0",
+            ),
+        )
     ]

@@ -12,12 +12,14 @@ from matplotlib import figure as mpl
 from fedjax_sel.engine.history import History
 from fedjax_sel.metrics import coverage, jain
 from fedjax_sel.papers.gpfl.cells import (
+    ALIVE,
     ALPHAS,
     AS_PUBLISHED,
     CIFAR,
     EXAMPLES,
     FEDCOR,
     GPFL,
+    LITERAL,
     METHODS,
     NETWORK,
     PARTITIONS,
@@ -29,7 +31,7 @@ from fedjax_sel.papers.gpfl.cells import (
     THEIRS,
     name_experiment,
 )
-from fedjax_sel.papers.gpfl.numbers import find_data, find_published, measure
+from fedjax_sel.papers.gpfl.numbers import find_data, find_published, list_partitions, measure
 from fedjax_sel.papers.paper import Evidence, Figure, Histories
 from fedjax_sel.report.figures import COLOURS, curves
 
@@ -56,7 +58,23 @@ def make_figures(scale: str, evidence: Evidence) -> list[Figure]:
                 out[f"{of}, {partition}"] = kept
         return out
 
-    out = [
+    out = []
+    if cifar := group_panels("", of=CIFAR):
+        out.append(Figure("accuracy-cifar", "CIFAR-10, FedCor's settings.", lambda: curves(cifar, looks=LOOKS)))
+    if studies.get("time_cifar", {}).get("methods"):
+        out.append(make_time_figure(studies["time_cifar"], "time-cifar", f"{CIFAR}, ", "Fig. 6b"))
+    if not list_partitions(histories):  # CIFAR-10 alone
+        return out
+    if (name_experiment(data, SENSITIVE, ALIVE), next(iter(RHOS))) in histories:
+        out.append(
+            Figure(
+                "alpha-constant-rate",
+                f"The same as `alpha` with a constant learning rate, 1500 rounds, {SENSITIVE} (Fig. 7).",
+                lambda: curves(group_by_parameter(histories, data, ALIVE)),
+            )
+        )
+    return [
+        *out,
         Figure(
             "accuracy-fair",
             "Accuracy under FedCor's settings for all; median over seeds, band from the first to the ninth decile.",
@@ -76,7 +94,7 @@ def make_figures(scale: str, evidence: Evidence) -> list[Figure]:
         Figure(
             "variants",
             "The other methods under FedCor's settings.",
-            lambda: curves(group_panels("", [RANDOM, *(m for m in METHODS if m not in SHOWN)])),
+            lambda: curves(group_panels("", [RANDOM, *(m for m in (*METHODS, LITERAL) if m not in SHOWN)])),
         ),
         Figure(
             "gap",
@@ -100,11 +118,7 @@ def make_figures(scale: str, evidence: Evidence) -> list[Figure]:
             f"GPFL with α fixed (left) and growing with the round (right), {SENSITIVE}, GPFL's settings (Fig. 7).",
             lambda: curves(group_by_parameter(histories, data)),
         ),
-        Figure(
-            "time",
-            f"{studies['time']['rounds']} rounds: measured and simulated time over Random's (Fig. 6).",
-            lambda: draw_times(studies["time"]),
-        ),
+        make_time_figure(studies["time"], "time", "", "Fig. 6"),
         Figure(
             "regret",
             "Regret so far as a share of what uniform cohorts would lose on the same path; 0: always the best cohort, "
@@ -112,9 +126,12 @@ def make_figures(scale: str, evidence: Evidence) -> list[Figure]:
             lambda: draw_regrets(studies["regret"]),
         ),
     ]
-    if cifar := group_panels("", of=CIFAR):
-        out.append(Figure("accuracy-cifar", "CIFAR-10, FedCor's settings.", lambda: curves(cifar, looks=LOOKS)))
-    return out
+
+
+def make_time_figure(study: Mapping[str, Any], name: str, data: str, source: str) -> Figure:
+    """Returns the figure of one study of times."""
+    caption = f"{data}{study['rounds']} rounds: measured and simulated time over Random's ({source})."
+    return Figure(name, caption, lambda: draw_times(study))
 
 
 def draw_gap(histories: Histories, data: str) -> mpl.Figure:
@@ -182,9 +199,9 @@ def draw_counts(histories: Histories, data: str) -> mpl.Figure:
     return figure
 
 
-def group_by_parameter(histories: Histories, data: str) -> dict[str, dict[str, History]]:
+def group_by_parameter(histories: Histories, data: str, settings: str = THEIRS) -> dict[str, dict[str, History]]:
     """Returns panels of fixed α and of ρ."""
-    experiment = name_experiment(data, SENSITIVE, THEIRS)
+    experiment = name_experiment(data, SENSITIVE, settings)
     return {
         "α fixed": {method: histories[experiment, method] for method in ALPHAS},
         "α = ρ t / T": {method: histories[experiment, method] for method in RHOS},

@@ -9,11 +9,13 @@ import numpy as np
 
 from fedjax_sel.engine.history import History
 from fedjax_sel.papers.gpfl.cells import (
+    ALIVE,
     ALPHAS,
     AS_PUBLISHED,
     CIFAR,
     EXAMPLES,
     GPFL,
+    LITERAL,
     METHODS,
     NETWORK,
     PARTITIONS,
@@ -24,7 +26,7 @@ from fedjax_sel.papers.gpfl.cells import (
     THEIRS,
     name_experiment,
 )
-from fedjax_sel.papers.gpfl.numbers import find_data, find_published, list_fair_runs, measure
+from fedjax_sel.papers.gpfl.numbers import find_data, find_published, list_fair_runs, list_partitions, measure
 from fedjax_sel.papers.judging import format_mean_std
 from fedjax_sel.papers.paper import Evidence, Histories, Table
 
@@ -32,12 +34,23 @@ from fedjax_sel.papers.paper import Evidence, Histories, Table
 def make_tables(scale: str, evidence: Evidence) -> list[Table]:
     """Returns Table II, all methods, the gap, parameters, cost, regret, partitions."""
     histories, studies = evidence.histories, evidence.studies
+    times = [
+        tabulate_cost(studies[name], data)
+        for name, data in (("time", find_data(histories)), ("time_cifar", CIFAR))
+        if studies.get(name, {}).get("methods")
+    ]
+    if not list_partitions(histories):  # CIFAR-10 alone
+        return [make_table_2(histories), tabulate_methods(histories), *times]
     return [
         make_table_2(histories),
         tabulate_methods(histories),
         tabulate_gap(histories),
-        tabulate_sensitivity(histories),
-        tabulate_cost(studies["time"]),
+        *(
+            tabulate_sensitivity(histories, settings)
+            for settings in (THEIRS, ALIVE)
+            if (name_experiment(find_data(histories), SENSITIVE, settings), next(iter(RHOS))) in histories
+        ),
+        *times,
         tabulate_regret(studies["regret"]),
         tabulate_partitions(studies["partitions"]),
     ]
@@ -87,7 +100,7 @@ def tabulate_methods(histories: Histories) -> Table:
     """Returns all methods under FedCor's settings."""
     rows = []
     for _, _, experiment in list_fair_runs(histories):
-        for method in METHODS:
+        for method in (*METHODS, LITERAL):
             history = histories.get((experiment, method))
             if history is None:
                 continue
@@ -153,10 +166,10 @@ def tabulate_gap(histories: Histories) -> Table:
     )
 
 
-def tabulate_sensitivity(histories: Histories) -> Table:
+def tabulate_sensitivity(histories: Histories, settings: str) -> Table:
     """Returns α fixed, and ρ of the linear schedule."""
-    experiment, rows = name_experiment(find_data(histories), SENSITIVE, THEIRS), []
-    for method in (*ALPHAS, *RHOS, GPFL):
+    experiment, rows = name_experiment(find_data(histories), SENSITIVE, settings), []
+    for method in (*ALPHAS, *RHOS, *([GPFL] if (experiment, GPFL) in histories else [])):
         value = measure(histories[experiment, method])
         rows.append(
             (
@@ -169,13 +182,13 @@ def tabulate_sensitivity(histories: Histories) -> Table:
             )
         )
     return Table(
-        f"Sensitivity of GPFL to α and ρ ({SENSITIVE}, GPFL's settings)",
+        f"Sensitivity of GPFL to α and ρ ({SENSITIVE}, {settings})",
         ("method", "last 10", "largest deviation", "full coverage after", "largest count", "Jain"),
         tuple(rows),
     )
 
 
-def tabulate_cost(study: Mapping[str, Any]) -> Table:
+def tabulate_cost(study: Mapping[str, Any], data: str) -> Table:
     """Returns measured and simulated costs."""
     random = np.array(study["methods"][RANDOM]["measured_seconds"])
     rows = [
@@ -190,7 +203,7 @@ def tabulate_cost(study: Mapping[str, Any]) -> Table:
         for method, row in study["methods"].items()
     ]
     return Table(
-        f"What {study['rounds']} rounds cost ({SENSITIVE}, FedCor's settings)",
+        f"What {study['rounds']} rounds cost ({data}, {SENSITIVE}, FedCor's settings)",
         ("method", "measured time over Random's", "simulated s", "simulated J", "MB", "GFLOP"),
         tuple(rows),
         f"Measured: {study['device']}, compiled beforehand, seed {study['seed']}, median of "

@@ -26,7 +26,28 @@ OTHERS: dict[str, dict[str, Any]] = {
 }
 """Other servers, at LEFL's rate, on one experiment."""
 
+PROPORTIONAL = "LEFL (proportional)"
+COMBINED: dict[str, dict[str, Any]] = {
+    PROPORTIONAL: {"client_selection": {"name": "lefl", "allocation": "proportional"}},
+    f"LEFL + {FEDPROX}": {**METHODS[FEDPROX], **METHODS[LEFL]},
+    f"LEFL + {SCAFFOLD}": {**METHODS[SCAFFOLD], **METHODS[LEFL]},
+    f"LEFL + {FEDNOVA}": {**METHODS[FEDNOVA], **METHODS[LEFL]},
+}
+"""LEFL with the quotas of its text, and under the other methods, at LEFL's rate."""
+
+MUS = (0.01, 0.1, 1.0)
+TUNED: dict[str, dict[str, Any]] = {
+    f"{FEDPROX}, μ = {mu:g}": {"correction": {"name": "proximal", "mu": mu}} for mu in MUS
+}
+"""FedProx with μ that do something, beside the 0.001 of `METHODS`, at LEFL's rate: the best of them is compared."""
+
+BY_CODE = "LEFL (its code's quotas)"
+"""LEFL as its code draws cohorts, where it stands beside the proportional one."""
+
 BASELINES = tuple(method for method in METHODS if method != LEFL)
+
+SHOWN = (*METHODS, *OTHERS, *COMBINED, *TUNED, BY_CODE)
+"""All methods, in the order of the tables."""
 
 HIGH, LOW, AS_PUBLISHED = "LEFL's rate", "the baselines' rate", "as published"
 """Settings: the rate is the same for all methods in the first two."""
@@ -107,7 +128,18 @@ SMOKE: dict[str, dict[str, Any]] = {
 }
 """The two partitions on scikit-learn's digits, which are their own public examples."""
 
-EXPERIMENTS = {"smoke": SMOKE, "small": {**STAND_IN, **SMALL_CIFAR}, "full": {**STAND_IN, **FULL}}
+MEDIUM_CIFAR = "CIFAR-10 (10,000 examples), ResNet-20, 100 @ 10 %"
+MEDIUM: dict[str, dict[str, Any]] = {
+    MEDIUM_CIFAR: load_experiment(
+        "cifar10_lefl", {"data": {"num_examples": 10_000}, "rounds": 60, "evaluate_every": 2, "seeds": 2}
+    )
+}
+"""A fifth of the examples and 60 rounds of the source's first experiment; two seeds."""
+
+STUDIED_FULL = {"CIFAR-10, ResNet-18, 20 clients": load_experiment("cifar10_resnet18_lefl")}
+"""The network of the source's Fig. 2, whose clusters are examined; it is not trained further."""
+
+EXPERIMENTS = {"smoke": SMOKE, "small": {**STAND_IN, **SMALL_CIFAR}, "medium": MEDIUM, "full": {**STAND_IN, **FULL}}
 """By scale: settings at LEFL's rate, without a selector."""
 
 TARGETS = {
@@ -144,8 +176,22 @@ def count_slots(m: int, clients: int) -> int:
     return min(clients, m + math.ceil(math.log2(clients)))
 
 
+def list_medium() -> list[Cell]:
+    """Returns FedAvg and LEFL at both rates, with either quotas, and the other methods at LEFL's rate."""
+    (name, config), m = next(iter(MEDIUM.items())), MEDIUM[MEDIUM_CIFAR]["cohort_size"]
+    clients = config["partition"]["clients"]
+    code = {"name": "lefl", "allocation": "code", "kl_direction": "code", "fraction": m / clients}
+    own = {"client_selection": code, "cohort_size": count_slots(m, clients)}
+    both = {FEDAVG: {}, PROPORTIONAL: COMBINED[PROPORTIONAL], BY_CODE: own}
+    out = [make_cell(name, s, method, config, RATES[s], change) for s in (HIGH, LOW) for method, change in both.items()]
+    others = (FEDPROX, SCAFFOLD, FEDNOVA)
+    return [*out, *(make_cell(name, HIGH, method, config, RATES[HIGH], METHODS[method]) for method in others)]
+
+
 def list_cells(scale: str) -> list[Cell]:
     """Returns all methods at LEFL's rate, at the baselines' rate, and as published."""
+    if scale == "medium":
+        return list_medium()
     out = []
     for number, (name, config) in enumerate(EXPERIMENTS[scale].items()):
         for settings in (HIGH,) if is_short(name) else (HIGH, LOW):
@@ -157,6 +203,9 @@ def list_cells(scale: str) -> list[Cell]:
         out += list_as_published(name, config)
         if number == 0:
             out += [make_cell(name, HIGH, method, config, RATES[HIGH], change) for method, change in OTHERS.items()]
+        if scale != "smoke":
+            more = {**COMBINED, **TUNED}
+            out += [make_cell(name, HIGH, method, config, RATES[HIGH], change) for method, change in more.items()]
     return out
 
 

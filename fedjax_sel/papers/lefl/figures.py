@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -12,6 +12,8 @@ from matplotlib import figure as mpl
 from fedjax_sel.engine.history import History
 from fedjax_sel.papers.lefl.cells import (
     AS_PUBLISHED,
+    BY_CODE,
+    COMBINED,
     EXPERIMENTS,
     FEDAVG,
     FEDNOVA,
@@ -21,7 +23,9 @@ from fedjax_sel.papers.lefl.cells import (
     LOW,
     METHODS,
     OTHERS,
+    PROPORTIONAL,
     SCAFFOLD,
+    TUNED,
     name_experiment,
 )
 from fedjax_sel.papers.paper import Evidence, Figure
@@ -52,9 +56,26 @@ def make_figures(scale: str, evidence: Evidence) -> list[Figure]:
                 out[name] = kept
         return out
 
-    first = next(iter(EXPERIMENTS[scale]))
-    others = {first: {m: histories[name_experiment(first, HIGH), m] for m in (FEDAVG, LEFL, *OTHERS)}}
     small = {name: row for name, row in {**studies["ablation"], **studies["clusters"]}.items() if "heat" in row}
+    runs = [] if scale == "medium" else list_run_figures(group_panels)
+    if more := group_panels(HIGH, (FEDAVG, LEFL, *COMBINED, *TUNED, BY_CODE)):
+        caption = "LEFL with its text's quotas and under the other methods, and FedProx with other μ, at LEFL's rate."
+        there = {name: methods for name, methods in more.items() if PROPORTIONAL in methods}
+        runs += [Figure("combined", caption, lambda: curves(there, log=True))] if there else []
+    if scale == "medium":
+        caption = "FedAvg and LEFL at the baselines' rate."
+        low = group_panels(LOW, (FEDAVG, PROPORTIONAL, BY_CODE))
+        runs.append(Figure("accuracy-at-their-rate", caption, lambda: curves(low, log=True)))
+    return [
+        *runs,
+        *list_study_figures(studies, small),
+    ]
+
+
+def list_run_figures(group_panels: Callable[..., dict[str, dict[str, History]]]) -> list[Figure]:
+    """Returns accuracy under each of the settings, and with other servers."""
+    others = group_panels(HIGH, (FEDAVG, LEFL, *OTHERS))
+    others = {name: methods for name, methods in others.items() if set(OTHERS) <= set(methods)}
     return [
         Figure(
             "accuracy-as-published",
@@ -77,6 +98,12 @@ def make_figures(scale: str, evidence: Evidence) -> list[Figure]:
             "Other servers at LEFL's local rate; adaptive ones with server rate 0.01, not tuned.",
             lambda: curves(others, looks={**LOOKS, **dict(zip(OTHERS, SPARE, strict=True))}, log=True),
         ),
+    ]
+
+
+def list_study_figures(studies: Mapping[str, Any], small: Mapping[str, Any]) -> list[Figure]:
+    """Returns cohorts' labels, distances, divergences and alikeness of layers."""
+    return [
         Figure(
             "entropy",
             "Relative entropy of each round's cohort to everybody's labels, mean over seeds: uniform, stratified by "
@@ -108,11 +135,14 @@ def draw_entropy(study: Mapping[str, Any]) -> mpl.Figure:
     looks = {
         "entropy_random": ("uniform", "#555555"),
         "entropy_stratified": ("LEFL's clusters", "#d55e00"),
+        "entropy_proportional": ("LEFL's clusters, proportional", "#e69f00"),
         "entropy_by_labels": ("clusters of true labels", "#56b4e9"),
     }
     figure, axes = plt.subplots(1, len(study), figsize=(4.2 * len(study), 3.4), layout="constrained", squeeze=False)
     for ax, (title, row) in zip(axes[0], study.items(), strict=True):
         for name, (label, colour) in looks.items():
+            if name not in row["curves"]:
+                continue
             curve = np.array(row["curves"][name])
             ax.plot(np.arange(1, len(curve) + 1), curve, color=colour, linewidth=0.6, alpha=0.6)
             ax.axhline(curve.mean(), color=colour, label=label)

@@ -6,6 +6,8 @@ import flax.linen as nn
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
+from scipy.spatial.distance import pdist, squareform
+from scipy.stats import spearmanr
 
 from fedjax_sel.client_selection.lefl import predict_log_probs
 from fedjax_sel.metrics.cka import kernel_cka
@@ -60,6 +62,28 @@ def compare_distances(far: Float[np.ndarray, "N N"], cluster: Int[np.ndarray, "N
     rng = np.random.default_rng((0xC1, seed))
     shuffled = [average_within(far, rng.permutation(cluster)) for _ in range(SHUFFLES)]
     return {"within": average_within(far, cluster), "random": float(np.mean(shuffled))}
+
+
+CORRELATED = ("pairs", "rows")
+"""What is correlated with distance in latent space: conjectures 1 and 2."""
+
+
+def correlate_distances(kl: Float[np.ndarray, "N N"], far: Float[np.ndarray, "N N"]) -> dict[str, float]:
+    """Returns Spearman's rank correlation over pairs of clients with their distance in latent space.
+
+    Of the symmetric divergence `KL_ij + KL_ji` (`pairs`, conjecture 1), and of the distance between their rows of the
+    divergence, by which KMeans clusters them (`rows`, conjecture 2).
+
+    Args:
+      kl: divergences.
+      far: distances.
+    """
+    upper = np.triu_indices(len(kl), 1)
+    rows = squareform(pdist(kl))
+    return {
+        name: float(np.asarray(spearmanr(value[upper], far[upper])[0]))
+        for name, value in (("pairs", kl + kl.T), ("rows", rows))
+    }
 
 
 def average_within(value: Float[np.ndarray, "N N"], cluster: Int[np.ndarray, "N"]) -> float:

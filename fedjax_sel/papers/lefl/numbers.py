@@ -92,6 +92,13 @@ def find_published(experiment: str, method: str, metric: str) -> float | None:
     return float(theirs[0]) if theirs and metric == f"rounds_to_{find_target(name):g}" else None
 
 
+KEPT = (
+    *("within", "random", "rand", "entropy_stratified", "entropy_by_labels", "entropy_random"),
+    *("entropy_proportional", "entropy_transposed", "pairs", "rows"),
+)
+"""What is listed of the studies."""
+
+
 def list_all_results(scale: str, evidence: Evidence) -> list[Result]:
     """Returns every measure of every cell, and of every study, beside what is published."""
     out = list_results(
@@ -101,7 +108,7 @@ def list_all_results(scale: str, evidence: Evidence) -> list[Result]:
     )
     for study in ("clusters", "ablation"):
         for name, found in evidence.studies[study].items():
-            for metric in ("within", "random", "rand", "entropy_stratified", "entropy_by_labels", "entropy_random"):
+            for metric in KEPT:
                 if metric in found:
                     out.append(Result(f"{study}: {name}", LEFL, metric, None, to_floats(found[metric])))
     return out

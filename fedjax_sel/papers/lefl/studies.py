@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,14 @@ from fedjax_sel.data.partition.label_groups import LabelGroups
 from fedjax_sel.engine.init import selector_inputs
 from fedjax_sel.engine.keys import Purpose, key_for
 from fedjax_sel.metrics.labels import cohort_divergence, label_shares
-from fedjax_sel.papers.lefl.cells import EXPERIMENTS, METHODS, describe_lefl, load_experiment
+from fedjax_sel.papers.lefl.cells import EXPERIMENTS, METHODS, STUDIED_FULL, describe_lefl, load_experiment
 from fedjax_sel.papers.lefl.cells import LEFL as LEFL_NAME
 from fedjax_sel.papers.lefl.latent import (
+    CORRELATED,
     compare_all_layers,
     compare_distances,
     compare_layers,
+    correlate_distances,
     measure_distances,
     observe_all_layers,
     observe_last_layer,
@@ -38,7 +41,7 @@ from fedjax_sel.types import Context, PRNGKey, StrategyState
 SEEN = 100
 """Test examples on which models are compared."""
 
-DRAWN = {"smoke": 50, "small": 500, "full": 500}
+DRAWN = {"smoke": 50, "small": 500, "medium": 500, "full": 500}
 """Cohorts drawn to measure their labels."""
 
 FEW = 50
@@ -49,9 +52,17 @@ def study_clusters(scale: str, seeds: Sequence[int], _: Path) -> dict[str, Any]:
     """Returns sizes of clusters, distances in latent space, and how far cohorts' labels are from all, by experiment."""
     return {
         name: examine_clusters(merge_settings(config, describe_lefl(name)), scale, seeds)
-        for name, config in EXPERIMENTS[scale].items()
+        for name, config in list_studied(scale).items()
     }
 
+
+def list_studied(scale: str) -> dict[str, dict[str, Any]]:
+    """Returns the experiments whose clusters are examined."""
+    return {**EXPERIMENTS[scale], **(STUDIED_FULL if scale == "full" else {})}
+
+
+NUMBERS = ("within", "random", "rand", *CORRELATED)
+"""Of a seed, but for the relative entropies."""
 
 GROUPS = {"name": "label_groups", "clients": 24, "labels": 2}
 ON_GROUPS = {**METHODS[LEFL_NAME], "partition": GROUPS, "cohort_size": 5, "rounds": 10}
@@ -68,6 +79,7 @@ ABLATION: dict[str, dict[str, dict[str, Any]]] = {
             },
         ),
     },
+    "medium": {"Fashion-MNIST, 784-128-10": load_experiment("fashion_mnist_lefl")},
     "full": {
         "Fashion-MNIST, 784-128-10": load_experiment("fashion_mnist_lefl"),
         "CIFAR-10, ResNet-20": load_experiment("cifar10_lefl"),
@@ -109,9 +121,11 @@ def examine_clusters(
         everybody = np.bincount(y, minlength=data.classes) / len(y)
         far = measure_distances(latent)
         row: dict[str, Any] = {"sizes": np.sort(np.bincount(cluster))[::-1], **compare_distances(far, cluster, seed)}
+        transposed = cluster_clients(kl.T, selector.strata(ctx.num_clients))
+        row |= correlate_distances(kl, far)
         row |= {
             name: cohort_divergence(chosen[None], shares[None], everybody)[0]
-            for name, chosen in draw_cohorts(selector, cluster, shares, ctx, seed, rounds).items()
+            for name, chosen in draw_cohorts(selector, cluster, transposed, shares, ctx, seed, rounds).items()
         }
         if truth is not None:
             row["rand"] = adjusted_rand_score(truth.groups(data.classes), cluster)
@@ -125,9 +139,7 @@ def examine_clusters(
         "clients": ctx.num_clients,
         "m": ctx.m,
         "sizes": [row["sizes"] for row in per_seed],
-        **{
-            name: [float(row[name]) for row in per_seed] for name in ("within", "random", "rand") if name in per_seed[0]
-        },
+        **{name: [float(row[name]) for row in per_seed] for name in NUMBERS if name in per_seed[0]},
         **{name: [float(row[name].mean()) for row in per_seed] for name in names},
         "curves": {name: np.mean([row[name] for row in per_seed], axis=0) for name in names},
         **({"cka": np.array([row["cka"] for row in per_seed])} if "cka" in per_seed[0] else {}),
@@ -154,15 +166,23 @@ def observe_pre_phase(
 def draw_cohorts(
     selector: LEFL,
     cluster: Int[np.ndarray, "N"],
+    transposed: Int[np.ndarray, "N"],
     shares: Float[np.ndarray, "N C"],
     ctx: Context,
     seed: int,
     rounds: int,
 ) -> dict[str, Int[np.ndarray, "T m"]]:
-    """Returns cohorts of so many rounds: stratified by LEFL's clusters, by clusters of the true labels, and uniform."""
+    """Returns cohorts of so many rounds, all of `m` clients: stratified by several clusters, and uniform.
+
+    By LEFL's clusters with at least one of each, and with proportional quotas; by those of the other direction of the
+    divergence, proportionally; and by clusters of the true labels.
+    """
+    proportional = replace(selector, allocation="proportional")
     by_labels = cluster_clients(shares, selector.strata(ctx.num_clients))
     selections: dict[str, tuple[ClientSelector, Any]] = {
         "entropy_stratified": (selector, jnp.asarray(cluster, jnp.int32)),
+        "entropy_proportional": (proportional, jnp.asarray(cluster, jnp.int32)),
+        "entropy_transposed": (proportional, jnp.asarray(transposed, jnp.int32)),
         "entropy_by_labels": (selector, jnp.asarray(by_labels, jnp.int32)),
         "entropy_random": (Uniform(), ()),
     }

@@ -19,6 +19,8 @@ SETTINGS = {1: "Experiment 1", 2: "Experiment 2", 3: "Experiment 3"}
 BOUNDARY, MORE_BOUNDARY = 6, 10
 MORE = f"{MORE_BOUNDARY} boundary clients, m = {MORE_BOUNDARY}"
 """The variation with more clients at the boundary."""
+LINEAR = "logistic regression"
+"""The variation with a model that cannot follow the curve."""
 
 METHODS: dict[str, dict[str, Any]] = {
     ENTROPY: {"name": "entropy", "epsilon": 0.0},
@@ -34,7 +36,7 @@ VARIATIONS: dict[str, dict[str, Any]] = {
     "learning rate 0.03": {"local_training": {"learning_rate": 0.03}},
     "learning rate 0.3": {"local_training": {"learning_rate": 0.3}},
     "1 local epoch": {"local_training": {"epochs": 1}},
-    "logistic regression": {"model": {"name": "logistic"}},
+    LINEAR: {"model": {"name": "logistic"}},
     MORE: {"data": {"boundary": MORE_BOUNDARY}, "cohort_size": MORE_BOUNDARY},
 }
 """What `full` varies, one thing at a time."""

@@ -14,7 +14,7 @@ from fedjax_sel.papers.judging import (
     make_claim,
 )
 from fedjax_sel.papers.paper import Claim, Evidence, Histories
-from fedjax_sel.papers.uacs.cells import ENTROPY, GRADIENT, GREEDY, RANDOM, ROBIN, SETTINGS
+from fedjax_sel.papers.uacs.cells import ENTROPY, GRADIENT, GREEDY, LINEAR, RANDOM, ROBIN, SETTINGS, name_experiment
 from fedjax_sel.papers.uacs.numbers import COMPARABLE, NOTICED, TARGET, compare, compare_at_equal_cost, measure
 
 
@@ -27,6 +27,7 @@ def judge_claims(scale: str, evidence: Evidence) -> list[Claim]:
         judge_exploration(histories),
         judge_boundary(histories),
         *(judge_at_equal_cost(histories, unit, metric) for unit, metric in (("bytes", "bytes"), ("FLOPs", "flops"))),
+        *judge_linear(histories),
     ]
 
 
@@ -121,3 +122,22 @@ def judge_at_equal_cost(histories: Histories, unit: str, metric: str) -> Claim:
         {f"entropy - random at equal {unit}": describe_differences(paid)},
         rests_on=SETTINGS.values(),
     )
+
+
+def judge_linear(histories: Histories) -> list[Claim]:
+    """Returns the verdict on random selection where the model is linear; none where that was not run."""
+    experiments = [name_experiment(setting, LINEAR) for setting in SETTINGS]
+    if (experiments[0], ENTROPY) not in histories:
+        return []
+    over = {other: compare(histories, ENTROPY, other, "mean_accuracy", LINEAR) for other in (RANDOM, GRADIENT)}
+    return [
+        make_claim(
+            "random-underperforms-linear",
+            "Random selection underperforms entropy selection in all three experiments also with logistic regression, "
+            "which cannot follow a curved boundary (mean accuracy over the rounds)",
+            "ours: the source names no model",
+            judge_larger(over[RANDOM], NOTICED),
+            {f"entropy - {other.lower()}, mean accuracy": describe_differences(d) for other, d in over.items()},
+            rests_on=experiments,
+        )
+    ]

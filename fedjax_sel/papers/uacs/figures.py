@@ -11,7 +11,17 @@ from matplotlib import figure as mpl
 from fedjax_sel.data.uacs import curve, uacs
 from fedjax_sel.engine.history import History
 from fedjax_sel.papers.paper import Evidence, Figure, Histories
-from fedjax_sel.papers.uacs.cells import BOUNDARY, ENTROPY, GRADIENT, METHODS, RANDOM, SETTINGS, VARIATIONS
+from fedjax_sel.papers.uacs.cells import (
+    BOUNDARY,
+    ENTROPY,
+    GRADIENT,
+    LINEAR,
+    METHODS,
+    RANDOM,
+    SETTINGS,
+    VARIATIONS,
+    name_experiment,
+)
 from fedjax_sel.papers.uacs.numbers import compare
 from fedjax_sel.report.figures import curves, heat_maps, intervals
 
@@ -26,7 +36,21 @@ def make_figures(scale: str, evidence: Evidence) -> list[Figure]:
     histories = evidence.histories
     panels = {title: {method: histories[title, method] for method in METHODS} for title in SETTINGS.values()}
     out = list_shared_figures(panels)
-    return [*out, make_sensitivity_figure(histories)] if scale == "full" else out
+    if scale != "full":
+        return out
+    linear = {
+        title: {method: histories[name_experiment(setting, LINEAR), method] for method in METHODS}
+        for setting, title in SETTINGS.items()
+    }
+    caption = (
+        "With logistic regression: in experiment 3 the clients of highest entropy are those at the boundary, which no "
+        "straight line separates; a model of them is worse than one of a random cohort."
+    )
+    return [
+        *out,
+        Figure("accuracy-linear", caption, lambda: curves(linear, ylim=(0.7, 0.95))),
+        make_sensitivity_figure(histories),
+    ]
 
 
 def list_shared_figures(panels: Panels) -> list[Figure]:

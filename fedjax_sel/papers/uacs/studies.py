@@ -17,22 +17,33 @@ from fedjax_sel.papers.uacs.numbers import TARGET, measure
 COMPARED = (ENTROPY, GRADIENT, RANDOM)
 KEPT = ("mean_accuracy", "final_accuracy", f"rounds_to_{TARGET}", "boundary_clients_after_first_fifth")
 
-SHAPES: dict[str, Shape] = {
-    "amplitude 0": replace(SHAPE, amplitude=0.0),
-    "amplitude 0.25": replace(SHAPE, amplitude=0.25),
+CHANGED: dict[str, tuple[float, ...]] = {
+    "amplitude": (0.0, 0.125, 0.25, 0.375),
+    "strip": (0.075, 0.3),
+    "margin": (0.1, 0.4),
+    "box": (0.05, 0.2),
 }
-"""Shapes besides the default one; strip, margin and box can be added here."""
+"""Each of the generator's numbers, and what it is changed to; the others keep their defaults."""
+
+SHAPES: dict[str, Shape] = {
+    f"{name} {value:g}": replace(SHAPE, **{name: value}) for name, values in CHANGED.items() for value in values
+}
+"""The default shape with one of its numbers changed."""
 
 VARIED = {"smoke": ("amplitude 0.25",), "small": (), "full": tuple(SHAPES)}
 """What is varied at each scale."""
 
 
 def study_generator(scale: str, seeds: Sequence[int], _: Path) -> dict[str, Any]:
-    """Returns measures a seed of entropy, gradient norm and chance, by shape, experiment and method."""
+    """Returns measures a seed of entropy, gradient norm and chance, by shape, experiment and method.
+
+    Boxes are of setting 3 alone, so that the others are left out where they change.
+    """
     return {
         name: {
             title: {method: measure_shape(SHAPES[name], setting, method, scale, seeds) for method in COMPARED}
             for setting, title in SETTINGS.items()
+            if setting == 3 or replace(SHAPES[name], box=SHAPE.box) != SHAPE
         }
         for name in VARIED[scale]
     }

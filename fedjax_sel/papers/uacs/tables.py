@@ -28,7 +28,7 @@ def make_tables(scale: str, evidence: Evidence) -> list[Table]:
     histories = evidence.histories
     out = [tabulate_accuracy(histories), tabulate_selections(histories), tabulate_costs(histories)]
     out += [tabulate_sensitivity(histories)] if scale == "full" else []
-    return [*out, *tabulate_generator(evidence.studies["generator"])]
+    return [*out, *tabulate_generator(histories, evidence.studies["generator"])]
 
 
 def list_main_cells(histories: Histories) -> list[tuple[str, str]]:
@@ -103,28 +103,13 @@ def tabulate_costs(histories: Histories) -> Table:
     )
 
 
-def tabulate_generator(study: Mapping[str, Any]) -> list[Table]:
+def tabulate_generator(histories: Histories, study: Mapping[str, Any]) -> list[Table]:
     """Returns the verdicts on federations of other shapes; no table where no shape was varied."""
-    rows = []
-    for shape, found in study.items():
-
-        def take(method: str, metric: str, found: Mapping[str, Any] = found) -> dict[str, np.ndarray]:
-            return {title: np.array(by[method][metric], np.float64) for title, by in found.items()}
-
-        def subtract(first: str, second: str, metric: str) -> dict[str, Difference]:
-            one, other = take(first, metric), take(second, metric)
-            return {title: difference(one[title], other[title]) for title in one}
-
-        near = take(ENTROPY, "boundary_clients_after_first_fifth")
-        judged = (
-            judge_larger(subtract(ENTROPY, RANDOM, "mean_accuracy"), NOTICED),
-            judge(ask_comparable(COMPARABLE), subtract(GRADIENT, ENTROPY, "mean_accuracy")),
-            judge_larger(subtract(GRADIENT, ENTROPY, f"rounds_to_{TARGET}"), 1.0),
-            judge(ask_not_smaller(), {title: compare_with(value, 5.0) for title, value in near.items()}),
-        )
-        rows.append((shape, *(f"{one.verdict}: {format_number(one.effect['pooled'])}" for one in judged)))
-    if not rows:
+    if not study:
         return []
+    methods = (ENTROPY, GRADIENT, RANDOM)
+    default = {title: {m: measure(title, histories[title, m]) for m in methods} for title in SETTINGS.values()}
+    shapes = {"default": default, **study}
     return [
         Table(
             "How the verdicts hang on the generator: one of its numbers changed at a time, pooled effect",
@@ -135,11 +120,31 @@ def tabulate_generator(study: Mapping[str, Any]) -> list[Table]:
                 f"entropy faster (rounds to {TARGET}, gradient norm - entropy)",
                 f"top m at the boundary (of {BOUNDARY}, minus 5)",
             ),
-            tuple(rows),
-            f"By default amplitude {SHAPE.amplitude:g}, strip {SHAPE.strip:g}, margin {SHAPE.margin:g}, box "
-            f"{SHAPE.box:g}. Judged as the claims above.",
+            tuple((shape, *judge_shape({**default, **found})) for shape, found in shapes.items()),
+            f"Default: amplitude {SHAPE.amplitude:g}, strip {SHAPE.strip:g}, margin {SHAPE.margin:g}, box "
+            f"{SHAPE.box:g} (of setting 3 alone). Judged as the claims above.",
         )
     ]
+
+
+def judge_shape(found: Mapping[str, Any]) -> tuple[str, ...]:
+    """Returns the four verdicts on one shape, with their pooled effects."""
+
+    def take(method: str, metric: str) -> dict[str, np.ndarray]:
+        return {title: np.array(by[method][metric], np.float64) for title, by in found.items()}
+
+    def subtract(first: str, second: str, metric: str) -> dict[str, Difference]:
+        one, other = take(first, metric), take(second, metric)
+        return {title: difference(one[title], other[title]) for title in one}
+
+    near = take(ENTROPY, "boundary_clients_after_first_fifth")
+    judged = (
+        judge_larger(subtract(ENTROPY, RANDOM, "mean_accuracy"), NOTICED),
+        judge(ask_comparable(COMPARABLE), subtract(GRADIENT, ENTROPY, "mean_accuracy")),
+        judge_larger(subtract(GRADIENT, ENTROPY, f"rounds_to_{TARGET}"), 1.0),
+        judge(ask_not_smaller(), {title: compare_with(value, 5.0) for title, value in near.items()}),
+    )
+    return tuple(f"{one.verdict}: {format_number(one.effect['pooled'])}" for one in judged)
 
 
 def tabulate_sensitivity(histories: Histories) -> Table:
@@ -156,4 +161,17 @@ def tabulate_sensitivity(histories: Histories) -> Table:
         "How the conclusion moves: mean accuracy over the rounds, difference with 95 % interval",
         ("variation", "experiment", "entropy, final accuracy", "entropy - random", "entropy - gradient norm"),
         tuple(rows),
+        list_behind(histories),
     )
+
+
+def list_behind(histories: Histories) -> str:
+    """Returns a sentence on where entropy is certainly behind random selection or gradient norm."""
+    behind = [
+        f"{title} under {change or 'the settings above'}, by {-d.mean:.4f} behind {other.lower()}"
+        for change in ("", *VARIATIONS)
+        for other in (RANDOM, GRADIENT)
+        for title, d in compare(histories, ENTROPY, other, "mean_accuracy", change).items()
+        if d.high < 0
+    ]
+    return f"Entropy is behind, its interval below 0: {'; '.join(behind) or 'nowhere'}."

@@ -1,0 +1,292 @@
+"""What the thesis leaves to be asked: enumeration at its own size, other weights, devices that change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib import figure as mpl
+
+from fedjax_sel.metrics import Difference, cost_to, difference, rounds_to
+from fedjax_sel.metrics.verdict import NOT_REPRODUCED, REPRODUCED
+from fedjax_sel.papers.device_heuristic.cells import ALL, PARTITIONS, PROPOSED, RANDOM, name_experiment
+from fedjax_sel.papers.device_heuristic.changing import AGAIN, CHANCE, ONCE, WAYS
+from fedjax_sel.papers.device_heuristic.numbers import OURS
+from fedjax_sel.papers.device_heuristic.studies import BEST, EVERY, EXACT, EXHAUSTIVE, SAME
+from fedjax_sel.papers.device_heuristic.weights import EQUAL
+from fedjax_sel.papers.judging import describe_difference, describe_differences, judge_larger, make_claim
+from fedjax_sel.papers.paper import Claim, Evidence, Figure, Histories, Table
+from fedjax_sel.report.figures import COLOURS
+
+NOTICED = 0.001
+"""A smaller advantage in accuracy would be noticed by nobody."""
+
+FASTER = 10
+"""As many times is "far less time"."""
+
+THRESHOLDS = (0.8, 0.9, 0.95)
+"""Accuracies f(φ) at which training may stop."""
+
+
+def judge_beyond(studies: Mapping[str, Any]) -> list[Claim]:
+    """Returns the claims of those studies that were run."""
+    out = []
+    if "enumeration" in studies:
+        out.append(judge_enumeration(studies["enumeration"]))
+    if "weights" in studies:
+        out.append(judge_weights(studies["weights"]))
+    if "changing" in studies:
+        out += judge_changing(studies["changing"])
+    return out
+
+
+def judge_enumeration(study: Mapping[str, Any]) -> Claim:
+    """Returns the verdict on time and optimality where the thesis compares them."""
+    rows = {f"epsilon={row['epsilon']:g}": row for row in study["rows"]}
+    times = {name: row["seconds"][EXHAUSTIVE] / row["seconds"][EVERY] for name, row in rows.items()}
+    apart = max(row["largest_difference"] for row in rows.values())
+    return make_claim(
+        "faster-at-thirty-devices",
+        f"At the thesis's own N = {study['N']} the algorithm takes far less time than looking at every set (at least "
+        f"{FASTER} times less, ε = 0.75 and 0.5)",
+        "4.2; 5.2",
+        REPRODUCED if min(times.values()) >= FASTER and apart <= SAME else NOT_REPRODUCED,
+        {
+            "enumeration / greedy, seconds": times,
+            "sets looked at": {name: row["sets"] for name, row in rows.items()},
+            "share of instances with the enumerated optimum": {
+                name: row["share_optimal"][EVERY] for name, row in rows.items()
+            },
+            "largest difference of exact from enumeration": apart,
+        },
+    )
+
+
+def compare_weights(study: Mapping[str, Any]) -> dict[str, dict[str, Difference]]:
+    """Returns seconds and joules a round of the source's weights over those of others (decades), both partitions."""
+    out: dict[str, dict[str, Difference]] = {}
+    for weights, found in study["grid"].items():
+        if weights != EQUAL:
+            out[weights] = {
+                cost: difference(
+                    *(
+                        np.mean([np.log10(by[partition][cost]) for partition in PARTITIONS], axis=0)
+                        for by in (study["grid"][EQUAL], found)
+                    )
+                )
+                for cost in ("seconds", "joules")
+            }
+    return out
+
+
+def judge_weights(study: Mapping[str, Any]) -> Claim:
+    """Returns the verdict on the thesis's weights."""
+    over = compare_weights(study)
+    better = [weights for weights, by in over.items() if all(d.low > 0 for d in by.values())]
+    return make_claim(
+        "equal-weights-balance",
+        "α = β = γ = δ = 0.25 strike the balance: no other weights of the grid take less time and less energy a round",
+        "5.1: 'to strike the optimal balance between properties'",
+        NOT_REPRODUCED if better else REPRODUCED,
+        {
+            "better in both, their intervals beyond 0 (decades of seconds, of joules)": {
+                weights: {cost: describe_difference(d) for cost, d in over[weights].items()} for weights in better
+            }
+            or "none"
+        },
+    )
+
+
+def take_last(study: Mapping[str, Any], way: str, name: str, partition: str) -> np.ndarray:
+    """Returns a number a seed: accuracy after the last round, else the sum over rounds."""
+    value = np.array(study["partitions"][partition][way][name], np.float64)
+    return value[:, -1] if name == "accuracy" else value.sum(1)
+
+
+def judge_changing(study: Mapping[str, Any]) -> list[Claim]:
+    """Returns what selecting in every round is worth where devices change."""
+    over = {
+        other: {
+            p: difference(take_last(study, AGAIN, "accuracy", p), take_last(study, other, "accuracy", p))
+            for p in PARTITIONS
+        }
+        for other in (ONCE, CHANCE)
+    }
+    shown = {
+        way: {p: float(take_last(study, way, "members", p).mean() / study["rounds"]) for p in PARTITIONS}
+        for way in WAYS
+    }
+    return [
+        make_claim(
+            name,
+            f"Where batteries drain and the network changes, selecting in every round ends more accurate than {words}",
+            f"4, step by step 'reiterated at each learning round'; {OURS}: devices that change",
+            judge_larger(over[other], NOTICED),
+            {"difference of final accuracy": describe_differences(over[other]), "members a round": shown},
+            rests_on=[name_experiment(p, 0.5) for p in PARTITIONS],
+        )
+        for name, other, words in (
+            ("selecting-again-pays", ONCE, "selecting once"),
+            ("selecting-again-beats-chance", CHANCE, "drawing devices at random in every round"),
+        )
+    ]
+
+
+def make_beyond_tables(evidence: Evidence) -> list[Table]:
+    """Returns the threshold's table, and those of the studies that were run."""
+    studies, out = evidence.studies, [tabulate_thresholds(evidence.histories)]
+    if "enumeration" in studies:
+        out.append(tabulate_enumeration(studies["enumeration"]))
+    if "weights" in studies:
+        out.append(tabulate_weights(studies["weights"]))
+    if "changing" in studies:
+        out.append(tabulate_changing(studies["changing"]))
+    return out
+
+
+def tabulate_thresholds(histories: Histories) -> Table:
+    """Returns what training takes that stops at the threshold f(φ)."""
+    rows = []
+    for partition in PARTITIONS:
+        for epsilon, method in ((1.0, ALL), (0.5, RANDOM), (0.5, PROPOSED)):
+            history = histories[name_experiment(partition, epsilon), method]
+            for threshold in THRESHOLDS:
+                accuracy = np.round(history["accuracy"].astype(np.float64), 6)
+                rounds = rounds_to(accuracy, threshold)
+                reached = rounds <= history.rounds
+                spent = (cost_to(accuracy, history.cumulative(cost), threshold) for cost in ("seconds", "joules"))
+                rows.append(
+                    (
+                        name_experiment(partition, epsilon),
+                        method,
+                        f"{threshold:g}",
+                        f"{reached.sum()} of {len(reached)}",
+                        f"{np.median(rounds):g}" if np.median(rounds) <= history.rounds else "never",
+                        *(f"{np.median(v):.3g}" if np.isfinite(np.median(v)) else "never" for v in spent),
+                    )
+                )
+    return Table(
+        "Training that stops at the accuracy threshold f(φ) of equation (3.3)",
+        ("experiment", "method", "f(φ)", "seeds that reach it", "rounds", "simulated s", "J"),
+        tuple(rows),
+        "Medians over seeds. f(φ) adds a constant to H, so it selects nobody; as a rule that ends training it decides "
+        "what is spent.",
+    )
+
+
+def tabulate_enumeration(study: Mapping[str, Any]) -> Table:
+    """Returns time and optimality at the source's own size."""
+    rows = [
+        (
+            f"{row['epsilon']:g}",
+            f"{row['sets']:,}",
+            solver,
+            f"{1e3 * row['seconds'][solver]:.3g} ms",
+            f"{100 * row['share_optimal'][solver]:.0f} %",
+        )
+        for row in study["rows"]
+        for solver in (EXHAUSTIVE, EVERY, BEST, EXACT)
+    ]
+    return Table(
+        f"Set-based selection at the source's own N = {study['N']}: every set is looked at",
+        ("ε", "sets", "solver", "one call, compiled", "instances with the enumerated optimum"),
+        tuple(rows),
+        f"{study['rows'][0]['instances']} instances; the first one timed.",
+    )
+
+
+def tabulate_weights(study: Mapping[str, Any]) -> Table:
+    """Returns accuracy and costs by weights."""
+    rows = [
+        (
+            weights,
+            *(f"{np.mean(by[p]['final_accuracy']):.3f}" for p in PARTITIONS),
+            *(f"{1e3 * np.median(by[PARTITIONS[0]][cost]):.3g}" for cost in ("seconds", "joules")),
+        )
+        for weights, by in study["grid"].items()
+    ]
+    return Table(
+        "A grid over α, β, γ, δ (ε = 0.5, optimal sets): mean final accuracy, median ms and mJ a round",
+        ("α, β, γ, δ", *PARTITIONS, "ms a round", "mJ a round"),
+        tuple(rows),
+        "Memory has no effect in the simulation, so that weight on it is weight taken from the others.",
+    )
+
+
+def tabulate_changing(study: Mapping[str, Any]) -> Table:
+    """Returns accuracy, members and costs where devices change."""
+    rows = []
+    for partition in PARTITIONS:
+        for way in WAYS:
+            value = {n: take_last(study, way, n, partition) for n in ("accuracy", "members", "seconds", "joules")}
+            last = np.array(study["partitions"][partition][way]["members"])[:, -1]
+            rows.append(
+                (
+                    partition,
+                    way,
+                    f"{value['accuracy'].mean():.3f} ± {value['accuracy'].std(ddof=1):.3f}",
+                    f"{value['members'].mean() / study['rounds']:.1f}",
+                    f"{last.mean():.1f}",
+                    f"{np.median(value['seconds']):.3g}",
+                    f"{np.median(value['joules']):.3g}",
+                )
+            )
+    return Table(
+        "Devices that change: batteries drain, the network is drawn anew in every round (ε = 0.5: 15 wanted)",
+        ("partition", "devices are", "final accuracy", "members a round", "in the last round", "simulated s", "J"),
+        tuple(rows),
+        "A full battery lasts half of the rounds; f2 is energy efficiency times the charge that is left; who cannot "
+        "pay a round is not available. Selecting in every round, each device tells four numbers (16 bytes) a round.",
+    )
+
+
+def make_beyond_figures(studies: Mapping[str, Any]) -> list[Figure]:
+    """Returns the figures of those studies that were run."""
+    out = []
+    if "weights" in studies:
+        caption = (
+            "What a weight does: mean final accuracy, and median seconds and joules a round, of all weights of the "
+            "grid in which that property has this weight; both partitions."
+        )
+        out.append(Figure("weights", caption, lambda: draw_weights(studies["weights"])))
+    if "changing" in studies:
+        caption = "Devices that change: accuracy and members by round, mean over seeds."
+        out.append(Figure("changing", caption, lambda: draw_changing(studies["changing"])))
+    return out
+
+
+def draw_weights(study: Mapping[str, Any]) -> mpl.Figure:
+    """Draws means over the grid against each weight."""
+    grid = [(tuple(map(float, name.split(", "))), by) for name, by in study["grid"].items()]
+    figure, axes = plt.subplots(1, 3, figsize=(11, 3.3), layout="constrained")
+    shown = {"final_accuracy": np.mean, "seconds": np.median, "joules": np.median}
+    for ax, (measure, middle) in zip(axes, shown.items(), strict=True):
+        for i, name in enumerate(study["weights"]):
+            by_weight: dict[float, list[float]] = {}
+            for weights, by in grid:
+                values = [value for p in PARTITIONS for value in by[p][measure]]
+                by_weight.setdefault(weights[i], []).append(float(middle(values)))
+            place = sorted(by_weight)
+            ax.plot(place, [np.mean(by_weight[w]) for w in place], "o-", markersize=4, color=COLOURS[i], label=name)
+        ax.set(xlabel="weight", title=measure.replace("_", " "), yscale="linear" if measure[0] == "f" else "log")
+        ax.grid(alpha=0.25)
+    axes[0].legend(fontsize=8)
+    return figure
+
+
+def draw_changing(study: Mapping[str, Any]) -> mpl.Figure:
+    """Draws accuracy and members of each way."""
+    figure, axes = plt.subplots(2, len(PARTITIONS), figsize=(9, 5), sharex=True, layout="constrained")
+    for column, partition in zip(axes.T, PARTITIONS, strict=True):
+        for ax, name in zip(column, ("accuracy", "members"), strict=True):
+            for way, colour in zip(WAYS, (COLOURS[0], COLOURS[2], COLOURS[4]), strict=True):
+                value = np.array(study["partitions"][partition][way][name]).mean(0)
+                ax.plot(np.arange(1, len(value) + 1), value, color=colour, label=way)
+            ax.set(ylabel=name)
+            ax.grid(alpha=0.25)
+        column[0].set_title(partition)
+        column[1].set_xlabel("round")
+    axes[0, 0].legend(fontsize=8)
+    return figure

@@ -1,0 +1,58 @@
+"""What the FedFT-EDS report's claims share: accuracies, experiments by name, comparisons of two methods."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from fedjax_sel.metrics import Difference, difference
+from fedjax_sel.papers.fedft_eds.cells import list_targets
+from fedjax_sel.papers.fedft_eds.methods import EDS, STRONG, WEAK, name_few
+from fedjax_sel.papers.fedft_eds.numbers import measure
+from fedjax_sel.papers.paper import Histories
+
+NOTICED = 0.005
+"""A smaller advantage in accuracy would be noticed by nobody."""
+
+ENOUGH = 3
+"""Seeds by which a comparison is judged where another one has as many."""
+
+
+def find_best_accuracy(histories: Histories, experiment: str, method: str) -> np.ndarray:
+    """Returns the best accuracy a seed, as the source reports it."""
+    return measure(histories[experiment, method])["best_accuracy"]
+
+
+def list_experiments(histories: Histories, *methods: str) -> list[str]:
+    """Returns the experiments in which all of these were run."""
+    names = dict.fromkeys(experiment for experiment, _ in histories)
+    return [name for name in names if all((name, method) in histories for method in methods)]
+
+
+def list_few_experiments(scale: str, histories: Histories) -> list[str]:
+    """Returns the experiments with few clients that were run."""
+    named = [name_few(name, alpha) for name in list_targets(scale) for alpha in (STRONG, WEAK)]
+    return [name for name in named if (name, EDS) in histories]
+
+
+def compare(histories: Histories, first: str, second: str) -> dict[str, Difference]:
+    """Returns first minus second, wherever both were run, as `keep_seeded` keeps them."""
+    return keep_seeded(
+        {
+            name: subtract(find_best_accuracy(histories, name, first), find_best_accuracy(histories, name, second))
+            for name in list_experiments(histories, first, second)
+        }
+    )
+
+
+def subtract(first: np.ndarray, second: np.ndarray) -> Difference:
+    """Returns first minus second over the seeds that both have."""
+    seeds = min(len(first), len(second))
+    return difference(first[:seeds], second[:seeds])
+
+
+def keep_seeded(found: Mapping[str, Difference]) -> dict[str, Difference]:
+    """Returns the comparisons that have at least three seeds, where one has; those with fewer are shown in tables."""
+    least = min(ENOUGH, max((d.seeds for d in found.values()), default=0))
+    return {name: d for name, d in found.items() if d.seeds >= least}

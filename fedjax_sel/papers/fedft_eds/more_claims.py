@@ -1,0 +1,135 @@
+"""What FedFT-EDS says of efficiency and of ρ, and what its entropy ranks by, judged."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+
+from fedjax_sel.metrics import difference
+from fedjax_sel.papers.fedft_eds.cells import find_studied, list_targets
+from fedjax_sel.papers.fedft_eds.comparisons import NOTICED, compare, find_best_accuracy, list_few_experiments
+from fedjax_sel.papers.fedft_eds.methods import (
+    EDS,
+    FEDAVG,
+    FEDPROX,
+    MARGIN,
+    RHOS,
+    STRONG,
+    WEAK,
+    name_ablation,
+    name_few,
+    name_five_epochs,
+)
+from fedjax_sel.papers.fedft_eds.numbers import measure
+from fedjax_sel.papers.judging import (
+    ask_comparable,
+    compare_with,
+    describe_differences,
+    judge,
+    judge_larger,
+    make_claim,
+)
+from fedjax_sel.papers.paper import Claim, Evidence, Histories
+
+
+def judge_efficiency(scale: str, evidence: Evidence) -> list[Claim]:
+    """Returns best accuracy over client training seconds."""
+    histories, seconds = evidence.histories, evidence.studies["time"]["seconds"]
+    simulated, measured = {}, {}
+    names = []
+    for n, a in itertools.product(dict.fromkeys([*list_targets(scale), find_studied(scale)]), (STRONG, WEAK)):
+        longer = name_five_epochs(n, a)
+        name = longer if (longer, EDS) in histories else name_few(n, a)
+        for method in (FEDAVG, FEDPROX):
+            if (name, method) not in histories:
+                continue
+            names.append(name)
+            mine, theirs = (measure(histories[name, m])["efficiency"] for m in (EDS, method))
+            simulated[f"{name}, over {method}"] = compare_with(mine / theirs, 3.0)
+    for method in (FEDAVG, FEDPROX):
+        if method in seconds:
+            name = name_few(find_studied(scale), STRONG)
+            gained = float(
+                np.mean(find_best_accuracy(histories, name, EDS)) / np.mean(find_best_accuracy(histories, name, method))
+            )
+            measured[method] = gained * float(np.median(seconds[method]) / np.median(seconds[EDS]))
+    return [
+        make_claim(
+            "three-times-the-efficiency",
+            "FedFT-EDS (10 %) has at least three times the learning efficiency of FedAvg and FedProx (simulated, with "
+            "five local epochs where those were run)",
+            "Fig. 6, section IV-D",
+            judge_larger(simulated),
+            {"ratio - 3": describe_differences(simulated), "ratio by measured seconds of the simulator": measured},
+            rests_on=dict.fromkeys(names),
+        )
+    ]
+
+
+def judge_rho(histories: Histories) -> list[Claim]:
+    """Returns the verdicts on ρ."""
+    chance = (name_ablation("α =", f"{STRONG:g}"), "RDS")
+    above = [name_ablation("ρ =", f"{rho:g}") for rho in RHOS if rho > 1]
+    below = [name_ablation("ρ =", f"{rho:g}") for rho in RHOS if rho < 1]
+    if chance not in histories:
+        return []
+    worse = {
+        n: difference(find_best_accuracy(histories, *chance), find_best_accuracy(histories, n, "EDS")) for n in above
+    }
+    better = {
+        n: difference(find_best_accuracy(histories, n, "EDS"), find_best_accuracy(histories, *chance)) for n in below
+    }
+    return [
+        make_claim(
+            "soft-is-worse-than-chance",
+            "With ρ > 1 entropy selection is worse than random selection",
+            "Fig. 10c, section IV-H",
+            judge_larger(worse, NOTICED),
+            {"RDS - EDS, best accuracy": describe_differences(worse)},
+            rests_on=[chance[0], *above],
+        ),
+        make_claim(
+            "hard-is-better-than-chance",
+            "With ρ < 1 entropy selection is better than random selection",
+            "Fig. 10c, section IV-H",
+            judge_larger(better, NOTICED),
+            {"EDS - RDS, best accuracy": describe_differences(better)},
+            rests_on=[chance[0], *below],
+        ),
+    ]
+
+
+def judge_margin(scale: str, evidence: Evidence) -> list[Claim]:
+    """Returns ours: what the hardened entropy ranks by."""
+    by_rho = evidence.studies["entropies"]["rho"]
+    row = by_rho["0.1"]
+    correlation, overlap = np.array(row["correlation"]), np.array(row["overlap"])
+    same = {
+        "rank correlation above 0.99": compare_with(correlation, 0.99),
+        "overlap of the chosen tenth above 0.9": compare_with(overlap, 0.9),
+    }
+    accuracy = compare(evidence.histories, EDS, MARGIN)
+    out = [
+        make_claim(
+            "hardened-entropy-is-the-margin",
+            "At ρ = 0.1 the order of examples by entropy is that by margin (rank correlation above 0.99, overlap of "
+            "the chosen tenth above 0.9)",
+            "ours: the limit of ρ to 0",
+            judge_larger(same),
+            {"minus the bound": describe_differences(same), "by ρ": {k: v["correlation"] for k, v in by_rho.items()}},
+            rests_on=list_few_experiments(scale, evidence.histories),
+        )
+    ]
+    if accuracy:
+        out.append(
+            make_claim(
+                "margin-is-as-good",
+                "Choosing by margin is as accurate as by hardened entropy (within 0.02)",
+                "ours",
+                judge(ask_comparable(0.02), accuracy),
+                {"EDS - margin, best accuracy": describe_differences(accuracy)},
+                rests_on=accuracy,
+            )
+        )
+    return out

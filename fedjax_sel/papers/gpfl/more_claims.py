@@ -1,0 +1,187 @@
+"""What GPFL says of time and of CIFAR-10, and what one should ask of it, judged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from fedjax_sel.metrics import Difference, difference
+from fedjax_sel.papers.gpfl.cells import (
+    AS_PUBLISHED,
+    CIFAR,
+    FEDCOR,
+    GPFL,
+    LITERAL,
+    PARTITIONS,
+    POW_D,
+    RANDOM,
+    ROBIN,
+    THEIRS,
+    name_experiment,
+)
+from fedjax_sel.papers.gpfl.comparisons import BASELINES, NOTICED, list_settings, measure_cell
+from fedjax_sel.papers.gpfl.numbers import find_data, list_partitions, measure
+from fedjax_sel.papers.judging import (
+    ask_comparable,
+    ask_not_smaller,
+    compare_with,
+    describe_difference,
+    describe_differences,
+    judge,
+    judge_larger,
+    make_claim,
+)
+from fedjax_sel.papers.paper import Claim, Evidence, Histories
+
+
+def judge_times(evidence: Evidence) -> list[Claim]:
+    """Returns the measured times of those data sets on which they were measured."""
+    known = (("time", "", "Fig. 6"), ("time_cifar", "-on-cifar", "Fig. 6b"))
+    return [
+        claim
+        for name, slug, figure in known
+        if evidence.studies.get(name, {}).get("methods")
+        for claim in judge_cost(evidence.studies[name], slug, figure)
+    ]
+
+
+def judge_cost(study: Mapping[str, Any], slug: str, figure: str) -> list[Claim]:
+    """Returns the measured time of some rounds.
+
+    Args:
+      study: of one data set.
+      slug: what the claims' names say of it.
+      figure: of the source.
+    """
+    where = f" on {CIFAR}" if slug else ""
+    times = {method: np.array(row["measured_seconds"]) for method, row in study["methods"].items()}
+
+    def slower(method: str) -> Difference:
+        return compare_with(times[method] / times[RANDOM], 1.0)
+
+    mine, fedcor = slower(GPFL), slower(FEDCOR)
+    shown = {method: float(np.median(t / times[RANDOM])) for method, t in times.items()}
+    return [
+        make_claim(
+            f"cost-just-above-random{slug}",
+            f"{study['rounds']} rounds of GPFL take about as long as of Random{where} (within a tenth)",
+            f"{figure}, section VI-D",
+            judge(ask_comparable(0.1), {GPFL: mine}),
+            {"measured time over Random's, median": shown, "GPFL, excess": describe_difference(mine)},
+        ),
+        make_claim(
+            f"fedcor-is-slowest{slug}",
+            f"FedCor takes much longer than Random{where} (at least half as long again)",
+            f"{figure}, section VI-D",
+            judge_larger({FEDCOR: compare_with(times[FEDCOR] / times[RANDOM], 1.5)}),
+            {"FedCor, excess": describe_difference(fedcor)},
+        ),
+    ]
+
+
+def judge_cifar(histories: Histories) -> list[Claim]:
+    """Returns Table II on CIFAR-10."""
+    there = [p for p in PARTITIONS if (name_experiment(CIFAR, p), FEDCOR) in histories]
+
+    def last(partition: str, method: str) -> np.ndarray:
+        return measure(histories[name_experiment(CIFAR, partition), method])["accuracy_last"]
+
+    worse = {p: difference(last(p, RANDOM), last(p, FEDCOR)) for p in there}
+    over = {f"{p}, over {m}": difference(last(p, GPFL), last(p, m)) for p in there for m in BASELINES}
+    counted = {name: d for name, d in over.items() if name != f"1SPC, over {POW_D}"}
+    return [
+        make_claim(
+            "fedcor-worse-than-random",
+            "FedCor is worse than Random on CIFAR-10",
+            "Table II, section VI-B",
+            judge_larger(worse, NOTICED),
+            {"Random - FedCor, mean of the last 10": describe_differences(worse)},
+            rests_on=[name_experiment(CIFAR, p) for p in there],
+        ),
+        make_claim(
+            "beats-all-on-cifar",
+            "GPFL beats Random, Pow-d and FedCor on CIFAR-10 (all but Pow-d on 1SPC), under equal settings",
+            "Table II, section VI-B",
+            judge_larger(counted, NOTICED),
+            {"GPFL - baseline, mean of the last 10": describe_differences(over)},
+            rests_on=[name_experiment(CIFAR, p) for p in there],
+        ),
+    ]
+
+
+def judge_ours(evidence: Evidence) -> list[Claim]:
+    """Returns what one should ask."""
+    histories = evidence.histories
+    robin = {
+        partition: difference(*(measure_cell(histories, partition, "", m, "accuracy_last") for m in (GPFL, ROBIN)))
+        for partition in list_partitions(histories)
+    }
+    leak = {
+        partition: difference(
+            measure_cell(histories, partition, AS_PUBLISHED, GPFL, "accuracy_last"),
+            measure_cell(histories, partition, THEIRS, GPFL, "accuracy_last"),
+        )
+        for partition in list_partitions(histories)
+    }
+    regret = {method: np.array(row["share"]) for method, row in evidence.studies["regret"]["methods"].items()}
+    lower = difference(regret[RANDOM], regret[GPFL])
+    return [
+        make_claim(
+            "better-than-round-robin",
+            "GPFL is better than visiting the clients in turn (equal settings, mean of the last 10)",
+            "ours: its bonus alone would be round-robin",
+            judge_larger(robin, NOTICED),
+            {"GPFL - round-robin": describe_differences(robin)},
+            rests_on=list_settings(histories, ""),
+        ),
+        make_claim(
+            "leak-is-harmless",
+            "Rewarding by test accuracy instead of validation accuracy changes the result by less than 0.01",
+            "ours: the code's rewards look at the test set",
+            judge(ask_comparable(0.01), leak),
+            {"test - validation, mean of the last 10": describe_differences(leak)},
+            rests_on=list_settings(histories, AS_PUBLISHED, THEIRS),
+        ),
+        make_claim(
+            "regret-below-random",
+            "In a federation small enough to try all cohorts, GPFL's regret is lower than Random's",
+            "ours; the bound of its theorem is negative for every t",
+            judge_larger({GPFL: lower}),
+            {
+                "regret as a share of a random cohort's": {m: float(v.mean()) for m, v in regret.items()},
+                "Random's - GPFL's": describe_difference(lower),
+            },
+        ),
+    ]
+
+
+def judge_letter(histories: Histories) -> list[Claim]:
+    """Returns what the text to the letter does; none where it was not run."""
+    there = [p for p in list_partitions(histories) if (name_experiment(find_data(histories), p), LITERAL) in histories]
+    if not there:
+        return []
+    jain = {p: measure_cell(histories, p, "", LITERAL, "jain") for p in there}
+    ahead = {p: compare_cells(histories, p, LITERAL, ROBIN) for p in there}
+    return [
+        make_claim(
+            "letter-is-round-robin",
+            "To the letter of its text GPFL selects every client equally often (Jain's index at least 0.99): it is "
+            "round-robin",
+            "ours: equations (5) to (8) as printed; rewards spread over all clients and rounds vanish beside the bonus",
+            judge(ask_not_smaller(), {p: compare_with(v, 0.99) for p, v in jain.items()}),
+            {
+                "Jain's index": {p: float(v.mean()) for p, v in jain.items()},
+                "to the letter - round-robin, mean of the last 10": describe_differences(ahead),
+            },
+            rests_on=[name_experiment(find_data(histories), p) for p in there],
+        )
+    ]
+
+
+def compare_cells(histories: Histories, partition: str, first: str, second: str) -> Difference:
+    """Returns the mean of the last 10 accuracies of one method minus another's, over the seeds that both have."""
+    values = [measure_cell(histories, partition, "", method, "accuracy_last") for method in (first, second)]
+    seeds = min(map(len, values))
+    return difference(*(value[:seeds] for value in values))

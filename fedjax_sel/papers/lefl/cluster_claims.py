@@ -1,0 +1,167 @@
+"""What LEFL says of its clusters, and of the groups in its ablation, judged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from fedjax_sel.metrics import difference
+from fedjax_sel.papers.judging import (
+    ask_comparable,
+    ask_not_smaller,
+    compare_with,
+    describe_differences,
+    judge,
+    judge_larger,
+    make_claim,
+)
+from fedjax_sel.papers.lefl.cells import EXPERIMENTS, HIGH, is_short, name_experiment
+from fedjax_sel.papers.lefl.latent import CORRELATED
+from fedjax_sel.papers.paper import Claim
+
+
+def judge_clusters(study: Mapping[str, Any], groups: Mapping[str, Any]) -> list[Claim]:
+    """Returns Fig. 2, 3 and 4; layers are compared among the ablation's few clients too."""
+    judged = {name for experiments in EXPERIMENTS.values() for name in experiments if not is_short(name)}
+    study = {name: row for name, row in study.items() if name in judged}
+    entropy = {
+        name: difference(np.array(row["entropy_random"]), np.array(row["entropy_stratified"]))
+        for name, row in study.items()
+    }
+    nearer = {name: difference(np.array(row["random"]), np.array(row["within"])) for name, row in study.items()}
+    labels = {
+        name: difference(np.array(row["entropy_stratified"]), np.array(row["entropy_by_labels"]))
+        for name, row in study.items()
+    }
+    share = {
+        name: float(np.mean(row["entropy_stratified"]) / np.mean(row["entropy_random"])) for name, row in study.items()
+    }
+    alike = {name: np.array(row["cka"]) for name, row in {**study, **groups}.items() if "cka" in row}
+    last = {name: difference(cka[:, 0, -1], cka[:, 1, -1]) for name, cka in alike.items()}
+    return [
+        make_claim(
+            "cohorts-nearer-to-all-labels",
+            "Stratified cohorts have a lower relative entropy to everybody's labels than uniform ones of the same size",
+            "Fig. 4, section IV-A",
+            judge_larger(entropy),
+            {"uniform - stratified, nats": describe_differences(entropy), "stratified / uniform": share},
+            rests_on=[name_experiment(name, HIGH) for name in study],
+        ),
+        make_claim(
+            "clusters-nearer-in-latent-space",
+            "Models of one cluster are nearer in latent space than models of random clusters of the same sizes",
+            "Fig. 3, section IV-A",
+            judge_larger(nearer),
+            {"random - clusters, mean distance": describe_differences(nearer)},
+            rests_on=[name_experiment(name, HIGH) for name in study],
+        ),
+        make_claim(
+            "clusters-alike-in-late-layers",
+            "In the last layer, models of one cluster have a higher CKA than models of two",
+            "Fig. 2, section IV-A",
+            judge_larger(last),
+            {
+                "one cluster - two, last layer": describe_differences(last),
+                "first layer": {n: [float(v) for v in cka[:, :, 0].mean(0)] for n, cka in alike.items()},
+            },
+            rests_on=[name_experiment(name, HIGH) for name in study],
+        ),
+        make_claim(
+            "as-good-as-the-labels",
+            "Clusters of soft labels give cohorts as near to everybody's labels as clusters of the clients' true "
+            "labels (within 0.02 nats)",
+            "ours: what the method could reach at best",
+            judge(ask_comparable(0.02), labels),
+            {"soft labels - true labels, nats": describe_differences(labels)},
+            rests_on=[name_experiment(name, HIGH) for name in study],
+        ),
+        *judge_quotas(study),
+        *judge_conjectures(study),
+    ]
+
+
+def judge_quotas(study: Mapping[str, Any]) -> list[Claim]:
+    """Returns Fig. 4 with proportional quotas, by both directions of the divergence; none where they were not drawn."""
+    out = []
+    for name, words in (
+        ("entropy_proportional", "row i of KL(p_i ‖ p_j), as the text has it"),
+        ("entropy_transposed", "row i of KL(p_j ‖ p_i), as its code computes it"),
+    ):
+        lower = {
+            n: difference(np.array(row["entropy_random"]), np.array(row[name]))
+            for n, row in study.items()
+            if name in row
+        }
+        if lower:
+            out.append(
+                make_claim(
+                    f"{name.replace('entropy_', '')}-cohorts-nearer-to-all-labels",
+                    "With proportional quotas stratified cohorts have a lower relative entropy to everybody's labels "
+                    f"than uniform ones of the same size (clusters of {words})",
+                    "Fig. 4, section IV-A: 'a proportional number of clients'",
+                    judge_larger(lower),
+                    {"uniform - stratified, nats": describe_differences(lower)},
+                    rests_on=[name_experiment(n, HIGH) for n in lower],
+                )
+            )
+    return out
+
+
+def judge_conjectures(study: Mapping[str, Any]) -> list[Claim]:
+    """Returns conjectures 1 and 2, tested directly; none where the correlations were not measured."""
+    said = dict(
+        zip(
+            CORRELATED,
+            (
+                ("conjecture-1", "Clients whose divergence (KL_ij + KL_ji) is small have learned similar features"),
+                ("conjecture-2", "Clients whose rows of the divergence are similar have learned similar features"),
+            ),
+            strict=True,
+        )
+    )
+    out = []
+    for kind, (name, text) in said.items():
+        found = {n: compare_with(np.array(row[kind]), 0.0) for n, row in study.items() if kind in row}
+        if found:
+            out.append(
+                make_claim(
+                    name,
+                    f"{text}: its rank correlation over pairs with their distance in latent space is above 0",
+                    f"Conjecture {name[-1]}, section III",
+                    judge_larger(found),
+                    {"Spearman's rank correlation": describe_differences(found)},
+                    rests_on=[name_experiment(n, HIGH) for n in found],
+                )
+            )
+    return out
+
+
+def judge_groups(study: Mapping[str, Any]) -> list[Claim]:
+    """Returns section V."""
+    rand = {name: np.array(row["rand"]) for name, row in study.items()}
+    perfect = {name: compare_with(value, 1.0) for name, value in rand.items()}
+    entropy = {
+        name: difference(np.full(len(row["rand"]), 0.05), np.array(row["entropy_stratified"]))
+        for name, row in study.items()
+    }
+    return [
+        make_claim(
+            "groups-are-found",
+            "The clusters of 24 clients are the five groups that share a pair of labels",
+            "section V",
+            judge(ask_not_smaller(), perfect),
+            {"adjusted Rand index by seed": {name: value.tolist() for name, value in rand.items()}},
+        ),
+        make_claim(
+            "their-cohorts-hold-all-labels",
+            "There, stratified cohorts have a relative entropy close to 0 (below 0.05 nats)",
+            "Fig. 6, section V",
+            judge_larger(entropy),
+            {
+                "stratified, nats": {name: row["entropy_stratified"] for name, row in study.items()},
+                "uniform, nats": {name: row["entropy_random"] for name, row in study.items()},
+            },
+        ),
+    ]
