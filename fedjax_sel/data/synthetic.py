@@ -40,8 +40,8 @@ def synthetic(
     `u_k ~ N(0, α)` and `B_k ~ N(0, β)` are a client's own; its labels are `argmax(W_k x + b_k)` with all entries of
     `W_k` and `b_k` from `N(u_k, 1)`, its inputs `x ~ N(v_k, Σ)` with `v_k ~ N(B_k, 1)` and `Σ` diagonal, `Σ_jj =
     j^-1.2`. As in the authors' code, α and β are standard deviations, and sizes are in proportion to `⌊s⌋ + 50`,
-    `ln s ~ N(4, 2)`. There their sum differs from draw to draw; here all draws have the same number of examples, so that
-    seeds run side by side. Test and validation examples are the clients', in the same proportion.
+    `ln s ~ N(4, 2)`. There their sum differs from draw to draw; here all draws have the same number of examples, so
+    that seeds run side by side. Test and validation examples are the clients', in the same proportion.
 
     Args:
       alpha: α, at least 0.

@@ -93,14 +93,20 @@ def list_digits() -> list[Entry]:
     """Returns scikit-learn's digits: skewed labels, unequal sizes, and the worlds in which clients come and go."""
     public = {"name": "digits", "num_examples": 200, "seed": 1}
     unequal = {"partition": {"name": "unequal", "clients": 100, "spread": 1.0}}
-    slow = {"devices": {"name": "lognormal", "spread": 1.5}, "deadline": {"seconds": 0.15}}
+    slow = {"devices": {"name": "lognormal", "spread": 1.5}, "deadline": {"seconds": 0.03}}
     diurnal = {"availability": {"name": "diurnal", "period": 24, "mean": 0.5, "depth": 1.0}}
     volatile = {"volatility": {"name": "classes", "success": [0.1, 0.3, 0.6, 0.9]}}
     skewed = "digits, each class by Dir(0.3)"
     return [
         Entry("digits", skewed, "digits", DIGITS, public),
         Entry("digits-unequal", "digits, labels alike, sizes lognormal(1)", "digits", DIGITS | unequal, public),
-        Entry("digits-deadline", f"{skewed}; devices lognormal(1.5), a deadline", "digits", DIGITS | slow, public),
+        Entry(
+            "digits-deadline",
+            f"{skewed}; devices lognormal(1.5), a deadline of 0.03 s",
+            "digits",
+            DIGITS | slow,
+            public,
+        ),
         Entry("digits-diurnal", f"{skewed}; clients by day and night", "digits-diurnal", DIGITS | diurnal, public),
         Entry("digits-volatile", f"{skewed}; four classes of volatility", "digits-volatile", DIGITS | volatile, public),
     ]
@@ -150,7 +156,7 @@ def list_images() -> list[Entry]:
     ]
 
 
-COMMON: dict[str, Any] = {"devices": {"name": "lognormal", "spread": 0.6}, "evaluate_every": 2}
+COMMON: dict[str, Any] = {"devices": {"name": "lognormal", "spread": 0.6}, "evaluate_every": 1}
 """What all federations have unless they say otherwise: devices, so that every run has seconds and joules."""
 
 FEDERATIONS: dict[str, Entry] = {one.name: one for one in (*list_synthetic(), *list_digits(), *list_images())}

@@ -95,8 +95,8 @@ def take_fair_block(tidy: pd.DataFrame, budget: Budget, *, tuned: bool = False) 
       NotJudged: they are too few.
     """
     kind = tidy["selector"].str.endswith(TUNED)
-    mine = tidy[kind if tuned else ~kind]
-    if (not tuned and mine.empty) or (tuned and not kind.any()):
+    mine = tidy.loc[kind if tuned else ~kind]
+    if mine.empty:
         raise NotJudged("no selector was tuned" if tuned else "nothing is finished")
     try:
         block = take_block(mine, budget)

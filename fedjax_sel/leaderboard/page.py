@@ -74,9 +74,7 @@ def write(
         "scale": scale,
         "seeds": list(seeds),
         "environment": about,
-        "cells": [
-            {name: getattr(cell, name) for name in ("federation", "selector", "status", "reason")} for cell in cells
-        ],
+        "cells": [{key: value for key, value in vars(cell).items() if key != "history"} for cell in cells],
         "findings": [vars(one) for one in findings],
         "tables": [vars(table) for table in tables],
         "studies": dict(studies),

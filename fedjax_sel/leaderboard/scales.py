@@ -56,10 +56,9 @@ class Budget:
         """As tables have it.
 
         >>> Budget("bytes", 0.5).name
-        'bytes of 50 % of the rounds'
+        'bytes, 50 %'
         """
-        what = "" if self.kind == "rounds" else f"{self.kind} of "
-        return f"{what}{100 * self.share:g} % of the rounds"
+        return f"{self.kind}, {100 * self.share:g} %"
 
 
 KINDS = ("rounds", "bytes", "flops", "seconds", "joules")

@@ -38,9 +38,11 @@ class Block:
 
 def select(tidy: pd.DataFrame, measure: str, budget: str = "") -> pd.DataFrame:
     """Returns the values of a measure under a budget: a line a selector and federation, a column a seed."""
-    mine = tidy[(tidy["measure"] == measure) & (tidy["budget"] == budget)]
+    mine = tidy.loc[(tidy["measure"] == measure) & (tidy["budget"] == budget)]
     wide = mine.set_index(["selector", "federation", "seed"])["value"].unstack("seed")
-    return wide.reindex(mine.set_index(["selector", "federation"]).index.unique())  # in the order of the table
+    return pd.DataFrame(wide).reindex(
+        mine.set_index(["selector", "federation"]).index.unique()
+    )  # in the order of the table
 
 
 def take_block(tidy: pd.DataFrame, budget: Budget) -> Block:

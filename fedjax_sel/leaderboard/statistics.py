@@ -1,8 +1,8 @@
 """How selectors are compared over federations and seeds: ranks, probabilities, profiles, critical differences, fronts.
 
 Scores are arrays `[k, D, R]` of `k` selectors on `D` federations with `R` seeds, larger is better. Intervals hold 95 %
-and come from the bootstrap over seeds within each federation, the same seeds for all selectors, since a seed draws data,
-model and cohorts of all of them.
+and come from the bootstrap over seeds within each federation, the same seeds for all selectors, since a seed draws
+data, model and cohorts of all of them.
 
 Source of the interquartile mean, the probability of improvement, the profiles and the stratified bootstrap: Agarwal et
 al., "Deep Reinforcement Learning at the Edge of the Statistical Precipice", 2021, https://arxiv.org/abs/2108.13264.
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -164,7 +165,7 @@ def find_front(value: Float[np.ndarray, "k"], cost: Float[np.ndarray, "k"]) -> B
     """
     at_least = (value[None, :] >= value[:, None]) & (cost[None, :] <= cost[:, None])
     better = (value[None, :] > value[:, None]) | (cost[None, :] < cost[:, None])
-    return ~(at_least & better).any(axis=1)
+    return np.asarray(~(at_least & better).any(axis=1))
 
 
 def find_leaders(names: Sequence[str], estimate: Estimate, *, smaller: bool = False) -> list[str]:
@@ -188,8 +189,9 @@ def find_leaders(names: Sequence[str], estimate: Estimate, *, smaller: bool = Fa
 def mean_agreement(rankings: Sequence[Float[np.ndarray, "k"]]) -> float:
     """Returns the mean of Kendall's τ over all pairs of rankings: 1 where all are the same; NaN for fewer than two.
 
-    >>> mean_agreement([np.array([1, 2, 3]), np.array([1, 2, 3]), np.array([3, 2, 1])]).round(3)
-    np.float64(-0.333)
+    >>> round(mean_agreement([np.array([1, 2, 3]), np.array([1, 2, 3]), np.array([3, 2, 1])]), 3)
+    -0.333
     """
     pairs = [(a, b) for i, a in enumerate(rankings) for b in rankings[i + 1 :]]
-    return float("nan") if not pairs else np.mean([stats.kendalltau(a, b).statistic for a, b in pairs])
+    found: list[Any] = [stats.kendalltau(a, b) for a, b in pairs]
+    return float(np.mean([one.statistic for one in found])) if found else float("nan")

@@ -72,7 +72,7 @@ def tabulate_ranking(tidy: pd.DataFrame) -> Table:
         for i in np.argsort(ranks.point)
     ]
     return Table(
-        f"Ranking under equal {PRIMARY.name}",
+        f"Ranking at equal {PRIMARY.name}",
         ("selector", "mean rank", "accuracy over uniform's", "P(better than uniform)", "above", "below", "undecided"),
         tuple(rows),
         describe_leaders(block, ranks),
@@ -107,7 +107,7 @@ def tabulate_gains(tidy: pd.DataFrame, budget: Budget) -> Table:
     federations = list(dict.fromkeys(tidy["federation"]))
     rows = [(one, *(show_gain(gains.get((one, name))) for name in federations)) for one in selectors]
     note = "Accuracy in percentage points, paired over seeds, with half of the 95 % interval; * where 0 lies outside."
-    return Table(f"Gain over uniform under equal {budget.name}", ("selector", *federations), tuple(rows), note)
+    return Table(f"Gain over uniform at equal {budget.name}", ("selector", *federations), tuple(rows), note)
 
 
 def tabulate_budgets(tidy: pd.DataFrame) -> Table:
@@ -126,8 +126,9 @@ def tabulate_budgets(tidy: pd.DataFrame) -> Table:
         ]
         rows.append((name, *cells))
     note = (
-        "Accuracy in percent, the mean over the federations that the selector ran on. A budget is what uniform with the "
-        "same seed spends in that share of its rounds, selection's own cost included. ≥: a run ended with budget left."
+        "Accuracy in percent, the mean over the federations that the selector ran on. A budget is what uniform with "
+        "the same seed spends in that share of its rounds, selection's own cost included. ≥: a run ended with budget "
+        "left. A selector that cannot afford its first round counts with the accuracy of guessing."
     )
     return Table("Accuracy under every budget", ("selector", *wide), tuple(rows), note)
 
@@ -139,22 +140,24 @@ def tabulate_costs(tidy: pd.DataFrame) -> Table:
     late = tidy[tidy["measure"] == ROUNDS_TO].groupby("selector")["censored"].agg(["sum", "count"])
     rows = []
     for name in dict.fromkeys(tidy["selector"]):
-        cells = [
-            f"{np.nanmean(values.loc[name]):.3g}"
-            if name in values.index and values.loc[name].notna().any(axis=None)
-            else NONE
-            for values in wide.values()
-        ]
+        cells = [show_mean(values, name) for values in wide.values()]
         missed = f"{late.loc[name, 'sum']} of {late.loc[name, 'count']}" if name in late.index else NONE
         rows.append((name, cells[0], missed, *cells[1:]))
     heads = (ROUNDS_TO, "never reached", *columns[1:])
     note = (
-        "Means over federations and seeds. The target is uniform's median accuracy after half of its rounds; a run that "
-        "never reaches it counts with all its rounds, a lower bound. Selection's bytes and FLOPs are of a whole run. "
-        "Label divergence is the relative entropy of a cohort's labels to all labels, in nats; relative size is a "
+        "Means over federations and seeds. The target is uniform's median accuracy after half of its rounds; a run "
+        "that never reaches it counts with all its rounds, a lower bound. Selection's bytes and FLOPs are of a whole "
+        "run. Label divergence is the relative entropy of a cohort's labels to all labels, in nats; relative size is a "
         "member's examples over the mean of all clients."
     )
     return Table("Learning, costs of selection, participation", ("selector", *heads), tuple(rows), note)
+
+
+def show_mean(values: pd.DataFrame, name: str) -> str:
+    """Returns the mean of a selector's values that are known, with three significant digits."""
+    if name not in values.index or not values.loc[name].notna().any(axis=None):
+        return NONE
+    return f"{np.nanmean(values.loc[name]):.3g}"
 
 
 def tabulate_unfinished(cells: Sequence[Cell]) -> Table:
@@ -208,7 +211,7 @@ def to_html(table: Table) -> str:
     Raises:
       ImportError: `great_tables` is not installed (`pip install 'fedjax-sel[tables]'`).
     """
-    import great_tables as gt  # late: an extra
+    import great_tables as gt  # pyright: ignore[reportMissingImports]  # late: an extra
 
     names = [f"column {i}" for i in range(len(table.columns))]
     frame = pd.DataFrame([list(row) for row in table.rows], columns=pd.Index(names))
