@@ -11,9 +11,10 @@ four moments:
 
 - **before** training, of the candidates, on the global model (`ExampleSignal`, `ClientSignal`);
 - **trained**: of a member of the cohort, on the model that it has just trained (`ExampleSignal`, `ClientSignal`), or of
-  its update (`UpdateSignal`), before anything is merged;
-- **after** the merge: of an update beside the new global model's change (`UpdateSignal`), or of the new global model on
-  the server's validation examples (`ServerSignal`);
+  its update (`UpdateSignal`), or of all updates together on the server's validation examples (`CohortSignal`), before
+  anything is merged;
+- **after** the merge: of an update beside the new global model's change (`UpdateSignal`), of all updates together
+  (`CohortSignal`), or of the new global model on the server's validation examples (`ServerSignal`);
 - **upfront**: of every client, once, before round 0 (`UpfrontSignal`).
 
 A value may have any fixed shape: a number, a vector over classes, a sketch of an update.
@@ -36,7 +37,7 @@ import optax
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from fedjax_sel.pytree import Pytree, param, show, static
-from fedjax_sel.types import Batch, Cohort, Context, Plan, PRNGKey, StrategyState, Update, Variables
+from fedjax_sel.types import Batch, Cohort, Context, Plan, PRNGKey, StrategyState, Update, Updates, Variables
 
 if TYPE_CHECKING:
     from fedjax_sel.data.federated import Examples, FederatedData
@@ -154,6 +155,27 @@ class ServerSignal(Signal):
         """Returns the value, from the logits of those examples."""
 
 
+class CohortSignal(Signal):
+    """A value for each member of the cohort, read off all updates together, on the server's validation examples.
+
+    The engine keeps the updates of the whole cohort for it. The server measures it, so it costs the clients nothing.
+    """
+
+    @abstractmethod
+    def measure(
+        self, key: PRNGKey, round: Int[Array, ""], task: Task, updates: Updates, batch: Batch
+    ) -> Float[Array, "m ..."]:
+        """Value of each slot.
+
+        Args:
+          key: for what it draws.
+          round: number of the round.
+          task: what is learnt.
+          updates: of the cohort, and the model that they began with.
+          batch: the server's validation examples.
+        """
+
+
 class UpfrontSignal(Signal):
     """A value for every client, measured once on the host, before round 0."""
 
@@ -166,8 +188,8 @@ Named = Mapping[str, Signal] | Iterable[Signal]
 
 MOMENTS: dict[str, tuple[type[Signal], ...]] = {
     "before": (ExampleSignal, ClientSignal),
-    "trained": (ExampleSignal, ClientSignal, UpdateSignal),
-    "after": (UpdateSignal, ServerSignal),
+    "trained": (ExampleSignal, ClientSignal, UpdateSignal, CohortSignal),
+    "after": (UpdateSignal, ServerSignal, CohortSignal),
     "upfront": (UpfrontSignal,),
 }
 """The kinds of signal that can be measured at each moment."""

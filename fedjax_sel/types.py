@@ -6,9 +6,9 @@ Axis legend, used in every docstring and annotation:
 `N`   clients                    `S`   local steps
 `m`   cohort                     `B`   batch
 `d`   candidates                 `C`   classes
-`n`   rows in all                `P`   parameters
-`L`   most rows of any client    `T`   rounds
-`b`   rows of one flat pass      `R`   seeds
+`n`   examples in all            `P`   parameters
+`L`   most of any client         `T`   rounds
+`b`   those of one flat pass     `R`   seeds
 ====  =========================  ====  ==================
 """
 
@@ -16,6 +16,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, Shaped
 
@@ -90,6 +92,26 @@ class Cohort(Pytree):
     mask: Bool[Array, "m"]
     weight: Float[Array, "m"]
     nan_scores: Int[Array, ""] | int = 0
+
+
+class Updates(Pytree):
+    """All updates of a cohort, beside the model that they began with.
+
+    Attributes:
+      received: the global model that the cohort received.
+      delta: the updates, with a leading `m`.
+      weight: of each update in the merge; 0 where there is none.
+    """
+
+    received: Variables
+    delta: Variables
+    weight: Float[Array, "m"]
+
+    def merge(self, weight: Float[Array, "m"]) -> Variables:
+        """Returns the model plus the weighted mean of updates; the model itself where nobody weighs anything."""
+        total = weight.sum()
+        share = weight / jnp.where(total > 0, total, 1.0)
+        return jax.tree.map(lambda leaf, delta: leaf + jnp.tensordot(share, delta, 1), self.received, self.delta)
 
 
 class Batch(Pytree):

@@ -71,6 +71,12 @@ def test_availability_is_built(tmp_path):
     assert (history.selections[:, 1] >= 5).all()
 
 
+def test_volatility_is_built_as_availability_is():
+    resolved = config.resolve({**IRIS, "volatility": {"name": "bernoulli", "p": 0.25}})
+    assert config.build(resolved).experiment.volatility == Bernoulli(0.25)
+    assert config.resolve(IRIS)["volatility"] == {"name": "always"}
+
+
 def test_overrides_reach_devices_availability_and_deadline():
     items = ["devices.spread=0.1", "devices=lognormal", "availability.p=0.7", "availability=bernoulli"]
     given = config.override(IRIS, [*items, "deadline.seconds=2", "deadline.late=partial"])

@@ -38,8 +38,8 @@ from fedjax_sel.engine.program import plan_program
 from fedjax_sel.engine.scan import run_chunk
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.models.mlp import MLP
-from fedjax_sel.protocols import ExampleSignal, Host, ServerSignal, UpdateSignal
-from fedjax_sel.types import PAD_CLIENT, Batch, Cohort, Context, Update
+from fedjax_sel.protocols import CohortSignal, ExampleSignal, Host, ServerSignal, UpdateSignal
+from fedjax_sel.types import PAD_CLIENT, Batch, Cohort, Context, Update, Updates
 
 N, M = 24, 4
 SELECTORS = client_selection.available()
@@ -84,6 +84,12 @@ def shape_of(signal):
         update = Update(variables, *(jnp.int32(1),) * 3, jnp.ones(()), jnp.ones(()))
         return jax.eval_shape(signal.measure, update, None if signal.reference == "none" else variables).shape
     batch = Batch(jnp.ones((2, 3)), y, jnp.ones(2, bool))
+    if isinstance(signal, CohortSignal):
+        deltas = jax.tree.map(lambda leaf: jnp.zeros((M, *leaf.shape)), variables)
+        updates = Updates(variables, deltas, jnp.ones(M))
+        return jax.eval_shape(
+            lambda key, *args: signal.measure(key, jnp.int32(0), task, *args), jax.random.key(0), updates, batch
+        ).shape[1:]
     return jax.eval_shape(lambda *args: signal.measure(task, *args), variables, batch, jax.random.key(0)).shape
 
 
@@ -133,7 +139,7 @@ def start(selector, ctx):
 FEWER = {"gpfl"}
 """Selectors that fill fewer slots while they warm up."""
 
-ANY_SIZE = {"critical_fl", "k_vib"}
+ANY_SIZE = {"critical_fl", "filfl", "k_vib"}
 """Selectors of which cohorts have fewer members than slots, even none, by rule or by chance."""
 
 

@@ -35,8 +35,10 @@ if TYPE_CHECKING:
     from fedjax_sel.client_selection.fedcor import FedCor as FedCor
     from fedjax_sel.client_selection.fedcs import FedCS as FedCS
     from fedjax_sel.client_selection.fedis import FedIS as FedIS
+    from fedjax_sel.client_selection.filfl import FilFL as FilFL
     from fedjax_sel.client_selection.gpfl import GPFL as GPFL
     from fedjax_sel.client_selection.gradient_norm import GradientNorm as GradientNorm
+    from fedjax_sel.client_selection.greedy_shapley import GreedyShapley as GreedyShapley
     from fedjax_sel.client_selection.haccs import HACCS as HACCS
     from fedjax_sel.client_selection.hics_fl import HiCSFL as HiCSFL
     from fedjax_sel.client_selection.importance import Importance as Importance

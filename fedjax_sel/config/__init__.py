@@ -10,7 +10,8 @@ A component (selector, trainer, model, ...) is a name and parameters, or the bar
     rounds: 100
     seeds: 5
     devices: {name: lognormal, spread: 0.6}          # null: rounds take no simulated time
-    availability: {name: bernoulli, p: 0.8}
+    availability: {name: bernoulli, p: 0.8}          # who can be reached
+    volatility: {name: bernoulli, p: 0.9}            # who comes back, which no selector knows before
     deadline: {seconds: 60, late: drop}
     callbacks: {early_stopping: {patience: 5}, table: {}}
 

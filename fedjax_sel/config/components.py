@@ -140,6 +140,9 @@ KINDS: dict[str, Kind] = {
     "availability": ListedKind(
         "availability", "fedjax_sel.devices", "always", Availability, filled=("phase",), members=AVAILABILITIES
     ),
+    "volatility": ListedKind(
+        "volatility", "fedjax_sel.devices", "always", Availability, filled=("phase",), members=AVAILABILITIES
+    ),
 }
 
 SYNTHETIC: dict[str, Callable[..., Any]] = {"synthetic": synthetic, "uacs": uacs}

@@ -31,8 +31,8 @@ NUMBERS = tuple(f.name for f in dataclasses.fields(Experiment) if f.name not in 
 
 KEYS = (
     *("data", "public", "partition", "holdout", "data_seed", "model"),
-    *(name for name in ANSWERS if name != "availability"),
-    *("devices", "availability", "deadline"),
+    *(name for name in ANSWERS if name not in ("availability", "volatility")),
+    *("devices", "availability", "volatility", "deadline"),
     *NUMBERS,
     *("seeds", "layout", "mesh", "chunk", "callbacks"),
 )

@@ -24,6 +24,7 @@ from fedjax_sel.protocols import (
     Aggregator,
     Availability,
     ClientSelector,
+    CohortSignal,
     Correction,
     DataSelector,
     LocalTrainer,
@@ -51,6 +52,8 @@ class Experiment(Pytree):
       evaluate_every: rounds between evaluations on the test examples.
       evaluate_last: so many rounds at the end are all evaluated.
       availability: who can be reached in which round.
+      volatility: who comes back in which round; a member of the cohort that does not has trained for nothing, and no
+        selector knows it before.
       deadline: when the server stops waiting; needs data with devices.
       signal_split: whether `before` signals look at the clients' `"training"` or `"holdout"` examples.
     """
@@ -66,6 +69,7 @@ class Experiment(Pytree):
     evaluate_every: int = 1
     evaluate_last: int = 1
     availability: Availability = Always()
+    volatility: Availability = Always()
     deadline: Deadline = Deadline()
     signal_split: str = static(default="training")
 
@@ -103,6 +107,7 @@ class Experiment(Pytree):
         self.count_cohort(data.num_clients)
         self.correction.check(self.local_training)
         self.availability.check(data.num_clients)
+        self.volatility.check(data.num_clients)
         if data.devices is not None:
             data.devices.check(data.num_clients)
         elif float(self.deadline.seconds) < math.inf:
@@ -130,8 +135,9 @@ class Experiment(Pytree):
             )
         if not len(data.test_y):
             raise ValueError("there are no test examples to evaluate on; load the data with a test share")
-        after = signals.at("after")
-        server = [name for name, s in after.items() if isinstance(s, ServerSignal) and s.split == "validation"]
+        known = {**signals.at("trained"), **signals.at("after")}
+        server = [n for n, s in known.items() if isinstance(s, ServerSignal) and s.split == "validation"]
+        server += [n for n, s in known.items() if isinstance(s, CohortSignal)]
         if server and not len(data.validation_y):
             raise ValueError(
                 f"the selector wants {', '.join(server)}, but the server has no validation examples; "
@@ -183,6 +189,7 @@ BASES: dict[str, type[Strategy]] = {
     "correction": Correction,
     "aggregation": Aggregator,
     "availability": Availability,
+    "volatility": Availability,
 }
 """The base class of each part."""
 

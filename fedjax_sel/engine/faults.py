@@ -203,13 +203,14 @@ def find_untrained(history: History) -> list[int]:
 
 
 def say_untrained(seeds: list[int], of: int) -> str:
-    """That nobody trained, in a line.
+    """That no update ever came back, in a line.
 
-    >>> say_untrained([0, 1], 2)
-    'nobody trained in any round of all seeds: the model is as it began; see availability, deadline, candidates'
+    >>> say_untrained([0, 1], 2).split(";")[0]
+    'no update came back in any round of all seeds: the model is as it began'
     """
     which = "all seeds" if len(seeds) == of else f"seed{'s' * (len(seeds) != 1)} {', '.join(map(str, seeds))}"
-    return f"nobody trained in any round of {which}: the model is as it began; see availability, deadline, candidates"
+    causes = "availability, volatility, deadline, candidates"
+    return f"no update came back in any round of {which}: the model is as it began; see {causes}"
 
 
 def warn_of_faults(history: History) -> None:

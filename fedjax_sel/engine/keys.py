@@ -28,6 +28,8 @@ class Purpose(IntEnum):
     SIGNALS = 8
     PROBE = 9
     ACCEPT = 10
+    VOLATILITY = 11
+    COHORT_SIGNALS = 12
 
 
 def key_for(

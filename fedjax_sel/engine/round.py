@@ -34,11 +34,11 @@ from fedjax_sel.engine.layout import Layout
 from fedjax_sel.engine.ledger import Ledger
 from fedjax_sel.engine.metrics import evaluate
 from fedjax_sel.engine.probe import probe
-from fedjax_sel.engine.signals import count_before, measure_after, measure_before
+from fedjax_sel.engine.signals import count_before, measure_after, measure_before, measure_cohort
 from fedjax_sel.engine.state import RoundRecord, RoundState, Values
 from fedjax_sel.engine.timing import expected_timing
 from fedjax_sel.engine.training import Trained, count_training, train_cohort
-from fedjax_sel.types import Cohort, Context, PRNGKey, StrategyState, Variables
+from fedjax_sel.types import Cohort, Context, PRNGKey, StrategyState, Updates, Variables
 
 
 def round_step(
@@ -54,7 +54,7 @@ def round_step(
     trained = train_cohort(experiment, data, seed, state, ctx, cohort, asked, layout)
     probed, probe_ledger = probe(aggregate, experiment, data, seed, state, ctx, asked, layout)
     variables, aggregation = aggregate(experiment, state, trained)  # and how it is merged
-    signals = measure_round(experiment, data, state, ctx, trained, variables, before | probed)
+    signals = measure_round(experiment, data, seed, state, ctx, trained, variables, before | probed)
     learnt = observe_round(experiment, key(Purpose.OBSERVE), state, ctx, trained.cohort, signals)
     quality = evaluate(experiment, data, variables, t, layout)
     ledger = count_round(experiment, data, ctx, trained, asked)
@@ -131,6 +131,7 @@ def aggregate(experiment: Experiment, state: RoundState, trained: Trained) -> tu
 def measure_round(
     experiment: Experiment,
     data: FederatedData,
+    seed: PRNGKey,
     state: RoundState,
     ctx: Context,
     trained: Trained,
@@ -140,7 +141,7 @@ def measure_round(
     """All signals of the round.
 
     Args:
-      experiment, data, state, ctx: of the round.
+      experiment, data, seed, state, ctx: of the round.
       trained: what came of the cohort's training.
       variables: the new global model.
       known: signals measured before training and by a probe.
@@ -149,7 +150,10 @@ def measure_round(
         change = jax.tree.map(jnp.subtract, variables, state.variables)
         args = (trained.updates, change, state.change, trained.cohort.mask)
         signals = experiment.client_selection.signals().at("after")
-        return known | trained.signals | measure_after(signals, experiment.task, variables, data, *args)
+        after = measure_after(signals, experiment.task, variables, data, *args)
+        updates = Updates(state.variables, trained.updates.delta, trained.weight)
+        together = measure_cohort(signals, experiment.task, data, seed, ctx.round, updates)
+        return known | trained.signals | after | together
 
 
 def observe_round(

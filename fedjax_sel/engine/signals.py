@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
+from zlib import crc32
 
 import jax
 import jax.numpy as jnp
@@ -19,9 +20,17 @@ from fedjax_sel.engine.layout import Layout
 from fedjax_sel.engine.ledger import Ledger, empty_ledger, limit_examples, limits_of
 from fedjax_sel.engine.state import Values
 from fedjax_sel.engine.timing import time_signals
-from fedjax_sel.protocols import ClientSignal, ExampleSignal, ServerSignal, Signal, UpdateSignal, overrides
+from fedjax_sel.protocols import (
+    ClientSignal,
+    CohortSignal,
+    ExampleSignal,
+    ServerSignal,
+    Signal,
+    UpdateSignal,
+    overrides,
+)
 from fedjax_sel.task import Task
-from fedjax_sel.types import Batch, Context, PRNGKey, Update, Variables
+from fedjax_sel.types import Batch, Context, PRNGKey, Update, Updates, Variables
 
 
 def measure_before(
@@ -209,7 +218,8 @@ def measure_trained(
 
     Args:
       signals: the selector's `trained` signals.
-      task, data: of the run.
+      task, data, seed: of the run.
+      round: number of the round.
       received: the global model from which it trained.
       update: what came of it.
       client: who it is.
@@ -264,6 +274,36 @@ def measure_after(
         if server:
             logits = task.logits(variables, x)
             values |= {name: signal.measure(logits, y) for name, signal in server.items()}
+    return values
+
+
+def measure_cohort(
+    signals: Mapping[str, Signal],
+    task: Task,
+    data: FederatedData,
+    seed: PRNGKey,
+    round: Int[Array, ""],
+    updates: Updates,
+) -> Values:
+    """Each signal's values of a cohort, read off all updates together; with a leading `m`.
+
+    Args:
+      signals: of one moment, of which the cohort signals are measured.
+      task, data, seed: of the run.
+      round: number of the round.
+      updates: of the cohort, and the model that they began with.
+    """
+    wanted = {name: signal for name, signal in signals.items() if isinstance(signal, CohortSignal)}
+    if not wanted:
+        return {}
+    batch = Batch(
+        jnp.asarray(data.validation_x), jnp.asarray(data.validation_y), jnp.ones(len(data.validation_y), bool)
+    )
+    key = key_for(seed, Purpose.COHORT_SIGNALS, round)
+    values = {}
+    for name, signal in wanted.items():
+        own = jax.random.fold_in(key, crc32(name.encode()))
+        values[name] = signal.measure(own, round, task, updates, batch)
     return values
 
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from fedjax_sel.data.federated import FederatedData
+from fedjax_sel.devices.availability import Always
 from fedjax_sel.devices.clock import Timing, joules, slowest, timing
-from fedjax_sel.engine.contract import check_plan
+from fedjax_sel.engine.contract import check_array, check_plan
 from fedjax_sel.engine.experiment import Experiment
+from fedjax_sel.engine.keys import Purpose, key_for
 from fedjax_sel.engine.ledger import limit_examples, rates_of
 from fedjax_sel.pytree import Pytree
-from fedjax_sel.types import Cohort, Context, Plan
+from fedjax_sel.types import Cohort, Context, Plan, PRNGKey
 
 
 class CohortWork(Pytree):
@@ -83,6 +87,36 @@ def plan_cohort(
     wasted = jnp.floor(busy * plan.examples_seen).astype(plan.steps.dtype)
     counted = trainer.plan(num_examples, data.longest, ctx.round, ctx.rounds, max_steps=jnp.where(returned, done, 0))
     return CohortWork(counted, returned, jnp.where(cohort.mask & ~returned, wasted, 0), spent)
+
+
+def fail_members(
+    experiment: Experiment,
+    data: FederatedData,
+    seed: PRNGKey,
+    ctx: Context,
+    cohort: Cohort,
+    num_examples: Int[Array, "m"],
+    work: CohortWork,
+) -> CohortWork:
+    """The work of a cohort of which some members fail once they have trained: they return nothing.
+
+    Args:
+      experiment, data, ctx, cohort, num_examples: as for `plan_cohort`.
+      seed: of the run; who fails is drawn from it.
+      work: of the members if nobody failed.
+    """
+    if isinstance(experiment.volatility, Always):
+        return work
+    n, volatility = ctx.num_clients, experiment.volatility
+    comes_back = volatility.available(key_for(seed, Purpose.VOLATILITY, ctx.round), ctx.round, n)
+    where = f"{type(volatility).__name__}.available"
+    check_array(where, comes_back, (n,), jnp.bool_, f"true or false for each of the N = {n} clients")
+    returned = work.returned & comes_back[cohort.client]
+    failed = work.returned & ~returned
+    steps = jnp.where(returned, work.plan.steps, 0)
+    plan = experiment.local_training.plan(num_examples, data.longest, ctx.round, ctx.rounds, max_steps=steps)
+    spent = replace(work.spent, upload=jnp.where(failed, 0.0, work.spent.upload))
+    return CohortWork(plan, returned, jnp.where(failed, work.plan.examples_seen, work.wasted), spent)
 
 
 def restrict(cohort: Cohort, mask: Bool[Array, "m"]) -> Cohort:

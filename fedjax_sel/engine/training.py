@@ -32,12 +32,12 @@ from fedjax_sel.engine.keys import Purpose, key_for
 from fedjax_sel.engine.layout import Layout
 from fedjax_sel.engine.ledger import Ledger, empty_ledger, limits_of
 from fedjax_sel.engine.nonfinite import guard_update, reweight
-from fedjax_sel.engine.signals import expand, measure_examples, measure_trained
+from fedjax_sel.engine.signals import expand, measure_cohort, measure_examples, measure_trained
 from fedjax_sel.engine.state import RoundState, Values
-from fedjax_sel.engine.timing import CohortWork, plan_cohort, restrict, time_cohort
-from fedjax_sel.protocols import Signals, UpdateSignal, overrides
+from fedjax_sel.engine.timing import CohortWork, fail_members, plan_cohort, restrict, time_cohort
+from fedjax_sel.protocols import CohortSignal, Signals, UpdateSignal, overrides
 from fedjax_sel.pytree import Pytree
-from fedjax_sel.types import Cohort, Context, PRNGKey, StrategyState, Update, Variables
+from fedjax_sel.types import Cohort, Context, PRNGKey, StrategyState, Update, Updates, Variables
 
 
 class Trained(Pytree):
@@ -86,6 +86,7 @@ def train_cohort(
         num_examples = examples.mask.sum(1)
         has_model = asked & needs_model(signals)
         work = plan_cohort(experiment, data, ctx, cohort, num_examples, has_model)
+        work = fail_members(experiment, data, seed, ctx, cohort, num_examples, work)
         returned = restrict(cohort, work.returned)
         weight = aggregator.weights(returned, num_examples, work.plan)
         where = f"{type(aggregator).__name__}.weights"
@@ -99,6 +100,9 @@ def train_cohort(
         )
         merged = restrict(returned, work.returned & updates.finite)  # the others' weight is shared among the rest
         values = {name: jnp.where(expand(merged.mask, value), value, 0) for name, value in values.items()}
+        if keeps_deltas:
+            together = Updates(state.variables, deltas, aggregator.weights(merged, num_examples, work.plan))
+            values |= measure_cohort(signals.at("trained"), experiment.task, data, seed, ctx.round, together)
         uploaded = work.returned
         if accepts:
             key = key_for(seed, Purpose.ACCEPT, ctx.round)
@@ -127,8 +131,10 @@ def needs_model(signals: Signals) -> bool:
 
 
 def looks_at_deltas(signals: Signals) -> bool:
-    """Whether an `after` signal looks at each update, so that all of them are kept."""
-    return any(isinstance(s, UpdateSignal) and s.stacked for s in signals.at("after").values())
+    """Whether a signal looks at updates beside the merge or at all of them together, so that they are kept."""
+    if any(isinstance(s, UpdateSignal) and s.stacked for s in signals.at("after").values()):
+        return True
+    return any(isinstance(s, CohortSignal) for moment in ("trained", "after") for s in signals.at(moment).values())
 
 
 def select_examples(

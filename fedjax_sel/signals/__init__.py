@@ -7,6 +7,7 @@ from fedjax_sel import catalog
 if TYPE_CHECKING:
     from fedjax_sel.signals.accuracy import ValidationAccuracy as ValidationAccuracy
     from fedjax_sel.signals.correct import Correct as Correct
+    from fedjax_sel.signals.double_greedy import DoubleGreedy as DoubleGreedy
     from fedjax_sel.signals.entropy import Entropy as Entropy
     from fedjax_sel.signals.gradient import Gradient as Gradient
     from fedjax_sel.signals.gradient import GradientNoise as GradientNoise
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from fedjax_sel.signals.on_public import OnPublic as OnPublic
     from fedjax_sel.signals.output_update import OutputUpdate as OutputUpdate
     from fedjax_sel.signals.projection import Projection as Projection
+    from fedjax_sel.signals.shapley import Shapley as Shapley
     from fedjax_sel.signals.sketch import Sketch as Sketch
     from fedjax_sel.signals.soft_labels import SoftLabels as SoftLabels
     from fedjax_sel.signals.training_loss import TrainingLoss as TrainingLoss

@@ -10,12 +10,14 @@ import numpy as np
 from fedjax_sel import Experiment, Federation, Layout, Task, dataset, partition, simulate
 from fedjax_sel.aggregation.fedavgm import FedAvgM
 from fedjax_sel.client_selection.entropy import Entropy
+from fedjax_sel.client_selection.filfl import FilFL
 from fedjax_sel.client_selection.gpfl import GPFL
 from fedjax_sel.client_selection.gradient_norm import GradientNorm
 from fedjax_sel.client_selection.oort import Oort
 from fedjax_sel.client_selection.power_of_choice import PowerOfChoice
 from fedjax_sel.correction.scaffold import Scaffold
 from fedjax_sel.data_selection.margin import Margin
+from fedjax_sel.devices.availability import Bernoulli
 from fedjax_sel.devices.clock import Deadline
 from fedjax_sel.devices.laws import Uniform as Law
 from fedjax_sel.local_training.sgd import SGD
@@ -57,6 +59,10 @@ CASES = {
     "devices with a deadline": (
         BASE.replace(client_selection=Oort(), deadline=Deadline(seconds=3e-4, late="partial"), cohort_size=3),
         replace(CLIENTS, devices=Law()),
+    ),
+    "updates together, and members that fail": (
+        BASE.replace(client_selection=FilFL(members=2, interval=2), volatility=Bernoulli(0.7)),
+        CLIENTS,
     ),
 }
 

@@ -38,6 +38,7 @@ def test_eight_devices_give_what_one_gives():
         ("stacked updates", (2, 1), SCAN),
         ("devices with a deadline", (1, 2), SCAN),
         ("row signals over all clients", (2, 1), Layout()),
+        ("updates together, and members that fail", (1, 2), Layout()),
     ],
     ids=str,
 )

@@ -166,7 +166,7 @@ def test_the_model_is_the_one_that_the_punctual_trained(blobs, limit):
 
 def test_where_nobody_returns_the_model_stays_and_the_round_still_lasts(blobs):
     recipe = federation(blobs, different(N))
-    with pytest.warns(UserWarning, match="nobody trained in any round of all seeds"):
+    with pytest.warns(UserWarning, match="no update came back in any round of all seeds"):
         history = simulate(experiment(blobs, Oort(), deadline=Deadline(1e-3)), recipe, seeds=2)
     assert (history["bytes_up"] == 0).all()
     np.testing.assert_allclose(history["seconds"], 1e-3, rtol=1e-6)

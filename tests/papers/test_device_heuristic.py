@@ -24,6 +24,7 @@ from fedjax_sel.papers.device_heuristic.numbers import PUBLISHED, compare_at_equ
 from fedjax_sel.papers.judging import BY_CONSTRUCTION, NOT_JUDGED
 from fedjax_sel.papers.paper import Evidence, locate_cell
 from fedjax_sel.runs import layout
+from tests.papers.forms import SUMMARY_KEYS
 
 PAPER = papers.load("device_heuristic")
 T, R = 20, 5
@@ -50,18 +51,7 @@ def histories(out, summary):
 
 
 def test_the_summary_has_the_form_that_all_papers_share(summary):
-    assert list(summary) == [
-        "paper",
-        "scale",
-        "seeds",
-        "environment",
-        "notes",
-        "regime",
-        "conditions",
-        "cells",
-        "results",
-        "claims",
-    ]
+    assert list(summary) == SUMMARY_KEYS
     assert (summary["paper"], summary["scale"], summary["seeds"]) == ("device_heuristic", "smoke", [0, 1])
     for result in summary["results"]:
         assert list(result) == ["experiment", "method", "metric", "round", "mean", "std", "per_seed", "published"]

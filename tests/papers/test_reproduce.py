@@ -15,6 +15,7 @@ from fedjax_sel.engine import driver
 from fedjax_sel.papers.paper import Cell, locate_cell
 from fedjax_sel.papers.reproduction import run_cells
 from fedjax_sel.runs import execute, layout, pretrained
+from tests.papers.forms import SUMMARY_KEYS
 
 CELLS = 3 * 5  # settings, methods
 SEEDS = 2
@@ -54,18 +55,7 @@ def nothing_runs(monkeypatch):
 
 
 def test_the_summary_has_the_form_that_all_papers_share(summary):
-    assert list(summary) == [
-        "paper",
-        "scale",
-        "seeds",
-        "environment",
-        "notes",
-        "regime",
-        "conditions",
-        "cells",
-        "results",
-        "claims",
-    ]
+    assert list(summary) == SUMMARY_KEYS
     assert (summary["paper"], summary["scale"], summary["seeds"]) == ("uacs", "smoke", [0, 1])
     assert {"jax", "python", "device", "fedjax_sel"} <= summary["environment"].keys()
     for result in summary["results"]:

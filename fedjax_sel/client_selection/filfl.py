@@ -1,0 +1,87 @@
+"""FilFL: only clients that a search among trained models keeps."""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from fedjax_sel import signals
+from fedjax_sel.client_selection._ops import uniform_m
+from fedjax_sel.protocols import ClientSelector, Host, Signals
+from fedjax_sel.pytree import static
+from fedjax_sel.types import Cohort, Context, PRNGKey
+
+__all__ = ["FilFL"]
+
+
+class FilFL(ClientSelector):
+    """Every `interval` rounds all `m` slots train and are filtered; cohorts until the next are random ones of the kept.
+
+    In a filtering round, double greedy search keeps the members whose models' mean has the least loss on the server's
+    validation examples, and `members` of them, all subsets equally likely, are merged. In the other rounds `members` of
+    those kept last are selected, or all of them where they are fewer; where none of them can be reached, of all.
+
+    Give the run as many slots as clients are to be filtered (`cohort_size`). All members of a filtering round train and
+    upload; the server evaluates its validation examples `2 m + 1` times in it.
+
+    Attributes:
+      members: how many are merged; None: half of the slots, at least 1.
+      interval: rounds between two filtering rounds.
+      rule: of the search, `"randomized"` or `"deterministic"`.
+
+    Source: Fourati et al., "FilFL: Client Filtering for Optimized Client Participation in Federated Learning", 2024,
+    https://arxiv.org/abs/2302.06599; code: https://github.com/salmakh1/FilFL.
+
+    >>> list(FilFL().signals().trained)
+    ['kept']
+    """
+
+    members: int | None = static(default=None, low=1)
+    interval: int = static(default=5, low=1)
+    rule: str = static(default="randomized", choices=["randomized", "deterministic"])
+
+    accepts_before_upload = False
+
+    def signals(self) -> Signals:
+        """Returns who is kept by the search."""
+        return Signals(trained=[signals.DoubleGreedy(rule=self.rule, interval=self.interval)])
+
+    def init(self, key: PRNGKey, ctx: Context, host: Host) -> Bool[Array, "N"]:
+        """Returns who is kept: everybody; `ValueError` where more are to be merged than there are slots."""
+        if self.count(ctx) > ctx.m:
+            raise ValueError(
+                f"filfl: members is {self.members}, but the cohort has m = {ctx.m} slots; "
+                "m is how many clients are filtered"
+            )
+        return jnp.ones(ctx.num_clients, bool)
+
+    def count(self, ctx: Context) -> int:
+        """Returns how many are merged."""
+        return max(1, ctx.m // 2) if self.members is None else self.members
+
+    def filters(self, ctx: Context) -> Bool[Array, ""]:
+        """Returns whether this is a filtering round."""
+        return ctx.round % self.interval == 0
+
+    def select(self, key: PRNGKey, state: Bool[Array, "N"], ctx: Context) -> Cohort:
+        """Returns random clients, or random ones of those kept."""
+        kept = state & ctx.available
+        pool = jnp.where(self.filters(ctx) | ~kept.any(), ctx.available, kept)
+        cohort = uniform_m(key, pool, ctx.m)
+        mask = cohort.mask & (self.filters(ctx) | (jnp.arange(ctx.m) < self.count(ctx)))
+        return Cohort(jnp.where(mask, cohort.client, -1), mask, jnp.where(mask, cohort.weight, 0.0))
+
+    def accept(
+        self, key: PRNGKey, state: Bool[Array, "N"], ctx: Context, cohort: Cohort, *, kept: Float[Array, "m"]
+    ) -> Cohort:
+        """Returns random members of those kept; in a round without filtering, everybody."""
+        drawn = uniform_m(key, cohort.mask & (kept > 0), self.count(ctx))
+        chosen = jnp.zeros(ctx.m, bool).at[jnp.where(drawn.mask, drawn.client, ctx.m)].set(True, mode="drop")
+        mask = cohort.mask & (chosen | ~self.filters(ctx))
+        return cohort.replace(mask=mask, weight=jnp.where(mask, cohort.weight, 0.0))
+
+    def observe(
+        self, key: PRNGKey, state: Bool[Array, "N"], ctx: Context, cohort: Cohort, *, kept: Float[Array, "m"]
+    ) -> Bool[Array, "N"]:
+        """Returns who is kept, also those of them who were not merged."""
+        who = jnp.where((kept > 0) & (cohort.client >= 0), cohort.client, ctx.num_clients)
+        filtered = jnp.zeros_like(state).at[who].set(True, mode="drop")
+        return jnp.where(self.filters(ctx) & filtered.any(), filtered, state)

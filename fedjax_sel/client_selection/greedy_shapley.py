@@ -1,0 +1,99 @@
+"""GreedyFed and its kin: the clients whose updates have served the server's validation loss best."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from fedjax_sel.client_selection._ops import gumbel_m, top_m
+from fedjax_sel.protocols import ClientSelector, Host, Signals
+from fedjax_sel.pytree import Scalar, param, static
+from fedjax_sel.signals.shapley import MOST, Shapley
+from fedjax_sel.types import Cohort, Context, PRNGKey
+
+__all__ = ["GreedyShapley"]
+
+
+class GreedyShapleyState(NamedTuple):
+    """What `GreedyShapley` carries from round to round.
+
+    Attributes:
+      value: what each client was worth: a mean or a moving average of its Shapley values.
+      count: how many there were.
+    """
+
+    value: Float[Array, "N"]
+    count: Int[Array, "N"]
+
+
+class GreedyShapley(ClientSelector):
+    """The `m` clients of highest Shapley value so far, once everybody was seen; ties at random.
+
+    After each round the server measures the Shapley values of the updates that were merged. `rule="greedy"` (GreedyFed)
+    takes those of highest value, clients never seen first; `"ucb"` adds `β sqrt(ln t / N_i)`; `"softmax"` (S-FedAvg)
+    draws clients without replacement in proportion to `exp(Φ_i)`, where `Φ_i` begins at `1 / N` and `Φ_i ← α Φ_i + β
+    φ_i`. With `memory="ema"`, the value of the others is `α` of the old one and `1 - α` of the new, the first as it is.
+
+    All updates of a cohort are kept, and the server evaluates its validation examples for every coalition: `2^m` of
+    them, or `m²` for each pass of `"gtg"`. Clients pay nothing. The weights `n_i / P_i`, which the authors' S-FedAvg
+    has, are left out.
+
+    Attributes:
+      alpha: α.
+      beta: β, of `"ucb"` and `"softmax"`.
+      rule: `"greedy"`, `"ucb"` or `"softmax"`.
+      memory: `"mean"` or `"ema"`; not for `"softmax"`.
+      method: of the Shapley values, `"exact"`, for at most 10 slots, or `"gtg"`.
+
+    Source: Singhal, Pandey and Popovski, "Greedy Shapley Client Selection for Communication-Efficient Federated
+    Learning", 2023, https://arxiv.org/abs/2312.09108; S-FedAvg: Nagalapatti and Narayanam, "Game of Gradients", 2021,
+    https://arxiv.org/abs/2110.12257.
+
+    >>> list(GreedyShapley(method="exact").signals().after)
+    ['shapley']
+    """
+
+    alpha: Scalar = param(default=0.75, low=0, high=1)
+    beta: Scalar = param(default=0.25, low=0)
+    rule: str = static(default="greedy", choices=["greedy", "ucb", "softmax"])
+    memory: str = static(default="mean", choices=["mean", "ema"])
+    method: str = static(default="gtg", choices=["exact", "gtg"])
+
+    def signals(self) -> Signals:
+        """Returns the Shapley values of the updates that were merged."""
+        return Signals(after=[Shapley(self.method)])
+
+    def init(self, key: PRNGKey, ctx: Context, host: Host) -> GreedyShapleyState:
+        """Returns the state in which nobody was seen; `ValueError` for exact values of more than 10 slots."""
+        if self.method == "exact" and ctx.m > MOST:
+            raise ValueError(
+                f"greedy_shapley: method is 'exact', but the cohort has m = {ctx.m} slots, which make 2^{ctx.m} "
+                f"coalitions; set method to 'gtg', or m to at most {MOST}"
+            )
+        first = 1 / ctx.num_clients if self.rule == "softmax" else 0.0
+        return GreedyShapleyState(jnp.full(ctx.num_clients, first), jnp.zeros(ctx.num_clients, jnp.int32))
+
+    def select(self, key: PRNGKey, state: GreedyShapleyState, ctx: Context) -> Cohort:
+        """Returns the clients of highest value, or drawn by it."""
+        if self.rule == "softmax":
+            return gumbel_m(key, state.value, ctx.available, ctx.m)
+        seen, score = state.count > 0, state.value
+        if self.rule == "ucb":
+            score = score + self.beta * jnp.sqrt(jnp.log(jnp.maximum(ctx.round, 1)) / jnp.maximum(state.count, 1))
+        return top_m(key, jnp.where(seen, score, jnp.inf), ctx.available, ctx.m)
+
+    def observe(
+        self, key: PRNGKey, state: GreedyShapleyState, ctx: Context, cohort: Cohort, *, shapley: Float[Array, "m"]
+    ) -> GreedyShapleyState:
+        """Returns the values with those of this round."""
+        value, count = state.value[cohort.client], state.count[cohort.client]
+        if self.rule == "softmax":
+            new = self.alpha * value + self.beta * shapley
+        elif self.memory == "ema":
+            new = jnp.where(count > 0, self.alpha * value + (1 - self.alpha) * shapley, shapley)
+        else:
+            new = (count * value + shapley) / (count + 1)
+        back = jnp.where(cohort.mask, cohort.client, ctx.num_clients)
+        return GreedyShapleyState(
+            value=state.value.at[back].set(new, mode="drop"), count=state.count.at[back].add(1, mode="drop")
+        )

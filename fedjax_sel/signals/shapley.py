@@ -1,0 +1,139 @@
+"""What each member of a cohort adds to the value of the merged model."""
+
+from __future__ import annotations
+
+from math import comb
+from typing import TYPE_CHECKING, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from fedjax_sel.protocols import CohortSignal
+from fedjax_sel.pytree import Scalar, param, static
+from fedjax_sel.types import Batch, PRNGKey, Updates
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fedjax_sel.task import Task
+
+__all__ = ["Shapley"]
+
+MOST = 10
+"""Members for whom all coalitions are measured at most."""
+
+WINDOW = 10
+"""Running means that are compared to see whether they move; twice as many are needed."""
+
+
+class Shapley(CohortSignal):
+    """Shapley values of the members in `v(A) = 1 - F_V(w + Σ_A a_i Δ_i / Σ_A a_i)`, the server's validation loss `F_V`.
+
+    `v(∅)` is of the model that the cohort received. With `method="exact"` all `2^m` coalitions are measured. With
+    `"gtg"` members join in random orders, every member first in turn, and their marginal values are averaged, until the
+    averages of the last ten orders are within a hundredth of the last, or `passes` times `m` orders were seen; marginal
+    values count as 0 once a coalition is within `threshold` of the whole, and all do where the round changed less. A
+    slot without an update has value 0. The server measures it, and clients pay nothing.
+
+    Attributes:
+      method: `"exact"`, for at most 10 slots, or `"gtg"`.
+      threshold: of truncation, in nats; for `"gtg"`.
+      passes: at most; for `"gtg"`.
+      side_by_side: coalitions measured at once; for `"exact"`.
+
+    Source: Liu et al., "GTG-Shapley: Efficient and Accurate Participant Contribution Evaluation in Federated Learning",
+    2022, https://arxiv.org/abs/2109.02053; the numbers are those of https://github.com/pringlesinghal/GreedyFed.
+
+    >>> Shapley("gtg").name
+    'shapley'
+    """
+
+    name: ClassVar[str] = "shapley"
+
+    method: str = static(default="exact", choices=["exact", "gtg"])
+    threshold: Scalar = param(default=1e-4, low=0)
+    passes: int = static(default=50, low=1)
+    side_by_side: int = static(default=16, low=1)
+
+    def measure(
+        self, key: PRNGKey, round: Int[Array, ""], task: Task, updates: Updates, batch: Batch
+    ) -> Float[Array, "m"]:
+        """Returns the values; `ValueError` for `"exact"` with more than 10 slots."""
+
+        def value(members: Float[Array, "m"]) -> Float[Array, ""]:
+            return 1 - task.loss(updates.merge(members * updates.weight), batch)
+
+        if self.method == "exact":
+            return exact(value, updates.weight.shape[0], self.side_by_side)
+        return sample_orders(value, key, updates.weight.shape[0], self.threshold, self.passes)
+
+
+def exact(value: Callable, m: int, side_by_side: int = 16) -> Float[Array, "m"]:
+    """Returns Shapley values from the values of all coalitions.
+
+    Args:
+      value: of a coalition, given as 1 for members and 0 for others.
+      m: players.
+      side_by_side: coalitions measured at once.
+
+    Raises:
+      ValueError: there are more than 10 players.
+    """
+    if m > MOST:
+        raise ValueError(
+            f"shapley: the cohort has m = {m} slots, which make 2^{m} coalitions; all are measured for at most "
+            f"{MOST}, so take method='gtg'"
+        )
+    coalitions = (np.arange(2**m)[:, None] >> np.arange(m)) & 1
+    size = coalitions.sum(1, keepdims=True)
+    joins = 1 / (m * np.array([comb(m - 1, k) for k in range(m)]))  # weight of joining k others
+    factor = np.where(coalitions == 1, joins[np.maximum(size - 1, 0)], -joins[np.minimum(size, m - 1)])
+    v = jax.lax.map(value, jnp.asarray(coalitions, jnp.float32), batch_size=min(side_by_side, 2**m))
+    return jnp.asarray(factor.T, jnp.float32) @ (v - v[0])
+
+
+def sample_orders(value: Callable, key: PRNGKey, m: int, threshold: Scalar, passes: int) -> Float[Array, "m"]:
+    """Returns mean marginal values over random orders, truncated.
+
+    Args:
+      value: as for `exact`.
+      key: for the orders.
+      m: players.
+      threshold: of truncation.
+      passes: at most; each has `m` orders.
+    """
+    nobody, whole = value(jnp.zeros(m)), value(jnp.ones(m))
+
+    def join(j, carry):
+        order, members, v, marginal = carry
+        members = members.at[order[j]].set(1.0)
+        new = jax.lax.cond(jnp.abs(whole - v) < threshold, lambda _: v, value, members)
+        return order, members, new, marginal.at[order[j]].set(new - v)
+
+    def order_first(carry, first):
+        mean, past, count, key = carry
+        key, key_order = jax.random.split(key)
+        noise = jax.random.uniform(key_order, (m,)).at[first].set(-1.0)
+        begin = (jnp.argsort(noise), jnp.zeros(m), nobody, jnp.zeros(m))
+        marginal = jax.lax.fori_loop(0, m, join, begin)[3]
+        mean = (count * mean + marginal) / (count + 1)
+        past = jnp.concatenate([past[1:], mean[None]])
+        return (mean, past, count + 1, key), still(past) & (count + 1 >= 2 * WINDOW)
+
+    def run_pass(carry):
+        state, converged = jax.lax.scan(order_first, carry[1], jnp.arange(m))
+        return carry[0] + 1, state, converged.any()
+
+    def goes_on(carry):
+        return (carry[0] < passes) & ~carry[2]
+
+    begin = (jnp.zeros(m), jnp.zeros((WINDOW, m)), jnp.zeros(()), key)
+    mean = jax.lax.while_loop(goes_on, run_pass, (0, begin, jnp.array(False)))[1][0]
+    return jnp.where(jnp.abs(whole - nobody) < threshold, 0.0, mean)
+
+
+def still(past: Float[Array, "w m"]) -> Array:
+    """Returns whether the running means of all players are within a hundredth of their last, on average."""
+    return (jnp.abs(past - past[-1:]).mean(0) <= 0.01 * jnp.abs(past[-1])).all()

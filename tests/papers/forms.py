@@ -1,0 +1,3 @@
+"""The form that all papers share."""
+
+SUMMARY_KEYS = ["paper", "scale", "seeds", "environment", "notes", "regime", "conditions", "cells", "results", "claims"]
