@@ -125,6 +125,7 @@ LAWS = {"uniform": laws.Uniform, "lognormal": laws.LogNormal, "tiers": laws.Tier
 AVAILABILITIES = {
     "always": availability.Always,
     "bernoulli": availability.Bernoulli,
+    "classes": availability.Classes,
     "diurnal": availability.Diurnal,
     "trace": table.trace_from_csv,
 }

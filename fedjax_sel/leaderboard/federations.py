@@ -95,7 +95,7 @@ def list_digits() -> list[Entry]:
     unequal = {"partition": {"name": "unequal", "clients": 100, "spread": 1.0}}
     slow = {"devices": {"name": "lognormal", "spread": 1.5}, "deadline": {"seconds": 0.03}}
     diurnal = {"availability": {"name": "diurnal", "period": 24, "mean": 0.5, "depth": 1.0}}
-    volatile = {"volatility": {"name": "classes", "success": [0.1, 0.3, 0.6, 0.9]}}
+    volatile = {"volatility": {"name": "classes", "p": [0.1, 0.3, 0.6, 0.9]}}
     skewed = "digits, each class by Dir(0.3)"
     return [
         Entry("digits", skewed, "digits", DIGITS, public),

@@ -22,6 +22,7 @@ from fedjax_sel.leaderboard.statistics import mean_agreement, mean_ranks, rank_w
 from fedjax_sel.leaderboard.tuning import TUNED
 from fedjax_sel.leaderboard.volatile import COHORT, study_volatile
 from fedjax_sel.metrics import difference
+from fedjax_sel.papers.judging import compare_with
 from fedjax_sel.runs.files import write_json
 
 HELD, FAILED, UNDECIDED, NOT_JUDGED = "held", "did not hold", "undecided", "not judged"
@@ -172,7 +173,7 @@ def judge_oort(tidy: pd.DataFrame, studies: Mapping[str, Any]) -> tuple[str, dic
     if "oort" not in wide.index.get_level_values("selector"):
         raise NotJudged("Oort did not run")
     mine = wide.loc["oort"]
-    found = {str(name): difference(row.to_numpy(), np.full(len(row), 0.1)) for name, row in mine.iterrows()}
+    found = {str(name): compare_with(row.to_numpy(), 0.1) for name, row in mine.iterrows()}
     verdict = HELD if all(d.low > 0 for d in found.values()) else UNDECIDED
     if any(d.high < 0 for d in found.values()):
         verdict = FAILED
@@ -184,7 +185,7 @@ def judge_volatile(tidy: pd.DataFrame, studies: Mapping[str, Any]) -> tuple[str,
     found = studies["volatile"]
     expected = {"uniform": 0.475 * found["rounds"] * COHORT, "oracle": 0.9 * found["rounds"] * COHORT}
     apart = {
-        name: difference(np.asarray(found["methods"][name]["successes"]), np.full(1, value))
+        name: compare_with(np.asarray(found["methods"][name]["successes"], float), value)
         for name, value in expected.items()
     }
     inside = all(d.low <= 0 <= d.high for d in apart.values())

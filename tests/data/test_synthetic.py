@@ -50,7 +50,7 @@ def test_sizes_are_in_proportion_to_the_lognormal_law_and_all_draws_have_as_many
 
 
 def test_test_examples_are_the_clients_own():
-    data = synthetic(0, 0, clients=1, num_examples=2000, num_test_examples=2000)
+    data = synthetic(0, 0, 1, clients=1, num_examples=2000, num_test_examples=2000)
     np.testing.assert_allclose(data.x.mean(0), data.test_x.mean(0), atol=0.15)
     np.testing.assert_allclose(np.bincount(data.y, minlength=10), np.bincount(data.test_y, minlength=10), atol=160)
 
