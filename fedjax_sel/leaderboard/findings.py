@@ -152,7 +152,8 @@ def judge_budgets(tidy: pd.DataFrame, studies: Mapping[str, Any]) -> tuple[str, 
     """Judges "the rankings under equal rounds and equal bytes agree"."""
     first = take_fair_block(tidy, Budget("rounds", PRIMARY.share))
     ranks = {"rounds": mean_ranks(first.values)}
-    for kind in KINDS[1:]:
+    there = set(tidy["budget"])
+    for kind in (kind for kind in KINDS[1:] if Budget(kind, PRIMARY.share).name in there):
         other = take_fair_block(tidy, Budget(kind, PRIMARY.share))
         if other.selectors == first.selectors:
             ranks[kind] = mean_ranks(other.values)

@@ -3,6 +3,7 @@ import pandas as pd
 import pytest
 
 from fedjax_sel.engine.history import History
+from fedjax_sel.leaderboard import statistics
 from fedjax_sel.leaderboard.cells import FAILED, FINISHED, Cell, Facts
 from fedjax_sel.leaderboard.figures import list_figures
 from fedjax_sel.leaderboard.findings import JUDGES, judge_predictions, read_predictions
@@ -42,6 +43,12 @@ def make_cells(finals, federations=("one", "two")):
         for shift, federation in zip((0.0, 0.1), federations, strict=True)
         for selector, final in finals.items()
     ]
+
+
+@pytest.fixture(autouse=True)
+def _few_draws(monkeypatch):
+    """Intervals of fewer resamples, so that tables are quick."""
+    monkeypatch.setattr(statistics.bootstrap, "__defaults__", (100, 0))
 
 
 @pytest.fixture(scope="module")
