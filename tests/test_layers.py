@@ -21,6 +21,7 @@ LAYERS = (
     ("report",),
     ("runs",),
     ("papers",),
+    ("leaderboard",),
     ("cli",),
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

@@ -16,6 +16,7 @@ from fedjax_sel.config import own
 from fedjax_sel.config.checks import REQUIRED, Parameter, complete, list_parameters, make_value
 from fedjax_sel.data import sources
 from fedjax_sel.data.federation import DeviceLaw, Partition
+from fedjax_sel.data.synthetic import synthetic
 from fedjax_sel.data.uacs import uacs
 from fedjax_sel.devices import availability, laws, table
 from fedjax_sel.protocols import Aggregator, Availability, ClientSelector, Correction, DataSelector, LocalTrainer
@@ -124,6 +125,7 @@ LAWS = {"uniform": laws.Uniform, "lognormal": laws.LogNormal, "tiers": laws.Tier
 AVAILABILITIES = {
     "always": availability.Always,
     "bernoulli": availability.Bernoulli,
+    "classes": availability.Classes,
     "diurnal": availability.Diurnal,
     "trace": table.trace_from_csv,
 }
@@ -144,7 +146,7 @@ KINDS: dict[str, Kind] = {
     ),
 }
 
-SYNTHETIC: dict[str, Callable[..., Any]] = {"uacs": uacs}
+SYNTHETIC: dict[str, Callable[..., Any]] = {"synthetic": synthetic, "uacs": uacs}
 """Sources that are drawn from the seed of a run; their examples have natural owners."""
 
 SOURCE_NAMES = (*SYNTHETIC, *sources.available(), "npz:PATH", "tfds:NAME", "hf:NAME", "MODULE:FUNCTION")

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from fedjax_sel.protocols import Availability
-from fedjax_sel.pytree import Scalar, param
+from fedjax_sel.pytree import Scalar, param, static
 from fedjax_sel.types import PRNGKey
 
 GOLDEN = (5**0.5 - 1) / 2
@@ -49,6 +49,35 @@ class Bernoulli(Availability):
     def available(self, key: PRNGKey, round: Int[Array, ""] | int, num_clients: int) -> Bool[Array, "N"]:
         """Returns an independent draw for each client."""
         return jax.random.uniform(key, (num_clients,)) < self.p
+
+
+class Classes(Availability):
+    """Each client in each round with the probability of its class, independently; classes are equal blocks of clients.
+
+    Attributes:
+      p: probability of each class; client `i` of `N` is in class `⌊i k / N⌋` of `k`.
+
+    Source: as the volatility of clients, four classes of 25, Huang et al., "Stochastic Client Selection for Federated
+    Learning with Volatile Clients", 2022, https://arxiv.org/abs/2011.08756, section VI-B.
+
+    >>> Classes((0.0, 1.0)).available(jax.random.key(0), 0, 4)
+    Array([False, False,  True,  True], dtype=bool)
+    """
+
+    p: tuple[float, ...] = static(default=(0.1, 0.3, 0.6, 0.9))
+
+    def check(self, num_clients: int) -> None:
+        """Raises `ValueError` unless there are probabilities, and no more of them than clients."""
+        if not 1 <= len(self.p) <= num_clients or not all(0 <= one <= 1 for one in self.p):
+            raise ValueError(
+                f"availability Classes: p is {self.p}; it is one probability in [0, 1] for each of at most "
+                f"N = {num_clients} classes"
+            )
+
+    def available(self, key: PRNGKey, round: Int[Array, ""] | int, num_clients: int) -> Bool[Array, "N"]:
+        """Returns an independent draw for each client."""
+        group = np.arange(num_clients) * len(self.p) // num_clients
+        return jax.random.uniform(key, (num_clients,)) < jnp.asarray(self.p, jnp.float32)[group]
 
 
 class Diurnal(Availability):

@@ -9,6 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from fedjax_sel.config import Config, build
+from fedjax_sel.config.build import Run
 from fedjax_sel.engine.checkpoint import Checkpoints
 from fedjax_sel.engine.distributed import is_first, max_over_processes
 from fedjax_sel.engine.history import History
@@ -29,6 +30,7 @@ def execute(
     config: Config,
     place: Path,
     *,
+    run: Run | None = None,
     begin: Variables | None = None,
     memory: float | None = None,
     debug: bool = False,
@@ -49,6 +51,7 @@ def execute(
       name: in the progress bar.
       config: of the run.
       place: its folder.
+      run: what `build` gave for the configuration, so that its examples are not loaded again; None: it is built.
       begin: variables that the model begins with, instead of those that `model.pretrained` names.
       memory: GiB that a device may use; None: what it has.
       debug: without compilation, and without checkpoints.
@@ -69,7 +72,7 @@ def execute(
         return layout.read(place)[0]
     console = console or Console(quiet=not is_first())
     say = say or say_on_stderr()
-    run = build(config, begin)
+    run = build(config, begin) if run is None else run
     rounds, kept_in = run.experiment.rounds, kept_in or place
     points = None if debug else Checkpoints(place / layout.CHECKPOINTS, say=say)
     with (

@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedjax_sel.devices.availability import Always, Bernoulli, Diurnal, Trace
+from fedjax_sel.devices.availability import Always, Bernoulli, Classes, Diurnal, Trace
 
-KINDS = [Always(), Bernoulli(), Diurnal(), Trace(np.arange(12).reshape(2, 6) % 3 == 0)]
+KINDS = [Always(), Bernoulli(), Classes(), Diurnal(), Trace(np.arange(12).reshape(2, 6) % 3 == 0)]
 
 
 def over_rounds(availability, rounds, clients, seed=0):
@@ -37,6 +37,11 @@ def test_bernoulli_has_its_chances():
     np.testing.assert_allclose(each[1], 0.2, atol=0.04)
 
 
+def test_each_block_of_clients_has_the_chance_of_its_class():
+    each = over_rounds(Classes((0.1, 0.9)), 2000, 5).mean(0)
+    np.testing.assert_allclose(each, [0.1, 0.1, 0.1, 0.9, 0.9], atol=0.03)
+
+
 @pytest.mark.parametrize("availability", [Bernoulli(), Diurnal()])
 def test_a_client_is_reached_or_not_whoever_else_there_is(availability):
     np.testing.assert_array_equal(over_rounds(availability, 20, 10), over_rounds(availability, 20, 64)[:, :10])
@@ -64,6 +69,8 @@ def test_a_trace_is_followed_and_begins_again():
     ("availability", "message"),
     [
         (Bernoulli(np.full(3, 0.5)), "N = 6"),
+        (Classes((0.5,) * 7), "at most N = 6 classes"),
+        (Classes((0.5, 1.5)), r"p is \(0.5, 1.5\)"),
         (Diurnal(phase=np.zeros(5)), r"phase has shape \(5,\).*N = 6"),
         (Trace(np.ones((3, 5), bool)), r"bool of shape \(3, 5\).*N = 6"),
         (Trace(np.ones((0, 6), bool)), "at least one round"),

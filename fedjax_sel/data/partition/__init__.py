@@ -11,9 +11,11 @@ from fedjax_sel.data.partition.dirichlet import Dirichlet
 from fedjax_sel.data.partition.iid import Iid
 from fedjax_sel.data.partition.label_count import LabelCount
 from fedjax_sel.data.partition.label_groups import LabelGroups
+from fedjax_sel.data.partition.label_skew import LabelSkew
 from fedjax_sel.data.partition.natural import Natural
 from fedjax_sel.data.partition.quadratic_dirichlet import QuadraticDirichlet
 from fedjax_sel.data.partition.shards import Shards
+from fedjax_sel.data.partition.unequal import Unequal
 
 __all__ = [
     "ClientDirichlet",
@@ -24,7 +26,9 @@ __all__ = [
     "Indices",
     "LabelCount",
     "LabelGroups",
+    "LabelSkew",
     "Natural",
     "QuadraticDirichlet",
     "Shards",
+    "Unequal",
 ]

@@ -1,0 +1,37 @@
+"""The command that runs the leaderboard."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from fedjax_sel.cli.app import NoCache, command
+
+
+@command
+def leaderboard(
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--only", metavar="NAME", help="A federation or selector, or a pattern as 'fashion-*'; repeat it."
+        ),
+    ] = None,
+    scale: Annotated[str, typer.Option(help="smoke, small or full.")] = "small",
+    add: Annotated[
+        list[str] | None,
+        typer.Option("--add", metavar="MODULE:NAME", help="A selector of your own, also FILE.py:NAME; repeat it."),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder; by default runs/leaderboard-SCALE.")] = None,
+    seeds: Annotated[int | None, typer.Option(help="How many seeds instead of the scale's.")] = None,
+    debug: Annotated[bool, typer.Option("--debug", help="Errors with traceback.")] = False,
+    no_cache: NoCache = False,
+) -> None:
+    """Compare all client selectors on many federations under equal budgets."""
+    from fedjax_sel.leaderboard import run_leaderboard
+    from fedjax_sel.runs.prepare import prepare_jax
+
+    prepare_jax(cores=True, cache=not no_cache)
+    run_leaderboard(scale, only=only or (), add=add or (), out=out, seeds=seeds, console=Console())

@@ -1,0 +1,59 @@
+"""Labels alike, sizes not."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Int
+
+from fedjax_sel.data.partition._ops import check_count, divide_in_proportion
+
+
+@dataclass(frozen=True)
+class Unequal:
+    """Examples dealt at random, the size of each client in proportion to `exp(spread z)`, z standard normal.
+
+    Every client has the labels of the whole, up to chance; only sizes differ: the "quantity skew" of NIID-Bench, with a
+    lognormal law instead of a Dirichlet law, so that the skew does not depend on `N`.
+
+    Attributes:
+      clients: `N`.
+      spread: standard deviation of the logarithm of the sizes; 1 puts a factor of 13 between the first and the last
+        decile.
+      min_examples: that every client has.
+
+    Source: quantity skew, Li et al., "Federated Learning on Non-IID Data Silos: An Experimental Study", 2022,
+    https://arxiv.org/abs/2102.02079, section 4.3.
+
+    >>> y, rng = np.arange(12) % 3, np.random.default_rng(0)
+    >>> np.bincount(Unequal(3, spread=0.0).assign(y, rng))
+    array([4, 4, 4])
+    """
+
+    clients: int = 100
+    spread: float = 1.0
+    min_examples: int = 1
+
+    def assign(
+        self, y: Int[np.ndarray, "n"], rng: np.random.Generator, owner: Int[np.ndarray, "n"] | None = None
+    ) -> Int[np.ndarray, "n"]:
+        """Returns the client of each example.
+
+        Raises `ValueError` for more clients than examples allow, or a negative spread.
+        """
+        check_count("clients", self.clients, len(y))
+        check_count("min_examples", self.min_examples, len(y))
+        if not (math.isfinite(self.spread) and self.spread >= 0):
+            raise ValueError(f"spread is {self.spread!r}; it is a standard deviation, 0 or above")
+        if self.clients * self.min_examples > len(y):
+            raise ValueError(
+                f"{self.clients} clients with {self.min_examples} examples each need more than the {len(y)} examples "
+                "there are; lower clients or min_examples"
+            )
+        weight = np.exp(self.spread * rng.standard_normal(self.clients))
+        count = divide_in_proportion(weight, len(y), least=self.min_examples)
+        client = np.empty(len(y), np.int64)
+        client[rng.permutation(len(y))] = np.repeat(np.arange(self.clients), count)
+        return client

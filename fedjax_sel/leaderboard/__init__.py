@@ -1,0 +1,11 @@
+"""The leaderboard: all client selectors on the same federations, under the same budgets, with the same seeds.
+
+`selectors` and `federations` say what is compared, `cells` runs it, `measures` reads numbers off the runs, `statistics`
+compares them, `findings` judges the predictions, and `report` writes tables, figures and pages.
+"""
+
+from fedjax_sel.leaderboard.board import run_leaderboard
+from fedjax_sel.leaderboard.federations import FEDERATIONS
+from fedjax_sel.leaderboard.selectors import SELECTORS
+
+__all__ = ["FEDERATIONS", "SELECTORS", "run_leaderboard"]

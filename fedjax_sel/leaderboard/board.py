@@ -1,0 +1,131 @@
+"""Runs the leaderboard: every cell that is not finished, then tables, figures, findings and pages."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+from rich.console import Console
+
+from fedjax_sel.catalog import check_name
+from fedjax_sel.config.own import is_own, load_class
+from fedjax_sel.engine.driver import check_seeds
+from fedjax_sel.engine.scan import run_chunk
+from fedjax_sel.leaderboard import page
+from fedjax_sel.leaderboard.cells import FAILED, FINISHED, LEFT_OUT, Cell, Facts, Workbench, group_by_family, run_cell
+from fedjax_sel.leaderboard.federations import Entry
+from fedjax_sel.leaderboard.findings import find_studies
+from fedjax_sel.leaderboard.measures import build_tidy
+from fedjax_sel.leaderboard.scales import SCALES, Scale, choose
+from fedjax_sel.leaderboard.selectors import SELECTORS, Competitor
+from fedjax_sel.leaderboard.tuning import SEEDS, tune
+from fedjax_sel.protocols import ClientSelector
+from fedjax_sel.runs.lock import lock_folder
+
+
+def run_leaderboard(
+    scale: str = "small",
+    *,
+    only: Sequence[str] = (),
+    add: Sequence[str] = (),
+    out: Path | None = None,
+    seeds: int | Sequence[int] | None = None,
+    console: Console | None = None,
+) -> dict[str, Any]:
+    """Runs the leaderboard at a scale, and writes the table, figures, findings and pages.
+
+    A cell that is finished in `out` with the same configuration is read, not run again. A federation whose data are not
+    on this machine is left out, and so is a selector on a federation that lacks what it needs; what a selector raises
+    stands in the table, and the others go on.
+
+    Args:
+      scale: smoke, small or full.
+      only: names or patterns of federations and selectors; the baseline is always there.
+      add: selectors of the user's, `module:Name` or `file.py:Name`.
+      out: folder; None: `runs/leaderboard-SCALE`.
+      seeds: a count or numbers; None: as many as the scale says.
+      console: where progress and tables go.
+
+    Returns:
+      What `leaderboard.json` holds.
+
+    Raises:
+      ValueError: an unknown scale, name or selector, or a folder that another process uses.
+    """
+    console = console or Console(quiet=True)
+    check_name("scale", scale, SCALES)
+    size, out = SCALES[scale], Path(out or Path("runs") / f"leaderboard-{scale}")
+    federations, selectors = choose(size, only, [make_competitor(name) for name in add])
+    numbers = check_seeds(size.seeds if seeds is None else seeds)
+    with lock_folder(out):
+        began = time.perf_counter()
+        cells, facts = run_cells(federations, selectors, size, list(numbers), out, console)
+        studies = find_studies(out, console)
+        summary = page.write(scale, numbers, cells, build_tidy(cells, facts), studies, out, console)
+        console.print(
+            f"{time.perf_counter() - began:.0f} s. Tables, figures and leaderboard.json are in [bold]{out}[/]",
+            soft_wrap=True,
+        )
+    return summary
+
+
+def make_competitor(name: str) -> Competitor:
+    """Returns a selector of the user's, which is averaged as FedAvg does.
+
+    Raises:
+      ValueError: it is none, or one of the library's.
+    """
+    if name in SELECTORS:
+        raise ValueError(f"{name} is a selector of the leaderboard already; --add takes module:Name or file.py:Name")
+    if not is_own(name):
+        raise ValueError(f"--add {name!r}: it must be of the form module:Name or file.py:Name")
+    load_class("client selector", name, ClientSelector)
+    return Competitor(name)
+
+
+def run_cells(
+    federations: Sequence[Entry],
+    selectors: Sequence[Competitor],
+    scale: Scale,
+    seeds: list[int],
+    out: Path,
+    console: Console,
+) -> tuple[list[Cell], dict[str, Facts]]:
+    """Returns all cells, and what is known of the federations' clients.
+
+    Selector by selector within a family of federations, so that each program is compiled once, and forgotten with the
+    family.
+    """
+    cells: list[Cell] = []
+    facts: dict[str, Facts] = {}
+    total = len(federations) * len(selectors) * (2 if scale.tuned else 1)
+    announced = False
+    for family, entries in group_by_family(federations).items():
+        with console.status(f"drawing {family}"):
+            bench = Workbench(entries, scale, seeds)
+            trial = Workbench(entries, scale, list(SEEDS)) if scale.tuned else None
+        facts |= bench.facts
+        for name, reason in bench.left_out.items():
+            console.print(f"{name} is left out: {reason}", style="yellow", soft_wrap=True, markup=False)
+        for selector in selectors:
+            for entry in entries:
+                cell = run_cell(entry, selector, bench, out, console, announce=not announced)
+                announced |= cell.status == FINISHED
+                cells.append(cell)
+                if cell.status != FINISHED and entry.name not in bench.left_out:
+                    tell(cell, console)
+                if trial is not None and cell.status == FINISHED:
+                    cells.append(tune(entry, selector, trial, bench, out, console))
+        console.print(f"{family}: {len(cells)} of {total} cells, {run_chunk.programs} programs", highlight=False)
+        jax.clear_caches()
+    return cells, facts
+
+
+def tell(cell: Cell, console: Console) -> None:
+    """Prints why a cell has no numbers."""
+    style = {LEFT_OUT: "yellow", FAILED: "red"}[cell.status]
+    line = f"{cell.selector} on {cell.federation}, {cell.status}: {cell.reason}"
+    console.print(line, style=style, soft_wrap=True, markup=False, highlight=False)

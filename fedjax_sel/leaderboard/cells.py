@@ -1,0 +1,249 @@
+"""The cells of the leaderboard, one selector on one federation, run by programs that federations share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+from rich.console import Console
+
+from fedjax_sel.config import Config, build, resolve
+from fedjax_sel.config.build import PROBLEM, Problem, Run, build_problem, load_source
+from fedjax_sel.data.federated import FederatedData
+from fedjax_sel.engine.history import History
+from fedjax_sel.leaderboard.federations import COMMON, Entry
+from fedjax_sel.leaderboard.scales import Scale
+from fedjax_sel.leaderboard.selectors import Competitor
+from fedjax_sel.metrics.labels import label_shares
+from fedjax_sel.runs import layout
+from fedjax_sel.runs.execute import execute
+from fedjax_sel.runs.sweep.programs import Drawn, draw_seeds
+
+FINISHED, LEFT_OUT, FAILED = "finished", "left out", "failed"
+"""What became of a cell: it has numbers, it cannot run there, or its code raised an error."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of a federation's clients, of every seed.
+
+    Attributes:
+      shares: of each class among each client's examples.
+      examples: of each client.
+      target: share of each class among all examples.
+    """
+
+    shares: Float[np.ndarray, "R N C"]
+    examples: Int[np.ndarray, "R N"]
+    target: Float[np.ndarray, "C"]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A selector on a federation.
+
+    Attributes:
+      federation, selector: names.
+      status: finished, left out or failed.
+      reason: why it is not finished.
+      history: of a finished one.
+    """
+
+    federation: str
+    selector: str
+    status: str
+    reason: str = ""
+    history: History | None = field(default=None, repr=False)
+
+
+def configure(federation: Entry, selector: Competitor, scale: Scale, seeds: Any = None, **changes: Any) -> Config:
+    """Returns the configuration of a cell.
+
+    Args:
+      federation, selector: of the cell.
+      scale: of the leaderboard.
+      seeds: a count or numbers; None: the scale's.
+      changes: of its keys.
+
+    Raises:
+      ValueError: a value is of the wrong type, or the selector needs public examples and the federation has none.
+    """
+    if selector.public and federation.public is None:
+        raise ValueError(f"{selector.name} needs public examples, and {federation.name} has none")
+    training = dict(federation.config["local_training"])
+    training["learning_rate"] *= selector.rate
+    given = {
+        **COMMON,
+        **federation.config,
+        **selector.configure(federation.config["cohort_size"]),
+        **({"public": dict(federation.public or {})} if selector.public else {}),
+        "local_training": training,
+        "rounds": scale.rounds,
+        "seeds": scale.seeds if seeds is None else seeds,
+    }
+    return resolve(given | changes)
+
+
+class Workbench:
+    """Federations of one family, drawn once, and padded to one shape so that they share programs.
+
+    Args:
+      entries: of the family.
+      scale: of the leaderboard.
+      seeds: of the runs.
+
+    Attributes:
+      left_out: reason, by the name of each federation that cannot be drawn here.
+      facts: of the others.
+    """
+
+    def __init__(self, entries: Sequence[Entry], scale: Scale, seeds: Any = None):
+        self.scale, self.seeds = scale, seeds
+        self.left_out: dict[str, str] = {}
+        self.facts: dict[str, Facts] = {}
+        self._sources: dict[str, Any] = {}
+        self._problems: dict[str, Problem] = {}
+        self._drawn: dict[str, dict[int, FederatedData]] = {}
+        for entry in entries:
+            if missing := entry.find_missing_keys():
+                self.left_out[entry.name] = f"this version has no {missing[0]} in configurations"
+                continue
+            try:
+                self._draw(entry)
+            except (ValueError, FileNotFoundError) as error:
+                self.left_out[entry.name] = str(error)
+        self._pad()
+
+    def build(self, federation: Entry, config: Config) -> Run:
+        """Returns the values of a cell's configuration, on the federation that was drawn before."""
+        run = build(config, problem=self._problem(config))
+        public = run.data.public_examples(self._example(config)) if run.data.public is not None else None
+        drawn = self._drawn[federation.name]
+        mine = {seed: replace(one, public_x=public) for seed, one in drawn.items()}
+        recipe = {name: getattr(run.data, name) for name in ("source", "partition", "holdout", "data_seed")}
+        return replace(run, data=Drawn(**recipe, devices=run.data.devices, public=run.data.public, drawn=mine))
+
+    def _draw(self, entry: Entry) -> None:
+        """Draws a federation for all seeds."""
+        config = configure(entry, Competitor("uniform"), self.scale, self.seeds)
+        run = build(config, problem=self._problem(config))
+        self._drawn[entry.name] = draw_seeds(run).drawn
+        drawn = [self._drawn[entry.name][seed] for seed in run.seeds]
+        self.facts[entry.name] = describe_clients(drawn)
+
+    def _pad(self) -> None:
+        """Pads all federations to the same number of places, of all clients together and of the largest one.
+
+        A client's places beyond its last example are never looked at, so that results do not change.
+        """
+        every = [one for drawn in self._drawn.values() for one in drawn.values()]
+        if not every:
+            return
+        longest, places = max(one.longest for one in every), max(len(one.order) for one in every)
+        for drawn in self._drawn.values():
+            for seed, one in drawn.items():
+                more = (0, places - len(one.order))
+                order = np.pad(one.order, more)
+                owner = np.pad(one.owner, more, constant_values=one.num_clients)  # as `federation.stack` pads them
+                drawn[seed] = replace(one, order=order, owner=owner, longest=longest)
+
+    def _problem(self, config: Config) -> Problem:
+        """Returns what is learnt, made once for all configurations that agree on it."""
+        key = json.dumps({name: config[name] for name in PROBLEM}, sort_keys=True)
+        if key not in self._problems:
+            self._problems[key] = build_problem(config, source=self._source(config))
+        return self._problems[key]
+
+    def _source(self, config: Config) -> Any:
+        """Returns the examples of a configuration, loaded once."""
+        key = json.dumps(config["data"], sort_keys=True)
+        if key not in self._sources:
+            self._sources[key] = load_source(config["data"])
+        return self._sources[key]
+
+    def _example(self, config: Config) -> Any:
+        """Returns the dataset of a configuration, of the first seed."""
+        source = self._source(config)
+        return source(config.seeds[0]) if callable(source) else source
+
+
+def describe_clients(drawn: Sequence[FederatedData]) -> Facts:
+    """Returns what is known of the clients of every seed's federation."""
+    shares, target = [], []
+    for one in drawn:
+        labels = np.asarray(one.y)[one.order]
+        shares.append(label_shares(labels, np.asarray(one.owner), one.num_clients, one.classes))
+        target.append(np.bincount(labels, minlength=one.classes) / len(labels))
+    return Facts(np.stack(shares), np.stack([one.num_examples for one in drawn]), np.mean(target, axis=0))
+
+
+def run_cell(
+    federation: Entry, selector: Competitor, bench: Workbench, out: Path, console: Console, announce: bool = False
+) -> Cell:
+    """Returns a cell: read where it is finished, run where it is not; what goes wrong in it is its reason.
+
+    Args:
+      federation, selector: of the cell.
+      bench: has drawn the federation.
+      out: folder of the leaderboard.
+      console: where progress goes.
+      announce: print device and layout.
+
+    Raises:
+      SystemExit: a signal ended the run; what is done is kept.
+    """
+    name = (federation.name, selector.label)
+    if federation.name in bench.left_out:
+        return Cell(*name, LEFT_OUT, bench.left_out[federation.name])
+    try:
+        config = configure(federation, selector, bench.scale, bench.seeds)
+        place = locate(out, federation.name, selector.label)
+        if layout.check(place, config) == "finished":
+            return Cell(*name, FINISHED, history=layout.read(place)[0])
+        history = execute(
+            f"{federation.name}, {selector.label}",
+            config,
+            place,
+            run=bench.build(federation, config),
+            figures=False,
+            keep_checkpoints=False,
+            more_follow=True,
+            announce=announce,
+            console=console,
+            say=partial(console.print, style="yellow", soft_wrap=True, highlight=False, markup=False),
+            kept_in=out,
+        )
+        return Cell(*name, FINISHED, history=history)
+    except Exception as error:  # a user's selector may raise anything, and the others go on
+        return tell_failure(*name, error)
+
+
+def tell_failure(federation: str, selector: str, error: Exception) -> Cell:
+    """Returns the cell of a selector that raised an error: one that does not fit the federation is left out."""
+    text = " ".join(str(error).split())
+    if isinstance(error, ValueError | FileNotFoundError):
+        return Cell(federation, selector, LEFT_OUT, text)
+    return Cell(federation, selector, FAILED, f"{type(error).__name__}: {text}")
+
+
+def locate(out: Path, federation: str, selector: str) -> Path:
+    """Returns the folder of a cell's run.
+
+    >>> locate(Path("out"), "digits", "lib/mine.py:Mine").as_posix()
+    'out/cells/digits--lib-mine.py-Mine'
+    """
+    return out / "cells" / f"{federation}--{''.join(c if c.isalnum() or c in '._-' else '-' for c in selector)}"
+
+
+def group_by_family(federations: Sequence[Entry]) -> Mapping[str, list[Entry]]:
+    """Returns the federations by the shape of their arrays."""
+    out: dict[str, list[Entry]] = {}
+    for one in federations:
+        out.setdefault(one.family, []).append(one)
+    return out

@@ -1,0 +1,202 @@
+"""Figures of the leaderboard: gains, fronts, critical differences, profiles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import matplotlib
+
+matplotlib.use("Agg", force=False)
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure as Drawing
+from matplotlib.ticker import FuncFormatter, NullFormatter
+
+from fedjax_sel.leaderboard.measures import COSTS
+from fedjax_sel.leaderboard.scales import PRIMARY, Budget
+from fedjax_sel.leaderboard.scores import list_gains, select, take_block
+from fedjax_sel.leaderboard.selectors import BASELINE
+from fedjax_sel.leaderboard.statistics import (
+    Estimate,
+    Nemenyi,
+    apply_nemenyi,
+    bootstrap,
+    find_cliques,
+    find_front,
+    interquartile_means,
+    mean_ranks,
+    performance_profiles,
+)
+from fedjax_sel.papers.paper import Figure
+from fedjax_sel.report.figures import COLOURS
+
+LATEST = Budget("rounds", 1.0)
+SHOWN_PROFILES = 6
+"""Selectors whose profiles have a colour; the others are grey."""
+
+
+def list_figures(tidy: pd.DataFrame) -> list[Figure]:
+    """Returns the figures that the table has the numbers for."""
+    block = take_block(tidy, PRIMARY)
+    out = [
+        Figure(
+            "gains",
+            f"Accuracy over uniform's at equal {PRIMARY.name}, in percentage points with half of the 95 % interval; "
+            "pale numbers have an interval that holds 0, and empty places no numbers.",
+            lambda: draw_gains(tidy),
+        ),
+        Figure(
+            "front",
+            "Accuracy after all rounds, as a share of uniform's, against what the whole run cost, as a multiple of "
+            "uniform's. Filled: no other selector is both better and cheaper.",
+            lambda: draw_fronts(tidy),
+        ),
+        Figure(
+            "profiles",
+            f"Share of runs whose accuracy at equal {PRIMARY.name} exceeds a share of uniform's mean on the same "
+            "federation. A curve further up and to the right is better.",
+            lambda: draw_profiles(tidy),
+        ),
+    ]
+    if len(block.selectors) > 2 and len(block.federations) > 1:
+        text = (
+            "Mean rank over federations; a bar joins selectors whose ranks differ by less than Nemenyi's critical "
+            "difference at 5 %."
+        )
+        out.append(Figure("critical", text, lambda: draw_critical(tidy)))
+    return out
+
+
+def draw_gains(tidy: pd.DataFrame, budget: Budget = PRIMARY) -> Drawing:
+    """Returns the heat map of gains over the baseline, selectors by federations, the best selector first."""
+    gains = list_gains(tidy, budget)
+    federations = list(dict.fromkeys(tidy["federation"]))
+    overall = {name: np.mean([d.mean for (one, _), d in gains.items() if one == name]) for name, _ in gains}
+    names = sorted(overall, key=lambda name: -overall[name])
+    mean = np.full((len(names), len(federations)), np.nan)
+    figure, ax = plt.subplots(figsize=(0.82 * len(federations) + 2.8, 0.29 * len(names) + 1.9), layout="constrained")
+    for (name, federation), d in gains.items():
+        i, j = names.index(name), federations.index(federation)
+        mean[i, j] = 100 * d.mean
+        sure = d.low > 0 or d.high < 0
+        half = 100 * (d.high - d.low) / 2
+        text = f"{100 * d.mean:+.1f} ± {half:.1f}" if np.isfinite(half) else f"{100 * d.mean:+.1f}"
+        ax.text(j, i, text, ha="center", va="center", fontsize=6.5, color="black" if sure else "0.55")
+    bound = max(1.0, float(np.nanquantile(np.abs(mean), 0.95))) if np.isfinite(mean).any() else 1.0
+    image = ax.imshow(np.ma.masked_invalid(mean), cmap="PuOr", vmin=-bound, vmax=bound, aspect="auto", alpha=0.75)
+    ax.set_xticks(range(len(federations)), federations, rotation=40, ha="right", fontsize=8)
+    ax.set_yticks(range(len(names)), names, fontsize=8)
+    ax.tick_params(length=0)
+    figure.colorbar(image, ax=ax, label="percentage points over uniform", shrink=0.6, extend="both")
+    return figure
+
+
+def draw_fronts(tidy: pd.DataFrame) -> Drawing:
+    """Returns accuracy against each cost, a point a selector, with the Pareto front."""
+    kinds = [kind for kind in COSTS if not select(tidy, f"{kind} of the run").empty]
+    figure, axes = plt.subplots(2, 2, figsize=(11, 8.4), squeeze=False, layout="constrained", sharey=True)
+    block = take_block(tidy, LATEST)
+    value = bootstrap(interquartile_means, block.relative, draws=500)
+    for ax, kind in zip(axes.flat, kinds, strict=False):
+        wide = select(tidy, f"{kind} of the run").mean(axis=1).unstack("federation")[list(block.federations)]
+        cost = (wide.loc[list(block.selectors)] / wide.loc[BASELINE]).mean(axis=1).to_numpy()
+        draw_front(ax, block.selectors, value, cost)
+        ax.set_xlabel(f"{kind if kind != 'flops' else 'FLOPs'}, times uniform's")
+    for ax in axes.flat[len(kinds) :]:
+        ax.set_visible(False)
+    for ax in axes[:, 0]:
+        ax.set_ylabel("accuracy over uniform's")
+    return figure
+
+
+def draw_front(ax: Axes, names: Sequence[str], value: Estimate, cost: np.ndarray) -> None:
+    """Draws one panel: points with intervals, the front in colour and by name, and the baseline by name."""
+    front, here = find_front(value.point, cost), list(names).index(BASELINE)
+    error = np.maximum(np.stack([value.point - value.low, value.high - value.point]), 0)
+    ax.errorbar(cost, value.point, yerr=error, fmt="none", ecolor="0.85", linewidth=1, zorder=1)
+    ax.scatter(cost[~front], value.point[~front], s=22, facecolors="white", edgecolors="0.45", zorder=2)
+    ax.scatter(cost[front], value.point[front], s=30, color=COLOURS[2], zorder=3)
+    order = np.flatnonzero(front)[np.argsort(cost[front])]
+    ax.step(cost[order], value.point[order], where="post", color=COLOURS[2], linewidth=1)
+    middle = np.sqrt(cost.min() * cost.max())
+    named: list[int] = [*order.tolist(), *([] if front[here] else [here])]
+    for place, i in enumerate(named):
+        left = cost[i] <= middle
+        ax.annotate(
+            names[i],
+            (cost[i], value.point[i]),
+            (5 if left else -5, 6 if place % 2 == 0 else -12),
+            textcoords="offset points",
+            ha="left" if left else "right",
+            fontsize=8,
+            color="black" if front[i] else "0.4",
+        )
+    ax.set_xscale("log" if cost.max() > 3 * cost.min() else "linear")
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+    ax.xaxis.set_minor_formatter(NullFormatter())
+    ax.margins(x=0.08)
+    ax.grid(alpha=0.25)
+
+
+def draw_critical(tidy: pd.DataFrame) -> Drawing:
+    """Returns the critical-difference diagram: selectors on the axis of ranks, bars over those that do not differ."""
+    block = take_block(tidy, PRIMARY)
+    found = apply_nemenyi(block.values)
+    order = np.argsort(found.ranks, kind="stable")
+    ranks, names = found.ranks[order], [block.selectors[i] for i in order]
+    cliques, count = find_cliques(ranks, found.difference), len(names)
+    half, width = -(-count // 2), count - 1.0
+    figure, ax = plt.subplots(figsize=(9, 0.24 * half + 0.16 * len(cliques) + 1.7), layout="constrained")
+    top = -1.7 - 0.55 * len(cliques)
+    for place, (rank, name) in enumerate(zip(ranks, names, strict=True)):
+        near = place < half
+        y = top - (place if near else count - 1 - place)
+        x = 1 - 0.03 * width if near else count + 0.03 * width
+        text = f"{name} {rank:.1f} " if near else f" {rank:.1f} {name}"
+        ax.plot([rank, rank, x], [0, y, y], color=COLOURS[2] if name == BASELINE else "0.4", linewidth=0.8)
+        ax.text(x, y, text, ha="right" if near else "left", va="center", fontsize=8)
+    for i, (a, b) in enumerate(cliques):
+        ends = [ranks[a] - 0.008 * width, ranks[b] + 0.008 * width]
+        ax.plot(ends, [-0.55 - 0.55 * i] * 2, color="black", linewidth=3, solid_capstyle="butt")
+    draw_axis(ax, count, found)
+    ax.set_ylim(top - half, 4.0)
+    ax.set_xlim(1 - 0.32 * width, count + 0.32 * width)
+    ax.axis("off")
+    return figure
+
+
+def draw_axis(ax: Axes, count: int, found: Nemenyi) -> None:
+    """Draws the axis of ranks, and above it how long the critical difference is."""
+    ax.plot([1, count], [0, 0], color="black", linewidth=1)
+    for tick in np.unique(np.linspace(1, count, min(count, 10)).round().astype(int)):
+        ax.plot([tick, tick], [0, 0.3], color="black", linewidth=1)
+        ax.text(tick, 0.45, str(tick), ha="center", va="bottom", fontsize=8)
+    span = min(found.difference, count - 1)
+    ax.plot([1, 1 + span], [2.3, 2.3], color="black", linewidth=2)
+    cut = "" if span == found.difference else ", wider than the axis"
+    text = f"critical difference {found.difference:.2f}{cut}; Friedman p = {found.p:.2g}"
+    ax.text(1, 2.5, text, va="bottom", fontsize=8)
+
+
+def draw_profiles(tidy: pd.DataFrame) -> Drawing:
+    """Returns the performance profiles: the best by mean rank in colours, the baseline in black, the others grey."""
+    block = take_block(tidy, PRIMARY)
+    score = block.relative
+    low, high = np.quantile(score, [0.02, 0.98])
+    thresholds = np.linspace(low, max(high, low + 1e-6), 200)
+    profiles = performance_profiles(score, thresholds)
+    figure, ax = plt.subplots(figsize=(8, 4.6), layout="constrained")
+    best = [i for i in np.argsort(mean_ranks(block.values)) if block.selectors[i] != BASELINE]
+    for i in best[SHOWN_PROFILES:]:
+        ax.plot(thresholds, profiles[i], color="0.85", linewidth=0.8, zorder=1)
+    for colour, i in zip(COLOURS, best[:SHOWN_PROFILES], strict=False):
+        ax.plot(thresholds, profiles[i], color=colour, label=block.selectors[i], zorder=2)
+    uniform = profiles[block.selectors.index(BASELINE)]
+    ax.plot(thresholds, uniform, color="black", linestyle="--", label=BASELINE, zorder=3)
+    ax.set(xlabel="accuracy over uniform's mean", ylabel="share of runs above", ylim=(0, 1.01))
+    ax.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    ax.grid(alpha=0.25)
+    return figure

@@ -1,0 +1,206 @@
+"""The predictions that were written down before, judged by the leaderboard."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import yaml
+from rich.console import Console
+
+from fedjax_sel.leaderboard.scales import KINDS, PRIMARY, Budget
+from fedjax_sel.leaderboard.scores import Block, select, take_block
+from fedjax_sel.leaderboard.selectors import BASELINE
+from fedjax_sel.leaderboard.statistics import mean_agreement, mean_ranks, rank_within_federations
+from fedjax_sel.leaderboard.tuning import TUNED
+from fedjax_sel.leaderboard.volatile import COHORT, study_volatile
+from fedjax_sel.metrics import difference
+from fedjax_sel.papers.judging import compare_with
+from fedjax_sel.runs.files import write_json
+
+HELD, FAILED, UNDECIDED, NOT_JUDGED = "held", "did not hold", "undecided", "not judged"
+"""What becomes of a prediction."""
+
+FEWEST_FEDERATIONS, FEWEST_SELECTORS, FEWEST_SEEDS = 5, 5, 10
+"""Below these nothing is judged that rests on rankings."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A prediction, judged.
+
+    Attributes:
+      id: of the prediction.
+      text, because: as it was written down.
+      verdict: held, did not hold, undecided or not judged.
+      statistic: the numbers that it rests on.
+      reason: why it is not judged.
+    """
+
+    id: str
+    text: str
+    because: str
+    verdict: str
+    statistic: dict[str, Any]
+    reason: str = ""
+
+
+class NotJudged(Exception):
+    """The leaderboard is too small to judge a prediction, or lacks what it is about."""
+
+
+Judge = Callable[[pd.DataFrame, Mapping[str, Any]], tuple[str, dict[str, Any]]]
+
+
+@cache
+def read_predictions() -> dict[str, dict[str, str]]:
+    """Returns the predictions by id."""
+    text = resources.files("fedjax_sel.leaderboard").joinpath("predictions.yaml").read_text(encoding="utf-8")
+    return yaml.safe_load(text)
+
+
+def find_studies(out: Path, console: Console) -> dict[str, Any]:
+    """Returns what the studies found that need no cells: read where they are kept, found out where not."""
+    place = out / "studies" / "volatile.json"
+    if not place.exists():
+        with console.status("study: volatile clients"):
+            found = study_volatile()
+        place.parent.mkdir(parents=True, exist_ok=True)
+        write_json(place, found)
+    return {"volatile": json.loads(place.read_text(encoding="utf-8"))}
+
+
+def judge_predictions(tidy: pd.DataFrame, studies: Mapping[str, Any]) -> list[Finding]:
+    """Returns all predictions, judged by the table of the leaderboard and its studies."""
+    out = []
+    for name, said in read_predictions().items():
+        try:
+            verdict, statistic = JUDGES[name](tidy, studies)
+            out.append(Finding(name, said["text"], said["because"], verdict, statistic))
+        except NotJudged as why:
+            out.append(Finding(name, said["text"], said["because"], NOT_JUDGED, {}, str(why)))
+    return out
+
+
+def take_fair_block(tidy: pd.DataFrame, budget: Budget, *, tuned: bool = False) -> Block:
+    """Returns the complete cells under a budget, of tuned selectors or of the others.
+
+    Raises:
+      NotJudged: they are too few.
+    """
+    kind = tidy["selector"].str.endswith(TUNED)
+    mine = tidy.loc[kind if tuned else ~kind]
+    if mine.empty:
+        raise NotJudged("no selector was tuned" if tuned else "nothing is finished")
+    try:
+        block = take_block(mine, budget)
+    except ValueError as error:
+        raise NotJudged(str(error)) from error
+    had = (len(block.selectors), len(block.federations), block.values.shape[2])
+    fewest = (FEWEST_SELECTORS, FEWEST_FEDERATIONS, FEWEST_SEEDS)
+    if any(have < least for have, least in zip(had, fewest, strict=True)):
+        shown = "{} selectors on {} federations with {} seeds"
+        raise NotJudged(f"{shown.format(*had)} are complete; at least {shown.format(*fewest)} are needed")
+    return block
+
+
+def judge_beaten(baseline: str) -> Judge:
+    """Returns the judge of "fewer than half of the selectors beat this one"."""
+
+    def judge(tidy: pd.DataFrame, studies: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+        block = take_fair_block(tidy, PRIMARY)
+        if baseline not in block.selectors:
+            raise NotJudged(f"{baseline} did not finish on every federation")
+        theirs = block.values[block.selectors.index(baseline)].mean(axis=0)
+        rest = [i for i, name in enumerate(block.selectors) if name != baseline]
+        apart = {block.selectors[i]: difference(block.values[i].mean(axis=0), theirs) for i in rest}
+        above = [name for name, d in apart.items() if d.low > 0]
+        open_ones = [name for name, d in apart.items() if d.low <= 0 <= d.high]
+        half = len(rest) / 2
+        verdict = FAILED if len(above) >= half else HELD if len(above) + len(open_ones) < half else UNDECIDED
+        return verdict, {"of": len(rest), "beat it": len(above), "undecided": len(open_ones), "which": sorted(above)}
+
+    return judge
+
+
+def judge_tuned(tidy: pd.DataFrame, studies: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Judges "no tuned selector beats tuned uniform at equal FLOPs on more than half of the federations"."""
+    block = take_fair_block(tidy, Budget("flops", 0.5), tuned=True)
+    name = BASELINE + TUNED
+    if name not in block.selectors:
+        raise NotJudged("tuned uniform did not finish on every federation")
+    theirs = block.values[block.selectors.index(name)]
+    wins = {
+        one: sum(difference(mine, its).low > 0 for mine, its in zip(values, theirs, strict=True))
+        for one, values in zip(block.selectors, block.values, strict=True)
+        if one != name
+    }
+    most = max(wins.values())
+    best = sorted(one for one, count in wins.items() if count == most)
+    statistic = {"federations": len(block.federations), "most wins": most, "by": best}
+    return (FAILED if most > len(block.federations) / 2 else HELD), statistic
+
+
+def judge_budgets(tidy: pd.DataFrame, studies: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Judges "the rankings under equal rounds and equal bytes agree"."""
+    first = take_fair_block(tidy, Budget("rounds", PRIMARY.share))
+    ranks = {"rounds": mean_ranks(first.values)}
+    there = set(tidy["budget"])
+    for kind in (kind for kind in KINDS[1:] if Budget(kind, PRIMARY.share).name in there):
+        other = take_fair_block(tidy, Budget(kind, PRIMARY.share))
+        if other.selectors == first.selectors:
+            ranks[kind] = mean_ranks(other.values)
+    tau = {kind: float(mean_agreement([ranks["rounds"], theirs])) for kind, theirs in ranks.items() if kind != "rounds"}
+    return (HELD if tau["bytes"] >= 0.6 else FAILED), {"Kendall's tau with equal rounds": tau}
+
+
+def judge_federations(tidy: pd.DataFrame, studies: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Judges "the rankings on two federations agree little"."""
+    block = take_fair_block(tidy, PRIMARY)
+    tau = float(mean_agreement(list(rank_within_federations(block.values).T)))
+    return (HELD if tau <= 0.4 else FAILED), {"federations": len(block.federations), "mean Kendall's tau": tau}
+
+
+def judge_oort(tidy: pd.DataFrame, studies: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Judges "Oort covers more than 10 % of the clients"."""
+    wide = select(tidy, "coverage")
+    if "oort" not in wide.index.get_level_values("selector"):
+        raise NotJudged("Oort did not run")
+    mine = wide.loc["oort"]
+    found = {str(name): compare_with(row.to_numpy(), 0.1) for name, row in mine.iterrows()}
+    verdict = HELD if all(d.low > 0 for d in found.values()) else UNDECIDED
+    if any(d.high < 0 for d in found.values()):
+        verdict = FAILED
+    return verdict, {"coverage": {name: d.mean + 0.1 for name, d in found.items()}}
+
+
+def judge_volatile(tidy: pd.DataFrame, studies: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Judges "23,750 of 50,000 turns succeed under uniform selection, and 45,000 under an oracle"."""
+    found = studies["volatile"]
+    expected = {"uniform": 0.475 * found["rounds"] * COHORT, "oracle": 0.9 * found["rounds"] * COHORT}
+    apart = {
+        name: compare_with(np.asarray(found["methods"][name]["successes"], float), value)
+        for name, value in expected.items()
+    }
+    inside = all(d.low <= 0 <= d.high for d in apart.values())
+    means = {name: float(np.mean(one["successes"])) for name, one in found["methods"].items()}
+    return (HELD if inside else FAILED), {"turns": found["turns"], "expected": expected, "mean successes": means}
+
+
+JUDGES: dict[str, Judge] = {
+    "controls": judge_beaten(BASELINE),
+    "round-robin": judge_beaten("round_robin"),
+    "tuned-random": judge_tuned,
+    "stable-budgets": judge_budgets,
+    "stable-federations": judge_federations,
+    "oort-coverage": judge_oort,
+    "volatile-expectations": judge_volatile,
+}
+"""What judges each prediction."""

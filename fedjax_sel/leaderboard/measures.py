@@ -1,0 +1,138 @@
+"""What is read off a finished run: accuracy under budgets, costs, participation; one number a seed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+
+from fedjax_sel.engine.history import History
+from fedjax_sel.leaderboard.cells import Cell, Facts
+from fedjax_sel.leaderboard.scales import BUDGETS, Budget
+from fedjax_sel.leaderboard.selectors import BASELINE
+from fedjax_sel.metrics import at_cost, coverage, fill_missing, jain, mean_over_rounds, rounds_to
+from fedjax_sel.metrics.labels import cohort_divergence
+
+ACCURACY, ROUNDS_TO = "accuracy", "rounds to target"
+COSTS = ("bytes", "flops", "seconds", "joules")
+SELECTION = {"bytes": ("selection_bytes_down", "selection_bytes_up"), "flops": ("selection_flops",)}
+"""What of a cost is selection's own."""
+
+OF_CLIENTS: dict[str, str] = {}
+"""Measures of the clients' own accuracies, by the metric of the history that has them after its last round."""
+
+Rows = list[tuple[str, str, Float[np.ndarray, "R"], Any]]
+"""Measure, budget, value and whether it is censored, a number a seed each."""
+
+
+def running_cost(history: History, kind: str) -> Float[np.ndarray, "R T"]:
+    """Returns what a run had cost after each round, selection's own cost included.
+
+    Raises:
+      KeyError: the run has no such cost.
+    """
+    if kind == "rounds":
+        return np.broadcast_to(np.arange(1.0, history.rounds + 1), (len(history.seeds), history.rounds))
+    return history.cumulative(kind)
+
+
+def find_limit(baseline: History, budget: Budget) -> Float[np.ndarray, "R"]:
+    """Returns what a budget allows each seed: what the baseline with the same seed had spent by then."""
+    by_then = max(1, round(budget.share * baseline.rounds))
+    return running_cost(baseline, budget.kind)[:, by_then - 1]
+
+
+def measure_under(history: History, baseline: History, budget: Budget) -> tuple[np.ndarray, np.ndarray]:
+    """Returns accuracy under a budget, and whether the run ended before it had spent it.
+
+    The accuracy is that of the last evaluation within the budget. Where not even the first round is, nothing was
+    learnt: the accuracy is that of guessing, `1 / C`. A run that ended before has a lower bound.
+    """
+    limit, cost = find_limit(baseline, budget), running_cost(history, budget.kind)
+    found = at_cost(history["accuracy"], cost, limit)
+    guessing = 1 / history.about["classes"]
+    return np.where(np.isnan(found), guessing, found), cost[:, -1] < limit * (1 - 1e-9)
+
+
+def find_target(baseline: History) -> float:
+    """Returns the accuracy to be reached: the baseline's after half of its rounds, the median of its seeds."""
+    return float(np.median(fill_missing(baseline["accuracy"])[:, baseline.rounds // 2 - 1]))
+
+
+def measure(history: History, baseline: History, facts: Facts) -> Rows:
+    """Returns all measures of a run.
+
+    Args:
+      history: of the run.
+      baseline: the same seeds of the baseline on the same federation.
+      facts: of the federation's clients.
+    """
+    out: Rows = []
+    for budget in BUDGETS:
+        if budget.kind == "rounds" or has(baseline, budget.kind):
+            out.append((ACCURACY, budget.name, *measure_under(history, baseline, budget)))
+    first = rounds_to(history["accuracy"], find_target(baseline)).astype(float)
+    out.append((ROUNDS_TO, "", np.minimum(first, history.rounds), first > history.rounds))
+    out.append(("area under the curve", "", mean_over_rounds(history["accuracy"]), False))
+    for kind in COSTS:
+        if has(history, kind):
+            out.append((f"{kind} of the run", "", running_cost(history, kind)[:, -1], False))
+    for kind, parts in SELECTION.items():
+        out.append((f"selection {kind}", "", history.cumulative(*parts)[:, -1], False))
+    out += measure_participation(history, facts)
+    return out + [
+        (name, "", history[metric][:, -1], False) for name, metric in OF_CLIENTS.items() if has(history, metric)
+    ]
+
+
+def has(history: History, metric: str) -> bool:
+    """Whether a run has a metric."""
+    try:
+        history[metric]
+    except KeyError:
+        return False
+    return True
+
+
+def measure_participation(history: History, facts: Facts) -> Rows:
+    """Returns how many clients were selected, how evenly, and whose labels and how many examples they had."""
+    cohorts = history.selections
+    there = cohorts >= 0
+    sizes = np.take_along_axis(facts.examples[:, None, :], np.where(there, cohorts, 0), axis=2) * there
+    selected = np.maximum(there.sum((1, 2)), 1)
+    apart = cohort_divergence(cohorts, facts.shares, facts.target, facts.examples)
+    return [
+        ("coverage", "", coverage(cohorts, history.num_clients)[:, -1], False),
+        ("Jain's index", "", jain(np.maximum(history.counts(), 0)) if there.any() else np.zeros(len(cohorts)), False),
+        ("label divergence", "", mean_or_nan(apart), False),
+        ("relative size", "", sizes.sum((1, 2)) / selected / facts.examples.mean(1), False),
+    ]
+
+
+def mean_or_nan(values: Float[np.ndarray, "R T"]) -> Float[np.ndarray, "R"]:
+    """Returns the mean of each seed's values that are not NaN; NaN where there are none."""
+    there = ~np.isnan(values)
+    total = np.where(there, values, 0).sum(1)
+    return np.where(there.any(1), total / np.maximum(there.sum(1), 1), np.nan)
+
+
+COLUMNS = ("federation", "selector", "seed", "measure", "budget", "value", "censored")
+
+
+def build_tidy(cells: Sequence[Cell], facts: dict[str, Facts]) -> pd.DataFrame:
+    """Returns the long table of all finished cells whose baseline is finished: `COLUMNS`, a number a row."""
+    finished = {(cell.federation, cell.selector): cell.history for cell in cells if cell.history is not None}
+    tables = []
+    for (federation, selector), history in finished.items():
+        baseline = finished.get((federation, BASELINE))
+        if baseline is None:
+            continue
+        for name, budget, value, censored in measure(history, baseline, facts[federation]):
+            seeds = np.asarray(history.seeds)
+            late = np.broadcast_to(censored, seeds.shape)
+            columns = (federation, selector, seeds, name, budget, np.asarray(value, float), late)
+            tables.append(pd.DataFrame(dict(zip(COLUMNS, columns, strict=True))))
+    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=pd.Index(COLUMNS))

@@ -1,0 +1,155 @@
+"""Writes what the leaderboard found: the tidy table, `leaderboard.json`, the pages and the figures."""
+
+from __future__ import annotations
+
+import html
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from rich.console import Console
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from fedjax_sel.leaderboard.cells import FINISHED, Cell
+from fedjax_sel.leaderboard.figures import list_figures
+from fedjax_sel.leaderboard.findings import Finding, judge_predictions
+from fedjax_sel.leaderboard.scales import KINDS, PRIMARY, Budget
+from fedjax_sel.leaderboard.tables import (
+    tabulate_budgets,
+    tabulate_costs,
+    tabulate_findings,
+    tabulate_gains,
+    tabulate_ranking,
+    tabulate_unfinished,
+    to_html,
+    to_markdown,
+)
+from fedjax_sel.papers.paper import Figure, Table
+from fedjax_sel.report.environment import environment
+from fedjax_sel.runs.files import write_atomic, write_figure, write_json, write_text
+
+PARQUET, JSON, MARKDOWN, HTML = "leaderboard.parquet", "leaderboard.json", "leaderboard.md", "leaderboard.html"
+
+
+def write(
+    scale: str,
+    seeds: Sequence[int],
+    cells: Sequence[Cell],
+    tidy: pd.DataFrame,
+    studies: Mapping[str, Any],
+    out: Path,
+    console: Console,
+) -> dict[str, Any]:
+    """Writes and prints what was found, and returns what `leaderboard.json` holds.
+
+    Args:
+      scale: at which it ran.
+      seeds: over which.
+      cells: all, finished or not.
+      tidy: their measures.
+      studies: what needs no cells.
+      out: folder.
+      console: where the first table goes.
+    """
+    findings = judge_predictions(tidy, studies)
+    tables, figures = list_tables(tidy, cells, findings), list_figures(tidy) if len(tidy) else []
+    (out / "figures").mkdir(parents=True, exist_ok=True)
+    for figure in figures:
+        write_figure(out / "figures" / f"{figure.name}.png", figure.draw())
+    with write_atomic(out / PARQUET) as new:
+        tidy.to_parquet(new, index=False)
+    about = environment()
+    head = describe(scale, seeds, cells)
+    write_text(out / MARKDOWN, render_markdown(head, tables, figures, about))
+    try:
+        write_text(out / HTML, render_html(head, tables, figures, about))
+    except ImportError:
+        console.print(
+            f"{HTML} is not written: it needs `pip install 'fedjax-sel[tables]'`", style="yellow", markup=False
+        )
+    summary = {
+        "scale": scale,
+        "seeds": list(seeds),
+        "environment": about,
+        "cells": [{key: value for key, value in vars(cell).items() if key != "history"} for cell in cells],
+        "findings": [vars(one) for one in findings],
+        "tables": [vars(table) for table in tables],
+        "studies": dict(studies),
+    }
+    write_json(out / JSON, summary)
+    print_table(console, tables[0])
+    return summary
+
+
+def describe(scale: str, seeds: Sequence[int], cells: Sequence[Cell]) -> str:
+    """Returns the first paragraph: how large the leaderboard is, and what of it is finished."""
+    counted = Counter(cell.status for cell in cells)
+    federations = len({cell.federation for cell in cells if cell.status == FINISHED})
+    selectors = len({cell.selector for cell in cells if cell.status == FINISHED})
+    told = ", ".join(f"{number} {status}" for status, number in counted.items())
+    return (
+        f"Scale {scale}: {selectors} selectors on {federations} federations with {len(seeds)} seeds. Cells: {told}. "
+        f"Again: `fedjax-sel leaderboard --scale {scale}`."
+    )
+
+
+def list_tables(tidy: pd.DataFrame, cells: Sequence[Cell], findings: Sequence[Finding]) -> list[Table]:
+    """Returns all tables, the ranking first; only what is not finished where nothing is."""
+    judged, unfinished = tabulate_findings(findings), tabulate_unfinished(cells)
+    if not len(tidy):
+        return [unfinished, judged]
+    others = [Budget(kind, PRIMARY.share) for kind in KINDS if kind != PRIMARY.kind]
+    known = set(tidy["budget"])
+    return [
+        tabulate_ranking(tidy),
+        judged,
+        tabulate_gains(tidy, PRIMARY),
+        tabulate_budgets(tidy),
+        tabulate_costs(tidy),
+        *(tabulate_gains(tidy, budget) for budget in others if budget.name in known),
+        unfinished,
+    ]
+
+
+def render_markdown(head: str, tables: Sequence[Table], figures: Sequence[Figure], about: Mapping[str, Any]) -> str:
+    """Returns the page as Markdown, with the figures after the first two tables."""
+    shown = [f"![{one.name}](figures/{one.name}.png)\n\n*{one.caption}*" for one in figures]
+    parts = [to_markdown(table) for table in tables]
+    ran = "## Environment\n\n" + "\n".join(f"- {html.escape(f'{k}: {v}', quote=False)}" for k, v in about.items())
+    return "\n\n".join(["# Leaderboard of client selectors", head, *parts[:2], *shown, *parts[2:], ran]) + "\n"
+
+
+def render_html(head: str, tables: Sequence[Table], figures: Sequence[Figure], about: Mapping[str, Any]) -> str:
+    """Returns the page as HTML; all text is escaped.
+
+    Raises:
+      ImportError: `great_tables` is not installed.
+    """
+    parts = [to_html(table) for table in tables]
+    shown = [
+        f'<figure><img src="figures/{one.name}.png" alt="{html.escape(one.caption)}" style="max-width:100%">'
+        f"<figcaption>{html.escape(one.caption)}</figcaption></figure>"
+        for one in figures
+    ]
+    ran = "".join(f"<li>{html.escape(f'{k}: {v}')}</li>" for k, v in about.items())
+    body = "\n".join([*parts[:2], *shown, *parts[2:]])
+    return (
+        '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>Leaderboard of client selectors</title>'
+        "<style>body{font-family:sans-serif;margin:2rem;overflow-x:auto}figure{margin:2rem 0}</style></head><body>"
+        f"<h1>Leaderboard of client selectors</h1><p>{html.escape(head)}</p>\n{body}\n"
+        f"<h2>Environment</h2><ul>{ran}</ul></body></html>\n"
+    )
+
+
+def print_table(console: Console, table: Table) -> None:
+    """Prints a table in the terminal."""
+    shown = RichTable(title=Text(table.title), title_justify="left")
+    for i, column in enumerate(table.columns):
+        shown.add_column(Text(column), justify="left" if i == 0 else "right")
+    for row in table.rows:
+        shown.add_row(*(Text(cell) for cell in row))
+    console.print(shown)
+    console.print(table.note, markup=False, highlight=False)

@@ -1,0 +1,102 @@
+"""How large a leaderboard is, and under which budgets selectors are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from typing import TypeVar
+
+from fedjax_sel.catalog import check_name
+from fedjax_sel.leaderboard.federations import FEDERATIONS, Entry
+from fedjax_sel.leaderboard.selectors import BASELINE, SELECTORS, Competitor
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A size of the leaderboard.
+
+    Attributes:
+      seeds: of every cell.
+      rounds: `T`.
+      federations, selectors: names; empty: all.
+      tuned: whether each selector is tuned as well, all with as many configurations.
+    """
+
+    seeds: int
+    rounds: int
+    federations: tuple[str, ...] = ()
+    selectors: tuple[str, ...] = ()
+    tuned: bool = False
+
+
+SCALES: dict[str, Scale] = {
+    "smoke": Scale(2, 12, ("digits", "digits-unequal"), (BASELINE, "round_robin", "power_of_choice", "e3cs")),
+    "small": Scale(10, 100),
+    "full": Scale(10, 100, tuned=True),
+}
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What all selectors may spend: as much as the baseline with the same seed spends in a share of its rounds.
+
+    Attributes:
+      kind: a total of `History` (`bytes`, `flops`), `seconds`, `joules`, or `rounds`.
+      share: of the baseline's rounds.
+    """
+
+    kind: str
+    share: float
+
+    @property
+    def name(self) -> str:
+        """As tables have it.
+
+        >>> Budget("bytes", 0.5).name
+        'bytes, 50 %'
+        """
+        return f"{self.kind}, {100 * self.share:g} %"
+
+
+KINDS = ("rounds", "bytes", "flops", "seconds", "joules")
+BUDGETS: tuple[Budget, ...] = (
+    Budget("rounds", 1.0),
+    *(Budget(kind, share) for share in (0.5, 0.2) for kind in KINDS),
+)
+"""The budgets of tables. Below all rounds, so that a selector that costs less has spent it before its run ends."""
+
+PRIMARY = Budget("bytes", 0.5)
+"""The budget of figures and rankings."""
+
+
+def choose(scale: Scale, only: Sequence[str], added: Sequence[Competitor]) -> tuple[list[Entry], list[Competitor]]:
+    """Returns the federations and selectors of a leaderboard.
+
+    Args:
+      scale: how large.
+      only: names of federations and of selectors, or patterns as `fashion-*`; a kind that is not named is not limited.
+        The baseline is always there.
+      added: the user's selectors, which are always there.
+
+    Raises:
+      ValueError: a name that is neither.
+    """
+    for text in only:
+        if not any(fnmatch(name, text) for name in (*FEDERATIONS, *SELECTORS)):
+            check_name("federation or selector", text, [*FEDERATIONS, *SELECTORS])
+    federations = pick(FEDERATIONS, scale.federations, only)
+    selectors = pick(SELECTORS, scale.selectors, only)
+    return list(federations.values()), list(({BASELINE: SELECTORS[BASELINE]} | selectors).values()) + list(added)
+
+
+def pick(table: Mapping[str, T], listed: Sequence[str], only: Sequence[str]) -> dict[str, T]:
+    """Returns the entries that a pattern names; where no pattern names any, those that are listed, or all.
+
+    >>> pick({"a": 1, "b": 2}, listed=["a"], only=["b"]), pick({"a": 1, "b": 2}, listed=["a"], only=["c"])
+    ({'b': 2}, {'a': 1})
+    """
+    named = [name for name in table if any(fnmatch(name, text) for text in only)]
+    return {name: table[name] for name in named or listed or table}

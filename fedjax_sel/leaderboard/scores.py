@@ -1,0 +1,81 @@
+"""Scores out of the tidy table: arrays over selectors, federations and seeds, complete ones only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+
+from fedjax_sel.leaderboard.measures import ACCURACY
+from fedjax_sel.leaderboard.scales import Budget
+from fedjax_sel.leaderboard.selectors import BASELINE
+from fedjax_sel.metrics import Difference, difference
+
+
+@dataclass(frozen=True)
+class Block:
+    """Accuracies of the selectors that finished on all of some federations.
+
+    Attributes:
+      selectors, federations: names.
+      values: accuracy of each seed.
+      missing: selectors that did not finish on one of them, which no ranking can hold.
+    """
+
+    selectors: tuple[str, ...]
+    federations: tuple[str, ...]
+    values: Float[np.ndarray, "k D R"]
+    missing: tuple[str, ...]
+
+    @property
+    def relative(self) -> Float[np.ndarray, "k D R"]:
+        """Accuracy over the baseline's mean accuracy on the same federation: 1 is as good as the baseline."""
+        return self.values / self.values[self.selectors.index(BASELINE)].mean(axis=1)[None, :, None]
+
+
+def select(tidy: pd.DataFrame, measure: str, budget: str = "") -> pd.DataFrame:
+    """Returns the values of a measure under a budget: a line a selector and federation, a column a seed."""
+    mine = tidy.loc[(tidy["measure"] == measure) & (tidy["budget"] == budget)]
+    wide = mine.set_index(["selector", "federation", "seed"])["value"].unstack("seed")
+    return pd.DataFrame(wide).reindex(
+        mine.set_index(["selector", "federation"]).index.unique()
+    )  # in the order of the table
+
+
+def take_block(tidy: pd.DataFrame, budget: Budget) -> Block:
+    """Returns the accuracies under a budget of all selectors that finished on every federation of the table.
+
+    Raises:
+      ValueError: there are none.
+    """
+    wide = select(tidy, ACCURACY, budget.name)
+    if wide.empty:
+        raise ValueError(f"no finished cell has an accuracy under the budget {budget.name!r}")
+    federations = list(dict.fromkeys(wide.index.get_level_values("federation")))
+    names = list(dict.fromkeys(wide.index.get_level_values("selector")))
+    whole = [name for name in names if all((name, one) in wide.index for one in federations)]
+    values = np.stack([wide.loc[[(name, one) for one in federations]].to_numpy() for name in whole])
+    return Block(tuple(whole), tuple(federations), values, tuple(name for name in names if name not in whole))
+
+
+def list_gains(tidy: pd.DataFrame, budget: Budget) -> dict[tuple[str, str], Difference]:
+    """Returns the paired difference to the baseline of every finished cell, by selector and federation."""
+    wide = select(tidy, ACCURACY, budget.name)
+    return {
+        (selector, federation): difference(row.to_numpy(), wide.loc[(BASELINE, federation)].to_numpy())
+        for (selector, federation), row in wide.iterrows()  # type: ignore[misc]  # the index has two levels
+        if selector != BASELINE
+    }
+
+
+def count_beating(gains: dict[tuple[str, str], Difference], selectors: Sequence[str]) -> dict[str, dict[str, int]]:
+    """Returns of each selector on how many federations its interval lies above the baseline, below, or holds 0."""
+    out = {}
+    for name in selectors:
+        mine = [d for (selector, _), d in gains.items() if selector == name]
+        above, below = sum(d.low > 0 for d in mine), sum(d.high < 0 for d in mine)
+        out[name] = {"above": above, "below": below, "undecided": len(mine) - above - below}
+    return out

@@ -1,0 +1,113 @@
+"""The selectors of the leaderboard: each with its paper's parameters, and what it needs of a run besides."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+BASELINE = "uniform"
+"""With which every selector is compared."""
+
+SIZE, CLIENT, COHORT = "size", "client", "cohort"
+"""Weights of the mean: by examples, the same for each, or the cohort's own, which are unbiased."""
+
+
+@dataclass(frozen=True)
+class Competitor:
+    """A selector of the leaderboard.
+
+    Attributes:
+      name: in tables; a selector of the library, or `module:Name`.
+      weighting: of the aggregation, as its source averages.
+      settings: its parameters that are not the defaults of the class, which are its paper's; "2m" is twice the cohort.
+      cohort: slots of its cohort, as a multiple of the federation's.
+      public: whether it needs public examples.
+      grid: two values of one of its parameters that `full` tries, by the parameter's name; empty: it has none.
+      rate: factor on the federation's learning rate.
+      alias: its name in tables; "": as `name`.
+    """
+
+    name: str
+    weighting: str = SIZE
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    cohort: int = 1
+    public: bool = False
+    grid: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    rate: float = 1.0
+    alias: str = ""
+
+    @property
+    def label(self) -> str:
+        """Its name in tables."""
+        return self.alias or self.name
+
+    def configure(self, m: int) -> dict[str, Any]:
+        """Returns what it fixes in the configuration of a run with cohorts of `m`."""
+        return {
+            "client_selection": {"name": self.name, **{key: fill_in(value, m) for key, value in self.settings.items()}},
+            "aggregation": {"name": "mean", "weighting": self.weighting},
+            "cohort_size": self.cohort * m,
+        }
+
+
+def fill_in(value: Any, m: int) -> Any:
+    """Returns a parameter in which `"2m"` stands for twice the cohort.
+
+    >>> fill_in("2m", 10), fill_in("paper", 10), fill_in(0.1, 10)
+    (20, 'paper', 0.1)
+    """
+    found = re.fullmatch(r"(\d+)m", value) if isinstance(value, str) else None
+    return int(found[1]) * m if found else value
+
+
+def list_competitors() -> list[Competitor]:
+    """Returns all selectors of the library, controls first, then in the order of their names."""
+    return [
+        Competitor(BASELINE),
+        Competitor("round_robin"),
+        Competitor("shuffled_round_robin"),
+        Competitor("cyclic"),
+        Competitor("age"),
+        Competitor("by_size", CLIENT),
+        Competitor("md", CLIENT),
+        Competitor("active_fl", grid={"alpha2": (0.01, 0.1)}),
+        Competitor("adapow_d", CLIENT, {"d": "2m"}),
+        Competitor("clustered_sampling", CLIENT),
+        Competitor("cpow_d", CLIENT, {"d": "2m"}),
+        Competitor("critical_fl", settings={"smallest": "1m"}, cohort=2, grid={"threshold": (0.01, 0.1)}),
+        Competitor("delta", COHORT, grid={"alpha1": (0.8, 0.5)}),
+        Competitor("device_heuristic", grid={"alpha": (0.25, 0.5)}),
+        Competitor("divfl", CLIENT),
+        Competitor("e3cs", grid={"fairness": (0.5, 0.8)}),
+        Competitor("entropy", CLIENT, grid={"epsilon": (0.1, 0.5)}),
+        Competitor("epsilon_greedy", CLIENT, grid={"epsilon": (0.1, 0.5)}),
+        Competitor("fed_cbs", grid={"exploration": (10.0, 1.0)}),
+        Competitor("fed_ent_opt", grid={"buffer": (0.7, 0.3)}),
+        Competitor("fed_entropy", grid={"epsilon": (0.2, 0.5)}),
+        Competitor("fed_gs", grid={"alpha": (0.1, 1.0)}),
+        Competitor("fed_lecc"),
+        Competitor("fedcor", grid={"beta": (0.95, 0.75)}),
+        Competitor("fedcs"),
+        Competitor("fedis", COHORT),
+        Competitor("filfl", settings={"members": "1m"}, cohort=2),
+        Competitor("gpfl", grid={"alpha": (1.0, 0.5)}),
+        Competitor("gradient_norm", CLIENT),
+        Competitor("greedy_shapley", grid={"alpha": (0.75, 0.5)}),
+        Competitor("haccs", grid={"rho": (0.5, 0.0)}),
+        Competitor("hics_fl", CLIENT, grid={"gamma": (4.0, 1.0)}),
+        Competitor("importance", COHORT, grid={"uniform": (0.0, 0.5)}),
+        Competitor("k_vib", COHORT),
+        Competitor("lefl", public=True),
+        Competitor("oort", grid={"penalty": (2.0, 0.0)}),
+        Competitor("optimal_sampling", COHORT),
+        Competitor("power_of_choice", CLIENT, {"d": "2m"}),
+        Competitor("rpow_d", CLIENT, {"d": "2m"}),
+        Competitor("tifl"),
+        Competitor("ucb_cs", CLIENT, grid={"gamma": (0.7, 0.9)}),
+    ]
+
+
+SELECTORS: dict[str, Competitor] = {one.name: one for one in list_competitors()}
+"""All selectors of the library by name, in the order in which they run."""

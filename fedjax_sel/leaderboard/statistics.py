@@ -1,0 +1,197 @@
+"""How selectors are compared over federations and seeds: ranks, probabilities, profiles, critical differences, fronts.
+
+Scores are arrays `[k, D, R]` of `k` selectors on `D` federations with `R` seeds, larger is better. Intervals hold 95 %
+and come from the bootstrap over seeds within each federation, the same seeds for all selectors, since a seed draws
+data, model and cohorts of all of them.
+
+Source of the interquartile mean, the probability of improvement, the profiles and the stratified bootstrap: Agarwal et
+al., "Deep Reinforcement Learning at the Edge of the Statistical Precipice", 2021, https://arxiv.org/abs/2108.13264.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float
+from scipy import stats
+
+DRAWS = 2000
+"""Resamples of the bootstrap."""
+
+LEVEL = 0.05
+"""What lies outside an interval, and the level of the critical difference."""
+
+Scores = Float[np.ndarray, "k D R"]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number of each selector with its interval.
+
+    Attributes:
+      point: from all seeds.
+      low, high: ends of the interval.
+    """
+
+    point: Float[np.ndarray, "k"]
+    low: Float[np.ndarray, "k"]
+    high: Float[np.ndarray, "k"]
+
+
+def bootstrap(
+    statistic: Callable[[Scores], Float[np.ndarray, "k"]], scores: Scores, draws: int = DRAWS, seed: int = 0
+) -> Estimate:
+    """Returns a statistic of each selector, and its percentile interval.
+
+    Args:
+      statistic: of scores.
+      scores: of all selectors.
+      draws: resamples of the seeds of each federation.
+      seed: of the resampling.
+    """
+    rng = np.random.default_rng(seed)
+    _, federations, seeds = scores.shape
+    found = []
+    for _ in range(draws):
+        chosen = rng.integers(seeds, size=(1, federations, seeds))
+        found.append(statistic(np.take_along_axis(scores, np.broadcast_to(chosen, scores.shape), axis=2)))
+    low, high = np.quantile(found, [LEVEL / 2, 1 - LEVEL / 2], axis=0)
+    return Estimate(statistic(scores), low, high)
+
+
+def mean_ranks(scores: Scores) -> Float[np.ndarray, "k"]:
+    """Returns each selector's rank by its mean over seeds, 1 is best, averaged over federations; ties share ranks.
+
+    >>> mean_ranks(np.array([[[0.9], [0.5]], [[0.8], [0.5]]]))
+    array([1.25, 1.75])
+    """
+    return rank_within_federations(scores).mean(axis=1)
+
+
+def rank_within_federations(scores: Scores) -> Float[np.ndarray, "k D"]:
+    """Returns the ranks of the means over seeds, 1 is best."""
+    return stats.rankdata(-scores.mean(axis=2), axis=0)
+
+
+def interquartile_means(scores: Scores) -> Float[np.ndarray, "k"]:
+    """Returns the mean of the middle half of each selector's scores, of all federations and seeds together.
+
+    A quarter of the scores, rounded down, is cut off at each end.
+
+    >>> interquartile_means(np.array([[[0.0, 1.0, 3.0, 100.0]]]))
+    array([2.])
+    """
+    return stats.trim_mean(scores.reshape(len(scores), -1), 0.25, axis=1)
+
+
+def improvement_probabilities(scores: Scores, baseline: Float[np.ndarray, "D R"]) -> Float[np.ndarray, "k"]:
+    """Returns `P(X > Y)`: of a run of each selector and one of the baseline, both drawn from the same federation.
+
+    The mean over federations of the Mann-Whitney statistic over `R²`; a tie counts as a half.
+
+    >>> improvement_probabilities(np.array([[[1.0, 2.0]]]), np.array([[0.0, 2.0]]))
+    array([0.625])
+    """
+    apart = scores[:, :, :, None] - baseline[None, :, None, :]
+    return ((apart > 0) + 0.5 * (apart == 0)).mean(axis=(1, 2, 3))
+
+
+def performance_profiles(scores: Scores, thresholds: Float[np.ndarray, "q"]) -> Float[np.ndarray, "k q"]:
+    """Returns the share of each selector's runs, of all federations alike, whose score is above each threshold.
+
+    >>> performance_profiles(np.array([[[0.2, 0.6]]]), np.array([0.0, 0.5, 0.7]))
+    array([[1. , 0.5, 0. ]])
+    """
+    return (scores[..., None] > thresholds).mean(axis=(1, 2))
+
+
+@dataclass(frozen=True)
+class Nemenyi:
+    """Friedman's test, and the difference of mean ranks from which on two selectors differ.
+
+    Attributes:
+      ranks: mean rank of each selector over federations.
+      statistic, p: Friedman's χ² and its p-value.
+      difference: the critical difference at 5 %.
+    """
+
+    ranks: Float[np.ndarray, "k"]
+    statistic: float
+    p: float
+    difference: float
+
+
+def apply_nemenyi(scores: Scores) -> Nemenyi:
+    """Returns Friedman's test over federations, and Nemenyi's critical difference `q √(k (k + 1) / 6 D)`.
+
+    Raises:
+      ValueError: there are fewer than three selectors, or only one federation.
+
+    Source: Demšar, "Statistical Comparisons of Classifiers over Multiple Data Sets", 2006, JMLR 7, section 3.2.2.
+    """
+    k, federations, _ = scores.shape
+    if k < 3 or federations < 2:
+        raise ValueError(f"Friedman's test of {k} selectors on {federations} federations; at least 3 and 2 are needed")
+    means = scores.mean(axis=2)
+    statistic, p = (0.0, 1.0) if (means == means[:1]).all() else stats.friedmanchisquare(*means)
+    q = stats.studentized_range.ppf(1 - LEVEL, k, np.inf) / np.sqrt(2)
+    return Nemenyi(mean_ranks(scores), float(statistic), float(p), float(q * np.sqrt(k * (k + 1) / (6 * federations))))
+
+
+def find_cliques(ranks: Float[np.ndarray, "k"], difference: float) -> list[tuple[int, int]]:
+    """Returns the largest groups of selectors, in the order of their ranks, that differ by less than `difference`.
+
+    Each is the first and last place in that order; groups of one are left out, and so are those inside another.
+
+    >>> find_cliques(np.array([1.0, 1.5, 3.0, 3.2]), 1.0)
+    [(0, 1), (2, 3)]
+    """
+    ranks, out = np.sort(ranks), []
+    for i, rank in enumerate(ranks):
+        j = int(np.searchsorted(ranks, rank + difference, side="left")) - 1
+        if j > i and (not out or j > out[-1][1]):
+            out.append((i, j))
+    return out
+
+
+def find_front(value: Float[np.ndarray, "k"], cost: Float[np.ndarray, "k"]) -> Bool[np.ndarray, "k"]:
+    """Returns which selectors no other one beats: none has at least their value at most at their cost, and one better.
+
+    >>> find_front(np.array([0.5, 0.7, 0.6]), np.array([1.0, 2.0, 3.0]))
+    array([ True,  True, False])
+    """
+    at_least = (value[None, :] >= value[:, None]) & (cost[None, :] <= cost[:, None])
+    better = (value[None, :] > value[:, None]) | (cost[None, :] < cost[:, None])
+    return np.asarray(~(at_least & better).any(axis=1))
+
+
+def find_leaders(names: Sequence[str], estimate: Estimate, *, smaller: bool = False) -> list[str]:
+    """Returns the selectors whose interval overlaps that of the best one: a winner only where it is alone.
+
+    Args:
+      names: of the selectors.
+      estimate: of each.
+      smaller: whether smaller is better, as for ranks.
+
+    >>> some = Estimate(np.array([2.0, 1.5, 0.1]), np.array([1.0, 1.4, 0.0]), np.array([3.0, 1.6, 0.2]))
+    >>> find_leaders("abc", some), find_leaders("abc", some, smaller=True)
+    (['a', 'b'], ['c'])
+    """
+    sign = -1 if smaller else 1
+    best = int(np.argmax(sign * estimate.point))
+    low, high = estimate.low[best], estimate.high[best]
+    return [name for name, a, b in zip(names, estimate.low, estimate.high, strict=True) if a <= high and b >= low]
+
+
+def mean_agreement(rankings: Sequence[Float[np.ndarray, "k"]]) -> float:
+    """Returns the mean of Kendall's τ over all pairs of rankings: 1 where all are the same; NaN for fewer than two.
+
+    >>> round(mean_agreement([np.array([1, 2, 3]), np.array([1, 2, 3]), np.array([3, 2, 1])]), 3)
+    -0.333
+    """
+    pairs = [(a, b) for i, a in enumerate(rankings) for b in rankings[i + 1 :]]
+    found: list[Any] = [stats.kendalltau(a, b) for a, b in pairs]
+    return float(np.mean([one.statistic for one in found])) if found else float("nan")

@@ -1,0 +1,221 @@
+"""Tables of the leaderboard, as text: Markdown and HTML are made of the same cells."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+
+from fedjax_sel.leaderboard.cells import FINISHED, Cell
+from fedjax_sel.leaderboard.measures import ACCURACY, OF_CLIENTS, ROUNDS_TO
+from fedjax_sel.leaderboard.scales import BUDGETS, PRIMARY, Budget
+from fedjax_sel.leaderboard.scores import Block, count_beating, list_gains, select, take_block
+from fedjax_sel.leaderboard.selectors import BASELINE
+from fedjax_sel.leaderboard.statistics import (
+    Estimate,
+    bootstrap,
+    find_leaders,
+    improvement_probabilities,
+    interquartile_means,
+    mean_ranks,
+)
+from fedjax_sel.metrics import Difference
+from fedjax_sel.papers.paper import Table
+from fedjax_sel.report.markdown import table as render_markdown
+
+NONE = "—"
+"""Where a cell has no number."""
+
+COSTS = ("selection bytes", "selection flops")
+PARTICIPATION = ("coverage", "Jain's index", "label divergence", "relative size", *OF_CLIENTS)
+
+
+def show_estimate(estimate: Estimate, i: int, digits: int = 2) -> str:
+    """Returns a number with its interval.
+
+    >>> show_estimate(Estimate(np.array([1.0]), np.array([0.5]), np.array([2.0])), 0)
+    '1.00 [0.50, 2.00]'
+    """
+    return f"{estimate.point[i]:.{digits}f} [{estimate.low[i]:.{digits}f}, {estimate.high[i]:.{digits}f}]"
+
+
+def show_gain(gain: Difference | None) -> str:
+    """Returns a gain over the baseline in percentage points with half of its interval; a star where 0 is outside.
+
+    >>> show_gain(Difference(0.02, 0.01, 0.03, 1.0, 10)), show_gain(None)
+    ('+2.0 ± 1.0 *', '—')
+    """
+    if gain is None:
+        return NONE
+    star = " *" if gain.low > 0 or gain.high < 0 else ""
+    return f"{100 * gain.mean:+.1f} ± {100 * (gain.high - gain.low) / 2:.1f}{star}"
+
+
+def tabulate_ranking(tidy: pd.DataFrame) -> Table:
+    """Returns the first table: rank, relative accuracy and probability of improvement under the primary budget."""
+    block = take_block(tidy, PRIMARY)
+    baseline = block.values[block.selectors.index(BASELINE)]
+    ranks = bootstrap(mean_ranks, block.values)
+    middle = bootstrap(interquartile_means, block.relative)
+    better = estimate_improvement(block, baseline)
+    beaten = count_beating(list_gains(tidy, PRIMARY), block.selectors)
+    rows = [
+        (
+            block.selectors[i],
+            show_estimate(ranks, i, 1),
+            show_estimate(middle, i, 3),
+            NONE if block.selectors[i] == BASELINE else show_estimate(better, i),
+            *(str(count) for count in beaten[block.selectors[i]].values()),
+        )
+        for i in np.argsort(ranks.point)
+    ]
+    return Table(
+        f"Ranking at equal {PRIMARY.name}",
+        ("selector", "mean rank", "accuracy over uniform's", "P(better than uniform)", "above", "below", "undecided"),
+        tuple(rows),
+        describe_leaders(block, ranks),
+    )
+
+
+def estimate_improvement(block: Block, baseline: np.ndarray) -> Estimate:
+    """Returns the probability of improvement over the baseline, whose seeds are drawn again with the selectors'."""
+    place = block.selectors.index(BASELINE)
+    return bootstrap(lambda scores: improvement_probabilities(scores, scores[place]), block.values, draws=500)
+
+
+def describe_leaders(block: Block, ranks: Estimate) -> str:
+    """Returns who leads, which is a winner only where its interval overlaps no other; and what the columns are."""
+    leaders = find_leaders(block.selectors, ranks, smaller=True)
+    if len(leaders) == 1:
+        said = f"{leaders[0]} has the best mean rank, and its interval overlaps no other."
+    else:
+        said = f"No winner: the intervals of {len(leaders)} selectors overlap that of the best ({', '.join(leaders)})."
+    left = f" Not ranked, since a federation lacks them: {', '.join(block.missing)}." if block.missing else ""
+    return (
+        f"{said}{left} Federations: {len(block.federations)}; seeds: {block.values.shape[2]}. Intervals of 95 % are of "
+        "the bootstrap over seeds; accuracy over uniform's is the interquartile mean. Above, below and undecided count "
+        "federations by the paired interval of the difference to uniform."
+    )
+
+
+def tabulate_gains(tidy: pd.DataFrame, budget: Budget) -> Table:
+    """Returns the gain over the baseline of every selector on every federation, in percentage points."""
+    gains = list_gains(tidy, budget)
+    selectors = list(dict.fromkeys(selector for selector, _ in gains))
+    federations = list(dict.fromkeys(tidy["federation"]))
+    rows = [(one, *(show_gain(gains.get((one, name))) for name in federations)) for one in selectors]
+    note = "Accuracy in percentage points, paired over seeds, with half of the 95 % interval; * where 0 lies outside."
+    return Table(f"Gain over uniform at equal {budget.name}", ("selector", *federations), tuple(rows), note)
+
+
+def tabulate_budgets(tidy: pd.DataFrame) -> Table:
+    """Returns accuracy of every selector under every budget, the mean over its federations."""
+    there = [budget for budget in BUDGETS if not select(tidy, ACCURACY, budget.name).empty]
+    wide = {budget.name: select(tidy, ACCURACY, budget.name).mean(axis=1) for budget in there}
+    early = tidy[tidy["censored"].astype(bool) & (tidy["measure"] == ACCURACY)]
+    cut = set(zip(early["selector"], early["budget"], strict=True))
+    rows = []
+    for name in dict.fromkeys(tidy["selector"]):
+        cells = [
+            f"{'≥ ' if (name, budget) in cut else ''}{100 * values.loc[name].mean():.1f}"
+            if name in values.index
+            else NONE
+            for budget, values in wide.items()
+        ]
+        rows.append((name, *cells))
+    note = (
+        "Accuracy in percent, the mean over the federations that the selector ran on. A budget is what uniform with "
+        "the same seed spends in that share of its rounds, selection's own cost included. ≥: a run ended with budget "
+        "left. A selector that cannot afford its first round counts with the accuracy of guessing."
+    )
+    return Table("Accuracy under every budget", ("selector", *wide), tuple(rows), note)
+
+
+def tabulate_costs(tidy: pd.DataFrame) -> Table:
+    """Returns learning speed, selection's own costs and participation, means over federations and seeds."""
+    columns = (ROUNDS_TO, "area under the curve", *COSTS, *PARTICIPATION)
+    wide = {name: select(tidy, name) for name in columns}
+    late = tidy[tidy["measure"] == ROUNDS_TO].groupby("selector")["censored"].agg(["sum", "count"])
+    rows = []
+    for name in dict.fromkeys(tidy["selector"]):
+        cells = [show_mean(values, name) for values in wide.values()]
+        missed = f"{late.loc[name, 'sum']} of {late.loc[name, 'count']}" if name in late.index else NONE
+        rows.append((name, cells[0], missed, *cells[1:]))
+    heads = (ROUNDS_TO, "never reached", *columns[1:])
+    note = (
+        "Means over federations and seeds. The target is uniform's median accuracy after half of its rounds; a run "
+        "that never reaches it counts with all its rounds, a lower bound. Selection's bytes and FLOPs are of a whole "
+        "run. Label divergence is the relative entropy of a cohort's labels to all labels, in nats; relative size is a "
+        "member's examples over the mean of all clients."
+    )
+    return Table("Learning, costs of selection, participation", ("selector", *heads), tuple(rows), note)
+
+
+def show_mean(values: pd.DataFrame, name: str) -> str:
+    """Returns the mean of a selector's values that are known, with three significant digits."""
+    if name not in values.index or not values.loc[name].notna().any(axis=None):
+        return NONE
+    return f"{np.nanmean(values.loc[name]):.3g}"
+
+
+def tabulate_unfinished(cells: Sequence[Cell]) -> Table:
+    """Returns which cells have no numbers, and why; federations without any cell are one line."""
+    rows, whole = [], {}
+    for cell in cells:
+        whole.setdefault(cell.federation, []).append(cell)
+    for name, mine in whole.items():
+        reasons = {(cell.status, cell.reason) for cell in mine}
+        if len(reasons) == 1 and mine[0].status != FINISHED and len(mine) > 1:
+            rows.append((name, "all", *reasons.pop()))
+            continue
+        rows += [(name, cell.selector, cell.status, cell.reason) for cell in mine if cell.status != FINISHED]
+    return Table("What has no numbers, and why", ("federation", "selector", "status", "reason"), tuple(rows))
+
+
+def tabulate_findings(findings: Sequence[object]) -> Table:
+    """Returns the predictions with their verdicts."""
+    rows = [
+        (one.text, one.because, one.verdict, one.reason or describe(one.statistic))  # type: ignore[attr-defined]
+        for one in findings
+    ]
+    return Table("Predictions, judged", ("written down before", "because", "verdict", "numbers"), tuple(rows))
+
+
+def describe(value: object) -> str:
+    """Returns a statistic as text.
+
+    >>> describe({"a": 0.12345, "b": ["x", "y"]})
+    'a 0.123; b x, y'
+    """
+    if isinstance(value, Mapping):
+        return "; ".join(f"{key} {describe(one)}" for key, one in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(map(describe, value)) or "none"
+    return f"{value:.3g}" if isinstance(value, float) and abs(value) < 1000 else f"{value}"
+
+
+def to_markdown(table: Table) -> str:
+    """Returns a table as Markdown: heading, table, note; no text of a user's can end a cell or open a tag."""
+    rows = [[html.escape(cell, quote=False) for cell in row] for row in table.rows]
+    columns = [html.escape(name, quote=False) for name in table.columns]
+    note = [html.escape(table.note, quote=False)] if table.note else []
+    body = render_markdown(columns, rows) if rows else "Nothing."
+    return "\n\n".join([f"## {table.title}", body, *note])
+
+
+def to_html(table: Table) -> str:
+    """Returns a table as HTML by `great_tables`, all text escaped.
+
+    Raises:
+      ImportError: `great_tables` is not installed (`pip install 'fedjax-sel[tables]'`).
+    """
+    import great_tables as gt  # pyright: ignore[reportMissingImports]  # late: an extra
+
+    names = [f"column {i}" for i in range(len(table.columns))]
+    frame = pd.DataFrame([list(row) for row in table.rows], columns=pd.Index(names))
+    made = gt.GT(frame).tab_header(title=table.title).cols_label(dict(zip(names, table.columns, strict=True)))
+    if table.note:
+        made = made.tab_source_note(html.escape(table.note))
+    return made.as_raw_html()

@@ -1,0 +1,86 @@
+"""Every selector tuned by as many configurations, on seeds that no comparison uses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+
+from fedjax_sel.engine.driver import sweep
+from fedjax_sel.leaderboard.cells import Cell, Workbench, configure, locate, run_cell, tell_failure
+from fedjax_sel.leaderboard.federations import Entry
+from fedjax_sel.leaderboard.selectors import Competitor
+from fedjax_sel.metrics import mean_over_rounds
+from fedjax_sel.runs.files import write_json
+
+SEEDS = (1000, 1001, 1002)
+"""Of tuning; those of the comparison are others."""
+
+TRIALS = 6
+"""Configurations that are tried of every selector, whatever its parameters."""
+
+WITH_OWN = (1 / 3, 1.0, 3.0)
+"""Factors on the learning rate of a selector with two values of a parameter of its own."""
+
+WITHOUT = (1 / 6, 1 / 3, 2 / 3, 1.0, 2.0, 4.0)
+"""Factors of one without."""
+
+TUNED = " (tuned)"
+"""What the name of a tuned selector ends in."""
+
+
+def list_trials(selector: Competitor) -> list[Competitor]:
+    """Returns the configurations that are tried of a selector; all selectors have as many.
+
+    >>> len(list_trials(Competitor("uniform"))), len(list_trials(Competitor("e3cs", grid={"fairness": (0.5, 0.8)})))
+    (6, 6)
+    """
+    label = selector.label + TUNED
+    if not selector.grid:
+        return [replace(selector, rate=rate, alias=label) for rate in WITHOUT]
+    ((name, values),) = selector.grid.items()
+    return [
+        replace(selector, rate=rate, alias=label, settings={**selector.settings, name: value})
+        for rate, value in product(WITH_OWN, values)
+    ]
+
+
+def tune(
+    federation: Entry, selector: Competitor, trial: Workbench, bench: Workbench, out: Path, console: Console
+) -> Cell:
+    """Returns the cell of the configuration with the largest area under the curve, tried on other seeds.
+
+    Args:
+      federation, selector: of the cell.
+      trial: has drawn the federation for the seeds of tuning.
+      bench: has drawn it for those of the comparison.
+      out: folder of the leaderboard.
+      console: where progress goes.
+    """
+    trials = list_trials(selector)
+    label = trials[0].label
+    try:
+        best = find_best(federation, trials, trial, out / "tuning" / f"{locate(out, federation.name, label).name}.json")
+    except Exception as error:  # as in `run_cell`
+        return tell_failure(federation.name, label, error)
+    return run_cell(federation, trials[best], bench, out, console)
+
+
+def find_best(federation: Entry, trials: Sequence[Competitor], trial: Workbench, place: Path) -> int:
+    """Returns which configuration is best: read where it is known, else all are run in one program."""
+    configs = [configure(federation, one, trial.scale, trial.seeds) for one in trials]
+    asked = [config.fingerprint for config in configs]
+    if place.exists() and (kept := json.loads(place.read_text(encoding="utf-8")))["trials"] == asked:
+        return kept["best"]
+    runs = [trial.build(federation, config) for config in configs]
+    histories = sweep([run.experiment for run in runs], runs[0].data, runs[0].seeds, runs[0].execution)
+    areas = [float(mean_over_rounds(history["accuracy"]).mean()) for history in histories]
+    best = int(np.nanargmax(areas))
+    place.parent.mkdir(parents=True, exist_ok=True)
+    write_json(place, {"trials": asked, "areas": areas, "best": best})
+    return best

@@ -1,0 +1,89 @@
+"""E3CS's numerical experiment: how many of the selected return, when clients fail, without any training."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from fedjax_sel.client_selection.e3cs import E3CS
+from fedjax_sel.client_selection.uniform import Uniform
+from fedjax_sel.protocols import ClientSelector
+from fedjax_sel.types import Context, PRNGKey
+
+CHANCES = (0.1, 0.3, 0.6, 0.9)
+"""Of success, of a quarter of the clients each."""
+
+CLIENTS, COHORT, ROUNDS = 100, 20, 2500
+
+
+def count_successes(
+    selector: ClientSelector,
+    key: PRNGKey,
+    chance: Float[Array, "N"],
+    available: Bool[Array, "N"],
+    cohort_size: int = COHORT,
+    rounds: int = ROUNDS,
+) -> tuple[Int[Array, ""], Int[Array, "N"]]:
+    """Returns how many turns succeeded, and how often each client was selected.
+
+    Args:
+      selector: without signals and without work on the host.
+      key: of a run.
+      chance: of each client, to return in a round, independently.
+      available: whom the selector may take.
+      cohort_size: `m`.
+      rounds: `T`.
+
+    Source: Huang et al., "Stochastic Client Selection for Federated Learning with Volatile Clients", 2022,
+    https://arxiv.org/abs/2011.08756, section VI-B.
+    """
+    clients = chance.shape[0]
+
+    def context(t) -> Context:
+        count = jnp.ones(clients, jnp.int32)
+        return Context(t, jnp.asarray(rounds), count, available, cohort_size=cohort_size)
+
+    def step(state, t):
+        select_key, success_key, observe_key = jax.random.split(jax.random.fold_in(key, t), 3)
+        cohort = selector.select(select_key, state, context(t))
+        returns = jax.random.uniform(success_key, (clients,)) < chance
+        merged = cohort.mask & returns[cohort.client]
+        turns = jnp.zeros(clients, jnp.int32).at[cohort.client].add(cohort.mask.astype(jnp.int32))
+        state = selector.observe(observe_key, state, context(t), cohort.replace(mask=merged))
+        return state, (merged.sum(), turns)
+
+    begin = selector.init(key, context(jnp.asarray(0)), None)  # type: ignore[arg-type]  # no host is looked at
+    _, (successes, turns) = jax.lax.scan(step, begin, jnp.arange(rounds))
+    return successes.sum(), turns.sum(axis=0)
+
+
+def study_volatile(seeds: int = 10, rounds: int = ROUNDS) -> dict[str, Any]:
+    """Returns successes of every selector and seed, and Jain's index of their turns.
+
+    Args:
+      seeds: how many.
+      rounds: `T`.
+    """
+    chance = jnp.repeat(jnp.asarray(CHANCES), CLIENTS // len(CHANCES))
+    everyone, best = jnp.ones(CLIENTS, bool), chance == max(CHANCES)
+    methods: dict[str, tuple[ClientSelector, Bool[Array, "N"]]] = {
+        "uniform": (Uniform(), everyone),
+        "oracle": (Uniform(), best),
+        **{
+            f"e3cs, fairness {share:g}": (E3CS(fairness=share, draw="systematic"), everyone)
+            for share in (0.0, 0.5, 0.8)
+        },
+        "e3cs, inc": (E3CS(schedule="inc", draw="systematic"), everyone),
+    }
+    keys = jax.vmap(jax.random.key)(jnp.arange(seeds))
+    found = {}
+    for name, (selector, available) in methods.items():
+        run = jax.jit(jax.vmap(lambda key, s=selector, a=available: count_successes(s, key, chance, a, rounds=rounds)))
+        successes, turns = map(np.asarray, run(keys))
+        fair = turns.sum(1) ** 2 / (CLIENTS * (turns.astype(float) ** 2).sum(1))
+        found[name] = {"successes": successes.tolist(), "jain": fair.tolist()}
+    return {"rounds": rounds, "turns": rounds * COHORT, "methods": found}

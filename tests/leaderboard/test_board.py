@@ -1,0 +1,179 @@
+import io
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from rich.console import Console
+
+from fedjax_sel import catalog
+from fedjax_sel.config.components import KINDS
+from fedjax_sel.engine.experiment import Experiment, stack_experiments
+from fedjax_sel.engine.scan import run_chunk
+from fedjax_sel.leaderboard import FEDERATIONS, SELECTORS, run_leaderboard
+from fedjax_sel.leaderboard.cells import LEFT_OUT, Workbench, configure, run_cell
+from fedjax_sel.leaderboard.federations import DIGITS, Entry
+from fedjax_sel.leaderboard.scales import SCALES, choose
+from fedjax_sel.leaderboard.tuning import TRIALS, list_trials
+from fedjax_sel.models.logistic import Logistic
+from fedjax_sel.task import Task
+
+OWN = """
+import fedjax_sel as fs
+from fedjax_sel.client_selection._ops import top_m
+
+
+class Largest(fs.ClientSelector):
+    '''The clients with most examples.'''
+
+    def select(self, key, state, ctx):
+        return top_m(key, ctx.num_examples.astype(float), ctx.available, ctx.m)
+
+
+class Broken(fs.ClientSelector):
+    '''Raises an error.'''
+
+    def select(self, key, state, ctx):
+        raise RuntimeError("<b>not today</b>")
+"""
+
+
+@pytest.fixture(scope="module")
+def board(tmp_path_factory):
+    """A leaderboard of the baseline and two selectors of a user's, one of which is broken, and how it was run again."""
+    folder = tmp_path_factory.mktemp("board")
+    (folder / "mine.py").write_text(OWN)
+    out = folder / "out"
+    (out / "studies").mkdir(parents=True)
+    methods = {"uniform": {"successes": [23_750] * 2}, "oracle": {"successes": [45_000] * 2}}
+    (out / "studies" / "volatile.json").write_text(json.dumps({"rounds": 2500, "turns": 50_000, "methods": methods}))
+    add = [f"{folder / 'mine.py'}:{name}" for name in ("Largest", "Broken")]
+    only = ["uniform", "digits", "digits-unequal"]
+
+    def run():
+        compiled, told = run_chunk.programs, io.StringIO()
+        summary = run_leaderboard("smoke", only=only, add=add, out=out, console=Console(file=told, width=200))
+        return summary, run_chunk.programs - compiled, told.getvalue(), pd.read_parquet(out / "leaderboard.parquet")
+
+    return out, add, run(), run()
+
+
+def test_federations_of_one_shape_share_programs(board):
+    _, _, (_, compiled, _, _), _ = board
+    assert compiled == 2  # two selectors that work, on two federations each
+
+
+def test_what_is_finished_is_read_and_not_run_again(board):
+    _, _, (first, _, _, before), (second, compiled, _, after) = board
+    assert compiled == 0
+    assert first["cells"] == second["cells"]
+    pd.testing.assert_frame_equal(before, after)
+
+
+def test_a_broken_selector_stands_in_the_table_and_the_others_go_on(board):
+    out, add, (summary, _, told, tidy), _ = board
+    status = {(cell["federation"], cell["selector"]): (cell["status"], cell["reason"]) for cell in summary["cells"]}
+    assert status["digits", add[0]] == ("finished", "")
+    assert status["digits-unequal", add[1]][0] == "failed"
+    assert "RuntimeError: <b>not today</b>" in status["digits", add[1]][1]
+    assert "failed: RuntimeError" in told
+    assert "&lt;b&gt;not today" in (out / "leaderboard.md").read_text()
+    assert set(tidy["selector"]) == {"uniform", add[0]}
+
+
+def test_a_users_selector_did_what_it_says(board):
+    _, add, (_, _, _, tidy), _ = board
+    size = tidy[tidy["measure"] == "relative size"].groupby("selector")["value"].mean()
+    cover = tidy[tidy["measure"] == "coverage"].groupby("selector")["value"].mean()
+    assert size[add[0]] > 1.5 * size["uniform"]
+    assert cover[add[0]] == pytest.approx(0.1)
+
+
+def test_the_folder_has_table_json_page_and_figures(board):
+    out, _, (summary, _, _, _), _ = board
+    assert json.loads((out / "leaderboard.json").read_text())["findings"][0]["verdict"] == "not judged"
+    assert {path.stem for path in (out / "figures").glob("*.png")} == {"gains", "front", "profiles"}
+    assert summary["tables"][0]["title"] == "Ranking at equal bytes, 50 %"
+
+
+def test_padding_to_the_shape_of_a_family_changes_no_number(board):
+    from fedjax_sel.config import build
+
+    out, _, _, _ = board
+    config = configure(FEDERATIONS["digits"], SELECTORS["uniform"], SCALES["smoke"])
+    alone = build(config).simulate()
+    from fedjax_sel.runs.layout import read
+
+    np.testing.assert_array_equal(alone.selections, read(out / "cells" / "digits--uniform")[0].selections)
+    np.testing.assert_allclose(alone["accuracy"], read(out / "cells" / "digits--uniform")[0]["accuracy"], atol=1e-6)
+
+
+def test_a_selector_without_the_devices_it_needs_is_left_out_and_so_are_data_that_are_not_here(tmp_path):
+    bare = Entry("bare", "no devices", "bare", {**DIGITS, "devices": None})
+    absent = Entry("absent", "no file", "bare", {**DIGITS, "data": {"name": "npz:nowhere.npz"}})
+    future = Entry("future", "a key to come", "bare", {**DIGITS, "weather": "rain"})
+    bench = Workbench([bare, absent, future], SCALES["smoke"], 1)
+    assert "no file" in bench.left_out["absent"]
+    assert bench.left_out["future"] == "this version has no weather in configurations"
+    console = Console(quiet=True)
+    cell = run_cell(bare, SELECTORS["oort"], bench, tmp_path, console)
+    assert (cell.status, "devices" in cell.reason) == (LEFT_OUT, True)
+    needs = run_cell(bare, SELECTORS["lefl"], bench, tmp_path, console)
+    assert needs.reason == "lefl needs public examples, and bare has none"
+
+
+def test_every_selector_of_the_library_has_its_place():
+    assert set(SELECTORS) == set(catalog.available("fedjax_sel.client_selection"))
+
+
+def test_every_selector_resolves_on_every_federation():
+    for entry in FEDERATIONS.values():
+        if entry.find_missing_keys():
+            continue
+        for selector in SELECTORS.values():
+            if not selector.public or entry.public:
+                config = configure(entry, selector, SCALES["small"])
+                assert config["client_selection"]["name"] == selector.name
+                assert config["rounds"] == 100
+
+
+def test_every_selector_is_tuned_by_as_many_configurations_that_share_a_program():
+    task = Task(Logistic(classes=10))
+    for selector in SELECTORS.values():
+        trials = list_trials(selector)
+        assert len(trials) == TRIALS
+        assert len({one.label for one in trials}) == 1
+        experiments = []
+        for one in trials:
+            config = configure(FEDERATIONS["digits"], one, SCALES["smoke"])
+            parts = {key: KINDS[key].build(config[key]) for key in ("client_selection", "local_training")}
+            experiments.append(Experiment(task, **parts))
+        stack_experiments(experiments)
+        distinct = {(str(one.client_selection), str(one.local_training)) for one in experiments}
+        assert len(distinct) == TRIALS
+
+
+def test_only_limits_the_kinds_it_names_and_keeps_the_baseline():
+    federations, selectors = choose(SCALES["smoke"], ["fashion-*", "oort"], [])
+    assert {one.family for one in federations} == {"fashion"}
+    assert [one.name for one in selectors] == ["uniform", "oort"]
+    federations, selectors = choose(SCALES["small"], ["digits"], [])
+    assert [one.name for one in federations] == ["digits"]
+    assert len(selectors) == len(SELECTORS)
+    with pytest.raises(ValueError, match="did you mean 'oort'"):
+        choose(SCALES["small"], ["oortt"], [])
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"scale": "huge"}, "unknown scale 'huge'"),
+        ({"add": ["oort"]}, "oort is a selector of the leaderboard already"),
+        ({"add": ["Mine"]}, "must be of the form module:Name"),
+        ({"add": ["nowhere.py:Mine"]}, "there is no file"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused_before_anything_runs(given, told, tmp_path):
+    with pytest.raises(ValueError, match=told):
+        run_leaderboard(**{"scale": "smoke", "out": tmp_path / "out", **given})
+    assert not (tmp_path / "out").exists()

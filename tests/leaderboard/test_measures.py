@@ -1,0 +1,195 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedjax_sel.engine.history import History
+from fedjax_sel.leaderboard import statistics
+from fedjax_sel.leaderboard.cells import FAILED, FINISHED, Cell, Facts
+from fedjax_sel.leaderboard.figures import list_figures
+from fedjax_sel.leaderboard.findings import JUDGES, judge_predictions, read_predictions
+from fedjax_sel.leaderboard.measures import build_tidy, find_target, measure_under
+from fedjax_sel.leaderboard.page import list_tables, render_html, render_markdown
+from fedjax_sel.leaderboard.scales import PRIMARY, Budget
+from fedjax_sel.leaderboard.scores import list_gains, take_block
+from fedjax_sel.leaderboard.tables import tabulate_budgets, tabulate_ranking, tabulate_unfinished
+
+ROUNDS, CLIENTS = 10, 4
+NASTY = "<script>alert(1)</script>|x"
+FACTS = Facts(
+    np.tile(np.eye(2)[[0, 1, 0, 1]], (3, 1, 1)), np.tile(np.array([10, 20, 30, 40]), (3, 1)), np.array([0.5, 0.5])
+)
+
+
+def make_history(final, bytes_a_round=10.0, seeds=3):
+    """A run whose accuracy rises to `final` in a line, and whose cohort is clients 0 and 1 in every round."""
+    curve = np.linspace(0.1, 1.0, ROUNDS)[None] * (final + 0.01 * np.arange(seeds)[:, None])
+    flat = np.ones((seeds, ROUNDS))
+    metrics = {
+        "accuracy": curve,
+        "bytes_down": flat * bytes_a_round / 2,
+        "bytes_up": flat * bytes_a_round / 2,
+        "selection_bytes_down": flat * 0,
+        "selection_bytes_up": flat * 0,
+        "client_flops": flat,
+        "selection_flops": flat * 0,
+    }
+    selections = np.tile(np.array([0, 1], np.int32), (seeds, ROUNDS, 1))
+    return History(tuple(range(seeds)), metrics, selections, CLIENTS, {"classes": 4})
+
+
+def make_cells(finals, federations=("one", "two")):
+    return [
+        Cell(federation, selector, FINISHED, history=make_history(final + shift))
+        for shift, federation in zip((0.0, 0.1), federations, strict=True)
+        for selector, final in finals.items()
+    ]
+
+
+@pytest.fixture(autouse=True)
+def _few_draws(monkeypatch):
+    """Intervals of fewer resamples, so that tables are quick."""
+    monkeypatch.setattr(statistics.bootstrap, "__defaults__", (100, 0))
+
+
+@pytest.fixture(scope="module")
+def tidy():
+    cells = make_cells({"uniform": 0.5, "better": 0.6, "equal": 0.5, NASTY: 0.4})
+    return build_tidy(cells, {"one": FACTS, "two": FACTS})
+
+
+def test_a_budget_is_what_the_baseline_spends_and_dear_rounds_are_cut_off():
+    baseline, dear = make_history(0.5), make_history(0.5, bytes_a_round=25.0)
+    accuracy, ended = measure_under(dear, baseline, Budget("bytes", 0.5))  # 50 bytes: two rounds of 25
+    np.testing.assert_allclose(accuracy, dear["accuracy"][:, 1])
+    assert not ended.any()
+
+
+def test_a_first_round_that_nobody_can_afford_counts_as_guessing():
+    accuracy, _ = measure_under(make_history(0.9, bytes_a_round=1e9), make_history(0.5), Budget("bytes", 0.5))
+    np.testing.assert_allclose(accuracy, 0.25)
+
+
+def test_a_run_that_ends_with_budget_left_is_a_lower_bound():
+    accuracy, ended = measure_under(make_history(0.5, bytes_a_round=4.0), make_history(0.5), Budget("bytes", 0.5))
+    assert ended.all()
+    np.testing.assert_allclose(accuracy, [0.5, 0.51, 0.52])
+
+
+def test_a_target_that_is_never_reached_is_censored(tidy):
+    found = tidy[(tidy["measure"] == "rounds to target") & (tidy["federation"] == "one")].set_index("selector")
+    assert find_target(make_history(0.5)) == pytest.approx(0.255)
+    assert found.loc["better", "value"].tolist() == [5, 5, 5]
+    assert not found.loc["better", "censored"].any()
+    never = build_tidy(
+        [
+            Cell("one", "uniform", FINISHED, history=make_history(0.5)),
+            Cell("one", "worst", FINISHED, history=make_history(0.1)),
+        ],
+        {"one": FACTS},
+    )
+    worst = never[(never["measure"] == "rounds to target") & (never["selector"] == "worst")]
+    assert (worst["value"] == ROUNDS).all()
+    assert worst["censored"].all()
+
+
+def test_participation_is_that_of_the_cohorts(tidy):
+    mine = tidy[(tidy["federation"] == "one") & (tidy["selector"] == "uniform") & (tidy["seed"] == 0)]
+    value = mine.set_index("measure")["value"]
+    assert value["coverage"] == 0.5
+    assert value["Jain's index"] == pytest.approx(0.5)
+    assert value["relative size"] == pytest.approx(15 / 25)
+    p = np.array([10, 20]) / 30
+    assert value["label divergence"] == pytest.approx((p * np.log(p / 0.5)).sum())
+
+
+def test_gains_are_paired_and_a_cell_without_its_baseline_has_none(tidy):
+    gain = list_gains(tidy, PRIMARY)["better", "one"]
+    assert gain.mean == pytest.approx(0.1 * 0.5)
+    assert gain.high - gain.low == pytest.approx(0, abs=1e-9)
+    alone = build_tidy([Cell("one", "better", FINISHED, history=make_history(0.5))], {"one": FACTS})
+    assert alone.empty
+
+
+def test_a_selector_that_lacks_a_federation_is_not_ranked_and_the_page_says_so(tidy):
+    part = tidy[~((tidy["selector"] == "better") & (tidy["federation"] == "two"))]
+    assert take_block(part, PRIMARY).missing == ("better",)
+    assert "a federation lacks them: better" in tabulate_ranking(part).note
+
+
+def test_equal_selectors_have_no_winner(tidy):
+    both = tidy[tidy["selector"].isin(["uniform", "equal"])]
+    assert tabulate_ranking(both).note.startswith("No winner: the intervals of 2 selectors overlap")
+    assert tabulate_ranking(tidy).note.startswith("better has the best mean rank")
+
+
+def test_a_lower_bound_is_marked_in_the_table():
+    cells = [
+        Cell("one", "uniform", FINISHED, history=make_history(0.5)),
+        Cell("one", "frugal", FINISHED, history=make_history(0.5, bytes_a_round=1.0)),
+    ]
+    table = tabulate_budgets(build_tidy(cells, {"one": FACTS}))
+    column = table.columns.index("bytes, 50 %")
+    assert [row[column].startswith("≥") for row in table.rows] == [False, True]
+
+
+def test_users_text_is_escaped_in_both_pages(tidy):
+    cells = [Cell("one", NASTY, FAILED, f"RuntimeError: {NASTY}")]
+    findings = judge_predictions(tidy, STUDIES)
+    tables = list_tables(tidy, cells, findings)
+    text = render_markdown("head", tables, [], {"commit": NASTY})
+    assert "<script>" not in text
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;\\|x" in text
+    pytest.importorskip("great_tables", reason="HTML is made by great-tables")
+    page = render_html(f"head {NASTY}", tables, [], {"commit": NASTY})
+    assert "<script>" not in page
+    assert page.count("&lt;script&gt;") > 5
+
+
+def test_every_figure_is_drawn(tidy):
+    names = []
+    for figure in list_figures(tidy):
+        drawn = figure.draw()
+        drawn.canvas.draw()
+        names.append(figure.name)
+        drawn.clear()
+    assert names == ["gains", "front", "profiles", "critical"]
+
+
+def test_an_empty_leaderboard_says_what_is_missing():
+    cells = [Cell("one", name, FAILED, "no data") for name in ("uniform", "oort")]
+    tables = list_tables(build_tidy(cells, {}), cells, judge_predictions(pd.DataFrame(build_tidy([], {})), STUDIES))
+    assert tables[0].rows == (("one", "all", "failed", "no data"),)
+    assert tabulate_unfinished(cells).rows == tables[0].rows
+
+
+STUDIES = {
+    "volatile": {
+        "rounds": 2500,
+        "turns": 50_000,
+        "methods": {"uniform": {"successes": [23_700, 23_800]}, "oracle": {"successes": [45_000, 45_010]}},
+    }
+}
+
+
+def test_every_prediction_has_its_judge_and_a_small_leaderboard_judges_none(tidy):
+    assert set(JUDGES) == set(read_predictions())
+    found = {one.id: one for one in judge_predictions(tidy, STUDIES)}
+    assert found["volatile-expectations"].verdict == "held"
+    assert {found[name].verdict for name in found if name != "volatile-expectations"} == {"not judged"}
+    assert "4 selectors on 2 federations with 3 seeds" in found["controls"].reason
+
+
+def test_predictions_are_judged_by_the_numbers():
+    names = [f"f{i}" for i in range(6)]
+    cells = []
+    for f, name in enumerate(names):
+        for selector, final in {"uniform": 0.5, "round_robin": 0.5, "oort": 0.6, "a": 0.4, "b": 0.3}.items():
+            cells.append(Cell(name, selector, FINISHED, history=make_history(final + 0.01 * f, seeds=10)))
+    facts = Facts(np.repeat(FACTS.shares[:1], 10, 0), np.repeat(FACTS.examples[:1], 10, 0), FACTS.target)
+    found = {one.id: one for one in judge_predictions(build_tidy(cells, dict.fromkeys(names, facts)), STUDIES)}
+    assert found["controls"].statistic == {"of": 4, "beat it": 1, "undecided": 1, "which": ["oort"]}
+    assert found["controls"].verdict == "undecided"  # the one that is undecided could make it half
+    assert found["stable-budgets"].statistic["Kendall's tau with equal rounds"]["bytes"] == pytest.approx(1)
+    assert found["stable-federations"].verdict == "did not hold"
+    assert found["oort-coverage"].statistic["coverage"]["f0"] == pytest.approx(0.5)
+    assert found["tuned-random"].reason == "no selector was tuned"
