@@ -28,6 +28,7 @@ class Purpose(IntEnum):
     SIGNALS = 8
     PROBE = 9
     ACCEPT = 10
+    DATA_SERVER = 11
 
 
 def key_for(

@@ -16,7 +16,7 @@ def pursue(
     point: Float[Array, "L k"],
     target: Float[Array, "k"],
     allowed: Bool[Array, "L"],
-    count: Int[Array, ""],
+    count: Int[Array, ""] | int,
     ridge: Scalar = 0.0,
     tolerance: Scalar = 1e-4,
 ) -> tuple[Float[Array, "L"], Bool[Array, "L"]]:
@@ -39,8 +39,8 @@ def pursue(
       https://arxiv.org/abs/2103.00123, Algorithm 2.
 
     >>> g = jnp.array([[1.0, 0], [0, 1], [1, 1], [-1, 2]])
-    >>> pursue(g, g.sum(0), jnp.ones(4, bool), 2, ridge=0.5)[0].round(4)
-    Array([0.    , 0.    , 0.9804, 1.6078], dtype=float32)
+    >>> (100 * pursue(g, g.sum(0), jnp.ones(4, bool), 2, ridge=0.5)[0]).round()
+    Array([  0.,   0., 161.,  98.], dtype=float32)
     """
     n, aimed, size = point.shape[0], point @ target, jnp.linalg.norm(target)
 
