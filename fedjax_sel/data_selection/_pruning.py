@@ -59,9 +59,9 @@ class Pruning(DataSelector):
 
     def asks(self, state: PruningState | tuple[()], round: Int[Array, ""]) -> Bool[Array, ""]:
         """Returns whether the client has had fewer turns than count."""
-        return jnp.asarray(
-            True if self.turns is None or not isinstance(state, PruningState) else state.turns < self.turns
-        )
+        if self.turns is None or not isinstance(state, PruningState):
+            return jnp.array(True)
+        return state.turns < self.turns
 
     def select(
         self,

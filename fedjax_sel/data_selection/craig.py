@@ -31,7 +31,7 @@ class CRAIG(Coreset):
       weighting: `"cluster"`, or `"none"` for weights of 1.
 
     Source: Mirzasoleiman, Bilmes and Leskovec, "Coresets for Data-efficient Training of Machine Learning Models", 2020,
-    https://arxiv.org/abs/1906.01827, Algorithm 1 and section 3.4 (`p - y`). In the copy of CORDS in GCFL,
+    https://arxiv.org/abs/1906.01827, Algorithm 1; `p - y` is its bound for deep networks. In the copy of CORDS in GCFL,
     https://github.com/nlokeshiisc/GCFL_Release, weights are counts of similarities below 2, which is not implemented.
 
     >>> CRAIG(fraction=0.2).signals()

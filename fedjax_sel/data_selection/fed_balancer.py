@@ -1,4 +1,4 @@
-"""FedBalancer: the examples above a loss that the server raises while training gets on, and a deadline that it lowers."""
+"""FedBalancer: examples above a loss that the server raises as training gets on, and a deadline that it lowers."""
 
 from __future__ import annotations
 
@@ -53,14 +53,15 @@ class FedBalancer(DataSelector):
     drawn at random, unless there are too few of one kind.
 
     `lt = LL + (LH - LL) ltr` with the least loss `LL` of the last cohort and the mean `LH` of its members' largest
-    losses; the deadline is `lo + (hi - lo) ddlr`, where `lo` and `hi` are the seconds `t` at which most members a second
-    have finished 1 epoch, and all their epochs, on all their examples. Where the mean loss of the last `window` rounds is
-    below that of those before, `ltr` rises and `ddlr` falls by a step, else the reverse, within [0, 1]; they begin
-    with 0 and 1.
+    losses; the deadline is `lo + (hi - lo) ddlr`, where `lo` and `hi` are the seconds `t` at which most members a
+    second have finished 1 epoch, and all their epochs, on all their examples. Where the mean loss of the last `window`
+    rounds is below that of those before, `ltr` rises and `ddlr` falls by a step, else the reverse, within [0, 1]; they
+    begin with 0 and 1.
 
     The authors' code draws the part `p` from the easy examples (`prefer="easy"`), and takes the 80th percentile of a
     client's losses for its largest (`high=0.8`). It looks for `lo` and `hi` among whole seconds, by the numbers of
-    examples that clients have trained on lately, and adds noise to the reports.
+    examples that clients have trained on lately, and adds noise to the reports. There a client passes all its examples
+    forward only when it is first selected; here, every time.
 
     Attributes:
       prefer: `"hard"` or `"easy"`.

@@ -33,7 +33,7 @@ class FedCore(Coreset):
         output layer (`"last_layer"`, `(p - y) ⊗ (1, h)`, as in the authors' code).
 
     Source: Guo et al., "FedCore: Straggler-Free Federated Learning with Distributed Coresets", 2024,
-    https://arxiv.org/abs/2402.00219, section IV; code: https://github.com/hongpeng-guo/FedCore, `fedcore/client.py`.
+    https://arxiv.org/abs/2402.00219; code: https://github.com/hongpeng-guo/FedCore, `fedcore/client.py`.
 
     >>> FedCore(fraction=0.5).signals()
     {'point': LastLayerGradient()}

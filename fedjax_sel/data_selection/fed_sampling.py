@@ -16,9 +16,9 @@ class FedSampling(DataSelector):
 
     `N̂` estimates how many examples there are, from one answer of each client before round 0: its number of examples
     with chance `honest`, else a whole number drawn from `1..M - 1`; then `N̂ = max((R - N (1 - honest) M / 2) / honest,
-    N)`, of the sum of the answers `R`. The authors' code asks anew in every round. A client none of whose examples takes
-    part does not train. The authors add up `|D_i| / K` times each update; `mean` by size divides by `Σ |D_i|` instead,
-    which is `K` in expectation.
+    N)`, of the sum of the answers `R`. The authors' code asks anew in every round. A client none of whose examples
+    takes part does not train. The authors add up `|D_i| / K` times each update; `mean` by size divides by `Σ |D_i|`
+    instead, which is `K` in expectation.
 
     Attributes:
       examples: `K`, of a round.

@@ -19,10 +19,10 @@ class GradMatch(Coreset):
     """In each class, examples and weights of small `‖Σ_{j ∈ S} w_j g_j - g‖² + λ ‖w‖²`, by orthogonal matching pursuit.
 
     The target `g` is the sum of the class's gradients on the client (GRAD-MATCH), or that many times their mean over
-    the server's validation examples of the class (GCFL), which is then sent to every member. A class of which the client
-    has `n_c` of its `n` examples has `⌈b n_c / n⌉` in the coreset, `b = max(1, round(fraction · n))`; a class with
-    less than `fewest` has none. Where the pursuit ends early, the coreset is filled up with random examples of weight 1.
-    It takes one forward pass over all examples, and `L²` numbers of memory.
+    the server's validation examples of the class (GCFL), which is then sent to every member. A class of which the
+    client has `n_c` of its `n` examples has `⌈b n_c / n⌉` in the coreset, `b = max(1, round(fraction · n))`; a class
+    with less than `fewest` has none. Where the pursuit ends early, the coreset is filled up with random examples of
+    weight 1. It takes one forward pass over all examples, and `L²` numbers of memory.
 
     A client trains on the mean of `w_j ℓ_j U / n` over the coreset, of `U` examples; weights below 0 count as 0.
 

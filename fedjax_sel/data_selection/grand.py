@@ -12,8 +12,8 @@ class GraNd(Pruning):
     """The `max(1, round(fraction · n_i))` examples of largest gradient norm `‖∇ℓ(x)‖₂`.
 
     By default the gradient is that of the output layer, `‖p - y‖₂ √(1 + ‖h‖²)` with the features `h`, for a forward
-    pass; the paper's is that of all parameters, `layers="all"`, which takes a backward pass too. The paper averages over
-    initial models and prunes once; a client averages over its first `turns`, if these are given.
+    pass; the paper's is that of all parameters, `layers="all"`, which takes a backward pass too. The paper averages
+    over initial models and prunes once; a client averages over its first `turns`, if these are given.
 
     Attributes:
       fraction: of the client's examples that is kept, in (0, 1].

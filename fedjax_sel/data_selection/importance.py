@@ -28,8 +28,8 @@ class Importance(DataSelector):
       bound: `"output"`, `‖p - y‖₂`, or `"last_layer"`, that times `√(1 + ‖h‖²)`.
       uniform: part of the uniform chances in `q`, in [0, 1].
 
-    Source: Katharopoulos and Fleuret, "Not All Samples Are Created Equal: Deep Learning with Importance Sampling", 2018,
-    https://arxiv.org/abs/1803.00942, Eq. (4) and (20); in federated learning: Rizk, Vlaski and Sayed, "Optimal
+    Source: Katharopoulos and Fleuret, "Not All Samples Are Created Equal: Deep Learning with Importance Sampling",
+    2018, https://arxiv.org/abs/1803.00942, section 3; in federated learning: Rizk, Vlaski and Sayed, "Optimal
     Importance Sampling for Federated Learning", 2021, https://arxiv.org/abs/2010.13600.
 
     >>> Importance(fraction=0.2).signals()

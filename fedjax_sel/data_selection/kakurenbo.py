@@ -16,10 +16,10 @@ __all__ = ["Kakurenbo"]
 class Kakurenbo(DataSelector):
     """All but those of the `⌊F n⌋` examples of lowest loss that are predicted right, with `max_c p_c` at least `τ`.
 
-    `F` is `fraction`, times 0.8 from 3 tenths of the rounds on, 0.6 from 6 tenths, 0.4 from 8 tenths. To make up for the
-    fewer steps, the learning rate is divided by `1 - F*`, where `F*` is the part of the examples that is hidden; here,
-    the examples' weights are, which is the same for SGD. Losses and predictions are those of the model received, by a
-    forward pass over all examples; the authors reuse those of the epoch before. Equal losses come in random order.
+    `F` is `fraction`, times 0.8 from 3 tenths of the rounds on, 0.6 from 6 tenths, 0.4 from 8 tenths. To make up for
+    the fewer steps, the learning rate is divided by `1 - F*`, where `F*` is the part of the examples that is hidden;
+    here, the examples' weights are, which is the same for SGD. Losses and predictions are those of the model received,
+    by a forward pass over all examples; the authors reuse those of the epoch before. Equal losses come in random order.
 
     In the authors' code the learning rate is divided by `1 - F`, whatever was hidden (`rescale="scheduled"`), and the
     probabilities are normalised over the batch instead of the classes, which is not implemented.

@@ -53,7 +53,7 @@ class Tuor(DataSelector):
         Raises:
           ValueError: the server has fewer than two validation examples.
         """
-        data, task = host.data, host.task
+        data, task = jax.tree.map(jnp.asarray, host.data), host.task
         clean = len(data.validation_y)
         if clean < 2:
             raise ValueError(
@@ -62,23 +62,25 @@ class Tuor(DataSelector):
             )
         key_split, key_train = jax.random.split(key)
         everyone = jnp.ones(clean, bool)
-        place = places(everyone, jax.random.uniform(key_split, (clean,)))
-        trained_on = place >= jnp.clip(jnp.round(self.held_out * clean), 1, clean - 1)
+        rank = places(everyone, jax.random.uniform(key_split, (clean,)))
+        trained_on = rank >= jnp.clip(jnp.round(self.held_out * clean), 1, clean - 1)
         model = self.train(key_train, host, trained_on)
         held_out = measure_losses(host, model, data.validation_x, data.validation_y)
         losses = measure_losses(host, model, data.x, data.y)
-        owned = losses[jnp.asarray(data.order)]
-        threshold = find_threshold(owned, held_out, ~trained_on, self.candidates)
-        index, valid = jax.vmap(data.examples_of)(jnp.arange(ctx.num_clients))
+        first, count, order = (np.asarray(a) for a in (host.data.offset, host.data.num_examples, host.data.order))
+        place = np.arange(data.longest)[None, :]
+        index = order[np.minimum(first[:, None] + place, len(order) - 1)]
+        valid = place < count[:, None]
+        threshold = find_threshold(losses[index[valid]], held_out, ~trained_on, self.candidates)
         size = np.asarray(data.num_examples, np.float64)
         cost = Upfront(size * task.flops(data.x), 4.0 * (task.parameters(data.x) + 1), 4.0 * float(size.mean()))
-        return Prepared(clients=valid & (losses[index] <= threshold), cost=cost)
+        return Prepared(clients=jnp.asarray(valid) & (losses[index] <= threshold), cost=cost)
 
     def train(self, key: PRNGKey, host: Host, trained_on: Bool[Array, "b"]) -> Variables:
         """Returns the benchmark model, from the initial global one."""
-        data, trainer, count = host.data, host.trainer, trained_on.shape[0]
+        data, trainer, count = jax.tree.map(jnp.asarray, host.data), host.trainer, trained_on.shape[0]
         index = jnp.arange(count)
-        server = replace(data, x=jnp.asarray(data.validation_x), y=jnp.asarray(data.validation_y))
+        server = replace(data, x=data.validation_x, y=data.validation_y)
         plan = trainer.plan(trained_on.sum()[None], count, jnp.int32(0), jnp.int32(1))
         plan = jax.tree.map(lambda leaf: leaf[0], plan)
 
@@ -102,7 +104,7 @@ def measure_losses(host: Host, model: Variables, x: Array, y: Array) -> Float[Ar
         one, label = example
         return host.task.example_loss(host.task.logits(model, one[None]), label[None])[0]
 
-    return jax.lax.map(measure, (jnp.asarray(x), jnp.asarray(y)), batch_size=AT_ONCE)
+    return jax.lax.map(measure, (x, y), batch_size=AT_ONCE)
 
 
 def find_threshold(

@@ -30,11 +30,12 @@ def init_runs(
     """The state of every run before round 0, with a leading `R`, and what the clients gave for it by metric."""
     variables = init_variables(experiments[0], drawn[0], keys)
     selector_states, prepared, costs = [], [], []
+    longest = max(data.longest for data in drawn)  # what is kept of examples is as long in all runs
     for i, (experiment, data) in enumerate(zip(experiments, drawn, strict=True)):
         own = jax.tree.map(lambda leaf, i=i: leaf[i], variables)
         state, paid = init_selector(experiment, data, keys[i], own, layout.clients)
         selector_states.append(state)
-        prepared.append(prepare_data_selector(experiment, data, keys[i], own))
+        prepared.append(prepare_data_selector(experiment, replace(data, longest=longest), keys[i], own))
         if prepared[-1].cost is not None:
             add_costs(paid, price_upfront(prepared[-1].cost, data, "selection_"))
         costs.append(paid)
@@ -42,7 +43,7 @@ def init_runs(
         jax.tree.map(lambda *leaves: jnp.stack(leaves), *each)
         for each in (selector_states, [replace(one, cost=None) for one in prepared])
     )
-    state = init_states(experiments, drawn[0], variables, stacked, ready)
+    state = init_states(experiments, replace(drawn[0], longest=longest), variables, stacked, ready)
     return state, {name: np.array([one[name] for one in costs]) for name in costs[0]}
 
 

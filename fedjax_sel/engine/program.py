@@ -95,6 +95,7 @@ class Program:
         key, ctx, host = selector_inputs(experiment, data, self.keys[0], own, self.layout.clients)
         selector = experiment.client_selection.state_shape(key, ctx, host)
         stacked = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((1, *leaf.shape), leaf.dtype), selector)
+        data = replace(data, longest=self.together.longest)
         ready = shape_prepared(experiment, data, self.keys[0], own)
         one = jax.eval_shape(lambda v, s, p: init_states([experiment], data, v, s, p), variables, stacked, ready)
         return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((runs, *leaf.shape[1:]), leaf.dtype), one)

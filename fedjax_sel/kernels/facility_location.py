@@ -116,7 +116,7 @@ def swap_medoids(
       groups: `G`.
 
     Source: Schubert and Rousseeuw, "Fast and eager k-medoids clustering", 2021, https://arxiv.org/abs/2008.05171,
-      the change of cost of all exchanges at once (FastPAM1), Eq. (7) and Algorithm 2.
+      the change of cost of all exchanges at once (FastPAM1).
 
     >>> x = jnp.array([0.0, 1, 2, 10, 11])
     >>> one, all_ = jnp.zeros(5, int), jnp.ones(5, bool)
