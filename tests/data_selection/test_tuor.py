@@ -65,7 +65,5 @@ def test_mislabelled_examples_are_left_out_and_it_is_billed_once(noisy):
 def test_without_validation_examples_it_says_what_it_needs():
     data = dataset("few", np.zeros((20, 2), np.float32), np.arange(20) % 2, test=0.1)
     task = Task(LogisticRegression(classes=2))
-    with pytest.raises(
-        ValueError, match="tuor trains a benchmark model on the server's validation examples, but there"
-    ):
+    with pytest.raises(ValueError, match="benchmark model on the server's validation examples, but there are 0"):
         simulate(Experiment(task, data_selection=Tuor(), cohort_size=1), Federation(data, partition.Iid(clients=2)))
