@@ -14,7 +14,7 @@ KEY = jax.random.key(0)
 L, N, CLASSES = 30, 27, 3
 RNG = np.random.default_rng(5)
 POINT = RNG.normal(size=(L, CLASSES)).astype(np.float32)
-Y = np.where(np.arange(L) < 2, 2, np.arange(L) % 2)  # two examples of class 2
+Y = np.where(np.arange(L) < 1, 2, np.arange(L) % 2)  # one example of class 2
 VALID = np.arange(L) < N
 
 

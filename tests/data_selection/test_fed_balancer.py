@@ -7,11 +7,12 @@ import pytest
 
 from fedjax_sel.data_selection.fed_balancer import BalancerState, FedBalancer, LossReport, find_peak
 from fedjax_sel.devices.clock import Timing
+from fedjax_sel.protocols import Host
 from fedjax_sel.types import Cohort, Context, Turn
 
 KEY = jax.random.key(0)
-START = FedBalancer().prepare(KEY, None, None).server
 CTX = Context(jnp.int32(0), jnp.int32(9), jnp.full(4, 9), jnp.ones(4, bool), cohort_size=3)
+START = FedBalancer().prepare(KEY, CTX, Host(None, None, {})).server
 
 
 def cohort(*mask):

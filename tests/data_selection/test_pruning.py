@@ -49,8 +49,8 @@ def test_the_last_layers_gradient_and_the_whole_models_are_those_of_differentiat
 
 def test_features_of_a_model_that_does_not_end_with_a_dense_layer_are_refused():
     class Scaled(MLP):
-        def __call__(self, x, train=False):
-            return 2 * super().__call__(x, train)[:, :2]
+        def __call__(self, x, *, train=False):
+            return 2 * super().__call__(x, train=train)[:, :2]
 
     task, x = Task(Scaled(classes=3, hidden=(4,))), jnp.zeros((2, 2))
     with pytest.raises(ValueError, match=r"Scaled does not end with one; choose a signal that looks at the logits"):

@@ -1,4 +1,4 @@
-"""What a data selector may keep on the server, report, ask for and be billed for; its deadline; whom examples stand for."""
+"""What a data selector keeps on the server, reports and is billed for; its deadline; what its examples stand for."""
 
 import warnings
 
