@@ -36,7 +36,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
-from fedjax_sel.pytree import Pytree, param, show, static
+from fedjax_sel.pytree import Pytree, Scalar, param, show, static
 from fedjax_sel.types import Batch, Cohort, Context, Plan, PRNGKey, StrategyState, Update, Updates, Variables
 
 if TYPE_CHECKING:
@@ -107,6 +107,20 @@ class ExampleSignal(Signal):
 
     @abstractmethod
     def measure(self, logits: Float[Array, "b C"], y: Int[Array, "b"]) -> Float[Array, "b ..."]:
+        """Returns the value of each example."""
+
+
+class FeatureSignal(Signal):
+    """A value for each example, read off its logits and off its features, the inputs of the output layer.
+
+    Measured for data selectors, together with their `ExampleSignal`s, in one forward pass. The output layer is the
+    model's last `nn.Dense`.
+    """
+
+    @abstractmethod
+    def measure(
+        self, logits: Float[Array, "b C"], y: Int[Array, "b"], features: Float[Array, "b H"]
+    ) -> Float[Array, "b ..."]:
         """Returns the value of each example."""
 
 
@@ -384,33 +398,111 @@ class ClientSelector(Strategy):
         return state
 
 
+class Prepared(Pytree):
+    """What a data selector begins with.
+
+    Attributes:
+      server: what the server keeps.
+      clients: what each client keeps, with a leading `N`; None: as `DataSelector.init` makes it.
+      cost: what that took from the clients; None: nothing.
+    """
+
+    server: StrategyState = ()
+    clients: StrategyState | None = None
+    cost: Upfront | None = None
+
+
 class DataSelector(Strategy):
     """On what a client trains; written for one client. Only `select` is abstract.
 
+    A selector may keep something for each client (`init`, `observe`), and something on the server (`prepare`, `merge`),
+    which hears of the clients' choices what they `report`. The life of a round: `choose_deadline` on the server, then
+    `asks`, `select`, `observe` and `report` on each member, then `merge` on the server.
+
     Attributes:
-      weighted: whether weights other than 0 and 1 occur.
+      weighted: whether weights other than 0 and 1 occur. The mean of the weighted losses over the selected examples is
+        what a client minimises.
+      represents_all: whether the selected examples stand for all of a client's, as a coreset does or an unbiased
+        sample; an aggregator that weighs clients by size then counts all their examples, else the selected ones.
+      uses_turn: whether `select`, `observe` and `report` take a keyword-only `turn`, the client's `Turn`.
     """
 
     weighted: ClassVar[bool] = False
+    represents_all: ClassVar[bool] = False
+    uses_turn: ClassVar[bool] = False
 
-    def signals(self) -> dict[str, ExampleSignal]:
+    def signals(self) -> Mapping[str, ExampleSignal | FeatureSignal | ClientSignal]:
         """Returns signals of the client's own examples, on the model it received; none by default."""
         return {}
+
+    def validation_signals(self) -> Mapping[str, ServerSignal]:
+        """Returns signals of the global model on the server's validation examples, for `Turn.validation`.
+
+        They cost the clients nothing but what `count_down` says; none by default.
+        """
+        return {}
+
+    def count_down(self, classes: int) -> float:
+        """Returns how many numbers the server sends a member besides the model, where there are `C` classes."""
+        return 0.0
+
+    def count_up(self, classes: int) -> float:
+        """Returns how many numbers a member's report has, where there are `C` classes."""
+        return 0.0
+
+    def prepare(self, key: PRNGKey, ctx: Context, host: Host) -> Prepared:
+        """Returns what it begins with, on the host, before round 0 of one seed; nothing by default.
+
+        Raises:
+          ValueError: its parameters cannot serve `ctx`.
+        """
+        return Prepared()
 
     def init(self, num_clients: int, longest: int) -> StrategyState:
         """Returns the state of every client before round 0, with a leading `N`; none by default."""
         return ()
 
+    def choose_deadline(
+        self, server: StrategyState, ctx: Context, cohort: Cohort, seconds: Scalar
+    ) -> Float[Array, ""] | Scalar:
+        """Returns the deadline of a round in seconds; by default the experiment's, `seconds`. Asked only with devices.
+
+        `ctx.timing` has the seconds of each client's turn if it trained on all its examples.
+        """
+        return seconds
+
+    def asks(self, state: StrategyState, round: Int[Array, ""]) -> Bool[Array, ""] | bool:
+        """Returns whether a client measures its signals in a round; else it gets zeros and pays nothing."""
+        return True
+
     @abstractmethod
-    def select(self, key: PRNGKey, state: StrategyState, valid: Bool[Array, "L"], **signals: Any) -> Shaped[Array, "L"]:
+    def select(self, key: PRNGKey, state: StrategyState, valid: Bool[Array, "L"], **known: Any) -> Shaped[Array, "L"]:
         """Returns the weight of each example: 0, not trained on; 1, trained on; another number multiplies its loss.
 
-        An example that is not `valid` has weight 0. A boolean mask will do.
+        An example that is not `valid` has weight 0. A boolean mask will do. `known` are the signals by name, and `turn`
+        where `uses_turn`.
         """
 
-    def observe(self, key: PRNGKey, state: StrategyState, weight: Shaped[Array, "L"], **signals: Any) -> StrategyState:
+    def observe(self, key: PRNGKey, state: StrategyState, weight: Shaped[Array, "L"], **known: Any) -> StrategyState:
         """Returns the client's state after a round in which it trained; unchanged by default."""
         return state
+
+    def report(self, state: StrategyState, valid: Bool[Array, "L"], weight: Shaped[Array, "L"], **known: Any) -> Any:
+        """Returns what the client tells the server of its choice, a pytree of `count_up` numbers; nothing by default.
+
+        `state` is the one with which it chose.
+        """
+        return ()
+
+    def merge(self, key: PRNGKey, server: StrategyState, ctx: Context, cohort: Cohort, reports: Any) -> StrategyState:
+        """Returns what the server keeps after a round; unchanged by default.
+
+        Args:
+          key, server, ctx: of the round.
+          cohort: its mask says who returned.
+          reports: of all members, with a leading `m`; those outside the mask do not count.
+        """
+        return server
 
 
 class LocalTrainer(Strategy):

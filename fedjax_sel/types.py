@@ -54,6 +54,7 @@ class Context(Pytree):
       candidates: whom the selector asked for signals; None: everyone.
       devices: what each client's device can do; None: the run has no devices.
       timing: seconds of each client's turn if it trained on all its rows; None without devices.
+      passes: how often each client would pass over its examples; None without devices.
       cohort_size: how many clients the cohort holds, `m`.
     """
 
@@ -64,6 +65,7 @@ class Context(Pytree):
     candidates: Int[Array, "d"] | None = None
     devices: DeviceProfile | None = None
     timing: Timing | None = None
+    passes: Float[Array, "N"] | None = None
     cohort_size: int = static(default=1)
 
     @property
@@ -75,6 +77,28 @@ class Context(Pytree):
     def m(self) -> int:
         """`cohort_size`, as formulas write it."""
         return self.cohort_size
+
+
+class Turn(Pytree):
+    """What a client knows, besides its signals, when it chooses its examples.
+
+    Attributes:
+      round: number of this round, from 0.
+      rounds: how many rounds the run has, `T`.
+      y: labels of its examples.
+      server: what the data selector keeps on the server.
+      affordable: on how many examples it can train until the deadline, 0 to `L`; None where there are no devices.
+      validation: `ServerSignal`s that the data selector declares, by name.
+      classes: how many there are, `C`.
+    """
+
+    round: Int[Array, ""]
+    rounds: Int[Array, ""]
+    y: Int[Array, "L"]
+    server: StrategyState
+    affordable: Int[Array, ""] | None
+    validation: dict[str, Array]
+    classes: int = static(default=2)
 
 
 class Cohort(Pytree):

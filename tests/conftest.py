@@ -20,7 +20,7 @@ os.environ["FEDJAX_SEL_CACHE"] = str(Path(tempfile.gettempdir()) / "fedjax_sel_t
 
 # Where arrays are computed with; data and states also hold NumPy arrays, seeds' stacks and axis specifications.
 CHECKED = ["aggregation", "client_selection", "correction", "data_selection", "local_training"]
-CHECKED += ["metrics", "signals", "task"]
+CHECKED += ["kernels", "metrics", "signals", "task"]
 CHECKED += [f"engine.{name}" for name in ("signals", "timing", "metrics", "layout", "collectives", "keys")]
 CHECKED += [f"devices.{name}" for name in ("availability", "clock", "laws", "table")]
 install_import_hook([f"fedjax_sel.{name}" for name in CHECKED], "beartype.beartype")

@@ -13,7 +13,7 @@ STRATEGIES = ("client_selection", "data_selection", "local_training", "correctio
 LAYERS = (
     ("pytree", "catalog"),
     ("types", "protocols"),
-    ("models", "task", "signals", "data", "devices", "metrics"),
+    ("models", "task", "signals", "data", "devices", "metrics", "kernels"),
     STRATEGIES,
     ("engine",),
     ("runs.files", "runs.pretrained"),

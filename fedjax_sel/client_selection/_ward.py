@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from fedjax_sel.client_selection._facility_location import pairwise_distances
+from fedjax_sel.kernels.facility_location import pairwise_distances
 
 
 class Tree(NamedTuple):

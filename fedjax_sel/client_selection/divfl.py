@@ -10,8 +10,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from fedjax_sel import signals
-from fedjax_sel.client_selection._facility_location import count_served, locate_facilities, pairwise_distances
 from fedjax_sel.client_selection._ops import cohort_of
+from fedjax_sel.kernels.facility_location import count_served, locate_facilities, pairwise_distances
 from fedjax_sel.protocols import ClientSelector, Host, Signals
 from fedjax_sel.pytree import static
 from fedjax_sel.signals.sketch import count_numbers

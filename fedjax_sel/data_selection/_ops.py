@@ -14,6 +14,34 @@ def keep_top(key: PRNGKey, valid: Bool[Array, "L"], fraction: Scalar, *scores: F
     return valid & (places(valid, *scores, noise) < count_kept(valid, fraction))
 
 
+def floor_share(fraction: Scalar, count: Int[Array, ""]) -> Int[Array, ""]:
+    """Returns `floor(fraction · count)`; the product is first rounded to a multiple of 1/4096, as in `count_kept`."""
+    return jnp.floor(jnp.round(4096 * fraction * count) / 4096).astype(jnp.int32)
+
+
+def share_among_classes(
+    y: Int[Array, "L"], valid: Bool[Array, "L"], count: Int[Array, ""], classes: int
+) -> Int[Array, "C"]:
+    """Returns `⌈count · n_c / n⌉` for each class, of which the client has `n_c` of its `n` examples.
+
+    >>> share_among_classes(jnp.array([0, 0, 0, 2]), jnp.ones(4, bool), jnp.array(2), 3)
+    Array([2, 0, 1], dtype=int32)
+    """
+    of_class = jax.ops.segment_sum(valid.astype(jnp.int32), y, classes)
+    return (-(-(count * of_class) // jnp.maximum(valid.sum(), 1))).astype(jnp.int32)
+
+
+def scale_to_mean(weight: Float[Array, "L"], valid: Bool[Array, "L"]) -> Float[Array, "L"]:
+    """Returns `w_j U / n`, where `U` of the `n` valid examples have a weight.
+
+    The mean of the weighted losses over those `U`, which a client minimises, is then `Σ_j w_j ℓ_j / n`.
+
+    >>> scale_to_mean(jnp.array([3.0, 0.0, 1.0, 0.0]), jnp.ones(4, bool))
+    Array([1.5, 0. , 0.5, 0. ], dtype=float32)
+    """
+    return weight * ((weight > 0).sum() / jnp.maximum(valid.sum(), 1))
+
+
 def count_kept(valid: Bool[Array, "L"], fraction: Scalar) -> Int[Array, ""]:
     """Returns `max(1, round(fraction · n))`, `n` being the number of valid examples; 0 where there is none.
 

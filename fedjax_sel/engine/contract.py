@@ -13,7 +13,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedjax_sel.protocols import ClientSelector, ExampleSignal, Signals, overrides
+from fedjax_sel.protocols import (
+    ClientSelector,
+    ClientSignal,
+    DataSelector,
+    ExampleSignal,
+    FeatureSignal,
+    ServerSignal,
+    Signals,
+    overrides,
+)
 from fedjax_sel.pytree import show
 from fedjax_sel.types import PAD_CLIENT, Cohort, Context, Plan, Update
 
@@ -128,24 +137,25 @@ def check_pair(aggregator: Any, result: Any) -> tuple[Any, Any]:
     return result
 
 
-def check_init(strategy: Any, state: Any, leading: int | None = None) -> None:
+def check_init(strategy: Any, state: Any, leading: int | None = None, method: str = "init") -> None:
     """Raises `ValueError` for an initial state that is no pytree of arrays.
 
     Args:
       strategy: whose it is.
-      state: what its `init` returned.
+      state: what the method returned.
       leading: length of every array's first axis; None: any.
+      method: that made it.
     """
     for path, leaf in jax.tree_util.tree_leaves_with_path(state):
         place = jax.tree_util.keystr(path) or "it"
         if not (is_numeric(leaf) or is_key(leaf)):
             raise ValueError(
-                f"{type(strategy).__name__}.init returned a state in which {place} is {describe(leaf)}; "
+                f"{type(strategy).__name__}.{method} returned a state in which {place} is {describe(leaf)}; "
                 "a state is a pytree of arrays: what is no number belongs in a static field"
             )
         if leading is not None and jnp.shape(leaf)[:1] != (leading,):
             raise ValueError(
-                f"{type(strategy).__name__}.init returned a state in which {place} is {describe(leaf)}; "
+                f"{type(strategy).__name__}.{method} returned a state in which {place} is {describe(leaf)}; "
                 f"its first axis must be N = {leading}, one entry a client"
             )
 
@@ -165,15 +175,32 @@ def check_signals(selector: Any, data_selection: Any) -> None:
         check_takes(selector, "accept", ("key", "state", "ctx", "cohort"), trained)
     if overrides(selector, "observe"):
         check_takes(selector, "observe", ("key", "state", "ctx", "cohort"), (*before, *trained, *after, *probed))
-    examples, name = data_selection.signals(), type(data_selection).__name__
-    if not isinstance(examples, Mapping) or not all(isinstance(one, ExampleSignal) for one in examples.values()):
+    check_data_signals(data_selection)
+
+
+def check_data_signals(selector: DataSelector) -> None:
+    """Raises `ValueError` where a data selector's signals are none, or a method does not take what it declares."""
+    examples, name = selector.signals(), type(selector).__name__
+    kinds = (ExampleSignal, FeatureSignal, ClientSignal)
+    if not isinstance(examples, Mapping) or not all(isinstance(one, kinds) for one in examples.values()):
         raise ValueError(
             f"{name}.signals returned {show(examples, 80)}; it must be a mapping from names to signals of examples, "
             "as in {'loss': Loss()}"
         )
-    check_takes(data_selection, "select", ("key", "state", "valid"), tuple(examples))
-    if overrides(data_selection, "observe"):
-        check_takes(data_selection, "observe", ("key", "state", "weight"), tuple(examples))
+    if public := [one for one, signal in examples.items() if signal.public]:
+        raise ValueError(f"{name} wants {', '.join(public)} on public examples; a client chooses among its own")
+    server = selector.validation_signals()
+    if not isinstance(server, Mapping) or not all(isinstance(one, ServerSignal) for one in server.values()):
+        raise ValueError(
+            f"{name}.validation_signals returned {show(server, 80)}; it must be a mapping from names to signals of the "
+            "server, as in {'gradient': ValidationGradient()}"
+        )
+    known = (*examples, *(("turn",) if selector.uses_turn else ()))
+    check_takes(selector, "select", ("key", "state", "valid"), known)
+    if overrides(selector, "observe"):
+        check_takes(selector, "observe", ("key", "state", "weight"), known)
+    if overrides(selector, "report"):
+        check_takes(selector, "report", ("state", "valid", "weight"), known)
 
 
 def check_takes(strategy: Any, method: str, arguments: tuple[str, ...], signals: tuple[str, ...]) -> None:

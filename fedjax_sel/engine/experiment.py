@@ -143,6 +143,12 @@ class Experiment(Pytree):
                 f"the selector wants {', '.join(server)}, but the server has no validation examples; "
                 "load the data with a validation share"
             )
+        on_server = self.data_selection.validation_signals()
+        if any(s.split == "validation" for s in on_server.values()) and not len(data.validation_y):
+            raise ValueError(
+                f"the data selector wants {', '.join(on_server)}, but the server has no validation examples; "
+                "load the data with a validation share"
+            )
         logits = self.task.outputs(data.x)
         if logits != (1, data.classes):
             raise ValueError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -11,7 +12,7 @@ import numpy as np
 
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.devices.clock import joules, slowest, timing
-from fedjax_sel.engine.contract import check_init
+from fedjax_sel.engine.contract import check_init, name_kind
 from fedjax_sel.engine.experiment import Experiment, stack_experiments
 from fedjax_sel.engine.keys import Purpose, key_for
 from fedjax_sel.engine.layout import Layout
@@ -19,7 +20,7 @@ from fedjax_sel.engine.ledger import BYTES
 from fedjax_sel.engine.round import make_context
 from fedjax_sel.engine.signals import refers_to_previous
 from fedjax_sel.engine.state import RoundState
-from fedjax_sel.protocols import Host, Upfront
+from fedjax_sel.protocols import Host, Prepared, Upfront, overrides
 from fedjax_sel.types import Context, PRNGKey, StrategyState, Variables
 
 
@@ -28,14 +29,21 @@ def init_runs(
 ) -> tuple[RoundState, dict[str, np.ndarray]]:
     """The state of every run before round 0, with a leading `R`, and what the clients gave for it by metric."""
     variables = init_variables(experiments[0], drawn[0], keys)
-    selector_states, costs = [], []
+    selector_states, prepared, costs = [], [], []
+    longest = max(data.longest for data in drawn)  # what is kept of examples is as long in all runs
     for i, (experiment, data) in enumerate(zip(experiments, drawn, strict=True)):
         own = jax.tree.map(lambda leaf, i=i: leaf[i], variables)
         state, paid = init_selector(experiment, data, keys[i], own, layout.clients)
         selector_states.append(state)
+        prepared.append(prepare_data_selector(experiment, replace(data, longest=longest), keys[i], own))
+        if prepared[-1].cost is not None:
+            add_costs(paid, price_upfront(prepared[-1].cost, data, "selection_"))
         costs.append(paid)
-    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *selector_states)
-    state = init_states(experiments, drawn[0], variables, stacked)
+    stacked, ready = (
+        jax.tree.map(lambda *leaves: jnp.stack(leaves), *each)
+        for each in (selector_states, [replace(one, cost=None) for one in prepared])
+    )
+    state = init_states(experiments, replace(drawn[0], longest=longest), variables, stacked, ready)
     return state, {name: np.array([one[name] for one in costs]) for name in costs[0]}
 
 
@@ -45,14 +53,18 @@ def init_variables(experiment: Experiment, data: FederatedData, keys: PRNGKey) -
 
 
 def init_states(
-    experiments: Sequence[Experiment], data: FederatedData, variables: Variables, selector_states: StrategyState
+    experiments: Sequence[Experiment],
+    data: FederatedData,
+    variables: Variables,
+    selector_states: StrategyState,
+    prepared: Prepared,
 ) -> RoundState:
-    """The state of every run, with a leading `R`, from its initial model and its client selector's state.
+    """The state of every run, with a leading `R`, from its initial model and what its selectors begin with.
 
     Args:
       experiments: one a run.
       data: of one of them, for its sizes.
-      variables, selector_states: with a leading `R`.
+      variables, selector_states, prepared: with a leading `R`.
     """
     first, (together, differs) = experiments[0], stack_experiments(experiments)
     model, _ = first.task.split(variables)
@@ -75,7 +87,8 @@ def init_states(
     state = RoundState(
         variables=variables,
         client_selection=selector_states,
-        data_selection=data_selection,
+        data_selection=data_selection if prepared.clients is None else prepared.clients,
+        data_server=prepared.server,
         aggregation=aggregation,
         correction=correction,
         change=jax.tree.map(jnp.zeros_like, variables) if looks_back else None,
@@ -117,6 +130,35 @@ def init_selector(
     if fixed := task.fixed_parameters(data.x):
         add_costs(costs, price_upfront(Upfront(np.zeros(data.num_clients), float(BYTES * fixed), 0.0), data))
     return state, costs
+
+
+def prepare_data_selector(experiment: Experiment, data: FederatedData, seed: PRNGKey, variables: Variables) -> Prepared:
+    """What the data selector of one seed begins with."""
+    selector = experiment.data_selection
+    if not overrides(selector, "prepare"):
+        return Prepared()
+    _, ctx, host = selector_inputs(experiment, data, seed, variables)
+    prepared = selector.prepare(key_for(seed, Purpose.DATA_SERVER), ctx, host)
+    if not isinstance(prepared, Prepared):
+        raise ValueError(
+            f"{type(selector).__name__}.prepare returned {name_kind(prepared)}; it must return Prepared(server=...)"
+        )
+    check_init(selector, prepared.server, method="prepare")
+    check_init(selector, prepared.clients, data.num_clients, method="prepare")
+    return jax.tree.map(jnp.asarray, replace(prepared, cost=None)).replace(cost=prepared.cost)
+
+
+def shape_prepared(experiment: Experiment, data: FederatedData, seed: PRNGKey, variables: Variables) -> Prepared:
+    """Shapes and types of what the data selector begins with, with a leading 1."""
+
+    def prepare(key: PRNGKey) -> Prepared:
+        return replace(prepare_data_selector(experiment, data, key, variables), cost=None)
+
+    try:
+        like = jax.eval_shape(prepare, seed)
+    except (jax.errors.JAXTypeError, jax.errors.JAXIndexError):  # `prepare` needs concrete numbers, so it is run
+        like = prepare(seed)
+    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((1, *leaf.shape), leaf.dtype), like)
 
 
 def selector_inputs(

@@ -30,6 +30,7 @@ class Purpose(IntEnum):
     ACCEPT = 10
     VOLATILITY = 11
     COHORT_SIGNALS = 12
+    DATA_SERVER = 13
 
 
 def key_for(

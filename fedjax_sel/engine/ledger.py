@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from fedjax_sel.protocols import ExampleSignal, Signal
+from fedjax_sel.protocols import ExampleSignal, FeatureSignal, Signal
 from fedjax_sel.pytree import Pytree
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Ledger(Pytree):
       members: clients that were to train.
       models_sent: models sent to them.
       trained_examples: examples passed forward and backward, with repetition.
-      screened_examples: examples among which the members chose.
+      screened_examples: examples of which the members measured signals, to choose among them.
       reports: members that returned, and reported their `trained` signals.
       reported_examples: examples that those signals passed.
       uploads: updates sent to the server.
@@ -107,8 +107,9 @@ def passes(signals: Iterable[Signal], backward: float = 2.0) -> float:
       backward: a backward pass as a multiple of a forward pass.
     """
     signals = tuple(signals)
-    shared = max((s.cost.forward for s in signals if isinstance(s, ExampleSignal)), default=0.0)
-    alone = sum(s.cost.forward + backward * s.cost.backward for s in signals if not isinstance(s, ExampleSignal))
+    each = (ExampleSignal, FeatureSignal)
+    shared = max((s.cost.forward for s in signals if isinstance(s, each)), default=0.0)
+    alone = sum(s.cost.forward + backward * s.cost.backward for s in signals if not isinstance(s, each))
     return shared + alone
 
 
@@ -135,6 +136,7 @@ class Rates:
       before_down, before_up: bytes of the `before` signals of one client.
       before_passes: forward passes an example of the `before` signals, by `limits_of`.
       screening: forward passes of each example among which data selection chooses.
+      choice_down, choice_up: bytes that data selection sends each member, and each member reports.
       trained_down, trained_up: bytes of the `trained` signals of one member.
       trained_passes: forward passes an example of the `trained` signals.
       asked_public, trained_public: forward passes over public examples of one client, for `before` and `trained`
@@ -152,6 +154,8 @@ class Rates:
     before_up: float = 0.0
     before_passes: Mapping[str, float] | Any = None
     screening: float = 0.0
+    choice_down: float = 0.0
+    choice_up: float = 0.0
     trained_down: float = 0.0
     trained_up: float = 0.0
     trained_passes: float = 0.0
@@ -181,6 +185,8 @@ def rates_of(experiment: Experiment, x: Rows, num_public: int = 0) -> Rates:
         before_up=sent(before),
         before_passes={limit: passes(of_own(some), backward) for limit, some in limits_of(before).items()},
         screening=passes(experiment.data_selection.signals().values(), backward),
+        choice_down=float(BYTES * experiment.data_selection.count_down(classes)),
+        choice_up=float(BYTES * experiment.data_selection.count_up(classes)),
         trained_down=float(BYTES * sum(s.cost.down for s in trained)),
         trained_up=sent(trained),
         trained_passes=passes(of_own(trained), backward),
@@ -209,8 +215,11 @@ def price(ledger: Ledger, rates: Rates) -> dict[str, np.ndarray]:
         "client_flops": n.trained_examples * ((1 + rates.backward) * rates.flops),
         "selection_bytes_down": n.models_for_signals * rates.model * rates.needs_model
         + n.asked * rates.before_down
-        + n.reports * rates.trained_down,
-        "selection_bytes_up": n.asked * rates.before_up + n.reports * rates.trained_up + n.uploads * rates.after_up,
+        + n.reports * rates.trained_down
+        + n.members * rates.choice_down,
+        "selection_bytes_up": n.asked * rates.before_up
+        + n.reports * (rates.trained_up + rates.choice_up)
+        + n.uploads * rates.after_up,
         "selection_flops": looked * rates.flops,
     }
 

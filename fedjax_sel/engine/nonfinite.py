@@ -83,6 +83,7 @@ def guard_round(
             variables=freeze(after.variables, before.variables),
             client_selection=freeze(after.client_selection, before.client_selection),
             data_selection=freeze(after.data_selection, before.data_selection),
+            data_server=freeze(after.data_server, before.data_server),
             aggregation=freeze(after.aggregation, before.aggregation),
             change=freeze(after.change, before.change),
             alive=alive,

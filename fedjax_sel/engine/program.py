@@ -15,12 +15,13 @@ from fedjax_sel.data.federation import stack
 from fedjax_sel.engine.autolayout import choose_layout
 from fedjax_sel.engine.distributed import place
 from fedjax_sel.engine.experiment import Experiment, stack_experiments
-from fedjax_sel.engine.init import init_states, init_variables, selector_inputs
+from fedjax_sel.engine.init import init_states, init_variables, selector_inputs, shape_prepared
 from fedjax_sel.engine.layout import Layout, has_leading_axis
 from fedjax_sel.engine.ledger import of_public
 from fedjax_sel.engine.memory import check_kept, check_program
 from fedjax_sel.engine.scan import run_chunk
 from fedjax_sel.engine.state import RoundState
+from fedjax_sel.protocols import overrides
 from fedjax_sel.types import PRNGKey
 
 
@@ -94,7 +95,9 @@ class Program:
         key, ctx, host = selector_inputs(experiment, data, self.keys[0], own, self.layout.clients)
         selector = experiment.client_selection.state_shape(key, ctx, host)
         stacked = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((1, *leaf.shape), leaf.dtype), selector)
-        one = jax.eval_shape(lambda v, s: init_states([experiment], data, v, s), variables, stacked)
+        data = replace(data, longest=self.together.longest)
+        ready = shape_prepared(experiment, data, self.keys[0], own)
+        one = jax.eval_shape(lambda v, s, p: init_states([experiment], data, v, s, p), variables, stacked, ready)
         return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((runs, *leaf.shape[1:]), leaf.dtype), one)
 
     def without_public_examples(self) -> Program:
@@ -155,4 +158,7 @@ def keeps_client_state(experiment: Experiment, data: FederatedData) -> bool:
     """Whether something is kept of every client, which each device of a cohort would hold a copy of."""
     model, _ = experiment.task.split(jax.eval_shape(lambda: experiment.task.init(jax.random.key(0), data.x)))
     kept = jax.eval_shape(lambda: experiment.correction.init(model, data.num_clients))
-    return bool(jax.tree.leaves((kept, experiment.data_selection.init(data.num_clients, data.longest))))
+    selector = experiment.data_selection
+    return overrides(selector, "prepare") or bool(
+        jax.tree.leaves((kept, selector.init(data.num_clients, data.longest)))
+    )

@@ -19,6 +19,7 @@ from fedjax_sel.engine.contract import (
     check_state,
     merge_duplicates,
 )
+from fedjax_sel.engine.data_selection import keep_data_states, merge_reports
 from fedjax_sel.engine.debug import check_finite, stage
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.faults import (
@@ -36,7 +37,7 @@ from fedjax_sel.engine.metrics import evaluate
 from fedjax_sel.engine.probe import probe
 from fedjax_sel.engine.signals import count_before, measure_after, measure_before, measure_cohort
 from fedjax_sel.engine.state import RoundRecord, RoundState, Values
-from fedjax_sel.engine.timing import expected_timing
+from fedjax_sel.engine.timing import expect_turns
 from fedjax_sel.engine.training import Trained, count_training, train_cohort
 from fedjax_sel.types import Cohort, Context, PRNGKey, StrategyState, Updates, Variables
 
@@ -58,10 +59,14 @@ def round_step(
     learnt = observe_round(experiment, key(Purpose.OBSERVE), state, ctx, trained.cohort, signals)
     quality = evaluate(experiment, data, variables, t, layout)
     ledger = count_round(experiment, data, ctx, trained, asked)
+    chosen = trained.chosen
     new = RoundState(
         variables=variables,
         client_selection=learnt,
-        data_selection=keep_data_states(state, trained),
+        data_selection=keep_data_states(state, chosen.state, cohort, trained.work.returned),
+        data_server=merge_reports(
+            experiment, key(Purpose.DATA_SERVER), state, ctx, cohort, chosen.report, trained.work.returned
+        ),
         aggregation=aggregation,
         correction=merge_correction(experiment, state, trained),
         change=None if state.change is None else jax.tree.map(jnp.subtract, variables, state.variables),
@@ -87,7 +92,8 @@ def make_context(experiment: Experiment, data: FederatedData, seed: PRNGKey, t: 
         devices=data.devices,
         cohort_size=experiment.count_cohort(data.num_clients),
     )
-    return replace(ctx, timing=expected_timing(experiment, data, ctx))
+    timing, passes = expect_turns(experiment, data, ctx)
+    return replace(ctx, timing=timing, passes=passes)
 
 
 def choose_candidates(experiment: Experiment, key: PRNGKey, state: RoundState, ctx: Context) -> Int[Array, "d"] | None:
@@ -199,12 +205,3 @@ def count_round(
     members = jnp.zeros(n, bool).at[jnp.where(cohort.mask, cohort.client, n)].set(True, mode="drop")
     training = count_training(experiment, data, trained, cohort.mask.sum())
     return count_before(experiment, data, asked, members) + training
-
-
-def keep_data_states(state: RoundState, trained: Trained) -> StrategyState:
-    """The data selector's state of every client, with those of the members that returned."""
-    n = max((leaf.shape[0] for leaf in jax.tree.leaves(state.data_selection)), default=0)
-    where = jnp.where(trained.work.returned, trained.selected.client, n)
-    return jax.tree.map(
-        lambda old, new: old.at[where].set(new, mode="drop"), state.data_selection, trained.data_selection
-    )

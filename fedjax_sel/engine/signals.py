@@ -24,6 +24,7 @@ from fedjax_sel.protocols import (
     ClientSignal,
     CohortSignal,
     ExampleSignal,
+    FeatureSignal,
     ServerSignal,
     Signal,
     UpdateSignal,
@@ -174,32 +175,54 @@ def client_batch(data: FederatedData, client: Int[Array, ""], *, holdout: bool =
     return data.batch(*data.examples_of(client, holdout=holdout))
 
 
-def public_batch(data: FederatedData) -> Batch:
+def public_batch(data: FederatedData | None) -> Batch:
     """The public examples, which have no labels."""
+    assert data is not None
     x = data.public_x
     assert x is not None
     return Batch(x, jnp.zeros(len(x), jnp.int32), jnp.ones(len(x), bool))
 
 
 def measure_client_signals(
-    signals: Mapping[str, ClientSignal], task: Task, variables: Variables, data: FederatedData, own: Any, key: PRNGKey
+    signals: Mapping[str, ClientSignal],
+    task: Task,
+    variables: Variables,
+    data: FederatedData | None,
+    own: Any,
+    key: PRNGKey,
 ) -> Values:
-    """Each signal's value of one client; `own()` gives its examples."""
+    """Each signal's value of one client; `own()` gives its examples, and `data` has the public ones."""
     batches = {public: public_batch(data) if public else own() for public in {s.public for s in signals.values()}}
     return {name: s.measure(task, variables, batches[s.public], key) for name, s in signals.items()}
 
 
 def measure_examples(
-    signals: Mapping[str, ExampleSignal], task: Task, variables: Variables, batch: Batch
+    signals: Mapping[str, ExampleSignal | FeatureSignal], task: Task, variables: Variables, batch: Batch
 ) -> dict[str, Shaped[Array, "L ..."]]:
-    """Each signal's value of each of one client's examples."""
+    """Each example or feature signal's value of each of one client's examples, from one forward pass."""
     if not signals:
         return {}
-    logits = task.logits(variables, batch.x)
-    values = {name: signal.measure(logits, batch.y) for name, signal in signals.items()}
+    by_features = {name: s for name, s in signals.items() if isinstance(s, FeatureSignal)}
+    by_logits = {name: s for name, s in signals.items() if isinstance(s, ExampleSignal)}
+    values: Values = {}
+    if by_features:
+        logits, features = task.logits_and_features(variables, batch.x)
+        values = {name: signal.measure(logits, batch.y, features) for name, signal in by_features.items()}
+    else:
+        logits = task.logits(variables, batch.x)
+    values |= {name: signal.measure(logits, batch.y) for name, signal in by_logits.items()}
     for name, value in values.items():
         check_value(name, value, len(batch.y))
     return values
+
+
+def split_signals(
+    signals: Mapping[str, Signal],
+) -> tuple[dict[str, ExampleSignal | FeatureSignal], dict[str, ClientSignal], dict[str, UpdateSignal]]:
+    """Signals of examples, of clients and of updates."""
+    by_example = {name: s for name, s in signals.items() if isinstance(s, ExampleSignal | FeatureSignal)}
+    by_client = {name: s for name, s in signals.items() if isinstance(s, ClientSignal)}
+    return by_example, by_client, {name: s for name, s in signals.items() if isinstance(s, UpdateSignal)}
 
 
 def measure_trained(
@@ -227,9 +250,7 @@ def measure_trained(
       key: from which it draws.
       holdout: measure on its hold-out examples instead of its training examples.
     """
-    by_example = {name: s for name, s in signals.items() if isinstance(s, ExampleSignal)}
-    by_client = {name: s for name, s in signals.items() if isinstance(s, ClientSignal)}
-    updates = {name: s for name, s in signals.items() if isinstance(s, UpdateSignal)}
+    by_example, by_client, updates = split_signals(signals)
     values: Values = {n: s.measure(update, previous if s.reference == "previous" else None) for n, s in updates.items()}
     variables = jax.tree.map(jnp.add, received, update.delta)
     own = partial(client_batch, data, client, holdout=holdout)

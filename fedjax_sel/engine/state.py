@@ -23,6 +23,7 @@ class RoundState(Pytree):
     Attributes:
       variables: the global model.
       client_selection, data_selection, correction, aggregation: states of the strategies.
+      data_server: what the data selector keeps on the server.
       change: of the global model in the round before; None where no signal refers to it.
       alive: until the seed diverges (`engine.nonfinite`); from then on nothing changes.
     """
@@ -33,6 +34,7 @@ class RoundState(Pytree):
     alive: Bool[Array, ""]
     correction: StrategyState = ()
     data_selection: StrategyState = ()
+    data_server: StrategyState = ()
     change: Variables | None = None
 
 

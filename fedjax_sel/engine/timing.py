@@ -14,6 +14,7 @@ from fedjax_sel.engine.contract import check_array, check_plan
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.keys import Purpose, key_for
 from fedjax_sel.engine.ledger import limit_examples, rates_of
+from fedjax_sel.protocols import overrides
 from fedjax_sel.pytree import Pytree
 from fedjax_sel.types import Cohort, Context, Plan, PRNGKey
 
@@ -34,16 +35,43 @@ class CohortWork(Pytree):
     spent: Timing
 
 
-def expected_timing(experiment: Experiment, data: FederatedData, ctx: Context) -> Timing | None:
-    """Seconds of every client's turn if it trained on all its examples, Float["N"]; None where there are no devices."""
+def expect_turns(
+    experiment: Experiment, data: FederatedData, ctx: Context
+) -> tuple[Timing | None, Float[Array, "N"] | None]:
+    """Seconds of every client's turn if it trained on all its examples, Float["N"], and how often it passes over them.
+
+    None where there are no devices.
+    """
     if data.devices is None:
-        return None
+        return None, None
     count = jnp.asarray(data.num_examples)  # a selector begins on the host
     plan = experiment.local_training.plan(count, data.longest, ctx.round, ctx.rounds)
     flops = training_flops(experiment, data, plan, count)
     rates = rates_of(experiment, data.x, count_public(data))
-    down, up = rates.model * (1 + rates.correction_down), rates.model * (1 + rates.correction_up)
-    return timing(data.devices, flops, down, up)
+    down = rates.model * (1 + rates.correction_down) + rates.choice_down
+    up = rates.model * (1 + rates.correction_up) + rates.choice_up
+    passes = plan.examples_seen / jnp.maximum(count, 1)
+    return timing(data.devices, flops, down, up), passes.astype(jnp.float32)
+
+
+def count_affordable(
+    experiment: Experiment, data: FederatedData, ctx: Context, client: Int[Array, ""], holds_model: Bool[Array, ""]
+) -> Int[Array, ""] | None:
+    """On how many examples one client can train until the deadline, where it measures the signals of all it has.
+
+    0 where not even the transfers fit; None where there are no devices.
+    """
+    if data.devices is None:
+        return None
+    longest = data.longest
+    count = jnp.arange(1, longest + 1)
+    plan = experiment.local_training.plan(count, longest, ctx.round, ctx.rounds)
+    rates = rates_of(experiment, data.x, count_public(data))
+    flops = training_flops(experiment, data, plan, data.num_examples[client])
+    down = jnp.where(holds_model, 0.0, rates.model) + rates.model * rates.correction_down + rates.choice_down
+    up = rates.model * (1 + rates.correction_up) + rates.choice_up
+    turn = timing(data.devices.take(jnp.full(longest, client)), flops, down, up)
+    return jnp.where(turn.total <= experiment.deadline.seconds, count, 0).max()
 
 
 def plan_cohort(
@@ -52,6 +80,7 @@ def plan_cohort(
     ctx: Context,
     cohort: Cohort,
     num_examples: Int[Array, "m"],
+    screened: Int[Array, "m"],
     holds_model: Bool[Array, "N"],
 ) -> CohortWork:
     """The cohort's work on its devices, up to the deadline; all of it where there are no devices.
@@ -62,6 +91,7 @@ def plan_cohort(
       ctx: of the round.
       cohort: who trains.
       num_examples: that each member trains on.
+      screened: of which each measured signals, to choose.
       holds_model: who received the global model already when it was asked for signals.
     """
     trainer = experiment.local_training
@@ -75,9 +105,10 @@ def plan_cohort(
         experiment.deadline,
         rates_of(experiment, data.x, count_public(data)),
     )
-    flops = training_flops(experiment, data, plan, data.num_examples[cohort.client])
+    flops = training_flops(experiment, data, plan, data.num_examples[cohort.client], screened)
     down = jnp.where(holds_model[cohort.client], 0.0, rates.model) + rates.model * rates.correction_down
-    whole = timing(devices, flops, down, rates.model * (1 + rates.correction_up))
+    up = rates.model * (1 + rates.correction_up) + rates.choice_up
+    whole = timing(devices, flops, down + rates.choice_down, up)
     share = deadline.share(whole)
     done = jnp.floor(share * plan.steps).astype(plan.steps.dtype)
     returned = cohort.mask & (done > 0)
@@ -153,10 +184,19 @@ def time_signals(
     return slowest(answer, asked), jnp.where(asked, joules(data.devices, answer), 0).sum()
 
 
-def training_flops(experiment: Experiment, data: FederatedData, plan: Plan, size: Int[Array, "k"]) -> Float[Array, "k"]:
-    """Operations of each step, of the choice among `size` examples, and of the `trained` signals."""
+def training_flops(
+    experiment: Experiment,
+    data: FederatedData,
+    plan: Plan,
+    size: Int[Array, "*k"],
+    screened: Int[Array, "*k"] | None = None,
+) -> Float[Array, "*k"]:
+    """Operations of each step, of the choice among `screened` examples (None: all), and of the `trained` signals."""
     rates = rates_of(experiment, data.x, count_public(data))
-    looked = size * ((rates.screening + rates.trained_passes) * rates.flops)
+    if screened is None or not overrides(experiment.data_selection, "asks"):
+        looked = size * ((rates.screening + rates.trained_passes) * rates.flops)
+    else:
+        looked = screened * (rates.screening * rates.flops) + size * (rates.trained_passes * rates.flops)
     if rates.trained_public:
         looked += rates.trained_public * rates.flops
     return plan.examples_seen * ((1 + rates.backward) * rates.flops) + looked

@@ -14,17 +14,15 @@ from fedjax_sel.data.federated import Examples, FederatedData
 from fedjax_sel.engine.contract import (
     check_array,
     check_cohort,
-    check_example_weights,
     check_like,
-    check_state,
     check_update,
 )
+from fedjax_sel.engine.data_selection import Chosen, select_examples, set_deadline
 from fedjax_sel.engine.debug import check_finite, stage
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.faults import (
     Faults,
     count_accept_faults,
-    count_example_faults,
     count_update_faults,
     refuse_faults,
 )
@@ -32,12 +30,12 @@ from fedjax_sel.engine.keys import Purpose, key_for
 from fedjax_sel.engine.layout import Layout
 from fedjax_sel.engine.ledger import Ledger, empty_ledger, limits_of
 from fedjax_sel.engine.nonfinite import guard_update, reweight
-from fedjax_sel.engine.signals import expand, measure_cohort, measure_examples, measure_trained
+from fedjax_sel.engine.signals import expand, measure_cohort, measure_trained
 from fedjax_sel.engine.state import RoundState, Values
 from fedjax_sel.engine.timing import CohortWork, fail_members, plan_cohort, restrict, time_cohort
 from fedjax_sel.protocols import CohortSignal, Signals, UpdateSignal, overrides
 from fedjax_sel.pytree import Pytree
-from fedjax_sel.types import Cohort, Context, PRNGKey, StrategyState, Update, Updates, Variables
+from fedjax_sel.types import Cohort, Context, PRNGKey, Update, Updates, Variables
 
 
 class Trained(Pytree):
@@ -51,7 +49,7 @@ class Trained(Pytree):
       weight: of each update in the sum.
       work: the cohort's work on its devices.
       signals: the selector's `trained` signals.
-      data_selection: the data selector's state of each member after it chose, with a leading `m`.
+      chosen: what the members train on.
       uploaded: whose update was sent to the server.
       faults: what strategies returned that cannot be (`engine.faults`), by kind.
     """
@@ -63,7 +61,7 @@ class Trained(Pytree):
     weight: Float[Array, "m"]
     work: CohortWork
     signals: Values
-    data_selection: StrategyState
+    chosen: Chosen
     uploaded: Bool[Array, "m"]
     faults: Faults
 
@@ -81,12 +79,13 @@ def train_cohort(
     """The cohort chooses its examples and trains on them from the global model; those who are accepted are merged."""
     aggregator = experiment.aggregation
     signals = experiment.client_selection.signals()
-    examples, chosen_states, faults = select_examples(experiment, data, seed, state, ctx, cohort, layout)
+    has_model = asked & needs_model(signals)
+    experiment = set_deadline(experiment, data, state, ctx, cohort)
+    chosen = select_examples(experiment, data, seed, state, ctx, cohort, has_model, layout)
+    examples, num_examples, faults = chosen.examples, chosen.counts, chosen.faults
     with stage("local training", round=ctx.round):
-        num_examples = examples.mask.sum(1)
-        has_model = asked & needs_model(signals)
-        work = plan_cohort(experiment, data, ctx, cohort, num_examples, has_model)
-        work = fail_members(experiment, data, seed, ctx, cohort, num_examples, work)
+        work = plan_cohort(experiment, data, ctx, cohort, examples.mask.sum(1), chosen.screened, has_model)
+        work = fail_members(experiment, data, seed, ctx, cohort, examples.mask.sum(1), work)
         returned = restrict(cohort, work.returned)
         weight = aggregator.weights(returned, num_examples, work.plan)
         where = f"{type(aggregator).__name__}.weights"
@@ -122,7 +121,7 @@ def train_cohort(
         else:
             delta = reweight(total, weight, final, updates.finite)
     updates = replace(updates, delta=deltas)
-    return Trained(cohort, merged, delta, updates, final, work, values, chosen_states, uploaded, faults)
+    return Trained(cohort, merged, delta, updates, final, work, values, chosen, uploaded, faults)
 
 
 def needs_model(signals: Signals) -> bool:
@@ -135,40 +134,6 @@ def looks_at_deltas(signals: Signals) -> bool:
     if any(isinstance(s, UpdateSignal) and s.stacked for s in signals.at("after").values()):
         return True
     return any(isinstance(s, CohortSignal) for moment in ("trained", "after") for s in signals.at(moment).values())
-
-
-def select_examples(
-    experiment: Experiment,
-    data: FederatedData,
-    seed: PRNGKey,
-    state: RoundState,
-    ctx: Context,
-    cohort: Cohort,
-    layout: Layout,
-) -> tuple[Examples, StrategyState, Faults]:
-    """What each member trains on, the data selector's state of each after it chose, with a leading `m`; and faults."""
-    selector = experiment.data_selection
-    signals = selector.signals()
-
-    def select(client):
-        index, valid = data.examples_of(client)
-        own = jax.tree.map(lambda leaf: leaf[client], state.data_selection)
-        values = measure_examples(signals, experiment.task, state.variables, data.batch(index, valid))
-        key = key_for(seed, Purpose.DATA, ctx.round, client)
-        weight = selector.select(key, own, valid, **values)
-        check_example_weights(selector, weight, data.longest)
-        weight = jnp.where(valid, weight, jnp.zeros((), weight.dtype))
-        after = selector.observe(jax.random.fold_in(key, 1), own, weight, **values)
-        check_state(selector, own, after)
-        return index, weight, after
-
-    with stage("data selection", round=ctx.round):  # where nothing is measured there is no work to divide
-        each = layout.over_clients(select, cohort.client) if signals else jax.vmap(select)(cohort.client)
-        index, weight, after = each
-        faults = refuse_faults(experiment, count_example_faults(weight, cohort.mask, weighted=selector.weighted))
-        mask = (weight != 0) & cohort.mask[:, None]
-        weight = jnp.where(mask, weight, 0).astype(jnp.float32) if selector.weighted else None
-        return Examples(data, index, mask, weight), after, faults
 
 
 def train_member(
@@ -232,14 +197,13 @@ def count_training(experiment: Experiment, data: FederatedData, trained: Trained
     signals = experiment.client_selection.signals()
     limits = limits_of(signals.at("before").values())
     seconds, joules = time_cohort(data, cohort, work)
-    size = jnp.where(cohort.mask, data.num_examples[cohort.client], 0)
     held = data.num_holdout if experiment.signal_split == "holdout" else data.num_examples
     return replace(
         empty_ledger(limits, devices=data.devices is not None),
         members=cohort.mask.sum(),
         models_sent=models_sent,
         trained_examples=trained.updates.examples_seen.sum() + work.wasted.sum(),
-        screened_examples=size.sum(),
+        screened_examples=trained.chosen.screened.sum(),
         reports=work.returned.sum(),
         reported_examples=jnp.where(work.returned, held[cohort.client], 0).sum(),
         uploads=trained.uploaded.sum(),

@@ -6,9 +6,16 @@ from fedjax_sel import catalog
 
 if TYPE_CHECKING:
     from fedjax_sel.signals.accuracy import ValidationAccuracy as ValidationAccuracy
+    from fedjax_sel.signals.confidence import Confidence as Confidence
     from fedjax_sel.signals.correct import Correct as Correct
     from fedjax_sel.signals.double_greedy import DoubleGreedy as DoubleGreedy
     from fedjax_sel.signals.entropy import Entropy as Entropy
+    from fedjax_sel.signals.example_gradient import EL2N as EL2N
+    from fedjax_sel.signals.example_gradient import ExampleGradientNorm as ExampleGradientNorm
+    from fedjax_sel.signals.example_gradient import GraNd as GraNd
+    from fedjax_sel.signals.example_gradient import LastLayerGradient as LastLayerGradient
+    from fedjax_sel.signals.example_gradient import OutputGradient as OutputGradient
+    from fedjax_sel.signals.example_gradient import ValidationGradient as ValidationGradient
     from fedjax_sel.signals.gradient import Gradient as Gradient
     from fedjax_sel.signals.gradient import GradientNoise as GradientNoise
     from fedjax_sel.signals.gradient_norm import GradientNorm as GradientNorm

@@ -135,6 +135,29 @@ class Task(Pytree):
             )
         return logits
 
+    def logits_and_features(self, variables: Variables, x: Rows) -> tuple[Float[Array, "b C"], Float[Array, "b H"]]:
+        """Logits of examples as stored, in evaluation, and their features: the inputs of the last `nn.Dense`.
+
+        Raises:
+          ValueError: the model does not end with an `nn.Dense`.
+        """
+        seen: list[tuple[Array, Array]] = []
+
+        def note(layer, args, kwargs, context):
+            out = layer(*args, **kwargs)
+            if isinstance(context.module, nn.Dense) and context.method_name == "__call__":
+                seen.append((args[0], out))
+            return out
+
+        with nn.intercept_methods(note):
+            logits = self.logits(variables, x)
+        if not seen or seen[-1][1].shape != logits.shape:
+            raise ValueError(
+                f"features are the inputs of a last nn.Dense, and {type(self.model).__name__} does not end with one; "
+                "choose a signal that looks at the logits alone, such as OutputGradient or EL2N"
+            )
+        return logits, seen[-1][0]
+
     def normalize(self, x: Rows) -> Float[Array, "b ..."]:
         """Examples as the model sees them."""
         last = (1,) * (x.ndim - 1)

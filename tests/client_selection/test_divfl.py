@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import fedjax_sel as fs
-from fedjax_sel.client_selection._facility_location import count_served, locate_facilities, pairwise_distances
 from fedjax_sel.client_selection.divfl import DivFL, DivFLState
+from fedjax_sel.kernels.facility_location import count_served, locate_facilities, pairwise_distances
 from fedjax_sel.signals.sketch import sketch_tree
 from fedjax_sel.types import PAD_CLIENT, Cohort, Context
 

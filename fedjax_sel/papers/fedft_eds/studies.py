@@ -17,13 +17,13 @@ from fedjax_sel.client_selection.lefl import map_trained_models
 from fedjax_sel.config import Run, build, resolve
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.data.federation import stack
+from fedjax_sel.engine.data_selection import select_examples
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.init import init_runs
 from fedjax_sel.engine.keys import Purpose, key_for
 from fedjax_sel.engine.layout import Layout
 from fedjax_sel.engine.round import make_context, round_step
 from fedjax_sel.engine.state import RoundState
-from fedjax_sel.engine.training import select_examples
 from fedjax_sel.metrics.cka import minibatch_kernel_cka
 from fedjax_sel.papers.fedft_eds.cells import find_studied, list_cells
 from fedjax_sel.papers.fedft_eds.methods import (
@@ -206,8 +206,8 @@ def choose_examples(
     n = data.num_clients
     everyone = Cohort(jnp.arange(n), jnp.ones(n, bool), jnp.ones(n))
     ctx = make_context(experiment, data, key, t)
-    examples, _, _ = select_examples(experiment, data, key, state, ctx, everyone, LAYOUT)
-    return examples.index, examples.mask
+    chosen = select_examples(experiment, data, key, state, ctx, everyone, jnp.zeros(n, bool), LAYOUT)
+    return chosen.examples.index, chosen.examples.mask
 
 
 run_round = jit()(partial(round_step, layout=LAYOUT))

@@ -1,0 +1,94 @@
+"""Pruning by a score: the hardest examples, by the scores of one round or of a client's first turns."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from fedjax_sel.data_selection._ops import count_kept, floor_share, places
+from fedjax_sel.protocols import ClientSignal, DataSelector, ExampleSignal, FeatureSignal
+from fedjax_sel.pytree import Scalar, param, static
+from fedjax_sel.types import PRNGKey
+
+
+class PruningState(NamedTuple):
+    """What a client keeps.
+
+    Attributes:
+      total: sum of each example's scores.
+      turns: in how many turns they were measured.
+    """
+
+    total: Float[Array, "*N L"]
+    turns: Int[Array, "*N"]
+
+
+class Pruning(DataSelector):
+    """The base class of `EL2N` and `GraNd`, which differ in the score.
+
+    Attributes:
+      fraction: of the client's examples that is kept, in (0, 1].
+      drop: fraction of the examples, those of highest score, that is left out first (they may be mislabelled), as long
+        as enough others remain.
+      turns: the mean score of a client's first so many turns decides, and is not measured any more afterwards; None:
+        the score of the round.
+    """
+
+    fraction: Scalar = param(default=0.5, above=0, high=1)
+    drop: Scalar = param(default=0.0, low=0, below=1)
+    turns: int | None = static(default=None, low=1)
+
+    @property
+    @abstractmethod
+    def score(self) -> ExampleSignal | FeatureSignal | ClientSignal:
+        """Returns the signal that ranks the examples, highest first."""
+
+    def signals(self) -> dict[str, ExampleSignal | FeatureSignal | ClientSignal]:
+        """Returns the score."""
+        return {"score": self.score}
+
+    def init(self, num_clients: int, longest: int) -> PruningState | tuple[()]:
+        """Returns no scores yet."""
+        if self.turns is None:
+            return ()
+        return PruningState(jnp.zeros((num_clients, longest)), jnp.zeros(num_clients, jnp.int32))
+
+    def asks(self, state: PruningState | tuple[()], round: Int[Array, ""]) -> Bool[Array, ""]:
+        """Returns whether the client has had fewer turns than count."""
+        if self.turns is None or not isinstance(state, PruningState):
+            return jnp.array(True)
+        return state.turns < self.turns
+
+    def select(
+        self,
+        key: PRNGKey,
+        state: PruningState | tuple[()],
+        valid: Bool[Array, "L"],
+        *,
+        score: Float[Array, "L"],
+    ) -> Bool[Array, "L"]:
+        """Returns 1 for the highest scores below those that are dropped; equal ones come in random order."""
+        if isinstance(state, PruningState):
+            score = state.total + score  # a score that was not measured is 0
+        noise = jax.random.uniform(key, valid.shape, jnp.float32)
+        count = count_kept(valid, self.fraction)
+        dropped = jnp.minimum(floor_share(self.drop, valid.sum()), valid.sum() - count)
+        place = places(valid, score, noise)
+        return valid & (place >= dropped) & (place < dropped + count)
+
+    def observe(
+        self,
+        key: PRNGKey,
+        state: PruningState | tuple[()],
+        weight: Bool[Array, "L"],
+        *,
+        score: Float[Array, "L"],
+    ) -> PruningState | tuple[()]:
+        """Returns the sum with the scores of this turn."""
+        if self.turns is None or not isinstance(state, PruningState):
+            return state
+        return PruningState(state.total + score, jnp.minimum(state.turns + 1, self.turns))

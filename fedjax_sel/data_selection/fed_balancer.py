@@ -1,0 +1,189 @@
+"""FedBalancer: examples above a loss that the server raises as training gets on, and a deadline that it lowers."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from fedjax_sel import signals
+from fedjax_sel.data_selection._ops import floor_share, places
+from fedjax_sel.protocols import DataSelector, ExampleSignal, Host, Prepared
+from fedjax_sel.pytree import Scalar, param, static
+from fedjax_sel.types import Cohort, Context, PRNGKey, StrategyState, Turn
+
+__all__ = ["FedBalancer"]
+
+
+class BalancerState(NamedTuple):
+    """What the server keeps.
+
+    Attributes:
+      threshold: loss from which on an example is hard; 0 until somebody has reported.
+      loss_ratio, deadline_ratio: where threshold and deadline lie between their bounds.
+      window_loss: sum of the cohorts' mean losses in this window.
+      previous_loss: that of the window before; NaN: there was none.
+      rounds: of this window so far.
+    """
+
+    threshold: Float[Array, ""]
+    loss_ratio: Float[Array, ""]
+    deadline_ratio: Float[Array, ""]
+    window_loss: Float[Array, ""]
+    previous_loss: Float[Array, ""]
+    rounds: Int[Array, ""]
+
+
+class LossReport(NamedTuple):
+    """What a member reports of its examples' losses: the least, the high one, their sum and their number."""
+
+    low: Float[Array, "*m"]
+    high: Float[Array, "*m"]
+    total: Float[Array, "*m"]
+    count: Float[Array, "*m"]
+
+
+class FedBalancer(DataSelector):
+    """Hard examples, of loss `lt` or more, as long as the deadline does not allow for others.
+
+    A client with `n` examples, `|O|` of them hard, trains on all that it can until the deadline; on `L = |O|` where it
+    cannot train on all the hard ones, or where there are no devices. Of these `L`, `p L` are hard and the others easy,
+    drawn at random, unless there are too few of one kind.
+
+    `lt = LL + (LH - LL) ltr` with the least loss `LL` of the last cohort and the mean `LH` of its members' largest
+    losses; the deadline is `lo + (hi - lo) ddlr`, where `lo` and `hi` are the seconds `t` at which most members a
+    second have finished 1 epoch, and all their epochs, on all their examples. Where the mean loss of the last `window`
+    rounds is below that of those before, `ltr` rises and `ddlr` falls by a step, else the reverse, within [0, 1]; they
+    begin with 0 and 1.
+
+    The authors' code draws the part `p` from the easy examples (`prefer="easy"`), and takes the 80th percentile of a
+    client's losses for its largest (`high=0.8`). It looks for `lo` and `hi` among whole seconds, by the numbers of
+    examples that clients have trained on lately, and adds noise to the reports. There a client passes all its examples
+    forward only when it is first selected; here, every time.
+
+    Attributes:
+      prefer: `"hard"` or `"easy"`.
+      part: `p`, in [0.5, 1].
+      high: quantile of a client's losses that counts as its largest, in [0, 1].
+      window: rounds, `w`.
+      loss_step, deadline_step: in [0, 1].
+      deadline: `"chosen"`, or `"fixed"` for the experiment's.
+
+    Source: Shin et al., "FedBalancer: Data and Pace Control for Efficient Federated Learning on Heterogeneous Clients",
+    2022, https://arxiv.org/abs/2201.01601, Algorithms 1 to 4; code: https://github.com/jaemin-shin/FedBalancer.
+
+    >>> FedBalancer(part=0.75).signals()
+    {'loss': Loss()}
+    """
+
+    uses_turn = True
+
+    prefer: str = static(default="hard", choices=["hard", "easy"])
+    part: Scalar = param(default=1.0, low=0.5, high=1)
+    high: Scalar = param(default=1.0, low=0, high=1)
+    window: int = static(default=20, low=1)
+    loss_step: Scalar = param(default=0.05, low=0, high=1)
+    deadline_step: Scalar = param(default=0.05, low=0, high=1)
+    deadline: str = static(default="chosen", choices=["chosen", "fixed"])
+
+    def signals(self) -> dict[str, ExampleSignal]:
+        """Returns the loss of each example."""
+        return {"loss": signals.Loss()}
+
+    def count_down(self, classes: int) -> float:
+        """Returns 2, the threshold and the deadline."""
+        return 2.0
+
+    def count_up(self, classes: int) -> float:
+        """Returns 4, of the losses."""
+        return 4.0
+
+    def prepare(self, key: PRNGKey, ctx: Context, host: Host) -> Prepared:
+        """Returns the lowest threshold and the latest deadline."""
+        zero = jnp.zeros(())
+        return Prepared(server=BalancerState(zero, zero, jnp.ones(()), zero, jnp.full((), jnp.nan), jnp.int32(0)))
+
+    def choose_deadline(
+        self, server: BalancerState, ctx: Context, cohort: Cohort, seconds: Scalar
+    ) -> Float[Array, ""] | Scalar:
+        """Returns the seconds between those of 1 epoch and of all, by the deadline ratio."""
+        if self.deadline == "fixed" or ctx.timing is None or ctx.passes is None:
+            return seconds
+        turn = jax.tree.map(lambda leaf: leaf[cohort.client], ctx.timing)
+        once = turn.download + turn.upload + turn.compute / jnp.maximum(ctx.passes[cohort.client], 1.0)
+        low, high = find_peak(once, cohort.mask), find_peak(turn.total, cohort.mask)  # Alg. 4
+        return jnp.where(cohort.mask.any(), low + (high - low) * server.deadline_ratio, seconds)
+
+    def select(
+        self, key: PRNGKey, state: StrategyState, valid: Bool[Array, "L"], *, loss: Float[Array, "L"], turn: Turn
+    ) -> Bool[Array, "L"]:
+        """Returns 1 for so many hard and so many easy examples (Alg. 1)."""
+        hard = valid & (loss >= turn.server.threshold)
+        easy = valid & ~hard
+        count = hard.sum()
+        if turn.affordable is not None:
+            count = jnp.where(turn.affordable >= count, turn.affordable, count)
+        count = jnp.clip(count, 1, valid.sum())
+        first, second = (hard, easy) if self.prefer == "hard" else (easy, hard)
+        of_first = jnp.minimum(floor_share(self.part, count), first.sum())
+        of_first = jnp.maximum(of_first, count - second.sum())
+        noise = jax.random.uniform(key, valid.shape, jnp.float32)
+        return (first & (places(first, noise) < of_first)) | (second & (places(second, noise) < count - of_first))
+
+    def report(
+        self,
+        state: StrategyState,
+        valid: Bool[Array, "L"],
+        weight: Bool[Array, "L"],
+        *,
+        loss: Float[Array, "L"],
+        turn: Turn,
+    ) -> LossReport:
+        """Returns what the server needs for the next threshold."""
+        rising = jnp.sort(jnp.where(valid, loss, jnp.inf))
+        n = valid.sum()
+        place = self.high * jnp.maximum(n - 1, 0)
+        below = jnp.floor(place).astype(jnp.int32)
+        ends = rising[below], rising[jnp.minimum(below + 1, jnp.maximum(n - 1, 0))]
+        high = ends[0] + (ends[1] - ends[0]) * (place - below)
+        return LossReport(rising[0], high, jnp.where(valid, loss, 0.0).sum(), n.astype(jnp.float32))
+
+    def merge(
+        self, key: PRNGKey, server: BalancerState, ctx: Context, cohort: Cohort, reports: LossReport
+    ) -> BalancerState:
+        """Returns the ratios, and the threshold of the next round; the same where nobody returned."""
+        told = cohort.mask & (reports.count > 0)
+        total = jnp.where(told, reports.total, 0.0).sum() / jnp.maximum(jnp.where(told, reports.count, 0.0).sum(), 1)
+        moved = self.move_ratios(server, total)
+        low = jnp.where(told, reports.low, jnp.inf).min()
+        high = jnp.where(told, reports.high, 0.0).sum() / jnp.maximum(told.sum(), 1)
+        threshold = low + (high - low) * moved.loss_ratio  # Alg. 2
+        moved = moved._replace(threshold=threshold)
+        return jax.tree.map(lambda new, old: jnp.where(told.any(), new, old), moved, server)
+
+    def move_ratios(self, server: BalancerState, loss: Float[Array, ""]) -> BalancerState:
+        """Returns the ratios after a round in which the cohort's mean loss was `loss` (Alg. 3)."""
+        total, rounds = server.window_loss + loss, server.rounds + 1
+        ends = rounds >= self.window
+        compared = ends & ~jnp.isnan(server.previous_loss)
+        sign = jnp.where(compared, jnp.where(total < server.previous_loss, 1.0, -1.0), 0.0)
+        return BalancerState(
+            server.threshold,
+            jnp.clip(server.loss_ratio + sign * self.loss_step, 0.0, 1.0),
+            jnp.clip(server.deadline_ratio - sign * self.deadline_step, 0.0, 1.0),
+            jnp.where(ends, 0.0, total),
+            jnp.where(ends, total, server.previous_loss),
+            jnp.where(ends, 0, rounds),
+        )
+
+
+def find_peak(seconds: Float[Array, "m"], mask: Bool[Array, "m"]) -> Float[Array, ""]:
+    """Returns the time at which the number of members that are done, divided by it, is largest.
+
+    >>> find_peak(jnp.array([10.0, 2.0, 3.0, 1.0]), jnp.array([True, True, True, False]))
+    Array(3., dtype=float32)
+    """
+    rising = jnp.sort(jnp.where(mask, seconds, jnp.inf))
+    return rising[jnp.argmax((jnp.arange(len(rising)) + 1) / rising)]

@@ -1,0 +1,79 @@
+"""KAKURENBO: all examples but those that the model has learnt."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from fedjax_sel import signals
+from fedjax_sel.data_selection._ops import floor_share, places
+from fedjax_sel.protocols import DataSelector, ExampleSignal
+from fedjax_sel.pytree import Scalar, param, static
+from fedjax_sel.types import PRNGKey, StrategyState, Turn
+
+__all__ = ["Kakurenbo"]
+
+
+class Kakurenbo(DataSelector):
+    """All but those of the `⌊F n⌋` examples of lowest loss that are predicted right, with `max_c p_c` at least `τ`.
+
+    `F` is `fraction`, times 0.8 from 3 tenths of the rounds on, 0.6 from 6 tenths, 0.4 from 8 tenths. To make up for
+    the fewer steps, the learning rate is divided by `1 - F*`, where `F*` is the part of the examples that is hidden;
+    here, the examples' weights are, which is the same for SGD. Losses and predictions are those of the model received,
+    by a forward pass over all examples; the authors reuse those of the epoch before. Equal losses come in random order.
+
+    In the authors' code the learning rate is divided by `1 - F`, whatever was hidden (`rescale="scheduled"`), and the
+    probabilities are normalised over the batch instead of the classes, which is not implemented.
+
+    An aggregator by size counts all of the client's examples.
+
+    Attributes:
+      fraction: of the examples that may be hidden, `F`, in [0, 1).
+      confidence: `τ`, in [0, 1].
+      rescale: `"hidden"`, `"scheduled"`, or `"none"` for weights of 1.
+
+    Source: Nguyen et al., "KAKURENBO: Adaptively Hiding Samples in Deep Neural Network Training", 2023,
+    https://arxiv.org/abs/2310.10102, section 3; code: https://github.com/TruongThaoNguyen/kakurenbo. It is a method for
+    one trainer; here each client hides its own.
+
+    >>> sorted(Kakurenbo(fraction=0.3).signals())
+    ['confidence', 'correct', 'loss']
+    """
+
+    weighted = True
+    represents_all = True
+    uses_turn = True
+
+    fraction: Scalar = param(default=0.3, low=0, below=1)
+    confidence: Scalar = param(default=0.7, low=0, high=1)
+    rescale: str = static(default="hidden", choices=["hidden", "scheduled", "none"])
+
+    def signals(self) -> dict[str, ExampleSignal]:
+        """Returns each example's loss, whether it is predicted right, and how surely."""
+        return {"loss": signals.Loss(), "correct": signals.Correct(), "confidence": signals.Confidence()}
+
+    def limit(self, turn: Turn) -> Float[Array, ""]:
+        """Returns `F` of a round."""
+        tenths = 10 * turn.round
+        steps = sum((tenths >= k * turn.rounds).astype(jnp.int32) for k in (3, 6, 8))
+        return self.fraction * jnp.array([1.0, 0.8, 0.6, 0.4])[steps]
+
+    def select(
+        self,
+        key: PRNGKey,
+        state: StrategyState,
+        valid: Bool[Array, "L"],
+        *,
+        loss: Float[Array, "L"],
+        correct: Float[Array, "L"],
+        confidence: Float[Array, "L"],
+        turn: Turn,
+    ) -> Float[Array, "L"]:
+        """Returns `1 / (1 - F*)` for all examples that are not hidden."""
+        n, limit = jnp.maximum(valid.sum(), 1), self.limit(turn)
+        place = places(valid, -loss, jax.random.uniform(key, valid.shape, jnp.float32))
+        low = valid & (place < floor_share(limit, valid.sum()))
+        hidden = low & (correct > 0) & (confidence >= self.confidence)  # the others are moved back
+        kept = (valid & ~hidden).astype(jnp.float32)
+        if self.rescale == "none":
+            return kept
+        return kept / (1 - (hidden.sum() / n if self.rescale == "hidden" else limit))

@@ -1,0 +1,192 @@
+"""The members of a cohort choose their examples, and the server hears of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Int
+
+from fedjax_sel.data.federated import Examples, FederatedData
+from fedjax_sel.engine.contract import check_array, check_example_weights, check_state
+from fedjax_sel.engine.debug import stage
+from fedjax_sel.engine.experiment import Experiment
+from fedjax_sel.engine.faults import Faults, count_example_faults, refuse_faults
+from fedjax_sel.engine.keys import Purpose, key_for
+from fedjax_sel.engine.layout import Layout
+from fedjax_sel.engine.signals import measure_client_signals, measure_examples, split_signals
+from fedjax_sel.engine.state import RoundState, Values
+from fedjax_sel.engine.timing import count_affordable, restrict
+from fedjax_sel.protocols import ServerSignal, Signal, overrides
+from fedjax_sel.pytree import Pytree
+from fedjax_sel.types import Batch, Cohort, Context, PRNGKey, StrategyState, Turn
+
+
+class Chosen(Pytree):
+    """What the members of a cohort chose, with a leading `m`.
+
+    Attributes:
+      examples: on what each trains.
+      counts: examples by which an aggregator weighs each.
+      screened: examples of which each measured signals.
+      state: the data selector's, after the choice.
+      report: to the server.
+      faults: weights that cannot be.
+    """
+
+    examples: Examples
+    counts: Int[Array, "m"]
+    screened: Int[Array, "m"]
+    state: StrategyState
+    report: Any
+    faults: Faults
+
+
+def select_examples(
+    experiment: Experiment,
+    data: FederatedData,
+    seed: PRNGKey,
+    state: RoundState,
+    ctx: Context,
+    cohort: Cohort,
+    has_model: Bool[Array, "N"],
+    layout: Layout,
+) -> Chosen:
+    """What each member trains on.
+
+    Args:
+      experiment: with the deadline of this round.
+      data, seed, state, ctx, cohort: of the round.
+      has_model: who received the global model already when it was asked for signals.
+      layout: how.
+    """
+    selector = experiment.data_selection
+    signals = selector.signals()
+
+    def select(client):
+        index, valid = data.examples_of(client)
+        own = jax.tree.map(lambda leaf: leaf[client], state.data_selection)
+        key, batch = key_for(seed, Purpose.DATA, ctx.round, client), data.batch(index, valid)
+        asks, values = measure_own(experiment, signals, state, ctx, own, batch, jax.random.fold_in(key, 2))
+        known: dict[str, Any] = dict(values)
+        if selector.uses_turn:
+            known["turn"] = make_turn(experiment, data, ctx, state, client, batch.y, validation, has_model[client])
+        weight = selector.select(key, own, valid, **known)
+        check_example_weights(selector, weight, data.longest)
+        weight = jnp.where(valid, weight, jnp.zeros((), weight.dtype))
+        after = selector.observe(jax.random.fold_in(key, 1), own, weight, **known)
+        check_state(selector, own, after)
+        report = selector.report(own, valid, weight, **known) if overrides(selector, "report") else ()
+        return index, weight, after, report, jnp.where(asks, valid.sum(), 0)
+
+    with stage("data selection", round=ctx.round):  # where nothing is measured there is no work to divide
+        validation = measure_validation(experiment, data, state)
+        each = layout.over_clients(select, cohort.client) if signals else jax.vmap(select)(cohort.client)
+        index, weight, after, report, screened = each
+        faults = refuse_faults(experiment, count_example_faults(weight, cohort.mask, weighted=selector.weighted))
+        mask = (weight != 0) & cohort.mask[:, None]
+        weight = jnp.where(mask, weight, 0).astype(jnp.float32) if selector.weighted else None
+        examples = Examples(data, index, mask, weight)
+        chosen = mask.sum(1)
+        whole = jnp.where(chosen > 0, data.num_examples[cohort.client], 0)
+        counts = whole.astype(chosen.dtype) if selector.represents_all else chosen
+        return Chosen(examples, counts, jnp.where(cohort.mask, screened, 0), after, report, faults)
+
+
+def measure_own(
+    experiment: Experiment,
+    signals: Mapping[str, Signal],
+    state: RoundState,
+    ctx: Context,
+    own: StrategyState,
+    batch: Batch,
+    key: PRNGKey,
+) -> tuple[Bool[Array, ""] | bool, Values]:
+    """Whether a client measures its signals this round, and their values; zeros where it does not."""
+    selector = experiment.data_selection
+    by_example, by_client, _ = split_signals(signals)
+
+    def measure() -> Values:
+        values = measure_examples(by_example, experiment.task, state.variables, batch)
+        return values | measure_client_signals(by_client, experiment.task, state.variables, None, lambda: batch, key)
+
+    if not overrides(selector, "asks"):
+        return True, measure()
+    asks = jnp.asarray(selector.asks(own, ctx.round))
+    check_array(f"{type(selector).__name__}.asks", asks, (), jnp.bool_, "true or false")
+    zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(measure))
+    return asks, jax.lax.cond(asks, measure, lambda: zeros)
+
+
+def measure_validation(experiment: Experiment, data: FederatedData, state: RoundState) -> Values:
+    """The data selector's signals of the global model on the server's validation or test examples."""
+    signals: Mapping[str, ServerSignal] = experiment.data_selection.validation_signals()
+    splits = {"validation": (data.validation_x, data.validation_y), "test": (data.test_x, data.test_y)}
+    values: Values = {}
+    for split in {signal.split for signal in signals.values()}:
+        x, y = splits[split]
+        logits = experiment.task.logits(state.variables, x)
+        values |= {name: s.measure(logits, y) for name, s in signals.items() if s.split == split}
+    return values
+
+
+def make_turn(
+    experiment: Experiment,
+    data: FederatedData,
+    ctx: Context,
+    state: RoundState,
+    client: Int[Array, ""],
+    y: Int[Array, "L"],
+    validation: Values,
+    has_model: Bool[Array, ""],
+) -> Turn:
+    """What a member knows when it chooses."""
+    return Turn(
+        round=ctx.round,
+        rounds=ctx.rounds,
+        y=y,
+        server=state.data_server,
+        affordable=count_affordable(experiment, data, ctx, client, has_model),
+        validation=validation,
+        classes=data.classes,
+    )
+
+
+def set_deadline(
+    experiment: Experiment, data: FederatedData, state: RoundState, ctx: Context, cohort: Cohort
+) -> Experiment:
+    """The experiment with the deadline of a round, which the data selector may choose."""
+    selector = experiment.data_selection
+    if data.devices is None or not overrides(selector, "choose_deadline"):
+        return experiment
+    seconds = selector.choose_deadline(state.data_server, ctx, cohort, experiment.deadline.seconds)
+    check_array(f"{type(selector).__name__}.choose_deadline", seconds, (), jnp.floating, "a number of seconds")
+    return replace(experiment, deadline=replace(experiment.deadline, seconds=seconds))
+
+
+def merge_reports(
+    experiment: Experiment,
+    key: PRNGKey,
+    state: RoundState,
+    ctx: Context,
+    cohort: Cohort,
+    report: Any,
+    returned: Bool[Array, "m"],
+) -> StrategyState:
+    """What the data selector keeps on the server after a round, from the reports of the members that returned."""
+    selector = experiment.data_selection
+    if not overrides(selector, "merge"):
+        return state.data_server
+    merged = selector.merge(key, state.data_server, ctx, restrict(cohort, returned), report)
+    check_state(selector, state.data_server, merged, "merge")
+    return merged
+
+
+def keep_data_states(state: RoundState, after: StrategyState, cohort: Cohort, returned: Any) -> StrategyState:
+    """The data selector's state of every client, with those of the members that returned."""
+    n = max((leaf.shape[0] for leaf in jax.tree.leaves(state.data_selection)), default=0)
+    where = jnp.where(returned, cohort.client, n)
+    return jax.tree.map(lambda old, new: old.at[where].set(new, mode="drop"), state.data_selection, after)

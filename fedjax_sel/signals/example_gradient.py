@@ -1,0 +1,168 @@
+"""Gradients of single examples: by the logits, by the output layer, by the whole model; and their norms."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, Int
+
+from fedjax_sel.protocols import ClientSignal, Cost, ExampleSignal, FeatureSignal, ServerSignal
+from fedjax_sel.pytree import static
+from fedjax_sel.types import Batch, PRNGKey, Variables
+
+if TYPE_CHECKING:
+    from fedjax_sel.task import Task
+
+__all__ = ["EL2N", "ExampleGradientNorm", "GraNd", "LastLayerGradient", "OutputGradient", "ValidationGradient"]
+
+AT_ONCE = 32
+"""Examples whose gradients are in memory together."""
+
+
+def differ(logits: Float[Array, "b C"], y: Int[Array, "b"]) -> Float[Array, "b C"]:
+    """Returns `p - y`, of probabilities and one-hot labels: the gradient of the cross-entropy by the logits."""
+    return jax.nn.softmax(logits) - jax.nn.one_hot(y, logits.shape[-1])
+
+
+class OutputGradient(ExampleSignal):
+    """`p - y`, the gradient of each example's cross-entropy by its logits: that of the output layer's bias, Float["C"].
+
+    >>> OutputGradient().measure(jnp.zeros((1, 2)), jnp.zeros(1, int)).tolist()
+    [[-0.5, 0.5]]
+    """
+
+    name: ClassVar[str] = "output_gradient"
+
+    @property
+    def cost(self) -> Cost:
+        """Returns the cost: a forward pass."""
+        return Cost(forward=1.0, needs_model=True)
+
+    def count_up(self, classes: int) -> float:
+        """Returns `C`."""
+        return float(classes)
+
+    def measure(self, logits: Float[Array, "b C"], y: Int[Array, "b"]) -> Float[Array, "b C"]:
+        """Returns the gradient of each example."""
+        return differ(logits, y)
+
+
+class LastLayerGradient(FeatureSignal):
+    """`(p - y) ⊗ (1, h)`, the gradient of each example's cross-entropy by the output layer, Float["C (H + 1)"].
+
+    `h` are the example's features. A client's values take `L C (H + 1)` numbers.
+
+    >>> LastLayerGradient().measure(jnp.zeros((1, 2)), jnp.zeros(1, int), jnp.array([[3.0]])).tolist()
+    [[-0.5, -1.5, 0.5, 1.5]]
+    """
+
+    name: ClassVar[str] = "last_layer_gradient"
+
+    @property
+    def cost(self) -> Cost:
+        """Returns the cost: a forward pass."""
+        return Cost(forward=1.0, needs_model=True)
+
+    def measure(
+        self, logits: Float[Array, "b C"], y: Int[Array, "b"], features: Float[Array, "b H"]
+    ) -> Float[Array, "b P"]:
+        """Returns the gradient of each example: of each class the bias, then its weights."""
+        inputs = jnp.concatenate([jnp.ones((len(features), 1)), features], axis=1)
+        return (differ(logits, y)[:, :, None] * inputs[:, None, :]).reshape(len(inputs), -1)
+
+
+class EL2N(ExampleSignal):
+    """`‖p - y‖₂`, the error of the probabilities of an example; near the norm of its gradient, up to a factor.
+
+    Source: Paul, Ganguli and Dziugaite, "Deep Learning on a Data Diet: Finding Important Examples Early in Training",
+    2021, https://arxiv.org/abs/2107.07075, Definition 2.3.
+
+    >>> EL2N().measure(jnp.array([[2.0, 1.0, 0.0]]), jnp.array([1])).round(4)
+    Array([1.0105], dtype=float32)
+    """
+
+    name: ClassVar[str] = "el2n"
+
+    @property
+    def cost(self) -> Cost:
+        """Returns the cost: a forward pass, and one number."""
+        return Cost(forward=1.0, needs_model=True, up=1.0)
+
+    def measure(self, logits: Float[Array, "b C"], y: Int[Array, "b"]) -> Float[Array, "b"]:
+        """Returns the norm of each example."""
+        return jnp.linalg.norm(differ(logits, y), axis=-1)
+
+
+class GraNd(FeatureSignal):
+    """`‖p - y‖₂ √(1 + ‖h‖²)`, the norm of each example's gradient by the output layer; `h` are its features.
+
+    Source: Paul, Ganguli and Dziugaite, 2021, https://arxiv.org/abs/2107.07075, Definition 2.1, for the output layer.
+
+    >>> GraNd().measure(jnp.array([[2.0, 1.0, 0.0]]), jnp.array([1]), jnp.array([[1.0, 2.0]])).round(4)
+    Array([2.4752], dtype=float32)
+    """
+
+    name: ClassVar[str] = "grand"
+
+    @property
+    def cost(self) -> Cost:
+        """Returns the cost: a forward pass, and one number."""
+        return Cost(forward=1.0, needs_model=True, up=1.0)
+
+    def measure(
+        self, logits: Float[Array, "b C"], y: Int[Array, "b"], features: Float[Array, "b H"]
+    ) -> Float[Array, "b"]:
+        """Returns the norm of each example."""
+        return jnp.linalg.norm(differ(logits, y), axis=-1) * jnp.sqrt(1 + jnp.sum(features**2, axis=-1))
+
+
+class ExampleGradientNorm(ClientSignal):
+    """`‖∇ℓ(x)‖₂` of each of a client's examples, by all parameters that are trained, without dropout, Float["L"].
+
+    Source: Paul, Ganguli and Dziugaite, 2021, https://arxiv.org/abs/2107.07075, Definition 2.1.
+
+    >>> ExampleGradientNorm().cost.backward
+    1.0
+    """
+
+    name: ClassVar[str] = "example_gradient_norm"
+
+    @property
+    def cost(self) -> Cost:
+        """Returns the cost: a forward and a backward pass, and one number."""
+        return Cost(forward=1.0, backward=1.0, needs_model=True, up=1.0)
+
+    def measure(self, task: Task, variables: Variables, batch: Batch, key: PRNGKey) -> Float[Array, "L"]:
+        """Returns the norm of each example; 0 where there is none."""
+
+        def measure_one(example):
+            x, y, counts = example
+            gradient = task.gradient(variables, Batch(x[None], y[None], counts[None]))
+            return jnp.where(counts, optax.tree.norm(gradient), 0.0)
+
+        return jax.lax.map(measure_one, (batch.x, batch.y, batch.mask), batch_size=AT_ONCE)
+
+
+class ValidationGradient(ServerSignal):
+    """Mean `p - y` over the server's validation examples of each class, Float["C C"]; 0 for a class without any.
+
+    Costs the clients nothing, unless it is sent to them.
+
+    Attributes:
+      split: `"validation"`, or `"test"` for the test examples (a leak, for parity with codes that have it).
+
+    >>> ValidationGradient().measure(jnp.zeros((2, 2)), jnp.zeros(2, int)).tolist()
+    [[-0.5, 0.5], [0.0, 0.0]]
+    """
+
+    name: ClassVar[str] = "validation_gradient"
+
+    split: str = static(default="validation", choices=["validation", "test"])  # type: ignore[assignment]
+
+    def measure(self, logits: Float[Array, "b C"], y: Int[Array, "b"]) -> Float[Array, "C C"]:
+        """Returns the mean of each class."""
+        of_class = jax.nn.one_hot(y, logits.shape[-1])
+        return of_class.T @ differ(logits, y) / jnp.maximum(of_class.sum(0), 1)[:, None]

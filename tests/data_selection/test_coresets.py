@@ -1,0 +1,148 @@
+"""CRAIG, FedCore and GradMatch against loops in NumPy; when a coreset is chosen anew; what a client then minimises."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fedjax_sel.data_selection.craig import CRAIG
+from fedjax_sel.data_selection.fed_core import FedCore
+from fedjax_sel.data_selection.grad_match import GradMatch
+from fedjax_sel.types import Turn
+
+KEY = jax.random.key(0)
+L, N, CLASSES = 30, 27, 3
+RNG = np.random.default_rng(5)
+POINT = RNG.normal(size=(L, CLASSES)).astype(np.float32)
+Y = np.where(np.arange(L) < 1, 2, np.arange(L) % 2)  # one example of class 2
+VALID = np.arange(L) < N
+
+
+def turn(round=0, affordable=None, validation=None):
+    affordable = None if affordable is None else jnp.int32(affordable)
+    return Turn(jnp.int32(round), jnp.int32(50), jnp.asarray(Y), (), affordable, validation or {}, CLASSES)
+
+
+def choose(samples, now=None):
+    now = turn() if now is None else now
+    return np.asarray(samples.choose(KEY, jnp.asarray(POINT), jnp.asarray(VALID), now))
+
+
+def budgets(count):
+    return {c: -(-count * (Y[:N] == c).sum() // N) for c in range(CLASSES)}
+
+
+def medoids(points, k, *, squared=False, exchange=False):
+    """Greedy medoids, exchanged while that helps, and how many points each serves."""
+    d = np.linalg.norm(points[:, None] - points[None], axis=2) ** (2 if squared else 1)
+    chosen = []
+    for _ in range(k):
+        costs = [np.inf if j in chosen else d[:, [*chosen, j]].min(1).sum() for j in range(len(d))]
+        chosen.append(int(np.argmin(costs)))
+    while exchange:
+        pairs = [(o, j) for o in chosen for j in range(len(d)) if j not in chosen]
+        costs = [d[:, [*(c for c in chosen if c != o), j]].min(1).sum() for o, j in pairs]
+        if not pairs or min(costs) >= d[:, chosen].min(1).sum() * (1 - 1e-6):
+            break
+        out, new = pairs[int(np.argmin(costs))]
+        chosen = [c for c in chosen if c != out] + [new]
+    nearest = d[:, chosen].argmin(1)
+    return {j: int((nearest == i).sum()) for i, j in enumerate(chosen)}
+
+
+def expected(count, **how):
+    sizes = np.zeros(L)
+    for c, k in budgets(count).items():
+        own = np.flatnonzero(VALID & (c == Y))
+        for j, size in medoids(POINT[own], k, **how).items():
+            sizes[own[j]] = size
+    return sizes
+
+
+@pytest.mark.parametrize("distance", ["euclidean", "squared"])
+def test_craig_serves_each_class_greedily_and_weighs_by_clusters(distance):
+    sizes = expected(8, squared=distance == "squared")
+    weight = choose(CRAIG(fraction=0.3, distance=distance))
+    np.testing.assert_allclose(weight, sizes * (sizes > 0).sum() / N, rtol=1e-6)
+    np.testing.assert_allclose(weight[weight > 0].mean(), 1.0, rtol=1e-6)
+    np.testing.assert_array_equal(choose(CRAIG(fraction=0.3, distance=distance, weighting="none")), sizes > 0)
+
+
+@pytest.mark.parametrize("affordable", [0, 5, 12])
+def test_fed_core_takes_as_many_medoids_as_the_client_can_train_on(affordable):
+    sizes = expected(max(affordable, 1), exchange=True)
+    weight = choose(FedCore(), turn(affordable=affordable))
+    np.testing.assert_allclose(weight, sizes * (sizes > 0).sum() / N, rtol=1e-6)
+
+
+def test_fed_core_takes_all_where_all_are_affordable_or_there_is_no_deadline():
+    for now in (turn(affordable=N), turn(affordable=L), turn()):
+        np.testing.assert_array_equal(choose(FedCore(), now), VALID)
+    assert (choose(FedCore(fraction=0.2), turn(affordable=N)) > 0).sum() == sum(budgets(5).values())
+
+
+def pursue(g, b, steps, ridge):
+    chosen, w = [], np.zeros(0)
+    for _ in range(min(steps, len(g))):
+        score = np.abs(g @ (b - g[chosen].T @ w))
+        score[chosen] = -np.inf
+        chosen.append(int(score.argmax()))
+        own = g[chosen]
+        w = np.linalg.solve(own @ own.T + ridge * np.eye(len(chosen)), own @ b)
+    return dict(zip(chosen, w, strict=True))
+
+
+@pytest.mark.parametrize("target", ["client", "validation"])
+@pytest.mark.parametrize("weighting", ["matched", "clamped", "none"])
+def test_grad_match_matches_the_gradient_of_each_class_but_the_smallest(target, weighting):
+    server = RNG.normal(size=(CLASSES, CLASSES)).astype(np.float32)
+    weight = choose(
+        GradMatch(fraction=0.3, target=target, weighting=weighting, tolerance=0.0),
+        turn(validation={"gradient": jnp.asarray(server)}),
+    )
+    matched = np.full(L, np.nan)
+    for c in (0, 1):
+        own = np.flatnonzero(VALID & (c == Y))
+        b = POINT[own].sum(0) if target == "client" else len(own) * server[c]
+        for j, w in pursue(POINT[own].astype(float), b.astype(float), budgets(8)[c], 0.5).items():
+            matched[own[j]] = w
+    known = ~np.isnan(matched)
+    assert known.sum() == 8, "as many as are wanted: nothing is filled up"
+    raw = {"matched": np.maximum(matched, 0), "clamped": np.clip(matched + 1, 1, 5), "none": np.ones(L)}[weighting]
+    raw = np.where(known, raw, 0)
+    raw *= (raw > 0).sum() / N if weighting == "matched" else 1
+    np.testing.assert_allclose(weight, raw, rtol=2e-3, atol=1e-4)
+
+
+def test_grad_match_fills_up_with_random_examples_where_classes_are_too_small():
+    samples = GradMatch(fraction=0.3, fewest=100, weighting="clamped")
+    sets = {
+        tuple(np.flatnonzero(samples.choose(jax.random.key(k), jnp.asarray(POINT), jnp.asarray(VALID), turn())))
+        for k in range(4)
+    }
+    assert {len(one) for one in sets} == {8}
+    assert len(sets) == 4
+    assert max(map(max, sets)) < N
+
+
+def test_a_gradient_that_the_server_does_not_measure_is_refused():
+    with pytest.raises(ValueError, match="grad_match: gradient is 'last_layer', but target is 'validation'"):
+        GradMatch(gradient="last_layer", target="validation")
+    assert GradMatch(target="validation").count_down(10) == 100
+
+
+def test_a_coreset_is_kept_for_some_rounds():
+    samples = GradMatch(fraction=0.3, every=3)
+    state = jax.tree.map(lambda leaf: leaf[0], samples.init(2, L))
+    asked, weights = [], []
+    for round in (2, 3, 4, 5, 8):
+        point = jnp.asarray(POINT) * (1 + round) ** jnp.arange(CLASSES)[None]
+        known = {"point": point, "turn": turn(round)}
+        asked.append(bool(samples.asks(state, jnp.int32(round))))
+        weight = samples.select(KEY, state, jnp.asarray(VALID), **known)
+        state = samples.observe(KEY, state, weight, **known)
+        weights.append(np.asarray(weight))
+    assert asked == [True, False, False, True, True]
+    np.testing.assert_array_equal(weights[0], weights[2])
+    assert (weights[2] != weights[3]).any()
+    assert bool(CRAIG().asks((), jnp.int32(7)))

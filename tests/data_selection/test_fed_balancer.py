@@ -1,0 +1,113 @@
+"""FedBalancer: Algorithms 1 to 4 against loops, and the numbers of a threshold worked out by hand."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fedjax_sel.data_selection.fed_balancer import BalancerState, FedBalancer, LossReport, find_peak
+from fedjax_sel.devices.clock import Timing
+from fedjax_sel.protocols import Host
+from fedjax_sel.types import Cohort, Context, Turn
+
+KEY = jax.random.key(0)
+CTX = Context(jnp.int32(0), jnp.int32(9), jnp.full(4, 9), jnp.ones(4, bool), cohort_size=3)
+START = FedBalancer().prepare(KEY, CTX, Host(None, None, {})).server
+
+
+def cohort(*mask):
+    return Cohort(jnp.arange(3), jnp.array(mask), jnp.ones(3))
+
+
+def turn(threshold, affordable=None):
+    server = START._replace(threshold=jnp.float32(threshold))
+    return Turn(jnp.int32(0), jnp.int32(9), jnp.zeros(12, int), server, affordable, {})
+
+
+def counts(loss, n, threshold, affordable, part, prefer):
+    """(hard, easy) that a client takes, as the authors' Algorithm 1 with `p` from one kind."""
+    hard = int((loss[:n] >= threshold).sum())
+    easy, wanted = n - hard, hard
+    if affordable is not None and affordable >= n:
+        wanted = n
+    elif affordable is not None and affordable >= hard:
+        wanted = affordable
+    wanted = max(1, wanted)
+    first, second = (hard, easy) if prefer == "hard" else (easy, hard)
+    of_first = min(int(wanted * part + 1e-6), first)
+    of_second = min(wanted - of_first, second)
+    of_first = wanted - of_second
+    return (of_first, of_second) if prefer == "hard" else (of_second, of_first)
+
+
+@pytest.mark.parametrize("prefer", ["hard", "easy"])
+@pytest.mark.parametrize("part", [1.0, 0.75, 0.5])
+def test_so_many_hard_and_easy_examples_are_drawn(prefer, part):
+    loss, n, samples = np.random.default_rng(0).random(12).astype(np.float32), 10, FedBalancer(prefer=prefer, part=part)
+    for threshold in (0.0, 0.3, 0.6, 2.0):
+        for affordable in (None, 0, 4, 8, 10, 12):
+            known = {"loss": jnp.asarray(loss)}
+            now = turn(threshold, None if affordable is None else jnp.int32(affordable))
+            kept = np.asarray(samples.select(KEY, (), jnp.arange(12) < n, turn=now, **known))
+            hard = loss >= threshold
+            got = int((kept & hard).sum()), int((kept & ~hard).sum())
+            assert got == counts(loss, n, threshold, affordable, part, prefer), (threshold, affordable)
+            assert not kept[n:].any()
+
+
+def test_hard_examples_are_exactly_those_where_no_deadline_is_known_and_ties_are_drawn_at_random():
+    loss = jnp.array([1.0, 1, 1, 1, 5, 6])
+    kept = FedBalancer().select(KEY, (), jnp.ones(6, bool), loss=loss, turn=turn(4.0))
+    assert kept.nonzero()[0].tolist() == [4, 5]
+    three = [
+        FedBalancer().select(jax.random.key(k), (), jnp.ones(6, bool), loss=loss, turn=turn(4.0, jnp.int32(3)))
+        for k in range(40)
+    ]
+    assert all(kept[4] and kept[5] and kept.sum() == 3 for kept in three)
+    assert set(np.argmax([kept[:4] for kept in three], axis=1)) == {0, 1, 2, 3}
+
+
+def test_a_report_has_the_least_the_high_and_the_sum_of_the_losses():
+    loss, valid = jnp.array([3.0, 0.5, 9.0, 2.0, 1.0, 77.0]), jnp.arange(6) < 5
+    for high in (1.0, 0.8, 0.3):
+        report = FedBalancer(high=high).report((), valid, valid, loss=loss, turn=turn(0.0))
+        np.testing.assert_allclose(report.high, np.percentile(loss[:5], 100 * high), rtol=1e-5)
+        assert (float(report.low), float(report.total), float(report.count)) == (0.5, 15.5, 5)
+
+
+def test_the_threshold_lies_between_the_least_loss_and_the_mean_of_the_largest():
+    """Least .1; largest 2 and 4; ratio .05: .1 + 2.9 · .05 = .245. The third member did not return."""
+    state = START._replace(loss_ratio=jnp.float32(0.05))
+    reports = LossReport(*map(jnp.array, ([0.5, 0.1, 0.0], [2.0, 4.0, 90.0], [3.0, 5.0, 90.0], [4.0, 4.0, 9.0])))
+    after = FedBalancer().merge(KEY, state, CTX, cohort(True, True, False), reports)
+    np.testing.assert_allclose(after.threshold, 0.245, rtol=1e-6)
+    assert (float(after.window_loss), int(after.rounds)) == (1.0, 1)
+    same = FedBalancer().merge(KEY, state, CTX, cohort(False, False, False), reports)
+    assert all(np.array_equal(a, b, equal_nan=True) for a, b in zip(same, state, strict=True))
+
+
+def test_both_ratios_move_a_step_after_every_window_of_rounds_and_stay_within_bounds():
+    losses = [5.0, 5, 4, 4, 3, 3, 6, 6, 7, 7, 8, 8, 1, 1]
+    samples, state, seen = FedBalancer(window=2, loss_step=0.6, deadline_step=0.25), START, []
+    for loss in losses:
+        state = samples.move_ratios(state, jnp.float32(loss))
+        seen.append((round(float(state.loss_ratio), 2), round(float(state.deadline_ratio), 2)))
+    assert seen[1::2] == [(0, 1), (0.6, 0.75), (1, 0.5), (0.4, 0.75), (0, 1), (0, 1), (0.6, 0.75)]
+    assert all(seen[2 * i] == seen[2 * i - 1] for i in range(1, len(losses) // 2))
+
+
+def test_the_deadline_lies_between_the_peaks_of_one_epoch_and_of_all():
+    """Members finish 1 epoch after 2, 3 and 11 seconds, all 5 after 6, 11 and 51, of which 1 is for transfers."""
+    ones = jnp.full(4, 0.5)
+    compute = jnp.array([5.0, 10.0, 50.0, 1.0])
+    ctx = CTX.replace(timing=Timing(ones, compute, ones), passes=jnp.full(4, 5.0))
+    seconds = [find_peak(jnp.array(t), jnp.ones(3, bool)) for t in ([2.0, 3.0, 11.0], [6.0, 11.0, 51.0])]
+    assert [float(s) for s in seconds] == [3.0, 11.0]  # 1/2, 2/3, 3/11; 1/6, 2/11, 3/51
+    for ratio, deadline in ((1.0, 11.0), (0.0, 3.0), (0.25, 5.0)):
+        state = START._replace(deadline_ratio=jnp.float32(ratio))
+        assert float(FedBalancer().choose_deadline(state, ctx, cohort(True, True, True), 99.0)) == deadline
+        assert FedBalancer(deadline="fixed").choose_deadline(state, ctx, cohort(True, True, True), 99.0) == 99.0
+    one = FedBalancer().choose_deadline(START, ctx, cohort(True, False, False), 99.0)
+    assert float(one) == 6.0
+    assert float(FedBalancer().choose_deadline(START, ctx, cohort(False, False, False), 99.0)) == 99.0
+    assert isinstance(START, BalancerState)

@@ -1,0 +1,79 @@
+"""EL2N and GraNd: scores by hand and by differentiation, what is dropped, and scores that are measured a few times."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fedjax_sel import Task, signals
+from fedjax_sel.data_selection.el2n import EL2N
+from fedjax_sel.data_selection.grand import GraNd
+from fedjax_sel.engine.signals import measure_examples
+from fedjax_sel.models.mlp import MLP
+from fedjax_sel.types import Batch
+
+KEY = jax.random.key(0)
+
+
+def test_scores_by_hand():
+    """Z = (2, 1, 0), y = 1: p = (.665241, .244728, .090031); h = (1, 2)."""
+    z, y, h = jnp.array([[2.0, 1.0, 0.0]]), jnp.array([1]), jnp.array([[1.0, 2.0]])
+    np.testing.assert_allclose(signals.OutputGradient().measure(z, y)[0], [0.665241, -0.755272, 0.090031], atol=1e-6)
+    np.testing.assert_allclose(signals.EL2N().measure(z, y), 1.010488, rtol=1e-6)
+    np.testing.assert_allclose(signals.GraNd().measure(z, y, h), 2.475180, rtol=1e-6)
+
+
+def test_the_last_layers_gradient_and_the_whole_models_are_those_of_differentiation():
+    task = Task(MLP(classes=3, hidden=(4,)))
+    rng = np.random.default_rng(0)
+    x, y = jnp.asarray(rng.normal(size=(5, 2)), jnp.float32), jnp.array([0, 1, 2, 1, 0])
+    variables = task.init(KEY, x)
+    batch = Batch(x, y, jnp.arange(5) < 4)
+    measured = measure_examples(
+        {"last": signals.LastLayerGradient(), "norm": signals.GraNd(), "loss": signals.Loss()}, task, variables, batch
+    )
+    every = signals.ExampleGradientNorm().measure(task, variables, batch, KEY)
+    last = sorted(variables["params"])[-1]
+    for i in range(4):
+        one = Batch(x[i : i + 1], y[i : i + 1], jnp.ones(1, bool))
+        gradient = task.gradient(variables, one)
+        layer = gradient["params"][last]
+        by_class = np.concatenate([layer["bias"][None], layer["kernel"]]).T
+        np.testing.assert_allclose(measured["last"][i], by_class.ravel(), atol=1e-6)
+        np.testing.assert_allclose(measured["norm"][i], np.linalg.norm(by_class), rtol=1e-5)
+        whole = np.concatenate([leaf.ravel() for leaf in jax.tree.leaves(gradient)])
+        np.testing.assert_allclose(every[i], np.linalg.norm(whole), rtol=1e-5)
+        np.testing.assert_allclose(measured["loss"][i], task.loss(variables, one), rtol=1e-5)
+    assert every[4] == 0
+
+
+def test_features_of_a_model_that_does_not_end_with_a_dense_layer_are_refused():
+    class Scaled(MLP):
+        def __call__(self, x, *, train=False):
+            return 2 * super().__call__(x, train=train)[:, :2]
+
+    task, x = Task(Scaled(classes=3, hidden=(4,))), jnp.zeros((2, 2))
+    with pytest.raises(ValueError, match=r"Scaled does not end with one; choose a signal that looks at the logits"):
+        task.logits_and_features(task.init(KEY, x), x)
+
+
+@pytest.mark.parametrize("samples", [EL2N, GraNd])
+def test_the_hardest_are_kept_below_those_that_are_dropped(samples):
+    score, valid = jnp.array([5.0, 1, 4, 2, 3, 0, 9]), jnp.arange(7) < 6
+    choose = lambda **k: samples(**k).select(KEY, (), valid, score=score).nonzero()[0].tolist()  # noqa: E731
+    assert choose(fraction=0.5) == [0, 2, 4]
+    assert choose(fraction=0.5, drop=0.2) == [2, 3, 4], "one of six"
+    assert choose(fraction=0.5, drop=0.9) == [1, 3, 5], "enough others remain"
+
+
+def test_the_mean_of_the_first_turns_decides_and_is_then_not_measured_any_more():
+    samples, valid = EL2N(fraction=0.25, turns=2), jnp.ones(4, bool)
+    state = jax.tree.map(lambda leaf: leaf[1], samples.init(3, 4))
+    chosen, asked = [], []
+    for round, score in enumerate(([4.0, 1, 0, 0], [0.0, 5, 0, 0], [0.0] * 4, [0.0] * 4)):
+        asked.append(bool(samples.asks(state, jnp.int32(round))))
+        score = jnp.array(score)
+        chosen.append(samples.select(KEY, state, valid, score=score).nonzero()[0].tolist())
+        state = samples.observe(KEY, state, valid, score=score)
+    assert (chosen, asked) == ([[0], [1], [1], [1]], [True, True, False, False])  # 4, 1; then 4, 6
+    assert bool(EL2N().asks((), jnp.int32(9)))

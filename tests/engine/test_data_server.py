@@ -1,0 +1,206 @@
+"""What a data selector keeps on the server, reports and is billed for; its deadline; what its examples stand for."""
+
+import warnings
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fedjax_sel as fs
+from fedjax_sel import Experiment, Federation, Layout, Task, partition, signals, simulate
+from fedjax_sel.client_selection.round_robin import RoundRobin
+from fedjax_sel.devices.clock import Deadline
+from fedjax_sel.devices.laws import Uniform as UniformDevices
+from fedjax_sel.local_training.sgd import SGD
+from fedjax_sel.models.logistic import LogisticRegression
+from fedjax_sel.protocols import DataSelector, Prepared
+from fedjax_sel.pytree import param, static
+from tests.quadratic import TASK, A, clients, weights_of
+from tests.quadratic import gradient as gradient_of
+
+FEATURES, CLASSES, M, ROUNDS = 2, 3, 2, 4
+F = 2 * FEATURES * CLASSES + CLASSES + 2 * FEATURES  # an example's forward pass
+MODEL = 4 * (FEATURES * CLASSES + CLASSES)
+
+
+class Growing(DataSelector):
+    """The first `server` examples; the server adds one more for every 5 that its members have, and counts its rounds.
+
+    Signals are measured by clients whose last turn was not in the round before.
+    """
+
+    uses_turn = True
+
+    def signals(self):
+        return {"loss": signals.Loss()}
+
+    def validation_signals(self):
+        return {"clean": signals.ValidationLoss()}
+
+    def count_down(self, classes):
+        return 1.0 + classes
+
+    def count_up(self, classes):
+        return 2.0
+
+    def prepare(self, key, ctx, host):
+        return Prepared(server={"size": jnp.float32(3.0), "sum": jnp.zeros(())})
+
+    def init(self, num_clients, longest):
+        return jnp.zeros(num_clients, jnp.int32)
+
+    def asks(self, state, round):
+        return state % 2 == 0
+
+    def select(self, key, state, valid, *, loss, turn):
+        return valid & (jnp.arange(len(valid)) < turn.server["size"])
+
+    def observe(self, key, state, weight, *, loss, turn):
+        return state + 1
+
+    def report(self, state, valid, weight, *, loss, turn):
+        return {"count": valid.sum(), "loss": jnp.where(valid, loss, 0).sum(), "clean": turn.validation["clean"]}
+
+    def merge(self, key, server, ctx, cohort, reports):
+        told = jnp.where(cohort.mask, reports["loss"], 0).sum() + jnp.where(cohort.mask, reports["clean"], 0).sum()
+        return {
+            "size": server["size"] + jnp.where(cohort.mask, reports["count"], 0).sum() // 5,
+            "sum": server["sum"] + told,
+        }
+
+
+@pytest.fixture(scope="module")
+def unequal(blobs):
+    return Federation(blobs, partition.Dirichlet(clients=4, alpha=1.0, min_examples=4))
+
+
+def experiment(blobs, selector, **parts):
+    task = Task.on(LogisticRegression(classes=CLASSES), blobs)
+    parts = {"local_training": SGD(batch_size=8), "cohort_size": M, "rounds": ROUNDS, **parts}
+    return Experiment(task, client_selection=RoundRobin(), data_selection=selector, **parts)
+
+
+@pytest.mark.parametrize("layout", [Layout(), Layout(clients=1, seeds="scan")], ids=["vmap", "scan"])
+def test_reports_reach_the_server_and_what_it_keeps_reaches_the_clients_all_of_it_billed(blobs, unequal, layout):
+    history = simulate(experiment(blobs, Growing()), unequal, seeds=[0, 3], layout=layout)
+    for seed, cohorts, trained, looked in zip(
+        (0, 3), history.selections, history["client_flops"], history["selection_flops"], strict=True
+    ):
+        n = np.asarray(unequal.draw(seed).num_examples)
+        size, turns = 3, np.zeros(4, int)
+        for t, cohort in enumerate(cohorts):
+            assert trained[t] == 3 * F * np.minimum(n[cohort], size).sum()
+            assert looked[t] == F * n[cohort][turns[cohort] % 2 == 0].sum(), "they measured, or paid nothing"
+            size += n[cohort].sum() // 5
+            turns[cohort] += 1
+        assert turns.min() >= 1
+    np.testing.assert_array_equal(history["selection_bytes_down"], 4 * M * (1 + CLASSES))
+    np.testing.assert_array_equal(history["selection_bytes_up"], 4 * M * 2)
+
+
+class OneOf(DataSelector):
+    """A client's first example, twice as much, in the name of all or in its own."""
+
+    weighted = True
+    whole: bool = static(default=True)
+
+    @property
+    def represents_all(self):
+        return self.whole
+
+    def select(self, key, state, valid):
+        return jnp.where(jnp.arange(len(valid)) == 0, 2.0, 0.0)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_client_weighs_as_much_as_the_examples_that_those_selected_stand_for(whole):
+    rows = (1, 2, 3, 4, 5, 6)
+    trainer = SGD(0.1, batch_size=None, steps=1)
+    run = Experiment(
+        TASK,
+        client_selection=RoundRobin(),
+        data_selection=OneOf(whole),
+        aggregation=fs.aggregation.Mean(weighting="size"),
+        local_training=trainer,
+        cohort_size=6,
+        rounds=1,
+    )
+    w = weights_of(simulate(run, clients(rows), seeds=1))
+    each = np.array([-0.1 * 2 * gradient_of(np.zeros(2), i) for i in range(len(A))])
+    np.testing.assert_allclose(w, np.average(each, axis=0, weights=rows if whole else None), rtol=1e-5)
+
+
+class Affordable(DataSelector):
+    """As many examples as the client can train on until the deadline, and some more."""
+
+    uses_turn = True
+    more: int = static(default=0)
+
+    def signals(self):
+        return {"loss": signals.Loss()}
+
+    def select(self, key, state, valid, *, loss, turn):
+        return valid & (jnp.arange(len(valid)) < turn.affordable + self.more)
+
+
+class Sooner(Affordable):
+    """The same by a deadline of its own."""
+
+    seconds: float = param(default=1.0)
+
+    def choose_deadline(self, server, ctx, cohort, seconds):
+        return jnp.float32(self.seconds)
+
+
+def test_a_client_that_trains_on_all_it_can_afford_returns_and_with_one_example_more_does_not(blobs):
+    federation = Federation(blobs, partition.Iid(clients=4), devices=UniformDevices(low=0.1))
+    whole = np.sort(simulate(experiment(blobs, fs.data_selection.Everything(), rounds=1), federation)["seconds"][0])[0]
+    seconds = float(0.6 * whole)
+
+    def uploads(selector, deadline):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            parts = {"deadline": Deadline(deadline), "local_training": SGD(batch_size=1)}
+            history = simulate(experiment(blobs, selector, **parts), federation)
+        return history["bytes_up"][0] / MODEL, history["seconds"][0]
+
+    returned, lasted = uploads(Affordable(), seconds)
+    assert (returned == M).all()
+    assert (lasted <= seconds * (1 + 1e-6)).all()
+    late, _ = uploads(Affordable(more=1), seconds)
+    size = np.asarray(federation.draw(0).num_examples)
+    assert (late < M).any()
+    assert size.min() > 10
+    again, lasted_again = uploads(Sooner(seconds=seconds), 1e9)
+    np.testing.assert_array_equal(again, returned)
+    np.testing.assert_array_equal(lasted_again, lasted)
+
+
+def test_what_a_data_selector_declares_and_does_not_take_is_refused(blobs, unequal):
+    class Deaf(Growing):
+        def report(self, state, valid, weight, *, loss):
+            return ()
+
+    class Server(Growing):
+        def validation_signals(self):
+            return [signals.ValidationLoss()]
+
+    class Unready(Growing):
+        def prepare(self, key, ctx, host):
+            return {"size": 3}
+
+    class Growth(Growing):
+        def merge(self, key, server, ctx, cohort, reports):
+            return server["size"]
+
+    for selector, says in (
+        (Deaf(), r"Deaf.report cannot be called .* it must take \(state, valid, weight, \*, loss, turn\)"),
+        (Server(), r"Server.validation_signals returned .* it must be a mapping from names to signals of the server"),
+        (Unready(), r"Unready.prepare returned a dict; it must return Prepared\(server=...\)"),
+        (Growth(), r"Growth.merge returned a state of another structure"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            simulate(experiment(blobs, selector), unequal)
+    few = fs.dataset("few", np.zeros((20, 2), np.float32), np.arange(20) % 3, test=0.2)
+    with pytest.raises(ValueError, match="the data selector wants clean, but the server has no validation examples"):
+        simulate(experiment(few, Growing(), cohort_size=1), Federation(few, partition.Iid(clients=2)))
