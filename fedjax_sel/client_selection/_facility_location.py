@@ -33,8 +33,8 @@ def locate_facilities(
       m: how many.
       examined: in each step only so many random points are tried (the stochastic greedy algorithm); None: all.
 
-    Source: Nemhauser, Wolsey and Fisher, "An analysis of approximations for maximizing submodular set functions", 1978,
-      https://doi.org/10.1007/BF01588971; stochastic: Mirzasoleiman et al., "Lazier Than Lazy Greedy", 2015,
+    Source: Nemhauser, Wolsey and Fisher, "An analysis of approximations for maximizing submodular set functions—I",
+      1978, https://doi.org/10.1007/BF01588971; stochastic: Mirzasoleiman et al., "Lazier Than Lazy Greedy", 2015,
       https://arxiv.org/abs/1409.7938.
     """
     n = distance.shape[0]
