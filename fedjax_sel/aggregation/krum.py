@@ -26,7 +26,8 @@ class Krum(Aggregator):
       num_selected: how many are averaged; 1 is Krum.
 
     Source: Blanchard et al., "Machine Learning with Adversaries: Byzantine Tolerant Gradient Descent", 2017,
-    https://arxiv.org/abs/1703.02757, section 4 (Krum) and section 5 (Multi-Krum).
+    https://proceedings.neurips.cc/paper/2017/hash/f4b9ec30ad9f68f89b29639786cb62ef-Abstract.html, Krum and Multi-Krum;
+    its preprint is "Byzantine-Tolerant Machine Learning", https://arxiv.org/abs/1703.02757.
 
     >>> import jax.numpy as jnp
     >>> Krum(f=1).combine(jnp.array([0.0, 1.0, 1.5, 3.0, 9.0]), jnp.ones(5) / 5)

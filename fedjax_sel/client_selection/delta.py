@@ -36,8 +36,8 @@ class Delta(ClientSelector):
     `l_i` the client's part of the sum of the losses instead of `σ_i`, draws are without replacement and weigh the same,
     so they are biased. There `g_i` is the update of one local epoch, here the gradient.
 
-    The text's factors, `α₁ = 20 K² L η` and `α₂ = 5 K L η + η / n`, have a smoothness `L` that nobody knows; the
-    defaults are those of its usual implementation.
+    The text's factors, `α₁ = 20 K² L η_L` and `α₂ = 5 K L η_L + η / n` (`η_L` the clients' learning rate, `η` the
+    server's), have a smoothness `L` that nobody knows; the defaults are those of its usual implementation.
 
     Attributes:
       alpha1, alpha2: `α₁`, `α₂`.

@@ -32,7 +32,8 @@ class FedEntropy(ClientSelector):
       epsilon: chance of a uniform cohort.
 
     Source: Ling et al., "FedEntropy: Efficient Device Grouping for Federated Learning Using Maximum Entropy Judgment",
-    2022, https://arxiv.org/abs/2205.12038; ε and the values are those of the authors' code.
+    2022, https://arxiv.org/abs/2205.12038; ε and the values are those of the authors' code,
+    https://github.com/FedEntropy/FedEntropy.
 
     >>> list(FedEntropy().signals().trained)
     ['soft_labels']

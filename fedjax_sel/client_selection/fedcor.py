@@ -68,8 +68,8 @@ class FedCor(ClientSelector):
       first_steps, steps: of Adam, in the first fit and in the others.
 
     Source: Tang et al., "FedCor: Correlation-Based Active Client Selection Strategy for Heterogeneous Federated
-    Learning", CVPR 2022, https://arxiv.org/abs/2103.13822, Algorithm 1; defaults: its code's for Fashion-MNIST
-    (CIFAR-10: warm_up 20, interval 50, history 500, beta 0.9, gamma 0.99).
+    Learning", CVPR 2022, https://arxiv.org/abs/2103.13822, Algorithm 1; code: https://github.com/Yoruko-Tang/FedCor,
+    whose defaults for Fashion-MNIST these are (CIFAR-10: warm_up 20, interval 50, history 500, beta 0.9, gamma 0.99).
 
     >>> FedCor(warm_up=20, interval=50).signals().before
     {'loss': Loss()}

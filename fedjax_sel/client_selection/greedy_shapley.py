@@ -35,8 +35,8 @@ class GreedyShapley(ClientSelector):
     φ_i`. With `memory="ema"`, the value of the others is `α` of the old one and `1 - α` of the new, the first as it is.
 
     All updates of a cohort are kept, and the server evaluates its validation examples for every coalition: `2^m` of
-    them, or `m²` for each pass of `"gtg"`. Clients pay nothing. The weights `n_i / P_i`, which the authors' S-FedAvg
-    has, are left out.
+    them, or `m²` for each pass of `"gtg"`. Clients pay nothing. GreedyFed's code compares with an S-FedAvg in which
+    `φ_i` is the mean of the client's values so far and updates weigh `n_i / P_i`; neither is done here.
 
     Attributes:
       alpha: α.
@@ -46,7 +46,8 @@ class GreedyShapley(ClientSelector):
       method: of the Shapley values, `"exact"`, for at most 10 slots, or `"gtg"`.
 
     Source: Singhal, Pandey and Popovski, "Greedy Shapley Client Selection for Communication-Efficient Federated
-    Learning", 2023, https://arxiv.org/abs/2312.09108; S-FedAvg: Nagalapatti and Narayanam, "Game of Gradients", 2021,
+    Learning", 2023, https://arxiv.org/abs/2312.09108; code: https://github.com/pringlesinghal/GreedyFed. S-FedAvg:
+    Nagalapatti and Narayanam, "Game of Gradients: Mitigating Irrelevant Clients in Federated Learning", 2021,
     https://arxiv.org/abs/2110.12257.
 
     >>> list(GreedyShapley(method="exact").signals().after)

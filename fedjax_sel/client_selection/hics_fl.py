@@ -46,13 +46,15 @@ class HiCSFL(ClientSelector):
     the mean of `Ĥ` over a cluster and `γ_t = γ₀ (1 - t/T)`, so that first the even clients train, and in the end
     everybody alike. All members differ: who is drawn leaves its cluster, and an empty cluster is drawn no more.
 
-    In the first `⌈N/m⌉` rounds cohorts are of clients never seen, at random. What the server looks at is in the updates
-    that it receives, so it costs the clients nothing.
+    In the first `⌈N/m⌉` rounds cohorts are of clients never seen, at random; in the last of them others fill the slots
+    that are left, which the source leaves empty. What the server looks at is in the updates that it receives, so it
+    costs the clients nothing.
 
     The authors' code reads the mean change of the weights into each class (`signature="weights"`), describes a client
     by its row of the matrix of distances (`ward_on="rows"`), and draws uniformly within a cluster
-    (`in_cluster="uniform"`). It also warms up in the order of the clients' numbers, and falls back to clustered
-    sampling where the variance of `Ĥ` is 0.1 or more; neither is done here.
+    (`in_cluster="uniform"`). It also takes the angle between the changes of the layer's weights and biases together,
+    warms up in the order of the clients' numbers, and falls back to clustered sampling where the variance of `Ĥ` is 0.1
+    or more; none of this is done here.
 
     Attributes:
       temperature: `T` of the softmax; the source has 0.0025 for Fashion-MNIST, 0.0015 for the others.
@@ -65,8 +67,8 @@ class HiCSFL(ClientSelector):
       layer: path of the output layer, where its name does not tell (`signals.OutputUpdate`).
 
     Source: Chen and Vikalo, "Heterogeneity-Guided Client Sampling: Towards Fast and Efficient Non-IID Federated
-    Learning", 2024, https://arxiv.org/abs/2310.00198, section 3; code:
-    https://github.com/CityChan/HiCS-FL.
+    Learning", 2024, https://arxiv.org/abs/2310.00198, Algorithm 1, equations (7), (9) and (10), section A.1.2 for the
+    numbers; code: https://github.com/CityChan/HiCS-FL.
 
     >>> HiCSFL().signals().after
     {'output_update': OutputUpdate(part='bias', layer=None)}

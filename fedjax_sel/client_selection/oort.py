@@ -59,7 +59,7 @@ class Oort(ClientSelector):
       window: unseen clients drawn from, as a multiple of those wanted.
 
     Source: Lai et al., "Oort: Efficient Federated Learning via Guided Participant Selection", 2021,
-    https://arxiv.org/abs/2010.06081, Algorithm 1; the defaults are the authors' code's.
+    https://arxiv.org/abs/2010.06081, Algorithm 1; code: https://github.com/SymbioticLab/Oort, whose defaults these are.
 
     >>> Oort(epsilon=0.5).signals().after
     {'training_loss_rms': TrainingLossRMS()}

@@ -39,7 +39,8 @@ class OptimalSampling(ClientSelector):
       weighting: `w_i` in proportion to the `"size"` of the members, or equal, `"client"`.
 
     Source: Chen, Horváth and Richtárik, "Optimal Client Sampling for Federated Learning", 2022,
-    https://arxiv.org/abs/2010.13723, equation (7), Algorithms 1 and 2.
+    https://arxiv.org/abs/2010.13723, equation (7), Algorithms 1 and 2; code:
+    https://github.com/SamuelHorvath/FL-optimal-client-sampling.
 
     >>> OptimalSampling().signals().trained
     {'update_norm': UpdateNorm(sends=1, receives=1)}

@@ -26,10 +26,12 @@ class EntropyBatches(DataSelector):
       fraction: of the client's examples, in (0, 1].
       batch_size: examples of a batch.
 
-    Source: after FedAvg-BE; Orlandi et al., "Entropy to Mitigate Non-IID Data Problem on Federated Learning for the
-    Edge Intelligence Environment", IEEE Access, 2023, https://doi.org/10.1109/ACCESS.2023.3298704. We know the method
-    only from FedFT-EDS, section II-B, by which it selects batched local data by entropy; the order, the mean and the
-    fraction are ours.
+    Source: FedAvg-BE as FedFT-EDS describes it in section II-B, Shi, Radu and Yang, 2024,
+    https://arxiv.org/abs/2501.00170: batches of the examples of highest entropy; the mean and the fraction are ours.
+    FedAvg-BE itself is another rule: Orlandi et al., "Entropy to Mitigate Non-IID Data Problem on Federated Learning
+    for the Edge Intelligence Environment", IEEE Access, 2023, https://doi.org/10.1109/ACCESS.2023.3298704; its code,
+    https://github.com/fernanda-orlandi/dm-nvflare-fedavg-entropy, trains on the batches whose labels have less entropy
+    than a client's labels have on average, and does not ask the model.
 
     >>> EntropyBatches(batch_size=32).signals()
     {'entropy': Entropy(temperature=1.0)}
