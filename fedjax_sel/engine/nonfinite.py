@@ -71,8 +71,8 @@ def guard_round(
         after, record = step(before, t)
         returned, left_out = record.ledger.reports, record.ledger.left_out
         some_finite = (returned > left_out) | (returned == 0)
-        evaluated = ~jnp.isnan(record.accuracy)
-        finite = all_finite(after.variables) & (jnp.isfinite(record.loss) | ~evaluated) & some_finite
+        # The loss is NaN where the model was not evaluated, and infinite where it was measured as NaN.
+        finite = all_finite(after.variables) & ~jnp.isinf(record.loss) & some_finite
         alive = before.alive & finite
 
         def freeze(new, old):
@@ -99,8 +99,11 @@ def hide_ended(record: RoundRecord, began: Bool[Array, ""], alive: Bool[Array, "
         return jnp.where(shown, value, jnp.asarray(otherwise, value.dtype))
 
     counted: Any = jax.tree.map(lambda value: hide(value, began), (record.ledger, record.probe))
+    quality: Any = jax.tree.map(
+        lambda value: hide(value, alive, jnp.nan), (record.accuracy, record.metrics, record.clients)
+    )
     return RoundRecord(
-        accuracy=hide(record.accuracy, alive, jnp.nan),
+        accuracy=quality[0],
         loss=hide(record.loss, alive, jnp.nan),
         training_loss=hide(record.training_loss, alive, jnp.nan),
         client=hide(record.client, began, PAD_CLIENT),
@@ -109,5 +112,6 @@ def hide_ended(record: RoundRecord, began: Bool[Array, ""], alive: Bool[Array, "
         alive=alive,
         faults={name: hide(n, alive if may_diverge(name) else began) for name, n in (record.faults or {}).items()},
         idle=None if record.idle is None else record.idle & alive,
-        metrics={name: hide(value, alive, jnp.nan) for name, value in (record.metrics or {}).items()},
+        metrics=quality[1],
+        clients=quality[2],
     )

@@ -40,7 +40,8 @@ class RoundRecord(Pytree):
     """What one round measured; with leading axes for several seeds and rounds.
 
     Attributes:
-      accuracy, loss: of the new global model on the test examples (loss in nats); NaN where it was not evaluated.
+      loss, accuracy: of the new global model on the test examples (loss in nats); NaN where it was not evaluated. None
+        is the accuracy where targets are no classes.
       training_loss: weighted mean, in nats, of the losses that the merged members report from their training.
       client: the cohort; `PAD_CLIENT` in empty slots.
       ledger: what the round took.
@@ -48,10 +49,12 @@ class RoundRecord(Pytree):
       alive: whether the seed is still finite after it.
       faults: what strategies returned that cannot be (`engine.faults`), by kind.
       idle: whether nobody trained.
-      metrics: the task's other metrics by name, on the test examples; NaN where they were not measured.
+      metrics: the task's other metrics by name, on the test examples, a number or one for each class; NaN where they
+        were not measured.
+      clients: all metrics by name, on every client's own examples, with an axis `N`; NaN where they were not measured,
+        None where none are wanted.
     """
 
-    accuracy: Float[Array, ""]
     loss: Float[Array, ""]
     training_loss: Float[Array, ""]
     client: Int[Array, "m"]
@@ -60,7 +63,9 @@ class RoundRecord(Pytree):
     alive: Bool[Array, ""] | None = None
     faults: dict[str, Int[Array, ""]] | None = None
     idle: Bool[Array, ""] | None = None
-    metrics: dict[str, Float[Array, ""]] | None = None
+    metrics: dict[str, Float[Array, "..."]] | None = None
+    accuracy: Float[Array, ""] | None = None
+    clients: dict[str, Float[Array, "N ..."]] | None = None
 
 
 def flatten_record(record: RoundRecord) -> dict[str, Any]:
