@@ -105,7 +105,7 @@ class Signal(Strategy):
 
 
 class ExampleSignal(Signal):
-    """A value for each example, read off its logits (the model's outputs); a client's value is the mean over its examples.
+    """A value for each example, read off its logits, the model's outputs; a client's is the mean over its examples.
 
     The global model is one model, so the values of all clients come from one flat pass over all examples.
     """

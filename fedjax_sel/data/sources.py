@@ -80,9 +80,7 @@ def load(
         raise ValueError(f"the name of a dataset is {show(name)} ({type(name).__name__}); it must be text{hint}")
     kind, _, rest = name.partition(":")
     if targets is not None and kind != "npz":
-        raise ValueError(
-            f"{name}: targets is {show(targets)}; only those of npz:PATH have a kind to be told, other data says it itself"
-        )
+        raise ValueError(f"{name}: targets is {show(targets)}; only npz:PATH takes it, other data says it itself")
     if kind == "npz" and rest:
         whole = npz_dataset(
             Path(rest), seed=seed, validation=validation, test=test, data_dir=data_dir, targets=targets or "classes"

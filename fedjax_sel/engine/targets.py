@@ -46,8 +46,8 @@ def check_outputs(task: Task, data: FederatedData) -> None:
     wanted = (1, *(data.y.shape[1:] if data.targets == "tokens" else ()), data.classes)
     if outputs != wanted:
         raise ValueError(
-            f"the model gives outputs of shape {outputs[1:]} an example, but its targets are {data.targets}, which need "
-            f"{wanted[1:]}; build the model with classes={data.classes}"
+            f"the model gives outputs of shape {outputs[1:]} an example, but its targets are {data.targets}, which "
+            f"need {wanted[1:]}; build the model with classes={data.classes}"
         )
 
 

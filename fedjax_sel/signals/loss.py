@@ -35,7 +35,7 @@ def measure_losses(loss: Any, outputs: Float[Array, "b ..."], targets: Shaped[Ar
 
 
 class Loss(ExampleSignal):
-    """The task's loss of an example, `-log softmax(logits)_y` in nats by default; a client's value is its mean, `F_i(w)`.
+    """The task's loss, `-log softmax(logits)_y` in nats by default; a client's value is its mean, `F_i(w)`.
 
     Attributes:
       loss: which is measured, as `Task.loss` has it; None: the task's.

@@ -140,7 +140,7 @@ class Huber(Loss):
 
     def __call__(self, outputs: Float[Array, "b k"], targets: Num[Array, "b *k"]) -> Float[Array, "b"]:
         """Returns the loss of each example."""
-        return average_places(optax.huber_loss(outputs, align(targets, outputs), self.delta))
+        return average_places(optax.huber_loss(outputs, align(targets, outputs), delta=self.delta))
 
 
 class BinaryCrossEntropy(Loss):
@@ -154,7 +154,7 @@ class BinaryCrossEntropy(Loss):
 
     def __call__(self, outputs: Float[Array, "b C"], targets: Num[Array, "b C"]) -> Float[Array, "b"]:
         """Returns the loss of each example."""
-        return average_places(optax.sigmoid_binary_cross_entropy(outputs, targets.astype(outputs.dtype)))
+        return average_places(optax.sigmoid_binary_cross_entropy(outputs, jnp.asarray(targets, outputs.dtype)))
 
 
 class NextToken(Loss):

@@ -34,8 +34,9 @@ class Task(Pytree):
     """What is learnt by a Flax module: a model, how its inputs are normalised, a loss and metrics.
 
     Attributes:
-      model: maps normalised examples to outputs (logits of classes, of labels, of the next token; numbers); called with `train=True` while a client trains (dropout, statistics of
-        the batch). Where it has statistics (a collection `batch_stats`), it also takes `mask`, the examples that count.
+      model: maps normalised examples to outputs (logits of classes, of labels, of the next token; or numbers); called
+        with `train=True` while a client trains (dropout, statistics of the batch). Where it has statistics (a
+        collection `batch_stats`), it also takes `mask`, the examples that count.
       shift, scale: an example as stored becomes `(x - shift) * scale`; numbers, or one for each place of the example's
         last axis.
       loss: of each example, from the model's outputs and the targets; training minimises its mean. A `Loss`, whose
@@ -220,6 +221,11 @@ class Task(Pytree):
         """Every metric of `count` examples, and their mean `loss`, from the sums of what `example_metrics` returns."""
         metrics = {name: metric.compute(sums[name], count) for name, metric in self.metrics.items()}
         return {**metrics, "loss": sums["loss"] / count}
+
+    def is_better_higher(self, name: str) -> bool:
+        """Whether the lowest values of a metric are the worst ones, by its name in a history."""
+        own = {"loss": False, "accuracy": True, **{key: one.higher_is_better for key, one in self.metrics.items()}}
+        return own.get(name, own.get(name.rpartition("_")[0], True))
 
     def losses(
         self, variables: Variables, batch: Batch, *, train: bool = False, key: PRNGKey | None = None
