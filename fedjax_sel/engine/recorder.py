@@ -63,9 +63,10 @@ class Recorder:
             m = about["cohort_size"]
             return History(seeds, {}, np.zeros((len(seeds), 0, m), np.int32), about["clients"], about)
         record = unflatten_record(self.arrays)
-        clients = spread_classes(record.clients or {})
+        clients = spread_classes(record.clients, axes=3)
         rounds = self.client_rounds(0, record.client.shape[1])
-        metrics = self.write_metrics(record) | self.write_client_metrics(clients, rounds, record.client.shape[1])
+        measured = self.write_client_metrics(clients, rounds, record.client.shape[1])
+        metrics: dict[str, Any] = {**self.write_metrics(record), **measured}
         return History(
             seeds,
             metrics,
@@ -82,7 +83,7 @@ class Recorder:
             "accuracy": record.accuracy,
             "loss": record.loss,
             "training_loss": record.training_loss,
-            **spread_classes(record.metrics or {}),
+            **spread_classes(record.metrics, axes=2),
             **price(record.ledger, self.rates),
             "seconds": record.ledger.seconds,
             "joules": record.ledger.joules,
@@ -125,19 +126,20 @@ class Recorder:
         return out
 
 
-def spread_classes(metrics: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def spread_classes(metrics: Mapping[str, Any] | None, axes: int) -> dict[str, np.ndarray]:
     """Returns metrics of one number each: one that has a number for each class becomes `NAME_0`, `NAME_1`, ...
 
-    A last axis of classes is one more than `metrics` of one number have; loss has one number.
+    Args:
+      metrics: by name.
+      axes: how many a metric of one number has.
+
+    >>> spread_classes({"recall": np.zeros((2, 5, 3))}, axes=2).keys()
+    dict_keys(['recall_0', 'recall_1', 'recall_2'])
     """
-    axes = min((value.ndim for value in metrics.values()), default=0)
-    axes = max(axes, 2)
     out: dict[str, np.ndarray] = {}
-    for name, value in metrics.items():
-        if value.ndim == axes:
-            out[name] = value
-        else:
-            out |= {f"{name}_{c}": value[..., c] for c in range(value.shape[-1])}
+    for name, value in (metrics or {}).items():
+        classes = range(value.shape[-1]) if value.ndim > axes else ()
+        out |= {f"{name}_{c}": value[..., c] for c in classes} if classes else {name: value}
     return out
 
 
