@@ -114,10 +114,10 @@ class Experiment(Pytree):
                 f"the deadline is {self.deadline.seconds} seconds, but the clients have no devices, so nobody is late; "
                 "give the federation devices"
             )
-        counts: dict[str, Any] = {name: getattr(self, name) for name in COUNTS}
-        for name, value in counts.items():
-            unused = value is None and name == "evaluate_clients_every"
-            if not unused and (not is_whole(value) or value < 1):
+        for name in COUNTS:
+            value: Any = getattr(self, name)
+            fits = is_whole(value) and value >= 1
+            if not fits and not (value is None and name == "evaluate_clients_every"):
                 raise ValueError(f"{name} is {value!r}; it must be a whole number, at least 1")
         if self.signal_split not in ("training", "holdout"):
             raise ValueError(f"signal_split is {self.signal_split!r}; it must be 'training' or 'holdout'")

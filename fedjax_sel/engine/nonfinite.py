@@ -13,10 +13,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from fedjax_sel.engine.faults import may_diverge
-from fedjax_sel.engine.state import RoundRecord, RoundState
+from fedjax_sel.engine.state import FaultCounts, RoundRecord, RoundState
 from fedjax_sel.types import PAD_CLIENT, Update, Variables
 
 TINY = jnp.finfo(jnp.float32).tiny
@@ -110,8 +111,15 @@ def hide_ended(record: RoundRecord, began: Bool[Array, ""], alive: Bool[Array, "
         ledger=counted[0],
         probe=counted[1],
         alive=alive,
-        faults={name: hide(n, alive if may_diverge(name) else began) for name, n in (record.faults or {}).items()},
+        faults=None if record.faults is None else hide_faults(record.faults, began, alive),
         idle=None if record.idle is None else record.idle & alive,
         metrics=quality[1],
         clients=quality[2],
     )
+
+
+def hide_faults(faults: Any, began: Bool[Array, ""], alive: Bool[Array, ""]) -> FaultCounts:
+    """The faults of a round that had `began`, without those that divergence brings about where it is not `alive`."""
+    diverging = np.array([may_diverge(name) for name in faults.names])
+    shown = jnp.where(diverging, alive, began)
+    return faults.replace(counts=jnp.where(shown, faults.counts, 0))

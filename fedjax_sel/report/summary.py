@@ -20,10 +20,10 @@ def summarize(history: History) -> dict[str, dict[str, Any]]:
 
     `final_accuracy` and `best_accuracy` are there where targets are classes; `client_…`, where every client was
     evaluated, are the mean over clients, the mean of their worst tenth, and their standard deviation, at the last
-    evaluation. `per_seed` holds the value of each seed. `bytes` and `flops` are totals, selection included; `selection_bytes` and
-    `selection_flops` are the part of selection. `seconds` and `joules`, where the clients have devices, are simulated
-    totals; `left_out`, where there are any, counts the updates that were not finite, and `idle` the rounds in which
-    nobody trained. `faults`, where there are any, is what strategies returned that cannot be
+    evaluation. `per_seed` holds the value of each seed. `bytes` and `flops` are totals, selection included;
+    `selection_bytes` and `selection_flops` are the part of selection. `seconds` and `joules`, where the clients have
+    devices, are simulated totals; `left_out`, where there are any, counts the updates that were not finite, and `idle`
+    the rounds in which nobody trained. `faults`, where there are any, is what strategies returned that cannot be
     (`engine.faults.find_faults`), and `untrained` the seeds in which nobody ever trained. Seeds that diverged are in
     `per_seed`, but not in the means; `diverged`, where there are any, has their `seeds`, the `rounds` in which they
     ended, and `of` how many seeds they are.

@@ -35,6 +35,10 @@ class Metric(Pytree, ABC):
     def measure(self, outputs: Float[Array, "b ..."], targets: Shaped[Array, "b ..."]) -> Any:
         """Returns what each example adds to the sums: a pytree of arrays with a leading `b`."""
 
+    def __call__(self, outputs: Any, targets: Any) -> Any:
+        """Returns what `measure` does."""
+        return self.measure(outputs, targets)
+
     def compute(self, sums: Any, count: Float[Array, ""] | float) -> Float[Array, "..."]:
         """Returns the metric of `count` examples, from their sums; the mean by default."""
         return sums / count
@@ -59,27 +63,21 @@ class MeanOf(Metric):
         return self.function(outputs, targets)
 
 
-def accuracy(outputs: Float[Array, "b C"], targets: Int[Array, "b"]) -> Bool[Array, "b"]:
-    """Whether each example's largest output is that of its class.
-
-    >>> accuracy(jnp.array([[0.0, 2.0], [1.0, 0.0]]), jnp.array([1, 1]))
-    Array([ True, False], dtype=bool)
-    """
-    return outputs.argmax(-1) == targets
-
-
 class Accuracy(Metric):
     """Fraction of the examples whose largest output is that of their class.
 
-    >>> Accuracy().measure(jnp.eye(2), jnp.array([0, 0])).tolist()
-    [True, False]
+    >>> accuracy(jnp.array([[0.0, 2.0], [1.0, 0.0]]), jnp.array([1, 1]))
+    Array([ True, False], dtype=bool)
     """
 
     targets: ClassVar[tuple[str, ...]] = ("classes",)
 
     def measure(self, outputs: Float[Array, "b C"], targets: Int[Array, "b"]) -> Bool[Array, "b"]:
         """Returns whether the model is right about each example."""
-        return accuracy(outputs, targets)
+        return outputs.argmax(-1) == targets
+
+
+accuracy = Accuracy()
 
 
 class ClassAccuracy(Metric):

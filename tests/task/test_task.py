@@ -10,6 +10,7 @@ from fedjax_sel import Experiment, Federation, partition, simulate
 from fedjax_sel.engine.scan import run_chunk
 from fedjax_sel.models.mlp import MLP
 from fedjax_sel.task import Task, accuracy, cross_entropy
+from fedjax_sel.task.losses import OwnLoss
 from fedjax_sel.types import Batch
 
 MODEL = MLP(classes=3, hidden=(4,))
