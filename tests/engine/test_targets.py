@@ -1,6 +1,7 @@
 """Targets that are no classes: numbers, several labels, tokens; a model learns them, and what needs classes refuses."""
 
 import flax.linen as nn
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -75,7 +76,7 @@ def learnt(request):
 
 
 def test_a_model_learns_targets_of_any_kind_with_clients_chosen_by_loss(learnt):
-    history, data, task, metric = learnt
+    history, _, task, metric = learnt
     assert "accuracy" not in history.metrics
     assert (history["loss"][:, -1] < 0.5 * history["loss"][:, 0]).all()
     better = history[metric][:, -1] - history[metric][:, 0]
@@ -83,12 +84,9 @@ def test_a_model_learns_targets_of_any_kind_with_clients_chosen_by_loss(learnt):
 
 
 def test_the_loss_of_a_history_is_that_of_the_final_model_on_the_test_examples(learnt):
-    history, data, task, metric = learnt
-    variables = {key: value for key, value in history.variables.items()}
-    import jax
-
+    history, data, task, _ = learnt
     for seed in range(2):
-        own = jax.tree.map(lambda leaf, seed=seed: leaf[seed], variables)
+        own = jax.tree.map(lambda leaf, seed=seed: leaf[seed], history.variables)
         outputs = task.logits(own, data.source.test_x)
         expected = task.loss(outputs, jnp.asarray(data.source.test_y)).mean()
         np.testing.assert_allclose(history["loss"][seed, -1], expected, rtol=1e-4)

@@ -1,5 +1,7 @@
 """Losses and metrics against optax, scikit-learn and formulas."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -74,7 +76,7 @@ def calibration_error(bins):
     p = np.asarray(jax.nn.softmax(LOGITS))
     sure, right = p.max(1), p.argmax(1) == np.asarray(Y)
     edges = np.linspace(0, 1, bins + 1)
-    inside = [(sure > low) & (sure <= high) for low, high in zip(edges[:-1], edges[1:], strict=True)]
+    inside = [(sure > low) & (sure <= high) for low, high in itertools.pairwise(edges)]
     return sum(m.mean() * abs(right[m].mean() - sure[m].mean()) for m in inside if m.any())
 
 
