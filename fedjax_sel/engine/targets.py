@@ -12,7 +12,7 @@ from fedjax_sel.protocols import MOMENTS, ClientSelector, DataSelector
 from fedjax_sel.pytree import show
 from fedjax_sel.task import Task
 from fedjax_sel.task.losses import LOSSES, OwnLoss
-from fedjax_sel.task.metrics import METRICS
+from fedjax_sel.task.metrics import METRICS, MeanOf
 
 
 def check_targets(
@@ -66,7 +66,7 @@ def measure_once(task: Task, data: FederatedData) -> None:
         try:
             measure(of)
         except Exception as error:
-            name = show(part.function) if isinstance(part, OwnLoss) else type(part).__name__
+            name = show(part.function) if isinstance(part, OwnLoss | MeanOf) else type(part).__name__
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise ValueError(
                 f"the task's {what}, {name}, cannot be computed of outputs of shape {outputs.shape} and targets "
