@@ -36,7 +36,7 @@ def worst_decile(values: Float[np.ndarray, "... N"], *, higher_is_better: bool) 
     among = np.arange(values.shape[-1]) < worst[..., None]
     total = np.where(among, order, 0).sum(-1, dtype=np.float64)
     found = np.where(worst > 0, total / np.maximum(worst, 1), np.nan)
-    return found if higher_is_better else -found
+    return np.asarray(found if higher_is_better else -found)
 
 
 def spread_over_clients(values: Float[np.ndarray, "... N"]) -> Float[np.ndarray, "..."]:
@@ -46,4 +46,4 @@ def spread_over_clients(values: Float[np.ndarray, "... N"]) -> Float[np.ndarray,
     0.5
     """
     off = np.asarray(values, np.float64) - mean_over_clients(values)[..., None]
-    return np.sqrt(mean_over_clients(off**2))
+    return np.asarray(np.sqrt(mean_over_clients(off**2)))

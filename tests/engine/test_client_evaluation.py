@@ -48,7 +48,7 @@ def test_every_client_is_evaluated_on_its_own_examples(blobs, data, history):
             outputs = task.logits(variables, drawn.x[own])
             each = task.example_metrics(outputs, jax.numpy.asarray(drawn.y[own]))
             expected = task.compute_metrics(
-                jax.tree.map(lambda v: jax.numpy.sum(v, 0, dtype=np.float32), each), len(own)
+                jax.tree.map(lambda v: jax.numpy.sum(v, 0, dtype=np.float32), each), float(len(own))
             )
             for name in ("accuracy", "f1", "loss"):
                 found = history.client_metrics[name][seed, -1, client]
