@@ -81,10 +81,12 @@ class Signal(Strategy):
       name: the keyword argument by which its value arrives, unless `Signals` is given another.
       public: whether it looks at the federation's public examples, which have no labels, instead of the client's own;
         only a `ClientSignal` can.
+      needs_classes: whether targets must be classes; with others it is refused before anything compiles.
     """
 
     name: ClassVar[str] = ""
     public: ClassVar[bool] = False
+    needs_classes: ClassVar[bool] = False
 
     @property
     def cost(self) -> Cost:
@@ -98,9 +100,13 @@ class Signal(Strategy):
         """
         return self.cost.up
 
+    def of_task(self, task: Task) -> Signal:
+        """Returns the signal as it is measured where `task` is learnt; itself by default."""
+        return self
+
 
 class ExampleSignal(Signal):
-    """A value for each example, read off its logits; a client's value is the mean over its examples.
+    """A value for each example, read off its logits, the model's outputs; a client's is the mean over its examples.
 
     The global model is one model, so the values of all clients come from one flat pass over all examples.
     """
@@ -321,10 +327,12 @@ class ClientSelector(Strategy):
       accepts_before_upload: where `accept` is overridden, whether a member sends its `trained` signals first and its
         update only where it is accepted (as in optimal client sampling); else every member uploads its update.
       replacement: whether a client may stand in a cohort more than once; it trains once and its weights add up.
+      needs_classes: whether targets must be classes, for another reason than a signal.
     """
 
     accepts_before_upload: ClassVar[bool] = True
     replacement: ClassVar[bool] = False
+    needs_classes: ClassVar[bool] = False
 
     def signals(self) -> Signals:
         """Returns the signals that it needs; none by default."""

@@ -36,6 +36,18 @@ StrategyState = Any
 Rows = Shaped[Array, "b ..."] | Shaped[np.ndarray, "b ..."]
 """Rows as stored, on a device or on the host."""
 
+Targets = Shaped[Array, "b *target"]
+"""What is to be learnt of each example, as one of the kinds `TARGETS` has it."""
+
+TARGETS = ("classes", "continuous", "multilabel", "tokens")
+"""The kinds of targets.
+
+- `classes`: Int[n], one of `C` classes an example;
+- `continuous`: Float[n] or Float["n C"], one or several numbers (regression);
+- `multilabel`: Int["n C"], for each of `C` labels whether an example has it, 0 or 1;
+- `tokens`: Int["n L"], a token of a vocabulary of `C` for each place of a sequence.
+"""
+
 PRNGKey = Key[Array, ""]
 """A typed JAX random key."""
 
@@ -143,13 +155,13 @@ class Batch(Pytree):
 
     Attributes:
       x: examples.
-      y: labels in `0..C-1`.
+      y: targets, as labels in `0..C-1`.
       mask: false where an example is padding or was not selected.
       weight: of each example in the loss; None: 1.
     """
 
     x: Array
-    y: Int[Array, "B"]
+    y: Shaped[Array, "B ..."]
     mask: Bool[Array, "B"]
     weight: Float[Array, "B"] | None = None
 

@@ -28,7 +28,7 @@ def half_square(outputs, targets):
     return 0.5 * (outputs**2).sum(-1)
 
 
-TASK = Task(Distance(), example_loss=half_square)
+TASK = Task(Distance(), loss=half_square)
 
 
 def clients(rows=(1, 1, 1, 1, 1, 1)):

@@ -55,6 +55,10 @@ class EarlyStopping:
     def after_central_iteration(self, history: History) -> bool:
         """Returns whether patience was lost."""
         sign = 1 if (BETTER[self.metric] if self.mode == "auto" else self.mode) == "max" else -1
+        if self.metric == "accuracy" != history.headline:
+            raise ValueError(
+                "early_stopping: metric is 'accuracy', which targets that are no classes lack; take 'loss'"
+            )
         values = history[self.metric]
         best, without = -np.inf, 0
         for value in sign * np.nanmean(values[:, ~np.isnan(values).all(0)], axis=0):

@@ -92,6 +92,11 @@ class CriticalFL(ClientSelector):
         """The wrapped selector's."""
         return self.selector.replacement
 
+    @property
+    def needs_classes(self) -> bool:  # type: ignore[override]
+        """The wrapped selector's."""
+        return self.selector.needs_classes
+
     def signals(self) -> Signals:
         """Returns the wrapped selector's, and the gradient norms of those who trained."""
         inner = self.selector.signals()

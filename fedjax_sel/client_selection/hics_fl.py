@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -73,6 +73,8 @@ class HiCSFL(ClientSelector):
     >>> HiCSFL().signals().after
     {'output_update': OutputUpdate(part='bias', layer=None)}
     """
+
+    needs_classes: ClassVar[bool] = True
 
     temperature: Scalar = param(default=0.0025, above=0)
     entropy_weight: Scalar = param(default=10.0, low=0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -59,6 +59,8 @@ class LEFL(ClientSelector):
     >>> LEFL().strata(100)  # ⌈log₂ 100⌉
     7
     """
+
+    needs_classes: ClassVar[bool] = True
 
     clusters: int | None = static(default=None, low=1)
     epochs: int = static(default=10, low=1)

@@ -12,6 +12,7 @@ from fedjax_sel.config import callbacks, own
 from fedjax_sel.config.components import KINDS, SYNTHETIC, list_source_parameters
 from fedjax_sel.config.config import Config
 from fedjax_sel.config.resolve import ANSWERS, NUMBERS
+from fedjax_sel.config.task import apply_task
 from fedjax_sel.data import sources
 from fedjax_sel.data.dataset import Dataset
 from fedjax_sel.data.federation import Federation
@@ -103,7 +104,7 @@ def build(config: Config, begin: Variables | None = None, problem: Problem | Non
         public=problem.public,
     )
     numbers = {key: config[key] for key in NUMBERS}
-    experiment = Experiment(problem.task, **parts, **numbers, deadline=config.deadline)
+    experiment = Experiment(apply_task(problem.task, config["task"]), **parts, **numbers, deadline=config.deadline)
     experiment.check(data.draw(config.seeds[0]))
     execution = Execution(config.layout, config.mesh, config.chunk)
     return Run(experiment, data, config.seeds, execution, make_callbacks)
@@ -128,7 +129,7 @@ def build_problem(config: Config, begin: Variables | None = None, source: Any = 
         )
     given = config["model"]
     model = KINDS["model"].build(given, classes=example.classes)
-    task = Task.on(model, example) if given["normalise"] else Task(model)
+    task = Task.on(model, example, normalise=given["normalise"])
     if begin is None and given["pretrained"] is not None:
         begin = pretrained.load(given["pretrained"])
     if begin is not None or given["frozen"]:

@@ -150,8 +150,8 @@ def check_code(key: str, part: Any, given: dict[str, Any]) -> dict[str, str]:
 
 
 def has_code(part: Any) -> bool:
-    """Whether a component of a configuration says from which source it is."""
-    return isinstance(part, dict) and CODE in part
+    """Whether a component of a configuration, or one within it, says from which source it is."""
+    return isinstance(part, dict) and (CODE in part or any(map(has_code, part.values())))
 
 
 def drop_code(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -160,7 +160,4 @@ def drop_code(config: Mapping[str, Any]) -> dict[str, Any]:
     >>> drop_code({"rounds": 3, "client_selection": {"name": "mine:Last", "code": "e84839d2"}})
     {'rounds': 3, 'client_selection': {'name': 'mine:Last'}}
     """
-    return {
-        key: {name: value for name, value in part.items() if name != CODE} if has_code(part) else part
-        for key, part in config.items()
-    }
+    return {key: drop_code(part) if has_code(part) else part for key, part in config.items() if key != CODE}

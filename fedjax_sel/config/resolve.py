@@ -17,6 +17,7 @@ from fedjax_sel.config.components import KINDS, SYNTHETIC, list_source_parameter
 from fedjax_sel.config.config import Config
 from fedjax_sel.config.files import parse_yaml
 from fedjax_sel.config.names import SHORT, put, rename, translate_key, translate_parameter
+from fedjax_sel.config.task import resolve_task
 from fedjax_sel.devices.clock import Deadline
 from fedjax_sel.engine.collectives import CLIENTS
 from fedjax_sel.engine.driver import check_seeds
@@ -30,7 +31,7 @@ NUMBERS = tuple(f.name for f in dataclasses.fields(Experiment) if f.name not in 
 """The fields of an experiment that are plain values."""
 
 KEYS = (
-    *("data", "public", "partition", "holdout", "data_seed", "model"),
+    *("data", "public", "partition", "holdout", "data_seed", "model", "task"),
     *(name for name in ANSWERS if name not in ("availability", "volatility")),
     *("devices", "availability", "volatility", "deadline"),
     *NUMBERS,
@@ -81,6 +82,7 @@ def resolve(given: Mapping[str, Any]) -> Config:
         out[key] = coerce(key, config.get(key, parameter.default), parameter.annotation)
     seeds = check_seeds(out["seeds"])
     out["seeds"] = len(seeds) if seeds == tuple(range(len(seeds))) else list(seeds)
+    out["task"] = resolve_task(config.get("task"))
     out["deadline"] = resolve_deadline(config.get("deadline"))
     out["layout"] = resolve_layout(config.get("layout", "auto"))
     out["mesh"] = resolve_mesh(config.get("mesh"))

@@ -6,15 +6,17 @@ import warnings
 
 import numpy as np
 
+from fedjax_sel.catalog import check_name
 from fedjax_sel.pytree import is_whole
+from fedjax_sel.types import TARGETS
 
 EXAMPLES_AT_A_TIME = 4096  # a memory-mapped array is looked through piece by piece
 
 
 def check_examples(
-    what: str, x: np.ndarray, y: np.ndarray, *, like: np.ndarray | None = None
+    what: str, x: np.ndarray, y: np.ndarray, *, like: np.ndarray | None = None, targets: str = "classes"
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns examples and integer labels in the types that training takes.
+    """Returns examples and targets in the types that training takes.
 
     >>> x, y = check_examples("iris: training", np.zeros((2, 4)), np.array([0, 1]))
     >>> x.dtype, y.dtype
@@ -23,8 +25,9 @@ def check_examples(
     Args:
       what: named in errors ("iris: training").
       x: examples.
-      y: labels.
+      y: labels, or targets of another kind.
       like: examples whose shape and type these must share.
+      targets: the kind of targets.
 
     Raises:
       ValueError: they cannot be used.
@@ -34,18 +37,12 @@ def check_examples(
         raise ValueError(
             f"{what} examples have shape {x.shape}; examples need at least one axis each: [n, ...], e.g. x[:, None]"
         )
-    if y.ndim != 1:
-        hint = "; one-hot labels become integers with y.argmax(1)" if y.ndim == 2 and y.shape[1] > 1 else ""
-        raise ValueError(f"{what} labels have shape {y.shape}; one label an example is needed, shape [{len(x)}]{hint}")
+    check_shape(what, y, len(x), targets)
     if len(x) != len(y):
         raise ValueError(f"{what}: {len(x)} examples but {len(y)} labels; they must be equally many")
     if like is None and len(x) == 0:
         raise ValueError(f"{what} set is empty; at least one example is needed")
-    if y.dtype.kind not in "iub":
-        raise ValueError(
-            f"{what} labels are {y.dtype}, not integers; "
-            "names or numbers of any kind become 0..C-1 with np.unique(y, return_inverse=True)[1]"
-        )
+    y = convert_targets(what, y, targets)
     x = _convert(what, x)
     if like is not None and x.shape[1:] != like.shape[1:]:
         raise ValueError(
@@ -53,7 +50,60 @@ def check_examples(
         )
     if like is not None and x.dtype != like.dtype:
         raise ValueError(f"{what} examples are {x.dtype}, training examples {like.dtype}; they must be alike")
-    return x, _int32(what + " labels", y)
+    return x, y
+
+
+def check_shape(what: str, y: np.ndarray, count: int, targets: str) -> None:
+    """Raises `ValueError` for targets whose shape is not that of their kind, for so many examples."""
+    check_name(f"targets of {what.partition(':')[0]}:", targets, TARGETS)
+    if targets == "classes" and y.ndim != 1:
+        hint = "; one-hot labels become integers with y.argmax(1)" if y.ndim == 2 and y.shape[1] > 1 else ""
+        if hint:
+            hint += ", targets='multilabel' says that an example has several"
+        raise ValueError(f"{what} labels have shape {y.shape}; one label an example is needed, shape [{count}]{hint}")
+    if targets == "continuous" and (y.ndim not in (1, 2) or 0 in y.shape[1:]):
+        raise ValueError(f"{what} targets have shape {y.shape}; continuous ones have [{count}], or [{count}, k]")
+    if targets in ("multilabel", "tokens") and (y.ndim != 2 or 0 in y.shape[1:]):
+        axis = "labels" if targets == "multilabel" else "places of a sequence"
+        raise ValueError(f"{what} targets have shape {y.shape}; {targets} have [{count}, {axis}]")
+
+
+def convert_targets(what: str, y: np.ndarray, targets: str) -> np.ndarray:
+    """Returns targets in the type of their kind; raises `ValueError` where they cannot be.
+
+    >>> convert_targets("toy", np.array([1, 2]), "continuous").dtype
+    dtype('float32')
+    """
+    if targets == "continuous":
+        if y.dtype.kind not in "iubf" or not np.isfinite(y).all():
+            raise ValueError(f"{what} targets are {y.dtype}; continuous ones are finite numbers, without NaN")
+        return y.astype(np.float32, copy=False)
+    if targets == "multilabel" and y.size and not np.isin(y, (0, 1)).all():
+        raise ValueError(f"{what} targets are multilabel, but hold {y.min()} to {y.max()}; each must be 0 or 1")
+    if targets != "multilabel" and y.dtype.kind not in "iub":
+        floats = "; targets='continuous' says that they are numbers to be learnt" if y.dtype.kind == "f" else ""
+        raise ValueError(
+            f"{what} labels are {y.dtype}, not integers; "
+            f"names or numbers of any kind become 0..C-1 with np.unique(y, return_inverse=True)[1]{floats}"
+        )
+    return _int32(what + " labels", y)
+
+
+def count_classes(name: str, y: np.ndarray, classes: int | None, targets: str) -> int:
+    """Returns `C`, how many numbers a model gives for an example, or for each place of a sequence.
+
+    Raises:
+      ValueError: targets are outside, or `classes` is not what targets have.
+
+    >>> count_classes("toy", np.zeros((5, 3)), None, "multilabel")
+    3
+    """
+    if targets in ("classes", "tokens"):
+        return check_labels(name, y, classes)
+    width = 1 if y.ndim == 1 else y.shape[1]
+    if classes not in (None, width):
+        raise ValueError(f"{name}: classes is {classes!r}, but {targets} targets of shape {y.shape} have {width}")
+    return width
 
 
 def check_labels(name: str, y: np.ndarray, classes: int | None) -> int:

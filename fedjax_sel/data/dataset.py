@@ -13,11 +13,19 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
-from fedjax_sel.data.checks import check_examples, check_labels, warn_of_axes, warn_of_labels
+from fedjax_sel.data.checks import check_examples, count_classes, warn_of_axes, warn_of_labels
 from fedjax_sel.data.split import hold_out
 from fedjax_sel.pytree import is_whole, show
 
 Pair = tuple[np.ndarray, np.ndarray]
+
+COUNTED = {
+    "classes": "classes",
+    "continuous": "continuous target",
+    "multilabel": "labels",
+    "tokens": "tokens in the vocabulary",
+}
+"""What `C` counts, by the kind of targets."""
 
 CHUNK = 1 << 22  # values read at a time: a memory-mapped dataset is never in memory as a whole
 
@@ -29,30 +37,34 @@ class Dataset:
     Attributes:
       name: what it is called in reports.
       x: training examples `[n, ...]`, as stored.
-      y: their labels, `int32` in `0..C-1`.
+      y: their labels, `int32` in `0..C-1`; or targets of another kind (`types.TARGETS`).
       test_x, test_y: the server's test examples; there may be none.
       validation_x, validation_y: the server's validation examples; there may be none.
-      classes: `C`.
+      classes: `C`; of targets that are no classes, how many numbers a model gives for an example (labels, numbers), or
+        for each place of a sequence (tokens of the vocabulary).
       owner: the natural owner (writer, speaker) of each training example, numbered from 0; None: examples have no
         owner.
+      targets: of which kind they are.
     """
 
     name: str
     x: Shaped[np.ndarray, "n ..."]
-    y: Int[np.ndarray, "n"]
+    y: Shaped[np.ndarray, "n ..."]
     test_x: Shaped[np.ndarray, "b ..."]
-    test_y: Int[np.ndarray, "b"]
+    test_y: Shaped[np.ndarray, "b ..."]
     validation_x: Shaped[np.ndarray, "v ..."]
-    validation_y: Int[np.ndarray, "v"]
+    validation_y: Shaped[np.ndarray, "v ..."]
     classes: int
     owner: Int[np.ndarray, "n"] | None = None
+    targets: str = "classes"
 
     def __repr__(self) -> str:
         shape = "x".join(map(str, self.x.shape[1:]))
         owners = "" if self.owner is None else f", {self.owner.max() + 1} owners"
         return (
             f"Dataset({self.name!r}: {len(self.y)} training, {len(self.test_y)} test, {len(self.validation_y)} "
-            f"validation examples of {shape} {self.x.dtype}, {self.classes} classes{owners})"
+            f"validation examples of {shape} {self.x.dtype}, {self.classes} {COUNTED[self.targets]}"
+            f"{'s' * (self.targets == 'continuous' and self.classes != 1)}{owners})"
         )
 
 
@@ -66,6 +78,7 @@ def dataset(
     owner: np.ndarray | None = None,
     classes: int | None = None,
     seed: int = 0,
+    targets: str = "classes",
 ) -> Dataset:
     """A checked dataset, with test and validation examples set apart.
 
@@ -76,7 +89,7 @@ def dataset(
     Args:
       name: what it is called in reports.
       x: examples `[n, ...]`, at least one axis each.
-      y: labels `[n]`, integers in `0..C-1`.
+      y: labels `[n]`, integers in `0..C-1`; or targets of another kind.
       test: test examples as (examples, labels), or a share of the examples in (0, 1), drawn stratified by label; None:
         no test examples.
       validation: the same for validation examples; a share is of the examples that are left after the test examples are
@@ -84,6 +97,8 @@ def dataset(
       owner: natural owner of each example of `x`, any integers or strings; test examples need none.
       classes: `C`; None: the largest label, and one.
       seed: which shares are drawn.
+      targets: `"classes"`; `"continuous"`, one or several numbers an example; `"multilabel"`, 0 or 1 for each of `C`
+        labels; or `"tokens"`, one for each place of a sequence.
 
     Raises:
       ValueError: the examples cannot be used; the message says which, and why.
@@ -91,10 +106,12 @@ def dataset(
     >>> import numpy as np
     >>> dataset("toy", np.eye(10), np.arange(10) % 2, test=0.2)
     Dataset('toy': 8 training, 2 test, 0 validation examples of 10 float32, 2 classes)
+    >>> dataset("heights", np.eye(4), np.array([1.6, 1.8, 1.7, 1.9]), targets="continuous")
+    Dataset('heights': 4 training, 0 test, 0 validation examples of 4 float32, 1 continuous target)
     """
     if not isinstance(name, str):
         raise ValueError(f"the name of a dataset is {show(name)}; it must be text, as in dataset('mine', x, y)")
-    x, y = check_examples(f"{name}: training", x, y)
+    x, y = check_examples(f"{name}: training", x, y, targets=targets)
     given = {"test": test, "validation": validation}
     for kind, value in given.items():
         if isinstance(value, np.ndarray) or (isinstance(value, tuple | list) and len(value) != 2):
@@ -104,17 +121,23 @@ def dataset(
     if not is_whole(seed) or not 0 <= seed < 2**32:
         raise ValueError(f"{name}: seed is {show(seed)}; it must be a whole number from 0 to 2^32 - 1")
     apart: dict[str, Pair] = {
-        kind: check_examples(f"{name}: {kind}", *value, like=x)
+        kind: check_examples(f"{name}: {kind}", *value, like=x, targets=targets)
         for kind, value in given.items()
         if isinstance(value, (tuple, list))
     }
+    if wrong := [kind for kind, (_, labels) in apart.items() if labels.shape[1:] != y.shape[1:]]:
+        raise ValueError(
+            f"{name}: {wrong[0]} targets have shape {apart[wrong[0]][1].shape[1:]}, those of training {y.shape[1:]}; "
+            "they must be alike"
+        )
     others = np.concatenate([y[:0], *(labels for _, labels in apart.values())])
-    given_classes, classes = classes, check_labels(name, np.concatenate([y, others]), classes)
-    warn_of_labels(name, y, others, classes, known=given_classes is not None)
+    given_classes, classes = classes, count_classes(name, np.concatenate([y, others]), classes, targets)
+    if targets == "classes":
+        warn_of_labels(name, y, others, classes, known=given_classes is not None)
     warn_of_axes(name, x)
     if owner is not None:
         owner = np.asarray(owner)
-        if owner.shape != y.shape:
+        if owner.shape != y.shape[:1]:
             raise ValueError(
                 f"{name}: {len(y)} training examples, but owner has shape {owner.shape}; one owner an example is needed"
             )
@@ -124,7 +147,7 @@ def dataset(
         if kind in apart:
             continue
         share: Any = 0.0 if value is None else value
-        left, taken = hold_out(f"{name}: {kind}", y, left, share, seed)
+        left, taken = hold_out(f"{name}: {kind}", y if targets == "classes" else None, left, share, seed)
         apart[kind] = x[taken] if len(taken) else x[:0], y[taken]
     if len(left) < len(y):
         x, y = x[left], y[left]
@@ -140,6 +163,7 @@ def dataset(
         classes=classes,
         # Numbered after the split: an owner all of whose examples were set apart is not a client.
         owner=None if owner is None else np.unique(owner, return_inverse=True)[1].astype(np.int32),
+        targets=targets,
     )
 
 

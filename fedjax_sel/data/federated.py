@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from fedjax_sel.pytree import Pytree, static
 from fedjax_sel.types import Batch
@@ -27,7 +27,7 @@ class FederatedData(Pytree):
 
     Attributes:
       x: all training examples, as stored.
-      y: their labels.
+      y: their labels, or targets of another kind.
       order: which example stands at each position; a client's positions are consecutive.
       owner: the client of each position.
       offset: client `i`'s training examples are at positions `offset[i] : offset[i] + num_examples[i]`.
@@ -35,27 +35,29 @@ class FederatedData(Pytree):
       num_holdout: hold-out examples of each client, at the positions right after its training examples.
       test_x, test_y: the server's test examples.
       validation_x, validation_y: the server's validation examples; none by default.
-      classes: `C`.
+      classes: `C`, as in `Dataset`.
       devices: of the clients; None: rounds take no simulated time, and nobody is late.
       longest: `L`, the most examples of any client (training or hold-out).
       public_x: unlabelled examples that all clients may see; None: none.
+      targets: of which kind they are (`types.TARGETS`).
     """
 
     x: Array
-    y: Int[Array, "n"]
+    y: Shaped[Array, "n ..."]
     order: Int[Array, "n"]
     owner: Int[Array, "n"]
     offset: Int[Array, "N"]
     num_examples: Int[Array, "N"]
     num_holdout: Int[Array, "N"]
     test_x: Array
-    test_y: Int[Array, "b"]
+    test_y: Shaped[Array, "b ..."]
     validation_x: Array
-    validation_y: Int[Array, "b"]
+    validation_y: Shaped[Array, "b ..."]
     classes: int = static()
     longest: int = static()
     devices: DeviceProfile | None = None
     public_x: Array | None = None
+    targets: str = static(default="classes")
 
     @property
     def num_clients(self) -> int:
@@ -140,7 +142,7 @@ def federate(
     if clients < 1:
         raise ValueError(f"clients is {clients}; at least one is needed")
     client = np.asarray(client)
-    if client.shape != dataset.y.shape or client.dtype.kind not in "iu":
+    if client.shape != dataset.y.shape[:1] or client.dtype.kind not in "iu":
         raise ValueError(
             f"client is {client.dtype} of shape {client.shape}; needed: one integer for each of {len(dataset.y)} "
             "examples"
@@ -166,21 +168,25 @@ def federate(
     def ints(a) -> Any:
         return np.asarray(a, np.int32)
 
+    def targets(y) -> Any:
+        return np.asarray(y, np.float32 if dataset.targets == "continuous" else np.int32)
+
     def keep(a) -> Any:  # the fields say what compiled code sees; on the host they are NumPy still
         return a
 
     return FederatedData(
         x=keep(dataset.x),
-        y=ints(dataset.y),
+        y=targets(dataset.y),
         order=ints(order),
         owner=ints(np.repeat(np.arange(clients), count)),
         offset=ints(offset),
         num_examples=ints(size),
         num_holdout=ints(held),
         test_x=keep(dataset.test_x),
-        test_y=ints(dataset.test_y),
+        test_y=targets(dataset.test_y),
         validation_x=keep(dataset.validation_x),
-        validation_y=ints(dataset.validation_y),
+        validation_y=targets(dataset.validation_y),
         classes=dataset.classes,
         longest=int(max(size.max(), held.max())),
+        targets=dataset.targets,
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import jax
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Int, Shaped
 
 from fedjax_sel.data.dataset import Dataset, Pair
 from fedjax_sel.data.federated import FederatedData, federate
@@ -35,7 +35,7 @@ class Partition(Protocol):
         ...
 
     def assign(
-        self, y: Int[np.ndarray, "n"], rng: np.random.Generator, owner: Int[np.ndarray, "n"] | None
+        self, y: Shaped[np.ndarray, "n ..."], rng: np.random.Generator, owner: Int[np.ndarray, "n"] | None
     ) -> Int[np.ndarray, "n"]:
         """The client of each example in `0..N-1`, -1 where it is nobody's."""
         ...
@@ -102,6 +102,8 @@ class Federation:
         test: Pair | float | None = 0.2,
         validation: Pair | float | None = None,
         name: str = "own",
+        targets: str = "classes",
+        classes: int | None = None,
         **given: Any,
     ) -> Federation:
         """Returns the federation in which every client has its own examples and labels.
@@ -111,6 +113,7 @@ class Federation:
           test: test examples of the server, or the share of all examples that are set apart for it.
           validation: the same for validation examples.
           name: of the data in reports.
+          targets, classes: as for `dataset`: `"continuous"`, `"multilabel"`, `"tokens"` where labels are no classes.
           given: other fields of `Federation`: `holdout`, `devices`, `public`.
 
         Raises:
@@ -120,7 +123,8 @@ class Federation:
         >>> made.source
         Dataset('own': 8 training, 2 test, 0 validation examples of 4 float32, 2 classes, 2 owners)
         """
-        return cls(from_arrays(clients, test=test, validation=validation, name=name), Natural(), **given)
+        made = from_arrays(clients, test=test, validation=validation, name=name, targets=targets, classes=classes)
+        return cls(made, Natural(), **given)
 
     @classmethod
     def from_frame(
@@ -133,6 +137,7 @@ class Federation:
         test: pd.DataFrame | float | None = 0.2,
         validation: pd.DataFrame | float | None = None,
         name: str = "table",
+        targets: str = "classes",
         **given: Any,
     ) -> Federation:
         """Returns the federation whose clients are the values of a table's column.
@@ -143,13 +148,21 @@ class Federation:
           features: columns of numbers; None: all others.
           test, validation: a table, or a share.
           name: of the data in reports.
+          targets: `"continuous"` where the label is a number to be learnt, not a class.
           given: other fields of `Federation`.
 
         Raises:
           ValueError: as `data.own.from_frame`.
         """
         made = from_frame(
-            frame, client=client, label=label, features=features, test=test, validation=validation, name=name
+            frame,
+            client=client,
+            label=label,
+            features=features,
+            test=test,
+            validation=validation,
+            name=name,
+            targets=targets,
         )
         return cls(made, Natural(), **given)
 
@@ -260,7 +273,7 @@ def stack(federations: Sequence[FederatedData]) -> tuple[FederatedData, Federate
     longest = max(f.longest for f in federations)
     leaves["public_x"] = first.public_x
     axes["public_x"] = None
-    same: dict = {"classes": first.classes, "longest": longest}
+    same: dict = {"classes": first.classes, "longest": longest, "targets": first.targets}
     return FederatedData(**leaves, **same), FederatedData(**axes, **same)
 
 
@@ -273,6 +286,7 @@ def _likeness(a: FederatedData, b: FederatedData) -> list[tuple[str, object, obj
     pairs: list[tuple[str, object, object]] = [
         ("clients", a.num_clients, b.num_clients),
         ("classes", a.classes, b.classes),
+        ("the kind of targets", a.targets, b.targets),
     ]
     for name in EXAMPLES:
         mine, theirs = getattr(a, name), getattr(b, name)

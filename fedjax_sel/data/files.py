@@ -23,7 +23,13 @@ def find_data_folder(data_dir: str | Path | None = None) -> Path:
 
 
 def npz_dataset(
-    path: Path, *, seed: int = 0, validation: float = 0.0, test: float = 0.2, data_dir: str | Path | None = None
+    path: Path,
+    *,
+    seed: int = 0,
+    validation: float = 0.0,
+    test: float = 0.2,
+    data_dir: str | Path | None = None,
+    targets: str = "classes",
 ) -> Dataset:
     """Returns the dataset in one `.npz` file, written for example with `np.savez_compressed(path, x=x, y=y)`.
 
@@ -31,7 +37,7 @@ def npz_dataset(
     `x_test`, `y_test`; beside them perhaps `owner` or `owner_train`, the natural owner of each example. Or it holds
     recordings: `audio`, `offset`, `label`, `sample_rate` and perhaps `speaker`; they become log-mel spectrograms with
     the speaker as natural owner, see `speech.read_recordings`. Other arrays are ignored. A relative path that does
-    not exist is looked for in `find_data_folder(data_dir)`.
+    not exist is looked for in `find_data_folder(data_dir)`. `y` has targets of the kind that `targets` names.
 
     Raises:
       FileNotFoundError: there is no such file.
@@ -68,6 +74,7 @@ def npz_dataset(
         validation=validation,
         owner=arrays.get(f"owner{suffix}"),
         seed=seed,
+        targets=targets,
     )
 
 

@@ -30,12 +30,13 @@ def from_arrays(
     validation: Pair | float | None = None,
     classes: int | None = None,
     seed: int = 0,
+    targets: str = "classes",
 ) -> Dataset:
     """Returns the dataset whose owners are these clients.
 
     Args:
       clients: examples and labels of each; from a mapping, owners are in the order of their names.
-      name, test, validation, classes, seed: as for `dataset`; a share is of all examples together.
+      name, test, validation, classes, seed, targets: as for `dataset`; a share is of all examples together.
 
     Raises:
       ValueError: a client is no pair, has no examples or other ones than the first, or as `dataset`.
@@ -63,7 +64,9 @@ def from_arrays(
         pairs.append((x, y))
     owner = np.repeat(np.arange(len(pairs)), [len(y) for _, y in pairs])
     x, y = (np.concatenate(parts) for parts in zip(*pairs, strict=True))
-    return dataset(name, x, y, test=test, validation=validation, owner=owner, classes=classes, seed=seed)
+    return dataset(
+        name, x, y, test=test, validation=validation, owner=owner, classes=classes, seed=seed, targets=targets
+    )
 
 
 def from_frame(
@@ -76,6 +79,7 @@ def from_frame(
     test: pd.DataFrame | float | None = None,
     validation: pd.DataFrame | float | None = None,
     seed: int = 0,
+    targets: str = "classes",
 ) -> Dataset:
     """Returns the dataset in a table with an example a row.
 
@@ -85,6 +89,7 @@ def from_frame(
       client: column of the owners, any values; None: examples have no owner.
       features: columns of numbers; None: all others.
       name, seed: as for `dataset`.
+      targets: `"classes"`, or `"continuous"` where the label is a number to be learnt.
       test, validation: a table of the same columns, or a share.
 
     Raises:
@@ -108,7 +113,7 @@ def from_frame(
     if not chosen:
         raise ValueError(f"{name}: there are no columns of numbers beside {label!r}")
     values = np.unique(frame[label].to_numpy())
-    numbered = np.issubdtype(values.dtype, np.integer) and values.min() >= 0
+    numbered = targets == "continuous" or (np.issubdtype(values.dtype, np.integer) and values.min() >= 0)
 
     def read(part: pd.DataFrame) -> Pair:
         x = np.stack([part[c].to_numpy(np.float32) for c in chosen], axis=1)
@@ -122,7 +127,7 @@ def from_frame(
     apart: Any = {"test": test, "validation": validation}
     apart = {kind: read(part) if isinstance(part, pd.DataFrame) else part for kind, part in apart.items()}
     owner = None if client is None else frame[client].to_numpy()
-    return dataset(name, *read(frame), owner=owner, seed=seed, **apart)
+    return dataset(name, *read(frame), owner=owner, seed=seed, targets=targets, **apart)
 
 
 def from_items(
@@ -133,12 +138,13 @@ def from_items(
     validation: Items | float | None = None,
     owner: np.ndarray | None = None,
     seed: int = 0,
+    targets: str = "classes",
 ) -> Dataset:
     """Returns the dataset of what has a length and items `(example, label)`, read once.
 
     Args:
       items: the training examples.
-      name, owner, seed: as for `dataset`.
+      name, owner, seed, targets: as for `dataset`.
       test, validation: such items, or a share.
 
     Raises:
@@ -150,12 +156,12 @@ def from_items(
     apart: Any = {"test": test, "validation": validation}
     for kind, given in apart.items():
         if not isinstance(given, float | None):
-            apart[kind] = read_items(f"{name}: {kind}", given)
-    return dataset(name, *read_items(name, items), owner=owner, seed=seed, **apart)
+            apart[kind] = read_items(f"{name}: {kind}", given, targets)
+    return dataset(name, *read_items(name, items, targets), owner=owner, seed=seed, targets=targets, **apart)
 
 
-def read_items(name: str, items: Items) -> Pair:
-    """Returns examples and labels of all items."""
+def read_items(name: str, items: Items, targets: str) -> Pair:
+    """Returns examples and targets, of one kind, of all items."""
     x, y = [], []
     for i in range(len(items)):
         item = items[i]
@@ -167,7 +173,28 @@ def read_items(name: str, items: Items) -> Pair:
                 f"{name}: item {i} has shape {example.shape}, item 0 has {x[0].shape}; examples must be alike"
             )
         x.append(example)
-        y.append(int(item[1]))
+        y.append(int(item[1]) if targets == "classes" else np.asarray(item[1]))
     if not x:
         raise ValueError(f"{name}: there are no items")
     return np.stack(x), np.asarray(y)
+
+
+def shift_tokens(sequences: Iterable[Sequence[int]], length: int, pad: int = 0) -> Pair:
+    """Returns sequences of tokens as examples, and the token after each place as their targets, Int["n length"].
+
+    A sequence is cut to its first `length + 1` tokens; a shorter one is filled up with `pad`.
+
+    Args:
+      sequences: of whole numbers.
+      length: places of an example.
+      pad: the token that fills up, which `task.NextToken` does not count.
+
+    >>> shift_tokens([[5, 6, 7], [8, 9]], length=3)[0].tolist()
+    [[5, 6, 0], [8, 0, 0]]
+    >>> shift_tokens([[5, 6, 7], [8, 9]], length=3)[1].tolist()
+    [[6, 7, 0], [9, 0, 0]]
+    """
+    cut = [list(one)[: length + 1] for one in sequences]
+    x = np.array([[*one[:-1], *[pad] * (length + 1 - len(one))][:length] for one in cut], np.int32)
+    y = np.array([[*one[1:], *[pad] * (length + 1 - len(one))][:length] for one in cut], np.int32)
+    return x.reshape(-1, length), y.reshape(-1, length)

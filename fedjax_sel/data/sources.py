@@ -18,6 +18,7 @@ from fedjax_sel.pytree import show
 
 BUILT_IN = {
     "breast_cancer": sklearn_sets.load_breast_cancer,
+    "diabetes": sklearn_sets.load_diabetes,
     "digit_images": sklearn_sets.load_digits,
     "digits": sklearn_sets.load_digits,
     "iris": sklearn_sets.load_iris,
@@ -40,12 +41,13 @@ def load(
     num_test_examples: int | None = None,
     data_dir: str | Path | None = None,
     cache_dir: str | Path | None = None,
+    targets: str | None = None,
 ) -> Dataset:
     """A dataset by name.
 
-    - `iris`, `digits`, `wine`, `breast_cancer`, `digit_images`: scikit-learn's, flat `float32` examples with the values
-      as scikit-learn has them (digits are 0..16, not 0..1). `digit_images` are the same digits as 8x8 images of one
-      channel.
+    - `iris`, `digits`, `wine`, `breast_cancer`, `digit_images`, `diabetes`: scikit-learn's, flat `float32` examples
+      with the values as scikit-learn has them (digits are 0..16, not 0..1). `digit_images` are the same digits as 8x8
+      images of one channel. The targets of `diabetes` are continuous.
     - `npz:PATH`: arrays in a file, here or in the folder of the data, see `files.npz_dataset`.
     - `tfds:NAME`: a prepared dataset of TensorFlow Datasets (`tfds:fashion_mnist`, `tfds:emnist/byclass`), read without
       TensorFlow, see `tfds.tfds_dataset`.
@@ -60,6 +62,7 @@ def load(
       num_test_examples: how many test examples, likewise.
       data_dir: the folder of the data: tfds datasets and files; None: `$TFDS_DATA_DIR`, else `~/tensorflow_datasets`.
       cache_dir: where their decoded arrays are kept; None: `$FEDJAX_SEL_CACHE`, else `~/.cache/fedjax_sel/datasets`.
+      targets: the kind of the targets of a file, as for `dataset`; None: classes.
 
     Raises:
       ValueError: an unknown name, or data that cannot be used.
@@ -76,8 +79,12 @@ def load(
             hint = "; arrays become one by dataset(name, x, y)"
         raise ValueError(f"the name of a dataset is {show(name)} ({type(name).__name__}); it must be text{hint}")
     kind, _, rest = name.partition(":")
+    if targets is not None and kind != "npz":
+        raise ValueError(f"{name}: targets is {show(targets)}; only npz:PATH takes it, other data says it itself")
     if kind == "npz" and rest:
-        whole = npz_dataset(Path(rest), seed=seed, validation=validation, test=test, data_dir=data_dir)
+        whole = npz_dataset(
+            Path(rest), seed=seed, validation=validation, test=test, data_dir=data_dir, targets=targets or "classes"
+        )
     elif kind == "hf" and rest:
         whole = hf_dataset(rest, seed=seed, validation=validation, test=test)
     elif kind == "tfds" and rest:
@@ -89,16 +96,20 @@ def load(
 
 def take_fewer(data: Dataset, num_examples: int | None, num_test_examples: int | None, seed: int) -> Dataset:
     """Returns a dataset with so many of its training and test examples, every class in proportion; None: all."""
-    if (kept := draw_some(data.name, "num_examples", "training", data.y, num_examples, seed)) is not None:
+    classes = data.targets == "classes"
+    if (kept := draw_some(data.name, "num_examples", "training", data.y, num_examples, seed, classes)) is not None:
         owner = None if data.owner is None else np.unique(data.owner[kept], return_inverse=True)[1].astype(np.int32)
         data = replace(data, x=data.x[kept], y=data.y[kept], owner=owner)
-    if (kept := draw_some(data.name, "num_test_examples", "test", data.test_y, num_test_examples, seed)) is not None:
+    given = ("test", data.test_y, num_test_examples, seed, classes)
+    if (kept := draw_some(data.name, "num_test_examples", *given)) is not None:
         data = replace(data, test_x=data.test_x[kept], test_y=data.test_y[kept])
     return data
 
 
-def draw_some(name: str, key: str, kind: str, y: np.ndarray, count: int | None, seed: int) -> np.ndarray | None:
-    """Returns which examples are kept; None: all.
+def draw_some(
+    name: str, key: str, kind: str, y: np.ndarray, count: int | None, seed: int, classes: bool
+) -> np.ndarray | None:
+    """Returns which examples are kept, every class in proportion where targets are classes; None: all.
 
     Raises:
       ValueError: there are not as many.
@@ -109,7 +120,7 @@ def draw_some(name: str, key: str, kind: str, y: np.ndarray, count: int | None, 
         raise ValueError(f"{name}: {key} is {count!r}; there are {len(y)} {kind} examples, and at least 1 is needed")
     if count == len(y):
         return None
-    return hold_out(f"{name}: {key}", y, np.arange(len(y)), count / len(y), seed)[1]
+    return hold_out(f"{name}: {key}", y if classes else None, np.arange(len(y)), count / len(y), seed)[1]
 
 
 def load_built_in(name: str, *, seed: int, validation: float, test: float) -> Dataset:
@@ -124,4 +135,5 @@ def load_built_in(name: str, *, seed: int, validation: float, test: float) -> Da
     x, y = map(np.asarray, BUILT_IN[name](return_X_y=True))
     if name == "digit_images":
         x = x.reshape(-1, 8, 8, 1)
-    return dataset(name, x, y, test=test, validation=validation, seed=seed)
+    targets = "continuous" if y.dtype.kind == "f" else "classes"
+    return dataset(name, x, y, test=test, validation=validation, seed=seed, targets=targets)

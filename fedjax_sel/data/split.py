@@ -8,7 +8,9 @@ import numpy as np
 from sklearn.model_selection import train_test_split
 
 
-def hold_out(what: str, y: np.ndarray, examples: np.ndarray, share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def hold_out(
+    what: str, y: np.ndarray | None, examples: np.ndarray, share: float, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Returns the examples that stay and those set apart, both in their old order.
 
     Stratified by label; where that cannot be done (a class of one example, fewer examples set apart than classes) it is
@@ -16,7 +18,7 @@ def hold_out(what: str, y: np.ndarray, examples: np.ndarray, share: float, seed:
 
     Args:
       what: named in errors ("iris: test").
-      y: Int[n], labels of all examples.
+      y: Int[n], labels of all examples; None: they have none, and the share is drawn at random.
       examples: which examples there are to split.
       share: how many to set apart, as a share of `examples` in [0, 1).
       seed: which ones.
@@ -37,8 +39,10 @@ def hold_out(what: str, y: np.ndarray, examples: np.ndarray, share: float, seed:
         raise ValueError(
             f"{what} is {share} of {len(examples)} examples, which is {count} examples; each side needs at least one"
         )
-    _, sizes = np.unique(y[examples], return_counts=True)
-    possible = sizes.min() >= 2 and len(sizes) <= min(count, len(examples) - count)
-    stratify = y[examples] if possible else None
+    stratify = None
+    if y is not None:
+        _, sizes = np.unique(y[examples], return_counts=True)
+        possible = sizes.min() >= 2 and len(sizes) <= min(count, len(examples) - count)
+        stratify = y[examples] if possible else None
     stay, apart = train_test_split(examples, test_size=count, stratify=stratify, random_state=seed)
     return np.sort(stay), np.sort(apart)

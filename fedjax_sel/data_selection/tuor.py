@@ -102,7 +102,7 @@ def measure_losses(host: Host, model: Variables, x: Array, y: Array) -> Float[Ar
 
     def measure(example):
         one, label = example
-        return host.task.example_loss(host.task.logits(model, one[None]), label[None])[0]
+        return host.task.example_losses(host.task.logits(model, one[None]), label[None])[0]
 
     return jax.lax.map(measure, (x, y), batch_size=AT_ONCE)
 

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-import jax
 import numpy as np
 
 from fedjax_sel.catalog import check_name
@@ -23,14 +22,15 @@ from fedjax_sel.engine.distributed import any_process, check_same, describe_devi
 from fedjax_sel.engine.eager import run_chunk_in_python
 from fedjax_sel.engine.execution import Execution
 from fedjax_sel.engine.experiment import BASES, Experiment
-from fedjax_sel.engine.faults import PREFIX, warn_of_faults
+from fedjax_sel.engine.faults import warn_of_faults
 from fedjax_sel.engine.history import History
 from fedjax_sel.engine.init import init_runs
 from fedjax_sel.engine.layout import Layout
-from fedjax_sel.engine.ledger import Rates, as_selection, price, rates_of
+from fedjax_sel.engine.ledger import rates_of
 from fedjax_sel.engine.program import Program, plan_program
+from fedjax_sel.engine.recorder import Recorder, split_history
 from fedjax_sel.engine.scan import run_chunk
-from fedjax_sel.engine.state import RoundState, flatten_record, unflatten_record
+from fedjax_sel.engine.state import RoundState, flatten_record
 from fedjax_sel.pytree import is_whole, show, to_plain
 from fedjax_sel.task.convolutions import warn_native_convolutions
 
@@ -127,7 +127,7 @@ def run_rounds(
         if (point := how.checkpoints.restore(state, mark)) is not None:
             first, spent, state = point.round, point.seconds, point.state
             about = {**about, "seconds": spent, "resumed_at": first}
-            recorder.add(point.measured)
+            recorder.restore(point.measured)
             history = recorder.write(about)
     wait_for_all()
     check_same(first)
@@ -206,6 +206,10 @@ def check_arguments(experiments: Any, data: Any, others: Any = ()) -> None:
 def describe(program: Program, data: FederatedData) -> dict[str, Any]:
     """How a program is run: device, layout, what its model costs, and how much its clients have (of the first seed)."""
     experiment, num_clients, x = program.first, program.together.num_clients, data.x
+    own = {}
+    if experiment.evaluate_clients_every is not None:
+        held = "hold-out" if np.min(data.num_holdout) > 0 else "training"
+        own = {"clients_evaluated_on": f"their own {held} examples; nobody is billed for it"}
     return {
         "device": describe_device(),
         "layout": str(program.layout),
@@ -217,80 +221,8 @@ def describe(program: Program, data: FederatedData) -> dict[str, Any]:
         "strategies": {name: type(getattr(experiment, name)).__name__ for name in BASES},
         "examples_per_client": float(np.mean(data.num_examples)),
         "classes": data.classes,
+        **own,
     }
-
-
-class Recorder:
-    """Writes the history of a program from what its chunks recorded.
-
-    Args:
-      program: what is run.
-      rates: what one of everything costs.
-      upfront: what the clients gave before round 0, by metric, Float[R].
-
-    Attributes:
-      arrays: everything that was recorded, by name, each with leading `R`, rounds.
-    """
-
-    def __init__(self, program: Program, rates: Rates, upfront: dict[str, np.ndarray]):
-        self.program, self.rates, self.upfront = program, rates, upfront
-        self.arrays: dict[str, np.ndarray] = {}
-
-    def add(self, arrays: dict[str, np.ndarray]) -> None:
-        """Appends a chunk of rounds."""
-        self.arrays = concat_chunks([self.arrays, arrays]) if self.arrays else arrays
-
-    def write(self, about: dict[str, Any]) -> History:
-        """The history so far, with every cost; what was given upfront belongs to the first round."""
-        seeds = tuple(self.program.seeds[: self.program.count])
-        if not self.arrays:
-            m = about["cohort_size"]
-            return History(seeds, {}, np.zeros((len(seeds), 0, m), np.int32), about["clients"], about)
-        record = unflatten_record(self.arrays)
-        metrics: dict[str, Any] = {
-            "accuracy": record.accuracy,
-            "loss": record.loss,
-            "training_loss": record.training_loss,
-            **(record.metrics or {}),
-            **price(record.ledger, self.rates),
-            "seconds": record.ledger.seconds,
-            "joules": record.ledger.joules,
-            "left_out": record.ledger.left_out,
-            "alive": record.alive,
-            "idle": record.idle,
-            **{PREFIX + name: counts for name, counts in (record.faults or {}).items() if np.any(counts)},
-        }
-        if record.probe is not None:
-            added = as_selection(price(record.probe, self.rates))
-            added |= {"seconds": record.probe.seconds, "joules": record.probe.joules}
-            metrics |= {name: metrics[name] + value for name, value in added.items() if value is not None}
-        metrics = {name: value for name, value in metrics.items() if value is not None}
-        for name, value in self.upfront.items():
-            is_first = np.arange(metrics[name].shape[1]) == 0
-            metrics[name] = metrics[name] + value[:, None] * is_first
-        return History(seeds, metrics, np.asarray(record.client), about["clients"], about)
-
-
-def concat_chunks(chunks: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """What all chunks of rounds recorded."""
-    return {name: np.concatenate([chunk[name] for chunk in chunks], axis=1) for name in chunks[0]}
-
-
-def split_history(history: History, experiments: int) -> list[History]:
-    """The history of each experiment, from the one of all runs."""
-    size = len(history.seeds) // experiments
-
-    def of(i):
-        mine = slice(i * size, (i + 1) * size)
-        return replace(
-            history,
-            seeds=history.seeds[mine],
-            metrics={name: value[mine] for name, value in history.metrics.items()},
-            selections=history.selections[mine],
-            variables=jax.tree.map(lambda leaf: leaf[mine], history.variables),
-        )
-
-    return [of(i) for i in range(experiments)]
 
 
 def to_whole(value: Any) -> int:

@@ -19,6 +19,7 @@ from fedjax_sel.data_selection.everything import Everything
 from fedjax_sel.devices.availability import Always
 from fedjax_sel.devices.clock import Deadline
 from fedjax_sel.engine.contract import check_signals
+from fedjax_sel.engine.targets import check_targets
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.protocols import (
     Aggregator,
@@ -51,6 +52,8 @@ class Experiment(Pytree):
       rounds: `T`.
       evaluate_every: rounds between evaluations on the test examples.
       evaluate_last: so many rounds at the end are all evaluated.
+      evaluate_clients_every: rounds between evaluations on every client's own examples, the last round being one, too;
+        None: there are none. They belong to the experiment, not to the federation: no client is billed for them.
       availability: who can be reached in which round.
       volatility: who comes back in which round; a member of the cohort that does not has trained for nothing, and no
         selector knows it before.
@@ -68,6 +71,7 @@ class Experiment(Pytree):
     rounds: int = 100
     evaluate_every: int = 1
     evaluate_last: int = 1
+    evaluate_clients_every: int | None = None
     availability: Availability = Always()
     volatility: Availability = Always()
     deadline: Deadline = Deadline()
@@ -83,7 +87,7 @@ class Experiment(Pytree):
             raise ValueError(f"task is {show(self.task, 80)}; it must be a Task, as in {hint}")
         if not isinstance(self.deadline, Deadline):
             raise ValueError(f"deadline is {show(self.deadline)}; it must be a Deadline, as in Deadline(seconds=60)")
-        for name in ("rounds", "evaluate_every", "evaluate_last"):
+        for name in COUNTS:
             object.__setattr__(self, name, to_plain(getattr(self, name)))
 
     def count_cohort(self, num_clients: int) -> int:
@@ -115,9 +119,10 @@ class Experiment(Pytree):
                 f"the deadline is {self.deadline.seconds} seconds, but the clients have no devices, so nobody is late; "
                 "give the federation devices"
             )
-        for name in ("rounds", "evaluate_every", "evaluate_last"):
+        for name in COUNTS:
             value: Any = getattr(self, name)
-            if not is_whole(value) or value < 1:
+            fits = is_whole(value) and value >= 1
+            if not fits and not (value is None and name == "evaluate_clients_every"):
                 raise ValueError(f"{name} is {value!r}; it must be a whole number, at least 1")
         if self.signal_split not in ("training", "holdout"):
             raise ValueError(f"signal_split is {self.signal_split!r}; it must be 'training' or 'holdout'")
@@ -149,12 +154,7 @@ class Experiment(Pytree):
                 f"the data selector wants {', '.join(on_server)}, but the server has no validation examples; "
                 "load the data with a validation share"
             )
-        logits = self.task.outputs(data.x)
-        if logits != (1, data.classes):
-            raise ValueError(
-                f"the model gives {logits[-1]} logits an example, but the data has {data.classes} classes; "
-                f"build the model with classes={data.classes}"
-            )
+        check_targets(self.task, self.client_selection, self.data_selection, data)
 
 
 def stack_experiments(
@@ -187,6 +187,9 @@ def stack_experiments(
         leaves.append(jnp.stack([jnp.asarray(value) for value in mine]) if differs[-1] else leaf)
     return first[1].unflatten(leaves), tuple(differs)
 
+
+COUNTS = ("rounds", "evaluate_every", "evaluate_last", "evaluate_clients_every")
+"""The fields that are numbers of rounds."""
 
 BASES: dict[str, type[Strategy]] = {
     "client_selection": ClientSelector,

@@ -28,6 +28,9 @@ class History:
       num_clients: `N`.
       about: how it was run: device, layout, parameters, FLOPs an example, examples a client, classes, seconds.
       variables: the global models after the last round, a pytree with a leading `R`; None: not kept.
+      client_metrics: by name, Float[R, E, N]: of the global model on every client's own examples, after the `E` rounds
+        of `client_rounds`; none where they were not wanted (`Experiment.evaluate_clients_every`).
+      client_rounds: these rounds, from 1.
     """
 
     seeds: tuple[int, ...]
@@ -36,6 +39,8 @@ class History:
     num_clients: int
     about: dict = field(default_factory=dict)
     variables: Variables | None = None
+    client_metrics: dict[str, np.ndarray] = field(default_factory=dict)
+    client_rounds: tuple[int, ...] = ()
 
     def __repr__(self) -> str:
         return (
@@ -47,6 +52,11 @@ class History:
     def rounds(self) -> int:
         """`T`."""
         return self.selections.shape[1]
+
+    @property
+    def headline(self) -> str:
+        """The metric that says first how good a model is: accuracy, or loss where targets are no classes."""
+        return "accuracy" if "accuracy" in self.metrics or not self.metrics else "loss"
 
     @property
     def diverged(self) -> np.ndarray:
@@ -81,6 +91,17 @@ class History:
         ]
         return pd.concat(tables, ignore_index=True).dropna(subset="value", ignore_index=True)
 
+    def clients_to_pandas(self) -> pd.DataFrame:
+        """Table with columns round (from 1), seed, client, and one for each metric, of every client's evaluations."""
+        shape = (len(self.seeds), len(self.client_rounds), self.num_clients)
+        seed, round, client = np.meshgrid(
+            np.asarray(self.seeds), np.asarray(self.client_rounds, int), np.arange(self.num_clients), indexing="ij"
+        )
+        index = {"round": round.ravel(), "seed": seed.ravel(), "client": client.ravel()}
+        return pd.DataFrame(
+            {**index, **{name: np.reshape(value, shape).ravel() for name, value in self.client_metrics.items()}}
+        )
+
     def counts(self) -> np.ndarray:
         """Int[R, N]: how often each client was selected."""
         out = np.zeros((len(self.seeds), self.num_clients), np.int64)
@@ -88,11 +109,11 @@ class History:
             row += np.bincount(chosen[chosen >= 0], minlength=self.num_clients)
         return out
 
-    def plot(self, metric: str = "accuracy", *, x: str | Sequence[str] = "round", label: str | None = None, ax=None):
+    def plot(self, metric: str | None = None, *, x: str | Sequence[str] = "round", label: str | None = None, ax=None):
         """Median and band from the first to the ninth decile, over the seeds that did not diverge (all, where all did).
 
         Args:
-          metric: what is drawn.
+          metric: what is drawn; None: `headline`.
           x: `"round"`, or one or several metrics whose running sum is the axis (`"bytes"`, `"flops"`; with devices,
             the simulated `"seconds"` and `"joules"`).
           label: of the line.
@@ -103,6 +124,7 @@ class History:
         """
         import matplotlib.pyplot as plt  # late: it takes a second that a run without figures need not wait
 
+        metric = self.headline if metric is None else metric
         ax = plt.subplots(layout="constrained")[1] if ax is None else ax
         names = [x] if isinstance(x, str) else list(x)
         kept = self.diverged == 0 if (self.diverged == 0).any() else np.full(len(self.seeds), True)

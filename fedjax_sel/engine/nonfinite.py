@@ -13,10 +13,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from fedjax_sel.engine.faults import may_diverge
-from fedjax_sel.engine.state import RoundRecord, RoundState
+from fedjax_sel.engine.state import FaultCounts, RoundRecord, RoundState
 from fedjax_sel.types import PAD_CLIENT, Update, Variables
 
 TINY = jnp.finfo(jnp.float32).tiny
@@ -71,8 +72,8 @@ def guard_round(
         after, record = step(before, t)
         returned, left_out = record.ledger.reports, record.ledger.left_out
         some_finite = (returned > left_out) | (returned == 0)
-        evaluated = ~jnp.isnan(record.accuracy)
-        finite = all_finite(after.variables) & (jnp.isfinite(record.loss) | ~evaluated) & some_finite
+        # The loss is NaN where the model was not evaluated, and infinite where it was measured as NaN.
+        finite = all_finite(after.variables) & ~jnp.isinf(record.loss) & some_finite
         alive = before.alive & finite
 
         def freeze(new, old):
@@ -100,15 +101,26 @@ def hide_ended(record: RoundRecord, began: Bool[Array, ""], alive: Bool[Array, "
         return jnp.where(shown, value, jnp.asarray(otherwise, value.dtype))
 
     counted: Any = jax.tree.map(lambda value: hide(value, began), (record.ledger, record.probe))
+    quality: Any = jax.tree.map(
+        lambda value: hide(value, alive, jnp.nan), (record.accuracy, record.metrics, record.clients)
+    )
     return RoundRecord(
-        accuracy=hide(record.accuracy, alive, jnp.nan),
+        accuracy=quality[0],
         loss=hide(record.loss, alive, jnp.nan),
         training_loss=hide(record.training_loss, alive, jnp.nan),
         client=hide(record.client, began, PAD_CLIENT),
         ledger=counted[0],
         probe=counted[1],
         alive=alive,
-        faults={name: hide(n, alive if may_diverge(name) else began) for name, n in (record.faults or {}).items()},
+        faults=None if record.faults is None else hide_faults(record.faults, began, alive),
         idle=None if record.idle is None else record.idle & alive,
-        metrics={name: hide(value, alive, jnp.nan) for name, value in (record.metrics or {}).items()},
+        metrics=quality[1],
+        clients=quality[2],
     )
+
+
+def hide_faults(faults: Any, began: Bool[Array, ""], alive: Bool[Array, ""]) -> FaultCounts:
+    """The faults of a round that had `began`, without those that divergence brings about where it is not `alive`."""
+    diverging = np.array([may_diverge(name) for name in faults.names])
+    shown = jnp.where(diverging, alive, began)
+    return faults.replace(counts=jnp.where(shown, faults.counts, 0))

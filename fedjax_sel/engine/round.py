@@ -36,7 +36,7 @@ from fedjax_sel.engine.ledger import Ledger
 from fedjax_sel.engine.metrics import evaluate
 from fedjax_sel.engine.probe import probe
 from fedjax_sel.engine.signals import count_before, measure_after, measure_before, measure_cohort
-from fedjax_sel.engine.state import RoundRecord, RoundState, Values
+from fedjax_sel.engine.state import RoundRecord, RoundState, Values, pack_faults
 from fedjax_sel.engine.timing import expect_turns
 from fedjax_sel.engine.training import Trained, count_training, train_cohort
 from fedjax_sel.types import Cohort, Context, PRNGKey, StrategyState, Updates, Variables
@@ -73,7 +73,7 @@ def round_step(
         alive=state.alive,
     )
     loss = jnp.sum(trained.weight * trained.updates.loss)
-    faults = count_faults(experiment, ctx, cohort, trained, signals)
+    faults = pack_faults(count_faults(experiment, ctx, cohort, trained, signals))
     taken = {"client": cohort.client, "ledger": ledger, "probe": probe_ledger}
     return new, RoundRecord(**quality, training_loss=loss, **taken, faults=faults, idle=is_idle(trained.work))
 

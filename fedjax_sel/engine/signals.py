@@ -131,13 +131,18 @@ def measure_clients(
 
 
 def measure_flat(
-    signals: Mapping[str, ExampleSignal], task: Task, variables: Variables, x: Array, y: Int[Array, "b"], layout: Layout
+    signals: Mapping[str, ExampleSignal],
+    task: Task,
+    variables: Variables,
+    x: Array,
+    y: Shaped[Array, "b ..."],
+    layout: Layout,
 ) -> Values:
     """Each signal's value of each example, from one flat forward pass."""
 
     def measure(x, y):
         logits = task.logits(variables, x)
-        values = {name: signal.measure(logits, y) for name, signal in signals.items()}
+        values = {name: signal.measure(logits, y) for name, signal in of_task(signals, task).items()}
         for name, value in values.items():
             check_value(name, value, len(y))
         return values
@@ -145,18 +150,31 @@ def measure_flat(
     return layout.over_examples(measure, x, y)
 
 
+def of_task(signals: Mapping[str, Signal], task: Task) -> dict[str, Any]:
+    """Returns the signals as they are measured where `task` is learnt."""
+    return {name: signal.of_task(task) for name, signal in signals.items()}
+
+
 def average_by_client(
     value: Shaped[Array, "n ..."], data: FederatedData, *, holdout: bool = False
 ) -> Shaped[Array, "N ..."]:
     """Mean of a value an example over each client's examples."""
+    total = sum_by_client(value, data, holdout=holdout)
     count = data.num_holdout if holdout else data.num_examples
+    return total / expand(jnp.maximum(count, 1), total)
+
+
+def sum_by_client(
+    value: Shaped[Array, "n ..."], data: FederatedData, *, holdout: bool | Bool[Array, ""] = False
+) -> Shaped[Array, "N ..."]:
+    """Sum of a value an example over each client's examples, its training or its hold-out examples."""
+    count = jnp.where(holdout, data.num_holdout, data.num_examples)
     owner = jnp.minimum(data.owner, data.num_clients - 1)
-    first = (data.offset + data.num_examples if holdout else data.offset)[owner]
+    first = jnp.where(holdout, data.offset + data.num_examples, data.offset)[owner]
     place = jnp.arange(data.order.shape[0]) - first
     counts = (place >= 0) & (place < count[owner])
     value = jnp.where(expand(counts, value), value[data.order], 0)
-    total = jax.ops.segment_sum(value, data.owner, data.num_clients, indices_are_sorted=True, mode="drop")
-    return total / expand(jnp.maximum(count, 1), total)
+    return jax.ops.segment_sum(value, data.owner, data.num_clients, indices_are_sorted=True, mode="drop")
 
 
 def average_masked(value: Shaped[Array, "d L ..."], mask: Bool[Array, "d L"]) -> Shaped[Array, "d ..."]:
@@ -203,7 +221,7 @@ def measure_examples(
     if not signals:
         return {}
     by_features = {name: s for name, s in signals.items() if isinstance(s, FeatureSignal)}
-    by_logits = {name: s for name, s in signals.items() if isinstance(s, ExampleSignal)}
+    by_logits = of_task({name: s for name, s in signals.items() if isinstance(s, ExampleSignal)}, task)
     values: Values = {}
     if by_features:
         logits, features = task.logits_and_features(variables, batch.x)
@@ -294,7 +312,7 @@ def measure_after(
         server = {n: s for n, s in signals.items() if isinstance(s, ServerSignal) and s.split == split}
         if server:
             logits = task.logits(variables, x)
-            values |= {name: signal.measure(logits, y) for name, signal in server.items()}
+            values |= {name: signal.measure(logits, y) for name, signal in of_task(server, task).items()}
     return values
 
 

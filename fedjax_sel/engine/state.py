@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from flax import traverse_util
 from jaxtyping import Array, Bool, Float, Int
 
 from fedjax_sel.engine.ledger import Ledger
-from fedjax_sel.pytree import Pytree
+from fedjax_sel.pytree import Pytree, static
 from fedjax_sel.types import StrategyState, Variables
 
 Values = dict[str, Array]
@@ -38,35 +39,64 @@ class RoundState(Pytree):
     change: Variables | None = None
 
 
+class FaultCounts(Pytree):
+    """How many of each fault (`engine.faults`) there were in a round, in one array: each that leaves a scan costs time.
+
+    Attributes:
+      counts: with an axis of faults, the last.
+      names: of the faults.
+    """
+
+    counts: Int[Array, "*rounds k"]
+    names: tuple[str, ...] = static(default=())
+
+
+def pack_faults(faults: dict[str, Any]) -> FaultCounts:
+    """Returns counts by name in one array.
+
+    >>> pack_faults({"twice": jnp.int32(2), "outside": jnp.int32(0)}).counts.tolist()
+    [2, 0]
+    """
+    return FaultCounts(jnp.stack([jnp.asarray(n, jnp.int32) for n in faults.values()]), tuple(faults))
+
+
 class RoundRecord(Pytree):
     """What one round measured; with leading axes for several seeds and rounds.
 
     Attributes:
-      accuracy, loss: of the new global model on the test examples (loss in nats); NaN where it was not evaluated.
+      loss, accuracy: of the new global model on the test examples (loss in nats); NaN where it was not evaluated. None
+        is the accuracy where targets are no classes.
       training_loss: weighted mean, in nats, of the losses that the merged members report from their training.
       client: the cohort; `PAD_CLIENT` in empty slots.
       ledger: what the round took.
       probe: what its probe took; None where the selector never probes.
       alive: whether the seed is still finite after it.
-      faults: what strategies returned that cannot be (`engine.faults`), by kind.
+      faults: what strategies returned that cannot be, `FaultCounts`; or counts by name, as they were flattened.
       idle: whether nobody trained.
-      metrics: the task's other metrics by name, on the test examples; NaN where they were not measured.
+      metrics: the task's other metrics by name, on the test examples, a number or one for each class; NaN where they
+        were not measured.
+      clients: all metrics by name, on every client's own examples, with an axis `N`; NaN where they were not measured,
+        None where none are wanted.
     """
 
-    accuracy: Float[Array, ""]
     loss: Float[Array, ""]
     training_loss: Float[Array, ""]
     client: Int[Array, "m"]
     ledger: Ledger
     probe: Ledger | None = None
     alive: Bool[Array, ""] | None = None
-    faults: dict[str, Int[Array, ""]] | None = None
+    faults: Any = None
     idle: Bool[Array, ""] | None = None
-    metrics: dict[str, Float[Array, ""]] | None = None
+    metrics: dict[str, Float[Array, "..."]] | None = None
+    accuracy: Float[Array, ""] | None = None
+    clients: dict[str, Float[Array, "N ..."]] | None = None
 
 
 def flatten_record(record: RoundRecord) -> dict[str, Any]:
-    """The arrays of a record by dotted name, as in `ledger.members`; what `unflatten_record` reads."""
+    """The arrays of a record by dotted name, as in `ledger.members`, `faults.twice`; what `unflatten_record` reads."""
+    if isinstance(record.faults, FaultCounts):
+        packed = record.faults
+        record = record.replace(faults={name: packed.counts[..., i] for i, name in enumerate(packed.names)})
     leaves = jax.tree_util.tree_leaves_with_path(record)
     return {jax.tree_util.keystr(path, simple=True, separator="."): leaf for path, leaf in leaves}
 

@@ -68,8 +68,8 @@ def locate_in_groups(
       budget: facilities of each group; all that are allowed where it has fewer.
       examined: in each step only so many random points are tried (the stochastic greedy algorithm); None: all.
 
-    Source: Nemhauser, Wolsey and Fisher, "An analysis of approximations for maximizing submodular set functions", 1978,
-      https://doi.org/10.1007/BF01588971; stochastic: Mirzasoleiman et al., "Lazier Than Lazy Greedy", 2015,
+    Source: Nemhauser, Wolsey and Fisher, "An analysis of approximations for maximizing submodular set functions—I",
+      1978, https://doi.org/10.1007/BF01588971; stochastic: Mirzasoleiman et al., "Lazier Than Lazy Greedy", 2015,
       https://arxiv.org/abs/1409.7938.
     """
     n, groups, place = distance.shape[0], budget.shape[0], jnp.arange(distance.shape[0])

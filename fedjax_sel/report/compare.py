@@ -18,7 +18,12 @@ def find_reachable_accuracy(runs: Mapping[str, tuple[History, dict]]) -> float:
     """Returns an accuracy that every seed of every run reaches: the lowest best accuracy, rounded down to a per cent.
 
     Seeds that diverged do not count; 0 where all diverged.
+
+    Raises:
+      ValueError: a run has no accuracy.
     """
+    if lacking := [name for name, (history, _) in runs.items() if history.headline != "accuracy"]:
+        raise ValueError(f"{lacking[0]} has no accuracy, as its targets are no classes; runs are compared by accuracy")
     best = [
         np.asarray(summarize(history)["best_accuracy"]["per_seed"])[history.diverged == 0]
         for history, _ in runs.values()

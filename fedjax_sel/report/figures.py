@@ -80,15 +80,46 @@ def curves(
 
 
 def plot_run(history: History) -> Iterator[tuple[str, Figure]]:
-    """Yields a run's figures by name: accuracy against rounds, bytes and, with devices, seconds and joules."""
-    drawn = [("accuracy", "round", "round"), ("accuracy_by_bytes", "bytes", "bytes, both ways")]
+    """Yields a run's figures by name: accuracy (or loss) against rounds, bytes and, with devices, seconds and joules.
+
+    A run that evaluates every client has one of them, too.
+    """
+    of = history.headline
+    drawn = [(of, "round", "round"), (f"{of}_by_bytes", "bytes", "bytes, both ways")]
     if "seconds" in history.metrics:
-        drawn += [("accuracy_by_seconds", "seconds", "simulated seconds"), ("accuracy_by_joules", "joules", "joules")]
+        drawn += [(f"{of}_by_seconds", "seconds", "simulated seconds"), (f"{of}_by_joules", "joules", "joules")]
     for name, x, xlabel in drawn:
         ax: Any = history.plot(x=x)
         ax.set_xlabel(xlabel)
         ax.grid(alpha=0.25)
         yield name, ax.figure
+    if history.client_rounds:
+        yield "clients", plot_clients(history)
+
+
+def plot_clients(history: History) -> Figure:
+    """Returns a small figure of the headline metric on every client's own examples.
+
+    Left, the mean over clients and that of their worst tenth against rounds, median over seeds; right, all clients of
+    all seeds at the last evaluation.
+    """
+    of = history.headline
+    kept = history.diverged == 0 if (history.diverged == 0).any() else np.full(len(history.seeds), True)
+    figure, (left, right) = plt.subplots(1, 2, figsize=(6.4, 2.6), layout="constrained", width_ratios=(3, 2))
+    at = np.asarray(history.client_rounds)
+    for i, (what, label) in enumerate((("mean", "mean"), ("worst_decile", "worst tenth"))):
+        values = history[f"client_{of}_{what}"][kept][:, at - 1]
+        left.plot(at, np.median(values, axis=0), color=COLOURS[2 * i], label=label)
+        low, high = np.quantile(values, [0.1, 0.9], axis=0)
+        left.fill_between(at, low, high, color=COLOURS[2 * i], alpha=0.15, linewidth=0)
+    left.set(xlabel="round", ylabel=f"client {of}")
+    left.legend(fontsize=8)
+    last = history.client_metrics[of][kept][:, -1]
+    right.hist(last[np.isfinite(last)], bins=20, color=COLOURS[0])
+    right.set(xlabel=f"client {of}, round {at[-1]}", ylabel="clients, all seeds")
+    for ax in (left, right):
+        ax.grid(alpha=0.25)
+    return figure
 
 
 def heat_maps(panels: Mapping[str, Mapping[str, History]], first: int, first_name: str) -> Figure:

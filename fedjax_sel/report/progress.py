@@ -16,7 +16,7 @@ from fedjax_sel.engine.memory import format_bytes
 
 
 class Bar:
-    """Moves one bar with a run: round, accuracy (mean over seeds), rounds a second; a callback of `simulate`.
+    """Moves one bar with a run: round, accuracy or loss (mean over seeds), rounds a second; a callback of `simulate`.
 
     Args:
       progress: where the bar is.
@@ -60,9 +60,9 @@ class Bar:
         """Moves the bar after a chunk."""
         rounds, began = self._first
         speed = (history.rounds - rounds) / max(time.monotonic() - began, 1e-9)
-        accuracy = history["accuracy"][:, ~np.isnan(history["accuracy"]).all(0)]
-        known = np.nanmean(accuracy[:, -1:], axis=0)
-        news = (f"accuracy {known[-1]:.4f} · " if known.size else "") + f"{speed:.3g} rounds/s"
+        measured = history[history.headline]
+        known = np.nanmean(measured[:, ~np.isnan(measured).all(0)][:, -1:], axis=0)
+        news = (f"{history.headline} {known[-1]:.4f} · " if known.size else "") + f"{speed:.3g} rounds/s"
         self._show(history.rounds, news)
         if not self._compiled:  # the first chunk's time is the compiler's
             self._compiled, self._first = True, (history.rounds, time.monotonic())

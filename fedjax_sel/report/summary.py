@@ -18,19 +18,19 @@ from fedjax_sel.report.markdown import table
 def summarize(history: History) -> dict[str, dict[str, Any]]:
     """Returns the numbers of a run by name, each with its mean and standard deviation over seeds (0 for one seed).
 
-    `per_seed` holds the value of each seed. `bytes` and `flops` are totals, selection included; `selection_bytes` and
-    `selection_flops` are the part of selection. `seconds` and `joules`, where the clients have devices, are simulated
-    totals; `left_out`, where there are any, counts the updates that were not finite, and `idle` the rounds in which
-    nobody trained. `faults`, where there are any, is what strategies returned that cannot be
+    `final_accuracy` and `best_accuracy` are there where targets are classes; `client_…`, where every client was
+    evaluated, are the mean over clients, the mean of their worst tenth, and their standard deviation, at the last
+    evaluation. `per_seed` holds the value of each seed. `bytes` and `flops` are totals, selection included;
+    `selection_bytes` and `selection_flops` are the part of selection. `seconds` and `joules`, where the clients have
+    devices, are simulated totals; `left_out`, where there are any, counts the updates that were not finite, and `idle`
+    the rounds in which nobody trained. `faults`, where there are any, is what strategies returned that cannot be
     (`engine.faults.find_faults`), and `untrained` the seeds in which nobody ever trained. Seeds that diverged are in
     `per_seed`, but not in the means; `diverged`, where there are any, has their `seeds`, the `rounds` in which they
     ended, and `of` how many seeds they are.
     """
-    accuracy, diverged = history["accuracy"], history.diverged
-    best = np.max(accuracy, axis=1, where=~np.isnan(accuracy), initial=-np.inf)
+    diverged = history.diverged
     values = {
-        "final_accuracy": accuracy[:, -1],
-        "best_accuracy": np.where(np.isfinite(best), best, np.nan),
+        **summarize_accuracy(history),
         "final_loss": history["loss"][:, -1],
         "bytes": sum_metrics(history, "bytes"),
         "flops": sum_metrics(history, "flops"),
@@ -38,6 +38,10 @@ def summarize(history: History) -> dict[str, dict[str, Any]]:
         "selection_flops": sum_metrics(history, "selection_flops"),
         **{name: sum_metrics(history, name) for name in ("seconds", "joules") if name in history.metrics},
     }
+    if history.client_rounds:
+        last = history.client_rounds[-1] - 1
+        values |= {name: history[name][:, last] for name in history.metrics if name.startswith("client_")}
+        values.pop("client_flops")
     for name in ("left_out", "idle"):
         if name in history.metrics and history[name].any():
             values[name] = sum_metrics(history, name)
@@ -50,6 +54,15 @@ def summarize(history: History) -> dict[str, dict[str, Any]]:
     if untrained := find_untrained(history):
         found["untrained"] = {"seeds": untrained, "of": len(history.seeds)}
     return found
+
+
+def summarize_accuracy(history: History) -> dict[str, Float[np.ndarray, "R"]]:
+    """Returns the last and the best accuracy of each seed; nothing where targets are no classes."""
+    if history.headline != "accuracy":
+        return {}
+    accuracy = history["accuracy"]
+    best = np.max(accuracy, axis=1, where=~np.isnan(accuracy), initial=-np.inf)
+    return {"final_accuracy": accuracy[:, -1], "best_accuracy": np.where(np.isfinite(best), best, np.nan)}
 
 
 def sum_metrics(history: History, *metrics: str) -> Float[np.ndarray, "R"]:
@@ -92,6 +105,12 @@ ROWS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
     ("final_accuracy", "final accuracy", "{:.4f}".format),
     ("best_accuracy", "best accuracy", "{:.4f}".format),
     ("final_loss", "final loss (nats)", "{:.4f}".format),
+    ("client_accuracy_mean", "client accuracy, mean over clients", "{:.4f}".format),
+    ("client_accuracy_worst_decile", "client accuracy, worst tenth of the clients", "{:.4f}".format),
+    ("client_accuracy_spread", "client accuracy, standard deviation over clients", "{:.4f}".format),
+    ("client_loss_mean", "client loss, mean over clients", "{:.4f}".format),
+    ("client_loss_worst_decile", "client loss, worst tenth of the clients", "{:.4f}".format),
+    ("client_loss_spread", "client loss, standard deviation over clients", "{:.4f}".format),
     ("bytes", "bytes, selection included", lambda x: format_quantity(x, "B")),
     ("flops", "client FLOPs, selection included", lambda x: format_quantity(x, "FLOP")),
     ("selection_bytes", "bytes of selection alone", lambda x: format_quantity(x, "B")),
@@ -101,13 +120,26 @@ ROWS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
     ("left_out", "updates left out, not finite", "{:.4g}".format),
     ("idle", "rounds in which nobody trained", "{:.4g}".format),
 )
-"""Key, description and format of each number; a run may lack the last four."""
+"""Key, description and format of each number; a run may lack some."""
 
+
+FIGURES = (
+    "![{Of} on the test examples against rounds](figures/{of}.png)",
+    "*{Of} on the test examples: median over seeds, band from the first to the ninth decile.*",
+    "![{Of} against bytes](figures/{of}_by_bytes.png)",
+    "*The same against the bytes sent both ways, selection included.*",
+)
+
+CLIENT_FIGURES = (
+    "![The global model on every client's own examples](figures/clients.png)",
+    "*The global model on every client's own examples: left, the mean over clients and the mean of their worst tenth, "
+    "median over seeds; right, all clients at the last evaluation. This is evaluation: no client is billed for it.*",
+)
 
 DEVICE_FIGURES = (
-    "![Accuracy against simulated seconds](figures/accuracy_by_seconds.png)",
+    "![{Of} against simulated seconds](figures/{of}_by_seconds.png)",
     "*The same against simulated seconds: a round lasts as long as its slowest member, or until the deadline.*",
-    "![Accuracy against joules](figures/accuracy_by_joules.png)",
+    "![{Of} against joules](figures/{of}_by_joules.png)",
     "*The same against the joules that all clients spent.*",
 )
 
@@ -131,7 +163,7 @@ def format_rows(found: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str, 
 
 def count_seeds(found: Mapping[str, Mapping[str, Any]]) -> int:
     """Returns how many seeds did not diverge; the means are over them."""
-    return len(found["final_accuracy"]["per_seed"]) - len(found.get("diverged", {}).get("seeds", ()))
+    return len(found["final_loss"]["per_seed"]) - len(found.get("diverged", {}).get("seeds", ()))
 
 
 def build_table(title: str, found: Mapping[str, Mapping[str, Any]]) -> Table:
@@ -149,6 +181,7 @@ def build_table(title: str, found: Mapping[str, Mapping[str, Any]]) -> Table:
 
 def render_page(title: str, found: Mapping[str, Mapping[str, Any]], config: str, about: Mapping[str, Any]) -> str:
     """Returns `report.md` of one run."""
+    of = "accuracy" if "final_accuracy" in found else "loss"
     parts = [
         f"# {title}",
         table(("metric", "mean over seeds", "std"), format_rows(found)),
@@ -158,11 +191,9 @@ def render_page(title: str, found: Mapping[str, Mapping[str, Any]], config: str,
             else []
         ),
         *(f"**{line}**" for line in list_remarks({key: one for key, one in found.items() if key != "diverged"})),
-        "![Accuracy on the test examples against rounds](figures/accuracy.png)",
-        "*Accuracy on the test examples: median over seeds, band from the first to the ninth decile.*",
-        "![Accuracy against bytes](figures/accuracy_by_bytes.png)",
-        "*The same against the bytes sent both ways, selection included.*",
-        *DEVICE_FIGURES * ("seconds" in found),
+        *(line.format(of=of, Of=of.capitalize()) for line in FIGURES),
+        *(line.format(of=of, Of=of.capitalize()) for line in DEVICE_FIGURES * ("seconds" in found)),
+        *CLIENT_FIGURES * (f"client_{of}_mean" in found),
         "## How it was run",
         table(("what", "value"), [(key.replace("_", " "), f"{value}") for key, value in about.items()]),
         "## Configuration",

@@ -22,7 +22,7 @@ MOST_LINES = 8
 
 
 def plot_sweep(table: pd.DataFrame, axes: Sequence[str]) -> dict[str, Figure]:
-    """Returns figures by name: accuracy against each axis, and a map where there are two axes of numbers."""
+    """Returns figures by name: accuracy (or loss) against each axis, and a map where there are two axes of numbers."""
     rows = combine_seeds(table, axes)
     out = {"accuracy": plot_axes(rows, axes)}
     if len(axes) == 2 and all(pd.api.types.is_numeric_dtype(rows[key]) for key in axes):
@@ -35,23 +35,30 @@ def plot_axes(rows: pd.DataFrame, axes: Sequence[str]) -> Figure:
     figure, panels = plt.subplots(
         1, len(axes), figsize=(1.2 + 4.4 * len(axes), 4.2), sharey=True, squeeze=False, layout="constrained"
     )
+    name = name_quality(rows)
     for ax, axis in zip(panels[0], axes, strict=True):
         values, others = list_values(rows, axis), [key for key in axes if key != axis]
         known = group_lines(rows, others)
         for i, (label, of) in enumerate(known):
-            measured: Any = of.groupby(axis, sort=False)[["final_accuracy", "final_accuracy_std", "best_accuracy"]]
-            at = measured.mean().reindex(values)
+            measured: Any = of.groupby(axis, sort=False)
+            at = measured.mean(numeric_only=True).reindex(values)
             places = np.arange(len(values)) + 0.06 * (i - (len(known) - 1) / 2)  # beside each other
             look: Any = {"color": COLOURS[i], "marker": "o", "markersize": 4, "capsize": 3, "label": label}
-            ax.errorbar(places, at["final_accuracy"], yerr=at["final_accuracy_std"], **look)
-            ax.plot(places, at["best_accuracy"], color=COLOURS[i], linestyle="--", linewidth=1, alpha=0.7)
+            ax.errorbar(places, at[f"final_{name}"], yerr=at[f"final_{name}_std"], **look)
+            if f"best_{name}" in at:
+                ax.plot(places, at[f"best_{name}"], color=COLOURS[i], linestyle="--", linewidth=1, alpha=0.7)
         ax.set_xlim(-0.5, len(values) - 0.5)
         ax.set_xticks(np.arange(len(values)), [format_value(value) for value in values])
-        ax.set(xlabel=axis, ylabel="accuracy" if axis == axes[0] else "")
+        ax.set(xlabel=axis, ylabel=name if axis == axes[0] else "")
         ax.grid(alpha=0.25)
         if others:
             ax.legend(title=", ".join(others), title_fontsize=8, fontsize=8)
     return figure
+
+
+def name_quality(rows: pd.DataFrame) -> str:
+    """Returns `"accuracy"`, or `"loss"` where runs have none."""
+    return "accuracy" if "final_accuracy" in rows else "loss"
 
 
 def group_lines(rows: pd.DataFrame, others: list[str]) -> list[tuple[str, pd.DataFrame]]:
@@ -64,8 +71,10 @@ def group_lines(rows: pd.DataFrame, others: list[str]) -> list[tuple[str, pd.Dat
 
 
 def plot_plane(rows: pd.DataFrame, x: str, y: str) -> Figure:
-    """Returns a map of the mean final accuracy over two axes, with the numbers in its cells."""
-    at = rows.pivot(index=y, columns=x, values="final_accuracy").loc[list_values(rows, y), list_values(rows, x)]
+    """Returns a map of the mean final accuracy (or loss) over two axes, with the numbers in its cells."""
+    at = rows.pivot(index=y, columns=x, values=f"final_{name_quality(rows)}").loc[
+        list_values(rows, y), list_values(rows, x)
+    ]
     figure, ax = plt.subplots(figsize=(2.5 + 0.9 * at.shape[1], 1.6 + 0.6 * at.shape[0]), layout="constrained")
     image = ax.imshow(at, aspect="auto", cmap="viridis", origin="lower")
     middle = (np.nanmin(at) + np.nanmax(at)) / 2 if at.notna().any(axis=None) else 0.0
@@ -83,7 +92,7 @@ def plot_plane(rows: pd.DataFrame, x: str, y: str) -> Figure:
     ax.set_xticks(range(at.shape[1]), [format_value(value) for value in at.columns])
     ax.set_yticks(range(at.shape[0]), [format_value(value) for value in at.index])
     ax.set(xlabel=x, ylabel=y)
-    figure.colorbar(image, label="mean final accuracy")
+    figure.colorbar(image, label=f"mean final {name_quality(rows)}")
     return figure
 
 

@@ -67,20 +67,25 @@ def combine_seeds(table: pd.DataFrame, axes: Sequence[str]) -> pd.DataFrame:
             "seeds": len(of),
             "diverged": len(of) - len(kept),
         }
-        for metric in ("final_accuracy", "best_accuracy", "final_loss"):
+        for metric in (name for name in ("final_accuracy", "best_accuracy", "final_loss") if name in table):
             row |= {metric: kept[metric].mean(), f"{metric}_std": kept[metric].std() if len(kept) > 1 else 0.0}
         rows.append(row | {metric: kept[metric].mean() for metric in ("bytes", "flops")})
     return pd.DataFrame(rows)
 
 
 def rank_combinations(table: pd.DataFrame, axes: Sequence[str]) -> pd.DataFrame:
-    """Returns the rows of `combine_seeds`, the highest mean final accuracy first; last, where all seeds diverged."""
-    return combine_seeds(table, axes).sort_values("final_accuracy", ascending=False, kind="stable", ignore_index=True)
+    """Returns the rows of `combine_seeds`, the best first: by mean final accuracy, or by loss where there is none.
+
+    Those all of whose seeds diverged are last.
+    """
+    by = "final_accuracy" if "final_accuracy" in table else "final_loss"
+    ascending = by == "final_loss"
+    return combine_seeds(table, axes).sort_values(by, ascending=ascending, kind="stable", ignore_index=True)
 
 
 def format_rows(table: pd.DataFrame, axes: Sequence[str]) -> tuple[list[str], list[list[str]]]:
     """Returns heads and rows of the combinations, best first, as text."""
-    rows = []
+    rows, shown = [], ("final_accuracy", "best_accuracy") if "final_accuracy" in table else ("final_loss",)
     for row in rank_combinations(table, axes).to_dict("records"):
         spent = (
             [format_quantity(row["bytes"], "B"), format_quantity(row["flops"], "FLOP")]
@@ -88,9 +93,9 @@ def format_rows(table: pd.DataFrame, axes: Sequence[str]) -> tuple[list[str], li
             else ["–", "–"]
         )
         diverged = f"{row['diverged']} of {row['seeds']}" if row["diverged"] else "–"
-        accuracy = [format_spread(row, name) for name in ("final_accuracy", "best_accuracy")]
+        accuracy = [format_spread(row, name) for name in shown]
         rows.append([*(format_value(row[key]) for key in axes), *accuracy, *spent, diverged])
-    heads = [*axes, "final accuracy", "best accuracy", "bytes", "FLOPs", "diverged"]
+    heads = [*axes, *(name.replace("_", " ") for name in shown), "bytes", "FLOPs", "diverged"]
     if not table["diverged"].to_numpy().any():
         return heads[:-1], [row[:-1] for row in rows]
     return heads, rows

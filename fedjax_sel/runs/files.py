@@ -113,6 +113,27 @@ def read_metrics(path: Path, seeds: tuple[int, ...], rounds: int) -> dict[str, n
     return metrics
 
 
+def write_clients(path: Path, history: History) -> None:
+    """Writes every client's metrics as Parquet: round, seed, client, and a column for each metric."""
+    with write_atomic(path) as new:
+        history.clients_to_pandas().to_parquet(new, index=False)
+
+
+def read_clients(path: Path, seeds: tuple[int, ...], clients: int) -> tuple[dict[str, np.ndarray], tuple[int, ...]]:
+    """Returns every client's metrics [R, E, N] that `write_clients` wrote, and the `E` rounds, from 1.
+
+    Raises:
+      ValueError: they are of other seeds or clients.
+    """
+    table = pd.read_parquet(path)
+    rounds = tuple(int(t) for t in table["round"].unique())
+    shape = (len(seeds), len(rounds), clients)
+    if len(table) != np.prod(shape):
+        raise ValueError(f"it has {len(table)} rows, not those of {len(seeds)} seeds and {clients} clients")
+    names = [name for name in table.columns if name not in ("round", "seed", "client")]
+    return {name: table[name].to_numpy().reshape(shape) for name in names}, rounds
+
+
 def write_selections(path: Path, history: History) -> None:
     """Writes every cohort."""
     arrays: dict[str, Any] = {

@@ -1,7 +1,8 @@
 """A run's folder: what was asked, what came out, who was selected.
 
-`config.yaml` reruns the run; `metrics.parquet` is long (round, seed, metric, value); `selections.npz` holds every
-cohort; `summary.json` the numbers a reader looks for first, `report.md` and `figures/` the same for the eye;
+`config.yaml` reruns the run; `metrics.parquet` is long (round, seed, metric, value); `clients.parquet`, where the run
+evaluates every client, has their metrics (round, seed, client, a column each); `selections.npz` holds every cohort;
+`summary.json` the numbers a reader looks for first, `report.md` and `figures/` the same for the eye;
 `checkpoints/` what an interrupted run goes on from. Every file is written whole or not at all. `config.yaml` comes
 first and `summary.json` last: with the one but not the other, the run was interrupted.
 """
@@ -24,6 +25,7 @@ from fedjax_sel.runs import files
 from fedjax_sel.runs.files import CHECKPOINTS as CHECKPOINTS
 
 CONFIG, METRICS, SELECTIONS, SUMMARY = "config.yaml", "metrics.parquet", "selections.npz", "summary.json"
+CLIENTS = "clients.parquet"
 FIGURES, REPORT, LOCK = "figures", "report.md", ".lock"
 
 
@@ -119,6 +121,8 @@ def save(folder: str | Path, history: History, config: Config, *, figures: bool 
     found = summarize(history)
     files.write_metrics(folder / METRICS, history)
     files.write_selections(folder / SELECTIONS, history)
+    if history.client_metrics:
+        files.write_clients(folder / CLIENTS, history)
     if figures:
         write_report(folder, history, config, found)
     summary = {
@@ -162,7 +166,10 @@ def read(folder: str | Path) -> tuple[History, dict]:
     about = read_file(folder / SUMMARY, lambda path: json.loads(path.read_text(encoding="utf-8"))["about"])
     selections, seeds, clients = read_file(folder / SELECTIONS, files.read_selections)
     metrics = read_file(folder / METRICS, lambda path: files.read_metrics(path, seeds, selections.shape[1]))
-    return History(seeds, metrics, selections, clients, about), config
+    own: tuple[dict, tuple] = ({}, ())
+    if (folder / CLIENTS).is_file():
+        own = read_file(folder / CLIENTS, lambda path: files.read_clients(path, seeds, clients))
+    return History(seeds, metrics, selections, clients, about, client_metrics=own[0], client_rounds=own[1]), config
 
 
 def read_file(path: Path, reader: Callable[[Path], Any]) -> Any:

@@ -22,6 +22,7 @@ class ValidationAccuracy(ServerSignal):
     """
 
     name: ClassVar[str] = "validation_accuracy"
+    needs_classes: ClassVar[bool] = True
 
     split: str = static(default="validation", choices=["validation", "test"])  # type: ignore[assignment]
 

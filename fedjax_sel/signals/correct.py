@@ -18,6 +18,7 @@ class Correct(ExampleSignal):
     """
 
     name: ClassVar[str] = "correct"
+    needs_classes: ClassVar[bool] = True
 
     @property
     def cost(self) -> Cost:

@@ -54,7 +54,7 @@ class DoubleGreedy(CohortSignal):
         there = (updates.weight > 0).astype(jnp.float32)
 
         def value(members: Float[Array, "m"]) -> Float[Array, ""]:
-            worth = self.reward - task.loss(updates.merge(members), batch)
+            worth = self.reward - task.mean_loss(updates.merge(members), batch)
             return jnp.where(members.any(), worth, 0.0)
 
         def search():

@@ -29,6 +29,7 @@ class Entropy(ExampleSignal):
     """
 
     name: ClassVar[str] = "entropy"
+    needs_classes: ClassVar[bool] = True
 
     temperature: Scalar = param(default=1.0, above=0)
 

@@ -22,6 +22,7 @@ class LabelCounts(UpfrontSignal):
     """
 
     name: ClassVar[str] = "label_counts"
+    needs_classes: ClassVar[bool] = True
 
     def count_up(self, classes: int) -> float:
         """Returns `C`."""

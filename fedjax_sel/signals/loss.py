@@ -1,16 +1,18 @@
-"""Cross-entropy of the model on an example, on a few of a client's examples, or on the server's."""
+"""Loss of the model on an example, on a few of a client's examples, or on the server's."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import field
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Shaped
 
 from fedjax_sel.protocols import ClientSignal, Cost, ExampleSignal, ServerSignal
 from fedjax_sel.pytree import static
+from fedjax_sel.task.losses import CrossEntropy
 from fedjax_sel.types import Batch, PRNGKey, Variables
 
 if TYPE_CHECKING:
@@ -20,8 +22,23 @@ if TYPE_CHECKING:
 __all__ = ["Loss", "MinibatchLoss", "ValidationLoss"]
 
 
+def choose_loss(task: Task, given: Any) -> Any:
+    """Returns the loss that a signal measures of a task: the given one, else the task's; None: cross-entropy."""
+    return task.loss if given is None and not isinstance(task.loss, CrossEntropy) else given
+
+
+def measure_losses(loss: Any, outputs: Float[Array, "b ..."], targets: Shaped[Array, "b ..."]) -> Float[Array, "b"]:
+    """Returns the loss of each example, `-log softmax(outputs)_y` in nats where `loss` is None."""
+    if loss is None:
+        return optax.softmax_cross_entropy_with_integer_labels(outputs, targets)
+    return loss(outputs, targets)
+
+
 class Loss(ExampleSignal):
-    """`-log softmax(logits)_y` in nats; a client's value is its mean, `F_i(w)`.
+    """The task's loss, `-log softmax(logits)_y` in nats by default; a client's value is its mean, `F_i(w)`.
+
+    Attributes:
+      loss: which is measured, as `Task.loss` has it; None: the task's.
 
     >>> Loss().measure(jnp.zeros((1, 2)), jnp.zeros(1, int)).item() == jnp.log(2.0).item()
     True
@@ -29,14 +46,20 @@ class Loss(ExampleSignal):
 
     name: ClassVar[str] = "loss"
 
+    loss: Any = field(default=None, repr=False)
+
     @property
     def cost(self) -> Cost:
         """Returns the cost: a forward pass, and one number."""
         return Cost(forward=1.0, needs_model=True, up=1.0)
 
-    def measure(self, logits: Float[Array, "b C"], y: Int[Array, "b"]) -> Float[Array, "b"]:
+    def of_task(self, task: Task) -> Loss:
+        """Returns the signal with the task's loss."""
+        return self.replace(loss=choose_loss(task, self.loss))
+
+    def measure(self, logits: Float[Array, "b ..."], y: Shaped[Array, "b ..."]) -> Float[Array, "b"]:
         """Returns the loss of each example."""
-        return optax.softmax_cross_entropy_with_integer_labels(logits, y)
+        return measure_losses(self.loss, logits, y)
 
 
 class MinibatchLoss(ClientSignal):
@@ -62,7 +85,7 @@ class MinibatchLoss(ClientSignal):
         """Returns the mean over the minibatch."""
         noise = jnp.where(batch.mask, jax.random.uniform(key, batch.mask.shape), -1.0)
         _, place = jax.lax.top_k(noise, min(self.batch_size, batch.mask.shape[0]))
-        return task.loss(variables, Batch(batch.x[place], batch.y[place], batch.mask[place]))
+        return task.mean_loss(variables, Batch(batch.x[place], batch.y[place], batch.mask[place]))
 
 
 class ValidationLoss(ServerSignal):
@@ -70,6 +93,7 @@ class ValidationLoss(ServerSignal):
 
     Attributes:
       split: `"validation"`, or `"test"` for the test examples (a leak, for parity with codes that have it).
+      loss: which is measured, as `Task.loss` has it; None: the task's.
 
     >>> ValidationLoss(split="test")
     ValidationLoss(split='test')
@@ -78,7 +102,12 @@ class ValidationLoss(ServerSignal):
     name: ClassVar[str] = "validation_loss"
 
     split: str = static(default="validation", choices=["validation", "test"])  # type: ignore[assignment]
+    loss: Any = field(default=None, repr=False)
 
-    def measure(self, logits: Float[Array, "b C"], y: Int[Array, "b"]) -> Float[Array, ""]:
+    def of_task(self, task: Task) -> ValidationLoss:
+        """Returns the signal with the task's loss."""
+        return self.replace(loss=choose_loss(task, self.loss))
+
+    def measure(self, logits: Float[Array, "b ..."], y: Shaped[Array, "b ..."]) -> Float[Array, ""]:
         """Returns the mean over the examples."""
-        return jnp.mean(optax.softmax_cross_entropy_with_integer_labels(logits, y))
+        return jnp.mean(measure_losses(self.loss, logits, y))

@@ -20,6 +20,7 @@ class Margin(ExampleSignal):
     """
 
     name: ClassVar[str] = "margin"
+    needs_classes: ClassVar[bool] = True
 
     @property
     def cost(self) -> Cost:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -41,6 +41,11 @@ class OnPublic(ClientSignal):
         return f"public_{self.signal.name}"
 
     @property
+    def needs_classes(self) -> bool:  # type: ignore[override]
+        """Whether the example signal does."""
+        return self.signal.needs_classes
+
+    @property
     def cost(self) -> Cost:
         """Returns the cost of the example signal, for public examples."""
         return self.signal.cost
@@ -51,6 +56,7 @@ class OnPublic(ClientSignal):
 
     def measure(self, task: Task, variables: Variables, batch: Batch, key: PRNGKey) -> Float[Array, "..."]:
         """Returns the mean over the examples in the mask; 0 where there is none."""
-        value = self.signal.measure(task.logits(variables, batch.x), jnp.zeros_like(batch.y))
+        signal: Any = self.signal.of_task(task)
+        value = signal.measure(task.logits(variables, batch.x), jnp.zeros_like(batch.y))
         weight = batch.mask / jnp.maximum(batch.mask.sum(), 1)
         return jnp.tensordot(weight, value, 1)

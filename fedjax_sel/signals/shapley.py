@@ -63,7 +63,7 @@ class Shapley(CohortSignal):
         """Returns the values; `ValueError` for `"exact"` with more than 10 slots."""
 
         def value(members: Float[Array, "m"]) -> Float[Array, ""]:
-            return 1 - task.loss(updates.merge(members * updates.weight), batch)
+            return 1 - task.mean_loss(updates.merge(members * updates.weight), batch)
 
         if self.method == "exact":
             return exact(value, updates.weight.shape[0], self.side_by_side)

@@ -24,6 +24,7 @@ class SoftLabels(ExampleSignal):
     """
 
     name: ClassVar[str] = "soft_labels"
+    needs_classes: ClassVar[bool] = True
 
     @property
     def cost(self) -> Cost:

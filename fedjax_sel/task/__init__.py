@@ -1,9 +1,56 @@
 """What is learnt: a model, how its inputs are normalised, a loss and metrics.
 
-`Task` is in `task`. Three files stand beside it: `freezing` (parts of the model that are not trained), `features` (the
-backbone, run once) and `costs` (parameters and floating-point operations); `convolutions` looks for slow layers.
+`Task` is in `task`, with `losses` and `metrics`. Three files stand beside it: `freezing` (parts of the model that are
+not trained), `features` (the backbone, run once) and `costs` (parameters and floating-point operations);
+`convolutions` looks for slow layers.
 """
 
-from fedjax_sel.task.task import Task, accuracy, cross_entropy
+from fedjax_sel.task.losses import (
+    BinaryCrossEntropy,
+    CrossEntropy,
+    Focal,
+    Huber,
+    LabelSmoothing,
+    Loss,
+    NextToken,
+    SquaredError,
+    cross_entropy,
+)
+from fedjax_sel.task.metrics import (
+    F1,
+    R2,
+    AbsoluteError,
+    Accuracy,
+    CalibrationError,
+    ClassAccuracy,
+    LabelAccuracy,
+    MeanOf,
+    Metric,
+    TokenAccuracy,
+    accuracy,
+)
+from fedjax_sel.task.task import Task
 
-__all__ = ["Task", "accuracy", "cross_entropy"]
+__all__ = [
+    "F1",
+    "R2",
+    "AbsoluteError",
+    "Accuracy",
+    "BinaryCrossEntropy",
+    "CalibrationError",
+    "ClassAccuracy",
+    "CrossEntropy",
+    "Focal",
+    "Huber",
+    "LabelAccuracy",
+    "LabelSmoothing",
+    "Loss",
+    "MeanOf",
+    "Metric",
+    "NextToken",
+    "SquaredError",
+    "Task",
+    "TokenAccuracy",
+    "accuracy",
+    "cross_entropy",
+]

@@ -3,62 +3,46 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from flax.core import FrozenDict
 from jax.core import Tracer
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Shaped
 
 from fedjax_sel.data.dataset import Dataset, normalisation, warn_before_learning
 from fedjax_sel.pytree import Pytree, Scalar, is_real, show, static
 from fedjax_sel.task.costs import Costs, count_costs
 from fedjax_sel.task.freezing import FrozenParams, check_frozen, fit_variables
+from fedjax_sel.task.losses import DEFAULT_LOSS, CrossEntropy, ExampleFunction, Loss, OwnLoss
+from fedjax_sel.task.metrics import DEFAULT_METRICS, Accuracy, MeanOf, Metric
 from fedjax_sel.types import Batch, PRNGKey, Rows, Variables
-
-ExampleFunction = Callable[[Float[Array, "b C"], Int[Array, "b"]], Float[Array, "b"] | Bool[Array, "b"]]
-"""A number for each example, from the model's outputs and the targets."""
-
-
-def cross_entropy(outputs: Float[Array, "b C"], targets: Int[Array, "b"]) -> Float[Array, "b"]:
-    """Cross-entropy of each example, in nats.
-
-    >>> cross_entropy(jnp.zeros((1, 4)), jnp.array([2])).round(4)
-    Array([1.3863], dtype=float32)
-    """
-    # From one-hot labels: the gradient then has no scatter.
-    return optax.softmax_cross_entropy(outputs, jax.nn.one_hot(targets, outputs.shape[-1]))
-
-
-def accuracy(outputs: Float[Array, "b C"], targets: Int[Array, "b"]) -> Bool[Array, "b"]:
-    """Whether each example's largest output is that of its class.
-
-    >>> accuracy(jnp.array([[0.0, 2.0], [1.0, 0.0]]), jnp.array([1, 1]))
-    Array([ True, False], dtype=bool)
-    """
-    return outputs.argmax(-1) == targets
-
 
 TAKEN = ("loss", "training_loss", "seconds", "joules", "left_out", "alive", "idle")
 TAKEN += ("bytes", "bytes_up", "bytes_down", "flops", "client_flops")
 """Names in a history that no metric of a task may have."""
 
+PREFIXES = ("selection_", "fault_", "client_")
+"""What the name of a metric of a task may not begin with."""
+
 
 class Task(Pytree):
-    """Classification by a Flax module: a model, how its inputs are normalised, a loss and metrics.
+    """What is learnt by a Flax module: a model, how its inputs are normalised, a loss and metrics.
 
     Attributes:
-      model: maps normalised examples to logits; called with `train=True` while a client trains (dropout, statistics of
-        the batch). Where it has statistics (a collection `batch_stats`), it also takes `mask`, the examples that count.
+      model: maps normalised examples to outputs (logits of classes, of labels, of the next token; or numbers); called
+        with `train=True` while a client trains (dropout, statistics of the batch). Where it has statistics (a
+        collection `batch_stats`), it also takes `mask`, the examples that count.
       shift, scale: an example as stored becomes `(x - shift) * scale`; numbers, or one for each place of the example's
         last axis.
-      example_loss: of each example, from the model's outputs and the targets; training minimises its mean.
-      metrics: by name, of each example, from outputs and targets; a history has their means over the test examples.
+      loss: of each example, from the model's outputs and the targets; training minimises its mean. A `Loss`, whose
+        floats can be swept over, or a plain function.
+      metrics: by name, a `Metric`, or a plain function of outputs and targets, of whose values the mean is taken; a
+        history has their values on the test examples, one for each class as `NAME_0`, `NAME_1`, ...
       frozen: the parameters that are not trained.
 
     Raises:
@@ -68,13 +52,16 @@ class Task(Pytree):
     >>> task = Task(MLP(classes=3, hidden=(4,)))
     >>> task.parameters(jnp.zeros((1, 2)))
     27
+    >>> from fedjax_sel.task import F1, Focal
+    >>> Task(MLP(classes=3), loss=Focal(gamma=2.0), metrics={"f1": F1()}).loss
+    Focal(gamma=2.0)
     """
 
     model: nn.Module = static()
     shift: Scalar | Float[Array | np.ndarray, "..."] = 0.0
     scale: Scalar | Float[Array | np.ndarray, "..."] = 1.0
-    example_loss: ExampleFunction = static(default=cross_entropy)
-    metrics: Mapping[str, ExampleFunction] = static(default=FrozenDict(accuracy=accuracy))
+    loss: Loss | ExampleFunction = CrossEntropy()
+    metrics: Mapping[str, Metric | ExampleFunction] = static(default=FrozenDict(accuracy=Accuracy()))
     frozen: FrozenParams = FrozenParams()
 
     def __check_init__(self) -> None:
@@ -89,28 +76,51 @@ class Task(Pytree):
                 raise ValueError(f"task: {name} is {show(value)}; it must be a finite number, or one a feature")
         if not isinstance(self.metrics, Mapping):
             raise ValueError(f"task: metrics is {show(self.metrics)}; it must be a mapping from names to functions")
-        if not callable(self.example_loss):
-            raise ValueError(
-                f"task: example_loss is {self.example_loss!r}; it must be a function of outputs and targets"
-            )
-        for name, metric in self.metrics.items():
-            if not callable(metric):
-                raise ValueError(
-                    f"task: metric {name!r} is {metric!r}; it must be a function of outputs and targets that gives a "
-                    "number for each example"
-                )
-            if name in TAKEN or name.startswith(("selection_", "fault_")):
-                raise ValueError(f"task: a metric is called {name!r}, as a history calls something else; rename it")
-        object.__setattr__(self, "metrics", FrozenDict(self.metrics))
+        for name, part in {
+            "loss": self.loss,
+            **{f"metric {name!r}": one for name, one in self.metrics.items()},
+        }.items():
+            if isinstance(part, type) and issubclass(part, Loss | Metric):
+                raise ValueError(f"task: {name} is {part.__name__}, a class; give {part.__name__}(...)")
+            if not callable(part) and not isinstance(part, Metric):
+                each = "" if name == "loss" else " that gives a number for each example"
+                raise ValueError(f"task: {name} is {part!r}; it must be a function of outputs and targets{each}")
+        if wrong := [name for name in self.metrics if name in TAKEN or name.startswith(PREFIXES)]:
+            raise ValueError(f"task: a metric is called {wrong[0]!r}, as a history calls something else; rename it")
+        wrapped = {name: one if isinstance(one, Metric) else MeanOf(one) for name, one in self.metrics.items()}
+        object.__setattr__(self, "metrics", FrozenDict(wrapped))
+        object.__setattr__(self, "loss", self.loss if isinstance(self.loss, Loss) else OwnLoss(self.loss))
 
     @classmethod
-    def on(cls, model: nn.Module, dataset: Dataset) -> Task:
-        """The task of learning `dataset`, normalised to mean 0 and deviation 1 by its training examples."""
+    def on(
+        cls,
+        model: nn.Module,
+        dataset: Dataset,
+        *,
+        loss: Loss | ExampleFunction | None = None,
+        metrics: Mapping[str, Metric | ExampleFunction] | None = None,
+        normalise: bool = True,
+    ) -> Task:
+        """The task of learning `dataset`.
+
+        Args:
+          model: what learns.
+          dataset: whose targets say which loss and metrics are taken where none are given.
+          loss, metrics: of the task.
+          normalise: to mean 0 and deviation 1 by the training examples; token ids of a dataset whose targets are
+            tokens stay as they are.
+        """
         if not isinstance(dataset, Dataset):
             raise ValueError(f"the data of a task is {show(dataset)} ({type(dataset).__name__}); it must be a Dataset")
+        given = {
+            "loss": DEFAULT_LOSS[dataset.targets] if loss is None else loss,
+            "metrics": DEFAULT_METRICS[dataset.targets] if metrics is None else metrics,
+        }
+        if not normalise or dataset.targets == "tokens":
+            return cls(model, **given)
         warn_before_learning(dataset)
         shift, scale = map(jnp.asarray, normalisation(dataset))
-        return cls(model, shift, scale)
+        return cls(model, shift, scale, **given)
 
     def init(self, key: PRNGKey, x: Rows) -> Variables:
         """Initial values of what is trained, for examples like those of `x` (any number of them)."""
@@ -119,8 +129,8 @@ class Task(Pytree):
 
     def logits(
         self, variables: Variables, x: Rows, *, train: bool = False, key: PRNGKey | None = None
-    ) -> Float[Array, "b C"]:
-        """Logits of examples as stored.
+    ) -> Float[Array, "b ..."]:
+        """Outputs of examples as stored: logits where targets are classes.
 
         Args:
           variables: the model's.
@@ -186,7 +196,7 @@ class Task(Pytree):
         after = self.frozen.drop_frozen(after)
         some = batch.mask.any()
         after = jax.tree.map(lambda new, old: jnp.where(some, new, old), after, statistics)
-        return self.example_loss(logits, batch.y) * batch.mask, after
+        return self.example_losses(logits, batch.y) * batch.mask, after
 
     def split(self, variables: Variables) -> tuple[Variables, Variables]:
         """What gradients change, and the statistics (empty where there are none)."""
@@ -202,20 +212,51 @@ class Task(Pytree):
     def gradient(self, variables: Variables, batch: Batch) -> Variables:
         """Gradient of the mean loss of the batch's examples, in evaluation, by what gradients change."""
         trained, statistics = self.split(variables)
-        return jax.grad(lambda trained: self.loss(self.join(trained, statistics), batch))(trained)
+        return jax.grad(lambda trained: self.mean_loss(self.join(trained, statistics), batch))(trained)
 
-    def example_metrics(self, outputs: Float[Array, "b C"], targets: Int[Array, "b"]) -> dict[str, Array]:
-        """Every metric of each example, and its `loss`."""
-        metrics = {name: metric(outputs, targets) for name, metric in self.metrics.items()}
-        return {**metrics, "loss": self.example_loss(outputs, targets)}
+    def example_losses(self, outputs: Float[Array, "b ..."], targets: Shaped[Array, "b ..."]) -> Float[Array, "b"]:
+        """Loss of each example; raises `ValueError` where the loss gives something else than a number for each."""
+        losses = self.loss(outputs, targets)
+        if jnp.shape(losses) != outputs.shape[:1]:
+            raise ValueError(
+                f"the task's loss is of shape {jnp.shape(losses)}; it must be a number for each example, of shape "
+                f"{outputs.shape[:1]}"
+            )
+        return losses
+
+    def example_metrics(self, outputs: Float[Array, "b ..."], targets: Shaped[Array, "b ..."]) -> dict[str, Any]:
+        """What each example adds to every metric, and its `loss`; arrays with a leading `b`.
+
+        Raises:
+          ValueError: a metric gives something else.
+        """
+        measured = {name: metric.measure(outputs, targets) for name, metric in self.metrics.items()}
+        for name, value in measured.items():
+            for leaf in jax.tree.leaves(value):
+                if jnp.shape(leaf)[:1] != outputs.shape[:1]:
+                    raise ValueError(
+                        f"the task's metric {name!r} is of shape {jnp.shape(leaf)}; it must be a number for each "
+                        f"example, of shape {outputs.shape[:1]}, or one for each class"
+                    )
+        return {**measured, "loss": self.example_losses(outputs, targets)}
+
+    def compute_metrics(self, sums: Mapping[str, Any], count: Any) -> dict[str, Float[Array, "..."]]:
+        """Every metric of `count` examples, and their mean `loss`, from the sums of what `example_metrics` returns."""
+        metrics = {name: metric.compute(sums[name], count) for name, metric in self.metrics.items()}
+        return {**metrics, "loss": sums["loss"] / count}
+
+    def is_better_higher(self, name: str) -> bool:
+        """Whether the lowest values of a metric are the worst ones, by its name in a history."""
+        own = {"loss": False, "accuracy": True, **{key: one.higher_is_better for key, one in self.metrics.items()}}
+        return own.get(name, own.get(name.rpartition("_")[0], True))
 
     def losses(
         self, variables: Variables, batch: Batch, *, train: bool = False, key: PRNGKey | None = None
     ) -> Float[Array, "B"]:
         """Loss of each of the batch's examples, unweighted; 0 where it does not count."""
-        return self.example_loss(self.logits(variables, batch.x, train=train, key=key), batch.y) * batch.mask
+        return self.example_losses(self.logits(variables, batch.x, train=train, key=key), batch.y) * batch.mask
 
-    def loss(
+    def mean_loss(
         self, variables: Variables, batch: Batch, *, train: bool = False, key: PRNGKey | None = None
     ) -> Float[Array, ""]:
         """Mean loss of the batch's examples that count, unweighted; 0 where none does."""
@@ -276,7 +317,7 @@ class Task(Pytree):
         return self.costs(x).backward
 
     def outputs(self, x: Rows) -> tuple[int, ...]:
-        """Shape of one example's logits, `(1, C)`."""
+        """Shape of one example's outputs, `(1, C)`; `(1, L, C)` for the tokens of a sequence."""
         return self.costs(x).outputs
 
 

@@ -110,7 +110,7 @@ def test_gradients_optimisers_and_variates_do_not_follow_statistics(blobs, skewe
     for tree in (state.aggregation.first, state.correction.server, state.correction.client):
         assert set(tree) == {"params"}
     batch = Batch(jnp.asarray(data.x[:9]), jnp.asarray(data.y[:9]), jnp.ones(9, bool))
-    by_hand = jax.grad(lambda p: task.loss({**variables, "params": p}, batch))(variables["params"])
+    by_hand = jax.grad(lambda p: task.mean_loss({**variables, "params": p}, batch))(variables["params"])
     norm = GradientNorm().measure(task, variables, batch, jax.random.key(0))
     np.testing.assert_allclose(norm, optax.tree.norm(by_hand), rtol=1e-5)
     history = simulate(experiment, skewed, seeds=2)

@@ -44,7 +44,7 @@ def by_hand(make, epochs, batch_size, rate):
             own = np.asarray(index)[order[epoch, start : start + batch_size]]
 
             def loss(params, own=own):
-                return TASK.example_loss(TASK.logits(params, DATA.x[own]), DATA.y[own]).mean()
+                return TASK.loss(TASK.logits(params, DATA.x[own]), DATA.y[own]).mean()
 
             change, state = make(rate(epoch)).update(jax.grad(loss)(params), state, params)
             params = optax.apply_updates(params, change)

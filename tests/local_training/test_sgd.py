@@ -160,7 +160,7 @@ def test_an_examples_weight_multiplies_its_loss():
         return trainer.train(jax.random.key(1), TASK, params, examples, planned, num_steps=planned.steps)
 
     def loss(params):
-        losses = TASK.example_loss(TASK.logits(params, data.x[index]), data.y[index])
+        losses = TASK.loss(TASK.logits(params, data.x[index]), data.y[index])
         return jnp.sum(losses * weight) / mask.sum()
 
     update = delta(weight)

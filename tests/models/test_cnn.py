@@ -48,7 +48,7 @@ def test_logits_and_gradient_are_those_of_native_convolutions():
 
     def loss(model, variables):
         logits = model.apply(variables, x)
-        return Task(CNN()).example_loss(logits, y).mean(), logits
+        return Task(CNN()).loss(logits, y).mean(), logits
 
     def of(model):
         return jax.jit(jax.grad(lambda v: loss(model, v), has_aux=True))(variables)

@@ -75,7 +75,7 @@ def small(name):
                 rngs={"dropout": jax.random.key(key)},
                 mutable=["batch_stats"],
             )
-            return (Task(model).example_loss(logits, y) * mask).sum(), (logits, moved)
+            return (Task(model).loss(logits, y) * mask).sum(), (logits, moved)
 
         gradient, (logits, moved) = jax.grad(loss, has_aux=True)(variables["params"])
         return logits, moved["batch_stats"], gradient

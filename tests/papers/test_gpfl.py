@@ -297,7 +297,7 @@ def test_regret_is_that_of_trying_all_cohorts_by_hand(small):
             return jax.tree.map(lambda a, *d: a + sum(d) / len(d), w, *(deltas[i] for i in cohort))
 
         def loss(v):
-            return float(task.example_loss(task.logits(v, data.validation_x), data.validation_y).mean())
+            return float(task.loss(task.logits(v, data.validation_x), data.validation_y).mean())
 
         losses = {(i, j): loss(after((i, j))) for i in range(5) for j in range(i)}
         chosen = tuple(sorted(map(int, history.selections[0, t]), reverse=True))

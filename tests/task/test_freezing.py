@@ -72,9 +72,7 @@ def test_fixed_normalisation_uses_its_statistics_and_keeps_them(partly, known):
     assert not np.allclose(*(flat(s)["batch_stats/norm/BatchNorm_0/mean"] for s in (moved, known)))
     features = MODEL.apply(partly.frozen.variables, partly.normalize(batch.x), train=False, end=3)
     logits, _ = MODEL.apply(trained, features, train=True, begin=3, mask=batch.mask, mutable=["batch_stats"])
-    np.testing.assert_allclose(
-        partly.training_losses(trained, batch)[0], partly.example_loss(logits, batch.y), rtol=1e-5
-    )
+    np.testing.assert_allclose(partly.training_losses(trained, batch)[0], partly.loss(logits, batch.y), rtol=1e-5)
 
 
 def test_a_backward_pass_costs_what_is_trained(whole, partly):

@@ -10,6 +10,7 @@ from fedjax_sel import Experiment, Federation, partition, simulate
 from fedjax_sel.engine.scan import run_chunk
 from fedjax_sel.models.mlp import MLP
 from fedjax_sel.task import Task, accuracy, cross_entropy
+from fedjax_sel.task.losses import OwnLoss
 from fedjax_sel.types import Batch
 
 MODEL = MLP(classes=3, hidden=(4,))
@@ -30,8 +31,8 @@ def test_the_default_loss_is_cross_entropy_and_its_gradient_has_no_scatter():
     variables = task.init(jax.random.key(0), X)
     logits = task.logits(variables, X)
     expected = optax.softmax_cross_entropy_with_integer_labels(logits, Y)
-    np.testing.assert_allclose(task.example_loss(logits, Y), expected, rtol=1e-6)
-    np.testing.assert_allclose(task.loss(variables, BATCH), expected[:4].mean(), rtol=1e-6)
+    np.testing.assert_allclose(task.loss(logits, Y), expected, rtol=1e-6)
+    np.testing.assert_allclose(task.mean_loss(variables, BATCH), expected[:4].mean(), rtol=1e-6)
     assert "scatter" not in str(jax.make_jaxpr(task.gradient)(variables, BATCH))
 
 
@@ -43,7 +44,7 @@ def test_the_default_metric_is_accuracy():
 
 
 def test_a_loss_of_the_users_own_is_minimised_and_metrics_are_measured():
-    task = Task(MODEL, example_loss=brier, metrics={"accuracy": accuracy, "top_two": top_two})
+    task = Task(MODEL, loss=brier, metrics={"accuracy": accuracy, "top_two": top_two})
     variables = task.init(jax.random.key(0), X)
     logits = task.logits(variables, X)
     np.testing.assert_allclose(task.losses(variables, BATCH), brier(logits, Y) * (np.arange(6) < 4), rtol=1e-6)
@@ -59,20 +60,20 @@ def test_equal_tasks_share_one_program_and_another_loss_has_its_own():
 
     @jax.jit
     def loss(task, variables):
-        traced.append(task.example_loss)
-        return task.loss(variables, BATCH)
+        traced.append(task.loss)
+        return task.mean_loss(variables, BATCH)
 
     variables = Task(MODEL).init(jax.random.key(0), X)
     for task in (Task(MODEL), Task(MODEL, 1.0), Task(MODEL, metrics={"accuracy": accuracy})):
         loss(task, variables)
-    loss(Task(MODEL, example_loss=brier), variables)
-    assert traced == [cross_entropy, brier]
+    loss(Task(MODEL, loss=brier), variables)
+    assert traced == [cross_entropy, OwnLoss(brier)]
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"example_loss": "hinge"}, "hinge"),
+        ({"loss": "hinge"}, "hinge"),
         ({"metrics": {"top": 2}}, "top"),
         ({"metrics": {"loss": accuracy}}, "a metric is called 'loss'"),
     ],

@@ -29,7 +29,15 @@ def check_alpha(alpha: float) -> None:
 
 
 def group_by_class(y: Int[np.ndarray, "n"], rng: np.random.Generator) -> list[Int[np.ndarray, "k"]]:
-    """Returns the examples of each class that occurs, in random order."""
+    """Returns the examples of each class that occurs, in random order.
+
+    Raises `ValueError` for targets that are no classes.
+    """
+    if y.ndim != 1 or y.dtype.kind not in "iu":
+        raise ValueError(
+            f"the partition divides examples by class, but targets are {y.dtype} of shape {y.shape}, which are no "
+            "classes; Iid, Natural, Indices and Function divide them"
+        )
     order = rng.permutation(len(y))
     order = order[np.argsort(y[order], kind="stable")]
     return np.split(order, np.flatnonzero(np.diff(y[order])) + 1)

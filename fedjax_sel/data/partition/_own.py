@@ -82,7 +82,7 @@ class Function:
     ) -> Int[np.ndarray, "n"]:
         """Returns the client of each example; raises `ValueError` where the function returned something else."""
         client = np.asarray(self.function(y, rng))
-        if client.shape != np.shape(y) or not np.issubdtype(client.dtype, np.integer):
+        if client.shape != np.shape(y)[:1] or not np.issubdtype(client.dtype, np.integer):
             raise ValueError(
                 f"the partition function returned {client.dtype} of shape {client.shape}; it must return a whole "
                 f"number for each of the {len(y)} examples"

@@ -58,7 +58,7 @@ def follow_path(
         def merge(cohort):
             moved = jax.tree.map(lambda w, d: w + d[cohort].mean(0), variables, deltas)
             outputs = task.logits(moved, data.validation_x)
-            return moved, task.example_loss(outputs, data.validation_y).mean()
+            return moved, task.loss(outputs, data.validation_y).mean()
 
         losses = jax.vmap(lambda cohort: merge(cohort)[1])(cohorts)
         moved, loss = merge(chosen)

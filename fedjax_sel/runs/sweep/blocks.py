@@ -133,6 +133,8 @@ def concat_seeds(parts: Sequence[History], seeds: tuple[int, ...]) -> History:
         parts[0].num_clients,
         about,
         jax.tree.map(together, *(part.variables for part in parts)),
+        {name: together(*(part.client_metrics[name] for part in parts)) for name in parts[0].client_metrics},
+        parts[0].client_rounds,
     )
 
 

@@ -1,0 +1,93 @@
+"""The loss and the metrics of a task, as a configuration names them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fedjax_sel.catalog import check_name
+from fedjax_sel.config import own
+from fedjax_sel.config.checks import Parameter, list_parameters
+from fedjax_sel.config.components import ListedKind, split_component
+from fedjax_sel.task import Task
+from fedjax_sel.task.losses import LOSSES, Loss
+from fedjax_sel.task.metrics import METRICS, Metric
+
+KEYS = ("loss", "metrics")
+"""What `task` may hold."""
+
+
+@dataclass(frozen=True)
+class MeasureKind(ListedKind):
+    """Losses or metrics: classes of a module that are listed here, or a class or a plain function of the user's."""
+
+    def load(self, name: str) -> Callable[..., Any]:
+        """Returns the class, or the user's class or function; errors as `ListedKind.load`."""
+        if not own.is_own(name):
+            return super().load(name)
+        found = own.load_own(self.what, name)
+        if inspect.isfunction(found) or (isinstance(found, type) and issubclass(found, self.base)):
+            return found
+        raise ValueError(
+            f"{self.what} {name} is {found!r:.80}; it must be a function of outputs and targets, or a subclass of "
+            f"fedjax_sel.task.{self.base.__name__}"
+        )
+
+    def known(self, name: str) -> dict[str, Parameter]:
+        """Returns the parameters of a class; a function has none."""
+        part = self.load(name)
+        return list_parameters(part) if isinstance(part, type) else {}
+
+    def build(self, resolved: dict | None, **filled: Any) -> Any:
+        """Returns the value, or the function."""
+        part = None if resolved is None else self.load(resolved["name"])
+        return super().build(resolved, **filled) if isinstance(part, type) else part
+
+
+LOSS = MeasureKind("loss", "fedjax_sel.task", None, Loss, members=LOSSES)
+METRIC = MeasureKind("metric", "fedjax_sel.task", None, Metric, members=METRICS)
+
+
+def resolve_task(given: Any) -> dict[str, Any]:
+    """Returns loss and metrics with all their parameters; null where the kind of the targets says which.
+
+    Metrics are a list of names, or a mapping from the names that a history gives them.
+
+    Raises:
+      ValueError: unknown names or parameters, or values of the wrong type.
+
+    >>> resolve_task({"loss": "focal", "metrics": ["f1"]})
+    {'loss': {'name': 'focal', 'gamma': 2.0}, 'metrics': {'f1': {'name': 'f1', 'average': 'macro'}}}
+    """
+    given = {} if given is None else given
+    if not isinstance(given, Mapping):
+        raise ValueError(f"task is {given!r}; it must be a mapping, as in {{loss: focal, metrics: [accuracy, f1]}}")
+    for key in given:
+        check_name("key of task:", key, KEYS)
+    return {"loss": LOSS.resolve("task.loss", given.get("loss")), "metrics": resolve_metrics(given.get("metrics"))}
+
+
+def resolve_metrics(given: Any) -> dict[str, dict] | None:
+    """Returns every metric by the name that a history gives it; errors as `resolve_task`."""
+    if given is None:
+        return None
+    if isinstance(given, str):
+        given = [given]
+    if isinstance(given, list | tuple):
+        named = [split_component("task.metrics", one, None)[0] for one in given]
+        given = {name.rpartition(":")[2]: one for name, one in zip(named, given, strict=True)}
+    if not isinstance(given, Mapping):
+        raise ValueError(f"task.metrics is {given!r}; it must be a list of names, as in [accuracy, f1], or a mapping")
+    return {name: METRIC.resolve(f"task.metrics.{name}", one) or {} for name, one in given.items()}
+
+
+def apply_task(task: Task, resolved: Mapping[str, Any]) -> Task:
+    """Returns the task with the loss and the metrics that a configuration names."""
+    changes = {}
+    if resolved["loss"] is not None:
+        changes["loss"] = LOSS.build(resolved["loss"])
+    if resolved["metrics"] is not None:
+        changes["metrics"] = {name: METRIC.build(one) for name, one in resolved["metrics"].items()}
+    return task.replace(**changes) if changes else task

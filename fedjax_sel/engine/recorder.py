@@ -1,0 +1,166 @@
+"""From the records of rounds to a history."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import jax
+import numpy as np
+
+from fedjax_sel.engine.faults import PREFIX
+from fedjax_sel.engine.history import History
+from fedjax_sel.engine.ledger import Rates, as_selection, price
+from fedjax_sel.engine.program import Program
+from fedjax_sel.engine.state import RoundRecord, unflatten_record
+from fedjax_sel.metrics.clients import mean_over_clients, spread_over_clients, worst_decile
+
+CLIENTS = "clients."
+"""What the names of arrays with an axis of clients begin with in a flattened record."""
+
+
+class Recorder:
+    """Writes the history of a program from what its chunks recorded.
+
+    Args:
+      program: what is run.
+      rates: what one of everything costs.
+      upfront: what the clients gave before round 0, by metric, Float[R].
+
+    Attributes:
+      arrays: everything that was recorded, by name, each with leading `R`, rounds; what was measured of every client
+        only of the rounds in which it was.
+    """
+
+    def __init__(self, program: Program, rates: Rates, upfront: dict[str, np.ndarray]):
+        self.program, self.rates, self.upfront = program, rates, upfront
+        self.arrays: dict[str, np.ndarray] = {}
+
+    def restore(self, arrays: dict[str, np.ndarray]) -> None:
+        """Goes on from `arrays` as they were."""
+        self.arrays = dict(arrays)
+
+    def add(self, arrays: dict[str, np.ndarray]) -> None:
+        """Appends a chunk of rounds."""
+        first = self.arrays["client"].shape[1] if self.arrays else 0
+        due = [t - first for t in self.client_rounds(first, first + arrays["client"].shape[1])]
+        arrays = {name: value[:, due] if name.startswith(CLIENTS) else value for name, value in arrays.items()}
+        self.arrays = concat_chunks([self.arrays, arrays]) if self.arrays else arrays
+
+    def client_rounds(self, first: int, last: int) -> list[int]:
+        """The rounds, from 0, from `first` to before `last`, after which every client was evaluated."""
+        experiment = self.program.first
+        if experiment.evaluate_clients_every is None:
+            return []
+        every, rounds = int(experiment.evaluate_clients_every), int(experiment.rounds)
+        return [t for t in range(first, last) if (t + 1) % every == 0 or t + 1 == rounds]
+
+    def write(self, about: dict[str, Any]) -> History:
+        """The history so far, with every cost; what was given upfront belongs to the first round."""
+        seeds = tuple(self.program.seeds[: self.program.count])
+        if not self.arrays:
+            m = about["cohort_size"]
+            return History(seeds, {}, np.zeros((len(seeds), 0, m), np.int32), about["clients"], about)
+        record = unflatten_record(self.arrays)
+        clients = spread_classes(record.clients, axes=3)
+        rounds = self.client_rounds(0, record.client.shape[1])
+        measured = self.write_client_metrics(clients, rounds, record.client.shape[1])
+        metrics: dict[str, Any] = {**self.write_metrics(record), **measured}
+        return History(
+            seeds,
+            metrics,
+            np.asarray(record.client),
+            about["clients"],
+            about,
+            client_metrics=clients,
+            client_rounds=tuple(t + 1 for t in rounds),
+        )
+
+    def write_metrics(self, record: RoundRecord) -> dict[str, Any]:
+        """Every metric of all rounds, Float[R, T], from a record with leading `R`, `T`."""
+        metrics: dict[str, Any] = {
+            "accuracy": record.accuracy,
+            "loss": record.loss,
+            "training_loss": record.training_loss,
+            **spread_classes(record.metrics, axes=2),
+            **price(record.ledger, self.rates),
+            "seconds": record.ledger.seconds,
+            "joules": record.ledger.joules,
+            "left_out": record.ledger.left_out,
+            "alive": record.alive,
+            "idle": record.idle,
+            **{PREFIX + name: counts for name, counts in (record.faults or {}).items() if np.any(counts)},
+        }
+        if record.probe is not None:
+            added = as_selection(price(record.probe, self.rates))
+            added |= {"seconds": record.probe.seconds, "joules": record.probe.joules}
+            metrics |= {name: metrics[name] + value for name, value in added.items() if value is not None}
+        metrics = {name: value for name, value in metrics.items() if value is not None}
+        for name, value in self.upfront.items():
+            is_first = np.arange(metrics[name].shape[1]) == 0
+            metrics[name] = metrics[name] + value[:, None] * is_first
+        return metrics
+
+    def write_client_metrics(
+        self, clients: Mapping[str, np.ndarray], rounds: Sequence[int], of_rounds: int
+    ) -> dict[str, np.ndarray]:
+        """Mean, worst decile and spread over clients of every metric, Float[R, T]; NaN where it was not measured.
+
+        Args:
+          clients: every client's values, Float[R, E, N].
+          rounds: the `E` rounds, from 0.
+          of_rounds: `T`.
+        """
+        out = {}
+        task = self.program.first.task
+        for name, values in clients.items():
+            higher = task.is_better_higher(name)
+            for what, found in (
+                ("mean", mean_over_clients(values)),
+                ("worst_decile", worst_decile(values, higher_is_better=higher)),
+                ("spread", spread_over_clients(values)),
+            ):
+                out[f"client_{name}_{what}"] = np.full((len(values), of_rounds), np.nan)
+                out[f"client_{name}_{what}"][:, rounds] = found
+        return out
+
+
+def spread_classes(metrics: Mapping[str, Any] | None, axes: int) -> dict[str, np.ndarray]:
+    """Returns metrics of one number each: one that has a number for each class becomes `NAME_0`, `NAME_1`, ...
+
+    Args:
+      metrics: by name.
+      axes: how many a metric of one number has.
+
+    >>> spread_classes({"recall": np.zeros((2, 5, 3))}, axes=2).keys()
+    dict_keys(['recall_0', 'recall_1', 'recall_2'])
+    """
+    out: dict[str, np.ndarray] = {}
+    for name, value in (metrics or {}).items():
+        classes = range(value.shape[-1]) if value.ndim > axes else ()
+        out |= {f"{name}_{c}": value[..., c] for c in classes} if classes else {name: value}
+    return out
+
+
+def concat_chunks(chunks: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """What all chunks of rounds recorded."""
+    return {name: np.concatenate([chunk[name] for chunk in chunks], axis=1) for name in chunks[0]}
+
+
+def split_history(history: History, experiments: int) -> list[History]:
+    """The history of each experiment, from the one of all runs."""
+    size = len(history.seeds) // experiments
+
+    def of(i: int) -> History:
+        mine = slice(i * size, (i + 1) * size)
+        return replace(
+            history,
+            seeds=history.seeds[mine],
+            metrics={name: value[mine] for name, value in history.metrics.items()},
+            selections=history.selections[mine],
+            variables=jax.tree.map(lambda leaf: leaf[mine], history.variables),
+            client_metrics={name: value[mine] for name, value in history.client_metrics.items()},
+        )
+
+    return [of(i) for i in range(experiments)]

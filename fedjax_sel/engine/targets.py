@@ -1,0 +1,95 @@
+"""Whether a task and the strategies are made for the kind of targets that the data has, before anything compiles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from fedjax_sel.data.federated import FederatedData
+from fedjax_sel.protocols import MOMENTS, ClientSelector, DataSelector
+from fedjax_sel.pytree import show
+from fedjax_sel.task import Task
+from fedjax_sel.task.losses import LOSSES, OwnLoss
+from fedjax_sel.task.metrics import METRICS, MeanOf
+
+
+def check_targets(
+    task: Task, client_selection: ClientSelector, data_selection: DataSelector, data: FederatedData
+) -> None:
+    """Raises `ValueError` where the model, the loss, a metric or a signal does not fit the targets."""
+    check_outputs(task, data)
+    for what, part, known in (
+        ("loss", task.loss, LOSSES),
+        *((f"metric {name!r}", metric, METRICS) for name, metric in task.metrics.items()),
+    ):
+        if part.targets and data.targets not in part.targets:
+            fit = ", ".join(cls.__name__ for cls in known.values() if data.targets in cls.targets)
+            raise ValueError(
+                f"the task's {what} is {type(part).__name__}, which is of {' or '.join(part.targets)}, but the targets "
+                f"are {data.targets}; of those: {fit}, or a function of your own"
+            )
+    measure_once(task, data)
+    if data.targets != "classes":
+        check_strategies(client_selection, data_selection, data.targets)
+
+
+def check_outputs(task: Task, data: FederatedData) -> None:
+    """Raises `ValueError` where the model does not give as many numbers as the targets need."""
+    outputs = task.outputs(data.x)
+    if data.targets == "classes" and outputs != (1, data.classes):
+        raise ValueError(
+            f"the model gives {outputs[-1]} logits an example, but the data has {data.classes} classes; "
+            f"build the model with classes={data.classes}"
+        )
+    wanted = (1, *(data.y.shape[1:] if data.targets == "tokens" else ()), data.classes)
+    if outputs != wanted:
+        raise ValueError(
+            f"the model gives outputs of shape {outputs[1:]} an example, but its targets are {data.targets}, which "
+            f"need {wanted[1:]}; build the model with classes={data.classes}"
+        )
+
+
+def measure_once(task: Task, data: FederatedData) -> None:
+    """Raises `ValueError` where the loss or a metric cannot be computed of the outputs and the targets."""
+    outputs = jax.ShapeDtypeStruct((2, *task.outputs(data.x)[1:]), jnp.float32)
+    targets = jax.ShapeDtypeStruct((2, *data.y.shape[1:]), data.y.dtype)
+
+    def measure(of: Any) -> Any:
+        return jax.eval_shape(of, outputs, targets)
+
+    for what, part, of in (
+        ("loss", task.loss, task.loss),
+        *((f"metric {name!r}", metric, metric.measure) for name, metric in task.metrics.items()),
+    ):
+        try:
+            measure(of)
+        except Exception as error:
+            name = show(part.function) if isinstance(part, OwnLoss | MeanOf) else type(part).__name__
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            raise ValueError(
+                f"the task's {what}, {name}, cannot be computed of outputs of shape {outputs.shape} and targets "
+                f"{targets.dtype} of shape {targets.shape}: {reason}"
+            ) from error
+    measured = measure(task.example_metrics)
+    sums = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], jnp.float32), measured)
+    for name, value in jax.eval_shape(lambda sums: task.compute_metrics(sums, 2.0), sums).items():
+        if value.ndim > 1:
+            raise ValueError(
+                f"the task's metric {name!r} is of shape {value.shape}; it must be a number, or one for each class"
+            )
+
+
+def check_strategies(client_selection: ClientSelector, data_selection: DataSelector, targets: str) -> None:
+    """Raises `ValueError` for a strategy that needs classes, where targets are of another kind."""
+    declared = client_selection.signals()
+    wanted = {name: signal for moment in MOMENTS for name, signal in declared.at(moment).items()}
+    for strategy, signals in ((client_selection, wanted), (data_selection, data_selection.signals())):
+        needs = [name for name, signal in signals.items() if signal.needs_classes]
+        if needs or (strategy is client_selection and client_selection.needs_classes):
+            why = f", by the signal {needs[0]!r}" if needs else ""
+            raise ValueError(
+                f"{type(strategy).__name__} needs classes{why}, but the targets are {targets}; choose by loss or by "
+                "updates, as PowerOfChoice, Oort or GradientNorm do"
+            )

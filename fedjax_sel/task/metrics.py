@@ -1,0 +1,268 @@
+"""Metrics: what is measured of a model on some examples, from what each example adds to a sum.
+
+Sums of several sets of examples, of blocks, devices or clients, add up to the sum of all of them. So a metric that is
+no mean over examples (an F1 score, a calibration error) is measured on each client, and on all test examples, alike.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, Num, Shaped
+
+from fedjax_sel.pytree import Pytree, static
+from fedjax_sel.task.losses import ExampleFunction, align, average_places
+
+
+class Metric(Pytree, ABC):
+    """A number, or one for each class, of a set of examples.
+
+    Attributes:
+      targets: the kinds of targets that it is of (`types.TARGETS`); none: any.
+    """
+
+    targets: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def higher_is_better(self) -> bool:
+        """Returns whether its lowest values are the worst; true by default."""
+        return True
+
+    @abstractmethod
+    def measure(self, outputs: Float[Array, "b ..."], targets: Shaped[Array, "b ..."]) -> Any:
+        """Returns what each example adds to the sums: a pytree of arrays with a leading `b`."""
+
+    def __call__(self, outputs: Any, targets: Any) -> Any:
+        """Returns what `measure` does."""
+        return self.measure(outputs, targets)
+
+    def compute(self, sums: Any, count: Float[Array, ""] | float) -> Float[Array, "..."]:
+        """Returns the metric of `count` examples, from their sums; the mean by default."""
+        return sums / count
+
+
+class MeanOf(Metric):
+    """The mean over the examples of a plain function of outputs and targets.
+
+    Attributes:
+      function: gives a number, or one for each class, of each example.
+      higher_is_better: which of its values are the worst ones.
+
+    >>> MeanOf(lambda outputs, targets: outputs[:, 0] ** 2, higher_is_better=False).higher_is_better
+    False
+    """
+
+    function: ExampleFunction = static()
+    higher_is_better: bool = static(default=True)  # type: ignore[assignment]
+
+    def measure(self, outputs: Any, targets: Any) -> Any:
+        """Returns what the function returns."""
+        return self.function(outputs, targets)
+
+
+class Accuracy(Metric):
+    """Fraction of the examples whose largest output is that of their class.
+
+    >>> accuracy(jnp.array([[0.0, 2.0], [1.0, 0.0]]), jnp.array([1, 1]))
+    Array([ True, False], dtype=bool)
+    """
+
+    targets: ClassVar[tuple[str, ...]] = ("classes",)
+
+    def measure(self, outputs: Float[Array, "b C"], targets: Int[Array, "b"]) -> Bool[Array, "b"]:
+        """Returns whether the model is right about each example."""
+        return outputs.argmax(-1) == targets
+
+
+accuracy = Accuracy()
+
+
+class ClassAccuracy(Metric):
+    """Fraction of each class's examples about which the model is right (its recall); NaN for a class without examples.
+
+    >>> measured = ClassAccuracy().measure(jnp.eye(3)[:2], jnp.array([0, 0]))
+    >>> ClassAccuracy().compute(jax.tree.map(lambda leaf: leaf.sum(0), measured), 2).tolist()
+    [0.5, nan, nan]
+    """
+
+    targets: ClassVar[tuple[str, ...]] = ("classes",)
+
+    def measure(self, outputs: Float[Array, "b C"], targets: Int[Array, "b"]) -> dict[str, Float[Array, "b C"]]:
+        """Returns, by class, each example and whether the model is right about it."""
+        of = jax.nn.one_hot(targets, outputs.shape[-1])
+        return {"right": of * accuracy(outputs, targets)[:, None], "examples": of}
+
+    def compute(self, sums: dict[str, Float[Array, "C"]], count: Any) -> Float[Array, "C"]:
+        """Returns the fraction of each class."""
+        return sums["right"] / jnp.where(sums["examples"] > 0, sums["examples"], jnp.nan)
+
+
+class F1(Metric):
+    """`2 TP / (2 TP + FP + FN)` of each class, or label, against all others; 0 where it is 0 / 0.
+
+    Labels, of which an example has several, are predicted where their output is above 0 (a probability above ½).
+
+    Attributes:
+      average: `"macro"`, the mean over classes; `"micro"`, of the counts of all classes together; or `"none"`, one for
+        each class.
+
+    >>> F1(average="none")
+    F1(average='none')
+    """
+
+    targets: ClassVar[tuple[str, ...]] = ("classes", "multilabel")
+
+    average: str = static(default="macro", choices=["macro", "micro", "none"])
+
+    def measure(self, outputs: Float[Array, "b C"], targets: Int[Array, "b *C"]) -> dict[str, Float[Array, "b C"]]:
+        """Returns true positives, and what was predicted or is there, by class."""
+        if targets.ndim == 1:
+            classes = outputs.shape[-1]
+            said, there = jax.nn.one_hot(outputs.argmax(-1), classes), jax.nn.one_hot(targets, classes)
+        else:
+            said, there = (outputs > 0).astype(jnp.float32), targets.astype(jnp.float32)
+        return {"both": said * there, "either": said + there}
+
+    def compute(self, sums: dict[str, Float[Array, "C"]], count: Any) -> Float[Array, "..."]:
+        """Returns the score, or the scores."""
+        both, either = sums["both"], sums["either"]
+        if self.average == "micro":
+            both, either = both.sum(), either.sum()
+        score = 2 * both / jnp.maximum(either, 1)  # 2 TP + FP + FN is what was predicted and what is there
+        return score.mean() if self.average == "macro" else score
+
+
+class CalibrationError(Metric):
+    """`Σ_b (n_b / n) |acc_b - conf_b|` over bins of equal width of the largest probability, the expected one (ECE).
+
+    Attributes:
+      bins: how many.
+
+    Source: Guo, Pleiss, Sun and Weinberger, "On Calibration of Modern Neural Networks", 2017,
+    https://arxiv.org/abs/1706.04599, equation (3).
+
+    >>> CalibrationError(bins=10)
+    CalibrationError(bins=10)
+    """
+
+    targets: ClassVar[tuple[str, ...]] = ("classes",)
+
+    bins: int = static(default=15, low=1)
+
+    @property
+    def higher_is_better(self) -> bool:
+        """Returns false: it is an error."""
+        return False
+
+    def measure(self, outputs: Float[Array, "b C"], targets: Int[Array, "b"]) -> Float[Array, "b bins"]:
+        """Returns by how much each example is right more often than the model says, in the bin of what it says."""
+        sure = jax.nn.softmax(outputs).max(-1)
+        place = jnp.clip(jnp.ceil(sure * self.bins).astype(jnp.int32) - 1, 0, self.bins - 1)  # bins ((b-1)/B, b/B]
+        return jax.nn.one_hot(place, self.bins) * (accuracy(outputs, targets) - sure)[:, None]
+
+    def compute(self, sums: Float[Array, "bins"], count: Any) -> Float[Array, ""]:
+        """Returns the error."""
+        return jnp.abs(sums).sum() / count  # Eq. (3)
+
+
+class AbsoluteError(Metric):
+    """`|outputs - targets|`, the mean over examples and their numbers.
+
+    >>> AbsoluteError().measure(jnp.array([[3.0]]), jnp.array([1.0])).tolist()
+    [2.0]
+    """
+
+    targets: ClassVar[tuple[str, ...]] = ("continuous",)
+
+    @property
+    def higher_is_better(self) -> bool:
+        """Returns false: it is an error."""
+        return False
+
+    def measure(self, outputs: Float[Array, "b k"], targets: Num[Array, "b *k"]) -> Float[Array, "b"]:
+        """Returns the error of each example."""
+        return average_places(jnp.abs(outputs - align(targets, outputs)))
+
+
+class R2(Metric):
+    """Coefficient of determination, `1 - Σ (y - f)² / Σ (y - ȳ)²`, the mean over an example's numbers.
+
+    The sums are of float32 numbers: targets far from 0, beside their spread, lose digits.
+
+    >>> R2().compute({"error": jnp.array([1.0]), "y": jnp.array([0.0]), "square": jnp.array([2.0])}, 2).item()
+    0.5
+    """
+
+    targets: ClassVar[tuple[str, ...]] = ("continuous",)
+
+    def measure(self, outputs: Float[Array, "b k"], targets: Num[Array, "b *k"]) -> dict[str, Float[Array, "b k"]]:
+        """Returns squared error, target, and its square."""
+        y = align(targets, outputs)
+        return {"error": (outputs - y) ** 2, "y": y, "square": y**2}
+
+    def compute(self, sums: dict[str, Float[Array, "k"]], count: Any) -> Float[Array, ""]:
+        """Returns the coefficient."""
+        return jnp.mean(1 - sums["error"] / (sums["square"] - sums["y"] ** 2 / count))
+
+
+class LabelAccuracy(Metric):
+    """Fraction of the labels of all examples about which the model is right, each above or below probability ½.
+
+    >>> LabelAccuracy().measure(jnp.array([[1.0, -1.0]]), jnp.array([[1, 1]])).tolist()
+    [0.5]
+    """
+
+    targets: ClassVar[tuple[str, ...]] = ("multilabel",)
+
+    def measure(self, outputs: Float[Array, "b C"], targets: Int[Array, "b C"]) -> Float[Array, "b"]:
+        """Returns the fraction of each example's labels."""
+        return average_places(((outputs > 0) == (targets > 0)).astype(jnp.float32))
+
+
+class TokenAccuracy(Metric):
+    """Fraction of the places of all sequences whose largest output is that of their token, without padding.
+
+    Attributes:
+      pad: the token that fills sequences up; places where it is the target do not count.
+
+    >>> TokenAccuracy().measure(jnp.eye(3)[None], jnp.array([[0, 1, 1]]))["right"].tolist()
+    [1.0]
+    """
+
+    targets: ClassVar[tuple[str, ...]] = ("tokens",)
+
+    pad: int = static(default=0)
+
+    def measure(self, outputs: Float[Array, "b L C"], targets: Int[Array, "b L"]) -> dict[str, Float[Array, "b"]]:
+        """Returns how many places of each sequence count, and at how many the model is right."""
+        counts = targets != self.pad
+        right = counts & (outputs.argmax(-1) == targets)
+        return {"right": right.sum(-1).astype(jnp.float32), "places": counts.sum(-1).astype(jnp.float32)}
+
+    def compute(self, sums: dict[str, Float[Array, ""]], count: Any) -> Float[Array, ""]:
+        """Returns the fraction of all places."""
+        return sums["right"] / jnp.maximum(sums["places"], 1)
+
+
+METRICS: dict[str, type[Metric]] = {
+    "accuracy": Accuracy,
+    "class_accuracy": ClassAccuracy,
+    "f1": F1,
+    "calibration_error": CalibrationError,
+    "absolute_error": AbsoluteError,
+    "r2": R2,
+    "label_accuracy": LabelAccuracy,
+    "token_accuracy": TokenAccuracy,
+}
+"""The metrics by the names that a configuration gives them."""
+
+DEFAULT_METRICS: dict[str, dict[str, Metric]] = {
+    "classes": {"accuracy": Accuracy()},
+    "continuous": {"absolute_error": AbsoluteError()},
+    "multilabel": {"label_accuracy": LabelAccuracy(), "f1": F1()},
+    "tokens": {"token_accuracy": TokenAccuracy()},
+}
+"""The metrics of each kind of targets where none are given."""

@@ -1,0 +1,152 @@
+"""The global model on every client's own examples."""
+
+import jax
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedjax_sel import Experiment, Federation, Layout, partition, simulate
+from fedjax_sel.engine.checkpoint import Checkpoints
+from fedjax_sel.metrics.clients import mean_over_clients, spread_over_clients, worst_decile
+from fedjax_sel.models.mlp import MLP
+from fedjax_sel.report.figures import plot_run
+from fedjax_sel.report.summary import render_page, summarize
+from fedjax_sel.runs import files
+from fedjax_sel.task import F1, Accuracy, ClassAccuracy, Task
+
+CLOSE = {"rtol": 1e-4, "atol": 1e-6}
+METRICS = {"accuracy": Accuracy(), "f1": F1(), "recall": ClassAccuracy()}
+
+
+def experiment(blobs, **changes):
+    task = Task.on(MLP(classes=3, hidden=(4,)), blobs, metrics=METRICS)
+    return Experiment(task, cohort_size=3, rounds=5, evaluate_clients_every=2).replace(**changes)
+
+
+@pytest.fixture(scope="module", params=[0.0, 0.3], ids=["training", "hold-out"])
+def data(request, blobs):
+    return Federation(blobs, partition.Dirichlet(12, 0.5), holdout=request.param)
+
+
+@pytest.fixture(scope="module")
+def history(blobs, data):
+    return simulate(experiment(blobs), data, seeds=2)
+
+
+def test_every_client_is_evaluated_on_its_own_examples(blobs, data, history):
+    task = experiment(blobs).task
+    assert history.client_rounds == (2, 4, 5)
+    for seed in range(2):
+        drawn = data.draw(seed)
+        held = data.holdout > 0
+        variables = jax.tree.map(lambda leaf, seed=seed: leaf[seed], history.variables)
+        for client in range(drawn.num_clients):
+            index, mask = drawn.replace(**{k: jax.numpy.asarray(getattr(drawn, k)) for k in LAYS}).examples_of(
+                client, holdout=held
+            )
+            own = np.asarray(index)[np.asarray(mask)]
+            outputs = task.logits(variables, drawn.x[own])
+            each = task.example_metrics(outputs, jax.numpy.asarray(drawn.y[own]))
+            expected = task.compute_metrics(
+                jax.tree.map(lambda v: jax.numpy.sum(v, 0, dtype=np.float32), each), float(len(own))
+            )
+            for name in ("accuracy", "f1", "loss"):
+                found = history.client_metrics[name][seed, -1, client]
+                np.testing.assert_allclose(found, expected[name], **CLOSE, err_msg=name)
+            found = [history.client_metrics[f"recall_{c}"][seed, -1, client] for c in range(3)]
+            np.testing.assert_allclose(found, expected["recall"], **CLOSE)
+    on = "hold-out" if data.holdout else "training"
+    assert on in history.about["clients_evaluated_on"]
+
+
+LAYS = ("order", "offset", "num_examples", "num_holdout")
+
+
+def test_a_history_has_mean_worst_decile_and_spread_of_the_evaluated_rounds(history):
+    values = history.client_metrics["accuracy"][:, -1].astype(float)
+    np.testing.assert_allclose(history["client_accuracy_mean"][:, -1], values.mean(1))
+    np.testing.assert_allclose(history["client_accuracy_worst_decile"][:, -1], np.sort(values, 1)[:, :2].mean(1))
+    np.testing.assert_allclose(history["client_accuracy_spread"][:, -1], values.std(1))
+    losses = np.sort(history.client_metrics["loss"][:, -1].astype(float), 1)
+    np.testing.assert_allclose(history["client_loss_worst_decile"][:, -1], losses[:, -2:].mean(1))
+    assert np.isnan(history["client_accuracy_mean"][:, [0, 2]]).all()
+
+
+def test_a_client_without_a_value_does_not_count():
+    values = np.array([np.nan, 3.0, 1.0, 2.0])
+    assert worst_decile(values, higher_is_better=True) == 1
+    assert worst_decile(values, higher_is_better=False) == 3
+    assert mean_over_clients(values) == 2
+    np.testing.assert_allclose(spread_over_clients(values), np.std([1, 2, 3]))
+    assert np.isnan(mean_over_clients(np.full(3, np.nan)))
+
+
+def test_evaluating_clients_changes_no_other_number_and_bills_nobody(blobs, data, history):
+    without = simulate(experiment(blobs, evaluate_clients_every=None), data, seeds=2)
+    assert not without.client_metrics
+    assert not [name for name in without.metrics if name.startswith("client_") and name != "client_flops"]
+    np.testing.assert_array_equal(without.selections, history.selections)
+    for name in without.metrics:
+        np.testing.assert_allclose(history[name], without[name], **CLOSE, err_msg=name)
+
+
+@pytest.mark.parametrize("given", [{"layout": Layout(clients=1, seeds="scan", examples=50)}, {"mesh": (1, 2)}], ids=str)
+def test_layouts_agree_about_every_client(blobs, data, history, given):
+    other = simulate(experiment(blobs), data, seeds=2, **given)
+    assert other.client_metrics.keys() == history.client_metrics.keys()
+    for name, values in history.client_metrics.items():
+        np.testing.assert_allclose(other.client_metrics[name], values, **CLOSE, err_msg=name)
+
+
+class Killed(Exception):
+    """As if the process had been killed."""
+
+
+class KillsAfter:
+    """Ends a run after so many rounds."""
+
+    def __init__(self, rounds):
+        self.rounds = rounds
+
+    def after_central_iteration(self, history):
+        if history.rounds == self.rounds:
+            raise Killed
+
+
+def test_a_run_that_was_killed_goes_on_to_the_same_clients_bit_for_bit(blobs, data, tmp_path):
+    whole = simulate(experiment(blobs), data, seeds=2, chunk=1)
+    points = Checkpoints(tmp_path, pause=0)
+    with pytest.raises(Killed):
+        simulate(experiment(blobs), data, seeds=2, chunk=1, checkpoints=points, callbacks=[KillsAfter(4)])
+    again = simulate(experiment(blobs), data, seeds=2, chunk=1, checkpoints=Checkpoints(tmp_path, pause=0))
+    assert again.about["resumed_at"] == 3
+    assert again.client_rounds == whole.client_rounds == (2, 4, 5)
+    for name, values in whole.client_metrics.items():
+        np.testing.assert_array_equal(again.client_metrics[name], values)
+    for name, values in whole.metrics.items():
+        np.testing.assert_array_equal(again[name], values)
+
+
+def test_all_values_are_in_a_file_that_is_read_back(history, tmp_path):
+    files.write_clients(tmp_path / "clients.parquet", history)
+    metrics, rounds = files.read_clients(tmp_path / "clients.parquet", history.seeds, history.num_clients)
+    assert rounds == history.client_rounds
+    for name, values in history.client_metrics.items():
+        np.testing.assert_array_equal(metrics[name], values)
+    table = pd.read_parquet(tmp_path / "clients.parquet")
+    row = table[(table["round"] == 4) & (table["seed"] == 1) & (table["client"] == 7)]
+    assert row["accuracy"].item() == history.client_metrics["accuracy"][1, 1, 7]
+
+
+def test_a_summary_a_page_and_a_figure_show_it(history):
+    found = summarize(history)
+    np.testing.assert_allclose(found["client_accuracy_mean"]["per_seed"], history["client_accuracy_mean"][:, -1])
+    page = render_page("run", found, "", history.about)
+    assert "figures/clients.png" in page
+    assert "no client is billed" in page
+    assert "worst tenth of the clients" in page
+    figures = dict(plot_run(history))
+    assert len(figures["clients"].axes) == 2
+    import matplotlib.pyplot as plt
+
+    plt.close("all")

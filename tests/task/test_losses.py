@@ -1,0 +1,127 @@
+"""Losses and metrics against optax, scikit-learn and formulas."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from sklearn import metrics as oracle
+
+from fedjax_sel.task import losses, metrics
+from fedjax_sel.task.losses import LOSSES
+from fedjax_sel.task.metrics import METRICS
+
+RNG = np.random.default_rng(0)
+LOGITS = jnp.asarray(2 * RNG.normal(size=(40, 4)), jnp.float32)
+Y = jnp.asarray(RNG.integers(0, 3, 40), jnp.int32)  # the last class has no example
+NUMBERS = jnp.asarray(RNG.normal(size=40), jnp.float32)
+LABELS = jnp.asarray(RNG.integers(0, 2, (40, 4)), jnp.int32)
+TOKENS = jnp.asarray(RNG.integers(0, 4, (8, 5)), jnp.int32)
+PLACES = jnp.asarray(RNG.normal(size=(8, 5, 4)), jnp.float32)
+
+
+def value(metric, outputs, targets):
+    """The metric of two blocks of examples, whose sums are added."""
+    blocks = [(outputs[:13], targets[:13]), (outputs[13:], targets[13:])]
+    sums = [jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32).sum(0), metric.measure(*one)) for one in blocks]
+    return np.asarray(metric.compute(jax.tree.map(jnp.add, *sums), float(len(outputs))))
+
+
+def token_loss():
+    whole = optax.softmax_cross_entropy_with_integer_labels(PLACES, TOKENS)
+    return [whole[i][TOKENS[i] != 0].mean() for i in range(len(TOKENS))]
+
+
+@pytest.mark.parametrize(
+    ("loss", "outputs", "targets", "expected"),
+    [
+        (losses.CrossEntropy(), LOGITS, Y, lambda: optax.softmax_cross_entropy_with_integer_labels(LOGITS, Y)),
+        (
+            losses.LabelSmoothing(0.2),
+            LOGITS,
+            Y,
+            lambda: optax.softmax_cross_entropy(LOGITS, 0.8 * jax.nn.one_hot(Y, 4) + 0.2 / 4),
+        ),
+        (losses.Focal(0.0), LOGITS, Y, lambda: optax.softmax_cross_entropy_with_integer_labels(LOGITS, Y)),
+        (  # of two classes it is optax's, of their difference
+            losses.Focal(2.0),
+            LOGITS[:, :2],
+            Y % 2,
+            lambda: optax.sigmoid_focal_loss(LOGITS[:, 1] - LOGITS[:, 0], Y % 2, gamma=2.0),
+        ),
+        (losses.SquaredError(), LOGITS[:, :1], NUMBERS, lambda: (np.asarray(LOGITS)[:, 0] - np.asarray(NUMBERS)) ** 2),
+        (losses.SquaredError(), LOGITS[:, :1], NUMBERS[:, None], lambda: optax.squared_error(LOGITS[:, 0], NUMBERS)),
+        (losses.Huber(0.5), LOGITS[:, :1], NUMBERS, lambda: optax.huber_loss(LOGITS[:, 0], NUMBERS, delta=0.5)),
+        (
+            losses.BinaryCrossEntropy(),
+            LOGITS,
+            LABELS,
+            lambda: optax.sigmoid_binary_cross_entropy(LOGITS, LABELS.astype(float)).mean(1),
+        ),
+        (losses.NextToken(), PLACES, TOKENS, token_loss),
+    ],
+)
+def test_a_loss_is_that_of_optax(loss, outputs, targets, expected):
+    np.testing.assert_allclose(loss(outputs, targets), np.asarray(expected()), rtol=1e-5, atol=1e-6)
+
+
+def test_a_focal_loss_has_a_finite_gradient_where_the_model_is_sure():
+    gradient = jax.grad(lambda z: losses.Focal(0.5)(z, jnp.array([0])).sum())(jnp.array([[200.0, 0.0]]))
+    assert np.isfinite(gradient).all()
+
+
+def calibration_error(bins):
+    p = np.asarray(jax.nn.softmax(LOGITS))
+    sure, right = p.max(1), p.argmax(1) == np.asarray(Y)
+    edges = np.linspace(0, 1, bins + 1)
+    inside = [(sure > low) & (sure <= high) for low, high in itertools.pairwise(edges)]
+    return sum(m.mean() * abs(right[m].mean() - sure[m].mean()) for m in inside if m.any())
+
+
+SAID = np.asarray(LOGITS).argmax(1)
+OVER = (np.asarray(LOGITS) > 0).astype(int)
+
+
+@pytest.mark.parametrize(
+    ("metric", "outputs", "targets", "expected"),
+    [
+        (metrics.Accuracy(), LOGITS, Y, lambda: oracle.accuracy_score(Y, SAID)),
+        (metrics.F1(), LOGITS, Y, lambda: oracle.f1_score(Y, SAID, average="macro", labels=range(4), zero_division=0)),
+        (metrics.F1("micro"), LOGITS, Y, lambda: oracle.f1_score(Y, SAID, average="micro")),
+        (
+            metrics.F1("none"),
+            LOGITS,
+            Y,
+            lambda: oracle.f1_score(Y, SAID, average=None, labels=range(4), zero_division=0),
+        ),
+        (metrics.F1(), LOGITS, LABELS, lambda: oracle.f1_score(LABELS, OVER, average="macro")),
+        (metrics.LabelAccuracy(), LOGITS, LABELS, lambda: 1 - oracle.hamming_loss(np.asarray(LABELS), OVER)),
+        (
+            metrics.ClassAccuracy(),
+            LOGITS,
+            Y,
+            lambda: [*oracle.recall_score(Y, SAID, average=None, labels=range(3)), np.nan],
+        ),
+        (metrics.CalibrationError(10), LOGITS, Y, lambda: calibration_error(10)),
+        (metrics.AbsoluteError(), LOGITS[:, :1], NUMBERS, lambda: oracle.mean_absolute_error(NUMBERS, LOGITS[:, 0])),
+        (metrics.R2(), LOGITS[:, :1], NUMBERS, lambda: oracle.r2_score(NUMBERS, LOGITS[:, 0])),
+        (metrics.R2(), LOGITS[:, :2], LOGITS[:, 2:], lambda: oracle.r2_score(LOGITS[:, 2:], LOGITS[:, :2])),
+    ],
+)
+def test_a_metric_of_added_sums_is_that_of_scikit_learn_of_all_examples(metric, outputs, targets, expected):
+    np.testing.assert_allclose(value(metric, outputs, targets), np.asarray(expected()), rtol=2e-5, atol=1e-6)
+
+
+def test_the_accuracy_of_tokens_leaves_padding_out():
+    sums = jax.tree.map(lambda leaf: leaf.sum(0), metrics.TokenAccuracy().measure(PLACES, TOKENS))
+    counts = np.asarray(TOKENS) != 0
+    expected = oracle.accuracy_score(np.asarray(TOKENS)[counts], np.asarray(PLACES).argmax(-1)[counts])
+    np.testing.assert_allclose(metrics.TokenAccuracy().compute(sums, 8.0), expected, rtol=1e-6)
+
+
+def test_all_names_of_losses_and_metrics_are_values_that_compare_equal():
+    for cls in (*LOSSES.values(), *METRICS.values()):
+        assert cls() == cls()
+        assert hash(cls()) == hash(cls())
