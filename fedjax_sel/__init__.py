@@ -41,6 +41,8 @@ if TYPE_CHECKING:
         UpfrontSignal,
     )
     from fedjax_sel.pytree import param, static
+    from fedjax_sel.runs.formats import load_variables, save_variables
+    from fedjax_sel.runs.saved import open
     from fedjax_sel.task import Task
     from fedjax_sel.types import Cohort
 
@@ -77,10 +79,13 @@ __all__ = [
     "data_selection",
     "dataset",
     "load",
+    "load_variables",
     "local_training",
     "models",
+    "open",
     "param",
     "partition",
+    "save_variables",
     "signals",
     "simulate",
     "static",
@@ -110,7 +115,10 @@ _HOME = {
     "UpfrontSignal": "protocols",
     "dataset": "data.dataset",
     "load": "data.sources",
+    "load_variables": "runs.formats",
+    "open": "runs.saved",
     "param": "pytree",
+    "save_variables": "runs.formats",
     "simulate": "engine.driver",
     "static": "pytree",
     "sweep": "engine.driver",

@@ -6,6 +6,7 @@ import ast
 import difflib
 import functools
 import importlib
+import importlib.util
 import pkgutil
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -83,6 +84,37 @@ def exports(package: str) -> Mapping[str, str]:
             if isinstance(node, ast.Assign) and [ast.unparse(target) for target in node.targets] == ["__all__"]:
                 home |= dict.fromkeys(ast.literal_eval(node.value), module.name)
     return home
+
+
+def import_extra(module: str, extra: str, what: str) -> Any:
+    """Returns a module of an optional package.
+
+    Args:
+      module: as it is imported.
+      extra: of this library, that installs it.
+      what: needs it, for the error.
+
+    Raises:
+      ValueError: it is not installed; the extra is named.
+
+    >>> import_extra("no_such_package", "more", "this")
+    Traceback (most recent call last):
+    ValueError: this needs the package no_such_package, which is not installed: pip install 'fedjax-sel[more]'
+    """
+    check_installed(module.partition(".")[0], extra, what)
+    return importlib.import_module(module)
+
+
+def check_installed(package: str, extra: str, what: str) -> None:
+    """Raises `ValueError`, which names the extra, where a package is not installed."""
+    try:
+        found = importlib.util.find_spec(package)
+    except ValueError:  # it was taken out of `sys.modules`
+        found = None
+    if found is None or found.origin is None:  # a folder of that name is not a package
+        raise ValueError(
+            f"{what} needs the package {package}, which is not installed: pip install 'fedjax-sel[{extra}]'"
+        )
 
 
 def check_name(what: str, name: Any, known: Iterable[str], aliases: Mapping[str, str] = {}) -> None:

@@ -75,6 +75,7 @@ def sweep(
     mesh: Mesh = None,
     memory: Memory = None,
     no_cache: NoCache = False,
+    keep_models: Annotated[bool, typer.Option("--keep-models", help="Keep the final model of every run.")] = False,
 ) -> None:
     """Run all combinations of some values, those that differ only in floats by one program; go on with the rest."""
     from fedjax_sel import config as configuration
@@ -92,7 +93,7 @@ def sweep(
     of_sweep.check(place, grid)
     finished = of_sweep.is_complete(place, grid)
     prepare_jax(cores=grid[0].config["mesh"] is None, cache=not no_cache)
-    table = execute_sweep(name, grid, place, memory=memory)
+    table = execute_sweep(name, grid, place, memory=memory, models=keep_models)
     said = NOTHING.format("sweep") if finished else "The sweep is in "
     print_end(Console(), sweeps.build_table(name, table, list(grid[0].values)), said, place)
 

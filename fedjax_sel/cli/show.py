@@ -1,4 +1,4 @@
-"""Commands that run nothing: `compare`, `list`, `cite`."""
+"""Commands that run nothing: `compare`, `export`, `list`, `cite`."""
 
 from __future__ import annotations
 
@@ -43,6 +43,20 @@ def compare(
         drawn = curves({"": dict(zip(list_runs(read), (history for history, _ in read.values()), strict=True))})
         write_figure(figure, drawn)
         console.print(f"The figure is {figure}", soft_wrap=True)
+
+
+@command
+def export(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run.")],
+    form: Annotated[str, typer.Option("--format", help="npz, safetensors or orbax.")] = "npz",
+    out: Annotated[Path | None, typer.Option(help="File; by default RUN/model-seed-S.ENDING.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Whose model; by default the first seed's.")] = None,
+) -> None:
+    """Write the final model of a run to a file that others read."""
+    from fedjax_sel.runs.saved import open_run
+
+    written = open_run(run).export(out, form, seed)
+    Console().print(Text.assemble("The model is ", (str(written), "bold")), soft_wrap=True)
 
 
 @functools.partial(command, name="list")

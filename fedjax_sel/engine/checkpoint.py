@@ -177,13 +177,16 @@ class Checkpoints:
         """The global models of the newest readable checkpoint, dictionaries with a leading `R`; None: no checkpoint."""
         for number in reversed(self.rounds()):
             try:
-                arrays = read(self._path(number))
+                return self.variables_after(number)
             except Exception:  # as in `restore`
                 continue
-            prefix = STATE + "variables."
-            flat = {name.removeprefix(prefix): a for name, a in arrays.items() if name.startswith(prefix)}
-            return traverse_util.unflatten_dict(flat, sep=".")
         return None
+
+    def variables_after(self, number: int) -> Variables:
+        """The global models after round `number`; raises as `read` does."""
+        prefix, arrays = STATE + "variables.", read(self._path(number))
+        flat = {name.removeprefix(prefix): a for name, a in arrays.items() if name.startswith(prefix)}
+        return traverse_util.unflatten_dict(flat, sep=".")
 
     def clear(self) -> None:
         """Remove all of them."""

@@ -20,11 +20,13 @@ from fedjax_sel.config.own import drop_code, has_code
 from fedjax_sel.engine.history import History
 from fedjax_sel.report.environment import environment
 from fedjax_sel.report.summary import render_page, summarize
-from fedjax_sel.runs import files
+from fedjax_sel.runs import files, formats
 from fedjax_sel.runs.files import CHECKPOINTS as CHECKPOINTS
 
 CONFIG, METRICS, SELECTIONS, SUMMARY = "config.yaml", "metrics.parquet", "selections.npz", "summary.json"
 FIGURES, REPORT, LOCK = "figures", "report.md", ".lock"
+MODELS = "models.npz"
+"""The final models of all seeds, each array with a leading `R`, where they were asked for."""
 
 
 class FolderError(ValueError):
@@ -101,7 +103,7 @@ def create(folder: str | Path, config: Config) -> str:
     return now
 
 
-def save(folder: str | Path, history: History, config: Config, *, figures: bool = True) -> None:
+def save(folder: str | Path, history: History, config: Config, *, figures: bool = True, models: bool = False) -> None:
     """Writes a finished run.
 
     Args:
@@ -109,6 +111,7 @@ def save(folder: str | Path, history: History, config: Config, *, figures: bool 
       history: all its rounds.
       config: that it was built from.
       figures: draw and write the report, too.
+      models: write the final models, too.
 
     Raises:
       FolderError: the folder holds something else, or a finished run.
@@ -119,6 +122,8 @@ def save(folder: str | Path, history: History, config: Config, *, figures: bool 
     found = summarize(history)
     files.write_metrics(folder / METRICS, history)
     files.write_selections(folder / SELECTIONS, history)
+    if models:
+        formats.save_variables(folder / MODELS, history.variables)
     if figures:
         write_report(folder, history, config, found)
     summary = {

@@ -60,6 +60,7 @@ def run_block(
     stopper: Stopper,
     memory: int | None,
     say: Say,
+    models: bool = False,
 ) -> None:
     """Runs a block to its end, or until it is stopped, and saves what is finished.
 
@@ -74,6 +75,7 @@ def run_block(
       stopper: ends it.
       memory: bytes that a device may use; None: what it has.
       say: called with a line that the user should see.
+      models: keep the final models.
     """
     first, finished = block.runs[0], place / RUNS
     left = list_unfinished(place, block.members)
@@ -110,7 +112,7 @@ def run_block(
             for event in ("on_train_begin", "after_central_iteration", "on_train_end"):
                 tell(own[i], event, history)
         about = {"side_by_side": f"{len(experiments)} combinations x {len(block.seeds[0])} seeds"}
-        of_run.save(finished / one.name, replace(history, about={**history.about, **about}), one.config)
+        of_run.save(finished / one.name, replace(history, about={**history.about, **about}), one.config, models=models)
     for points in kept:
         points.clear()
 
