@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from fedjax_sel.engine.experiment import Experiment
     from fedjax_sel.engine.history import History
     from fedjax_sel.engine.layout import Layout
+    from fedjax_sel.engine.tuning import tune
     from fedjax_sel.protocols import (
         Aggregator,
         ClientSelector,
@@ -90,6 +91,7 @@ __all__ = [
     "simulate",
     "static",
     "sweep",
+    "tune",
 ]
 
 _HOME = {
@@ -122,6 +124,7 @@ _HOME = {
     "simulate": "engine.driver",
     "static": "pytree",
     "sweep": "engine.driver",
+    "tune": "engine.tuning",
 }
 
 

@@ -20,7 +20,7 @@ def compare(
     figure: Annotated[Path | None, typer.Option(help="Draw accuracy against rounds into this file.")] = None,
 ) -> None:
     """Put finished runs beside each other."""
-    from fedjax_sel.report.compare import compare_runs, find_reachable_accuracy, list_runs
+    from fedjax_sel.report.compare import compare_pairs, compare_runs, find_reachable_accuracy, list_runs
     from fedjax_sel.runs import layout
     from fedjax_sel.runs.files import write_figure
 
@@ -37,11 +37,16 @@ def compare(
     for line in list_runs(read):
         console.print(line, soft_wrap=True, highlight=False)
     console.print(compare_runs(read, find_reachable_accuracy(read) if target is None else target))
+    paired, said = compare_pairs(read)
+    if paired is not None:
+        console.print(paired)
+    for line in said:
+        console.print(line, style="yellow", soft_wrap=True, highlight=False)
     if figure is not None:
-        from fedjax_sel.report.figures import curves
+        from fedjax_sel.report.figures import plot_comparison
 
-        drawn = curves({"": dict(zip(list_runs(read), (history for history, _ in read.values()), strict=True))})
-        write_figure(figure, drawn)
+        histories = (history for history, _ in read.values())
+        write_figure(figure, plot_comparison(dict(zip(list_runs(read), histories, strict=True))))
         console.print(f"The figure is {figure}", soft_wrap=True)
 
 

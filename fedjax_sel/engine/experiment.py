@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import flax.linen as nn
@@ -174,6 +174,23 @@ def stack_experiments(
         mine = values[: len(experiments)]
         leaves.append(jnp.stack([jnp.asarray(value) for value in mine]) if differs[-1] else leaf)
     return first[1].unflatten(leaves), tuple(differs)
+
+
+def check_more_rounds(parts: Mapping[str, Strategy], done: int, rounds: int) -> None:
+    """Raises `ValueError` where a finished run cannot be given more rounds.
+
+    Args:
+      parts: of the experiment, by name.
+      done: rounds that it had.
+      rounds: that it is to have.
+    """
+    if rounds < done:
+        raise ValueError(f"the run has {done} rounds, but rounds is {rounds}; a finished run goes on only to more")
+    if using := [f"{name} ({type(part).__name__})" for name, part in parts.items() if part.uses_rounds]:
+        raise ValueError(
+            f"the run of {done} rounds cannot go on to {rounds}: {', '.join(using)} depends on how many rounds there "
+            "are, so that all rounds come out otherwise; run it anew in another folder"
+        )
 
 
 BASES: dict[str, type[Strategy]] = {

@@ -6,7 +6,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Int
+import numpy as np
+from jaxtyping import Array, Int
 
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.engine.experiment import Experiment
@@ -43,6 +44,6 @@ def evaluate(
     return {"accuracy": measured.pop("accuracy"), "loss": measured.pop("loss"), "metrics": measured}
 
 
-def is_due(experiment: Experiment, t: Int[Array, ""]) -> Bool[Array, ""]:
-    """Whether the model is evaluated after round `t`."""
+def is_due(experiment: Experiment, t: Int[Array, "*t"] | Int[np.ndarray, "*t"]) -> Any:
+    """Bool["*t"]: whether the model is evaluated after round `t`."""
     return ((t + 1) % experiment.evaluate_every == 0) | (t + experiment.evaluate_last >= experiment.rounds)

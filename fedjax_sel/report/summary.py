@@ -13,6 +13,7 @@ from rich.table import Table
 from fedjax_sel.engine.faults import find_faults, find_untrained, say_fault, say_untrained
 from fedjax_sel.engine.history import History
 from fedjax_sel.report.markdown import table
+from fedjax_sel.report.quantities import format_about, format_bytes, format_seconds
 
 
 def summarize(history: History) -> dict[str, dict[str, Any]]:
@@ -92,12 +93,12 @@ ROWS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
     ("final_accuracy", "final accuracy", "{:.4f}".format),
     ("best_accuracy", "best accuracy", "{:.4f}".format),
     ("final_loss", "final loss (nats)", "{:.4f}".format),
-    ("bytes", "bytes, selection included", lambda x: format_quantity(x, "B")),
+    ("bytes", "bytes, selection included", format_bytes),
     ("flops", "client FLOPs, selection included", lambda x: format_quantity(x, "FLOP")),
-    ("selection_bytes", "bytes of selection alone", lambda x: format_quantity(x, "B")),
+    ("selection_bytes", "bytes of selection alone", format_bytes),
     ("selection_flops", "client FLOPs of selection alone", lambda x: format_quantity(x, "FLOP")),
-    ("seconds", "simulated seconds", lambda x: format_quantity(x, "s")),
-    ("joules", "simulated joules of all clients", lambda x: format_quantity(x, "J")),
+    ("seconds", "simulated time", format_seconds),
+    ("joules", "simulated energy of all clients", lambda x: format_quantity(x, "J")),
     ("left_out", "updates left out, not finite", "{:.4g}".format),
     ("idle", "rounds in which nobody trained", "{:.4g}".format),
 )
@@ -164,7 +165,7 @@ def render_page(title: str, found: Mapping[str, Mapping[str, Any]], config: str,
         "*The same against the bytes sent both ways, selection included.*",
         *DEVICE_FIGURES * ("seconds" in found),
         "## How it was run",
-        table(("what", "value"), [(key.replace("_", " "), f"{value}") for key, value in about.items()]),
+        table(("what", "value"), format_about(about)),
         "## Configuration",
         f"```yaml\n{config.strip()}\n```",
     ]

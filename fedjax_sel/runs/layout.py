@@ -16,7 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from fedjax_sel.config import Config, load_file, rename, resolve
+from fedjax_sel.config.build import build_parts
 from fedjax_sel.config.own import drop_code, has_code
+from fedjax_sel.engine.checkpoint import Checkpoints
+from fedjax_sel.engine.experiment import check_more_rounds
 from fedjax_sel.engine.history import History
 from fedjax_sel.report.environment import environment
 from fedjax_sel.report.summary import render_page, summarize
@@ -64,14 +67,21 @@ def contents(folder: Path) -> list[str]:
 
 
 def check(folder: str | Path, config: Config) -> str:
-    """Returns the state of a folder in which `config` is to be run; touches nothing.
+    """Returns the state of a folder in which `config` is to be run, or `"extended"`; touches nothing.
+
+    `"extended"`: it holds a finished run which only has fewer rounds, and can go on.
 
     Raises:
       FolderError: it holds something else, a run of another configuration, or cannot be written.
     """
     folder, now = Path(folder), state(folder)
     if now != "new":
-        check_same(folder, config)
+        written = read_config(folder, config)
+        if now == "finished" and written is not None and config.differences(written) == ["rounds"]:
+            check_extension(folder, written["rounds"], config)
+            now = "extended"
+        else:
+            check_same(folder, config, written)
     place = folder
     while not place.exists():
         place = place.parent
@@ -80,24 +90,49 @@ def check(folder: str | Path, config: Config) -> str:
     return now
 
 
-def check_same(folder: Path, config: Config) -> None:
-    """Raises `FolderError` if a folder's configuration is another one, or cannot be read."""
+def read_config(folder: Path, config: Config) -> Config | None:
+    """Returns a folder's configuration, complete; None: it is `config`. Raises `FolderError` if it cannot be read."""
     theirs = read_file(folder / CONFIG, load_file)
     if theirs == config.to_dict():
-        return
+        return None
     # Of an earlier version, written by hand, or with a part of the user's whose source has changed since.
     known = read_file(folder / CONFIG, lambda _: resolve(drop_code(theirs)))
-    written = Config({**known, **{key: part for key, part in theirs.items() if key in known and has_code(part)}})
-    if differing := config.differences(written):
+    return Config({**known, **{key: part for key, part in theirs.items() if key in known and has_code(part)}})
+
+
+def check_extension(folder: Path, done: int, config: Config) -> None:
+    """Raises `FolderError` where the finished run in a folder, of `done` rounds, cannot go on to those of `config`."""
+    had = read_file(folder / SUMMARY, lambda path: json.loads(path.read_text(encoding="utf-8"))["rounds"])
+    if had < done <= config["rounds"]:
+        raise FolderError(f"{folder} holds a run that a callback ended after {had} of {done} rounds; give another one")
+    try:
+        check_more_rounds(build_parts(config), done, config["rounds"])
+    except ValueError as error:
+        raise FolderError(f"{folder}: {error}") from error
+    if done not in Checkpoints(folder / CHECKPOINTS).rounds():
+        raise FolderError(
+            f"{folder} holds a run of {done} rounds that kept no checkpoint of its end, so it cannot go on to "
+            f"{config['rounds']}; run it anew in another folder"
+        )
+
+
+def check_same(folder: Path, config: Config, written: Config | None) -> None:
+    """Raises `FolderError` if a folder's configuration, as `read_config` gives it, is another one."""
+    if written is not None and (differing := config.differences(written)):
         one, other = written.flat(), config.flat()
         shown = "; ".join(f"{k}: {one.get(k, 'absent')} there, {other.get(k, 'absent')} here" for k in differing)
         raise FolderError(f"{folder} holds a run of another configuration ({shown}); give another folder")
 
 
 def create(folder: str | Path, config: Config) -> str:
-    """Returns the state of a folder, as `check` does; a new one is made, with its configuration."""
+    """Returns the state of a folder, as `check` does; a new one is made, with its configuration.
+
+    A finished run that is extended is one that was interrupted from now on.
+    """
     folder, now = Path(folder), check(folder, config)
-    if now == "new":
+    if now == "extended":
+        (folder / SUMMARY).unlink()  # first: with another configuration beside it, it would be a finished run's
+    if now in ("new", "extended"):
         folder.mkdir(parents=True, exist_ok=True)
         files.write_text(folder / CONFIG, config.dump())
     return now
@@ -117,8 +152,9 @@ def save(folder: str | Path, history: History, config: Config, *, figures: bool 
       FolderError: the folder holds something else, or a finished run.
     """
     folder = Path(folder)
-    if create(folder, config) == "finished":
+    if check(folder, config) in ("finished", "extended"):
         raise FolderError(f"{folder} holds a finished run, which is kept as it is; give another folder")
+    create(folder, config)
     found = summarize(history)
     files.write_metrics(folder / METRICS, history)
     files.write_selections(folder / SELECTIONS, history)

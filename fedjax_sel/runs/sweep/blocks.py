@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from fedjax_sel import config as configuration
-from fedjax_sel.engine.callback import AnyCallback, tell
+from fedjax_sel.engine.callback import AnyCallback, needs_variables, tell
 from fedjax_sel.engine.checkpoint import Checkpoints
 from fedjax_sel.engine.driver import split_history, sweep
 from fedjax_sel.engine.history import History
@@ -33,6 +33,7 @@ class Apart:
 
     def __init__(self, callbacks: Sequence[Sequence[AnyCallback]], size: int):
         self.callbacks, self.size = callbacks, size
+        self.needs_variables = any(needs_variables(own) for own in callbacks)
 
     def on_train_begin(self, history: History) -> None:
         """Once."""
