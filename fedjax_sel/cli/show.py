@@ -65,16 +65,25 @@ def export(
 
 
 @functools.partial(command, name="list")
-def everything() -> None:
-    """Everything that a configuration can name, and the papers."""
+def everything(
+    word: Annotated[
+        str | None, typer.Argument(metavar="[KIND|WORD]", help="A kind, as `selectors`, or a word to look for.")
+    ] = None,
+) -> None:
+    """Everything that a configuration can name, and the papers.
+
+    Examples: `fedjax-sel list selectors`, `fedjax-sel list model`, `fedjax-sel list entropy`.
+    """
     from rich.table import Table
 
     from fedjax_sel import papers
-    from fedjax_sel.report import catalogue
+    from fedjax_sel.report.explain import find_choices
 
-    console = Console()
-    named = [(name, papers.load(name).title) for name in papers.available()]
-    for key, lines in [*catalogue.list_choices(), ("reproduce PAPER", named)]:
+    console, found = Console(), []
+    titles = [("reproduce PAPER", [(name, papers.load(name).title) for name in papers.available()])]
+    if word is None or word.lower() not in ("paper", "papers"):
+        found = find_choices(word)
+    for key, lines in [*found, *(titles if word is None or not found else [])]:
         console.print(Text(key, style="bold underline"))
         table = Table(show_header=False, box=None, padding=(0, 2))
         table.add_column(style="bold", no_wrap=True)
@@ -90,11 +99,16 @@ def cite(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="[NAME]...", help="Strategies or papers; none: all.")
     ] = None,
+    bibtex: Annotated[bool, typer.Option("--bibtex", help="As BibTeX entries.")] = False,
 ) -> None:
-    """The sources of strategies; the reference of a paper, and of this software."""
+    """The sources of strategies; the reference of a paper, and of this software.
+
+    Example: `fedjax-sel cite power_of_choice --bibtex`.
+    """
     from fedjax_sel import papers
     from fedjax_sel.catalog import check_name
-    from fedjax_sel.report.catalogue import cite_software, list_sources, list_strategies
+    from fedjax_sel.report.catalogue import NO_SOURCE, cite_software, list_sources, list_strategies
+    from fedjax_sel.report.explain import write_bibtex
 
     names, known = names or [], papers.available()
     for name in names:
@@ -102,6 +116,10 @@ def cite(
     console = Console(highlight=False)
 
     def tell(name: str, text: str) -> None:
+        if bibtex:
+            if text != NO_SOURCE:
+                console.print(Text(write_bibtex(name, text)), soft_wrap=True)
+            return
         console.print(Text.assemble((f"{name}: ", "bold"), text), soft_wrap=True)
 
     for name, text in list_sources(names or None):

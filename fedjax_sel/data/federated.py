@@ -62,6 +62,12 @@ class FederatedData(Pytree):
         """`N`."""
         return self.num_examples.shape[-1]
 
+    def count_labels(self) -> Int[np.ndarray, "N C"]:
+        """Returns the training examples of each client by class."""
+        labels = np.asarray(self.y)[np.asarray(self.order)]
+        spans = zip(np.asarray(self.offset), np.asarray(self.num_examples), strict=True)
+        return np.stack([np.bincount(labels[start : start + count], minlength=self.classes) for start, count in spans])
+
     def examples_of(self, client: Int[Array, ""], *, holdout: bool = False) -> tuple[Int[Array, "L"], Bool[Array, "L"]]:
         """Returns one client's examples as indices into `x`, and which of the `L` places are filled.
 

@@ -269,11 +269,13 @@ class Recorder:
 
     Attributes:
       arrays: everything that was recorded, by name, each with leading `R`, rounds.
+      labels: training examples of each client by class, of the first seed.
     """
 
     def __init__(self, program: Program, rates: Rates, upfront: dict[str, np.ndarray]):
         self.program, self.rates, self.upfront = program, rates, upfront
         self.arrays: dict[str, np.ndarray] = {}
+        self.labels = program.drawn[0].count_labels()
 
     def add(self, arrays: dict[str, np.ndarray]) -> None:
         """Appends a chunk of rounds."""
@@ -284,7 +286,9 @@ class Recorder:
         seeds = tuple(self.program.seeds[: self.program.count])
         if not self.arrays:
             m = about["cohort_size"]
-            return History(seeds, {}, np.zeros((len(seeds), 0, m), np.int32), about["clients"], about)
+            return History(
+                seeds, {}, np.zeros((len(seeds), 0, m), np.int32), about["clients"], about, None, self.labels
+            )
         record = unflatten_record(self.arrays)
         metrics: dict[str, Any] = {
             "accuracy": record.accuracy,
@@ -307,7 +311,7 @@ class Recorder:
         for name, value in self.upfront.items():
             is_first = np.arange(metrics[name].shape[1]) == 0
             metrics[name] = metrics[name] + value[:, None] * is_first
-        return History(seeds, metrics, np.asarray(record.client), about["clients"], about)
+        return History(seeds, metrics, np.asarray(record.client), about["clients"], about, labels=self.labels)
 
 
 def concat_chunks(chunks: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:

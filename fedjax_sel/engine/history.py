@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -28,6 +30,7 @@ class History:
       num_clients: `N`.
       about: how it was run: device, layout, parameters, FLOPs an example, examples a client, classes, seconds.
       variables: the global models after the last round, a pytree with a leading `R`; None: not kept.
+      labels: Int[N, C], training examples of each client by class, of the first seed; None: not kept.
     """
 
     seeds: tuple[int, ...]
@@ -36,6 +39,7 @@ class History:
     num_clients: int
     about: dict = field(default_factory=dict)
     variables: Variables | None = None
+    labels: np.ndarray | None = None
 
     def __repr__(self) -> str:
         return (
@@ -87,6 +91,11 @@ class History:
         for row, chosen in zip(out, self.selections.reshape(len(self.seeds), -1), strict=True):
             row += np.bincount(chosen[chosen >= 0], minlength=self.num_clients)
         return out
+
+    def report(self) -> Any:
+        """Returns an overview with figures, which a notebook shows; `.to_html()` is a page that needs no other file."""
+        # By name: the reports are a layer above, and take a second to import.
+        return importlib.import_module("fedjax_sel.report.page").report(self)
 
     def plot(self, metric: str = "accuracy", *, x: str | Sequence[str] = "round", label: str | None = None, ax=None):
         """Median and band from the first to the ninth decile, over the seeds that did not diverge (all, where all did).

@@ -1,7 +1,8 @@
 """A run's folder: what was asked, what came out, who was selected.
 
 `config.yaml` reruns the run; `metrics.parquet` is long (round, seed, metric, value); `selections.npz` holds every
-cohort; `summary.json` the numbers a reader looks for first, `report.md` and `figures/` the same for the eye;
+cohort; `summary.json` the numbers a reader looks for first, `report.md`, `report.html` and `figures/` the same for the
+eye;
 `checkpoints/` what an interrupted run goes on from. Every file is written whole or not at all. `config.yaml` comes
 first and `summary.json` last: with the one but not the other, the run was interrupted.
 """
@@ -27,7 +28,7 @@ from fedjax_sel.runs import files, formats
 from fedjax_sel.runs.files import CHECKPOINTS as CHECKPOINTS
 
 CONFIG, METRICS, SELECTIONS, SUMMARY = "config.yaml", "metrics.parquet", "selections.npz", "summary.json"
-FIGURES, REPORT, LOCK = "figures", "report.md", ".lock"
+FIGURES, REPORT, HTML, LOCK = "figures", "report.md", "report.html", ".lock"
 MODELS = "models.npz"
 """The final models of all seeds, each array with a leading `R`, where they were asked for."""
 
@@ -183,6 +184,14 @@ def write_report(folder: Path, history: History, config: Config, found: dict[str
     for name, figure in plot_run(history):
         files.write_figure(folder / FIGURES / f"{name}.png", figure)
     files.write_text(folder / REPORT, render_page(title(config), found, config.dump(), history.about))
+    write_html(folder, history, config.dump(), title(config))
+
+
+def write_html(folder: Path, history: History, config: str, name: str) -> None:
+    """Writes a run's overview, one file that needs no other."""
+    from fedjax_sel.report.page import Page  # late, as above
+
+    files.write_text(folder / HTML, Page(history, name, config, (f"folder: {folder}",)).to_html())
 
 
 def read(folder: str | Path) -> tuple[History, dict]:
@@ -201,9 +210,9 @@ def read(folder: str | Path) -> tuple[History, dict]:
     if now == "interrupted":
         raise FolderError(f"the run in {folder} is not finished; run it again with the same configuration to go on")
     about = read_file(folder / SUMMARY, lambda path: json.loads(path.read_text(encoding="utf-8"))["about"])
-    selections, seeds, clients = read_file(folder / SELECTIONS, files.read_selections)
+    selections, seeds, clients, labels = read_file(folder / SELECTIONS, files.read_selections)
     metrics = read_file(folder / METRICS, lambda path: files.read_metrics(path, seeds, selections.shape[1]))
-    return History(seeds, metrics, selections, clients, about), config
+    return History(seeds, metrics, selections, clients, about, labels=labels), config
 
 
 def read_file(path: Path, reader: Callable[[Path], Any]) -> Any:

@@ -136,6 +136,7 @@ def concat_seeds(parts: Sequence[History], seeds: tuple[int, ...]) -> History:
         parts[0].num_clients,
         about,
         jax.tree.map(together, *(part.variables for part in parts)),
+        parts[0].labels,
     )
 
 
