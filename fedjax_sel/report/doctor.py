@@ -57,14 +57,8 @@ def examine_folder(name: str, place: Path) -> tuple[str, str, bool]:
 def examine_run() -> tuple[str, str, bool]:
     """Returns how long a run of two rounds on iris took, or why it failed."""
     began = time.perf_counter()
-    given = {
-        "data": "iris",
-        "model": "logistic",
-        "partition": {"clients": 5},
-        "cohort_size": 2,
-        "rounds": 2,
-        "seeds": 1,
-    }
+    given = {"data": "iris", "model": "logistic", "partition": {"clients": 5}}
+    given |= {"cohort_size": 2, "rounds": 2, "seeds": 1}
     try:
         history = config.build(config.resolve(given)).simulate()
     except Exception as error:  # whatever is wrong with this installation

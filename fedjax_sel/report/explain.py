@@ -23,7 +23,7 @@ def explain(name: str) -> Iterator[tuple[str, list[str]]]:
 
     >>> heads = dict(explain("power_of_choice"))
     >>> heads["fields"][0]
-    'd: int = 20, at least 1'
+    'd: int = 20, a whole number, at least 1'
     """
     kinds: dict[str, Kind] = {**config.KINDS, "callbacks": config.CALLBACKS}
     homes = [(key, kind) for key, kind in kinds.items() if name in kind.available()]
@@ -51,6 +51,7 @@ def list_fields(part: Any) -> Iterator[str]:
             continue
         default = "" if field.default is dataclasses.MISSING else f" = {field.default!r}"
         kind = field.type if isinstance(field.type, str) else getattr(field.type, "__name__", str(field.type))
+        kind = "float" if "floating" in kind or kind == "Scalar" else kind  # a number, or an array of some
         yield f"{field.name}: {kind}{default}{describe_range(field.metadata)}"
 
 
@@ -63,11 +64,7 @@ def describe_range(metadata: Any) -> str:
     if "choices" in metadata:
         return f", one of {', '.join(map(str, metadata['choices']))}"
     bounds = metadata.get("range")
-    if bounds is None:
-        return ""
-    named = (("at least", bounds.low), ("above", bounds.above), ("at most", bounds.high), ("below", bounds.below))
-    said = " and ".join(f"{word} {value:g}" for word, value in named if value is not None)
-    return f", {said}" if said else ""
+    return "" if bounds is None or str(bounds) == "a number" else f", {bounds}"
 
 
 def list_signals(part: Any) -> Iterator[str]:
@@ -78,10 +75,8 @@ def list_signals(part: Any) -> Iterator[str]:
     moments = {m: asked.at(m) for m in MOMENTS} if isinstance(asked, Signals) else {"before": asked}
     for moment, signals in moments.items():
         for name, signal in signals.items():
-            paid = [
-                f for f in dataclasses.fields(signal.cost) if getattr(signal.cost, f.name) not in (0.0, False, None)
-            ]
-            cost = ", ".join(f"{f.name} {getattr(signal.cost, f.name):g}" for f in paid) or "nothing"
+            values = {field.name: getattr(signal.cost, field.name) for field in dataclasses.fields(signal.cost)}
+            cost = ", ".join(f"{key} {value:g}" for key, value in values.items() if value) or "nothing"
             yield f"{moment}: {name} = {signal!r}; a client pays {cost}"
 
 
@@ -98,7 +93,7 @@ def find_choices(word: str | None) -> list[tuple[str, list[tuple[str, str]]]]:
         return choices
     asked = word.lower().replace("-", "_")
     forms = {asked, asked.removesuffix("s"), asked.replace("policies", "policy")}
-    keys = {config.translate_key(form) for form in forms} | forms | {"run PRESET"} * (forms & {"preset"} != set())
+    keys = {config.translate_key(form) for form in forms} | forms | ({"run PRESET"} if "preset" in forms else set())
     named = [(key, lines) for key, lines in choices if key in keys or key.lower() in keys]
     if named:
         return named
@@ -108,9 +103,8 @@ def find_choices(word: str | None) -> list[tuple[str, list[tuple[str, str]]]]:
     ]
     found = [(key, lines) for key, lines in found if lines]
     if not found:
-        check_name(
-            "kind or component", word, [*(key for key, _ in choices), *config.KINDS["client_selection"].available()]
-        )
+        kinds, names = [key for key, _ in choices], config.KINDS["client_selection"].available()
+        check_name("kind or component", word, [*kinds, *names])
     return found
 
 
