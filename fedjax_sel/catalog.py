@@ -117,7 +117,7 @@ def check_installed(package: str, extra: str, what: str) -> None:
         )
 
 
-def check_name(what: str, name: Any, known: Iterable[str], aliases: Mapping[str, str] = {}) -> None:
+def check_name(what: str, name: Any, known: Iterable[str], aliases: Mapping[str, str] = {}, more: str = "") -> None:
     """Raises `ValueError` naming the nearest of `known` where `name` is not one of them.
 
     Args:
@@ -125,6 +125,7 @@ def check_name(what: str, name: Any, known: Iterable[str], aliases: Mapping[str,
       name: as given.
       known: the names there are.
       aliases: other names of some of them, which it may have been meant to be.
+      more: where to read on, as "; `fedjax-sel list partition` describes them".
 
     >>> check_name("client selection", "entrop", ["entropy", "uniform"])
     Traceback (most recent call last):
@@ -134,4 +135,4 @@ def check_name(what: str, name: Any, known: Iterable[str], aliases: Mapping[str,
     if name not in known:
         near = difflib.get_close_matches(str(name), [*known, *aliases], n=1, cutoff=0.5)
         hint = f"; did you mean {aliases.get(near[0], near[0])!r}?" if near else "."
-        raise ValueError(f"unknown {what} {name!r}{hint} There are: {', '.join(known)}")
+        raise ValueError(f"unknown {what} {name!r}{hint} There are: {', '.join(known)}{more}")

@@ -23,7 +23,7 @@ def explain(name: str) -> Iterator[tuple[str, list[str]]]:
 
     >>> heads = dict(explain("power_of_choice"))
     >>> heads["fields"][0]
-    'd: int = 20, a whole number, at least 1'
+    'd: int = 10, a whole number, at least 1'
     """
     kinds: dict[str, Kind] = {**config.KINDS, "callbacks": config.CALLBACKS}
     homes = [(key, kind) for key, kind in kinds.items() if name in kind.available()]

@@ -204,7 +204,10 @@ def read(folder: str | Path) -> tuple[History, dict]:
     folder = Path(folder)
     now = state(folder)
     if now == "new":
-        raise FileNotFoundError(f"no run in {folder}: {'the folder is empty' if folder.is_dir() else 'no such folder'}")
+        raise FileNotFoundError(
+            f"no run in {folder}: {'the folder is empty' if folder.is_dir() else 'no such folder'}; "
+            "`fedjax-sel run PRESET --out FOLDER` makes one"
+        )
     # Not resolved: its strategies need not be installed.
     config = read_file(folder / CONFIG, lambda path: rename(load_file(path))[0])
     if now == "interrupted":
