@@ -26,7 +26,7 @@ def plot_labels(counts: Int[np.ndarray, "N C"], ax: Any = None) -> Any:
         width, height = np.clip([2.2 + 0.35 * classes, 1.6 + 0.16 * clients], (4.0, 3.0), (9.0, 7.0))
         ax = plt.subplots(figsize=(width, height), layout="constrained")[1]
     image = ax.imshow(
-        counts, aspect="auto", cmap="cividis_r", vmin=0, vmax=max(1, int(counts.max())), interpolation="nearest"
+        counts, aspect="auto", cmap="Blues", vmin=0, vmax=max(1, int(counts.max())), interpolation="nearest"
     )
     ax.set(xlabel="class", ylabel="client")
     for axis in (ax.xaxis, ax.yaxis):

@@ -214,4 +214,5 @@ def draw_selections(history: History) -> Figure:
     if labels is not None:
         plot_labels(labels, axes[0][1])
         axes[0][1].set_ylabel("")
+        figure.set_layout_engine("constrained", wspace=0.08)
     return figure
