@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from fedjax_sel.engine.experiment import Experiment
     from fedjax_sel.engine.history import History
     from fedjax_sel.engine.layout import Layout
+    from fedjax_sel.engine.tuning import tune
     from fedjax_sel.protocols import (
         Aggregator,
         ClientSelector,
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
         UpfrontSignal,
     )
     from fedjax_sel.pytree import param, static
+    from fedjax_sel.runs.formats import load_variables, save_variables
+    from fedjax_sel.runs.saved import open
     from fedjax_sel.task import Task
     from fedjax_sel.types import Cohort
 
@@ -83,14 +86,18 @@ __all__ = [
     "data_selection",
     "dataset",
     "load",
+    "load_variables",
     "local_training",
     "models",
+    "open",
     "param",
     "partition",
+    "save_variables",
     "signals",
     "simulate",
     "static",
     "sweep",
+    "tune",
 ]
 
 _HOME = {
@@ -119,10 +126,14 @@ _HOME = {
     "UpfrontSignal": "protocols",
     "dataset": "data.dataset",
     "load": "data.sources",
+    "load_variables": "runs.formats",
+    "open": "runs.saved",
     "param": "pytree",
+    "save_variables": "runs.formats",
     "simulate": "engine.driver",
     "static": "pytree",
     "sweep": "engine.driver",
+    "tune": "engine.tuning",
 }
 
 

@@ -6,6 +6,7 @@ import ast
 import difflib
 import functools
 import importlib
+import importlib.util
 import pkgutil
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -85,7 +86,38 @@ def exports(package: str) -> Mapping[str, str]:
     return home
 
 
-def check_name(what: str, name: Any, known: Iterable[str], aliases: Mapping[str, str] = {}) -> None:
+def import_extra(module: str, extra: str, what: str) -> Any:
+    """Returns a module of an optional package.
+
+    Args:
+      module: as it is imported.
+      extra: of this library, that installs it.
+      what: needs it, for the error.
+
+    Raises:
+      ValueError: it is not installed; the extra is named.
+
+    >>> import_extra("no_such_package", "more", "this")
+    Traceback (most recent call last):
+    ValueError: this needs the package no_such_package, which is not installed: pip install 'fedjax-sel[more]'
+    """
+    check_installed(module.partition(".")[0], extra, what)
+    return importlib.import_module(module)
+
+
+def check_installed(package: str, extra: str, what: str) -> None:
+    """Raises `ValueError`, which names the extra, where a package is not installed."""
+    try:
+        found = importlib.util.find_spec(package)
+    except ValueError:  # it was taken out of `sys.modules`
+        found = None
+    if found is None or found.origin is None:  # a folder of that name is not a package
+        raise ValueError(
+            f"{what} needs the package {package}, which is not installed: pip install 'fedjax-sel[{extra}]'"
+        )
+
+
+def check_name(what: str, name: Any, known: Iterable[str], aliases: Mapping[str, str] = {}, more: str = "") -> None:
     """Raises `ValueError` naming the nearest of `known` where `name` is not one of them.
 
     Args:
@@ -93,6 +125,7 @@ def check_name(what: str, name: Any, known: Iterable[str], aliases: Mapping[str,
       name: as given.
       known: the names there are.
       aliases: other names of some of them, which it may have been meant to be.
+      more: where to read on, as "; `fedjax-sel list partition` describes them".
 
     >>> check_name("client selection", "entrop", ["entropy", "uniform"])
     Traceback (most recent call last):
@@ -102,4 +135,4 @@ def check_name(what: str, name: Any, known: Iterable[str], aliases: Mapping[str,
     if name not in known:
         near = difflib.get_close_matches(str(name), [*known, *aliases], n=1, cutoff=0.5)
         hint = f"; did you mean {aliases.get(near[0], near[0])!r}?" if near else "."
-        raise ValueError(f"unknown {what} {name!r}{hint} There are: {', '.join(known)}")
+        raise ValueError(f"unknown {what} {name!r}{hint} There are: {', '.join(known)}{more}")

@@ -47,6 +47,14 @@ if TYPE_CHECKING:
 class Strategy(Pytree, ABC):
     """A frozen value that answers one of the questions of a round."""
 
+    @property
+    def uses_rounds(self) -> bool:
+        """Returns whether what it does in a round depends on how many rounds there are, `T`; false by default.
+
+        A finished run is given more rounds only if none of its strategies says so.
+        """
+        return False
+
 
 class Cost(Pytree):
     """What one client pays for one signal.

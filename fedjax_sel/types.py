@@ -60,7 +60,7 @@ class Context(Pytree):
 
     Attributes:
       round: number of this round, from 0.
-      rounds: how many rounds the run has, `T`.
+      rounds: how many rounds the run has, `T`; who reads it says so by `Strategy.uses_rounds`.
       num_examples: training examples of each client.
       available: who can be reached this round.
       candidates: whom the selector asked for signals; None: everyone.

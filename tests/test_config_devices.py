@@ -169,7 +169,7 @@ def test_what_devices_cost_is_shown_where_there_are_devices(tmp_path):
     short = ["rounds=3", "seeds=1", "--no-cache"]
     with_devices = call("run", "iris", "devices=lognormal", *short, "--out", tmp_path / "devices")
     without = call("run", "iris", *short, "--out", tmp_path / "none")
-    assert "simulated seconds" in with_devices
+    assert "simulated time" in with_devices
     assert "joules" in with_devices
     assert "simulated" not in without
     assert "simulated" in (tmp_path / "devices" / "report.md").read_text()

@@ -227,6 +227,28 @@ def test_rounds_and_float_hyperparameters_share_one_trace(name):
     assert len(traces) == 1
 
 
+VARIANTS = {"e3cs": {"schedule": "inc"}, "gpfl": {"schedule": "linear"}}
+"""Fields with which a selector reads how many rounds there are, where it does not as it is constructed bare."""
+
+
+@pytest.mark.parametrize(("name", "fields"), [*((name, {}) for name in SELECTORS), *VARIANTS.items()])
+def test_who_reads_the_number_of_rounds_says_so(name, fields):
+    """The state before round 0, and which inputs the traced round has a use for, by T = 50 and T = 60."""
+    selector, ctx = client_selection.load(name)(**fields), context(7)
+    states = [start(selector, ctx.replace(rounds=jnp.int32(T))) for T in (50, 60)]
+    differ = any(
+        not np.array_equal(a, b, equal_nan=a.dtype == jnp.float32)
+        for a, b in zip(*map(jax.tree.leaves, states), strict=True)
+    )
+
+    def round_of(rounds):
+        return turn(selector, jax.random.key(1), states[0], ctx.replace(rounds=rounds))
+
+    traced = jax.make_jaxpr(round_of)(jnp.int32(50)).jaxpr
+    read = any(variable is traced.invars[0] for equation in traced.eqns for variable in equation.invars)
+    assert selector.uses_rounds == (differ or read)
+
+
 @pytest.mark.parametrize("name", SELECTORS)
 def test_seeds_and_floats_can_be_vmapped(name):
     selector, ctx = bare(name), context()

@@ -72,7 +72,7 @@ def test_the_folder_holds_what_is_promised(tmp_path):
     layout.save(tmp_path / "run", a_history(), CONFIG)
     names = {str(path.relative_to(tmp_path / "run")) for path in content(tmp_path / "run")}
     assert names == {
-        *("config.yaml", "metrics.parquet", "selections.npz", "summary.json", "report.md"),
+        *("config.yaml", "metrics.parquet", "selections.npz", "summary.json", "report.md", "report.html"),
         *("figures/accuracy.png", "figures/accuracy_by_bytes.png"),
     }
     assert "(figures/accuracy.png)" in (tmp_path / "run" / "report.md").read_text()

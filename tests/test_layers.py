@@ -16,7 +16,7 @@ LAYERS = (
     ("models", "task", "signals", "data", "devices", "metrics", "kernels"),
     STRATEGIES,
     ("engine",),
-    ("runs.files", "runs.pretrained"),
+    ("runs.files", "runs.formats", "runs.pretrained"),
     ("config", "callbacks"),
     ("report",),
     ("runs",),

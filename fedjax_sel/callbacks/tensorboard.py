@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedjax_sel.callbacks._ops import check_installed, values
+from fedjax_sel.callbacks._ops import values
+from fedjax_sel.catalog import check_installed
 from fedjax_sel.engine.history import History
 
 __all__ = ["TensorBoard"]
@@ -42,7 +43,7 @@ class TensorBoard:
     _written: int = field(default=0, init=False, repr=False)
 
     def __post_init__(self):
-        check_installed("tensorboardX", "tensorboard")
+        check_installed("tensorboardX", "tensorboard", "callbacks.tensorboard")
 
     def on_train_begin(self, history: History) -> None:
         """Begins one file for each seed."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from fedjax_sel.callbacks._ops import check_installed, values
-from fedjax_sel.catalog import check_name
+from fedjax_sel.callbacks._ops import values
+from fedjax_sel.catalog import check_installed, check_name
 from fedjax_sel.engine.history import History
 from fedjax_sel.runs.files import write_text
 
@@ -49,7 +49,7 @@ class WandB:
     _written: list[int] = field(default_factory=list, init=False, repr=False)
 
     def __post_init__(self):
-        check_installed("wandb", "wandb")
+        check_installed("wandb", "wandb", "callbacks.wandb")
         check_name("mode of wandb:", self.mode, MODES)
 
     def on_train_begin(self, history: History) -> None:

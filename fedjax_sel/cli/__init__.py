@@ -1,6 +1,6 @@
-"""The command line: `fedjax-sel run`, `sweep`, `pretrain`, `reproduce`, `leaderboard`, `compare`, `list`, `cite`."""
+"""The command line: `fedjax-sel run`, `sweep`, `reproduce`, `leaderboard`, `compare`, `export`, `show`, `list`, ...."""
 
-from fedjax_sel.cli import run, papers, leaderboard, show  # isort: skip  # the order of the help
+from fedjax_sel.cli import run, papers, leaderboard, show, look  # isort: skip  # the order of the help
 from fedjax_sel.cli.app import main
 
-__all__ = ["leaderboard", "main", "papers", "run", "show"]
+__all__ = ["leaderboard", "look", "main", "papers", "run", "show"]

@@ -15,7 +15,6 @@ from rich.text import Text
 from fedjax_sel.engine.disk import DiskFull
 
 main = typer.Typer(
-    add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

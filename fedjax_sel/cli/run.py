@@ -49,7 +49,11 @@ def run(
     processes: Processes = None,
     process: ProcessNumber = None,
 ) -> None:
-    """Run a configuration; go on with one that was interrupted."""
+    """Run a configuration; go on with one that was interrupted, or give a finished one more rounds.
+
+    Examples: `fedjax-sel run digits`, `fedjax-sel run digits selector=entropy m=5 --seeds 3`,
+    `fedjax-sel run digits rounds=200 --out runs/mine`.
+    """
     from fedjax_sel import config as configuration
 
     name, given = configuration.load(preset)
@@ -75,8 +79,12 @@ def sweep(
     mesh: Mesh = None,
     memory: Memory = None,
     no_cache: NoCache = False,
+    keep_models: Annotated[bool, typer.Option("--keep-models", help="Keep the final model of every run.")] = False,
 ) -> None:
-    """Run all combinations of some values, those that differ only in floats by one program; go on with the rest."""
+    """Run all combinations of some values, those that differ only in floats by one program; go on with the rest.
+
+    Example: `fedjax-sel sweep digits lr=0.01,0.1 selector=entropy,uniform --seeds 3`.
+    """
     from fedjax_sel import config as configuration
     from fedjax_sel.report import sweeps
     from fedjax_sel.runs.prepare import prepare_jax
@@ -92,7 +100,7 @@ def sweep(
     of_sweep.check(place, grid)
     finished = of_sweep.is_complete(place, grid)
     prepare_jax(cores=grid[0].config["mesh"] is None, cache=not no_cache)
-    table = execute_sweep(name, grid, place, memory=memory)
+    table = execute_sweep(name, grid, place, memory=memory, models=keep_models)
     said = NOTHING.format("sweep") if finished else "The sweep is in "
     print_end(Console(), sweeps.build_table(name, table, list(grid[0].values)), said, place)
 

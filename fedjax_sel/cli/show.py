@@ -1,4 +1,4 @@
-"""Commands that run nothing: `compare`, `list`, `cite`."""
+"""Commands that run nothing: `compare`, `export`, `list`, `cite`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def compare(
     figure: Annotated[Path | None, typer.Option(help="Draw accuracy against rounds into this file.")] = None,
 ) -> None:
     """Put finished runs beside each other."""
-    from fedjax_sel.report.compare import compare_runs, find_reachable_accuracy, list_runs
+    from fedjax_sel.report.compare import compare_pairs, compare_runs, find_reachable_accuracy, list_runs
     from fedjax_sel.runs import layout
     from fedjax_sel.runs.files import write_figure
 
@@ -37,25 +37,53 @@ def compare(
     for line in list_runs(read):
         console.print(line, soft_wrap=True, highlight=False)
     console.print(compare_runs(read, find_reachable_accuracy(read) if target is None else target))
+    paired, said = compare_pairs(read)
+    if paired is not None:
+        console.print(paired)
+    for line in said:
+        console.print(line, style="yellow", soft_wrap=True, highlight=False)
     if figure is not None:
-        from fedjax_sel.report.figures import curves
+        from fedjax_sel.report.figures import plot_comparison
 
-        drawn = curves({"": dict(zip(list_runs(read), (history for history, _ in read.values()), strict=True))})
-        write_figure(figure, drawn)
+        histories = (history for history, _ in read.values())
+        write_figure(figure, plot_comparison(dict(zip(list_runs(read), histories, strict=True))))
         console.print(f"The figure is {figure}", soft_wrap=True)
 
 
+@command
+def export(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run.")],
+    form: Annotated[str, typer.Option("--format", help="npz, safetensors or orbax.")] = "npz",
+    out: Annotated[Path | None, typer.Option(help="File; by default RUN/model-seed-S.ENDING.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Whose model; by default the first seed's.")] = None,
+) -> None:
+    """Write the final model of a run to a file that others read."""
+    from fedjax_sel.runs.saved import open_run
+
+    written = open_run(run).export(out, form, seed)
+    Console().print(Text.assemble("The model is ", (str(written), "bold")), soft_wrap=True)
+
+
 @functools.partial(command, name="list")
-def everything() -> None:
-    """Everything that a configuration can name, and the papers."""
+def everything(
+    word: Annotated[
+        str | None, typer.Argument(metavar="[KIND|WORD]", help="A kind, as `selectors`, or a word to look for.")
+    ] = None,
+) -> None:
+    """Everything that a configuration can name, and the papers.
+
+    Examples: `fedjax-sel list selectors`, `fedjax-sel list model`, `fedjax-sel list entropy`.
+    """
     from rich.table import Table
 
     from fedjax_sel import papers
-    from fedjax_sel.report import catalogue
+    from fedjax_sel.report.explain import find_choices
 
-    console = Console()
-    named = [(name, papers.load(name).title) for name in papers.available()]
-    for key, lines in [*catalogue.list_choices(), ("reproduce PAPER", named)]:
+    console, found = Console(), []
+    titles = [("reproduce PAPER", [(name, papers.load(name).title) for name in papers.available()])]
+    if word is None or word.lower() not in ("paper", "papers"):
+        found = find_choices(word)
+    for key, lines in [*found, *(titles if word is None or not found else [])]:
         console.print(Text(key, style="bold underline"))
         table = Table(show_header=False, box=None, padding=(0, 2))
         table.add_column(style="bold", no_wrap=True)
@@ -71,11 +99,16 @@ def cite(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="[NAME]...", help="Strategies or papers; none: all.")
     ] = None,
+    bibtex: Annotated[bool, typer.Option("--bibtex", help="As BibTeX entries.")] = False,
 ) -> None:
-    """The sources of strategies; the reference of a paper, and of this software."""
+    """The sources of strategies; the reference of a paper, and of this software.
+
+    Example: `fedjax-sel cite power_of_choice --bibtex`.
+    """
     from fedjax_sel import papers
     from fedjax_sel.catalog import check_name
-    from fedjax_sel.report.catalogue import cite_software, list_sources, list_strategies
+    from fedjax_sel.report.catalogue import NO_SOURCE, cite_software, list_sources, list_strategies
+    from fedjax_sel.report.explain import write_bibtex
 
     names, known = names or [], papers.available()
     for name in names:
@@ -83,6 +116,10 @@ def cite(
     console = Console(highlight=False)
 
     def tell(name: str, text: str) -> None:
+        if bibtex:
+            if text != NO_SOURCE:
+                console.print(Text(write_bibtex(name, text)), soft_wrap=True)
+            return
         console.print(Text.assemble((f"{name}: ", "bold"), text), soft_wrap=True)
 
     for name, text in list_sources(names or None):

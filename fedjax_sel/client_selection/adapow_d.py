@@ -30,6 +30,11 @@ class AdaPowD(ClientSelector):
 
     d: int = static(default=20, low=1)
 
+    @property
+    def uses_rounds(self) -> bool:
+        """Returns true: the number of candidates falls over the run."""
+        return True
+
     def signals(self) -> Signals:
         """Returns the candidates' losses."""
         return Signals(before=[signals.Loss()])

@@ -97,6 +97,11 @@ class CriticalFL(ClientSelector):
         """The wrapped selector's."""
         return self.selector.needs_classes
 
+    @property
+    def uses_rounds(self) -> bool:
+        """Returns whether the wrapped selector does."""
+        return self.selector.uses_rounds
+
     def signals(self) -> Signals:
         """Returns the wrapped selector's, and the gradient norms of those who trained."""
         inner = self.selector.signals()

@@ -44,6 +44,11 @@ class E3CS(ClientSelector):
     schedule: str = static(default="constant", choices=["constant", "inc"])
     draw: str = static(default="successive", choices=["successive", "systematic"])
 
+    @property
+    def uses_rounds(self) -> bool:
+        """Returns whether the fairness changes after a quarter of the rounds."""
+        return self.schedule == "inc"
+
     def init(self, key: PRNGKey, ctx: Context, host: Host) -> Float[Array, "N"]:
         """Returns the logarithms of the weights: all weigh the same."""
         return jnp.zeros(ctx.num_clients)

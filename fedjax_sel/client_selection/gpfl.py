@@ -132,6 +132,11 @@ class GPFL(ClientSelector):
         given = getattr(self, name)
         return VARIANTS[self.variant][name] if given is None else given
 
+    @property
+    def uses_rounds(self) -> bool:
+        """Returns whether α grows over the run."""
+        return self.rule("schedule") == "linear"
+
     def signals(self) -> Signals:
         """Returns the projections of the updates, and what the round did to the global model."""
         how = self.rule("projection")
@@ -149,11 +154,11 @@ class GPFL(ClientSelector):
         """Returns `u`, infinite for a client that was never selected (unless α is 0)."""
         t = ctx.round.astype(jnp.float32)
         scheduled = {
-            "hump": jnp.where(t < 100, t / 100, 200 / (t + 100)),
-            "linear": t / ctx.rounds,
-            "constant": jnp.ones(()),
+            "hump": lambda: jnp.where(t < 100, t / 100, 200 / (t + 100)),
+            "linear": lambda: t / ctx.rounds,
+            "constant": lambda: jnp.ones(()),
         }
-        alpha = self.alpha * scheduled[self.rule("schedule")]  # Eq. (7), where it is "linear"
+        alpha = self.alpha * scheduled[self.rule("schedule")]()  # Eq. (7), where it is "linear"
         n = {"rounds": t, "selections": state.selected.sum().astype(jnp.float32)}[self.rule("bonus")]
         divisor = {
             "selections_and_one": state.rewarded + 1,

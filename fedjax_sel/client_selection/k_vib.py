@@ -55,6 +55,11 @@ class KVib(ClientSelector):
     regularizer: Scalar = param(default=0.1, above=0)
     rule: str = static(default="text", choices=["text", "code"])
 
+    @property
+    def uses_rounds(self) -> bool:
+        """Returns true: the share of exploring falls with `T`."""
+        return True
+
     def signals(self) -> Signals:
         """Returns the lengths of the updates."""
         return Signals(after=[signals.UpdateNorm()])

@@ -63,6 +63,11 @@ class TiFL(ClientSelector):
     tiers: int = static(default=5, low=1)
     interval: int = static(default=10, low=1)
 
+    @property
+    def uses_rounds(self) -> bool:
+        """Returns true: the tiers' credits are a share of all rounds."""
+        return True
+
     def signals(self) -> Signals:
         """Returns the accuracies of the global model on the clients' examples."""
         return Signals(before=[signals.Correct()])

@@ -65,6 +65,11 @@ class Problem:
     public: Dataset | None
 
 
+def build_parts(config: Config) -> dict[str, Any]:
+    """Returns the strategies of an experiment, by key."""
+    return {key: KINDS[key].build(config[key]) for key in ANSWERS}
+
+
 PROBLEM = ("data", "public", "data_seed", "model")
 """The keys of a configuration that `build_problem` looks at."""
 
@@ -93,7 +98,7 @@ def build(config: Config, begin: Variables | None = None, problem: Problem | Non
         raise ValueError(f"data_seed is {config.data_seed}; it must be at least 0, or null")
     make_callbacks = partial(callbacks.make_callbacks, config)
     make_callbacks(Path())
-    parts = {key: KINDS[key].build(config[key]) for key in (*ANSWERS, "partition", "devices")}
+    parts = build_parts(config) | {key: KINDS[key].build(config[key]) for key in ("partition", "devices")}
     problem = build_problem(config, begin) if problem is None else problem
     data = Federation(
         problem.source,

@@ -50,7 +50,8 @@ class Kind:
         """Returns the class of a component; raises `ValueError`, with the nearest name, where there is none."""
         if own.is_own(name):
             return own.load_class(self.what, name, self.base)
-        catalog.check_name(self.what, name, self.available())
+        more = f"; `fedjax-sel list {self.package.rpartition('.')[2]}` describes them"
+        catalog.check_name(self.what, name, self.available(), more=more)
         module = importlib.import_module(f"{self.package}.{name}")
         exported = getattr(module, "__all__", None) or ["".join(part.capitalize() for part in name.split("_"))]
         return getattr(module, exported[0])

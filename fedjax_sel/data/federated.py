@@ -64,6 +64,14 @@ class FederatedData(Pytree):
         """`N`."""
         return self.num_examples.shape[-1]
 
+    def count_labels(self) -> Int[np.ndarray, "N C"]:
+        """Returns the training examples of each client by class."""
+        order, owner = np.asarray(self.order), np.minimum(np.asarray(self.owner), self.num_clients - 1)
+        place = np.arange(len(order)) - np.asarray(self.offset)[owner]
+        counts = (place >= 0) & (place < np.asarray(self.num_examples)[owner])
+        cell = owner[counts] * self.classes + np.asarray(self.y)[order[counts]]
+        return np.bincount(cell, minlength=self.num_clients * self.classes).reshape(self.num_clients, self.classes)
+
     def examples_of(self, client: Int[Array, ""], *, holdout: bool = False) -> tuple[Int[Array, "L"], Bool[Array, "L"]]:
         """Returns one client's examples as indices into `x`, and which of the `L` places are filled.
 

@@ -14,6 +14,7 @@ from fedjax_sel.data.dataset import Dataset, Pair
 from fedjax_sel.data.federated import FederatedData, federate
 from fedjax_sel.data.own import from_arrays, from_frame
 from fedjax_sel.data.partition.natural import Natural
+from fedjax_sel.data.picture import plot_labels
 from fedjax_sel.pytree import is_real, is_whole, show, to_plain
 
 if TYPE_CHECKING:
@@ -93,6 +94,15 @@ class Federation:
             raise ValueError(f"federation: data_seed is {show(seed)}; it must be a whole number, 0 or above, or None")
         if isinstance(self.public, type):
             raise ValueError(f"federation: public is {describe_kind(self.public)}; it must be examples, or a Dataset")
+
+    def plot(self, seed: int = 0, ax: Any = None) -> Any:
+        """Returns matplotlib axes with the training examples of each client by class, as `seed` draws them.
+
+        Args:
+          seed: of the run.
+          ax: to draw on; None: new ones.
+        """
+        return plot_labels(self.draw(seed).count_labels(), ax)
 
     @classmethod
     def from_arrays(

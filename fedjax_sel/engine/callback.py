@@ -15,7 +15,15 @@ class Callback(Protocol):
     The names are those of pfl-research (Granqvist et al., 2024, https://arxiv.org/abs/2404.06430); here the host looks
     after every chunk of rounds, and is shown all rounds so far. A run that goes on from a checkpoint begins with the
     rounds that were done before: what a callback writes should follow from the history, so that it is the same then.
+
+    A class that says `needs_variables = True` finds the global models in `history.variables` after every chunk, with a
+    leading `R`, on the host; it is declared, since the transfer from the device costs time.
+
+    Attributes:
+      needs_variables: whether it looks at `history.variables`; may be left out, false then.
     """
+
+    needs_variables: bool = False
 
     def on_train_begin(self, history: History) -> None:
         """Once, when everything is checked; `history.about` says how it will be run."""
@@ -46,6 +54,11 @@ def check_callbacks(callbacks: Any) -> None:
                 f"callbacks holds {show(one)}; a callback is a function of the history, or has one of the methods "
                 f"{', '.join(EVENTS)}"
             )
+
+
+def needs_variables(callbacks: Sequence[Any]) -> bool:
+    """Whether any of these callbacks declares that it looks at the global models."""
+    return any(bool(getattr(callback, "needs_variables", False)) for callback in callbacks)
 
 
 def tell(callbacks: Sequence[Any], event: str, history: History) -> bool:

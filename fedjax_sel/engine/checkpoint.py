@@ -53,12 +53,14 @@ class Point:
       state: of all seeds, with a leading `R`.
       measured: everything so far, each with leading `R`, `round`.
       seconds: spent so far.
+      ended: whether it was the end of a run of fewer rounds.
     """
 
     round: int
     state: RoundState
     measured: dict[str, np.ndarray]
     seconds: float
+    ended: bool = False
 
 
 class Checkpoints:
@@ -87,12 +89,13 @@ class Checkpoints:
         names = [path.name for path in self.folder.iterdir()] if self.folder.is_dir() else []
         return sorted(int(found[1]) for found in map(FOLDER.fullmatch, names) if found)
 
-    def restore(self, like: RoundState, mark: str) -> Point | None:
+    def restore(self, like: RoundState, mark: str, mark_of_ended: Callable[[int], str] | None = None) -> Point | None:
         """The newest point that can be read; None: start from the beginning.
 
         Args:
           like: a state of this run, for its structure, shapes and types.
           mark: what the run is (`mark_of`).
+          mark_of_ended: what the same run of so many rounds is; the end of one is a point of this run.
 
         Raises:
           ValueError: the newest readable one is of another run, or of another version of this program; or a file is in
@@ -108,7 +111,9 @@ class Checkpoints:
                 reason = (str(error).splitlines() or [""])[0]
                 self.say(f"checkpoint {path} is damaged ({type(error).__name__}: {reason}); using the one before it")
                 continue
-            if arrays[ABOUT + "mark"].tobytes().hex() != mark:
+            found = arrays[ABOUT + "mark"].tobytes().hex()
+            ended = found != mark and mark_of_ended is not None and found == mark_of_ended(number)
+            if found != mark and not ended:
                 raise ValueError(
                     f"{path} is a checkpoint of another run (other data, seeds, strategies or parameters, or another "
                     "number of devices: on a CPU, of cores); "
@@ -118,7 +123,7 @@ class Checkpoints:
                 raise ValueError(f"{path} was written by another version of this program; use another folder")
             self.saved = number
             measured = {name.removeprefix(MEASURED): a for name, a in arrays.items() if name.startswith(MEASURED)}
-            return Point(number, fill_state(like, arrays), measured, float(arrays[ABOUT + "seconds"]))
+            return Point(number, fill_state(like, arrays), measured, float(arrays[ABOUT + "seconds"]), ended)
         return None
 
     def due(self, number: int, *, now: bool = False) -> bool:
@@ -177,13 +182,16 @@ class Checkpoints:
         """The global models of the newest readable checkpoint, dictionaries with a leading `R`; None: no checkpoint."""
         for number in reversed(self.rounds()):
             try:
-                arrays = read(self._path(number))
+                return self.variables_after(number)
             except Exception:  # as in `restore`
                 continue
-            prefix = STATE + "variables."
-            flat = {name.removeprefix(prefix): a for name, a in arrays.items() if name.startswith(prefix)}
-            return traverse_util.unflatten_dict(flat, sep=".")
         return None
+
+    def variables_after(self, number: int) -> Variables:
+        """The global models after round `number`; raises as `read` does."""
+        prefix, arrays = STATE + "variables.", read(self._path(number))
+        flat = {name.removeprefix(prefix): a for name, a in arrays.items() if name.startswith(prefix)}
+        return traverse_util.unflatten_dict(flat, sep=".")
 
     def clear(self) -> None:
         """Remove all of them."""

@@ -9,30 +9,33 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import jax
 import numpy as np
 
 from fedjax_sel.catalog import check_name
 from fedjax_sel.data.dataset import Dataset
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.data.federation import Federation
-from fedjax_sel.engine.callback import tell
-from fedjax_sel.engine.checkpoint import Point, mark_of
+from fedjax_sel.engine.callback import needs_variables, tell
+from fedjax_sel.engine.checkpoint import Checkpoints, Point, mark_of, to_host
 from fedjax_sel.engine.contract import name_kind
 from fedjax_sel.engine.distributed import any_process, check_same, describe_device, fetch, is_distributed, wait_for_all
 from fedjax_sel.engine.eager import run_chunk_in_python
 from fedjax_sel.engine.execution import Execution
-from fedjax_sel.engine.experiment import BASES, Experiment
+from fedjax_sel.engine.experiment import BASES, Experiment, check_more_rounds
 from fedjax_sel.engine.faults import warn_of_faults
 from fedjax_sel.engine.history import History
 from fedjax_sel.engine.init import init_runs
 from fedjax_sel.engine.layout import Layout
 from fedjax_sel.engine.ledger import rates_of
+from fedjax_sel.engine.metrics import is_due
 from fedjax_sel.engine.program import Program, plan_program
-from fedjax_sel.engine.recorder import Recorder, split_history
+from fedjax_sel.engine.recorder import CLIENTS, Recorder, split_history
 from fedjax_sel.engine.scan import run_chunk
 from fedjax_sel.engine.state import RoundState, flatten_record
 from fedjax_sel.pytree import is_whole, show, to_plain
 from fedjax_sel.task.convolutions import warn_native_convolutions
+from fedjax_sel.types import Variables
 
 
 def simulate(
@@ -122,18 +125,20 @@ def run_rounds(
     first, spent, mark = 0, 0.0, ""
     history = recorder.write(about)
     if how.checkpoints is not None:
-        told = replace(program.together, x=0, test_x=0, validation_x=0)
-        mark = mark_of(program.shared, program.seeds, told, str(program.layout))
-        if (point := how.checkpoints.restore(state, mark)) is not None:
+        mark = mark_program(program, rounds)
+        point = restore_point(program, state, how.checkpoints, mark)
+        if point is not None:
             first, spent, state = point.round, point.seconds, point.state
             about = {**about, "seconds": spent, "resumed_at": first}
             recorder.restore(point.measured)
             history = recorder.write(about)
     wait_for_all()
     check_same(first)
+    shows = any_process(needs_variables(how.callbacks))  # all processes take part in the transfer
     tell(how.callbacks, "on_train_begin", history)
     # A run that was ended may have been killed before its end was written down: it ends here again.
-    ended = 0 < first < rounds and any_process(tell(how.callbacks, "after_central_iteration", history))
+    known = replace(history, variables=copy_models(program, state)) if shows else history
+    ended = 0 < first < rounds and any_process(tell(how.callbacks, "after_central_iteration", known))
     shared, together, keys, state = program.place(state)
     try:
         if is_distributed() and not how.debug:  # compiling may take one longer than the others wait where they talk
@@ -152,6 +157,8 @@ def run_rounds(
             about = {**about, "seconds": spent + time.perf_counter() - began}
             about.setdefault("seconds_of_first_chunk", about["seconds"] - spent)
             history = recorder.write(about)
+            if shows:
+                history = replace(history, variables=copy_models(program, state))
             ended = any_process(tell(how.callbacks, "after_central_iteration", history))
             if how.checkpoints is not None:
                 done = t + count
@@ -163,6 +170,48 @@ def run_rounds(
     history = replace(history, variables=fetch(state.variables))
     tell(how.callbacks, "on_train_end", history)
     return history
+
+
+def copy_models(program: Program, state: RoundState) -> Variables:
+    """The global models of all runs that are looked at, on the host; the device's memory is used again."""
+    return jax.tree.map(lambda leaf: to_host(leaf)[: program.count], state.variables)
+
+
+def mark_program(program: Program, rounds: int) -> str:
+    """A digest of what a program of so many rounds computes."""
+    told = replace(program.together, x=0, test_x=0, validation_x=0)
+    return mark_of(program.shared.replace(rounds=rounds), program.seeds, told, str(program.layout))
+
+
+def restore_point(program: Program, state: RoundState, checkpoints: Checkpoints, mark: str) -> Point | None:
+    """The newest point of a program, or the end of the same of fewer rounds; None: there is none.
+
+    Raises:
+      ValueError: as `Checkpoints.restore`; there are rounds enough; or something in it depends on their number.
+    """
+    first = program.first
+    point = checkpoints.restore(state, mark, lambda n: mark_program(program, n))
+    if point is None or not point.ended:
+        return point
+    check_more_rounds({name: getattr(first, name) for name in BASES}, point.round, first.rounds)
+    return replace(point, measured=forget_evaluations(point.measured, first))
+
+
+def forget_evaluations(measured: dict[str, np.ndarray], experiment: Experiment) -> dict[str, np.ndarray]:
+    """What was measured, without the evaluations that an experiment makes at its end alone, which is another now."""
+    rounds = np.arange(measured["client"].shape[1])
+    due = np.asarray(is_due(experiment, rounds))
+    every = experiment.evaluate_clients_every
+    of_clients = 0 if every is None else len(rounds) // int(every)
+
+    def forget(name: str, value: np.ndarray) -> np.ndarray:
+        if name.startswith(CLIENTS):
+            return value[:, :of_clients]
+        if name in ("accuracy", "loss") or name.startswith("metrics."):
+            return np.where(due.reshape(-1, *(1,) * (value.ndim - 2)), value, np.nan).astype(value.dtype)
+        return value
+
+    return {name: forget(name, value) for name, value in measured.items()}
 
 
 def resolve_execution(execution: Execution | None, changes: dict[str, Any]) -> Execution:

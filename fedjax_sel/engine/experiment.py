@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import flax.linen as nn
@@ -190,6 +190,24 @@ def stack_experiments(
 
 COUNTS = ("rounds", "evaluate_every", "evaluate_last", "evaluate_clients_every")
 """The fields that are numbers of rounds."""
+
+
+def check_more_rounds(parts: Mapping[str, Strategy], done: int, rounds: int) -> None:
+    """Raises `ValueError` where a finished run cannot be given more rounds.
+
+    Args:
+      parts: of the experiment, by name.
+      done: rounds that it had.
+      rounds: that it is to have.
+    """
+    if rounds < done:
+        raise ValueError(f"the run has {done} rounds, but rounds is {rounds}; a finished run goes on only to more")
+    if using := [f"{name} ({type(part).__name__})" for name, part in parts.items() if part.uses_rounds]:
+        raise ValueError(
+            f"the run of {done} rounds cannot go on to {rounds}: {', '.join(using)} depends on how many rounds there "
+            "are, so that all rounds come out otherwise; run it anew in another folder"
+        )
+
 
 BASES: dict[str, type[Strategy]] = {
     "client_selection": ClientSelector,

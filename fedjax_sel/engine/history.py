@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -31,6 +33,7 @@ class History:
       client_metrics: by name, Float[R, E, N]: of the global model on every client's own examples, after the `E` rounds
         of `client_rounds`; none where they were not wanted (`Experiment.evaluate_clients_every`).
       client_rounds: these rounds, from 1.
+      labels: Int[N, C], training examples of each client by class, of the first seed; None: not kept.
     """
 
     seeds: tuple[int, ...]
@@ -41,6 +44,7 @@ class History:
     variables: Variables | None = None
     client_metrics: dict[str, np.ndarray] = field(default_factory=dict)
     client_rounds: tuple[int, ...] = ()
+    labels: np.ndarray | None = None
 
     def __repr__(self) -> str:
         return (
@@ -108,6 +112,11 @@ class History:
         for row, chosen in zip(out, self.selections.reshape(len(self.seeds), -1), strict=True):
             row += np.bincount(chosen[chosen >= 0], minlength=self.num_clients)
         return out
+
+    def report(self) -> Any:
+        """Returns an overview with figures, which a notebook shows; `.to_html()` is a page that needs no other file."""
+        # By name: the reports are a layer above, and take a second to import.
+        return importlib.import_module("fedjax_sel.report.page").report(self)
 
     def plot(self, metric: str | None = None, *, x: str | Sequence[str] = "round", label: str | None = None, ax=None):
         """Median and band from the first to the ninth decile, over the seeds that did not diverge (all, where all did).

@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Int
 
 from fedjax_sel.data.federated import FederatedData
@@ -77,6 +78,6 @@ def measure_clients(task: Task, data: FederatedData, variables: Variables, layou
     return jax.vmap(task.compute_metrics)(sums, count)
 
 
-def is_due(experiment: Experiment, t: Int[Array, ""]) -> Bool[Array, ""]:
-    """Whether the model is evaluated on the test examples after round `t`."""
+def is_due(experiment: Experiment, t: Int[Array, "*t"] | Int[np.ndarray, "*t"]) -> Any:
+    """Bool["*t"]: whether the model is evaluated on the test examples after round `t`."""
     return ((t + 1) % experiment.evaluate_every == 0) | (t + experiment.evaluate_last >= experiment.rounds)

@@ -31,11 +31,14 @@ class Recorder:
     Attributes:
       arrays: everything that was recorded, by name, each with leading `R`, rounds; what was measured of every client
         only of the rounds in which it was.
+      labels: training examples of each client by class, of the first seed; None where targets are no classes.
     """
 
     def __init__(self, program: Program, rates: Rates, upfront: dict[str, np.ndarray]):
         self.program, self.rates, self.upfront = program, rates, upfront
         self.arrays: dict[str, np.ndarray] = {}
+        first = program.drawn[0]
+        self.labels = first.count_labels() if first.targets == "classes" else None
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
         """Goes on from `arrays` as they were."""
@@ -61,7 +64,8 @@ class Recorder:
         seeds = tuple(self.program.seeds[: self.program.count])
         if not self.arrays:
             m = about["cohort_size"]
-            return History(seeds, {}, np.zeros((len(seeds), 0, m), np.int32), about["clients"], about)
+            none = np.zeros((len(seeds), 0, m), np.int32)
+            return History(seeds, {}, none, about["clients"], about, labels=self.labels)
         record = unflatten_record(self.arrays)
         clients = spread_classes(record.clients, axes=3)
         rounds = self.client_rounds(0, record.client.shape[1])
@@ -75,6 +79,7 @@ class Recorder:
             about,
             client_metrics=clients,
             client_rounds=tuple(t + 1 for t in rounds),
+            labels=self.labels,
         )
 
     def write_metrics(self, record: RoundRecord) -> dict[str, Any]:

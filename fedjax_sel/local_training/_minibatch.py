@@ -61,6 +61,11 @@ class MinibatchTrainer(LocalTrainer):
                 "give one of them, and None for the other"
             )
 
+    @property
+    def uses_rounds(self) -> bool:
+        """Returns whether the schedule depends on how many rounds there are."""
+        return self.schedule.uses_rounds
+
     @abstractmethod
     def build_optimizer(self, rate: Scalar) -> optax.GradientTransformation:
         """Returns the optax transformation of a step at this rate."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
@@ -16,6 +17,8 @@ class Constant(Pytree):
     >>> Constant()(jnp.int32(7), jnp.int32(100))
     Array(1., dtype=float32)
     """
+
+    uses_rounds: ClassVar[bool] = False
 
     def __call__(self, round: Int[Array, ""], rounds: Int[Array, ""]) -> Float[Array, ""]:
         """Factor in round `round` of `rounds`."""
@@ -31,6 +34,8 @@ class Exponential(Pytree):
     >>> Exponential(0.5)(jnp.int32(3), jnp.int32(100))
     Array(0.125, dtype=float32)
     """
+
+    uses_rounds: ClassVar[bool] = False
 
     rate: Scalar = param(default=0.99, low=0, below=math.inf)
 
@@ -49,6 +54,8 @@ class Steps(Pytree):
     >>> Steps(at=(10, 20), factor=0.5)(jnp.int32(20), jnp.int32(100))
     Array(0.25, dtype=float32)
     """
+
+    uses_rounds: ClassVar[bool] = False
 
     at: tuple[int, ...] = static(default=())
     factor: Scalar = param(default=0.5, low=0, below=math.inf)
@@ -73,6 +80,8 @@ class Cosine(Pytree):
     >>> Cosine(end=0.5)(jnp.int32(50), jnp.int32(100))
     Array(0.75, dtype=float32, weak_type=True)
     """
+
+    uses_rounds: ClassVar[bool] = True
 
     end: Scalar = param(default=0.0, low=0, below=math.inf)
 

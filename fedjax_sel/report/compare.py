@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 from rich.table import Table
+from scipy import stats
 
 from fedjax_sel.config import KINDS
 from fedjax_sel.engine.history import History
 from fedjax_sel.metrics import cost_to, rounds_to
+from fedjax_sel.metrics.verdict import adjust_holm, difference
+from fedjax_sel.report.quantities import format_bytes, format_seconds
 from fedjax_sel.report.summary import describe_diverged, format_quantity, summarize
+
+UNITS: dict[str, Callable[[float], str]] = {
+    "bytes": format_bytes,
+    "seconds": format_seconds,
+    "joules": lambda joules: format_quantity(joules, "J"),
+    "flops": lambda flops: format_quantity(flops, "FLOP"),
+}
+"""How the costs of a run are written."""
 
 
 def find_reachable_accuracy(runs: Mapping[str, tuple[History, dict]]) -> float:
@@ -68,14 +80,78 @@ def compare_runs(runs: Mapping[str, tuple[History, dict]], target: float) -> Tab
             str(number),
             format_spread(found["final_accuracy"]),
             *format_costs_to(history, target, costs),
-            *(format_cost(found, cost, UNITS[cost]) for cost in costs),
-            format_cost(found, "flops", "FLOP"),
+            *(format_cost(found, cost) for cost in costs),
+            format_cost(found, "flops"),
         )
     return out
 
 
-UNITS = {"bytes": "B", "seconds": "s", "joules": "J"}
-"""Units of the costs of a run."""
+PAIRED = ("data", "public", "data_seed", "partition", "holdout", "devices")
+"""The keys by which a seed draws the same problem in two runs."""
+
+
+def compare_pairs(runs: Mapping[str, tuple[History, dict]]) -> tuple[Table | None, list[str]]:
+    """Returns the differences of every other run from the first, seed by seed, and lines on what is not compared.
+
+    A difference is of final accuracies, over the seeds that both runs have and that diverged in neither, with the 95 %
+    interval of its mean by Student's t, and the p-value of the paired t test, adjusted after Holm where there are
+    several runs. None: there is nothing to compare.
+
+    Args:
+      runs: by name; the first is the one that the others are compared with.
+    """
+    (first, config), *others = runs.values()
+    rows, said = [], []
+    for number, (history, other) in enumerate(others, start=2):
+        if differing := [key for key in PAIRED if config.get(key) != other.get(key)]:
+            said.append(f"{number} is not compared with 1 seed by seed: {', '.join(differing)} differ")
+            continue
+        common = find_common_seeds(first, history)
+        for mine, theirs, name, whose in ((first, history, number, 1), (history, first, 1, number)):
+            if alone := sorted(set(mine.seeds) - set(theirs.seeds)):
+                said.append(f"seeds that {whose} has and {name} has not: {', '.join(map(str, alone))}")
+        if common:
+            rows.append((number, difference(pick_final(history, common), pick_final(first, common))))
+        else:
+            said.append(f"{number} is not compared with 1 seed by seed: they have no seeds in common that are finite")
+    if not rows:
+        return None, said
+    tested = [found for _, found in rows if found.seeds > 1]
+    adjusted = iter(adjust_holm([compute_p_value(found.values) for found in tested]))
+    out = Table(title="final accuracy, difference from run 1, seed by seed", title_justify="left")
+    holm = " (Holm)" if len(tested) > 1 else ""
+    for head in ("run", "seeds", "mean difference", "95 % interval", f"p{holm}"):
+        out.add_column(head, justify="right", overflow="fold")
+    for number, found in rows:
+        known = found.seeds > 1
+        interval = f"[{found.low:+.4f}, {found.high:+.4f}]" if known else "–"
+        out.add_row(
+            str(number), str(found.seeds), f"{found.mean:+.4f}", interval, f"{next(adjusted):.3g}" if known else "–"
+        )
+    return out, said
+
+
+def find_common_seeds(first: History, second: History) -> list[int]:
+    """Returns the seeds that two runs have, in order, without those that diverged in one of them."""
+    finite = [{s for s, ended in zip(one.seeds, one.diverged, strict=True) if not ended} for one in (first, second)]
+    return sorted(finite[0] & finite[1])
+
+
+def pick_final(history: History, seeds: Sequence[int]) -> Float[np.ndarray, "k"]:
+    """Returns the final accuracy of these seeds."""
+    return np.asarray([history["accuracy"][history.seeds.index(seed), -1] for seed in seeds], np.float64)
+
+
+def compute_p_value(values: Sequence[float]) -> float:
+    """Returns the two-sided p-value of the t test that differences of pairs, at least two, have mean 0.
+
+    >>> round(compute_p_value([1.0, 2.0, 3.0]), 4), compute_p_value([0.0, 0.0]), compute_p_value([1.0, 1.0])
+    (0.0742, 1.0, 0.0)
+    """
+    if np.ptp(values) == 0:
+        return float(values[0] == 0)
+    spread = float(stats.sem(values))
+    return float(2 * stats.t.sf(abs(np.mean(values)) / spread, len(values) - 1))
 
 
 def format_costs_to(history: History, target: float, costs: Sequence[str] = ("bytes",)) -> tuple[str, ...]:
@@ -92,16 +168,16 @@ def format_costs_to(history: History, target: float, costs: Sequence[str] = ("by
         if cost != "bytes" and cost not in history.metrics:
             return "–"
         middle = float(np.median(cost_to(history["accuracy"], history.cumulative(cost), target)))
-        return format_quantity(middle, UNITS[cost]) if np.isfinite(middle) else "never"
+        return UNITS[cost](middle) if np.isfinite(middle) else "never"
 
     first += f" ({missed} of {len(rounds)} never)" if 0 < missed < len(rounds) else ""
     return first, *map(format_reached, costs)
 
 
-def format_cost(found: Mapping[str, Mapping[str, Any]], cost: str, unit: str) -> str:
+def format_cost(found: Mapping[str, Mapping[str, Any]], cost: str) -> str:
     """Returns the mean of a cost as text; – where it was not counted, or all seeds diverged."""
     known = cost in found and not np.isnan(found[cost]["mean"])
-    return format_quantity(found[cost]["mean"], unit) if known else "–"
+    return UNITS[cost](found[cost]["mean"]) if known else "–"
 
 
 def format_spread(number: Mapping[str, Any]) -> str:

@@ -7,8 +7,6 @@ import subprocess
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-import fedjax_sel
-
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy")
 CHANGES = "+changes"
 """Behind a commit from which the package differs."""
@@ -23,7 +21,7 @@ def environment() -> dict[str, str | bool | None]:
 
     of = find_commit(Path(__file__).parents[2])
     return {
-        "fedjax_sel": fedjax_sel.__version__,
+        "fedjax_sel": find_version("fedjax-sel") or "0+unknown",
         **{name: find_version(name) for name in PACKAGES},
         "python": platform.python_version(),
         "platform": platform.platform(),

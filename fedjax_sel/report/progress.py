@@ -8,11 +8,21 @@ from contextlib import contextmanager
 
 import numpy as np
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
 from rich.table import Column
+from rich.text import Text
 
 from fedjax_sel.engine.history import History
-from fedjax_sel.engine.memory import format_bytes
+from fedjax_sel.report.quantities import format_bytes, format_seconds
 
 
 class Bar:
@@ -24,6 +34,7 @@ class Bar:
       announce: print device and layout when the run begins.
       label: text before the news.
       place: where the bar is after so many rounds.
+      rounds: `T`, for the time that is left; None: it is not shown.
     """
 
     def __init__(
@@ -34,9 +45,10 @@ class Bar:
         announce: bool = True,
         label: str = "",
         place: Callable[[int], float] = float,
+        rounds: int | None = None,
     ):
         self._progress, self._task, self._announce = progress, task, announce
-        self._label, self._place = label, place
+        self._label, self._place, self._rounds = label, place, rounds
         self._first: tuple[int, float] = 0, time.monotonic()
         self._compiled = False
 
@@ -54,7 +66,7 @@ class Bar:
             )
         if history.rounds:
             self._progress.console.print(f"continuing after round {history.rounds}", highlight=False)
-        self._show(history.rounds, "compiling")
+        self._show(history.rounds, "compiling", since=time.monotonic())
 
     def after_central_iteration(self, history: History) -> None:
         """Moves the bar after a chunk."""
@@ -63,6 +75,8 @@ class Bar:
         measured = history[history.headline]
         known = np.nanmean(measured[:, ~np.isnan(measured).all(0)][:, -1:], axis=0)
         news = (f"{history.headline} {known[-1]:.4f} · " if known.size else "") + f"{speed:.3g} rounds/s"
+        if self._compiled and self._rounds is not None and history.rounds < self._rounds:
+            news += f" · {format_seconds((self._rounds - history.rounds) / speed)} left"
         self._show(history.rounds, news)
         if not self._compiled:  # the first chunk's time is the compiler's
             self._compiled, self._first = True, (history.rounds, time.monotonic())
@@ -75,8 +89,17 @@ class Bar:
         """Moves the bar to a place."""
         self._progress.update(self._task, completed=place)
 
-    def _show(self, rounds: int, news: str) -> None:
-        self._progress.update(self._task, completed=self._place(rounds), news=self._label + news)
+    def _show(self, rounds: int, news: str, since: float | None = None) -> None:
+        self._progress.update(self._task, completed=self._place(rounds), news=self._label + news, since=since)
+
+
+class News(ProgressColumn):
+    """The text `news` of a bar, and for how long it has been so, where `since` says when it began."""
+
+    def render(self, task: Task) -> Text:
+        """Returns the text, as in "compiling (12 s)"."""
+        news, since = task.fields["news"], task.fields.get("since")
+        return Text(news if since is None else f"{news} ({time.monotonic() - since:.0f} s)")
 
 
 @contextmanager
@@ -93,8 +116,8 @@ def show_progress(console: Console, label: str, rounds: int, *, announce: bool =
         TextColumn("{task.description}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")),
         BarColumn(bar_width=8),
         MofNCompleteColumn(),
-        TextColumn("{task.fields[news]}"),
+        News(),
         TimeElapsedColumn(),
     )
     with Progress(*columns, console=console, expand=True) as bars:
-        yield Bar(bars, bars.add_task(label, total=rounds, news=""), announce=announce)
+        yield Bar(bars, bars.add_task(label, total=rounds, news="", since=None), announce=announce, rounds=rounds)

@@ -13,6 +13,7 @@ from rich.table import Table
 from fedjax_sel.engine.faults import find_faults, find_untrained, say_fault, say_untrained
 from fedjax_sel.engine.history import History
 from fedjax_sel.report.markdown import table
+from fedjax_sel.report.quantities import format_about, format_bytes, format_seconds
 
 
 def summarize(history: History) -> dict[str, dict[str, Any]]:
@@ -111,12 +112,12 @@ ROWS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
     ("client_loss_mean", "client loss, mean over clients", "{:.4f}".format),
     ("client_loss_worst_decile", "client loss, worst tenth of the clients", "{:.4f}".format),
     ("client_loss_spread", "client loss, standard deviation over clients", "{:.4f}".format),
-    ("bytes", "bytes, selection included", lambda x: format_quantity(x, "B")),
+    ("bytes", "bytes, selection included", format_bytes),
     ("flops", "client FLOPs, selection included", lambda x: format_quantity(x, "FLOP")),
-    ("selection_bytes", "bytes of selection alone", lambda x: format_quantity(x, "B")),
+    ("selection_bytes", "bytes of selection alone", format_bytes),
     ("selection_flops", "client FLOPs of selection alone", lambda x: format_quantity(x, "FLOP")),
-    ("seconds", "simulated seconds", lambda x: format_quantity(x, "s")),
-    ("joules", "simulated joules of all clients", lambda x: format_quantity(x, "J")),
+    ("seconds", "simulated time", format_seconds),
+    ("joules", "simulated energy of all clients", lambda x: format_quantity(x, "J")),
     ("left_out", "updates left out, not finite", "{:.4g}".format),
     ("idle", "rounds in which nobody trained", "{:.4g}".format),
 )
@@ -195,7 +196,7 @@ def render_page(title: str, found: Mapping[str, Mapping[str, Any]], config: str,
         *(line.format(of=of, Of=of.capitalize()) for line in DEVICE_FIGURES * ("seconds" in found)),
         *CLIENT_FIGURES * (f"client_{of}_mean" in found),
         "## How it was run",
-        table(("what", "value"), [(key.replace("_", " "), f"{value}") for key, value in about.items()]),
+        table(("what", "value"), format_about(about)),
         "## Configuration",
         f"```yaml\n{config.strip()}\n```",
     ]

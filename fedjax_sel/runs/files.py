@@ -135,17 +135,20 @@ def read_clients(path: Path, seeds: tuple[int, ...], clients: int) -> tuple[dict
 
 
 def write_selections(path: Path, history: History) -> None:
-    """Writes every cohort."""
+    """Writes every cohort, and the label distribution where it is known."""
     arrays: dict[str, Any] = {
         "selections": history.selections,
         "seeds": np.asarray(history.seeds),
         "clients": history.num_clients,
     }
+    if history.labels is not None:
+        arrays["labels"] = history.labels
     with write_atomic(path) as new, open(new, "wb") as file:
         np.savez_compressed(file, **arrays)
 
 
-def read_selections(path: Path) -> tuple[np.ndarray, tuple[int, ...], int]:
-    """Returns the cohorts [R, T, m] that `write_selections` wrote, the seeds and the number of clients."""
+def read_selections(path: Path) -> tuple[np.ndarray, tuple[int, ...], int, np.ndarray | None]:
+    """Returns the cohorts [R, T, m] that `write_selections` wrote, seeds, number of clients, labels [N, C] or None."""
     with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
-        return file["selections"], tuple(file["seeds"].tolist()), int(file["clients"])
+        labels = file["labels"] if "labels" in file.files else None
+        return file["selections"], tuple(file["seeds"].tolist()), int(file["clients"]), labels

@@ -2,7 +2,7 @@
 
 `config.yaml` reruns the run; `metrics.parquet` is long (round, seed, metric, value); `clients.parquet`, where the run
 evaluates every client, has their metrics (round, seed, client, a column each); `selections.npz` holds every cohort;
-`summary.json` the numbers a reader looks for first, `report.md` and `figures/` the same for the eye;
+`summary.json` the numbers a reader looks for first, `report.md`, `report.html` and `figures/` the same for the eye;
 `checkpoints/` what an interrupted run goes on from. Every file is written whole or not at all. `config.yaml` comes
 first and `summary.json` last: with the one but not the other, the run was interrupted.
 """
@@ -13,20 +13,26 @@ import json
 import os
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from fedjax_sel.config import Config, load_file, rename, resolve
+from fedjax_sel.config.build import build_parts
 from fedjax_sel.config.own import drop_code, has_code
+from fedjax_sel.engine.checkpoint import Checkpoints
+from fedjax_sel.engine.experiment import check_more_rounds
 from fedjax_sel.engine.history import History
 from fedjax_sel.report.environment import environment
 from fedjax_sel.report.summary import render_page, summarize
-from fedjax_sel.runs import files
+from fedjax_sel.runs import files, formats
 from fedjax_sel.runs.files import CHECKPOINTS as CHECKPOINTS
 
 CONFIG, METRICS, SELECTIONS, SUMMARY = "config.yaml", "metrics.parquet", "selections.npz", "summary.json"
 CLIENTS = "clients.parquet"
-FIGURES, REPORT, LOCK = "figures", "report.md", ".lock"
+FIGURES, REPORT, HTML, LOCK = "figures", "report.md", "report.html", ".lock"
+MODELS = "models.npz"
+"""The final models of all seeds, each array with a leading `R`, where they were asked for."""
 
 
 class FolderError(ValueError):
@@ -64,14 +70,21 @@ def contents(folder: Path) -> list[str]:
 
 
 def check(folder: str | Path, config: Config) -> str:
-    """Returns the state of a folder in which `config` is to be run; touches nothing.
+    """Returns the state of a folder in which `config` is to be run, or `"extended"`; touches nothing.
+
+    `"extended"`: it holds a finished run which only has fewer rounds, and can go on.
 
     Raises:
       FolderError: it holds something else, a run of another configuration, or cannot be written.
     """
     folder, now = Path(folder), state(folder)
     if now != "new":
-        check_same(folder, config)
+        written = read_config(folder, config)
+        if now == "finished" and written is not None and config.differences(written) == ["rounds"]:
+            check_extension(folder, written["rounds"], config)
+            now = "extended"
+        else:
+            check_same(folder, config, written)
     place = folder
     while not place.exists():
         place = place.parent
@@ -80,30 +93,55 @@ def check(folder: str | Path, config: Config) -> str:
     return now
 
 
-def check_same(folder: Path, config: Config) -> None:
-    """Raises `FolderError` if a folder's configuration is another one, or cannot be read."""
+def read_config(folder: Path, config: Config) -> Config | None:
+    """Returns a folder's configuration, complete; None: it is `config`. Raises `FolderError` if it cannot be read."""
     theirs = read_file(folder / CONFIG, load_file)
     if theirs == config.to_dict():
-        return
+        return None
     # Of an earlier version, written by hand, or with a part of the user's whose source has changed since.
     known = read_file(folder / CONFIG, lambda _: resolve(drop_code(theirs)))
-    written = Config({**known, **{key: part for key, part in theirs.items() if key in known and has_code(part)}})
-    if differing := config.differences(written):
+    return Config({**known, **{key: part for key, part in theirs.items() if key in known and has_code(part)}})
+
+
+def check_extension(folder: Path, done: int, config: Config) -> None:
+    """Raises `FolderError` where the finished run in a folder, of `done` rounds, cannot go on to those of `config`."""
+    had = read_file(folder / SUMMARY, lambda path: json.loads(path.read_text(encoding="utf-8"))["rounds"])
+    if had < done <= config["rounds"]:
+        raise FolderError(f"{folder} holds a run that a callback ended after {had} of {done} rounds; give another one")
+    try:
+        check_more_rounds(build_parts(config), done, config["rounds"])
+    except ValueError as error:
+        raise FolderError(f"{folder}: {error}") from error
+    if done not in Checkpoints(folder / CHECKPOINTS).rounds():
+        raise FolderError(
+            f"{folder} holds a run of {done} rounds that kept no checkpoint of its end, so it cannot go on to "
+            f"{config['rounds']}; run it anew in another folder"
+        )
+
+
+def check_same(folder: Path, config: Config, written: Config | None) -> None:
+    """Raises `FolderError` if a folder's configuration, as `read_config` gives it, is another one."""
+    if written is not None and (differing := config.differences(written)):
         one, other = written.flat(), config.flat()
         shown = "; ".join(f"{k}: {one.get(k, 'absent')} there, {other.get(k, 'absent')} here" for k in differing)
         raise FolderError(f"{folder} holds a run of another configuration ({shown}); give another folder")
 
 
 def create(folder: str | Path, config: Config) -> str:
-    """Returns the state of a folder, as `check` does; a new one is made, with its configuration."""
+    """Returns the state of a folder, as `check` does; a new one is made, with its configuration.
+
+    A finished run that is extended is one that was interrupted from now on.
+    """
     folder, now = Path(folder), check(folder, config)
-    if now == "new":
+    if now == "extended":
+        (folder / SUMMARY).unlink()  # first: with another configuration beside it, it would be a finished run's
+    if now in ("new", "extended"):
         folder.mkdir(parents=True, exist_ok=True)
         files.write_text(folder / CONFIG, config.dump())
     return now
 
 
-def save(folder: str | Path, history: History, config: Config, *, figures: bool = True) -> None:
+def save(folder: str | Path, history: History, config: Config, *, figures: bool = True, models: bool = False) -> None:
     """Writes a finished run.
 
     Args:
@@ -111,18 +149,22 @@ def save(folder: str | Path, history: History, config: Config, *, figures: bool 
       history: all its rounds.
       config: that it was built from.
       figures: draw and write the report, too.
+      models: write the final models, too.
 
     Raises:
       FolderError: the folder holds something else, or a finished run.
     """
     folder = Path(folder)
-    if create(folder, config) == "finished":
+    if check(folder, config) in ("finished", "extended"):
         raise FolderError(f"{folder} holds a finished run, which is kept as it is; give another folder")
+    create(folder, config)
     found = summarize(history)
     files.write_metrics(folder / METRICS, history)
     files.write_selections(folder / SELECTIONS, history)
     if history.client_metrics:
         files.write_clients(folder / CLIENTS, history)
+    if models:
+        formats.save_variables(folder / MODELS, history.variables)
     if figures:
         write_report(folder, history, config, found)
     summary = {
@@ -146,6 +188,14 @@ def write_report(folder: Path, history: History, config: Config, found: dict[str
     for name, figure in plot_run(history):
         files.write_figure(folder / FIGURES / f"{name}.png", figure)
     files.write_text(folder / REPORT, render_page(title(config), found, config.dump(), history.about))
+    write_html(folder, history, config.dump(), title(config))
+
+
+def write_html(folder: Path, history: History, config: str, name: str) -> None:
+    """Writes a run's overview, one file that needs no other."""
+    from fedjax_sel.report.page import Page  # late, as above
+
+    files.write_text(folder / HTML, Page(history, name, config, (f"folder: {folder}",)).to_html())
 
 
 def read(folder: str | Path) -> tuple[History, dict]:
@@ -158,18 +208,22 @@ def read(folder: str | Path) -> tuple[History, dict]:
     folder = Path(folder)
     now = state(folder)
     if now == "new":
-        raise FileNotFoundError(f"no run in {folder}: {'the folder is empty' if folder.is_dir() else 'no such folder'}")
+        raise FileNotFoundError(
+            f"no run in {folder}: {'the folder is empty' if folder.is_dir() else 'no such folder'}; "
+            "`fedjax-sel run PRESET --out FOLDER` makes one"
+        )
     # Not resolved: its strategies need not be installed.
     config = read_file(folder / CONFIG, lambda path: rename(load_file(path))[0])
     if now == "interrupted":
         raise FolderError(f"the run in {folder} is not finished; run it again with the same configuration to go on")
     about = read_file(folder / SUMMARY, lambda path: json.loads(path.read_text(encoding="utf-8"))["about"])
-    selections, seeds, clients = read_file(folder / SELECTIONS, files.read_selections)
+    selections, seeds, clients, labels = read_file(folder / SELECTIONS, files.read_selections)
     metrics = read_file(folder / METRICS, lambda path: files.read_metrics(path, seeds, selections.shape[1]))
     own: tuple[dict, tuple] = ({}, ())
     if (folder / CLIENTS).is_file():
         own = read_file(folder / CLIENTS, lambda path: files.read_clients(path, seeds, clients))
-    return History(seeds, metrics, selections, clients, about, client_metrics=own[0], client_rounds=own[1]), config
+    history = History(seeds, metrics, selections, clients, about, labels=labels)
+    return replace(history, client_metrics=own[0], client_rounds=own[1]), config
 
 
 def read_file(path: Path, reader: Callable[[Path], Any]) -> Any:

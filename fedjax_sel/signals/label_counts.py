@@ -3,7 +3,6 @@
 from typing import ClassVar
 
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Int
 
 from fedjax_sel.protocols import Host, UpfrontSignal
@@ -30,8 +29,4 @@ class LabelCounts(UpfrontSignal):
 
     def measure(self, key: PRNGKey, host: Host) -> Int[Array, "N C"]:
         """Returns the counts."""
-        data = host.data
-        first, size, classes = np.asarray(data.offset), np.asarray(data.num_examples), data.classes
-        labels = np.asarray(data.y)[np.asarray(data.order)]
-        own = [labels[start : start + count] for start, count in zip(first, size, strict=True)]
-        return jnp.asarray(np.stack([np.bincount(y, minlength=classes) for y in own]), jnp.int32)
+        return jnp.asarray(host.data.count_labels(), jnp.int32)

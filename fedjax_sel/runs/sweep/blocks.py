@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from fedjax_sel import config as configuration
-from fedjax_sel.engine.callback import AnyCallback, tell
+from fedjax_sel.engine.callback import AnyCallback, needs_variables, tell
 from fedjax_sel.engine.checkpoint import Checkpoints
 from fedjax_sel.engine.driver import split_history, sweep
 from fedjax_sel.engine.history import History
@@ -33,6 +33,7 @@ class Apart:
 
     def __init__(self, callbacks: Sequence[Sequence[AnyCallback]], size: int):
         self.callbacks, self.size = callbacks, size
+        self.needs_variables = any(needs_variables(own) for own in callbacks)
 
     def on_train_begin(self, history: History) -> None:
         """Once."""
@@ -60,6 +61,7 @@ def run_block(
     stopper: Stopper,
     memory: int | None,
     say: Say,
+    models: bool = False,
 ) -> None:
     """Runs a block to its end, or until it is stopped, and saves what is finished.
 
@@ -74,6 +76,7 @@ def run_block(
       stopper: ends it.
       memory: bytes that a device may use; None: what it has.
       say: called with a line that the user should see.
+      models: keep the final models.
     """
     first, finished = block.runs[0], place / RUNS
     left = list_unfinished(place, block.members)
@@ -110,7 +113,7 @@ def run_block(
             for event in ("on_train_begin", "after_central_iteration", "on_train_end"):
                 tell(own[i], event, history)
         about = {"side_by_side": f"{len(experiments)} combinations x {len(block.seeds[0])} seeds"}
-        of_run.save(finished / one.name, replace(history, about={**history.about, **about}), one.config)
+        of_run.save(finished / one.name, replace(history, about={**history.about, **about}), one.config, models=models)
     for points in kept:
         points.clear()
 
@@ -135,6 +138,7 @@ def concat_seeds(parts: Sequence[History], seeds: tuple[int, ...]) -> History:
         jax.tree.map(together, *(part.variables for part in parts)),
         {name: together(*(part.client_metrics[name] for part in parts)) for name in parts[0].client_metrics},
         parts[0].client_rounds,
+        parts[0].labels,
     )
 
 

@@ -24,7 +24,13 @@ ENDING = ("early_stopping",)
 
 
 def execute_sweep(
-    name: str, grid: Sequence[Combination], place: Path, *, memory: float | None = None, console: Console | None = None
+    name: str,
+    grid: Sequence[Combination],
+    place: Path,
+    *,
+    memory: float | None = None,
+    models: bool = False,
+    console: Console | None = None,
 ) -> pd.DataFrame:
     """Returns the table of a sweep in a folder: read if it is finished, else what is not done is run and saved.
 
@@ -35,6 +41,7 @@ def execute_sweep(
       grid: the combinations.
       place: the sweep's folder.
       memory: GiB that a device may use; None: what it has.
+      models: keep the final models of every combination.
       console: where progress goes; None: standard output.
 
     Raises:
@@ -57,7 +64,7 @@ def execute_sweep(
                 data, of_group = draw_seeds(block.runs[0]), block.group
             part = functools.partial(bar.make_part, f"program {number}/{len(work)} · ", announce=announce)
             done = len(grid) - len(layout.list_unfinished(place, grid))
-            run_block(block, data, place, part, done, stopper, allowed, say)
+            run_block(block, data, place, part, done, stopper, allowed, say, models)
             announce = False
             if left := layout.list_unfinished(place, grid):
                 done = f"with {len(grid) - len(left)} of {len(grid)} combinations finished"

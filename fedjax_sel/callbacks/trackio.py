@@ -1,0 +1,83 @@
+"""Curves in Trackio."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fedjax_sel.callbacks._ops import values
+from fedjax_sel.catalog import check_installed, import_extra
+from fedjax_sel.engine.history import History
+from fedjax_sel.runs.files import write_text
+
+__all__ = ["Trackio"]
+
+FILE = "trackio.json"
+
+
+@dataclass
+class Trackio:
+    """Logs every metric against rounds (from 1), and the configuration: one run of Trackio for each seed, in one group.
+
+    Trackio keeps them in its own folder on this machine (`TRACKIO_DIR`), or sends them to a Space of Hugging Face;
+    `trackio show` shows them. `trackio.json` in the run's folder says which rounds were logged, so that a run that goes
+    on continues the same runs of Trackio with the rounds that are not there yet.
+
+    Attributes:
+      project: where the runs are listed.
+      group: of the seeds; None: the name of the run's folder.
+      space_id: a Space of Hugging Face; None: this machine.
+      folder: of the run.
+      config: what the run was built from.
+
+    Raises:
+      ValueError: trackio is not installed.
+    """
+
+    project: str = "fedjax-sel"
+    group: str | None = None
+    space_id: str | None = None
+    folder: Path = Path()
+    config: dict = field(default_factory=dict)
+    _module: Any = field(default=None, init=False, repr=False)
+    _runs: list[Any] = field(default_factory=list, init=False, repr=False)
+    _written: int = field(default=0, init=False, repr=False)
+
+    def __post_init__(self):
+        check_installed("trackio", "trackio", "callbacks.trackio")
+
+    def on_train_begin(self, history: History) -> None:
+        """Begins, or continues, one run for each seed."""
+        trackio = import_extra("trackio", "trackio", "callbacks.trackio")
+        name, file = self.folder.absolute().name, self.folder / FILE
+        self._written = json.loads(file.read_text(encoding="utf-8"))["rounds"] if file.exists() else 0
+        self._runs = [
+            trackio.init(
+                project=self.project,
+                name=f"{name}-{self.config.get('client_selection', {}).get('name', 'run')}-seed-{seed}",
+                group=self.group or name,
+                space_id=self.space_id,
+                config={**self.config, "seed": seed},
+                resume="allow",
+                embed=False,
+            )
+            for seed in history.seeds
+        ]
+        if history.rounds:
+            self.after_central_iteration(history)
+
+    def after_central_iteration(self, history: History) -> None:
+        """Logs the new rounds."""
+        for i, run in enumerate(self._runs):
+            for number, found in values(history, i, self._written):
+                run.log({"round": number, **found}, step=number)
+        self._written = max(self._written, history.rounds)
+        write_text(self.folder / FILE, json.dumps({"rounds": self._written}) + "\n")
+
+    def on_train_end(self, history: History) -> None:
+        """Finishes the runs."""
+        for run in self._runs:
+            run.finish()
+        self._runs = []

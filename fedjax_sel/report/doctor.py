@@ -1,0 +1,67 @@
+"""An examination of an installation: versions, devices, caches, a tiny run."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+from fedjax_sel import config
+from fedjax_sel.data.cache import find_folder
+from fedjax_sel.report.environment import environment
+from fedjax_sel.report.quantities import format_bytes, format_seconds
+
+EXTRAS = ("tensorboardX", "wandb", "mlflow", "trackio", "optuna", "safetensors", "datasets")
+"""Packages of the extras."""
+
+LEAST = 2**30
+"""Bytes of a disk below which a run may not have room."""
+
+
+def examine() -> Iterator[tuple[str, str, bool]]:
+    """Yields what was looked at, what was found, and whether it is as it should be."""
+    import jax
+
+    known = environment()
+    yield "python", f"{sys.version.split()[0]} ({sys.executable})", sys.version_info >= (3, 11)
+    for name in ("fedjax_sel", "jax", "jaxlib", "flax", "optax", "numpy"):
+        yield name, str(known.get(name) or "not installed"), known.get(name) is not None
+    there = [name for name in EXTRAS if find_spec(name) is not None]
+    yield "extras", ", ".join(there) or "none", True
+    yield "devices", f"{len(jax.devices())} x {jax.devices()[0].device_kind} ({jax.default_backend()})", True
+    yield from (examine_folder(name, place) for name, place in list_caches())
+    yield examine_run()
+
+
+def list_caches() -> list[tuple[str, Path]]:
+    """Returns the folders in which something is kept between runs."""
+    root = Path(os.environ.get("FEDJAX_SEL_CACHE") or "~/.cache/fedjax_sel").expanduser()
+    return [("compiled programs", root / "xla"), ("decoded datasets", find_folder())]
+
+
+def examine_folder(name: str, place: Path) -> tuple[str, str, bool]:
+    """Returns how much a cache holds, and whether it can be written with room on its disk."""
+    held = sum(path.stat().st_size for path in place.rglob("*") if path.is_file()) if place.is_dir() else 0
+    there = place
+    while not there.exists():
+        there = there.parent
+    free = shutil.disk_usage(there).free
+    fine = os.access(there, os.W_OK) and free > LEAST
+    return name, f"{place}, {format_bytes(held)} held, {format_bytes(free)} free on its disk", fine
+
+
+def examine_run() -> tuple[str, str, bool]:
+    """Returns how long a run of two rounds on iris took, or why it failed."""
+    began = time.perf_counter()
+    given = {"data": "iris", "model": "logistic", "partition": {"clients": 5}}
+    given |= {"cohort_size": 2, "rounds": 2, "seeds": 1}
+    try:
+        history = config.build(config.resolve(given)).simulate()
+    except Exception as error:  # whatever is wrong with this installation
+        return "a run of 2 rounds", f"{type(error).__name__}: {error}", False
+    took = format_seconds(time.perf_counter() - began)
+    return "a run of 2 rounds", f"accuracy {history['accuracy'][0, -1]:.2f} in {took}, compilation included", True

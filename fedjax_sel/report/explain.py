@@ -1,0 +1,136 @@
+"""One component explained: its docstring, fields, signals and source, as its class declares them."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from fedjax_sel import config
+from fedjax_sel.catalog import check_name
+from fedjax_sel.config.components import Kind
+from fedjax_sel.protocols import MOMENTS, ClientSelector, DataSelector, Signals
+from fedjax_sel.report.catalogue import find_source, list_choices
+
+
+def explain(name: str) -> Iterator[tuple[str, list[str]]]:
+    """Yields a head and lines on each component of this name.
+
+    Raises:
+      ValueError: there is none; the nearest name is given.
+
+    >>> heads = dict(explain("power_of_choice"))
+    >>> heads["fields"][0]
+    'd: int = 10, a whole number, at least 1'
+    """
+    kinds: dict[str, Kind] = {**config.KINDS, "callbacks": config.CALLBACKS}
+    homes = [(key, kind) for key, kind in kinds.items() if name in kind.available()]
+    if not homes:
+        check_name("component", name, sorted({one for kind in kinds.values() for one in kind.available()}))
+    for key, kind in homes:
+        part = kind.load(name)
+        text = re.split(r"\n\s*\n(?:Source:|>>>|Attributes:)", inspect.getdoc(part) or "")[0]
+        yield f"{key}: {name}", text.splitlines()
+        yield "fields", list(list_fields(part)) or ["none"]
+        if signals := list(list_signals(part)):
+            yield "signals", signals
+        yield "source", [find_source(part)]
+        yield "in a configuration", [f"{key}: {{name: {name}}}" if key != "callbacks" else f"callbacks: {name}"]
+
+
+def list_fields(part: Any) -> Iterator[str]:
+    """Yields a line for each field of a component: type, default, what it may be."""
+    if not dataclasses.is_dataclass(part):
+        for name, one in inspect.signature(part).parameters.items():
+            yield f"{name}" + ("" if one.default is inspect.Parameter.empty else f" = {one.default!r}")
+        return
+    for field in dataclasses.fields(part):
+        if not field.init or field.name in ("parent", "name"):  # a Flax module's own
+            continue
+        default = "" if field.default is dataclasses.MISSING else f" = {field.default!r}"
+        kind = field.type if isinstance(field.type, str) else getattr(field.type, "__name__", str(field.type))
+        kind = "float" if "floating" in kind or kind == "Scalar" else kind  # a number, or an array of some
+        yield f"{field.name}: {kind}{default}{describe_range(field.metadata)}"
+
+
+def describe_range(metadata: Any) -> str:
+    """Returns what a field may be, as in ", in [0, 1]"; nothing where nothing is said.
+
+    >>> describe_range({"choices": ("a", "b")})
+    ', one of a, b'
+    """
+    if "choices" in metadata:
+        return f", one of {', '.join(map(str, metadata['choices']))}"
+    bounds = metadata.get("range")
+    return "" if bounds is None or str(bounds) == "a number" else f", {bounds}"
+
+
+def list_signals(part: Any) -> Iterator[str]:
+    """Yields a line for each signal that a selector asks for as it is constructed bare: moment, name, cost."""
+    if not isinstance(part, type) or not issubclass(part, ClientSelector | DataSelector):
+        return
+    asked = part().signals()
+    moments = {m: asked.at(m) for m in MOMENTS} if isinstance(asked, Signals) else {"before": asked}
+    for moment, signals in moments.items():
+        for name, signal in signals.items():
+            values = {field.name: getattr(signal.cost, field.name) for field in dataclasses.fields(signal.cost)}
+            cost = ", ".join(f"{key} {value:g}" for key, value in values.items() if value) or "nothing"
+            yield f"{moment}: {name} = {signal!r}; a client pays {cost}"
+
+
+def find_choices(word: str | None) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Returns the lists of all components; of the kind that a word names, or the lines in which it stands.
+
+    A kind is named by its key, by its short form, or by either in the plural: `selectors`, `client_selection`, `model`.
+
+    Raises:
+      ValueError: it stands nowhere.
+    """
+    choices = list(list_choices())
+    if word is None:
+        return choices
+    asked = word.lower().replace("-", "_")
+    forms = {asked, asked.removesuffix("s"), asked.replace("policies", "policy")}
+    keys = {config.translate_key(form) for form in forms} | forms | ({"run PRESET"} if "preset" in forms else set())
+    named = [(key, lines) for key, lines in choices if key in keys or key.lower() in keys]
+    if named:
+        return named
+    found = [
+        (key, [line for line in lines if asked in line[0].lower() or word.lower() in line[1].lower()])
+        for key, lines in choices
+    ]
+    found = [(key, lines) for key, lines in found if lines]
+    if not found:
+        kinds, names = [key for key, _ in choices], config.KINDS["client_selection"].available()
+        check_name("kind or component", word, [*kinds, *names])
+    return found
+
+
+BIBTEX = re.compile(r'^(?P<author>[^"“]+?),? ["“](?P<title>[^"”]+?),?["”],? (?:.*?)(?P<year>(?:19|20)\d\d)')
+"""Authors, title and year of a paragraph `Source:`."""
+
+
+def write_bibtex(name: str, text: str) -> str:
+    """Returns a BibTeX entry of a source; a note where it is not of the usual form.
+
+    >>> print(write_bibtex("power", 'Cho et al., "Selection", 2020, https://arxiv.org/abs/2010.01243, section 3.'))
+    @misc{power,
+      author = {Cho and others},
+      title = {{Selection}},
+      year = {2020},
+      url = {https://arxiv.org/abs/2010.01243},
+    }
+    """
+    text = " ".join(text.split())
+    found, link = BIBTEX.match(text), re.search(r"https?://[^\s,;)]+", text)
+    fields = {"note": text}
+    if found:
+        author = re.sub(r",? et al\.?$", " and others", found["author"].strip())
+        author = author if author.endswith("others") else re.sub(r",? (?:and|&) |, ", " and ", author)
+        fields = {"author": author, "title": f"{{{found['title'].strip()}}}", "year": found["year"]}
+    if link:
+        fields["url"] = link[0].rstrip(".")
+    key = re.sub(r"\W+", "_", name)
+    return "\n".join([f"@misc{{{key},", *(f"  {k} = {{{v}}}," for k, v in fields.items()), "}"])

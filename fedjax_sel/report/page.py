@@ -1,0 +1,218 @@
+"""An overview of a run as one HTML page that needs no other file: numbers, curves, who was selected, how it was run.
+
+Everything of the user's in it is escaped, and its pictures are images, in which nothing is run.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.figure import Figure
+
+from fedjax_sel.data.picture import plot_labels
+from fedjax_sel.engine.history import History
+from fedjax_sel.metrics.participation import coverage, heat
+from fedjax_sel.report.figures import COLOURS
+from fedjax_sel.report.quantities import format_about
+from fedjax_sel.report.summary import count_seeds, format_rows, list_remarks, summarize
+
+STYLE = """
+.fedjax { font: 15px/1.5 system-ui, sans-serif; color: #1b1f24; background: #fff; max-width: 1180px; margin: 0 auto;
+  padding: 16px; box-sizing: border-box; }
+.fedjax h1 { font-size: 1.5em; line-height: 1.25; margin: 0 0 4px; overflow-wrap: anywhere; }
+.fedjax h2 { font-size: 1.1em; margin: 28px 0 8px; }
+.fedjax p.said { color: #57606a; margin: 0 0 16px; overflow-wrap: anywhere; }
+.fedjax p.wrong { background: #fff4e5; border-left: 4px solid #d55e00; padding: 8px 12px; }
+.fedjax .cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 340px), 1fr)); gap: 16px; }
+.fedjax figure { margin: 0; border: 1px solid #d8dee4; border-radius: 8px; padding: 10px; }
+.fedjax figure.wide { grid-column: 1 / -1; }
+.fedjax figure img { width: 100%; height: auto; display: block; }
+.fedjax figcaption { color: #57606a; font-size: 13px; margin-top: 6px; }
+.fedjax table { border-collapse: collapse; width: 100%; }
+.fedjax th, .fedjax td { text-align: left; padding: 4px 12px 4px 0; border-bottom: 1px solid #d8dee4;
+  vertical-align: top; overflow-wrap: anywhere; }
+.fedjax td.number, .fedjax th.number { text-align: right; white-space: nowrap; padding-right: 0; padding-left: 12px; }
+.fedjax pre { background: #f6f8fa; border-radius: 8px; padding: 12px; overflow-x: auto; font-size: 13px; }
+"""
+
+CURVES = (
+    ("bytes", "Accuracy against bytes, both ways, selection included."),
+    ("flops", "Accuracy against the clients' floating-point operations, selection included."),
+    ("seconds", "Accuracy against simulated seconds: a round lasts as long as its slowest member."),
+    ("joules", "Accuracy against the joules that all clients spent."),
+)
+"""The costs that accuracy is drawn against, where a run has them."""
+
+SMALL, WIDE = (5.0, 3.4), (11.0, 4.6)
+"""Sizes of figures, in inches."""
+
+
+@dataclass(frozen=True)
+class Page:
+    """The overview of a run; shown by a notebook, or written to a file.
+
+    Attributes:
+      history: of the run.
+      title: in one line.
+      config: the configuration as YAML; empty: left out.
+      said: lines below the title, such as the run's folder.
+
+    >>> history = History((0,), {"accuracy": np.ones((1, 2)), "loss": np.ones((1, 2))}, np.zeros((1, 2, 1), int), 3)
+    >>> Page(history, title="<b>").to_html().count("<b>")
+    0
+    """
+
+    history: History
+    title: str = "A run of fedjax_sel"
+    config: str = ""
+    said: Sequence[str] = field(default_factory=tuple)
+
+    def to_html(self) -> str:
+        """Returns the page, a whole document."""
+        return (
+            '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+            '<meta name="viewport" content="width=device-width, initial-scale=1">'
+            f"<title>{html.escape(self.title)}</title></head><body>{self._repr_html_()}</body></html>\n"
+        )
+
+    def _repr_html_(self) -> str:
+        """Returns what a notebook shows."""
+        history = self.history
+        about = f"{len(history.seeds)} seeds, {history.rounds} rounds, {history.num_clients} clients"
+        parts = [
+            f"<h1>{html.escape(self.title)}</h1>",
+            *(f'<p class="said">{html.escape(line)}</p>' for line in (about, *self.said)),
+            *render_numbers(history),
+            '<h2>How it went</h2><div class="cards">',
+            *(render_figure(name, caption, figure, wide) for name, caption, figure, wide in draw_all(history)),
+            "</div>",
+            "<h2>How it was run</h2>",
+            render_table(("what", "value"), format_about(history.about)),
+        ]
+        if self.config:
+            parts.append(f"<h2>Configuration</h2><pre>{html.escape(self.config.strip())}</pre>")
+        return f'<div class="fedjax"><style>{STYLE}</style>{"".join(parts)}</div>'
+
+
+def report(history: History) -> Page:
+    """Returns the overview of a history, for a notebook; `.to_html()` is the page."""
+    return Page(history)
+
+
+def render_numbers(history: History) -> Iterator[str]:
+    """Yields what went wrong, and the table of the numbers; nothing of a history without these."""
+    if not {"accuracy", "loss"} <= history.metrics.keys() or not history.rounds:
+        return
+    try:
+        found = summarize(history)
+    except KeyError:  # a history that counted no costs
+        return
+    yield from (f'<p class="wrong">{html.escape(line)}</p>' for line in list_remarks(found))
+    yield render_table(("", f"mean of {count_seeds(found)} seeds", "std"), format_rows(found), numbers=2)
+
+
+def render_table(heads: Sequence[str], rows: Sequence[Sequence[str]], numbers: int = 0) -> str:
+    """Returns a table, of which the last `numbers` columns are numbers."""
+
+    def line(tag: str, cells: Sequence[str]) -> str:
+        kinds = [' class="number"' if i >= len(cells) - numbers else "" for i in range(len(cells))]
+        return "".join(f"<{tag}{k}>{html.escape(str(c))}</{tag}>" for k, c in zip(kinds, cells, strict=True))
+
+    body = "".join(f"<tr>{line('td', row)}</tr>" for row in rows)
+    return f"<table><thead><tr>{line('th', heads)}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def render_figure(name: str, caption: str, figure: Figure, wide: bool) -> str:
+    """Returns a figure as an image in the page, and frees its memory."""
+    stream = io.BytesIO()
+    figure.savefig(stream, format="svg")
+    plt.close(figure)
+    source = base64.b64encode(stream.getvalue()).decode()
+    return (
+        f'<figure{" class=wide" if wide else ""}><img alt="{html.escape(name, quote=True)}" '
+        f'src="data:image/svg+xml;base64,{source}"><figcaption>{html.escape(caption)}</figcaption></figure>'
+    )
+
+
+def draw_all(history: History) -> Iterator[tuple[str, str, Figure, bool]]:
+    """Yields the page's figures: name, caption, figure, whether it needs the whole width."""
+    if not history.rounds or "accuracy" not in history.metrics:
+        return
+    yield (
+        "accuracy",
+        "Accuracy on the test examples: median over seeds, band from the first to the ninth decile.",
+        draw_accuracy(history, "round"),
+        False,
+    )
+    counted = {**history.metrics, **{name: 0 for name in ("bytes", "flops") if has_total(history, name)}}
+    for name, caption in CURVES:
+        if name in counted:
+            yield f"accuracy against {name}", caption, draw_accuracy(history, name), False
+    yield (
+        "coverage",
+        "Share of the clients that were selected at least once, mean over seeds.",
+        draw_coverage(history),
+        False,
+    )
+    beside = "" if history.labels is None else "; right, the training examples of each client by class, first seed"
+    yield "selections", f"Who was selected when, as a share of the seeds{beside}.", draw_selections(history), True
+
+
+def has_total(history: History, name: str) -> bool:
+    """Whether a history has all metrics of which a total is the sum."""
+    try:
+        history[name]
+    except KeyError:
+        return False
+    return True
+
+
+def draw_accuracy(history: History, x: str) -> Figure:
+    """Returns accuracy against rounds or a running cost."""
+    figure, ax = plt.subplots(figsize=SMALL, layout="constrained")
+    ax.set_prop_cycle(color=[COLOURS[0]])
+    history.plot(x=x, ax=ax)
+    ax.grid(alpha=0.25)
+    return figure
+
+
+def draw_coverage(history: History) -> Figure:
+    """Returns the share of the clients selected so far, against rounds."""
+    figure, ax = plt.subplots(figsize=SMALL, layout="constrained")
+    share = coverage(history.selections, history.num_clients).mean(0)
+    ax.step(np.arange(1, history.rounds + 1), share, where="mid", color=COLOURS[5])
+    ax.set(xlabel="round", ylabel="clients selected so far", ylim=(0, 1.02))
+    ax.grid(alpha=0.25)
+    return figure
+
+
+def draw_selections(history: History) -> Figure:
+    """Returns a raster, clients by rounds, of the share of seeds that selected; beside it the label distribution."""
+    labels = history.labels
+    figure, axes = plt.subplots(
+        1,
+        1 if labels is None else 2,
+        figsize=WIDE,
+        sharey=True,
+        squeeze=False,
+        layout="constrained",
+        width_ratios=[1] if labels is None else [3, 1],
+    )
+    ax: Any = axes[0][0]
+    share = heat(history.selections, history.num_clients)
+    extent = (0.5, history.rounds + 0.5, history.num_clients - 0.5, -0.5)
+    image = ax.imshow(share, aspect="auto", cmap="magma_r", vmin=0, vmax=1, extent=extent, interpolation="nearest")
+    ax.set(xlabel="round", ylabel="client")
+    figure.colorbar(image, ax=ax, label="share of seeds", pad=0.01)
+    if labels is not None:
+        plot_labels(labels, axes[0][1])
+        axes[0][1].set_ylabel("")
+        figure.set_layout_engine("constrained", wspace=0.08)
+    return figure

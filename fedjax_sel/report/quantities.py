@@ -1,0 +1,61 @@
+"""Quantities as a person reads them: bytes in GiB, times in minutes, energies in kJ."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+
+def format_bytes(size: float) -> str:
+    """Returns bytes with a binary prefix.
+
+    >>> [format_bytes(size) for size in (0, 1000, 1024, 3 * 2**20, 5.5 * 2**40)]
+    ['0 B', '1000 B', '1 KiB', '3 MiB', '5.5 TiB']
+    """
+    for prefix in ("", "Ki", "Mi", "Gi", "Ti"):
+        if abs(size) < (1023.5 if prefix else 1024):
+            return f"{size:.4g} B" if not prefix else f"{size:.3g} {prefix}B"
+        size /= 1024
+    return f"{size:.3g} PiB"
+
+
+def format_seconds(seconds: float) -> str:
+    """Returns a time in seconds, minutes, hours or days.
+
+    >>> [format_seconds(s) for s in (0.2, 59, 90, 5400, 200_000)]
+    ['0.2 s', '59 s', '1.5 min', '1.5 h', '2.31 d']
+    """
+    if not math.isfinite(seconds):
+        return f"{seconds:g} s"
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if abs(seconds) >= 0.995 * length:
+            return f"{seconds / length:.3g} {unit}"
+    return f"{seconds:.3g} s"
+
+
+UNITS = {
+    "memory": format_bytes,
+    "seconds": format_seconds,
+    "seconds_of_first_chunk": format_seconds,
+}
+"""What is written of the numbers in `history.about` that have a unit."""
+
+
+def format_about(about: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Returns how a run was done, name and value as text.
+
+    >>> format_about({"seconds": 90.0, "parameters": 1234567, "strategies": {"correction": "FedProx"}})
+    [('seconds', '1.5 min'), ('parameters', '1,234,567'), ('strategies', 'correction FedProx')]
+    """
+
+    def write(key: str, value: Any) -> str:
+        if key in UNITS and isinstance(value, int | float):
+            return UNITS[key](value)
+        if isinstance(value, Mapping):
+            return ", ".join(f"{name.replace('_', ' ')} {one}" for name, one in value.items())
+        if isinstance(value, float):
+            return f"{value:,.4g}"
+        return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else f"{value}"
+
+    return [(key.replace("_", " "), write(key, value)) for key, value in about.items()]

@@ -1,0 +1,150 @@
+"""Variables of one model in a file: NumPy's archive, safetensors, or a checkpoint of Orbax.
+
+The first two hold an array for each leaf, named `params/group1/.../kernel`; Orbax keeps the nested dictionaries.
+"""
+
+from __future__ import annotations
+
+import shutil
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from flax import traverse_util
+
+from fedjax_sel.catalog import check_name, import_extra
+from fedjax_sel.engine.checkpoint import handler, orbax, quiet
+from fedjax_sel.runs.files import PART, write_atomic
+from fedjax_sel.types import Variables
+
+ENDINGS = {"npz": ".npz", "safetensors": ".safetensors", "orbax": ".orbax"}
+"""Of the name of a file (of Orbax: a folder), by format."""
+
+ORBAX_METADATA = "_CHECKPOINT_METADATA"
+"""A file in every folder that Orbax writes."""
+
+
+def save_variables(path: str | Path, variables: Variables, format: str | None = None) -> Path:
+    """Returns where the variables of one model were written.
+
+    Args:
+      path: a file, which is replaced; of Orbax: a folder that is not there yet.
+      variables: nested dictionaries of arrays.
+      format: `"npz"`, `"safetensors"` or `"orbax"`; None: as the name ends (`.npz`, `.safetensors`, `.orbax`).
+
+    Raises:
+      ValueError: an unknown format, or a package that is not installed.
+      FileExistsError: the folder is there already.
+
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "model.npz"
+    >>> load_variables(save_variables(path, {"params": {"kernel": np.ones(2)}}))["params"]["kernel"]
+    array([1., 1.])
+    """
+    path = Path(path).expanduser()
+    if format is None:
+        format = next((name for name, ending in ENDINGS.items() if path.suffix == ending), "")
+        if not format:
+            raise ValueError(f"{path} ends in none of {', '.join(ENDINGS.values())}; give format='npz', for instance")
+    check_name("format", format, ENDINGS)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    host = jax.tree.map(np.asarray, jax.device_get(variables))
+    {"npz": write_npz, "safetensors": write_safetensors, "orbax": write_orbax}[format](path, host)
+    return path
+
+
+def load_variables(path: str | Path) -> Variables:
+    """Returns the variables that `save_variables` wrote, nested dictionaries of NumPy arrays.
+
+    Args:
+      path: a file ending in `.safetensors`, a folder of Orbax, or any other file: NumPy's archive.
+
+    Raises:
+      FileNotFoundError: there is nothing.
+      ValueError: it cannot be read, holds no parameters, or a package is not installed.
+    """
+    path = Path(path).expanduser()
+    if not path.exists():
+        raise FileNotFoundError(f"{path} does not exist; `fedjax-sel export RUN` writes the model of a run")
+    if path.is_dir() and not is_orbax(path):
+        raise ValueError(f"{path} is a folder that Orbax has not written; give a file, or fedjax_sel.open(RUN)")
+    read = read_orbax if path.is_dir() else read_safetensors if path.suffix == ENDINGS["safetensors"] else read_npz
+    flat = wrap_errors(read, path)
+    if not any(name.startswith("params/") for name in flat):
+        raise ValueError(f"{path} holds {', '.join(sorted(flat)[:5]) or 'nothing'}, no parameters")
+    return traverse_util.unflatten_dict(flat, sep="/")
+
+
+def wrap_errors(read: Callable[[Path], dict[str, Any]], path: Path) -> dict[str, Any]:
+    """Returns what `read` finds; raises `ValueError`, in one line that names the file, where it finds nothing."""
+    try:
+        return read(path)
+    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{path} cannot be read ({(str(error).splitlines() or [''])[0]})") from error
+
+
+def is_orbax(path: Path) -> bool:
+    """Whether this is a folder that Orbax wrote."""
+    return (path / ORBAX_METADATA).is_file()
+
+
+def flatten(variables: Variables) -> dict[str, Any]:
+    """Returns the arrays of nested dictionaries by name, as in `params/head/kernel`."""
+    return dict(traverse_util.flatten_dict(variables, sep="/"))
+
+
+def write_npz(path: Path, variables: Variables) -> None:
+    """Writes NumPy's archive, an array a leaf."""
+    with write_atomic(path) as new, new.open("wb") as stream:
+        np.savez(stream, **flatten(variables))
+
+
+def read_npz(path: Path) -> dict[str, Any]:
+    """Returns the arrays of NumPy's archive, by name."""
+    with path.open("rb") as stream:
+        file = np.load(stream, allow_pickle=False)
+        if isinstance(file, np.ndarray):
+            raise ValueError("it holds one array without a name")
+        return {name: file[name] for name in file.files}
+
+
+def import_safetensors() -> Any:
+    """Returns `safetensors.numpy`; raises `ValueError` where it is not installed."""
+    return import_extra("safetensors.numpy", "safetensors", "the format safetensors")
+
+
+def write_safetensors(path: Path, variables: Variables) -> None:
+    """Writes a file of safetensors, an array a leaf."""
+    contiguous = {name: np.ascontiguousarray(a).reshape(a.shape) for name, a in flatten(variables).items()}
+    content = import_safetensors().save(contiguous)
+    with write_atomic(path) as new:
+        new.write_bytes(content)
+
+
+def read_safetensors(path: Path) -> dict[str, Any]:
+    """Returns the arrays of a file of safetensors, by name."""
+    module = import_safetensors()
+    try:
+        return dict(module.load_file(path))
+    except import_extra("safetensors", "safetensors", "").SafetensorError as error:
+        raise ValueError(str(error)) from error
+
+
+def write_orbax(path: Path, variables: Variables) -> None:
+    """Writes a folder that Orbax's `StandardCheckpointer` reads; it has its name once it is complete."""
+    if path.exists():
+        raise FileExistsError(f"{path} exists; give another folder, or remove it")
+    new = path.absolute().with_name(f".{path.name}{PART}")
+    shutil.rmtree(new, ignore_errors=True)
+    with handler() as checkpointer:
+        checkpointer.save(new, args=orbax().args.StandardSave(variables))
+    new.rename(path)
+
+
+def read_orbax(path: Path) -> dict[str, Any]:
+    """Returns the arrays of a folder of Orbax, by name."""
+    with handler() as checkpointer, quiet():
+        return {name: np.asarray(leaf) for name, leaf in flatten(checkpointer.restore(path.absolute())).items()}

@@ -1,0 +1,195 @@
+"""A run's or a sweep's folder as a value: what was asked, what came out, and the models that it ended with."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import jax
+import numpy as np
+import pandas as pd
+from jaxtyping import Array, Float, Int
+
+from fedjax_sel import config as configuration
+from fedjax_sel.config import Config
+from fedjax_sel.config.build import Run, build_problem
+from fedjax_sel.engine.checkpoint import Checkpoints
+from fedjax_sel.engine.history import History
+from fedjax_sel.pytree import jit
+from fedjax_sel.runs import formats, layout
+from fedjax_sel.runs.layout import FolderError
+from fedjax_sel.runs.sweep import layout as of_sweep
+from fedjax_sel.task import Task
+from fedjax_sel.types import Rows, Variables
+
+AT_ONCE = 1000
+"""Examples that pass the model together."""
+
+
+@dataclass(frozen=True, eq=False)
+class SavedRun:
+    """A finished run in its folder.
+
+    Attributes:
+      folder: of the run.
+      history: of all seeds; its `variables` are None, as they are read when they are asked for.
+      asked: the configuration as the folder has it, its keys by today's names.
+    """
+
+    folder: Path
+    history: History
+    asked: dict
+
+    @functools.cached_property
+    def config(self) -> Config:
+        """The configuration, complete; raises `ValueError` where a part of it is not installed any more."""
+        return configuration.resolve(self.asked)
+
+    def __repr__(self) -> str:
+        return f"SavedRun({str(self.folder)!r}, {self.history!r})"
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """Seeds of the run, `R`."""
+        return self.history.seeds
+
+    @functools.cached_property
+    def variables(self) -> Variables:
+        """The final models of all seeds, nested dictionaries with a leading `R`.
+
+        Raises:
+          FolderError: the folder has none, or they cannot be read.
+        """
+        if (self.folder / layout.MODELS).is_file():
+            return layout.read_file(self.folder / layout.MODELS, formats.load_variables)
+        kept = Checkpoints(self.folder / layout.CHECKPOINTS)
+        if self.history.rounds not in kept.rounds():
+            raise FolderError(
+                f"{self.folder} keeps no models: its checkpoints were removed, or it is of a sweep without "
+                "--keep-models; run it again in another folder"
+            )
+        return layout.read_file(self.folder / layout.CHECKPOINTS, lambda _: kept.variables_after(self.history.rounds))
+
+    def model(self, seed: int | None = None) -> Variables:
+        """Returns the final model of a seed (None: of the first), as `save_variables` takes it."""
+        if seed is not None and seed not in self.seeds:
+            raise ValueError(f"seed is {seed!r}, but the run in {self.folder} has the seeds {list(self.seeds)}")
+        place = 0 if seed is None else self.seeds.index(seed)
+        return jax.tree.map(lambda leaf: leaf[place], self.variables)
+
+    def params(self, seed: int | None = None) -> Variables:
+        """Returns the trained parameters of a seed's final model (None: of the first seed)."""
+        return self.model(seed)["params"]
+
+    def build(self) -> Run:
+        """Returns the experiment, the federation and the seeds of the run; the data is loaded."""
+        return configuration.build(self.config)
+
+    @functools.cached_property
+    def task(self) -> Task:
+        """What was learnt, on examples as they are stored; the data is loaded, for the normalisation."""
+        given = self.config.to_dict()
+        return build_problem(Config({**given, "model": {**given["model"], "cached": False}})).task
+
+    def logits(self, x: Rows, seed: int | None = None) -> Float[np.ndarray, "b C"]:
+        """Returns the logits of examples as stored, by the final model of a seed (None: of the first)."""
+        variables = self.model(seed)
+        parts = [compute_logits(self.task, variables, x[i : i + AT_ONCE]) for i in range(0, len(x), AT_ONCE)]
+        return np.concatenate([np.asarray(part) for part in parts])
+
+    def predict(self, x: Rows, seed: int | None = None) -> Int[np.ndarray, "b"]:
+        """Returns the class of each example as stored, by the final model of a seed (None: of the first)."""
+        return self.logits(x, seed).argmax(-1)
+
+    def export(self, path: str | Path | None = None, format: str | None = None, seed: int | None = None) -> Path:
+        """Returns where the final model of a seed (None: of the first) was written.
+
+        Args:
+          path: None: `model-seed-S` in the run's folder, with the format's ending.
+          format: as `save_variables` takes it; None: as the path ends, or `"npz"`.
+          seed: of the model.
+        """
+        if path is None:
+            format = format or "npz"
+            configuration.check_name("format", format, formats.ENDINGS)
+            number = self.seeds[0] if seed is None else seed
+            path = self.folder / f"model-seed-{number}{formats.ENDINGS[format]}"
+        return formats.save_variables(path, self.model(seed), format)
+
+
+@dataclass(frozen=True, eq=False)
+class SavedSweep:
+    """A sweep in its folder; `sweep[NAME]` is one of its runs.
+
+    Attributes:
+      folder: of the sweep.
+      description: the values of every axis (`axes`), and what all combinations have in common (`common`).
+      table: one line a combination, seed and round, as in `table.parquet`.
+    """
+
+    folder: Path
+    description: dict
+    table: pd.DataFrame
+
+    def __repr__(self) -> str:
+        return f"SavedSweep({str(self.folder)!r}, {len(self.names)} runs)"
+
+    @functools.cached_property
+    def names(self) -> list[str]:
+        """Names of the combinations, in alphabetic order."""
+        return sorted(path.name for path in (self.folder / of_sweep.RUNS).iterdir() if path.is_dir())
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __iter__(self) -> Iterator[SavedRun]:
+        return (self[name] for name in self.names)
+
+    def __getitem__(self, name: str) -> SavedRun:
+        configuration.check_name("combination", name, self.names)
+        return open_run(self.folder / of_sweep.RUNS / name)
+
+
+def open(folder: str | Path) -> SavedRun | SavedSweep:
+    """Returns the finished run, or the finished sweep, in a folder.
+
+    Raises:
+      FileNotFoundError: there is no such folder.
+      FolderError: it is of something else, is not finished, or cannot be read.
+
+    >>> import tempfile
+    >>> from fedjax_sel.runs.execute import execute
+    >>> from rich.console import Console
+    >>> asked = configuration.resolve({"data": "iris", "rounds": 1, "seeds": 1, "partition": {"clients": 10}})
+    >>> place = Path(tempfile.mkdtemp()) / "run"
+    >>> history = execute("iris", asked, place, figures=False, console=Console(quiet=True))
+    >>> run = open(place)
+    >>> run.predict(np.zeros((2, 4), np.float32)).shape
+    (2,)
+    """
+    folder = Path(folder).expanduser()
+    if (folder / of_sweep.ASKED).is_file():
+        return open_sweep(folder)
+    return open_run(folder)
+
+
+def open_run(folder: Path) -> SavedRun:
+    """Returns the finished run in a folder; raises as `open` does."""
+    history, given = layout.read(folder)
+    return SavedRun(folder, history, given)
+
+
+def open_sweep(folder: Path) -> SavedSweep:
+    """Returns the finished sweep in a folder; raises as `open` does."""
+    if not (folder / layout.SUMMARY).is_file():
+        raise FolderError(f"the sweep in {folder} is not finished; the same command goes on with the rest")
+    described = of_sweep.read_description(folder)
+    return SavedSweep(folder, described, layout.read_file(folder / of_sweep.PARQUET, pd.read_parquet))
+
+
+@jit()
+def compute_logits(task: Task, variables: Variables, x: Rows) -> Float[Array, "b C"]:
+    """Returns the logits of examples as stored."""
+    return task.logits(variables, x)

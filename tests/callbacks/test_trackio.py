@@ -1,0 +1,40 @@
+"""Trackio is given every round of every seed once."""
+
+import sys
+from types import ModuleType, SimpleNamespace
+
+import numpy as np
+import pytest
+
+
+@pytest.fixture
+def trackio(monkeypatch):
+    """A module in Trackio's place, which keeps what it is given: its own needs a server."""
+    begun, logged = [], []
+
+    def init(**given):
+        begun.append(given)
+        name = given["name"]
+        return SimpleNamespace(
+            log=lambda found, step: logged.append((name, step, found)), finish=lambda: logged.append((name, "finished"))
+        )
+
+    module = ModuleType("trackio")
+    module.__spec__ = SimpleNamespace(origin="trackio.py")
+    module.init, module.begun, module.logged = init, begun, logged
+    monkeypatch.setitem(sys.modules, "trackio", module)
+    return module
+
+
+def test_every_round_of_every_seed_is_logged_once_also_after_a_kill(small, tmp_path, trackio):
+    history = small.killed_and_gone_on_with(tmp_path / "run", {"trackio": {"project": "mine"}}, seeds=[3, 5])
+    first = [given for given in trackio.begun if given["config"]["seed"] == 3]
+    assert [(given["project"], given["group"], given["resume"]) for given in first] == [("mine", "run", "allow")] * 2
+    assert len({given["name"] for given in first}) == 1
+    for i, seed in enumerate((3, 5)):
+        name = f"run-uniform-seed-{seed}"
+        found = [(one[1], one[2]) for one in trackio.logged if one[0] == name and one[1] != "finished"]
+        assert [step for step, _ in found] == [1, 2, 3, 4, 5, 6]
+        assert [values["round"] for _, values in found] == [1, 2, 3, 4, 5, 6]
+        np.testing.assert_array_equal([values["accuracy"] for _, values in found], history["accuracy"][i])
+    assert trackio.logged[-1][1] == "finished"

@@ -1,0 +1,73 @@
+"""Optuna asks, a sweep runs, Optuna is told; callbacks that ask for the models get them."""
+
+import jax
+import numpy as np
+import pytest
+
+import fedjax_sel as fs
+from fedjax_sel.engine.checkpoint import Checkpoints
+from fedjax_sel.engine.scan import run_chunk
+from fedjax_sel.local_training.sgd import SGD
+from fedjax_sel.models.logistic import LogisticRegression
+
+optuna = pytest.importorskip("optuna")
+pytestmark = pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
+
+
+def experiment(rate):
+    task = fs.Task(LogisticRegression(classes=3))
+    return fs.Experiment(task, local_training=SGD(rate), cohort_size=3, rounds=4)
+
+
+@pytest.fixture(scope="module")
+def data():
+    return fs.Federation(fs.load("iris"), fs.partition.Iid(clients=10))
+
+
+def make(trial):
+    return experiment(trial.suggest_float("rate", 1e-3, 1.0, log=True))
+
+
+def test_trials_run_in_batches_by_one_program_and_are_told_what_they_are_worth_alone(data):
+    study = optuna.create_study(direction="maximize", sampler=optuna.samplers.RandomSampler(seed=1))
+    before = run_chunk.programs
+    assert fs.tune(study, make, data, trials=6, at_once=3, seeds=2) is study
+    assert run_chunk.programs - before == 1
+    done = study.trials
+    assert [trial.state.name for trial in done] == ["COMPLETE"] * 6
+    assert len({trial.params["rate"] for trial in done}) == 6
+    one = done[4]
+    alone = fs.simulate(experiment(one.params["rate"]), data, seeds=2)
+    assert one.value == pytest.approx(alone["accuracy"][:, -1].mean(), abs=1e-6)
+    assert study.best_value == max(trial.value for trial in done)
+
+
+def test_a_trial_without_a_value_fails_and_so_do_those_of_a_batch_that_cannot_run(data):
+    study = optuna.create_study()
+    fs.tune(study, make, data, trials=2, at_once=2, objective=lambda history: float("nan"))
+    with pytest.raises(ValueError, match="differ in more than floats"):
+        fs.tune(study, lambda trial: experiment(0.1).replace(cohort_size=trial.number), data, trials=2)
+    assert [trial.state.name for trial in study.trials] == ["FAIL"] * 4
+    with pytest.raises(ValueError, match="trials is 0; it must be a whole number, at least 1"):
+        fs.tune(study, make, data, trials=0)
+
+
+class Watch:
+    """Keeps what it is shown."""
+
+    def __init__(self, needs_variables):
+        self.needs_variables, self.shown = needs_variables, []
+
+    def after_central_iteration(self, history):
+        self.shown.append(history.variables)
+
+
+def test_a_callback_that_declares_it_is_shown_the_models_after_every_chunk(data, tmp_path):
+    asks, asks_not = Watch(True), Watch(False)
+    points = Checkpoints(tmp_path, keep=4, pause=0)
+    history = fs.simulate(experiment(0.3), data, 2, chunk=2, callbacks=[asks], checkpoints=points)
+    fs.simulate(experiment(0.3), data, 2, chunk=2, callbacks=[asks_not])
+    assert asks_not.shown == [None, None]
+    for number, shown in zip((2, 4), asks.shown, strict=True):
+        jax.tree.map(np.testing.assert_array_equal, shown, points.variables_after(number))
+    jax.tree.map(np.testing.assert_array_equal, asks.shown[-1], history.variables)

@@ -1,0 +1,95 @@
+"""Runs are compared seed by seed; what is no pair is said."""
+
+import io
+
+import numpy as np
+import pytest
+from rich.console import Console
+from scipy import stats
+
+from fedjax_sel import config
+from fedjax_sel.engine.history import History
+from fedjax_sel.report.compare import compare_pairs
+from fedjax_sel.report.figures import COLOURS, plot_comparison
+
+CONFIG = config.resolve({"data": "iris", "rounds": 3, "cohort_size": 2}).to_dict()
+
+
+def history(seeds, final, clients=10):
+    accuracy = np.tile(np.asarray(final)[:, None], (1, 3))
+    alive = np.isfinite(accuracy).astype(float)
+    return History(tuple(seeds), {"accuracy": accuracy, "alive": alive}, np.zeros((len(seeds), 3, 2), int), clients)
+
+
+def text(table):
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(table)
+    return console.export_text()
+
+
+def test_differences_are_those_of_common_seeds_with_scipys_interval_and_test():
+    rng = np.random.default_rng(0)
+    a, b, c = rng.normal(0.8, 0.02, (3, 5))
+    runs = {
+        "a": (history([0, 1, 2, 3, 4], a), CONFIG),
+        "b": (history([4, 3, 2, 1, 7], b), {**CONFIG, "cohort_size": 3}),
+        "c": (history([0, 1, 2, 3, 4], c), CONFIG),
+    }
+    table, said = compare_pairs(runs)
+    tests = [stats.ttest_rel(b[:4][::-1], a[1:]), stats.ttest_rel(c, a)]
+    p = [one.pvalue for one in tests]
+    holm = [min(1, 2 * value) if value == min(p) else max(value, min(1, 2 * min(p))) for value in p]
+    shown = text(table)
+    for one, value, number, seeds in zip(tests, holm, (2, 3), (4, 5), strict=True):
+        low, high = one.confidence_interval(0.95)
+        mean = (low + high) / 2
+        rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in shown.splitlines()]
+        (cells,) = [row for row in rows if row[:1] == [str(number)]]
+        assert cells == [str(number), str(seeds), f"{mean:+.4f}", f"[{low:+.4f}, {high:+.4f}]", f"{value:.3g}"]
+    assert "Holm" in shown
+    assert said == ["seeds that 1 has and 2 has not: 0", "seeds that 2 has and 1 has not: 7"]
+
+
+def test_a_single_seed_has_no_interval_and_a_diverged_one_is_no_pair():
+    one = {"a": (history([0, 1], [0.5, 0.6]), CONFIG), "b": (history([0, 1], [0.7, np.nan]), CONFIG)}
+    shown = text(compare_pairs(one)[0])
+    assert "+0.2000" in shown
+    assert "–" in shown
+    assert "Holm" not in shown
+
+
+@pytest.mark.parametrize(
+    ("config", "seeds", "says"),
+    [
+        (
+            {**CONFIG, "partition": {"name": "dirichlet"}},
+            [0],
+            "with 1 seed by seed: partition differ",
+        ),
+        (CONFIG, [5], "with 1 seed by seed: they have no seeds in common that are finite"),
+    ],
+)
+def test_what_is_no_pair_is_said(config, seeds, says):
+    table, said = compare_pairs({"a": (history([0], [0.5]), CONFIG), "b": (history(seeds, [0.5]), config)})
+    assert table is None
+    assert any(line.startswith("2 is not compared") and line.endswith(says) for line in said)
+
+
+@pytest.mark.parametrize("count", [3, 10])
+def test_every_line_is_told_apart_and_named_inside_the_picture(count):
+    import matplotlib.pyplot as plt
+
+    long = "a_selector_with_a_name(fraction=0.123, temperature=1.5, window=10, interval=2), 300 rounds, 5 seeds"
+    runs = {f"{i}: runs/some-folder-{i}, digits, {long}": history([0, 1], [0.5 + i / 40, 0.6]) for i in range(count)}
+    figure = plot_comparison(runs)
+    lines = figure.axes[0].lines
+    assert len({(line.get_color(), line.get_linestyle()) for line in lines}) == count
+    assert {line.get_color() for line in lines[:8]} <= set(COLOURS)
+    figure.canvas.draw()
+    legend = figure.axes[0].get_legend() or figure.legends[0]
+    box, whole = legend.get_window_extent(), figure.bbox
+    assert box.x0 >= 0
+    assert box.y0 >= 0
+    assert box.x1 <= whole.x1
+    assert box.y1 <= whole.y1
+    plt.close(figure)

@@ -1,0 +1,186 @@
+"""The command line helps itself, and a run has an overview in which the user's text is only text."""
+
+import base64
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import fedjax_sel as fs
+from fedjax_sel import config
+from fedjax_sel.cli import main
+from fedjax_sel.engine.history import History
+from fedjax_sel.report.page import Page, draw_selections
+from fedjax_sel.report.quantities import format_about
+from fedjax_sel.runs import layout
+
+EVIL = "<script>alert('x')</script>"
+
+
+def call(*arguments):
+    return CliRunner().invoke(main, [str(a) for a in arguments])
+
+
+def refused(*arguments):
+    done = call(*arguments)
+    assert done.exit_code == 2, done.output
+    return done.stderr
+
+
+def a_history():
+    rng = np.random.default_rng(0)
+    costs = ("bytes_down", "bytes_up", "client_flops", "selection_bytes_down", "selection_bytes_up", "selection_flops")
+    metrics = {name: rng.random((2, 6)) for name in ("accuracy", "loss", "seconds", "joules", *costs)}
+    labels = rng.integers(0, 9, (7, 3))
+    about = {"device": EVIL, "seconds": 90.0, "strategies": {"client_selection": EVIL}}
+    return History((0, 1), metrics, rng.integers(-1, 7, (2, 6, 2)), 7, about, labels=labels)
+
+
+class Reader(HTMLParser):
+    """Collects tags with their attributes, and text."""
+
+    def __init__(self):
+        super().__init__()
+        self.tags, self.words = [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+
+def test_the_page_needs_no_other_file_and_runs_nothing_of_the_users():
+    page = Page(a_history(), f"digits, {EVIL}, m = 2", f"client_selection: {{name: {EVIL}}}", (f"folder: {EVIL}",))
+    reader = Reader()
+    reader.feed(page.to_html())
+    tags = [tag for tag, _ in reader.tags]
+    assert "script" not in tags
+    assert not any(name.startswith("on") for _, attributes in reader.tags for name in attributes)
+    sources = [value for _, attributes in reader.tags for name, value in attributes.items() if name in ("src", "href")]
+    assert all(value.startswith("data:image/svg+xml;base64,") for value in sources)
+    assert len(sources) == tags.count("img") == 7  # accuracy, four costs, coverage, selections
+    assert "".join(reader.words).count(EVIL) == 6  # title twice, configuration, folder, device, strategy
+    for source in sources:
+        assert b"<script" not in base64.b64decode(source.partition(",")[2])
+    assert "1.5 min" in page.to_html()
+
+
+def test_a_notebook_shows_the_same():
+    history = a_history()
+    shown = history.report()._repr_html_()
+    assert shown.startswith('<div class="fedjax">')
+    assert shown.count("<img ") == 7
+    assert "<!DOCTYPE" not in shown
+
+
+def test_the_raster_is_the_share_of_seeds_and_beside_it_stand_the_label_counts():
+    history = a_history()
+    figure = draw_selections(history)
+    raster, labels = (ax.images[0].get_array() for ax in figure.axes[:2])
+    for client, round in np.ndindex(7, 6):
+        chosen = [client in history.selections[run, round] for run in range(2)]
+        assert raster[client, round] == np.mean(chosen)
+    np.testing.assert_array_equal(labels, history.labels)
+
+
+def test_a_folder_keeps_the_labels_and_its_overview(tmp_path, monkeypatch):
+    history, asked = a_history(), config.resolve({"data": "iris", "rounds": 6, "cohort_size": 2, "seeds": 2})
+    layout.save(tmp_path / "run", history, asked)
+    np.testing.assert_array_equal(layout.read(tmp_path / "run")[0].labels, history.labels)
+    (tmp_path / "run" / "report.html").unlink()  # as of an earlier version
+    opened = []
+    monkeypatch.setattr("typer.launch", opened.append)
+    done = call("show", tmp_path / "run", "--open")
+    assert done.exit_code == 0, done.output
+    assert opened == [(tmp_path / "run" / "report.html").as_uri()]
+    assert "iris, uniform, m = 2, 6 rounds" in (tmp_path / "run" / "report.html").read_text()
+
+
+def test_a_partition_is_pictured_before_a_run(tmp_path):
+    given = ("show", "iris", "partition.clients=6", "--figure", tmp_path / "labels.png")
+    done = call(*given)
+    assert done.exit_code == 0, done.output
+    assert "clients: 6, classes: 3" in done.stdout
+    assert (tmp_path / "labels.png").stat().st_size > 1000
+    rng = np.random.default_rng(0)
+    data = fs.dataset("d", rng.normal(size=(60, 2)).astype(np.float32), np.arange(60) % 3, test=0.2)
+    federation = fs.Federation(data, fs.partition.Iid(clients=4))
+    drawn, shown = federation.draw(3), federation.plot(3).images[0].get_array()
+    for client in range(4):
+        first, count = int(drawn.offset[client]), int(drawn.num_examples[client])
+        mine = np.asarray(drawn.y)[np.asarray(drawn.order)[first : first + count]]
+        assert shown[client].tolist() == [int((mine == k).sum()) for k in range(3)]
+
+
+def test_a_component_is_explained_by_what_its_class_declares():
+    said = call("explain", "power_of_choice").stdout
+    for part in ("d: int = 10, a whole number, at least 1", "before: loss = Loss(); a client pays", "2010.01243"):
+        assert part in said
+    assert "schedule: str = 'constant', one of constant, inc" in call("explain", "e3cs").stdout
+    assert "did you mean 'entropy'" in refused("explain", "entropi")
+
+
+@pytest.mark.parametrize(
+    ("word", "there", "absent"),
+    [("selectors", "power_of_choice", "dirichlet"), ("partition", "dirichlet", "power_of_choice")],
+)
+def test_one_kind_is_listed(word, there, absent):
+    said = call("list", word).stdout
+    assert there in said
+    assert absent not in said
+
+
+def test_a_word_is_looked_for():
+    said = call("list", "entropy").stdout
+    assert "client_selection" in said
+    assert "data_selection" in said
+    assert "round_robin" not in said
+    assert "did you mean" in refused("list", "entropi")
+
+
+def test_citations_as_bibtex_have_balanced_braces_and_a_key_each():
+    said = call("cite", "power_of_choice", "--bibtex").stdout
+    assert re.search(r"@misc\{client_selection_power_of_choice,\n  author = \{Cho and others\},", said)
+    assert "year = {2020}" in said
+    everything = call("cite", "--bibtex").stdout
+    assert everything.count("{") == everything.count("}")
+    keys = re.findall(r"@misc\{(\w+),", everything)
+    assert len(keys) == len(set(keys)) > 40
+
+
+def test_the_doctor_runs_something_and_says_what_is_there(monkeypatch, tmp_path):
+    monkeypatch.setenv("FEDJAX_SEL_CACHE", str(tmp_path))
+    done = call("doctor")
+    assert "a run of 2 rounds: accuracy" in done.stdout
+    assert str(tmp_path / "xla") in done.stdout
+    assert done.exit_code == 0, done.output
+
+
+def test_quantities_are_written_for_a_person():
+    written = dict(format_about({"memory": 3 * 2**30, "seconds": 7200.0, "parameters": 12345, "layout": "vmap"}))
+    assert written == {"memory": "3 GiB", "seconds": "2 h", "parameters": "12,345", "layout": "vmap"}
+
+
+def test_the_bar_says_how_long_it_compiles_and_what_is_left():
+    from types import SimpleNamespace
+
+    from fedjax_sel.report import progress
+
+    news = progress.News()
+    task = SimpleNamespace(fields={"news": "compiling", "since": progress.time.monotonic() - 12.2})
+    assert str(news.render(task)) == "compiling (12 s)"
+    shown = []
+    bars = SimpleNamespace(update=lambda task, completed, news, since: shown.append(news), console=None)
+    bar = progress.Bar(bars, 0, announce=False, rounds=100)
+
+    def history(rounds):
+        return History((0,), {"accuracy": np.ones((1, rounds))}, np.zeros((1, rounds, 1), int), 3)
+
+    bar.on_train_begin(history(0))
+    for rounds in (10, 20):
+        bar.after_central_iteration(history(rounds))
+    assert "left" not in shown[1]
+    assert shown[2].endswith("left")

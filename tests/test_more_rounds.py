@@ -1,0 +1,126 @@
+"""A finished run that is given more rounds is the run that had them from the start, bit for bit; or is refused."""
+
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from rich.console import Console
+
+from fedjax_sel import client_selection, config, local_training
+from fedjax_sel.engine.checkpoint import Checkpoints
+from fedjax_sel.engine.experiment import check_more_rounds
+from fedjax_sel.local_training._schedule import Cosine, Exponential
+from fedjax_sel.runs import layout
+from fedjax_sel.runs.execute import execute
+from fedjax_sel.runs.layout import FolderError
+
+GIVEN = {
+    "data": "iris",
+    "partition": {"clients": 10},
+    "model": "logistic",
+    "client_selection": {"name": "entropy", "epsilon": 0.3},
+    "aggregation": "fedavgm",
+    "cohort_size": 3,
+    "rounds": 7,
+    "evaluate_every": 2,
+    "chunk": 2,
+    "seeds": 2,
+}
+
+
+def run(place, **changes):
+    asked = config.resolve({**GIVEN, **changes})
+    return execute("iris", asked, place, figures=False, console=Console(quiet=True))
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory):
+    """The folder of 7 rounds and then 12, that of 12 at once, and the history of the first 7."""
+    place = tmp_path_factory.mktemp("more")
+    seven = run(place / "twice")
+    run(place / "twice", rounds=12)
+    run(place / "once", rounds=12)
+    return place / "twice", place / "once", seven
+
+
+def test_it_goes_on_as_if_it_had_been_asked_from_the_start(places):
+    twice, once, seven = places
+    (mine, given), (whole, asked) = layout.read(twice), layout.read(once)
+    assert given == asked
+    assert mine.about["resumed_at"] == 7
+    assert mine.rounds == 12
+    assert list(mine.metrics) == list(whole.metrics)
+    for name in whole.metrics:
+        np.testing.assert_array_equal(mine[name], whole[name], err_msg=name)
+    np.testing.assert_array_equal(mine.selections, whole.selections)
+    jax.tree.map(
+        np.testing.assert_array_equal,
+        *(Checkpoints(place / "checkpoints").variables_after(12) for place in (twice, once)),
+    )
+    assert not np.isnan(seven["accuracy"][:, 6]).any(), "the last round is evaluated"
+    assert np.isnan(mine["accuracy"][:, 6]).all(), "and is not the last one any more"
+
+
+def test_fewer_rounds_are_refused_in_a_line_and_nothing_is_touched(places):
+    twice, _, _ = places
+    before = {path: path.read_bytes() for path in twice.rglob("*") if path.is_file()}
+    with pytest.raises(FolderError, match=r"the run has 12 rounds, but rounds is 5; .* only to more$"):
+        run(twice, rounds=5)
+    assert {path: path.read_bytes() for path in twice.rglob("*") if path.is_file()} == before
+
+
+def test_a_run_that_was_killed_while_it_went_on_goes_on(places, tmp_path):
+    """After the new configuration was written, before the first new checkpoint; and through the engine alone."""
+    run(tmp_path / "run")
+    asked = config.resolve({**GIVEN, "rounds": 12})
+    assert layout.check(tmp_path / "run", asked) == "extended"
+    assert layout.create(tmp_path / "run", asked) == "extended"
+    assert layout.state(tmp_path / "run") == "interrupted"
+    history = run(tmp_path / "run", rounds=12)
+    np.testing.assert_array_equal(history["accuracy"], layout.read(places[1])[0]["accuracy"])
+    built = config.build(config.resolve(GIVEN))
+    with pytest.raises(ValueError, match="the run has 12 rounds, but rounds is 7"):
+        built.simulate(checkpoints=Checkpoints(tmp_path / "run" / "checkpoints"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"local_training": {"schedule": {"name": "cosine"}}}, r"local_training \(SGD\) depends on how many rounds"),
+        ({"client_selection": {"name": "adapow_d", "d": 5}}, r"client_selection \(AdaPowD\) depends on how many"),
+    ],
+)
+def test_what_depends_on_the_number_of_rounds_is_named(tmp_path, changes, says):
+    place = tmp_path / "run"
+    asked = config.resolve({**GIVEN, **changes})
+    layout.create(place, asked)
+    (place / "summary.json").write_text(json.dumps({"rounds": 7}))
+    with pytest.raises(FolderError, match=rf"the run of 7 rounds cannot go on to 9: {says}"):
+        run(place, **changes, rounds=9)
+
+
+def test_without_a_checkpoint_of_its_end_or_after_a_callback_ended_it_a_run_does_not_go_on(tmp_path):
+    place = tmp_path / "run"
+    layout.create(place, config.resolve(GIVEN))
+    for rounds, says in ((7, "kept no checkpoint of its end"), (5, "a callback ended after 5 of 7 rounds")):
+        (place / "summary.json").write_text(json.dumps({"rounds": rounds}))
+        with pytest.raises(FolderError, match=says):
+            run(place, rounds=9)
+
+
+@pytest.mark.parametrize("name", local_training.available())
+def test_a_trainer_says_whether_its_schedule_depends_on_the_number_of_rounds(name):
+    trainer = local_training.load(name)
+    for schedule in (Exponential(0.5), Cosine()):
+        made = trainer(schedule=schedule)
+        factors = [made.plan(jnp.array([9]), 9, jnp.int32(3), jnp.int32(T)).rate_factor for T in (10, 20)]
+        assert made.uses_rounds == (float(factors[0][0]) != float(factors[1][0]))
+
+
+def test_a_wrapper_depends_on_what_it_wraps():
+    wrapped = client_selection.load("critical_fl")(selector=client_selection.load("adapow_d")())
+    with pytest.raises(ValueError, match=r"client_selection \(CriticalFL\)"):
+        check_more_rounds({"client_selection": wrapped}, 3, 4)
+    check_more_rounds({"client_selection": client_selection.load("critical_fl")()}, 3, 4)

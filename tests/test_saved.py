@@ -1,0 +1,187 @@
+"""A folder opened again: its models are the ones that were evaluated, and go to other formats and back bit for bit."""
+
+import sys
+
+import jax
+import numpy as np
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+import fedjax_sel as fs
+from fedjax_sel import config as configuration
+from fedjax_sel.cli import main
+from fedjax_sel.runs import pretrained
+from fedjax_sel.runs.execute import execute
+from fedjax_sel.runs.layout import FolderError
+from fedjax_sel.runs.sweep.execute import execute_sweep
+from fedjax_sel.runs.sweep.grid import combinations
+
+GIVEN = {
+    "data": "iris",
+    "partition": {"clients": 10},
+    "model": {"name": "mlp", "hidden": [8]},
+    "cohort_size": 4,
+    "local_training": {"name": "sgd", "learning_rate": 0.5},
+    "rounds": 3,
+    "chunk": 3,
+    "seeds": [3, 5],
+}
+QUIET = Console(quiet=True)
+
+
+def assert_same(mine, other):
+    """The same nested dictionaries, bit for bit."""
+    assert jax.tree.structure(mine) == jax.tree.structure(other)
+    jax.tree.map(np.testing.assert_array_equal, mine, other)
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    place = tmp_path_factory.mktemp("saved") / "run"
+    return place, execute("iris", configuration.resolve(GIVEN), place, figures=False, console=QUIET)
+
+
+@pytest.fixture(scope="module")
+def run(done):
+    opened = fs.open(done[0])
+    assert isinstance(opened, fs.runs.saved.SavedRun)
+    return opened
+
+
+def test_a_run_has_its_history_configuration_and_final_models(done, run):
+    _, history = done
+    np.testing.assert_array_equal(run.history["accuracy"], history["accuracy"])
+    assert run.config == configuration.resolve(GIVEN)
+    assert run.seeds == (3, 5)
+    assert_same(run.variables, history.variables)
+    assert_same(run.params(5), jax.tree.map(lambda a: a[1], history.variables["params"]))
+    with pytest.raises(ValueError, match=r"seed is 4, but the run in .* has the seeds \[3, 5\]"):
+        run.predict(np.zeros((1, 4)), seed=4)
+
+
+def test_predictions_are_those_of_the_last_evaluation(done, run):
+    """Accuracy and mean cross-entropy of each seed, computed here from logits, are those in the history."""
+    _, history = done
+    data = run.build().data
+    for i, seed in enumerate((3, 5)):
+        drawn = data.draw(seed)
+        x, y = np.asarray(drawn.test_x), np.asarray(drawn.test_y)
+        predicted = run.predict(x, seed)
+        assert (predicted == y).mean() == pytest.approx(history["accuracy"][i, -1], abs=1e-6)
+        logits = run.logits(x, seed).astype(np.float64)
+        loss = np.log(np.exp(logits).sum(1)) - logits[np.arange(len(y)), y]
+        assert loss.mean() == pytest.approx(history["loss"][i, -1], rel=1e-5)
+    np.testing.assert_array_equal(run.predict(x), run.predict(x, 3))
+    assert not np.array_equal(run.logits(x, 3), run.logits(x, 5))
+
+
+@pytest.mark.parametrize("format", ["npz", "safetensors", "orbax"])
+def test_a_model_goes_to_a_format_and_back_bit_for_bit(run, tmp_path, format):
+    if format == "safetensors":
+        pytest.importorskip("safetensors")
+    path = run.export(tmp_path / f"model.{format}", seed=5)
+    assert_same(fs.load_variables(path), run.model(5))
+    assert_same(pretrained.load(path), run.model(5))
+    assert [found.name for found in tmp_path.iterdir()] == [path.name]
+
+
+def test_others_read_what_was_exported(run, tmp_path):
+    """By safetensors' and Orbax's own functions."""
+    ocp = pytest.importorskip("orbax.checkpoint")
+    own = pytest.importorskip("safetensors.numpy")
+    read = own.load_file(run.export(tmp_path / "model.safetensors"))
+    first = run.params()
+    np.testing.assert_array_equal(read["params/Dense_0/kernel"], first["Dense_0"]["kernel"])
+    with ocp.StandardCheckpointer() as checkpointer:
+        back = checkpointer.restore(run.export(tmp_path / "folder", "orbax"))
+    assert_same(back, run.model())
+
+
+def test_the_command_exports_beside_the_run_and_another_run_begins_with_it(done, run, tmp_path):
+    place, _ = done
+    result = CliRunner().invoke(main, ["export", str(place), "--seed", "5"])
+    assert result.exit_code == 0, result.output
+    file = place / "model-seed-5.npz"
+    assert str(file) in result.output.replace("\n", "")
+    more = configuration.build(
+        configuration.resolve({**GIVEN, "model": {**GIVEN["model"], "pretrained": str(file)}, "rounds": 1})
+    )
+    assert_same(more.experiment.task.frozen.start, run.model(5))
+    again = CliRunner().invoke(main, ["export", str(place), "--format", "onnx"])
+    assert again.exit_code == 2
+    assert "unknown format 'onnx'" in again.output
+
+
+def test_what_cannot_be_exported_or_loaded_is_one_line(run, tmp_path, monkeypatch):
+    with pytest.raises(ValueError, match=r"model.pt ends in none of .npz, .safetensors, .orbax"):
+        fs.save_variables(tmp_path / "model.pt", run.model())
+    with pytest.raises(FileNotFoundError, match="`fedjax-sel export RUN` writes the model of a run"):
+        fs.load_variables(tmp_path / "nothing.npz")
+    with pytest.raises(ValueError, match="is a folder that Orbax has not written"):
+        fs.load_variables(tmp_path)
+    fs.save_variables(tmp_path / "there.orbax", {"params": {"a": np.ones(2)}})
+    with pytest.raises(FileExistsError, match=r"there.orbax exists; give another folder"):
+        fs.save_variables(tmp_path / "there.orbax", run.model())
+    monkeypatch.setitem(sys.modules, "safetensors", None)
+    with pytest.raises(ValueError, match=r"pip install 'fedjax-sel\[safetensors\]'"):
+        fs.save_variables(tmp_path / "model.safetensors", run.model())
+
+
+def test_a_run_without_models_says_so(tmp_path):
+    place = tmp_path / "run"
+    execute("iris", configuration.resolve(GIVEN), place, figures=False, keep_checkpoints=False, console=QUIET)
+    opened = fs.open(place)
+    assert opened.history.rounds == 3
+    with pytest.raises(FolderError, match="keeps no models"):
+        opened.predict(np.zeros((1, 4)))
+
+
+def test_a_sweep_has_its_runs_by_name_with_their_models(tmp_path):
+    grid = combinations(GIVEN, ["lr=0.1,0.5"], {})
+    execute_sweep("iris", grid, tmp_path / "sweep", models=True, console=QUIET)
+    sweep = fs.open(tmp_path / "sweep")
+    assert len(sweep) == 2
+    assert sweep.description["axes"] == {"local_training.learning_rate": [0.1, 0.5]}
+    assert set(sweep.table["seed"]) == {3, 5}
+    best = sweep["local_training.learning_rate=0.5"]
+    assert best.config["local_training"]["learning_rate"] == 0.5
+    data = best.build().data.draw(5)
+    share = (best.predict(np.asarray(data.test_x), 5) == np.asarray(data.test_y)).mean()
+    assert share == pytest.approx(best.history["accuracy"][1, -1], abs=1e-6)
+    with pytest.raises(ValueError, match="unknown combination"):
+        sweep["lr=7"]
+
+
+STAGED = '''
+from typing import ClassVar
+
+import flax.linen as nn
+
+
+class Staged(nn.Module):
+    """A network of two stages."""
+
+    classes: int = 3
+    stages: ClassVar = ("body", "head")
+
+    @nn.compact
+    def __call__(self, x, *, train=False, mask=None, begin=0, end=None):
+        stages = (lambda x: nn.relu(nn.Dense(8, name="body")(x)), nn.Dense(self.classes, name="head"))
+        for stage in stages[begin:end]:
+            x = stage(x)
+        return x
+'''
+
+
+def test_the_features_of_a_frozen_backbone_are_computed_again_for_predictions(tmp_path):
+    """Such a run trains a head on stored features; it predicts from examples as they are stored."""
+    (tmp_path / "staged.py").write_text(STAGED)
+    model = {"name": f"{tmp_path / 'staged.py'}:Staged", "frozen": ["body"]}
+    config = configuration.resolve({**GIVEN, "model": model})
+    history = execute("iris", config, tmp_path / "run", figures=False, console=QUIET)
+    opened = fs.open(tmp_path / "run")
+    data = configuration.build(configuration.resolve(GIVEN)).data.draw(5)
+    assert opened.build().data.draw(5).x.shape != data.x.shape
+    share = (opened.predict(np.asarray(data.test_x), 5) == np.asarray(data.test_y)).mean()
+    assert share == pytest.approx(history["accuracy"][1, -1], abs=1e-6)
