@@ -67,10 +67,11 @@ def count_affordable(
     count = jnp.arange(1, longest + 1)
     plan = experiment.local_training.plan(count, longest, ctx.round, ctx.rounds)
     rates = rates_of(experiment, data.x, count_public(data))
-    flops = training_flops(experiment, data, plan, data.num_examples[client])
-    down = jnp.where(holds_model, 0.0, rates.model) + rates.model * rates.correction_down + rates.choice_down
+    flops = training_flops(experiment, data, plan, jnp.full(longest, data.num_examples[client]))
+    own = jnp.full(longest, client)
+    down = jnp.where(jnp.full(longest, holds_model), 0.0, rates.model) + rates.model * rates.correction_down
     up = rates.model * (1 + rates.correction_up) + rates.choice_up
-    turn = timing(data.devices.take(jnp.full(longest, client)), flops, down, up)
+    turn = timing(data.devices.take(own), flops, down + rates.choice_down, up)
     return jnp.where(turn.total <= experiment.deadline.seconds, count, 0).max()
 
 
@@ -188,9 +189,9 @@ def training_flops(
     experiment: Experiment,
     data: FederatedData,
     plan: Plan,
-    size: Int[Array, "*k"],
-    screened: Int[Array, "*k"] | None = None,
-) -> Float[Array, "*k"]:
+    size: Int[Array, "k"],
+    screened: Int[Array, "k"] | None = None,
+) -> Float[Array, "k"]:
     """Operations of each step, of the choice among `screened` examples (None: all), and of the `trained` signals."""
     rates = rates_of(experiment, data.x, count_public(data))
     if screened is None or not overrides(experiment.data_selection, "asks"):
