@@ -15,7 +15,7 @@ from fedjax_sel.leaderboard.cells import LEFT_OUT, Workbench, configure, run_cel
 from fedjax_sel.leaderboard.federations import DIGITS, Entry
 from fedjax_sel.leaderboard.scales import SCALES, choose
 from fedjax_sel.leaderboard.tuning import TRIALS, list_trials
-from fedjax_sel.models.logistic import Logistic
+from fedjax_sel.models.logistic import LogisticRegression
 from fedjax_sel.task import Task
 
 OWN = """
@@ -138,7 +138,7 @@ def test_every_selector_resolves_on_every_federation():
 
 
 def test_every_selector_is_tuned_by_as_many_configurations_that_share_a_program():
-    task = Task(Logistic(classes=10))
+    task = Task(LogisticRegression(classes=10))
     for selector in SELECTORS.values():
         trials = list_trials(selector)
         assert len(trials) == TRIALS
