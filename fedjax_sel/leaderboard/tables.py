@@ -148,8 +148,8 @@ def tabulate_costs(tidy: pd.DataFrame) -> Table:
         "Means over federations and seeds. The target is uniform's median accuracy after half of its rounds; a run "
         "that never reaches it counts with all its rounds, a lower bound. Selection's bytes and FLOPs are of a whole "
         "run; milliseconds are the simulator's wall time for a round of one seed on this machine, signals and training "
-        "included. Label divergence is the relative entropy of a cohort's labels to all labels, in nats; relative size is a "
-        "member's examples over the mean of all clients."
+        "included. Label divergence is the relative entropy of a cohort's labels to all labels, in nats; relative size "
+        "is a member's examples over the mean of all clients."
     )
     return Table("Learning, costs of selection, participation", ("selector", *heads), tuple(rows), note)
 
