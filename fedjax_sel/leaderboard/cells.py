@@ -15,6 +15,7 @@ from rich.console import Console
 
 from fedjax_sel.config import Config, build, resolve
 from fedjax_sel.config.build import PROBLEM, Problem, Run, build_problem, load_source
+from fedjax_sel.config.own import CODE
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.engine.history import History
 from fedjax_sel.leaderboard.federations import COMMON, Entry
@@ -196,6 +197,7 @@ def run_cell(
       announce: print device and layout.
 
     Raises:
+      FolderError: the cell's folder holds something else, as a run of other seeds, or another process uses it.
       SystemExit: a signal ended the run; what is done is kept.
     """
     name = (federation.name, selector.label)
@@ -203,7 +205,8 @@ def run_cell(
         return Cell(*name, LEFT_OUT, bench.left_out[federation.name])
     try:
         config = configure(federation, selector, bench.scale, bench.seeds)
-        place = locate(out, federation.name, selector.label)
+        state = config["client_selection"].get(CODE, "")  # a selector of the user's that was edited is another one
+        place = locate(out, federation.name, f"{selector.label}-{state}" if state else selector.label)
         if layout.check(place, config) == "finished":
             return Cell(*name, FINISHED, history=layout.read(place)[0])
         history = execute(
@@ -220,6 +223,8 @@ def run_cell(
             kept_in=out,
         )
         return Cell(*name, FINISHED, history=history)
+    except layout.FolderError:
+        raise
     except Exception as error:  # a user's selector may raise anything, and the others go on
         return tell_failure(*name, error)
 

@@ -141,9 +141,9 @@ def list_images() -> list[Entry]:
         *out,
         Entry(
             "mnist-writers",
-            "MNIST, a writer a client",
+            "MNIST, a writer a client, 100 writers",
             "writers",
-            {"data": writers, **by_owner},
+            {"data": writers, **by_owner, "partition": {"name": "natural", "clients": 100}},
             {"name": writers["name"], "num_examples": 500, "num_test_examples": 10, "seed": 1},
         ),
         Entry(

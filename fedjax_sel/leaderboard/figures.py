@@ -12,6 +12,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.colors import SymLogNorm
 from matplotlib.figure import Figure as Drawing
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
@@ -34,6 +35,9 @@ from fedjax_sel.papers.paper import Figure
 from fedjax_sel.report.figures import COLOURS
 
 LATEST = Budget("rounds", 1.0)
+TICKS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10, 20, 50, 100)
+"""Of costs, as multiples of the baseline's."""
+
 SHOWN_PROFILES = 6
 """Selectors whose profiles have a colour; the others are grey."""
 
@@ -51,7 +55,8 @@ def list_figures(tidy: pd.DataFrame) -> list[Figure]:
         Figure(
             "front",
             "Accuracy after all rounds, as a share of uniform's, against what the whole run cost, as a multiple of "
-            "uniform's. Filled: no other selector is both better and cheaper.",
+            "uniform's. Filled and numbered: no other selector is both better and "
+            "cheaper; uniform is numbered, too.",
             lambda: draw_fronts(tidy),
         ),
         Figure(
@@ -86,18 +91,19 @@ def draw_gains(tidy: pd.DataFrame, budget: Budget = PRIMARY) -> Drawing:
         text = f"{100 * d.mean:+.1f} ± {half:.1f}" if np.isfinite(half) else f"{100 * d.mean:+.1f}"
         ax.text(j, i, text, ha="center", va="center", fontsize=6.5, color="black" if sure else "0.55")
     bound = max(1.0, float(np.nanquantile(np.abs(mean), 0.95))) if np.isfinite(mean).any() else 1.0
-    image = ax.imshow(np.ma.masked_invalid(mean), cmap="PuOr", vmin=-bound, vmax=bound, aspect="auto", alpha=0.75)
+    scale = SymLogNorm(1.0, vmin=-bound, vmax=bound)  # so that gains are seen beside large losses
+    image = ax.imshow(np.ma.masked_invalid(mean), cmap="PuOr", norm=scale, aspect="auto", alpha=0.75)
     ax.set_xticks(range(len(federations)), federations, rotation=40, ha="right", fontsize=8)
     ax.set_yticks(range(len(names)), names, fontsize=8)
     ax.tick_params(length=0)
-    figure.colorbar(image, ax=ax, label="percentage points over uniform", shrink=0.6, extend="both")
+    figure.colorbar(image, ax=ax, label="percentage points over uniform", shrink=0.6, extend="both", format="%g")
     return figure
 
 
 def draw_fronts(tidy: pd.DataFrame) -> Drawing:
     """Returns accuracy against each cost, a point a selector, with the Pareto front."""
     kinds = [kind for kind in COSTS if not select(tidy, f"{kind} of the run").empty]
-    figure, axes = plt.subplots(2, 2, figsize=(11, 8.4), squeeze=False, layout="constrained", sharey=True)
+    figure, axes = plt.subplots(2, 2, figsize=(12.5, 8.4), squeeze=False, layout="constrained", sharey=True)
     block = take_block(tidy, LATEST)
     value = bootstrap(interquartile_means, block.relative, draws=500)
     for ax, kind in zip(axes.flat, kinds, strict=False):
@@ -121,23 +127,19 @@ def draw_front(ax: Axes, names: Sequence[str], value: Estimate, cost: np.ndarray
     ax.scatter(cost[front], value.point[front], s=30, color=COLOURS[2], zorder=3)
     order = np.flatnonzero(front)[np.argsort(cost[front])]
     ax.step(cost[order], value.point[order], where="post", color=COLOURS[2], linewidth=1)
-    middle = np.sqrt(cost.min() * cost.max())
     named: list[int] = [*order.tolist(), *([] if front[here] else [here])]
-    for place, i in enumerate(named):
-        left = cost[i] <= middle
-        ax.annotate(
-            names[i],
-            (cost[i], value.point[i]),
-            (5 if left else -5, 6 if place % 2 == 0 else -12),
-            textcoords="offset points",
-            ha="left" if left else "right",
-            fontsize=8,
-            color="black" if front[i] else "0.4",
-        )
-    ax.set_xscale("log" if cost.max() > 3 * cost.min() else "linear")
+    for number, i in enumerate(named, start=1):
+        up = 5 if number % 2 else -11
+        look = {"fontsize": 8, "color": COLOURS[2] if front[i] else "0.4"}
+        ax.annotate(str(number), (cost[i], value.point[i]), (-2, up), textcoords="offset points", **look)
+    listed = "\n".join(f"{number} {names[i]}" for number, i in enumerate(named, start=1))
+    ax.text(1.02, 1.0, listed, transform=ax.transAxes, va="top", fontsize=8)
+    ax.set_xscale("log")
+    ax.set_xlim(cost.min() / 1.15, cost.max() * 1.15)
+    low, high = ax.get_xlim()
+    ax.set_xticks([tick for tick in TICKS if low <= tick <= high])
     ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
     ax.xaxis.set_minor_formatter(NullFormatter())
-    ax.margins(x=0.08)
     ax.grid(alpha=0.25)
 
 

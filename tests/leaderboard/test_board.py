@@ -1,5 +1,6 @@
 import io
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -14,8 +15,8 @@ from fedjax_sel.leaderboard import FEDERATIONS, SELECTORS, run_leaderboard
 from fedjax_sel.leaderboard.cells import LEFT_OUT, Workbench, configure, run_cell
 from fedjax_sel.leaderboard.federations import DIGITS, Entry
 from fedjax_sel.leaderboard.scales import SCALES, choose
-from fedjax_sel.leaderboard.tuning import TRIALS, list_trials
-from fedjax_sel.models.logistic import Logistic
+from fedjax_sel.leaderboard.tuning import TRIALS, find_best, list_trials
+from fedjax_sel.models.logistic import LogisticRegression
 from fedjax_sel.task import Task
 
 OWN = """
@@ -61,6 +62,12 @@ def board(tmp_path_factory):
 def test_federations_of_one_shape_share_programs(board):
     _, _, (_, compiled, _, _), _ = board
     assert compiled == 2  # two selectors that work, on two federations each
+
+
+def test_other_seeds_in_the_same_folder_are_refused(board):
+    out, _, _, _ = board
+    with pytest.raises(ValueError, match=r"holds a run of another configuration \(seeds: 2 there, 3 here\)"):
+        run_leaderboard("smoke", only=["uniform", "digits"], out=out, seeds=3)
 
 
 def test_what_is_finished_is_read_and_not_run_again(board):
@@ -138,7 +145,7 @@ def test_every_selector_resolves_on_every_federation():
 
 
 def test_every_selector_is_tuned_by_as_many_configurations_that_share_a_program():
-    task = Task(Logistic(classes=10))
+    task = Task(LogisticRegression(classes=10))
     for selector in SELECTORS.values():
         trials = list_trials(selector)
         assert len(trials) == TRIALS
@@ -151,6 +158,19 @@ def test_every_selector_is_tuned_by_as_many_configurations_that_share_a_program(
         stack_experiments(experiments)
         distinct = {(str(one.client_selection), str(one.local_training)) for one in experiments}
         assert len(distinct) == TRIALS
+
+
+def test_tuning_runs_all_configurations_in_one_program_and_keeps_the_best(tmp_path):
+    digits, place = FEDERATIONS["digits"], tmp_path / "tuning" / "one.json"
+    bench = Workbench([digits], replace(SCALES["smoke"], rounds=4), [1000])
+    trials, compiled = list_trials(SELECTORS["uniform"]), run_chunk.programs
+    best = find_best(digits, trials, bench, place)
+    kept = json.loads(place.read_text())
+    assert run_chunk.programs == compiled + 1
+    assert best == np.argmax(kept["areas"]) > 0  # the smallest learning rate is not the best in four rounds
+    assert len(set(kept["areas"])) == TRIALS
+    place.write_text(json.dumps({**kept, "best": 3}))
+    assert find_best(digits, trials, bench, place) == 3  # read, not run again
 
 
 def test_only_limits_the_kinds_it_names_and_keeps_the_baseline():
