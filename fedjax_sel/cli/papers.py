@@ -14,7 +14,7 @@ from fedjax_sel.cli.app import NoCache, command
 @command
 def reproduce(
     paper: Annotated[str, typer.Argument(metavar="PAPER", help="See `list`.")],
-    scale: Annotated[str | None, typer.Option(help="smoke, small or full; by default small.")] = None,
+    scale: Annotated[str | None, typer.Option(help="smoke, small, full; some: medium. By default small.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder; by default runs/PAPER-SCALE.")] = None,
     seeds: Annotated[int | None, typer.Option(help="How many seeds instead of the scale's.")] = None,
     debug: Annotated[bool, typer.Option("--debug", help="Errors with traceback.")] = False,

@@ -12,6 +12,7 @@ from fedjax_sel import History, config, papers
 from fedjax_sel.data.federated import Examples
 from fedjax_sel.engine.keys import Purpose, key_for
 from fedjax_sel.papers.gpfl.cells import (
+    ALIVE,
     ALPHAS,
     AS_PUBLISHED,
     CIFAR,
@@ -19,6 +20,7 @@ from fedjax_sel.papers.gpfl.cells import (
     FASHION,
     FEDCOR,
     GPFL,
+    LITERAL,
     METHODS,
     NETWORK,
     PARTITIONS,
@@ -31,7 +33,7 @@ from fedjax_sel.papers.gpfl.cells import (
     list_cells,
     name_experiment,
 )
-from fedjax_sel.papers.gpfl.claims import judge_cifar
+from fedjax_sel.papers.gpfl.more_claims import judge_cifar
 from fedjax_sel.papers.gpfl.numbers import find_coverage_round, find_published, measure, measure_last_deviation
 from fedjax_sel.papers.gpfl.regret import measure_regret
 from fedjax_sel.papers.gpfl.studies import SMALL_CASE, count_classes
@@ -226,8 +228,8 @@ def test_the_report_has_all_tables_and_figures():
     tables, figures = paper.tables("small", evidence), paper.figures("small", evidence)
     text = report(paper, "small", range(R), paper.claims("small", evidence), tables, figures, {})
     assert "0.800 ± 0.02 (0.778)" in text
-    assert len(tables) == 7
-    assert len({figure.name for figure in figures}) == len(figures) == 11
+    assert len(tables) == 8
+    assert len({figure.name for figure in figures}) == len(figures) == 12
     for figure in figures:
         drawn = figure.draw()
         assert drawn.axes
@@ -238,7 +240,18 @@ def test_the_report_has_all_tables_and_figures():
 def test_protocols_are_what_the_report_says_they_are():
     full = {cell.key: config.resolve(cell.config) for cell in list_cells("full")}
     fair = [full[name_experiment(FASHION, "2SPC"), method] for method in METHODS]
-    assert all(key.startswith("client_selection.") for other in fair for key in other.differences(fair[0]))
+    assert all(
+        key.startswith("client_selection.") or key == "seeds" for other in fair for key in other.differences(fair[0])
+    )
+    letter = full[name_experiment(FASHION, "2SPC"), LITERAL]
+    assert (letter["local_training"]["momentum"], letter["client_selection"]["softmax"]) == (0.1, "everyone")
+    alive = full[name_experiment(FASHION, SENSITIVE, ALIVE), "GPFL, ρ = 1"]
+    dying = full[name_experiment(FASHION, SENSITIVE, THEIRS), "GPFL, ρ = 1"]
+    changed = {key.split(".")[0] for key in alive.differences(dying)}
+    assert changed == {"local_training", "rounds", "evaluate_every"}
+    assert (alive["local_training"]["schedule"]["name"], alive["rounds"]) == ("constant", 1500)
+    main = [full[name_experiment(FASHION, p), m] for p in PARTITIONS for m in (RANDOM, POW_D, FEDCOR, GPFL, ROBIN)]
+    assert {one["seeds"] for one in main} == {10}
     published = name_experiment(FASHION, "2SPC", AS_PUBLISHED)
     random, gpfl = full[published, RANDOM], full[published, GPFL]
     assert random == full[name_experiment(FASHION, "2SPC"), RANDOM]
@@ -261,10 +274,13 @@ def resolve_preset(name, **changes):
 def test_presets_are_cells_of_the_reproduction():
     full = {cell.key: config.resolve(cell.config) for cell in list_cells("full")}
     fair, theirs = (name_experiment(FASHION, "2SPC", name) for name in ("", THEIRS))
-    fedcor = resolve_preset("fashion_mnist", data={"validation": 1 / 60})
+    fedcor = resolve_preset("fashion_mnist", seeds=10, data={"validation": 1 / 60})
     assert full[name_experiment(FASHION, "2SPC", AS_PUBLISHED), POW_D].differences(fedcor) == []
     assert full[fair, POW_D].differences(fedcor) == []
-    assert full[theirs, GPFL].differences(resolve_preset("fashion_mnist_gpfl", data={"validation": 1 / 60})) == []
+    assert (
+        full[theirs, GPFL].differences(resolve_preset("fashion_mnist_gpfl", seeds=10, data={"validation": 1 / 60}))
+        == []
+    )
     assert config.load("fashion_mnist_gpfl")[1]["data"]["validation"] == pytest.approx(1 / 60, abs=1e-9)
     cifar = resolve_preset("cifar10", data={"validation": 1 / 50})
     assert full[name_experiment(CIFAR, "2SPC"), POW_D].differences(cifar) == []
@@ -315,3 +331,46 @@ def test_classes_of_clients_are_their_shares(small):
     np.testing.assert_allclose(share.sum(1), 1)
     mine = np.asarray(data.y)[np.asarray(data.order)[int(data.offset[2]) : int(data.offset[2] + data.num_examples[2])]]
     np.testing.assert_allclose(share[2], np.bincount(mine, minlength=10) / len(mine))
+
+
+def test_medium_is_cifar_alone_and_is_reported():
+    cells = list_cells("medium")
+    assert len(cells) == 15
+    for cell in cells:
+        assert cell.experiment.startswith(CIFAR)
+        assert (cell.config["rounds"], cell.config["seeds"]) == (300, 2)
+        assert "num_examples" not in cell.config["data"]
+    planted = {name: {**row, "methods": {}} if name == "time" else row for name, row in studies().items()}
+    planted["time_cifar"] = studies()["time"]
+    evidence = Evidence({cell.key: Method().history() for cell in cells}, planted)
+    paper = papers.load("gpfl")
+    claims = {claim.id: claim.verdict for claim in paper.claims("medium", evidence)}
+    assert set(claims) == {
+        *("fedcor-worse-than-random", "beats-all-on-cifar"),
+        *("cost-just-above-random-on-cifar", "fedcor-is-slowest-on-cifar"),
+    }
+    assert len(paper.tables("medium", evidence)) == 3
+    for figure in paper.figures("medium", evidence):
+        figure.draw().clear()
+
+
+class InTurn(Method):
+    """Everybody in turn."""
+
+    def history(self):
+        turn = (M * np.arange(T)[:, None] + np.arange(M)) % N
+        return dataclasses.replace(super().history(), selections=np.tile(turn, (R, 1, 1)))
+
+
+def test_what_the_text_says_to_the_letter_is_round_robin_where_everybody_is_selected_equally_often():
+    claim = judged([(("", LITERAL), InTurn())])["letter-is-round-robin"]
+    assert claim.verdict == YES
+    assert claim.rests_on == tuple(name_experiment(FASHION, p) for p in PARTITIONS)
+    assert judged([(("", LITERAL), Method(favourite=400))])["letter-is-round-robin"].verdict == NO
+
+
+def test_a_parameter_is_judged_under_both_schedules():
+    worse = [((ALIVE, m), Method(0.5)) for m in (*ALPHAS, *RHOS) if m != "GPFL, ρ = 1"]
+    got = judged(worse)
+    assert got["rho-1-is-best-at-constant-rate"].verdict == YES
+    assert got["rho-1-is-best"].verdict == NO

@@ -259,3 +259,16 @@ def test_every_paper_declares_a_regime_that_its_smallest_scale_misses(name):
     smallest, *_, largest = paper.seeds
     assert paper.seeds[largest] >= paper.regime.seeds > paper.seeds[smallest]
     assert paper.regime.reason
+
+
+def test_an_experiment_has_as_many_seeds_as_the_claim_compares():
+    """One of its methods has two seeds; a claim about the others is judged by theirs."""
+    few = {"here": dataclasses.replace(ENOUGH, seeds=2)}
+
+    def settle(seeds):
+        found = judge(ask_larger(), {"here": difference(0.3 + 0.01 * np.arange(seeds), np.zeros(seeds))})
+        return settle_claims([make_claim("it", "It is so", "p. 1", found, {}, rests_on=["here"])], REGIME, few)[0]
+
+    assert settle(5).verdict == YES
+    assert settle(2).verdict == NOT_JUDGED
+    assert settle(4).reason == "4 of at least 5 seeds (here)"

@@ -79,7 +79,7 @@ SENSITIVE = "2SPC"
 MORE_SEEDS = 10
 """Of the cells on Fashion-MNIST that the claims on accuracy rest on."""
 
-LONGER = {"local_training": {"schedule": None}, "rounds": 1500, "evaluate_every": 15}
+LONGER = {"local_training": {"schedule": {"name": "constant"}}, "rounds": 1500, "evaluate_every": 15}
 """What `ALIVE` changes."""
 
 NOT_OF_SETTINGS = ("partition", "client_selection", "cohort_size")
