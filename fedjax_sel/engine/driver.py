@@ -257,7 +257,8 @@ def describe(program: Program, data: FederatedData) -> dict[str, Any]:
     experiment, num_clients, x = program.first, program.together.num_clients, data.x
     own = {}
     if experiment.evaluate_clients_every is not None:
-        held = "hold-out" if np.min(data.num_holdout) > 0 else "training"
+        kinds = {"hold-out" if np.min(one.num_holdout) > 0 else "training" for one in program.drawn}
+        held = " or, by seed, ".join(sorted(kinds))
         own = {"clients_evaluated_on": f"their own {held} examples; nobody is billed for it"}
     return {
         "device": describe_device(),

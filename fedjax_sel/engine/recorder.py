@@ -48,7 +48,12 @@ class Recorder:
         """Appends a chunk of rounds."""
         first = self.arrays["client"].shape[1] if self.arrays else 0
         due = [t - first for t in self.client_rounds(first, first + arrays["client"].shape[1])]
-        arrays = {name: value[:, due] if name.startswith(CLIENTS) else value for name, value in arrays.items()}
+        # Arrays of no rounds are left out: a checkpoint cannot hold them.
+        arrays = {
+            name: value[:, due] if name.startswith(CLIENTS) else value
+            for name, value in arrays.items()
+            if due or not name.startswith(CLIENTS)
+        }
         self.arrays = concat_chunks([self.arrays, arrays]) if self.arrays else arrays
 
     def client_rounds(self, first: int, last: int) -> list[int]:
@@ -149,8 +154,9 @@ def spread_classes(metrics: Mapping[str, Any] | None, axes: int) -> dict[str, np
 
 
 def concat_chunks(chunks: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """What all chunks of rounds recorded."""
-    return {name: np.concatenate([chunk[name] for chunk in chunks], axis=1) for name in chunks[0]}
+    """What all chunks of rounds recorded; not every one has every array."""
+    names = dict.fromkeys(name for chunk in chunks for name in chunk)
+    return {name: np.concatenate([chunk[name] for chunk in chunks if name in chunk], axis=1) for name in names}
 
 
 def split_history(history: History, experiments: int) -> list[History]:

@@ -25,7 +25,7 @@ def experiment(blobs, **changes):
 
 @pytest.fixture(scope="module", params=[0.0, 0.3], ids=["training", "hold-out"])
 def data(request, blobs):
-    return Federation(blobs, partition.Dirichlet(12, 0.5), holdout=request.param)
+    return Federation(blobs, partition.Dirichlet(12, 0.5, min_examples=5), holdout=request.param)
 
 
 @pytest.fixture(scope="module")

@@ -78,7 +78,7 @@ def learnt(request):
 def test_a_model_learns_targets_of_any_kind_with_clients_chosen_by_loss(learnt):
     history, _, task, metric = learnt
     assert "accuracy" not in history.metrics
-    assert (history["loss"][:, -1] < 0.5 * history["loss"][:, 0]).all()
+    assert (history["loss"][:, -1] < 0.7 * history["loss"][:, 0]).all()
     better = history[metric][:, -1] - history[metric][:, 0]
     assert (better > 0).all() if task.is_better_higher(metric) else (better < 0).all()
 
@@ -89,7 +89,7 @@ def test_the_loss_of_a_history_is_that_of_the_final_model_on_the_test_examples(l
         own = jax.tree.map(lambda leaf, seed=seed: leaf[seed], history.variables)
         outputs = task.logits(own, data.source.test_x)
         expected = task.loss(outputs, jnp.asarray(data.source.test_y)).mean()
-        np.testing.assert_allclose(history["loss"][seed, -1], expected, rtol=1e-4)
+        np.testing.assert_allclose(history["loss"][seed, -1], expected, rtol=1e-4, atol=1e-7)
 
 
 def test_a_summary_and_a_page_without_accuracy_speak_of_the_loss(learnt):

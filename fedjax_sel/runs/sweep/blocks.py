@@ -13,8 +13,9 @@ import numpy as np
 from fedjax_sel import config as configuration
 from fedjax_sel.engine.callback import AnyCallback, needs_variables, tell
 from fedjax_sel.engine.checkpoint import Checkpoints
-from fedjax_sel.engine.driver import split_history, sweep
+from fedjax_sel.engine.driver import sweep
 from fedjax_sel.engine.history import History
+from fedjax_sel.engine.recorder import split_history
 from fedjax_sel.report.progress import Bar
 from fedjax_sel.report.stopping import Stopper
 from fedjax_sel.runs import layout as of_run
