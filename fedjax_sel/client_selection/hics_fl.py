@@ -44,17 +44,18 @@ class HiCSFL(ClientSelector):
     entropy is estimated by `Ĥ_i = H(softmax(Δb_i / T))` in nats. Ward's method makes as many clusters as there are
     slots of clients at distances `arccos(Δb_i, Δb_j) + λ |Ĥ_i - Ĥ_j|` (the angle counts as 0 where either is 0). `H̄` is
     the mean of `Ĥ` over a cluster and `γ_t = γ₀ (1 - t/T)`, so that first the even clients train, and in the end
-    everybody alike. All members differ: who is drawn leaves its cluster, and an empty cluster is drawn no more.
+    everybody alike. All members differ: where a client is drawn that is a member already, cluster and client are drawn
+    anew, so that a cluster is drawn the less the more of its examples are in the cohort.
 
     In the first `⌈N/m⌉` rounds cohorts are of clients never seen, at random; in the last of them others fill the slots
     that are left, which the source leaves empty. What the server looks at is in the updates that it receives, so it
     costs the clients nothing.
 
     The authors' code reads the mean change of the weights into each class (`signature="weights"`), describes a client
-    by its row of the matrix of distances (`ward_on="rows"`), and draws uniformly within a cluster
-    (`in_cluster="uniform"`). It also takes the angle between the changes of the layer's weights and biases together,
-    warms up in the order of the clients' numbers, and falls back to clustered sampling where the variance of `Ĥ` is 0.1
-    or more; none of this is done here.
+    by its row of the matrix of distances (`ward_on="rows"`), and draws uniformly among those left in a cluster, whose
+    chance stays what it was until it is empty (`in_cluster="uniform"`). It also takes the angle between the changes of
+    the layer's weights and biases together, warms up in the order of the clients' numbers, and falls back to clustered
+    sampling where the variance of `Ĥ` is 0.1 or more; none of this is done here.
 
     Attributes:
       temperature: `T` of the softmax; the source has 0.0025 for Fashion-MNIST, 0.0015 for the others.
@@ -143,7 +144,8 @@ class HiCSFL(ClientSelector):
         def step(k, carry):
             left, client = carry
             weight = jnp.where(left, size, 0.0)
-            total = jnp.zeros(n).at[cluster].add(weight)[cluster]
+            counted = ctx.available if self.in_cluster == "size" else left  # Alg. 1: who is drawn stays in its cluster
+            total = jnp.zeros(n).at[cluster].add(jnp.where(counted, size, 0.0))[cluster]
             log_chance = gamma * mean[cluster] + jnp.log(weight) - jnp.log(jnp.where(total > 0, total, 1.0))
             drawn = jax.random.categorical(jax.random.fold_in(key, k), log_chance)
             client = client.at[k].set(jnp.where(left[drawn], drawn, PAD_CLIENT))

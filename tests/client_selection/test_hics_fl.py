@@ -51,7 +51,10 @@ def test_entropies_and_distances_are_those_of_loops():
 @pytest.mark.parametrize("ward_on", ["distances", "rows"])
 @pytest.mark.parametrize("in_cluster", ["size", "uniform"])
 def test_sequences_of_draws_have_the_chances_of_the_rule(ward_on, in_cluster):
-    """Three clusters by SciPy; two slots: 42 sequences. In round 5 of 20 γ is three quarters of γ₀."""
+    """Three clusters by SciPy; two slots: 42 sequences. In round 5 of 20 γ is three quarters of γ₀.
+
+    By Algorithm 1 a client drawn again is drawn anew, with its cluster; in the authors' code it is not in its cluster.
+    """
     d = distances(CHANGE)
     cluster = fcluster(linkage(pdist(d) if ward_on == "rows" else squareform(d, checks=False), "ward"), 3, "maxclust")
     h = entropies(CHANGE, 0.0025)
@@ -60,12 +63,12 @@ def test_sequences_of_draws_have_the_chances_of_the_rule(ward_on, in_cluster):
 
     def chances(taken):
         left = np.array([i not in taken for i in range(7)])
-        weight = {c: np.exp(4 * (1 - 5 / 20) * mean[c]) for c in set(cluster[left])}
-        total = sum(weight.values())
-        return [
-            weight[cluster[i]] / total * size[i] / size[left & (cluster == cluster[i])].sum() if left[i] else 0
-            for i in range(7)
-        ]
+        counted = np.ones(7, bool) if in_cluster == "size" else left
+        pi = {c: np.exp(4 * (1 - 5 / 20) * mean[c]) for c in set(cluster[left])}
+        drawn = np.zeros(7)
+        for i in np.flatnonzero(left):
+            drawn[i] = pi[cluster[i]] * size[i] / size[counted & (cluster == cluster[i])].sum()
+        return drawn / drawn.sum()
 
     state = HiCSFLState(jnp.asarray(CHANGE, jnp.float32), jnp.ones(7, bool))
     selector = HiCSFL(clusters=3, ward_on=ward_on, in_cluster=in_cluster)
