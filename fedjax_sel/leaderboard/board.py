@@ -104,6 +104,7 @@ def run_cells(
     total = len(federations) * len(selectors) * (2 if scale.tuned else 1)
     announced = False
     for family, entries in group_by_family(federations).items():
+        compiled = run_chunk.programs
         with console.status(f"drawing {family}"):
             bench = Workbench(entries, scale, seeds)
             trial = Workbench(entries, scale, list(SEEDS)) if scale.tuned else None
@@ -119,7 +120,9 @@ def run_cells(
                     tell(cell, console)
                 if trial is not None and cell.status == FINISHED:
                     cells.append(tune(entry, selector, trial, bench, out, console))
-        console.print(f"{family}: {len(cells)} of {total} cells, {run_chunk.programs} programs", highlight=False)
+        console.print(
+            f"{family}: {len(cells)} of {total} cells, {run_chunk.programs - compiled} programs", highlight=False
+        )
         jax.clear_caches()
     return cells, facts
 

@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Int
 from fedjax_sel.client_selection.e3cs import E3CS
 from fedjax_sel.client_selection.uniform import Uniform
 from fedjax_sel.protocols import ClientSelector
-from fedjax_sel.types import Context, PRNGKey
+from fedjax_sel.types import Context, PRNGKey, StrategyState
 
 CHANCES = (0.1, 0.3, 0.6, 0.9)
 """Of success, of a quarter of the clients each."""
@@ -22,6 +22,7 @@ CLIENTS, COHORT, ROUNDS = 100, 20, 2500
 
 def count_successes(
     selector: ClientSelector,
+    state: StrategyState,
     key: PRNGKey,
     chance: Float[Array, "N"],
     available: Bool[Array, "N"],
@@ -31,7 +32,8 @@ def count_successes(
     """Returns how many turns succeeded, and how often each client was selected.
 
     Args:
-      selector: without signals and without work on the host.
+      selector: without signals.
+      state: that it begins with.
       key: of a run.
       chance: of each client, to return in a round, independently.
       available: whom the selector may take.
@@ -56,8 +58,7 @@ def count_successes(
         state = selector.observe(observe_key, state, context(t), cohort.replace(mask=merged))
         return state, (merged.sum(), turns)
 
-    begin = selector.init(key, context(jnp.asarray(0)), None)  # type: ignore[arg-type]  # no host is looked at
-    _, (successes, turns) = jax.lax.scan(step, begin, jnp.arange(rounds))
+    _, (successes, turns) = jax.lax.scan(step, state, jnp.arange(rounds))
     return successes.sum(), turns.sum(axis=0)
 
 
@@ -82,7 +83,10 @@ def study_volatile(seeds: int = 10, rounds: int = ROUNDS) -> dict[str, Any]:
     keys = jax.vmap(jax.random.key)(jnp.arange(seeds))
     found = {}
     for name, (selector, available) in methods.items():
-        run = jax.jit(jax.vmap(lambda key, s=selector, a=available: count_successes(s, key, chance, a, rounds=rounds)))
+        state = jnp.zeros(CLIENTS) if isinstance(selector, E3CS) else ()  # all weigh the same
+        run = jax.jit(
+            jax.vmap(lambda key, s=selector, b=state, a=available: count_successes(s, b, key, chance, a, rounds=rounds))
+        )
         successes, turns = map(np.asarray, run(keys))
         fair = turns.sum(1) ** 2 / (CLIENTS * (turns.astype(float) ** 2).sum(1))
         found[name] = {"successes": successes.tolist(), "jain": fair.tolist()}

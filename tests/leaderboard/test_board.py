@@ -1,5 +1,6 @@
 import io
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -52,9 +53,10 @@ def board(tmp_path_factory):
     only = ["uniform", "digits", "digits-unequal"]
 
     def run():
-        compiled, told = run_chunk.programs, io.StringIO()
+        told = io.StringIO()
         summary = run_leaderboard("smoke", only=only, add=add, out=out, console=Console(file=told, width=200))
-        return summary, run_chunk.programs - compiled, told.getvalue(), pd.read_parquet(out / "leaderboard.parquet")
+        compiled = int(re.search(r"6 of 6 cells, (\d+) programs", told.getvalue())[1])
+        return summary, compiled, told.getvalue(), pd.read_parquet(out / "leaderboard.parquet")
 
     return out, add, run(), run()
 
@@ -93,7 +95,7 @@ def test_a_users_selector_did_what_it_says(board):
     size = tidy[tidy["measure"] == "relative size"].groupby("selector")["value"].mean()
     cover = tidy[tidy["measure"] == "coverage"].groupby("selector")["value"].mean()
     assert size[add[0]] > 1.5 * size["uniform"]
-    assert cover[add[0]] == pytest.approx(0.1)
+    assert cover[add[0]] == pytest.approx(0.1, abs=0.02)  # ties are drawn
 
 
 def test_the_folder_has_table_json_page_and_figures(board):
