@@ -120,9 +120,8 @@ def run_cells(
                     tell(cell, console)
                 if trial is not None and cell.status == FINISHED:
                     cells.append(tune(entry, selector, trial, bench, out, console))
-        console.print(
-            f"{family}: {len(cells)} of {total} cells, {run_chunk.programs - compiled} programs", highlight=False
-        )
+        programs = run_chunk.programs - compiled
+        console.print(f"{family}: {len(cells)} of {total} cells, {programs} programs", highlight=False)
         jax.clear_caches()
     return cells, facts
 

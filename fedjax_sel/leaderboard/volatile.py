@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -84,9 +85,8 @@ def study_volatile(seeds: int = 10, rounds: int = ROUNDS) -> dict[str, Any]:
     found = {}
     for name, (selector, available) in methods.items():
         state = jnp.zeros(CLIENTS) if isinstance(selector, E3CS) else ()  # all weigh the same
-        run = jax.jit(
-            jax.vmap(lambda key, s=selector, b=state, a=available: count_successes(s, b, key, chance, a, rounds=rounds))
-        )
+        count = partial(count_successes, selector, state, chance=chance, available=available, rounds=rounds)
+        run = jax.jit(jax.vmap(lambda key, count=count: count(key=key)))
         successes, turns = map(np.asarray, run(keys))
         fair = turns.sum(1) ** 2 / (CLIENTS * (turns.astype(float) ** 2).sum(1))
         found[name] = {"successes": successes.tolist(), "jain": fair.tolist()}
