@@ -436,7 +436,7 @@ def test_the_report_has_all_tables_and_figures(scale):
     assert "0.960 ± 0.002" in text
     if scale == "full":
         assert "0.7: 70, 1.4e-07 GB (69, 1.61 GB)" in text
-    assert len({figure.name for figure in figures}) == len(figures) == 8
+    assert len({figure.name for figure in figures}) == len(figures) == 9
     for figure in figures:
         drawn = figure.draw()
         assert drawn.axes
