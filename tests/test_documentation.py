@@ -38,3 +38,12 @@ def test_links_lead_to_files():
             if not (page.parent / target).exists():
                 gone.append(f"{page.relative_to(ROOT)}: {target}")
     assert gone == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"), [("client_selection", r"(\d+) selectors"), ("data_selection", r"Data selection\*\*: (\d+)")]
+)
+def test_the_readme_counts_strategies_right(kind, said):
+    found = re.search(said, (ROOT / "README.md").read_text())
+    assert found
+    assert int(found[1]) == len(config.KINDS[kind].available())
