@@ -6,6 +6,7 @@ XLA compiles without its expensive passes, which takes two thirds of the time; n
 import itertools
 import os
 import socket
+import sys
 import tempfile
 from pathlib import Path
 
@@ -30,6 +31,19 @@ jax.config.update("jax_num_cpu_devices", 2)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_compilation_cache_dir", str(Path(tempfile.gettempdir()) / "fedjax_sel_tests" / "xla"))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+
+
+QUICK = ("devices/", "kernels/", "metrics/", "data/", "leaderboard/test_statistics", "papers/test_judging")
+QUICK += ("test_layers", "test_pytree", "test_config", "client_selection/test_ops", "client_selection/test_inclusion")
+"""Where tests are that take two minutes together: `pytest -m quick`, while one works."""
+
+
+def pytest_collection_modifyitems(items):
+    """Marks the quick tests."""
+    here = Path(__file__).parent
+    for item in items:
+        if item.path.is_relative_to(here) and str(item.path.relative_to(here)).startswith(QUICK):
+            item.add_marker(pytest.mark.quick)
 
 
 @pytest.fixture(autouse=True)
@@ -61,6 +75,14 @@ def forget_programs():
     """Compiled programs of one file are not kept in memory for the next; they are on disk."""
     yield
     jax.clear_caches()
+
+
+@pytest.fixture(autouse=True)
+def close_figures():
+    """Figures of one test are not kept for the next; matplotlib warns of more than twenty."""
+    yield
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close("all")
 
 
 TESTS = itertools.count(1)

@@ -170,7 +170,7 @@ def test_what_devices_cost_is_shown_where_there_are_devices(tmp_path):
     with_devices = call("run", "iris", "devices=lognormal", *short, "--out", tmp_path / "devices")
     without = call("run", "iris", *short, "--out", tmp_path / "none")
     assert "simulated time" in with_devices
-    assert "joules" in with_devices
+    assert "simulated energy" in with_devices
     assert "simulated" not in without
     assert "simulated" in (tmp_path / "devices" / "report.md").read_text()
     assert (tmp_path / "devices" / "figures" / "accuracy_by_seconds.png").is_file()

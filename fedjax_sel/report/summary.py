@@ -119,7 +119,7 @@ ROWS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
     ("seconds", "simulated time", format_seconds),
     ("joules", "simulated energy of all clients", lambda x: format_quantity(x, "J")),
     ("left_out", "updates left out, not finite", "{:.4g}".format),
-    ("idle", "rounds in which nobody trained", "{:.4g}".format),
+    ("idle", "rounds in which no update came back", "{:.4g}".format),
 )
 """Key, description and format of each number; a run may lack some."""
 

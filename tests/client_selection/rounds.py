@@ -1,11 +1,10 @@
 """Rounds for tests of selectors by themselves."""
 
-from types import SimpleNamespace
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.devices.clock import Timing
 from fedjax_sel.devices.laws import LogNormal
 from fedjax_sel.protocols import Host
@@ -58,6 +57,20 @@ def labelled(counts):
     counts = np.asarray(counts)
     y = np.concatenate([np.repeat(np.arange(counts.shape[1]), own) for own in counts])
     size = counts.sum(1)
-    offset = np.concatenate([[0], size.cumsum()[:-1]])
-    data = SimpleNamespace(y=y, order=np.arange(len(y)), offset=offset, num_examples=size, classes=counts.shape[1])
-    return Host(None, data, None)  # type: ignore[arg-type]
+    x, none = np.zeros((len(y), 1), np.float32), np.zeros(0, np.int32)
+    data = FederatedData(
+        x=x,
+        y=y,
+        order=np.arange(len(y)),
+        owner=np.repeat(np.arange(len(size)), size),
+        offset=np.concatenate([[0], size.cumsum()[:-1]]),
+        num_examples=size,
+        num_holdout=np.zeros_like(size),
+        test_x=x[:0],
+        test_y=none,
+        validation_x=x[:0],
+        validation_y=none,
+        classes=counts.shape[1],
+        longest=int(size.max()),
+    )
+    return Host(None, data, None)
