@@ -13,9 +13,10 @@ import numpy as np
 import optax
 from flax.core import FrozenDict
 from jax.core import Tracer
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from fedjax_sel.data.dataset import Dataset, normalisation, warn_before_learning
+from fedjax_sel.models._call import ModelAdapter, apply_model, check_call, init_model
 from fedjax_sel.pytree import Pytree, Scalar, is_real, show, static
 from fedjax_sel.task.costs import Costs, count_costs
 from fedjax_sel.task.freezing import FrozenParams, check_frozen, fit_variables
@@ -53,13 +54,16 @@ class Task(Pytree):
     """Classification by a Flax module: a model, how its inputs are normalised, a loss and metrics.
 
     Attributes:
-      model: maps normalised examples to logits; called with `train=True` while a client trains (dropout, statistics of
-        the batch). Where it has statistics (a collection `batch_stats`), it also takes `mask`, the examples that count.
+      model: maps normalised examples to logits: any Linen module, or what `models.from_nnx` and `models.from_functions`
+        make. Called with `train=True` (or `deterministic=False`) while a client trains, where it takes that. Where it
+        has statistics (a collection `batch_stats`), it gets `mask`, the examples that count, if it takes that; else its
+        `flax.linen.BatchNorm` layers do.
       shift, scale: an example as stored becomes `(x - shift) * scale`; numbers, or one for each place of the example's
         last axis.
       example_loss: of each example, from the model's outputs and the targets; training minimises its mean.
       metrics: by name, of each example, from outputs and targets; a history has their means over the test examples.
       frozen: the parameters that are not trained.
+      raw: whether examples reach the model as stored, as token ids do: neither normalised nor made floats.
 
     Raises:
       ValueError: the loss or a metric is no function, or a metric has a name that a history uses.
@@ -70,19 +74,24 @@ class Task(Pytree):
     27
     """
 
-    model: nn.Module = static()
+    model: nn.Module | ModelAdapter = static()
     shift: Scalar | Float[Array | np.ndarray, "..."] = 0.0
     scale: Scalar | Float[Array | np.ndarray, "..."] = 1.0
     example_loss: ExampleFunction = static(default=cross_entropy)
     metrics: Mapping[str, ExampleFunction] = static(default=FrozenDict(accuracy=accuracy))
     frozen: FrozenParams = FrozenParams()
+    raw: bool = static(default=False)
 
     def __check_init__(self) -> None:
         """Refuses a loss or metrics that cannot be computed, and makes the metrics hashable."""
         if isinstance(self.model, type):
             raise ValueError(f"task: model is {self.model.__name__}, a class; give {self.model.__name__}(...)")
         if not all(callable(getattr(self.model, method, None)) for method in ("init", "apply")):
-            raise ValueError(f"task: model is {show(self.model)}; it must be a Flax module, as models.MLP(classes=10)")
+            raise ValueError(
+                f"task: model is {show(self.model)}; it must be a Flax module, as models.MLP(classes=10), "
+                "or adapted by models.from_nnx or models.from_functions"
+            )
+        check_call(self.model)
         for name in ("shift", "scale"):
             value: Any = getattr(self, name)
             if not isinstance(value, Tracer) and not (is_real(value) and np.isfinite(value).all()):
@@ -104,7 +113,7 @@ class Task(Pytree):
         object.__setattr__(self, "metrics", FrozenDict(self.metrics))
 
     @classmethod
-    def on(cls, model: nn.Module, dataset: Dataset) -> Task:
+    def on(cls, model: nn.Module | ModelAdapter, dataset: Dataset) -> Task:
         """The task of learning `dataset`, normalised to mean 0 and deviation 1 by its training examples."""
         if not isinstance(dataset, Dataset):
             raise ValueError(f"the data of a task is {show(dataset)} ({type(dataset).__name__}); it must be a Dataset")
@@ -114,8 +123,8 @@ class Task(Pytree):
 
     def init(self, key: PRNGKey, x: Rows) -> Variables:
         """Initial values of what is trained, for examples like those of `x` (any number of them)."""
-        example = jnp.zeros((1, *x.shape[1:]), jnp.float32)
-        return self.frozen.initialize(self.model.init(key, example, train=False, **self.frozen.model_options))
+        example = jnp.zeros((1, *x.shape[1:]), x.dtype if self.raw else jnp.float32)
+        return self.frozen.initialize(init_model(self.model, key, example, **self.frozen.model_options))
 
     def logits(
         self, variables: Variables, x: Rows, *, train: bool = False, key: PRNGKey | None = None
@@ -128,15 +137,14 @@ class Task(Pytree):
           train: with dropout, drawn from `key`.
           key: needed where `train`.
         """
-        rngs = None if key is None else {"dropout": key}
+        merged, options = self.frozen.merge(variables), self.frozen.model_options
         with self.frozen.evaluate_frozen():
-            logits: Any = self.model.apply(
-                self.frozen.merge(variables), self.normalize(x), train=train, rngs=rngs, **self.frozen.model_options
-            )
-        return logits
+            return apply_model(self.model, merged, self.normalize(x), train=train, key=key, **options)
 
-    def normalize(self, x: Rows) -> Float[Array, "b ..."]:
+    def normalize(self, x: Rows) -> Shaped[Array, "b ..."]:
         """Examples as the model sees them."""
+        if self.raw:
+            return jnp.asarray(x)
         last = (1,) * (x.ndim - 1)
         shift, scale = (jnp.reshape(jnp.asarray(a, jnp.float32), (*last, -1)) for a in (self.shift, self.scale))
         return (jnp.asarray(x, jnp.float32) - shift) * scale
@@ -148,18 +156,17 @@ class Task(Pytree):
         _, statistics = self.split(variables)
         if not statistics:
             return self.losses(variables, batch, train=True, key=key), statistics
-        rngs = None if key is None else {"dropout": key}
         with self.frozen.evaluate_frozen():
-            out: Any = self.model.apply(
+            logits, after = apply_model(
+                self.model,
                 self.frozen.merge(variables),
                 self.normalize(batch.x),
                 train=True,
                 mask=batch.mask,
-                rngs=rngs,
+                key=key,
                 mutable=list(statistics),
                 **self.frozen.model_options,
             )
-        logits, after = out
         after = self.frozen.drop_frozen(after)
         some = batch.mask.any()
         after = jax.tree.map(lambda new, old: jnp.where(some, new, old), after, statistics)
@@ -210,7 +217,7 @@ class Task(Pytree):
         Raises:
           ValueError: a name that is no part of the model, nothing left to train, or variables that do not fit.
         """
-        example, layers = jax.ShapeDtypeStruct((1, *x.shape[1:]), jnp.float32), []
+        example, layers = jax.ShapeDtypeStruct((1, *x.shape[1:]), x.dtype if self.raw else jnp.float32), []
 
         def note(layer, args, kwargs, context):
             if isinstance(context.module, nn.Dense):
@@ -218,15 +225,13 @@ class Task(Pytree):
             return layer(*args, **kwargs)
 
         with nn.intercept_methods(note):
-            like = jax.eval_shape(
-                lambda key, example: self.model.init(key, example, train=False), jax.random.key(0), example
-            )
+            like = jax.eval_shape(lambda key, example: init_model(self.model, key, example), jax.random.key(0), example)
         check_frozen(frozen, like)
         named = FrozenParams(names=tuple(frozen))
         if pretrained is not None:
             start, fixed = named.split(fit_variables(pretrained, like, named, layers[-1] if layers else ()))
             return self.replace(frozen=named.replace(variables=fixed, start=start))
-        _, fixed = named.split(Task(self.model).init(jax.random.key(0), x))
+        _, fixed = named.split(Task(self.model, raw=self.raw).init(jax.random.key(0), x))
         return self.replace(frozen=named.replace(variables=fixed))
 
     def costs(self, x: Rows) -> Costs:
@@ -234,7 +239,7 @@ class Task(Pytree):
         if self.frozen.costs is not None:
             return self.frozen.costs
         shapes = jnp.shape(self.shift), jnp.shape(self.scale)
-        return _costs_of(type(self), self.model, *shapes, x.shape[1:], x.dtype, self.frozen.names)
+        return _costs_of(type(self), self.model, *shapes, x.shape[1:], x.dtype, self.frozen.names, self.raw)
 
     def parameters(self, x: Rows) -> int:
         """`P`, the numbers in the variables that are trained."""
@@ -260,19 +265,20 @@ class Task(Pytree):
 @functools.lru_cache(maxsize=64)  # every seed, and every trace of a round, asks again
 def _costs_of(
     cls: type[Task],
-    model: nn.Module,
+    model: nn.Module | ModelAdapter,
     shift: tuple[int, ...],
     scale: tuple[int, ...],
     example: tuple[int, ...],
     dtype: Any,
     names: tuple[str, ...],
+    raw: bool,
 ) -> Costs:
     """`count_costs` of the task of these shapes, of which the parts of these names are frozen."""
     one = jax.ShapeDtypeStruct((1, *example), dtype)
     moments = (jax.ShapeDtypeStruct(shift, jnp.float32), jax.ShapeDtypeStruct(scale, jnp.float32))
-    variables = jax.eval_shape(cls(model).init, jax.random.key(0), one)
+    variables = jax.eval_shape(cls(model, raw=raw).init, jax.random.key(0), one)
 
     def logits(frozen: FrozenParams, trained: Variables, x: Array, shift: Array, scale: Array) -> Array:
-        return cls(model, shift, scale, frozen=frozen).logits(trained, x)
+        return cls(model, shift, scale, frozen=frozen, raw=raw).logits(trained, x)
 
     return count_costs(logits, FrozenParams(names=names), variables, one, *moments)
