@@ -160,7 +160,7 @@ def run_rounds(
     finally:
         if how.checkpoints is not None:  # whatever ended the run, what is being written is complete
             how.checkpoints.finish()
-    history = replace(history, variables=fetch(state.variables))
+    history = replace(history, variables=fetch(state.variables), personal=fetch(state.personal))
     tell(how.callbacks, "on_train_end", history)
     return history
 
@@ -214,7 +214,7 @@ def describe(program: Program, data: FederatedData) -> dict[str, Any]:
         "backward_over_forward": experiment.task.backward(x),
         "clients": num_clients,
         "cohort_size": experiment.count_cohort(num_clients),
-        "strategies": {name: type(getattr(experiment, name)).__name__ for name in BASES},
+        "strategies": {name: type(part).__name__ for name in BASES if (part := getattr(experiment, name)) is not None},
         "examples_per_client": float(np.mean(data.num_examples)),
         "classes": data.classes,
     }
@@ -288,6 +288,7 @@ def split_history(history: History, experiments: int) -> list[History]:
             metrics={name: value[mine] for name, value in history.metrics.items()},
             selections=history.selections[mine],
             variables=jax.tree.map(lambda leaf: leaf[mine], history.variables),
+            personal=jax.tree.map(lambda leaf: leaf[mine], history.personal),
         )
 
     return [of(i) for i in range(experiments)]

@@ -53,6 +53,8 @@ class Experiment(Pytree):
       availability: who can be reached in which round.
       deadline: when the server stops waiting; needs data with devices.
       signal_split: whether `before` signals look at the clients' `"training"` or `"holdout"` examples.
+      fine_tuning: how each client trains the new global model on its own examples before it is judged on its hold-out
+        examples (`personal_accuracy`, ...); None: not at all. It is not billed, and nothing of it is kept.
     """
 
     task: Task
@@ -68,11 +70,13 @@ class Experiment(Pytree):
     availability: Availability = Always()
     deadline: Deadline = Deadline()
     signal_split: str = static(default="training")
+    fine_tuning: LocalTrainer | None = None
 
     def __check_init__(self) -> None:
         """Refuses a part that is of another kind, or a class."""
         for name in BASES:
-            check_part(name, getattr(self, name))
+            if not (name == "fine_tuning" and self.fine_tuning is None):
+                check_part(name, getattr(self, name))
         if not isinstance(self.task, Task):
             hint = f"Task.on({type(self.task).__name__}(...), dataset)" if isinstance(self.task, nn.Module) else ""
             hint = hint or "Task.on(model, dataset)"
@@ -116,6 +120,12 @@ class Experiment(Pytree):
                 raise ValueError(f"{name} is {value!r}; it must be a whole number, at least 1")
         if self.signal_split not in ("training", "holdout"):
             raise ValueError(f"signal_split is {self.signal_split!r}; it must be 'training' or 'holdout'")
+        self.task.check_personal(data.x)
+        if (self.task.personal or self.fine_tuning is not None) and int(jnp.max(data.num_holdout)) == 0:
+            raise ValueError(
+                "clients' own models (task.personal, fine_tuning) are judged on hold-out examples, but no client has "
+                "any; give the federation a holdout, as in Federation(dataset, partition, holdout=0.2)"
+            )
         check_signals(self.client_selection, self.data_selection)
         signals = self.client_selection.signals()
         if self.signal_split == "holdout" and signals.before and int(jnp.min(data.num_holdout)) == 0:
@@ -183,6 +193,7 @@ BASES: dict[str, type[Strategy]] = {
     "correction": Correction,
     "aggregation": Aggregator,
     "availability": Availability,
+    "fine_tuning": LocalTrainer,
 }
 """The base class of each part."""
 

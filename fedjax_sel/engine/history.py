@@ -28,6 +28,7 @@ class History:
       num_clients: `N`.
       about: how it was run: device, layout, parameters, FLOPs an example, examples a client, classes, seconds.
       variables: the global models after the last round, a pytree with a leading `R`; None: not kept.
+      personal: the parts that each client kept for itself, with leading `R`, `N`; `()` where all is shared.
     """
 
     seeds: tuple[int, ...]
@@ -36,6 +37,7 @@ class History:
     num_clients: int
     about: dict = field(default_factory=dict)
     variables: Variables | None = None
+    personal: Variables = ()
 
     def __repr__(self) -> str:
         return (

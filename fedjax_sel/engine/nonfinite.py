@@ -83,6 +83,7 @@ def guard_round(
             variables=freeze(after.variables, before.variables),
             client_selection=freeze(after.client_selection, before.client_selection),
             data_selection=freeze(after.data_selection, before.data_selection),
+            personal=freeze(after.personal, before.personal),
             aggregation=freeze(after.aggregation, before.aggregation),
             change=freeze(after.change, before.change),
             alive=alive,

@@ -24,6 +24,7 @@ class RoundState(Pytree):
       variables: the global model.
       client_selection, data_selection, correction, aggregation: states of the strategies.
       change: of the global model in the round before; None where no signal refers to it.
+      personal: parts of the model that each client keeps for itself, with a leading `N`; `()` where all is shared.
       alive: until the seed diverges (`engine.nonfinite`); from then on nothing changes.
     """
 
@@ -33,6 +34,7 @@ class RoundState(Pytree):
     alive: Bool[Array, ""]
     correction: StrategyState = ()
     data_selection: StrategyState = ()
+    personal: Variables = ()
     change: Variables | None = None
 
 
@@ -48,7 +50,8 @@ class RoundRecord(Pytree):
       alive: whether the seed is still finite after it.
       faults: what strategies returned that cannot be (`engine.faults`), by kind.
       idle: whether nobody trained.
-      metrics: the task's other metrics by name, on the test examples; NaN where they were not measured.
+      metrics: the task's other metrics by name, on the test examples, and those of clients' own
+        models (`personal_...`); NaN where they were not measured.
     """
 
     accuracy: Float[Array, ""]

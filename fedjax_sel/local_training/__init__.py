@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from fedjax_sel.local_training._schedule import Cosine as Cosine
     from fedjax_sel.local_training._schedule import Exponential as Exponential
     from fedjax_sel.local_training._schedule import Steps as Steps
+    from fedjax_sel.local_training.alternating import Alternating as Alternating
+    from fedjax_sel.local_training.dp_sgd import DPSGD as DPSGD
     from fedjax_sel.local_training.optax import Optax as Optax
     from fedjax_sel.local_training.sgd import SGD as SGD
 

@@ -31,7 +31,7 @@ class FunctionModel(ModelAdapter):
 
     def init(self, key: PRNGKey, x: Array, *, train: bool = False) -> Variables:
         """Returns the initial variables."""
-        return self.make(key, x)
+        return {"params": self.make(key, x)}
 
     def apply(
         self,
@@ -48,7 +48,7 @@ class FunctionModel(ModelAdapter):
         options: dict[str, Any] = {name: value is train for name, value in MODES.items() if name in takes}
         if "key" in takes:
             options["key"] = None if rngs is None else rngs["dropout"]
-        return self.compute(variables, x, **options)
+        return self.compute(variables["params"], x, **options)
 
 
 def from_functions(init: Callable[..., Variables], apply: Callable[..., Array]) -> FunctionModel:
@@ -151,9 +151,14 @@ def from_nnx(make: Callable[[nnx.Rngs], nnx.Module]) -> NNXModel:
     hint = "it must be a function of nnx.Rngs, as in from_nnx(lambda rngs: MyModule(10, rngs=rngs))"
     if isinstance(make, nnx.Module) or not callable(make):
         raise ValueError(f"from_nnx: make is {make!r:.60}; {hint}")
-    module: Any = nnx.eval_shape(lambda: make(nnx.Rngs(0)))
-    if not isinstance(module, nnx.Module) or not callable(module):
-        raise ValueError(f"from_nnx: make returned {type(module).__name__}, which is no nnx.Module; {hint}")
+
+    def checked() -> nnx.Module:
+        module = make(nnx.Rngs(0))
+        if not isinstance(module, nnx.Module) or not callable(module):
+            raise ValueError(f"from_nnx: make returned {type(module).__name__}, which is no nnx.Module; {hint}")
+        return module
+
+    module: Any = nnx.eval_shape(checked)
     takes = frozenset(inspect.signature(module).parameters)
     if NNXModel.split(module)[2] and "mask" not in takes:
         raise ValueError(

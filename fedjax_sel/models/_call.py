@@ -116,10 +116,17 @@ def signature_of(model: Any) -> inspect.Signature:
 
 
 def check_call(model: Model) -> None:
-    """Raises `ValueError` where a Linen module cannot be called with examples alone."""
+    """Raises `ValueError` where a Linen module cannot be called with examples alone, or no program compiled for it."""
     if not isinstance(model, nn.Module):
         return
     signature, name = signature_of(model), type(model).__name__
+    try:
+        hash(model)
+    except TypeError:
+        raise ValueError(
+            f"task: {name} has a field that cannot be hashed, but programs are compiled for it; give it tuples instead "
+            "of lists, as in nn.Sequential((nn.Dense(8), nn.relu))"
+        ) from None
     try:
         signature.bind("x", **call_options(model, train=False))
     except TypeError as error:

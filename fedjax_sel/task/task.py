@@ -18,8 +18,8 @@ from jaxtyping import Array, Bool, Float, Int, Shaped
 from fedjax_sel.data.dataset import Dataset, normalisation, warn_before_learning
 from fedjax_sel.models._call import ModelAdapter, apply_model, check_call, init_model
 from fedjax_sel.pytree import Pytree, Scalar, is_real, show, static
-from fedjax_sel.task.costs import Costs, count_costs
-from fedjax_sel.task.freezing import FrozenParams, check_frozen, fit_variables
+from fedjax_sel.task.costs import Costs, count_costs, count_numbers
+from fedjax_sel.task.freezing import FrozenParams, check_parts, fit_variables
 from fedjax_sel.types import Batch, PRNGKey, Rows, Variables
 
 ExampleFunction = Callable[[Float[Array, "b C"], Int[Array, "b"]], Float[Array, "b"] | Bool[Array, "b"]]
@@ -64,6 +64,8 @@ class Task(Pytree):
       metrics: by name, of each example, from outputs and targets; a history has their means over the test examples.
       frozen: the parameters that are not trained.
       raw: whether examples reach the model as stored, as token ids do: neither normalised nor made floats.
+      personal: names of the parts that each client keeps for itself (`FrozenParams` says how parts are named): they are
+        trained locally, never sent and never merged. A whole normalisation layer keeps its statistics with it.
 
     Raises:
       ValueError: the loss or a metric is no function, or a metric has a name that a history uses.
@@ -81,6 +83,7 @@ class Task(Pytree):
     metrics: Mapping[str, ExampleFunction] = static(default=FrozenDict(accuracy=accuracy))
     frozen: FrozenParams = FrozenParams()
     raw: bool = static(default=False)
+    personal: tuple[str, ...] = static(default=())
 
     def __check_init__(self) -> None:
         """Refuses a loss or metrics that cannot be computed, and makes the metrics hashable."""
@@ -108,7 +111,7 @@ class Task(Pytree):
                     f"task: metric {name!r} is {metric!r}; it must be a function of outputs and targets that gives a "
                     "number for each example"
                 )
-            if name in TAKEN or name.startswith(("selection_", "fault_")):
+            if name in TAKEN or name.startswith(("selection_", "fault_", "personal_")):
                 raise ValueError(f"task: a metric is called {name!r}, as a history calls something else; rename it")
         object.__setattr__(self, "metrics", FrozenDict(self.metrics))
 
@@ -179,6 +182,16 @@ class Task(Pytree):
         statistics = {"batch_stats": variables["batch_stats"]}
         return {name: part for name, part in variables.items() if name not in statistics}, statistics
 
+    def split_personal(self, variables: Variables) -> tuple[Variables, Variables]:
+        """What is shared, and the parts that a client keeps for itself (empty where there are none)."""
+        return FrozenParams(names=self.personal).split(variables)
+
+    def check_personal(self, x: Rows) -> None:
+        """Raises `ValueError` where a personal part is no part of what is trained, or all of it."""
+        if self.personal:
+            like = jax.eval_shape(lambda x: self.init(jax.random.key(0), x), jax.ShapeDtypeStruct(x.shape, x.dtype))
+            check_parts("personal", self.personal, like, "shared")
+
     def join(self, trained: Variables, statistics: Variables) -> Variables:
         """The variables that `split` splits."""
         return {**trained, **statistics} if statistics else trained
@@ -226,7 +239,7 @@ class Task(Pytree):
 
         with nn.intercept_methods(note):
             like = jax.eval_shape(lambda key, example: init_model(self.model, key, example), jax.random.key(0), example)
-        check_frozen(frozen, like)
+        check_parts("frozen", frozen, like, "trained")
         named = FrozenParams(names=tuple(frozen))
         if pretrained is not None:
             start, fixed = named.split(fit_variables(pretrained, like, named, layers[-1] if layers else ()))
@@ -245,6 +258,10 @@ class Task(Pytree):
         """`P`, the numbers in the variables that are trained."""
         return self.costs(x).parameters
 
+    def shared_parameters(self, x: Rows) -> int:
+        """The numbers in the variables that are trained and not personal: those that travel."""
+        return _count_shared(self, x) if self.personal else self.parameters(x)
+
     def fixed_parameters(self, x: Rows) -> int:
         """The numbers in the frozen parts: every client receives them once."""
         return self.costs(x).fixed_parameters
@@ -260,6 +277,13 @@ class Task(Pytree):
     def outputs(self, x: Rows) -> tuple[int, ...]:
         """Shape of one example's logits, `(1, C)`."""
         return self.costs(x).outputs
+
+
+def _count_shared(task: Task, x: Rows) -> int:
+    """`Task.shared_parameters`, where parts are personal."""
+    one = jax.ShapeDtypeStruct((1, *x.shape[1:]), x.dtype)
+    drawn = jax.eval_shape(lambda one: task.init(jax.random.key(0), one), one)
+    return count_numbers(task.split_personal(drawn)[0])
 
 
 @functools.lru_cache(maxsize=64)  # every seed, and every trace of a round, asks again

@@ -179,7 +179,7 @@ def test_a_convolution_of_an_nnx_module_is_warned_of():
 def test_sequential_modules_are_called_as_their_first_layer():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        task = Task(nn.Sequential([nn.Dense(4), nn.relu, nn.Dense(3)]))
+        task = Task(nn.Sequential((nn.Dense(4), nn.relu, nn.Dense(3))))
     assert task.parameters(X) == 2 * 4 + 4 + 4 * 3 + 3
     assert Task(models.fast_convolutions(MLP(classes=3))).outputs(X) == (1, 3)
 
@@ -192,6 +192,8 @@ class TwoInputs(nn.Module):
 def test_what_cannot_be_called_is_told_what_helps():
     with pytest.raises(ValueError, match=r"TwoInputs.__call__.*missing.*'attention'.*from_functions"):
         Task(TwoInputs())
+    with pytest.raises(ValueError, match="give it tuples instead of lists"):
+        Task(nn.Sequential([nn.Dense(4)]))
     with pytest.raises(ValueError, match=r"a function of nnx\.Rngs"):
         models.from_nnx(Same(rngs=nnx.Rngs(0)))
     with pytest.raises(ValueError, match=r"no nnx\.Module"):
