@@ -7,6 +7,7 @@ from fedjax_sel import catalog
 
 if TYPE_CHECKING:
     from fedjax_sel.local_training._augment import CropFlip as CropFlip
+    from fedjax_sel.local_training._minibatch import MinibatchTrainer as MinibatchTrainer
     from fedjax_sel.local_training._schedule import Constant as Constant
     from fedjax_sel.local_training._schedule import Cosine as Cosine
     from fedjax_sel.local_training._schedule import Exponential as Exponential
@@ -19,4 +20,4 @@ if TYPE_CHECKING:
 available = partial(catalog.available, __name__)
 load = partial(catalog.load, __name__)
 SCHEDULES = dict.fromkeys(["Constant", "Cosine", "Exponential", "Steps"], "_schedule")
-__getattr__, __dir__ = catalog.namespace(__name__, **SCHEDULES, CropFlip="_augment")
+__getattr__, __dir__ = catalog.namespace(__name__, **SCHEDULES, CropFlip="_augment", MinibatchTrainer="_minibatch")

@@ -118,7 +118,6 @@ def test_what_cannot_serve_the_clients_is_refused(availability, message):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Function("always"), "present is 'always'; it must be a function"),
         (lambda: Bernoulli(1.2), r"Bernoulli: p is 1.2; it must be in \[0, 1\]"),
         (lambda: Bernoulli(float("nan")), "p is nan"),
         (lambda: Bernoulli(np.array([0.5, -0.1])), r"p is array.*in \[0, 1\]"),
