@@ -28,8 +28,8 @@ class Purpose(IntEnum):
     SIGNALS = 8
     PROBE = 9
     ACCEPT = 10
-    FINE_TUNE = 11
-    NOISE = 12
+    FINE_TUNE = 13
+    NOISE = 14
 
 
 def key_for(
