@@ -35,17 +35,6 @@ def test_every_strategy_is_listed(kind):
     assert [name for name in config.KINDS[kind].available() if f"`{name}`" not in page] == []
 
 
-def test_links_lead_to_files():
-    gone = []
-    for page in PAGES:
-        if "reports" in page.parts or "strategies" in page.parts:
-            continue
-        for target in re.findall(r"\]\((?!http|#|mailto)([^)#]+)", page.read_text()):
-            if not (page.parent / target).exists():
-                gone.append(f"{page.relative_to(ROOT)}: {target}")
-    assert gone == []
-
-
 @pytest.mark.parametrize("page", CODE)
 def test_the_code_of_a_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -57,3 +46,14 @@ def test_the_code_of_a_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch)
 def test_pages_to_learn_from_are_one_screen():
     lines = {page.name: page.read_text().count("\n") for page in (ROOT / "docs/learn").glob("*.md")}
     assert {name: count for name, count in lines.items() if count > 80} == {}
+
+
+def test_links_lead_to_files():
+    gone = []
+    for page in PAGES:
+        if "reports" in page.parts or "strategies" in page.parts:
+            continue
+        for target in re.findall(r"\]\((?!http|#|mailto)([^)#]+)", page.read_text()):
+            if not (page.parent / target).exists():
+                gone.append(f"{page.relative_to(ROOT)}: {target}")
+    assert gone == []
