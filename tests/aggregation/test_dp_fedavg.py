@@ -113,7 +113,7 @@ def test_private_steps_are_optax_s(clients):
         own = np.asarray(index)[order[start : min(start + 5, count)]]
 
         def loss(params, x, y):
-            return task.example_loss(task.logits(params, x[None]), y[None])[0]
+            return task.example_losses(task.logits(params, x[None]), y[None])[0]
 
         each = jax.vmap(jax.grad(loss), in_axes=(None, 0, 0))(params, data.x[own], data.y[own])
         change, state = rule.update(each, state)
