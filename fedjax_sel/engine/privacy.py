@@ -32,6 +32,7 @@ def epsilon_of(experiment: Experiment, data: FederatedData, delta: float) -> flo
       ValueError: the guarantee does not hold: something else depends on the clients' data, or they are drawn otherwise.
     """
     aggregation, selector, availability = experiment.aggregation, experiment.client_selection, experiment.availability
+    choice = experiment.data_selection
     m, n = experiment.count_cohort(data.num_clients), data.num_clients
     drawn = jax.eval_shape(lambda: experiment.task.init(jax.random.key(0), data.x))
     problems = {
@@ -42,7 +43,10 @@ def epsilon_of(experiment: Experiment, data: FederatedData, delta: float) -> flo
         ),
         "the model has batch statistics, which are averaged without a bound": bool(experiment.task.split(drawn)[1]),
         "there is a deadline, which depends on how many examples a client has": bool(
-            np.isfinite(experiment.deadline.seconds) or overrides(experiment.data_selection, "choose_deadline")
+            np.isfinite(experiment.deadline.seconds)
+        ),
+        f"data_selection is {type(choice).__name__}, by which clients tell the server of their examples": any(
+            overrides(choice, name) for name in ("prepare", "merge", "choose_deadline")
         ),
         f"volatility is {type(experiment.volatility).__name__}, not Always": not isinstance(
             experiment.volatility, Always

@@ -13,6 +13,7 @@ from fedjax_sel.aggregation.dp_fedavg import DPFedAvg
 from fedjax_sel.aggregation.mean import Mean
 from fedjax_sel.client_selection.by_size import BySize
 from fedjax_sel.data.federated import Examples
+from fedjax_sel.data_selection.fed_balancer import FedBalancer
 from fedjax_sel.devices.availability import Bernoulli
 from fedjax_sel.engine.keys import Purpose, key_for
 from fedjax_sel.engine.privacy import epsilon_of
@@ -164,6 +165,8 @@ def test_epsilon_of_an_experiment(clients):
     [
         ({"aggregation": Mean()}, "no ε: aggregation is Mean, not DPFedAvg"),
         ({"client_selection": BySize()}, "no ε: client_selection is BySize"),
+        ({"volatility": Bernoulli(0.5)}, "no ε: volatility is Bernoulli"),
+        ({"data_selection": FedBalancer()}, "no ε: data_selection is FedBalancer, by which clients tell the server"),
         ({"availability": Bernoulli(0.5)}, r"no ε: availability is Bernoulli and cohort_size is 3 of N = 6"),
     ],
 )
