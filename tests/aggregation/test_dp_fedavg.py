@@ -178,7 +178,7 @@ def test_where_the_guarantee_does_not_hold_there_is_no_epsilon(changes, match, c
 def test_what_does_not_fit_is_refused():
     with pytest.raises(ValueError, match=r"share is 0\.1; with sampling='fixed' it must be"):
         epsilon(1.0, 1, share=0.1, delta=1e-5, sampling="fixed")
-    with pytest.raises(ValueError, match=r"clip is 0\.0; it must be above 0"):
+    with pytest.raises(ValueError, match=r"clip is 0\.0; it must be in \(0, inf\)"):
         DPFedAvg(clip=0.0)
     task, trainer = Task(ResNet(depth=8)), DPSGD()
     variables = jax.eval_shape(lambda: task.init(jax.random.key(0), jnp.zeros((1, 8, 8, 3))))
