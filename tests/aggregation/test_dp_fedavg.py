@@ -23,6 +23,7 @@ from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.metrics.privacy import epsilon
 from fedjax_sel.models.logistic import LogisticRegression
 from fedjax_sel.models.resnet import ResNet
+from fedjax_sel.types import Batch
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-6}
 M, N = 3, 6
@@ -182,5 +183,6 @@ def test_what_does_not_fit_is_refused():
         DPFedAvg(clip=0.0)
     task, trainer = Task(ResNet(depth=8)), DPSGD()
     variables = jax.eval_shape(lambda: task.init(jax.random.key(0), jnp.zeros((1, 8, 8, 3))))
+    batch = Batch(jnp.zeros((1, 8, 8, 3)), jnp.zeros(1, jnp.int32), jnp.ones(1, bool))
     with pytest.raises(ValueError, match="statistics of batches"):
-        trainer.batch_gradient(lambda: 0, *task.split(variables), None, jax.random.key(0))
+        trainer.batch_gradient(lambda: 0, *task.split(variables), batch, jax.random.key(0))
