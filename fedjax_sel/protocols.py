@@ -641,6 +641,20 @@ class Aggregator(Strategy):
           plan: what each member did.
         """
 
+    def receive(self, delta: Variables) -> Variables:
+        """Returns one member's update as it is sent and merged, such as clipped; as it is by default."""
+        return delta
+
+    def perturb(self, key: PRNGKey, change: Variables, slots: int) -> Variables:
+        """Returns the cohort's change as the server's optimiser gets it, such as with noise; as it is by default.
+
+        Args:
+          key: of this round.
+          change: the sum of the updates, or what `combine` made of them.
+          slots: `m`.
+        """
+        return change
+
     def combine(self, deltas: Variables, weights: Float[Array, "m"]) -> Variables:
         """Returns the cohort's change, from all deltas with a leading `m`; their weighted sum by default."""
         return jax.tree.map(lambda leaf: jnp.tensordot(weights, leaf, 1), deltas)

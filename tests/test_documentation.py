@@ -1,4 +1,4 @@
-"""The documentation builds without a warning, names everything, and links to what exists."""
+"""The documentation builds without a warning, names everything, links to what exists, and its code runs."""
 
 import re
 import subprocess
@@ -11,6 +11,12 @@ from fedjax_sel import config
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+CODE = {
+    str(page.relative_to(ROOT / "docs")): blocks
+    for page in PAGES
+    if page.is_relative_to(ROOT / "docs") and (blocks := BLOCK.findall(page.read_text()))
+}
 KINDS = ("client_selection", "data_selection", "local_training", "correction", "aggregation")
 
 
@@ -27,6 +33,19 @@ def test_the_site_builds_without_a_warning(tmp_path):
 def test_every_strategy_is_listed(kind):
     page = (ROOT / "docs/how-to/strategies.md").read_text()
     assert [name for name in config.KINDS[kind].available() if f"`{name}`" not in page] == []
+
+
+@pytest.mark.parametrize("page", CODE)
+def test_the_code_of_a_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = {"__name__": "page"}
+    for number, block in enumerate(CODE[page], 1):
+        exec(compile(block, f"{page}, block {number}", "exec"), names)
+
+
+def test_pages_to_learn_from_are_one_screen():
+    lines = {page.name: page.read_text().count("\n") for page in (ROOT / "docs/learn").glob("*.md")}
+    assert {name: count for name, count in lines.items() if count > 80} == {}
 
 
 def test_links_lead_to_files():

@@ -14,6 +14,7 @@ from fedjax_sel.catalog import available, load
 from fedjax_sel.client_selection import cohort_of
 from fedjax_sel.engine.experiment import BASES, stack_experiments
 from fedjax_sel.engine.scan import run_chunk
+from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.models.logistic import LogisticRegression
 from fedjax_sel.protocols import ClientSelector
 from fedjax_sel.pytree import Pytree, classes_of, jit, param, static
@@ -86,7 +87,7 @@ def test_forty_redefinitions_of_any_part_run_forty_programs(part):
     def ask(experiment):
         return getattr(experiment, part).who()
 
-    base = Experiment(Task(LogisticRegression(classes=3)))
+    base = Experiment(Task(LogisticRegression(classes=3)), fine_tuning=SGD())
     for i in range(REDEFINITIONS):
 
         class Mine(type(getattr(base, part))):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from fedjax_sel import catalog
 
 if TYPE_CHECKING:
+    from fedjax_sel.aggregation.dp_fedavg import DPFedAvg as DPFedAvg
     from fedjax_sel.aggregation.fedavgm import FedAvgM as FedAvgM
     from fedjax_sel.aggregation.fednova import FedNova as FedNova
     from fedjax_sel.aggregation.fedopt import FedOpt as FedOpt

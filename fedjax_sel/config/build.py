@@ -134,7 +134,7 @@ def build_problem(config: Config, begin: Variables | None = None, source: Any = 
         )
     given = config["model"]
     model = KINDS["model"].build(given, classes=example.classes)
-    task = Task.on(model, example, normalise=given["normalise"])
+    task = Task.on(model, example, normalise=given["normalise"]).replace(personal=tuple(given["personal"]))
     if begin is None and given["pretrained"] is not None:
         begin = pretrained.load(given["pretrained"])
     if begin is not None or given["frozen"]:

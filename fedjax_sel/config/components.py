@@ -87,9 +87,11 @@ OF_TASK = {
     "pretrained": Parameter(str | None, None),
     "frozen": Parameter(tuple[str, ...], ()),
     "cached": Parameter(bool, True),
+    "personal": Parameter(tuple[str, ...], ()),
 }
 """Parameters that every model has besides its own: whether examples are normalised, a file or run that it begins with,
-names of parts that are not trained, and whether a backbone that is not trained is run once for all examples."""
+names of parts that are not trained, whether a backbone that is not trained is run once for all examples, and names of
+parts that each client keeps for itself."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,7 @@ AVAILABILITIES = {
     "bernoulli": availability.Bernoulli,
     "classes": availability.Classes,
     "diurnal": availability.Diurnal,
-    "trace": table.trace_from_csv,
+    "trace": table.trace_from_file,
 }
 KINDS: dict[str, Kind] = {
     "partition": Kind("partition", "fedjax_sel.data.partition", "iid", Partition),
@@ -138,6 +140,7 @@ KINDS: dict[str, Kind] = {
     "local_training": Kind("local training", "fedjax_sel.local_training", "sgd", LocalTrainer),
     "correction": Kind("correction of local training", "fedjax_sel.correction", "none", Correction),
     "aggregation": Kind("aggregation", "fedjax_sel.aggregation", "mean", Aggregator),
+    "fine_tuning": Kind("fine-tuning", "fedjax_sel.local_training", None, LocalTrainer),
     "devices": ListedKind("law of devices", "fedjax_sel.devices", None, DeviceLaw, members=LAWS),
     "availability": ListedKind(
         "availability", "fedjax_sel.devices", "always", Availability, filled=("phase",), members=AVAILABILITIES

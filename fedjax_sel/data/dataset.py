@@ -203,7 +203,7 @@ def warn_before_learning(data: Dataset) -> None:
     if data.x.dtype.kind in "iu" and data.x.dtype != np.uint8 and data.x.ndim == 2:
         warnings.warn(
             f"{data.name}: examples are {data.x.dtype} and will be normalised as measurements; token ids or categories "
-            "are left as they are by Task(model) (model.normalise=false), and x.astype('float32') says that they are "
-            "measurements",
+            "are left as they are by normalise=False (model.normalise=false), and x.astype('float32') says that they "
+            "are measurements",
             stacklevel=3,
         )

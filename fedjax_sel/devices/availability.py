@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from fedjax_sel.protocols import Availability
-from fedjax_sel.pytree import Scalar, param, static
+from fedjax_sel.pytree import Scalar, param, show, static
 from fedjax_sel.types import PRNGKey
 
 GOLDEN = (5**0.5 - 1) / 2
@@ -119,6 +122,40 @@ class Diurnal(Availability):
         phase = jnp.asarray(np.arange(num_clients) * GOLDEN % 1, jnp.float32) if self.phase is None else self.phase
         probability = self.mean * (1 + self.depth * jnp.cos(2 * jnp.pi * (round / self.period - phase)))
         return jax.random.uniform(key, (num_clients,)) < probability
+
+
+class Function(Availability):
+    """The clients that a function of the round names: those that arrive and leave by any rule.
+
+    Attributes:
+      present: `present(round, num_clients)` returns true or false for each client, in pure JAX.
+
+    >>> Function(lambda round, num_clients: jnp.arange(num_clients) <= round).available(jax.random.key(0), 1, 3)
+    Array([ True,  True, False], dtype=bool)
+    """
+
+    present: Callable[[Any, int], Any] = static()
+
+    def __check_init__(self) -> None:
+        """Refuses what is no function."""
+        if not callable(self.present):
+            raise ValueError(
+                f"availability Function: present is {show(self.present)}; it must be a function (round, num_clients)"
+            )
+
+    def check(self, num_clients: int) -> None:
+        """Raises `ValueError` unless the function names each client true or false."""
+        given = jax.eval_shape(lambda round: self.present(round, num_clients), jax.ShapeDtypeStruct((), jnp.int32))
+        shape, kind = getattr(given, "shape", None), getattr(given, "dtype", type(given).__name__)
+        if shape != (num_clients,) or kind != jnp.bool_:
+            raise ValueError(
+                f"availability Function: present returned {kind} of shape {shape}; it must be bool of shape "
+                f"({num_clients},), one for each of the N = {num_clients} clients"
+            )
+
+    def available(self, key: PRNGKey, round: Int[Array, ""] | int, num_clients: int) -> Bool[Array, "N"]:
+        """Returns what the function says of this round."""
+        return self.present(jnp.asarray(round, jnp.int32), num_clients)
 
 
 class Trace(Availability):

@@ -89,6 +89,44 @@ def trace_from_csv(path: str | Path) -> Trace:
     return Trace(np.array([[cell == "1" for cell in line] for _, line in lines]))
 
 
+def trace_from_file(path: str | Path) -> Trace:
+    r"""Returns which clients could be reached in which round, from `.csv` (`trace_from_csv`), `.npy` or `.npz`.
+
+    An array is `[rounds, N]` of true and false, or of 0 and 1; an `.npz` file holds no other.
+
+    Raises:
+      FileNotFoundError: there is no such file.
+      ValueError: it is of another kind, or holds something else.
+
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "trace.npz"
+    >>> np.savez(file, np.array([[1, 0], [1, 1]]))
+    >>> trace_from_file(file).present.tolist()
+    [[True, False], [True, True]]
+    """
+    path = Path(path).expanduser()
+    if path.suffix == ".csv":
+        return trace_from_csv(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"no file {path}")
+    if path.suffix not in (".npy", ".npz"):
+        raise ValueError(f"{path}: a trace is a file .csv, .npy or .npz, not {path.suffix or 'one without a suffix'}")
+    try:
+        loaded = np.load(path, allow_pickle=False)
+    except (ValueError, OSError) as error:
+        raise ValueError(f"{path} cannot be read as NumPy's arrays ({error})") from error
+    names = [] if isinstance(loaded, np.ndarray) else loaded.files
+    if names and len(names) != 1:
+        raise ValueError(f"{path} holds {', '.join(names)}; one array [rounds, N] is needed")
+    table = loaded if isinstance(loaded, np.ndarray) else loaded[names[0]]
+    if table.ndim != 2 or table.dtype.kind not in "biu" or not np.isin(table, (0, 1)).all():
+        raise ValueError(
+            f"{path} holds {table.dtype} of shape {table.shape}; one array [rounds, N] of 0 and 1, or of true and "
+            "false, is needed"
+        )
+    return Trace(table.astype(bool))
+
+
 def cells(path: str | Path) -> list[tuple[int, list[str]]]:
     """Returns the lines of a table that are not empty, each with its number.
 

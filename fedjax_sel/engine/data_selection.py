@@ -17,12 +17,13 @@ from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.faults import Faults, count_example_faults, refuse_faults
 from fedjax_sel.engine.keys import Purpose, key_for
 from fedjax_sel.engine.layout import Layout
+from fedjax_sel.engine.personal import own_variables
 from fedjax_sel.engine.signals import measure_client_signals, measure_examples, split_signals
 from fedjax_sel.engine.state import RoundState, Values
 from fedjax_sel.engine.timing import count_affordable, restrict
 from fedjax_sel.protocols import ServerSignal, Signal, overrides
 from fedjax_sel.pytree import Pytree
-from fedjax_sel.types import Batch, Cohort, Context, PRNGKey, StrategyState, Turn
+from fedjax_sel.types import Batch, Cohort, Context, PRNGKey, StrategyState, Turn, Variables
 
 
 class Chosen(Pytree):
@@ -70,7 +71,8 @@ def select_examples(
         index, valid = data.examples_of(client)
         own = jax.tree.map(lambda leaf: leaf[client], state.data_selection)
         key, batch = key_for(seed, Purpose.DATA, ctx.round, client), data.batch(index, valid)
-        asks, values = measure_own(experiment, signals, state, ctx, own, batch, jax.random.fold_in(key, 2))
+        mine = own_variables(state.variables, state.personal, client)
+        asks, values = measure_own(experiment, signals, ctx, own, mine, batch, jax.random.fold_in(key, 2))
         known: dict[str, Any] = dict(values)
         if selector.uses_turn:
             known["turn"] = make_turn(experiment, data, ctx, state, client, batch.y, validation, has_model[client])
@@ -99,9 +101,9 @@ def select_examples(
 def measure_own(
     experiment: Experiment,
     signals: Mapping[str, Signal],
-    state: RoundState,
     ctx: Context,
     own: StrategyState,
+    variables: Variables,
     batch: Batch,
     key: PRNGKey,
 ) -> tuple[Bool[Array, ""] | bool, Values]:
@@ -110,8 +112,8 @@ def measure_own(
     by_example, by_client, _ = split_signals(signals)
 
     def measure() -> Values:
-        values = measure_examples(by_example, experiment.task, state.variables, batch)
-        return values | measure_client_signals(by_client, experiment.task, state.variables, None, lambda: batch, key)
+        values = measure_examples(by_example, experiment.task, variables, batch)
+        return values | measure_client_signals(by_client, experiment.task, variables, None, lambda: batch, key)
 
     if not overrides(selector, "asks"):
         return True, measure()

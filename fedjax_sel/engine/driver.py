@@ -22,7 +22,7 @@ from fedjax_sel.engine.contract import name_kind
 from fedjax_sel.engine.distributed import any_process, check_same, describe_device, fetch, is_distributed, wait_for_all
 from fedjax_sel.engine.eager import run_chunk_in_python
 from fedjax_sel.engine.execution import Execution
-from fedjax_sel.engine.experiment import BASES, Experiment, check_more_rounds
+from fedjax_sel.engine.experiment import Experiment, check_more_rounds
 from fedjax_sel.engine.faults import warn_of_faults
 from fedjax_sel.engine.history import History
 from fedjax_sel.engine.init import init_runs
@@ -167,7 +167,7 @@ def run_rounds(
     finally:
         if how.checkpoints is not None:  # whatever ended the run, what is being written is complete
             how.checkpoints.finish()
-    history = replace(history, variables=fetch(state.variables))
+    history = replace(history, variables=fetch(state.variables), personal=fetch(state.personal))
     tell(how.callbacks, "on_train_end", history)
     return history
 
@@ -193,7 +193,7 @@ def restore_point(program: Program, state: RoundState, checkpoints: Checkpoints,
     point = checkpoints.restore(state, mark, lambda n: mark_program(program, n))
     if point is None or not point.ended:
         return point
-    check_more_rounds({name: getattr(first, name) for name in BASES}, point.round, first.rounds)
+    check_more_rounds(first.parts, point.round, first.rounds)
     return replace(point, measured=forget_evaluations(point.measured, first))
 
 
@@ -257,9 +257,10 @@ def describe(program: Program, data: FederatedData) -> dict[str, Any]:
     experiment, num_clients, x = program.first, program.together.num_clients, data.x
     own = {}
     if experiment.evaluate_clients_every is not None:
-        kinds = {"hold-out" if np.min(one.num_holdout) > 0 else "training" for one in program.drawn}
-        held = " or, by seed, ".join(sorted(kinds))
-        own = {"clients_evaluated_on": f"their own {held} examples; nobody is billed for it"}
+        own_models = experiment.has_own_models
+        kinds = {"hold-out" if own_models or np.min(one.num_holdout) > 0 else "training" for one in program.drawn}
+        held = " or, by seed, ".join(sorted(kinds)) + " examples" + (", each by its own model" if own_models else "")
+        own = {"clients_evaluated_on": f"their own {held}; nobody is billed for it"}
     return {
         "device": describe_device(),
         "layout": str(program.layout),
@@ -268,7 +269,7 @@ def describe(program: Program, data: FederatedData) -> dict[str, Any]:
         "backward_over_forward": experiment.task.backward(x),
         "clients": num_clients,
         "cohort_size": experiment.count_cohort(num_clients),
-        "strategies": {name: type(getattr(experiment, name)).__name__ for name in BASES},
+        "strategies": {name: type(part).__name__ for name, part in experiment.parts.items()},
         "examples_per_client": float(np.mean(data.num_examples)),
         "classes": data.classes,
         **own,

@@ -52,13 +52,17 @@ class Experiment(Pytree):
       rounds: `T`.
       evaluate_every: rounds between evaluations on the test examples.
       evaluate_last: so many rounds at the end are all evaluated.
-      evaluate_clients_every: rounds between evaluations on every client's own examples, the last round being one, too;
-        None: there are none. They belong to the experiment, not to the federation: no client is billed for them.
+      evaluate_clients_every: rounds between evaluations on every client's own examples (`client_accuracy_mean`, ...),
+        the last round being one, too; None: there are none. They belong to the experiment, not to the federation: no
+        client is billed for them. Where clients have models of their own, each is judged by its own, on its hold-out
+        examples.
       availability: who can be reached in which round.
       volatility: who comes back in which round; a member of the cohort that does not has trained for nothing, and no
         selector knows it before.
       deadline: when the server stops waiting; needs data with devices.
       signal_split: whether `before` signals look at the clients' `"training"` or `"holdout"` examples.
+      fine_tuning: how each client trains the new global model on its own examples before it is judged
+        (`evaluate_clients_every`); None: not at all. It is not billed, and nothing of it is kept.
     """
 
     task: Task
@@ -76,11 +80,12 @@ class Experiment(Pytree):
     volatility: Availability = Always()
     deadline: Deadline = Deadline()
     signal_split: str = static(default="training")
+    fine_tuning: LocalTrainer | None = None
 
     def __check_init__(self) -> None:
         """Refuses a part that is of another kind, or a class."""
-        for name in BASES:
-            check_part(name, getattr(self, name))
+        for name, part in self.parts.items():
+            check_part(name, part)
         if not isinstance(self.task, Task):
             hint = f"Task.on({type(self.task).__name__}(...), dataset)" if isinstance(self.task, nn.Module) else ""
             hint = hint or "Task.on(model, dataset)"
@@ -89,6 +94,17 @@ class Experiment(Pytree):
             raise ValueError(f"deadline is {show(self.deadline)}; it must be a Deadline, as in Deadline(seconds=60)")
         for name in COUNTS:
             object.__setattr__(self, name, to_plain(getattr(self, name)))
+
+    @property
+    def parts(self) -> dict[str, Strategy]:
+        """Its strategies by name."""
+        found = {name: getattr(self, name) for name in BASES}
+        return {name: part for name, part in found.items() if not (name == "fine_tuning" and part is None)}
+
+    @property
+    def has_own_models(self) -> bool:
+        """Whether clients have models of their own: personal parts, or what fine-tuning makes of the global model."""
+        return bool(self.task.personal) or self.fine_tuning is not None
 
     def count_cohort(self, num_clients: int) -> int:
         """`m` for `N` clients.
@@ -126,6 +142,13 @@ class Experiment(Pytree):
                 raise ValueError(f"{name} is {value!r}; it must be a whole number, at least 1")
         if self.signal_split not in ("training", "holdout"):
             raise ValueError(f"signal_split is {self.signal_split!r}; it must be 'training' or 'holdout'")
+        self.task.check_personal(data.x)
+        judged = self.has_own_models and self.evaluate_clients_every is not None
+        if judged and int(jnp.max(data.num_holdout)) == 0:
+            raise ValueError(
+                "clients' own models (task.personal, fine_tuning) are judged on hold-out examples, but no client has "
+                "any; give the federation a holdout, as in Federation(dataset, partition, holdout=0.2)"
+            )
         check_signals(self.client_selection, self.data_selection)
         signals = self.client_selection.signals()
         if self.signal_split == "holdout" and signals.before and int(jnp.min(data.num_holdout)) == 0:
@@ -217,6 +240,7 @@ BASES: dict[str, type[Strategy]] = {
     "aggregation": Aggregator,
     "availability": Availability,
     "volatility": Availability,
+    "fine_tuning": LocalTrainer,
 }
 """The base class of each part."""
 

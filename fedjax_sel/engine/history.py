@@ -30,10 +30,11 @@ class History:
       num_clients: `N`.
       about: how it was run: device, layout, parameters, FLOPs an example, examples a client, classes, seconds.
       variables: the global models after the last round, a pytree with a leading `R`; None: not kept.
-      client_metrics: by name, Float[R, E, N]: of the global model on every client's own examples, after the `E` rounds
-        of `client_rounds`; none where they were not wanted (`Experiment.evaluate_clients_every`).
+      client_metrics: by name, Float[R, E, N]: of the global model, or of clients' own, on every client's own examples,
+        after the `E` rounds of `client_rounds`; none where they were not wanted (`Experiment.evaluate_clients_every`).
       client_rounds: these rounds, from 1.
       labels: Int[N, C], training examples of each client by class, of the first seed; None: not kept.
+      personal: the parts that each client kept for itself, with leading `R`, `N`; `()` where all is shared.
     """
 
     seeds: tuple[int, ...]
@@ -45,6 +46,7 @@ class History:
     client_metrics: dict[str, np.ndarray] = field(default_factory=dict)
     client_rounds: tuple[int, ...] = ()
     labels: np.ndarray | None = None
+    personal: Variables = ()
 
     def __repr__(self) -> str:
         return (

@@ -17,6 +17,7 @@ from fedjax_sel.engine.experiment import Experiment, stack_experiments
 from fedjax_sel.engine.keys import Purpose, key_for
 from fedjax_sel.engine.layout import Layout
 from fedjax_sel.engine.ledger import BYTES
+from fedjax_sel.engine.personal import init_personal
 from fedjax_sel.engine.round import make_context
 from fedjax_sel.engine.signals import refers_to_previous
 from fedjax_sel.engine.state import RoundState
@@ -91,6 +92,7 @@ def init_states(
         data_server=prepared.server,
         aggregation=aggregation,
         correction=correction,
+        personal=jax.vmap(lambda own: init_personal(first.task, own, data.num_clients))(variables),
         change=jax.tree.map(jnp.zeros_like, variables) if looks_back else None,
         alive=jnp.ones(runs, bool),
     )

@@ -31,6 +31,8 @@ class Purpose(IntEnum):
     VOLATILITY = 11
     COHORT_SIGNALS = 12
     DATA_SERVER = 13
+    FINE_TUNE = 14
+    NOISE = 15
 
 
 def key_for(

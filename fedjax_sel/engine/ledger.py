@@ -169,7 +169,7 @@ def rates_of(experiment: Experiment, x: Rows, num_public: int = 0) -> Rates:
     task, correction, signals = experiment.task, experiment.correction, experiment.client_selection.signals()
     before, trained, after = (tuple(signals.at(moment).values()) for moment in ("before", "trained", "after"))
     backward, classes = task.backward(x), task.outputs(x)[-1]
-    model = float(BYTES * task.parameters(x))
+    model = float(BYTES * task.shared_parameters(x))
 
     def sent(signals: Iterable[Signal]) -> float:
         return float(sum(BYTES * s.count_up(classes) + model * s.cost.models_up for s in signals))

@@ -14,6 +14,7 @@ from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.engine import distributed
 from fedjax_sel.engine import layout as layouts
 from fedjax_sel.engine.experiment import Experiment
+from fedjax_sel.engine.personal import init_personal
 
 GIB = 2**30
 
@@ -55,7 +56,10 @@ def check_kept(
         model, _ = experiment.task.split(variables)
         return {
             "models": (variables, experiment.aggregation.init(model)),
-            "clients": experiment.correction.init(model, data.num_clients),
+            "clients": (
+                experiment.correction.init(model, data.num_clients),
+                init_personal(experiment.task, variables, data.num_clients),
+            ),
         }
 
     here = runs // layout.shares[0]

@@ -1,8 +1,9 @@
-"""How good the global model is: on the server's test examples, and on every client's own."""
+"""How good models are: the global one on the server's test examples, and what clients have on their own examples."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -13,30 +14,50 @@ from jaxtyping import Array, Bool, Int
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.layout import Layout
-from fedjax_sel.engine.signals import sum_by_client
+from fedjax_sel.engine.personal import own_model
+from fedjax_sel.engine.signals import expand, sum_by_client
 from fedjax_sel.task import Accuracy, Task
-from fedjax_sel.types import Variables
+from fedjax_sel.types import PRNGKey, Variables
 
 
 def evaluate(
-    experiment: Experiment, data: FederatedData, variables: Variables, t: Int[Array, ""], layout: Layout
+    experiment: Experiment,
+    data: FederatedData,
+    seed: PRNGKey,
+    variables: Variables,
+    personal: Variables,
+    t: Int[Array, ""],
+    layout: Layout,
 ) -> dict[str, Any]:
     """Accuracy, loss (nats) and the task's other metrics after round `t`; NaN where not due.
 
-    They are of the test examples; `clients`, where the experiment wants them, are of every client's own, Float["N"].
-    Where targets are no classes, there is no accuracy.
+    They are of the test examples; `clients`, where the experiment wants them, are of every client's own, Float["N"], by
+    the client's own model where it has one. Where targets are no classes, there is no accuracy.
+
+    Args:
+      experiment, data, seed: of the run.
+      variables: the new global model.
+      personal: parts that each client keeps for itself, with a leading `N`.
+      t: the round.
+      layout: how.
     """
     task = complete_metrics(experiment.task, data)
 
     def measure() -> dict[str, Any]:
         return measure_whole(task, data, variables, layout)
 
+    def measure_each() -> dict[str, Any]:
+        if not experiment.has_own_models:
+            return measure_clients(task, data, variables, layout)
+        model_of = partial(own_model, experiment, data, seed, variables, personal, t)
+        return measure_own_models(task, data, model_of, layout)
+
     measured = measure_if(is_due(experiment, t), measure)
     quality = {"accuracy": measured.pop("accuracy", None), "loss": measured.pop("loss"), "metrics": measured}
     if experiment.evaluate_clients_every is None:
         return quality
     due = ((t + 1) % experiment.evaluate_clients_every == 0) | (t + 1 >= experiment.rounds)
-    return {**quality, "clients": measure_if(due, lambda: measure_clients(task, data, variables, layout))}
+    return {**quality, "clients": measure_if(due, measure_each)}
 
 
 def complete_metrics(task: Task, data: FederatedData) -> Task:
@@ -76,6 +97,28 @@ def measure_clients(task: Task, data: FederatedData, variables: Variables, layou
     sums = jax.tree.map(lambda value: sum_by_client(value.astype(jnp.float32), data, holdout=holdout), each)
     count = jnp.where(holdout, data.num_holdout, data.num_examples).astype(jnp.float32)
     return jax.vmap(task.compute_metrics)(sums, count)
+
+
+def measure_own_models(
+    task: Task, data: FederatedData, model_of: Callable[[Int[Array, ""]], Variables], layout: Layout
+) -> dict[str, Any]:
+    """Returns every metric of each client's own model on its hold-out examples, with a leading `N`; NaN without any.
+
+    Args:
+      task, data: of the run.
+      model_of: from a client to its model.
+      layout: how many clients side by side.
+    """
+
+    def measure(client: Int[Array, ""]) -> dict[str, Any]:
+        batch = data.batch(*data.examples_of(client, holdout=True))
+        each = task.example_metrics(task.logits(model_of(client), batch.x), batch.y)
+        sums = jax.tree.map(lambda v: jnp.where(expand(batch.mask, v), v, 0).sum(0, dtype=jnp.float32), each)
+        count = batch.mask.sum()
+        found = task.compute_metrics(sums, jnp.maximum(count, 1).astype(jnp.float32))
+        return {name: jnp.where(count > 0, value, jnp.nan) for name, value in found.items()}
+
+    return layout.over_clients(measure, jnp.arange(data.num_clients))
 
 
 def is_due(experiment: Experiment, t: Int[Array, "*t"] | Int[np.ndarray, "*t"]) -> Any:

@@ -85,6 +85,7 @@ def guard_round(
             client_selection=freeze(after.client_selection, before.client_selection),
             data_selection=freeze(after.data_selection, before.data_selection),
             data_server=freeze(after.data_server, before.data_server),
+            personal=freeze(after.personal, before.personal),
             aggregation=freeze(after.aggregation, before.aggregation),
             change=freeze(after.change, before.change),
             alive=alive,

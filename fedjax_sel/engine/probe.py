@@ -61,6 +61,7 @@ def probe(
                 signals.at("before"),
                 experiment.task,
                 variables,
+                state.personal,
                 data,
                 replace(ctx, candidates=None),
                 layout,

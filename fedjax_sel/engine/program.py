@@ -156,6 +156,8 @@ def plan_program(
 
 def keeps_client_state(experiment: Experiment, data: FederatedData) -> bool:
     """Whether something is kept of every client, which each device of a cohort would hold a copy of."""
+    if experiment.task.personal:
+        return True
     model, _ = experiment.task.split(jax.eval_shape(lambda: experiment.task.init(jax.random.key(0), data.x)))
     kept = jax.eval_shape(lambda: experiment.correction.init(model, data.num_clients))
     selector = experiment.data_selection

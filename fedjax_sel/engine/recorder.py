@@ -171,6 +171,7 @@ def split_history(history: History, experiments: int) -> list[History]:
             metrics={name: value[mine] for name, value in history.metrics.items()},
             selections=history.selections[mine],
             variables=jax.tree.map(lambda leaf: leaf[mine], history.variables),
+            personal=jax.tree.map(lambda leaf: leaf[mine], history.personal),
             client_metrics={name: value[mine] for name, value in history.client_metrics.items()},
         )
 

@@ -34,6 +34,7 @@ from fedjax_sel.engine.keys import Purpose, key_for
 from fedjax_sel.engine.layout import Layout
 from fedjax_sel.engine.ledger import Ledger
 from fedjax_sel.engine.metrics import evaluate
+from fedjax_sel.engine.personal import keep_personal
 from fedjax_sel.engine.probe import probe
 from fedjax_sel.engine.signals import count_before, measure_after, measure_before, measure_cohort
 from fedjax_sel.engine.state import RoundRecord, RoundState, Values, pack_faults
@@ -49,7 +50,7 @@ def round_step(
     key = partial(key_for, seed, round=t)
     ctx = make_context(experiment, data, seed, t)
     ctx = replace(ctx, candidates=choose_candidates(experiment, key(Purpose.CANDIDATES), state, ctx))
-    before, asked = measure_before(experiment, data, seed, state.variables, ctx, layout)
+    before, asked = measure_before(experiment, data, seed, state, ctx, layout)
     cohort = select_cohort(experiment, key(Purpose.SELECT), state, ctx, before)  # who trains
     # On what, and how; and whose update is accepted.
     trained = train_cohort(experiment, data, seed, state, ctx, cohort, asked, layout)
@@ -57,7 +58,8 @@ def round_step(
     variables, aggregation = aggregate(experiment, state, trained)  # and how it is merged
     signals = measure_round(experiment, data, seed, state, ctx, trained, variables, before | probed)
     learnt = observe_round(experiment, key(Purpose.OBSERVE), state, ctx, trained.cohort, signals)
-    quality = evaluate(experiment, data, variables, t, layout)
+    personal = keep_personal(state.personal, cohort.client, trained.work.returned, trained.personal)
+    quality = evaluate(experiment, data, seed, variables, personal, t, layout)
     ledger = count_round(experiment, data, ctx, trained, asked)
     chosen = trained.chosen
     new = RoundState(
@@ -67,6 +69,7 @@ def round_step(
         data_server=merge_reports(
             experiment, key(Purpose.DATA_SERVER), state, ctx, cohort, chosen.report, trained.work.returned
         ),
+        personal=personal,
         aggregation=aggregation,
         correction=merge_correction(experiment, state, trained),
         change=None if state.change is None else jax.tree.map(jnp.subtract, variables, state.variables),

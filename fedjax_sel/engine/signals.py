@@ -18,7 +18,8 @@ from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.keys import Purpose, key_for
 from fedjax_sel.engine.layout import Layout
 from fedjax_sel.engine.ledger import Ledger, empty_ledger, limit_examples, limits_of
-from fedjax_sel.engine.state import Values
+from fedjax_sel.engine.personal import own_variables
+from fedjax_sel.engine.state import RoundState, Values
 from fedjax_sel.engine.timing import time_signals
 from fedjax_sel.protocols import (
     ClientSignal,
@@ -35,7 +36,7 @@ from fedjax_sel.types import Batch, Context, PRNGKey, Update, Updates, Variables
 
 
 def measure_before(
-    experiment: Experiment, data: FederatedData, seed: PRNGKey, variables: Variables, ctx: Context, layout: Layout
+    experiment: Experiment, data: FederatedData, seed: PRNGKey, state: RoundState, ctx: Context, layout: Layout
 ) -> tuple[Values, Bool[Array, "N"]]:
     """The selector's `before` signals, zeros where it does not ask this round; and who was asked."""
     selector = experiment.client_selection
@@ -43,7 +44,8 @@ def measure_before(
     if not signals:
         return {}, jnp.zeros(ctx.num_clients, bool)
     key, holdout = key_for(seed, Purpose.SIGNALS, ctx.round), experiment.signal_split == "holdout"
-    measure = partial(measure_clients, signals, experiment.task, variables, data, ctx, layout, key=key, holdout=holdout)
+    on = (signals, experiment.task, state.variables, state.personal, data)
+    measure = partial(measure_clients, *on, ctx, layout, key=key, holdout=holdout)
     asked = ctx.available & asked_clients(ctx)
     if not overrides(selector, "asks"):
         return measure(), asked
@@ -89,6 +91,7 @@ def measure_clients(
     signals: Mapping[str, Any],
     task: Task,
     variables: Variables,
+    personal: Variables,
     data: FederatedData,
     ctx: Context,
     layout: Layout,
@@ -99,11 +102,12 @@ def measure_clients(
     """Each signal's value of each candidate, with a leading `d`; of each client, `N`, where everyone is asked.
 
     The global model is one model, so the example signals of all clients come from one pass over all examples and a
-    segment mean.
+    segment mean; where clients keep parts for themselves, each client's come from its own model.
 
     Args:
       signals: example and client signals by name.
       task, variables, data: on the current global model.
+      personal: parts that each client keeps for itself, with a leading `N`.
       ctx: of this round.
       layout: how.
       key: from which each client draws its own.
@@ -112,19 +116,21 @@ def measure_clients(
     by_example = {name: signal for name, signal in signals.items() if isinstance(signal, ExampleSignal)}
     by_client = {name: signal for name, signal in signals.items() if isinstance(signal, ClientSignal)}
     values: Values = {}
-    if by_example and ctx.candidates is None:
+    apart = by_example if jax.tree.leaves(personal) else {}
+    if by_example and not apart and ctx.candidates is None:
         each = measure_flat(by_example, task, variables, data.x, data.y, layout)
         values |= {name: average_by_client(value, data, holdout=holdout) for name, value in each.items()}
-    elif by_example:
+    elif by_example and not apart:
         index, mask = jax.vmap(lambda i: data.examples_of(i, holdout=holdout))(ctx.candidates)
         each = measure_flat(by_example, task, variables, data.x[index.ravel()], data.y[index.ravel()], layout)
         values |= {name: average_masked(v.reshape(*mask.shape, *v.shape[1:]), mask) for name, v in each.items()}
-    if by_client:
+    if by_client or apart:
         clients = jnp.arange(ctx.num_clients) if ctx.candidates is None else ctx.candidates
 
         def measure(i):
-            own = partial(client_batch, data, i, holdout=holdout)
-            return measure_client_signals(by_client, task, variables, data, own, jax.random.fold_in(key, i))
+            own, mine = partial(client_batch, data, i, holdout=holdout), own_variables(variables, personal, i)
+            of_examples = average_examples(apart, task, mine, own) if apart else {}
+            return of_examples | measure_client_signals(by_client, task, mine, data, own, jax.random.fold_in(key, i))
 
         values |= layout.over_clients(measure, clients)
     return values
@@ -243,6 +249,15 @@ def split_signals(
     return by_example, by_client, {name: s for name, s in signals.items() if isinstance(s, UpdateSignal)}
 
 
+def average_examples(
+    signals: Mapping[str, ExampleSignal | FeatureSignal], task: Task, variables: Variables, own: Any
+) -> Values:
+    """Each signal's mean over one client's examples; `own()` gives them."""
+    batch = own()
+    each = measure_examples(signals, task, variables, batch)
+    return {name: average_masked(v[None], batch.mask[None])[0] for name, v in each.items()}
+
+
 def measure_trained(
     signals: Mapping[str, Signal],
     task: Task,
@@ -273,9 +288,7 @@ def measure_trained(
     variables = jax.tree.map(jnp.add, received, update.delta)
     own = partial(client_batch, data, client, holdout=holdout)
     if by_example:
-        batch = own()
-        each = measure_examples(by_example, task, variables, batch)
-        values |= {name: average_masked(v[None], batch.mask[None])[0] for name, v in each.items()}
+        values |= average_examples(by_example, task, variables, own)
     return values | measure_client_signals(by_client, task, variables, data, own, key)
 
 

@@ -26,6 +26,7 @@ class RoundState(Pytree):
       client_selection, data_selection, correction, aggregation: states of the strategies.
       data_server: what the data selector keeps on the server.
       change: of the global model in the round before; None where no signal refers to it.
+      personal: parts of the model that each client keeps for itself, with a leading `N`; `()` where all is shared.
       alive: until the seed diverges (`engine.nonfinite`); from then on nothing changes.
     """
 
@@ -36,6 +37,7 @@ class RoundState(Pytree):
     correction: StrategyState = ()
     data_selection: StrategyState = ()
     data_server: StrategyState = ()
+    personal: Variables = ()
     change: Variables | None = None
 
 

@@ -30,11 +30,14 @@ from fedjax_sel.engine.keys import Purpose, key_for
 from fedjax_sel.engine.layout import Layout
 from fedjax_sel.engine.ledger import Ledger, empty_ledger, limits_of
 from fedjax_sel.engine.nonfinite import guard_update, reweight
+from fedjax_sel.engine.personal import own_variables
 from fedjax_sel.engine.signals import expand, measure_cohort, measure_trained
 from fedjax_sel.engine.state import RoundState, Values
 from fedjax_sel.engine.timing import CohortWork, fail_members, plan_cohort, restrict, time_cohort
 from fedjax_sel.protocols import CohortSignal, Signals, UpdateSignal, overrides
 from fedjax_sel.pytree import Pytree
+from fedjax_sel.task import Task
+from fedjax_sel.task.freezing import merge_trees
 from fedjax_sel.types import Cohort, Context, PRNGKey, Update, Updates, Variables
 
 
@@ -50,6 +53,7 @@ class Trained(Pytree):
       work: the cohort's work on its devices.
       signals: the selector's `trained` signals.
       chosen: what the members train on.
+      personal: parts that each member keeps for itself, after it trained, with a leading `m`.
       uploaded: whose update was sent to the server.
       faults: what strategies returned that cannot be (`engine.faults`), by kind.
     """
@@ -62,6 +66,7 @@ class Trained(Pytree):
     work: CohortWork
     signals: Values
     chosen: Chosen
+    personal: Variables
     uploaded: Bool[Array, "m"]
     faults: Faults
 
@@ -94,7 +99,7 @@ def train_cohort(
         accepts = overrides(experiment.client_selection, "accept")
         keeps_deltas = accepts or aggregator.stacked or looks_at_deltas(signals)
         members = (cohort.client, examples.index, examples.mask, examples.weight, work.plan)
-        total, (updates, values), deltas = layout.train(
+        total, (updates, (values, personal)), deltas = layout.train(
             train, members, work.plan.steps, weight, state.variables, stacked=keeps_deltas
         )
         merged = restrict(returned, work.returned & updates.finite)  # the others' weight is shared among the rest
@@ -120,8 +125,9 @@ def train_cohort(
             check_like(f"{type(aggregator).__name__}.combine", state.variables, delta)
         else:
             delta = reweight(total, weight, final, updates.finite)
+        delta = perturb(experiment, seed, ctx, state, delta)
     updates = replace(updates, delta=deltas)
-    return Trained(cohort, merged, delta, updates, final, work, values, chosen, uploaded, faults)
+    return Trained(cohort, merged, delta, updates, final, work, values, chosen, personal, uploaded, faults)
 
 
 def needs_model(signals: Signals) -> bool:
@@ -144,8 +150,8 @@ def train_member(
     ctx: Context,
     member: Any,
     num_steps: Any,
-) -> tuple[Update, Values]:
-    """One member's update, and the `trained` signals of it.
+) -> tuple[Update, tuple[Values, Variables]]:
+    """One member's update, the `trained` signals of it, and the parts that the member keeps for itself.
 
     Args:
       experiment, data, seed, state, ctx: of the round.
@@ -157,31 +163,46 @@ def train_member(
     with stage("local training", client=client):
         key = key_for(seed, Purpose.TRAIN, ctx.round, client)
         own = correction.client_state(state.correction, client)
-        received, _ = task.split(state.variables)
+        mine = own_variables(state.variables, state.personal, client)
+        received, _ = task.split(mine)
 
         def transform(gradient: Variables, variables: Variables) -> Variables:
             corrected = correction.correct(own, gradient, variables, received=received)
             check_like(f"{type(correction).__name__}.correct", gradient, corrected, "a gradient", "it got")
-            return corrected
+            _, uncorrected = task.split_personal(gradient)
+            return merge_trees(corrected, uncorrected) if task.personal else corrected
 
         def train() -> Update:
             examples = Examples(data, index, mask, weight)
             update = experiment.local_training.train(
-                key, task, state.variables, examples, plan, num_steps=num_steps, transform=transform
+                key, task, mine, examples, plan, num_steps=num_steps, transform=transform
             )
             check_update(experiment.local_training, update, state.variables)
             check_finite(update.delta)
-            changed, _ = task.split(update.delta)
+            changed, _ = task.split(keep_apart(task, update, mine)[0].delta)
             return replace(update, upload=correction.upload(own, changed, plan.step_size_sum))
 
-        update = guard_update(train)()
+        update, kept = keep_apart(task, guard_update(train)(), mine)
         signals = experiment.client_selection.signals().at("trained")
+        sent = replace(update, delta=experiment.aggregation.receive(update.delta))
+        check_like(f"{type(experiment.aggregation).__name__}.receive", update.delta, sent.delta, "an update", "it got")
         if not signals:
-            return update, {}
+            return sent, ({}, kept)
         holdout = experiment.signal_split == "holdout"
         key_signals = key_for(seed, Purpose.SIGNALS, ctx.round, client)
-        args = (signals, task, data, state.variables, update, client, state.change, key_signals)
-        return update, measure_trained(*args, holdout=holdout)
+        begun = merge_trees(state.variables, kept) if task.personal else state.variables
+        args = (signals, task, data, begun, update, client, state.change, key_signals)
+        return sent, (measure_trained(*args, holdout=holdout), kept)
+
+
+def keep_apart(task: Task, update: Update, received: Variables) -> tuple[Update, Variables]:
+    """One member's update without its personal parts, which are 0 in it, and those parts after it; `()` without any."""
+    if not task.personal:
+        return update, ()
+    shared, moved = task.split_personal(update.delta)
+    _, before = task.split_personal(received)
+    sent = merge_trees(shared, jax.tree.map(jnp.zeros_like, moved))
+    return replace(update, delta=sent), jax.tree.map(jnp.add, before, moved)
 
 
 def combine(experiment: Experiment, deltas: Variables, weight: Float[Array, "m"]) -> Variables:
@@ -189,6 +210,14 @@ def combine(experiment: Experiment, deltas: Variables, weight: Float[Array, "m"]
     model, statistics = experiment.task.split(deltas)
     averaged = jax.tree.map(lambda leaf: jnp.tensordot(weight, leaf, 1), statistics)
     return experiment.task.join(experiment.aggregation.combine(model, weight), averaged)
+
+
+def perturb(experiment: Experiment, seed: PRNGKey, ctx: Context, state: RoundState, change: Variables) -> Variables:
+    """The change as the aggregator releases it; personal parts are not part of it."""
+    aggregator, task = experiment.aggregation, experiment.task
+    released = aggregator.perturb(key_for(seed, Purpose.NOISE, ctx.round), change, ctx.m)
+    check_like(f"{type(aggregator).__name__}.perturb", state.variables, released)
+    return merge_trees(released, task.split_personal(change)[1]) if task.personal else released
 
 
 def count_training(experiment: Experiment, data: FederatedData, trained: Trained, models_sent: Any) -> Ledger:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +19,7 @@ from fedjax_sel.local_training._shuffle import shuffle_epochs, shuffle_steps
 from fedjax_sel.protocols import LocalTrainer
 from fedjax_sel.pytree import Scalar, param, show, static, title
 from fedjax_sel.task import Task
-from fedjax_sel.types import Plan, PRNGKey, Update, Variables
+from fedjax_sel.types import Batch, Plan, PRNGKey, Update, Variables
 
 
 class MinibatchTrainer(LocalTrainer):
@@ -69,6 +70,20 @@ class MinibatchTrainer(LocalTrainer):
     @abstractmethod
     def build_optimizer(self, rate: Scalar) -> optax.GradientTransformation:
         """Returns the optax transformation of a step at this rate."""
+
+    def batch_gradient(
+        self, loss: Callable[..., Any], trained: Variables, statistics: Variables, batch: Batch, key: PRNGKey
+    ) -> tuple[Variables, Any]:
+        """Returns the gradient that a step follows, and what `loss` returns beside its value; the loss's by default.
+
+        Args:
+          loss: of `trained` and the other arguments: the batch's mean, and what else is kept.
+          trained: what is trained.
+          statistics: of the model before the step.
+          batch: of the step.
+          key: of the step.
+        """
+        return jax.grad(loss, has_aux=True)(trained, statistics, batch, key)
 
     @property
     def heavy_ball(self) -> Scalar | None:
@@ -138,7 +153,7 @@ class MinibatchTrainer(LocalTrainer):
             if self.augment is not None:
                 key_step, key_augment = jax.random.split(key_step)
                 batch = batch.replace(x=self.augment(key_augment, batch.x))
-            gradient, (sums, statistics) = jax.grad(mean_loss, has_aux=True)(trained, statistics, batch, key_step)
+            gradient, (sums, statistics) = self.batch_gradient(mean_loss, trained, statistics, batch, key_step)
             gradient = gradient if transform is None else transform(gradient, trained)
             optimizer = self.build_optimizer(self.rate(s // batches, factor))
             change, moved_moments = optimizer.update(gradient, moments, trained)

@@ -31,6 +31,7 @@ def fast_convolution(
     Sequences are images of height 1. Native are other dimensions, channels that are not last, a `lhs_dilation` above 1,
     and whatever else is asked for in `options` beside `precision`.
     """
+    options = {name: value for name, value in options.items() if value is not None}
     if not is_lowered(lhs.shape, rhs.shape, lhs_dilation, dimension_numbers) or options.keys() > {"precision"}:
         return lax.conv_general_dilated(
             lhs,

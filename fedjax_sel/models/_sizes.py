@@ -9,7 +9,7 @@ import flax.linen as nn
 
 from fedjax_sel.pytree import is_real, is_whole, show, title, to_plain
 
-COUNTS = ("classes", "hidden", "channels", "kernel", "depth", "width", "widths")
+COUNTS = ("classes", "hidden", "channels", "kernel", "depth", "width", "widths", "heads", "patch", "vocabulary")
 """Fields that are whole numbers, at least 1; or several."""
 
 SHARES = ("dropout", "drop_path", "momentum")

@@ -55,10 +55,17 @@ def list_strategies() -> list[str]:
 
 
 def list_sources(names: Sequence[str] | None = None) -> Iterator[tuple[str, str]]:
-    """Yields components of these names with their sources; None: all components that have one."""
+    """Yields components of these names with their sources; None: all components that have one.
+
+    What two keys can name (`local_training` and `fine_tuning`) is listed once.
+    """
+    seen = set()
     for key, kind in config.KINDS.items():
         for name in kind.available():
-            text = find_source(kind.load(name))
+            if (part := kind.load(name)) in seen:
+                continue
+            seen.add(part)
+            text = find_source(part)
             if text != NO_SOURCE if names is None else name in names:
                 yield f"{key} {name}", text
 

@@ -132,9 +132,10 @@ FIGURES = (
 )
 
 CLIENT_FIGURES = (
-    "![The global model on every client's own examples](figures/clients.png)",
-    "*The global model on every client's own examples: left, the mean over clients and the mean of their worst tenth, "
-    "median over seeds; right, all clients at the last evaluation. This is evaluation: no client is billed for it.*",
+    "![The model that each client has, on its own examples](figures/clients.png)",
+    "*The model that each client has (the global one, or one of its own), on its own examples: left, the mean over "
+    "clients and the mean of their worst tenth, median over seeds; right, all clients at the last evaluation. "
+    "This is evaluation: no client is billed for it.*",
 )
 
 DEVICE_FIGURES = (

@@ -10,6 +10,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from fedjax_sel.models._call import ModelAdapter, apply_model, init_model
 from fedjax_sel.models._fast_conv import is_native
 from fedjax_sel.task.task import Task
 from fedjax_sel.types import Rows
@@ -20,6 +21,8 @@ SHOWN = 3
 
 def native_convolutions(task: Task, x: Rows) -> list[str]:
     """Paths of the model's layers that call XLA's own convolution, where `models.Conv` could take their place.
+
+    Of a model that is no Linen module they are numbered.
 
     The model is traced, not compiled.
 
@@ -35,11 +38,25 @@ def native_convolutions(task: Task, x: Rows) -> list[str]:
     >>> native_convolutions(Task(Small()), jnp.zeros((1, 8, 8, 1)))
     ['Conv_0']
     """
-    return list(_native_layers(task.model, x.shape[1:], tuple(task.frozen.model_options.items())))
+    dtype, options = x.dtype if task.raw else jnp.float32, tuple(task.frozen.model_options.items())
+    if not isinstance(task.model, nn.Module):
+        return _native_operations(task.model, x.shape[1:], dtype)
+    return list(_native_layers(task.model, x.shape[1:], dtype, options))
+
+
+def _native_operations(model: ModelAdapter, example: tuple[int, ...], dtype: Any) -> list[str]:
+    """Returns a name for each convolution of XLA's own in a model that is no Linen module."""
+    x = jax.ShapeDtypeStruct((1, *example), dtype)
+    variables = jax.eval_shape(lambda x: init_model(model, jax.random.key(0), x), x)
+    program = jax.make_jaxpr(lambda variables, x: apply_model(model, variables, x, train=False))(variables, x)
+    count = str(program).count("conv_general_dilated[")
+    return [f"convolution {i + 1}" for i in range(count)]
 
 
 @functools.lru_cache(maxsize=64)
-def _native_layers(model: nn.Module, example: tuple[int, ...], options: tuple[tuple[str, Any], ...]) -> tuple[str, ...]:
+def _native_layers(
+    model: nn.Module, example: tuple[int, ...], dtype: Any, options: tuple[tuple[str, Any], ...]
+) -> tuple[str, ...]:
     """The paths, of a model called with these options."""
     found: dict[str, None] = {}
 
@@ -53,9 +70,9 @@ def _native_layers(model: nn.Module, example: tuple[int, ...], options: tuple[tu
 
     with nn.intercept_methods(note):
         jax.eval_shape(
-            lambda key, x: model.init(key, x, train=False, **dict(options)),
+            lambda key, x: init_model(model, key, x, **dict(options)),
             jax.random.key(0),
-            jax.ShapeDtypeStruct((1, *example), jnp.float32),
+            jax.ShapeDtypeStruct((1, *example), dtype),
         )
     return tuple(found)
 
@@ -73,9 +90,14 @@ def warn_native_convolutions(task: Task, x: Rows) -> None:
     if not names:
         return
     others = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    helps = (
+        "use fedjax_sel.models.Conv instead of flax.linen.Conv, or "
+        "Task(fedjax_sel.models.fast_convolutions(model), ...)"
+        if isinstance(task.model, nn.Module)
+        else "give its layers conv_general_dilated=fedjax_sel.models.fast_convolution"
+    )
     warnings.warn(
         f"{type(task.model).__name__} has native convolutions ({', '.join(names[:SHOWN])}{others}), which a CPU runs "
-        "several times slower in a compiled loop; use fedjax_sel.models.Conv instead of flax.linen.Conv, or "
-        "Task(fedjax_sel.models.fast_convolutions(model), ...)",
+        f"several times slower in a compiled loop; {helps}",
         stacklevel=2,
     )

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from fedjax_sel.data.dataset import Dataset
+from fedjax_sel.models._call import apply_model
 from fedjax_sel.pytree import jit
 from fedjax_sel.task.task import Task
 from fedjax_sel.types import Rows
@@ -54,5 +55,4 @@ def precompute_features(task: Task, *datasets: Dataset) -> tuple[Task, list[Data
 @jit(static_argnames=("end",))
 def backbone(task: Task, x: Rows, *, end: int) -> Float[Array, "b ..."]:
     """Features that the model's stages before `end`, all frozen, compute from examples as stored."""
-    apply: Any = task.model.apply
-    return apply(task.frozen.variables, task.normalize(x), train=False, end=end)
+    return apply_model(task.model, task.frozen.variables, task.normalize(x), train=False, end=end)

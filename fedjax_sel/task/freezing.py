@@ -12,6 +12,7 @@ import flax.linen as nn
 import jax.numpy as jnp
 from flax import traverse_util
 
+from fedjax_sel.models._call import MODES
 from fedjax_sel.pytree import Pytree, static
 from fedjax_sel.types import Variables
 
@@ -80,14 +81,14 @@ class FrozenParams(Pytree):
 
     @contextmanager
     def evaluate_frozen(self) -> Iterator[None]:
-        """A context in which frozen modules are called with `train=False`."""
+        """A context in which frozen modules are called as in evaluation."""
         if not self.names:
             yield
             return
 
         def call(layer, args, kwargs, context):
-            if kwargs.get("train") and context.method_name == "__call__" and self.is_frozen(context.module.path):
-                kwargs = {**kwargs, "train": False}
+            if context.method_name == "__call__" and self.is_frozen(context.module.path):
+                kwargs = {name: not MODES[name] if name in MODES else value for name, value in kwargs.items()}
             return layer(*args, **kwargs)
 
         with nn.intercept_methods(call):
@@ -154,16 +155,24 @@ def name_others(count: int) -> str:
     return f"; and {count} more" if count > 0 else ""
 
 
-def check_frozen(names: Sequence[str], variables: Variables) -> None:
-    """Raises `ValueError` for names that no variable is in, or that leave nothing to train."""
+def check_parts(what: str, names: Sequence[str], variables: Variables, rest: str) -> None:
+    """Raises `ValueError` for names that no variable is in, or that are all of the model.
+
+    Args:
+      what: the parts are, for errors.
+      names: of the parts.
+      variables: of the model.
+      rest: what the other parts are.
+    """
     paths = {path[1:] for path in traverse_util.flatten_dict(variables)}
     known = ", ".join(sorted({path[0] for path in paths}))
     for name in names:
         if not any(within(path, name) for path in paths):
             raise ValueError(
-                f"frozen: {name!r} is no part of the model; its parts are {known} (and what is within them, as in "
+                f"{what}: {name!r} is no part of the model; its parts are {known} (and what is within them, as in "
                 "part/within; * stands for anything)"
             )
     parameters = [path[1:] for path in traverse_util.flatten_dict(variables) if path[0] != STATISTICS]
     if names and all(FrozenParams(names=tuple(names)).is_frozen(path) for path in parameters):
-        raise ValueError(f"frozen: {', '.join(names)} is all of the model ({known}); something must be left to train")
+        left = "something must be left to train" if rest == "trained" else f"something must be {rest}"
+        raise ValueError(f"{what}: {', '.join(names)} is all of the model ({known}); {left}")

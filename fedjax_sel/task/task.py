@@ -15,9 +15,10 @@ from jax.core import Tracer
 from jaxtyping import Array, Float, Shaped
 
 from fedjax_sel.data.dataset import Dataset, normalisation, warn_before_learning
+from fedjax_sel.models._call import ModelAdapter, apply_model, check_call, init_model
 from fedjax_sel.pytree import Pytree, Scalar, is_real, show, static
-from fedjax_sel.task.costs import Costs, count_costs
-from fedjax_sel.task.freezing import FrozenParams, check_frozen, fit_variables
+from fedjax_sel.task.costs import Costs, count_costs, count_numbers
+from fedjax_sel.task.freezing import FrozenParams, check_parts, fit_variables
 from fedjax_sel.task.losses import DEFAULT_LOSS, CrossEntropy, ExampleFunction, Loss, OwnLoss
 from fedjax_sel.task.metrics import DEFAULT_METRICS, Accuracy, MeanOf, Metric
 from fedjax_sel.types import Batch, PRNGKey, Rows, Variables
@@ -34,9 +35,11 @@ class Task(Pytree):
     """What is learnt by a Flax module: a model, how its inputs are normalised, a loss and metrics.
 
     Attributes:
-      model: maps normalised examples to outputs (logits of classes, of labels, of the next token; or numbers); called
-        with `train=True` while a client trains (dropout, statistics of the batch). Where it has statistics (a
-        collection `batch_stats`), it also takes `mask`, the examples that count.
+      model: maps normalised examples to outputs (logits of classes, of labels, of the next token; or numbers): any
+        Linen module, or what `models.from_nnx` and `models.from_functions` make. Called with `train=True` (or
+        `deterministic=False`) while a client trains, where it takes that. Where it has statistics (a collection
+        `batch_stats`), it gets `mask`, the examples that count, if it takes that; else its `flax.linen.BatchNorm`
+        layers do.
       shift, scale: an example as stored becomes `(x - shift) * scale`; numbers, or one for each place of the example's
         last axis.
       loss: of each example, from the model's outputs and the targets; training minimises its mean. A `Loss`, whose
@@ -44,6 +47,9 @@ class Task(Pytree):
       metrics: by name, a `Metric`, or a plain function of outputs and targets, of whose values the mean is taken; a
         history has their values on the test examples, one for each class as `NAME_0`, `NAME_1`, ...
       frozen: the parameters that are not trained.
+      raw: whether examples reach the model as stored, as token ids do: neither normalised nor made floats.
+      personal: names of the parts that each client keeps for itself (`FrozenParams` says how parts are named): they are
+        trained locally, never sent and never merged. A whole normalisation layer keeps its statistics with it.
 
     Raises:
       ValueError: the loss or a metric is no function, or a metric has a name that a history uses.
@@ -57,19 +63,25 @@ class Task(Pytree):
     Focal(gamma=2.0)
     """
 
-    model: nn.Module = static()
+    model: nn.Module | ModelAdapter = static()
     shift: Scalar | Float[Array | np.ndarray, "..."] = 0.0
     scale: Scalar | Float[Array | np.ndarray, "..."] = 1.0
     loss: Loss | ExampleFunction = CrossEntropy()
     metrics: Mapping[str, Metric | ExampleFunction] = static(default=FrozenDict(accuracy=Accuracy()))
     frozen: FrozenParams = FrozenParams()
+    raw: bool = static(default=False)
+    personal: tuple[str, ...] = static(default=())
 
     def __check_init__(self) -> None:
         """Refuses a loss or metrics that cannot be computed, and makes the metrics hashable."""
         if isinstance(self.model, type):
             raise ValueError(f"task: model is {self.model.__name__}, a class; give {self.model.__name__}(...)")
         if not all(callable(getattr(self.model, method, None)) for method in ("init", "apply")):
-            raise ValueError(f"task: model is {show(self.model)}; it must be a Flax module, as models.MLP(classes=10)")
+            raise ValueError(
+                f"task: model is {show(self.model)}; it must be a Flax module, as models.MLP(classes=10), "
+                "or adapted by models.from_nnx or models.from_functions"
+            )
+        check_call(self.model)
         for name in ("shift", "scale"):
             value: Any = getattr(self, name)
             if not isinstance(value, Tracer) and not (is_real(value) and np.isfinite(value).all()):
@@ -94,7 +106,7 @@ class Task(Pytree):
     @classmethod
     def on(
         cls,
-        model: nn.Module,
+        model: nn.Module | ModelAdapter,
         dataset: Dataset,
         *,
         loss: Loss | ExampleFunction | None = None,
@@ -107,8 +119,8 @@ class Task(Pytree):
           model: what learns.
           dataset: whose targets say which loss and metrics are taken where none are given.
           loss, metrics: of the task.
-          normalise: to mean 0 and deviation 1 by the training examples; token ids of a dataset whose targets are
-            tokens stay as they are.
+          normalise: to mean 0 and deviation 1 by the training examples; examples of a dataset whose targets are tokens
+            are not. Whole numbers that are not normalised, but for bytes, are token ids (`raw`).
         """
         if not isinstance(dataset, Dataset):
             raise ValueError(f"the data of a task is {show(dataset)} ({type(dataset).__name__}); it must be a Dataset")
@@ -117,15 +129,15 @@ class Task(Pytree):
             "metrics": DEFAULT_METRICS[dataset.targets] if metrics is None else metrics,
         }
         if not normalise or dataset.targets == "tokens":
-            return cls(model, **given)
+            return cls(model, raw=dataset.x.dtype.kind in "iu" and dataset.x.dtype != np.uint8, **given)
         warn_before_learning(dataset)
         shift, scale = map(jnp.asarray, normalisation(dataset))
         return cls(model, shift, scale, **given)
 
     def init(self, key: PRNGKey, x: Rows) -> Variables:
         """Initial values of what is trained, for examples like those of `x` (any number of them)."""
-        example = jnp.zeros((1, *x.shape[1:]), jnp.float32)
-        return self.frozen.initialize(self.model.init(key, example, train=False, **self.frozen.model_options))
+        example = jnp.zeros((1, *x.shape[1:]), x.dtype if self.raw else jnp.float32)
+        return self.frozen.initialize(init_model(self.model, key, example, **self.frozen.model_options))
 
     def logits(
         self, variables: Variables, x: Rows, *, train: bool = False, key: PRNGKey | None = None
@@ -138,12 +150,9 @@ class Task(Pytree):
           train: with dropout, drawn from `key`.
           key: needed where `train`.
         """
-        rngs = None if key is None else {"dropout": key}
+        merged, options = self.frozen.merge(variables), self.frozen.model_options
         with self.frozen.evaluate_frozen():
-            logits: Any = self.model.apply(
-                self.frozen.merge(variables), self.normalize(x), train=train, rngs=rngs, **self.frozen.model_options
-            )
-        return logits
+            return apply_model(self.model, merged, self.normalize(x), train=train, key=key, **options)
 
     def logits_and_features(self, variables: Variables, x: Rows) -> tuple[Float[Array, "b C"], Float[Array, "b H"]]:
         """Logits of examples as stored, in evaluation, and their features: the inputs of the last `nn.Dense`.
@@ -168,8 +177,10 @@ class Task(Pytree):
             )
         return logits, seen[-1][0]
 
-    def normalize(self, x: Rows) -> Float[Array, "b ..."]:
+    def normalize(self, x: Rows) -> Shaped[Array, "b ..."]:
         """Examples as the model sees them."""
+        if self.raw:
+            return jnp.asarray(x)
         last = (1,) * (x.ndim - 1)
         shift, scale = (jnp.reshape(jnp.asarray(a, jnp.float32), (*last, -1)) for a in (self.shift, self.scale))
         return (jnp.asarray(x, jnp.float32) - shift) * scale
@@ -181,18 +192,17 @@ class Task(Pytree):
         _, statistics = self.split(variables)
         if not statistics:
             return self.losses(variables, batch, train=True, key=key), statistics
-        rngs = None if key is None else {"dropout": key}
         with self.frozen.evaluate_frozen():
-            out: Any = self.model.apply(
+            logits, after = apply_model(
+                self.model,
                 self.frozen.merge(variables),
                 self.normalize(batch.x),
                 train=True,
                 mask=batch.mask,
-                rngs=rngs,
+                key=key,
                 mutable=list(statistics),
                 **self.frozen.model_options,
             )
-        logits, after = out
         after = self.frozen.drop_frozen(after)
         some = batch.mask.any()
         after = jax.tree.map(lambda new, old: jnp.where(some, new, old), after, statistics)
@@ -204,6 +214,16 @@ class Task(Pytree):
             return variables, {}
         statistics = {"batch_stats": variables["batch_stats"]}
         return {name: part for name, part in variables.items() if name not in statistics}, statistics
+
+    def split_personal(self, variables: Variables) -> tuple[Variables, Variables]:
+        """What is shared, and the parts that a client keeps for itself (empty where there are none)."""
+        return FrozenParams(names=self.personal).split(variables)
+
+    def check_personal(self, x: Rows) -> None:
+        """Raises `ValueError` where a personal part is no part of what is trained, or all of it."""
+        if self.personal:
+            like = jax.eval_shape(lambda x: self.init(jax.random.key(0), x), jax.ShapeDtypeStruct(x.shape, x.dtype))
+            check_parts("personal", self.personal, like, "shared")
 
     def join(self, trained: Variables, statistics: Variables) -> Variables:
         """The variables that `split` splits."""
@@ -274,7 +294,7 @@ class Task(Pytree):
         Raises:
           ValueError: a name that is no part of the model, nothing left to train, or variables that do not fit.
         """
-        example, layers = jax.ShapeDtypeStruct((1, *x.shape[1:]), jnp.float32), []
+        example, layers = jax.ShapeDtypeStruct((1, *x.shape[1:]), x.dtype if self.raw else jnp.float32), []
 
         def note(layer, args, kwargs, context):
             if isinstance(context.module, nn.Dense):
@@ -282,15 +302,13 @@ class Task(Pytree):
             return layer(*args, **kwargs)
 
         with nn.intercept_methods(note):
-            like = jax.eval_shape(
-                lambda key, example: self.model.init(key, example, train=False), jax.random.key(0), example
-            )
-        check_frozen(frozen, like)
+            like = jax.eval_shape(lambda key, example: init_model(self.model, key, example), jax.random.key(0), example)
+        check_parts("frozen", frozen, like, "trained")
         named = FrozenParams(names=tuple(frozen))
         if pretrained is not None:
             start, fixed = named.split(fit_variables(pretrained, like, named, layers[-1] if layers else ()))
             return self.replace(frozen=named.replace(variables=fixed, start=start))
-        _, fixed = named.split(Task(self.model).init(jax.random.key(0), x))
+        _, fixed = named.split(Task(self.model, raw=self.raw).init(jax.random.key(0), x))
         return self.replace(frozen=named.replace(variables=fixed))
 
     def costs(self, x: Rows) -> Costs:
@@ -298,11 +316,15 @@ class Task(Pytree):
         if self.frozen.costs is not None:
             return self.frozen.costs
         shapes = jnp.shape(self.shift), jnp.shape(self.scale)
-        return _costs_of(type(self), self.model, *shapes, x.shape[1:], x.dtype, self.frozen.names)
+        return _costs_of(type(self), self.model, *shapes, x.shape[1:], x.dtype, self.frozen.names, self.raw)
 
     def parameters(self, x: Rows) -> int:
         """`P`, the numbers in the variables that are trained."""
         return self.costs(x).parameters
+
+    def shared_parameters(self, x: Rows) -> int:
+        """The numbers in the variables that are trained and not personal: those that travel."""
+        return _count_shared(self, x) if self.personal else self.parameters(x)
 
     def fixed_parameters(self, x: Rows) -> int:
         """The numbers in the frozen parts: every client receives them once."""
@@ -321,22 +343,30 @@ class Task(Pytree):
         return self.costs(x).outputs
 
 
+def _count_shared(task: Task, x: Rows) -> int:
+    """`Task.shared_parameters`, where parts are personal."""
+    one = jax.ShapeDtypeStruct((1, *x.shape[1:]), x.dtype)
+    drawn = jax.eval_shape(lambda one: task.init(jax.random.key(0), one), one)
+    return count_numbers(task.split_personal(drawn)[0])
+
+
 @functools.lru_cache(maxsize=64)  # every seed, and every trace of a round, asks again
 def _costs_of(
     cls: type[Task],
-    model: nn.Module,
+    model: nn.Module | ModelAdapter,
     shift: tuple[int, ...],
     scale: tuple[int, ...],
     example: tuple[int, ...],
     dtype: Any,
     names: tuple[str, ...],
+    raw: bool,
 ) -> Costs:
     """`count_costs` of the task of these shapes, of which the parts of these names are frozen."""
     one = jax.ShapeDtypeStruct((1, *example), dtype)
     moments = (jax.ShapeDtypeStruct(shift, jnp.float32), jax.ShapeDtypeStruct(scale, jnp.float32))
-    variables = jax.eval_shape(cls(model).init, jax.random.key(0), one)
+    variables = jax.eval_shape(cls(model, raw=raw).init, jax.random.key(0), one)
 
     def logits(frozen: FrozenParams, trained: Variables, x: Array, shift: Array, scale: Array) -> Array:
-        return cls(model, shift, scale, frozen=frozen).logits(trained, x)
+        return cls(model, shift, scale, frozen=frozen, raw=raw).logits(trained, x)
 
     return count_costs(logits, FrozenParams(names=names), variables, one, *moments)

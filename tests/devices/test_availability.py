@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedjax_sel.devices.availability import Always, Bernoulli, Classes, Diurnal, Trace
+from fedjax_sel.devices.availability import Always, Bernoulli, Classes, Diurnal, Function, Trace
+from fedjax_sel.devices.table import trace_from_file
 
 KINDS = [Always(), Bernoulli(), Classes(), Diurnal(), Trace(np.arange(12).reshape(2, 6) % 3 == 0)]
 
@@ -65,9 +66,49 @@ def test_a_trace_is_followed_and_begins_again():
     np.testing.assert_array_equal(over_rounds(Trace(present), 7, 2), present[[0, 1, 2, 0, 1, 2, 0]])
 
 
+def test_a_function_of_the_round_is_followed():
+    """Client i arrives in round i and stays for three rounds."""
+    table = np.tril(np.ones((6, 4), bool)) & ~np.tril(np.ones((6, 4), bool), -3)
+
+    def present(round, num_clients):
+        age = round - jnp.arange(num_clients)
+        return (age >= 0) & (age < 3)
+
+    np.testing.assert_array_equal(over_rounds(Function(present), 6, 4), table)
+
+
+@pytest.mark.parametrize("suffix", ["npz", "npy", "csv"])
+def test_a_table_is_read_from_a_file(suffix, tmp_path):
+    table, path = np.random.default_rng(0).random((5, 3)) < 0.5, tmp_path / f"trace.{suffix}"
+    if suffix == "npz":
+        np.savez(path, present=table)
+    elif suffix == "npy":
+        np.save(path, table.astype(int))
+    else:
+        np.savetxt(path, table.astype(int), fmt="%d", delimiter=",")
+    np.testing.assert_array_equal(trace_from_file(path).present, table)
+
+
+def test_a_file_that_holds_no_table_is_refused(tmp_path):
+    np.savez(tmp_path / "two.npz", a=np.ones((2, 2)), b=np.ones(2))
+    np.save(tmp_path / "chances.npy", np.full((2, 2), 0.5))
+    (tmp_path / "no.npz").write_text("1,0")
+    for name, message in {
+        "two.npz": "holds a, b; one array",
+        "chances.npy": r"holds float64 of shape \(2, 2\); one array \[rounds, N\] of 0 and 1",
+        "no.npz": "cannot be read as NumPy's arrays",
+    }.items():
+        with pytest.raises(ValueError, match=message):
+            trace_from_file(tmp_path / name)
+    with pytest.raises(FileNotFoundError, match=r"no file .*lost\.npz"):
+        trace_from_file(tmp_path / "lost.npz")
+
+
 @pytest.mark.parametrize(
     ("availability", "message"),
     [
+        (Function(lambda round, n: jnp.ones(n + 1, bool)), r"bool of shape \(7,\); it must be bool of shape \(6,\)"),
+        (Function(lambda round, n: jnp.ones(n)), r"float32 of shape \(6,\)"),
         (Bernoulli(np.full(3, 0.5)), "N = 6"),
         (Classes((0.5,) * 7), "at most N = 6 classes"),
         (Classes((0.5, 1.5)), r"p is \(0.5, 1.5\)"),

@@ -1,0 +1,67 @@
+"""How private an experiment is."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+
+from fedjax_sel.aggregation.dp_fedavg import DPFedAvg
+from fedjax_sel.client_selection.uniform import Uniform
+from fedjax_sel.correction.none import NoCorrection
+from fedjax_sel.data.federated import FederatedData
+from fedjax_sel.devices.availability import Always, Bernoulli
+from fedjax_sel.engine.experiment import Experiment
+from fedjax_sel.metrics.privacy import epsilon
+from fedjax_sel.protocols import overrides
+
+__all__ = ["epsilon_of"]
+
+
+def epsilon_of(experiment: Experiment, data: FederatedData, delta: float) -> float:
+    """Returns `ε` of (ε, δ)-differential privacy, at the level of a client, of the models of all rounds.
+
+    What an experiment measures (accuracy, losses, ledgers) is not covered: it is no release.
+
+    Args:
+      experiment: with `DPFedAvg`. Its clients are drawn uniformly; or all that can be reached take part, each with the
+        chance of `Bernoulli` availability.
+      data: of its clients.
+      delta: `δ`.
+
+    Raises:
+      ValueError: the guarantee does not hold: something else depends on the clients' data, or they are drawn otherwise.
+    """
+    aggregation, selector, availability = experiment.aggregation, experiment.client_selection, experiment.availability
+    choice = experiment.data_selection
+    m, n = experiment.count_cohort(data.num_clients), data.num_clients
+    drawn = jax.eval_shape(lambda: experiment.task.init(jax.random.key(0), data.x))
+    problems = {
+        f"aggregation is {type(aggregation).__name__}, not DPFedAvg": not isinstance(aggregation, DPFedAvg),
+        f"client_selection is {type(selector).__name__}, not Uniform": not isinstance(selector, Uniform),
+        f"correction is {type(experiment.correction).__name__}, which may send more than the update": not isinstance(
+            experiment.correction, NoCorrection
+        ),
+        "the model has batch statistics, which are averaged without a bound": bool(experiment.task.split(drawn)[1]),
+        "there is a deadline, which depends on how many examples a client has": bool(
+            np.isfinite(experiment.deadline.seconds)
+        ),
+        f"data_selection is {type(choice).__name__}, by which clients tell the server of their examples": any(
+            overrides(choice, name) for name in ("prepare", "merge", "choose_deadline")
+        ),
+        f"volatility is {type(experiment.volatility).__name__}, not Always": not isinstance(
+            experiment.volatility, Always
+        ),
+    }
+    for problem, found in problems.items():
+        if found:
+            raise ValueError(f"no ε: {problem}")
+    assert isinstance(aggregation, DPFedAvg)
+    z = float(aggregation.noise_multiplier)
+    if isinstance(availability, Always):
+        return epsilon(z, experiment.rounds, share=(m, n), delta=delta, sampling="fixed")
+    if isinstance(availability, Bernoulli) and np.ndim(availability.p) == 0 and m == n:
+        return epsilon(z, experiment.rounds, share=float(availability.p), delta=delta)
+    raise ValueError(
+        f"no ε: availability is {type(availability).__name__} and cohort_size is {m} of N = {n}; it must be Always, or "
+        "Bernoulli with one p and cohort_size=N"
+    )

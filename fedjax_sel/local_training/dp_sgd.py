@@ -1,0 +1,77 @@
+"""Minibatch SGD on clipped gradients of single examples, with Gaussian noise: private at the level of an example."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array
+
+from fedjax_sel.local_training._minibatch import MinibatchTrainer
+from fedjax_sel.pytree import Scalar, param
+from fedjax_sel.types import Batch, PRNGKey, Variables
+
+__all__ = ["DPSGD"]
+
+
+class DPSGD(MinibatchTrainer):
+    """SGD on `(Σ_b g_b min(1, S / ‖g_b‖) + N(0, (z S)² I)) / B`, of the batch's examples `b`.
+
+    The sum is divided by the full batch size `B`, however many examples the last batch has. Needs a model without
+    statistics of batches, and memory for a gradient an example.
+
+    Attributes:
+      learning_rate, batch_size, epochs, steps, epoch_decay, schedule, augment: as `MinibatchTrainer` has them.
+      clip: `S`, the largest norm of an example's gradient.
+      noise_multiplier: `z`.
+
+    Source: Abadi et al., "Deep Learning with Differential Privacy", 2016, https://arxiv.org/abs/1607.00133, Algorithm
+    1; batches are those of a shuffled pass, where the source draws each example independently.
+
+    >>> DPSGD(0.1, clip=0.5).noise_multiplier
+    1.0
+    """
+
+    clip: Scalar = param(default=1.0, above=0, below=math.inf)
+    noise_multiplier: Scalar = param(default=1.0, low=0, below=math.inf)
+
+    def build_optimizer(self, rate: Scalar) -> optax.GradientTransformation:
+        """Returns plain descent at this rate."""
+        return optax.sgd(rate)
+
+    def batch_gradient(
+        self, loss: Callable[..., Any], trained: Variables, statistics: Variables, batch: Batch, key: PRNGKey
+    ) -> tuple[Variables, Any]:
+        """Returns the noisy mean of the examples' clipped gradients, and what `loss` returns beside it.
+
+        Raises:
+          ValueError: the model has statistics of batches.
+        """
+        if jax.tree.leaves(statistics):
+            raise ValueError(
+                "dp_sgd: the model has statistics of batches, which no gradient of a single example has; use a model "
+                "without batch normalisation, as with norm='group'"
+            )
+        key_loss, key_noise = jax.random.split(key)
+
+        def one(example: Batch, key: PRNGKey) -> tuple[Variables, Any]:
+            alone = jax.tree.map(lambda leaf: leaf[None], example)
+            return jax.grad(loss, has_aux=True)(trained, statistics, alone, key)
+
+        size = batch.mask.shape[0]
+        each, (sums, _) = jax.vmap(one)(batch, jax.random.split(key_loss, size))
+        norm = jax.vmap(optax.tree.norm)(each)
+        factor = jnp.minimum(1.0, self.clip / jnp.maximum(norm, jnp.finfo(jnp.float32).tiny))
+
+        def release(leaf: Array, key: PRNGKey) -> Array:
+            noise = self.noise_multiplier * self.clip * jax.random.normal(key, leaf.shape[1:])
+            return (jnp.tensordot(factor, leaf, 1) + noise) / size  # Alg. 1: g̃_t
+
+        leaves, tree = jax.tree.flatten(each)
+        keys = jax.random.split(key_noise, len(leaves))
+        gradient = tree.unflatten([release(leaf, k) for leaf, k in zip(leaves, keys, strict=True)])
+        return gradient, (sums.sum(0), statistics)

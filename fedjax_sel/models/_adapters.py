@@ -1,0 +1,182 @@
+"""Models that are no Linen modules: two functions, or a Flax NNX module."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+from flax import nnx, traverse_util
+from jaxtyping import Array, Bool
+
+from fedjax_sel.models._call import MODES, ModelAdapter
+from fedjax_sel.types import PRNGKey, Variables
+
+__all__ = ["FunctionModel", "NNXModel", "from_functions", "from_nnx"]
+
+
+@dataclass(frozen=True)
+class FunctionModel(ModelAdapter):
+    """A model that two functions make; made by `from_functions`.
+
+    Attributes:
+      make: `init(key, x)`.
+      compute: `apply(variables, x)`, which may take one of `MODES` (`train`, `deterministic`, ...) and `key`.
+    """
+
+    make: Callable[..., Variables]
+    compute: Callable[..., Array]
+
+    def init(self, key: PRNGKey, x: Array, *, train: bool = False) -> Variables:
+        """Returns the initial variables."""
+        return {"params": self.make(key, x)}
+
+    def apply(
+        self,
+        variables: Variables,
+        x: Array,
+        *,
+        train: bool = False,
+        mask: Bool[Array, "b"] | None = None,
+        rngs: Mapping[str, PRNGKey] | None = None,
+        mutable: Sequence[str] = (),
+    ) -> Array:
+        """Returns the outputs."""
+        takes = inspect.signature(self.compute).parameters
+        options: dict[str, Any] = {name: value is train for name, value in MODES.items() if name in takes}
+        if "key" in takes:
+            options["key"] = None if rngs is None else rngs["dropout"]
+        return self.compute(variables["params"], x, **options)
+
+
+def from_functions(init: Callable[..., Variables], apply: Callable[..., Array]) -> FunctionModel:
+    """Returns a model of two functions, as other libraries write them (a Flax model of Hugging Face, Haiku, plain JAX).
+
+    Args:
+      init: `init(key, x)` returns the variables, a nested dictionary of arrays all of which are trained.
+      apply: `apply(variables, x)` returns an output for each example. It may also take `train` (or `deterministic`),
+        and `key`, which is None in evaluation.
+
+    Raises:
+      ValueError: one of them is no function of two arguments.
+
+    >>> import jax.numpy as jnp
+    >>> def init(key, x):
+    ...     return {"kernel": jnp.zeros((x.shape[-1], 3))}
+    >>> def apply(variables, x):
+    ...     return x @ variables["kernel"]
+    >>> from fedjax_sel import Task
+    >>> Task(from_functions(init, apply)).parameters(jnp.zeros((1, 2)))
+    6
+    """
+    for name, function, wanted in (("init", init, "(key, x)"), ("apply", apply, "(variables, x)")):
+        try:
+            inspect.signature(function).bind("first", "second")
+        except TypeError as error:
+            raise ValueError(
+                f"from_functions: {name} is {function!r:.60} ({error}); it must be a function {name}{wanted}"
+            ) from None
+    return FunctionModel(init, apply)
+
+
+@dataclass(frozen=True)
+class NNXModel(ModelAdapter):
+    """A model that a Flax NNX module computes; made by `from_nnx`.
+
+    Attributes:
+      make: from `nnx.Rngs` to a module.
+      takes: names of the module's keyword arguments that are known here.
+    """
+
+    make: Callable[[nnx.Rngs], nnx.Module]
+    takes: frozenset[str] = field(compare=False)
+
+    def init(self, key: PRNGKey, x: Array, *, train: bool = False) -> Variables:
+        """Returns the initial variables: `params`, and `batch_stats` where there are some."""
+        _, params, statistics, _ = self.split(self.make(nnx.Rngs(key)))
+        return {"params": to_dict(params)} | ({"batch_stats": to_dict(statistics)} if statistics else {})
+
+    def apply(
+        self,
+        variables: Variables,
+        x: Array,
+        *,
+        train: bool = False,
+        mask: Bool[Array, "b"] | None = None,
+        rngs: Mapping[str, PRNGKey] | None = None,
+        mutable: Sequence[str] = (),
+    ) -> Any:
+        """Returns the outputs, with the new statistics where they are `mutable`."""
+        # What is neither a parameter nor a statistic (streams of random keys) begins anew; XLA drops the unused rest.
+        module = self.make(nnx.Rngs(jax.random.key(0) if rngs is None else rngs["dropout"]))
+        definition, params, statistics, others = self.split(module)
+        params = from_dict(params, variables["params"])
+        statistics = from_dict(statistics, variables.get("batch_stats", {}))
+        module = nnx.merge(definition, params, statistics, others)
+        module.train() if train else module.eval()
+        told: dict[str, Any] = {name: value is train for name, value in MODES.items() if name in self.takes}
+        outputs = module(x, **told, **({"mask": mask} if "mask" in self.takes else {}))  # type: ignore[operator]
+        if not mutable:
+            return outputs
+        return outputs, {"batch_stats": to_dict(self.split(module)[2])}
+
+    @staticmethod
+    def split(module: nnx.Module) -> tuple[Any, Any, Any, Any]:
+        """Returns a module's definition, parameters, statistics and all else."""
+        definition, params, statistics, others = nnx.split(module, nnx.Param, nnx.BatchStat, ...)
+        return definition, params, statistics, others
+
+
+def from_nnx(make: Callable[[nnx.Rngs], nnx.Module]) -> NNXModel:
+    """Returns a model of a Flax NNX module.
+
+    The module is told whether it trains by `train()` and `eval()`, and by an argument `train` where its `__call__` has
+    one. Where it normalises by the moments of a batch, `__call__` takes `mask`, the examples that count, and hands it
+    to `nnx.BatchNorm`.
+
+    Args:
+      make: makes the module from `nnx.Rngs`, as in `lambda rngs: MyModule(10, rngs=rngs)`.
+
+    Raises:
+      ValueError: `make` is a module instead of a function, or makes something else.
+
+    >>> from fedjax_sel import Task
+    >>> import jax.numpy as jnp
+    >>> model = from_nnx(lambda rngs: nnx.Linear(2, 3, rngs=rngs))
+    >>> Task(model).parameters(jnp.zeros((1, 2)))
+    9
+    """
+    hint = "it must be a function of nnx.Rngs, as in from_nnx(lambda rngs: MyModule(10, rngs=rngs))"
+    if isinstance(make, nnx.Module) or not callable(make):
+        raise ValueError(f"from_nnx: make is {make!r:.60}; {hint}")
+
+    def checked() -> nnx.Module:
+        module = make(nnx.Rngs(0))
+        if not isinstance(module, nnx.Module) or not callable(module):
+            raise ValueError(f"from_nnx: make returned {type(module).__name__}, which is no nnx.Module; {hint}")
+        return module
+
+    module: Any = nnx.eval_shape(checked)
+    takes = frozenset(inspect.signature(module).parameters)
+    if NNXModel.split(module)[2] and "mask" not in takes:
+        raise ValueError(
+            f"from_nnx: {type(module).__name__} has batch statistics, but its __call__ takes no mask; add mask=None, "
+            "and hand it to nnx.BatchNorm, so that padding does not enter them"
+        )
+    return NNXModel(make, takes)
+
+
+def to_dict(state: Any) -> dict[str, Any]:
+    """Returns the arrays of an NNX state as a nested dictionary whose keys are strings."""
+    flat = {tuple(map(str, path)): leaf.get_value() for path, leaf in nnx.to_flat_state(state)}
+    return traverse_util.unflatten_dict(flat)
+
+
+def from_dict(state: Any, values: Mapping[str, Any]) -> Any:
+    """Returns an NNX state with the values that a nested dictionary has at the same paths."""
+    flat = traverse_util.flatten_dict(dict(values))
+    return nnx.from_flat_state(
+        [(path, leaf.replace(flat[tuple(map(str, path))])) for path, leaf in nnx.to_flat_state(state)]
+    )

@@ -1,0 +1,160 @@
+"""How a model is called, whatever it calls its arguments."""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool
+
+from fedjax_sel.models._fast_conv import FastConvolutions
+from fedjax_sel.types import PRNGKey, Variables
+
+__all__ = ["MODES", "Model", "ModelAdapter", "apply_model", "check_call", "init_model"]
+
+MODES = {"train": True, "training": True, "is_training": True, "deterministic": False}
+"""Arguments by which modules learn that they train, with the value each has while they do."""
+
+
+class ModelAdapter(ABC):
+    """A model that is no Linen module, called as one; made by `from_functions` or `from_nnx`."""
+
+    @abstractmethod
+    def init(self, key: PRNGKey, x: Array, *, train: bool = False) -> Variables:
+        """Returns the initial variables."""
+
+    @abstractmethod
+    def apply(
+        self,
+        variables: Variables,
+        x: Array,
+        *,
+        train: bool = False,
+        mask: Bool[Array, "b"] | None = None,
+        rngs: Mapping[str, PRNGKey] | None = None,
+        mutable: Sequence[str] = (),
+    ) -> Any:
+        """Returns the outputs; with the new values of the collections in `mutable`, where there are some."""
+
+
+Model = nn.Module | ModelAdapter
+
+
+def init_model(model: Model, key: PRNGKey, x: Array, **options: Any) -> Variables:
+    """Returns the model's initial variables for examples like `x`.
+
+    Args:
+      model: a Linen module, or an adapter (`from_functions`, `from_nnx`).
+      key: of the initial values.
+      x: normalised examples.
+      options: other keyword arguments of the model.
+
+    >>> sorted(init_model(nn.Dense(3), jax.random.key(0), jnp.zeros((1, 2)))["params"])
+    ['bias', 'kernel']
+    """
+    return model.init(key, x, **call_options(model, train=False), **options)
+
+
+def apply_model(
+    model: Model,
+    variables: Variables,
+    x: Array,
+    *,
+    train: bool,
+    key: PRNGKey | None = None,
+    mask: Bool[Array, "b"] | None = None,
+    mutable: Sequence[str] = (),
+    **options: Any,
+) -> Any:
+    """Returns the model's outputs; with the new values of the collections in `mutable`, where there are some.
+
+    A module that takes none of `MODES` is called alike in training and in evaluation. Where a module takes no `mask`,
+    its `flax.linen.BatchNorm` layers get it, so that padding does not enter the statistics.
+
+    Args:
+      model, x, options: as for `init_model`.
+      variables: of the model.
+      train: whether it trains.
+      key: of dropout and whatever else is drawn; None: nothing is.
+      mask: which examples count in the statistics of a batch.
+      mutable: names of collections.
+
+    >>> apply_model(nn.Dense(1, use_bias=False), {"params": {"kernel": jnp.ones((2, 1))}}, jnp.ones((1, 2)), train=True)
+    Array([[2.]], dtype=float32)
+    """
+    rngs = None if key is None else {"dropout": key, "params": jax.random.fold_in(key, 1)}
+    if mutable:
+        options["mutable"] = list(mutable)
+    if mask is not None and "mask" not in signature_of(model).parameters:
+        with mask_batch_norms(mask):
+            return model.apply(variables, x, rngs=rngs, **call_options(model, train=train), **options)
+    return model.apply(variables, x, rngs=rngs, **call_options(model, train=train, mask=mask), **options)
+
+
+def call_options(model: Model, *, train: bool, mask: Bool[Array, "b"] | None = None) -> dict[str, Any]:
+    """Returns the keyword arguments that tell a model whether it trains, and which examples count."""
+    parameters = signature_of(model).parameters
+    options: dict[str, Any] = {name: value is train for name, value in MODES.items() if name in parameters}
+    if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
+        options["train"] = train
+    return options if mask is None else {**options, "mask": mask}
+
+
+def signature_of(model: Any) -> inspect.Signature:
+    """Returns how a model is called: a container is called as what it holds, or as the first layer that it holds."""
+    if isinstance(model, FastConvolutions):
+        return signature_of(model.module)
+    if isinstance(model, nn.Sequential):  # hands its keyword arguments to the first layer
+        return signature_of(model.layers[0])
+    return inspect.signature(model.apply if isinstance(model, ModelAdapter) else model)
+
+
+def check_call(model: Model) -> None:
+    """Raises `ValueError` where a Linen module cannot be called with examples alone, or no program compiled for it."""
+    if not isinstance(model, nn.Module):
+        return
+    signature, name = signature_of(model), type(model).__name__
+    try:
+        hash(model)
+    except TypeError:
+        raise ValueError(
+            f"task: {name} has a field that cannot be hashed, but programs are compiled for it; give it tuples instead "
+            "of lists, as in nn.Sequential((nn.Dense(8), nn.relu))"
+        ) from None
+    try:
+        signature.bind("x", **call_options(model, train=False))
+    except TypeError as error:
+        raise ValueError(
+            f"task: {name}.__call__{signature} cannot be called with a batch of examples ({error}); give its other "
+            "arguments defaults, or wrap it: fedjax_sel.models.from_functions(init, apply)"
+        ) from None
+
+
+@contextmanager
+def mask_batch_norms(mask: Bool[Array, "b"]) -> Iterator[None]:
+    """A context in which `flax.linen.BatchNorm` leaves out the examples that do not count."""
+
+    def call(layer: Callable, args: tuple, kwargs: dict[str, Any], context: nn.module.InterceptorContext) -> Any:
+        if (
+            not isinstance(context.module, nn.BatchNorm)
+            or context.method_name != "__call__"
+            or kwargs.get("mask") is not None
+        ):
+            return layer(*args, **kwargs)
+        x = args[0] if args else kwargs["x"]
+        if x.shape[:1] != mask.shape:
+            raise ValueError(
+                f"{'/'.join(context.module.path)}: BatchNorm sees {x.shape[:1]} examples of a batch of {mask.shape}; "
+                "give the model an argument mask, and BatchNorm the places that count"
+            )
+        counted = jnp.broadcast_to(mask.reshape(-1, *(1,) * (x.ndim - 1)), x.shape)
+        return layer(*args, **{**kwargs, "mask": counted})
+
+    with nn.intercept_methods(call):
+        yield

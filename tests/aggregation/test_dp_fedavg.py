@@ -1,0 +1,188 @@
+"""Clipped and noisy averages, at the level of clients and of examples, against NumPy, optax and the accountant."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from scipy.special import logsumexp
+from scipy.stats import binom
+
+from fedjax_sel import Experiment, Federation, Task, dataset, partition, simulate
+from fedjax_sel.aggregation.dp_fedavg import DPFedAvg
+from fedjax_sel.aggregation.mean import Mean
+from fedjax_sel.client_selection.by_size import BySize
+from fedjax_sel.data.federated import Examples
+from fedjax_sel.data_selection.fed_balancer import FedBalancer
+from fedjax_sel.devices.availability import Bernoulli
+from fedjax_sel.engine.keys import Purpose, key_for
+from fedjax_sel.engine.privacy import epsilon_of
+from fedjax_sel.local_training._shuffle import shuffle_epochs
+from fedjax_sel.local_training.dp_sgd import DPSGD
+from fedjax_sel.local_training.sgd import SGD
+from fedjax_sel.metrics.privacy import epsilon
+from fedjax_sel.models.logistic import LogisticRegression
+from fedjax_sel.models.resnet import ResNet
+from fedjax_sel.types import Batch
+
+CLOSE = {"rtol": 1e-4, "atol": 1e-6}
+M, N = 3, 6
+
+
+@pytest.fixture(scope="module")
+def clients():
+    rng = np.random.default_rng(7)
+    y = np.arange(120) % 3
+    x = rng.normal(size=(120, 2)) + 2.0 * np.array([[0, 1], [1, -1], [-1, -1]])[y]
+    return Federation(dataset("blobs", x.astype(np.float32), y, test=0.2), partition.Iid(clients=N))
+
+
+BASE = Experiment(Task(LogisticRegression(classes=3)), local_training=SGD(0.5), cohort_size=M, rounds=1)
+
+
+def flat(tree):
+    return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(tree)])
+
+
+@pytest.fixture(scope="module")
+def alone(clients):
+    """The update of each client by itself: everybody begins at 0."""
+    data = jax.tree.map(jnp.asarray, clients.draw(0))
+    variables, trainer = BASE.task.init(jax.random.key(0), data.x), BASE.local_training
+
+    @jax.jit
+    def update(client):
+        examples = Examples(data, *data.examples_of(client))
+        plan = trainer.plan(examples.mask.sum(), data.longest, 0, 1)
+        key = key_for(jax.random.key(0), Purpose.TRAIN, 0, client)
+        return trainer.train(key, BASE.task, variables, examples, plan, num_steps=plan.steps).delta
+
+    return {i: update(jnp.int32(i)) for i in range(N)}
+
+
+def run(clients, **changes):
+    history = simulate(BASE.replace(**changes), clients)
+    return jax.tree.map(lambda leaf: leaf[0], history.variables), [int(i) for i in history.selections[0, 0]]
+
+
+def test_updates_are_clipped_and_the_noise_has_its_deviation(clients, alone):
+    norms = {i: np.linalg.norm(flat(delta)) for i, delta in alone.items()}
+    clip = float(np.median(list(norms.values())))
+    clipped, cohort = run(clients, aggregation=DPFedAvg(clip=clip, noise_multiplier=0.0))
+    expected = sum(flat(alone[i]) * min(1.0, clip / norms[i]) for i in cohort) / M
+    np.testing.assert_allclose(flat(clipped), expected, **CLOSE)
+    assert min(norms.values()) < clip < max(norms.values())
+
+    noisy, _ = run(clients, aggregation=DPFedAvg(clip=clip, noise_multiplier=2.0))
+    leaves, tree = jax.tree.flatten(clipped)
+    keys = jax.random.split(key_for(jax.random.key(0), Purpose.NOISE, 0), len(leaves))
+    noise = [2.0 * clip / M * jax.random.normal(k, leaf.shape) for k, leaf in zip(keys, leaves, strict=True)]
+    np.testing.assert_allclose(flat(noisy) - flat(clipped), flat(tree.unflatten(noise)), **CLOSE)
+
+
+def test_one_client_moves_the_average_by_no_more_than_the_clip_over_m(clients, alone):
+    """Whatever it sends, and however few others return."""
+    rule = DPFedAvg(clip=0.1)
+    huge = rule.receive(jax.tree.map(lambda leaf: 1e6 * leaf, alone[0]))
+    assert np.linalg.norm(flat(huge)) == pytest.approx(0.1, rel=1e-5)
+    np.testing.assert_array_equal(flat(rule.receive(jax.tree.map(jnp.zeros_like, huge))), 0)
+
+
+def test_a_large_clip_without_noise_is_the_mean(clients):
+    one, _ = run(clients, aggregation=DPFedAvg(clip=1e6, noise_multiplier=0.0))
+    np.testing.assert_allclose(flat(one), flat(run(clients, aggregation=Mean())[0]), **CLOSE)
+
+
+def test_private_steps_are_optax_s(clients):
+    """`optax.contrib.differentially_private_aggregate` on every batch, without noise; and the noise's deviation."""
+    data = jax.tree.map(jnp.asarray, clients.draw(0))
+    task, key, clip = BASE.task, jax.random.key(3), 0.7
+    variables = task.init(jax.random.key(0), data.x)
+    index, mask = data.examples_of(jnp.int32(1))
+
+    @jax.jit
+    def train(trainer):
+        examples = Examples(data, index, mask)
+        plan = trainer.plan(mask.sum(), data.longest, 0, 1)
+        return trainer.train(key, task, variables, examples, plan, num_steps=plan.steps + 1).delta
+
+    trainer = DPSGD(0.3, batch_size=5, clip=clip, noise_multiplier=0.0)
+    order = np.asarray(shuffle_epochs(jax.random.split(key)[0], mask, 1))[0]
+    rule = optax.contrib.differentially_private_aggregate(clip, 0.0, 0)
+    params, state = variables, rule.init(variables)
+    count = int(mask.sum())
+    for start in range(0, count, 5):
+        own = np.asarray(index)[order[start : min(start + 5, count)]]
+
+        def loss(params, x, y):
+            return task.example_losses(task.logits(params, x[None]), y[None])[0]
+
+        each = jax.vmap(jax.grad(loss), in_axes=(None, 0, 0))(params, data.x[own], data.y[own])
+        change, state = rule.update(each, state)
+        rate = 0.3 * len(own) / 5
+        params = jax.tree.map(lambda w, g, rate=rate: w - rate * g, params, change)
+    expected = flat(params) - flat(variables)
+    np.testing.assert_allclose(flat(train(trainer)), expected, **CLOSE)
+
+    noise = flat(train(trainer.replace(noise_multiplier=50.0))) - flat(train(trainer))
+    steps = -(-count // 5)
+    assert np.sqrt(np.mean(noise**2)) == pytest.approx(0.3 * 50 * clip / 5 * np.sqrt(steps), rel=0.5)
+
+
+def test_epsilon_is_the_published_one():
+    """Abadi et al., 2016, section 4: q = 0.01, σ = 4, T = 10,000, δ = 1e-5 give ε = 1.26.
+
+    From Rényi divergences of whole orders (Mironov et al., 2019, section 3.3); the accountant turns the same ones into
+    ε by the tighter bound of Canonne et al., 2020, proposition 12.
+    """
+    pytest.importorskip("dp_accounting")
+    q, sigma, rounds, delta, orders = 0.01, 4.0, 10_000, 1e-5, np.arange(2, 200)
+    divergence = np.empty(len(orders))
+    for i, a in enumerate(orders):
+        k = np.arange(a + 1)
+        chances = binom.logpmf(k, a, q)
+        divergence[i] = rounds * logsumexp(chances + (k**2 - k) / (2 * sigma**2)) / (a - 1)
+    assert np.min(divergence - np.log(delta) / (orders - 1)) == pytest.approx(1.26, abs=0.005)
+    tight = divergence + np.log1p(-1 / orders) - np.log(delta * orders) / (orders - 1)
+    assert epsilon(sigma, rounds, share=q, delta=delta) == pytest.approx(np.min(tight), rel=0.01)
+    one = epsilon(2.0, 1, share=1.0, delta=1e-5)  # the Gaussian mechanism, α / (2 z²), at its best order
+    orders = np.linspace(1.01, 200, 100_000)
+    assert one <= np.min(orders / 8 + np.log(1e5) / (orders - 1)) + 1e-6
+    assert epsilon(1.0, 5, share=(10, 100), delta=1e-5, sampling="fixed") > epsilon(1.0, 5, share=0.1, delta=1e-5)
+    assert epsilon(0.0, 5, share=0.1, delta=1e-5) == float("inf")
+
+
+def test_epsilon_of_an_experiment(clients):
+    pytest.importorskip("dp_accounting")
+    data, private = clients.draw(0), BASE.replace(aggregation=DPFedAvg(noise_multiplier=1.5), rounds=20)
+    fixed = epsilon(1.5, 20, share=(M, N), delta=1e-3, sampling="fixed")
+    assert epsilon_of(private, data, 1e-3) == pytest.approx(fixed)
+    drawn = private.replace(availability=Bernoulli(0.25), cohort_size=N)
+    assert epsilon_of(drawn, data, 1e-3) == pytest.approx(epsilon(1.5, 20, share=0.25, delta=1e-3))
+
+
+@pytest.mark.parametrize(
+    ("changes", "match"),
+    [
+        ({"aggregation": Mean()}, "no ε: aggregation is Mean, not DPFedAvg"),
+        ({"client_selection": BySize()}, "no ε: client_selection is BySize"),
+        ({"volatility": Bernoulli(0.5)}, "no ε: volatility is Bernoulli"),
+        ({"data_selection": FedBalancer()}, "no ε: data_selection is FedBalancer, by which clients tell the server"),
+        ({"availability": Bernoulli(0.5)}, r"no ε: availability is Bernoulli and cohort_size is 3 of N = 6"),
+    ],
+)
+def test_where_the_guarantee_does_not_hold_there_is_no_epsilon(changes, match, clients):
+    with pytest.raises(ValueError, match=match):
+        epsilon_of(BASE.replace(**{"aggregation": DPFedAvg(), **changes}), clients.draw(0), 1e-3)
+
+
+def test_what_does_not_fit_is_refused():
+    with pytest.raises(ValueError, match=r"share is 0\.1; with sampling='fixed' it must be"):
+        epsilon(1.0, 1, share=0.1, delta=1e-5, sampling="fixed")
+    with pytest.raises(ValueError, match=r"clip is 0\.0; it must be in \(0, inf\)"):
+        DPFedAvg(clip=0.0)
+    task, trainer = Task(ResNet(depth=8)), DPSGD()
+    variables = jax.eval_shape(lambda: task.init(jax.random.key(0), jnp.zeros((1, 8, 8, 3))))
+    batch = Batch(jnp.zeros((1, 8, 8, 3)), jnp.zeros(1, jnp.int32), jnp.ones(1, bool))
+    with pytest.raises(ValueError, match="statistics of batches"):
+        trainer.batch_gradient(lambda: 0, *task.split(variables), batch, jax.random.key(0))

@@ -1,0 +1,212 @@
+"""Models of anybody's: Linen modules with other arguments, NNX modules and functions train as the library's own do."""
+
+import warnings
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+from fedjax_sel import Experiment, Federation, Task, models, partition, simulate
+from fedjax_sel.local_training.sgd import SGD
+from fedjax_sel.models.mlp import MLP
+from fedjax_sel.task.convolutions import native_convolutions
+from fedjax_sel.types import Batch
+
+X = np.asarray(np.random.default_rng(0).normal(size=(6, 2)), np.float32)
+
+
+def waves(key, shape, dtype=jnp.float32):
+    """Initial values that depend on the shape alone, so that every library begins alike."""
+    return jnp.cos(jnp.arange(np.prod(shape), dtype=dtype)).reshape(shape) / shape[0]
+
+
+class Plain(nn.Module):
+    """Takes examples, and nothing else."""
+
+    classes: int = 3
+
+    @nn.compact
+    def __call__(self, x):
+        return nn.Dense(self.classes, kernel_init=waves)(nn.tanh(nn.Dense(5, kernel_init=waves)(x)))
+
+
+class Same(nnx.Module):
+    """The same in NNX, its layers in a list."""
+
+    def __init__(self, *, rngs):
+        sizes = ((2, 5), (5, 3))
+        self.layers = nnx.List([nnx.Linear(i, o, kernel_init=waves, rngs=rngs) for i, o in sizes])
+
+    def __call__(self, x):
+        return self.layers[1](jnp.tanh(self.layers[0](x)))
+
+
+def functions():
+    """The same as two functions."""
+
+    def init(key, x):
+        sizes = ((x.shape[-1], 5), (5, 3))
+        return {str(i): {"w": waves(key, size), "b": jnp.zeros(size[1])} for i, size in enumerate(sizes)}
+
+    def apply(variables, x):
+        one, two = variables["0"], variables["1"]
+        return jnp.tanh(x @ one["w"] + one["b"][None]) @ two["w"] + two["b"][None]
+
+    return models.from_functions(init, apply)
+
+
+@pytest.fixture(scope="module")
+def blobs_clients():
+    from fedjax_sel import dataset
+
+    rng = np.random.default_rng(7)
+    y = np.arange(90) % 3
+    x = rng.normal(size=(90, 2)) + 2.0 * np.array([[0, 1], [1, -1], [-1, -1]])[y]
+    return Federation(dataset("blobs", x.astype(np.float32), y, test=0.2), partition.Iid(clients=5))
+
+
+@pytest.fixture(scope="module")
+def of_linen(blobs_clients):
+    return run(Plain(), blobs_clients)
+
+
+def run(model, clients):
+    experiment = Experiment(Task(model), local_training=SGD(0.2, batch_size=4), cohort_size=2, rounds=3)
+    return simulate(experiment, clients, seeds=2)
+
+
+@pytest.mark.parametrize("make", [lambda: models.from_nnx(lambda rngs: Same(rngs=rngs)), functions])
+def test_other_libraries_models_train_as_the_same_linen_module_does(make, blobs_clients, of_linen):
+    history = run(make(), blobs_clients)
+    for metric in ("loss", "accuracy", "training_loss", "bytes", "flops"):
+        np.testing.assert_allclose(history[metric], of_linen[metric], rtol=1e-5, atol=1e-6, err_msg=metric)
+    assert np.ptp(history["loss"]) > 0.01
+
+
+class Told(nn.Module):
+    """Learns by an argument of this name whether it trains."""
+
+    name_of_mode: str = "train"
+
+    @nn.compact
+    def __call__(self, x, train=False):
+        return nn.Dense(3)(nn.Dropout(0.5, deterministic=not train)(x))
+
+
+class ToldOtherwise(nn.Module):
+    """As `Told`, the other way round."""
+
+    @nn.compact
+    def __call__(self, x, deterministic=True):
+        return nn.Dense(3)(nn.Dropout(0.5, deterministic=deterministic)(x))
+
+
+def test_a_module_may_call_training_deterministic():
+    one, other = Task(Told()), Task(ToldOtherwise())
+    variables, key = one.init(jax.random.key(0), X), jax.random.key(1)
+    trained = one.logits(variables, X, train=True, key=key)
+    np.testing.assert_array_equal(other.logits(variables, X, train=True, key=key), trained)
+    np.testing.assert_array_equal(other.logits(variables, X), one.logits(variables, X))
+    assert not np.allclose(trained, one.logits(variables, X))
+
+
+class Normed(nn.Module):
+    """Hands a mask to its normalisation, or does not know of one."""
+
+    @nn.compact
+    def __call__(self, x, *, train=False):
+        return nn.Dense(3)(nn.BatchNorm(use_running_average=not train, momentum=0.5)(x))
+
+
+def test_padding_stays_out_of_the_statistics_of_a_module_without_mask():
+    task, mask = Task(Normed()), np.array([True] * 4 + [False] * 2)
+    batch = Batch(jnp.asarray(X), jnp.zeros(6, jnp.int32), jnp.asarray(mask))
+    losses, moved = task.training_losses(task.init(jax.random.key(0), X), batch)
+    np.testing.assert_allclose(moved["batch_stats"]["BatchNorm_0"]["mean"], 0.5 * X[:4].mean(0), rtol=1e-5)
+    np.testing.assert_allclose(moved["batch_stats"]["BatchNorm_0"]["var"], 0.5 + 0.5 * X[:4].var(0), rtol=1e-5)
+    assert (np.asarray(losses) > 0).tolist() == mask.tolist()
+
+
+class NormedSame(nnx.Module):
+    """`Normed` in NNX, which takes a mask."""
+
+    def __init__(self, *, rngs):
+        self.norm = nnx.BatchNorm(2, momentum=0.5, rngs=rngs)
+        self.drop = nnx.Dropout(0.5, rngs=rngs)
+        self.head = nnx.Linear(2, 3, rngs=rngs)
+
+    def __call__(self, x, mask=None):
+        mask = None if mask is None else jnp.broadcast_to(mask[:, None], x.shape)
+        return self.head(self.drop(self.norm(x, mask=mask)))
+
+
+def test_statistics_and_dropout_of_an_nnx_module():
+    task, mask = Task(models.from_nnx(lambda rngs: NormedSame(rngs=rngs))), np.array([True] * 4 + [False] * 2)
+    variables = task.init(jax.random.key(0), X)
+    batch = Batch(jnp.asarray(X), jnp.zeros(6, jnp.int32), jnp.asarray(mask))
+    losses, moved = task.training_losses(variables, batch, jax.random.key(1))
+    np.testing.assert_allclose(moved["batch_stats"]["norm"]["mean"], 0.5 * X[:4].mean(0), rtol=1e-5)
+    np.testing.assert_allclose(moved["batch_stats"]["norm"]["var"], 0.5 + 0.5 * X[:4].var(0), rtol=1e-5)
+    assert not np.allclose(losses, task.training_losses(variables, batch, jax.random.key(2))[0])
+    np.testing.assert_array_equal(task.logits(variables, X), task.logits(variables, X))
+
+
+def test_whole_numbers_reach_an_embedding_as_they_are():
+    class Bag(nn.Module):
+        @nn.compact
+        def __call__(self, tokens):
+            return nn.Dense(2)(nn.Embed(50, 4)(tokens).mean(1))
+
+    task, tokens = Task(Bag(), raw=True), np.array([[1, 40, 3]], np.int32)
+    variables = task.init(jax.random.key(0), tokens)
+    assert task.parameters(tokens) == 50 * 4 + 4 * 2 + 2
+    assert task.logits(variables, tokens).shape == (1, 2)
+
+
+def test_a_convolution_of_an_nnx_module_is_warned_of():
+    def make(**options):
+        return lambda rngs: nnx.Sequential(nnx.Conv(1, 2, (3, 3), rngs=rngs, **options), lambda x: x.mean((1, 2)))
+
+    images = np.zeros((1, 8, 8, 1), np.float32)
+    assert native_convolutions(Task(models.from_nnx(make())), images) == ["convolution 1"]
+    fast = Task(models.from_nnx(make(conv_general_dilated=models.fast_convolution)))
+    assert native_convolutions(fast, images) == []
+
+
+def test_sequential_modules_are_called_as_their_first_layer():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        task = Task(nn.Sequential((nn.Dense(4), nn.relu, nn.Dense(3))))
+    assert task.parameters(X) == 2 * 4 + 4 + 4 * 3 + 3
+    assert Task(models.fast_convolutions(MLP(classes=3))).outputs(X) == (1, 3)
+
+
+class TwoInputs(nn.Module):
+    def __call__(self, x, attention):
+        return x
+
+
+def test_what_cannot_be_called_is_told_what_helps():
+    with pytest.raises(ValueError, match=r"TwoInputs.__call__.*missing.*'attention'.*from_functions"):
+        Task(TwoInputs())
+    with pytest.raises(ValueError, match="give it tuples instead of lists"):
+        Task(nn.Sequential([nn.Dense(4)]))
+    with pytest.raises(ValueError, match=r"a function of nnx\.Rngs"):
+        models.from_nnx(Same(rngs=nnx.Rngs(0)))
+    with pytest.raises(ValueError, match=r"no nnx\.Module"):
+        models.from_nnx(lambda rngs: Plain())
+    with pytest.raises(ValueError, match=r"apply is .*must be a function apply\(variables, x\)"):
+        models.from_functions(lambda key, x: {}, lambda x: x)
+
+    class NoMask(nnx.Module):
+        def __init__(self, *, rngs):
+            self.norm = nnx.BatchNorm(2, rngs=rngs)
+
+        def __call__(self, x):
+            return self.norm(x)
+
+    with pytest.raises(ValueError, match="takes no mask; add mask=None"):
+        models.from_nnx(lambda rngs: NoMask(rngs=rngs))
