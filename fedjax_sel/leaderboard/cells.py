@@ -207,7 +207,7 @@ def run_cell(
         config = configure(federation, selector, bench.scale, bench.seeds)
         state = config["client_selection"].get(CODE, "")  # a selector of the user's that was edited is another one
         place = locate(out, federation.name, f"{selector.label}-{state}" if state else selector.label)
-        if layout.check(place, config) == "finished":
+        if layout.check(place, config, extend=False) == "finished":
             return Cell(*name, FINISHED, history=layout.read(place)[0])
         history = execute(
             f"{federation.name}, {selector.label}",

@@ -64,7 +64,7 @@ def reproduce(
     cells = paper.cells(scale)
     configs = [resolve({"seeds": seeds, **cell.config}) for cell in cells]
     for cell, config in zip(cells, configs, strict=True):  # everything is checked before anything runs
-        layout.check(locate_cell(out, cell), config)
+        layout.check(locate_cell(out, cell), config, extend=False)
 
     with lock_folder(out):
         began = time.perf_counter()

@@ -69,10 +69,13 @@ def contents(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir() if path.suffix != files.PART and path.name != LOCK)
 
 
-def check(folder: str | Path, config: Config) -> str:
+def check(folder: str | Path, config: Config, *, extend: bool = True) -> str:
     """Returns the state of a folder in which `config` is to be run, or `"extended"`; touches nothing.
 
-    `"extended"`: it holds a finished run which only has fewer rounds, and can go on.
+    Args:
+      folder: of the run.
+      config: what is to be run.
+      extend: a finished run which only has fewer rounds, and can go on, is `"extended"`; False: it is refused.
 
     Raises:
       FolderError: it holds something else, a run of another configuration, or cannot be written.
@@ -80,7 +83,7 @@ def check(folder: str | Path, config: Config) -> str:
     folder, now = Path(folder), state(folder)
     if now != "new":
         written = read_config(folder, config)
-        if now == "finished" and written is not None and config.differences(written) == ["rounds"]:
+        if extend and now == "finished" and written is not None and config.differences(written) == ["rounds"]:
             check_extension(folder, written["rounds"], config)
             now = "extended"
         else:

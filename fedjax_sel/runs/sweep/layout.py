@@ -50,7 +50,7 @@ def check(place: Path, grid: Sequence[Combination]) -> None:
     if inside and (shown := list_differences(read_description(place), describe(grid))):
         raise FolderError(f"{place} holds another sweep ({'; '.join(shown)}); give another folder")
     for one in grid:
-        of_run.check(place / RUNS / one.name, one.config)
+        of_run.check(place / RUNS / one.name, one.config, extend=False)
 
 
 def read_description(place: Path) -> dict[str, Any]:
