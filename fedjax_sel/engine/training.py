@@ -107,17 +107,8 @@ def train_cohort(
         if keeps_deltas:
             together = Updates(state.variables, deltas, aggregator.weights(merged, num_examples, work.plan))
             values |= measure_cohort(signals.at("trained"), experiment.task, data, seed, ctx.round, together)
-        uploaded = work.returned
-        if accepts:
-            key = key_for(seed, Purpose.ACCEPT, ctx.round)
-            accepted = experiment.client_selection.accept(key, state.client_selection, ctx, merged, **values)
-            check_cohort(experiment.client_selection, accepted, ctx, "accept")
-            faults |= refuse_faults(experiment, count_accept_faults(accepted, merged), accepted)
-            merged = restrict(accepted, accepted.mask & merged.mask)
-            if experiment.client_selection.accepts_before_upload:
-                uploaded = merged.mask
-                upload = jnp.where(uploaded, work.spent.upload, 0.0)
-                work = replace(work, spent=replace(work.spent, upload=upload))
+        merged, uploaded, work, found = accept_updates(experiment, seed, state, ctx, merged, values, work)
+        faults |= found
         final = aggregator.weights(merged, num_examples, work.plan)
         faults |= refuse_faults(experiment, count_update_faults(final, merged), final)
         if accepts or aggregator.stacked:
@@ -128,6 +119,37 @@ def train_cohort(
         delta = perturb(experiment, seed, ctx, state, delta)
     updates = replace(updates, delta=deltas)
     return Trained(cohort, merged, delta, updates, final, work, values, chosen, personal, uploaded, faults)
+
+
+def accept_updates(
+    experiment: Experiment,
+    seed: PRNGKey,
+    state: RoundState,
+    ctx: Context,
+    returned: Cohort,
+    values: Values,
+    work: CohortWork,
+) -> tuple[Cohort, Bool[Array, "m"], CohortWork, Faults]:
+    """The cohort whose updates the selector accepts, who uploads one, the work that this leaves, and faults.
+
+    Args:
+      experiment, seed, state, ctx: of the round.
+      returned: the cohort in which those count whose update is finite.
+      values: the selector's `trained` signals.
+      work: of the cohort if everybody uploads.
+    """
+    selector = experiment.client_selection
+    if not overrides(selector, "accept"):
+        return returned, work.returned, work, {}
+    key = key_for(seed, Purpose.ACCEPT, ctx.round)
+    accepted = selector.accept(key, state.client_selection, ctx, returned, **values)
+    check_cohort(selector, accepted, ctx, "accept")
+    faults = refuse_faults(experiment, count_accept_faults(accepted, returned), accepted)
+    merged = restrict(accepted, accepted.mask & returned.mask)
+    if not selector.accepts_before_upload:
+        return merged, work.returned, work, faults
+    upload = jnp.where(merged.mask, work.spent.upload, 0.0)
+    return merged, merged.mask, replace(work, spent=replace(work.spent, upload=upload)), faults
 
 
 def needs_model(signals: Signals) -> bool:
