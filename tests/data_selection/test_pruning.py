@@ -43,7 +43,7 @@ def test_the_last_layers_gradient_and_the_whole_models_are_those_of_differentiat
         np.testing.assert_allclose(measured["norm"][i], np.linalg.norm(by_class), rtol=1e-5)
         whole = np.concatenate([leaf.ravel() for leaf in jax.tree.leaves(gradient)])
         np.testing.assert_allclose(every[i], np.linalg.norm(whole), rtol=1e-5)
-        np.testing.assert_allclose(measured["loss"][i], task.loss(variables, one), rtol=1e-5)
+        np.testing.assert_allclose(measured["loss"][i], task.mean_loss(variables, one), rtol=1e-5)
     assert every[2] == 0
 
 
