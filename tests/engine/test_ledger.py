@@ -208,7 +208,8 @@ class Known:
     """A task whose model has these sizes."""
 
     def __init__(self, parameters, flops):
-        self.of = {"parameters": parameters, "flops": flops, "backward": 2.0, "outputs": (1, 3)}
+        self.of = {"parameters": parameters, "shared_parameters": parameters, "flops": flops, "backward": 2.0}
+        self.of["outputs"] = (1, 3)
 
     def __getattr__(self, name):
         return lambda x: self.of[name]
