@@ -12,6 +12,7 @@ from fedjax_sel import client_selection, config, local_training
 from fedjax_sel.engine.checkpoint import Checkpoints
 from fedjax_sel.engine.experiment import check_more_rounds
 from fedjax_sel.local_training._schedule import Cosine, Exponential
+from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.runs import layout
 from fedjax_sel.runs.execute import execute
 from fedjax_sel.runs.layout import FolderError
@@ -114,7 +115,7 @@ def test_without_a_checkpoint_of_its_end_or_after_a_callback_ended_it_a_run_does
 def test_a_trainer_says_whether_its_schedule_depends_on_the_number_of_rounds(name):
     trainer = local_training.load(name)
     for schedule in (Exponential(0.5), Cosine()):
-        made = trainer(schedule=schedule)
+        made = trainer(SGD(schedule=schedule)) if name == "alternating" else trainer(schedule=schedule)
         factors = [made.plan(jnp.array([9]), 9, jnp.int32(3), jnp.int32(T)).rate_factor for T in (10, 20)]
         assert made.uses_rounds == (float(factors[0][0]) != float(factors[1][0]))
 

@@ -215,17 +215,17 @@ COUNTS = ("rounds", "evaluate_every", "evaluate_last", "evaluate_clients_every")
 """The fields that are numbers of rounds."""
 
 
-def check_more_rounds(parts: Mapping[str, Strategy], done: int, rounds: int) -> None:
+def check_more_rounds(parts: Mapping[str, Strategy | None], done: int, rounds: int) -> None:
     """Raises `ValueError` where a finished run cannot be given more rounds.
 
     Args:
-      parts: of the experiment, by name.
+      parts: of the experiment, by name; None: it has none.
       done: rounds that it had.
       rounds: that it is to have.
     """
     if rounds < done:
         raise ValueError(f"the run has {done} rounds, but rounds is {rounds}; a finished run goes on only to more")
-    if using := [f"{name} ({type(part).__name__})" for name, part in parts.items() if part.uses_rounds]:
+    if using := [f"{name} ({type(part).__name__})" for name, part in parts.items() if part and part.uses_rounds]:
         raise ValueError(
             f"the run of {done} rounds cannot go on to {rounds}: {', '.join(using)} depends on how many rounds there "
             "are, so that all rounds come out otherwise; run it anew in another folder"

@@ -55,6 +55,11 @@ class Alternating(LocalTrainer):
         return self.trainer.linear
 
     @property
+    def uses_rounds(self) -> bool:
+        """Returns whether the trainer does."""
+        return self.trainer.uses_rounds
+
+    @property
     def first(self) -> SGD | Optax:
         """Returns how the personal parts train."""
         return self.trainer.replace(epochs=self.personal_epochs, steps=None)
