@@ -74,7 +74,8 @@ def test_availability_is_built(tmp_path):
 def test_volatility_is_built_as_availability_is():
     resolved = config.resolve({**IRIS, "volatility": {"name": "bernoulli", "p": 0.25}})
     assert config.build(resolved).experiment.volatility == Bernoulli(0.25)
-    assert config.resolve(IRIS)["volatility"] == {"name": "always"}
+    assert config.resolve(IRIS)["volatility"] is None
+    assert config.build(config.resolve(IRIS)).experiment.volatility == Always()
 
 
 def test_overrides_reach_devices_availability_and_deadline():

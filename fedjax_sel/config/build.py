@@ -66,8 +66,8 @@ class Problem:
 
 
 def build_parts(config: Config) -> dict[str, Any]:
-    """Returns the strategies of an experiment, by key."""
-    return {key: KINDS[key].build(config[key]) for key in ANSWERS}
+    """Returns the strategies of an experiment, by key; those that a configuration leaves open are not among them."""
+    return {key: KINDS[key].build(config[key]) for key in ANSWERS if config[key] is not None}
 
 
 PROBLEM = ("data", "public", "data_seed", "model")
@@ -134,7 +134,7 @@ def build_problem(config: Config, begin: Variables | None = None, source: Any = 
         )
     given = config["model"]
     model = KINDS["model"].build(given, classes=example.classes)
-    task = Task.on(model, example, normalise=given["normalise"]).replace(personal=tuple(given["personal"]))
+    task = Task.on(model, example, normalise=given["normalise"]).replace(personal=tuple(given["personal"] or ()))
     if begin is None and given["pretrained"] is not None:
         begin = pretrained.load(given["pretrained"])
     if begin is not None or given["frozen"]:

@@ -87,7 +87,7 @@ OF_TASK = {
     "pretrained": Parameter(str | None, None),
     "frozen": Parameter(tuple[str, ...], ()),
     "cached": Parameter(bool, True),
-    "personal": Parameter(tuple[str, ...], ()),
+    "personal": Parameter(tuple[str, ...] | None, None),
 }
 """Parameters that every model has besides its own: whether examples are normalised, a file or run that it begins with,
 names of parts that are not trained, whether a backbone that is not trained is run once for all examples, and names of
@@ -146,7 +146,7 @@ KINDS: dict[str, Kind] = {
         "availability", "fedjax_sel.devices", "always", Availability, filled=("phase",), members=AVAILABILITIES
     ),
     "volatility": ListedKind(
-        "volatility", "fedjax_sel.devices", "always", Availability, filled=("phase",), members=AVAILABILITIES
+        "volatility", "fedjax_sel.devices", None, Availability, filled=("phase",), members=AVAILABILITIES
     ),
 }
 

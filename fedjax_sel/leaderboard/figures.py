@@ -82,7 +82,9 @@ def draw_gains(tidy: pd.DataFrame, budget: Budget = PRIMARY) -> Drawing:
     overall = {name: np.mean([d.mean for (one, _), d in gains.items() if one == name]) for name, _ in gains}
     names = sorted(overall, key=lambda name: -overall[name])
     mean = np.full((len(names), len(federations)), np.nan)
-    figure, ax = plt.subplots(figsize=(0.82 * len(federations) + 2.8, 0.29 * len(names) + 1.9), layout="constrained")
+    figure, ax = plt.subplots(
+        figsize=(max(6.0, 0.82 * len(federations) + 2.8), max(3.2, 0.29 * len(names) + 1.9)), layout="constrained"
+    )
     for (name, federation), d in gains.items():
         i, j = names.index(name), federations.index(federation)
         mean[i, j] = 100 * d.mean
@@ -151,7 +153,7 @@ def draw_critical(tidy: pd.DataFrame) -> Drawing:
     ranks, names = found.ranks[order], [block.selectors[i] for i in order]
     cliques, count = find_cliques(ranks, found.difference), len(names)
     half, width = -(-count // 2), count - 1.0
-    figure, ax = plt.subplots(figsize=(9, 0.24 * half + 0.16 * len(cliques) + 1.7), layout="constrained")
+    figure, ax = plt.subplots(figsize=(9, max(2.8, 0.24 * half + 0.16 * len(cliques) + 1.7)), layout="constrained")
     top = -1.7 - 0.55 * len(cliques)
     for place, (rank, name) in enumerate(zip(ranks, names, strict=True)):
         near = place < half
