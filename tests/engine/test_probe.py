@@ -193,7 +193,7 @@ def test_the_probed_losses_are_those_of_the_same_cohort_trained_by_hand(request,
 
     with warnings.catch_warnings():
         warnings.filterwarnings(
-            "ignore", message="nobody trained", category=UserWarning
+            "ignore", message="no update came back", category=UserWarning
         )  # in the first rounds of a seed
         ends = {t: run(whole.replace(rounds=t), federation).variables for t in (2, 3)}
     sizes = []
