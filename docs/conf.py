@@ -1,5 +1,6 @@
 """Sphinx: the documentation, built by `sphinx-build -W docs build/docs` without a network."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -36,7 +37,7 @@ write_pages(Path(__file__).parent)
 
 def escape_types(_app, _what, _name, _object, _options, lines):
     """Escapes the stars of shapes (`"*m"`), which reStructuredText takes for emphasis."""
-    lines[:] = [line.replace("*", r"\*") if line.startswith(":vartype") else line for line in lines]
+    lines[:] = [re.sub(r"[*`|]", r"\\\g<0>", line) if line.startswith(":vartype") else line for line in lines]
 
 
 def setup(app):
