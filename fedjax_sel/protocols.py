@@ -127,7 +127,7 @@ class ExampleSignal(Signal):
 class FeatureSignal(Signal):
     """A value for each example, read off its logits and off its features, the inputs of the output layer.
 
-    Measured for data selectors, together with their `ExampleSignal`s, in one forward pass. The output layer is the
+    Measured for data selectors, together with their example signals, in one forward pass. The output layer is the
     model's last `nn.Dense`.
     """
 

@@ -100,7 +100,7 @@ class Turn(Pytree):
       y: labels of its examples.
       server: what the data selector keeps on the server.
       affordable: on how many examples it can train until the deadline, 0 to `L`; None where there are no devices.
-      validation: `ServerSignal`s that the data selector declares, by name.
+      validation: values of the server signals that the data selector declares, by name.
       classes: how many there are, `C`.
     """
 
