@@ -21,6 +21,7 @@ from fedjax_sel.leaderboard.findings import find_studies
 from fedjax_sel.leaderboard.measures import build_tidy
 from fedjax_sel.leaderboard.scales import SCALES, Scale, choose
 from fedjax_sel.leaderboard.selectors import SELECTORS, Competitor
+from fedjax_sel.leaderboard.timing import Stopwatch
 from fedjax_sel.leaderboard.tuning import SEEDS, tune
 from fedjax_sel.protocols import ClientSelector
 from fedjax_sel.runs.lock import lock_folder
@@ -62,9 +63,10 @@ def run_leaderboard(
     numbers = check_seeds(size.seeds if seeds is None else seeds)
     with lock_folder(out):
         began = time.perf_counter()
-        cells, facts = run_cells(federations, selectors, size, list(numbers), out, console)
-        studies = find_studies(out, console)
-        summary = page.write(scale, numbers, cells, build_tidy(cells, facts), studies, out, console)
+        watch = Stopwatch(out, console)
+        cells, facts = run_cells(federations, selectors, size, list(numbers), out, console, watch)
+        studies, tidy = find_studies(out, console), watch.add_to(build_tidy(cells, facts))
+        summary = page.write(scale, numbers, cells, tidy, studies, out, console)
         console.print(
             f"{time.perf_counter() - began:.0f} s. Tables, figures and leaderboard.json are in [bold]{out}[/]",
             soft_wrap=True,
@@ -93,6 +95,7 @@ def run_cells(
     seeds: list[int],
     out: Path,
     console: Console,
+    watch: Stopwatch,
 ) -> tuple[list[Cell], dict[str, Facts]]:
     """Returns all cells, and what is known of the federations' clients.
 
@@ -118,6 +121,7 @@ def run_cells(
                 cells.append(cell)
                 if cell.status != FINISHED and entry.name not in bench.left_out:
                     tell(cell, console)
+                watch.take(cell, entry, selector, bench)
                 if trial is not None and cell.status == FINISHED:
                     cells.append(tune(entry, selector, trial, bench, out, console))
         programs = run_chunk.programs - compiled

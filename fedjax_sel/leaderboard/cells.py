@@ -86,6 +86,7 @@ def configure(federation: Entry, selector: Competitor, scale: Scale, seeds: Any 
         **({"public": dict(federation.public or {})} if selector.public else {}),
         "local_training": training,
         "rounds": scale.rounds,
+        "evaluate_clients_every": scale.rounds,
         "seeds": scale.seeds if seeds is None else seeds,
     }
     return resolve(given | changes)

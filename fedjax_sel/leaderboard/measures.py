@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,10 +21,14 @@ COSTS = ("bytes", "flops", "seconds", "joules")
 SELECTION = {"bytes": ("selection_bytes_down", "selection_bytes_up"), "flops": ("selection_flops",)}
 """What of a cost is selection's own."""
 
-OF_CLIENTS: dict[str, Callable[[History], np.ndarray]] = {}
-"""Measures of the model on every client's own examples, a number a seed, by name; empty while runs do not have them."""
+OF_CLIENTS = {
+    "mean over clients": "client_accuracy_mean",
+    "worst decile of clients": "client_accuracy_worst_decile",
+    "spread over clients": "client_accuracy_spread",
+}
+"""Accuracy of the last model on every client's own examples: the history's metric, by the name of the measure."""
 
-TIME = "milliseconds a round"
+CHOICE = "microseconds a choice"
 
 Rows = list[tuple[str, str, Float[np.ndarray, "R"], Any]]
 """Measure, budget, value and whether it is censored, a number a seed each."""
@@ -85,19 +89,7 @@ def measure(history: History, baseline: History, facts: Facts) -> Rows:
     for kind, parts in SELECTION.items():
         out.append((f"selection {kind}", "", history.cumulative(*parts)[:, -1], False))
     out += measure_participation(history, facts)
-    if "seconds_of_first_chunk" in history.about and history.rounds > 1:
-        out.append((TIME, "", np.full(len(history.seeds), measure_time(history)), False))
-    return out + [(name, "", find(history), False) for name, find in OF_CLIENTS.items()]
-
-
-def measure_time(history: History) -> float:
-    """Returns the simulator's wall time a round and seed in milliseconds, without the first chunk, which compiles.
-
-    Selection, the signals it asks for and training together, on the machine and under the load of the run.
-    """
-    chunk = max(1, -(-history.rounds // 20))  # as the engine divides the rounds
-    spent = history.about["seconds"] - history.about["seconds_of_first_chunk"]
-    return 1000 * spent / (max(1, history.rounds - chunk) * len(history.seeds))
+    return out + [(name, "", history[of][:, -1], False) for name, of in OF_CLIENTS.items() if has(history, of)]
 
 
 def has(history: History, metric: str) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from fedjax_sel.leaderboard.cells import FINISHED, Cell
-from fedjax_sel.leaderboard.measures import ACCURACY, OF_CLIENTS, ROUNDS_TO, TIME
+from fedjax_sel.leaderboard.measures import ACCURACY, CHOICE, OF_CLIENTS, ROUNDS_TO
 from fedjax_sel.leaderboard.scales import BUDGETS, PRIMARY, Budget
 from fedjax_sel.leaderboard.scores import Block, count_beating, list_gains, select, take_block
 from fedjax_sel.leaderboard.selectors import BASELINE
@@ -135,7 +135,7 @@ def tabulate_budgets(tidy: pd.DataFrame) -> Table:
 
 def tabulate_costs(tidy: pd.DataFrame) -> Table:
     """Returns learning speed, selection's own costs and participation, means over federations and seeds."""
-    columns = (ROUNDS_TO, "area under the curve", *COSTS, TIME, *PARTICIPATION)
+    columns = (ROUNDS_TO, "area under the curve", *COSTS, CHOICE, *PARTICIPATION)
     wide = {name: select(tidy, name) for name in columns}
     late = tidy[tidy["measure"] == ROUNDS_TO].groupby("selector")["censored"].agg(["sum", "count"])
     rows = []
@@ -147,9 +147,11 @@ def tabulate_costs(tidy: pd.DataFrame) -> Table:
     note = (
         "Means over federations and seeds. The target is uniform's median accuracy after half of its rounds; a run "
         "that never reaches it counts with all its rounds, a lower bound. Selection's bytes and FLOPs are of a whole "
-        "run; milliseconds are the simulator's wall time for a round of one seed on this machine, signals and training "
-        "included. Label divergence is the relative entropy of a cohort's labels to all labels, in nats; relative size "
-        "is a member's examples over the mean of all clients."
+        "run; a choice is what the server does alone once it has the signals (candidates, cohort, what is learnt), "
+        "timed on one federation. Label divergence is the relative entropy of a cohort's labels to all labels, in "
+        "nats; relative size "
+        "is a member's examples over the mean of all clients. Over clients: accuracy of the last model on every "
+        "client's own examples, its mean, the mean of the worst tenth, and the standard deviation."
     )
     return Table("Learning, costs of selection, participation", ("selector", *heads), tuple(rows), note)
 

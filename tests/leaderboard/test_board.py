@@ -199,3 +199,25 @@ def test_what_cannot_be_asked_is_refused_before_anything_runs(given, told, tmp_p
     with pytest.raises(ValueError, match=told):
         run_leaderboard(**{"scale": "smoke", "out": tmp_path / "out", **given})
     assert not (tmp_path / "out").exists()
+
+
+def test_choices_are_timed_once_on_one_federation(board):
+    out, add, (_, _, _, tidy), _ = board
+    timed = tidy[tidy["measure"] == "microseconds a choice"]
+    assert set(timed["selector"]) == {"uniform", add[0]}
+    assert set(timed["federation"]) == {"digits"}
+    assert timed["value"].between(0.1, 1e6).all()
+    kept = json.loads((out / "studies" / "choices.json").read_text())
+    assert {1e6 * seconds for seconds in kept["digits"].values()} == set(timed["value"])
+
+
+def test_accuracy_of_clients_is_of_the_last_model(board):
+    out, _, (_, _, _, tidy), _ = board
+    found = tidy[(tidy["selector"] == "uniform") & (tidy["federation"] == "digits")].set_index("measure")["value"]
+    from fedjax_sel.runs.layout import read
+
+    last = read(out / "cells" / "digits--uniform")[0].client_metrics["accuracy"][:, -1]
+    np.testing.assert_allclose(found["mean over clients"], np.nanmean(last, axis=1), rtol=1e-6)
+    lowest = np.sort(last, axis=1)[:, : int(np.ceil(np.isfinite(last[0]).sum() / 10))]
+    np.testing.assert_allclose(found["worst decile of clients"].iloc[0], lowest[0].mean(), rtol=1e-5)
+    np.testing.assert_allclose(found["spread over clients"], np.nanstd(last, axis=1), rtol=1e-5)

@@ -1,0 +1,165 @@
+"""The server's time for a choice: a selector alone, without any client's signals or training."""
+
+from __future__ import annotations
+
+import json
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+from rich.console import Console
+
+from fedjax_sel.data.federated import FederatedData
+from fedjax_sel.engine.experiment import Experiment
+from fedjax_sel.engine.init import init_runs
+from fedjax_sel.engine.keys import Purpose, key_for
+from fedjax_sel.engine.layout import Layout
+from fedjax_sel.engine.probe import probe
+from fedjax_sel.engine.round import aggregate, choose_candidates, make_context, measure_round, select_cohort
+from fedjax_sel.engine.signals import measure_before
+from fedjax_sel.engine.state import RoundState, Values
+from fedjax_sel.engine.training import train_cohort
+from fedjax_sel.leaderboard.cells import FINISHED, Cell, Workbench, configure
+from fedjax_sel.leaderboard.federations import Entry
+from fedjax_sel.leaderboard.measures import CHOICE
+from fedjax_sel.leaderboard.selectors import Competitor
+from fedjax_sel.runs.files import write_json
+from fedjax_sel.types import PRNGKey
+
+KEPT = "choices.json"
+LAYOUT = Layout(clients=1, seeds="scan")
+ROUNDS, REPEATS = 100, 5
+
+
+class Stopwatch:
+    """The time of every selector's choice on one federation, kept in the leaderboard's folder.
+
+    Args:
+      out: the leaderboard's folder.
+      console: where it is told what could not be timed.
+    """
+
+    def __init__(self, out: Path, console: Console):
+        self._place, self._console = out / "studies" / KEPT, console
+        self.seconds: dict[str, dict[str, float]] = {}
+        if self._place.exists():
+            self.seconds = json.loads(self._place.read_text(encoding="utf-8"))
+
+    def take(self, cell: Cell, federation: Entry, selector: Competitor, bench: Workbench) -> None:
+        """Times a selector that has finished a cell on the federation of the others, and was not timed before."""
+        known = self.seconds.setdefault(next(iter(self.seconds), federation.name), {})
+        if cell.status != FINISHED or federation.name not in self.seconds or selector.label in known:
+            return
+        run = bench.build(federation, configure(federation, selector, bench.scale, bench.seeds))
+        try:
+            known[selector.label] = time_choice(run.experiment, run.data.draws(run.seeds)[0])
+        except Exception as error:  # a user's selector may raise anything at numbers that were made up
+            text = f"{selector.label} is not timed alone: {type(error).__name__}: {error}"
+            self._console.print(text, style="yellow", markup=False)
+        self._place.parent.mkdir(parents=True, exist_ok=True)
+        write_json(self._place, self.seconds)
+
+    def add_to(self, tidy: pd.DataFrame) -> pd.DataFrame:
+        """Returns the tidy table with the times, in microseconds, of the selectors that it has."""
+        rows = [
+            {**dict.fromkeys(tidy.columns, ""), "federation": federation, "selector": name, "seed": 0}
+            | {"measure": CHOICE, "value": 1e6 * seconds, "censored": False}
+            for federation, times in self.seconds.items()
+            for name, seconds in times.items()
+            if name in set(tidy["selector"])
+        ]
+        return pd.concat([tidy, pd.DataFrame(rows)], ignore_index=True) if rows else tidy
+
+
+def time_choice(experiment: Experiment, data: FederatedData, rounds: int = ROUNDS, repeats: int = REPEATS) -> float:
+    """Returns seconds a round that a selector takes on the server: candidates, cohort, and what it learns.
+
+    Its signals are drawn beforehand, of the right shapes; no client computes anything. The first call compiles and is
+    not counted; of the others the quickest is.
+
+    Args:
+      experiment: with the selector.
+      data: for the sizes.
+      rounds: of each call.
+      repeats: how many calls are timed.
+    """
+    seed = jax.random.key(0)
+    states, _ = init_runs([experiment], [data], seed[None], LAYOUT)
+    state = jax.tree.map(lambda leaf: leaf[0], states)
+    data = jax.tree.map(jnp.asarray, data)
+    before, signals = draw_signals(experiment, data, seed, state)
+    choose = jax.jit(partial(choose_repeatedly, experiment, data, seed, state, rounds))
+    choose(before, signals).block_until_ready()
+    spent = []
+    for _ in range(repeats):
+        began = time.perf_counter()
+        choose(before, signals).block_until_ready()
+        spent.append(time.perf_counter() - began)
+    return min(spent) / rounds
+
+
+def choose_repeatedly(
+    experiment: Experiment,
+    data: FederatedData,
+    seed: PRNGKey,
+    state: RoundState,
+    rounds: int,
+    before: Values,
+    signals: Values,
+) -> jax.Array:
+    """Returns the sum of all that was selected, so that nothing of the choice is left out by the compiler."""
+    selector = experiment.client_selection
+
+    def step(carry: tuple[RoundState, jax.Array], t: jax.Array) -> tuple[Any, None]:
+        # Behind the barrier the signals depend on the round before: what is done to them is not done once for all.
+        (state, total), early, late = jax.lax.optimization_barrier((carry, before, signals))
+        key = partial(key_for, seed, round=t)
+        ctx = make_context(experiment, data, seed, t)
+        ctx = ctx.replace(candidates=choose_candidates(experiment, key(Purpose.CANDIDATES), state, ctx))
+        cohort = select_cohort(experiment, key(Purpose.SELECT), state, ctx, early)
+        learnt = selector.observe(key(Purpose.OBSERVE), state.client_selection, ctx, cohort, **late)
+        chosen = jnp.where(cohort.mask, cohort.client, 0).sum()
+        return (state.replace(client_selection=learnt), total + chosen), None
+
+    (last, total), _ = jax.lax.scan(step, (state, jnp.int32(0)), jnp.arange(rounds))
+    kept = jax.tree.map(lambda leaf: jnp.sum(leaf, dtype=jnp.float32), numbers_of(last.client_selection))
+    return jax.tree.reduce(jnp.add, kept, total.astype(jnp.float32))
+
+
+def numbers_of(tree: Any) -> list[jax.Array]:
+    """Returns the leaves that are numbers, not keys."""
+    return [leaf for leaf in jax.tree.leaves(tree) if not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)]
+
+
+def draw_signals(
+    experiment: Experiment, data: FederatedData, seed: PRNGKey, state: RoundState
+) -> tuple[Values, Values]:
+    """Returns numbers in place of a round's signals, those before the choice and all, of their shapes and types."""
+
+    def measure(state: RoundState) -> tuple[Values, Values]:
+        t = jnp.int32(0)
+        ctx = make_context(experiment, data, seed, t)
+        ctx = ctx.replace(candidates=choose_candidates(experiment, seed, state, ctx))
+        before, asked = measure_before(experiment, data, seed, state, ctx, LAYOUT)
+        cohort = select_cohort(experiment, seed, state, ctx, before)
+        trained = train_cohort(experiment, data, seed, state, ctx, cohort, asked, LAYOUT)
+        probed, _ = probe(aggregate, experiment, data, seed, state, ctx, asked, LAYOUT)
+        variables, _ = aggregate(experiment, state, trained)
+        return before, measure_round(experiment, data, seed, state, ctx, trained, variables, before | probed)
+
+    rng = np.random.default_rng(0)
+
+    def draw(like: jax.ShapeDtypeStruct) -> jax.Array:
+        if like.dtype == jnp.bool_:
+            return jnp.ones(like.shape, bool)
+        if jnp.issubdtype(like.dtype, jnp.integer):
+            return jnp.asarray(rng.integers(1, 10, like.shape), like.dtype)
+        return jnp.asarray(rng.uniform(0.1, 1.0, like.shape), like.dtype)
+
+    before, signals = jax.tree.map(draw, jax.eval_shape(measure, state))
+    return before, {**signals, **before}
