@@ -281,7 +281,8 @@ def check_signal(moment: str, name: str, signal: Any, kinds: tuple[type[Signal],
     if isinstance(signal, type):
         raise ValueError(f"signal {name or signal.__name__!r}: {signal.__name__} is a class; give {signal.__name__}()")
     if not isinstance(signal, kinds):
-        raise ValueError(f"signal {name!r} is a {type(signal).__name__}; measured {moment}, it must be {allowed}")
+        what = show(signal) if not name else f"{name!r} is a {type(signal).__name__}"
+        raise ValueError(f"signal {what}; measured {moment}, it must be {allowed}, as those of fedjax_sel.signals")
     if not name:
         raise ValueError(
             f"{type(signal).__name__} has no name; set it in the class, or give one, as in "

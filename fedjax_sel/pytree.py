@@ -101,7 +101,8 @@ class Range:
             return
         fits = is_whole(value) if self.whole else is_real(value)
         if not (fits and self.holds(np.asarray(value, np.float64))):
-            raise ValueError(f"{where} is {value!r}; it must be {self}")
+            number = "" if fits or self.whole or str(self) == "a number" else "a number, "
+            raise ValueError(f"{where} is {value!r}; it must be {number}{self}")
 
     def holds(self, value: np.ndarray) -> bool:
         """Whether all numbers are inside."""

@@ -10,12 +10,15 @@ import jax
 import jax.numpy as jnp
 from jax.core import Tracer
 
+from fedjax_sel.mistakes import name_own_code
+
 
 @contextmanager
 def stage(name: str, **where: Any) -> Iterator[None]:
     """Note on any error raised inside: the stage, and the numbers in `where` that are known."""
     try:
-        yield
+        with name_own_code():
+            yield
     except Exception as error:
         known = ", ".join(f"{k} {v}" for k, v in where.items() if not isinstance(v, Tracer))
         error.add_note(f"in {name}" + (f", {known}" if known else ""))

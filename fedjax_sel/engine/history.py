@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -77,7 +78,10 @@ class History:
         if metric in TOTALS:
             return np.sum([self[part] for part in TOTALS[metric]], axis=0)
         if metric not in self.metrics:
-            raise KeyError(f"no metric {metric!r} in this history; there are: {', '.join([*self.metrics, *TOTALS])}")
+            known = [*self.metrics, *TOTALS]
+            near = difflib.get_close_matches(str(metric), known, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ";"
+            raise KeyError(f"no metric {metric!r} in this history{hint} there are: {', '.join(known)}")
         return self.metrics[metric]
 
     def cumulative(self, *metrics: str) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -66,12 +67,22 @@ def run_leaderboard(
         watch = Stopwatch(out, console)
         cells, facts = run_cells(federations, selectors, size, list(numbers), out, console, watch)
         studies, tidy = find_studies(out, console), watch.add_to(build_tidy(cells, facts))
-        summary = page.write(scale, numbers, cells, tidy, studies, out, console)
+        summary = page.write(scale, numbers, cells, tidy, studies, out, console, tell_again(scale, only, add))
         console.print(
             f"{time.perf_counter() - began:.0f} s. Tables, figures and leaderboard.json are in [bold]{out}[/]",
             soft_wrap=True,
         )
     return summary
+
+
+def tell_again(scale: str, only: Sequence[str], add: Sequence[str]) -> str:
+    """Returns the command of a leaderboard.
+
+    >>> tell_again("smoke", ["fashion-*"], ["mine.py:Last"])
+    "fedjax-sel leaderboard --scale smoke --only 'fashion-*' --add mine.py:Last"
+    """
+    named = [part for option, values in (("--only", only), ("--add", add)) for one in values for part in (option, one)]
+    return shlex.join(["fedjax-sel", "leaderboard", "--scale", scale, *named])
 
 
 def make_competitor(name: str) -> Competitor:

@@ -22,6 +22,7 @@ from fedjax_sel.leaderboard.federations import COMMON, Entry
 from fedjax_sel.leaderboard.scales import Scale
 from fedjax_sel.leaderboard.selectors import Competitor
 from fedjax_sel.metrics.labels import label_shares
+from fedjax_sel.mistakes import OwnCodeError
 from fedjax_sel.runs import layout
 from fedjax_sel.runs.execute import execute
 from fedjax_sel.runs.sweep.programs import Drawn, draw_seeds
@@ -233,7 +234,7 @@ def run_cell(
 def tell_failure(federation: str, selector: str, error: Exception) -> Cell:
     """Returns the cell of a selector that raised an error: one that does not fit the federation is left out."""
     text = " ".join(str(error).split())
-    if isinstance(error, ValueError | FileNotFoundError):
+    if isinstance(error, ValueError | FileNotFoundError) and not isinstance(error, OwnCodeError):
         return Cell(federation, selector, LEFT_OUT, text)
     return Cell(federation, selector, FAILED, f"{type(error).__name__}: {text}")
 

@@ -42,6 +42,7 @@ def write(
     studies: Mapping[str, Any],
     out: Path,
     console: Console,
+    again: str,
 ) -> dict[str, Any]:
     """Writes and prints what was found, and returns what `leaderboard.json` holds.
 
@@ -53,6 +54,7 @@ def write(
       studies: what needs no cells.
       out: folder.
       console: where the first table goes.
+      again: the command that makes it again.
     """
     findings = judge_predictions(tidy, studies)
     tables, figures = list_tables(tidy, cells, findings), list_figures(tidy) if len(tidy) else []
@@ -62,7 +64,7 @@ def write(
     with write_atomic(out / PARQUET) as new:
         tidy.to_parquet(new, index=False)
     about = environment()
-    head = describe(scale, seeds, cells)
+    head = describe(scale, seeds, cells, again)
     write_text(out / MARKDOWN, render_markdown(head, tables, figures, about))
     try:
         write_text(out / HTML, render_html(head, tables, figures, about))
@@ -84,7 +86,7 @@ def write(
     return summary
 
 
-def describe(scale: str, seeds: Sequence[int], cells: Sequence[Cell]) -> str:
+def describe(scale: str, seeds: Sequence[int], cells: Sequence[Cell], again: str) -> str:
     """Returns the first paragraph: how large the leaderboard is, and what of it is finished."""
     counted = Counter(cell.status for cell in cells)
     federations = len({cell.federation for cell in cells if cell.status == FINISHED})
@@ -92,7 +94,7 @@ def describe(scale: str, seeds: Sequence[int], cells: Sequence[Cell]) -> str:
     told = ", ".join(f"{number} {status}" for status, number in counted.items())
     return (
         f"Scale {scale}: {selectors} selectors on {federations} federations with {len(seeds)} seeds. Cells: {told}. "
-        f"Again: `fedjax-sel leaderboard --scale {scale}`."
+        f"Again: `{again}`."
     )
 
 

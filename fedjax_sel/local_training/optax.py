@@ -60,7 +60,11 @@ class Optax(MinibatchTrainer):
         if isinstance(self.optimizer, str):
             check_name("optax: optimizer", self.optimizer, OPTIMIZERS)
         elif not callable(self.optimizer):
-            raise ValueError(f"optax: optimizer is {self.optimizer!r}; it must be a name, or a function of numbers")
+            raise ValueError(
+                f"optax: optimizer is {show(self.optimizer)}; "
+                "it must be a name, or a function of numbers: optimizer=optax.adam, learning_rate=1e-3, not "
+                "optax.adam(1e-3)"
+            )
         if not isinstance(self.hyperparams, Mapping | None):
             raise ValueError(
                 f"optax: hyperparams is {show(self.hyperparams)}; it must be a mapping from names to numbers, or None"

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool
 
+from fedjax_sel.mistakes import name_model
 from fedjax_sel.models._fast_conv import FastConvolutions
 from fedjax_sel.types import PRNGKey, Variables
 
@@ -58,7 +59,8 @@ def init_model(model: Model, key: PRNGKey, x: Array, **options: Any) -> Variable
     >>> sorted(init_model(nn.Dense(3), jax.random.key(0), jnp.zeros((1, 2)))["params"])
     ['bias', 'kernel']
     """
-    return model.init(key, x, **call_options(model, train=False), **options)
+    with name_model(model, x):
+        return model.init(key, x, **call_options(model, train=False), **options)
 
 
 def apply_model(
@@ -91,10 +93,11 @@ def apply_model(
     rngs = None if key is None else {"dropout": key, "params": jax.random.fold_in(key, 1)}
     if mutable:
         options["mutable"] = list(mutable)
-    if mask is not None and "mask" not in signature_of(model).parameters:
-        with mask_batch_norms(mask):
-            return model.apply(variables, x, rngs=rngs, **call_options(model, train=train), **options)
-    return model.apply(variables, x, rngs=rngs, **call_options(model, train=train, mask=mask), **options)
+    with name_model(model, x):
+        if mask is not None and "mask" not in signature_of(model).parameters:
+            with mask_batch_norms(mask):
+                return model.apply(variables, x, rngs=rngs, **call_options(model, train=train), **options)
+        return model.apply(variables, x, rngs=rngs, **call_options(model, train=train, mask=mask), **options)
 
 
 def call_options(model: Model, *, train: bool, mask: Bool[Array, "b"] | None = None) -> dict[str, Any]:

@@ -14,12 +14,14 @@ from fedjax_sel.engine.faults import find_faults, find_untrained, say_fault, say
 from fedjax_sel.engine.history import History
 from fedjax_sel.report.markdown import table
 from fedjax_sel.report.quantities import format_about, format_bytes, format_seconds
+from fedjax_sel.task.task import is_own_metric
 
 
 def summarize(history: History) -> dict[str, dict[str, Any]]:
     """Returns the numbers of a run by name, each with its mean and standard deviation over seeds (0 for one seed).
 
-    `final_accuracy` and `best_accuracy` are there where targets are classes; `client_…`, where every client was
+    `final_accuracy` and `best_accuracy` are there where targets are classes; `final_…` are the task's own metrics at
+    the end; `client_…`, where every client was
     evaluated, are the mean over clients, the mean of their worst tenth, and their standard deviation, at the last
     evaluation. `per_seed` holds the value of each seed. `bytes` and `flops` are totals, selection included;
     `selection_bytes` and `selection_flops` are the part of selection. `seconds` and `joules`, where the clients have
@@ -33,6 +35,7 @@ def summarize(history: History) -> dict[str, dict[str, Any]]:
     values = {
         **summarize_accuracy(history),
         "final_loss": history["loss"][:, -1],
+        **{f"final_{name}": values[:, -1] for name, values in history.metrics.items() if is_own_metric(name)},
         "bytes": sum_metrics(history, "bytes"),
         "flops": sum_metrics(history, "flops"),
         "selection_bytes": sum_metrics(history, "selection_bytes_down", "selection_bytes_up"),
@@ -102,16 +105,18 @@ def list_remarks(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
     ]
 
 
-ROWS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
-    ("final_accuracy", "final accuracy", "{:.4f}".format),
-    ("best_accuracy", "best accuracy", "{:.4f}".format),
-    ("final_loss", "final loss (nats)", "{:.4f}".format),
-    ("client_accuracy_mean", "client accuracy, mean over clients", "{:.4f}".format),
-    ("client_accuracy_worst_decile", "client accuracy, worst tenth of the clients", "{:.4f}".format),
-    ("client_accuracy_spread", "client accuracy, standard deviation over clients", "{:.4f}".format),
-    ("client_loss_mean", "client loss, mean over clients", "{:.4f}".format),
-    ("client_loss_worst_decile", "client loss, worst tenth of the clients", "{:.4f}".format),
-    ("client_loss_spread", "client loss, standard deviation over clients", "{:.4f}".format),
+FOUR_DIGITS = "{:.4f}".format
+
+Row = tuple[str, str, Callable[[float], str]]
+"""Key, description and format of a number."""
+
+QUALITY: tuple[Row, ...] = (
+    ("final_accuracy", "final accuracy", FOUR_DIGITS),
+    ("best_accuracy", "best accuracy", FOUR_DIGITS),
+    ("final_loss", "final loss (nats)", FOUR_DIGITS),
+)
+
+COSTS: tuple[Row, ...] = (
     ("bytes", "bytes, selection included", format_bytes),
     ("flops", "client FLOPs, selection included", lambda x: format_quantity(x, "FLOP")),
     ("selection_bytes", "bytes of selection alone", format_bytes),
@@ -121,7 +126,30 @@ ROWS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
     ("left_out", "updates left out, not finite", "{:.4g}".format),
     ("idle", "rounds in which no update came back", "{:.4g}".format),
 )
-"""Key, description and format of each number; a run may lack some."""
+"""A run may lack some of them."""
+
+OVER_CLIENTS = {
+    "mean": "mean over clients",
+    "worst_decile": "worst tenth of the clients",
+    "spread": "standard deviation over clients",
+}
+
+
+def list_rows(found: Mapping[str, Any]) -> list[Row]:
+    """Returns key, description and format of every number of a summary: quality, own metrics, clients, costs.
+
+    >>> [what for _, what, _ in list_rows({"final_loss": {}, "final_f1": {}, "client_f1_mean": {}, "bytes": {}})]
+    ['final loss (nats)', 'final f1', 'client f1, mean over clients', 'bytes, selection included']
+    """
+    known = {key for key, _, _ in QUALITY}
+    own = [(key, key.replace("_", " "), FOUR_DIGITS) for key in found if key.startswith("final_") and key not in known]
+    clients = [
+        (key, f"client {key.removeprefix('client_').removesuffix(f'_{end}').replace('_', ' ')}, {what}", FOUR_DIGITS)
+        for key in found
+        for end, what in OVER_CLIENTS.items()
+        if key.startswith("client_") and key.endswith(f"_{end}")
+    ]
+    return [row for row in (*QUALITY, *own, *clients, *COSTS) if row[0] in found]
 
 
 FIGURES = (
@@ -158,8 +186,7 @@ def format_rows(found: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str, 
             format_number(found[key]["mean"], write),
             format_number(found[key]["std"], write) if count_seeds(found) > 1 else "–",
         )
-        for key, what, write in ROWS
-        if key in found
+        for key, what, write in list_rows(found)
     ]
 
 

@@ -31,6 +31,15 @@ PREFIXES = ("selection_", "fault_", "client_")
 """What the name of a metric of a task may not begin with."""
 
 
+def is_own_metric(name: str) -> bool:
+    """Returns whether a metric of a history is one that its task was given, on the test examples.
+
+    >>> [name for name in ("accuracy", "f1", "client_f1_mean", "bytes") if is_own_metric(name)]
+    ['f1']
+    """
+    return name != "accuracy" and name not in TAKEN and not name.startswith(PREFIXES)
+
+
 class Task(Pytree):
     """What is learnt by a Flax module: a model, how its inputs are normalised, a loss and metrics.
 
@@ -123,7 +132,10 @@ class Task(Pytree):
             are not. Whole numbers that are not normalised, but for bytes, are token ids (`raw`).
         """
         if not isinstance(dataset, Dataset):
-            raise ValueError(f"the data of a task is {show(dataset)} ({type(dataset).__name__}); it must be a Dataset")
+            raise ValueError(
+                f"the data of a task is {show(dataset)} ({type(dataset).__name__}); it must be a Dataset (that of a "
+                "federation is federation.source)"
+            )
         given = {
             "loss": DEFAULT_LOSS[dataset.targets] if loss is None else loss,
             "metrics": DEFAULT_METRICS[dataset.targets] if metrics is None else metrics,

@@ -67,7 +67,7 @@ def test_numbers_that_are_not_known_yet_are_left_out_of_a_note():
         with stage("tracing", round=t, client=4):
             raise TypeError("no")
 
-    with pytest.raises(TypeError) as caught:
+    with pytest.raises(ValueError, match="TypeError: no") as caught:
         compiled(1)
     assert caught.value.__notes__[0] == "in tracing, client 4"
 
