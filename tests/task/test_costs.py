@@ -1,0 +1,34 @@
+"""What a client is charged for training is what XLA counts for the gradient."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from fedjax_sel import Task, models
+from fedjax_sel.types import Batch
+
+BATCH, CLASSES = 1, 10
+"""One example, since XLA counts a loop's body once and convolutions of large batches loop over blocks."""
+TOLERANCE = {"transformer": 0.08, "logistic": 0.1}
+"""Where it is not 0.05: tokens have no gradient; normalising inputs, a tenth of a linear model, has none either."""
+
+
+@pytest.mark.parametrize("name", models.available())
+def test_the_bill_of_an_example_is_the_count_of_the_gradient(name):
+    """XLA's count for the loss and its gradient, by the variables and by the inputs, of a batch.
+
+    A backward pass at twice the forward pass holds the gradient of each layer's inputs, those of the first included.
+    """
+    tokens = name == "transformer"
+    task = Task(models.load(name)(classes=CLASSES), raw=tokens)
+    x = jnp.zeros((BATCH, 16), jnp.int32) if tokens else jnp.zeros((BATCH, 32, 32, 3))
+    batch = Batch(x, jnp.arange(BATCH), jnp.ones(BATCH, bool))
+    trained, statistics = task.split(jax.eval_shape(lambda: task.init(jax.random.key(0), x)))
+
+    def loss(trained, x, statistics):
+        return task.mean_loss(task.join(trained, statistics), batch.replace(x=x))
+
+    step = jax.value_and_grad(loss, argnums=0 if tokens else (0, 1))
+    counted = jax.jit(step).lower(trained, x, statistics).cost_analysis()["flops"]
+    costs = task.costs(x)
+    assert BATCH * costs.flops * (1 + costs.backward) == pytest.approx(counted, rel=TOLERANCE.get(name, 0.05))
