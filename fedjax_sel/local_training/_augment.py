@@ -31,7 +31,7 @@ class CropFlip(Pytree):
 
     padding: int = static(default=4, low=0)
     flip: bool = static(default=True)
-    border: str | None = static(default=None, choices=(None, "reflect"))
+    border: str | None = static(default=None, choices=["reflect"])
 
     def __call__(self, key: PRNGKey, x: Shaped[Array, "b ..."]) -> Shaped[Array, "b h w c"]:
         """The images, changed.
