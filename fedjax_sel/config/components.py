@@ -89,7 +89,7 @@ OF_TASK = {
     "cached": Parameter(bool, True),
     "personal": Parameter(tuple[str, ...] | None, None),
 }
-"""Parameters that every model has besides its own: whether examples are normalised (or how), a file or run that it begins
+"""Parameters that every model has besides its own: how examples are normalised, a file or run that it begins
 with, names of parts that are not trained, whether a backbone that is not trained is run once for all examples, and
 names of parts that each client keeps for itself."""
 
