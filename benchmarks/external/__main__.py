@@ -11,6 +11,7 @@ Data: `tfds:mnist`, `tfds:fashion_mnist`, `tfds:cifar10` in `$TFDS_DATA_DIR`.
 from __future__ import annotations
 
 import argparse
+import json
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -24,7 +25,9 @@ ROOT = Path(__file__).parents[2]
 
 def main() -> None:
     """One command for all."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.external", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.external", description="Runs Flower's niid_bench.", epilog=__doc__
+    )
     parser.add_argument("--out", type=Path, help="folder of the runs")
     parser.add_argument("--stages", default=",".join(STAGES), help=f"of {', '.join(STAGES)}; separated by commas")
     parser.add_argument("--seeds", type=int, default=len(SEEDS), help="how many")
@@ -85,8 +88,6 @@ def run_all(out: Path, wanted: Sequence[tuple[Cell, int]], rounds: int) -> None:
 
 def write(out: Path | None) -> None:
     """Writes the page and its figure, and before them the committed JSON, where runs are given."""
-    import json
-
     from benchmarks.external.page import draw, render
     from fedjax_sel.runs.files import write_figure, write_json, write_text
 
@@ -97,7 +98,7 @@ def write(out: Path | None) -> None:
         write_json(kept, collect(out))
     found = json.loads(kept.read_text(encoding="utf-8"))
     write_text(ROOT / "docs" / "results" / "external.md", render(found))
-    write_figure(ROOT / "docs" / "_static" / "external.png", draw(found))
+    write_figure(kept.with_suffix(".png"), draw(found))
 
 
 if __name__ == "__main__":

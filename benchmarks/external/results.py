@@ -13,7 +13,6 @@ import numpy as np
 from scipy import stats
 
 from benchmarks.external.settings import MUS, PUBLISHED_SEEDS, ROUNDS, STAGES, Cell, Published, configure
-from fedjax_sel.papers.reproduction import fingerprint_settings
 from fedjax_sel.runs import layout
 
 LEVEL = 0.95
@@ -143,8 +142,3 @@ def summarize(runs: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str, str], M
         mu = max(tried, key=lambda one: float(np.mean(tried[one])))
         out[data, partition, method] = Measured(tuple(tried[mu]), mu, len(tried))
     return out
-
-
-def fingerprints() -> dict[str, str]:
-    """Returns the fingerprint of the settings of every cell, but for the source of the partition."""
-    return {cell.name: fingerprint_settings(configure(cell, 0)) for cells in STAGES.values() for cell in cells}
