@@ -42,8 +42,8 @@ def render(found: Mapping[str, Any]) -> str:
         tell_counts(measured, published),
         "Best test accuracy of 50 rounds, in per cent. Published: mean ± deviation of 3 runs. Ours: mean with its 95 % "
         "interval over seeds (Student's t), deviation, number of seeds. Difference: ours minus published, with its "
-        "95 % interval by Welch, in which both have spread; they *agree* where it holds 0. With 36 cells, two would "
-        "disagree by chance.",
+        "95 % interval by Welch, in which both have spread; they *agree* where it holds 0, which a wide interval does "
+        "easily: its width is what may be hidden. With 36 cells, two would disagree by chance.",
     ]
     for data, title in DATA.items():
         rows = [row_of((data, law, method), measured, published) for law in PARTITIONS for method in METHODS]
