@@ -523,7 +523,13 @@ class DataSelector(Strategy):
 
 
 class LocalTrainer(Strategy):
-    """How a client trains; written for one client."""
+    """How a client trains; written for one client.
+
+    Attributes:
+      takes_offset: whether `train` takes an `offset`, and `plan` tells `rate_sum`.
+    """
+
+    takes_offset: ClassVar[bool] = False
 
     def step_examples(self, longest: int) -> int:
         """Returns the most examples in one local step, where no client has more than `longest`; all by default.
@@ -578,6 +584,9 @@ class LocalTrainer(Strategy):
           num_steps: to which the loop runs, the same for all clients side by side; those beyond `plan.steps` change
             nothing.
           transform: from the gradient at some variables to the one that is followed; None: itself.
+
+        A trainer that `takes_offset` has one more argument, `offset`: what every step goes by besides, against it and
+        times the learning rate, whatever the momentum; None: nothing.
         """
 
 
@@ -611,12 +620,28 @@ class Correction(Strategy):
     ) -> Variables:
         """Returns the gradient that a step from `variables` follows, in a round that began with `received`."""
 
+    def offset(self, client_state: StrategyState) -> Variables | None:
+        """Returns what is added to the direction of every step after the momentum, which does not see it.
+
+        None, the default: nothing. Else the trainer must take it (`LocalTrainer.takes_offset`).
+        """
+        return None
+
     def upload(self, client_state: StrategyState, delta: Variables, step_size_sum: Float[Array, ""]) -> StrategyState:
-        """Returns what a client sends besides its update `delta`; nothing by default."""
+        """Returns what a client sends besides its update `delta`; nothing by default.
+
+        Args:
+          client_state: that it held while it trained.
+          delta: its update.
+          step_size_sum: of its plan; with an `offset`, the sum of the learning rates (`Plan.rate_sum`).
+        """
         return ()
 
     def merge(self, state: StrategyState, cohort: Cohort, uploads: StrategyState) -> StrategyState:
-        """Returns the state after the round, from the uploads of the members in the mask; unchanged by default."""
+        """Returns the state after the round, from the uploads of the members in the mask; unchanged by default.
+
+        `cohort.num_examples` says on how many examples each trained.
+        """
         return state
 
 

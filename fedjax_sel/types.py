@@ -122,12 +122,14 @@ class Cohort(Pytree):
       weight: importance correction of each slot, 1 where unbiasedness is not claimed.
       nan_scores: how many available clients had a score that is NaN when the cohort was drawn; a run that had any
         says so.
+      num_examples: on how many examples each member trained; the engine tells it to `Correction.merge`, else None.
     """
 
     client: Int[Array, "m"]
     mask: Bool[Array, "m"]
     weight: Float[Array, "m"]
     nan_scores: Int[Array, ""] | int = 0
+    num_examples: Int[Array, "m"] | None = None
 
 
 class Updates(Pytree):
@@ -175,12 +177,14 @@ class Plan(Pytree):
       step_size_sum: sum, over the steps, of the factors by which their gradients enter the update: of the learning
         rates, without momentum.
       rate_factor: on the learning rates in this round; None where a trainer has no schedule.
+      rate_sum: sum of the learning rates of the steps; None where a trainer does not say.
     """
 
     steps: Int[Array, "*m"]
     examples_seen: Int[Array, "*m"]
     step_size_sum: Float[Array, "*m"]
     rate_factor: Float[Array, "*m"] | None = None
+    rate_sum: Float[Array, "*m"] | None = None
 
 
 class Update(Pytree):

@@ -7,7 +7,7 @@ import inspect
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import flax.linen as nn
 
@@ -83,15 +83,15 @@ class Kind:
 
 
 OF_TASK = {
-    "normalise": Parameter(bool, True),
+    "normalise": Parameter(bool | Literal["unit"], True),
     "pretrained": Parameter(str | None, None),
     "frozen": Parameter(tuple[str, ...], ()),
     "cached": Parameter(bool, True),
     "personal": Parameter(tuple[str, ...] | None, None),
 }
-"""Parameters that every model has besides its own: whether examples are normalised, a file or run that it begins with,
-names of parts that are not trained, whether a backbone that is not trained is run once for all examples, and names of
-parts that each client keeps for itself."""
+"""Parameters that every model has besides its own: how examples are normalised, a file or run that it begins
+with, names of parts that are not trained, whether a backbone that is not trained is run once for all examples, and
+names of parts that each client keeps for itself."""
 
 
 @dataclass(frozen=True)

@@ -178,7 +178,8 @@ def observe_round(
 
 def merge_correction(experiment: Experiment, state: RoundState, trained: Trained) -> StrategyState:
     """The correction's state after the round, from what the merged members sent for it."""
-    merged = experiment.correction.merge(state.correction, trained.cohort, trained.updates.upload)
+    cohort = trained.cohort.replace(num_examples=trained.updates.num_examples)
+    merged = experiment.correction.merge(state.correction, cohort, trained.updates.upload)
     check_state(experiment.correction, state.correction, merged, "merge")
     return merged
 

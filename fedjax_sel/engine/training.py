@@ -196,13 +196,16 @@ def train_member(
 
         def train() -> Update:
             examples = Examples(data, index, mask, weight)
+            offset = offset_of(experiment, own)
+            more = {} if offset is None else {"offset": offset}
             update = experiment.local_training.train(
-                key, task, mine, examples, plan, num_steps=num_steps, transform=transform
+                key, task, mine, examples, plan, num_steps=num_steps, transform=transform, **more
             )
             check_update(experiment.local_training, update, state.variables)
             check_finite(update.delta)
             changed, _ = task.split(keep_apart(task, update, mine)[0].delta)
-            return replace(update, upload=correction.upload(own, changed, plan.step_size_sum))
+            sum_of_steps = plan.step_size_sum if offset is None else plan.rate_sum
+            return replace(update, upload=correction.upload(own, changed, sum_of_steps))
 
         update, kept = keep_apart(task, guard_update(train)(), mine)
         signals = experiment.client_selection.signals().at("trained")
@@ -215,6 +218,15 @@ def train_member(
         begun = merge_trees(state.variables, kept) if task.personal else state.variables
         args = (signals, task, data, begun, update, client, state.change, key_signals)
         return sent, (measure_trained(*args, holdout=holdout), kept)
+
+
+def offset_of(experiment: Experiment, client_state: Any) -> Variables | None:
+    """What the correction adds to every step of a client after the momentum, 0 for personal parts; None: nothing."""
+    offset, task = experiment.correction.offset(client_state), experiment.task
+    if offset is None or not task.personal:
+        return offset
+    _, personal = task.split_personal(offset)
+    return merge_trees(offset, jax.tree.map(jnp.zeros_like, personal))
 
 
 def keep_apart(task: Task, update: Update, received: Variables) -> tuple[Update, Variables]:

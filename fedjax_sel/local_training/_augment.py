@@ -11,13 +11,15 @@ from fedjax_sel.types import PRNGKey
 
 
 class CropFlip(Pytree):
-    """Images moved by up to `padding` pixels either way, with zeros where nothing is left, and half of them mirrored.
+    """Images moved by up to `padding` pixels either way, and half of them mirrored.
 
     Examples as stored are changed, before they are normalised: zero is black.
 
     Attributes:
       padding: pixels.
       flip: whether images are mirrored, left to right.
+      border: what stands where nothing is left: None: zeros; `"reflect"`: the image, reflected at the middle of its
+        outermost pixels.
 
     Source: He et al., "Deep Residual Learning for Image Recognition", 2016, https://arxiv.org/abs/1512.03385, section
     4.2: "4 pixels are padded on each side, and a 32×32 crop is randomly sampled from the padded image or its horizontal
@@ -29,23 +31,29 @@ class CropFlip(Pytree):
 
     padding: int = static(default=4, low=0)
     flip: bool = static(default=True)
+    border: str | None = static(default=None, choices=["reflect"])
 
     def __call__(self, key: PRNGKey, x: Shaped[Array, "b ..."]) -> Shaped[Array, "b h w c"]:
         """The images, changed.
 
         Raises:
-          ValueError: examples are no images.
+          ValueError: examples are no images, or too small to be reflected.
         """
         if x.ndim != 4:
             raise ValueError(
                 f"crop_flip: an example has shape {x.shape[1:]}; it must be an image, (height, width, channels) "
                 "(features of a frozen trunk are none: model.cached=false trains on the images themselves)"
             )
+        if self.border and min(x.shape[1:3]) <= self.padding:
+            raise ValueError(
+                f"crop_flip: an example has shape {x.shape[1:]}; to be reflected, its sides must be larger than the "
+                f"padding, {self.padding}"
+            )
         key_crop, key_flip = jax.random.split(key)
         corner = jax.random.randint(key_crop, (len(x), 2), 0, 2 * self.padding + 1)
         mirrored = jax.random.bernoulli(key_flip, 0.5, (len(x),)) & self.flip
-        border = (self.padding, self.padding)
-        padded = jnp.pad(x, ((0, 0), border, border, (0, 0)))
+        sides = (self.padding, self.padding)
+        padded = jnp.pad(x, ((0, 0), sides, sides, (0, 0)), self.border or "constant")
         return jax.vmap(crop_one, in_axes=(0, 0, 0, None))(padded, corner, mirrored, (x.shape[1], x.shape[2]))
 
 

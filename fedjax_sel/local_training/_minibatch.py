@@ -50,6 +50,8 @@ class MinibatchTrainer(LocalTrainer):
     schedule: Constant | Cosine | Exponential | Steps = Constant()
     augment: CropFlip | None = None
 
+    takes_offset = True
+
     def __check_init__(self) -> None:
         """Refuses both `epochs` and `steps`, and a schedule that is none."""
         if isinstance(self.schedule, type) or not callable(self.schedule):
@@ -112,8 +114,9 @@ class MinibatchTrainer(LocalTrainer):
         return Plan(
             steps=steps,
             examples_seen=steps // batches * num_examples + jnp.minimum(steps % batches * size, num_examples),
-            step_size_sum=self.step_size_sum(steps, batches, factor),
+            step_size_sum=self.step_size_sum(steps, batches, factor, self.heavy_ball),
             rate_factor=jnp.broadcast_to(factor, num_examples.shape),
+            rate_sum=self.step_size_sum(steps, batches, factor, None),
         )
 
     def train(
@@ -126,6 +129,7 @@ class MinibatchTrainer(LocalTrainer):
         *,
         num_steps: Int[Array, ""] | int,
         transform: Callable[[Variables, Variables], Variables] | None = None,
+        offset: Variables | None = None,
     ) -> Update:
         """Returns the update of one client."""
         key_order, key_dropout = jax.random.split(key)
@@ -155,8 +159,10 @@ class MinibatchTrainer(LocalTrainer):
                 batch = batch.replace(x=self.augment(key_augment, batch.x))
             gradient, (sums, statistics) = self.batch_gradient(mean_loss, trained, statistics, batch, key_step)
             gradient = gradient if transform is None else transform(gradient, trained)
-            optimizer = self.build_optimizer(self.rate(s // batches, factor))
-            change, moved_moments = optimizer.update(gradient, moments, trained)
+            rate = self.rate(s // batches, factor)
+            change, moved_moments = self.build_optimizer(rate).update(gradient, moments, trained)
+            if offset is not None:
+                change = jax.tree.map(lambda moved, more: moved - rate * more, change, offset)
             new, old = (optax.apply_updates(trained, change), moved_moments), (trained, moments)
             trained, moments = jax.tree.map(lambda a, b: jnp.where(s < plan.steps, a, b), new, old)
             return trained, statistics, moments, total + sums, seen + batch.mask.sum()
@@ -177,16 +183,18 @@ class MinibatchTrainer(LocalTrainer):
         rate = jnp.broadcast_to(jnp.asarray(self.learning_rate * factor, jnp.float32), epoch.shape)
         return rate if self.epoch_decay is None else rate * jnp.asarray(self.epoch_decay, jnp.float32) ** epoch
 
-    def step_size_sum(self, steps: Int[Array, "*m"], batches: Int[Array, "*m"], factor: Scalar) -> Float[Array, "*m"]:
-        """Sum of the factors by which the gradients of `steps` steps enter the update."""
+    def step_size_sum(
+        self, steps: Int[Array, "*m"], batches: Int[Array, "*m"], factor: Scalar, momentum: Scalar | None
+    ) -> Float[Array, "*m"]:
+        """Sum of the factors by which the gradients of `steps` steps enter the update, with this momentum."""
         most = (self.epochs or 1) if self.steps is None else self.steps
         epoch = jnp.arange(most).reshape((1,) * jnp.ndim(steps) + (-1,))
         steps, batches = steps[..., None], batches[..., None]
-        if self.heavy_ball is None:
+        if momentum is None:
             of_epoch = jnp.clip(steps - epoch * batches, 0, batches)
         else:
             first, last = (jnp.minimum(steps, e * batches) for e in (epoch, epoch + 1))
-            of_epoch = accumulate(last, self.heavy_ball) - accumulate(first, self.heavy_ball)
+            of_epoch = accumulate(last, momentum) - accumulate(first, momentum)
         return jnp.sum(of_epoch * self.rate(epoch, factor), axis=-1)
 
 

@@ -8,6 +8,7 @@ from fedjax_sel.models._dropout import Dropout
 from fedjax_sel.models._fast_conv import Conv
 from fedjax_sel.models._initial import dense, init_options
 from fedjax_sel.models._sizes import check_sizes
+from fedjax_sel.pytree import is_whole
 
 __all__ = ["CNN"]
 
@@ -15,13 +16,16 @@ __all__ = ["CNN"]
 class CNN(nn.Module):
     """Convolutions without padding, halved by max-pooling between them, then affine maps; ReLU after each but the last.
 
-    The default is FedCor's network for CIFAR-10: 122,570 parameters on examples of 32x32x3.
+    The default is FedCor's network for CIFAR-10: 122,570 parameters on examples of 32x32x3. LeNet-5 with max-pooling
+    and ReLU is `CNN(channels=(6, 16), hidden=(120, 84), kernel=5, pooled=2)`: 62,006 parameters there, and 44,426 on
+    examples of 28x28.
 
     Attributes:
       classes: `C`.
-      channels: of each convolution; all but the last are pooled.
+      channels: of each convolution.
       hidden: width of each hidden layer after the convolutions.
       kernel: side of the convolutions.
+      pooled: how many convolutions, from the first on, are pooled; None: all but the last.
       dropout: share of each hidden layer's numbers set to zero while training, between the affine map and the ReLU.
       initial: how parameters begin: `"flax"` (variance 1/fan-in, biases 0) or `"torch"` (uniform in ±1/sqrt(fan-in)).
 
@@ -38,12 +42,18 @@ class CNN(nn.Module):
     channels: tuple[int, ...] = (32, 64, 64)
     hidden: tuple[int, ...] = (64,)
     kernel: int = 3
+    pooled: int | None = None
     dropout: float = 0.0
     initial: str = "flax"
 
     def __post_init__(self) -> None:
         """Refuses sizes that no network has."""
         check_sizes(self)
+        if self.pooled is not None and not (is_whole(self.pooled) and 0 <= self.pooled <= len(self.channels)):
+            raise ValueError(
+                f"cnn: pooled is {self.pooled!r}; it must be 0 to {len(self.channels)}, the number of convolutions, or "
+                "None for all but the last"
+            )
         super().__post_init__()
 
     @nn.compact
@@ -64,7 +74,7 @@ class CNN(nn.Module):
         for i, width in enumerate(self.channels):
             begin = init_options(self.initial, self.kernel**2 * x.shape[-1])
             x = Conv(width, (self.kernel, self.kernel), padding="VALID", **begin)(x)
-            if i < len(self.channels) - 1:
+            if i < self.num_pooled:
                 x = max_pool(x)
             x = nn.relu(x)  # after pooling, where it changes nothing and has a quarter of the numbers to pass
         x = x.reshape(x.shape[0], -1)
@@ -76,9 +86,14 @@ class CNN(nn.Module):
         return dense(self.classes, self.initial, x)
 
     @property
+    def num_pooled(self) -> int:
+        """Returns how many convolutions are pooled."""
+        return len(self.channels) - 1 if self.pooled is None else self.pooled
+
+    @property
     def smallest_side(self) -> int:
-        """Height and width below which a convolution has nothing left to see."""
+        """Height and width below which a convolution or a pooling has nothing left to see."""
         side = 1
-        for i in range(len(self.channels)):
-            side = (side if i == 0 else 2 * side) + self.kernel - 1
+        for i in reversed(range(len(self.channels))):
+            side = (2 * side if i < self.num_pooled else side) + self.kernel - 1
         return side

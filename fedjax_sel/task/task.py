@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import flax.linen as nn
 import jax
@@ -120,7 +120,7 @@ class Task(Pytree):
         *,
         loss: Loss | ExampleFunction | None = None,
         metrics: Mapping[str, Metric | ExampleFunction] | None = None,
-        normalise: bool = True,
+        normalise: bool | Literal["unit"] = True,
     ) -> Task:
         """The task of learning `dataset`.
 
@@ -129,7 +129,11 @@ class Task(Pytree):
           dataset: whose targets say which loss and metrics are taken where none are given.
           loss, metrics: of the task.
           normalise: to mean 0 and deviation 1 by the training examples; examples of a dataset whose targets are tokens
-            are not. Whole numbers that are not normalised, but for bytes, are token ids (`raw`).
+            are not. Whole numbers that are not normalised, but for bytes, are token ids (`raw`). `"unit"`: bytes become
+            numbers from 0 to 1.
+
+        Raises:
+          ValueError: examples that are no bytes cannot be normalised to 0 to 1.
         """
         if not isinstance(dataset, Dataset):
             raise ValueError(
@@ -140,6 +144,12 @@ class Task(Pytree):
             "loss": DEFAULT_LOSS[dataset.targets] if loss is None else loss,
             "metrics": DEFAULT_METRICS[dataset.targets] if metrics is None else metrics,
         }
+        if normalise == "unit":
+            if dataset.x.dtype != np.uint8:
+                raise ValueError(
+                    f"normalise is 'unit', which is for bytes, but examples are {dataset.x.dtype}; use True"
+                )
+            return cls(model, scale=1 / 255, **given)
         if not normalise or dataset.targets == "tokens":
             return cls(model, raw=dataset.x.dtype.kind in "iu" and dataset.x.dtype != np.uint8, **given)
         warn_before_learning(dataset)

@@ -190,6 +190,49 @@ def test_with_momentum_a_variate_is_the_mean_gradient_of_the_clients_steps():
     np.testing.assert_allclose(own + change, weight @ gradients / weight.sum(), rtol=1e-4, atol=1e-5)
 
 
+def scaffold_after_momentum(rounds, rows, rho, steps, rate):
+    """Flower's `niid_bench`: momentum on plain gradients, then the correction; variates weighted by examples."""
+    w, shared, own = np.zeros(2), np.zeros(2), np.zeros((len(A), 2))
+    share = np.array(rows) / np.sum(rows)
+    for _ in range(rounds):
+        moved, change = [], []
+        for i in range(len(A)):
+            y, velocity = w.copy(), np.zeros(2)
+            for _ in range(steps):
+                velocity = rho * velocity + gradient(y, i)
+                y = y - rate * velocity - rate * (shared - own[i])
+            new = own[i] - shared + (w - y) / (rate * steps)
+            change.append(new - own[i])
+            own[i] = new
+            moved.append(y)
+        w, shared = share @ np.array(moved), shared + share @ np.array(change)
+    return w
+
+
+def test_the_correction_can_come_after_the_momentum_and_variates_be_weighted_by_examples():
+    rows, rho, rate = (3, 1, 2, 1, 5, 2), 0.8, 0.02
+    trainer = SGD(rate, batch_size=None, steps=STEPS, momentum=rho)
+
+    def train(corrected):
+        experiment = Experiment(
+            TASK, local_training=trainer, correction=corrected, aggregation=Mean("size"), cohort_size=6, rounds=7
+        )
+        return weights_of(simulate(experiment, clients(rows), seeds=[3]))
+
+    found = train(Scaffold("after_momentum", "size"))
+    np.testing.assert_allclose(found, scaffold_after_momentum(7, rows, rho, STEPS, rate), rtol=1e-4, atol=1e-5)
+    for other in (Scaffold(weighting="size"), Scaffold("after_momentum")):
+        assert np.abs(train(other) - found).max() > 1e-3
+
+
+def test_a_trainer_that_adds_nothing_after_its_momentum_is_refused():
+    from fedjax_sel.local_training.alternating import Alternating
+
+    Scaffold().check(Alternating())
+    with pytest.raises(ValueError, match=r"scaffold: applied is 'after_momentum', but Alternating\(.*leave it out"):
+        Scaffold("after_momentum").check(Alternating())
+
+
 def test_scaffold_refuses_steps_that_are_no_sum_of_gradients():
     Scaffold().check(SGD(momentum=0.9))
     Scaffold().check(Optax(optimizer="sgd", hyperparams={"momentum": 0.9}))

@@ -42,6 +42,20 @@ def test_every_crop_and_flip_comes_equally_often_and_nothing_else(padding, flip)
     assert chi2 < len(expected) + 4 * np.sqrt(2 * len(expected))
 
 
+def test_a_border_can_be_the_image_reflected():
+    image = np.arange(1, 26, dtype=np.uint8).reshape(5, 5, 1)
+    out = CropFlip(2, flip=False, border="reflect")(jax.random.key(0), jnp.broadcast_to(image, (500, 5, 5, 1)))
+    padded = np.pad(image, ((2, 2), (2, 2), (0, 0)), "reflect")
+    assert padded[1, 2, 0] == image[1, 0, 0]  # at the middle of the outermost pixels, which are not repeated
+    expected = {padded[i : i + 5, j : j + 5].tobytes() for i in range(5) for j in range(5)}
+    assert {np.asarray(one).tobytes() for one in out} == expected
+
+
+def test_an_image_smaller_than_its_border_cannot_be_reflected():
+    with pytest.raises(ValueError, match=r"crop_flip: an example has shape \(4, 9, 1\); .* larger than the padding, 4"):
+        CropFlip(4, border="reflect")(jax.random.key(0), jnp.zeros((1, 4, 9, 1)))
+
+
 def images():
     """Pictures whose class is where their bright column is; mirrored, they are of the other class."""
     rng = np.random.default_rng(0)

@@ -56,6 +56,29 @@ def test_logits_and_gradient_are_those_of_native_convolutions():
     agree(of(CNN()), of(Native()))
 
 
+class LeNet(nn.Module):
+    """LeNet-5 with ReLU and max-pooling after both convolutions, with Flax's own layers."""
+
+    @nn.compact
+    def __call__(self, x):
+        x = nn.max_pool(nn.relu(nn.Conv(6, (5, 5), padding="VALID")(x)), (2, 2), (2, 2))
+        x = nn.max_pool(nn.relu(nn.Conv(16, (5, 5), padding="VALID")(x)), (2, 2), (2, 2))
+        x = nn.relu(nn.Dense(120)(x.reshape(x.shape[0], -1)))
+        x = nn.relu(nn.Dense(84)(x))
+        return nn.Dense(10)(x)
+
+
+def test_it_is_lenet_where_the_last_convolution_is_pooled_too():
+    x = images(3, 28, 28, 1)
+    variables = LeNet().init(jax.random.key(0), x)
+    agree(CNN(channels=(6, 16), hidden=(120, 84), kernel=5, pooled=2).apply(variables, x), LeNet().apply(variables, x))
+
+
+def test_more_poolings_than_convolutions_are_refused():
+    with pytest.raises(ValueError, match="cnn: pooled is 3; it must be 0 to 2, the number of convolutions, or None"):
+        CNN(channels=(6, 16), pooled=3)
+
+
 def test_stacked_clients_have_the_logits_they_have_alone():
     x = images(3, 2, 32, 32, 3)
     variables = jax.vmap(lambda key: CNN().init(key, x[0]))(jax.random.split(jax.random.key(0), 3))
@@ -89,8 +112,10 @@ def test_dropout_draws_only_while_training():
         (CNN(kernel=2, channels=(3, 3)), 5),
         (CNN(channels=(4,)), 3),
         (CNN(kernel=1), 4),
+        (CNN(kernel=5, channels=(6, 16), pooled=2), 16),
+        (CNN(channels=(4, 4), pooled=0), 5),
     ],
-    ids=["default", "kernel 5", "kernel 2", "one convolution", "kernel 1"],
+    ids=["default", "kernel 5", "kernel 2", "one convolution", "kernel 1", "lenet", "no pooling"],
 )
 def test_the_smallest_image_it_takes_is_the_one_it_names(model, side):
     key = jax.random.key(0)

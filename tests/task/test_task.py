@@ -6,7 +6,7 @@ import numpy as np
 import optax
 import pytest
 
-from fedjax_sel import Experiment, Federation, partition, simulate
+from fedjax_sel import Experiment, Federation, dataset, partition, simulate
 from fedjax_sel.engine.scan import run_chunk
 from fedjax_sel.models.mlp import MLP
 from fedjax_sel.task import Task, accuracy, cross_entropy
@@ -104,3 +104,11 @@ def test_a_metric_that_is_no_number_for_each_example_is_refused(blobs):
     with pytest.raises(ValueError, match=r"the task's metric 'mean' is of shape \(\); it must be a number for each"):
         simulate(Experiment(task, cohort_size=3, rounds=2), Federation(blobs, partition.Iid(clients=8)))
     assert run_chunk.programs == before
+
+
+def test_bytes_can_become_numbers_from_0_to_1():
+    x, y = np.array([[0, 51, 255]] * 4, np.uint8), np.array([0, 1, 0, 1])
+    task = Task.on(MODEL, dataset("bytes", x, y, test=0.5), normalise="unit")
+    np.testing.assert_allclose(task.normalize(x[:1]), [[0, 0.2, 1]], rtol=1e-6)
+    with pytest.raises(ValueError, match="normalise is 'unit', which is for bytes, but examples are float32; use True"):
+        Task.on(MODEL, dataset("floats", x.astype(np.float32), y, test=0.5), normalise="unit")

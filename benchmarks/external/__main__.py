@@ -1,0 +1,105 @@
+"""Runs the settings of Flower's `niid_bench`, and writes the page that compares them with its table.
+
+python -m benchmarks.external --out RUNS                  # all, verdicts early; goes on where it stopped
+python -m benchmarks.external --out RUNS --stages fedavg,others
+python -m benchmarks.external --out RUNS --page           # benchmarks/results/niid-bench.json, docs/results/external.md
+python -m benchmarks.external --page                      # the page again, from the committed JSON
+
+Data: `tfds:mnist`, `tfds:fashion_mnist`, `tfds:cifar10` in `$TFDS_DATA_DIR`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from benchmarks.external.settings import ROUNDS, SEEDS, STAGES, Cell, configure, order_runs
+
+JSON = "niid-bench.json"
+ROOT = Path(__file__).parents[2]
+
+
+def main() -> None:
+    """One command for all."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.external", description="Runs Flower's niid_bench.", epilog=__doc__
+    )
+    parser.add_argument("--out", type=Path, help="folder of the runs")
+    parser.add_argument("--stages", default=",".join(STAGES), help=f"of {', '.join(STAGES)}; separated by commas")
+    parser.add_argument("--seeds", type=int, default=len(SEEDS), help="how many")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="fewer for a trial, which the page does not show")
+    parser.add_argument("--cells", default="", help="names of cells, as mnist-iid-fedavg; by default all of the stages")
+    parser.add_argument("--page", action="store_true", help="write JSON and page, and run nothing")
+    given = parser.parse_args()
+    stages = given.stages.split(",")
+    if unknown := set(stages) - set(STAGES):
+        parser.error(f"unknown stage {', '.join(sorted(unknown))}; there are: {', '.join(STAGES)}")
+    if given.page:
+        return write(given.out)
+    if given.out is None:
+        parser.error("--out is needed, a folder for the runs")
+    wanted = [(cell, seed) for cell, seed in order_runs(stages, range(given.seeds)) if named(cell, given.cells)]
+    if not wanted:
+        parser.error(f"no cell is called {given.cells}; one is called {STAGES['fedavg'][0].name}")
+    run_all(given.out, wanted, given.rounds)
+
+
+def named(cell: Cell, names: str) -> bool:
+    """Returns whether a cell is among the names, which are separated by commas; all are where there are none."""
+    return not names or cell.name in names.split(",")
+
+
+def run_all(out: Path, wanted: Sequence[tuple[Cell, int]], rounds: int) -> None:
+    """Runs what is not finished, and writes the JSON after every run.
+
+    Raises:
+      SystemExit: a signal ended a run; what is done is kept.
+    """
+    from fedjax_sel.runs.prepare import prepare_jax
+
+    prepare_jax(cores=True, cache=True)
+    from benchmarks.external.results import collect, locate
+    from fedjax_sel.runs import layout
+    from fedjax_sel.runs.execute import execute
+    from fedjax_sel.runs.files import write_json
+
+    for number, (cell, seed) in enumerate(wanted, start=1):
+        place, began = locate(out, cell, seed), time.monotonic()
+        if layout.state(place) == "finished":
+            continue
+        history = execute(
+            f"{number}/{len(wanted)} {cell.name}, seed {seed}",
+            configure(cell, seed, rounds),
+            place,
+            figures=False,
+            keep_checkpoints=False,
+            more_follow=True,
+            say=partial(print, flush=True),
+            kept_in=out,
+        )
+        write_json(out / JSON, collect(out))
+        best = 100 * float(max(history["accuracy"][0]))
+        print(f"{cell.name}, seed {seed}: best {best:.2f} %, {(time.monotonic() - began) / 60:.1f} min", flush=True)
+
+
+def write(out: Path | None) -> None:
+    """Writes the page and its figure, and before them the committed JSON, where runs are given."""
+    from benchmarks.external.page import draw, render
+    from fedjax_sel.runs.files import write_figure, write_json, write_text
+
+    kept = ROOT / "benchmarks" / "results" / JSON
+    if out is not None:
+        from benchmarks.external.results import collect
+
+        write_json(kept, collect(out))
+    found = json.loads(kept.read_text(encoding="utf-8"))
+    write_text(ROOT / "docs" / "results" / "external.md", render(found))
+    write_figure(kept.with_suffix(".png"), draw(found))
+
+
+if __name__ == "__main__":
+    main()

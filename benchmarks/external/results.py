@@ -1,0 +1,144 @@
+"""What finished runs found, as a JSON, and how it stands beside what was published."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from benchmarks.external.settings import MUS, PUBLISHED_SEEDS, ROUNDS, STAGES, Cell, Published, configure
+from fedjax_sel.runs import layout
+
+LEVEL = 0.95
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What the seeds of a cell found.
+
+    Attributes:
+      best: best test accuracy over rounds, of each seed, in per cent.
+      mu: of FedProx, where several were run the best.
+      tried: how many `μ` were run.
+    """
+
+    best: tuple[float, ...]
+    mu: float | None = None
+    tried: int = 1
+
+    @property
+    def mean(self) -> float:
+        """Returns the mean over seeds."""
+        return float(np.mean(self.best))
+
+    @property
+    def std(self) -> float:
+        """Returns the deviation over seeds, with `n - 1`; NaN for one seed."""
+        return float(np.std(self.best, ddof=1)) if len(self.best) > 1 else math.nan
+
+    def interval(self) -> tuple[float, float]:
+        """Returns the 95 % interval of the mean, by Student's t; NaN for one seed.
+
+        >>> Measured((1.0, 2.0, 3.0)).interval()
+        (-0.484..., 4.484...)
+        """
+        n = len(self.best)
+        if n < 2:
+            return math.nan, math.nan
+        reach = float(stats.t.ppf((1 + LEVEL) / 2, n - 1)) * self.std / math.sqrt(n)
+        return self.mean - reach, self.mean + reach
+
+
+def compare(ours: Measured, theirs: Published) -> tuple[float, float, float]:
+    """Returns our mean minus theirs, and its 95 % interval by Welch; NaN ends for one seed.
+
+    >>> compare(Measured((88.0, 89.0, 90.0)), Published(89.0, 1.0))
+    (0.0, -2.266..., 2.266...)
+    """
+    away, n = ours.mean - theirs.mean, len(ours.best)
+    if n < 2:
+        return away, math.nan, math.nan
+    parts = ours.std**2 / n, theirs.std**2 / PUBLISHED_SEEDS
+    if sum(parts) == 0:
+        return away, away, away
+    degrees = sum(parts) ** 2 / (parts[0] ** 2 / (n - 1) + parts[1] ** 2 / (PUBLISHED_SEEDS - 1))
+    reach = float(stats.t.ppf((1 + LEVEL) / 2, degrees)) * math.sqrt(sum(parts))
+    return away, away - reach, away + reach
+
+
+def judge(away: float, low: float, high: float) -> str:
+    """Returns what a difference with its interval says, in words.
+
+    >>> judge(0.1, -0.2, 0.4), judge(0.5, 0.1, 0.9), judge(-1.0, -2.0, -0.1), judge(0.1, math.nan, math.nan)
+    ('agree', 'ours above', 'ours below', 'one seed')
+    """
+    if math.isnan(low):
+        return "one seed"
+    return "agree" if low <= 0 <= high else ("ours above" if away > 0 else "ours below")
+
+
+def locate(out: Path, cell: Cell, seed: int) -> Path:
+    """Returns the folder of a run."""
+    return out / "runs" / f"{cell.name}-seed{seed}"
+
+
+def describe_run(place: Path, cell: Cell, seed: int) -> dict[str, Any]:
+    """Returns what the JSON keeps of a finished run."""
+    history, _ = layout.read(place)
+    summary = json.loads((place / layout.SUMMARY).read_text(encoding="utf-8"))
+    curve = 100 * np.asarray(history["accuracy"][0], float)
+    diverged = bool(np.isnan(curve).any())
+    return {
+        "data": cell.data,
+        "partition": cell.partition,
+        "method": cell.method,
+        "mu": cell.mu,
+        "seed": seed,
+        "rounds": history.rounds,
+        "best": None if np.isnan(curve).all() else round(float(np.nanmax(curve)), 4),
+        "best_round": None if np.isnan(curve).all() else int(np.nanargmax(curve)) + 1,
+        "last": None if diverged else round(float(curve[-1]), 4),
+        "diverged": diverged,
+        "hours": round(summary["seconds"] / 3600, 4),
+        "commit": summary["environment"].get("commit"),
+        "device": summary["environment"].get("device"),
+    }
+
+
+def collect(out: Path, seeds: Iterable[int] = range(20)) -> dict[str, Any]:
+    """Returns the JSON of all finished runs in a folder, and the settings that they share."""
+    runs = [
+        describe_run(place, cell, seed)
+        for cells in STAGES.values()
+        for cell in cells
+        for seed in seeds
+        if layout.state(place := locate(out, cell, seed)) == "finished"
+    ]
+    settings = configure(Cell("mnist", "iid", "fedavg"), 0).to_dict()
+    shared = {key: settings[key] for key in ("local_training", "model", "cohort_size", "rounds", "data_seed")}
+    return {"benchmark": "niid_bench", "published_seeds": PUBLISHED_SEEDS, "settings": shared, "runs": runs}
+
+
+def summarize(runs: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str, str], Measured]:
+    """Returns what was measured with all rounds, by data, partition and method.
+
+    A seed that diverged before its first evaluation counts with an accuracy of 10 %. Of FedProx the `μ` with the best
+    mean is taken, as in the table.
+    """
+    best: dict[tuple[str, str, str, float | None], list[float]] = {}
+    for run in runs:
+        if run["rounds"] == ROUNDS:
+            key = run["data"], run["partition"], run["method"], run["mu"]
+            best.setdefault(key, []).append(10.0 if run["best"] is None else run["best"])
+    out: dict[tuple[str, str, str], Measured] = {}
+    for data, partition, method in dict.fromkeys(key[:3] for key in best):
+        tried = {mu: best[data, partition, method, mu] for mu in (None, *MUS) if (data, partition, method, mu) in best}
+        mu = max(tried, key=lambda one: float(np.mean(tried[one])))
+        out[data, partition, method] = Measured(tuple(tried[mu]), mu, len(tried))
+    return out

@@ -1,0 +1,216 @@
+"""The settings of public tables, against what the tables' authors say and what their code draws."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.external import page, results
+from benchmarks.external.partition import PublicDraw, count_labels
+from benchmarks.external.settings import DATA, METHODS, PARTITIONS, STAGES, Cell, configure, order_runs, read_published
+from fedjax_sel.aggregation.fednova import FedNova
+from fedjax_sel.aggregation.mean import Mean
+from fedjax_sel.config.build import build_parts
+from fedjax_sel.correction.none import NoCorrection
+from fedjax_sel.correction.proximal import Proximal
+from fedjax_sel.correction.scaffold import Scaffold
+from fedjax_sel.data import partition
+from fedjax_sel.local_training import CropFlip
+from fedjax_sel.local_training.sgd import SGD
+from fedjax_sel.models.cnn import CNN
+from fedjax_sel.task import Task
+
+ROOT = Path(__file__).parents[1]
+
+MNIST = (5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949)
+"""Training images of each digit."""
+
+FASHION = (6000,) * 10
+
+
+def labels(sizes):
+    """Labels of classes of these sizes, in a random order."""
+    return np.random.default_rng(1).permutation(np.repeat(np.arange(len(sizes)), sizes))
+
+
+# What the functions of niid_bench's dataset_preparation.py return with seed 42, counted by client and class.
+DRAWN = {
+    ("dirichlet", FASHION): {
+        0: [1311, 1134, 31, 2363, 1531, 0, 0, 0, 0, 0],
+        6: [66, 402, 46, 21, 629, 902, 201, 71, 469, 1609],
+        9: [643, 29, 1385, 3, 40, 374, 1509, 145, 3061, 0],
+    },
+    ("dirichlet", MNIST): {
+        1: [30, 76, 30, 45, 248, 24, 678, 3988, 520, 3836],
+        9: [325, 677, 36, 4, 159, 235, 4, 131, 1771, 1078],
+    },
+    ("labels", MNIST): {
+        0: [1975, 0, 0, 0, 0, 0, 0, 2089, 0, 0],
+        4: [0, 0, 0, 0, 1947, 0, 0, 0, 2926, 0],
+        9: [0, 0, 0, 0, 0, 0, 0, 2088, 0, 5949],
+    },
+}
+
+
+@pytest.mark.parametrize(("law", "sizes"), DRAWN, ids=lambda value: value if isinstance(value, str) else "")
+def test_the_partition_is_the_one_that_the_benchmark_draws(law, sizes):
+    y = labels(sizes)
+    found = count_labels(PublicDraw(law).assign(y, np.random.default_rng(7)), y, 10)
+    for client, counts in DRAWN[law, sizes].items():
+        assert found[client].tolist() == counts
+    assert found.sum(0).tolist() == list(sizes)
+
+
+def test_iid_parts_are_equal_and_random():
+    y = np.sort(labels(FASHION))
+    found = count_labels(PublicDraw("iid").assign(y, np.random.default_rng(0)), y, 10)
+    assert (found.sum(1) == 6000).all()
+    expected = 6000 / 10
+    assert (
+        30 < ((found - expected) ** 2 / expected).sum() < 150
+    )  # of 81 degrees of freedom, sampled without replacement
+
+
+def test_the_laws_are_those_of_the_library():
+    y, rng = labels((600,) * 10), np.random.default_rng(0)
+    ours = [
+        [count_labels(law.assign(y, rng), y, 10) for _ in range(200)]
+        for law in (partition.Dirichlet(10, 0.5, min_examples=10, balance=True), partition.LabelCount(10, 2))
+    ]
+    theirs = [
+        [count_labels(PublicDraw(law, seed=seed).assign(y, rng), y, 10) for seed in range(200)]
+        for law in ("dirichlet", "labels")
+    ]
+    for mine, public in zip(ours, theirs, strict=True):
+        mine, public = np.stack(mine), np.stack(public)
+        assert abs(mine.sum(2).std() / public.sum(2).std() - 1) < 0.1  # sizes of clients
+        assert abs((mine == 0).mean() - (public == 0).mean()) < 0.02  # classes that a client lacks
+        assert np.abs(mine[:, 0].mean(0) - public[:, 0].mean(0)).max() < 60
+
+
+def test_a_law_that_there_is_not_is_refused():
+    with pytest.raises(ValueError, match="law is 'shards'; it must be one of iid, dirichlet, labels"):
+        PublicDraw("shards")
+
+
+@pytest.mark.parametrize(("side", "channels", "parameters"), [(28, 1, 44_426), (32, 3, 62_006)])
+def test_lenet_has_the_parameters_of_the_benchmark(side, channels, parameters):
+    # 6 (25 c + 1) + 16 (150 + 1) + 120 (16 s² + 1) + 84 (120 + 1) + 10 (84 + 1), s = 4 or 5 places a side
+    places = ((side - 4) // 2 - 4) // 2
+    by_hand = 6 * (25 * channels + 1) + 16 * 151 + 120 * (16 * places**2 + 1) + 84 * 121 + 850
+    model = build_model(configure(Cell("mnist", "iid", "fedavg"), 0)["model"])
+    assert Task(model).parameters(np.zeros((1, side, side, channels), np.uint8)) == by_hand == parameters
+
+
+def build_model(given):
+    """The model that a configuration names, with ten classes."""
+    names = ("channels", "hidden", "kernel", "pooled", "initial")
+    return CNN(**{name: tuple(value) if isinstance(value := given[name], list) else value for name in names})
+
+
+@pytest.mark.parametrize("data", DATA)
+@pytest.mark.parametrize("method", METHODS)
+def test_settings_are_the_published_ones(data, method):
+    config = configure(Cell(data, "dirichlet", method, 0.01 if method == "fedprox" else None), seed=3)
+    parts = build_parts(config)
+    augment = CropFlip(padding=4, flip=True, border="reflect") if data == "cifar10" else None
+    sgd = SGD(0.01, batch_size=64, epochs=10, momentum=0.9, weight_decay=1e-5, augment=augment)
+    assert parts["local_training"] == sgd
+    corrections = {"scaffold": Scaffold("after_momentum", "size"), "fedprox": Proximal(0.01)}
+    assert parts["correction"] == corrections.get(method, NoCorrection())
+    assert parts["aggregation"] == (FedNova() if method == "fednova" else Mean("size"))
+    assert (config["cohort_size"], config["rounds"], config["evaluate_every"]) == (10, 50, 1)
+    assert (config["partition"]["clients"], config["partition"]["alpha"], config["partition"]["seed"]) == (10, 0.5, 42)
+    assert (config["model"]["normalise"], config["model"]["initial"]) == ("unit", "torch")
+    assert (config.seeds, config.data_seed, config.holdout) == ((3,), 42, 0)
+
+
+def test_the_table_has_all_cells_and_all_are_run_once():
+    assert set(read_published()) == {(d, p, m) for d in DATA for p in PARTITIONS for m in METHODS}
+    cells = [cell for cells in STAGES.values() for cell in cells]
+    assert len(set(cells)) == len(cells)
+    assert {(c.data, c.partition, c.method) for c in cells} == set(read_published())
+    assert {c.mu for c in cells if (c.data, c.partition) == ("mnist", "iid")} == {None, 0.001, 0.01, 0.1, 1.0}
+    first = list(order_runs())[:6]
+    assert {(c.method, seed) for c, seed in first} == {("fedavg", 0)}
+
+
+def test_the_published_deviation_is_that_of_a_sample():
+    assert np.std([10, 10, 81.4], ddof=1) == pytest.approx(41.22, abs=0.01)
+
+
+def test_an_interval_of_a_difference_is_welchs():
+    from scipy import stats
+
+    ours, theirs = (88.3, 88.9, 88.1, 88.6), (88.0, 88.5, 87.9)
+    of = results.Published(float(np.mean(theirs)), float(np.std(theirs, ddof=1)))
+    away, low, high = results.compare(results.Measured(ours), of)
+    wanted = stats.ttest_ind(ours, theirs, equal_var=False).confidence_interval(0.95)
+    assert (low, high) == pytest.approx((wanted.low, wanted.high))
+    assert away == pytest.approx(np.mean(ours) - np.mean(theirs))
+
+
+def a_run(best, seed=0, data="mnist", law="dirichlet", method="fedavg", mu=None, rounds=50):
+    """What the JSON keeps of a run."""
+    place = {"data": data, "partition": law, "method": method, "mu": mu, "seed": seed, "rounds": rounds}
+    found = {"best": best, "best_round": 40, "last": best, "diverged": best is None, "hours": 0.5}
+    return place | found | {"commit": "abc", "device": "2 x cpu"}
+
+
+@pytest.fixture(scope="module")
+def small():
+    """Two cells with three seeds, one with one, FedProx with two `μ`, and a trial."""
+    return {
+        "runs": [
+            *(a_run(98.89 + 0.05 * i, i) for i in (-1, 0, 1)),
+            *(a_run(98.9 + 0.05 * i, i, method="fednova") for i in (-1, 0, 1)),
+            a_run(89.0, data="fashion_mnist", law="iid"),
+            *(a_run(50.0 + i, i, "fashion_mnist", "labels", "fedprox", 1.0) for i in (0, 1)),
+            *(a_run(77.0 + i, i, "fashion_mnist", "labels", "fedprox", 0.01) for i in (0, 1)),
+            a_run(None, 0, "fashion_mnist", "labels", "scaffold"),
+            a_run(30.0, law="iid", rounds=2),
+        ]
+    }
+
+
+def test_the_page_shows_what_was_measured_and_says_what_was_not_run(small):
+    text = page.render(small)
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    assert sum("not run" in line for line in lines) == 36 - 5
+    of = {tuple(cell.strip() for cell in line.split("|")[1:4]): line for line in lines}
+    assert "98.89 [98.77, 99.01], ± 0.05, 3 seeds" in of["Dirichlet (0.5)", "FedAvg", "98.89 ± 0.07"]
+    assert "| agree |" in of["Dirichlet (0.5)", "FedAvg", "98.89 ± 0.07"]
+    assert "| ours above |" in of["Dirichlet (0.5)", "FedNova", "98.03 ± 0.06"]
+    assert "89.00, one seed | -0.23 | one seed |" in of["IID", "FedAvg", "89.23 ± 0.45"]
+    assert "77.50 [" in of["two labels", "FedProx, μ = 0.01 (best of 2)", "78.05 ± 0.99"]
+    assert "10.00, one seed" in of["two labels", "SCAFFOLD", "33.80 ± 41.22"]
+    assert "Of 36 cells 3 were run with several seeds: 2 agree, 1 of ours are above, 0 below." in text
+    assert "- MNIST, Dirichlet (0.5), FedNova: ours above by 0.87 points" in text
+    assert "misprint" in text
+    assert "13 runs, 6.5 hours in all, on 2 x cpu; commit abc." in text
+    assert "1 of them have fewer than 50 rounds, and are in no table." in text
+
+
+def test_without_runs_nothing_is_claimed():
+    text = page.render({"runs": []})
+    assert text.count("| not run |") == 36
+    assert "No cell of 36 was run" in text
+    assert "Where they differ" not in text
+
+
+def test_the_figure_has_every_cell_and_our_marks(small):
+    import matplotlib.pyplot as plt
+
+    figure = page.draw(small)
+    assert [len(ax.containers) for ax in figure.axes] == [12 + 2, 12 + 3, 12]
+    plt.close(figure)
+
+
+def test_the_committed_page_is_that_of_the_committed_json():
+    found = json.loads((ROOT / "benchmarks/results/niid-bench.json").read_text(encoding="utf-8"))
+    assert (ROOT / "docs/results/external.md").read_text(encoding="utf-8") == page.render(found)
+    for run in found["runs"]:
+        assert run["best"] is None or 0 < run["best"] <= 100
+        assert math.isfinite(run["hours"])
