@@ -133,7 +133,7 @@ def build_problem(config: Config, begin: Variables | None = None, source: Any = 
             f"data {example.name} has no test examples to evaluate on; load it with a share, as in data.test: 0.2"
         )
     given = config["model"]
-    model = KINDS["model"].build(given, classes=example.classes)
+    model = KINDS["model"].build(given, classes=example.classes, shape=example.x.shape[1:])
     task = Task.on(model, example, normalise=given["normalise"]).replace(personal=tuple(given["personal"] or ()))
     if begin is None and given["pretrained"] is not None:
         begin = pretrained.load(given["pretrained"])

@@ -51,8 +51,8 @@ CURVES = (
 """The costs that accuracy (or loss, where targets are no classes) is drawn against, where a run has them."""
 
 CLIENTS = (
-    "{Of} on every client's own examples, by the model that it has: left, the mean over clients and that of their worst "
-    "tenth, median over seeds; right, all clients at the last evaluation. No client is billed for it."
+    "{Of} on every client's own examples, by the model that it has: left, the mean over clients and that of their "
+    "worst tenth, median over seeds; right, all clients at the last evaluation. No client is billed for it."
 )
 """What is said of the clients' figure."""
 
