@@ -7,6 +7,7 @@ in compiled runs; `COMMANDS` are command lines. But for `COUNTED`, nothing compi
 
 # ruff: noqa: F401  (the expressions of the tables name what is imported)
 
+import functools
 import re
 import warnings
 from pathlib import Path
@@ -1336,6 +1337,18 @@ def somewhere_else(tmp_path, monkeypatch):
     (tmp_path / "broken.yaml").write_text("a: [")
 
 
+DOCS = Path(__file__).resolve().parents[1]
+
+
+@functools.cache
+def leads_somewhere(pointer):
+    """Whether a command that an error names can be given, or its page is there."""
+    if pointer.startswith("docs/"):
+        return (DOCS / pointer).is_file()
+    assert re.fullmatch(r"`fedjax-sel [^`]+`", pointer), pointer
+    return call(pointer.strip("`").removeprefix("fedjax-sel ")).exit_code == 0
+
+
 @pytest.mark.usefixtures("nothing_compiles", "somewhere_else")
 @pytest.mark.parametrize(("line", "words"), COMMANDS, ids=[line for line, _ in COMMANDS])
 def test_a_command_that_cannot_be_carried_out_answers_in_one_line(line, words):
@@ -1343,6 +1356,7 @@ def test_a_command_that_cannot_be_carried_out_answers_in_one_line(line, words):
     assert done.exit_code == 2, (done.output, done.exception)
     said = done.stderr.strip()
     assert "Traceback" not in done.output
+    assert not said.startswith("error: ") or leads_somewhere(said.rpartition("; see ")[2])
     assert re.sub(r"\s+", " ", words) in re.sub(r"[\s│]+", " ", said)
     if said.startswith("error: "):
         assert len(said.splitlines()) == 1

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from fedjax_sel.catalog import see
 from fedjax_sel.config import callbacks, own
 from fedjax_sel.config.components import KINDS, SYNTHETIC, list_source_parameters
 from fedjax_sel.config.config import Config
@@ -74,6 +75,7 @@ PROBLEM = ("data", "public", "data_seed", "model")
 """The keys of a configuration that `build_problem` looks at."""
 
 
+@see("docs/how-to/command-line.md")
 def build(config: Config, begin: Variables | None = None, problem: Problem | None = None) -> Run:
     """Returns the values of a configuration, checked together before anything compiles.
 
@@ -115,6 +117,7 @@ def build(config: Config, begin: Variables | None = None, problem: Problem | Non
     return Run(experiment, data, config.seeds, execution, make_callbacks)
 
 
+@see("docs/how-to/models.md")
 def build_problem(config: Config, begin: Variables | None = None, source: Any = None) -> Problem:
     """Returns the task of a configuration and its examples.
 
@@ -160,6 +163,7 @@ def apply_backbone(task: Task, example: Dataset, source: Any, public: Dataset | 
     )
 
 
+@see("docs/how-to/data.md")
 def load_source(config: dict[str, Any]) -> Any:
     """Returns the dataset that a resolved `data` describes, or the function that draws it from a seed.
 

@@ -38,6 +38,7 @@ class Kind:
       filled: fields that are not the user's: they follow from the data.
       more: parameters that every component of the kind has besides its own.
       page: of the documentation, on one of the user's own.
+      listed: what `fedjax-sel list` calls the kind, where that is not its key.
     """
 
     what: str
@@ -47,6 +48,7 @@ class Kind:
     filled: tuple[str, ...] = ()
     more: Mapping[str, Parameter] = field(default_factory=dict)
     page: str = "docs/learn/own_selector.md"
+    listed: str | None = None
 
     def available(self) -> list[str]:
         """Returns the names of all components of the kind."""
@@ -75,7 +77,7 @@ class Kind:
         """Returns name and all parameters of the component that `given` describes; None where there is none."""
         if given is None and self.default is None:
             return None
-        with catalog.see(f"`fedjax-sel list {key}`"):
+        with catalog.see(f"`fedjax-sel list {self.listed or key}`"):
             name, rest = split_component(key, given, self.default)
             with self.see_page(name):
                 code = own.check_code(key, self.load(name), rest) if own.is_own(name) else {}

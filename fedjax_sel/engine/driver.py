@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from fedjax_sel.catalog import check_name
+from fedjax_sel.catalog import check_name, see
 from fedjax_sel.data.dataset import Dataset
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.data.federation import Federation
@@ -225,6 +225,7 @@ def resolve_execution(execution: Execution | None, changes: dict[str, Any]) -> E
     return replace(execution or Execution(), **changes)
 
 
+@see("docs/learn/tour.md")
 def check_arguments(experiments: Any, data: Any, others: Any = ()) -> None:
     """Raises `ValueError` where the arguments of `simulate` or `sweep` are of other kinds."""
     if not isinstance(experiments, Sequence) or isinstance(experiments, str):

@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from fedjax_sel.catalog import see
 from fedjax_sel.config import Config, load_file, rename, resolve
 from fedjax_sel.config.build import build_parts
 from fedjax_sel.config.own import drop_code, has_code
@@ -39,6 +40,7 @@ class FolderError(ValueError):
     """A folder that cannot be used; nothing in it was touched."""
 
 
+@see("docs/how-to/saved-runs.md")
 def state(folder: str | Path) -> str:
     """Returns `"new"` (missing or empty), `"interrupted"` or `"finished"`.
 
@@ -69,6 +71,7 @@ def contents(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir() if path.suffix != files.PART and path.name != LOCK)
 
 
+@see("docs/how-to/saved-runs.md")
 def check(folder: str | Path, config: Config, *, extend: bool = True) -> str:
     """Returns the state of a folder in which `config` is to be run, or `"extended"`; touches nothing.
 
@@ -201,6 +204,7 @@ def write_html(folder: Path, history: History, config: str, name: str) -> None:
     files.write_text(folder / HTML, Page(history, name, config, (f"folder: {folder}",)).to_html())
 
 
+@see("docs/how-to/saved-runs.md")
 def read(folder: str | Path) -> tuple[History, dict]:
     """Returns a finished run as it was saved (without the models), and its configuration, its keys by today's names.
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pandas as pd
 from rich.console import Console
 
+from fedjax_sel.catalog import see
 from fedjax_sel.engine.scan import run_chunk
 from fedjax_sel.report.progress import show_progress
 from fedjax_sel.report.stopping import catch_signals
@@ -89,6 +90,7 @@ def plan(grid: Sequence[Combination], memory: int | None) -> list[Block]:
     return [block for one in groups for block in split_group(one, draw_seeds(one.runs[0]), memory)]
 
 
+@see("docs/how-to/sweeps.md")
 def check_callbacks(grid: Sequence[Combination]) -> None:
     """Raises `ValueError` where a callback would end a run before its last round."""
     for one in grid:

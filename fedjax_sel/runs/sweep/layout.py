@@ -14,6 +14,7 @@ from typing import Any
 import pandas as pd
 
 from fedjax_sel import config as configuration
+from fedjax_sel.catalog import see
 from fedjax_sel.report import sweeps
 from fedjax_sel.report.environment import environment
 from fedjax_sel.runs import files
@@ -40,6 +41,7 @@ def fingerprint(grid: Sequence[Combination]) -> str:
     return configuration.fingerprint(describe(grid))
 
 
+@see("docs/how-to/sweeps.md")
 def check(place: Path, grid: Sequence[Combination]) -> None:
     """Raises `FolderError` where a folder holds something else, or cannot be written; touches nothing."""
     if place.exists() and not place.is_dir():
