@@ -72,13 +72,14 @@ def contents(folder: Path) -> list[str]:
 
 
 @see("docs/how-to/saved-runs.md")
-def check(folder: str | Path, config: Config, *, extend: bool = True) -> str:
+def check(folder: str | Path, config: Config, *, extend: bool = True, checkpoints: Path | None = None) -> str:
     """Returns the state of a folder in which `config` is to be run, or `"extended"`; touches nothing.
 
     Args:
       folder: of the run.
       config: what is to be run.
       extend: a finished run which only has fewer rounds, and can go on, is `"extended"`; False: it is refused.
+      checkpoints: where those of a run that goes on are; None: in its folder.
 
     Raises:
       FolderError: it holds something else, a run of another configuration, or cannot be written.
@@ -87,7 +88,7 @@ def check(folder: str | Path, config: Config, *, extend: bool = True) -> str:
     if now != "new":
         written = read_config(folder, config)
         if extend and now == "finished" and written is not None and config.differences(written) == ["rounds"]:
-            check_extension(folder, written["rounds"], config)
+            check_extension(folder, written["rounds"], config, checkpoints or folder / CHECKPOINTS)
             now = "extended"
         else:
             check_same(folder, config, written)
@@ -109,7 +110,7 @@ def read_config(folder: Path, config: Config) -> Config | None:
     return Config({**known, **{key: part for key, part in theirs.items() if key in known and has_code(part)}})
 
 
-def check_extension(folder: Path, done: int, config: Config) -> None:
+def check_extension(folder: Path, done: int, config: Config, checkpoints: Path) -> None:
     """Raises `FolderError` where the finished run in a folder, of `done` rounds, cannot go on to those of `config`."""
     had = read_file(folder / SUMMARY, lambda path: json.loads(path.read_text(encoding="utf-8"))["rounds"])
     if had < done <= config["rounds"]:
@@ -118,7 +119,7 @@ def check_extension(folder: Path, done: int, config: Config) -> None:
         check_more_rounds(build_parts(config), done, config["rounds"])
     except ValueError as error:
         raise FolderError(f"{folder}: {error}") from error
-    if done not in Checkpoints(folder / CHECKPOINTS).rounds():
+    if done not in Checkpoints(checkpoints).rounds():
         raise FolderError(
             f"{folder} holds a run of {done} rounds that kept no checkpoint of its end, so it cannot go on to "
             f"{config['rounds']}; run it anew in another folder"
@@ -133,12 +134,12 @@ def check_same(folder: Path, config: Config, written: Config | None) -> None:
         raise FolderError(f"{folder} holds a run of another configuration ({shown}); give another folder")
 
 
-def create(folder: str | Path, config: Config) -> str:
+def create(folder: str | Path, config: Config, *, checkpoints: Path | None = None) -> str:
     """Returns the state of a folder, as `check` does; a new one is made, with its configuration.
 
     A finished run that is extended is one that was interrupted from now on.
     """
-    folder, now = Path(folder), check(folder, config)
+    folder, now = Path(folder), check(folder, config, checkpoints=checkpoints)
     if now == "extended":
         (folder / SUMMARY).unlink()  # first: with another configuration beside it, it would be a finished run's
     if now in ("new", "extended"):

@@ -31,6 +31,7 @@ def execute_sweep(
     *,
     memory: float | None = None,
     models: bool = False,
+    checkpoints: bool = False,
     console: Console | None = None,
 ) -> pd.DataFrame:
     """Returns the table of a sweep in a folder: read if it is finished, else what is not done is run and saved.
@@ -43,6 +44,7 @@ def execute_sweep(
       place: the sweep's folder.
       memory: GiB that a device may use; None: what it has.
       models: keep the final models of every combination.
+      checkpoints: keep those of the end, from which the sweep can go on to more rounds.
       console: where progress goes; None: standard output.
 
     Raises:
@@ -65,13 +67,13 @@ def execute_sweep(
                 data, of_group = draw_seeds(block.runs[0]), block.group
             part = functools.partial(bar.make_part, f"program {number}/{len(work)} · ", announce=announce)
             done = len(grid) - len(layout.list_unfinished(place, grid))
-            run_block(block, data, place, part, done, stopper, allowed, say, models)
+            run_block(block, data, place, part, done, stopper, allowed, say, models, checkpoints)
             announce = False
             if left := layout.list_unfinished(place, grid):
                 done = f"with {len(grid) - len(left)} of {len(grid)} combinations finished"
                 exit_if_stopped(stopper, say, done, place)
         bar.move_to(len(grid))
-        table = layout.write(place, grid)
+        table = layout.write(place, grid, checkpoints=checkpoints)
     console.print(f"programs run: {len(work)}, compiled: {run_chunk.programs - compiled}", highlight=False)
     return table
 
