@@ -102,6 +102,8 @@ class Range:
         fits = is_whole(value) if self.whole else is_real(value)
         if not (fits and self.holds(np.asarray(value, np.float64))):
             raise ValueError(f"{where} is {value!r}; it must be {self}")
+        if self.whole and value >= 2**31:  # compiled programs count in 32 bits
+            raise ValueError(f"{where} is {value!r}; it must be {self}, and below 2^31")
 
     def holds(self, value: np.ndarray) -> bool:
         """Whether all numbers are inside."""

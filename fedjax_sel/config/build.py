@@ -182,7 +182,8 @@ def load_source(config: dict[str, Any]) -> Any:
 
 def make_dataset(name: str, make: Callable[..., Any], given: dict[str, Any]) -> Dataset:
     """Returns what a source makes; raises `ValueError` where that is no `Dataset`."""
-    made = make(**given)
+    with own.run_own("data", name):
+        made = make(**given)
     if not isinstance(made, Dataset):
         raise ValueError(f"data {name} returned a {type(made).__name__}; it must return a Dataset, as fs.dataset makes")
     return made

@@ -91,7 +91,7 @@ class Kind:
             return None
         known, make = self.known(resolved["name"]), self.load(resolved["name"])
         given = {key: make_value(resolved[key], known[key].annotation) for key in known if key in resolved}
-        with self.see_explained(resolved["name"]):
+        with self.see_explained(resolved["name"]), own.run_own(self.what, resolved["name"]):
             return make(**given, **filled)
 
     def see_page(self, name: str) -> AbstractContextManager[None]:
@@ -164,7 +164,7 @@ class ModelKind(Kind):
         takes = inspect.signature(signed_function(part)).parameters
         given = {key: make_value((resolved or {})[key], parameter.annotation) for key, parameter in known.items()}
         given |= {key: value for key, value in filled.items() if key in takes and key not in known}
-        with self.see_explained(name):
+        with self.see_explained(name), own.run_own(self.what, name):
             if "rngs" in takes and not is_linen(part):
                 return from_nnx(MakeNNX(part, tuple(given.items())))
             made = part(**given)

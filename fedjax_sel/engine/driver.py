@@ -284,6 +284,10 @@ def to_whole(value: Any) -> int:
     return operator.index(value)
 
 
+MOST_SEEDS = 2**20
+"""A larger count is a seed that was meant to be one."""
+
+
 def check_seeds(seeds: Any) -> tuple[int, ...]:
     """Seeds as integers; a count stands for the first so many.
 
@@ -292,6 +296,8 @@ def check_seeds(seeds: Any) -> tuple[int, ...]:
     """
     try:
         seeds = to_plain(seeds)
+        if is_whole(seeds) and seeds > MOST_SEEDS:
+            raise ValueError(f"seeds are {seeds}; a count of them is at most {MOST_SEEDS:,}")
         out = () if isinstance(seeds, bool) else tuple(range(seeds) if is_whole(seeds) else map(to_whole, seeds))
     except TypeError:  # a seed that is no whole number must not be rounded to another run's
         out = ()

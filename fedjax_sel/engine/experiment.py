@@ -131,6 +131,8 @@ class Experiment(Pytree):
             fits = is_whole(value) and value >= 1
             if not fits and not (value is None and name == "evaluate_clients_every"):
                 raise ValueError(f"{name} is {value!r}; it must be a whole number, at least 1")
+            if fits and value >= 2**31:  # rounds are counted in 32 bits
+                raise ValueError(f"{name} is {value!r}; it must be a whole number, at least 1 and below 2^31")
 
     def check_devices(self, data: FederatedData) -> None:
         """Raises `ValueError` where devices do not fit the clients, or there is a deadline without any."""
@@ -140,6 +142,16 @@ class Experiment(Pytree):
             raise ValueError(
                 f"the deadline is {self.deadline.seconds} seconds, but the clients have no devices, so nobody is late; "
                 "give the federation devices"
+            )
+
+    def check_personal(self, data: FederatedData) -> None:
+        """Raises `ValueError` where personal parts are none of the model's, or clients' models cannot be judged."""
+        self.task.check_personal(data.x)
+        judged = self.has_own_models and self.evaluate_clients_every is not None
+        if judged and int(jnp.max(data.num_holdout)) == 0:
+            raise ValueError(
+                "clients' own models (task.personal, fine_tuning) are judged on hold-out examples, but no client has "
+                "any; give the federation a holdout, as in Federation(dataset, partition, holdout=0.2)"
             )
 
     @see("docs/how-to/data.md")
@@ -154,13 +166,8 @@ class Experiment(Pytree):
         self.check_counts()
         if self.signal_split not in ("training", "holdout"):
             raise ValueError(f"signal_split is {self.signal_split!r}; it must be 'training' or 'holdout'")
-        self.task.check_personal(data.x)
-        judged = self.has_own_models and self.evaluate_clients_every is not None
-        if judged and int(jnp.max(data.num_holdout)) == 0:
-            raise ValueError(
-                "clients' own models (task.personal, fine_tuning) are judged on hold-out examples, but no client has "
-                "any; give the federation a holdout, as in Federation(dataset, partition, holdout=0.2)"
-            )
+        with see("docs/learn/personalisation.md"):
+            self.check_personal(data)
         check_signals(self.client_selection, self.data_selection)
         signals = self.client_selection.signals()
         if self.signal_split == "holdout" and signals.before and int(jnp.min(data.num_holdout)) == 0:
