@@ -107,6 +107,21 @@ def make_pair(classes, scale: float = 0.1, **more):
     return init, apply
 
 
+class Unfinished(fs.ClientSelector):
+    """Selects nobody."""
+
+
+class Fails(Alternate):
+    """Cannot be made."""
+
+    def __init__(self, clients: int = 5):
+        raise KeyError("nothing")
+
+
+def fails():
+    return 1 / 0
+
+
 def make_nothing(classes):
     return classes
 
@@ -207,6 +222,9 @@ def test_a_sweep_over_a_float_of_ones_own_selector_is_one_program(here):
             "selector=mine:NUMBER",
             "mine:NUMBER is 3; it must be a subclass of fedjax_sel.ClientSelector",
         ),
+        ("selector=mine:Unfinished", "mine:Unfinished does not define select, which every ClientSelector must"),
+        ("partition=mine:Fails", "partition: mine:Fails cannot be made: KeyError: 'nothing' ("),
+        ("data=mine:fails", "data: mine:fails cannot be made: ZeroDivisionError: division by zero ("),
         ("model=mine:Half", "it must be a subclass of flax.linen.Module or flax.nnx.Module, or a function that"),
         (
             "model=mine:make_nothing",
