@@ -63,7 +63,8 @@ def command(function: Callable[..., None], name: str | None = None) -> Callable[
         except USERS as error:
             if named.get("debug"):
                 raise
-            add_pointer(error, f"`fedjax-sel {name or function.__name__} --help`")
+            if type(error) is ValueError:  # of what was typed; a folder in use or a full disk needs no reading
+                add_pointer(error, f"`fedjax-sel {name or function.__name__} --help`")
             message = "; ".join([str(error), *list_notes(error)])
             Console(stderr=True).print(Text(f"error: {message}", style="red"), soft_wrap=True)
             raise leave(2) from None
