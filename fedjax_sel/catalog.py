@@ -1,4 +1,4 @@
-"""Strategies by name: a folder is the list of what is in it."""
+"""Strategies by name: a folder is the list of what is in it; and where an error says to read on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import functools
 import importlib
 import importlib.util
 import pkgutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 
@@ -117,7 +118,47 @@ def check_installed(package: str, extra: str, what: str) -> None:
         )
 
 
-def check_name(what: str, name: Any, known: Iterable[str], aliases: Mapping[str, str] = {}, more: str = "") -> None:
+SEE = "see "
+"""How a note of an error begins that says where to read on."""
+
+NOTES = ("in ", "this is ", "several values ", SEE)
+"""How the notes begin that this library adds to errors; JAX adds others."""
+
+
+@contextmanager
+def see(where: str) -> Iterator[None]:
+    """Gives errors of what is done in it a note that says where to read on, unless they have one; also a decorator.
+
+    Args:
+      where: a command, or a page of the documentation.
+
+    >>> try:
+    ...     with see("docs/how-to/data.md"), see("`fedjax-sel explain oort`"):
+    ...         raise ValueError("no")
+    ... except ValueError as error:
+    ...     print(list_notes(error))
+    ['see `fedjax-sel explain oort`']
+    """
+    try:
+        yield
+    except (ValueError, FileNotFoundError, PermissionError) as error:
+        add_pointer(error, where)
+        raise
+
+
+def add_pointer(error: BaseException, where: str) -> None:
+    """Adds the note where an error has none of the kind."""
+    if not any(note.startswith(SEE) for note in list_notes(error)):
+        error.add_note(SEE + where)
+
+
+def list_notes(error: BaseException) -> list[str]:
+    """Returns the notes that this library added to an error, where to read on last."""
+    notes = [note for note in getattr(error, "__notes__", ()) if note.startswith(NOTES)]
+    return sorted(notes, key=lambda note: note.startswith(SEE))
+
+
+def check_name(what: str, name: Any, known: Iterable[str], aliases: Mapping[str, str] = {}) -> None:
     """Raises `ValueError` naming the nearest of `known` where `name` is not one of them.
 
     Args:
@@ -125,7 +166,6 @@ def check_name(what: str, name: Any, known: Iterable[str], aliases: Mapping[str,
       name: as given.
       known: the names there are.
       aliases: other names of some of them, which it may have been meant to be.
-      more: where to read on, as "; `fedjax-sel list partition` describes them".
 
     >>> check_name("client selection", "entrop", ["entropy", "uniform"])
     Traceback (most recent call last):
@@ -135,4 +175,4 @@ def check_name(what: str, name: Any, known: Iterable[str], aliases: Mapping[str,
     if name not in known:
         near = difflib.get_close_matches(str(name), [*known, *aliases], n=1, cutoff=0.5)
         hint = f"; did you mean {aliases.get(near[0], near[0])!r}?" if near else "."
-        raise ValueError(f"unknown {what} {name!r}{hint} There are: {', '.join(known)}{more}")
+        raise ValueError(f"unknown {what} {name!r}{hint} There are: {', '.join(known)}")

@@ -103,6 +103,8 @@ class Range:
         if not (fits and self.holds(np.asarray(value, np.float64))):
             number = "" if fits or self.whole or str(self) == "a number" else "a number, "
             raise ValueError(f"{where} is {value!r}; it must be {number}{self}")
+        if self.whole and value >= 2**31:  # compiled programs count in 32 bits
+            raise ValueError(f"{where} is {value!r}; it must be {self}, and below 2^31")
 
     def holds(self, value: np.ndarray) -> bool:
         """Whether all numbers are inside."""

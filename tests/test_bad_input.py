@@ -7,6 +7,7 @@ in compiled runs; `COMMANDS` are command lines. But for `COUNTED`, nothing compi
 
 # ruff: noqa: F401  (the expressions of the tables name what is imported)
 
+import functools
 import re
 import warnings
 from pathlib import Path
@@ -1033,6 +1034,27 @@ COMMANDS: list[tuple[str, str]] = [
     ("run digits model=mlp model.pretrained=missing.npz", "missing.npz"),
     ("run digits model=mlp model.classes=3", "unknown parameter of model mlp: 'classes'"),
     ("run digits model=cnn", "an example has shape (64,); it must be (height, width)"),
+    (
+        "run digits model=transformer",
+        "digits: Transformer takes token ids, which must not be normalised; give normalise",
+    ),
+    ("run iris model=transformer model.normalise=false", "takes token ids, but the examples are no whole numbers"),
+    (
+        "run digits model=transformer model.normalise=false model.vocabulary=9",
+        "takes token ids from 0 to 8, but there are some from 0 to 16",
+    ),
+    ("run digits rounds=99999999999", "rounds is 99999999999; it must be a whole number, at least 1 and below 2^31"),
+    (
+        "run digits local_training.epochs=99999999999",
+        "epochs is 99999999999; it must be a whole number, at least 1, and",
+    ),
+    ("run digits --seeds 4294967297", "seeds are 4294967297; a count of them is at most 1,048,576"),
+    ("run digits task.loss=focl", "did you mean 'focal'"),
+    ("run digits task.loss=huber", "the task's loss is Huber, which is of continuous, but the targets are classes"),
+    ("run digits task.metrics=[acu]", "did you mean 'auc'"),
+    ("run digits task.metrics=3", "task.metrics is 3; it must be a list of names"),
+    ("run digits selector=oort", "oort selects by what devices can do, but the clients have none"),
+    ("run digits model=nowhere:Model", "model: there is no module 'nowhere'"),
     ("run digits devices=fast", "unknown law of devices 'fast'"),
     ("run digits devices=uniform devices.low=-1", "low"),
     ("run digits devices=csv devices.path=missing.csv", "missing.csv"),
@@ -1336,6 +1358,18 @@ def somewhere_else(tmp_path, monkeypatch):
     (tmp_path / "broken.yaml").write_text("a: [")
 
 
+DOCS = Path(__file__).resolve().parents[1]
+
+
+@functools.cache
+def leads_somewhere(pointer):
+    """Whether a command that an error names can be given, or its page is there."""
+    if pointer.startswith("docs/"):
+        return (DOCS / pointer).is_file()
+    assert re.fullmatch(r"`fedjax-sel [^`]+`", pointer), pointer
+    return call(pointer.strip("`").removeprefix("fedjax-sel ")).exit_code == 0
+
+
 @pytest.mark.usefixtures("nothing_compiles", "somewhere_else")
 @pytest.mark.parametrize(("line", "words"), COMMANDS, ids=[line for line, _ in COMMANDS])
 def test_a_command_that_cannot_be_carried_out_answers_in_one_line(line, words):
@@ -1343,6 +1377,7 @@ def test_a_command_that_cannot_be_carried_out_answers_in_one_line(line, words):
     assert done.exit_code == 2, (done.output, done.exception)
     said = done.stderr.strip()
     assert "Traceback" not in done.output
+    assert not said.startswith("error: ") or leads_somewhere(said.rpartition("; see ")[2])
     assert re.sub(r"\s+", " ", words) in re.sub(r"[\s│]+", " ", said)
     if said.startswith("error: "):
         assert len(said.splitlines()) == 1

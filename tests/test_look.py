@@ -2,6 +2,7 @@
 
 import base64
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -74,6 +75,24 @@ def test_a_notebook_shows_the_same():
     assert shown.startswith('<div class="fedjax">')
     assert shown.count("<img ") == 7
     assert "<!DOCTYPE" not in shown
+
+
+@pytest.mark.parametrize("of", ["accuracy", "loss"])
+def test_a_page_shows_every_client_where_they_were_evaluated_and_loss_where_targets_are_no_classes(of):
+    history, rng = a_history(), np.random.default_rng(1)
+    named = [f"client_{of}_{what}" for what in ("mean", "worst_decile", "spread")]
+    values = {name: np.where(np.arange(6) % 2, rng.random((2, 6)), np.nan) for name in named}
+    metrics = {**history.metrics, **values}
+    if of == "loss":
+        del metrics["accuracy"]
+    asked = {"client_metrics": {of: rng.random((2, 3, 7))}, "client_rounds": (2, 4, 6)}
+    shown = Page(replace(history, metrics=metrics, **asked)).to_html()
+    assert f"{of.capitalize()} on every client&#x27;s own examples" in shown
+    assert f'alt="{of} of clients"' in shown
+    assert f"client {of}, worst tenth of the clients" in shown
+    assert f"{values[named[1]][:, -1].mean():.4f}" in shown
+    assert shown.count("<img ") == 8
+    assert ("final accuracy" in shown) == (of == "accuracy")
 
 
 def test_the_raster_is_the_share_of_seeds_and_beside_it_stand_the_label_counts():

@@ -1,10 +1,13 @@
 """A finished run that is given more rounds is the run that had them from the start, bit for bit; or is refused."""
 
 import json
+import shutil
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 from rich.console import Console
 
@@ -16,6 +19,9 @@ from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.runs import layout
 from fedjax_sel.runs.execute import execute
 from fedjax_sel.runs.layout import FolderError
+from fedjax_sel.runs.sweep import layout as of_sweep
+from fedjax_sel.runs.sweep.execute import execute_sweep
+from fedjax_sel.runs.sweep.grid import combinations
 
 GIVEN = {
     "data": "iris",
@@ -84,6 +90,61 @@ def test_a_run_that_was_killed_while_it_went_on_goes_on(places, tmp_path):
     built = config.build(config.resolve(GIVEN))
     with pytest.raises(ValueError, match="the run has 12 rounds, but rounds is 7"):
         built.simulate(checkpoints=Checkpoints(tmp_path / "run" / "checkpoints"))
+
+
+SWEPT = ("client_selection.epsilon=0.1,0.3", "model={name: mlp, hidden: [3]},{name: mlp, hidden: [4]}")
+
+
+def sweep(place, rounds, items=SWEPT, **options):
+    grid = combinations(GIVEN, [*items, f"rounds={rounds}"], {})
+    return execute_sweep("iris", grid, place, console=Console(quiet=True), **options), grid
+
+
+@pytest.fixture(scope="module")
+def sweeps(tmp_path_factory):
+    """A sweep of 7 rounds that kept its checkpoints, and one of 12 at once."""
+    place = tmp_path_factory.mktemp("sweeps")
+    sweep(place / "twice", 7, checkpoints=True)
+    return place / "twice", place / "once", sweep(place / "once", 12)[0]
+
+
+def test_a_finished_sweep_goes_on_as_if_it_had_been_asked_from_the_start(sweeps, tmp_path, monkeypatch):
+    seven, once, whole = sweeps
+    place = Path(shutil.copytree(seven, tmp_path / "twice"))
+    with monkeypatch.context() as patched:  # killed when half of its runs are those of more rounds
+        made = layout.create
+        left = iter(range(2))
+        patched.setattr(layout, "create", lambda *given, **more: made(*given, **more) if next(left) + 1 else None)
+        with pytest.raises(StopIteration):
+            sweep(place, 12)
+    table, grid = sweep(place, 12)
+    pd.testing.assert_frame_equal(table, whole)
+    assert sorted(path.name for path in (place / "runs").iterdir()) == sorted(one.name for one in grid)
+    for one in grid:
+        (mine, given), (other, asked) = (layout.read(of / "runs" / one.name) for of in (place, once))
+        assert given == asked
+        assert mine.about["resumed_at"] == 7
+        for name in other.metrics:
+            np.testing.assert_array_equal(mine[name], other[name], err_msg=name)
+    assert not (place / "programs").exists(), "kept only where it is asked for"
+    with pytest.raises(FolderError, match="kept no checkpoint of its end, so it cannot go on to 14"):
+        sweep(place, 14)
+    with pytest.raises(FolderError, match=r"12 rounds, but rounds is 9"):
+        sweep(place, 9)
+
+
+def test_a_sweep_with_what_depends_on_the_number_of_rounds_is_refused_before_anything_is_touched(tmp_path):
+    items = ("client_selection=uniform,adapow_d",)
+    grid = combinations(GIVEN, [*items, "rounds=7"], {})
+    of_sweep.create(tmp_path, grid)
+    for one in grid:
+        layout.create(tmp_path / "runs" / one.name, one.config)
+        (tmp_path / "runs" / one.name / "summary.json").write_text(json.dumps({"rounds": 7}))
+    (tmp_path / "summary.json").write_text("{}")
+    (tmp_path / "programs" / "one" / "round-000007").mkdir(parents=True)
+    with pytest.raises(FolderError, match=r"client_selection \(AdaPowD\) depends on how many"):
+        sweep(tmp_path, 9, items)
+    assert (tmp_path / "summary.json").exists()
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,10 @@
 import json
 import sys
 
+import jax
 import numpy as np
 import pytest
+from flax import nnx
 from typer.testing import CliRunner
 
 from fedjax_sel.cli import main
@@ -14,6 +16,7 @@ MODULE = '''
 import flax.linen as nn
 import jax.numpy as jnp
 import numpy as np
+from flax import nnx
 
 import fedjax_sel as fs
 
@@ -65,6 +68,62 @@ class Log:
 
     def after_central_iteration(self, history):
         self.calls += 1
+
+
+class Fixed(nn.Module):
+    """Logits of a problem that it knows."""
+
+    @nn.compact
+    def __call__(self, x):
+        return nn.Dense(3)(x)
+
+
+class Net(nnx.Module):
+    """A network of NNX."""
+
+    def __init__(self, classes: int, shape: tuple, width: int = 5, *, rngs: nnx.Rngs):
+        self.inner = nnx.Linear(shape[0], width, rngs=rngs)
+        self.outer = nnx.Linear(width, classes, rngs=rngs)
+
+    def __call__(self, x):
+        return self.outer(nnx.relu(self.inner(x)))
+
+
+def make_net(classes, shape, width: int, rngs):
+    return Net(classes, shape, width, rngs=rngs)
+
+
+def make_linear(classes, bias: bool = True):
+    return Linear(classes, bias)
+
+
+def make_pair(classes, scale: float = 0.1, **more):
+    def init(key, x):
+        return {"w": scale * jnp.ones((x.shape[-1], classes))}
+
+    def apply(variables, x):
+        return x @ variables["w"]
+
+    return init, apply
+
+
+class Unfinished(fs.ClientSelector):
+    """Selects nobody."""
+
+
+class Fails(Alternate):
+    """Cannot be made."""
+
+    def __init__(self, clients: int = 5):
+        raise KeyError("nothing")
+
+
+def fails():
+    return 1 / 0
+
+
+def make_nothing(classes):
+    return classes
 
 
 def ring(radius: float = 1.0, seed: int | None = 0):
@@ -163,6 +222,16 @@ def test_a_sweep_over_a_float_of_ones_own_selector_is_one_program(here):
             "selector=mine:NUMBER",
             "mine:NUMBER is 3; it must be a subclass of fedjax_sel.ClientSelector",
         ),
+        ("selector=mine:Unfinished", "mine:Unfinished does not define select, which every ClientSelector must"),
+        ("partition=mine:Fails", "partition: mine:Fails cannot be made: KeyError: 'nothing' ("),
+        ("data=mine:fails", "data: mine:fails cannot be made: ZeroDivisionError: division by zero ("),
+        ("model=mine:Half", "it must be a subclass of flax.linen.Module or flax.nnx.Module, or a function that"),
+        (
+            "model=mine:make_nothing",
+            "model mine:make_nothing returned 3; it must return a Linen module, or the functio",
+        ),
+        ("model={name: 'mine:Net', widht: 3}", "parameter of model mine:Net: 'widht'; did you mean 'width'?"),
+        ("model=mine:make_net", "model.width is missing; mine:make_net needs a whole number"),
         ("partition=mine:Half", "it must be a class with the method assign"),
         ("data=mine:NUMBER", "data mine:NUMBER is 3; it must be a function that returns a Dataset"),
         ("data=mine:len_", "unknown name in mine: 'len_'"),
@@ -183,6 +252,43 @@ def test_what_cannot_be_used_is_refused_in_one_line(here, item, says):
     assert says in " ".join(done.stderr.split())
     assert "Traceback" not in done.output
     assert not (here / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("model", "parameters"),
+    [
+        ("mine:Fixed", 15),
+        ("mine:Net", 4 * 5 + 5 + 5 * 3 + 3),
+        ({"name": "mine:Net", "width": 2}, 4 * 2 + 2 + 2 * 3 + 3),
+        ({"name": "mine:make_net", "width": 2}, 4 * 2 + 2 + 2 * 3 + 3),
+        ({"name": "mine:make_linear", "bias": False}, 12),
+        ({"name": "mine:make_pair", "scale": 0.5}, 12),
+    ],
+    ids=str,
+)
+def test_a_model_of_any_kind_is_named_by_its_class_or_by_a_function_that_makes_it(here, model, parameters):
+    config = resolve({"data": "iris", "model": model, "seeds": 1, "cohort_size": 2})
+    assert resolve(config.to_dict()) == config
+    assert config["model"]["code"]
+    one, other = (build(config).experiment.task for _ in range(2))
+    x = build(config).data.draw(0).x[:2]
+    assert one.parameters(x) == parameters
+    assert one.logits(one.init(jax.random.key(0), x), x).shape == (2, 3)
+    if "Net" in str(model) or "make_net" in str(model):
+        assert one.model == other.model, "built twice, one compiled program"
+
+
+def test_an_nnx_class_runs_by_its_name_and_a_changed_parameter_is_another_configuration(here):
+    done = call("run", *SMALL, "model=mine:Net", "model.width=2", "--out", "out")
+    assert done.exit_code == 0, done.output
+    done = call("run", *SMALL, "model=mine:Net", "--out", "out")
+    assert "another configuration (model.width: 2 there, 5 here)" in " ".join(done.stderr.split())
+
+
+def test_what_names_an_nnx_model_in_a_checkpoint_is_the_same_in_every_process(here):
+    from fedjax_sel.models import from_nnx
+
+    assert "frozenset" not in repr(from_nnx(lambda rngs: nnx.Linear(2, 3, rngs=rngs)))
 
 
 def test_a_function_that_makes_no_dataset_is_refused(here):

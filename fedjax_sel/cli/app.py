@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from fedjax_sel.catalog import add_pointer, list_notes
 from fedjax_sel.engine.disk import DiskFull
 
 main = typer.Typer(
@@ -62,8 +63,9 @@ def command(function: Callable[..., None], name: str | None = None) -> Callable[
         except USERS as error:
             if named.get("debug"):
                 raise
-            stages = [note for note in getattr(error, "__notes__", ()) if note.startswith("in ")]  # JAX adds its own
-            message = "; ".join([str(error), *stages])
+            if type(error) is ValueError:  # of what was typed; a folder in use or a full disk needs no reading
+                add_pointer(error, f"`fedjax-sel {name or function.__name__} --help`")
+            message = "; ".join([str(error), *list_notes(error)])
             Console(stderr=True).print(Text(f"error: {message}", style="red"), soft_wrap=True)
             raise leave(2) from None
         except KeyboardInterrupt:

@@ -22,11 +22,12 @@ def reproduce(
 ) -> None:
     """Reproduce a paper: its experiments, its figures, its claims with a verdict each."""
     from fedjax_sel import papers
-    from fedjax_sel.catalog import check_name
+    from fedjax_sel.catalog import check_name, see
     from fedjax_sel.runs.prepare import prepare_jax
 
     paper = paper.replace("-", "_")
-    check_name("paper", paper, papers.available())
+    with see("`fedjax-sel list papers`"):
+        check_name("paper", paper, papers.available())
     prepare_jax(cores=True, cache=not no_cache)
     try:
         papers.reproduce(paper, scale=scale, out=out, seeds=seeds, console=Console())

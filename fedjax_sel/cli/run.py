@@ -80,10 +80,14 @@ def sweep(
     memory: Memory = None,
     no_cache: NoCache = False,
     keep_models: Annotated[bool, typer.Option("--keep-models", help="Keep the final model of every run.")] = False,
+    keep_checkpoints: Annotated[
+        bool, typer.Option("--keep-checkpoints", help="Keep what the sweep can go on from to more rounds.")
+    ] = False,
 ) -> None:
     """Run all combinations of some values, those that differ only in floats by one program; go on with the rest.
 
-    Example: `fedjax-sel sweep digits lr=0.01,0.1 selector=entropy,uniform --seeds 3`.
+    Example: `fedjax-sel sweep digits lr=0.01,0.1 selector=entropy,uniform --seeds 3`. With `--keep-checkpoints` and
+    `--out FOLDER`, the same command with a larger `rounds=` gives a finished sweep more rounds.
     """
     from fedjax_sel import config as configuration
     from fedjax_sel.report import sweeps
@@ -100,7 +104,7 @@ def sweep(
     of_sweep.check(place, grid)
     finished = of_sweep.is_complete(place, grid)
     prepare_jax(cores=grid[0].config["mesh"] is None, cache=not no_cache)
-    table = execute_sweep(name, grid, place, memory=memory, models=keep_models)
+    table = execute_sweep(name, grid, place, memory=memory, models=keep_models, checkpoints=keep_checkpoints)
     said = NOTHING.format("sweep") if finished else "The sweep is in "
     print_end(Console(), sweeps.build_table(name, table, list(grid[0].values)), said, place)
 

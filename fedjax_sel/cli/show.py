@@ -106,13 +106,14 @@ def cite(
     Example: `fedjax-sel cite power_of_choice --bibtex`.
     """
     from fedjax_sel import papers
-    from fedjax_sel.catalog import check_name
+    from fedjax_sel.catalog import check_name, see
     from fedjax_sel.report.catalogue import NO_SOURCE, cite_software, list_sources, list_strategies
     from fedjax_sel.report.explain import write_bibtex
 
     names, known = names or [], papers.available()
     for name in names:
-        check_name("name", name, [*list_strategies(), *known])
+        with see("`fedjax-sel list`"):
+            check_name("name", name, [*list_strategies(), *known])
     console = Console(highlight=False)
 
     def tell(name: str, text: str) -> None:

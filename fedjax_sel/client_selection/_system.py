@@ -1,8 +1,10 @@
 """A check that all selectors by devices share."""
 
+from fedjax_sel.catalog import see
 from fedjax_sel.types import Context
 
 
+@see("docs/how-to/devices.md")
 def check_devices(selector: str, ctx: Context) -> None:
     """Raises `ValueError` where the clients have no devices."""
     if ctx.devices is None or ctx.timing is None:

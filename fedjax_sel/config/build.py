@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from fedjax_sel.catalog import see
 from fedjax_sel.config import callbacks, own
 from fedjax_sel.config.components import KINDS, SYNTHETIC, list_source_parameters
 from fedjax_sel.config.config import Config
@@ -74,6 +75,7 @@ PROBLEM = ("data", "public", "data_seed", "model")
 """The keys of a configuration that `build_problem` looks at."""
 
 
+@see("docs/how-to/command-line.md")
 def build(config: Config, begin: Variables | None = None, problem: Problem | None = None) -> Run:
     """Returns the values of a configuration, checked together before anything compiles.
 
@@ -115,6 +117,7 @@ def build(config: Config, begin: Variables | None = None, problem: Problem | Non
     return Run(experiment, data, config.seeds, execution, make_callbacks)
 
 
+@see("docs/how-to/models.md")
 def build_problem(config: Config, begin: Variables | None = None, source: Any = None) -> Problem:
     """Returns the task of a configuration and its examples.
 
@@ -133,7 +136,7 @@ def build_problem(config: Config, begin: Variables | None = None, source: Any = 
             f"data {example.name} has no test examples to evaluate on; load it with a share, as in data.test: 0.2"
         )
     given = config["model"]
-    model = KINDS["model"].build(given, classes=example.classes)
+    model = KINDS["model"].build(given, classes=example.classes, shape=example.x.shape[1:])
     task = Task.on(model, example, normalise=given["normalise"]).replace(personal=tuple(given["personal"] or ()))
     if begin is None and given["pretrained"] is not None:
         begin = pretrained.load(given["pretrained"])
@@ -160,6 +163,7 @@ def apply_backbone(task: Task, example: Dataset, source: Any, public: Dataset | 
     )
 
 
+@see("docs/how-to/data.md")
 def load_source(config: dict[str, Any]) -> Any:
     """Returns the dataset that a resolved `data` describes, or the function that draws it from a seed.
 
@@ -178,7 +182,8 @@ def load_source(config: dict[str, Any]) -> Any:
 
 def make_dataset(name: str, make: Callable[..., Any], given: dict[str, Any]) -> Dataset:
     """Returns what a source makes; raises `ValueError` where that is no `Dataset`."""
-    made = make(**given)
+    with own.run_own("data", name):
+        made = make(**given)
     if not isinstance(made, Dataset):
         raise ValueError(f"data {name} returned a {type(made).__name__}; it must return a Dataset, as fs.dataset makes")
     return made

@@ -14,15 +14,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fedjax_sel.catalog import check_name
+from fedjax_sel.catalog import check_name, see
 from fedjax_sel.config.components import Kind
 from fedjax_sel.config.config import Config
 from fedjax_sel.config.own import is_own
 from fedjax_sel.engine.callback import Callback
 
-CALLBACKS = Kind("callback", "fedjax_sel.callbacks", None, object, filled=("folder", "config"))
+PAGE = "docs/how-to/callbacks.md"
+CALLBACKS = Kind(
+    "callback", "fedjax_sel.callbacks", None, object, filled=("folder", "config"), page=PAGE, listed="callbacks"
+)
 
 
+@see(PAGE)
 def normalize_callbacks(given: Any) -> dict[str, Any]:
     """Returns the mapping that a name or a list stands for; an empty one for null.
 
@@ -46,6 +50,7 @@ def normalize_callbacks(given: Any) -> dict[str, Any]:
     return out
 
 
+@see(PAGE)
 def resolve_callbacks(given: Any) -> dict[str, dict]:
     """Returns every callback with all its parameters.
 
@@ -55,7 +60,8 @@ def resolve_callbacks(given: Any) -> dict[str, dict]:
     out = {}
     for name, rest in normalize_callbacks(given).items():
         if not is_own(name):
-            check_name("callback", name, CALLBACKS.available())
+            with see("`fedjax-sel list callbacks`"):
+                check_name("callback", name, CALLBACKS.available())
         if not isinstance(rest, dict | None) or "name" in (rest or {}):
             raise ValueError(f"callbacks.{name} is {rest!r}; it must be a mapping of its parameters")
         complete = CALLBACKS.resolve(f"callbacks.{name}", {"name": name, **(rest or {})}) or {}
@@ -63,6 +69,7 @@ def resolve_callbacks(given: Any) -> dict[str, dict]:
     return out
 
 
+@see(PAGE)
 def make_callbacks(config: Config, folder: Path) -> list[Callback]:
     """Returns the callbacks of a configuration, for a run in `folder`.
 

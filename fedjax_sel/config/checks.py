@@ -184,7 +184,7 @@ def describe(options: tuple) -> str:
             words += [repr(value) for value in typing.get_args(option)]
         elif option in WORDS:
             words.append(WORDS[option])
-    return " or ".join([*words, *find_components(options)])
+    return " or ".join([*words, *find_components(options)]) or "a value"
 
 
 def to_snake(name: str) -> str:

@@ -6,10 +6,12 @@ import importlib
 import inspect
 import typing
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import flax.linen as nn
+from flax import nnx
 
 from fedjax_sel import catalog
 from fedjax_sel.config import own
@@ -19,6 +21,8 @@ from fedjax_sel.data.federation import DeviceLaw, Partition
 from fedjax_sel.data.synthetic import synthetic
 from fedjax_sel.data.uacs import uacs
 from fedjax_sel.devices import availability, laws, table
+from fedjax_sel.models._adapters import from_functions, from_nnx
+from fedjax_sel.models._call import Model
 from fedjax_sel.protocols import Aggregator, Availability, ClientSelector, Correction, DataSelector, LocalTrainer
 
 
@@ -33,6 +37,8 @@ class Kind:
       base: what a class of the user's must be a subclass of.
       filled: fields that are not the user's: they follow from the data.
       more: parameters that every component of the kind has besides its own.
+      page: of the documentation, on one of the user's own.
+      listed: what `fedjax-sel list` calls the kind, where that is not its key.
     """
 
     what: str
@@ -41,6 +47,8 @@ class Kind:
     base: type
     filled: tuple[str, ...] = ()
     more: Mapping[str, Parameter] = field(default_factory=dict)
+    page: str = "docs/learn/own_selector.md"
+    listed: str | None = None
 
     def available(self) -> list[str]:
         """Returns the names of all components of the kind."""
@@ -50,8 +58,7 @@ class Kind:
         """Returns the class of a component; raises `ValueError`, with the nearest name, where there is none."""
         if own.is_own(name):
             return own.load_class(self.what, name, self.base)
-        more = f"; `fedjax-sel list {self.package.rpartition('.')[2]}` describes them"
-        catalog.check_name(self.what, name, self.available(), more=more)
+        catalog.check_name(self.what, name, self.available())
         module = importlib.import_module(f"{self.package}.{name}")
         exported = getattr(module, "__all__", None) or ["".join(part.capitalize() for part in name.split("_"))]
         return getattr(module, exported[0])
@@ -70,16 +77,30 @@ class Kind:
         """Returns name and all parameters of the component that `given` describes; None where there is none."""
         if given is None and self.default is None:
             return None
-        name, rest = split_component(key, given, self.default)
-        code = own.check_code(key, self.load(name), rest) if own.is_own(name) else {}
-        return {"name": name, **code} | complete(key, name, rest, {**self.known(name), **self.more})
+        with catalog.see(f"`fedjax-sel list {self.listed or key}`"):
+            name, rest = split_component(key, given, self.default)
+            with self.see_page(name):
+                code = own.check_code(key, self.load(name), rest) if own.is_own(name) else {}
+                known = {**self.known(name), **self.more}
+                with self.see_explained(name):
+                    return {"name": name, **code} | complete(key, name, rest, known)
 
     def build(self, resolved: dict | None, **filled: Any) -> Any:
         """Returns the value that a resolved component describes."""
         if resolved is None:
             return None
         known, make = self.known(resolved["name"]), self.load(resolved["name"])
-        return make(**{k: make_value(resolved[k], p.annotation) for k, p in known.items() if k in resolved}, **filled)
+        given = {key: make_value(resolved[key], known[key].annotation) for key in known if key in resolved}
+        with self.see_explained(resolved["name"]), own.run_own(self.what, resolved["name"]):
+            return make(**given, **filled)
+
+    def see_page(self, name: str) -> AbstractContextManager[None]:
+        """Points errors to the page on parts of the user's, where the component is one."""
+        return catalog.see(self.page) if own.is_own(name) else nullcontext()
+
+    def see_explained(self, name: str) -> AbstractContextManager[None]:
+        """Points errors to what explains a component."""
+        return self.see_page(name) if own.is_own(name) else catalog.see(f"`fedjax-sel explain {name}`")
 
 
 OF_TASK = {
@@ -92,6 +113,74 @@ OF_TASK = {
 """Parameters that every model has besides its own: how examples are normalised, a file or run that it begins
 with, names of parts that are not trained, whether a backbone that is not trained is run once for all examples, and
 names of parts that each client keeps for itself."""
+
+
+FROM_DATA = ("classes", "shape", "rngs")
+"""Arguments of a user's function or NNX class that are not given: how many classes there are, the shape of an example,
+and the streams of random numbers of an NNX module."""
+
+
+@dataclass(frozen=True)
+class MakeNNX:
+    """Makes an NNX module; equal where class or function and parameters are."""
+
+    part: Callable[..., nnx.Module]
+    parameters: tuple[tuple[str, Any], ...]
+
+    def __call__(self, rngs: nnx.Rngs) -> nnx.Module:
+        """Returns the module."""
+        return self.part(**dict(self.parameters), rngs=rngs)
+
+
+@dataclass(frozen=True)
+class ModelKind(Kind):
+    """Models: Linen modules; of the user's, also NNX modules, and functions that make a model of any kind."""
+
+    def load(self, name: str) -> Any:
+        """Returns a class of modules, or the user's function; raises `ValueError` where it is neither."""
+        if not own.is_own(name):
+            return super().load(name)
+        found = own.load_own(self.what, name)
+        if inspect.isfunction(found) or (isinstance(found, type) and issubclass(found, nn.Module | nnx.Module)):
+            return found
+        raise ValueError(
+            f"{self.what} {name} is {found!r:.80}; it must be a subclass of flax.linen.Module or flax.nnx.Module, or a "
+            "function that returns a model"
+        )
+
+    def known(self, name: str) -> dict[str, Parameter]:
+        """Returns the parameters of the model `name`."""
+        part = self.load(name)
+        return list_parameters(part, self.filled) if is_linen(part) else list_arguments(part, FROM_DATA)
+
+    def build(self, resolved: dict | None, **filled: Any) -> Any:
+        """Returns the model; of what is `filled`, a user's class or function gets what it takes.
+
+        Raises:
+          ValueError: the user's function returns something else.
+        """
+        name = (resolved or {})["name"]
+        part, known = self.load(name), self.known(name)
+        takes = inspect.signature(signed_function(part)).parameters
+        given = {key: make_value((resolved or {})[key], parameter.annotation) for key, parameter in known.items()}
+        given |= {key: value for key, value in filled.items() if key in takes and key not in known}
+        with self.see_explained(name), own.run_own(self.what, name):
+            if "rngs" in takes and not is_linen(part):
+                return from_nnx(MakeNNX(part, tuple(given.items())))
+            made = part(**given)
+            if isinstance(made, tuple) and len(made) == 2:
+                made = from_functions(*made)
+            if isinstance(made, Model):
+                return made
+            raise ValueError(
+                f"{self.what} {name} returned {made!r:.60}; it must return a Linen module, or the functions init and "
+                "apply of fedjax_sel.models.from_functions; one that makes an NNX module takes rngs"
+            )
+
+
+def is_linen(part: Any) -> bool:
+    """Whether a part is a class of Linen modules."""
+    return isinstance(part, type) and issubclass(part, nn.Module)
 
 
 @dataclass(frozen=True)
@@ -132,21 +221,52 @@ AVAILABILITIES = {
     "diurnal": availability.Diurnal,
     "trace": table.trace_from_file,
 }
+AVAILABILITY_PAGE = "docs/learn/own_availability.md"
 KINDS: dict[str, Kind] = {
-    "partition": Kind("partition", "fedjax_sel.data.partition", "iid", Partition),
-    "model": Kind("model", "fedjax_sel.models", "mlp", nn.Module, filled=("classes", "parent", "name"), more=OF_TASK),
+    "partition": Kind("partition", "fedjax_sel.data.partition", "iid", Partition, page="docs/how-to/data.md"),
+    "model": ModelKind(
+        "model",
+        "fedjax_sel.models",
+        "mlp",
+        nn.Module,
+        filled=("classes", "parent", "name"),
+        more=OF_TASK,
+        page="docs/learn/own_model.md",
+    ),
     "client_selection": Kind("client selector", "fedjax_sel.client_selection", "uniform", ClientSelector),
     "data_selection": Kind("data selection", "fedjax_sel.data_selection", "everything", DataSelector),
-    "local_training": Kind("local training", "fedjax_sel.local_training", "sgd", LocalTrainer),
-    "correction": Kind("correction of local training", "fedjax_sel.correction", "none", Correction),
-    "aggregation": Kind("aggregation", "fedjax_sel.aggregation", "mean", Aggregator),
-    "fine_tuning": Kind("fine-tuning", "fedjax_sel.local_training", None, LocalTrainer),
-    "devices": ListedKind("law of devices", "fedjax_sel.devices", None, DeviceLaw, members=LAWS),
+    "local_training": Kind(
+        "local training", "fedjax_sel.local_training", "sgd", LocalTrainer, page="docs/learn/own_trainer.md"
+    ),
+    "correction": Kind(
+        "correction of local training", "fedjax_sel.correction", "none", Correction, page="docs/learn/own_correction.md"
+    ),
+    "aggregation": Kind(
+        "aggregation", "fedjax_sel.aggregation", "mean", Aggregator, page="docs/learn/own_aggregator.md"
+    ),
+    "fine_tuning": Kind(
+        "fine-tuning", "fedjax_sel.local_training", None, LocalTrainer, page="docs/learn/own_trainer.md"
+    ),
+    "devices": ListedKind(
+        "law of devices", "fedjax_sel.devices", None, DeviceLaw, members=LAWS, page=AVAILABILITY_PAGE
+    ),
     "availability": ListedKind(
-        "availability", "fedjax_sel.devices", "always", Availability, filled=("phase",), members=AVAILABILITIES
+        "availability",
+        "fedjax_sel.devices",
+        "always",
+        Availability,
+        filled=("phase",),
+        members=AVAILABILITIES,
+        page=AVAILABILITY_PAGE,
     ),
     "volatility": ListedKind(
-        "volatility", "fedjax_sel.devices", None, Availability, filled=("phase",), members=AVAILABILITIES
+        "volatility",
+        "fedjax_sel.devices",
+        None,
+        Availability,
+        filled=("phase",),
+        members=AVAILABILITIES,
+        page=AVAILABILITY_PAGE,
     ),
 }
 
@@ -174,14 +294,20 @@ def list_source_parameters(name: str) -> dict[str, Parameter]:
 
 
 def list_arguments(function: Callable, without: tuple[str, ...]) -> dict[str, Parameter]:
-    """Returns the arguments of a function that a configuration may set."""
-    plain = isinstance(function, type) and not hasattr(function, "__dataclass_fields__")
-    hints = typing.get_type_hints(function.__init__ if plain else function)
+    """Returns the arguments of a function that a configuration may set; `*args` and `**options` are none."""
+    call = signed_function(function)
+    hints = typing.get_type_hints(call)
     return {
         name: Parameter(hints.get(name, Any), REQUIRED if p.default is inspect.Parameter.empty else p.default)
-        for name, p in inspect.signature(function).parameters.items()
-        if name not in without
+        for name, p in inspect.signature(call).parameters.items()
+        if name not in ("self", *without) and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
     }
+
+
+def signed_function(function: Callable) -> Callable:
+    """Returns what bears the arguments of a function or class: of a class that is no dataclass, `__init__`."""
+    plain = isinstance(function, type) and not hasattr(function, "__dataclass_fields__")
+    return function.__init__ if plain else function
 
 
 def split_component(key: str, given: Any, default: str | None) -> tuple[str, dict]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from fedjax_sel.catalog import see
 from fedjax_sel.devices.clock import Deadline
 from fedjax_sel.engine.collectives import CLIENTS
 from fedjax_sel.engine.driver import check_seeds
@@ -73,6 +74,7 @@ class Config(Mapping[str, Any]):
         return "auto" if given is None else (given[SEEDS], given[CLIENTS])
 
     @property
+    @see("docs/how-to/devices.md")
     def deadline(self) -> Deadline:
         """When the server stops waiting."""
         return Deadline(**self.values["deadline"])

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from fedjax_sel.catalog import check_name
+from fedjax_sel.catalog import check_name, see
 from fedjax_sel.pytree import show
 
 
@@ -40,6 +40,7 @@ def parse_yaml(text: str) -> Any:
     return yaml.load(text, Loader)
 
 
+@see("`fedjax-sel list presets`")
 def load(name: str) -> tuple[str, dict]:
     """Returns a short name and the configuration of a preset, or of a file.
 
@@ -57,6 +58,7 @@ def load(name: str) -> tuple[str, dict]:
     return name, parse_mapping(f"preset {name}", find_preset(name).read_text(encoding="utf-8"))
 
 
+@see("docs/how-to/command-line.md")
 def load_file(path: str | Path) -> dict:
     """Returns the configuration in a YAML file.
 
@@ -74,6 +76,7 @@ def load_file(path: str | Path) -> dict:
     return parse_mapping(str(path), text)
 
 
+@see("docs/how-to/command-line.md")
 def parse_mapping(where: str, text: str) -> dict:
     """Returns the mapping in some YAML.
 

@@ -8,7 +8,8 @@ import importlib.util
 import inspect
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -72,7 +73,32 @@ def load_class(what: str, name: str, base: type) -> Any:
         wanted = f"a subclass of {base.__module__.split('.')[0]}.{base.__qualname__}"
     if not (isinstance(found, type) and fits):
         raise ValueError(f"{what} {name} is {found!r:.80}; it must be {wanted}")
+    if inspect.isabstract(found):
+        missing = ", ".join(sorted(found.__abstractmethods__))
+        raise ValueError(f"{what} {name} does not define {missing}, which every {base.__name__} must")
     return found
+
+
+@contextmanager
+def run_own(what: str, name: str) -> Iterator[None]:
+    """Makes one line of an error that the user's own code raises, with its place; a `ValueError` stays as it is."""
+    try:
+        yield
+    except (ValueError, FileNotFoundError, PermissionError):
+        raise
+    except Exception as error:
+        if not is_own(name):
+            raise
+        raise ValueError(f"{what}: {name} cannot be made: {describe_failure(error)}") from error
+
+
+def describe_failure(error: Exception) -> str:
+    """Returns what was raised, and in which line of which file."""
+    at = traceback.extract_tb(error.__traceback__)[-1]
+    place = f"{at.filename}, line {at.lineno}"
+    if isinstance(error, SyntaxError):
+        place = f"{error.filename}, line {error.lineno}"
+    return f"{' '.join(f'{type(error).__name__}: {error}'.split())} ({place})"
 
 
 def load_function(what: str, name: str) -> Any:
@@ -96,12 +122,7 @@ def import_module(what: str, name: str) -> ModuleType:
         by = "" if error.name == name.split(".")[0] else f", which {name} imports"
         raise ValueError(f"{what}: there is no module {error.name!r}{by}, in {here} or on Python's path") from error
     except Exception as error:
-        at = traceback.extract_tb(error.__traceback__)[-1]
-        place = f"{at.filename}, line {at.lineno}"
-        if isinstance(error, SyntaxError):
-            place = f"{error.filename}, line {error.lineno}"
-        reason = f"{type(error).__name__}: {error}"
-        raise ValueError(f"{what}: {name} cannot be imported: {reason} ({place})") from error
+        raise ValueError(f"{what}: {name} cannot be imported: {describe_failure(error)}") from error
 
 
 def import_file(path: Path) -> ModuleType:

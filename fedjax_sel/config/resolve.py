@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from fedjax_sel.catalog import check_name
+from fedjax_sel.catalog import check_name, see
 from fedjax_sel.config import callbacks, own
 from fedjax_sel.config.checks import Parameter, coerce, complete, list_parameters
 from fedjax_sel.config.components import KINDS, SYNTHETIC, list_source_parameters, split_component
@@ -52,6 +52,7 @@ def list_plain_keys() -> dict[str, Parameter]:
     }
 
 
+@see("docs/how-to/command-line.md")
 def resolve(given: Mapping[str, Any]) -> Config:
     """Returns the complete configuration: names as they are here, and every parameter of every chosen component.
 
@@ -90,6 +91,7 @@ def resolve(given: Mapping[str, Any]) -> Config:
     return Config({key: out[key] for key in KEYS})
 
 
+@see("`fedjax-sel list data`")
 def resolve_source(key: str, given: Any) -> dict:
     """Returns a source of examples with all its parameters."""
     name, rest = split_component(key, given, None)
@@ -111,6 +113,7 @@ def resolve_public(given: Any) -> dict | None:
     return source
 
 
+@see("docs/how-to/many-devices.md")
 def resolve_layout(given: Any) -> str | dict:
     """Returns a layout's name, or its fields."""
     if isinstance(given, dict):
@@ -119,6 +122,7 @@ def resolve_layout(given: Any) -> str | dict:
     return given
 
 
+@see("docs/how-to/many-devices.md")
 def resolve_mesh(given: Any) -> dict | None:
     """Returns among how many devices seeds and clients are divided; None: there is one device."""
     if given is None:
@@ -128,6 +132,7 @@ def resolve_mesh(given: Any) -> dict | None:
     return complete("mesh", "", given, {name: Parameter(int, 1) for name in (SEEDS, CLIENTS)})
 
 
+@see("docs/how-to/devices.md")
 def resolve_deadline(given: Any) -> dict:
     """Returns the fields of a deadline; an infinite one where none is given."""
     if not isinstance(given, dict | None):
@@ -135,6 +140,7 @@ def resolve_deadline(given: Any) -> dict:
     return complete("deadline", "", given or {}, list_parameters(Deadline))
 
 
+@see("docs/how-to/command-line.md")
 def override(
     given: Mapping[str, Any], items: Iterable[str], options: Mapping[str, Any] = MappingProxyType({})
 ) -> dict[str, Any]:
@@ -167,6 +173,7 @@ def override(
     return config
 
 
+@see("docs/how-to/command-line.md")
 def read_item(item: str) -> tuple[str, Any, str]:
     """Returns key (by its name here) and value of `key=value`, and the item itself.
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fedjax_sel.catalog import check_name
+from fedjax_sel.catalog import check_name, see
 from fedjax_sel.config import own
 from fedjax_sel.config.checks import Parameter, list_parameters
 from fedjax_sel.config.components import ListedKind, split_component
@@ -46,10 +46,14 @@ class MeasureKind(ListedKind):
         return super().build(resolved, **filled) if isinstance(part, type) else part
 
 
-LOSS = MeasureKind("loss", "fedjax_sel.task", None, Loss, members=LOSSES)
-METRIC = MeasureKind("metric", "fedjax_sel.task", None, Metric, members=METRICS)
+PAGE = "docs/learn/own_task.md"
+LOSS = MeasureKind("loss", "fedjax_sel.task", None, Loss, members=LOSSES, page=PAGE, listed="losses")
+METRIC = MeasureKind("metric", "fedjax_sel.task", None, Metric, members=METRICS, page=PAGE, listed="metrics")
+MEASURES: dict[str, MeasureKind] = {"task.loss": LOSS, "task.metrics": METRIC}
+"""The kinds that `task` holds, by key."""
 
 
+@see(PAGE)
 def resolve_task(given: Any) -> dict[str, Any]:
     """Returns loss and metrics with all their parameters; null where the kind of the targets says which.
 
@@ -83,6 +87,7 @@ def resolve_metrics(given: Any) -> dict[str, dict] | None:
     return {name: METRIC.resolve(f"task.metrics.{name}", one) or {} for name, one in given.items()}
 
 
+@see(PAGE)
 def apply_task(task: Task, resolved: Mapping[str, Any]) -> Task:
     """Returns the task with the loss and the metrics that a configuration names."""
     changes = {}

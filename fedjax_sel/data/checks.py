@@ -6,13 +6,14 @@ import warnings
 
 import numpy as np
 
-from fedjax_sel.catalog import check_name
+from fedjax_sel.catalog import check_name, see
 from fedjax_sel.pytree import is_whole
 from fedjax_sel.types import TARGETS
 
 EXAMPLES_AT_A_TIME = 4096  # a memory-mapped array is looked through piece by piece
 
 
+@see("docs/how-to/data.md")
 def check_examples(
     what: str, x: np.ndarray, y: np.ndarray, *, like: np.ndarray | None = None, targets: str = "classes"
 ) -> tuple[np.ndarray, np.ndarray]:

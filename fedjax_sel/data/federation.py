@@ -10,6 +10,7 @@ import jax
 import numpy as np
 from jaxtyping import Int, Shaped
 
+from fedjax_sel.catalog import see
 from fedjax_sel.data.dataset import Dataset, Pair
 from fedjax_sel.data.federated import FederatedData, federate
 from fedjax_sel.data.own import from_arrays, from_frame
@@ -176,6 +177,7 @@ class Federation:
         )
         return cls(made, Natural(), **given)
 
+    @see("docs/how-to/data.md")
     def draw(self, seed: int) -> FederatedData:
         """The federation of one seed.
 
@@ -195,7 +197,8 @@ class Federation:
             drawn = federate(data, client, clients, holdout=self.holdout, rng=order)
         except ValueError as error:
             raise ValueError(f"{data.name}, {self.partition}: {error} (data seed {seed})") from error
-        devices = self.devices.draw(seed, clients) if isinstance(self.devices, DeviceLaw) else self.devices
+        with see("docs/how-to/devices.md"):
+            devices = self.devices.draw(seed, clients) if isinstance(self.devices, DeviceLaw) else self.devices
         return replace(drawn, devices=devices, public_x=self.public_examples(data))
 
     def public_examples(self, data: Dataset) -> np.ndarray | None:

@@ -7,9 +7,11 @@ from dataclasses import replace
 
 import jax
 
+from fedjax_sel.catalog import see
 from fedjax_sel.engine.layout import Layout
 
 
+@see("docs/how-to/many-devices.md")
 def choose_layout(
     layout: Layout | str | None,
     work: float,
@@ -80,6 +82,7 @@ def divide_cores(runs: int, members: int) -> tuple[int, int] | None:
     return None if best == (1, 1) else best
 
 
+@see("docs/how-to/many-devices.md")
 def check_mesh(mesh: tuple[int, int] | None) -> None:
     """Raise `ValueError` where a mesh does not take all devices, or several processes have none."""
     there = jax.device_count()

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from fedjax_sel.catalog import check_name
+from fedjax_sel.catalog import check_name, see
 from fedjax_sel.data.dataset import Dataset
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.data.federation import Federation
@@ -225,6 +225,7 @@ def resolve_execution(execution: Execution | None, changes: dict[str, Any]) -> E
     return replace(execution or Execution(), **changes)
 
 
+@see("docs/learn/tour.md")
 def check_arguments(experiments: Any, data: Any, others: Any = ()) -> None:
     """Raises `ValueError` where the arguments of `simulate` or `sweep` are of other kinds."""
     if not isinstance(experiments, Sequence) or isinstance(experiments, str):
@@ -283,6 +284,10 @@ def to_whole(value: Any) -> int:
     return operator.index(value)
 
 
+MOST_SEEDS = 2**20
+"""A larger count is a seed that was meant to be one."""
+
+
 def check_seeds(seeds: Any) -> tuple[int, ...]:
     """Seeds as integers; a count stands for the first so many.
 
@@ -291,6 +296,8 @@ def check_seeds(seeds: Any) -> tuple[int, ...]:
     """
     try:
         seeds = to_plain(seeds)
+        if is_whole(seeds) and seeds > MOST_SEEDS:
+            raise ValueError(f"seeds are {seeds}; a count of them is at most {MOST_SEEDS:,}")
         out = () if isinstance(seeds, bool) else tuple(range(seeds) if is_whole(seeds) else map(to_whole, seeds))
     except TypeError:  # a seed that is no whole number must not be rounded to another run's
         out = ()

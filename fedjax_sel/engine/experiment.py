@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedjax_sel.aggregation.mean import Mean
+from fedjax_sel.catalog import see
 from fedjax_sel.client_selection.uniform import Uniform
 from fedjax_sel.correction.none import NoCorrection
 from fedjax_sel.data.federated import FederatedData
@@ -122,12 +123,19 @@ class Experiment(Pytree):
             )
         return int(m)
 
-    def check(self, data: FederatedData) -> None:
-        """Raises `ValueError` for what cannot run on `data`."""
-        self.count_cohort(data.num_clients)
-        self.correction.check(self.local_training)
-        self.availability.check(data.num_clients)
-        self.volatility.check(data.num_clients)
+    @see("docs/how-to/command-line.md")
+    def check_counts(self) -> None:
+        """Raises `ValueError` where a number of rounds is none."""
+        for name in COUNTS:
+            value: Any = getattr(self, name)
+            fits = is_whole(value) and value >= 1
+            if not fits and not (value is None and name == "evaluate_clients_every"):
+                raise ValueError(f"{name} is {value!r}; it must be a whole number, at least 1")
+            if fits and value >= 2**31:  # rounds are counted in 32 bits
+                raise ValueError(f"{name} is {value!r}; it must be a whole number, at least 1 and below 2^31")
+
+    def check_devices(self, data: FederatedData) -> None:
+        """Raises `ValueError` where devices do not fit the clients, or there is a deadline without any."""
         if data.devices is not None:
             data.devices.check(data.num_clients)
         elif float(self.deadline.seconds) < math.inf:
@@ -135,13 +143,9 @@ class Experiment(Pytree):
                 f"the deadline is {self.deadline.seconds} seconds, but the clients have no devices, so nobody is late; "
                 "give the federation devices"
             )
-        for name in COUNTS:
-            value: Any = getattr(self, name)
-            fits = is_whole(value) and value >= 1
-            if not fits and not (value is None and name == "evaluate_clients_every"):
-                raise ValueError(f"{name} is {value!r}; it must be a whole number, at least 1")
-        if self.signal_split not in ("training", "holdout"):
-            raise ValueError(f"signal_split is {self.signal_split!r}; it must be 'training' or 'holdout'")
+
+    def check_personal(self, data: FederatedData) -> None:
+        """Raises `ValueError` where personal parts are none of the model's, or clients' models cannot be judged."""
         self.task.check_personal(data.x)
         judged = self.has_own_models and self.evaluate_clients_every is not None
         if judged and int(jnp.max(data.num_holdout)) == 0:
@@ -149,6 +153,21 @@ class Experiment(Pytree):
                 "clients' own models (task.personal, fine_tuning) are judged on hold-out examples, but no client has "
                 "any; give the federation a holdout, as in Federation(dataset, partition, holdout=0.2)"
             )
+
+    @see("docs/how-to/data.md")
+    def check(self, data: FederatedData) -> None:
+        """Raises `ValueError` for what cannot run on `data`."""
+        self.count_cohort(data.num_clients)
+        self.correction.check(self.local_training)
+        self.availability.check(data.num_clients)
+        self.volatility.check(data.num_clients)
+        with see("docs/how-to/devices.md"):
+            self.check_devices(data)
+        self.check_counts()
+        if self.signal_split not in ("training", "holdout"):
+            raise ValueError(f"signal_split is {self.signal_split!r}; it must be 'training' or 'holdout'")
+        with see("docs/learn/personalisation.md"):
+            self.check_personal(data)
         check_signals(self.client_selection, self.data_selection)
         signals = self.client_selection.signals()
         if self.signal_split == "holdout" and signals.before and int(jnp.min(data.num_holdout)) == 0:

@@ -91,7 +91,7 @@ class NNXModel(ModelAdapter):
     """
 
     make: Callable[[nnx.Rngs], nnx.Module]
-    takes: frozenset[str] = field(compare=False)
+    takes: tuple[str, ...] = field(compare=False)
 
     def init(self, key: PRNGKey, x: Array, *, train: bool = False) -> Variables:
         """Returns the initial variables: `params`, and `batch_stats` where there are some."""
@@ -159,7 +159,7 @@ def from_nnx(make: Callable[[nnx.Rngs], nnx.Module]) -> NNXModel:
         return module
 
     module: Any = nnx.eval_shape(checked)
-    takes = frozenset(inspect.signature(module).parameters)
+    takes = tuple(inspect.signature(module).parameters)  # in order: what a checkpoint is of names the model
     if NNXModel.split(module)[2] and "mask" not in takes:
         raise ValueError(
             f"from_nnx: {type(module).__name__} has batch statistics, but its __call__ takes no mask; add mask=None, "

@@ -17,10 +17,16 @@ from fedjax_sel.mistakes import name_model
 from fedjax_sel.models._fast_conv import FastConvolutions
 from fedjax_sel.types import PRNGKey, Variables
 
-__all__ = ["MODES", "Model", "ModelAdapter", "apply_model", "check_call", "init_model"]
+__all__ = ["MODES", "Model", "ModelAdapter", "TakesTokens", "apply_model", "check_call", "init_model"]
 
 MODES = {"train": True, "training": True, "is_training": True, "deterministic": False}
 """Arguments by which modules learn that they train, with the value each has while they do."""
+
+
+class TakesTokens:
+    """Marks a model whose examples are token ids, from 0 to `vocabulary - 1`: whole numbers that are not normalised."""
+
+    vocabulary: int
 
 
 class ModelAdapter(ABC):

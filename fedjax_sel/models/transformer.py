@@ -7,13 +7,14 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Shaped
 
 from fedjax_sel.models._attention import EncoderBlock, check_heads, sinusoids
+from fedjax_sel.models._call import TakesTokens
 from fedjax_sel.models._dropout import Dropout
 from fedjax_sel.models._sizes import check_sizes
 
 __all__ = ["Transformer"]
 
 
-class Transformer(nn.Module):
+class Transformer(TakesTokens, nn.Module):
     """Token ids embedded, encoder blocks, the mean over the places that hold a token, and an affine map.
 
     An example is a row of token ids, from 0 to `vocabulary - 1`; places with `padding` count nowhere. The task leaves

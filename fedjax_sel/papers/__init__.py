@@ -5,6 +5,7 @@ import pkgutil
 from typing import Any
 
 from fedjax_sel import catalog
+from fedjax_sel.catalog import see
 from fedjax_sel.papers.paper import Paper
 
 
@@ -17,6 +18,7 @@ def available() -> list[str]:
     return sorted(module.name for module in pkgutil.iter_modules(__path__) if module.ispkg)
 
 
+@see("`fedjax-sel list papers`")
 def load(name: str) -> Paper:
     """Returns the paper of that name.
 

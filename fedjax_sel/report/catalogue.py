@@ -11,6 +11,7 @@ import fedjax_sel
 from fedjax_sel import config
 from fedjax_sel.config.components import SYNTHETIC, Kind
 from fedjax_sel.config.own import load_function
+from fedjax_sel.config.task import MEASURES
 from fedjax_sel.data.files import npz_dataset
 from fedjax_sel.data.hf import hf_dataset
 from fedjax_sel.data.sources import BUILT_IN
@@ -20,6 +21,8 @@ from fedjax_sel.data.tfds import tfds_dataset
 def list_choices() -> Iterator[tuple[str, list[tuple[str, str]]]]:
     """Yields the keys of a configuration, each with the names it can take and a line on each; then the presets."""
     for key, kind in config.KINDS.items():
+        yield key, describe_kind(kind)
+    for key, kind in MEASURES.items():
         yield key, describe_kind(kind)
     yield "callbacks", describe_kind(config.CALLBACKS)
     functions: dict[str, Callable[..., Any]] = {

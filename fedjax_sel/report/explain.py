@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from fedjax_sel import config
-from fedjax_sel.catalog import check_name
+from fedjax_sel.catalog import check_name, see
 from fedjax_sel.config.components import Kind
+from fedjax_sel.config.task import MEASURES
 from fedjax_sel.protocols import MOMENTS, ClientSelector, DataSelector, Signals
 from fedjax_sel.report.catalogue import find_source, list_choices
 
@@ -25,10 +26,11 @@ def explain(name: str) -> Iterator[tuple[str, list[str]]]:
     >>> heads["fields"][0]
     'd: int = 10, a whole number, at least 1'
     """
-    kinds: dict[str, Kind] = {**config.KINDS, "callbacks": config.CALLBACKS}
+    kinds: dict[str, Kind] = {**config.KINDS, "callbacks": config.CALLBACKS, **MEASURES}
     homes = [(key, kind) for key, kind in kinds.items() if name in kind.available()]
     if not homes:
-        check_name("component", name, sorted({one for kind in kinds.values() for one in kind.available()}))
+        with see("`fedjax-sel list`"):
+            check_name("component", name, sorted({one for kind in kinds.values() for one in kind.available()}))
     for key, kind in homes:
         part = kind.load(name)
         text = re.split(r"\n\s*\n(?:Source:|>>>|Attributes:)", inspect.getdoc(part) or "")[0]
@@ -37,7 +39,8 @@ def explain(name: str) -> Iterator[tuple[str, list[str]]]:
         if signals := list(list_signals(part)):
             yield "signals", signals
         yield "source", [find_source(part)]
-        yield "in a configuration", [f"{key}: {{name: {name}}}" if key != "callbacks" else f"callbacks: {name}"]
+        listed = key in ("callbacks", "task.metrics")
+        yield "in a configuration", [f"{key}: [{name}]" if listed else f"{key}: {{name: {name}}}"]
 
 
 def list_fields(part: Any) -> Iterator[str]:
@@ -80,6 +83,10 @@ def list_signals(part: Any) -> Iterator[str]:
             yield f"{moment}: {name} = {signal!r}; a client pays {cost}"
 
 
+LISTED = {"preset": "run PRESET", "losses": "task.loss", "metrics": "task.metrics"}
+"""The keys of lists that have another name, too."""
+
+
 def find_choices(word: str | None) -> list[tuple[str, list[tuple[str, str]]]]:
     """Returns the lists of all components; of the kind that a word names, or the lines in which it stands.
 
@@ -93,7 +100,7 @@ def find_choices(word: str | None) -> list[tuple[str, list[tuple[str, str]]]]:
         return choices
     asked = word.lower().replace("-", "_")
     forms = {asked, asked.removesuffix("s"), asked.replace("policies", "policy")}
-    keys = {config.translate_key(form) for form in forms} | forms | ({"run PRESET"} if "preset" in forms else set())
+    keys = {config.translate_key(form) for form in forms} | forms | {LISTED[form] for form in forms & LISTED.keys()}
     named = [(key, lines) for key, lines in choices if key in keys or key.lower() in keys]
     if named:
         return named
@@ -104,7 +111,8 @@ def find_choices(word: str | None) -> list[tuple[str, list[tuple[str, str]]]]:
     found = [(key, lines) for key, lines in found if lines]
     if not found:
         kinds, names = [key for key, _ in choices], config.KINDS["client_selection"].available()
-        check_name("kind or component", word, [*kinds, *names])
+        with see("`fedjax-sel list`"):
+            check_name("kind or component", word, [*kinds, *names])
     return found
 
 

@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from fedjax_sel.data.picture import plot_labels
 from fedjax_sel.engine.history import History
 from fedjax_sel.metrics.participation import coverage, heat
-from fedjax_sel.report.figures import COLOURS
+from fedjax_sel.report.figures import COLOURS, plot_clients
 from fedjax_sel.report.quantities import format_about
 from fedjax_sel.report.summary import count_seeds, format_rows, list_remarks, summarize
 
@@ -43,12 +43,18 @@ STYLE = """
 """
 
 CURVES = (
-    ("bytes", "Accuracy against bytes, both ways, selection included."),
-    ("flops", "Accuracy against the clients' floating-point operations, selection included."),
-    ("seconds", "Accuracy against simulated seconds: a round lasts as long as its slowest member."),
-    ("joules", "Accuracy against the joules that all clients spent."),
+    ("bytes", "{Of} against bytes, both ways, selection included."),
+    ("flops", "{Of} against the clients' floating-point operations, selection included."),
+    ("seconds", "{Of} against simulated seconds: a round lasts as long as its slowest member."),
+    ("joules", "{Of} against the joules that all clients spent."),
 )
-"""The costs that accuracy is drawn against, where a run has them."""
+"""The costs that accuracy (or loss, where targets are no classes) is drawn against, where a run has them."""
+
+CLIENTS = (
+    "{Of} on every client's own examples, by the model that it has: left, the mean over clients and that of their "
+    "worst tenth, median over seeds; right, all clients at the last evaluation. No client is billed for it."
+)
+"""What is said of the clients' figure."""
 
 SMALL, WIDE = (5.0, 3.4), (11.0, 4.6)
 """Sizes of figures, in inches."""
@@ -108,7 +114,7 @@ def report(history: History) -> Page:
 
 def render_numbers(history: History) -> Iterator[str]:
     """Yields what went wrong, and the table of the numbers; nothing of a history without these."""
-    if not {"accuracy", "loss"} <= history.metrics.keys() or not history.rounds:
+    if not {history.headline, "loss"} <= history.metrics.keys() or not history.rounds:
         return
     try:
         found = summarize(history)
@@ -143,18 +149,17 @@ def render_figure(name: str, caption: str, figure: Figure, wide: bool) -> str:
 
 def draw_all(history: History) -> Iterator[tuple[str, str, Figure, bool]]:
     """Yields the page's figures: name, caption, figure, whether it needs the whole width."""
-    if not history.rounds or "accuracy" not in history.metrics:
+    of = history.headline
+    if not history.rounds or of not in history.metrics:
         return
-    yield (
-        "accuracy",
-        "Accuracy on the test examples: median over seeds, band from the first to the ninth decile.",
-        draw_accuracy(history, "round"),
-        False,
-    )
+    said = f"{of.capitalize()} on the test examples: median over seeds, band from the first to the ninth decile."
+    yield of, said, draw_headline(history, "round"), False
     counted = {**history.metrics, **{name: 0 for name in ("bytes", "flops") if has_total(history, name)}}
     for name, caption in CURVES:
         if name in counted:
-            yield f"accuracy against {name}", caption, draw_accuracy(history, name), False
+            yield f"{of} against {name}", caption.format(Of=of.capitalize()), draw_headline(history, name), False
+    if of in history.client_metrics:
+        yield f"{of} of clients", CLIENTS.format(Of=of.capitalize()), plot_clients(history), True
     yield (
         "coverage",
         "Share of the clients that were selected at least once, mean over seeds.",
@@ -174,8 +179,8 @@ def has_total(history: History, name: str) -> bool:
     return True
 
 
-def draw_accuracy(history: History, x: str) -> Figure:
-    """Returns accuracy against rounds or a running cost."""
+def draw_headline(history: History, x: str) -> Figure:
+    """Returns accuracy, or loss, against rounds or a running cost."""
     figure, ax = plt.subplots(figsize=SMALL, layout="constrained")
     ax.set_prop_cycle(color=[COLOURS[0]])
     history.plot(x=x, ax=ax)

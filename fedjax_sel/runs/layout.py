@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from fedjax_sel.catalog import see
 from fedjax_sel.config import Config, load_file, rename, resolve
 from fedjax_sel.config.build import build_parts
 from fedjax_sel.config.own import drop_code, has_code
@@ -39,6 +40,7 @@ class FolderError(ValueError):
     """A folder that cannot be used; nothing in it was touched."""
 
 
+@see("docs/how-to/saved-runs.md")
 def state(folder: str | Path) -> str:
     """Returns `"new"` (missing or empty), `"interrupted"` or `"finished"`.
 
@@ -69,13 +71,15 @@ def contents(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir() if path.suffix != files.PART and path.name != LOCK)
 
 
-def check(folder: str | Path, config: Config, *, extend: bool = True) -> str:
+@see("docs/how-to/saved-runs.md")
+def check(folder: str | Path, config: Config, *, extend: bool = True, checkpoints: Path | None = None) -> str:
     """Returns the state of a folder in which `config` is to be run, or `"extended"`; touches nothing.
 
     Args:
       folder: of the run.
       config: what is to be run.
       extend: a finished run which only has fewer rounds, and can go on, is `"extended"`; False: it is refused.
+      checkpoints: where those of a run that goes on are; None: in its folder.
 
     Raises:
       FolderError: it holds something else, a run of another configuration, or cannot be written.
@@ -84,7 +88,7 @@ def check(folder: str | Path, config: Config, *, extend: bool = True) -> str:
     if now != "new":
         written = read_config(folder, config)
         if extend and now == "finished" and written is not None and config.differences(written) == ["rounds"]:
-            check_extension(folder, written["rounds"], config)
+            check_extension(folder, written["rounds"], config, checkpoints or folder / CHECKPOINTS)
             now = "extended"
         else:
             check_same(folder, config, written)
@@ -106,7 +110,7 @@ def read_config(folder: Path, config: Config) -> Config | None:
     return Config({**known, **{key: part for key, part in theirs.items() if key in known and has_code(part)}})
 
 
-def check_extension(folder: Path, done: int, config: Config) -> None:
+def check_extension(folder: Path, done: int, config: Config, checkpoints: Path) -> None:
     """Raises `FolderError` where the finished run in a folder, of `done` rounds, cannot go on to those of `config`."""
     had = read_file(folder / SUMMARY, lambda path: json.loads(path.read_text(encoding="utf-8"))["rounds"])
     if had < done <= config["rounds"]:
@@ -115,7 +119,7 @@ def check_extension(folder: Path, done: int, config: Config) -> None:
         check_more_rounds(build_parts(config), done, config["rounds"])
     except ValueError as error:
         raise FolderError(f"{folder}: {error}") from error
-    if done not in Checkpoints(folder / CHECKPOINTS).rounds():
+    if done not in Checkpoints(checkpoints).rounds():
         raise FolderError(
             f"{folder} holds a run of {done} rounds that kept no checkpoint of its end, so it cannot go on to "
             f"{config['rounds']}; run it anew in another folder"
@@ -130,12 +134,12 @@ def check_same(folder: Path, config: Config, written: Config | None) -> None:
         raise FolderError(f"{folder} holds a run of another configuration ({shown}); give another folder")
 
 
-def create(folder: str | Path, config: Config) -> str:
+def create(folder: str | Path, config: Config, *, checkpoints: Path | None = None) -> str:
     """Returns the state of a folder, as `check` does; a new one is made, with its configuration.
 
     A finished run that is extended is one that was interrupted from now on.
     """
-    folder, now = Path(folder), check(folder, config)
+    folder, now = Path(folder), check(folder, config, checkpoints=checkpoints)
     if now == "extended":
         (folder / SUMMARY).unlink()  # first: with another configuration beside it, it would be a finished run's
     if now in ("new", "extended"):
@@ -201,6 +205,7 @@ def write_html(folder: Path, history: History, config: str, name: str) -> None:
     files.write_text(folder / HTML, Page(history, name, config, (f"folder: {folder}",)).to_html())
 
 
+@see("docs/how-to/saved-runs.md")
 def read(folder: str | Path) -> tuple[History, dict]:
     """Returns a finished run as it was saved (without the models), and its configuration, its keys by today's names.
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import jax
 
+from fedjax_sel.catalog import see
 from fedjax_sel.engine.checkpoint import Checkpoints
 from fedjax_sel.runs import formats
 from fedjax_sel.runs.files import CHECKPOINTS
@@ -25,6 +26,7 @@ def take_first_seed(variables: Variables) -> Variables:
     return jax.tree.map(lambda leaf: leaf[0], variables)
 
 
+@see("docs/how-to/models.md")
 def load(place: str | Path) -> Variables:
     """Returns the variables in a file that `save_variables` wrote, or of the first seed of a run, as kept last.
 

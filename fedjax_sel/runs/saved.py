@@ -13,6 +13,7 @@ import pandas as pd
 from jaxtyping import Array, Float, Int
 
 from fedjax_sel import config as configuration
+from fedjax_sel.catalog import see
 from fedjax_sel.config import Config
 from fedjax_sel.config.build import Run, build_problem
 from fedjax_sel.engine.checkpoint import Checkpoints
@@ -72,6 +73,7 @@ class SavedRun:
             )
         return layout.read_file(self.folder / layout.CHECKPOINTS, lambda _: kept.variables_after(self.history.rounds))
 
+    @see("docs/how-to/saved-runs.md")
     def model(self, seed: int | None = None) -> Variables:
         """Returns the final model of a seed (None: of the first), as `save_variables` takes it."""
         if seed is not None and seed not in self.seeds:
@@ -103,6 +105,7 @@ class SavedRun:
         """Returns the class of each example as stored, by the final model of a seed (None: of the first)."""
         return self.logits(x, seed).argmax(-1)
 
+    @see("docs/how-to/saved-runs.md")
     def export(self, path: str | Path | None = None, format: str | None = None, seed: int | None = None) -> Path:
         """Returns where the final model of a seed (None: of the first) was written.
 
@@ -152,6 +155,7 @@ class SavedSweep:
         return open_run(self.folder / of_sweep.RUNS / name)
 
 
+@see("docs/how-to/saved-runs.md")
 def open(folder: str | Path) -> SavedRun | SavedSweep:
     """Returns the finished run, or the finished sweep, in a folder.
 
@@ -175,12 +179,14 @@ def open(folder: str | Path) -> SavedRun | SavedSweep:
     return open_run(folder)
 
 
+@see("docs/how-to/saved-runs.md")
 def open_run(folder: Path) -> SavedRun:
     """Returns the finished run in a folder; raises as `open` does."""
     history, given = layout.read(folder)
     return SavedRun(folder, history, given)
 
 
+@see("docs/how-to/saved-runs.md")
 def open_sweep(folder: Path) -> SavedSweep:
     """Returns the finished sweep in a folder; raises as `open` does."""
     if not (folder / layout.SUMMARY).is_file():

@@ -17,6 +17,7 @@ from fedjax_sel.task.losses import (
     cross_entropy,
 )
 from fedjax_sel.task.metrics import (
+    AUC,
     F1,
     R2,
     AbsoluteError,
@@ -32,6 +33,7 @@ from fedjax_sel.task.metrics import (
 from fedjax_sel.task.task import Task
 
 __all__ = [
+    "AUC",
     "F1",
     "R2",
     "AbsoluteError",

@@ -14,8 +14,9 @@ from flax.core import FrozenDict
 from jax.core import Tracer
 from jaxtyping import Array, Float, Shaped
 
+from fedjax_sel.catalog import see
 from fedjax_sel.data.dataset import Dataset, normalisation, warn_before_learning
-from fedjax_sel.models._call import ModelAdapter, apply_model, check_call, init_model
+from fedjax_sel.models._call import ModelAdapter, TakesTokens, apply_model, check_call, init_model
 from fedjax_sel.pytree import Pytree, Scalar, is_real, show, static
 from fedjax_sel.task.costs import Costs, count_costs, count_numbers
 from fedjax_sel.task.freezing import FrozenParams, check_parts, fit_variables
@@ -140,6 +141,9 @@ class Task(Pytree):
                 f"the data of a task is {show(dataset)} ({type(dataset).__name__}); it must be a Dataset (that of a "
                 "federation is federation.source)"
             )
+        whole = not normalise or dataset.targets == "tokens"
+        if isinstance(model, TakesTokens):
+            check_tokens(model, dataset, whole)
         given = {
             "loss": DEFAULT_LOSS[dataset.targets] if loss is None else loss,
             "metrics": DEFAULT_METRICS[dataset.targets] if metrics is None else metrics,
@@ -150,7 +154,7 @@ class Task(Pytree):
                     f"normalise is 'unit', which is for bytes, but examples are {dataset.x.dtype}; use True"
                 )
             return cls(model, scale=1 / 255, **given)
-        if not normalise or dataset.targets == "tokens":
+        if whole:
             return cls(model, raw=dataset.x.dtype.kind in "iu" and dataset.x.dtype != np.uint8, **given)
         warn_before_learning(dataset)
         shift, scale = map(jnp.asarray, normalisation(dataset))
@@ -363,6 +367,20 @@ class Task(Pytree):
     def outputs(self, x: Rows) -> tuple[int, ...]:
         """Shape of one example's outputs, `(1, C)`; `(1, L, C)` for the tokens of a sequence."""
         return self.costs(x).outputs
+
+
+@see("docs/learn/own_model.md")
+def check_tokens(model: TakesTokens, dataset: Dataset, whole: bool) -> None:
+    """Raises `ValueError` where the examples of a model of texts are no token ids, or would be normalised."""
+    name = f"{dataset.name}: {type(model).__name__} takes token ids"
+    examples = np.concatenate([np.ravel(x) for x in (dataset.x, dataset.test_x)])
+    if not np.array_equal(examples, np.round(examples)):
+        raise ValueError(f"{name}, but the examples are no whole numbers; choose another model")
+    low, high = examples.min(), examples.max()
+    if low < 0 or high >= model.vocabulary:
+        raise ValueError(f"{name} from 0 to {model.vocabulary - 1}, but there are some from {low:g} to {high:g}")
+    if not whole:
+        raise ValueError(f"{name}, which must not be normalised; give normalise=False (model.normalise=false)")
 
 
 def _count_shared(task: Task, x: Rows) -> int:

@@ -114,6 +114,48 @@ def test_a_metric_of_added_sums_is_that_of_scikit_learn_of_all_examples(metric, 
     np.testing.assert_allclose(value(metric, outputs, targets), np.asarray(expected()), rtol=2e-5, atol=1e-6)
 
 
+def round_to_bins(score, bins):
+    """The bin of each score, a transcription of the legend."""
+    return np.floor((score / (np.abs(score) + 4) + 1) / 2 * bins).clip(0, bins - 1)
+
+
+ODDS = jax.scipy.special.logit(np.asarray(jax.nn.softmax(LOGITS), np.float64))
+
+
+@pytest.mark.parametrize("average", ["macro", "none"])
+@pytest.mark.parametrize(
+    ("outputs", "targets", "scores", "there"),
+    [(LOGITS, Y, ODDS, np.eye(4)[np.asarray(Y)]), (LOGITS, LABELS, LOGITS, np.asarray(LABELS))],
+    ids=["classes", "labels"],
+)
+def test_an_area_under_the_curve_is_that_of_scikit_learn(outputs, targets, scores, there, average):
+    def areas(scores):
+        some = there.any(0)  # the last class of `Y` has no example
+        out = np.full(4, np.nan)
+        out[some] = [oracle.roc_auc_score(there[:, c], scores[:, c]) for c in np.flatnonzero(some)]
+        return np.nanmean(out) if average == "macro" else out
+
+    for bins in (10, 100):  # exact, of scores rounded to bins
+        found = value(metrics.AUC(bins, average), outputs, targets)
+        np.testing.assert_allclose(found, areas(round_to_bins(np.asarray(scores, np.float64), bins)), rtol=1e-6)
+    np.testing.assert_allclose(
+        value(metrics.AUC(100, average), outputs, targets), areas(scores), atol=0.01
+    )  # of 40 examples
+    np.testing.assert_allclose(value(metrics.AUC(50_000, average), outputs, targets), areas(scores), atol=1e-6)
+
+
+def test_two_classes_have_the_one_area_of_their_difference():
+    scores = np.asarray(LOGITS[:, 1] - LOGITS[:, 0])
+    expected = oracle.roc_auc_score(np.asarray(Y) % 2, round_to_bins(scores, 100))
+    np.testing.assert_allclose(value(metrics.AUC(average="none"), LOGITS[:, :2], Y % 2), expected, rtol=1e-6)
+
+
+def test_an_area_of_scores_that_are_nan_is_nan_and_infinite_scores_rank_last_and_first():
+    assert np.isnan(value(metrics.AUC(), LOGITS.at[0, 0].set(jnp.nan), Y))
+    scores = jnp.array([[jnp.inf], [-jnp.inf], [1e30], [0.0]] * 5)
+    assert value(metrics.AUC(), scores, jnp.array([[1], [0], [1], [0]] * 5)) == 1
+
+
 def test_the_accuracy_of_tokens_leaves_padding_out():
     sums = jax.tree.map(lambda leaf: leaf.sum(0), metrics.TokenAccuracy().measure(PLACES, TOKENS))
     counts = np.asarray(TOKENS) != 0

@@ -63,6 +63,7 @@ def run_block(
     memory: int | None,
     say: Say,
     models: bool = False,
+    checkpoints: bool = False,
 ) -> None:
     """Runs a block to its end, or until it is stopped, and saves what is finished.
 
@@ -78,6 +79,7 @@ def run_block(
       memory: bytes that a device may use; None: what it has.
       say: called with a line that the user should see.
       models: keep the final models.
+      checkpoints: keep those of the end.
     """
     first, finished = block.runs[0], place / RUNS
     left = list_unfinished(place, block.members)
@@ -116,7 +118,8 @@ def run_block(
         about = {"side_by_side": f"{len(experiments)} combinations x {len(block.seeds[0])} seeds"}
         of_run.save(finished / one.name, replace(history, about={**history.about, **about}), one.config, models=models)
     for points in kept:
-        points.clear()
+        if not checkpoints:
+            points.clear()
 
 
 def concat_seeds(parts: Sequence[History], seeds: tuple[int, ...]) -> History:
@@ -144,6 +147,8 @@ def concat_seeds(parts: Sequence[History], seeds: tuple[int, ...]) -> History:
 
 
 def name_of(block: Block, seeds: Sequence[int]) -> str:
-    """Returns the name of the folder of the checkpoints of one turn."""
-    parts = [one.config.fingerprint for one in block.members]
+    """Returns the name of the folder of the checkpoints of one turn; it stays where rounds are added to all."""
+    parts = [
+        configuration.fingerprint({**one.config.to_dict(), "rounds": one.values.get("rounds")}) for one in block.members
+    ]
     return configuration.fingerprint({"members": parts, "side_by_side": len(block.runs), "seeds": list(seeds)})

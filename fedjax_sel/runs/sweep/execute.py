@@ -9,6 +9,7 @@ from pathlib import Path
 import pandas as pd
 from rich.console import Console
 
+from fedjax_sel.catalog import see
 from fedjax_sel.engine.scan import run_chunk
 from fedjax_sel.report.progress import show_progress
 from fedjax_sel.report.stopping import catch_signals
@@ -30,6 +31,7 @@ def execute_sweep(
     *,
     memory: float | None = None,
     models: bool = False,
+    checkpoints: bool = False,
     console: Console | None = None,
 ) -> pd.DataFrame:
     """Returns the table of a sweep in a folder: read if it is finished, else what is not done is run and saved.
@@ -42,6 +44,7 @@ def execute_sweep(
       place: the sweep's folder.
       memory: GiB that a device may use; None: what it has.
       models: keep the final models of every combination.
+      checkpoints: keep those of the end, from which the sweep can go on to more rounds.
       console: where progress goes; None: standard output.
 
     Raises:
@@ -64,13 +67,13 @@ def execute_sweep(
                 data, of_group = draw_seeds(block.runs[0]), block.group
             part = functools.partial(bar.make_part, f"program {number}/{len(work)} · ", announce=announce)
             done = len(grid) - len(layout.list_unfinished(place, grid))
-            run_block(block, data, place, part, done, stopper, allowed, say, models)
+            run_block(block, data, place, part, done, stopper, allowed, say, models, checkpoints)
             announce = False
             if left := layout.list_unfinished(place, grid):
                 done = f"with {len(grid) - len(left)} of {len(grid)} combinations finished"
                 exit_if_stopped(stopper, say, done, place)
         bar.move_to(len(grid))
-        table = layout.write(place, grid)
+        table = layout.write(place, grid, checkpoints=checkpoints)
     console.print(f"programs run: {len(work)}, compiled: {run_chunk.programs - compiled}", highlight=False)
     return table
 
@@ -89,6 +92,7 @@ def plan(grid: Sequence[Combination], memory: int | None) -> list[Block]:
     return [block for one in groups for block in split_group(one, draw_seeds(one.runs[0]), memory)]
 
 
+@see("docs/how-to/sweeps.md")
 def check_callbacks(grid: Sequence[Combination]) -> None:
     """Raises `ValueError` where a callback would end a run before its last round."""
     for one in grid:

@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from fedjax_sel import config as configuration
+from fedjax_sel.catalog import see
 from fedjax_sel.config import Config
 from fedjax_sel.report.sweeps import format_value
 
@@ -36,6 +37,7 @@ class Combination:
     config: Config
 
 
+@see("docs/how-to/sweeps.md")
 def combinations(given: dict, items: Iterable[str], options: dict[str, Any]) -> list[Combination]:
     """Returns every combination of values, the last axis varying fastest.
 

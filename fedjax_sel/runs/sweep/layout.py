@@ -1,6 +1,7 @@
 """A sweep's folder: what was asked, a run's folder for every combination, one table over all.
 
-`sweep.yaml` comes first and `summary.json` last; between the two, `programs/` has the checkpoints of what runs.
+`sweep.yaml` comes first and `summary.json` last; between the two, `programs/` has the checkpoints of what runs, which a
+sweep that is to go on to more rounds keeps.
 """
 
 from __future__ import annotations
@@ -14,12 +15,15 @@ from typing import Any
 import pandas as pd
 
 from fedjax_sel import config as configuration
+from fedjax_sel.catalog import see
+from fedjax_sel.config import Config
+from fedjax_sel.engine.checkpoint import Checkpoints
 from fedjax_sel.report import sweeps
 from fedjax_sel.report.environment import environment
 from fedjax_sel.runs import files
 from fedjax_sel.runs import layout as of_run
 from fedjax_sel.runs.layout import FolderError
-from fedjax_sel.runs.sweep.grid import Combination
+from fedjax_sel.runs.sweep.grid import Combination, name_of
 
 ASKED, RUNS, PROGRAMS = "sweep.yaml", "runs", "programs"
 CSV, PARQUET = "table.csv", "table.parquet"
@@ -40,17 +44,48 @@ def fingerprint(grid: Sequence[Combination]) -> str:
     return configuration.fingerprint(describe(grid))
 
 
+@see("docs/how-to/sweeps.md")
 def check(place: Path, grid: Sequence[Combination]) -> None:
-    """Raises `FolderError` where a folder holds something else, or cannot be written; touches nothing."""
+    """Raises `FolderError` where a folder holds something else, or cannot be written; touches nothing.
+
+    A finished sweep that only has fewer rounds, and can go on, is no other one.
+    """
     if place.exists() and not place.is_dir():
         raise FolderError(f"{place} is a file; a folder is needed")
     inside = of_run.contents(place)
     if inside and ASKED not in inside:
         raise FolderError(f"{place} is no sweep's folder: it has no {ASKED}, but {inside[0]}; give another one")
-    if inside and (shown := list_differences(read_description(place), describe(grid))):
+    done = find_done(place, grid) if inside else None
+    if inside and done is None and (shown := list_differences(read_description(place), describe(grid))):
         raise FolderError(f"{place} holds another sweep ({'; '.join(shown)}); give another folder")
     for one in grid:
-        of_run.check(place / RUNS / one.name, one.config, extend=False)
+        points = None if done is None else find_checkpoints(place, done)
+        of_run.check(find_run(place, one, done), one.config, extend=done is not None, checkpoints=points)
+
+
+def find_done(place: Path, grid: Sequence[Combination]) -> int | None:
+    """Returns the rounds of the finished sweep in a folder which is this one but for them; None: there is none."""
+    theirs, mine = read_description(place), describe(grid)
+    had, has = theirs.get("common", {}), mine["common"]
+    same = theirs.get("axes") == mine["axes"] and {key for key in had | has if had.get(key) != has.get(key)} == {
+        "rounds"
+    }
+    return had.get("rounds") if same and (place / of_run.SUMMARY).exists() else None
+
+
+def find_checkpoints(place: Path, done: int) -> Path:
+    """Returns a folder with a checkpoint of the end of a sweep of `done` rounds; `programs/` where there is none."""
+    folders = sorted((place / PROGRAMS).glob("*"))
+    return next((one for one in folders if done in Checkpoints(one).rounds()), place / PROGRAMS)
+
+
+def find_run(place: Path, one: Combination, done: int | None) -> Path:
+    """Returns the folder of a combination, or that which it had when the sweep had `done` rounds."""
+    if done is not None:  # a name that is cut ends with the fingerprint of the configuration
+        before = place / RUNS / name_of(one.values, Config({**one.config.to_dict(), "rounds": done}))
+        if before.exists():
+            return before
+    return place / RUNS / one.name
 
 
 def read_description(place: Path) -> dict[str, Any]:
@@ -80,9 +115,16 @@ def list_differences(theirs: dict, mine: dict) -> list[str]:
 
 
 def create(place: Path, grid: Sequence[Combination]) -> None:
-    """Writes down what was asked."""
-    if not (place / ASKED).exists():
+    """Writes down what was asked; the runs of a sweep that goes on to more rounds are interrupted ones from now on."""
+    done = find_done(place, grid) if (place / ASKED).exists() else None
+    if done is not None:
+        for one in grid:
+            before = find_run(place, one, done)
+            of_run.create(before, one.config, checkpoints=find_checkpoints(place, done))
+            before.rename(place / RUNS / one.name)
+    if done is not None or not (place / ASKED).exists():
         files.write_text(place / ASKED, configuration.dump(describe(grid)))
+        (place / of_run.SUMMARY).unlink(missing_ok=True)
 
 
 def list_unfinished(place: Path, grid: Sequence[Combination]) -> list[Combination]:
@@ -92,7 +134,7 @@ def list_unfinished(place: Path, grid: Sequence[Combination]) -> list[Combinatio
 
 def is_complete(place: Path, grid: Sequence[Combination]) -> bool:
     """Whether nothing is left to do."""
-    return (place / of_run.SUMMARY).exists() and not list_unfinished(place, grid)
+    return (place / of_run.SUMMARY).exists() and find_done(place, grid) is None and not list_unfinished(place, grid)
 
 
 def read_table(place: Path, grid: Sequence[Combination]) -> pd.DataFrame:
@@ -100,8 +142,14 @@ def read_table(place: Path, grid: Sequence[Combination]) -> pd.DataFrame:
     return sweeps.build_tidy((one.name, one.values, of_run.read(place / RUNS / one.name)[0]) for one in grid)
 
 
-def write(place: Path, grid: Sequence[Combination]) -> pd.DataFrame:
-    """Writes the table over all combinations, the figures and the report; returns the table."""
+def write(place: Path, grid: Sequence[Combination], *, checkpoints: bool = False) -> pd.DataFrame:
+    """Writes the table over all combinations, the figures and the report; returns the table.
+
+    Args:
+      place: the sweep's folder.
+      grid: its combinations, all finished.
+      checkpoints: whether those of its end are kept.
+    """
     from fedjax_sel.report.sweep_figures import plot_sweep  # late: matplotlib takes a second
 
     what, found = describe(grid), read_table(place, grid)
@@ -117,5 +165,6 @@ def write(place: Path, grid: Sequence[Combination]) -> pd.DataFrame:
     files.write_text(place / of_run.REPORT, sweeps.render_page(found, axes, configuration.dump(what), drawn))
     rows = sweeps.rank_combinations(found, axes).to_dict("records")
     files.write_json(place / of_run.SUMMARY, {"axes": what["axes"], "best_first": rows, "environment": environment()})
-    shutil.rmtree(place / PROGRAMS, ignore_errors=True)
+    if not checkpoints:
+        shutil.rmtree(place / PROGRAMS, ignore_errors=True)
     return found
