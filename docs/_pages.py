@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from pathlib import Path
 from typing import Any
 
 from fedjax_sel import config
+from fedjax_sel.protocols import MOMENTS, ClientSelector, Cost, DataSelector, Signals
+from fedjax_sel.report.catalogue import read_first_line
+from fedjax_sel.report.explain import list_fields
 
 REPOSITORY = Path(__file__).parents[1]
 RESULTS = REPOSITORY / "benchmarks" / "results"
@@ -37,7 +41,7 @@ def write_strategies(out: Path) -> None:
 
 
 def describe_strategy(name: str, made: Any, again: bool) -> str:
-    """Returns the page of a component, from its docstring.
+    """Returns the page of a component: its docstring, what it asks for at what cost, its fields, its place.
 
     Args:
       name: of the component.
@@ -47,7 +51,75 @@ def describe_strategy(name: str, made: Any, again: bool) -> str:
     role = "autoclass" if isinstance(made, type) else "autofunction"
     path = f"{made.__module__}.{made.__qualname__}"
     options = "   :no-index:\n" if again else ""
-    return f"# {name}\n\n```{{eval-rst}}\n.. {role}:: {path}\n{options}```\n"
+    parts = [f"# {name}", f"```{{eval-rst}}\n.. {role}:: {path}\n{options}```"]
+    if fields := list(list_fields(made)):
+        parts += ["## Fields", "\n".join(f"- `{line}`" for line in fields)]
+    if isinstance(made, type) and issubclass(made, ClientSelector | DataSelector):
+        parts += ["## Signals and their cost", describe_signals(made())]
+    if isinstance(made, type) and issubclass(made, ClientSelector):
+        parts += ["## On the leaderboard", describe_place(name)]
+    return "\n\n".join(parts) + "\n"
+
+
+MOMENT_WORDS = {
+    "before": "before training, of the candidates",
+    "trained": "of each member, once it has trained",
+    "after": "after the merge",
+    "upfront": "once, before the first round",
+}
+
+
+def describe_signals(selector: ClientSelector | DataSelector) -> str:
+    """Returns what a selector asks for, a line each, with the cost in words."""
+    asked = selector.signals()
+    moments = {m: asked.at(m) for m in MOMENTS} if isinstance(asked, Signals) else {"on the client": asked}
+    lines = [
+        f"- `{name}`, {MOMENT_WORDS.get(moment, moment)}: {read_first_line(type(signal))} {tell_cost(signal.cost)}"
+        for moment, signals in moments.items()
+        for name, signal in signals.items()
+    ]
+    return "\n".join(lines) or "It asks for no signals, as constructed without arguments: selection costs nothing."
+
+
+def tell_cost(cost: Cost) -> str:
+    """Returns in words what one client pays for a signal.
+
+    >>> tell_cost(Cost(forward=1.0, up=1.0))
+    'A client pays one forward pass of each of its examples and sends 1 number.'
+    """
+    whose = "each of its examples" if cost.max_examples is None else f"at most {cost.max_examples} of its examples"
+    passes = [
+        f"{'one' if count == 1 else f'{count:g}'} {kind} {'pass' if count == 1 else 'passes'}"
+        for kind, count in (("forward", cost.forward), ("backward", cost.backward))
+        if count
+    ]
+    moved = [
+        f"{verb} {count:g} {'number' if count == 1 else 'numbers'}"
+        for verb, count in (("sends", cost.up), ("receives", cost.down))
+        if count
+    ]
+    if cost.models_up:
+        moved.append(f"sends as many numbers as {cost.models_up:g} {'model' if cost.models_up == 1 else 'models'}")
+    paid = ([f"pays {' and '.join(passes)} of {whose}"] if passes else []) + moved
+    told = " and ".join(paid) or "pays nothing that it does not pay anyway"
+    return f"A client {told}{'; it must have received the current model' if cost.needs_model else ''}."
+
+
+LEADERBOARD = Path(__file__).parent / "results" / "leaderboard" / "leaderboard.json"
+"""What `fedjax-sel leaderboard` wrote, once it is committed."""
+
+
+def describe_place(name: str, path: Path = LEADERBOARD) -> str:
+    """Returns the selector's line of the committed leaderboard's first table; a link where none is committed."""
+    link = "[what is compared, and how](../../../results/leaderboard.md)"
+    if not path.exists():
+        return f"No run of the whole leaderboard is committed yet: {link}."
+    table = json.loads(path.read_text(encoding="utf-8"))["tables"][0]
+    rows = [row for row in table["rows"] if row[0] == name]
+    if not rows:
+        return f"It is not ranked: {link}."
+    lines = [table["columns"], ["---"] * len(table["columns"]), *rows]
+    return "\n".join(f"| {' | '.join(row)} |" for row in lines) + f"\n\n{table['title']}: {link}."
 
 
 COPIES = {
