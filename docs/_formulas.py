@@ -86,7 +86,7 @@ def read_until(tokens: list[str], end: str | None) -> tuple[str, list[str]]:
 
 def is_operand(latex: str) -> bool:
     """Whether a piece of LaTeX can be a factor, after which a space is kept."""
-    return latex[-1].isalnum() or latex[-1] in "})" or latex in GREEK.values()
+    return latex[-1].isalnum() or latex[-1] in "})" or latex in GREEK.values() or latex.strip(" \\") in KNOWN
 
 
 def is_operand_token(token: str) -> bool:

@@ -39,7 +39,13 @@ write_pages(Path(__file__).parent)
 
 def escape_types(_app, _what, _name, _object, _options, lines):
     """Escapes the stars of shapes (`"*m"`), which reStructuredText takes for emphasis."""
-    lines[:] = [re.sub(r"[*`|]", r"\\\g<0>", line) if line.startswith(":vartype") else line for line in lines]
+    lines[:] = [escape_type(line) if line.startswith(":vartype") else line for line in lines]
+
+
+def escape_type(line):
+    """Returns the line of a type; a number that may be traced is written `float`."""
+    name, _, kind = line.removeprefix(":vartype ").partition(": ")
+    return f":vartype {name}: " + re.sub(r"[*`|]", r"\\\g<0>", "float" if "numpy.floating" in kind else kind)
 
 
 STRATEGIES = ("client_selection", "data_selection", "local_training", "correction", "aggregation", "signals")
