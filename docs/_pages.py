@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import typer
+from _formulas import typeset
 
 from fedjax_sel import config
 from fedjax_sel.cli import main
@@ -143,13 +144,24 @@ def describe_signals(selector: ClientSelector | DataSelector) -> str:
     """Returns what a selector asks for, a line each, with the cost in words."""
     asked = selector.signals()
     moments = {m: asked.at(m) for m in MOMENTS} if isinstance(asked, Signals) else {"on the client": asked}
-    lines = [
-        f"- `{name}`, {MOMENT_WORDS.get(moment, moment)}: {read_first_line(type(signal))} "
-        f"{tell_cost(signal.cost, by_class=moment in MOMENTS and signal.count_up(7) == 7)}"
-        for moment, signals in moments.items()
-        for name, signal in signals.items()
-    ]
-    return "\n".join(lines) or "It asks for no signals, as constructed without arguments: selection costs nothing."
+    lines = []
+    for moment, signals in moments.items():
+        for name, signal in signals.items():
+            cost, sends = signal.cost, moment in MOMENTS
+            if not sends:  # the client keeps what it measures of its own examples
+                cost = Cost(forward=cost.forward, backward=cost.backward, max_examples=cost.max_examples)
+            what = read_first_line(type(signal)).removesuffix(" Costs the clients nothing.")
+            told = tell_cost(cost, by_class=sends and signal.count_up(7) == 7)
+            lines.append(f"- `{name}`, {MOMENT_WORDS.get(moment, moment)}: {what} {told}")
+    said = (
+        typeset("\n".join(lines)).replace(":math:`", "{math}`") or "Constructed without arguments, it asks for no signals."
+    )
+    if isinstance(selector, ClientSelector):
+        if type(selector).upfront is not ClientSelector.upfront:
+            said += "\n\nWhat it does before the first round is billed to that round (`upfront`)."
+        if type(selector).probes is not ClientSelector.probes:
+            said += "\n\nIn some rounds it probes: a random cohort trains, is measured, and is billed (`probes`)."
+    return said
 
 
 def tell_cost(cost: Cost, by_class: bool = False) -> str:
@@ -178,7 +190,9 @@ def tell_cost(cost: Cost, by_class: bool = False) -> str:
     if cost.models_up:
         moved.append(f"sends as many numbers as {cost.models_up:g} {'model' if cost.models_up == 1 else 'models'}")
     paid = ([f"pays {' and '.join(passes)} of {whose}"] if passes else []) + moved
-    told = " and ".join(paid) or "pays nothing that it does not pay anyway"
+    told = " and ".join(paid)
+    if not told:
+        return "Clients pay nothing for it."
     return f"A client {told}{'; it must have received the current model' if cost.needs_model else ''}."
 
 
