@@ -153,9 +153,7 @@ def describe_signals(selector: ClientSelector | DataSelector) -> str:
             what = read_first_line(type(signal)).removesuffix(" Costs the clients nothing.")
             told = tell_cost(cost, by_class=sends and signal.count_up(7) == 7)
             lines.append(f"- `{name}`, {MOMENT_WORDS.get(moment, moment)}: {what} {told}")
-    said = (
-        typeset("\n".join(lines)).replace(":math:`", "{math}`") or "Constructed without arguments, it asks for no signals."
-    )
+    said = typeset("\n".join(lines)).replace(":math:`", "{math}`") or "As constructed bare, it asks for no signals."
     if isinstance(selector, ClientSelector):
         if type(selector).upfront is not ClientSelector.upfront:
             said += "\n\nWhat it does before the first round is billed to that round (`upfront`)."
