@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+import inspect
+import json
 import re
 import shutil
 from pathlib import Path
 from typing import Any
 
+import typer
+from _formulas import typeset
+
 from fedjax_sel import config
+from fedjax_sel.cli import main
+from fedjax_sel.config.resolve import list_plain_keys
+from fedjax_sel.protocols import MOMENTS, ClientSelector, Cost, DataSelector, Signals
+from fedjax_sel.report.catalogue import read_first_line
+from fedjax_sel.report.explain import list_fields
 
 REPOSITORY = Path(__file__).parents[1]
 RESULTS = REPOSITORY / "benchmarks" / "results"
 
 
 def write_pages(docs: Path) -> None:
-    """Writes a page for each strategy (`reference/strategies`) and for each paper's report (`results/reports`)."""
+    """Writes the pages of strategies, configuration keys and commands (`reference`), and of reports (`results`)."""
     write_strategies(docs / "reference" / "strategies")
+    (docs / "reference" / "configuration.md").write_text(describe_configuration(), encoding="utf-8")
+    (docs / "reference" / "command-line.md").write_text(describe_commands(), encoding="utf-8")
     copy_reports(docs / "results" / "reports")
 
 
@@ -37,7 +49,7 @@ def write_strategies(out: Path) -> None:
 
 
 def describe_strategy(name: str, made: Any, again: bool) -> str:
-    """Returns the page of a component, from its docstring.
+    """Returns the page of a component: its docstring, what it asks for at what cost, its fields, its place.
 
     Args:
       name: of the component.
@@ -47,7 +59,156 @@ def describe_strategy(name: str, made: Any, again: bool) -> str:
     role = "autoclass" if isinstance(made, type) else "autofunction"
     path = f"{made.__module__}.{made.__qualname__}"
     options = "   :no-index:\n" if again else ""
-    return f"# {name}\n\n```{{eval-rst}}\n.. {role}:: {path}\n{options}```\n"
+    parts = [f"# {name}", f"```{{eval-rst}}\n.. {role}:: {path}\n{options}```"]
+    if fields := list(list_fields(made)):
+        parts += ["## Fields", "\n".join(f"- `{line}`" for line in fields)]
+    if isinstance(made, type) and issubclass(made, ClientSelector | DataSelector):
+        parts += ["## Signals and their cost", describe_signals(made())]
+    if isinstance(made, type) and issubclass(made, ClientSelector):
+        parts += ["## On the leaderboard", describe_place(name)]
+    return "\n\n".join(parts) + "\n"
+
+
+def describe_configuration() -> str:
+    """Returns the page of all keys of a configuration, with what each may be."""
+    plain = "\n".join(
+        f"| `{key}` | {tell_type(one.annotation)} | `{'null' if one.default is None else one.default}` |"
+        for key, one in list_plain_keys().items()
+    )
+    kinds = "\n".join(
+        f"| `{key}` | {kind.what} | {f'`{kind.default}`' if kind.default else 'null'} "
+        f"| [{len(kind.available())} to choose from](strategies/{key}/index.md) |"
+        for key, kind in config.KINDS.items()
+    )
+    sources = ", ".join(f"`{name}`" for name in config.SOURCE_NAMES)
+    return f"""# Configuration keys
+
+A configuration is a mapping, in a YAML file or as `KEY=VALUE` on the command line, where
+`client_selection.epsilon=0.1` reaches into a part. `config.yaml` in a run's folder is complete, and reruns the run.
+Names, types and ranges are checked before anything compiles.
+
+## Parts
+
+A part is a name, or a mapping with `name` and its parameters; its page says which there are.
+
+| key | what | default | |
+|---|---|---|---|
+{kinds}
+
+`data` and `public` name a source: {sources}.
+`deadline` has `seconds` and `late` (`drop` or `partial`); `layout` is `auto`, `vmap`, `scan` or a mapping with
+`clients`, `seeds`, `examples`; `mesh` is two numbers; `callbacks` maps names to parameters; `task` has `loss` and
+`metrics`.
+
+## Values
+
+| key | type | default |
+|---|---|---|
+{plain}
+"""
+
+
+def tell_type(annotation: Any) -> str:
+    """Returns a type in words.
+
+    >>> tell_type(int | None), tell_type(float)
+    ('int or null', 'float')
+    """
+    named = str(annotation) if hasattr(annotation, "__args__") else annotation.__name__
+    return named.replace(" | ", " or ").replace("None", "null")
+
+
+def describe_commands() -> str:
+    """Returns the page of all commands, with their help."""
+    root: Any = typer.main.get_command(main)
+    parts = ["# Commands", "What `fedjax-sel COMMAND --help` says."]
+    for name, command in sorted(root.commands.items()):
+        with command.context_class(command, info_name=f"fedjax-sel {name}", terminal_width=100) as context:
+            lines = "\n".join([*context.get_usage().splitlines(), "", inspect.cleandoc(command.help or ""), ""])
+            rows = [one.get_help_record(context) for one in command.get_params(context)]
+        width = max((len(row[0]) for row in rows if row), default=0)
+        options = "\n".join(f"  {row[0]:{width}}  {row[1]}".rstrip() for row in rows if row)
+        parts += [f"## {name}", f"```text\n{lines}\n{options}\n```"]
+    return "\n\n".join(parts) + "\n"
+
+
+MOMENT_WORDS = {
+    "before": "before training, of the candidates",
+    "trained": "of each member, once it has trained",
+    "after": "after the merge",
+    "upfront": "once, before the first round",
+}
+
+
+def describe_signals(selector: ClientSelector | DataSelector) -> str:
+    """Returns what a selector asks for, a line each, with the cost in words."""
+    asked = selector.signals()
+    moments = {m: asked.at(m) for m in MOMENTS} if isinstance(asked, Signals) else {"on the client": asked}
+    lines = []
+    for moment, signals in moments.items():
+        for name, signal in signals.items():
+            cost, sends = signal.cost, moment in MOMENTS
+            if not sends:  # the client keeps what it measures of its own examples
+                cost = Cost(forward=cost.forward, backward=cost.backward, max_examples=cost.max_examples)
+            what = read_first_line(type(signal)).removesuffix(" Costs the clients nothing.")
+            told = tell_cost(cost, by_class=sends and signal.count_up(7) == 7)
+            lines.append(f"- `{name}`, {MOMENT_WORDS.get(moment, moment)}: {what} {told}")
+    said = typeset("\n".join(lines)).replace(":math:`", "{math}`") or "As constructed bare, it asks for no signals."
+    if isinstance(selector, ClientSelector):
+        if type(selector).upfront is not ClientSelector.upfront:
+            said += "\n\nWhat it does before the first round is billed to that round (`upfront`)."
+        if type(selector).probes is not ClientSelector.probes:
+            said += "\n\nIn some rounds it probes: a random cohort trains, is measured, and is billed (`probes`)."
+    return said
+
+
+def tell_cost(cost: Cost, by_class: bool = False) -> str:
+    """Returns in words what one client pays for a signal.
+
+    Args:
+      cost: of the signal.
+      by_class: whether the value is as long as the number of classes.
+
+    >>> tell_cost(Cost(forward=1.0, up=1.0))
+    'A client pays one forward pass of each of its examples and sends 1 number.'
+    """
+    whose = "each of its examples" if cost.max_examples is None else f"at most {cost.max_examples} of its examples"
+    passes = [
+        f"{'one' if count == 1 else f'{count:g}'} {kind} {'pass' if count == 1 else 'passes'}"
+        for kind, count in (("forward", cost.forward), ("backward", cost.backward))
+        if count
+    ]
+    moved = [
+        f"{verb} {count:g} {'number' if count == 1 else 'numbers'}"
+        for verb, count in (("sends", cost.up), ("receives", cost.down))
+        if count
+    ]
+    if by_class:
+        moved = [one for one in moved if not one.startswith("sends")] + ["sends a number for each class"]
+    if cost.models_up:
+        moved.append(f"sends as many numbers as {cost.models_up:g} {'model' if cost.models_up == 1 else 'models'}")
+    paid = ([f"pays {' and '.join(passes)} of {whose}"] if passes else []) + moved
+    told = " and ".join(paid)
+    if not told:
+        return "Clients pay nothing for it."
+    return f"A client {told}{'; it must have received the current model' if cost.needs_model else ''}."
+
+
+LEADERBOARD = Path(__file__).parent / "results" / "leaderboard" / "leaderboard.json"
+"""What `fedjax-sel leaderboard` wrote, once it is committed."""
+
+
+def describe_place(name: str, path: Path = LEADERBOARD) -> str:
+    """Returns the selector's line of the committed leaderboard's first table; a link where none is committed."""
+    link = "[what is compared, and how](../../../results/leaderboard.md)"
+    if not path.exists():
+        return f"No run of the whole leaderboard is committed yet: {link}."
+    table = json.loads(path.read_text(encoding="utf-8"))["tables"][0]
+    rows = [row for row in table["rows"] if row[0] == name]
+    if not rows:
+        return f"It is not ranked: {link}."
+    lines = [table["columns"], ["---"] * len(table["columns"]), *rows]
+    return "\n".join(f"| {' | '.join(row)} |" for row in lines) + f"\n\n{table['title']}: {link}."
 
 
 COPIES = {

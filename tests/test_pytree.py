@@ -46,6 +46,7 @@ def registered(value):
     return Mine()
 
 
+@pytest.mark.skipif(jax.__version_info__ < (0, 10), reason="JAX compared classes until 0.10")
 def test_flax_struct_alone_cannot_tell_two_classes_apart():
     """Why this file is needed; where it fails, JAX compares classes again and `jit` may be plain."""
     assert jax.tree.structure(registered(0)) == jax.tree.structure(registered(1))

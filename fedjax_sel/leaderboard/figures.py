@@ -49,7 +49,7 @@ def list_figures(tidy: pd.DataFrame) -> list[Figure]:
         Figure(
             "gains",
             f"Accuracy over uniform's at equal {PRIMARY.name}, in percentage points with half of the 95 % interval; "
-            "pale numbers have an interval that holds 0, and empty places no numbers.",
+            "bold numbers have an interval without 0, and empty places no numbers.",
             lambda: draw_gains(tidy),
         ),
         Figure(
@@ -88,13 +88,16 @@ def draw_gains(tidy: pd.DataFrame, budget: Budget = PRIMARY) -> Drawing:
     for (name, federation), d in gains.items():
         i, j = names.index(name), federations.index(federation)
         mean[i, j] = 100 * d.mean
-        sure = d.low > 0 or d.high < 0
-        half = 100 * (d.high - d.low) / 2
-        text = f"{100 * d.mean:+.1f} ± {half:.1f}" if np.isfinite(half) else f"{100 * d.mean:+.1f}"
-        ax.text(j, i, text, ha="center", va="center", fontsize=6.5, color="black" if sure else "0.55")
     bound = max(1.0, float(np.nanquantile(np.abs(mean), 0.95))) if np.isfinite(mean).any() else 1.0
     scale = SymLogNorm(1.0, vmin=-bound, vmax=bound)  # so that gains are seen beside large losses
     image = ax.imshow(np.ma.masked_invalid(mean), cmap="PuOr", norm=scale, aspect="auto", alpha=0.75)
+    for (name, federation), d in gains.items():
+        i, j = names.index(name), federations.index(federation)
+        half = 100 * (d.high - d.low) / 2
+        text = f"{100 * d.mean:+.1f} ± {half:.1f}" if np.isfinite(half) else f"{100 * d.mean:+.1f}"
+        weight = "bold" if d.low > 0 or d.high < 0 else "normal"
+        colour = "white" if abs(float(scale(mean[i, j])) - 0.5) > 0.4 else "black"
+        ax.text(j, i, text, ha="center", va="center", fontsize=6.5, color=colour, weight=weight)
     ax.set_xticks(range(len(federations)), federations, rotation=40, ha="right", fontsize=8)
     ax.set_yticks(range(len(names)), names, fontsize=8)
     ax.tick_params(length=0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -30,6 +31,14 @@ from fedjax_sel.leaderboard.tables import (
 from fedjax_sel.papers.paper import Figure, Table
 from fedjax_sel.report.environment import environment
 from fedjax_sel.runs.files import write_atomic, write_figure, write_json, write_text
+
+STYLE = (
+    "body{font-family:system-ui,sans-serif;max-width:1280px;margin:0 auto;padding:1rem;box-sizing:border-box}"
+    "h1{font-size:1.6em;line-height:1.25}code{overflow-wrap:anywhere}figure{margin:2rem 0}"
+    ".wide{overflow-x:auto;margin:1rem 0}.wide img{max-width:100%}"
+    "@media(max-width:700px){.wide table{min-width:44rem}.wide img{max-width:none;width:600px}}"
+)
+"""Of the page: what is wide is moved sideways by itself on a telephone."""
 
 PARQUET, JSON, MARKDOWN, HTML = "leaderboard.parquet", "leaderboard.json", "leaderboard.md", "leaderboard.html"
 
@@ -130,18 +139,20 @@ def render_html(head: str, tables: Sequence[Table], figures: Sequence[Figure], a
     Raises:
       ImportError: `great_tables` is not installed.
     """
-    parts = [to_html(table) for table in tables]
+    parts = [f'<div class="wide">{to_html(table)}</div>' for table in tables]
     shown = [
-        f'<figure><img src="figures/{one.name}.png" alt="{html.escape(one.caption)}" style="max-width:100%">'
+        f'<figure><div class="wide"><img src="figures/{one.name}.png" alt="{html.escape(one.caption)}"></div>'
         f"<figcaption>{html.escape(one.caption)}</figcaption></figure>"
         for one in figures
     ]
+    told = re.sub("`([^`]*)`", r"<code>\1</code>", html.escape(head))
     ran = "".join(f"<li>{html.escape(f'{k}: {v}')}</li>" for k, v in about.items())
     body = "\n".join([*parts[:2], *shown, *parts[2:]])
     return (
-        '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>Leaderboard of client selectors</title>'
-        "<style>body{font-family:sans-serif;margin:2rem;overflow-x:auto}figure{margin:2rem 0}</style></head><body>"
-        f"<h1>Leaderboard of client selectors</h1><p>{html.escape(head)}</p>\n{body}\n"
+        '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>Leaderboard of client selectors</title><style>{STYLE}</style></head><body>"
+        f"<h1>Leaderboard of client selectors</h1><p>{told}</p>\n{body}\n"
         f"<h2>Environment</h2><ul>{ran}</ul></body></html>\n"
     )
 

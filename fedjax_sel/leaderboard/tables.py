@@ -220,5 +220,5 @@ def to_html(table: Table) -> str:
     frame = pd.DataFrame([list(row) for row in table.rows], columns=pd.Index(names))
     made = gt.GT(frame).tab_header(title=table.title).cols_label(dict(zip(names, table.columns, strict=True)))
     if table.note:
-        made = made.tab_source_note(html.escape(table.note))
+        made = made.tab_source_note(table.note)
     return made.as_raw_html()

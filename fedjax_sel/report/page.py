@@ -32,12 +32,14 @@ STYLE = """
 .fedjax p.wrong { background: #fff4e5; border-left: 4px solid #d55e00; padding: 8px 12px; }
 .fedjax .cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 340px), 1fr)); gap: 16px; }
 .fedjax figure { margin: 0; border: 1px solid #d8dee4; border-radius: 8px; padding: 10px; }
-.fedjax figure.wide { grid-column: 1 / -1; }
+.fedjax figure.wide { grid-column: 1 / -1; overflow-x: auto; }
+.fedjax figure.wide img { min-width: 620px; }
 .fedjax figure img { width: 100%; height: auto; display: block; }
 .fedjax figcaption { color: #57606a; font-size: 13px; margin-top: 6px; }
 .fedjax table { border-collapse: collapse; width: 100%; }
 .fedjax th, .fedjax td { text-align: left; padding: 4px 12px 4px 0; border-bottom: 1px solid #d8dee4;
   vertical-align: top; overflow-wrap: anywhere; }
+.fedjax td:first-child { overflow-wrap: break-word; }
 .fedjax td.number, .fedjax th.number { text-align: right; white-space: nowrap; padding-right: 0; padding-left: 12px; }
 .fedjax pre { background: #f6f8fa; border-radius: 8px; padding: 12px; overflow-x: auto; font-size: 13px; }
 """
