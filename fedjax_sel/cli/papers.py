@@ -17,6 +17,9 @@ def reproduce(
     scale: Annotated[str | None, typer.Option(help="smoke, small, full; some: medium. By default small.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder; by default runs/PAPER-SCALE.")] = None,
     seeds: Annotated[int | None, typer.Option(help="How many seeds instead of the scale's.")] = None,
+    add: Annotated[
+        list[str] | None, typer.Option(help="A strategy of your own, `mine.py:MySelector`, in every experiment.")
+    ] = None,
     debug: Annotated[bool, typer.Option("--debug", help="Errors with traceback.")] = False,
     no_cache: NoCache = False,
 ) -> None:
@@ -30,7 +33,7 @@ def reproduce(
         check_name("paper", paper, papers.available())
     prepare_jax(cores=True, cache=not no_cache)
     try:
-        papers.reproduce(paper, scale=scale, out=out, seeds=seeds, console=Console())
+        papers.reproduce(paper, scale=scale, out=out, seeds=seeds, add=add or (), console=Console())
     except KeyboardInterrupt:
         where = out or Path("runs") / f"{paper}-{scale or 'small'}"
         Console(stderr=True).print(

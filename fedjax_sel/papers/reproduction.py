@@ -19,6 +19,7 @@ from fedjax_sel.engine.history import History
 from fedjax_sel.metrics.verdict import NOT_REPRODUCED, REPRODUCED
 from fedjax_sel.papers.conditions import observe_conditions
 from fedjax_sel.papers.judging import settle_claims
+from fedjax_sel.papers.own import list_own_cells, tabulate_own
 from fedjax_sel.papers.paper import Cell, Claim, Evidence, Histories, Paper, Result, Table, locate_cell
 from fedjax_sel.papers.regime import Conditions, describe_conditions
 from fedjax_sel.report.environment import CHANGES, environment
@@ -35,6 +36,7 @@ def reproduce(
     scale: str | None = None,
     out: Path | None = None,
     seeds: int | Sequence[int] | None = None,
+    add: Sequence[str] = (),
     console: Console | None = None,
 ) -> dict[str, Any]:
     """Runs a paper's experiments at a scale, and writes tables, figures, report and `summary.json`.
@@ -47,13 +49,15 @@ def reproduce(
       scale: one of the paper's; None: its default.
       out: folder; None: `runs/PAPER-SCALE`.
       seeds: a count or numbers; None: as many as the scale says.
+      add: strategies of the user's (`module:Name`), which are run in every experiment that has a place for them.
       console: where progress and tables go.
 
     Returns:
       What `summary.json` holds.
 
     Raises:
-      ValueError: unknown scale, a folder of something else, or one that another process uses.
+      ValueError: unknown scale, a strategy that is none or has no place, a folder of something else, or one
+        that another process uses.
     """
     console = console or Console(quiet=True)
     scales = list(paper.seeds)
@@ -62,6 +66,8 @@ def reproduce(
     seeds = paper.seeds[scale] if seeds is None else seeds
     out = Path(out or Path("runs") / f"{paper.name}-{scale}")
     cells = paper.cells(scale)
+    added = list_own_cells(cells, add)
+    cells += [one.cell for one in added]
     configs = [resolve({"seeds": seeds, **cell.config}) for cell in cells]
     for cell, config in zip(cells, configs, strict=True):  # everything is checked before anything runs
         layout.check(locate_cell(out, cell), config, extend=False)
@@ -69,10 +75,15 @@ def reproduce(
     with lock_folder(out):
         began = time.perf_counter()
         numbers = check_seeds(seeds)
-        evidence = Evidence(run_cells(out, cells, configs, console), run_studies(out, paper, scale, numbers, console))
-        conditions = observe_conditions(cells, configs, evidence.histories)
+        histories = run_cells(out, cells, configs, console)
+        more = [tabulate_own(added, histories)] if added else []
+        theirs = len(cells) - len(added)  # no claim, table or figure of the paper's sees the user's
+        cells, configs = cells[:theirs], configs[:theirs]
+        known = {cell.key: histories[cell.key] for cell in cells}
+        evidence = Evidence(known, run_studies(out, paper, scale, numbers, console))
+        conditions = observe_conditions(cells, configs, known)
         made = describe_cells(out, cells, configs)
-        summary = write_reproduction(paper, scale, numbers, evidence, conditions, made, out, console)
+        summary = write_reproduction(paper, scale, numbers, evidence, conditions, made, out, console, more)
         console.print(
             f"{time.perf_counter() - began:.0f} s. Report, figures and summary.json are in [bold]{out}[/]",
             soft_wrap=True,
@@ -89,6 +100,7 @@ def write_reproduction(
     made: list[dict[str, Any]],
     out: Path,
     console: Console,
+    more: Sequence[Table] = (),
 ) -> dict[str, Any]:
     """Writes and prints what the evidence shows, and returns what `summary.json` holds.
 
@@ -98,6 +110,7 @@ def write_reproduction(
       made: of every cell, its settings and the commit that ran it.
       out: folder.
       console: where verdicts go.
+      more: tables that stand before the paper's.
     """
     claims = settle_claims(paper.claims(scale, evidence), paper.regime, conditions)
     results = paper.results(scale, evidence)
@@ -112,8 +125,9 @@ def write_reproduction(
         "cells": made,
         "results": [describe_result(result) for result in results],
         "claims": [vars(claim) for claim in claims],
+        **({"own": [vars(table) for table in more]} if more else {}),
     }
-    figures, tables = paper.figures(scale, evidence), paper.tables(scale, evidence)
+    figures, tables = paper.figures(scale, evidence), [*more, *paper.tables(scale, evidence)]
     (out / "figures").mkdir(parents=True, exist_ok=True)
     for figure in figures:
         write_figure(out / "figures" / f"{figure.name}.png", figure.draw())

@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import shutil
 
 import matplotlib.image
 import numpy as np
@@ -266,3 +267,46 @@ def test_every_scale_has_cells_with_names_of_their_own():
         cells = paper.cells(scale)
         assert len({cell.key for cell in cells}) == len({cell.slug for cell in cells}) == len(cells)
         assert all(re.fullmatch(r"[a-z0-9.=-]+", cell.slug) for cell in cells)
+
+
+OWN = """
+import fedjax_sel as fs
+
+
+class Largest(fs.ClientSelector):
+    '''The clients with most examples.'''
+
+    def select(self, key, state, ctx):
+        return fs.client_selection.top_m(key, ctx.num_examples.astype(float), ctx.available, ctx.m)
+"""
+
+
+def test_a_users_selector_runs_beside_random_selection_and_touches_no_claim(out, summary, tmp_path):
+    (tmp_path / "mine.py").write_text(OWN)
+    copied = shutil.copytree(out, tmp_path / "uacs")
+    name = f"{tmp_path / 'mine.py'}:Largest"
+    papers.reproduce("uacs", scale="smoke", out=copied, add=[name])
+    again = json.loads((copied / "summary.json").read_text())
+    assert {**again, "environment": 0, "own": 0} == {**summary, "environment": 0, "own": 0}
+    (table,) = again["own"]
+    assert [row[0] for row in table["rows"]] == ["Experiment 1", "Experiment 2", "Experiment 3"]
+    assert {row[3] for row in table["rows"]} == {"Random Selection"}
+    from fedjax_sel.runs.layout import read
+
+    (mine,) = copied.glob("cells/experiment-1--*largest*")
+    theirs = read(copied / "cells" / "experiment-1--random-selection")[0]["accuracy"][:, -1]
+    gap = read(mine)[0]["accuracy"][:, -1] - theirs
+    assert table["rows"][0][5].startswith(f"{gap.mean():+.4f} [")
+    assert "Your own" in (copied / "report.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("entropy", "must be of the form module:Name"), ("mine.py:OWN", "it must be a subclass of fedjax_sel.Strategy")],
+)
+def test_what_is_no_strategy_of_the_users_is_refused_before_anything_runs(name, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(OWN + "\nOWN = 3\n")
+    with pytest.raises(ValueError, match=said):
+        papers.reproduce("uacs", scale="smoke", out=tmp_path / "out", add=[name])
+    assert not (tmp_path / "out").exists()
