@@ -101,8 +101,10 @@ class Range:
             return
         fits = is_whole(value) if self.whole else is_real(value)
         if not (fits and self.holds(np.asarray(value, np.float64))):
-            number = "" if fits or self.whole or str(self) == "a number" else "a number, "
-            raise ValueError(f"{where} is {value!r}; it must be {number}{self}")
+            allowed = str(self)
+            if not fits and not self.whole and allowed != "a number":
+                allowed = f"a number{',' if allowed[0].isdigit() else ''} {allowed}"
+            raise ValueError(f"{where} is {value!r}; it must be {allowed}")
         if self.whole and value >= 2**31:  # compiled programs count in 32 bits
             raise ValueError(f"{where} is {value!r}; it must be {self}, and below 2^31")
 
