@@ -158,7 +158,7 @@ def list_notes(error: BaseException) -> list[str]:
     return sorted(notes, key=lambda note: note.startswith(SEE))
 
 
-def check_name(what: str, name: Any, known: Iterable[str], aliases: Mapping[str, str] = {}) -> None:
+def check_name(what: str, name: Any, known: Iterable[str], aliases: Mapping[str, str] = {}, more: str = "") -> None:
     """Raises `ValueError` naming the nearest of `known` where `name` is not one of them.
 
     Args:
@@ -166,6 +166,7 @@ def check_name(what: str, name: Any, known: Iterable[str], aliases: Mapping[str,
       name: as given.
       known: the names there are.
       aliases: other names of some of them, which it may have been meant to be.
+      more: what else is allowed.
 
     >>> check_name("client selection", "entrop", ["entropy", "uniform"])
     Traceback (most recent call last):
@@ -175,4 +176,4 @@ def check_name(what: str, name: Any, known: Iterable[str], aliases: Mapping[str,
     if name not in known:
         near = difflib.get_close_matches(str(name), [*known, *aliases], n=1, cutoff=0.5)
         hint = f"; did you mean {aliases.get(near[0], near[0])!r}?" if near else "."
-        raise ValueError(f"unknown {what} {name!r}{hint} There are: {', '.join(known)}")
+        raise ValueError(f"unknown {what} {name!r}{hint} There are: {', '.join(known)}{more}")

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from fedjax_sel.cli import main
 from fedjax_sel.config import build, override, resolve
+from fedjax_sel.report.explain import explain
 
 MODULE = '''
 import flax.linen as nn
@@ -296,3 +297,17 @@ def test_a_function_that_makes_no_dataset_is_refused(here):
     config = resolve(override({"data": "mine:nothing"}, []))
     with pytest.raises(ValueError, match="data mine:nothing returned a int; it must return a Dataset"):
         build(config)
+
+
+def test_a_selector_of_the_users_is_explained_as_a_built_in_one_is(tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "import fedjax_sel as fs\n\n\nclass Eager(fs.ClientSelector):\n    '''The clients of largest loss.'''\n\n"
+        "    bonus: float = fs.param(default=0.3, low=0)\n\n    def signals(self):\n"
+        "        return fs.Signals(before=[fs.signals.Loss()])\n\n    def select(self, key, state, ctx, *, loss):\n"
+        "        return fs.client_selection.top_m(key, loss, ctx.available, ctx.m)\n"
+    )
+    name = f"{tmp_path / 'mine.py'}:Eager"
+    told = dict(explain(name))
+    assert told[f"client_selection: {name}"] == ["The clients of largest loss."]
+    assert told["fields"] == ["bonus: float = 0.3, 0 or above"]
+    assert told["signals"][0].startswith("before: loss = Loss(); a client pays")

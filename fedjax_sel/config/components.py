@@ -25,6 +25,9 @@ from fedjax_sel.models._adapters import from_functions, from_nnx
 from fedjax_sel.models._call import Model
 from fedjax_sel.protocols import Aggregator, Availability, ClientSelector, Correction, DataSelector, LocalTrainer
 
+OF_ONES_OWN = "; one of your own is named my_module:Name, or lib/mine.py:Name"
+"""What an error says that lists the names there are."""
+
 
 @dataclass(frozen=True)
 class Kind:
@@ -58,7 +61,7 @@ class Kind:
         """Returns the class of a component; raises `ValueError`, with the nearest name, where there is none."""
         if own.is_own(name):
             return own.load_class(self.what, name, self.base)
-        catalog.check_name(self.what, name, self.available())
+        catalog.check_name(self.what, name, self.available(), more=OF_ONES_OWN)
         module = importlib.import_module(f"{self.package}.{name}")
         exported = getattr(module, "__all__", None) or ["".join(part.capitalize() for part in name.split("_"))]
         return getattr(module, exported[0])

@@ -10,14 +10,15 @@ from typing import Any
 
 from fedjax_sel import config
 from fedjax_sel.catalog import check_name, see
+from fedjax_sel.config import own
 from fedjax_sel.config.components import Kind
 from fedjax_sel.config.task import MEASURES
-from fedjax_sel.protocols import MOMENTS, ClientSelector, DataSelector, Signals
+from fedjax_sel.protocols import MOMENTS, ClientSelector, DataSelector, Signals, Strategy
 from fedjax_sel.report.catalogue import find_source, list_choices
 
 
 def explain(name: str) -> Iterator[tuple[str, list[str]]]:
-    """Yields a head and lines on each component of this name.
+    """Yields a head and lines on each component of this name, or on a strategy of the user's (`module:Name`).
 
     Raises:
       ValueError: there is none; the nearest name is given.
@@ -26,13 +27,7 @@ def explain(name: str) -> Iterator[tuple[str, list[str]]]:
     >>> heads["fields"][0]
     'd: int = 10, a whole number, at least 1'
     """
-    kinds: dict[str, Kind] = {**config.KINDS, "callbacks": config.CALLBACKS, **MEASURES}
-    homes = [(key, kind) for key, kind in kinds.items() if name in kind.available()]
-    if not homes:
-        with see("`fedjax-sel list`"):
-            check_name("component", name, sorted({one for kind in kinds.values() for one in kind.available()}))
-    for key, kind in homes:
-        part = kind.load(name)
+    for key, part in find_parts(name):
         text = re.split(r"\n\s*\n(?:Source:|>>>|Attributes:)", inspect.getdoc(part) or "")[0]
         yield f"{key}: {name}", text.splitlines()
         yield "fields", list(list_fields(part)) or ["none"]
@@ -41,6 +36,24 @@ def explain(name: str) -> Iterator[tuple[str, list[str]]]:
         yield "source", [find_source(part)]
         listed = key in ("callbacks", "task.metrics")
         yield "in a configuration", [f"{key}: [{name}]" if listed else f"{key}: {{name: {name}}}"]
+
+
+def find_parts(name: str) -> list[tuple[str, Any]]:
+    """Returns key and class or function of every component of a name; of the user's, the class by what it inherits.
+
+    Raises:
+      ValueError: there is none.
+    """
+    kinds: dict[str, Kind] = {**config.KINDS, "callbacks": config.CALLBACKS, **MEASURES}
+    if own.is_own(name):
+        part = own.load_class("component", name, Strategy)
+        bases = {key: kind.base for key, kind in config.KINDS.items() if issubclass(kind.base, Strategy)}
+        return [(key, part) for key, base in bases.items() if issubclass(part, base)][:1]
+    homes = [(key, kind.load(name)) for key, kind in kinds.items() if name in kind.available()]
+    if not homes:
+        with see("`fedjax-sel list`"):
+            check_name("component", name, sorted({one for kind in kinds.values() for one in kind.available()}))
+    return homes
 
 
 def list_fields(part: Any) -> Iterator[str]:
