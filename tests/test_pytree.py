@@ -155,9 +155,9 @@ def test_leaves_are_what_is_not_static():
     [
         ({"x": -0.1}, r"Point: x is -0.1; it must be in \[0, 2\]"),
         ({"x": float("nan")}, r"x is nan; it must be in"),
-        ({"x": "1"}, r"x is '1'; it must be in"),
-        ({"x": None}, r"x is None; it must be in"),
-        ({"x": True}, r"x is True; it must be in"),
+        ({"x": "1"}, r"x is '1'; it must be a number in"),
+        ({"x": None}, r"x is None; it must be a number in"),
+        ({"x": True}, r"x is True; it must be a number in"),
         ({"x": np.array([0.5, 2.5])}, r"x is array\(\[0.5, 2.5\]\); it must be in \[0, 2\]"),
         ({"y": 0.0}, r"y is 0.0; it must be in \(0, 1\)"),
         ({"y": jnp.float32(1)}, r"y is .*; it must be in \(0, 1\)"),
