@@ -300,13 +300,13 @@ def test_a_function_that_makes_no_dataset_is_refused(here):
 
 
 def test_a_selector_of_the_users_is_explained_as_a_built_in_one_is(tmp_path):
-    (tmp_path / "mine.py").write_text(
+    (tmp_path / "eager_file.py").write_text(
         "import fedjax_sel as fs\n\n\nclass Eager(fs.ClientSelector):\n    '''The clients of largest loss.'''\n\n"
         "    bonus: float = fs.param(default=0.3, low=0)\n\n    def signals(self):\n"
         "        return fs.Signals(before=[fs.signals.Loss()])\n\n    def select(self, key, state, ctx, *, loss):\n"
         "        return fs.client_selection.top_m(key, loss, ctx.available, ctx.m)\n"
     )
-    name = f"{tmp_path / 'mine.py'}:Eager"
+    name = f"{tmp_path / 'eager_file.py'}:Eager"
     told = dict(explain(name))
     assert told[f"client_selection: {name}"] == ["The clients of largest loss."]
     assert told["fields"] == ["bonus: float = 0.3, 0 or above"]

@@ -44,12 +44,12 @@ class Broken(fs.ClientSelector):
 def board(tmp_path_factory):
     """A leaderboard of the baseline and two selectors of a user's, one of which is broken, and how it was run again."""
     folder = tmp_path_factory.mktemp("board")
-    (folder / "mine.py").write_text(OWN)
+    (folder / "board_parts.py").write_text(OWN)
     out = folder / "out"
     (out / "studies").mkdir(parents=True)
     methods = {"uniform": {"successes": [23_750] * 2}, "oracle": {"successes": [45_000] * 2}}
     (out / "studies" / "volatile.json").write_text(json.dumps({"rounds": 2500, "turns": 50_000, "methods": methods}))
-    add = [f"{folder / 'mine.py'}:{name}" for name in ("Largest", "Broken")]
+    add = [f"{folder / 'board_parts.py'}:{name}" for name in ("Largest", "Broken")]
     only = ["uniform", "digits", "digits-unequal"]
 
     def run():

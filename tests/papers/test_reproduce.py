@@ -282,9 +282,9 @@ class Largest(fs.ClientSelector):
 
 
 def test_a_users_selector_runs_beside_random_selection_and_touches_no_claim(out, summary, tmp_path):
-    (tmp_path / "mine.py").write_text(OWN)
+    (tmp_path / "reproduced.py").write_text(OWN)
     copied = shutil.copytree(out, tmp_path / "uacs")
-    name = f"{tmp_path / 'mine.py'}:Largest"
+    name = f"{tmp_path / 'reproduced.py'}:Largest"
     papers.reproduce("uacs", scale="smoke", out=copied, add=[name])
     again = json.loads((copied / "summary.json").read_text())
     assert {**again, "environment": 0, "own": 0} == {**summary, "environment": 0, "own": 0}
@@ -302,11 +302,14 @@ def test_a_users_selector_runs_beside_random_selection_and_touches_no_claim(out,
 
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("entropy", "must be of the form module:Name"), ("mine.py:OWN", "it must be a subclass of fedjax_sel.Strategy")],
+    [
+        ("entropy", "must be of the form module:Name"),
+        ("reproduced.py:OWN", "it must be a subclass of fedjax_sel.Strategy"),
+    ],
 )
 def test_what_is_no_strategy_of_the_users_is_refused_before_anything_runs(name, said, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine.py").write_text(OWN + "\nOWN = 3\n")
+    (tmp_path / "reproduced.py").write_text(OWN + "\nOWN = 3\n")
     with pytest.raises(ValueError, match=said):
         papers.reproduce("uacs", scale="smoke", out=tmp_path / "out", add=[name])
     assert not (tmp_path / "out").exists()
