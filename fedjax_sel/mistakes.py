@@ -10,7 +10,7 @@ from typing import Any
 
 import jax
 
-PACKAGE = str(Path(__file__).parent)
+PACKAGE = f"{Path(__file__).parent}/"
 LIBRARIES = ("site-packages", "dist-packages", "<frozen", f"{Path(traceback.__file__).parent}/")
 
 TRACED = (jax.errors.JAXTypeError, jax.errors.NonConcreteBooleanIndexError)

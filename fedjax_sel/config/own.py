@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from fedjax_sel.catalog import check_name
+from fedjax_sel.mistakes import describe
 
 FORMATS = ("npz", "tfds", "hf")
 """What stands before a colon and is no module: forms of data."""
@@ -98,7 +99,7 @@ def describe_failure(error: Exception) -> str:
     place = f"{at.filename}, line {at.lineno}"
     if isinstance(error, SyntaxError):
         place = f"{error.filename}, line {error.lineno}"
-    return f"{' '.join(f'{type(error).__name__}: {error}'.split())} ({place})"
+    return f"{describe(error)} ({place})"
 
 
 def load_function(what: str, name: str) -> Any:

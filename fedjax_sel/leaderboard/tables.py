@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from fedjax_sel.leaderboard.cells import FINISHED, Cell
+from fedjax_sel.leaderboard.findings import Finding
 from fedjax_sel.leaderboard.measures import ACCURACY, CHOICE, OF_CLIENTS, ROUNDS_TO
 from fedjax_sel.leaderboard.scales import BUDGETS, PRIMARY, Budget
 from fedjax_sel.leaderboard.scores import Block, count_beating, list_gains, select, take_block
@@ -177,12 +178,9 @@ def tabulate_unfinished(cells: Sequence[Cell]) -> Table:
     return Table("What has no numbers, and why", ("federation", "selector", "status", "reason"), tuple(rows))
 
 
-def tabulate_findings(findings: Sequence[object]) -> Table:
+def tabulate_findings(findings: Sequence[Finding]) -> Table:
     """Returns the predictions with their verdicts."""
-    rows = [
-        (one.text, one.because, one.verdict, one.reason or describe(one.statistic))  # type: ignore[attr-defined]
-        for one in findings
-    ]
+    rows = [(one.text, one.because, one.verdict, one.reason or describe(one.statistic)) for one in findings]
     return Table("Predictions, judged", ("written down before", "because", "verdict", "numbers"), tuple(rows))
 
 

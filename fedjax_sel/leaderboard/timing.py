@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from rich.console import Console
 
+from fedjax_sel.config.own import CODE
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.init import init_runs
@@ -46,31 +47,36 @@ class Stopwatch:
 
     def __init__(self, out: Path, console: Console):
         self._place, self._console = out / "studies" / KEPT, console
-        self.seconds: dict[str, dict[str, float]] = {}
+        self.times: dict[str, dict[str, dict[str, Any]]] = {}
         if self._place.exists():
-            self.seconds = json.loads(self._place.read_text(encoding="utf-8"))
+            self.times = json.loads(self._place.read_text(encoding="utf-8"))
 
     def take(self, cell: Cell, federation: Entry, selector: Competitor, bench: Workbench) -> None:
-        """Times a selector that has finished a cell on the federation of the others, and was not timed before."""
-        known = self.seconds.setdefault(next(iter(self.seconds), federation.name), {})
-        if cell.status != FINISHED or federation.name not in self.seconds or selector.label in known:
+        """Times a selector that has finished a cell on the federation of the others, and was not timed as it is now."""
+        if cell.status != FINISHED or federation.name not in (self.times or {federation.name: {}}):
             return
-        run = bench.build(federation, configure(federation, selector, bench.scale, bench.seeds))
+        known = self.times.setdefault(federation.name, {})
+        config = configure(federation, selector, bench.scale, bench.seeds)
+        code = config["client_selection"].get(CODE, "")
+        if known.get(selector.label, {}).get(CODE) == code:
+            return
+        run = bench.build(federation, config)
         try:
-            known[selector.label] = time_choice(run.experiment, run.data.draws(run.seeds)[0])
+            seconds = time_choice(run.experiment, run.data.draws(run.seeds)[0])
+            known[selector.label] = {"seconds": seconds, CODE: code}
         except Exception as error:  # a user's selector may raise anything at numbers that were made up
             text = f"{selector.label} is not timed alone: {type(error).__name__}: {error}"
             self._console.print(text, style="yellow", markup=False)
         self._place.parent.mkdir(parents=True, exist_ok=True)
-        write_json(self._place, self.seconds)
+        write_json(self._place, self.times)
 
     def add_to(self, tidy: pd.DataFrame) -> pd.DataFrame:
         """Returns the tidy table with the times, in microseconds, of the selectors that it has."""
         rows = [
             {**dict.fromkeys(tidy.columns, ""), "federation": federation, "selector": name, "seed": 0}
-            | {"measure": CHOICE, "value": 1e6 * seconds, "censored": False}
-            for federation, times in self.seconds.items()
-            for name, seconds in times.items()
+            | {"measure": CHOICE, "value": 1e6 * taken["seconds"], "censored": False}
+            for federation, times in self.times.items()
+            for name, taken in times.items()
             if name in set(tidy["selector"])
         ]
         return pd.concat([tidy, pd.DataFrame(rows)], ignore_index=True) if rows else tidy

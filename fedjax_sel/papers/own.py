@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from jaxtyping import Float
+
 from fedjax_sel.config import KINDS, own
 from fedjax_sel.config.own import CODE
 from fedjax_sel.engine.history import History
@@ -80,10 +83,10 @@ def tabulate_own(cells: Sequence[OwnCell], histories: Histories) -> Table:
     rows = []
     for one in cells:
         mine, theirs = histories[one.cell.key], histories[one.reference.key]
-        gap = difference(last(mine), last(theirs))
+        gap = difference(take_last(mine), take_last(theirs))
         interval = f"{gap.mean:+.4f} [{gap.low:+.4f}, {gap.high:+.4f}]"
         name, _, code = one.cell.method.rpartition(" ")
-        ends = (f"{last(mine).mean():.4f}", f"{last(theirs).mean():.4f}")
+        ends = (f"{take_last(mine).mean():.4f}", f"{take_last(theirs).mean():.4f}")
         rows.append((one.cell.experiment, f"{name} ({code})", ends[0], one.reference.method, ends[1], interval))
     return Table(
         "Your own",
@@ -94,6 +97,6 @@ def tabulate_own(cells: Sequence[OwnCell], histories: Histories) -> Table:
     )
 
 
-def last(history: History):
-    """Returns accuracy or loss of each seed at the last evaluation, Float[R]."""
+def take_last(history: History) -> Float[np.ndarray, "R"]:
+    """Returns accuracy or loss of each seed at the last evaluation."""
     return history[history.headline][:, -1]

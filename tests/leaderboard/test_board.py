@@ -12,10 +12,11 @@ from fedjax_sel import catalog
 from fedjax_sel.config.components import KINDS
 from fedjax_sel.engine.experiment import Experiment, stack_experiments
 from fedjax_sel.engine.scan import run_chunk
-from fedjax_sel.leaderboard import FEDERATIONS, SELECTORS, run_leaderboard
-from fedjax_sel.leaderboard.cells import LEFT_OUT, Workbench, configure, run_cell
+from fedjax_sel.leaderboard import FEDERATIONS, SELECTORS, run_leaderboard, timing
+from fedjax_sel.leaderboard.cells import LEFT_OUT, Cell, Workbench, configure, run_cell
 from fedjax_sel.leaderboard.federations import DIGITS, Entry
 from fedjax_sel.leaderboard.scales import SCALES, choose
+from fedjax_sel.leaderboard.selectors import Competitor
 from fedjax_sel.leaderboard.tuning import TRIALS, find_best, list_trials
 from fedjax_sel.models.logistic import LogisticRegression
 from fedjax_sel.task import Task
@@ -208,7 +209,7 @@ def test_choices_are_timed_once_on_one_federation(board):
     assert set(timed["federation"]) == {"digits"}
     assert timed["value"].between(0.1, 1e6).all()
     kept = json.loads((out / "studies" / "choices.json").read_text())
-    assert {1e6 * seconds for seconds in kept["digits"].values()} == set(timed["value"])
+    assert {1e6 * one["seconds"] for one in kept["digits"].values()} == set(timed["value"])
 
 
 def test_accuracy_of_clients_is_of_the_last_model(board):
@@ -221,3 +222,25 @@ def test_accuracy_of_clients_is_of_the_last_model(board):
     lowest = np.sort(last, axis=1)[:, : int(np.ceil(np.isfinite(last[0]).sum() / 10))]
     np.testing.assert_allclose(found["worst decile of clients"].iloc[0], lowest[0].mean(), rtol=1e-5)
     np.testing.assert_allclose(found["spread over clients"], np.nanstd(last, axis=1), rtol=1e-5)
+
+
+def test_a_choice_is_timed_where_the_first_federation_has_no_data_and_again_when_its_source_is_another(
+    board, tmp_path, monkeypatch
+):
+    out, _, _, _ = board
+    counted = iter((1.0, 2.0, 3.0))
+    monkeypatch.setattr(timing, "time_choice", lambda *_: next(counted))
+    watch, bench = (
+        timing.Stopwatch(tmp_path, Console(quiet=True)),
+        Workbench([FEDERATIONS["digits"]], SCALES["smoke"], 2),
+    )
+    (out.parent / "again.py").write_text(OWN)
+    own = Competitor(f"{out.parent / 'again.py'}:Largest")
+    done = Cell("digits", own.label, "finished")
+    watch.take(Cell("absent", own.label, LEFT_OUT), FEDERATIONS["fashion-one-shard"], own, bench)
+    for _ in range(2):  # the second time it is known
+        watch.take(done, FEDERATIONS["digits"], own, bench)
+    assert {one["seconds"] for one in watch.times["digits"].values()} == {1.0}
+    monkeypatch.setitem(watch.times["digits"][own.label], "code", "another")
+    watch.take(done, FEDERATIONS["digits"], own, bench)
+    assert watch.times["digits"][own.label]["seconds"] == 2.0
