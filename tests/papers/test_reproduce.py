@@ -270,21 +270,23 @@ def test_every_scale_has_cells_with_names_of_their_own():
 
 
 OWN = """
+import jax.numpy as jnp
+
 import fedjax_sel as fs
 
 
-class Largest(fs.ClientSelector):
-    '''The clients with most examples.'''
+class Last(fs.ClientSelector):
+    '''The clients of the highest numbers, which are far from the boundary.'''
 
     def select(self, key, state, ctx):
-        return fs.client_selection.top_m(key, ctx.num_examples.astype(float), ctx.available, ctx.m)
+        return fs.client_selection.top_m(key, jnp.arange(ctx.num_clients, dtype=float), ctx.available, ctx.m)
 """
 
 
 def test_a_users_selector_runs_beside_random_selection_and_touches_no_claim(out, summary, tmp_path):
     (tmp_path / "reproduced.py").write_text(OWN)
     copied = shutil.copytree(out, tmp_path / "uacs")
-    name = f"{tmp_path / 'reproduced.py'}:Largest"
+    name = f"{tmp_path / 'reproduced.py'}:Last"
     papers.reproduce("uacs", scale="smoke", out=copied, add=[name])
     again = json.loads((copied / "summary.json").read_text())
     assert {**again, "environment": 0, "own": 0} == {**summary, "environment": 0, "own": 0}
@@ -293,9 +295,10 @@ def test_a_users_selector_runs_beside_random_selection_and_touches_no_claim(out,
     assert {row[3] for row in table["rows"]} == {"Random Selection"}
     from fedjax_sel.runs.layout import read
 
-    (mine,) = copied.glob("cells/experiment-1--*largest*")
+    (mine,) = copied.glob("cells/experiment-1--*last*")
     theirs = read(copied / "cells" / "experiment-1--random-selection")[0]["accuracy"][:, -1]
     gap = read(mine)[0]["accuracy"][:, -1] - theirs
+    assert abs(gap.mean()) > 0.001
     assert table["rows"][0][5].startswith(f"{gap.mean():+.4f} [")
     assert "Your own" in (copied / "report.md").read_text()
 
