@@ -1,10 +1,10 @@
 """Convolution and pooling as slices, one matrix product and one maximum.
 
 Every local step runs inside a loop, and there XLA's CPU backend takes 13 times as long for rounds of `conv_dropout`
-with native convolutions as with patches times a matrix (`python -m benchmarks --only mappings`), and nearly
-twice as slow where `reduce_window` pools (measured by hand). Plain differentiation through the slices was the fastest
-backward pass measured, so none is written; but on a CPU patches that outgrow the caches cost more than the products do,
-so a batch whose patches are large is taken in blocks of examples, forwards and backwards.
+with native convolutions as differentiation writes them as with patches times a matrix (`python -m benchmarks --only
+mappings`), and nearly twice as slow where `reduce_window` pools (measured by hand). But on a CPU patches that outgrow
+the caches cost more than the products do. Where a device is one core, such a convolution is XLA's after all, its
+gradients in another form (`_native_conv`); elsewhere the batch is taken in blocks of examples, forwards and backwards.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import functools
 import itertools
 import math
 import operator
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -21,11 +22,14 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
+from fedjax_sel.models._batches import divide_batch, in_blocks
+from fedjax_sel.models._native_conv import convolve, find_padding
+
 __all__ = ["convolution", "is_lowered", "max_pool"]
 
 NATIVE: frozenset[str] = frozenset()
-"""Backends whose own convolution is taken: none, until `python -m benchmarks --only mappings` has shown one on an
-accelerator that is faster with it."""
+"""Backends whose own convolution is always taken, as it is: none, until `python -m benchmarks --only mappings` has
+shown one on an accelerator that is faster with it."""
 
 CHANNELS_LAST = ("NHWC", "HWIO", "NHWC")
 
@@ -42,7 +46,7 @@ def convolution(
     feature_group_count: int = 1,
     precision: Any = None,
 ) -> Float[Array, "b y x o"]:
-    """Returns what `jax.lax.conv_general_dilated` computes for images, without a native convolution.
+    """Returns what `jax.lax.conv_general_dilated` computes for images, in a form that is fast inside a loop.
 
     The `kh kw` shifted slices of the padded examples, side by side along the channels, times the kernel as one matrix.
     With groups of `j` channels, one such product a group. Where a group is one channel (depthwise), the sum of the
@@ -82,10 +86,16 @@ def convolution(
             f"convolution: examples of shape {lhs.shape} and a kernel of shape {rhs.shape} in {groups} group(s); it "
             f"needs {width * groups} channels in, and a number of channels out that {groups} divides"
         )
+    dilation = tuple(rhs_dilation or (1, 1))
     lowered = functools.partial(
-        extract_patches, padding=padding, strides=window_strides, dilation=rhs_dilation or (1, 1), precision=precision
+        extract_patches, padding=padding, strides=window_strides, dilation=dilation, precision=precision
     )
-    size = block(jax.eval_shape(lowered, lhs, rhs).shape, rhs.shape, lhs.dtype.itemsize * groups)
+    sizes = jax.eval_shape(lowered, lhs, rhs).shape, rhs.shape, lhs.dtype.itemsize * groups
+    if (*window_strides, *dilation, groups) == (1,) * 5 and is_faster_natively(lhs, *sizes):
+        pads = find_padding(lhs.shape[1:3], rhs.shape[:2], padding)
+        if pads is not None:
+            return convolve(lhs, rhs, pads, precision, functools.partial(in_blocks, lowered, block(*sizes, largest=0)))
+    size = block(*sizes)
     return lowered(lhs, rhs) if size >= lhs.shape[0] else in_blocks(lowered, size, lhs, rhs)
 
 
@@ -136,91 +146,74 @@ def product_backwards(precision, kept, given):
 product.defvjp(product_forwards, product_backwards)
 
 
-SEVERAL_CORES, ONE_CORE = (10 * 2**20, 3 * 2**20), (2 * 2**20, 2**20)
+SEVERAL_CORES, ONE_CORE = (10 * 2**20, 3 * 2**20), (8 * 2**20, 2**20)
 """Bytes of patches beyond which a CPU takes a batch in blocks, and of the patches of one block, by a device's cores.
 
 Measured on 2 cores of 1 MiB of second-level cache, forwards and backwards: with both as one device, smaller blocks give
-each too little to do; with one each, rounds take .87 (`pfl-cifar`), .9 (`CNN`) and .7 to .9 (`ResNet`) of the time that
-the larger blocks take (`benchmarks/NOTES.md`).
+each too little to do (`benchmarks/NOTES.md`).
 """
 
 
-def block(out: tuple[int, ...], kernel: tuple[int, ...], itemsize: int) -> int:
+def block(out: tuple[int, ...], kernel: tuple[int, ...], itemsize: int, largest: int | None = None) -> int:
     """How many examples to take at once: on a CPU few enough that their patches stay in its caches.
 
     Args:
       out: shape of the result.
       kernel: its shape.
       itemsize: bytes of one number of every group.
+      largest: bytes of patches beyond which there are blocks; None: as measured.
     """
-    examples, height, width, _ = out
-    of_an_example = height * width * math.prod(kernel[:-1]) * itemsize
-    # Several devices of a CPU are taken for its cores, as `running.use_cores` makes them.
-    largest, best = ONE_CORE if jax.local_device_count() > 1 else SEVERAL_CORES
+    examples, of_an_example = out[0], measure_patches(out, kernel, itemsize)
+    few, best = ONE_CORE if is_one_core() else SEVERAL_CORES
+    largest = few if largest is None else largest
     if jax.default_backend() != "cpu" or kernel[:2] == (1, 1) or examples * of_an_example <= largest:
         return examples
     return divide_batch(examples, max(1, best // of_an_example))
 
 
-def divide_batch(examples: int, best: int) -> int:
-    """Returns the size of equal blocks of a batch nearest to the best one; the best itself where none is near.
+def measure_patches(out: tuple[int, ...], kernel: tuple[int, ...], itemsize: int) -> int:
+    """Returns the bytes of the patches of one example."""
+    return math.prod(out[1:3]) * math.prod(kernel[:-1]) * itemsize
 
-    What is left over after the last whole block would be compiled for itself, forwards and backwards.
 
-    >>> divide_batch(64, 7), divide_batch(50, 7), divide_batch(61, 7)
-    (8, 5, 7)
+def is_one_core() -> bool:
+    """Whether a device is one core of a CPU: there are several, as `running.use_cores` makes them, or only one core."""
+    return jax.default_backend() == "cpu" and (jax.local_device_count() > 1 or count_cores() == 1)
+
+
+def count_cores() -> int:
+    """Returns how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+NATIVE_PATCHES, NATIVE_CHANNELS, NATIVE_ROWS = 2 * 2**20, 16, 256
+"""Where XLA's convolution is faster than patches on one core: beyond so many bytes of patches, with a multiple of so
+many channels in (the width of a vector), and with so many channels of all examples together."""
+
+
+def is_faster_natively(lhs: Array, out: tuple[int, ...], kernel: tuple[int, ...], itemsize: int) -> bool:
+    """Whether a convolution with stride 1 is faster as XLA's own, its gradients in the form of `_native_conv`.
+
+    Measured with both of two cores busy: alone, 1.1 to 1.7 times as fast as the better of patches and blocks within
+    these limits, 0.2 to 0.9 of it outside of them or where a device is two cores; steps of residual networks took 0.83
+    to 0.95 of the time (`benchmarks/NOTES.md`). Where the sides shrink, the examples' gradient has more to compute.
+
+    Args:
+      lhs: examples.
+      out: shape of the result.
+      kernel: its shape.
+      itemsize: bytes of one number.
     """
-    equal = [size for size in range(1, examples + 1) if examples % size == 0]
-    nearest = min(equal, key=lambda size: max(size / best, best / size))
-    return nearest if max(nearest / best, best / nearest) <= NEAR else best
-
-
-NEAR = 1.5
-"""By what factor a block may differ from the best one.
-
-Steps on 64 examples took 0.99 of the time with blocks of 4 instead of 3 (16x16x32), 1.02 with 8 instead of 7 (8x8x64).
-"""
-
-
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
-def in_blocks(f: Callable, size: int, lhs: Float[Array, "b h w i"], rhs: Array) -> Float[Array, "b y x o"]:
-    """`f(lhs, rhs)`, `size` examples after another; the backward pass too, which looks at the examples again."""
-    _, out = over_blocks(lambda _, x: (None, f(x, rhs)), None, size, lhs)
-    return out
-
-
-def forwards(f, size, lhs, rhs):
-    """For the backward pass the examples are kept, not their patches."""
-    return in_blocks(f, size, lhs, rhs), (lhs, rhs)
-
-
-def backwards(f, size, kept, given):
-    """The examples' gradient block by block, the kernel's their sum."""
-    lhs, rhs = kept
-
-    def one(total, part):
-        _, back = jax.vjp(f, part[0], rhs)
-        of_examples, of_kernel = back(part[1])
-        return total + of_kernel, of_examples
-
-    of_kernel, of_examples = over_blocks(one, jnp.zeros_like(rhs), size, (lhs, given))
-    return of_examples, of_kernel
-
-
-in_blocks.defvjp(forwards, backwards)
-
-
-def over_blocks(f: Callable, carry: Any, size: int, examples: Any) -> tuple[Any, Array]:
-    """`jax.lax.scan` over blocks of leading examples; the last one may be smaller."""
-    whole, rest = divmod(jax.tree.leaves(examples)[0].shape[0], size)
-    cut = whole * size
-    blocks = jax.tree.map(lambda r: r[:cut].reshape(whole, size, *r.shape[1:]), examples)
-    carry, out = lax.scan(f, carry, blocks)
-    out = out.reshape(cut, *out.shape[2:])
-    if not rest:
-        return carry, out
-    carry, last = f(carry, jax.tree.map(lambda r: r[cut:], examples))
-    return carry, jnp.concatenate([out, last])
+    channels, examples = kernel[2], out[0]
+    return (
+        is_one_core()
+        and lhs.dtype == jnp.float32
+        and lhs.shape[:3] == out[:3]
+        and kernel[:2] != (1, 1)
+        and channels % NATIVE_CHANNELS == 0
+        and channels * examples >= NATIVE_ROWS
+        and examples * measure_patches(out, kernel, itemsize) > NATIVE_PATCHES
+    )
 
 
 def max_pool(x: Float[Array, "*b h w c"], window: int = 2) -> Float[Array, "*b y x c"]:

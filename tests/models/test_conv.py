@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
+from jax.interpreters import partial_eval
 
 from fedjax_sel.models import _conv
 from fedjax_sel.models._conv import convolution, max_pool
@@ -92,14 +93,100 @@ def test_blocks_of_rows_change_nothing(groups, batch, monkeypatch):
     agree(*both(x, k, feature_group_count=groups))
 
 
+@pytest.fixture
+def one_core(monkeypatch):
+    """Devices that are a core each, and no convolution too small for XLA's own."""
+    monkeypatch.setattr(_conv, "is_one_core", lambda: True)
+    monkeypatch.setattr(_conv, "NATIVE_PATCHES", 0)
+    monkeypatch.setattr(_conv, "NATIVE_ROWS", 0)
+
+
+def convolve(x, kernel):
+    return convolution(x, kernel, (1, 1), "SAME")
+
+
+def count_native(of, *given):
+    """Returns how often output and gradients call XLA's convolution."""
+    return str(jax.make_jaxpr(lambda *a: with_gradients.__wrapped__(of, *a))(*given)).count("conv_general_dilated[")
+
+
+@pytest.mark.parametrize(
+    ("kernel", "padding"),
+    [((3, 3), "SAME"), ((2, 5), "SAME"), ((4, 3), "SAME_LOWER"), ((3, 3), [(0, 2), (2, 0)])],
+    ids=str,
+)
+def test_large_convolutions_of_one_core_are_xlas_in_three_fast_forms(kernel, padding, one_core):
+    x, k = rows_and_kernel(kernel, channels=16)
+    ours, theirs = both(x, k, padding=padding)
+    agree(ours, theirs)
+    assert count_native(lambda x, k: convolution(x, k, (1, 1), padding), x, k) == 3
+
+
+def test_stacked_clients_have_no_native_convolution_but_stacked_examples_do(one_core):
+    x, k = rows_and_kernel(channels=16)
+    xs, ks = jnp.stack([x, 2 * x, x - 1]), jnp.stack([k, k + 1, -k])
+    clients, examples = jax.vmap(convolve), jax.vmap(convolve, (0, None))
+    for i, one in enumerate(zip(*jax.vmap(functools.partial(with_gradients, convolve))(xs, ks), strict=True)):
+        agree(
+            one, with_gradients(lambda x, k: native(x, k, (1, 1), "SAME", dimension_numbers=ORDER), xs[i], ks[i]), 1e-3
+        )
+    assert count_native(clients, xs, ks) == 0
+    assert count_native(examples, xs, k) == 1  # forwards; each its own gradient of the kernel is no convolution
+    np.testing.assert_allclose(examples(xs, k), clients(xs, jnp.stack([k] * 3)), rtol=1e-4, atol=1e-4)
+    nested = jax.vmap(examples)(xs[:, None], ks)[:, 0]
+    np.testing.assert_allclose(nested, clients(xs, ks), rtol=1e-4, atol=1e-4)
+    assert count_native(jax.vmap(examples), xs[:, None], ks) == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({}, True),
+        ({"cores": 2}, False),
+        ({"dtype": jnp.float16}, False),
+        ({"sides": 30}, False),
+        ({"kernel": (1, 1, 32, 32)}, False),
+        ({"kernel": (3, 3, 24, 32)}, False),
+        ({"examples": 7}, False),
+        ({"sides_in": (8, 8), "sides": 8}, False),
+    ],
+    ids=str,
+)
+def test_which_convolutions_are_xlas_own(change, expected, monkeypatch):
+    monkeypatch.setattr(jax, "local_device_count", lambda: 1)
+    monkeypatch.setattr(_conv, "count_cores", lambda: change.get("cores", 1))
+    examples, kernel = change.get("examples", 8), change.get("kernel", (3, 3, 32, 32))
+    out = (examples, *(change.get("sides", 32),) * 2, kernel[3])
+    lhs = jax.ShapeDtypeStruct((examples, *change.get("sides_in", (32, 32)), kernel[2]), change.get("dtype", "float32"))
+    assert _conv.is_faster_natively(lhs, out, kernel, 4) is expected
+
+
+def test_pixels_have_no_gradient_in_blocks(monkeypatch):
+    monkeypatch.setattr(_conv, "SEVERAL_CORES", (0, 1))
+    monkeypatch.setattr(_conv, "ONE_CORE", (0, 1))
+    x, k = rows_and_kernel()
+
+    def count_products(of, *given):
+        program = jax.make_jaxpr(lambda *a: with_gradients.__wrapped__(of, *a))(*given).jaxpr
+        needed, _ = partial_eval.dce_jaxpr(program, [True] * len(program.outvars))
+        return str(needed).count("dot_general[")
+
+    assert (count_products(convolve, x, k), count_products(lambda k: convolve(x, k), k)) == (3, 2)
+    agree(with_gradients(lambda k: convolve(x, k), k), [with_gradients(convolve, x, k)[i] for i in (0, 2)])
+
+
 def test_a_batch_of_large_patches_is_taken_in_blocks_on_a_cpu_only(monkeypatch):
     shape = (50, 32, 32, 64), (3, 3, 32, 64), 4
     monkeypatch.setattr(jax, "local_device_count", lambda: 1)
+    monkeypatch.setattr(_conv, "count_cores", lambda: 2)
     assert _conv.block(*shape) == 2
     assert _conv.block((8, 32, 32, 64), *shape[1:]) == 8
     monkeypatch.setattr(jax, "local_device_count", lambda: 2)  # a core each
     assert _conv.block(*shape) == 1
     assert _conv.block((8, 32, 32, 64), *shape[1:]) == 1
+    monkeypatch.setattr(jax, "local_device_count", lambda: 1)
+    monkeypatch.setattr(_conv, "count_cores", lambda: 1)
+    assert _conv.block(*shape) == 1
     assert _conv.block((8, 8, 32, 64), (3, 3, 3, 64), 4) == 8
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     assert _conv.block(*shape) == 50
