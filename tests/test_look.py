@@ -1,6 +1,7 @@
 """The command line helps itself, and a run has an overview in which the user's text is only text."""
 
 import base64
+import io
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -192,7 +193,8 @@ def test_the_bar_says_how_long_it_compiles_and_what_is_left():
     task = SimpleNamespace(fields={"news": "compiling", "since": progress.time.monotonic() - 12.2})
     assert str(news.render(task)) == "compiling (12 s)"
     shown = []
-    bars = SimpleNamespace(update=lambda task, completed, news, since: shown.append(news), console=None)
+    terminal = SimpleNamespace(is_terminal=True, is_jupyter=False)
+    bars = SimpleNamespace(update=lambda task, completed, news, since: shown.append(news), console=terminal)
     bar = progress.Bar(bars, 0, announce=False, rounds=100)
 
     def history(rounds):
@@ -203,3 +205,24 @@ def test_the_bar_says_how_long_it_compiles_and_what_is_left():
         bar.after_central_iteration(history(rounds))
     assert "left" not in shown[1]
     assert shown[2].endswith("left")
+
+
+@pytest.mark.parametrize(("silence", "terminal", "expected"), [(0.0, False, 1), (60.0, False, 0), (0.0, True, 0)])
+def test_a_log_hears_of_a_long_run_between_its_chunks(silence, terminal, expected, monkeypatch):
+    from rich.console import Console
+
+    from fedjax_sel.report import progress
+
+    monkeypatch.setattr(progress, "SILENCE", silence)
+    console = Console(file=io.StringIO(), force_terminal=terminal, width=80)
+
+    def history(rounds):
+        return History((0,), {"accuracy": np.ones((1, rounds))}, np.zeros((1, rounds, 1), int), 3)
+
+    with progress.show_progress(console, "2/9 my [cell]", 100, announce=False) as bar:
+        for tell, rounds in ((bar.on_train_begin, 0), (bar.after_central_iteration, 10)):
+            tell(history(rounds))
+        said = console.file.getvalue()
+        bar.after_central_iteration(history(100))  # the bar's last state says it
+        assert console.file.getvalue().count("round 100") == 0
+    assert said.count("2/9 my [cell]: round 10 of 100 · accuracy 1.0000 · ") == expected

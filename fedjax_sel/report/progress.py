@@ -24,6 +24,9 @@ from rich.text import Text
 from fedjax_sel.engine.history import History
 from fedjax_sel.report.quantities import format_bytes, format_seconds
 
+SILENCE = 60.0
+"""Seconds after which a log, where no bar moves, gets a line."""
+
 
 class Bar:
     """Moves one bar with a run: round, accuracy or loss (mean over seeds), rounds a second; a callback of `simulate`.
@@ -50,11 +53,11 @@ class Bar:
         self._progress, self._task, self._announce = progress, task, announce
         self._label, self._place, self._rounds = label, place, rounds
         self._first: tuple[int, float] = 0, time.monotonic()
-        self._compiled = False
+        self._compiled, self._spoke = False, time.monotonic()
 
     def on_train_begin(self, history: History) -> None:
         """Prints how the run is done, before the first chunk."""
-        self._first = history.rounds, time.monotonic()
+        self._first, self._spoke = (history.rounds, time.monotonic()), time.monotonic()
         about = history.about
         if self._announce:
             self._progress.console.print(
@@ -70,7 +73,7 @@ class Bar:
         self._show(history.rounds, "compiling", since=time.monotonic())
 
     def after_central_iteration(self, history: History) -> None:
-        """Moves the bar after a chunk."""
+        """Moves the bar after a chunk; in a log, says where the run is when nothing was said for a while."""
         rounds, began = self._first
         speed = (history.rounds - rounds) / max(time.monotonic() - began, 1e-9)
         measured = history[history.headline]
@@ -79,8 +82,20 @@ class Bar:
         if self._compiled and self._rounds is not None and history.rounds < self._rounds:
             news += f" · {format_seconds((self._rounds - history.rounds) / speed)} left"
         self._show(history.rounds, news)
+        self._speak(history.rounds, news)
         if not self._compiled:  # the first chunk's time is the compiler's
             self._compiled, self._first = True, (history.rounds, time.monotonic())
+
+    def _speak(self, rounds: int, news: str) -> None:
+        console, of = self._progress.console, "" if self._rounds is None else f" of {self._rounds}"
+        moves = console.is_terminal or console.is_jupyter
+        if moves or time.monotonic() - self._spoke < SILENCE or rounds == self._rounds:
+            return
+        self._spoke = time.monotonic()
+        (name,) = (task.description for task in self._progress.tasks if task.id == self._task)
+        console.print(
+            f"{name}: round {rounds}{of} · {self._label}{news}", highlight=False, soft_wrap=True, markup=False
+        )
 
     def make_part(self, label: str, place: Callable[[int], float], *, announce: bool) -> Bar:
         """Returns the same bar for one of several runs."""
