@@ -177,7 +177,7 @@ def measure_patches(out: tuple[int, ...], kernel: tuple[int, ...], itemsize: int
 
 
 def is_one_core() -> bool:
-    """Whether a device is one core of a CPU: there are several, as `running.use_cores` makes them, or only one core."""
+    """Whether a device is one core of a CPU: there are several, as `runs.prepare` makes them, or only one core."""
     return jax.default_backend() == "cpu" and (jax.local_device_count() > 1 or count_cores() == 1)
 
 
