@@ -173,8 +173,8 @@ def draw(found: Mapping[str, Any]) -> Any:
         places = [-(i + i // len(METHODS)) for i in range(len(keys))]
         ax.set_yticks(places, [f"{PARTITIONS[law]}, {METHODS[method]}" for _, law, method in keys], fontsize=7)
         ax.grid(axis="x", alpha=0.25)
-    handles, labels = axes[0][0].get_legend_handles_labels()
-    named = dict(zip(labels, handles, strict=True))
+    shown = [ax.get_legend_handles_labels() for ax in axes.flat]  # not every method was run on all data
+    named = {label: handle for handles, labels in shown for handle, label in zip(handles, labels, strict=True)}
     figure.legend(named.values(), named.keys(), loc="outside lower center", ncols=2, fontsize=8)
     return figure
 
