@@ -1,6 +1,6 @@
 """What a local step's matrix products cost alone: the floor under the step that a machine can be asked for.
 
-python -m benchmarks.floor        # of the workloads' models, and of the CIFAR CNN with 50 rows; prints a table
+python -m benchmarks.floor        # of the workloads' models and of some of the papers'; prints a table
 
 Both are measured as clients train, on every core at once.
 """
@@ -21,16 +21,22 @@ from fedjax_sel.models.cnn import CNN
 from fedjax_sel.models.conv_dropout import ConvDropout
 from fedjax_sel.models.mlp import MLP
 from fedjax_sel.models.resnet import ResNet
+from fedjax_sel.models.wide_resnet import WideResNet
 from fedjax_sel.report.markdown import table
 from fedjax_sel.runs.prepare import use_cores
 from fedjax_sel.types import Batch
 
 REPEATS, STEPS = 7, 10
+LENET = CNN(10, (6, 16), (120, 84), kernel=5, pooled=2)
 MODELS = {
     "gpfl-mlp, 64 rows": (MLP(10, (64, 30), 0.5), (64, 28, 28, 1)),
     "pfl-cifar, 10 rows": (ConvDropout(10), (10, 32, 32, 3)),
     "cnn, 50 rows of CIFAR-10": (CNN(10), (50, 32, 32, 3)),
+    "lenet, 64 rows of Fashion-MNIST": (LENET, (64, 28, 28, 1)),
+    "lenet, 64 rows of CIFAR-10": (LENET, (64, 32, 32, 3)),
     "lefl-resnet, 64 rows": (ResNet(10), (64, 32, 32, 3)),
+    "WRN-16-1, 32 rows": (WideResNet(10), (32, 32, 32, 3)),
+    "WRN-16-1, 128 rows": (WideResNet(10), (128, 32, 32, 3)),
 }
 
 

@@ -13,7 +13,6 @@ import functools
 import itertools
 import math
 import operator
-import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,6 +21,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
+from fedjax_sel.cores import count_cores
 from fedjax_sel.models._batches import divide_batch, in_blocks
 from fedjax_sel.models._native_conv import convolve, find_padding
 
@@ -179,11 +179,6 @@ def measure_patches(out: tuple[int, ...], kernel: tuple[int, ...], itemsize: int
 def is_one_core() -> bool:
     """Whether a device is one core of a CPU: there are several, as `runs.prepare` makes them, or only one core."""
     return jax.default_backend() == "cpu" and (jax.local_device_count() > 1 or count_cores() == 1)
-
-
-def count_cores() -> int:
-    """Returns how many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 NATIVE_PATCHES, NATIVE_CHANNELS, NATIVE_ROWS = 2 * 2**20, 16, 256

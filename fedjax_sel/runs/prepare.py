@@ -8,6 +8,8 @@ from pathlib import Path
 
 import jax
 
+from fedjax_sel.cores import count_cores
+
 
 def prepare_jax(*, cores: bool, cache: bool) -> None:
     """Prepares JAX, before anything of it is used.
@@ -34,8 +36,7 @@ def use_cores() -> None:
     if chosen or jax.distributed.is_initialized():
         return
     with contextlib.suppress(RuntimeError):  # JAX has begun
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-        jax.config.update("jax_num_cpu_devices", cores or 1)
+        jax.config.update("jax_num_cpu_devices", count_cores())
 
 
 def keep_compiled_programs() -> None:
