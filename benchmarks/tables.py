@@ -18,6 +18,7 @@ PEERS = {
     "fedjax": "FedJAX 0.0.17",
     "pfl": "pfl-research 0.6",
     "flower": "Flower 1.41",
+    "blazefl": "BlazeFL 2.0",
 }
 """As the documentation calls them."""
 

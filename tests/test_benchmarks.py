@@ -7,7 +7,10 @@ from pathlib import Path
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
+
+import fedjax_sel as fs
 
 ROOT = Path(__file__).parents[1]
 
@@ -105,6 +108,45 @@ def test_a_workload_that_fails_keeps_what_it_measured_and_the_others_run(tmp_pat
     assert set(json.loads(out.read_text())) == {"flute-lr", "sweep"}
 
 
+def test_a_turn_is_kept_beside_those_before(tmp_path, monkeypatch):
+    from benchmarks.peers import __main__ as command
+
+    monkeypatch.setattr(command, "RESULTS", tmp_path / "peers.json")
+    for ours, theirs in ((1.0, 3.0), (2.0, 10.0)):
+        command.keep("w", {"fedjax_sel": {"seconds_a_round": ours}, "torch": {"seconds_a_round": theirs}})
+    command.keep("v", {"fedjax_sel": {"seconds_a_round": 1.0}, "torch": {"failed": "late"}})
+    found = json.loads((tmp_path / "peers.json").read_text())
+    assert [turn["torch"]["seconds_a_round"] for turn in found["w"]["turns"]] == [3.0, 10.0]
+    assert (found["w"]["ratios"], found["v"]["ratios"]) == ({"torch": 4.0}, {})
+
+
+@pytest.mark.parametrize(("name", "epochs", "shapes"), [("flute-lr", 1, [(784, 10)]), ("gpfl-mlp", 3, [(784, 64)])])
+def test_peers_are_given_the_rows_owners_cohorts_and_parameters_that_we_train_on(name, epochs, shapes, tmp_path):
+    from benchmarks.peers import work
+
+    file = np.load(work.export(name, tmp_path, quick=True))
+    told = json.loads(str(file["work"]))
+    experiment, data, _ = work.made(name, quick=True)
+    assert (told["epochs"], told["rounds"]) == (epochs, experiment.rounds)
+    assert [file[f"kernel_{i}"].shape for i in range(len(shapes))] == shapes
+    rows = [file["order"][first : first + count] for first, count in zip(file["offset"], file["size"], strict=True)]
+    assert sorted(np.concatenate(rows)) == list(range(len(file["y"])))
+    history = fs.simulate(experiment, data)
+    assert (file["cohorts"] == history.selections[0]).all()
+    for client in file["cohorts"][0]:
+        ours = data.y[data.order[data.offset[client] :][: data.num_examples[client]]]
+        assert (file["y"][rows[client]] == ours).all()
+
+
+def test_a_peer_that_no_python_is_new_enough_for_has_failed(monkeypatch, tmp_path):
+    from benchmarks.peers import __main__ as command
+
+    monkeypatch.setattr(command, "CACHE", tmp_path)
+    monkeypatch.setitem(command.OLDEST, "blazefl", (3, 99))
+    done = command.peer("blazefl", tmp_path / "work.npz", tmp_path / "out.json", 4)
+    assert done == {"failed": "its environment cannot be made (no Python 3.99 or newer is on the path)"}
+
+
 def test_a_peers_line_says_turns_failures_and_what_was_not_run():
     from benchmarks.tables import peers
 
@@ -118,7 +160,9 @@ def test_a_peers_line_says_turns_failures_and_what_was_not_run():
     line = peers({"w": {"turns": turns, "ratios": {"torch": 15.0, "flower": 100.0}}, "environment": {}}).splitlines()[
         -1
     ]
-    assert line == "| w, 4 rounds | 2 ms (0.910) | 15 (0.900; 2 turns) | late | not run | 100 (0.500; 1 turn) |"
+    assert (
+        line == "| w, 4 rounds | 2 ms (0.910) | 15 (0.900; 2 turns) | late | not run | 100 (0.500; 1 turn) | not run |"
+    )
 
 
 def test_the_floor_counts_the_products_of_a_gradient_and_of_the_programs_inside():

@@ -9,10 +9,10 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
-import venv
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -24,7 +24,7 @@ ROOT = HERE.parents[1]
 RESULTS = HERE.parent / "results" / "peers.json"
 CACHE = Path(os.environ.get("FEDJAX_SEL_CACHE") or "~/.cache/fedjax_sel").expanduser() / "peers"
 
-TORCH = "torch==2.13.0"
+TORCH = "torch==2.15.0"
 PEERS = {
     "torch": ("torch_loop.py", (TORCH, "numpy")),
     "fedjax": (
@@ -41,8 +41,12 @@ PEERS = {
     ),
     "pfl": ("pfl_research.py", (TORCH, "pfl[pytorch]")),
     "flower": ("flower_simulation.py", (TORCH, "flwr[simulation]")),
+    "blazefl": ("blazefl_simulation.py", (TORCH, "blazefl[contrib,reproducibility]")),
 }
 """Script and packages of each: the last versions that work together."""
+
+OLDEST = {"blazefl": (3, 12)}
+"""The Python that a peer needs, where that is newer than ours: the first such on the path makes its environment."""
 
 WORKS = ("flute-lr", "gpfl-mlp", "pfl-cifar")
 LIMIT = 600
@@ -55,10 +59,25 @@ def environment(name: str) -> Path:
     python = place / "bin" / "python"
     if not (place / "ready").exists():
         print(f"making the environment of {name}", flush=True)
-        venv.create(place, with_pip=True, clear=True)
+        subprocess.run([find_python(OLDEST.get(name, (3, 11))), "-m", "venv", "--clear", place], check=True)
         subprocess.run([python, "-m", "pip", "install", "-q", *PEERS[name][1]], check=True)
         (place / "ready").touch()
     return python
+
+
+def find_python(oldest: tuple[int, int]) -> str:
+    """Our interpreter, or one on the path that is new enough.
+
+    Raises:
+      FileNotFoundError: there is none.
+    """
+    if sys.version_info[:2] >= oldest:
+        return sys.executable
+    for minor in range(20, oldest[1] - 1, -1):
+        found = shutil.which(f"python3.{minor}")
+        if found and not subprocess.run([found, "--version"], capture_output=True, check=False).returncode:
+            return found
+    raise FileNotFoundError(f"no Python {oldest[0]}.{oldest[1]} or newer is on the path")
 
 
 def peer(name: str, work: Path, out: Path, rounds: int) -> dict[str, Any]:
@@ -69,7 +88,7 @@ def peer(name: str, work: Path, out: Path, rounds: int) -> dict[str, Any]:
         done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, check=False, cwd=HERE)
     except subprocess.TimeoutExpired:
         return {"failed": f"not finished after {LIMIT} s"}
-    except subprocess.CalledProcessError as error:
+    except (subprocess.CalledProcessError, FileNotFoundError) as error:
         return {"failed": f"its environment cannot be made ({error})"}
     if done.returncode:
         return {"failed": (done.stderr.strip().splitlines() or ["no message"])[-1]}
@@ -102,25 +121,27 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as scratch:
             call("--export", name, scratch, quick=given.quick)
             source, out = Path(scratch) / f"{name}.npz", Path(scratch) / "out.json"
-            turns = []
             for _ in range(given.repeats):
                 call("--ours", name, str(out), quick=given.quick)
                 turn = {"fedjax_sel": json.loads(out.read_text())}
                 rounds = turn["fedjax_sel"]["rounds"]
                 turn |= {other: peer(other, source, out, rounds) for other in names}
-                turns.append(turn)
                 print(name, {who: said(done) for who, done in turn.items()}, flush=True)
-            found[name] = {"turns": turns, "ratios": ratios(turns)}
-    if not given.quick:
-        from fedjax_sel.report.environment import environment as ours
+                found.setdefault(name, []).append(turn)
+                if not given.quick:
+                    keep(name, turn)
+    for name, turns in found.items():
+        print(name, ratios(turns))
 
-        kept = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-        for name in found:  # every turn holds our own figure, so turns of several calls stand beside each other
-            turns = kept.get(name, {}).get("turns", []) + found[name]["turns"]
-            found[name] = {"turns": turns, "ratios": ratios(turns)}
-        RESULTS.write_text(json.dumps({**kept, "environment": ours(), **found}, indent=1) + "\n")
-    for name, done in found.items():
-        print(name, done["ratios"])
+
+def keep(name: str, turn: dict[str, Any]) -> None:
+    """Add a turn of a work to the results; each holds our own figure, so turns of several calls stand side by side."""
+    from fedjax_sel.report.environment import environment as ours
+
+    kept = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    turns = [*kept.get(name, {}).get("turns", []), turn]
+    kept |= {"environment": ours(), name: {"turns": turns, "ratios": ratios(turns)}}
+    RESULTS.write_text(json.dumps(kept, indent=1) + "\n")
 
 
 def call(flag: str, *rest: str, quick: bool) -> None:

@@ -51,7 +51,7 @@ def export(name: str, folder: Path, quick: bool) -> Path:
     experiment, data, model = made(name, quick)
     trainer: Any = experiment.local_training
     still = replace(
-        experiment, local_training=replace(trainer, steps=1, learning_rate=0.0)
+        experiment, local_training=replace(trainer, epochs=None, steps=1, learning_rate=0.0)
     )  # a uniform cohort sees no model
     history = fs.simulate(still, data)
     begin = jax.tree.map(lambda leaf: np.asarray(leaf[0]), history.variables)["params"]
@@ -65,13 +65,22 @@ def export(name: str, folder: Path, quick: bool) -> Path:
         "model": model,
         "learning_rate": float(trainer.learning_rate),
         "batch_size": trainer.batch_size,
-        "epochs": trainer.epochs,
+        "epochs": trainer.epochs or 1,
         "rounds": experiment.rounds,
     }
     folder.mkdir(parents=True, exist_ok=True)
     place = folder / f"{name}.npz"
-    arrays = {key: np.asarray(getattr(data, key)) for key in ("x", "y", "test_x", "test_y", "order", "offset", "size")}
-    np.savez(place, **arrays, **first, cohorts=history.selections[0], mean=mean, std=std, work=json.dumps(work))
+    arrays = {key: np.asarray(getattr(data, key)) for key in ("x", "y", "test_x", "test_y", "order", "offset")}
+    np.savez(
+        place,
+        **arrays,
+        size=np.asarray(data.num_examples),
+        **first,
+        cohorts=history.selections[0],
+        mean=mean,
+        std=std,
+        work=json.dumps(work),
+    )
     return place
 
 
