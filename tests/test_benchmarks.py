@@ -130,7 +130,7 @@ def test_peers_are_given_the_rows_owners_cohorts_and_parameters_that_we_train_on
     assert (told["epochs"], told["rounds"]) == (epochs, experiment.rounds)
     assert [file[f"kernel_{i}"].shape for i in range(len(shapes))] == shapes
     rows = [file["order"][first : first + count] for first, count in zip(file["offset"], file["size"], strict=True)]
-    assert sorted(np.concatenate(rows)) == list(range(len(file["y"])))
+    assert len(set(np.concatenate(rows))) == data.num_examples.sum()
     history = fs.simulate(experiment, data)
     assert (file["cohorts"] == history.selections[0]).all()
     for client in file["cohorts"][0]:
@@ -157,12 +157,10 @@ def test_a_peers_line_says_turns_failures_and_what_was_not_run():
         {"fedjax_sel": did(0.001, 0.91), "torch": did(0.02, 0.9), "fedjax": {"failed": "late"}},
         {"fedjax_sel": did(0.003, 0.91), "torch": did(0.03, 0.9), "flower": did(0.3, 0.5)},
     ]
-    line = peers({"w": {"turns": turns, "ratios": {"torch": 15.0, "flower": 100.0}}, "environment": {}}).splitlines()[
-        -1
-    ]
-    assert (
-        line == "| w, 4 rounds | 2 ms (0.910) | 15 (0.900; 2 turns) | late | not run | 100 (0.500; 1 turn) | not run |"
-    )
+    found = {"w": {"turns": turns, "ratios": {"torch": 15.0, "flower": 100.0}}, "environment": {}}
+    line = peers(found).splitlines()[-1]
+    told = ("w, 4 rounds", "2 ms (0.910)", "15 (0.900; 2 turns)", "late", "not run", "100 (0.500; 1 turn)", "not run")
+    assert line == f"| {' | '.join(told)} |"
 
 
 def test_the_floor_counts_the_products_of_a_gradient_and_of_the_programs_inside():

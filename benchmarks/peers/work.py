@@ -71,16 +71,8 @@ def export(name: str, folder: Path, quick: bool) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     place = folder / f"{name}.npz"
     arrays = {key: np.asarray(getattr(data, key)) for key in ("x", "y", "test_x", "test_y", "order", "offset")}
-    np.savez(
-        place,
-        **arrays,
-        size=np.asarray(data.num_examples),
-        **first,
-        cohorts=history.selections[0],
-        mean=mean,
-        std=std,
-        work=json.dumps(work),
-    )
+    arrays |= {"size": np.asarray(data.num_examples), "cohorts": history.selections[0]}
+    np.savez(place, **arrays, **first, mean=mean, std=std, work=json.dumps(work))
     return place
 
 
