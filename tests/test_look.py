@@ -184,7 +184,7 @@ def test_quantities_are_written_for_a_person():
     assert written == {"memory": "3 GiB", "seconds": "2 h", "parameters": "12,345", "layout": "vmap"}
 
 
-def test_the_bar_says_how_long_it_compiles_and_what_is_left():
+def test_the_bar_says_how_long_it_compiles_and_what_is_left(monkeypatch):
     from types import SimpleNamespace
 
     from fedjax_sel.report import progress
@@ -193,18 +193,29 @@ def test_the_bar_says_how_long_it_compiles_and_what_is_left():
     task = SimpleNamespace(fields={"news": "compiling", "since": progress.time.monotonic() - 12.2})
     assert str(news.render(task)) == "compiling (12 s)"
     shown = []
-    terminal = SimpleNamespace(is_terminal=True, is_jupyter=False)
+    terminal = SimpleNamespace(is_terminal=True, is_jupyter=False, print=lambda *_, **__: None)
     bars = SimpleNamespace(update=lambda task, completed, news, since: shown.append(news), console=terminal)
     bar = progress.Bar(bars, 0, announce=False, rounds=100)
 
     def history(rounds):
         return History((0,), {"accuracy": np.ones((1, rounds))}, np.zeros((1, rounds, 1), int), 3)
 
-    bar.on_train_begin(history(0))
-    for rounds in (10, 20):
-        bar.after_central_iteration(history(rounds))
-    assert "left" not in shown[1]
-    assert shown[2].endswith("left")
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    for seconds, tell, rounds in (
+        (0, bar.on_train_begin, 0),
+        (50, bar.on_compiled, 0),
+        (60, bar.after_central_iteration, 10),
+        (80, bar.after_central_iteration, 30),
+    ):
+        now[0] = float(seconds)
+        tell(history(rounds))
+    assert shown[:2] == ["compiling", "first rounds"]
+    assert shown[2] == "accuracy 1.0000 · 1 rounds/s · 1.5 min left"  # the compiler's 50 s are not counted
+    assert shown[3] == "accuracy 1.0000 · 1 rounds/s · 1.17 min left"
+    for tell in (bar.on_train_begin, bar.after_central_iteration):  # as where a run goes on
+        tell(history(40))
+    assert shown[-1] == "accuracy 1.0000 · 0 rounds/s"
 
 
 @pytest.mark.parametrize(("silence", "terminal", "expected"), [(0.0, False, 1), (60.0, False, 0), (0.0, True, 0)])

@@ -28,6 +28,9 @@ class Callback(Protocol):
     def on_train_begin(self, history: History) -> None:
         """Once, when everything is checked; `history.about` says how it will be run."""
 
+    def on_compiled(self, history: History) -> None:
+        """Once, when the program is compiled, before its first chunk; not where no round is left, nor in debugging."""
+
     def after_central_iteration(self, history: History) -> bool | None:
         """After every chunk; a true answer ends the run."""
 
@@ -38,7 +41,7 @@ class Callback(Protocol):
 AnyCallback = Callback | Callable[[History], Any]
 
 
-EVENTS = ("on_train_begin", "after_central_iteration", "on_train_end")
+EVENTS = ("on_train_begin", "on_compiled", "after_central_iteration", "on_train_end")
 """The methods of a callback."""
 
 

@@ -19,7 +19,7 @@ from fedjax_sel.data.federation import Federation
 from fedjax_sel.engine.callback import needs_variables, tell
 from fedjax_sel.engine.checkpoint import Checkpoints, Point, mark_of, to_host
 from fedjax_sel.engine.contract import name_kind
-from fedjax_sel.engine.distributed import any_process, check_same, describe_device, fetch, is_distributed, wait_for_all
+from fedjax_sel.engine.distributed import any_process, check_same, describe_device, fetch, wait_for_all
 from fedjax_sel.engine.eager import run_chunk_in_python
 from fedjax_sel.engine.execution import Execution
 from fedjax_sel.engine.experiment import Experiment, check_more_rounds
@@ -142,9 +142,10 @@ def run_rounds(
     ended = 0 < first < rounds and any_process(tell(how.callbacks, "after_central_iteration", known))
     shared, together, keys, state = program.place(state)
     try:
-        if is_distributed() and not how.debug:  # compiling may take one longer than the others wait where they talk
+        if first < rounds and not (ended or how.debug):  # what is compiled here is run below
             run_chunk.lower(shared, together, keys, state, np.int32(first), **program.static).compile()
-            wait_for_all()
+            wait_for_all()  # it may take one process longer than the others wait where they talk
+            tell(how.callbacks, "on_compiled", history)
         for t in range(first, rounds, length):
             if ended:
                 break

@@ -53,7 +53,7 @@ class Bar:
         self._progress, self._task, self._announce = progress, task, announce
         self._label, self._place, self._rounds = label, place, rounds
         self._first: tuple[int, float] = 0, time.monotonic()
-        self._compiled, self._spoke = False, time.monotonic()
+        self._spoke = time.monotonic()
 
     def on_train_begin(self, history: History) -> None:
         """Prints how the run is done, before the first chunk."""
@@ -72,6 +72,11 @@ class Bar:
             self._progress.console.print(f"continuing after round {history.rounds}", highlight=False)
         self._show(history.rounds, "compiling", since=time.monotonic())
 
+    def on_compiled(self, history: History) -> None:
+        """Says that the first chunk runs, from which on time is counted."""
+        self._first = history.rounds, time.monotonic()
+        self._show(history.rounds, "first rounds", since=time.monotonic())
+
     def after_central_iteration(self, history: History) -> None:
         """Moves the bar after a chunk; in a log, says where the run is when nothing was said for a while."""
         rounds, began = self._first
@@ -79,12 +84,10 @@ class Bar:
         measured = history[history.headline]
         known = np.nanmean(measured[:, ~np.isnan(measured).all(0)][:, -1:], axis=0)
         news = (f"{history.headline} {known[-1]:.4f} · " if known.size else "") + f"{speed:.3g} rounds/s"
-        if self._compiled and self._rounds is not None and history.rounds < self._rounds:
+        if self._rounds is not None and rounds < history.rounds < self._rounds:  # a point gone on from is told again
             news += f" · {format_seconds((self._rounds - history.rounds) / speed)} left"
         self._show(history.rounds, news)
         self._speak(history.rounds, news)
-        if not self._compiled:  # the first chunk's time is the compiler's
-            self._compiled, self._first = True, (history.rounds, time.monotonic())
 
     def _speak(self, rounds: int, news: str) -> None:
         console, of = self._progress.console, "" if self._rounds is None else f" of {self._rounds}"

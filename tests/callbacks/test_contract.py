@@ -14,7 +14,7 @@ EXTRAS = {"mlflow": "mlflow", "trackio": "trackio"}
 """Packages of callbacks that the tests do without."""
 
 NAMES = [name for name in callbacks.available() if find_spec(EXTRAS.get(name, "numpy"))]
-METHODS = ("on_train_begin", "after_central_iteration", "on_train_end")
+METHODS = ("on_train_begin", "on_compiled", "after_central_iteration", "on_train_end")
 NAMED_BY_CHANCE = re.compile(r"events\.\d+|\d{8}_\d{6}|[0-9a-f]{8}(?=-\d)")
 """Times and W&B's identifiers, in names of files."""
 

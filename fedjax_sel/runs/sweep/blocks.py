@@ -40,6 +40,10 @@ class Apart:
         """Once."""
         self._tell("on_train_begin", history)
 
+    def on_compiled(self, history: History) -> None:
+        """Once."""
+        self._tell("on_compiled", history)
+
     def after_central_iteration(self, history: History) -> None:
         """After every chunk."""
         self._tell("after_central_iteration", history)
