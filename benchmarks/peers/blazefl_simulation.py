@@ -1,6 +1,7 @@
 """BlazeFL's simulation, by its threads or its processes, the faster: python blazefl_simulation.py WORK.npz OUT.json."""
 
 import json
+import os
 import sys
 import tempfile
 import time
@@ -19,7 +20,7 @@ from blazefl.core import IPCMode
 from nets import accuracy, net, tensors
 from torch.utils.data import DataLoader, Dataset
 
-CORES = 2
+CORES = len(os.sched_getaffinity(0))
 SOURCE = sys.argv[1]
 torch.set_num_threads(1)
 FILE = dict(np.load(SOURCE))
