@@ -20,6 +20,9 @@ def reproduce(
     add: Annotated[
         list[str] | None, typer.Option(help="A strategy of your own, `mine.py:MySelector`, in every experiment.")
     ] = None,
+    finished: Annotated[
+        bool, typer.Option("--finished", help="Run nothing; report on what is finished, also while the rest runs.")
+    ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Errors with traceback.")] = False,
     no_cache: NoCache = False,
 ) -> None:
@@ -33,7 +36,7 @@ def reproduce(
         check_name("paper", paper, papers.available())
     prepare_jax(cores=True, cache=not no_cache)
     try:
-        papers.reproduce(paper, scale=scale, out=out, seeds=seeds, add=add or (), console=Console())
+        papers.reproduce(paper, scale=scale, out=out, seeds=seeds, add=add or (), finished=finished, console=Console())
     except KeyboardInterrupt:
         where = out or Path("runs") / f"{paper}-{scale or 'small'}"
         Console(stderr=True).print(

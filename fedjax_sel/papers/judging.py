@@ -11,7 +11,7 @@ import numpy as np
 from fedjax_sel.engine.history import History
 from fedjax_sel.metrics import Difference, adjust_holm, difference
 from fedjax_sel.metrics.verdict import NOT_REPRODUCED, REPRODUCED, UNDECIDED
-from fedjax_sel.papers.paper import Claim, Histories, Result
+from fedjax_sel.papers.paper import Claim, Histories, NotRun, Result
 from fedjax_sel.papers.regime import Conditions, FairRegime, describe_shortfalls
 from fedjax_sel.report.markdown import REFUTING, SIDE
 
@@ -96,14 +96,17 @@ def judge(question: Question, differences: Differences) -> Judgement:
 
     Reproduced where the pooled interval says so, the mean of every experiment lies on the claim's side, and none
     refutes it. Not reproduced where the pooled interval refutes it, or an experiment does after Holm's correction for
-    how many there are. Undecided between, and where there are none.
+    how many there are. Undecided between.
 
     Args:
       question: what is asked of each.
       differences: of each experiment, over the same seeds.
+
+    Raises:
+      NotRun: there are none.
     """
     if not differences:
-        return Judgement(UNDECIDED)
+        raise NotRun("nothing to compare")
     pooled = pool(differences)
     refuting = [p <= LEVEL for p in adjust_holm([question.refute(d) for d in differences.values()])]
     pointing = [question.points(d.mean) for d in differences.values()]
@@ -170,7 +173,9 @@ def make_claim(
     return Claim(name, text, source, found.verdict, statistic, found.effect, tuple(rests_on), fixed)
 
 
-def settle_claims(claims: Sequence[Claim], regime: FairRegime, conditions: Mapping[str, Conditions]) -> list[Claim]:
+def settle_claims(
+    claims: Sequence[Claim], regime: FairRegime, conditions: Mapping[str, Conditions], *, finished: bool = True
+) -> list[Claim]:
     """Returns the claims under the policy: by construction, not judged below the fair regime, else as they were found.
 
     An experiment has as many seeds as the claim compares, where others of its methods have fewer. A claim that rests on
@@ -180,14 +185,17 @@ def settle_claims(claims: Sequence[Claim], regime: FairRegime, conditions: Mappi
       claims: as they were found.
       regime: of the paper.
       conditions: what the runs of every experiment had.
+      finished: all experiments were run. Where they were not, claims that rest on one that was not are left out.
 
     Raises:
-      ValueError: a claim rests on an experiment that was not run.
+      ValueError: a claim rests on an experiment that was not run, though all were.
     """
     missed = {name: describe_shortfalls(regime, {name: had}) for name, had in conditions.items()}
     out = []
     for claim in claims:
         if unknown := set(claim.rests_on) - set(conditions):
+            if not finished:
+                continue
             raise ValueError(f"the claim {claim.id!r} rests on {sorted(unknown)}; run were {sorted(conditions)}")
         if claim.fixed:
             out.append(replace(claim, verdict=BY_CONSTRUCTION, reason=claim.fixed))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -59,6 +59,47 @@ Study = Callable[[str, Sequence[int], Path], dict[str, Any]]
 cells are finished; what JSON can hold."""
 
 
+class NotRun(KeyError):
+    """A cell or a study that was asked for was not run."""
+
+
+class Finished(dict):
+    """Cells or studies of a reproduction that is not finished: asking for another one raises `NotRun`."""
+
+    def __missing__(self, key: Any) -> Any:
+        """Refuses."""
+        raise NotRun(key)
+
+
+Item = TypeVar("Item")
+
+
+def join(*parts: Callable[[], Iterable[Item]]) -> list[Item]:
+    """Returns what all parts return, without the parts that need what was not run.
+
+    >>> there = Finished(time=3)
+    >>> join(lambda: [there["time"]], lambda: [there["space"]])
+    [3]
+    """
+    out: list[Item] = []
+    for part in parts:
+        try:
+            out += part()
+        except NotRun:
+            continue
+    return out
+
+
+Some = TypeVar("Some", bound=Mapping)
+
+
+def need(there: Some) -> Some:
+    """Returns what is there; raises `NotRun` where nothing is."""
+    if not there:
+        raise NotRun("nothing of this was run")
+    return there
+
+
 @dataclass(frozen=True)
 class Evidence:
     """What a paper is judged by.
@@ -66,6 +107,8 @@ class Evidence:
     Attributes:
       histories: finished cells.
       studies: what the finished studies found, by name, as JSON has it.
+
+    Both are `Finished` where some are not.
     """
 
     histories: Histories

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,20 @@ from fedjax_sel.metrics.verdict import NOT_REPRODUCED, REPRODUCED
 from fedjax_sel.papers.conditions import observe_conditions
 from fedjax_sel.papers.judging import settle_claims
 from fedjax_sel.papers.own import list_own_cells, tabulate_own
-from fedjax_sel.papers.paper import Cell, Claim, Evidence, Histories, Paper, Result, Table, locate_cell
+from fedjax_sel.papers.paper import (
+    Cell,
+    Claim,
+    Evidence,
+    Figure,
+    Finished,
+    Histories,
+    NotRun,
+    Paper,
+    Result,
+    Table,
+    join,
+    locate_cell,
+)
 from fedjax_sel.papers.regime import Conditions, describe_conditions
 from fedjax_sel.report.environment import CHANGES, environment
 from fedjax_sel.report.markdown import report
@@ -37,12 +52,14 @@ def reproduce(
     out: Path | None = None,
     seeds: int | Sequence[int] | None = None,
     add: Sequence[str] = (),
+    finished: bool = False,
     console: Console | None = None,
 ) -> dict[str, Any]:
     """Runs a paper's experiments at a scale, and writes tables, figures, report and `summary.json`.
 
     A cell that is finished in `out` with the same configuration is read, not run again; so is a study of the same scale
-    and seeds.
+    and seeds. With `finished` nothing is run, also while another process runs the rest: what needs other cells or
+    studies than those that are there is left out, and the report says how many there are.
 
     Args:
       paper: whose.
@@ -50,14 +67,15 @@ def reproduce(
       out: folder; None: `runs/PAPER-SCALE`.
       seeds: a count or numbers; None: as many as the scale says.
       add: strategies of the user's (`module:Name`), which are run in every experiment that has a place for them.
+      finished: report on what is finished in `out`, and run nothing.
       console: where progress and tables go.
 
     Returns:
       What `summary.json` holds.
 
     Raises:
-      ValueError: unknown scale, a strategy that is none or has no place, a folder of something else, or one
-        that another process uses.
+      ValueError: unknown scale, a strategy that is none or has no place, a folder of something else, one that another
+        process uses, or one in which nothing is finished that was to be reported on.
     """
     console = console or Console(quiet=True)
     scales = list(paper.seeds)
@@ -72,18 +90,23 @@ def reproduce(
     for cell, config in zip(cells, configs, strict=True):  # everything is checked before anything runs
         layout.check(locate_cell(out, cell), config, extend=False)
 
-    with lock_folder(out):
+    with nullcontext() if finished else lock_folder(out):
         began = time.perf_counter()
         numbers = check_seeds(seeds)
-        histories = run_cells(out, cells, configs, console)
-        more = [tabulate_own(added, histories)] if added else []
+        there = find_finished(out, cells, configs) if finished else [True] * len(cells)
+        histories = run_cells(out, [*compress(cells, there)], [*compress(configs, there)], console)
+        more = [tabulate_own([one for one in added if one.cell.key in histories], histories)] if added else []
         theirs = len(cells) - len(added)  # no claim, table or figure of the paper's sees the user's
-        cells, configs = cells[:theirs], configs[:theirs]
-        known = {cell.key: histories[cell.key] for cell in cells}
-        evidence = Evidence(known, run_studies(out, paper, scale, numbers, console))
+        cells, configs, there = cells[:theirs], configs[:theirs], there[:theirs]
+        unfinished = [cell.key for cell, done in zip(cells, there, strict=True) if not done]
+        cells, configs = [*compress(cells, there)], [*compress(configs, there)]
+        known = Finished({cell.key: histories[cell.key] for cell in cells})
+        studies = Finished(run_studies(out, paper, scale, numbers, console, only_finished=finished))
+        unfinished += [("study", name) for name in paper.studies if name not in studies]
+        evidence = Evidence(known, studies) if unfinished else Evidence(dict(known), dict(studies))
         conditions = observe_conditions(cells, configs, known)
         made = describe_cells(out, cells, configs)
-        summary = write_reproduction(paper, scale, numbers, evidence, conditions, made, out, console, more)
+        summary = write_reproduction(paper, scale, numbers, evidence, conditions, made, out, console, more, unfinished)
         console.print(
             f"{time.perf_counter() - began:.0f} s. Report, figures and summary.json are in [bold]{out}[/]",
             soft_wrap=True,
@@ -101,6 +124,7 @@ def write_reproduction(
     out: Path,
     console: Console,
     more: Sequence[Table] = (),
+    unfinished: Sequence[tuple[str, str]] = (),
 ) -> dict[str, Any]:
     """Writes and prints what the evidence shows, and returns what `summary.json` holds.
 
@@ -111,15 +135,18 @@ def write_reproduction(
       out: folder.
       console: where verdicts go.
       more: tables that stand before the paper's.
+      unfinished: experiment and method of every cell that the evidence lacks; `("study", name)` of studies.
     """
-    claims = settle_claims(paper.claims(scale, evidence), paper.regime, conditions)
-    results = paper.results(scale, evidence)
+    found = join(lambda: paper.claims(scale, evidence))
+    claims = settle_claims(found, paper.regime, conditions, finished=not unfinished)
+    results = join(lambda: paper.results(scale, evidence))
     summary = {
         "paper": paper.name,
         "scale": scale,
         "seeds": list(seeds),
         "environment": environment(),
-        "notes": list_notes(made),
+        "notes": [*tell_unfinished(len(made), unfinished), *list_notes(made)],
+        **({"unfinished": [list(key) for key in unfinished]} if unfinished else {}),
         "regime": vars(paper.regime),
         "conditions": describe_conditions(conditions),
         "cells": made,
@@ -127,10 +154,10 @@ def write_reproduction(
         "claims": [vars(claim) for claim in claims],
         **({"own": [vars(table) for table in more]} if more else {}),
     }
-    figures, tables = paper.figures(scale, evidence), [*more, *paper.tables(scale, evidence)]
+    tables = [*more, *join(lambda: paper.tables(scale, evidence))]
     (out / "figures").mkdir(parents=True, exist_ok=True)
-    for figure in figures:
-        write_figure(out / "figures" / f"{figure.name}.png", figure.draw())
+    figures = join(lambda: paper.figures(scale, evidence))
+    figures = [figure for figure in figures if draw_figure(out / "figures", figure)]
     text = report(
         paper, scale, summary["seeds"], claims, tables, figures, summary["environment"], notes=summary["notes"]
     )
@@ -138,6 +165,44 @@ def write_reproduction(
     write_json(out / "summary.json", summary)
     print_verdicts(console, paper, tables, claims)
     return summary
+
+
+def tell_unfinished(finished: int, unfinished: Sequence[tuple[str, str]]) -> list[str]:
+    """Returns a note that a reproduction is not finished; none where it is."""
+    if not unfinished:
+        return []
+    studies = sum(experiment == "study" for experiment, _ in unfinished)
+    cells, missing = len(unfinished) - studies, f", and {studies} of its studies are missing" if studies else ""
+    return [
+        f"This reproduction is not finished: {finished} of {finished + cells} cells are there{missing}. Every table, "
+        "figure and verdict is of what is there alone; what needs the rest is left out."
+    ]
+
+
+def draw_figure(folder: Path, figure: Figure) -> bool:
+    """Draws a figure into a file of its name; returns whether all that it needs was run."""
+    try:
+        write_figure(folder / f"{figure.name}.png", figure.draw())
+    except NotRun:
+        return False
+    return True
+
+
+def find_finished(out: Path, cells: Sequence[Cell], configs: Sequence[Config]) -> list[bool]:
+    """Returns of every cell whether its run is finished.
+
+    Raises:
+      ValueError: none is.
+    """
+    first: dict[tuple[str, ...], Path] = {}
+    places = [
+        first.setdefault(same, locate_cell(out, cell))
+        for cell, same in zip(cells, identify_runs(cells, configs), strict=True)
+    ]
+    done = [layout.state(place) == "finished" for place in places]
+    if not any(done):
+        raise ValueError(f"no cell of this reproduction is finished in {out}; leave out --finished to run it there")
+    return done
 
 
 def run_cells(out: Path, cells: Sequence[Cell], configs: Sequence[Config], console: Console) -> Histories:
@@ -217,13 +282,24 @@ def list_notes(made: Sequence[Mapping[str, Any]]) -> list[str]:
     return out
 
 
-def run_studies(out: Path, paper: Paper, scale: str, seeds: Sequence[int], console: Console) -> dict[str, Any]:
-    """Returns what the studies found: read where this scale and these seeds are finished, found out where not."""
+def run_studies(
+    out: Path, paper: Paper, scale: str, seeds: Sequence[int], console: Console, *, only_finished: bool = False
+) -> dict[str, Any]:
+    """Returns what the studies found: read where this scale and these seeds are finished, found out where not.
+
+    Args:
+      out: folder of the reproduction.
+      paper, scale, seeds: of the reproduction.
+      console: where progress goes.
+      only_finished: those that are not finished are left out.
+    """
     out, found = out / "studies", {}
     for name, study in paper.studies.items():
         place, asked = out / f"{name}.json", {"scale": scale, "seeds": list(seeds)}
         kept = read_study(place)
         if {key: kept.get(key) for key in asked} != asked:
+            if only_finished:
+                continue
             with console.status(f"study: {name.replace('_', ' ')}"):
                 kept = to_jsonable({**asked, "found": study(scale, seeds, out.parent)})
             out.mkdir(parents=True, exist_ok=True)

@@ -10,7 +10,7 @@ import numpy as np
 
 from fedjax_sel import papers
 from fedjax_sel.papers.judging import settle_claims
-from fedjax_sel.papers.paper import Claim, Evidence, StoredCell
+from fedjax_sel.papers.paper import Claim, Evidence, Finished, StoredCell
 from fedjax_sel.papers.regime import Conditions
 from fedjax_sel.report.markdown import show_claims, show_notes
 from fedjax_sel.runs.files import write_json, write_text
@@ -26,7 +26,7 @@ def read_evidence(folder: Path) -> Evidence:
             measures.setdefault((row["experiment"], row["method"]), {})[row["metric"]] = np.array(values)
     cells = {}
     for cell in papers.load(summary["paper"]).cells(summary["scale"]):
-        if cell.key not in measures:  # added since, and not run yet; the summary's notes say so
+        if cell.key not in measures:  # added since, or not finished
             continue
         stored = measures[cell.key]
         runs = len(next(iter(stored.values())))
@@ -36,7 +36,7 @@ def read_evidence(folder: Path) -> Evidence:
         path.stem: json.loads(path.read_text(encoding="utf-8"))["found"]
         for path in sorted((folder / "studies").glob("*.json"))
     }
-    return Evidence(cells, studies)
+    return Evidence(Finished(cells), Finished(studies))
 
 
 def judge_again(folder: Path) -> list[Claim]:
@@ -48,7 +48,8 @@ def judge_again(folder: Path) -> list[Claim]:
     summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
     paper = papers.load(summary["paper"])
     conditions = {name: Conditions(**had) for name, had in summary["conditions"].items()}
-    return settle_claims(paper.claims(summary["scale"], read_evidence(folder)), paper.regime, conditions)
+    claims, finished = paper.claims(summary["scale"], read_evidence(folder)), "unfinished" not in summary
+    return settle_claims(claims, paper.regime, conditions, finished=finished)
 
 
 def write_again(folder: Path, commit: str | None) -> None:

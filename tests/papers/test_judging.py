@@ -24,7 +24,7 @@ from fedjax_sel.papers.judging import (
     pool,
     settle_claims,
 )
-from fedjax_sel.papers.paper import Cell
+from fedjax_sel.papers.paper import Cell, NotRun
 from fedjax_sel.papers.regime import Conditions, FairRegime, describe_shortfalls
 from fedjax_sel.report.markdown import show_claims
 
@@ -149,8 +149,17 @@ def test_each_question_has_its_three_answers(question, mean, expected, several):
     assert judge(question, {f"{i}": around(mean) for i in range(several)}).verdict == expected
 
 
-def test_no_comparison_decides_nothing():
-    assert judge(ask_larger(), {}).verdict == OPEN
+def test_nothing_to_compare_is_no_verdict():
+    with pytest.raises(NotRun):
+        judge(ask_larger(), {})
+
+
+def test_a_claim_on_what_was_not_run_is_a_mistake_or_left_out():
+    claims = [make_claim(name, "", "", YES, {}, rests_on=[name]) for name in ("here", "elsewhere")]
+    with pytest.raises(ValueError, match=r"the claim 'elsewhere' rests on \['elsewhere'\]; run were \['here'\]"):
+        settle_claims(claims, REGIME, {"here": ENOUGH})
+    (left,) = settle_claims(claims, REGIME, {"here": ENOUGH}, finished=False)
+    assert left.id == "here"
 
 
 REGIME = FairRegime(50, 5, 100, 5, 0.3, "made up", 0.3)

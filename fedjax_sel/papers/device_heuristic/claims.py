@@ -43,7 +43,7 @@ from fedjax_sel.papers.judging import (
     judge_larger,
     make_claim,
 )
-from fedjax_sel.papers.paper import Claim, Evidence, Histories
+from fedjax_sel.papers.paper import Claim, Evidence, Histories, join
 
 MARGIN = 0.01
 """Accuracies closer than this are called equal."""
@@ -59,14 +59,14 @@ MORE_IS_DEARER = "in the simulation a round lasts as long as its slowest device,
 
 def judge_claims(scale: str, evidence: Evidence) -> list[Claim]:
     """Returns accuracy, then solvers, then what the source does not ask."""
-    histories, study = evidence.histories, evidence.studies["solvers"]
-    return [
-        *judge_table_5_1(histories),
-        *judge_accuracy(histories),
-        *judge_solvers(study),
-        *judge_cost(histories),
-        *judge_beyond(evidence.studies),
-    ]
+    histories, studies = evidence.histories, evidence.studies
+    return join(
+        lambda: judge_table_5_1(histories),
+        lambda: judge_accuracy(histories),
+        lambda: judge_solvers(studies["solvers"]),
+        lambda: judge_cost(histories),
+        lambda: judge_beyond(studies),
+    )
 
 
 def list_experiments(histories: Histories, epsilons: Iterable[float] = (0.75, 0.5), partitions=PARTITIONS) -> list[str]:

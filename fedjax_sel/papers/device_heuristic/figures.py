@@ -51,7 +51,7 @@ def make_figures(scale: str, evidence: Evidence) -> list[Figure]:
     """Returns figures as in the source, and beyond it."""
     epsilons = [epsilon for epsilon in (0.75, 0.5, TENTH) if epsilon in list_fractions(scale)]
     law = Uniform(**{key: value for key, value in LEVELS.items() if key != "name"})
-    histories, study = evidence.histories, evidence.studies["solvers"]
+    histories, studies = evidence.histories, evidence.studies
     everything = group_panels(histories, (1.0, *epsilons), (ALL, RANDOM, PROPOSED, SET))
     resources = group_panels(histories, epsilons, (ALL, RANDOM, PROPOSED))
     against = partial(curves, resources, columns=len(epsilons), log=True, ylim=SHOWN, looks=LOOKS)
@@ -90,13 +90,13 @@ def make_figures(scale: str, evidence: Evidence) -> list[Figure]:
             "solver-optimality",
             "Share of random instances in which a solver finds the optimum: mean over seeds, bars of one standard "
             "deviation. The exact solver always does.",
-            lambda: draw_optimality(study),
+            lambda: draw_optimality(studies["solvers"]),
         ),
         Figure(
             "solver-time",
             "Time of one call, compiled, median. Enumeration up to N = 16 (a table has N = 30); greedy "
             "search from every device takes O(N² s), the exact solver O(N log N).",
-            lambda: draw_times(study),
+            lambda: draw_times(studies["solvers"]),
         ),
         *make_beyond_figures(evidence.studies),
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from fedjax_sel.engine.history import History
 from fedjax_sel.metrics import Difference, at_cost, cost_to, coverage, difference, mean_over_rounds, rounds_to
 from fedjax_sel.papers.device_heuristic.cells import FRACTIONS, IID, name_experiment
 from fedjax_sel.papers.judging import ALONG, list_results, to_floats
-from fedjax_sel.papers.paper import Evidence, Result
+from fedjax_sel.papers.paper import Evidence, Result, join
 from fedjax_sel.papers.published import read_published
 
 CLASSES = 3
@@ -47,11 +47,15 @@ def measure(history: History) -> dict[str, np.ndarray]:
 def list_all_results(scale: str, evidence: Evidence) -> list[Result]:
     """Returns every measure of every cell, accuracy along the way, and the optimality of the solvers."""
     out = list_results(evidence.histories, lambda _, history: measure(history), find_published, ALONG)
-    for row in evidence.studies["solvers"]["optimality"]:
+    return out + join(lambda: list_solver_results(evidence.studies["solvers"]["optimality"]))
+
+
+def list_solver_results(rows: Iterable[Mapping[str, Any]]) -> Iterator[Result]:
+    """Yields the optimality of the solvers."""
+    for row in rows:
         experiment = f"solvers, N={row['N']}, epsilon={row['epsilon']:g}"
         for metric in ("share_optimal", "mean_gap", "worst_gap"):
-            out.append(Result(experiment, row["solver"], metric, None, to_floats(row[metric])))
-    return out
+            yield Result(experiment, row["solver"], metric, None, to_floats(row[metric]))
 
 
 def find_published(experiment: str, method: str, metric: str) -> float | None:

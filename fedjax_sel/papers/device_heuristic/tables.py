@@ -13,18 +13,18 @@ from fedjax_sel.papers.device_heuristic.cells import PARTITIONS, PROPOSED, SET, 
 from fedjax_sel.papers.device_heuristic.numbers import COSTS, PUBLISHED, TARGET, measure, select_rows, select_seconds
 from fedjax_sel.papers.device_heuristic.studies import BEST, EVERY, EXACT, EXHAUSTIVE, LETTER
 from fedjax_sel.papers.judging import format_mean_std
-from fedjax_sel.papers.paper import Evidence, Histories, Table
+from fedjax_sel.papers.paper import Evidence, Histories, Table, join
 
 
 def make_tables(scale: str, evidence: Evidence) -> list[Table]:
     """Returns the source's table, every cell, the solvers."""
     histories = evidence.histories
-    return [
-        make_table_5_1(histories),
-        *make_run_tables(histories),
-        *make_solver_tables(evidence.studies["solvers"]),
-        *make_beyond_tables(evidence),
-    ]
+    return join(
+        lambda: [make_table_5_1(histories)],
+        lambda: make_run_tables(histories),
+        lambda: make_solver_tables(evidence.studies["solvers"]),
+        lambda: make_beyond_tables(evidence),
+    )
 
 
 def make_table_5_1(histories: Histories) -> Table:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
 from fedjax_sel.metrics import Difference, difference
@@ -34,64 +37,83 @@ from fedjax_sel.papers.fedft_eds.methods import (
     name_few,
     name_many,
 )
-from fedjax_sel.papers.fedft_eds.more_claims import judge_efficiency, judge_margin, judge_rho
+from fedjax_sel.papers.fedft_eds.more_claims import judge_efficiency, judge_margin, judge_order, judge_rho
 from fedjax_sel.papers.judging import (
     describe_differences,
     judge_larger,
     make_claim,
 )
-from fedjax_sel.papers.paper import Claim, Evidence, Histories
+from fedjax_sel.papers.paper import Claim, Evidence, Histories, join
 
 FULL_MODEL = (FEDAVG, FEDAVG_RDS, FEDPROX, FEDPROX_RDS)
 
 
 def judge_claims(scale: str, evidence: Evidence) -> list[Claim]:
     """Returns the claims on examples, pretraining, parts, efficiency, ρ and the margin whose cells were run."""
-    histories = evidence.histories
-    return [
-        *judge_examples(histories),
-        *judge_pretraining(scale, evidence),
-        *judge_parts(scale, histories),
-        *judge_efficiency(scale, evidence),
-        *judge_rho(histories),
-        *judge_margin(scale, evidence),
-    ]
+    histories, studies = evidence.histories, evidence.studies
+    return join(
+        lambda: [judge_entropy(histories)],
+        lambda: [judge_half(histories)],
+        lambda: [judge_pretraining(histories)],
+        lambda: [judge_alikeness(scale, histories, studies["alike"])],
+        lambda: [judge_skew(scale, histories)],
+        lambda: [judge_partial_training(scale, histories)],
+        lambda: [judge_stragglers(scale, histories)],
+        lambda: [judge_gap(scale, histories)],
+        lambda: [judge_classifier(histories)],
+        lambda: [judge_efficiency(scale, histories, studies["time"]["seconds"])],
+        lambda: judge_rho(histories),
+        lambda: [judge_order(scale, histories, studies["entropies"]["rho"])],
+        lambda: [judge_margin(histories)],
+    )
 
 
-def judge_examples(histories: Histories) -> list[Claim]:
-    """Returns entropy against chance, and half of the examples against all."""
+def judge_entropy(histories: Histories) -> Claim:
+    """Returns entropy against chance."""
     over = {f"{n}, 10 %": d for n, d in compare(histories, EDS, RDS).items()}
     over |= {f"{n}, 50 %": d for n, d in compare(histories, EDS50, RDS50).items()}
     over = keep_seeded(over)
-    pooled = np.array([d.mean for d in over.values()])
+    return make_claim(
+        "entropy-beats-chance",
+        "Examples chosen by entropy (EDS) beat random ones (RDS) at equal P_ds, in every experiment",
+        "Tables II to IV",
+        judge_larger(over, NOTICED),
+        {
+            "EDS - RDS, best accuracy": describe_differences(over),
+            "mean over experiments": float(np.mean([d.mean for d in over.values()])),
+        },
+        rests_on=dict.fromkeys(name.rpartition(", ")[0] for name in over),
+    )
+
+
+def judge_half(histories: Histories) -> Claim:
+    """Returns half of the examples against all."""
     half = compare(histories, EDS50, ALL)
-    return [
-        make_claim(
-            "entropy-beats-chance",
-            "Examples chosen by entropy (EDS) beat random ones (RDS) at equal P_ds, in every experiment",
-            "Tables II to IV",
-            judge_larger(over, NOTICED),
-            {
-                "EDS - RDS, best accuracy": describe_differences(over),
-                "mean over experiments": float(pooled.mean()) if len(pooled) else None,
-            },
-            rests_on=dict.fromkeys(name.rpartition(", ")[0] for name in over),
-        ),
-        make_claim(
-            "half-beats-all",
-            "Half of the examples, chosen by entropy, beat all of them",
-            "Table III, section IV-E",
-            judge_larger(half, NOTICED),
-            {"EDS 50 % - all rows, best accuracy": describe_differences(half)},
-            rests_on=half,
-        ),
-    ]
+    return make_claim(
+        "half-beats-all",
+        "Half of the examples, chosen by entropy, beat all of them",
+        "Table III, section IV-E",
+        judge_larger(half, NOTICED),
+        {"EDS 50 % - all rows, best accuracy": describe_differences(half)},
+        rests_on=half,
+    )
 
 
-def judge_pretraining(scale: str, evidence: Evidence) -> list[Claim]:
-    """Returns accuracy and alikeness of clients' models."""
-    histories, study = evidence.histories, evidence.studies["alike"]
+def judge_pretraining(histories: Histories) -> Claim:
+    """Returns what pretraining gains in accuracy."""
     gain = compare(histories, FEDAVG, SCRATCH)
+    return make_claim(
+        "pretraining-raises-accuracy",
+        "FedAvg that begins pretrained beats FedAvg from scratch, in every experiment",
+        "Tables I to IV",
+        judge_larger(gain, NOTICED),
+        {"pretrained - scratch, best accuracy": describe_differences(gain)},
+        rests_on=gain,
+    )
+
+
+def judge_alikeness(scale: str, histories: Histories, study: Mapping[str, Any]) -> Claim:
+    """Returns how alike pretraining makes clients' models."""
     cka = {}
     for name, row in study["cells"].items():
         if name.startswith(f"{FEDAVG}, "):
@@ -99,25 +121,19 @@ def judge_pretraining(scale: str, evidence: Evidence) -> list[Claim]:
             for i, level in enumerate(study["levels"]):
                 mine, theirs = (np.array(r["mean"])[:, i] for r in (row, scratch))
                 cka[f"{name.removeprefix(f'{FEDAVG}, ')}, {level}"] = difference(mine, theirs)
-    out = [
-        make_claim(
-            "pretraining-raises-accuracy",
-            "FedAvg that begins pretrained beats FedAvg from scratch, in every experiment",
-            "Tables I to IV",
-            judge_larger(gain, NOTICED),
-            {"pretrained - scratch, best accuracy": describe_differences(gain)},
-            rests_on=gain,
-        ),
-        make_claim(
-            "pretraining-raises-alikeness",
-            "After a round of local training, clients' models are more alike (CKA) where they began pretrained",
-            "Fig. 2 to 4",
-            judge_larger(cka),
-            {"pretrained - scratch, mean CKA over pairs": describe_differences(cka)},
-            rests_on=list_few_experiments(scale, histories),
-        ),
-    ]
-    more = {}
+    return make_claim(
+        "pretraining-raises-alikeness",
+        "After a round of local training, clients' models are more alike (CKA) where they began pretrained",
+        "Fig. 2 to 4",
+        judge_larger(cka),
+        {"pretrained - scratch, mean CKA over pairs": describe_differences(cka)},
+        rests_on=list_few_experiments(scale, histories),
+    )
+
+
+def judge_skew(scale: str, histories: Histories) -> Claim:
+    """Returns what pretraining gains under strong skew, beside weak."""
+    gain, more = compare(histories, FEDAVG, SCRATCH), {}
     for name in list_targets(scale):
         if name_few(name, STRONG) in gain and name_few(name, WEAK) in gain:
             by_alpha = [
@@ -126,21 +142,17 @@ def judge_pretraining(scale: str, evidence: Evidence) -> list[Claim]:
                 for alpha in (STRONG, WEAK)
             ]
             more[name] = difference(*by_alpha)
-    if more:
-        out.append(
-            make_claim(
-                "pretraining-helps-most-under-skew",
-                "Pretraining gains more under strong skew (α = 0.1) than under weak (α = 0.5)",
-                "Table I, section IV-B: 8 against 2 points",
-                judge_larger(more, NOTICED),
-                {"gain at α = 0.1 - gain at α = 0.5": describe_differences(more)},
-                rests_on=list_few_experiments(scale, histories),
-            )
-        )
-    return out
+    return make_claim(
+        "pretraining-helps-most-under-skew",
+        "Pretraining gains more under strong skew (α = 0.1) than under weak (α = 0.5)",
+        "Table I, section IV-B: 8 against 2 points",
+        judge_larger(more, NOTICED),
+        {"gain at α = 0.1 - gain at α = 0.5": describe_differences(more)},
+        rests_on=list_few_experiments(scale, histories),
+    )
 
 
-def judge_parts(scale: str, histories: Histories) -> list[Claim]:
+def judge_partial_training(scale: str, histories: Histories) -> Claim:
     """Returns partial training against the whole model."""
     over = {
         f"{name}, over {method}": d
@@ -148,16 +160,18 @@ def judge_parts(scale: str, histories: Histories) -> list[Claim]:
         for name, d in compare(histories, EDS, method).items()
         if name in {name_few(n, a) for n in list_targets(scale) for a in (STRONG, WEAK)}
     }
-    out = [
-        make_claim(
-            "partial-training-beats-whole",
-            "FedFT-EDS with 10 % of the examples beats FedAvg and FedProx on the whole model, with all of them or 10 %",
-            "Table II, section IV-C",
-            judge_larger(over, NOTICED),
-            {"FedFT-EDS - baseline, best accuracy": describe_differences(over)},
-            rests_on=list_few_experiments(scale, histories),
-        )
-    ]
+    return make_claim(
+        "partial-training-beats-whole",
+        "FedFT-EDS with 10 % of the examples beats FedAvg and FedProx on the whole model, with all of them or 10 %",
+        "Table II, section IV-C",
+        judge_larger(over, NOTICED),
+        {"FedFT-EDS - baseline, best accuracy": describe_differences(over)},
+        rests_on=list_few_experiments(scale, histories),
+    )
+
+
+def judge_stragglers(scale: str, histories: Histories) -> Claim:
+    """Returns partial training with all clients against the whole model with some of them."""
     short = {
         f"{name_many(name, alpha)}, {fraction} of FedAvg's clients": difference(
             find_best_accuracy(histories, name_many(name, alpha), EDS),
@@ -168,38 +182,40 @@ def judge_parts(scale: str, histories: Histories) -> list[Claim]:
         for fraction in ("full", "20 %", "10 %")
         if (name_many(name, alpha), name_fedavg(fraction)) in histories
     }
-    if short:
-        out.append(
-            make_claim(
-                "beats-stragglers",
-                "FedFT-EDS (10 %) with all clients beats FedAvg with all, a fifth, and a tenth of them",
-                "Table III, section IV-E",
-                judge_larger(short, NOTICED),
-                {"FedFT-EDS - FedAvg, best accuracy": describe_differences(short)},
-                rests_on=[
-                    n
-                    for n in (name_many(name, alpha) for name in list_targets(scale) for alpha in (STRONG, WEAK))
-                    if (n, EDS) in histories
-                ],
-            )
-        )
-    closed = compare_with_gap(scale, histories)
-    if closed:
-        gaps = compare(histories, CENTRAL, FEDAVG)
-        there = judge_larger({name: gaps[name] for name in closed}).verdict == REPRODUCED
-        out.append(
-            make_claim(
-                "closes-the-gap",
-                "Partial training and entropy close 30 % or more of the gap from FedAvg to training in one place",
-                "section IV-C: '30 % to 75 %'; its own table gives 38 % to 79 %",
-                judge_larger(closed) if there else UNDECIDED,
-                {
-                    "gain - 0.3 of the gap": describe_differences(closed),
-                    "gap": describe_differences({name: gaps[name] for name in closed}),
-                },
-                rests_on=closed,
-            )
-        )
+    return make_claim(
+        "beats-stragglers",
+        "FedFT-EDS (10 %) with all clients beats FedAvg with all, a fifth, and a tenth of them",
+        "Table III, section IV-E",
+        judge_larger(short, NOTICED),
+        {"FedFT-EDS - FedAvg, best accuracy": describe_differences(short)},
+        rests_on=[
+            n
+            for n in (name_many(name, alpha) for name in list_targets(scale) for alpha in (STRONG, WEAK))
+            if (n, EDS) in histories
+        ],
+    )
+
+
+def judge_gap(scale: str, histories: Histories) -> Claim:
+    """Returns how much of the gap to training in one place is closed."""
+    closed, gaps = compare_with_gap(scale, histories), compare(histories, CENTRAL, FEDAVG)
+    there = judge_larger({name: gaps[name] for name in closed}).verdict == REPRODUCED
+    return make_claim(
+        "closes-the-gap",
+        "Partial training and entropy close 30 % or more of the gap from FedAvg to training in one place",
+        "section IV-C: '30 % to 75 %'; its own table gives 38 % to 79 %",
+        judge_larger(closed) if there else UNDECIDED,
+        {
+            "gain - 0.3 of the gap": describe_differences(closed),
+            "gap": describe_differences({name: gaps[name] for name in closed}),
+        },
+        rests_on=closed,
+    )
+
+
+def judge_classifier(histories: Histories) -> Claim:
+    """Returns the classifier alone against larger parts."""
+    there = {experiment for experiment, _ in histories}
     parts = {
         f"classifier - {part}, {way}": difference(
             find_best_accuracy(histories, name_ablation("trained:", "classifier"), way),
@@ -209,18 +225,14 @@ def judge_parts(scale: str, histories: Histories) -> list[Claim]:
         for way in ("EDS", "RDS")
         if part != "classifier" and (name_ablation("trained:", part), way) in histories
     }
-    if parts:
-        out.append(
-            make_claim(
-                "classifier-alone-is-best",
-                "Training the classifier alone is better than training any larger part",
-                "Fig. 10a, section IV-H",
-                judge_larger(parts, NOTICED),
-                {"best accuracy": describe_differences(parts)},
-                rests_on=[name_ablation("trained:", part) for part in PARTS],
-            )
-        )
-    return out
+    return make_claim(
+        "classifier-alone-is-best",
+        "Training the classifier alone is better than training any larger part",
+        "Fig. 10a, section IV-H",
+        judge_larger(parts, NOTICED),
+        {"best accuracy": describe_differences(parts)},
+        rests_on=[name_ablation("trained:", part) for part in PARTS if name_ablation("trained:", part) in there],
+    )
 
 
 def compare_with_gap(scale: str, histories: Histories) -> dict[str, Difference]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from typing import Any
+
 import numpy as np
 
 from fedjax_sel.engine.history import History
 from fedjax_sel.metrics import fill_missing
 from fedjax_sel.papers.fedft_eds.methods import EDS, SPEECH, name_few, name_many
 from fedjax_sel.papers.judging import list_results, to_floats
-from fedjax_sel.papers.paper import Evidence, Result, StoredCell
+from fedjax_sel.papers.paper import Evidence, Result, StoredCell, join
 from fedjax_sel.papers.published import read_published
 
 FLOPS_A_SECOND = 1e9
@@ -61,10 +64,20 @@ def list_all_results(scale: str, evidence: Evidence) -> list[Result]:
         lambda _, history: measure(history),
         lambda experiment, method, metric: find_published(experiment, method) if metric == "best_accuracy" else None,
     )
-    for name, row in evidence.studies["alike"]["cells"].items():
-        for level, value in zip(evidence.studies["alike"]["levels"], np.array(row["mean"]).T, strict=True):
-            out.append(Result(f"CKA of clients' models, {name}", level, "cka", 1, to_floats(value)))
-    for rho, row in evidence.studies["entropies"]["rho"].items():
+    return out + join(
+        lambda: list_alikeness(evidence.studies["alike"]), lambda: list_correlations(evidence.studies["entropies"])
+    )
+
+
+def list_alikeness(study: Mapping[str, Any]) -> Iterator[Result]:
+    """Yields the CKA of clients' models at each level."""
+    for name, row in study["cells"].items():
+        for level, value in zip(study["levels"], np.array(row["mean"]).T, strict=True):
+            yield Result(f"CKA of clients' models, {name}", level, "cka", 1, to_floats(value))
+
+
+def list_correlations(study: Mapping[str, Any]) -> Iterator[Result]:
+    """Yields how alike the orders by entropy and by margin are."""
+    for rho, row in study["rho"].items():
         for metric in ("correlation", "overlap"):
-            out.append(Result(f"entropy and margin, ρ = {rho}", EDS, metric, None, tuple(row[metric])))
-    return out
+            yield Result(f"entropy and margin, ρ = {rho}", EDS, metric, None, tuple(row[metric]))

@@ -25,16 +25,21 @@ from fedjax_sel.papers.fedft_eds.methods import (
 )
 from fedjax_sel.papers.fedft_eds.numbers import FLOPS_A_SECOND, find_published, measure
 from fedjax_sel.papers.judging import format_mean_std
-from fedjax_sel.papers.paper import Evidence, Histories, Table
+from fedjax_sel.papers.paper import Evidence, Histories, Table, join
 
 
 def make_tables(scale: str, evidence: Evidence) -> list[Table]:
     """Returns Tables I to IV in one, costs, ablations, what entropy ranks by."""
     histories, studies = evidence.histories, evidence.studies
-    out = [tabulate_accuracy(histories), tabulate_costs(histories, studies["time"]), *tabulate_laws(scale, histories)]
-    if any(experiment.startswith("ablation") for experiment, _ in histories):
-        out.append(tabulate_ablations(histories))
-    return [*out, tabulate_ranks(studies["entropies"]), tabulate_alikeness(studies["alike"])]
+    ablated = any(experiment.startswith("ablation") for experiment, _ in histories)
+    return join(
+        lambda: [tabulate_accuracy(histories)],
+        lambda: [tabulate_costs(histories, studies["time"])],
+        lambda: tabulate_laws(scale, histories),
+        lambda: [tabulate_ablations(histories)] if ablated else [],
+        lambda: [tabulate_ranks(studies["entropies"])],
+        lambda: [tabulate_alikeness(studies["alike"])],
+    )
 
 
 def list_main_cells(histories: Histories) -> list[tuple[str, str]]:
@@ -68,7 +73,7 @@ def tabulate_accuracy(histories: Histories) -> Table:
 def tabulate_costs(histories: Histories, study: Any) -> Table:
     """Returns seconds, bytes, learning efficiency."""
     rows = []
-    first = next(e for e, m in list_main_cells(histories) if m == FEDAVG)
+    first = next((e for e, m in list_main_cells(histories) if m == FEDAVG), None)
     for experiment, method in list_main_cells(histories):
         if experiment == PRETRAINING:
             continue

@@ -22,7 +22,7 @@ from fedjax_sel.papers.gpfl.cells import (
     name_experiment,
 )
 from fedjax_sel.papers.gpfl.comparisons import BASELINES, NOTICED, list_settings, measure_cell
-from fedjax_sel.papers.gpfl.more_claims import judge_cifar, judge_letter, judge_ours, judge_times
+from fedjax_sel.papers.gpfl.more_claims import judge_cifar, judge_letter, judge_ours, judge_regret, judge_times
 from fedjax_sel.papers.gpfl.numbers import find_data, list_partitions
 from fedjax_sel.papers.judging import (
     ask_comparable,
@@ -34,7 +34,7 @@ from fedjax_sel.papers.judging import (
     judge_larger,
     make_claim,
 )
-from fedjax_sel.papers.paper import Claim, Evidence, Histories
+from fedjax_sel.papers.paper import Claim, Evidence, Histories, join
 
 VISIT = "GPFL's code visits all clients once, in its first N / m rounds, before it selects anybody"
 """Why its coverage is fixed by construction."""
@@ -43,21 +43,26 @@ VISIT = "GPFL's code visits all clients once, in its first N / m rounds, before 
 def judge_claims(scale: str, evidence: Evidence) -> list[Claim]:
     """Returns accuracy, exploration, parameters, cost, then what the source does not ask."""
     histories = evidence.histories
-    on_cifar = judge_cifar(histories) if name_experiment(CIFAR, SENSITIVE) in {e for e, _ in histories} else []
+    on_cifar = name_experiment(CIFAR, SENSITIVE) in {experiment for experiment, _ in histories}
+    cifar = join(lambda: judge_cifar(histories) if on_cifar else [])
     if not list_partitions(histories):  # CIFAR-10 alone
-        return [*on_cifar, *judge_times(evidence)]
-    alive = []
-    if (name_experiment(find_data(histories), SENSITIVE, ALIVE), "GPFL, ρ = 1") in histories:
-        alive = judge_parameters(histories, ALIVE, "-at-constant-rate", " (constant learning rate, 1500 rounds)")
+        return [*cifar, *judge_times(evidence)]
+    alive = (name_experiment(find_data(histories), SENSITIVE, ALIVE), "GPFL, ρ = 1") in histories
+    words = "-at-constant-rate", " (constant learning rate, 1500 rounds)"
     return [
-        *judge_accuracy(histories),
-        *judge_exploration(histories),
-        *judge_parameters(histories),
-        *alive,
+        *join(
+            lambda: judge_accuracy(histories),
+            lambda: judge_exploration(histories),
+            lambda: judge_parameters(histories),
+            lambda: judge_parameters(histories, ALIVE, *words) if alive else [],
+        ),
         *judge_times(evidence),
-        *on_cifar,
-        *judge_ours(evidence),
-        *judge_letter(histories),
+        *cifar,
+        *join(
+            lambda: judge_ours(histories),
+            lambda: judge_regret(evidence.studies["regret"]),
+            lambda: judge_letter(histories),
+        ),
     ]
 
 

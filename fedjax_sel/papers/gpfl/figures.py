@@ -32,7 +32,7 @@ from fedjax_sel.papers.gpfl.cells import (
     name_experiment,
 )
 from fedjax_sel.papers.gpfl.numbers import find_data, find_published, list_partitions, measure
-from fedjax_sel.papers.paper import Evidence, Figure, Histories
+from fedjax_sel.papers.paper import Evidence, Figure, Histories, join, need
 from fedjax_sel.report.figures import COLOURS, curves
 
 SHOWN = (RANDOM, POW_D, FEDCOR, GPFL, ROBIN)
@@ -78,23 +78,23 @@ def make_figures(scale: str, evidence: Evidence) -> list[Figure]:
         Figure(
             "accuracy-fair",
             "Accuracy under FedCor's settings for all; median over seeds, band from the first to the ninth decile.",
-            lambda: curves(group_panels(""), looks=LOOKS),
+            lambda: curves(need(group_panels("")), looks=LOOKS),
         ),
         Figure(
             "accuracy-as-published",
             "Accuracy with each method in its own code's settings: GPFL with another network, more examples and "
             "another schedule (Fig. 3).",
-            lambda: curves(group_panels(AS_PUBLISHED), looks=LOOKS),
+            lambda: curves(need(group_panels(AS_PUBLISHED)), looks=LOOKS),
         ),
         Figure(
             "accuracy-theirs",
             "Accuracy under GPFL's settings for all that were run with them.",
-            lambda: curves(group_panels(THEIRS), looks=LOOKS),
+            lambda: curves(need(group_panels(THEIRS)), looks=LOOKS),
         ),
         Figure(
             "variants",
             "The other methods under FedCor's settings.",
-            lambda: curves(group_panels("", [RANDOM, *(m for m in (*METHODS, LITERAL) if m not in SHOWN)])),
+            lambda: curves(need(group_panels("", [RANDOM, *(m for m in (*METHODS, LITERAL) if m not in SHOWN)]))),
         ),
         Figure(
             "gap",
@@ -106,7 +106,7 @@ def make_figures(scale: str, evidence: Evidence) -> list[Figure]:
             "coverage",
             "Share of the clients selected at least once, mean over seeds (Fig. 4); dotted: the source's 50 and 200 "
             "rounds.",
-            lambda: draw_coverage(group_panels("")),
+            lambda: draw_coverage(need(group_panels(""))),
         ),
         Figure(
             "counts",
@@ -118,7 +118,7 @@ def make_figures(scale: str, evidence: Evidence) -> list[Figure]:
             f"GPFL with α fixed (left) and growing with the round (right), {SENSITIVE}, GPFL's settings (Fig. 7).",
             lambda: curves(group_by_parameter(histories, data)),
         ),
-        make_time_figure(studies["time"], "time", "", "Fig. 6"),
+        *join(lambda: [make_time_figure(studies["time"], "time", "", "Fig. 6")]),
         Figure(
             "regret",
             "Regret so far as a share of what uniform cohorts would lose on the same path; 0: always the best cohort, "

@@ -28,7 +28,7 @@ from fedjax_sel.papers.gpfl.cells import (
 )
 from fedjax_sel.papers.gpfl.numbers import find_data, find_published, list_fair_runs, list_partitions, measure
 from fedjax_sel.papers.judging import format_mean_std
-from fedjax_sel.papers.paper import Evidence, Histories, Table
+from fedjax_sel.papers.paper import Evidence, Histories, Table, join
 
 
 def make_tables(scale: str, evidence: Evidence) -> list[Table]:
@@ -39,20 +39,23 @@ def make_tables(scale: str, evidence: Evidence) -> list[Table]:
         for name, data in (("time", find_data(histories)), ("time_cifar", CIFAR))
         if studies.get(name, {}).get("methods")
     ]
+    both = join(lambda: [make_table_2(histories)], lambda: [tabulate_methods(histories)])
     if not list_partitions(histories):  # CIFAR-10 alone
-        return [make_table_2(histories), tabulate_methods(histories), *times]
+        return [*both, *times]
+    varied = [
+        settings
+        for settings in (THEIRS, ALIVE)
+        if (name_experiment(find_data(histories), SENSITIVE, settings), next(iter(RHOS))) in histories
+    ]
     return [
-        make_table_2(histories),
-        tabulate_methods(histories),
-        tabulate_gap(histories),
-        *(
-            tabulate_sensitivity(histories, settings)
-            for settings in (THEIRS, ALIVE)
-            if (name_experiment(find_data(histories), SENSITIVE, settings), next(iter(RHOS))) in histories
-        ),
+        *both,
+        *join(lambda: [tabulate_gap(histories)]),
+        *join(*(lambda settings=settings: [tabulate_sensitivity(histories, settings)] for settings in varied)),
         *times,
-        tabulate_regret(studies["regret"]),
-        tabulate_partitions(studies["partitions"]),
+        *join(
+            lambda: [tabulate_regret(studies["regret"])],
+            lambda: [tabulate_partitions(studies["partitions"])],
+        ),
     ]
 
 

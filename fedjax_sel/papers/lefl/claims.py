@@ -34,7 +34,7 @@ from fedjax_sel.papers.lefl.cells import (
 )
 from fedjax_sel.papers.lefl.cluster_claims import judge_clusters, judge_groups
 from fedjax_sel.papers.lefl.numbers import find_target, measure
-from fedjax_sel.papers.paper import Claim, Evidence, Histories
+from fedjax_sel.papers.paper import Claim, Evidence, Histories, join
 
 NOTICED = 0.005
 """A smaller advantage in accuracy would be noticed by nobody."""
@@ -46,21 +46,15 @@ SPEED_UP = 3.0
 def judge_claims(scale: str, evidence: Evidence) -> list[Claim]:
     """Returns rounds and accuracy as published and fairly, bytes, cohorts' labels, what clusters share, ablations."""
     names = [name for name in EXPERIMENTS[scale] if not is_short(name)]
-    histories = evidence.histories
-    if scale == "medium":
-        return [
-            *judge_medium(names, histories),
-            *judge_clusters(evidence.studies["clusters"], evidence.studies["ablation"]),
-            *judge_groups(evidence.studies["ablation"]),
-        ]
-    return [
-        *judge_rounds(names, histories),
-        *judge_accuracy(names, histories),
-        *judge_bytes(names, histories),
-        *judge_clusters(evidence.studies["clusters"], evidence.studies["ablation"]),
-        *judge_groups(evidence.studies["ablation"]),
-        *judge_combinations(names, histories),
-    ]
+    histories, studies = evidence.histories, evidence.studies
+    medium = scale == "medium"
+    parts = (judge_medium,) if medium else (judge_rounds, judge_accuracy, judge_bytes)
+    return join(
+        *(lambda part=part: part(names, histories) for part in parts),
+        lambda: judge_clusters(studies["clusters"], studies["ablation"]),
+        lambda: judge_groups(studies["ablation"]),
+        lambda: [] if medium else judge_combinations(names, histories),
+    )
 
 
 def list_settings(names: Iterable[str], *settings: str) -> list[str]:

@@ -28,7 +28,7 @@ from fedjax_sel.papers.lefl.cells import (
     TUNED,
     name_experiment,
 )
-from fedjax_sel.papers.paper import Evidence, Figure
+from fedjax_sel.papers.paper import Evidence, Figure, need
 from fedjax_sel.report.figures import curves
 
 LOOKS = {
@@ -56,7 +56,6 @@ def make_figures(scale: str, evidence: Evidence) -> list[Figure]:
                 out[name] = kept
         return out
 
-    small = {name: row for name, row in {**studies["ablation"], **studies["clusters"]}.items() if "heat" in row}
     runs = [] if scale == "medium" else list_run_figures(group_panels)
     if more := group_panels(HIGH, (FEDAVG, LEFL, *COMBINED, *TUNED, BY_CODE)):
         caption = "LEFL with its text's quotas and under the other methods, and FedProx with other μ, at LEFL's rate."
@@ -65,11 +64,8 @@ def make_figures(scale: str, evidence: Evidence) -> list[Figure]:
     if scale == "medium":
         caption = "FedAvg and LEFL at the baselines' rate."
         low = group_panels(LOW, (FEDAVG, PROPORTIONAL, BY_CODE))
-        runs.append(Figure("accuracy-at-their-rate", caption, lambda: curves(low, log=True)))
-    return [
-        *runs,
-        *list_study_figures(studies, small),
-    ]
+        runs.append(Figure("accuracy-at-their-rate", caption, lambda: curves(need(low), log=True)))
+    return [*runs, *list_study_figures(studies)]
 
 
 def list_run_figures(group_panels: Callable[..., dict[str, dict[str, History]]]) -> list[Figure]:
@@ -81,28 +77,33 @@ def list_run_figures(group_panels: Callable[..., dict[str, dict[str, History]]])
             "accuracy-as-published",
             "Each method as its own code runs it: LEFL at learning rate 0.1 with its code's allocation, the others at "
             "0.01 (Fig. 5). Median over seeds, band from the first to the ninth decile.",
-            lambda: curves(group_panels(AS_PUBLISHED), looks=LOOKS, log=True),
+            lambda: curves(need(group_panels(AS_PUBLISHED)), looks=LOOKS, log=True),
         ),
         Figure(
             "accuracy-at-its-rate",
             "All methods at LEFL's rate and schedule, cohorts equal.",
-            lambda: curves(group_panels(HIGH), looks=LOOKS, log=True),
+            lambda: curves(need(group_panels(HIGH)), looks=LOOKS, log=True),
         ),
         Figure(
             "accuracy-at-their-rate",
             "All methods at the baselines' rate, cohorts equal.",
-            lambda: curves(group_panels(LOW), looks=LOOKS, log=True),
+            lambda: curves(need(group_panels(LOW)), looks=LOOKS, log=True),
         ),
         Figure(
             "other-servers",
             "Other servers at LEFL's local rate; adaptive ones with server rate 0.01, not tuned.",
-            lambda: curves(others, looks={**LOOKS, **dict(zip(OTHERS, SPARE, strict=True))}, log=True),
+            lambda: curves(need(others), looks={**LOOKS, **dict(zip(OTHERS, SPARE, strict=True))}, log=True),
         ),
     ]
 
 
-def list_study_figures(studies: Mapping[str, Any], small: Mapping[str, Any]) -> list[Figure]:
+def list_study_figures(studies: Mapping[str, Any]) -> list[Figure]:
     """Returns cohorts' labels, distances, divergences and alikeness of layers."""
+
+    def find_small() -> dict[str, Any]:
+        both = {**studies["ablation"], **studies["clusters"]}
+        return {name: row for name, row in both.items() if "heat" in row}
+
     return [
         Figure(
             "entropy",
@@ -119,13 +120,13 @@ def list_study_figures(studies: Mapping[str, Any], small: Mapping[str, Any]) -> 
         Figure(
             "kl",
             "KL divergences of the first seed's clients, sorted by cluster; lines part clusters.",
-            lambda: draw_divergences(small),
+            lambda: draw_divergences(find_small()),
         ),
         Figure(
             "cka",
             "CKA of every layer of one client's model with every layer of another's, mean over pairs, first seed: of "
             "one cluster (left), of two (right) (Fig. 2).",
-            lambda: draw_alikeness(small),
+            lambda: draw_alikeness(find_small()),
         ),
     ]
 

@@ -106,9 +106,11 @@ def list_all_results(scale: str, evidence: Evidence) -> list[Result]:
         lambda experiment, history: measure(experiment.rpartition(" (")[0], history),
         find_published,
     )
-    for study in ("clusters", "ablation"):
-        for name, found in evidence.studies[study].items():
-            for metric in KEPT:
-                if metric in found:
-                    out.append(Result(f"{study}: {name}", LEFL, metric, None, to_floats(found[metric])))
-    return out
+    studies = [study for study in ("clusters", "ablation") if study in evidence.studies]
+    return out + [
+        Result(f"{study}: {name}", LEFL, metric, None, to_floats(found[metric]))
+        for study in studies
+        for name, found in evidence.studies[study].items()
+        for metric in KEPT
+        if metric in found
+    ]

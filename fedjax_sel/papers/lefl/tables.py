@@ -12,19 +12,19 @@ from fedjax_sel.papers.judging import format_mean_std
 from fedjax_sel.papers.lefl.cells import AS_PUBLISHED, EXPERIMENTS, HIGH, LOW, SHOWN, TARGETS, name_experiment
 from fedjax_sel.papers.lefl.latent import CORRELATED
 from fedjax_sel.papers.lefl.numbers import MODELS, TABLE_1, compute_gigabytes, find_data, measure
-from fedjax_sel.papers.paper import Evidence, Table
+from fedjax_sel.papers.paper import Evidence, Table, join
 
 
 def make_tables(scale: str, evidence: Evidence) -> list[Table]:
     """Returns rounds and bytes to targets, accuracy, Table I's arithmetic, clusters, the ablation."""
     histories = evidence.histories
-    return [
-        tabulate_accuracy(scale, histories),
-        tabulate_targets(scale, histories),
-        make_cost_table(),
-        tabulate_clusters(evidence.studies["clusters"]),
-        tabulate_groups(evidence.studies["ablation"]),
-    ]
+    return join(
+        lambda: [tabulate_accuracy(scale, histories)],
+        lambda: [tabulate_targets(scale, histories)],
+        lambda: [make_cost_table()],
+        lambda: [tabulate_clusters(evidence.studies["clusters"])],
+        lambda: [tabulate_groups(evidence.studies["ablation"])],
+    )
 
 
 def tabulate_targets(scale: str, histories: Mapping[tuple[str, str], History]) -> Table:

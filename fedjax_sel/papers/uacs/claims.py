@@ -13,7 +13,7 @@ from fedjax_sel.papers.judging import (
     judge_larger,
     make_claim,
 )
-from fedjax_sel.papers.paper import Claim, Evidence, Histories
+from fedjax_sel.papers.paper import Claim, Evidence, Histories, join
 from fedjax_sel.papers.uacs.cells import ENTROPY, GRADIENT, GREEDY, LINEAR, RANDOM, ROBIN, SETTINGS, name_experiment
 from fedjax_sel.papers.uacs.numbers import COMPARABLE, NOTICED, TARGET, compare, compare_at_equal_cost, measure
 
@@ -21,14 +21,14 @@ from fedjax_sel.papers.uacs.numbers import COMPARABLE, NOTICED, TARGET, compare,
 def judge_claims(scale: str, evidence: Evidence) -> list[Claim]:
     """Returns accuracy against chance and gradient norm, who is selected, accuracy at equal cost."""
     histories = evidence.histories
-    return [
-        judge_random(histories),
-        *judge_gradient_norm(histories),
-        judge_exploration(histories),
-        judge_boundary(histories),
-        *(judge_at_equal_cost(histories, unit, metric) for unit, metric in (("bytes", "bytes"), ("FLOPs", "flops"))),
-        *judge_linear(histories),
-    ]
+    return join(
+        lambda: [judge_random(histories)],
+        lambda: judge_gradient_norm(histories),
+        lambda: [judge_exploration(histories)],
+        lambda: [judge_boundary(histories)],
+        lambda: [judge_at_equal_cost(histories, unit) for unit in ("bytes", "FLOPs")],
+        lambda: judge_linear(histories),
+    )
 
 
 def judge_random(histories: Histories) -> Claim:
@@ -110,9 +110,9 @@ def judge_boundary(histories: Histories) -> Claim:
     )
 
 
-def judge_at_equal_cost(histories: Histories, unit: str, metric: str) -> Claim:
+def judge_at_equal_cost(histories: Histories, unit: str) -> Claim:
     """Returns the verdict on entropy selection where it may spend only what random selection does."""
-    paid = compare_at_equal_cost(histories, metric)
+    paid = compare_at_equal_cost(histories, unit.lower())
     return make_claim(
         f"ahead-at-equal-{unit.lower()}",
         f"Entropy selection is ahead of random selection also at equal {unit}, selection counted "

@@ -10,7 +10,7 @@ from matplotlib import figure as mpl
 
 from fedjax_sel.data.uacs import curve, uacs
 from fedjax_sel.engine.history import History
-from fedjax_sel.papers.paper import Evidence, Figure, Histories
+from fedjax_sel.papers.paper import Evidence, Figure, Histories, join
 from fedjax_sel.papers.uacs.cells import (
     BOUNDARY,
     ENTROPY,
@@ -34,23 +34,20 @@ SHOWN = (0.84, 1.0)
 def make_figures(scale: str, evidence: Evidence) -> list[Figure]:
     """Returns figures as in the paper, and beyond it."""
     histories = evidence.histories
-    panels = {title: {method: histories[title, method] for method in METHODS} for title in SETTINGS.values()}
-    out = list_shared_figures(panels)
-    if scale != "full":
-        return out
-    linear = {
-        title: {method: histories[name_experiment(setting, LINEAR), method] for method in METHODS}
-        for setting, title in SETTINGS.items()
-    }
+
+    def group_panels(variation: str = "") -> Panels:
+        experiments = {title: name_experiment(setting, variation) for setting, title in SETTINGS.items()}
+        return {title: {method: histories[name, method] for method in METHODS} for title, name in experiments.items()}
+
     caption = (
         "With logistic regression: in experiment 3 the clients of highest entropy are those at the boundary, which no "
         "straight line separates; a model of them is worse than one of a random cohort."
     )
-    return [
-        *out,
-        Figure("accuracy-linear", caption, lambda: curves(linear, ylim=(0.7, 0.95))),
-        make_sensitivity_figure(histories),
-    ]
+    out = join(lambda: list_shared_figures(group_panels()))
+    if scale != "full":
+        return out
+    linear = Figure("accuracy-linear", caption, lambda: curves(group_panels(LINEAR), ylim=(0.7, 0.95)))
+    return [*out, linear, *join(lambda: [make_sensitivity_figure(histories)])]
 
 
 def list_shared_figures(panels: Panels) -> list[Figure]:

@@ -17,7 +17,7 @@ from fedjax_sel.papers.judging import (
     judge,
     judge_larger,
 )
-from fedjax_sel.papers.paper import Evidence, Histories, Table
+from fedjax_sel.papers.paper import Evidence, Histories, Table, join
 from fedjax_sel.papers.uacs.cells import BOUNDARY, ENTROPY, GRADIENT, RANDOM, SETTINGS, VARIATIONS, name_experiment
 from fedjax_sel.papers.uacs.numbers import COMPARABLE, NOTICED, TARGET, compare, measure
 from fedjax_sel.report.markdown import format_number
@@ -26,9 +26,13 @@ from fedjax_sel.report.markdown import format_number
 def make_tables(scale: str, evidence: Evidence) -> list[Table]:
     """Returns accuracy and what it cost; how the conclusion moves, where it was varied."""
     histories = evidence.histories
-    out = [tabulate_accuracy(histories), tabulate_selections(histories), tabulate_costs(histories)]
-    out += [tabulate_sensitivity(histories)] if scale == "full" else []
-    return [*out, *tabulate_generator(histories, evidence.studies["generator"])]
+    return join(
+        lambda: [tabulate_accuracy(histories)],
+        lambda: [tabulate_selections(histories)],
+        lambda: [tabulate_costs(histories)],
+        lambda: [tabulate_sensitivity(histories)] if scale == "full" else [],
+        lambda: tabulate_generator(histories, evidence.studies["generator"]),
+    )
 
 
 def list_main_cells(histories: Histories) -> list[tuple[str, str]]:
