@@ -72,6 +72,7 @@ from fedjax_sel.papers.fedft_eds.studies import (
 )
 from fedjax_sel.papers.fedft_eds.tables import tabulate_laws
 from fedjax_sel.papers.paper import Cell, Evidence, locate_cell
+from fedjax_sel.papers.reproduction import identify_runs
 from fedjax_sel.papers.settings import merge_settings
 from fedjax_sel.pytree import Pytree
 from fedjax_sel.report.markdown import report
@@ -850,6 +851,14 @@ def test_medium_has_the_seeds_that_its_report_says_and_begins_with_all_of_tiny_i
             assert seeds[name_few(CIFAR10, alpha), method] == 2
         for method in (SCRATCH, FEDAVG, FEDPROX, CENTRAL):
             assert seeds[name_few(LESS, alpha), method] == 1
+        for method in (EDS, RDS):
+            assert seeds[name_few(LESS, alpha), method] == 3
+    assert [cell.experiment for cell in cells[1:5]] == [name_few(LESS, alpha) for alpha in (STRONG, WEAK) for _ in "12"]
+    runs = dict(zip(seeds, identify_runs(cells, [config.resolve(cell.config) for cell in cells]), strict=True))
+    for alpha in (STRONG, WEAK):
+        for method, way in ((EDS, "EDS"), (RDS, "RDS")):
+            other = name_ablation("α =", f"{alpha:g}"), way
+            assert runs[name_few(LESS, alpha), method] == runs[other], "run once for both"
     first = config.resolve(cells[0].config)
     assert (first["data"]["name"], first["data"].get("num_examples")) == (SOURCES[TINY], None)
     assert (first["rounds"], first["local_training"]["augment"]["name"]) == (30, "crop_flip")
