@@ -11,8 +11,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
+
+from fedjax_sel.models._batches import divide_batch
 
 __all__ = ["convolve", "find_padding"]
 
@@ -97,10 +100,32 @@ def differentiate(
     (top, bottom), (left, right) = padding
     height, width = rhs.shape[0] - 1, rhs.shape[1] - 1
     beyond = (height - top, height - bottom), (width - left, width - right)
-    of_lhs = call(given, turned, beyond, precision)
-    channels_first, moving = lax.optimization_barrier((lhs.transpose(3, 1, 2, 0), given.transpose(1, 2, 0, 3)))
-    of_rhs = lax.optimization_barrier(call(channels_first, moving, padding, precision))
-    return of_lhs, of_rhs.transpose(1, 2, 0, 3)
+    return call(given, turned, beyond, precision), differentiate_kernel(lhs, rhs, given, padding, precision)
+
+
+EXAMPLES = 16
+"""Of which a kernel's gradient is computed at once: with more, what is given outgrows a core's cache, and the gradient
+can take several times as long (`benchmarks/NOTES.md`)."""
+
+
+def differentiate_kernel(
+    lhs: Float[Array, "b h w i"],
+    rhs: Float[Array, "kh kw i o"],
+    given: Float[Array, "b y x o"],
+    padding: Padding,
+    precision: Any,
+) -> Float[Array, "kh kw i o"]:
+    """Returns the gradient of the kernel, a sum over equal blocks of examples where a batch can be divided so."""
+
+    def of_block(lhs, given):
+        channels_first, moving = lax.optimization_barrier((lhs.transpose(3, 1, 2, 0), given.transpose(1, 2, 0, 3)))
+        return lax.optimization_barrier(call(channels_first, moving, padding, precision)).transpose(1, 2, 0, 3)
+
+    examples, size = lhs.shape[0], divide_batch(lhs.shape[0], EXAMPLES)
+    if size >= examples or examples % size:
+        return of_block(lhs, given)
+    blocks = [x.reshape(-1, size, *x.shape[1:]) for x in (lhs, given)]
+    return lax.scan(lambda total, block: (total + of_block(*block), None), jnp.zeros_like(rhs), blocks)[0]
 
 
 def call(lhs: Array, rhs: Array, padding: Padding, precision: Any) -> Array:

@@ -10,16 +10,16 @@ import pytest
 from jax import lax
 from jax.interpreters import partial_eval
 
-from fedjax_sel.models import _conv
+from fedjax_sel.models import _conv, _native_conv
 from fedjax_sel.models._conv import convolution, max_pool
 from fedjax_sel.models._fast_conv import Conv
 
 ORDER = ("NHWC", "HWIO", "NHWC")
 
 
-def rows_and_kernel(kernel=(3, 3), channels=4, out=6, groups=1, sides=(9, 8), dtype=np.float32):
+def rows_and_kernel(kernel=(3, 3), channels=4, out=6, groups=1, sides=(9, 8), dtype=np.float32, examples=2):
     rng = np.random.default_rng(3)
-    x = rng.normal(size=(2, *sides, channels)).astype(dtype)
+    x = rng.normal(size=(examples, *sides, channels)).astype(dtype)
     return jnp.asarray(x), jnp.asarray(rng.normal(size=(*kernel, channels // groups, out)).astype(dtype))
 
 
@@ -120,6 +120,18 @@ def test_large_convolutions_of_one_core_are_xlas_in_three_fast_forms(kernel, pad
     ours, theirs = both(x, k, padding=padding)
     agree(ours, theirs)
     assert count_native(lambda x, k: convolution(x, k, (1, 1), padding), x, k) == 3
+
+
+@pytest.mark.parametrize(
+    ("examples", "at_once", "blocks"), [(6, 2, 3), (6, 3, 2), (6, 4, 2), (6, 5, 1), (6, 6, 1), (7, 2, 1), (1, 2, 1)]
+)
+def test_a_kernels_gradient_is_a_sum_over_equal_blocks_of_examples(examples, at_once, blocks, one_core, monkeypatch):
+    monkeypatch.setattr(_native_conv, "EXAMPLES", at_once)
+    x, k = rows_and_kernel(channels=16, examples=examples)
+    agree(*both(x, k))
+    program = str(jax.make_jaxpr(lambda *a: with_gradients.__wrapped__(convolve, *a))(x, k))
+    assert ("scan[" in program) == (blocks > 1)
+    assert (f"length={blocks}\n" in program) == (blocks > 1)
 
 
 def test_stacked_clients_have_no_native_convolution_but_stacked_examples_do(one_core):
