@@ -24,6 +24,7 @@ from fedjax_sel.engine.eager import run_chunk_in_python
 from fedjax_sel.engine.execution import Execution
 from fedjax_sel.engine.experiment import Experiment, check_more_rounds
 from fedjax_sel.engine.faults import warn_of_faults
+from fedjax_sel.engine.forgetting import forget_many_programs
 from fedjax_sel.engine.history import History
 from fedjax_sel.engine.init import init_runs
 from fedjax_sel.engine.layout import Layout
@@ -88,6 +89,7 @@ def sweep(
     for one in {id(one): one for one in drawn}.values():
         for experiment in experiments:
             experiment.check(one)
+    forget_many_programs()
     layout, mesh = (Layout(clients=1, seeds="scan"), None) if how.debug else (how.layout, how.mesh)
     program = plan_program(experiments, drawn, seeds, layout=layout, mesh=mesh, chunk=how.chunk, others=others)
     program = program.settle(how.memory, how.examples_on)
