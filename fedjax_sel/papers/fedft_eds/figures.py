@@ -120,9 +120,7 @@ def draw_efficiency(panels: dict[str, dict[str, History]]) -> mpl.Figure:
                 value["client_seconds"].mean(), value["best_accuracy"].mean(), marker, color=look["color"], label=method
             )
         ax.set(xscale="log", xlabel="client seconds")
-        ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
-        ax.xaxis.set_major_formatter("{x:g}")
-        ax.xaxis.set_minor_formatter(NullFormatter())
+        label_decades(ax.xaxis)
         ax.set_title(title, fontsize=9)
         ax.grid(alpha=0.25)
     for ax in list(axes.flat)[len(panels) :]:
@@ -130,6 +128,13 @@ def draw_efficiency(panels: dict[str, dict[str, History]]) -> mpl.Figure:
     axes[0, 0].set_ylabel("best accuracy")
     figure.legend(shown.values(), shown.keys(), fontsize=8, loc="outside lower center", ncols=3)
     return figure
+
+
+def label_decades(axis: Any) -> None:
+    """Labels 1 and 3 of every decade of a logarithmic axis."""
+    axis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter(NullFormatter())
 
 
 def draw_bars(panels: dict[str, dict[str, History]]) -> mpl.Figure:
@@ -141,6 +146,7 @@ def draw_bars(panels: dict[str, dict[str, History]]) -> mpl.Figure:
         value = {method: measure(history) for method, history in methods.items()}
         ax.bar(range(len(value)), [v["efficiency"].mean() for v in value.values()], color=COLOURS[0], alpha=0.6)
         ax.set(yscale="log", ylabel="points a second")
+        label_decades(ax.yaxis)
         ax.set_xticks(range(len(value)), list(value), rotation=45, ha="right", fontsize=7)
         ax.set_title(title, fontsize=9)
         other = ax.twinx()
