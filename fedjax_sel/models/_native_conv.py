@@ -103,9 +103,9 @@ def differentiate(
     return call(given, turned, beyond, precision), differentiate_kernel(lhs, rhs, given, padding, precision)
 
 
-EXAMPLES = 16
-"""Of which a kernel's gradient is computed at once: with more, what is given outgrows a core's cache, and the gradient
-can take several times as long (`benchmarks/NOTES.md`)."""
+EXAMPLES_AT_ONCE = 16
+"""From so many a kernel's gradient is computed at once: with more, what is given outgrows a core's cache, and that can
+take several times as long (`benchmarks/NOTES.md`)."""
 
 
 def differentiate_kernel(
@@ -121,7 +121,7 @@ def differentiate_kernel(
         channels_first, moving = lax.optimization_barrier((lhs.transpose(3, 1, 2, 0), given.transpose(1, 2, 0, 3)))
         return lax.optimization_barrier(call(channels_first, moving, padding, precision)).transpose(1, 2, 0, 3)
 
-    examples, size = lhs.shape[0], divide_batch(lhs.shape[0], EXAMPLES)
+    examples, size = lhs.shape[0], divide_batch(lhs.shape[0], EXAMPLES_AT_ONCE)
     if size >= examples or examples % size:
         return of_block(lhs, given)
     blocks = [x.reshape(-1, size, *x.shape[1:]) for x in (lhs, given)]

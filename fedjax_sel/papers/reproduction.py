@@ -100,10 +100,10 @@ def reproduce(
         cells, configs, there = cells[:theirs], configs[:theirs], there[:theirs]
         unfinished = [cell.key for cell, done in zip(cells, there, strict=True) if not done]
         cells, configs = [*compress(cells, there)], [*compress(configs, there)]
-        known = Finished({cell.key: histories[cell.key] for cell in cells})
-        studies = Finished(run_studies(out, paper, scale, numbers, console, only_finished=finished))
+        known = {cell.key: histories[cell.key] for cell in cells}
+        studies = run_studies(out, paper, scale, numbers, console, only_finished=finished)
         unfinished += [("study", name) for name in paper.studies if name not in studies]
-        evidence = Evidence(known, studies) if unfinished else Evidence(dict(known), dict(studies))
+        evidence = Evidence(Finished(known), Finished(studies)) if unfinished else Evidence(known, studies)
         conditions = observe_conditions(cells, configs, known)
         made = describe_cells(out, cells, configs)
         summary = write_reproduction(paper, scale, numbers, evidence, conditions, made, out, console, more, unfinished)
@@ -171,8 +171,8 @@ def tell_unfinished(finished: int, unfinished: Sequence[tuple[str, str]]) -> lis
     """Returns a note that a reproduction is not finished; none where it is."""
     if not unfinished:
         return []
-    studies = sum(experiment == "study" for experiment, _ in unfinished)
-    cells, missing = len(unfinished) - studies, f", and {studies} of its studies are missing" if studies else ""
+    studies = [name for experiment, name in unfinished if experiment == "study"]
+    cells, missing = len(unfinished) - len(studies), f"; missing studies: {', '.join(studies)}" if studies else ""
     return [
         f"This reproduction is not finished: {finished} of {finished + cells} cells are there{missing}. Every table, "
         "figure and verdict is of what is there alone; what needs the rest is left out."

@@ -126,7 +126,7 @@ def test_large_convolutions_of_one_core_are_xlas_in_three_fast_forms(kernel, pad
     ("examples", "at_once", "blocks"), [(6, 2, 3), (6, 3, 2), (6, 4, 2), (6, 5, 1), (6, 6, 1), (7, 2, 1), (1, 2, 1)]
 )
 def test_a_kernels_gradient_is_a_sum_over_equal_blocks_of_examples(examples, at_once, blocks, one_core, monkeypatch):
-    monkeypatch.setattr(_native_conv, "EXAMPLES", at_once)
+    monkeypatch.setattr(_native_conv, "EXAMPLES_AT_ONCE", at_once)
     x, k = rows_and_kernel(channels=16, examples=examples)
     agree(*both(x, k))
     program = str(jax.make_jaxpr(lambda *a: with_gradients.__wrapped__(convolve, *a))(x, k))

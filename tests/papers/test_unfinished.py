@@ -59,7 +59,7 @@ def test_what_is_finished_is_reported_on_while_another_process_runs_the_rest(who
     there, complete = read(part), read(whole)
     assert returned["unfinished"] == there["unfinished"] == [*map(list, MISSING), ["study", "generator"]]
     assert there["notes"][0].startswith(
-        "This reproduction is not finished: 13 of 15 cells are there, and 1 of its studies are missing. "
+        "This reproduction is not finished: 13 of 15 cells are there; missing studies: generator. "
     )
     assert f"> **Note.** {there['notes'][0][:40]}" in (part / "report.md").read_text(encoding="utf-8")
     missing = [one for one in complete["results"] if (one["experiment"], one["method"]) in MISSING]
