@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -65,7 +66,7 @@ def printed(found: dict[str, Any]) -> str:
 
 
 def population(found: dict[str, Any]) -> str:
-    """Milliseconds a round by selector and number of clients; what the largest one's program holds."""
+    """Milliseconds a round by selector and number of clients; what the largest one's program is estimated to hold."""
     rows = [row for row in found["population"]["rows"] if "seconds_a_round" in row]
     sizes = sorted({row["N"] for row in rows})
     lines = []
@@ -73,28 +74,33 @@ def population(found: dict[str, Any]) -> str:
         mine = {row["N"]: row for row in rows if row["client_selection"] == selector}
         spent = [figure(1e3 * mine[n]["seconds_a_round"]) if n in mine else "—" for n in sizes]
         lines.append((f"`{selector}`", *spent, f"{mine[max(mine)]['estimated_memory'] / 2**20:.0f}"))
-    return table(("selector, ms a round", *(f"N = {n:,}" for n in sizes), "memory of the last (MiB)"), lines)
+    return table(("selector, ms a round", *(f"N = {n:,}" for n in sizes), "estimated memory, last N (MiB)"), lines)
 
 
 def peers(found: dict[str, Any]) -> str:
-    """How many times longer than ours a round of each peer takes, and accuracy after the same rounds."""
+    """How many times longer than ours a round of each peer takes, and accuracy after the same rounds; medians."""
     lines = []
     for name, done in sorted((name, done) for name, done in found.items() if name != "environment"):
         turns = done["turns"]
         ours = [turn["fedjax_sel"] for turn in turns]
         spent = 1e3 * median(one["seconds_a_round"] for one in ours)
-        cells = [f"{name}, {ours[0]['rounds']} rounds", f"{figure(spent)} ms ({ours[0]['accuracy']:.3f})"]
+        cells = [f"{name}, {ours[0]['rounds']} rounds", f"{figure(spent)} ms ({median_accuracy(ours):.3f})"]
         for peer in PEERS:
             theirs = [turn[peer] for turn in turns if peer in turn]
             right = [one for one in theirs if "failed" not in one]
             if right:
                 times = "turn" if len(right) == 1 else "turns"
-                said = f"{done['ratios'][peer]:.3g} ({right[0]['accuracy']:.3f}; {len(right)} {times})"
+                said = f"{done['ratios'][peer]:.3g}× ({median_accuracy(right):.3f}; {len(right)} {times})"
             else:
                 said = theirs[-1]["failed"] if theirs else "not run"
             cells.append(said)
         lines.append(cells)
     return table(("workload", "fedjax_sel", *PEERS.values()), lines)
+
+
+def median_accuracy(turns: Sequence[dict[str, Any]]) -> float:
+    """The median over turns."""
+    return median(turn["accuracy"] for turn in turns)
 
 
 def documented() -> list[str]:

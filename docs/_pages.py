@@ -97,7 +97,8 @@ A part is a name, or a mapping with `name` and its parameters; its page says whi
 
 `data` and `public` name a source: {sources}.
 `deadline` has `seconds` and `late` (`drop` or `partial`); `layout` is `auto`, `vmap`, `scan` or a mapping with
-`clients`, `seeds`, `examples`; `mesh` is two numbers; `callbacks` maps names to parameters; `task` has `loss` and
+`clients`, `seeds`, `examples`; `mesh` is a mapping with `seeds` and `clients`; `examples_on` is `device`,
+`host` or null; `callbacks` maps names to parameters; `task` has `loss` and
 `metrics`.
 
 ## Values
@@ -153,7 +154,7 @@ def describe_signals(selector: ClientSelector | DataSelector) -> str:
             what = read_first_line(type(signal)).removesuffix(" Costs the clients nothing.")
             told = tell_cost(cost, by_class=sends and signal.count_up(7) == 7)
             lines.append(f"- `{name}`, {MOMENT_WORDS.get(moment, moment)}: {what} {told}")
-    said = typeset("\n".join(lines)).replace(":math:`", "{math}`") or "As constructed bare, it asks for no signals."
+    said = typeset("\n".join(lines)).replace(":math:`", "{math}`") or "With default parameters it asks for no signals."
     if isinstance(selector, ClientSelector):
         if type(selector).upfront is not ClientSelector.upfront:
             said += "\n\nWhat it does before the first round is billed to that round (`upfront`)."

@@ -343,6 +343,11 @@ class ClientSelector(Strategy):
     replacement: ClassVar[bool] = False
     needs_classes: ClassVar[bool] = False
 
+    @property
+    def accepts(self) -> bool:
+        """Returns whether it may leave out updates that came back, so that all are kept: if `accept` is overridden."""
+        return overrides(self, "accept")
+
     def signals(self) -> Signals:
         """Returns the signals that it needs; none by default."""
         return Signals()

@@ -1341,6 +1341,8 @@ def test_scores_that_are_nan_come_last():
         assert sorted(cohort.client.tolist()) == [2, 3, 4, 5, 6, 7]
         assert int(cohort.nan_scores) == 2
     assert top_m(key, jnp.array([NAN, 1.0]), jnp.array([True, False]), 2).mask.tolist() == [True, False]
+    greedy = epsilon_greedy_m(key, jnp.array(SOME_NAN), all_there, 6, 0.5, per_slot=True)
+    assert int(greedy.nan_scores) == 2
 
 
 def call(line):

@@ -154,12 +154,12 @@ def test_a_peers_line_says_turns_failures_and_what_was_not_run():
         return {"seconds_a_round": seconds, "accuracy": accuracy, "rounds": 4}
 
     turns = [
-        {"fedjax_sel": did(0.001, 0.91), "torch": did(0.02, 0.9), "fedjax": {"failed": "late"}},
+        {"fedjax_sel": did(0.001, 0.91), "torch": did(0.02, 0.94), "fedjax": {"failed": "late"}},
         {"fedjax_sel": did(0.003, 0.91), "torch": did(0.03, 0.9), "flower": did(0.3, 0.5)},
     ]
     found = {"w": {"turns": turns, "ratios": {"torch": 15.0, "flower": 100.0}}, "environment": {}}
     line = peers(found).splitlines()[-1]
-    told = ("w, 4 rounds", "2 ms (0.910)", "15 (0.900; 2 turns)", "late", "not run", "100 (0.500; 1 turn)", "not run")
+    told = ("w, 4 rounds", "2 ms (0.910)", "15× (0.920; 2 turns)", "late", "not run", "100× (0.500; 1 turn)", "not run")
     assert line == f"| {' | '.join(told)} |"
 
 

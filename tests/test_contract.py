@@ -365,6 +365,19 @@ def test_a_data_selection_keeps_valid_examples_and_at_least_one(name):
         assert jax.tree.map(jnp.shape, after) == jax.tree.map(jnp.shape, state)
 
 
+@pytest.mark.parametrize("name", SAMPLES)
+def test_a_data_selection_that_reads_the_number_of_rounds_says_so(name):
+    samples = data_selection.load(name)()
+    state, known = known_to(samples)
+
+    def weights_of(rounds):
+        told = known | ({"turn": known["turn"].replace(rounds=rounds)} if samples.uses_turn else {})
+        return samples.select(jax.random.key(0), state, jnp.ones(30, bool), **told)
+
+    traced = jax.make_jaxpr(weights_of)(jnp.int32(10)).jaxpr
+    assert samples.uses_rounds == any(v is traced.invars[0] for equation in traced.eqns for v in equation.invars)
+
+
 COMMON = ["entropy", "entropy_batches", "everything", "high_loss", "margin", "random_subset"]
 RARE = [name for name in SAMPLES if name not in COMMON]
 PAIRS = [(samples, selector) for samples in COMMON for selector in SELECTORS]

@@ -13,9 +13,9 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 CODE = {
-    str(page.relative_to(ROOT / "docs")): blocks
+    str(page.relative_to(ROOT)): blocks
     for page in PAGES
-    if page.is_relative_to(ROOT / "docs") and (blocks := BLOCK.findall(page.read_text()))
+    if page.name != "CONTRIBUTING.md" and (blocks := BLOCK.findall(page.read_text()))
 }
 KINDS = ("client_selection", "data_selection", "local_training", "correction", "aggregation")
 

@@ -81,7 +81,9 @@ def show_partition(preset: str, overrides: list[str], figure: Path | None) -> No
 
 @command
 def explain(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Of anything that `list` lists.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="A strategy, model, partition, loss, metric or callback; see `list`.")
+    ],
 ) -> None:
     """Explain a component: what it does, its fields with their ranges, its signals, their cost, its source.
 

@@ -79,7 +79,8 @@ def epsilon_greedy_m(
     kept = jnp.arange(m) < exploit.sum()
     chance = jax.random.uniform(key_explore, score.shape)
     taken = jnp.where(kept & best.mask, best.client, score.shape[0])
-    return top_by_noise(noise, chance.at[taken].set(2.0, mode="drop"), available, m)
+    cohort = top_by_noise(noise, chance.at[taken].set(2.0, mode="drop"), available, m)
+    return cohort.replace(nan_scores=best.nan_scores)
 
 
 def draw_members(

@@ -27,4 +27,4 @@ def top_candidates(key: PRNGKey, ctx: Context, value: Float[Array, "d"]) -> Coho
     """Returns the `m` candidates of largest value."""
     assert ctx.candidates is not None
     chosen = top_m(key, value, ctx.candidates >= 0, ctx.m)
-    return cohort_of(ctx.candidates[chosen.client], chosen.mask)
+    return cohort_of(ctx.candidates[chosen.client], chosen.mask, chosen.nan_scores)

@@ -9,6 +9,6 @@ def check_devices(selector: str, ctx: Context) -> None:
     """Raises `ValueError` where the clients have no devices."""
     if ctx.devices is None or ctx.timing is None:
         raise ValueError(
-            f"{selector} selects by what devices can do, but the clients have none; give the federation devices, "
-            "drawn from a law (devices.laws) or read from a table (devices.table.from_csv)"
+            f"{selector} selects by what devices can do, but the clients have none; give them some: devices=lognormal "
+            "in a configuration, Federation(..., devices=devices.laws.LogNormal()) in Python"
         )

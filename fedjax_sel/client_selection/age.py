@@ -14,7 +14,8 @@ class Age(ClientSelector):
     """The `m` clients of largest age, `A_i`: rounds since an update of client `i` was merged; ties at random.
 
     What counts is the update that arrived: a client that was selected and returned nothing has the same claim in the
-    next round, where `round_robin` would move on. Where everybody returns, both select the same cohorts but for ties.
+    next round, where `round_robin` would move on; `m` clients that never return are the cohort of every later round.
+    Where everybody returns, both select the same cohorts but for ties.
     It asks for nothing and costs nothing.
 
     Source: Yang et al., "Age-Based Scheduling Policy for Federated Learning in Mobile Edge Networks", 2020,

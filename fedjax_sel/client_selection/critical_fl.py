@@ -11,7 +11,7 @@ from fedjax_sel import signals
 from fedjax_sel.client_selection.uniform import Uniform
 from fedjax_sel.protocols import ClientSelector, Host, Signals, Upfront, overrides
 from fedjax_sel.pytree import Scalar, param, static
-from fedjax_sel.types import Cohort, Context, PRNGKey, StrategyState
+from fedjax_sel.types import PAD_CLIENT, Cohort, Context, PRNGKey, StrategyState
 
 __all__ = ["CriticalFL"]
 
@@ -88,6 +88,11 @@ class CriticalFL(ClientSelector):
         return self.selector.accepts_before_upload
 
     @property
+    def accepts(self) -> bool:
+        """Returns whether the wrapped selector does."""
+        return self.selector.accepts
+
+    @property
     def replacement(self) -> bool:  # type: ignore[override]
         """The wrapped selector's."""
         return self.selector.replacement
@@ -143,7 +148,9 @@ class CriticalFL(ClientSelector):
         """Returns the first members of the wrapped selector's cohort."""
         cohort = self.selector.select(key, state.inner, ctx, **before)
         mask = cohort.mask & (jnp.cumsum(cohort.mask) <= state.size)
-        return Cohort(jnp.where(mask, cohort.client, -1), mask, jnp.where(mask, cohort.weight, 0.0))
+        kept = cohort.mask.sum() / jnp.maximum(mask.sum(), 1)  # what unbiased weights add up to stays
+        client, weight = jnp.where(mask, cohort.client, PAD_CLIENT), jnp.where(mask, kept * cohort.weight, 0.0)
+        return cohort.replace(client=client, mask=mask, weight=weight)
 
     def accept(self, key: PRNGKey, state: CriticalFLState, ctx: Context, cohort: Cohort, **trained: Any) -> Cohort:
         """Returns whom the wrapped selector accepts."""

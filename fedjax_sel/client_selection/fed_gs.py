@@ -95,8 +95,8 @@ def graph_distances(
       sigma: of the length of an edge.
       with_zero: whether 0 counts among the similarities when they are scaled.
     """
-    n = counts.shape[0]
-    p = counts / jnp.maximum(jnp.sqrt((counts**2).sum(1, keepdims=True).astype(jnp.float32)), 1e-12)
+    n, counts = counts.shape[0], counts.astype(jnp.float32)  # squares of whole numbers overflow
+    p = counts / jnp.maximum(jnp.sqrt((counts**2).sum(1, keepdims=True)), 1e-12)
     similar, oneself = p @ p.T, jnp.eye(n, dtype=bool)
     low = jnp.min(jnp.where(oneself, 0.0 if with_zero else jnp.inf, similar))
     high = jnp.max(jnp.where(oneself, -jnp.inf, similar))

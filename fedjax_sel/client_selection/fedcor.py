@@ -162,7 +162,7 @@ class FedCor(ClientSelector):
         return FedCorState(
             factor=factor,
             discount=jnp.where(probed, jnp.ones_like(discount), discount),
-            loss=jnp.where(self.asks(t) & ctx.available, loss, state.loss),
+            loss=jnp.where(self.asks(t) & ctx.available, loss, jnp.nan),
             changes=changes,
             round=draw_round,
             count=state.count + new,

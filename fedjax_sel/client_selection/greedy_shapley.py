@@ -33,6 +33,7 @@ class GreedyShapley(ClientSelector):
     takes those of highest value, clients never seen first; `"ucb"` adds `β sqrt(ln t / N_i)`; `"softmax"` (S-FedAvg)
     draws clients without replacement in proportion to `exp(Φ_i)`, where `Φ_i` begins at `1 / N` and `Φ_i ← α Φ_i + β
     φ_i`. With `memory="ema"`, the value of the others is `α` of the old one and `1 - α` of the new, the first as it is.
+    A member whose update was not merged was worth `φ_i = 0`.
 
     All updates of a cohort are kept, and the server evaluates its validation examples for every coalition: `2^m` of
     them, or `m²` for each pass of `"gtg"`. Clients pay nothing. GreedyFed's code compares with an S-FedAvg in which
@@ -88,13 +89,14 @@ class GreedyShapley(ClientSelector):
     ) -> GreedyShapleyState:
         """Returns the values with those of this round."""
         value, count = state.value[cohort.client], state.count[cohort.client]
+        shapley = jnp.where(cohort.mask, shapley, 0.0)
         if self.rule == "softmax":
             new = self.alpha * value + self.beta * shapley
         elif self.memory == "ema":
             new = jnp.where(count > 0, self.alpha * value + (1 - self.alpha) * shapley, shapley)
         else:
             new = (count * value + shapley) / (count + 1)
-        back = jnp.where(cohort.mask, cohort.client, ctx.num_clients)
+        someone = jnp.where(cohort.client >= 0, cohort.client, ctx.num_clients)
         return GreedyShapleyState(
-            value=state.value.at[back].set(new, mode="drop"), count=state.count.at[back].add(1, mode="drop")
+            value=state.value.at[someone].set(new, mode="drop"), count=state.count.at[someone].add(1, mode="drop")
         )

@@ -99,13 +99,20 @@ class HiCSFL(ClientSelector):
         """Returns changes of 0.
 
         Raises:
-          ValueError: the output layer is not found or does not have a bias for each class, or there are more clusters
-            than clients.
+          ValueError: the output layer is not found, is personal, or does not have a bias for each class, or there are
+            more clusters than clients.
         """
         n = ctx.num_clients
         if self.clusters is not None and self.clusters > n:
             raise ValueError(f"hics_fl: clusters is {self.clusters}, but there are N = {n} clients; it must be 1 to N")
-        width = find_output_layer(host.variables, self.layer)["bias"].shape[0]
+        bias = find_output_layer(host.variables, self.layer)["bias"]
+        shared, _ = host.task.split_personal(host.variables)
+        if not any(bias is leaf for leaf in jax.tree.leaves(shared)):
+            raise ValueError(
+                "hics_fl: the output layer is a personal part, so that no update tells its change; task.personal must "
+                "leave it out"
+            )
+        width = bias.shape[0]
         if width != host.data.classes:
             raise ValueError(
                 f"hics_fl: the bias of layer {self.layer!r} has {width} numbers, but there are {host.data.classes} "

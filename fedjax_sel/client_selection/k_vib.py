@@ -9,6 +9,7 @@ from jaxtyping import Array, Float
 from fedjax_sel import signals
 from fedjax_sel.client_selection._inclusion import fill_chances
 from fedjax_sel.client_selection._ops import top_m
+from fedjax_sel.client_selection._unbiased import target_weights
 from fedjax_sel.protocols import ClientSelector, Host, Signals
 from fedjax_sel.pytree import Scalar, param, static
 from fedjax_sel.types import Cohort, Context, PRNGKey
@@ -32,7 +33,8 @@ class KVib(ClientSelector):
     """Every client is drawn by a coin of its own; a cohort has `K` members on average, at most `m`.
 
     The chances are `p̃ = (1 - θ) p + θ K / N` with `θ = (N / (T K))^(1/3)` and `p_i = min(1, c sqrt(ω_i + γ))` of sum
-    `K`; `ω_i` sums `a_i² / p̃_i` over the rounds in which client `i` was drawn, `a_i = λ_i ‖Δ_i‖` and `λ_i = n_i / n`.
+    `K`; `ω_i` sums `a_i² / p̃_i` over the rounds in which client `i` was drawn, `a_i = λ_i ‖Δ_i‖` and `λ_i = n_i / n`,
+    where `N`, `K` and `n` are of those who can be reached.
     An update weighs `λ_i / p̃_i`, so that `Σ λ_i Δ_i / p̃_i` is without bias that of all clients: aggregate with
     `Mean("cohort")`. Where more than `m` are drawn, `m` of them stay, all subsets equally likely, and the weights are
     multiplied by how many were drawn over `m`, which keeps it without bias. It can happen that nobody is drawn.
@@ -85,7 +87,7 @@ class KVib(ClientSelector):
         drawn = ctx.available & (jax.random.uniform(key_coin, chance.shape) < chance)
         cohort = top_m(key_tie, drawn.astype(jnp.float32), drawn, ctx.m)
         thinned = jnp.maximum(drawn.sum() / ctx.m, 1.0)
-        share = ctx.num_examples / ctx.num_examples.sum()
+        share = target_weights("size", ctx)
         weight = thinned * share[cohort.client] / jnp.maximum(chance[cohort.client], jnp.finfo(chance.dtype).tiny)
         return cohort.replace(weight=jnp.where(cohort.mask, weight, 0.0))
 
@@ -99,6 +101,6 @@ class KVib(ClientSelector):
         update_norm: Float[Array, "m"],
     ) -> Float[Array, "N"]:
         """Returns `ω` with the lengths of those who came back, `a_i² / p̃_i = λ_i ‖Δ_i‖² · (λ_i / p̃_i)`."""
-        share = ctx.num_examples[cohort.client] / ctx.num_examples.sum()
+        share = target_weights("size", ctx)[cohort.client]
         feedback = share * update_norm**2 * cohort.weight
         return state.at[jnp.where(cohort.mask, cohort.client, ctx.num_clients)].add(feedback, mode="drop")

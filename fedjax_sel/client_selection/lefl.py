@@ -139,8 +139,14 @@ class LEFL(ClientSelector):
         )
 
     def pre_trainer(self, host: Host) -> Any:
-        """Returns the run's trainer, for the epochs of the pre-phase."""
-        return replace(host.trainer, epochs=self.epochs, steps=None)
+        """Returns the run's trainer, for the epochs of the pre-phase; `ValueError` where it does not count epochs."""
+        trainer = host.trainer
+        if not {"epochs", "steps"} <= vars(trainer).keys():
+            raise ValueError(
+                f"lefl: the pre-phase trains for {self.epochs} epochs, which {type(trainer).__name__} cannot be told; "
+                "use a trainer with epochs and steps, as SGD()"
+            )
+        return replace(trainer, epochs=self.epochs, steps=None)
 
     def distances(self, log_p: Float[Array, "N M C"]) -> Float[np.ndarray, "N N"]:
         """Returns the divergences, a row a client."""

@@ -15,7 +15,8 @@ __all__ = ["RPowD"]
 class RPowD(ClientSelector):
     """As `power_of_choice`, with the training loss that a candidate reported last: nobody is asked before training.
 
-    A client that never trained counts as having infinite loss.
+    A client that was never selected counts as having infinite loss, one that returned nothing when it was selected last
+    as having the mean of the known losses.
 
     Attributes:
       d: number of candidates, `m <= d <= N`.
@@ -57,4 +58,7 @@ class RPowD(ClientSelector):
         training_loss: Float[Array, "m"],
     ) -> Float[Array, "N"]:
         """Returns the losses, updated for the clients that returned."""
-        return state.at[jnp.where(cohort.mask, cohort.client, ctx.num_clients)].set(training_loss, mode="drop")
+        known = jnp.isfinite(state)
+        mean = jnp.where(known, state, 0.0).sum() / jnp.maximum(known.sum(), 1)
+        loss = jnp.where(cohort.mask, training_loss, mean)
+        return state.at[jnp.where(cohort.client >= 0, cohort.client, ctx.num_clients)].set(loss, mode="drop")

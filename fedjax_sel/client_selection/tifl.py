@@ -39,10 +39,11 @@ class TiFL(ClientSelector):
     """One of `tiers` groups of clients of like speed is drawn, and `m` of its clients: nobody waits for a slower tier.
 
     Every `interval` rounds the clients report the accuracy of the global model on their examples (on their hold-out
-    examples where `Experiment.signal_split` says so; a tier's is the mean over its examples). If that of the tier drawn
-    last has not risen since the report before, the chances are set anew: with tiers ranked by accuracy, 0 the lowest,
-    rank `r` of `n` gets `(n - r) / (n (n + 1) / 2)`, which is 5, 4, 3, 2, 1 fifteenths for five. A tier without
-    credits, or of which nobody can be reached, is not drawn; where no tier has credits left, they no longer count.
+    examples where `Experiment.signal_split` says so; a tier's is their mean, weighted by their training examples). If
+    that of the tier drawn last has not risen since the report before, the chances are set anew: with tiers ranked by
+    accuracy, 0 the lowest, rank `r` of `n` gets `(n - r) / (n (n + 1) / 2)`, which is 5, 4, 3, 2, 1 fifteenths for
+    five. A tier without credits, or of which nobody can be reached, is not drawn; where no tier has credits left, they
+    no longer count.
 
     The source leaves open how chances follow from accuracies and how many credits there are; the ranks are those of its
     usual implementations, the credits ours. Tiers are made once, from expected times.

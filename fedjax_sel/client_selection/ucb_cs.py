@@ -34,8 +34,10 @@ class UCBCS(ClientSelector):
     """The `m` clients of largest `A_i = p_i (L_i / N_i + sqrt(2 σ² ln T / N_i))`, ties at random.
 
     `L_i` and `N_i` sum the reported losses and their number over the rounds in which client `i` took part, `T` the
-    rounds, all discounted by γ a round; `p_i = n_i / n`. A client that never reported comes first. `γ = 1` without the
-    factor `p_i` is UCB1 on losses. Nobody is asked before training; each member sends two numbers with its update.
+    rounds, all discounted by γ a round; `p_i = n_i / n`. A client that was never selected comes first. One that was
+    selected and returned nothing counts as having reported its own mean loss, or the others' where it has none, so that
+    clients that cannot return do not fill every cohort. `γ = 1` without the factor `p_i` is UCB1 on losses. Nobody is
+    asked before training; each member sends two numbers with its update.
 
     A reported loss is the mean over the examples of all local steps, and `σ` the largest standard deviation of the same
     losses, where usual implementations take those of minibatches.
@@ -62,7 +64,7 @@ class UCBCS(ClientSelector):
         return UCBCSState(zero, zero, jnp.zeros(()), jnp.zeros(()))
 
     def indices(self, state: UCBCSState, ctx: Context) -> Float[Array, "N"]:
-        """Returns `A_i`, infinite for clients that never reported."""
+        """Returns `A_i`, infinite for clients that were never selected."""
         seen = state.reports > 0
         reports = jnp.where(seen, state.reports, 1.0)
         bonus = 2 * state.deviation**2 * jnp.log(jnp.maximum(state.rounds, 1.0)) / reports
@@ -83,15 +85,19 @@ class UCBCS(ClientSelector):
         training_loss: Float[Array, "m"],
         training_loss_rms: Float[Array, "m"],
     ) -> UCBCSState:
-        """Returns the discounted sums with the losses of those who came back."""
-        back = jnp.where(cohort.mask, cohort.client, ctx.num_clients)
+        """Returns the discounted sums with the losses of those who came back, and expected ones of the others."""
+        someone = jnp.where(cohort.client >= 0, cohort.client, ctx.num_clients)
+        seen = state.reports > 0
+        mean = state.losses / jnp.where(seen, state.reports, 1.0)
+        expected = jnp.where(seen, mean, mean.sum() / jnp.maximum(seen.sum(), 1))
+        loss = jnp.where(cohort.mask, training_loss, expected[cohort.client])
         variance = jnp.maximum(training_loss_rms**2 - training_loss**2, 0.0)
         largest = jnp.sqrt(jnp.max(jnp.where(cohort.mask, variance, 0.0)))
         tiny = jnp.finfo(jnp.float32).tiny  # a client that reported long ago is not one that never did
         reports = jnp.where(state.reports > 0, jnp.maximum(self.gamma * state.reports, tiny), 0.0)
         return UCBCSState(
-            losses=(self.gamma * state.losses).at[back].add(training_loss, mode="drop"),
-            reports=reports.at[back].add(1.0, mode="drop"),
+            losses=(self.gamma * state.losses).at[someone].add(loss, mode="drop"),
+            reports=reports.at[someone].add(1.0, mode="drop"),
             rounds=self.gamma * state.rounds + 1,
             deviation=jnp.where(cohort.mask.any(), largest, state.deviation),
         )

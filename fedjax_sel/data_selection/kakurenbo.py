@@ -47,6 +47,11 @@ class Kakurenbo(DataSelector):
     confidence: Scalar = param(default=0.7, low=0, high=1)
     rescale: str = static(default="hidden", choices=["hidden", "scheduled", "none"])
 
+    @property
+    def uses_rounds(self) -> bool:
+        """Returns true: `F` falls over the run."""
+        return True
+
     def signals(self) -> dict[str, ExampleSignal]:
         """Returns each example's loss, whether it is predicted right, and how surely."""
         return {"loss": signals.Loss(), "correct": signals.Correct(), "confidence": signals.Confidence()}

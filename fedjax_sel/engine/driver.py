@@ -140,7 +140,7 @@ def run_rounds(
     shows = any_process(needs_variables(how.callbacks))  # all processes take part in the transfer
     tell(how.callbacks, "on_train_begin", history)
     # A run that was ended may have been killed before its end was written down: it ends here again.
-    known = replace(history, variables=copy_models(program, state)) if shows else history
+    known = replace(history, variables=copy_models(program, state.variables)) if shows else history
     ended = 0 < first < rounds and any_process(tell(how.callbacks, "after_central_iteration", known))
     shared, together, keys, state = program.place(state)
     try:
@@ -162,7 +162,7 @@ def run_rounds(
             about.setdefault("seconds_of_first_chunk", about["seconds"] - spent)
             history = recorder.write(about)
             if shows:
-                history = replace(history, variables=copy_models(program, state))
+                history = replace(history, variables=copy_models(program, state.variables))
             ended = any_process(tell(how.callbacks, "after_central_iteration", history))
             if how.checkpoints is not None:
                 done = t + count
@@ -171,14 +171,15 @@ def run_rounds(
     finally:
         if how.checkpoints is not None:  # whatever ended the run, what is being written is complete
             how.checkpoints.finish()
-    history = replace(history, variables=fetch(state.variables), personal=fetch(state.personal))
+    variables, personal = (copy_models(program, models) for models in (state.variables, state.personal))
+    history = replace(history, variables=variables, personal=personal)
     tell(how.callbacks, "on_train_end", history)
     return history
 
 
-def copy_models(program: Program, state: RoundState) -> Variables:
-    """The global models of all runs that are looked at, on the host; the device's memory is used again."""
-    return jax.tree.map(lambda leaf: to_host(leaf)[: program.count], state.variables)
+def copy_models(program: Program, models: Variables) -> Variables:
+    """The models of all runs that are looked at, on the host; the device's memory is used again."""
+    return jax.tree.map(lambda leaf: to_host(leaf)[: program.count], models)
 
 
 def mark_program(program: Program, rounds: int) -> str:

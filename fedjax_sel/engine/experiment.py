@@ -26,9 +26,11 @@ from fedjax_sel.protocols import (
     Aggregator,
     Availability,
     ClientSelector,
+    ClientSignal,
     CohortSignal,
     Correction,
     DataSelector,
+    ExampleSignal,
     LocalTrainer,
     ServerSignal,
     Strategy,
@@ -61,7 +63,8 @@ class Experiment(Pytree):
       volatility: who comes back in which round; a member of the cohort that does not has trained for nothing, and no
         selector knows it before.
       deadline: when the server stops waiting; needs data with devices.
-      signal_split: whether `before` signals look at the clients' `"training"` or `"holdout"` examples.
+      signal_split: whether the selector's `before` and `trained` signals look at the clients' `"training"` or
+        `"holdout"` examples.
       fine_tuning: how each client trains the new global model on its own examples before it is judged
         (`evaluate_clients_every`); None: not at all. It is not billed, and nothing of it is kept.
     """
@@ -170,9 +173,12 @@ class Experiment(Pytree):
             self.check_personal(data)
         check_signals(self.client_selection, self.data_selection)
         signals = self.client_selection.signals()
-        if self.signal_split == "holdout" and signals.before and int(jnp.min(data.num_holdout)) == 0:
+        measured = {**signals.at("before"), **signals.at("trained")}
+        on_examples = [n for n, s in measured.items() if isinstance(s, ExampleSignal | ClientSignal) and not s.public]
+        if self.signal_split == "holdout" and on_examples and int(jnp.min(data.num_holdout)) == 0:
             raise ValueError(
-                "signal_split is 'holdout', but some client has no hold-out examples; give the federation a holdout"
+                f"signal_split is 'holdout', and the selector wants {', '.join(on_examples)}, but some client has no "
+                "hold-out examples; give the federation a holdout"
             )
         public = [n for m in ("before", "trained") for n, s in signals.at(m).items() if s.public]
         if public and data.public_x is None:

@@ -33,6 +33,7 @@ class Purpose(IntEnum):
     DATA_SERVER = 13
     FINE_TUNE = 14
     NOISE = 15
+    TRAINED_SIGNALS = 16
 
 
 def key_for(

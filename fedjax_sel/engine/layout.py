@@ -18,7 +18,7 @@ from fedjax_sel.pytree import is_whole, to_plain
 from fedjax_sel.types import Update, Variables
 
 SEEDS = "seeds"
-"""The axis of a mesh of devices among which seeds are divided; `messages.CLIENTS` is the other."""
+"""The axis of a mesh of devices among which seeds are divided; `collectives.CLIENTS` is the other."""
 
 SIDE_BY_SIDE = "seeds side by side"
 """The axis of the seeds that one device runs by vmap."""

@@ -7,7 +7,7 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.engine.contract import (
@@ -75,10 +75,16 @@ def round_step(
         change=None if state.change is None else jax.tree.map(jnp.subtract, variables, state.variables),
         alive=state.alive,
     )
-    loss = jnp.sum(trained.weight * trained.updates.loss)
+    loss = average_loss(trained)
     faults = pack_faults(count_faults(experiment, ctx, cohort, trained, signals))
     taken = {"client": cohort.client, "ledger": ledger, "probe": probe_ledger}
     return new, RoundRecord(**quality, training_loss=loss, **taken, faults=faults, idle=is_idle(trained.work))
+
+
+def average_loss(trained: Trained) -> Float[Array, ""]:
+    """The weighted mean of the losses that the merged members report; NaN where nobody weighs anything."""
+    whole = trained.weight.sum()
+    return jnp.where(whole > 0, jnp.sum(trained.weight * trained.updates.loss) / whole, jnp.nan)
 
 
 def make_context(experiment: Experiment, data: FederatedData, seed: PRNGKey, t: Int[Array, ""]) -> Context:
@@ -131,8 +137,9 @@ def aggregate(experiment: Experiment, state: RoundState, trained: Trained) -> tu
         )
         check_like(f"{type(experiment.aggregation).__name__}.step", model, stepped)
         check_state(experiment.aggregation, state.aggregation, aggregation, "step")
-        whole = jnp.maximum(trained.weight.sum(), jnp.finfo(jnp.float32).tiny)
-        variables = task.join(stepped, jax.tree.map(lambda s, d: s + d / whole, statistics, moved))
+        whole = trained.weight.sum()
+        share = jnp.where(whole > 0, 1 / jnp.where(whole > 0, whole, 1.0), 0.0)
+        variables = task.join(stepped, jax.tree.map(lambda s, d: s + d * share, statistics, moved))
         check_finite(variables)
         return variables, aggregation
 

@@ -274,8 +274,7 @@ def measure_trained(
 
     Args:
       signals: the selector's `trained` signals.
-      task, data, seed: of the run.
-      round: number of the round.
+      task, data: of the run.
       received: the global model from which it trained.
       update: what came of it.
       client: who it is.

@@ -100,7 +100,8 @@ def plan_cohort(
     check_plan(trainer, plan, ctx.m)
     if data.devices is None:
         none = jnp.zeros(cohort.mask.shape)
-        return CohortWork(plan, cohort.mask, jnp.zeros_like(plan.steps), Timing(none, none, none))
+        returned = cohort.mask & (plan.steps > 0)  # who has nothing to train on has nothing to send
+        return CohortWork(plan, returned, jnp.zeros_like(plan.steps), Timing(none, none, none))
     devices, deadline, rates = (
         data.devices.take(cohort.client),
         experiment.deadline,

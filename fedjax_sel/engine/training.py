@@ -34,7 +34,7 @@ from fedjax_sel.engine.personal import own_variables
 from fedjax_sel.engine.signals import expand, measure_cohort, measure_trained
 from fedjax_sel.engine.state import RoundState, Values
 from fedjax_sel.engine.timing import CohortWork, fail_members, plan_cohort, restrict, time_cohort
-from fedjax_sel.protocols import CohortSignal, Signals, UpdateSignal, overrides
+from fedjax_sel.protocols import CohortSignal, Signals, UpdateSignal
 from fedjax_sel.pytree import Pytree
 from fedjax_sel.task import Task
 from fedjax_sel.task.freezing import merge_trees
@@ -96,7 +96,7 @@ def train_cohort(
         where = f"{type(aggregator).__name__}.weights"
         check_array(where, weight, (ctx.m,), jnp.floating, f"floats of shape ({ctx.m},), one an update")
         train = partial(train_member, experiment, data, seed, state, ctx)
-        accepts = overrides(experiment.client_selection, "accept")
+        accepts = experiment.client_selection.accepts
         keeps_deltas = accepts or aggregator.stacked or looks_at_deltas(signals)
         members = (cohort.client, examples.index, examples.mask, examples.weight, work.plan)
         total, (updates, (values, personal)), deltas = layout.train(
@@ -139,7 +139,7 @@ def accept_updates(
       work: of the cohort if everybody uploads.
     """
     selector = experiment.client_selection
-    if not overrides(selector, "accept"):
+    if not selector.accepts:
         return returned, work.returned, work, {}
     key = key_for(seed, Purpose.ACCEPT, ctx.round)
     accepted = selector.accept(key, state.client_selection, ctx, returned, **values)
@@ -214,7 +214,7 @@ def train_member(
         if not signals:
             return sent, ({}, kept)
         holdout = experiment.signal_split == "holdout"
-        key_signals = key_for(seed, Purpose.SIGNALS, ctx.round, client)
+        key_signals = key_for(seed, Purpose.TRAINED_SIGNALS, ctx.round, client)
         begun = merge_trees(state.variables, kept) if task.personal else state.variables
         args = (signals, task, data, begun, update, client, state.change, key_signals)
         return sent, (measure_trained(*args, holdout=holdout), kept)
@@ -247,10 +247,12 @@ def combine(experiment: Experiment, deltas: Variables, weight: Float[Array, "m"]
 
 
 def perturb(experiment: Experiment, seed: PRNGKey, ctx: Context, state: RoundState, change: Variables) -> Variables:
-    """The change as the aggregator releases it; personal parts are not part of it."""
+    """The change as the aggregator releases it; batch statistics and personal parts stay as they are."""
     aggregator, task = experiment.aggregation, experiment.task
-    released = aggregator.perturb(key_for(seed, Purpose.NOISE, ctx.round), change, ctx.m)
-    check_like(f"{type(aggregator).__name__}.perturb", state.variables, released)
+    model, statistics = task.split(change)
+    noisy = aggregator.perturb(key_for(seed, Purpose.NOISE, ctx.round), model, ctx.m)
+    check_like(f"{type(aggregator).__name__}.perturb", model, noisy)
+    released = task.join(noisy, statistics)
     return merge_trees(released, task.split_personal(change)[1]) if task.personal else released
 
 

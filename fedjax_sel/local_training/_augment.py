@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 from jaxtyping import Array, Bool, Shaped
 
 from fedjax_sel.pytree import Pytree, static
@@ -61,6 +62,5 @@ def crop_one(
     image: Shaped[Array, "H W c"], corner: Shaped[Array, "2"], mirrored: Bool[Array, ""], size: tuple[int, int]
 ) -> Shaped[Array, "h w c"]:
     """The part of an image of this size that begins at a corner, or its mirror image."""
-    row, column = (start + jnp.arange(length) for start, length in zip(corner, size, strict=True))
-    column = jnp.where(mirrored, column[::-1], column)
-    return image[row[:, None], column[None, :]]
+    part = lax.dynamic_slice(image, (*corner, 0), (*size, image.shape[-1]))
+    return jnp.where(mirrored, part[:, ::-1], part)

@@ -178,8 +178,8 @@ def settle_claims(
 ) -> list[Claim]:
     """Returns the claims under the policy: by construction, not judged below the fair regime, else as they were found.
 
-    An experiment has as many seeds as the claim compares, where others of its methods have fewer. A claim that rests on
-    no experiment is judged where at least one experiment of the run meets the regime.
+    Of a claim that compares seeds, those that it compares count, not those of its experiments. A claim that rests on no
+    experiment is judged where at least one experiment of the run meets the regime.
 
     Args:
       claims: as they were found.
@@ -190,7 +190,6 @@ def settle_claims(
     Raises:
       ValueError: a claim rests on an experiment that was not run, though all were.
     """
-    missed = {name: describe_shortfalls(regime, {name: had}) for name, had in conditions.items()}
     out = []
     for claim in claims:
         if unknown := set(claim.rests_on) - set(conditions):
@@ -199,16 +198,25 @@ def settle_claims(
             raise ValueError(f"the claim {claim.id!r} rests on {sorted(unknown)}; run were {sorted(conditions)}")
         if claim.fixed:
             out.append(replace(claim, verdict=BY_CONSTRUCTION, reason=claim.fixed))
-            continue
-        if claim.rests_on:
-            compared = claim.effect.get("pooled", {}).get("seeds", 0)
-            had = {name: conditions[name] for name in claim.rests_on}
-            had = {name: replace(one, seeds=max(one.seeds, compared)) for name, one in had.items()}
-            reason = describe_shortfalls(regime, had)
+        elif reason := find_reason_against(claim, regime, conditions):
+            out.append(replace(claim, verdict=NOT_JUDGED, reason=reason))
         else:
-            reason = "" if "" in missed.values() else describe_shortfalls(regime, conditions)
-        out.append(replace(claim, verdict=NOT_JUDGED, reason=reason) if reason else claim)
+            out.append(claim)
     return out
+
+
+def find_reason_against(claim: Claim, regime: FairRegime, conditions: Mapping[str, Conditions]) -> str:
+    """Returns why a claim cannot be judged by what was run; "" where it can."""
+    compared = claim.effect.get("pooled", {}).get("seeds")
+    had = {name: conditions[name] for name in claim.rests_on or conditions}
+    reasons = []
+    if compared:
+        had = {name: replace(one, seeds=regime.seeds) for name, one in had.items()}
+        if compared < regime.seeds:
+            reasons.append(f"{compared} of at least {regime.seeds} seeds compared")
+    if claim.rests_on or not any(describe_shortfalls(regime, {name: one}) == "" for name, one in had.items()):
+        reasons += filter(None, [describe_shortfalls(regime, had)])
+    return "; ".join(reasons)
 
 
 def count_verdicts(claims: Sequence[Claim]) -> dict[str, int]:

@@ -61,8 +61,8 @@ class Bar:
         about = history.about
         if self._announce:
             self._progress.console.print(
-                f"device: {about['device']}\nlayout: {about['layout']} · N = {history.num_clients}, "
-                f"m = {about['cohort_size']}, R = {len(history.seeds)} · {about['parameters']:,} parameters"
+                f"device: {about['device']}\nlayout: {about['layout']}\n{history.num_clients} clients, cohorts of "
+                f"{about['cohort_size']}, {len(history.seeds)} seeds · {about['parameters']:,} parameters"
                 + (f" · about {format_bytes(about['memory'])} at most" if "memory" in about else "")
                 + (f"\nexamples: {about['examples_on']}" if "examples_on" in about else ""),
                 highlight=False,

@@ -170,6 +170,7 @@ def test_other_memories_and_rules_by_hand():
     ema = GreedyShapley(0.75, memory="ema")
     np.testing.assert_allclose(ema.observe(KEY, state, ctx, cohort([0]), **told).value, [0.5, 0], rtol=1e-6)
     np.testing.assert_allclose(ema.observe(KEY, state, ctx, cohort([1]), **told).value, [0.4, 0.8], rtol=1e-6)
+    np.testing.assert_allclose(ema.observe(KEY, state, ctx, cohort([0], [False]), **told).value, [0.3, 0], rtol=1e-6)
     softmax = GreedyShapley(0.75, 0.25, rule="softmax")
     np.testing.assert_allclose(softmax.init(KEY, ctx, HOST).value, [0.5, 0.5])
     np.testing.assert_allclose(softmax.observe(KEY, state, ctx, cohort([0]), **told).value, [0.5, 0], rtol=1e-6)

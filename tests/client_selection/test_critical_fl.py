@@ -9,6 +9,7 @@ from fedjax_sel import Experiment, Federation, Task, partition, simulate
 from fedjax_sel.client_selection.critical_fl import NORM, CriticalFL
 from fedjax_sel.client_selection.fed_entropy import FedEntropy
 from fedjax_sel.client_selection.fedcor import FedCor
+from fedjax_sel.client_selection.md import MD
 from fedjax_sel.client_selection.power_of_choice import PowerOfChoice
 from fedjax_sel.client_selection.uniform import Uniform
 from fedjax_sel.config.components import KINDS
@@ -84,7 +85,22 @@ def test_members_are_the_first_of_the_wrapped_selectors():
     one = selector.select(KEY, state, ctx, loss=loss)
     assert members(one) == whole[:2]
     assert one.client.tolist() == [*whole[:2], -1, -1, -1, -1]
-    assert one.weight.tolist() == [1, 1, 0, 0, 0, 0]
+    assert one.weight.tolist() == [len(whole) / 2, len(whole) / 2, 0, 0, 0, 0]
+
+
+def test_weights_of_a_smaller_cohort_add_up_to_what_those_of_the_whole_did():
+    ctx = context(np.arange(1, 31), 10)
+    for inner in (MD(), Uniform()):
+        selector = CriticalFL(inner, smallest=2)
+        state = selector.init(KEY, ctx, HOST)
+        one, whole = selector.select(KEY, state, ctx), inner.select(KEY, state.inner, ctx)
+        assert len(members(one)) == 2
+        np.testing.assert_allclose(one.weight.sum(), whole.weight.sum(), rtol=1e-6)
+
+
+def test_updates_are_kept_only_where_the_wrapped_selector_chooses_among_them():
+    assert not CriticalFL().accepts
+    assert CriticalFL(FedEntropy()).accepts
 
 
 def test_a_run_passes_signals_on_and_bills_only_the_members(blobs):

@@ -45,6 +45,11 @@ def test_clients_without_a_label_in_common_are_as_far_apart_as_can_be():
     np.testing.assert_allclose(got, [[0, 1, 1, 1], [1, 0, 1, 1], [1, 1, 0, 1], [1, 1, 1, 0]], atol=1e-6)
 
 
+def test_many_examples_do_not_overflow():
+    small = jnp.array([[3, 0], [0, 3], [3, 3]])
+    np.testing.assert_allclose(graph_distances(20_000 * small, 0.01, 0.1), graph_distances(small, 0.01, 0.1), rtol=1e-5)
+
+
 def test_equal_clients_are_equally_far_apart():
     assert np.isfinite(np.asarray(graph_distances(jnp.full((5, 3), 2), 0.01, 0.1))).all()
 

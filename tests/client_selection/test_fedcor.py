@@ -147,7 +147,7 @@ def test_more_clients_than_the_factor_has_rows_are_still_chosen_once_each():
 
 
 def known(change, available):
-    """A client that was not asked, now or before, changes like the mean of the others."""
+    """A client that was not asked, now or in the round before, changes like the mean of the others."""
     there = available & np.isfinite(change)
     return np.where(there, change, change[there].mean() if there.any() else 0.0)
 
@@ -173,8 +173,7 @@ class ByHand:
             self.draws.append((t - 1, known(loss - self.loss, available)))
         if self.probes(t):
             self.draws.append((t, known(probed_loss - loss, available)))
-        if self.asks(t):
-            self.loss = np.where(available, loss, self.loss)
+        self.loss = np.where(available & self.asks(t), loss, np.nan)
         if t > self.s.warm_up:
             self.discount[back] *= self.s.beta
         if t == self.s.warm_up or self.probes(t):

@@ -154,6 +154,13 @@ def test_what_cannot_be_served_is_refused_before_anything_compiles(blobs, select
         fs.simulate(fs.Experiment(task, client_selection=selector, cohort_size=3, rounds=2), federation)
 
 
+def test_a_personal_output_layer_is_refused(blobs):
+    federation = fs.Federation(blobs, fs.partition.Iid(clients=10), holdout=0.2)
+    task = fs.Task.on(fs.models.MLP(classes=3, hidden=(4,)), blobs).replace(personal=("Dense_1",))
+    with pytest.raises(ValueError, match="hics_fl: the output layer is a personal part"):
+        fs.simulate(fs.Experiment(task, client_selection=HiCSFL(), cohort_size=3, rounds=2), federation)
+
+
 @pytest.mark.parametrize(
     ("make", "says"),
     [

@@ -47,6 +47,13 @@ def test_chances_follow_the_rule_over_rounds(rule):
     assert feedback.max() > 1
 
 
+def test_where_some_cannot_be_reached_weights_add_up_to_1_over_the_others():
+    size, available = np.arange(1, 13), np.arange(12) % 2 == 0
+    drawn = many(KVib(1.0), jnp.ones(12), context(size, 6, rounds=30, available=available), 20000)
+    total = np.where(drawn.mask, drawn.weight, 0).sum(1)
+    assert abs(total.mean() - 1) < 4.5 * total.std() / np.sqrt(20000)
+
+
 @pytest.mark.parametrize("expected", [0.5, 1.0])
 def test_the_weighted_sum_is_that_of_all_clients_on_average_also_where_slots_are_short(expected):
     """With K = m about half of the draws have more members than slots; those that stay stand for the others."""

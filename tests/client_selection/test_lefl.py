@@ -13,6 +13,7 @@ from fedjax_sel.client_selection._strata import divergences, draw_quotas, draw_s
 from fedjax_sel.client_selection.lefl import LEFL, cluster_clients
 from fedjax_sel.client_selection.uniform import Uniform
 from fedjax_sel.devices.laws import Uniform as UniformLaw
+from fedjax_sel.local_training.alternating import Alternating
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.models.mlp import MLP
 from fedjax_sel.types import Context
@@ -190,6 +191,13 @@ def test_bad_input(selector, data, message):
 def test_a_parameter_out_of_its_range_is_refused_when_the_value_is_made(given, message):
     with pytest.raises(ValueError, match=message):
         LEFL(**given)
+
+
+def test_a_trainer_without_epochs_is_refused():
+    one = experiment(LEFL())
+    one = one.replace(local_training=Alternating(SGD()), task=one.task.replace(personal=("Dense_0",)))
+    with pytest.raises(ValueError, match=r"lefl: the pre-phase trains for .* epochs, which Alternating cannot be told"):
+        simulate(one, federation(), seeds=1)
 
 
 def test_the_shape_of_its_state_is_known_without_the_pre_phase(monkeypatch):

@@ -15,6 +15,12 @@ def observe(selector, state, ctx, one, mean, deviation):
     return selector.observe(KEY, state, ctx, one, training_loss=jnp.asarray(mean), training_loss_rms=jnp.asarray(rms))
 
 
+def own_mean(client, past, gamma):
+    """The discounted mean of what a client reported, or of what stood for it; None: it was never selected."""
+    told = [(gamma ** (len(past) - tau), loss[client]) for tau, (who, loss, _) in enumerate(past) if client in who]
+    return sum(w * x for w, x in told) / sum(w for w, _ in told) if told else None
+
+
 @pytest.mark.parametrize("gamma", [0.7, 1.0])
 def test_indices_are_those_of_sums_over_all_past_rounds(gamma):
     """L_i = Σ γ^(t-τ) 1[i ∈ S_τ] ℓ_i(τ), and so on; deviations are of the last round."""
@@ -37,10 +43,13 @@ def test_indices_are_those_of_sums_over_all_past_rounds(gamma):
         mean, deviation = rng.uniform(0.2, 2, m), rng.uniform(0.1, 1, m)
         back = rng.random(m) < 0.8
         back[0] = True
-        one = cohort(one.client, back)
-        state = observe(selector, state, ctx, one, mean, deviation)
-        who = members(one)
-        past.append((who, dict(zip(who, mean[back], strict=True)), deviation[back].max()))
+        who = one.client.tolist()
+        state = observe(selector, state, ctx, cohort(one.client, back), mean, deviation)
+        own = [own_mean(i, past, gamma) for i in range(n)]
+        known = [one for one in own if one is not None]
+        expected = [(np.mean(known) if known else 0.0) if one is None else one for one in own]
+        told = {i: mean[k] if back[k] else expected[i] for k, i in enumerate(who)}
+        past.append((who, told, deviation[back].max()))
 
 
 def test_with_gamma_1_and_equal_sizes_it_is_ucb1_by_hand():

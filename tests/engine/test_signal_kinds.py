@@ -1,5 +1,6 @@
 """Signals that draw, that look at few rows, at the round before or at test rows; and which rounds are evaluated."""
 
+from dataclasses import replace
 from typing import ClassVar
 
 import jax
@@ -9,6 +10,7 @@ import pytest
 
 from fedjax_sel import Experiment, Federation, Layout, Task, dataset, partition, signals, simulate
 from fedjax_sel.client_selection._ops import cohort_of
+from fedjax_sel.client_selection.fed_entropy import FedEntropy
 from fedjax_sel.client_selection.gpfl import GPFL
 from fedjax_sel.client_selection.uniform import Uniform
 from fedjax_sel.data.federated import Examples
@@ -182,6 +184,13 @@ def test_of_hold_out_rows_it_pays_for_as_few(blobs):
     assert min(held) < 4 < max(held)
     looked = F * (3 * np.minimum(held, 4) + np.minimum(held, 10)).sum()
     assert (run(one, federation)["selection_flops"] == looked).all()
+
+
+def test_signals_after_training_need_hold_out_rows_too_where_they_look_at_them(blobs):
+    one = experiment(blobs, FedEntropy(), signal_split="holdout")
+    with pytest.raises(ValueError, match=r"is 'holdout', and the selector wants .*, but some client has no"):
+        one.check(replace(recipe(blobs), holdout=0.0).draw(0))
+    one.check(recipe(blobs).draw(0))
 
 
 def test_a_minibatch_is_of_the_clients_own_rows_and_all_of_them_where_it_has_fewer(blobs):

@@ -8,10 +8,12 @@ import optax
 import pytest
 
 from fedjax_sel import Experiment, Federation, Layout, Task, partition, simulate
+from fedjax_sel.aggregation.dp_fedavg import DPFedAvg
 from fedjax_sel.aggregation.fednova import FedNova
 from fedjax_sel.aggregation.fedopt import FedOpt
 from fedjax_sel.aggregation.mean import Mean
 from fedjax_sel.correction.scaffold import Scaffold
+from fedjax_sel.devices.availability import Trace
 from fedjax_sel.engine.init import init_runs
 from fedjax_sel.engine.keys import Purpose, key_for
 from fedjax_sel.local_training._shuffle import shuffle_epochs
@@ -114,6 +116,23 @@ def test_gradients_optimisers_and_variates_do_not_follow_statistics(blobs, skewe
     history = simulate(experiment, skewed, seeds=2)
     assert np.isfinite(history["loss"]).all()
     assert all((leaf > 0).all() for leaf in jax.tree.leaves(history.variables["batch_stats"]["BatchNorm_0"]["var"]))
+
+
+def test_noise_is_added_to_the_model_alone_and_statistics_stay_where_nobody_returns(blobs, skewed):
+    def run(noise, rounds=1, **changes):
+        one = Experiment(
+            Task.on(Normed(), blobs), aggregation=DPFedAvg(1.0, noise), cohort_size=8, rounds=rounds, **changes
+        )
+        return jax.tree.map(lambda leaf: leaf[0], simulate(one, skewed).variables)
+
+    plain, noisy, later = run(0.0), run(5.0), run(5.0, rounds=3)
+    jax.tree.map(np.testing.assert_array_equal, noisy["batch_stats"], plain["batch_stats"])
+    assert not np.allclose(noisy["params"]["Dense_0"]["kernel"], plain["params"]["Dense_0"]["kernel"])
+    assert (later["batch_stats"]["BatchNorm_0"]["var"] > 0).all()
+    with pytest.warns(UserWarning, match="no update came back"):
+        nobody = run(5.0, volatility=Trace(np.zeros((1, 8), bool)))
+    begun = Task.on(Normed(), blobs).init(key_for(jax.random.key(0), Purpose.MODEL), skewed.draw(0).x)
+    jax.tree.map(np.testing.assert_array_equal, nobody["batch_stats"], begun["batch_stats"])
 
 
 def test_a_batch_without_rows_moves_nothing(blobs):

@@ -1,11 +1,15 @@
 """Rounds on devices: who is late, what partial work is, how long it takes, who can be reached."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from fedjax_sel import Experiment, Federation, Layout, Task, client_selection, partition, simulate
+from fedjax_sel.aggregation.dp_fedavg import DPFedAvg
+from fedjax_sel.aggregation.fednova import FedNova
 from fedjax_sel.aggregation.mean import Mean
 from fedjax_sel.client_selection._ops import cohort_of
 from fedjax_sel.client_selection.entropy import Entropy
@@ -13,6 +17,7 @@ from fedjax_sel.client_selection.oort import Oort
 from fedjax_sel.client_selection.tifl import TiFL
 from fedjax_sel.client_selection.uniform import Uniform
 from fedjax_sel.data.federated import Examples
+from fedjax_sel.data_selection.everything import Everything
 from fedjax_sel.data_selection.random_subset import RandomSubset
 from fedjax_sel.devices.availability import Bernoulli, Trace
 from fedjax_sel.devices.clock import Deadline
@@ -171,7 +176,37 @@ def test_where_nobody_returns_the_model_stays_and_the_round_still_lasts(blobs):
     assert (history["bytes_up"] == 0).all()
     np.testing.assert_allclose(history["seconds"], 1e-3, rtol=1e-6)
     assert len(set(history["loss"][0].tolist())) == 1
-    assert np.isfinite(history["training_loss"]).all()
+    assert np.isnan(history["training_loss"]).all(), "nobody reported one"
+
+
+@pytest.mark.parametrize("aggregation", [Mean("size"), Mean("cohort"), FedNova(), DPFedAvg(1.0, 0.0)], ids=str)
+def test_the_training_loss_is_a_mean_whatever_the_weights_add_up_to(blobs, aggregation):
+    recipe = federation(blobs, different(N))
+    alone = [
+        float(simulate(experiment(blobs, these(c), cohort_size=1, rounds=1), recipe)["training_loss"][0, 0])
+        for c in (1, 4)
+    ]
+    both = simulate(experiment(blobs, these(1, 4), cohort_size=2, rounds=1, aggregation=aggregation), recipe)
+    assert min(alone) < both["training_loss"][0, 0] < max(alone)
+
+
+class Nothing(Everything):
+    """Half of the clients, by chance, select no example."""
+
+    def select(self, key, state, valid):
+        return valid & (jax.random.bits(key) % 2 == 0)
+
+
+def test_a_member_without_examples_returns_nothing_with_devices_and_without(blobs):
+    """Devices alone change no model; who has nothing to train on uploads nothing and weighs nothing."""
+    recipe = federation(blobs, different(N))
+    told = {"data_selection": Nothing(), "cohort_size": 6, "rounds": 4, "aggregation": Mean()}
+    with_devices = simulate(experiment(blobs, Uniform(), **told), recipe)
+    without = simulate(experiment(blobs, Uniform(), **told), replace(recipe, devices=None))
+    for a, b in zip(model_of(with_devices), model_of(without), strict=True):
+        np.testing.assert_allclose(a, b, **CLOSE)
+    np.testing.assert_array_equal(with_devices["bytes_up"], without["bytes_up"])
+    assert 0 < without["bytes_up"].sum() < 4 * 6 * 4 * without.about["parameters"]
 
 
 def train_by_hand(run, recipe, client, steps):

@@ -280,4 +280,12 @@ def test_an_experiment_has_as_many_seeds_as_the_claim_compares():
 
     assert settle(5).verdict == YES
     assert settle(2).verdict == NOT_JUDGED
-    assert settle(4).reason == "4 of at least 5 seeds (here)"
+    assert settle(4).reason == "4 of at least 5 seeds compared"
+
+
+def test_a_claim_on_fewer_seeds_than_its_experiments_have_or_on_a_study_with_few_is_not_judged():
+    enough = {"here": ENOUGH}
+    found = judge(ask_larger(), {"here": difference(0.3 + 0.01 * np.arange(2), np.zeros(2))})
+    for rests_on in (["here"], []):
+        (claim,) = settle_claims([make_claim("it", "It is so", "p. 1", found, {}, rests_on=rests_on)], REGIME, enough)
+        assert (claim.verdict, claim.reason) == (NOT_JUDGED, "2 of at least 5 seeds compared")

@@ -17,10 +17,8 @@ DRAWS = 100
 class Dirichlet:
     """For each class, p ~ Dir(alpha * 1_N): client i owns the share p_i of the examples of that class.
 
-    Sizes and label mixes both vary. This is the law of Yurochkin et al., "Bayesian Nonparametric Federated Learning of
-    Neural Networks", ICML 2019, https://arxiv.org/abs/1905.12022 ("heterogeneous"), which NIID-Bench,
-    FedLab's `hetero_dir` and Flower's `DirichletPartitioner` follow. Not to be confused with `ClientDirichlet`, where
-    each *client* draws its mix of classes.
+    Sizes and label mixes both vary. NIID-Bench, FedLab's `hetero_dir` and Flower's `DirichletPartitioner` follow the
+    same law. Not to be confused with `ClientDirichlet`, where each *client* draws its mix of classes.
 
     With `balance`, a client that already has `n / N` examples gets no more of the later classes, as in the authors'
     code and in NIID-Bench (Li et al., "Federated Learning on Non-IID Data Silos", ICDE 2022,
@@ -31,6 +29,9 @@ class Dirichlet:
       alpha: concentration; small: a class lives at few clients, large: nearly equal shares.
       min_examples: shares are drawn anew until every client has this many examples, at most 100 times.
       balance: whether full clients are passed over.
+
+    Source: Yurochkin et al., "Bayesian Nonparametric Federated Learning of Neural Networks", ICML 2019,
+    https://arxiv.org/abs/1905.12022, "heterogeneous".
 
     >>> y, rng = np.arange(12) % 3, np.random.default_rng(0)
     >>> np.bincount(Dirichlet(3, alpha=1.0).assign(y, rng)).sum()

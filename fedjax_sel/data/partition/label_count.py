@@ -15,12 +15,14 @@ class LabelCount:
     """Client i owns examples of `labels` classes: class `i mod C`, and others drawn without replacement.
 
     The examples of a class are divided as evenly as possible among the clients that own it; which, is drawn. With `N >=
-    C` every class is owned by someone. "labelX" of LEFL and "#C = X" of NIID-Bench: Li et al., "Federated Learning on
-    Non-IID Data Silos: An Experimental Study", ICDE 2022, https://arxiv.org/abs/2102.02079, section 4.1.
+    C` every class is owned by someone. It is "labelX" of LEFL.
 
     Attributes:
       clients: `N`, at least as many as classes.
       labels: of each client, at most `C`; 1: one class a client.
+
+    Source: Li et al., "Federated Learning on Non-IID Data Silos: An Experimental Study", ICDE 2022,
+    https://arxiv.org/abs/2102.02079, section 4.1, "#C = X".
 
     >>> y, rng = np.arange(12) % 3, np.random.default_rng(0)
     >>> [len(set(y[LabelCount(4, labels=2).assign(y, rng) == i])) for i in range(4)]

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib import figure as mpl
 
 from fedjax_sel.metrics import Difference, cost_to, difference, rounds_to
-from fedjax_sel.metrics.verdict import NOT_REPRODUCED, REPRODUCED
+from fedjax_sel.metrics.verdict import NOT_REPRODUCED, REPRODUCED, UNDECIDED
 from fedjax_sel.papers.device_heuristic.cells import ALL, PARTITIONS, PROPOSED, RANDOM, name_experiment
 from fedjax_sel.papers.device_heuristic.changing import AGAIN, CHANCE, ONCE, WAYS
 from fedjax_sel.papers.device_heuristic.numbers import OURS
@@ -85,16 +85,18 @@ def judge_weights(study: Mapping[str, Any]) -> Claim:
     """Returns the verdict on the thesis's weights."""
     over = compare_weights(study)
     better = [weights for weights, by in over.items() if all(d.low > 0 for d in by.values())]
+    worse = [weights for weights, by in over.items() if any(d.high < 0 for d in by.values())]
     return make_claim(
         "equal-weights-balance",
-        "α = β = γ = δ = 0.25 strike the balance: no other weights of the grid take less time and less energy a round",
+        "α = β = γ = δ = 0.25 strike the balance: all other weights of the grid take more time or more energy a round",
         "5.1: 'to strike the optimal balance between properties'",
-        NOT_REPRODUCED if better else REPRODUCED,
+        NOT_REPRODUCED if better else REPRODUCED if len(worse) == len(over) else UNDECIDED,
         {
+            "worse in one, its interval beyond 0": f"{len(worse)} of {len(over)}",
             "better in both, their intervals beyond 0 (decades of seconds, of joules)": {
                 weights: {cost: describe_difference(d) for cost, d in over[weights].items()} for weights in better
             }
-            or "none"
+            or "none",
         },
     )
 

@@ -220,7 +220,8 @@ def judge_accuracy(histories: Histories) -> list[Claim]:
     return [
         make_claim(
             "better-than-random",
-            "Selecting at random hurts the global model: the heuristic's devices reach a higher final accuracy",
+            "Selecting at random hurts the global model ('can', in the thesis): the heuristic's devices reach a higher "
+            "final accuracy",
             "1.1 Motivation",
             judge_larger(than_random, NOTICED),
             {"proposed - random, final accuracy": describe_differences(than_random)},
@@ -228,7 +229,7 @@ def judge_accuracy(histories: Histories) -> list[Claim]:
         ),
         make_claim(
             "more-devices-more-accuracy",
-            "More participating devices improve accuracy: all against a random half",
+            "More participating devices improve accuracy ('can', in the thesis): all against a random half",
             "1; 1.1 Motivation",
             judge_larger(more, NOTICED),
             {"all - random half, final accuracy": describe_differences(more)},
@@ -245,7 +246,8 @@ def judge_accuracy(histories: Histories) -> list[Claim]:
         ),
         make_claim(
             "one-property-worse",
-            "Devices selected by one property alone make a worse global model than those of all four",
+            "Devices selected by one property alone make a worse global model ('may', in the thesis) than those of all "
+            "four",
             "1.1 Motivation",
             judge_larger(alone, NOTICED),
             {"four properties - one, final accuracy": describe_differences(alone)},

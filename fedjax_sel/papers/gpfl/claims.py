@@ -214,7 +214,13 @@ def judge_exploration(histories: Histories) -> list[Claim]:
     ]
 
 
-def judge_parameters(histories: Histories, settings: str = THEIRS, slug: str = "", words: str = "") -> list[Claim]:
+DECAYING = " (500 rounds, decaying learning rate)"
+"""What the claims on α and ρ say of GPFL's own settings."""
+
+
+def judge_parameters(
+    histories: Histories, settings: str = THEIRS, slug: str = "", words: str = DECAYING
+) -> list[Claim]:
     """Returns the verdicts on α and ρ.
 
     Args:
@@ -256,8 +262,8 @@ def judge_parameters(histories: Histories, settings: str = THEIRS, slug: str = "
             ),
             (
                 "exploring-pays",
-                "With exploration the result is better than without (α = 0), by nearly 0.1",
-                "section VI-E",
+                "With exploration the result is better than without (α = 0)",
+                "section VI-E, of the rounds after 500: 'nearly 10% higher'",
                 explored,
                 "minus α = 0",
             ),

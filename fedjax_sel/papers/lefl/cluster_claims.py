@@ -59,14 +59,14 @@ def judge_clusters(study: Mapping[str, Any], groups: Mapping[str, Any]) -> list[
         ),
         make_claim(
             "clusters-alike-in-late-layers",
-            "In the last layer, models of one cluster have a higher CKA than models of two",
+            f"In the last layer, models of one cluster have a higher CKA than models of two ({'; '.join(last)})",
             "Fig. 2, section IV-A",
             judge_larger(last),
             {
                 "one cluster - two, last layer": describe_differences(last),
                 "first layer": {n: [float(v) for v in cka[:, :, 0].mean(0)] for n, cka in alike.items()},
             },
-            rests_on=[name_experiment(name, HIGH) for name in study],
+            rests_on=[name_experiment(name, HIGH) for name in study if name in last],
         ),
         make_claim(
             "as-good-as-the-labels",

@@ -147,6 +147,7 @@ def concat_seeds(parts: Sequence[History], seeds: tuple[int, ...]) -> History:
         {name: together(*(part.client_metrics[name] for part in parts)) for name in parts[0].client_metrics},
         parts[0].client_rounds,
         parts[0].labels,
+        jax.tree.map(together, *(part.personal for part in parts)),
     )
 
 
