@@ -126,7 +126,7 @@ def tell_runs(found: Mapping[str, Any]) -> list[str]:
     devices = sorted({str(run["device"]) for run in runs})
     hours = sum(run["hours"] for run in runs)
     said = [
-        f"{len(runs)} runs, {hours:.1f} hours in all, on {'; '.join(devices)}; commit {', '.join(commits)}. "
+        f"{len(runs)} {'run' if len(runs) == 1 else 'runs'}, {hours:.1f} hours in all, on {'; '.join(devices)}; commit {', '.join(commits)}. "
         f"`python -m benchmarks.external --out RUNS` runs what is missing.",
         table(
             ("data", "hours a run", "runs", "seeds that diverged"),
