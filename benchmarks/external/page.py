@@ -124,9 +124,9 @@ def tell_runs(found: Mapping[str, Any]) -> list[str]:
     short = [run for run in runs if run["rounds"] != ROUNDS]
     commits = sorted({str(run["commit"]) for run in runs})
     devices = sorted({str(run["device"]) for run in runs})
-    hours = sum(run["hours"] for run in runs)
+    hours, count = sum(run["hours"] for run in runs), len(runs)
     said = [
-        f"{len(runs)} {'run' if len(runs) == 1 else 'runs'}, {hours:.1f} hours in all, on {'; '.join(devices)}; commit {', '.join(commits)}. "
+        f"{count} {'run' if count == 1 else 'runs'}, {hours:.1f} hours in all, on {'; '.join(devices)}; commit {', '.join(commits)}. "
         f"`python -m benchmarks.external --out RUNS` runs what is missing.",
         table(
             ("data", "hours a run", "runs", "seeds that diverged"),
