@@ -126,8 +126,8 @@ def tell_runs(found: Mapping[str, Any]) -> list[str]:
     devices = sorted({str(run["device"]) for run in runs})
     hours, count = sum(run["hours"] for run in runs), len(runs)
     said = [
-        f"{count} {'run' if count == 1 else 'runs'}, {hours:.1f} hours in all, on {'; '.join(devices)}; commit {', '.join(commits)}. "
-        f"`python -m benchmarks.external --out RUNS` runs what is missing.",
+        f"{count} {'run' if count == 1 else 'runs'}, {hours:.1f} hours in all, on {'; '.join(devices)}; "
+        f"commit {', '.join(commits)}. `python -m benchmarks.external --out RUNS` runs what is missing.",
         table(
             ("data", "hours a run", "runs", "seeds that diverged"),
             [
