@@ -5,6 +5,7 @@ import re
 import shutil
 import signal
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -201,6 +202,18 @@ def test_what_cannot_be_compared_is_said(finished, tmp_path):
     assert "must end in" in refused("compare", finished / "entropy", "--figure", "a.doc")
     layout.create(tmp_path / "begun", config.resolve({"data": "iris"}))
     assert "not finished" in refused("compare", tmp_path / "begun")
+
+
+def test_a_warning_is_one_line_without_the_place_in_the_code(tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        done = call(
+            "run", "iris", "rounds=2", "seeds=1", "volatility=bernoulli", "volatility.p=0", "--out", tmp_path / "a"
+        )
+    assert done.exit_code == 0, done.output
+    (line,) = [line for line in done.stderr.splitlines() if "no update came back" in line]
+    assert line.startswith("warning: no update came back in any round of all seeds")
+    assert "UserWarning" not in done.stderr
 
 
 def test_the_list_names_everything():

@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import sys
 import traceback
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
@@ -59,7 +61,8 @@ def command(function: Callable[..., None], name: str | None = None) -> Callable[
     @functools.wraps(function)
     def wrapped(*arguments: Any, **named: Any) -> None:
         try:
-            function(*arguments, **named)
+            with print_warnings():
+                function(*arguments, **named)
         except USERS as error:
             if named.get("debug"):
                 raise
@@ -80,6 +83,22 @@ def command(function: Callable[..., None], name: str | None = None) -> Callable[
             raise
 
     return main.command(name)(wrapped)
+
+
+@contextmanager
+def print_warnings() -> Iterator[None]:
+    """Prints warnings to users as one line each, without the line of code that warned."""
+    as_python_does = warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+        if category is UserWarning:
+            Console(stderr=True).print(Text(f"warning: {message}", style="yellow"), soft_wrap=True)
+        else:
+            as_python_does(message, category, *where, **more)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show
+        yield
 
 
 def is_one_of_several() -> bool:

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from fedjax_sel.engine.history import History
 from fedjax_sel.report.markdown import table as markdown
+from fedjax_sel.report.quantities import format_bytes
 from fedjax_sel.report.summary import format_quantity, summarize
 
 
@@ -88,7 +89,7 @@ def format_rows(table: pd.DataFrame, axes: Sequence[str]) -> tuple[list[str], li
     rows, shown = [], ("final_accuracy", "best_accuracy") if "final_accuracy" in table else ("final_loss",)
     for row in rank_combinations(table, axes).to_dict("records"):
         spent = (
-            [format_quantity(row["bytes"], "B"), format_quantity(row["flops"], "FLOP")]
+            [format_bytes(row["bytes"]), format_quantity(row["flops"], "FLOP")]
             if row["seeds"] > row["diverged"]
             else ["–", "–"]
         )
