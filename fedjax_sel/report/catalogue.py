@@ -9,13 +9,24 @@ from typing import Any
 
 import fedjax_sel
 from fedjax_sel import config
-from fedjax_sel.config.components import SYNTHETIC, Kind
-from fedjax_sel.config.own import load_function
+from fedjax_sel.config.components import Kind
 from fedjax_sel.config.task import MEASURES
-from fedjax_sel.data.files import npz_dataset
-from fedjax_sel.data.hf import hf_dataset
-from fedjax_sel.data.sources import BUILT_IN
-from fedjax_sel.data.tfds import tfds_dataset
+
+SOURCES = {
+    "synthetic": "FedProx's synthetic(α, β): points of 60 numbers, a model of its own for each client.",
+    "uacs": "UACS-FL's three settings: points in a plane, some clients at the boundary of the classes.",
+    "breast_cancer": "569 tumours, 30 numbers each, 2 classes (scikit-learn).",
+    "diabetes": "442 patients, 10 numbers each, a continuous target (scikit-learn).",
+    "digit_images": "The examples of `digits` as images of 8x8 pixels and one channel.",
+    "digits": "1797 handwritten digits, 64 numbers each, 10 classes (scikit-learn).",
+    "iris": "150 flowers, 4 numbers each, 3 classes (scikit-learn).",
+    "wine": "178 wines, 13 numbers each, 3 classes (scikit-learn).",
+    "npz:PATH": "Arrays in one `.npz` file: `x`, `y`, perhaps test examples and owners; or recordings.",
+    "tfds:NAME": "A dataset prepared for tensorflow-datasets: labelled images, or spoken commands.",
+    "hf:NAME": "A dataset of the library `datasets`, from the hub or a folder.",
+    "MODULE:FUNCTION": "A function of yours that returns a `Dataset`.",
+}
+"""What each source of examples is, in a line."""
 
 
 def list_choices() -> Iterator[tuple[str, list[tuple[str, str]]]]:
@@ -25,15 +36,7 @@ def list_choices() -> Iterator[tuple[str, list[tuple[str, str]]]]:
     for key, kind in MEASURES.items():
         yield key, describe_kind(kind)
     yield "callbacks", describe_kind(config.CALLBACKS)
-    functions: dict[str, Callable[..., Any]] = {
-        **SYNTHETIC,
-        **BUILT_IN,
-        "npz:PATH": npz_dataset,
-        "tfds:NAME": tfds_dataset,
-        "hf:NAME": hf_dataset,
-        "MODULE:FUNCTION": load_function,
-    }
-    yield "data", [(name, read_first_line(functions[name])) for name in config.SOURCE_NAMES]
+    yield "data", [(name, SOURCES[name]) for name in config.SOURCE_NAMES]
     yield "run PRESET", [(name, read_preset_line(name)) for name in config.list_presets()]
 
 
