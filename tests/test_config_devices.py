@@ -114,6 +114,7 @@ WRONG = {
     "late": ({"deadline": {"late": "dorp"}}, "did you mean 'drop'"),
     "deadline": ({"deadline": 5}, "deadline is 5; it must be a mapping"),
     "deadline field": ({"deadline": {"second": 5}}, "did you mean 'seconds'"),
+    "late alone": ({"devices": "uniform", "deadline": {"late": "partial"}}, "but deadline.seconds is not given"),
     "deadline alone": ({"deadline": {"seconds": 5}}, "the clients have no devices, so nobody is late"),
     "selector alone": ({"client_selection": "oort"}, "oort selects by what devices can do, but the clients have none"),
 }

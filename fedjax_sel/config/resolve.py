@@ -147,6 +147,11 @@ def resolve_deadline(given: Any) -> dict:
     """Returns the fields of a deadline; an infinite one where none is given."""
     if not isinstance(given, dict | None):
         raise ValueError(f"deadline is {given!r}; it must be a mapping, as in {{seconds: 60, late: drop}}")
+    if given and given.get("late") == "partial" and "seconds" not in given:
+        raise ValueError(
+            "deadline.late is 'partial', but deadline.seconds is not given, so that nobody is late; give both, as in "
+            "deadline.seconds=60"
+        )
     return complete("deadline", "", given or {}, list_parameters(Deadline))
 
 
