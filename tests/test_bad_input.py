@@ -29,7 +29,7 @@ from fedjax_sel.aggregation.mean import Mean
 from fedjax_sel.aggregation.trimmed_mean import TrimmedMean
 from fedjax_sel.callbacks.early_stopping import EarlyStopping
 from fedjax_sel.cli import main
-from fedjax_sel.client_selection._ops import gumbel_m, top_m, uniform_m
+from fedjax_sel.client_selection._ops import epsilon_greedy_m, gumbel_m, top_m, uniform_m
 from fedjax_sel.client_selection.entropy import Entropy
 from fedjax_sel.client_selection.oort import Oort
 from fedjax_sel.client_selection.power_of_choice import PowerOfChoice

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from fedjax_sel.client_selection._ops import gumbel_m, top_m
 from fedjax_sel.protocols import ClientSelector, Host, Signals
@@ -20,20 +20,23 @@ class GreedyShapleyState(NamedTuple):
     Attributes:
       value: what each client was worth: a mean or a moving average of its Shapley values.
       count: how many there were.
+      selected: who was selected, whether or not an update was merged.
     """
 
     value: Float[Array, "N"]
     count: Int[Array, "N"]
+    selected: Bool[Array, "N"]
 
 
 class GreedyShapley(ClientSelector):
-    """The `m` clients of highest Shapley value so far, once everybody was seen; ties at random.
+    """The `m` clients of highest Shapley value so far, once everybody was selected; ties at random.
 
     After each round the server measures the Shapley values of the updates that were merged. `rule="greedy"` (GreedyFed)
-    takes those of highest value, clients never seen first; `"ucb"` adds `β sqrt(ln t / N_i)`; `"softmax"` (S-FedAvg)
+    takes those of highest value, clients never selected first; `"ucb"` adds `β sqrt(ln t / N_i)`; `"softmax"` (S-FedAvg)
     draws clients without replacement in proportion to `exp(Φ_i)`, where `Φ_i` begins at `1 / N` and `Φ_i ← α Φ_i + β
     φ_i`. With `memory="ema"`, the value of the others is `α` of the old one and `1 - α` of the new, the first as it is.
-    A member whose update was not merged was worth `φ_i = 0`.
+    A client that was selected and of which no update was ever merged is worth 0, so that clients that cannot return do
+    not fill every cohort.
 
     All updates of a cohort are kept, and the server evaluates its validation examples for every coalition: `2^m` of
     them, or `m²` for each pass of `"gtg"`. Clients pay nothing. GreedyFed's code compares with an S-FedAvg in which
@@ -66,37 +69,40 @@ class GreedyShapley(ClientSelector):
         return Signals(after=[Shapley(self.method)])
 
     def init(self, key: PRNGKey, ctx: Context, host: Host) -> GreedyShapleyState:
-        """Returns the state in which nobody was seen; `ValueError` for exact values of more than 10 slots."""
+        """Returns the state in which nobody was selected; `ValueError` for exact values of more than 10 slots."""
         if self.method == "exact" and ctx.m > MOST:
             raise ValueError(
                 f"greedy_shapley: method is 'exact', but the cohort has m = {ctx.m} slots, which make 2^{ctx.m} "
                 f"coalitions; set method to 'gtg', or m to at most {MOST}"
             )
         first = 1 / ctx.num_clients if self.rule == "softmax" else 0.0
-        return GreedyShapleyState(jnp.full(ctx.num_clients, first), jnp.zeros(ctx.num_clients, jnp.int32))
+        n = ctx.num_clients
+        return GreedyShapleyState(jnp.full(n, first), jnp.zeros(n, jnp.int32), jnp.zeros(n, bool))
 
     def select(self, key: PRNGKey, state: GreedyShapleyState, ctx: Context) -> Cohort:
         """Returns the clients of highest value, or drawn by it."""
         if self.rule == "softmax":
             return gumbel_m(key, state.value, ctx.available, ctx.m)
-        seen, score = state.count > 0, state.value
+        score = state.value
         if self.rule == "ucb":
             score = score + self.beta * jnp.sqrt(jnp.log(jnp.maximum(ctx.round, 1)) / jnp.maximum(state.count, 1))
-        return top_m(key, jnp.where(seen, score, jnp.inf), ctx.available, ctx.m)
+        return top_m(key, jnp.where(state.selected, score, jnp.inf), ctx.available, ctx.m)
 
     def observe(
         self, key: PRNGKey, state: GreedyShapleyState, ctx: Context, cohort: Cohort, *, shapley: Float[Array, "m"]
     ) -> GreedyShapleyState:
         """Returns the values with those of this round."""
         value, count = state.value[cohort.client], state.count[cohort.client]
-        shapley = jnp.where(cohort.mask, shapley, 0.0)
         if self.rule == "softmax":
             new = self.alpha * value + self.beta * shapley
         elif self.memory == "ema":
             new = jnp.where(count > 0, self.alpha * value + (1 - self.alpha) * shapley, shapley)
         else:
             new = (count * value + shapley) / (count + 1)
+        back = jnp.where(cohort.mask, cohort.client, ctx.num_clients)
         someone = jnp.where(cohort.client >= 0, cohort.client, ctx.num_clients)
         return GreedyShapleyState(
-            value=state.value.at[someone].set(new, mode="drop"), count=state.count.at[someone].add(1, mode="drop")
+            value=state.value.at[back].set(new, mode="drop"),
+            count=state.count.at[back].add(1, mode="drop"),
+            selected=state.selected.at[someone].set(True, mode="drop"),
         )

@@ -45,7 +45,7 @@ def context(compute, m, *, round=0, rounds=50, size=None, available=None, downlo
 @pytest.mark.parametrize("selector", [Oort(), TiFL(), FedCS(), DeviceHeuristic()], ids=lambda s: type(s).__name__)
 def test_without_devices_they_refuse_and_say_where_devices_go(selector):
     ctx = context([3, 1, 2, 9], 2).replace(devices=None, timing=None)
-    with pytest.raises(ValueError, match="the clients have none; give the federation devices"):
+    with pytest.raises(ValueError, match="the clients have none; give them some: devices=lognormal"):
         selector.init(KEY, ctx, HOST)
 
 

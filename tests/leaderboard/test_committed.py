@@ -67,7 +67,7 @@ def test_the_first_page_says_what_the_table_says(summary, tidy):
     most = max(count_wins(tidy, Budget(kind, 0.5))[0] for kind in KINDS)
     assert f"none beats it on more than {most} of the 17 federations" in page
     early, leaders = count_wins(tidy, Budget("bytes", 0.2))
-    assert (f"of its bytes GPFL does on {early}." in page, leaders) == (True, ["gpfl"])
+    assert (f"of uniform's bytes GPFL beats it on {early}." in page, leaders) == (True, ["gpfl"])
     overlap = re.search(r"the intervals of (\d+) selectors overlap", summary["tables"][0]["note"])
     assert (overlap[1], "the intervals of five mean ranks overlap" in page) == ("5", True)
     tau = found["stable-budgets"]["statistic"]["Kendall's tau with equal rounds"]["bytes"]
