@@ -32,11 +32,11 @@ class GreedyShapley(ClientSelector):
     """The `m` clients of highest Shapley value so far, once everybody was selected; ties at random.
 
     After each round the server measures the Shapley values of the updates that were merged. `rule="greedy"` (GreedyFed)
-    takes those of highest value, clients never selected first; `"ucb"` adds `β sqrt(ln t / N_i)`; `"softmax"` (S-FedAvg)
-    draws clients without replacement in proportion to `exp(Φ_i)`, where `Φ_i` begins at `1 / N` and `Φ_i ← α Φ_i + β
-    φ_i`. With `memory="ema"`, the value of the others is `α` of the old one and `1 - α` of the new, the first as it is.
-    A client that was selected and of which no update was ever merged is worth 0, so that clients that cannot return do
-    not fill every cohort.
+    takes those of highest value, clients never selected first; `"ucb"` adds `β sqrt(ln t / N_i)`; `"softmax"`
+    (S-FedAvg) draws clients without replacement in proportion to `exp(Φ_i)`, where `Φ_i` begins at `1 / N` and `Φ_i ← α
+    Φ_i + β φ_i`. With `memory="ema"`, the value of the others is `α` of the old one and `1 - α` of the new, the first
+    as it is. A client that was selected and of which no update was ever merged is worth 0, so that clients that cannot
+    return do not fill every cohort.
 
     All updates of a cohort are kept, and the server evaluates its validation examples for every coalition: `2^m` of
     them, or `m²` for each pass of `"gtg"`. Clients pay nothing. GreedyFed's code compares with an S-FedAvg in which
