@@ -56,20 +56,21 @@ def test_the_first_page_says_what_the_table_says(summary, tidy):
     behind = beaten["of"] - beaten["beat it"] - beaten["undecided"]
     assert f"At half of uniform's bytes {beaten['beat it']} of {beaten['of']} selectors beat uniform" in page
     assert f"{beaten['undecided']} cannot be told from it, and {behind} are behind." in page
-    assert beaten["which"] == ["by_size", "clustered_sampling", "gpfl"]
+    assert beaten["which"] == ["by_size", "clustered_sampling", "gpfl", "ucb_cs"]
     gains = {one: d for one, d in mean_gains(tidy, Budget("bytes", 0.5)).items() if one in beaten["which"]}
-    assert [f"{100 * gains[one].mean:.1f}" for one in ("clustered_sampling", "gpfl", "by_size")] == [
+    assert [f"{100 * gains[one].mean:.1f}" for one in ("clustered_sampling", "gpfl", "ucb_cs", "by_size")] == [
         "1.4",
         "1.3",
+        "0.7",
         "0.6",
     ]
-    assert "clustered sampling by 1.4 points, GPFL by 1.3, sampling by size by 0.6" in page
+    assert "clustered sampling by 1.4 points, GPFL by 1.3, UCB-CS by 0.7, sampling by size by 0.6" in page
     most = max(count_wins(tidy, Budget(kind, 0.5))[0] for kind in KINDS)
     assert f"none beats it on more than {most} of the 17 federations" in page
     early, leaders = count_wins(tidy, Budget("bytes", 0.2))
     assert (f"of uniform's bytes GPFL beats it on {early}." in page, leaders) == (True, ["gpfl"])
     overlap = re.search(r"the intervals of (\d+) selectors overlap", summary["tables"][0]["note"])
-    assert (overlap[1], "the intervals of five mean ranks overlap" in page) == ("5", True)
+    assert (overlap[1], "the intervals of six mean ranks overlap" in page) == ("6", True)
     tau = found["stable-budgets"]["statistic"]["Kendall's tau with equal rounds"]["bytes"]
     assert f"τ = {tau:.2f}" in page
     level, behind = (mean_gains(tidy, Budget(kind, 0.5))["importance"] for kind in ("rounds", "bytes"))
