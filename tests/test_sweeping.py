@@ -14,10 +14,12 @@ from typer.testing import CliRunner
 from fedjax_sel import config
 from fedjax_sel.cli import main
 from fedjax_sel.data import sources
+from fedjax_sel.engine.history import History
 from fedjax_sel.engine.scan import run_chunk
 from fedjax_sel.report.progress import Bar
 from fedjax_sel.runs import layout
 from fedjax_sel.runs.lock import lock_folder
+from fedjax_sel.runs.sweep.blocks import concat_seeds
 from fedjax_sel.runs.sweep.execute import plan
 from fedjax_sel.runs.sweep.grid import axes_in, combinations
 from fedjax_sel.runs.sweep.programs import build_all, draw_seeds, group_by_program, split_group
@@ -413,3 +415,14 @@ def test_planning_a_sweep_trains_nobody_for_the_state_of_a_selector(monkeypatch)
     given = ("client_selection=lefl", "public={name: digits, num_examples: 20}", "lr=0.1,0.2")
     (block,) = plan(grid_of(*given), None)
     assert len(block.members) == 2
+
+
+def test_seeds_in_turns_keep_the_personal_parts_of_every_seed():
+    def turn(*seeds):
+        own = np.array([[[10 * seed + client] for client in range(3)] for seed in seeds])
+        shown = {"accuracy": np.array(seeds, float)[:, None]}
+        cohorts = np.zeros((len(seeds), 1, 2), np.int32)
+        return History(seeds, shown, cohorts, 3, {"seconds": 1.0}, {"w": own[:, 0]}, personal={"head": own})
+
+    together = concat_seeds([turn(0, 1), turn(1, 2)], (0, 1, 2))
+    np.testing.assert_array_equal(together.personal["head"][:, 2, 0], [2, 12, 22])

@@ -214,9 +214,9 @@ def find_reason_against(claim: Claim, regime: FairRegime, conditions: Mapping[st
         had = {name: replace(one, seeds=regime.seeds) for name, one in had.items()}
         if compared < regime.seeds:
             reasons.append(f"{compared} of at least {regime.seeds} seeds compared")
-    if claim.rests_on or not any(describe_shortfalls(regime, {name: one}) == "" for name, one in had.items()):
-        reasons += filter(None, [describe_shortfalls(regime, had)])
-    return "; ".join(reasons)
+    if claim.rests_on or all(describe_shortfalls(regime, {name: one}) for name, one in had.items()):
+        reasons.append(describe_shortfalls(regime, had))
+    return "; ".join(filter(None, reasons))
 
 
 def count_verdicts(claims: Sequence[Claim]) -> dict[str, int]:

@@ -58,11 +58,11 @@ class Bar:
     def on_train_begin(self, history: History) -> None:
         """Prints how the run is done, before the first chunk."""
         self._first, self._spoke = (history.rounds, time.monotonic()), time.monotonic()
-        about = history.about
+        about, seeds = history.about, len(history.seeds)
         if self._announce:
             self._progress.console.print(
                 f"device: {about['device']}\nlayout: {about['layout']}\n{history.num_clients} clients, cohorts of "
-                f"{about['cohort_size']}, {len(history.seeds)} seeds · {about['parameters']:,} parameters"
+                f"{about['cohort_size']}, {seeds} seed{'s' * (seeds != 1)} · {about['parameters']:,} parameters"
                 + (f" · about {format_bytes(about['memory'])} at most" if "memory" in about else "")
                 + (f"\nexamples: {about['examples_on']}" if "examples_on" in about else ""),
                 highlight=False,
