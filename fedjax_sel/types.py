@@ -54,6 +54,9 @@ PRNGKey = Key[Array, ""]
 PAD_CLIENT = -1
 """The client written where a cohort has fewer than `m` members."""
 
+NOBODY = np.iinfo(np.int32).max
+"""The place written to in an empty slot: beyond every array, so that `mode="drop"` writes nothing."""
+
 
 class Context(Pytree):
     """What the server knows for free when round `round` of `rounds` begins.
@@ -130,6 +133,16 @@ class Cohort(Pytree):
     weight: Float[Array, "m"]
     nan_scores: Int[Array, ""] | int = 0
     num_examples: Int[Array, "m"] | None = None
+
+    @property
+    def selected(self) -> Int[Array, "m"]:
+        """The selected clients, to write to: `numbers.at[cohort.selected].set(..., mode="drop")` skips empty slots."""
+        return jnp.where(self.client >= 0, self.client, NOBODY)
+
+    @property
+    def returned(self) -> Int[Array, "m"]:
+        """The clients whose update came back, to write to as to `selected`; all of the selected before they train."""
+        return jnp.where(self.mask, self.client, NOBODY)
 
 
 class Updates(Pytree):

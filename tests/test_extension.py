@@ -225,9 +225,8 @@ class FedEntropy(fs.ClientSelector):
         return cohort.replace(mask=jax.lax.fori_loop(0, ctx.m, judge, cohort.mask))
 
     def observe(self, key, state, ctx, cohort, **signals):
-        client = jnp.where(cohort.client >= 0, cohort.client, ctx.num_clients)
         value = jnp.where(cohort.mask, state[cohort.client] + 1, state[cohort.client] / 2)
-        return state.at[client].set(value, mode="drop")
+        return state.at[cohort.selected].set(value, mode="drop")
 
 
 def test_a_post_training_selector_keeps_the_members_of_highest_pooled_entropy():

@@ -135,6 +135,16 @@ def test_a_partition_is_pictured_before_a_run(tmp_path):
         assert shown[client].tolist() == [int((mine == k).sum()) for k in range(3)]
 
 
+def test_of_targets_that_are_no_classes_the_sizes_are_shown(tmp_path):
+    given = ("show", "digits", "selector=uniform", "data=diabetes", "partition=iid", "partition.clients=10")
+    done = call(*given)
+    assert done.exit_code == 0, done.output
+    assert "clients: 10, targets: continuous, training examples: " in done.stdout
+    done = call(*given, "--figure", tmp_path / "labels.png")
+    assert done.exit_code == 1
+    assert "targets are continuous: no classes whose examples could be drawn" in done.output
+
+
 def test_a_component_is_explained_by_what_its_class_declares():
     said = call("explain", "power_of_choice").stdout
     for part in ("d: int = 10, a whole number, at least 1", "before: loss = Loss(); a client pays", "2010.01243"):

@@ -70,6 +70,14 @@ def test_it_goes_on_as_if_it_had_been_asked_from_the_start(places):
     assert np.isnan(mine["accuracy"][:, 6]).all(), "and is not the last one any more"
 
 
+def test_a_run_whose_clients_were_not_evaluated_yet_goes_on(tmp_path):
+    given = {"evaluate_clients_every": 9, "holdout": 0.2, "local_training": {"batch_size": 16}}
+    run(tmp_path / "run", **given)
+    history = run(tmp_path / "run", **given, rounds=12)
+    assert history.about["resumed_at"] == 7
+    assert history.client_rounds == (9,)
+
+
 def test_fewer_rounds_are_refused_in_a_line_and_nothing_is_touched(places):
     twice, _, _ = places
     before = {path: path.read_bytes() for path in twice.rglob("*") if path.is_file()}

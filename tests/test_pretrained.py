@@ -1,5 +1,6 @@
 """Variables in a file: written and read bit for bit, refused in one clear line, begun with from the command line."""
 
+import re
 from typing import Any
 
 import jax
@@ -9,8 +10,10 @@ import pytest
 from flax import traverse_util
 from typer.testing import CliRunner
 
+import fedjax_sel as fs
 from fedjax_sel import config
 from fedjax_sel.cli import main
+from fedjax_sel.config.build import build_problem
 from fedjax_sel.engine.checkpoint import Checkpoints
 from fedjax_sel.runs import layout, pretrained
 
@@ -87,7 +90,7 @@ KERNEL = {"params/head/kernel": np.ones(3)}
 @pytest.mark.parametrize(
     ("content", "error", "says"),
     [
-        (None, FileNotFoundError, r"nor the folder of a run that kept some; `fedjax-sel pretrain` writes one$"),
+        (None, FileNotFoundError, r"nor the folder of a run that kept some .*, nor a model of the library: "),
         ({"text": "no arrays"}, ValueError, r"model.npz cannot be read \(.+\)$"),
         ({"text": ""}, ValueError, r"model.npz cannot be read \(.+\)$"),
         ({"arrays": KERNEL, "damaged": True}, ValueError, r"model.npz cannot be read \(Bad CRC"),
@@ -187,3 +190,52 @@ def test_a_run_begins_with_a_pretraining_of_the_command_line(tmp_path, monkeypat
     assert trained < moving
     np.testing.assert_array_equal(history["bytes_down"], [[2 * 4 * (moving + numbers)]])
     np.testing.assert_array_equal(history["bytes_up"], [[2 * 4 * moving]])
+
+
+SHIPPED = pretrained.list_shipped()
+
+
+def read_made_by(name: str) -> dict[str, Any]:
+    """The configuration that a model of the library was trained by."""
+    return config.parse_yaml((pretrained.find_folder() / f"{name}.yaml").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_model_of_the_library_fits_the_model_that_its_configuration_names(name):
+    made_by = config.resolve(read_made_by(name))
+    variables = pretrained.load(name)
+    assert all(np.isfinite(leaf).all() for leaf in flat(variables).values())
+    given = {**made_by["model"], "pretrained": name, "normalise": False}
+    x, y = np.zeros((4, 32, 32, 3), np.float32), np.arange(4)
+    classes = variables["params"]["head"]["kernel"].shape[1]
+    for count, carried in ((classes, True), (4, False)):
+        images = fs.dataset("images", x, y, test=(x, y), classes=count)
+        task = build_problem(config.resolve({"data": "iris", "model": given}), source=images).task
+        begun = flat(task.init(jax.random.key(0), x))
+        for leaf, value in flat(variables).items():
+            if carried or not leaf.startswith("params/head"):
+                np.testing.assert_array_equal(begun[leaf], value, leaf)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_model_of_the_library_is_as_often_right_as_it_says(name):
+    given = read_made_by(name)
+    given["model"]["pretrained"] = name
+    try:
+        problem = build_problem(config.resolve(given))
+    except FileNotFoundError as error:
+        pytest.skip(f"{name} needs the data that it was trained on: {error}")
+    predict = jax.jit(lambda x: problem.task.logits(problem.task.init(jax.random.key(0), x[:1]), x).argmax(-1))
+    x, y = problem.source.test_x, problem.source.test_y
+    right = np.mean([np.asarray(predict(x[i : i + 500])) == y[i : i + 500] for i in range(0, len(y), 500)])
+    (said,) = re.findall(r"([\d.]+) % of its", pretrained.describe(name))
+    assert abs(100 * right - float(said)) < 0.1
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_name_that_is_also_a_place_is_refused(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    pretrained.save(tmp_path / name, VARIABLES)
+    with pytest.raises(ValueError, match=rf"^model.pretrained: {name} is a model of the library and a place here"):
+        pretrained.load(name)
+    assert_same(pretrained.load(f"./{name}"), VARIABLES)

@@ -17,11 +17,13 @@ from fedjax_sel.data import sources
 from fedjax_sel.engine.history import History
 from fedjax_sel.engine.scan import run_chunk
 from fedjax_sel.report.progress import Bar
+from fedjax_sel.report.summary import take_last
+from fedjax_sel.report.sweeps import build_tidy
 from fedjax_sel.runs import layout
 from fedjax_sel.runs.lock import lock_folder
 from fedjax_sel.runs.sweep.blocks import concat_seeds
 from fedjax_sel.runs.sweep.execute import plan
-from fedjax_sel.runs.sweep.grid import axes_in, combinations
+from fedjax_sel.runs.sweep.grid import axes_in, combinations, name_of
 from fedjax_sel.runs.sweep.programs import build_all, draw_seeds, group_by_program, split_group
 
 SMALL = ("digits", "partition.clients=20", "cohort_size=3", "rounds=3", "chunk=1", "--seeds", "2")
@@ -426,3 +428,31 @@ def test_seeds_in_turns_keep_the_personal_parts_of_every_seed():
 
     together = concat_seeds([turn(0, 1), turn(1, 2)], (0, 1, 2))
     np.testing.assert_array_equal(together.personal["head"][:, 2, 0], [2, 12, 22])
+
+
+def test_a_value_and_its_negative_have_folders_of_their_own():
+    folders = [
+        name_of({"a": value}, one.config)
+        for value, one in zip([-1, 1, "1-", "(1)"], grid_of("lr=1,2,3,4"), strict=True)
+    ]
+    assert folders[:3] == ["a=-1", "a=1", "a=1-"]
+    assert folders[3].startswith("a=1-")
+    assert len(set(folders)) == 4
+
+
+def test_an_axis_with_none_among_its_numbers_is_text(finished):
+    place, _ = finished
+    history, _ = layout.read(next((place / "runs").iterdir()))
+    table = build_tidy([("a", {"momentum": None, "lr": 1}, history), ("b", {"momentum": 0.5, "lr": 2}, history)])
+    assert set(table["momentum"]) == {"null", "0.5"}
+    assert set(table["lr"]) == {1, 2}
+
+
+def test_the_last_value_is_that_of_the_last_evaluation():
+    """As early stopping leaves it; of a seed that diverged, what it ended with."""
+    nan = np.nan
+    accuracy = np.array([[0.1, nan, 0.5, nan], [0.1, nan, nan, nan], [0.1, nan, nan, 0.7], [nan] * 4])
+    alive = np.ones((4, 4))
+    alive[1, 1:] = 0
+    history = History((0, 1, 2, 3), {"accuracy": accuracy, "alive": alive}, np.zeros((4, 4, 1), int), 2)
+    np.testing.assert_array_equal(take_last(history, "accuracy"), [0.5, nan, 0.7, nan])

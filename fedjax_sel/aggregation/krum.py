@@ -47,7 +47,8 @@ class Krum(Aggregator):
         """Returns the mean of the updates of the smallest scores, 0 where there are none."""
         present = weights > 0
         score = krum_scores(deltas, present, self.f)
-        position = jnp.argsort(jnp.argsort(score))  # ties: the first slot, as in the source
+        order = jnp.lexsort((score, ~present))  # who is present first; ties: the first slot, as in the source
+        position = jnp.argsort(order)
         chosen = present & (position < self.num_selected)
         count = jnp.maximum(chosen.sum(), 1)
         return jax.tree.map(lambda leaf: jnp.where(align(chosen, leaf), leaf, 0.0).sum(0) / count, deltas)

@@ -63,14 +63,21 @@ def show_partition(preset: str, overrides: list[str], figure: Path | None) -> No
 
     _, given = configuration.load(preset)
     config = configuration.resolve(configuration.override(given, overrides))
-    counts = configuration.build(config).data.draw(config.seeds[0]).count_labels()
-    size, kinds = counts.sum(1), (counts > 0).sum(1)
+    data = configuration.build(config).data.draw(config.seeds[0])
+    if data.targets != "classes" and figure is not None:
+        raise ValueError(f"figure: targets are {data.targets}: no classes whose examples could be drawn")
+    size, listed = np.asarray(data.num_examples), f"targets: {data.targets}"
+    counts = data.count_labels() if data.targets == "classes" else None
+    ranges = {"examples of a client": size}
+    if counts is not None:
+        listed = f"classes: {counts.shape[1]}"
+        ranges["classes of a client"] = (counts > 0).sum(1)
     console = Console(highlight=False)
     console.print(f"data {config['data']['name']}, partition {config['partition']['name']}, seed {config.seeds[0]}")
-    console.print(f"clients: {len(counts)}, classes: {counts.shape[1]}, training examples: {size.sum():,}")
-    for name, values in (("examples of a client", size), ("classes of a client", kinds)):
+    console.print(f"clients: {len(size)}, {listed}, training examples: {size.sum():,}")
+    for name, values in ranges.items():
         console.print(f"{name}: {values.min()} to {values.max()}, median {np.median(values):g}")
-    if figure is not None:
+    if figure is not None and counts is not None:
         from fedjax_sel.data.picture import plot_labels
 
         if figure.suffix.lower() not in (".png", ".pdf", ".svg"):

@@ -77,5 +77,4 @@ class ActiveFL(ClientSelector):
         training_loss: Float[Array, "m"],
     ) -> Float[Array, "N"]:
         """Returns the valuations, updated for the clients that returned."""
-        where = jnp.where(cohort.mask, cohort.client, ctx.num_clients)
-        return state.at[where].set(jnp.sqrt(ctx.num_examples[cohort.client]) * training_loss, mode="drop")
+        return state.at[cohort.returned].set(jnp.sqrt(ctx.num_examples[cohort.client]) * training_loss, mode="drop")

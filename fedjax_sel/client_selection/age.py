@@ -35,4 +35,4 @@ class Age(ClientSelector):
 
     def observe(self, key: PRNGKey, state: Int[Array, "N"], ctx: Context, cohort: Cohort) -> Int[Array, "N"]:
         """Returns the ages after the round."""
-        return (state + 1).at[jnp.where(cohort.mask, cohort.client, ctx.num_clients)].set(0, mode="drop")
+        return (state + 1).at[cohort.returned].set(0, mode="drop")

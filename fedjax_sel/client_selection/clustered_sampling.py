@@ -103,8 +103,7 @@ class ClusteredSampling(ClientSelector):
         """Returns the state with the updates of those who came back."""
         if self.by != "similarity":
             return state
-        back = jnp.where(cohort.mask, cohort.client, ctx.num_clients)
-        return state.at[back].set(values["sketch"], mode="drop")
+        return state.at[cohort.returned].set(values["sketch"], mode="drop")
 
 
 def fill_distributions(size: Int[Array, "N"], order: Int[Array, "N"], m: int) -> Float[Array, "m N"]:

@@ -114,12 +114,12 @@ class DivFL(ClientSelector):
         if not isinstance(state, DivFLState):
             return state
         state = self.update_state(state, ctx, values["gradient"])
-        back = jnp.where(cohort.mask, cohort.client, ctx.num_clients)
-        gradient = state.gradient.at[back].set(values["trained_gradient"], mode="drop")
+        gradient = state.gradient.at[cohort.returned].set(values["trained_gradient"], mode="drop")
 
         def measure(i):
             return jnp.linalg.norm(gradient - gradient[i][None], axis=1)
 
         rows = jax.lax.map(measure, jnp.where(cohort.mask, cohort.client, 0))
-        distance = state.distance.at[back, :].set(rows, mode="drop").at[:, back].set(rows.T, mode="drop")
+        who = cohort.returned
+        distance = state.distance.at[who, :].set(rows, mode="drop").at[:, who].set(rows.T, mode="drop")
         return DivFLState(gradient, distance)

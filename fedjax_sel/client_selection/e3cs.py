@@ -64,11 +64,7 @@ class E3CS(ClientSelector):
     def observe(self, key: PRNGKey, state: Float[Array, "N"], ctx: Context, cohort: Cohort) -> Float[Array, "N"]:
         """Returns the logarithms of the weights after the round."""
         chance, overflow = self.chances(state, ctx)
-        came_back = (
-            jnp.zeros(ctx.num_clients, bool)
-            .at[jnp.where(cohort.mask, cohort.client, ctx.num_clients)]
-            .set(True, mode="drop")
-        )
+        came_back = jnp.zeros(ctx.num_clients, bool).at[cohort.returned].set(True, mode="drop")
         success = jnp.where(came_back, 1 / jnp.maximum(chance, TINY), 0.0)
         n, m, sigma = self.quota(ctx)
         gain = (m - n * sigma) * self.eta * success / jnp.maximum(n, 1)

@@ -88,8 +88,7 @@ class FedCBS(ClientSelector):
 
     def observe(self, key: PRNGKey, state: FedCBSState, ctx: Context, cohort: Cohort) -> FedCBSState:
         """Returns the state with one selection more of those who were."""
-        someone = jnp.where(cohort.client >= 0, cohort.client, ctx.num_clients)
-        return state._replace(selected=state.selected.at[someone].add(1.0, mode="drop"))
+        return state._replace(selected=state.selected.at[cohort.selected].add(1.0, mode="drop"))
 
 
 def imbalance(counts: Float[Array, "N C"]) -> Float[Array, "N"]:

@@ -92,8 +92,7 @@ class FedEntOpt(ClientSelector):
         """Returns the state in which the cohort has entered the buffer, also those who returned nothing."""
         entered = cohort.client >= 0
         number = state.entries + jnp.cumsum(entered) - 1
-        where = jnp.where(entered, cohort.client, ctx.num_clients)
-        entry = state.entry.at[where].set(number.astype(jnp.int32), mode="drop")
+        entry = state.entry.at[cohort.selected].set(number.astype(jnp.int32), mode="drop")
         return state._replace(entry=entry, entries=state.entries + entered.sum())
 
     def buffer_size(self, ctx: Context) -> Int[Array, ""]:

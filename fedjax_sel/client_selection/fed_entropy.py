@@ -83,7 +83,7 @@ class FedEntropy(ClientSelector):
         value = state[cohort.client]
         returned = soft_labels.sum(1) > 0
         new = jnp.where(cohort.mask, value + 1, jnp.where(returned, value / 2, value))
-        return state.at[jnp.where(cohort.client >= 0, cohort.client, ctx.num_clients)].set(new, mode="drop")
+        return state.at[cohort.selected].set(new, mode="drop")
 
 
 def judge(soft: Float[Array, "m C"], mask: Bool[Array, "m"]) -> Bool[Array, "m"]:

@@ -80,8 +80,7 @@ class FedGS(ClientSelector):
 
     def observe(self, key: PRNGKey, state: FedGSState, ctx: Context, cohort: Cohort) -> FedGSState:
         """Returns the turns, also of those who returned nothing."""
-        where = jnp.where(cohort.client >= 0, cohort.client, ctx.num_clients)
-        return state._replace(count=state.count.at[where].add(1, mode="drop"))
+        return state._replace(count=state.count.at[cohort.selected].add(1, mode="drop"))
 
 
 def graph_distances(

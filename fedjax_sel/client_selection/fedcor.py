@@ -157,8 +157,8 @@ class FedCor(ClientSelector):
             state.factor,
         )
 
-        someone = jnp.where(cohort.mask & (t > self.warm_up), cohort.client, ctx.num_clients)
-        discount = state.discount.at[someone].multiply(self.beta, mode="drop")
+        beta = jnp.where(t > self.warm_up, self.beta, 1.0)
+        discount = state.discount.at[cohort.returned].multiply(beta, mode="drop")
         return FedCorState(
             factor=factor,
             discount=jnp.where(probed, jnp.ones_like(discount), discount),

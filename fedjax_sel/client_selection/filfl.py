@@ -74,7 +74,7 @@ class FilFL(ClientSelector):
     ) -> Cohort:
         """Returns random members of those kept; in a round without filtering, everybody."""
         drawn = uniform_m(key, cohort.mask & (kept > 0), self.count(ctx))
-        chosen = jnp.zeros(ctx.m, bool).at[jnp.where(drawn.mask, drawn.client, ctx.m)].set(True, mode="drop")
+        chosen = jnp.zeros(ctx.m, bool).at[drawn.selected].set(True, mode="drop")
         mask = cohort.mask & (chosen | ~self.filters(ctx))
         return cohort.replace(mask=mask, weight=jnp.where(mask, cohort.weight, 0.0))
 
@@ -82,6 +82,5 @@ class FilFL(ClientSelector):
         self, key: PRNGKey, state: Bool[Array, "N"], ctx: Context, cohort: Cohort, *, kept: Float[Array, "m"]
     ) -> Bool[Array, "N"]:
         """Returns who is kept, also those of them who were not merged."""
-        who = jnp.where((kept > 0) & (cohort.client >= 0), cohort.client, ctx.num_clients)
-        filtered = jnp.zeros_like(state).at[who].set(True, mode="drop")
+        filtered = jnp.zeros_like(state).at[cohort.selected].set(kept > 0, mode="drop")
         return jnp.where(self.filters(ctx) & filtered.any(), filtered, state)

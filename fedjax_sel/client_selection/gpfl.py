@@ -194,20 +194,18 @@ class GPFL(ClientSelector):
         validation_loss: Float[Array, ""],
     ) -> GPFLState:
         """Returns the state with the rewards of the clients that returned."""
-        back = jnp.where(cohort.mask, cohort.client, ctx.num_clients)
-        last = state.projection.at[back].set(projection, mode="drop")
+        last = state.projection.at[cohort.returned].set(projection, mode="drop")
         if self.rule("softmax") == "cohort":
             share = jax.nn.softmax(projection, where=cohort.mask)  # Eq. (5), its sum over the cohort, as in the code
         else:
             share = jax.nn.softmax(last)[cohort.client]  # Eq. (5) as printed, its sum over all clients
         reward = share * self.factor(state, validation_accuracy, validation_loss)  # Eq. (8)
-        someone = jnp.where(cohort.client >= 0, cohort.client, ctx.num_clients)
         empty: Bool[Array, ""] = ~cohort.mask.any()
         return GPFLState(
             projection=last,
-            total=state.total.at[back].add(jnp.where(cohort.mask, reward, 0.0), mode="drop"),
-            rewarded=state.rewarded.at[back].add(1, mode="drop"),
-            selected=state.selected.at[someone].add(1, mode="drop"),
+            total=state.total.at[cohort.returned].add(jnp.where(cohort.mask, reward, 0.0), mode="drop"),
+            rewarded=state.rewarded.at[cohort.returned].add(1, mode="drop"),
+            selected=state.selected.at[cohort.selected].add(1, mode="drop"),
             accuracy=jnp.where(empty, state.accuracy, validation_accuracy),
             loss=jnp.where(empty, state.loss, validation_loss),
         )

@@ -99,10 +99,8 @@ class GreedyShapley(ClientSelector):
             new = jnp.where(count > 0, self.alpha * value + (1 - self.alpha) * shapley, shapley)
         else:
             new = (count * value + shapley) / (count + 1)
-        back = jnp.where(cohort.mask, cohort.client, ctx.num_clients)
-        someone = jnp.where(cohort.client >= 0, cohort.client, ctx.num_clients)
         return GreedyShapleyState(
-            value=state.value.at[back].set(new, mode="drop"),
-            count=state.count.at[back].add(1, mode="drop"),
-            selected=state.selected.at[someone].set(True, mode="drop"),
+            value=state.value.at[cohort.returned].set(new, mode="drop"),
+            count=state.count.at[cohort.returned].add(1, mode="drop"),
+            selected=state.selected.at[cohort.selected].set(True, mode="drop"),
         )

@@ -111,8 +111,7 @@ class HACCS(ClientSelector):
         self, key: PRNGKey, state: HACCSState, ctx: Context, cohort: Cohort, *, training_loss: Float[Array, "m"]
     ) -> HACCSState:
         """Returns the losses, those of who came back anew."""
-        back = jnp.where(cohort.mask, cohort.client, ctx.num_clients)
-        return state._replace(loss=state.loss.at[back].set(training_loss, mode="drop"))
+        return state._replace(loss=state.loss.at[cohort.returned].set(training_loss, mode="drop"))
 
 
 LEAST = 1e-9

@@ -165,9 +165,7 @@ class HiCSFL(ClientSelector):
         self, key: PRNGKey, state: HiCSFLState, ctx: Context, cohort: Cohort, *, output_update: Float[Array, "m C"]
     ) -> HiCSFLState:
         """Returns the state with the changes of those who came back."""
-        back = jnp.where(cohort.mask, cohort.client, ctx.num_clients)
-        someone = jnp.where(cohort.client >= 0, cohort.client, ctx.num_clients)
         return HiCSFLState(
-            change=state.change.at[back].set(output_update, mode="drop"),
-            seen=state.seen.at[someone].set(True, mode="drop"),
+            change=state.change.at[cohort.returned].set(output_update, mode="drop"),
+            seen=state.seen.at[cohort.selected].set(True, mode="drop"),
         )

@@ -103,4 +103,4 @@ class KVib(ClientSelector):
         """Returns `ω` with the lengths of those who came back, `a_i² / p̃_i = λ_i ‖Δ_i‖² · (λ_i / p̃_i)`."""
         share = target_weights("size", ctx)[cohort.client]
         feedback = share * update_norm**2 * cohort.weight
-        return state.at[jnp.where(cohort.mask, cohort.client, ctx.num_clients)].add(feedback, mode="drop")
+        return state.at[cohort.returned].add(feedback, mode="drop")

@@ -133,7 +133,6 @@ class Oort(ClientSelector):
         self, key: PRNGKey, state: OortState, ctx: Context, cohort: Cohort, *, training_loss_rms: Float[Array, "m"]
     ) -> OortState:
         """Returns the state with new utilities of the clients that returned, and of the pacer."""
-        where = jnp.where(cohort.mask, cohort.client, ctx.num_clients)
         exploited = cohort.mask & (state.last[cohort.client] > 0)
         utility = training_loss_rms * ctx.num_examples[cohort.client]
         mean = jnp.where(exploited, utility, 0).sum() / jnp.maximum(exploited.sum(), 1)
@@ -143,8 +142,8 @@ class Oort(ClientSelector):
         step = jnp.where(change <= 0.1 * before, self.delta, jnp.where(change >= 5 * before, -self.delta, 0.0))
         step = jnp.where(turn & (coming >= 2 * self.step), step, 0.0)
         return OortState(
-            utility=state.utility.at[where].set(utility, mode="drop"),
-            last=state.last.at[where].set(ctx.round + 1, mode="drop"),
+            utility=state.utility.at[cohort.returned].set(utility, mode="drop"),
+            last=state.last.at[cohort.returned].set(ctx.round + 1, mode="drop"),
             percentile=jnp.clip(state.percentile + step, jnp.minimum(self.delta, state.percentile), 100.0),
             sums=jnp.where(turn, jnp.stack([present, 0.0]), jnp.stack([before, present])),
         )

@@ -33,4 +33,4 @@ class RoundRobin(ClientSelector):
 
     def observe(self, key: PRNGKey, state: Int[Array, "N"], ctx: Context, cohort: Cohort) -> Int[Array, "N"]:
         """Returns the rounds of the last turns; a client that returned nothing has had its turn too."""
-        return state.at[jnp.where(cohort.client >= 0, cohort.client, ctx.num_clients)].set(ctx.round, mode="drop")
+        return state.at[cohort.selected].set(ctx.round, mode="drop")

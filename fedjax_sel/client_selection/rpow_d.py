@@ -61,4 +61,4 @@ class RPowD(ClientSelector):
         known = jnp.isfinite(state)
         mean = jnp.where(known, state, 0.0).sum() / jnp.maximum(known.sum(), 1)
         loss = jnp.where(cohort.mask, training_loss, mean)
-        return state.at[jnp.where(cohort.client >= 0, cohort.client, ctx.num_clients)].set(loss, mode="drop")
+        return state.at[cohort.selected].set(loss, mode="drop")

@@ -35,10 +35,6 @@ class ShuffledRoundRobin(ClientSelector):
 
     def observe(self, key: PRNGKey, state: Bool[Array, "N"], ctx: Context, cohort: Cohort) -> Bool[Array, "N"]:
         """Returns who had a turn, also of those who returned nothing; in a new cycle, those who began it."""
-        chosen = (
-            jnp.zeros_like(state)
-            .at[jnp.where(cohort.client >= 0, cohort.client, ctx.num_clients)]
-            .set(True, mode="drop")
-        )
+        chosen = jnp.zeros_like(state).at[cohort.selected].set(True, mode="drop")
         again = chosen & state
         return jnp.where(again.any(), again, state | chosen)

@@ -86,7 +86,6 @@ class UCBCS(ClientSelector):
         training_loss_rms: Float[Array, "m"],
     ) -> UCBCSState:
         """Returns the discounted sums with the losses of those who came back, and expected ones of the others."""
-        someone = jnp.where(cohort.client >= 0, cohort.client, ctx.num_clients)
         seen = state.reports > 0
         mean = state.losses / jnp.where(seen, state.reports, 1.0)
         expected = jnp.where(seen, mean, mean.sum() / jnp.maximum(seen.sum(), 1))
@@ -96,8 +95,8 @@ class UCBCS(ClientSelector):
         tiny = jnp.finfo(jnp.float32).tiny  # a client that reported long ago is not one that never did
         reports = jnp.where(state.reports > 0, jnp.maximum(self.gamma * state.reports, tiny), 0.0)
         return UCBCSState(
-            losses=(self.gamma * state.losses).at[someone].add(loss, mode="drop"),
-            reports=reports.at[someone].add(1.0, mode="drop"),
+            losses=(self.gamma * state.losses).at[cohort.selected].add(loss, mode="drop"),
+            reports=reports.at[cohort.selected].add(1.0, mode="drop"),
             rounds=self.gamma * state.rounds + 1,
             deviation=jnp.where(cohort.mask.any(), largest, state.deviation),
         )

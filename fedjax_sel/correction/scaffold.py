@@ -111,8 +111,6 @@ class Scaffold(Correction):
     def merge(self, state: ScaffoldState, cohort: Cohort, uploads: Variables) -> ScaffoldState:
         """Returns the variates after the round: new ones of the members that returned, and of the server."""
         num_clients = jax.tree.leaves(state.client)[0].shape[0]
-        returned = jnp.where(cohort.mask, cohort.client, num_clients)
-
         weight = self.server_weights(cohort)
 
         def add_up(leaf):
@@ -120,7 +118,7 @@ class Scaffold(Correction):
 
         # Alg. 1: c_i ← c_i⁺ on the clients, c ← c + Σ_S Δc_i / N on the server
         return ScaffoldState(
-            client=jax.tree.map(lambda own, up: own.at[returned].add(up, mode="drop"), state.client, uploads),
+            client=jax.tree.map(lambda own, up: own.at[cohort.returned].add(up, mode="drop"), state.client, uploads),
             server=jax.tree.map(lambda c, up: c + add_up(up) / num_clients, state.server, uploads),
         )
 

@@ -67,7 +67,13 @@ class FederatedData(Pytree):
         return self.num_examples.shape[-1]
 
     def count_labels(self) -> Int[np.ndarray, "N C"]:
-        """Returns the training examples of each client by class."""
+        """Returns the training examples of each client by class.
+
+        Raises:
+          ValueError: targets are no classes.
+        """
+        if self.targets != "classes":
+            raise ValueError(f"targets are {self.targets}: no classes whose examples could be counted")
         order, owner = np.asarray(self.order), np.minimum(np.asarray(self.owner), self.num_clients - 1)
         place = np.arange(len(order)) - np.asarray(self.offset)[owner]
         counts = (place >= 0) & (place < np.asarray(self.num_examples)[owner])

@@ -72,7 +72,7 @@ def npz_dataset(
         arrays[f"y{suffix}"],
         test=own,
         validation=validation,
-        owner=arrays.get(f"owner{suffix}"),
+        owner=next((arrays[key] for key in (f"owner{suffix}", "owner", "owner_train") if key in arrays), None),
         seed=seed,
         targets=targets,
     )

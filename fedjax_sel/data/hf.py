@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fedjax_sel.data.dataset import Dataset, Pair, dataset
+from fedjax_sel.data.dataset import Dataset, dataset
 
 LABELS = ("label", "labels", "target", "y", "fine_label")
 """Columns that are the labels, where none is declared to be one of classes."""
@@ -41,9 +41,11 @@ def hf_dataset(name: str, *, seed: int = 0, validation: float = 0.0, test: float
     columns = splits["train"].features
     label, owner, examples = find_columns(name, columns)
     classes = getattr(columns[label], "num_classes", None)
-    apart = read_split(name, splits["test"], label, examples) if "test" in splits else test
-    names = None if owner is None else np.asarray(splits["train"][owner])
-    x, y = read_split(name, splits["train"], label, examples)
+    known = np.asarray(splits["train"][label])
+    words = np.unique(known) if known.dtype.kind in "US" else None
+    apart = read_split(name, splits["test"], label, examples, words)[:2] if "test" in splits else test
+    x, y, kept = read_split(name, splits["train"], label, examples, words)
+    names = None if owner is None else np.asarray(splits["train"][owner])[kept]
     return dataset(name, x, y, test=apart, validation=validation, owner=names, classes=classes, seed=seed)
 
 
@@ -89,14 +91,23 @@ def find_columns(name: str, columns: Any) -> tuple[str, str | None, list[str]]:
     return labels[0], owner, arrays or numbers
 
 
-def read_split(name: str, split: Any, label: str, examples: list[str]) -> Pair:
-    """Returns examples and labels of a split; those without a label (-1) are left out."""
+def read_split(
+    name: str, split: Any, label: str, examples: list[str], words: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns examples and labels of a split, and which of its rows they are: those without a label (-1) are left out.
+
+    Labels that are texts are numbered in the order of `words`.
+    """
     y = np.asarray(split[label])
+    if words is not None:
+        if unknown := set(y) - set(words):
+            raise ValueError(f"hf:{name}: the label {min(unknown)!r} is in the test examples only")
+        y = np.searchsorted(words, y)
     table = split.select_columns(examples).with_format("numpy")[:]
     columns = [np.asarray(table[column]) for column in examples]
     if columns[0].dtype == object:
         shapes = sorted({np.shape(one) for one in columns[0]}, key=str)
         raise ValueError(f"hf:{name}: examples differ in shape ({shapes[0]}, {shapes[-1]}); examples must be alike")
     x = columns[0] if len(examples) == 1 and columns[0].ndim > 1 else np.stack(columns, axis=1).astype(np.float32)
-    kept = y >= 0
-    return (x, y) if kept.all() else (x[kept], y[kept])
+    kept = np.flatnonzero(y >= 0)
+    return (x, y, kept) if len(kept) == len(y) else (x[kept], y[kept], kept)

@@ -102,6 +102,7 @@ def from_frame(
     """
     import pandas as pd  # late: it takes half a second
 
+    features = None if features is None else list(features)
     for column in (label, *([client] if client is not None else []), *(features or [])):
         check_name(f"column of {name}:", column, [str(one) for one in frame.columns])
     chosen = [c for c in frame.columns if c not in (label, client)] if features is None else list(features)
@@ -112,6 +113,9 @@ def from_frame(
         )
     if not chosen:
         raise ValueError(f"{name}: there are no columns of numbers beside {label!r}")
+    for kind, part in (("", frame), ("test: ", test), ("validation: ", validation)):
+        if isinstance(part, pd.DataFrame):
+            check_complete(f"{name}: {kind}", part, [label] if client is None else [label, client])
     values = np.unique(frame[label].to_numpy())
     numbered = targets == "continuous" or (np.issubdtype(values.dtype, np.integer) and values.min() >= 0)
 
@@ -128,6 +132,17 @@ def from_frame(
     apart = {kind: read(part) if isinstance(part, pd.DataFrame) else part for kind, part in apart.items()}
     owner = None if client is None else frame[client].to_numpy()
     return dataset(name, *read(frame), owner=owner, seed=seed, targets=targets, **apart)
+
+
+def check_complete(name: str, table: pd.DataFrame, columns: Sequence[str]) -> None:
+    """Raises `ValueError` where one of these columns misses a value; one that is not there at all misses none."""
+    for column in columns:
+        missing = np.flatnonzero(table[column].isna()) if column in table.columns else np.zeros(0, int)
+        if len(missing):
+            raise ValueError(
+                f"{name}column {column!r} is empty in {len(missing)} rows, first in row {missing[0]}; leave them "
+                "out or fill them"
+            )
 
 
 def from_items(
@@ -155,7 +170,7 @@ def from_items(
     """
     apart: Any = {"test": test, "validation": validation}
     for kind, given in apart.items():
-        if not isinstance(given, float | None):
+        if not isinstance(given, int | float | None):
             apart[kind] = read_items(f"{name}: {kind}", given, targets)
     return dataset(name, *read_items(name, items, targets), owner=owner, seed=seed, targets=targets, **apart)
 
@@ -173,6 +188,10 @@ def read_items(name: str, items: Items, targets: str) -> Pair:
                 f"{name}: item {i} has shape {example.shape}, item 0 has {x[0].shape}; examples must be alike"
             )
         x.append(example)
+        if targets == "classes" and int(item[1]) != item[1]:
+            raise ValueError(
+                f"{name}: item {i} has the label {item[1]}; labels must be whole numbers, or targets others"
+            )
         y.append(int(item[1]) if targets == "classes" else np.asarray(item[1]))
     if not x:
         raise ValueError(f"{name}: there are no items")

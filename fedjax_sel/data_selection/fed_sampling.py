@@ -2,7 +2,7 @@
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from fedjax_sel.protocols import Context, DataSelector, Host, Prepared, Upfront
 from fedjax_sel.pytree import Scalar, param, static
@@ -42,7 +42,7 @@ class FedSampling(DataSelector):
         """Returns the chance of every example, for which each client sent a number."""
         size = jnp.asarray(ctx.num_examples)
         n = ctx.num_clients
-        most = host.data.longest + 1 if self.most is None else self.most
+        most = size.max() + 1 if self.most is None else self.most
         answer = answer_at_random(key, size, self.honest, most)
         total = jnp.maximum((answer.sum() - n * (1 - self.honest) * most / 2) / self.honest, n)
         chance = jnp.minimum(self.examples * n / (total * ctx.m), 1.0)
@@ -53,7 +53,7 @@ class FedSampling(DataSelector):
         return valid & (jax.random.uniform(key, valid.shape) < turn.server)
 
 
-def answer_at_random(key: PRNGKey, size: Array, honest: Scalar, most: int) -> Float[Array, "N"]:
+def answer_at_random(key: PRNGKey, size: Array, honest: Scalar, most: Int[Array, ""] | int) -> Float[Array, "N"]:
     """Returns each client's number of examples with chance `honest`, else a number drawn from `1..most - 1`."""
     key_honest, key_number = jax.random.split(key)
     true = jax.random.uniform(key_honest, size.shape) < honest

@@ -119,7 +119,7 @@ def find_threshold(
       candidates: how many of `losses`, at equally spaced ranks, are tried.
     """
     rising, held_out = jnp.sort(losses), jnp.sort(jnp.where(counts, clean, jnp.inf))
-    rank = -(-jnp.arange(1, candidates + 1) * len(losses) // candidates) - 1
+    rank = -(-np.arange(1, candidates + 1) * len(losses) // candidates) - 1  # NumPy: the product may be beyond int32
     at = jnp.concatenate([rising, jnp.where(jnp.isfinite(held_out), held_out, rising[-1])])
     below = jnp.searchsorted(rising, at, side="right")
     wanted = jnp.searchsorted(held_out, at, side="right") / counts.sum()

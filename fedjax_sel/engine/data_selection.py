@@ -18,7 +18,7 @@ from fedjax_sel.engine.faults import Faults, count_example_faults, refuse_faults
 from fedjax_sel.engine.keys import Purpose, key_for
 from fedjax_sel.engine.layout import Layout
 from fedjax_sel.engine.personal import own_variables
-from fedjax_sel.engine.signals import measure_client_signals, measure_examples, split_signals
+from fedjax_sel.engine.signals import measure_client_signals, measure_examples, of_task, split_signals
 from fedjax_sel.engine.state import RoundState, Values
 from fedjax_sel.engine.timing import count_affordable, restrict
 from fedjax_sel.protocols import ServerSignal, Signal, overrides
@@ -125,7 +125,7 @@ def measure_own(
 
 def measure_validation(experiment: Experiment, data: FederatedData, state: RoundState) -> Values:
     """The data selector's signals of the global model on the server's validation or test examples."""
-    signals: Mapping[str, ServerSignal] = experiment.data_selection.validation_signals()
+    signals: Mapping[str, ServerSignal] = of_task(experiment.data_selection.validation_signals(), experiment.task)
     splits = {"validation": (data.validation_x, data.validation_y), "test": (data.test_x, data.test_y)}
     values: Values = {}
     for split in {signal.split for signal in signals.values()}:

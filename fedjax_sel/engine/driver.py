@@ -216,7 +216,8 @@ def forget_evaluations(measured: dict[str, np.ndarray], experiment: Experiment) 
             return np.where(due.reshape(-1, *(1,) * (value.ndim - 2)), value, np.nan).astype(value.dtype)
         return value
 
-    return {name: forget(name, value) for name, value in measured.items()}
+    empty = {name for name in measured if name.startswith(CLIENTS) and not of_clients}  # no checkpoint holds nothing
+    return {name: forget(name, value) for name, value in measured.items() if name not in empty}
 
 
 def resolve_execution(execution: Execution | None, changes: dict[str, Any]) -> Execution:

@@ -212,7 +212,7 @@ def count_round(
     experiment: Experiment, data: FederatedData, ctx: Context, trained: Trained, asked: Bool[Array, "N"]
 ) -> Ledger:
     """What the round took, but for a probe; a model that a member receives anyway is not sent for signals."""
-    cohort, n = trained.selected, ctx.num_clients
-    members = jnp.zeros(n, bool).at[jnp.where(cohort.mask, cohort.client, n)].set(True, mode="drop")
+    cohort = trained.selected
+    members = jnp.zeros(ctx.num_clients, bool).at[cohort.returned].set(True, mode="drop")
     training = count_training(experiment, data, trained, cohort.mask.sum())
     return count_before(experiment, data, asked, members) + training

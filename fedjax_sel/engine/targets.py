@@ -85,7 +85,8 @@ def check_strategies(client_selection: ClientSelector, data_selection: DataSelec
     """Raises `ValueError` for a strategy that needs classes, where targets are of another kind."""
     declared = client_selection.signals()
     wanted = {name: signal for moment in MOMENTS for name, signal in declared.at(moment).items()}
-    for strategy, signals in ((client_selection, wanted), (data_selection, data_selection.signals())):
+    chosen = {**data_selection.signals(), **data_selection.validation_signals()}
+    for strategy, signals in ((client_selection, wanted), (data_selection, chosen)):
         needs = [name for name, signal in signals.items() if signal.needs_classes]
         if needs or (strategy is client_selection and client_selection.needs_classes):
             why = f", by the signal {needs[0]!r}" if needs else ""

@@ -110,7 +110,7 @@ def plan_cohort(
     flops = training_flops(experiment, data, plan, data.num_examples[cohort.client], screened)
     down = jnp.where(holds_model[cohort.client], 0.0, rates.model) + rates.model * rates.correction_down
     up = rates.model * (1 + rates.correction_up) + rates.choice_up
-    whole = timing(devices, flops, down + rates.choice_down, up)
+    whole = timing(devices, flops, down + rates.choice_down, jnp.where(plan.steps > 0, up, 0.0))
     share = deadline.share(whole)
     done = jnp.floor(share * plan.steps).astype(plan.steps.dtype)
     returned = cohort.mask & (done > 0)

@@ -168,7 +168,8 @@ class MinibatchTrainer(LocalTrainer):
             return trained, statistics, moments, total + sums, seen + batch.mask.sum()
 
         trained, statistics = task.split(params)
-        start = trained, statistics, self.build_optimizer(0.0).init(trained), jnp.zeros(2), jnp.zeros((), jnp.int32)
+        moments = self.build_optimizer(self.rate(jnp.int32(0), factor)).init(trained)
+        start = trained, statistics, moments, jnp.zeros(2), jnp.zeros((), jnp.int32)
         trained, statistics, _, total, seen = jax.lax.fori_loop(0, num_steps, step, start)
         delta = jax.tree.map(jnp.subtract, task.join(trained, statistics), params)
         loss, mean_sq_loss = total / jnp.maximum(seen, 1)

@@ -62,8 +62,8 @@ class DPSGD(MinibatchTrainer):
             alone = jax.tree.map(lambda leaf: leaf[None], example)
             return jax.grad(loss, has_aux=True)(trained, statistics, alone, key)
 
-        size = batch.mask.shape[0]
-        each, (sums, _) = jax.vmap(one)(batch, jax.random.split(key_loss, size))
+        each, (sums, _) = jax.vmap(one)(batch, jax.random.split(key_loss, batch.mask.shape[0]))
+        size = jnp.maximum(batch.mask.sum(), 1) if self.batch_size is None else self.batch_size
         norm = jax.vmap(optax.tree.norm)(each)
         factor = jnp.minimum(1.0, self.clip / jnp.maximum(norm, jnp.finfo(jnp.float32).tiny))
 

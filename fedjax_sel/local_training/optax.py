@@ -6,6 +6,8 @@ import inspect
 import math
 from collections.abc import Callable, Mapping
 
+import jax
+import jax.numpy as jnp
 import optax
 
 from fedjax_sel.catalog import check_name
@@ -23,6 +25,12 @@ OPTIMIZERS = (
 
 AVERAGED = ("momentum", "b1", "b2", "b3", "decay")
 """Numbers that weigh the past in a running mean, where an optimiser has them; in [0, 1)."""
+
+
+def keeps_rate(build: Callable[[float], optax.GradientTransformation]) -> bool:
+    """Returns whether the state of an optimiser depends on its learning rate, as with `optax.inject_hyperparams`."""
+    one, other = (jax.tree.leaves(build(rate).init(jnp.zeros(1))) for rate in (1.0, 0.5))
+    return any(bool((a != b).any()) for a, b in zip(one, other, strict=True))
 
 
 class Optax(MinibatchTrainer):
@@ -77,6 +85,11 @@ class Optax(MinibatchTrainer):
                 check_name("number of optax:", name, accepted)
             bounds = Range(0, below=1) if name in AVERAGED else Range()
             bounds.check(f"optax: hyperparams.{name}", value)
+        if self.epoch_decay is not None and keeps_rate(self.build_optimizer):
+            raise ValueError(
+                f"optax: {show(self.optimizer)} keeps the learning rate in its state, where epoch_decay cannot change "
+                "it; give an optimizer without (optax.sgd, not optax.inject_hyperparams(optax.sgd)), or no epoch_decay"
+            )
 
     def build_optimizer(self, rate: Scalar) -> optax.GradientTransformation:
         """Returns the optax transformation of a step at this rate."""

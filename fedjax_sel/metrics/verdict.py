@@ -99,14 +99,17 @@ def adjust_holm(p: Sequence[float]) -> list[float]:
     Rejecting where an adjusted value is at most α, one wrongly rejects any of them with a probability of at most α. The
     smallest is multiplied by their number `k`, the next by `k - 1`, and so on; none is below a smaller one's.
 
+    One that is NaN is no test, stays NaN and counts nowhere.
+
     >>> [round(value, 3) for value in adjust_holm([0.01, 0.04, 0.03, 0.005])]
     [0.03, 0.06, 0.06, 0.02]
 
     Source: S. Holm, "A Simple Sequentially Rejective Multiple Test Procedure", 1979, https://www.jstor.org/stable/4615733.
     """
-    out, so_far = [0.0] * len(p), 0.0
-    for rank, i in enumerate(sorted(range(len(p)), key=lambda i: p[i])):
-        so_far = max(so_far, min(1.0, (len(p) - rank) * p[i]))
+    out, so_far = [float("nan")] * len(p), 0.0
+    tests = sorted((i for i in range(len(p)) if not np.isnan(p[i])), key=lambda i: p[i])
+    for rank, i in enumerate(tests):
+        so_far = max(so_far, min(1.0, (len(tests) - rank) * p[i]))
         out[i] = so_far
     return out
 

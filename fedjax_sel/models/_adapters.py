@@ -11,7 +11,7 @@ import jax
 from flax import nnx, traverse_util
 from jaxtyping import Array, Bool
 
-from fedjax_sel.models._call import MODES, ModelAdapter
+from fedjax_sel.models._call import MODES, ModelAdapter, is_evaluated
 from fedjax_sel.types import PRNGKey, Variables
 
 __all__ = ["FunctionModel", "NNXModel", "from_functions", "from_nnx"]
@@ -116,6 +116,9 @@ class NNXModel(ModelAdapter):
         statistics = from_dict(statistics, variables.get("batch_stats", {}))
         module = nnx.merge(definition, params, statistics, others)
         module.train() if train else module.eval()
+        for path, part in nnx.iter_modules(module):
+            if is_evaluated(tuple(map(str, path))):
+                part.eval()
         told: dict[str, Any] = {name: value is train for name, value in MODES.items() if name in self.takes}
         outputs = module(x, **told, **({"mask": mask} if "mask" in self.takes else {}))  # type: ignore[operator]
         if not mutable:

@@ -6,6 +6,8 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
+from itertools import zip_longest
 from typing import Any
 
 import flax.linen as nn
@@ -17,10 +19,26 @@ from fedjax_sel.mistakes import name_model
 from fedjax_sel.models._fast_conv import FastConvolutions
 from fedjax_sel.types import PRNGKey, Variables
 
-__all__ = ["MODES", "Model", "ModelAdapter", "TakesTokens", "apply_model", "check_call", "init_model"]
+__all__ = [
+    "MODES",
+    "Model",
+    "ModelAdapter",
+    "TakesTokens",
+    "apply_model",
+    "check_call",
+    "evaluate_parts",
+    "init_model",
+    "is_evaluated",
+]
 
 MODES = {"train": True, "training": True, "is_training": True, "deterministic": False}
 """Arguments by which modules learn that they train, with the value each has while they do."""
+
+
+IN_EVALUATION = {**{name: not value for name, value in MODES.items()}, "use_running_average": True}
+"""The values of arguments and fields in evaluation, those of `flax.linen.BatchNorm` among them."""
+
+EVALUATED: ContextVar[Callable[[Sequence[str]], bool] | None] = ContextVar("EVALUATED", default=None)
 
 
 class TakesTokens:
@@ -143,6 +161,58 @@ def check_call(model: Model) -> None:
             f"task: {name}.__call__{signature} cannot be called with a batch of examples ({error}); give its other "
             "arguments defaults, or wrap it: fedjax_sel.models.from_functions(init, apply)"
         ) from None
+
+
+def is_evaluated(path: Sequence[str]) -> bool:
+    """Returns whether a part of a model that trains is called as in evaluation; see `evaluate_parts`."""
+    chosen = EVALUATED.get()
+    return chosen is not None and chosen(path)
+
+
+@contextmanager
+def evaluate_parts(chosen: Callable[[Sequence[str]], bool]) -> Iterator[None]:
+    """A context in which parts of a model are called as in evaluation, though the model trains.
+
+    Of a Linen module, a part learns it by its arguments and its fields; of an NNX module, by its method `eval`.
+
+    Args:
+      chosen: tells of a part's path whether it is meant.
+    """
+
+    def call(layer: Callable, args: tuple, kwargs: dict[str, Any], context: nn.module.InterceptorContext) -> Any:
+        module = context.module
+        if context.method_name != "__call__" or not chosen(module.path):
+            return layer(*args, **kwargs)
+        names = [*inspect.signature(type(module).__call__).parameters][1:]
+        args = tuple(evaluate(name, value) for name, value in zip_longest(names[: len(args)], args))
+        kwargs = {name: evaluate(name, value) for name, value in kwargs.items()}
+        with evaluate_fields(module):
+            return layer(*args, **kwargs)
+
+    token = EVALUATED.set(chosen)
+    try:
+        with nn.intercept_methods(call):
+            yield
+    finally:
+        EVALUATED.reset(token)
+
+
+def evaluate(name: str | None, value: Any) -> Any:
+    """Returns an argument's value in evaluation: its own, where it does not tell that a module trains."""
+    return value if value is None or name is None else IN_EVALUATION.get(name, value)
+
+
+@contextmanager
+def evaluate_fields(module: nn.Module) -> Iterator[None]:
+    """A context in which the fields by which a module learns that it trains say that it does not."""
+    told = {name: getattr(module, name) for name in IN_EVALUATION if isinstance(getattr(module, name, None), bool)}
+    for name in told:
+        object.__setattr__(module, name, IN_EVALUATION[name])  # a bound copy of the module, of this call alone
+    try:
+        yield
+    finally:
+        for name, value in told.items():
+            object.__setattr__(module, name, value)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from fedjax_sel.metrics import Difference, adjust_holm, difference
 from fedjax_sel.metrics.verdict import NOT_REPRODUCED, REPRODUCED, UNDECIDED
 from fedjax_sel.papers.paper import Claim, Histories, NotRun, Result
 from fedjax_sel.papers.regime import Conditions, FairRegime, describe_shortfalls
-from fedjax_sel.report.markdown import REFUTING, SIDE
+from fedjax_sel.report.markdown import AGAINST, REFUTING, SIDE
 
 Differences = Mapping[str, Difference]
 """Paired differences of two methods, by experiment."""
@@ -95,8 +95,8 @@ def judge(question: Question, differences: Differences) -> Judgement:
     """Returns the verdict on a claim about several experiments: by their pooled effect, and by those on each side.
 
     Reproduced where the pooled interval says so, the mean of every experiment lies on the claim's side, and none
-    refutes it. Not reproduced where the pooled interval refutes it, or an experiment does after Holm's correction for
-    how many there are. Undecided between.
+    refutes it. Not reproduced where the pooled effect refutes it, or an experiment does after Holm's correction for how
+    many there are. Undecided between.
 
     Args:
       question: what is asked of each.
@@ -105,23 +105,51 @@ def judge(question: Question, differences: Differences) -> Judgement:
     Raises:
       NotRun: there are none.
     """
-    if not differences:
+    return judge_each(question, {"": differences})
+
+
+def judge_each(question: Question, by_rival: Mapping[str, Differences]) -> Judgement:
+    """Returns the verdict on a claim about each of several rivals, in several experiments.
+
+    Pooled are the experiments, never the rivals: in their mean a weak rival would pay for a strong one. Reproduced
+    where it is against each rival alone; not reproduced where the pooled effect against one of them, or one comparison,
+    refutes it, each after Holm's correction for their number. The effect shown is that against the rival that the claim
+    holds against least.
+
+    Args:
+      question: what is asked of each difference.
+      by_rival: by rival, of each experiment, over the same seeds.
+
+    Raises:
+      NotRun: there is nothing to compare.
+    """
+    by_rival = {rival: differences for rival, differences in by_rival.items() if differences}
+    if not by_rival:
         raise NotRun("nothing to compare")
-    pooled = pool(differences)
-    refuting = [p <= LEVEL for p in adjust_holm([question.refute(d) for d in differences.values()])]
-    pointing = [question.points(d.mean) for d in differences.values()]
-    verdict = question.judge(pooled)
-    if any(refuting):
+    pooled = {rival: pool(differences) for rival, differences in by_rival.items()}
+    single = [d for differences in by_rival.values() for d in differences.values()]
+    refuting = find_refuting(question, single)
+    pointing = [question.points(d.mean) for d in single]
+    at_fault = dict(zip(pooled, find_refuting(question, pooled.values()), strict=True))
+    if any(refuting) or any(at_fault.values()):
         verdict = NOT_REPRODUCED
-    elif verdict == REPRODUCED and not all(pointing):
+    elif all(pointing) and all(question.judge(d) == REPRODUCED for d in pooled.values()):
+        verdict = REPRODUCED
+    else:
         verdict = UNDECIDED
+    least = min(pooled, key=lambda rival: (not at_fault[rival], pooled[rival].low, pooled[rival].mean))
     effect = {
-        "pooled": describe_difference(pooled),
-        "comparisons": len(differences),
+        "pooled": describe_difference(pooled[least]),
+        "comparisons": len(single),
         SIDE: sum(pointing),
         REFUTING: sum(refuting),
     }
-    return Judgement(verdict, effect)
+    return Judgement(verdict, {AGAINST: least, **effect} if len(pooled) > 1 else effect)
+
+
+def find_refuting(question: Question, differences: Iterable[Difference]) -> list[bool]:
+    """Returns which differences refute the claim, after Holm's correction for how many there are."""
+    return [p <= LEVEL for p in adjust_holm([question.refute(d) for d in differences])]
 
 
 def pool(differences: Differences) -> Difference:
@@ -146,9 +174,26 @@ def pool(differences: Differences) -> Difference:
     )
 
 
+def open_interval(d: Difference, *, first_missed: bool, second_missed: bool) -> Difference:
+    """Returns a difference of costs to a target, open to each side on which a cost is only known from below.
+
+    A run that misses the target counts as if it had reached it after its last round.
+
+    Args:
+      d: cost of the first minus that of the second.
+      first_missed, second_missed: whether a run of them missed the target.
+    """
+    return replace(d, high=np.inf if first_missed else d.high, low=-np.inf if second_missed else d.low)
+
+
 def judge_larger(differences: Differences, negligible: float = 0.0) -> Judgement:
     """Returns the verdict on "the first is larger in all of them"; see `ask_larger`."""
     return judge(ask_larger(negligible), differences)
+
+
+def judge_larger_than_each(by_rival: Mapping[str, Differences], negligible: float = 0.0) -> Judgement:
+    """Returns the verdict on "the first is larger than each of several"; see `judge_each`."""
+    return judge_each(ask_larger(negligible), by_rival)
 
 
 def make_claim(
@@ -233,6 +278,15 @@ def describe_difference(d: Difference) -> dict[str, float]:
 def describe_differences(differences: Differences) -> dict[str, Any]:
     """Returns the differences of all experiments as a claim's statistic."""
     return {name: describe_difference(d) for name, d in differences.items()}
+
+
+def describe_each(by_rival: Mapping[str, Differences]) -> dict[str, Any]:
+    """Returns the differences from each of several rivals as a claim's statistic."""
+    return {
+        f"{name}, over {rival}": describe_difference(d)
+        for rival, differences in by_rival.items()
+        for name, d in differences.items()
+    }
 
 
 def compare_with(values: np.ndarray, bound: float) -> Difference:

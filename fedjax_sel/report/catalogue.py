@@ -11,6 +11,7 @@ import fedjax_sel
 from fedjax_sel import config
 from fedjax_sel.config.components import Kind
 from fedjax_sel.config.task import MEASURES
+from fedjax_sel.runs import pretrained
 
 SOURCES = {
     "synthetic": "FedProx's synthetic(α, β): points of 60 numbers, a model of its own for each client.",
@@ -37,6 +38,7 @@ def list_choices() -> Iterator[tuple[str, list[tuple[str, str]]]]:
         yield key, describe_kind(kind)
     yield "callbacks", describe_kind(config.CALLBACKS)
     yield "data", [(name, SOURCES[name]) for name in config.SOURCE_NAMES]
+    yield "model.pretrained", [(name, pretrained.describe(name)) for name in pretrained.list_shipped()]
     yield "run PRESET", [(name, read_preset_line(name)) for name in config.list_presets()]
 
 

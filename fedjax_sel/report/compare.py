@@ -15,7 +15,7 @@ from fedjax_sel.engine.history import History
 from fedjax_sel.metrics import cost_to, rounds_to
 from fedjax_sel.metrics.verdict import adjust_holm, difference
 from fedjax_sel.report.quantities import format_bytes, format_seconds
-from fedjax_sel.report.summary import describe_diverged, format_quantity, summarize
+from fedjax_sel.report.summary import describe_diverged, format_quantity, summarize, take_last
 
 UNITS: dict[str, Callable[[float], str]] = {
     "bytes": format_bytes,
@@ -139,7 +139,8 @@ def find_common_seeds(first: History, second: History) -> list[int]:
 
 def pick_final(history: History, seeds: Sequence[int]) -> Float[np.ndarray, "k"]:
     """Returns the final accuracy of these seeds."""
-    return np.asarray([history["accuracy"][history.seeds.index(seed), -1] for seed in seeds], np.float64)
+    final = take_last(history, "accuracy")
+    return np.asarray([final[history.seeds.index(seed)] for seed in seeds], np.float64)
 
 
 def compute_p_value(values: Sequence[float]) -> float:

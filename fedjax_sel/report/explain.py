@@ -96,7 +96,7 @@ def list_signals(part: Any) -> Iterator[str]:
             yield f"{moment}: {name} = {signal!r}; a client pays {cost}"
 
 
-LISTED = {"preset": "run PRESET", "losses": "task.loss", "metrics": "task.metrics"}
+LISTED = {"preset": "run PRESET", "pretrained": "model.pretrained", "losses": "task.loss", "metrics": "task.metrics"}
 """The keys of lists that have another name, too."""
 
 

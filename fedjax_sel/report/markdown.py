@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-SIDE, REFUTING = "on the claim's side", "refuting, after Holm"
+SIDE, REFUTING, AGAINST = "on the claim's side", "refuting, after Holm", "over"
 """What a claim's effect counts."""
 
 
@@ -33,8 +33,8 @@ def format_number(value: Any) -> str:
         return "—"
     if is_interval(value):
         middle = f"{value['mean']:+.4g}" if "mean" in value else f"{value['factor']:.4g} times"
-        seeds = f", {value['seeds']} seeds" if "seeds" in value else ""
-        return f"{middle} [{bound(value['low'])}, {bound(value['high'])}]{seeds}"
+        over = "".join(f", {value[name]} {name}" for name in ("seeds", "repeats") if name in value)
+        return f"{middle} [{bound(value['low'])}, {bound(value['high'])}]{over}"
     if isinstance(value, Mapping):
         return ", ".join(f"{k.replace('_', ' ')} {format_number(v)}" for k, v in value.items())
     if isinstance(value, list | tuple):
@@ -153,13 +153,15 @@ def show_claims(claims: Sequence[Any], regime: Any) -> list[str]:
 def show_effect(effect: Mapping[str, Any]) -> tuple[str, str, str]:
     """A pooled effect with its interval and seeds, the comparisons on the claim's side, and those that refute it.
 
+    Where a claim is about each of several rivals, the effect names the one that it is over.
+
     >>> show_effect({})
     ('—', '—', '—')
     """
     if not effect:
         return "—", "—", "—"
     return (
-        format_number(effect["pooled"]),
+        format_number(effect["pooled"]) + (f", over {effect[AGAINST]}" if AGAINST in effect else ""),
         f"{effect[SIDE]} of {effect['comparisons']}",
         f"{effect[REFUTING]}",
     )

@@ -34,8 +34,8 @@ def summarize(history: History) -> dict[str, dict[str, Any]]:
     diverged = history.diverged
     values = {
         **summarize_accuracy(history),
-        "final_loss": history["loss"][:, -1],
-        **{f"final_{name}": values[:, -1] for name, values in history.metrics.items() if is_own_metric(name)},
+        "final_loss": take_last(history, "loss"),
+        **{f"final_{name}": take_last(history, name) for name in history.metrics if is_own_metric(name)},
         "bytes": sum_metrics(history, "bytes"),
         "flops": sum_metrics(history, "flops"),
         "selection_bytes": sum_metrics(history, "selection_bytes_down", "selection_bytes_up"),
@@ -66,7 +66,21 @@ def summarize_accuracy(history: History) -> dict[str, Float[np.ndarray, "R"]]:
         return {}
     accuracy = history["accuracy"]
     best = np.max(accuracy, axis=1, where=~np.isnan(accuracy), initial=-np.inf)
-    return {"final_accuracy": accuracy[:, -1], "best_accuracy": np.where(np.isfinite(best), best, np.nan)}
+    return {
+        "final_accuracy": take_last(history, "accuracy"),
+        "best_accuracy": np.where(np.isfinite(best), best, np.nan),
+    }
+
+
+def take_last(history: History, name: str) -> Float[np.ndarray, "R *shape"]:
+    """Returns a metric's last value of each seed: where a callback ended the run, that of the evaluation before.
+
+    Of a seed that diverged, what it ended with.
+    """
+    values = history[name]
+    missing = np.all(np.isnan(values.reshape(*values.shape[:2], -1)), axis=-1)
+    last = values.shape[1] - 1 - np.argmin(missing[:, ::-1], axis=1)
+    return values[np.arange(len(values)), np.where(history.diverged == 0, last, -1)]
 
 
 def sum_metrics(history: History, *metrics: str) -> Float[np.ndarray, "R"]:

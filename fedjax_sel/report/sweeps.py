@@ -35,8 +35,9 @@ def build_tidy(runs: Iterable[tuple[str, Mapping[str, Any], History]]) -> pd.Dat
             rows.append({**row, **measured, "diverged": int(history.diverged[i])})
     out = pd.DataFrame(rows)
     for key in axes:
-        if not all(is_number(value) for value in out[key]):
-            out[key] = [format_value(value) for value in out[key]]
+        given = [row[key] for row in rows]  # a table would make NaN of None
+        if not all(map(is_number, given)):
+            out[key] = [format_value(value) for value in given]
     for name in ("left_out", "idle"):
         if name in out:  # only runs that had any have it
             out[name] = out[name].fillna(0.0)

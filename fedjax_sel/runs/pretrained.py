@@ -1,7 +1,9 @@
-"""Variables of a trained model in a file, to begin other runs with."""
+"""Variables of a trained model, in a file or with the library, to begin other runs with."""
 
 from __future__ import annotations
 
+from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
 
 import jax
@@ -26,22 +28,49 @@ def take_first_seed(variables: Variables) -> Variables:
     return jax.tree.map(lambda leaf: leaf[0], variables)
 
 
+def list_shipped() -> list[str]:
+    """Returns the names of the models that come with the library."""
+    return sorted(path.name.removesuffix(".npz") for path in find_folder().iterdir() if path.name.endswith(".npz"))
+
+
+def describe(name: str) -> str:
+    """Returns the first comment of the configuration that a model of the library was trained by."""
+    return (find_folder() / f"{name}.yaml").read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
+
+
+def find_folder() -> Traversable:
+    """Returns the folder of the models that come with the library: `NAME.npz`, and `NAME.yaml` that it was made by."""
+    return resources.files("fedjax_sel") / "pretrained"
+
+
 @see("docs/how-to/models.md")
 def load(place: str | Path) -> Variables:
-    """Returns the variables in a file that `save_variables` wrote, or of the first seed of a run, as kept last.
+    """Returns the variables of a model: one that comes with the library, one in a file, or a run's.
+
+    Args:
+      place: a name (`list_shipped`), a file that `save_variables` wrote, or the folder of a run, whose first seed's
+        model is taken, as kept last.
 
     Raises:
-      FileNotFoundError: there is neither.
-      ValueError: it cannot be read, or holds no variables.
+      FileNotFoundError: there is none of them.
+      ValueError: it cannot be read, holds no variables, or is a name and a place as well.
     """
-    place = Path(place).expanduser()
+    shipped, name, place = list_shipped(), str(place), Path(place).expanduser()
+    if name in shipped:
+        if place.exists():
+            raise ValueError(
+                f"model.pretrained: {name} is a model of the library and a place here as well; write ./{name} for the "
+                "place, or rename it"
+            )
+        with resources.as_file(find_folder() / f"{name}.npz") as path:
+            return formats.load_variables(path)
     path = place / FILE if place.is_dir() and not formats.is_orbax(place) else place
     if not path.exists() or (path.is_dir() and not formats.is_orbax(path)):
         kept = Checkpoints(place / CHECKPOINTS).variables() if place.is_dir() else None
         if kept is None:
             raise FileNotFoundError(
-                f"model.pretrained: {place} is neither a file of variables nor the folder of a run that kept some; "
-                "`fedjax-sel pretrain` writes one"
+                f"model.pretrained: {place} is neither a file of variables nor the folder of a run that kept some "
+                f"(`fedjax-sel pretrain` writes one), nor a model of the library: {', '.join(shipped)}"
             )
         return take_first_seed(kept)
     try:

@@ -18,6 +18,7 @@ class Confidence(ExampleSignal):
     """
 
     name: ClassVar[str] = "confidence"
+    needs_classes: ClassVar[bool] = True
 
     @property
     def cost(self) -> Cost:

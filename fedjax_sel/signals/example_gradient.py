@@ -35,6 +35,7 @@ class OutputGradient(ExampleSignal):
     """
 
     name: ClassVar[str] = "output_gradient"
+    needs_classes: ClassVar[bool] = True
 
     @property
     def cost(self) -> Cost:
@@ -60,6 +61,7 @@ class LastLayerGradient(FeatureSignal):
     """
 
     name: ClassVar[str] = "last_layer_gradient"
+    needs_classes: ClassVar[bool] = True
 
     @property
     def cost(self) -> Cost:
@@ -85,6 +87,7 @@ class EL2N(ExampleSignal):
     """
 
     name: ClassVar[str] = "el2n"
+    needs_classes: ClassVar[bool] = True
 
     @property
     def cost(self) -> Cost:
@@ -106,6 +109,7 @@ class GraNd(FeatureSignal):
     """
 
     name: ClassVar[str] = "grand"
+    needs_classes: ClassVar[bool] = True
 
     @property
     def cost(self) -> Cost:
@@ -159,6 +163,7 @@ class ValidationGradient(ServerSignal):
     """
 
     name: ClassVar[str] = "validation_gradient"
+    needs_classes: ClassVar[bool] = True
 
     split: str = static(default="validation", choices=["validation", "test"])  # type: ignore[assignment]
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jax.extend import core
 from jaxtyping import Array
 
 from fedjax_sel.task.freezing import FrozenParams
@@ -43,22 +44,43 @@ def count_costs(logits: Callable[..., Array], frozen: FrozenParams, variables: V
       variables: shapes of all of the model's.
       inputs: shapes of one example, and of what else `logits` takes.
     """
-    forward: Any = jax.jit(lambda v, *given: logits(FrozenParams(), v, *given)).lower(variables, *inputs)
-    flops = float(forward.cost_analysis()["flops"])
+    flops, outputs = count_flops(lambda v, *given: logits(FrozenParams(), v, *given), variables, *inputs)
     trained, fixed = frozen.split(variables)
 
     def beyond(frozen: FrozenParams, trained: Variables, fixed: Variables) -> float:
         def total(trained, fixed, *given):
             return logits(frozen.replace(variables=fixed), trained, *given).sum()
 
-        gradient: Any = jax.jit(jax.grad(total, allow_int=True)).lower(trained, fixed, *inputs)
-        return max(float(gradient.cost_analysis()["flops"]) - flops, 0.0)
+        return max(count_flops(jax.grad(total, allow_int=True), trained, fixed, *inputs)[0] - flops, 0.0)
 
     backward = 2.0
     if frozen.names:
         some, every = beyond(frozen, trained, fixed), beyond(FrozenParams(), variables, {})
         backward = 2.0 * min(some / every, 1.0) if every else 0.0
-    return Costs(count_numbers(trained), flops, backward, forward.out_info.shape, count_numbers(fixed))
+    return Costs(count_numbers(trained), flops, backward, outputs.shape, count_numbers(fixed))
+
+
+def count_flops(function: Callable[..., Any], *inputs: Any) -> tuple[float, Any]:
+    """Returns XLA's count of a function's operations, and the shapes of its results; nothing is compiled.
+
+    XLA counts one turn of a loop; `lax.scan`, `lax.map`, and what `nn.RNN` and `nn.scan` make of them count with all.
+    """
+    traced: Any = jax.jit(function).trace(*inputs)
+    lowered = traced.lower()
+    return float(lowered.cost_analysis()["flops"]) + count_repeats(traced.jaxpr.jaxpr), lowered.out_info
+
+
+def count_repeats(program: core.Jaxpr) -> float:
+    """Returns the operations of a program's loops of known length after their first turn."""
+    more = 0.0
+    for equation in program.eqns:
+        if equation.primitive.name == "scan":
+            body, turns = equation.params["jaxpr"], equation.params["length"]
+            turn, _ = count_flops(core.jaxpr_as_fun(body), *body.in_avals)
+            more += (turns - 1) * turn + count_repeats(body.jaxpr)
+        else:
+            more += sum(map(count_repeats, core.jaxprs_in_params(equation.params)))
+    return more
 
 
 def count_numbers(variables: Variables) -> int:

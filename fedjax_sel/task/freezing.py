@@ -8,11 +8,10 @@ from contextlib import contextmanager
 from dataclasses import field
 from typing import Any
 
-import flax.linen as nn
 import jax.numpy as jnp
 from flax import traverse_util
 
-from fedjax_sel.models._call import MODES
+from fedjax_sel.models._call import evaluate_parts
 from fedjax_sel.pytree import Pytree, static
 from fedjax_sel.types import Variables
 
@@ -81,17 +80,12 @@ class FrozenParams(Pytree):
 
     @contextmanager
     def evaluate_frozen(self) -> Iterator[None]:
-        """A context in which frozen modules are called as in evaluation."""
+        """A context in which frozen parts are called as in evaluation."""
         if not self.names:
             yield
             return
 
-        def call(layer, args, kwargs, context):
-            if context.method_name == "__call__" and self.is_frozen(context.module.path):
-                kwargs = {name: not MODES[name] if name in MODES else value for name, value in kwargs.items()}
-            return layer(*args, **kwargs)
-
-        with nn.intercept_methods(call):
+        with evaluate_parts(self.is_frozen):
             yield
 
 

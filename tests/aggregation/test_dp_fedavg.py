@@ -1,5 +1,7 @@
 """Clipped and noisy averages, at the level of clients and of examples, against NumPy, optax and the accountant."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -186,3 +188,22 @@ def test_what_does_not_fit_is_refused():
     batch = Batch(jnp.zeros((1, 8, 8, 3)), jnp.zeros(1, jnp.int32), jnp.ones(1, bool))
     with pytest.raises(ValueError, match="statistics of batches"):
         trainer.batch_gradient(lambda: 0, *task.split(variables), batch, jax.random.key(0))
+
+
+def test_a_whole_batch_is_divided_by_the_clients_examples_not_by_the_padding(clients):
+    data = jax.tree.map(jnp.asarray, clients.draw(0))
+    variables = BASE.task.init(jax.random.key(0), data.x)
+
+    def train(trainer, longest):
+        padded = replace(data, longest=longest)
+        index, mask = padded.examples_of(jnp.int32(1))
+        plan = trainer.plan(mask.sum(), longest, 0, 1)
+        return flat(
+            trainer.train(
+                jax.random.key(3), BASE.task, variables, Examples(padded, index, mask), plan, num_steps=1
+            ).delta
+        )
+
+    private, plain = DPSGD(0.3, batch_size=None, clip=1e9, noise_multiplier=0.0), SGD(0.3, batch_size=None)
+    for longest in (data.longest, 2 * data.longest):
+        np.testing.assert_allclose(train(private, longest), train(plain, longest), **CLOSE)

@@ -127,3 +127,9 @@ def test_bad_settings_are_refused():
         Krum(num_selected=0)
     with pytest.raises(ValueError, match=r"trimmed_mean: beta is 0.5; it must be in \[0, 0.5\)"):
         TrimmedMean(0.5)
+
+
+def test_updates_whose_distances_overflow_come_before_empty_slots():
+    updates = jnp.array([0.0, 0.0, 1e20, -1e20])
+    weights = jnp.array([0.0, 0.0, 0.5, 0.5])
+    np.testing.assert_array_equal(Krum(f=0, num_selected=1).combine({"w": updates}, weights)["w"], np.float32(1e20))

@@ -7,6 +7,7 @@ import pytest
 
 from fedjax_sel.client_selection import _ops
 from fedjax_sel.client_selection._ops import draw_members, gumbel_m, nth_smallest
+from tests.client_selection.rounds import cohort
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 1000])
@@ -42,3 +43,9 @@ def test_those_drawn_are_the_first_of_the_cohort_that_gumbel_noise_draws(count):
     assert int(few.sum()) == min(3, count)
     tied = draw_members(jax.random.key(0), jnp.full(30, jnp.inf), jnp.asarray(allowed), jnp.int32(count), 9)
     assert int(tied.sum()) == count
+
+
+def test_places_of_the_selected_and_of_those_who_returned_skip_empty_slots():
+    members = cohort([3, -1, 0], mask=[False, False, True])
+    for places, expected in ((members.selected, [1, 0, 0, 1]), (members.returned, [1, 0, 0, 0])):
+        np.testing.assert_array_equal(jnp.zeros(4).at[places].add(1, mode="drop"), expected)

@@ -28,9 +28,10 @@ def test_a_files_own_test_rows_are_the_test_rows(tmp_path):
     np.testing.assert_array_equal(data.test_x, X[:3] + 1)
 
 
+@pytest.mark.parametrize("column", ["owner", "owner_train"])
 @pytest.mark.parametrize("suffix", ["", "_train"])
-def test_the_owner_column_is_the_natural_owner(tmp_path, suffix):
-    arrays = {f"x{suffix}": X, f"y{suffix}": Y, f"owner{suffix}": np.repeat([9, 4], 10)}
+def test_the_owner_column_is_the_natural_owner(tmp_path, suffix, column):
+    arrays = {f"x{suffix}": X, f"y{suffix}": Y, column: np.repeat([9, 4], 10)}
     owner = load(f"npz:{saved(tmp_path, **arrays)}", test=0.0).owner
     assert owner is not None
     assert owner.tolist() == [1] * 10 + [0] * 10

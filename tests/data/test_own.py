@@ -103,12 +103,24 @@ def test_a_table_with_a_column_of_clients():
             {"label": "sick", "features": ["age"], "test": FRAME.assign(sick="maybe")},
             "the label 'maybe' is in the test",
         ),
+        (
+            {"label": "sick", "features": ["age"], "test": FRAME.assign(sick=["no", *[None] * 5])},
+            "table: test: column 'sick' is empty in 5 rows, first in row 1",
+        ),
     ],
     ids=str,
 )
 def test_tables_that_cannot_be_read_are_refused(given, says):
     with pytest.raises(ValueError, match=says):
         from_frame(FRAME, **given)
+
+
+@pytest.mark.parametrize("ward", [["a", None] * 3, [1.0, np.nan] * 3], ids=["text", "number"])
+def test_a_row_without_a_client_is_no_client_of_its_own(ward):
+    with pytest.raises(ValueError, match=r"^table: column 'ward' is empty in 3 rows, first in row 1; leave them out"):
+        from_frame(FRAME.assign(ward=ward), label="sick", client="ward", features=["age"])
+    with pytest.raises(ValueError, match="owner 1 is NaN; every example needs an owner"):
+        fs.dataset("d", np.zeros((6, 1)), np.arange(6) % 2, owner=np.array([1.0, np.nan] * 3))
 
 
 class Torch:
@@ -131,6 +143,9 @@ def test_anything_with_a_length_and_items():
     np.testing.assert_array_equal(made.test_y, [0, 1])
     with pytest.raises(ValueError, match="item 0 is a int; it must be"):
         from_items([1, 2])
+    assert len(from_items(Torch(x, y), test=0).y) == 6
+    with pytest.raises(ValueError, match=r"items: item 1 has the label 1\.7; labels must be whole numbers"):
+        from_items([(np.zeros(2), 1.0), (np.zeros(2), 1.7)])
     with pytest.raises(ValueError, match=r"item 1 has shape \(3,\), item 0 has \(2,\)"):
         from_items([(np.zeros(2), 0), (np.zeros(3), 1)])
 
@@ -219,6 +234,18 @@ def test_a_folder_of_the_library_datasets(tmp_path):
         resolve({"data": {"name": f"hf:{tmp_path / 'own'}"}, "partition": "natural", "cohort_size": 2, "rounds": 1})
     )
     assert run.data.draw(0).num_clients == 5
+
+
+def test_labels_that_are_texts_are_numbered_and_owners_are_those_of_labelled_rows(tmp_path):
+    save(tmp_path / "texts", {"a": [1.0, 2.0, 3.0, 4.0], "label": ["no", "yes", "no", "maybe"]}, test=True)
+    made = fs.load(f"hf:{tmp_path / 'texts'}")
+    np.testing.assert_array_equal(made.y, [1, 2, 1, 0])
+    np.testing.assert_array_equal(made.test_y, [1, 2])
+    columns = {"a": [1.0, 2.0, 3.0, 4.0], "label": [0, -1, 1, 0], "writer_id": ["v", "u", "u", "v"]}
+    save(tmp_path / "partly", columns)
+    made = fs.load(f"hf:{tmp_path / 'partly'}", test=0.0)
+    np.testing.assert_array_equal(made.y, [0, 1, 0])
+    np.testing.assert_array_equal(made.owner, [1, 0, 1])
 
 
 def test_columns_of_numbers_and_images(tmp_path):

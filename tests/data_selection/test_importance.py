@@ -91,3 +91,13 @@ def test_answers_at_random_estimate_how_many_examples_there_are():
     chances = [float(prepare(FedSampling(examples=2.0, honest=0.4, most=12), key).server) for key in KEYS[:30]]
     assert max(chances) <= 1.0  # of at least N examples
     assert len(set(chances)) > 5
+
+
+def test_how_much_a_client_may_answer_is_one_more_than_the_largest_has():
+    """And nothing of how long the clients of other seeds are, beside which the federation is padded."""
+    largest = [
+        float(prepare(FedSampling(examples=2.0, honest=0.4, most=m), key).server)
+        for m in (9, None)
+        for key in KEYS[:20]
+    ]
+    assert largest[:20] == largest[20:]

@@ -2,6 +2,7 @@
 
 import warnings
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.models.logistic import LogisticRegression
 from fedjax_sel.protocols import DataSelector, Prepared
 from fedjax_sel.pytree import param, static
+from fedjax_sel.task import Focal
 from tests.quadratic import TASK, A, clients, weights_of
 from tests.quadratic import gradient as gradient_of
 
@@ -204,3 +206,53 @@ def test_what_a_data_selector_declares_and_does_not_take_is_refused(blobs, unequ
     few = fs.dataset("few", np.zeros((20, 2), np.float32), np.arange(20) % 3, test=0.2)
     with pytest.raises(ValueError, match="the data selector wants clean, but the server has no validation examples"):
         simulate(experiment(few, Growing(), cohort_size=1), Federation(few, partition.Iid(clients=2)))
+
+
+class Nothing(DataSelector):
+    """No example."""
+
+    def select(self, key, state, valid):
+        return jnp.zeros_like(valid)
+
+
+@pytest.mark.filterwarnings("ignore:no update came back")
+def test_who_has_nothing_to_train_on_sends_nothing_and_takes_no_time_for_it(blobs):
+    """A link of a byte a second upwards: an update would take a minute."""
+    two = np.ones(2)
+    fast = dict.fromkeys(("compute", "efficiency", "memory", "down"), 1e9 * two)
+    devices = DeviceProfile.of(**fast, up=two, radio=two)
+    federation = Federation(blobs, partition.Iid(clients=2), devices=devices)
+    task = Task(LogisticRegression(classes=CLASSES))
+    history = simulate(Experiment(task, data_selection=Nothing(), cohort_size=2, rounds=2), federation)
+    assert (history["bytes_up"] == 0).all()
+    assert (history["seconds"] < 1e-3).all()
+    assert (history["joules"] < 1e-3).all()
+
+
+class Judging(DataSelector):
+    """All examples, where the loss on the server's is what the field says."""
+
+    uses_turn = True
+
+    expected: float = param(default=0.0)
+
+    def validation_signals(self):
+        return {"clean": signals.ValidationLoss()}
+
+    def select(self, key, state, valid, *, turn):
+        return valid & (jnp.abs(turn.validation["clean"] - self.expected) < 1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:no update came back")
+def test_a_loss_on_the_servers_examples_is_the_tasks(blobs):
+    task = Task(LogisticRegression(classes=CLASSES), loss=Focal(2.0))
+    federation = Federation(blobs, partition.Iid(clients=2))
+    begun = simulate(Experiment(task, cohort_size=2, rounds=1, local_training=SGD(learning_rate=0.0)), federation)
+    logits = task.logits(jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), begun.variables), blobs.validation_x)
+    by_hand = float(task.loss(logits, jnp.asarray(blobs.validation_y)).mean())
+    other = float(Task(LogisticRegression(classes=CLASSES)).loss(logits, jnp.asarray(blobs.validation_y)).mean())
+    assert abs(by_hand - other) > 0.1
+    for expected, seen in ((by_hand, True), (other, False)):
+        chosen = Experiment(task, data_selection=Judging(expected=expected), cohort_size=2, rounds=1)
+        history = simulate(chosen, federation)
+        assert (history["bytes_up"][0, 0] > 0) == seen

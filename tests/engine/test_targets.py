@@ -12,6 +12,9 @@ from fedjax_sel.client_selection.lefl import LEFL
 from fedjax_sel.client_selection.power_of_choice import PowerOfChoice
 from fedjax_sel.client_selection.tifl import TiFL
 from fedjax_sel.data.own import shift_tokens
+from fedjax_sel.data_selection.el2n import EL2N
+from fedjax_sel.data_selection.grad_match import GradMatch
+from fedjax_sel.data_selection.grand import GraNd
 from fedjax_sel.data_selection.margin import Margin
 from fedjax_sel.engine.scan import run_chunk
 from fedjax_sel.local_training.sgd import SGD
@@ -102,11 +105,27 @@ def test_a_summary_and_a_page_without_accuracy_speak_of_the_loss(learnt):
     assert "final loss (nats)" in str([column._cells for column in build_table("run", found).columns])
 
 
+class Told(fs.DataSelector):
+    """Wants a signal on the server's examples that is of classes."""
+
+    uses_turn = True
+
+    def validation_signals(self):
+        return {"told": fs.signals.ValidationAccuracy(split="test")}
+
+    def select(self, key, state, valid, *, turn):
+        return valid
+
+
 REFUSED = {
     "Entropy needs classes, by the signal 'entropy', but the targets are continuous": {"client_selection": Entropy()},
     "TiFL needs classes, by the signal 'correct'": {"client_selection": TiFL()},
     "LEFL needs classes, but the targets are continuous": {"client_selection": LEFL()},
     "Margin needs classes, by the signal 'margin'": {"data_selection": Margin()},
+    "EL2N needs classes, by the signal 'score'": {"data_selection": EL2N()},
+    "GraNd needs classes, by the signal 'score'": {"data_selection": GraNd()},
+    "GradMatch needs classes, by the signal": {"data_selection": GradMatch()},
+    "Told needs classes, by the signal 'told'": {"data_selection": Told()},
     "loss is Focal, which is of classes, but the targets are continuous; of those: SquaredError, Huber": {
         "task": {"loss": Focal()}
     },

@@ -151,3 +151,11 @@ def test_a_run_learns_with_adam():
 def test_what_it_cannot_be_is_refused(make, said):
     with pytest.raises(ValueError, match=said):
         make()
+
+
+def test_an_optimiser_that_keeps_its_rate_in_its_state_trains():
+    kept = Optax(0.1, optimizer=optax.inject_hyperparams(optax.sgd), batch_size=4)
+    assert_close(train(kept), train(Optax(0.1, optimizer=optax.sgd, batch_size=4)))
+    with pytest.raises(ValueError, match=r"keeps the learning rate in its state, where epoch_decay cannot change it"):
+        Optax(0.1, optimizer=optax.inject_hyperparams(optax.sgd), epoch_decay=0.9)
+    Optax(0.1, optimizer=optax.adam, epoch_decay=0.9)

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from fedjax_sel.metrics import Difference, difference
-from fedjax_sel.metrics.verdict import NOT_REPRODUCED, REPRODUCED, UNDECIDED
+from fedjax_sel.metrics.verdict import NOT_REPRODUCED, REPRODUCED, UNDECIDED, adjust_holm
 
 
 def between(low, high):
@@ -109,3 +109,7 @@ def test_comparable_by_where_the_interval_lies(low, high, verdict):
 
 def test_whole_numbers_are_compared_as_well_as_fractions():
     assert difference(np.array([5, 7, 9]), np.array([4, 4, 4])).mean == 3
+
+
+def test_what_is_no_test_counts_nowhere_in_holms_correction():
+    np.testing.assert_allclose(adjust_holm([np.nan, 0.01, 0.02, np.nan]), [np.nan, 0.02, 0.02, np.nan])

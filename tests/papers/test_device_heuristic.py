@@ -16,6 +16,7 @@ from fedjax_sel.papers.device_heuristic.beyond import judge_weights
 from fedjax_sel.papers.device_heuristic.cells import (
     ALL,
     DEVICES,
+    LONGER,
     ONLY,
     PARTITIONS,
     PROPOSED,
@@ -263,11 +264,11 @@ class Method:
     joules: float = 1.0
     shift: int = 0
 
-    def history(self, m):
-        after = np.arange(1, T + 1) >= np.array(self.jump)[:, None]
+    def history(self, m, rounds=T):
+        after = np.arange(1, rounds + 1) >= np.array(self.jump)[:, None]
         accuracy = np.where(after, np.broadcast_to(self.high, R)[:, None], 0.8)
-        chosen = (np.arange(m) + self.shift) % DEVICES * np.ones((R, T, 1), int)
-        costs = {"seconds": np.full((R, T), self.seconds), "joules": np.full((R, T), self.joules)}
+        chosen = (np.arange(m) + self.shift) % DEVICES * np.ones((R, rounds, 1), int)
+        costs = {"seconds": np.full((R, rounds), self.seconds), "joules": np.full((R, rounds), self.joules)}
         return History(tuple(range(R)), {"accuracy": accuracy, "loss": 1 - accuracy, **costs}, chosen, DEVICES)
 
 
@@ -313,6 +314,10 @@ def judged(found=None, only_in=PARTITIONS, at=(1.0, 0.75, 0.5, 0.1), **methods):
                 histories[name_experiment(partition, epsilon), method] = (own or Method()).history(
                     cohort_size(epsilon, DEVICES)
                 )
+            longer = methods.get(f"{PROPOSED}, longer") or methods.get(PROPOSED) or Method()
+            histories[name_experiment(partition, epsilon, LONGER), PROPOSED] = longer.history(
+                cohort_size(epsilon, DEVICES), rounds=10 * T
+            )
     claims = PAPER.claims("small", Evidence(histories, {"solvers": found or study()}))
     return {claim.id: claim for claim in claims}
 
@@ -328,7 +333,10 @@ def test_alike_methods_are_one_method_and_none_is_better():
         assert found[name] == NO
     assert found["more-devices-more-cost"] == NO
     assert {name for name in found if name.startswith("ahead-of")} == {
-        f"ahead-of-{who}-per-{unit}" for who in ("random", "all") for unit in ("joule", "second")
+        f"ahead-of-{who}-at-{whose}-{cost}"
+        for who in ("random", "all")
+        for whose in ("its", "their")
+        for cost in ("joules", "seconds")
     }
     assert all(found[name] == NO for name in found if name.startswith("ahead-of"))
 
@@ -388,11 +396,25 @@ def test_training_the_same_devices_costs_nothing_down_to_a_hundredth(high, expec
 @pytest.mark.parametrize("unit", ["joule", "second"])
 @pytest.mark.parametrize(("who", "other"), [("random", RANDOM), ("all", ALL)])
 def test_ahead_at_equal_cost_where_the_other_cannot_pay_the_rounds_it_needs(unit, who, other):
-    claim, cost = f"ahead-of-{who}-per-{unit}", f"{unit}s"
+    claim, cost = f"ahead-of-{who}-at-its-{unit}s", f"{unit}s"
     assert verdict(claim, **{other: Method(**{cost: 4.0})}) == YES  # five rounds, and the jump comes in the sixth
     assert verdict(claim, **{other: Method(**{cost: 2.0})}) == NO  # ten rounds are enough
     assert verdict(claim, only_in=PARTITIONS[:1], **{other: Method(**{cost: 4.0})}) == NO
     assert verdict(claim, **{other: Method(**{cost: 100.0})}) == YES  # not even one round
+    unpaid = judged(**{other: Method(**{cost: 100.0})})[claim].statistic[
+        "seeds in which one of them cannot pay a round"
+    ]
+    assert set(unpaid.values()) == {R}
+
+
+@pytest.mark.parametrize("unit", ["joule", "second"])
+@pytest.mark.parametrize(("who", "other"), [("random", RANDOM), ("all", ALL)])
+def test_at_the_others_budget_the_heuristic_trains_on(unit, who, other):
+    claim, cost = f"ahead-of-{who}-at-their-{unit}s", f"{unit}s"
+    dear = Method(**{cost: 4.0})
+    assert verdict(claim, **{other: dear}) == NO, "it had arrived before, and so had the other in its own rounds"
+    assert verdict(claim, **{other: dear, PROPOSED: Method(high=0.99)}) == YES
+    assert verdict(claim, **{other: dear, f"{PROPOSED}, longer": Method(high=0.99)}) == YES, "by the longer run"
 
 
 def test_more_devices_cost_more_where_a_round_does():
@@ -402,8 +424,13 @@ def test_more_devices_cost_more_where_a_round_does():
 
 def test_costs_are_counted_by_hand():
     cheap, dear, late = Method().history(3), Method(joules=4.0).history(3), dataclasses.replace(LATE, joules=2.0)
-    assert compare_at_equal_cost(cheap, dear, "joules").mean == pytest.approx(0.95 - 0.8)
-    assert compare_at_equal_cost(cheap, Method(joules=30.0).history(3), "joules").mean == pytest.approx(0.95 - 1 / 3)
+    budget = cheap.cumulative("joules")[:, -1]
+    ahead, unpaid = compare_at_equal_cost(cheap, dear, "joules", budget)
+    assert (ahead.mean, unpaid) == (pytest.approx(0.95 - 0.8), 0)
+    ahead, unpaid = compare_at_equal_cost(cheap, Method(joules=30.0).history(3), "joules", budget)
+    assert (ahead.mean, unpaid) == (pytest.approx(0.95 - 1 / 3), R)
+    ahead, _ = compare_at_equal_cost(cheap, dear, "joules", np.full(R, 3.0))
+    assert ahead.mean == pytest.approx(0.8 - 1 / 3), "three rounds of one, not even one of the other"
     assert compare_costs(cheap, dear, "joules", to_target=False)["factor"] == pytest.approx(4)
     assert compare_costs(cheap, dear, "joules", to_target=True)["factor"] == pytest.approx(4)
     jumps = np.array(LATE.jump) * 2 / np.array(Method().jump)

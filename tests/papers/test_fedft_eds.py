@@ -81,7 +81,7 @@ from fedjax_sel.runs.files import to_jsonable
 from fedjax_sel.task.costs import count_numbers
 from fedjax_sel.task.freezing import FrozenParams
 
-R, T = 3, 4
+R, T = 3, 8
 YES, NO, OPEN = "reproduced", "not reproduced", "undecided"
 JITTER = np.array([-1.0, 0.0, 1.0])
 SCALES = ["smoke", "small", "full"]
@@ -94,10 +94,12 @@ class Method:
     accuracy: float = 0.6
     apart: float = 0.001  # how far seeds are from each other
     seconds: float = 40.0  # of all clients, at 1 GFLOP/s
+    early: float = 0.0  # of the 0.2 that are missing in the first rounds
     of_selection: float = 0.0  # share of them
 
     def history(self):
         accuracy = np.tile(self.accuracy + self.apart * JITTER[:, None], (1, T))
+        accuracy[:, : round(0.4 * T)] += self.early - 0.2
         accuracy[:, 0], accuracy[:, 1], accuracy[:, -1] = 0.1, np.nan, accuracy[:, -1] - 0.05
         a_round = np.full((R, T), 1e9 * self.seconds / T)
         costs = {"client_flops": (1 - self.of_selection) * a_round, "selection_flops": self.of_selection * a_round}
@@ -171,6 +173,8 @@ def verdicts(changes=(), scale="small", **study):
 
 EVERYWHERE = {
     "entropy-beats-chance",
+    "entropy-converges-faster",
+    "entropy-helps-most-early",
     "half-beats-all",
     "pretraining-raises-accuracy",
     "pretraining-raises-alikeness",
@@ -179,6 +183,8 @@ EVERYWHERE = {
     "hardened-entropy-is-the-margin",
 }
 BEYOND_SMOKE = {
+    "partial-training-alone-pays",
+    "entropy-helps-most-under-skew",
     "pretraining-helps-most-under-skew",
     "beats-stragglers",
     "closes-the-gap",
@@ -201,10 +207,12 @@ def test_where_all_are_alike_nothing_is_reproduced_but_what_the_studies_say(scal
 
 
 GOOD, BETTER, BAD, NOISY = Method(0.7), Method(0.8), Method(0.5), Method(apart=0.05)
+SOON = Method(early=0.1)  # ahead in the first rounds alone
 AT = name_few(CIFAR10, STRONG)
 CHANCE = (name_ablation("α =", "0.1"), "RDS")
 RHO_01, RHO_2, RHO_10 = ((name_ablation("ρ =", rho), "EDS") for rho in ("0.1", "2", "10"))
 CLASSIFIER = name_ablation("trained:", "classifier")
+BY_ALPHA = [(name_ablation("α =", f"{alpha:g}"), "EDS") for alpha in ALPHAS]
 
 
 @pytest.mark.parametrize(
@@ -215,6 +223,16 @@ CLASSIFIER = name_ablation("trained:", "classifier")
         ({EDS: GOOD, EDS50: GOOD, (name_many(SPEECH["small"], STRONG), EDS50): Method()}, "entropy-beats-chance", NO),
         ({EDS: GOOD, EDS50: GOOD, (AT, RDS): Method(0.7, 0.05)}, "entropy-beats-chance", OPEN),
         ({EDS: GOOD, EDS50: GOOD, RDS: GOOD, RDS50: GOOD}, "entropy-beats-chance", NO),
+        ({EDS: SOON, EDS50: SOON}, "entropy-converges-faster", YES),
+        ({EDS: SOON, EDS50: SOON}, "entropy-beats-chance", NO),
+        ({EDS: SOON, EDS50: SOON}, "entropy-helps-most-early", YES),
+        ({EDS: GOOD, EDS50: GOOD}, "entropy-converges-faster", YES),
+        ({EDS: GOOD, EDS50: GOOD}, "entropy-helps-most-early", NO),
+        ({EDS: SOON}, "entropy-converges-faster", NO),
+        ({RDS: GOOD}, "partial-training-alone-pays", YES),
+        ({FEDAVG_RDS: GOOD}, "partial-training-alone-pays", NO),
+        (dict.fromkeys(BY_ALPHA[:3], GOOD), "entropy-helps-most-under-skew", YES),
+        (dict.fromkeys(BY_ALPHA, GOOD), "entropy-helps-most-under-skew", NO),
         ({EDS50: GOOD}, "half-beats-all", YES),
         ({EDS50: GOOD, (AT, ALL): BETTER}, "half-beats-all", NO),
         ({EDS50: NOISY}, "half-beats-all", OPEN),

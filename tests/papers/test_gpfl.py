@@ -33,6 +33,7 @@ from fedjax_sel.papers.gpfl.cells import (
     list_cells,
     name_experiment,
 )
+from fedjax_sel.papers.gpfl.comparisons import BASELINES
 from fedjax_sel.papers.gpfl.more_claims import judge_cifar
 from fedjax_sel.papers.gpfl.numbers import find_coverage_round, find_published, measure, measure_last_deviation
 from fedjax_sel.papers.gpfl.regret import measure_regret
@@ -77,7 +78,7 @@ class Method:
 def studies(gpfl=1.05, fedcor=2.0, share=0.8):
     """Ratios of measured times, and the regret of GPFL beside Random's 1."""
     second = [1.0, 1.01, 0.99]
-    factors = {RANDOM: 1.0, GPFL: gpfl, FEDCOR: fedcor}
+    factors = {RANDOM: 1.0, GPFL: gpfl, FEDCOR: fedcor, POW_D: 1.2}
     methods = {
         m: {"measured_seconds": [f * s for s in second], "seconds": f, "joules": f, "bytes": f, "flops": f}
         for m, f in factors.items()
@@ -131,7 +132,9 @@ def test_gpfl_beats_the_others_where_it_is_planted_to(where, expected):
 def test_the_best_baseline_counts():
     better = judged([*((key, GOOD) for key in CODE), (("", POW_D), Method(0.75))])
     assert better["beats-all-fair"].verdict == NO
-    assert set(better["beats-all-fair"].statistic["GPFL - best baseline"]) == {f"{p}, over Pow-d" for p in PARTITIONS}
+    assert better["beats-all-fair"].effect["over"] == POW_D
+    every = {f"{p}, over {baseline}" for p in PARTITIONS for baseline in BASELINES}
+    assert set(better["beats-all-fair"].statistic["GPFL - baseline"]) == every
 
 
 @pytest.mark.parametrize(
@@ -154,7 +157,9 @@ def test_the_gap_is_closed_by_what_was_planted(network, everything, expected):
 def test_coverage_tail_and_steadiness_are_read_off_the_runs():
     nothing = judged()
     assert [nothing[c].verdict for c in ("coverage-within-50", "fedcor-covers-late", "long-tail")] == [NO, NO, NO]
-    assert nothing["steadiest"].verdict == NO
+    assert nothing["steadiest"].verdict == nothing["ahead-early"].verdict == NO
+    assert nothing["random-covers-in-100"].verdict == YES
+    assert set(nothing["fedcor-covers-late"].statistic["minus 200"]) == {"2SPC", "Dir"}, "cohorts of five alone"
     found = judged(
         [
             ((AS_PUBLISHED, GPFL), Method(covers=40, favourite=450, swing=0.001)),
@@ -178,6 +183,7 @@ def test_parameters_are_compared_with_all_others():
 def test_cost_cifar_and_regret():
     assert judged()["cost-just-above-random"].verdict == YES
     assert judged(gpfl=1.5)["cost-just-above-random"].verdict == NO
+    assert judged(gpfl=1.5)["pow-d-is-slower"].verdict == NO
     assert judged()["fedcor-is-slowest"].verdict == YES
     assert judged(fedcor=1.1)["fedcor-is-slowest"].verdict == NO
     assert judged()["regret-below-random"].verdict == YES

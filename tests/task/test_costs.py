@@ -1,10 +1,12 @@
 """What a client is charged for training is what XLA counts for the gradient."""
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import pytest
 
 from fedjax_sel import Task, models
+from fedjax_sel.task.costs import count_flops
 from fedjax_sel.types import Batch
 
 BATCH, CLASSES = 1, 10
@@ -32,3 +34,25 @@ def test_the_bill_of_an_example_is_the_count_of_the_gradient(name):
     counted = jax.jit(step).lower(trained, x, statistics).cost_analysis()["flops"]
     costs = task.costs(x)
     assert BATCH * costs.flops * (1 + costs.backward) == pytest.approx(counted, rel=TOLERANCE.get(name, 0.05))
+
+
+class Recurrent(nn.Module):
+    @nn.compact
+    def __call__(self, x):
+        return nn.Dense(2)(nn.RNN(nn.SimpleCell(16))(x)[:, -1])
+
+
+@pytest.mark.parametrize("places", [1, 10, 100])
+def test_a_loop_over_places_counts_with_all_its_turns(places):
+    """By hand: matrix products of 8 x 16 and 16 x 16 a place, and 16 x 2 at the end, two operations each."""
+    x = jnp.zeros((1, places, 8))
+    by_hand = 2 * (places * (8 * 16 + 16 * 16) + 16 * 2)
+    assert Task(Recurrent()).flops(x) == pytest.approx(by_hand, rel=0.08)
+
+
+def test_loops_in_loops_multiply():
+    def row(carry, _):
+        return jax.lax.fori_loop(0, 5, lambda _, c: c @ jnp.ones((4, 4)), carry), None
+
+    flops, _ = count_flops(lambda x: jax.lax.scan(row, x, length=3)[0], jnp.zeros((1, 4)))
+    assert flops == pytest.approx(3 * 5 * 2 * 16, rel=0.2)

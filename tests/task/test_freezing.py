@@ -2,12 +2,15 @@
 
 import dataclasses
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import nnx
 
 from fedjax_sel import Task, load
+from fedjax_sel.models import from_nnx
 from fedjax_sel.models.wide_resnet import WideResNet
 from fedjax_sel.task.freezing import FrozenParams, merge_trees, within
 from fedjax_sel.types import Batch
@@ -142,3 +145,72 @@ def test_a_checkpoint_of_another_model_says_what_differs(whole, known):
     seven = Task(dataclasses.replace(MODEL, classes=7))
     with pytest.raises(ValueError, match=r"params/head/kernel has shape \(64, 10\), the model's is \(64, 7\)"):
         seven.fine_tune(DIGITS.x, frozen=["head"], pretrained=known)
+
+
+class Idioms(nn.Module):
+    """Normalisation that learns in three ways whether it trains: by a field, by a place, by a name."""
+
+    @nn.compact
+    def __call__(self, x, *, train=False):
+        x = nn.BatchNorm(use_running_average=not train, name="field")(nn.Dense(4, name="first")(x))
+        x = Normalised(name="place")(x, train)
+        x = nn.BatchNorm(name="name")(nn.relu(x), use_running_average=not train)
+        return nn.Dense(2, name="head")(x)
+
+
+class Normalised(nn.Module):
+    @nn.compact
+    def __call__(self, x, train):
+        return nn.Dropout(0.5, deterministic=not train)(nn.BatchNorm(use_running_average=not train)(x))
+
+
+class OfNNX(nnx.Module):
+    def __init__(self, rngs):
+        self.first, self.norm = nnx.Linear(3, 4, rngs=rngs), NormalisedByNNX(rngs)
+        self.head = nnx.Linear(4, 2, rngs=rngs)
+
+    def __call__(self, x, mask=None):
+        mask = None if mask is None else jnp.broadcast_to(mask[:, None], (len(x), 4))
+        return self.head(self.norm(self.first(x), mask))
+
+
+class NormalisedByNNX(nnx.Module):
+    def __init__(self, rngs):
+        self.norm, self.dropout = nnx.BatchNorm(4, rngs=rngs), nnx.Dropout(0.5, rngs=rngs)
+
+    def __call__(self, x, mask):
+        return self.dropout(nnx.relu(self.norm(x, mask=mask)))
+
+
+@pytest.mark.parametrize(
+    ("model", "frozen"),
+    [(Idioms(), ("first", "field", "place", "name")), (from_nnx(OfNNX), ("first", "norm"))],
+    ids=["linen", "nnx"],
+)
+def test_a_frozen_part_is_evaluated_however_it_is_told_that_it_trains(model, frozen):
+    """The rest has neither normalisation nor dropout, so that the losses in training are those in evaluation."""
+    x = np.random.default_rng(0).normal(size=(8, 3)).astype(np.float32) * 3 + 2
+    task = Task(model).fine_tune(x, frozen=frozen)
+    variables, y = task.init(jax.random.key(0), x), jnp.arange(8) % 2
+    for mask in (jnp.ones(8, bool), jnp.arange(8) < 4):
+        batch = Batch(jnp.asarray(x), y, mask)
+        losses, statistics = task.training_losses(variables, batch, jax.random.key(1))
+        assert statistics == {}
+        np.testing.assert_allclose(losses, task.losses(variables, batch), rtol=1e-5)
+    whole = Task(model).replace(frozen=FrozenParams())
+    known = merge_trees(task.frozen.variables, variables)
+    assert not np.allclose(whole.training_losses(known, batch, jax.random.key(1))[0], losses, rtol=1e-2)
+
+
+def test_of_two_normalisations_the_frozen_one_uses_its_statistics_and_the_other_the_batch():
+    """By hand."""
+    x = np.random.default_rng(1).normal(size=(8, 3)).astype(np.float32) * 3 + 2
+    task = Task(Idioms()).fine_tune(x, frozen=("first", "field", "place"))
+    variables, y = task.init(jax.random.key(0), x), jnp.arange(8) % 2
+    losses, moved = task.training_losses(variables, Batch(jnp.asarray(x), y, jnp.ones(8, bool)), jax.random.key(1))
+    assert set(moved["batch_stats"]) == {"name"}
+    first, head = task.frozen.variables["params"]["first"], variables["params"]["head"]
+    h = np.maximum((x @ np.asarray(first["kernel"]) + np.asarray(first["bias"])) / (1 + 1e-5), 0)  # of 0 and 1, twice
+    h = (h - h.mean(0)) / np.sqrt(h.var(0) + 1e-5)
+    expected = task.example_losses(jnp.asarray(h @ np.asarray(head["kernel"]) + np.asarray(head["bias"])), y)
+    np.testing.assert_allclose(losses, expected, rtol=1e-4)

@@ -23,6 +23,10 @@ FRACTIONS = (1.0, 0.75, 0.5)
 TENTH = 0.1
 """A fraction beyond the source: three devices."""
 
+LONGER, ROUNDS = "for longer", 2000
+"""Experiments in which the proposed algorithm alone trains on, and for how many rounds: until it has spent what the
+others spend in theirs."""
+
 LEVELS = {"name": "uniform", "compute": 2e7, "efficiency": 2e8, "up": 1e6, "down": 4e6, "radio": 0.1}
 PHONE = {"name": "uniform"}
 """The law's own levels."""
@@ -47,7 +51,10 @@ ALONE = {
 
 
 def list_cells(scale: str) -> list[Cell]:
-    """Returns both partitions, every fraction, all methods; telephones and `f` scaled to its range, not at `smoke`."""
+    """Returns both partitions, every fraction, all methods.
+
+    Not at `smoke`: telephones, `f` scaled to its range, more rounds.
+    """
     out = [
         make_cell(scale, partition, epsilon, ALL if (epsilon, method) == (1.0, RANDOM) else method, selector)
         for partition in PARTITIONS
@@ -66,6 +73,9 @@ def list_cells(scale: str) -> list[Cell]:
             out.append(make_cell(scale, partition, 0.5, PROPOSED, ranged, "f over its range"))
             for method in (PROPOSED, RANDOM):
                 out.append(make_cell(scale, partition, 0.5, method, METHODS[method], "telephones", devices=PHONE))
+            for epsilon in (0.75, 0.5):
+                longer = {"rounds": ROUNDS, "chunk": 200}
+                out.append(make_cell(scale, partition, epsilon, PROPOSED, METHODS[PROPOSED], LONGER, **longer))
     return out
 
 

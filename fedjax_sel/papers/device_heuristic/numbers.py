@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
 from fedjax_sel.engine.history import History
 from fedjax_sel.metrics import Difference, at_cost, cost_to, coverage, difference, mean_over_rounds, rounds_to
@@ -69,14 +70,22 @@ def compare(first: History, second: History, metric: str) -> Difference:
     return difference(measure(first)[metric], measure(second)[metric])
 
 
-def compare_at_equal_cost(first: History, second: History, cost: str) -> Difference:
-    """Returns the final accuracy of `first`, minus that of `second` when it has spent as much as `first` in all.
+def compare_at_equal_cost(
+    first: History, second: History, cost: str, budget: Float[np.ndarray, "R"]
+) -> tuple[Difference, int]:
+    """Returns the accuracy of `first` minus that of `second`, each when it has spent a budget; and a count.
 
-    Where that does not even pay for its first round, it has not learnt anything: accuracy `1/C`.
+    Where the budget does not even pay for the first round of one, it has not learnt anything: accuracy `1/C`; in so
+    many seeds that holds for one of them. One that has not spent the budget in all its rounds counts as it ends.
+
+    Args:
+      first, second: over the same seeds.
+      cost: what is spent.
+      budget: of each seed.
     """
-    budget = first.cumulative(cost)[:, -1]
-    reached = at_cost(second["accuracy"], second.cumulative(cost), budget)
-    return difference(first["accuracy"][:, -1], np.where(np.isnan(reached), 1 / CLASSES, reached))
+    reached = np.stack([at_cost(one["accuracy"], one.cumulative(cost), budget) for one in (first, second)])
+    filled = np.where(np.isnan(reached), 1 / CLASSES, reached)
+    return difference(*filled), int(np.isnan(reached).any(0).sum())
 
 
 def compare_costs(first: History, second: History, cost: str, *, to_target: bool) -> dict[str, float]:

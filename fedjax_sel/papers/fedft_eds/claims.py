@@ -26,6 +26,7 @@ from fedjax_sel.papers.fedft_eds.methods import (
     FEDAVG_RDS,
     FEDPROX,
     FEDPROX_RDS,
+    FRACTIONS,
     PARTS,
     RDS,
     RDS50,
@@ -37,10 +38,19 @@ from fedjax_sel.papers.fedft_eds.methods import (
     name_few,
     name_many,
 )
-from fedjax_sel.papers.fedft_eds.more_claims import judge_efficiency, judge_margin, judge_order, judge_rho
+from fedjax_sel.papers.fedft_eds.more_claims import (
+    judge_alpha,
+    judge_early,
+    judge_efficiency,
+    judge_margin,
+    judge_order,
+    judge_rho,
+)
 from fedjax_sel.papers.judging import (
     describe_differences,
+    describe_each,
     judge_larger,
+    judge_larger_than_each,
     make_claim,
 )
 from fedjax_sel.papers.paper import Claim, Evidence, Histories, join
@@ -53,15 +63,18 @@ def judge_claims(scale: str, evidence: Evidence) -> list[Claim]:
     histories, studies = evidence.histories, evidence.studies
     return join(
         lambda: [judge_entropy(histories)],
+        lambda: judge_early(histories),
         lambda: [judge_half(histories)],
         lambda: [judge_pretraining(histories)],
         lambda: [judge_alikeness(scale, histories, studies["alike"])],
         lambda: [judge_skew(scale, histories)],
         lambda: [judge_partial_training(scale, histories)],
+        lambda: [judge_part_alone(histories)],
         lambda: [judge_stragglers(scale, histories)],
         lambda: [judge_gap(scale, histories)],
         lambda: [judge_classifier(histories)],
         lambda: [judge_efficiency(scale, histories, studies["time"]["seconds"])],
+        lambda: judge_alpha(histories),
         lambda: judge_rho(histories),
         lambda: [judge_order(scale, histories, studies["entropies"]["rho"])],
         lambda: [judge_margin(histories)],
@@ -155,39 +168,57 @@ def judge_skew(scale: str, histories: Histories) -> Claim:
 def judge_partial_training(scale: str, histories: Histories) -> Claim:
     """Returns partial training against the whole model."""
     over = {
-        f"{name}, over {method}": d
+        method: {
+            name: d
+            for name, d in compare(histories, EDS, method).items()
+            if name in {name_few(n, a) for n in list_targets(scale) for a in (STRONG, WEAK)}
+        }
         for method in FULL_MODEL
-        for name, d in compare(histories, EDS, method).items()
-        if name in {name_few(n, a) for n in list_targets(scale) for a in (STRONG, WEAK)}
     }
     return make_claim(
         "partial-training-beats-whole",
         "FedFT-EDS with 10 % of the examples beats FedAvg and FedProx on the whole model, with all of them or 10 %",
         "Table II, section IV-C",
-        judge_larger(over, NOTICED),
-        {"FedFT-EDS - baseline, best accuracy": describe_differences(over)},
+        judge_larger_than_each(over, NOTICED),
+        {"FedFT-EDS - baseline, best accuracy": describe_each(over)},
         rests_on=list_few_experiments(scale, histories),
+    )
+
+
+def judge_part_alone(histories: Histories) -> Claim:
+    """Returns partial training against the whole model, both with a random tenth."""
+    over = compare(histories, RDS, FEDAVG_RDS)
+    return make_claim(
+        "partial-training-alone-pays",
+        "With a random tenth of the examples, training a part of the model (FedFT-RDS) beats training all of it "
+        "(FedAvg-RDS)",
+        "Table II",
+        judge_larger(over, NOTICED),
+        {"FedFT-RDS - FedAvg-RDS, best accuracy": describe_differences(over)},
+        rests_on=over,
     )
 
 
 def judge_stragglers(scale: str, histories: Histories) -> Claim:
     """Returns partial training with all clients against the whole model with some of them."""
     short = {
-        f"{name_many(name, alpha)}, {fraction} of FedAvg's clients": difference(
-            find_best_accuracy(histories, name_many(name, alpha), EDS),
-            find_best_accuracy(histories, name_many(name, alpha), name_fedavg(fraction)),
-        )
-        for name in list_targets(scale)
-        for alpha in (STRONG, WEAK)
-        for fraction in ("full", "20 %", "10 %")
-        if (name_many(name, alpha), name_fedavg(fraction)) in histories
+        name_fedavg(fraction): {
+            name_many(name, alpha): difference(
+                find_best_accuracy(histories, name_many(name, alpha), EDS),
+                find_best_accuracy(histories, name_many(name, alpha), name_fedavg(fraction)),
+            )
+            for name in list_targets(scale)
+            for alpha in (STRONG, WEAK)
+            if (name_many(name, alpha), name_fedavg(fraction)) in histories
+        }
+        for fraction in FRACTIONS
     }
     return make_claim(
         "beats-stragglers",
         "FedFT-EDS (10 %) with all clients beats FedAvg with all, a fifth, and a tenth of them",
         "Table III, section IV-E",
-        judge_larger(short, NOTICED),
-        {"FedFT-EDS - FedAvg, best accuracy": describe_differences(short)},
+        judge_larger_than_each(short, NOTICED),
+        {"FedFT-EDS - FedAvg, best accuracy": describe_each(short)},
         rests_on=[
             n
             for n in (name_many(name, alpha) for name in list_targets(scale) for alpha in (STRONG, WEAK))
@@ -217,20 +248,23 @@ def judge_classifier(histories: Histories) -> Claim:
     """Returns the classifier alone against larger parts."""
     there = {experiment for experiment, _ in histories}
     parts = {
-        f"classifier - {part}, {way}": difference(
-            find_best_accuracy(histories, name_ablation("trained:", "classifier"), way),
-            find_best_accuracy(histories, name_ablation("trained:", part), way),
-        )
+        part: {
+            way: difference(
+                find_best_accuracy(histories, name_ablation("trained:", "classifier"), way),
+                find_best_accuracy(histories, name_ablation("trained:", part), way),
+            )
+            for way in ("EDS", "RDS")
+            if (name_ablation("trained:", part), way) in histories
+        }
         for part in PARTS
-        for way in ("EDS", "RDS")
-        if part != "classifier" and (name_ablation("trained:", part), way) in histories
+        if part != "classifier"
     }
     return make_claim(
         "classifier-alone-is-best",
         "Training the classifier alone is better than training any larger part",
         "Fig. 10a, section IV-H",
-        judge_larger(parts, NOTICED),
-        {"best accuracy": describe_differences(parts)},
+        judge_larger_than_each(parts, NOTICED),
+        {"classifier - larger part, best accuracy": describe_each(parts)},
         rests_on=[name_ablation("trained:", part) for part in PARTS if name_ablation("trained:", part) in there],
     )
 

@@ -21,7 +21,11 @@ ENOUGH = 3
 
 def find_best_accuracy(histories: Histories, experiment: str, method: str) -> np.ndarray:
     """Returns the best accuracy a seed, as the source reports it."""
-    return measure(histories[experiment, method])["best_accuracy"]
+    return measure(histories[experiment, method])[BEST]
+
+
+BEST = "best_accuracy"
+"""The measure that the source reports."""
 
 
 def list_experiments(histories: Histories, *methods: str) -> list[str]:
@@ -36,11 +40,11 @@ def list_few_experiments(scale: str, histories: Histories) -> list[str]:
     return [name for name in named if (name, EDS) in histories]
 
 
-def compare(histories: Histories, first: str, second: str) -> dict[str, Difference]:
-    """Returns first minus second, wherever both were run, as `keep_seeded` keeps them."""
+def compare(histories: Histories, first: str, second: str, metric: str = BEST) -> dict[str, Difference]:
+    """Returns first minus second of a measure, wherever both were run, as `keep_seeded` keeps them."""
     return keep_seeded(
         {
-            name: subtract(find_best_accuracy(histories, name, first), find_best_accuracy(histories, name, second))
+            name: subtract(*(measure(histories[name, method])[metric] for method in (first, second)))
             for name in list_experiments(histories, first, second)
         }
     )

@@ -8,14 +8,24 @@ from typing import Any
 
 import numpy as np
 
-from fedjax_sel.metrics import difference
+from fedjax_sel.metrics import Difference, difference
 from fedjax_sel.papers.fedft_eds.cells import find_studied, list_targets
-from fedjax_sel.papers.fedft_eds.comparisons import NOTICED, compare, find_best_accuracy, list_few_experiments
+from fedjax_sel.papers.fedft_eds.comparisons import (
+    NOTICED,
+    compare,
+    find_best_accuracy,
+    keep_seeded,
+    list_few_experiments,
+)
 from fedjax_sel.papers.fedft_eds.methods import (
+    ALPHAS,
     EDS,
+    EDS50,
     FEDAVG,
     FEDPROX,
     MARGIN,
+    RDS,
+    RDS50,
     RHOS,
     STRONG,
     WEAK,
@@ -23,13 +33,15 @@ from fedjax_sel.papers.fedft_eds.methods import (
     name_few,
     name_five_epochs,
 )
-from fedjax_sel.papers.fedft_eds.numbers import measure
+from fedjax_sel.papers.fedft_eds.numbers import EARLY, measure
 from fedjax_sel.papers.judging import (
     ask_comparable,
     compare_with,
     describe_differences,
+    describe_each,
     judge,
     judge_larger,
+    judge_larger_than_each,
     make_claim,
 )
 from fedjax_sel.papers.paper import Claim, Histories
@@ -42,7 +54,8 @@ def judge_efficiency(scale: str, histories: Histories, seconds: Mapping[str, Any
       scale, histories: of the reproduction.
       seconds: of rounds of the simulator, by method.
     """
-    simulated, measured = {}, {}
+    simulated: dict[str, dict[str, Difference]] = {FEDAVG: {}, FEDPROX: {}}
+    measured = {}
     names = []
     for n, a in itertools.product(dict.fromkeys([*list_targets(scale), find_studied(scale)]), (STRONG, WEAK)):
         longer = name_five_epochs(n, a)
@@ -52,7 +65,7 @@ def judge_efficiency(scale: str, histories: Histories, seconds: Mapping[str, Any
                 continue
             names.append(name)
             mine, theirs = (measure(histories[name, m])["efficiency"] for m in (EDS, method))
-            simulated[f"{name}, over {method}"] = compare_with(mine / theirs, 3.0)
+            simulated[method][name] = compare_with(mine / theirs, 3.0)
     for method in (FEDAVG, FEDPROX):
         if method in seconds:
             name = name_few(find_studied(scale), STRONG)
@@ -65,10 +78,75 @@ def judge_efficiency(scale: str, histories: Histories, seconds: Mapping[str, Any
         "FedFT-EDS (10 %) has at least three times the learning efficiency of FedAvg and FedProx (simulated, with "
         "five local epochs where those were run)",
         "Fig. 6, section IV-D",
-        judge_larger(simulated),
-        {"ratio - 3": describe_differences(simulated), "ratio by measured seconds of the simulator": measured},
+        judge_larger_than_each(simulated),
+        {"ratio - 3": describe_each(simulated), "ratio by measured seconds of the simulator": measured},
         rests_on=dict.fromkeys(names),
     )
+
+
+def judge_early(histories: Histories) -> list[Claim]:
+    """Returns entropy against chance in the first rounds, and beside what is left of its advantage in the end."""
+    pairs = {"10 %": (EDS, RDS), "50 %": (EDS50, RDS50)}
+    early, more = {}, {}
+    for fraction, pair in pairs.items():
+        soon = compare(histories, *pair, "accuracy_early")
+        best = compare(histories, *pair)
+        early |= {f"{name}, {fraction}": d for name, d in soon.items()}
+        more |= {
+            f"{name}, {fraction}": difference(np.array(d.values), np.array(best[name].values))
+            for name, d in soon.items()
+        }
+    early, more = keep_seeded(early), keep_seeded(more)
+    rests_on = list(dict.fromkeys(name.rpartition(", ")[0] for name in early))
+    when = f"mean accuracy in the first {EARLY:.0%} of the rounds".replace("%", " %")
+    return [
+        make_claim(
+            "entropy-converges-faster",
+            f"Examples chosen by entropy (EDS) converge faster than random ones (RDS): {when}",
+            "section IV-F; Fig. 8 and 9",
+            judge_larger(early, NOTICED),
+            {f"EDS - RDS, {when}": describe_differences(early)},
+            rests_on=rests_on,
+        ),
+        make_claim(
+            "entropy-helps-most-early",
+            "The advantage of EDS over RDS is larger in the first rounds than in best accuracy",
+            "section IV-F: 'especially on the first few rounds'",
+            judge_larger(more, NOTICED),
+            {f"EDS - RDS, {when}, minus that of best accuracy": describe_differences(more)},
+            rests_on=rests_on,
+        ),
+    ]
+
+
+def judge_alpha(histories: Histories) -> list[Claim]:
+    """Returns whether entropy's advantage shrinks as examples are divided more evenly; none where α was not varied."""
+    gains = {}
+    for alpha in ALPHAS:
+        at = name_ablation("α =", f"{alpha:g}")
+        if (at, "EDS") in histories:
+            gains[at, alpha <= STRONG] = find_best_accuracy(histories, at, "EDS") - find_best_accuracy(
+                histories, at, "RDS"
+            )
+    if len(gains) < len(ALPHAS):
+        return []
+    strong, weak = (
+        np.mean([gain for (_, skewed), gain in gains.items() if skewed is wanted], axis=0) for wanted in (True, False)
+    )
+    shrinks = {"α up to 0.1 minus α from 0.5": difference(strong, weak)}
+    return [
+        make_claim(
+            "entropy-helps-most-under-skew",
+            "The advantage of EDS over RDS is larger under strong skew (α up to 0.1) than under weak (α from 0.5)",
+            "Fig. 10b, section IV-H",
+            judge_larger(shrinks, NOTICED),
+            {
+                "advantage at strong skew - at weak, best accuracy": describe_differences(shrinks),
+                "EDS - RDS": {at: float(gain.mean()) for (at, _), gain in gains.items()},
+            },
+            rests_on=[at for at, _ in gains],
+        )
+    ]
 
 
 def judge_rho(histories: Histories) -> list[Claim]:

@@ -19,7 +19,7 @@ from fedjax_sel.papers.gpfl.cells import (
     name_experiment,
 )
 from fedjax_sel.papers.judging import list_results
-from fedjax_sel.papers.paper import Evidence, Histories, Result, StoredCell
+from fedjax_sel.papers.paper import Evidence, Finished, Histories, Result, StoredCell
 from fedjax_sel.papers.published import read_published
 
 SHARES = {"15 %": 0.15, "50 %": 0.5}
@@ -81,7 +81,7 @@ def find_coverage_round(history: History) -> np.ndarray:
 def measure(history: History) -> dict[str, np.ndarray]:
     """Returns numbers a seed of one cell."""
     if isinstance(history, StoredCell):
-        return dict(history.stored)
+        return Finished(history.stored)
     accuracy, counts = history["accuracy"], history.counts()
     return {
         **{f"accuracy_at_{name.replace(' %', '')}": read_at_share(history, share) for name, share in SHARES.items()},

@@ -10,7 +10,7 @@ from fedjax_sel.engine.history import History
 from fedjax_sel.metrics import cost_to, last_mean, rounds_to
 from fedjax_sel.papers.judging import list_results, to_floats
 from fedjax_sel.papers.lefl.cells import AS_PUBLISHED, LAST, LEFL, SCAFFOLD, TARGETS
-from fedjax_sel.papers.paper import Evidence, Result, StoredCell
+from fedjax_sel.papers.paper import Evidence, Finished, Result, StoredCell
 from fedjax_sel.papers.published import read_published
 
 
@@ -70,7 +70,7 @@ def measure(name: str, history: History) -> dict[str, np.ndarray]:
       history: of the cell.
     """
     if isinstance(history, StoredCell):
-        return dict(history.stored)
+        return Finished(history.stored)
     accuracy, paid = history["accuracy"], history.cumulative("bytes")
     out = {
         "accuracy_last": last_mean(accuracy, LAST),

@@ -16,8 +16,8 @@ from fedjax_sel.metrics import (
     members,
     rounds_to,
 )
-from fedjax_sel.papers.judging import ALONG, list_results
-from fedjax_sel.papers.paper import Evidence, Histories, Result
+from fedjax_sel.papers.judging import ALONG, list_results, open_interval
+from fedjax_sel.papers.paper import Evidence, Finished, Histories, Result, StoredCell
 from fedjax_sel.papers.uacs.cells import BOUNDARY, ENTROPY, MORE, MORE_BOUNDARY, RANDOM, SETTINGS, name_experiment
 
 TARGET = 0.95
@@ -27,8 +27,6 @@ COMPARABLE = 0.01
 
 NOTICED = 0.001
 """A smaller advantage in accuracy would be noticed by nobody."""
-UNKNOWN = Difference(0.0, -np.inf, np.inf, 1.0, 0)
-"""Of two methods neither of which ever reached the target."""
 
 
 def measure(experiment: str, history: History) -> dict[str, np.ndarray]:
@@ -38,6 +36,8 @@ def measure(experiment: str, history: History) -> dict[str, np.ndarray]:
       experiment: of the cell, which says how many clients are at the boundary.
       history: of the cell.
     """
+    if isinstance(history, StoredCell):
+        return Finished(history.stored)
     fifth = history.rounds // 5
     near = members(history.selections, np.arange(MORE_BOUNDARY if experiment.endswith(MORE) else BOUNDARY))
     accuracy, sent, work = history["accuracy"], history.cumulative("bytes"), history.cumulative("flops")
@@ -61,14 +61,21 @@ def list_all_results(scale: str, evidence: Evidence) -> list[Result]:
 
 
 def compare(histories: Histories, first: str, second: str, metric: str, variation: str = "") -> dict[str, Difference]:
-    """Returns `first - second` in each setting."""
+    """Returns `first - second` in each setting; of rounds to a target, open where one of them misses it."""
     out = {}
     for setting, title in SETTINGS.items():
         experiment = name_experiment(setting, variation)
         a, b = (measure(experiment, histories[experiment, method])[metric] for method in (first, second))
-        never = metric.startswith("rounds_to") and min(a.min(), b.min()) > histories[experiment, first].rounds
-        out[title] = UNKNOWN if never else difference(a, b)
+        out[title] = subtract(a, b, metric, histories[experiment, first].rounds)
     return out
+
+
+def subtract(first: np.ndarray, second: np.ndarray, metric: str, rounds: int) -> Difference:
+    """Returns the difference of a measure; of rounds to a target, open where a run of so many rounds misses it."""
+    d = difference(first, second)
+    if not metric.startswith("rounds_to"):
+        return d
+    return open_interval(d, first_missed=bool((first > rounds).any()), second_missed=bool((second > rounds).any()))
 
 
 def compare_at_equal_cost(histories: Histories, what: str) -> dict[str, Difference]:

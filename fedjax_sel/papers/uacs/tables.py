@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedjax_sel.data.uacs import SHAPE
-from fedjax_sel.metrics import Difference, difference
+from fedjax_sel.metrics import Difference
 from fedjax_sel.papers.judging import (
     ask_comparable,
     ask_not_smaller,
@@ -19,7 +19,7 @@ from fedjax_sel.papers.judging import (
 )
 from fedjax_sel.papers.paper import Evidence, Histories, Table, join
 from fedjax_sel.papers.uacs.cells import BOUNDARY, ENTROPY, GRADIENT, RANDOM, SETTINGS, VARIATIONS, name_experiment
-from fedjax_sel.papers.uacs.numbers import COMPARABLE, NOTICED, TARGET, compare, measure
+from fedjax_sel.papers.uacs.numbers import COMPARABLE, NOTICED, TARGET, compare, measure, subtract
 from fedjax_sel.report.markdown import format_number
 
 
@@ -95,8 +95,7 @@ def tabulate_costs(histories: Histories) -> Table:
     for key in list_main_cells(histories):
         value = measure(key[0], histories[key])
         reached = (
-            format_median(value[f"{cost}_to_{TARGET}"] / 1e6, 3, 1e9).replace(">1e+09", "never")
-            for cost in ("bytes", "flops")
+            format_median(value[f"{cost}_to_{TARGET}"] / 1e6, 3, value[cost].max() / 1e6) for cost in ("bytes", "flops")
         )
         rows.append((*key, f"{value['bytes'].mean() / 1e6:.3g}", f"{value['flops'].mean() / 1e6:.3g}", *reached))
     return Table(
@@ -113,7 +112,7 @@ def tabulate_generator(histories: Histories, study: Mapping[str, Any]) -> list[T
         return []
     methods = (ENTROPY, GRADIENT, RANDOM)
     default = {title: {m: measure(title, histories[title, m]) for m in methods} for title in SETTINGS.values()}
-    shapes = {"default": default, **study}
+    shapes, rounds = {"default": default, **study}, next(iter(histories.values())).rounds
     return [
         Table(
             "How the verdicts hang on the generator: one of its numbers changed at a time, pooled effect",
@@ -124,28 +123,28 @@ def tabulate_generator(histories: Histories, study: Mapping[str, Any]) -> list[T
                 f"entropy faster (rounds to {TARGET}, gradient norm - entropy)",
                 f"top m at the boundary (of {BOUNDARY}, minus 5)",
             ),
-            tuple((shape, *judge_shape({**default, **found})) for shape, found in shapes.items()),
+            tuple((shape, *judge_shape({**default, **found}, rounds)) for shape, found in shapes.items()),
             f"Default: amplitude {SHAPE.amplitude:g}, strip {SHAPE.strip:g}, margin {SHAPE.margin:g}, box "
             f"{SHAPE.box:g} (of setting 3 alone). Judged as the claims above.",
         )
     ]
 
 
-def judge_shape(found: Mapping[str, Any]) -> tuple[str, ...]:
-    """Returns the four verdicts on one shape, with their pooled effects."""
+def judge_shape(found: Mapping[str, Any], rounds: int) -> tuple[str, ...]:
+    """Returns the four verdicts on one shape, with their pooled effects, of runs of so many rounds."""
 
     def take(method: str, metric: str) -> dict[str, np.ndarray]:
         return {title: np.array(by[method][metric], np.float64) for title, by in found.items()}
 
-    def subtract(first: str, second: str, metric: str) -> dict[str, Difference]:
+    def compare_all(first: str, second: str, metric: str) -> dict[str, Difference]:
         one, other = take(first, metric), take(second, metric)
-        return {title: difference(one[title], other[title]) for title in one}
+        return {title: subtract(one[title], other[title], metric, rounds) for title in one}
 
     near = take(ENTROPY, "boundary_clients_after_first_fifth")
     judged = (
-        judge_larger(subtract(ENTROPY, RANDOM, "mean_accuracy"), NOTICED),
-        judge(ask_comparable(COMPARABLE), subtract(GRADIENT, ENTROPY, "mean_accuracy")),
-        judge_larger(subtract(GRADIENT, ENTROPY, f"rounds_to_{TARGET}"), 1.0),
+        judge_larger(compare_all(ENTROPY, RANDOM, "mean_accuracy"), NOTICED),
+        judge(ask_comparable(COMPARABLE), compare_all(GRADIENT, ENTROPY, "mean_accuracy")),
+        judge_larger(compare_all(GRADIENT, ENTROPY, f"rounds_to_{TARGET}"), 1.0),
         judge(ask_not_smaller(), {title: compare_with(value, 5.0) for title, value in near.items()}),
     )
     return tuple(f"{one.verdict}: {format_number(one.effect['pooled'])}" for one in judged)

@@ -120,6 +120,8 @@ def check_different(grid: Sequence[Combination]) -> None:
 def name_of(values: dict[str, Any], config: Config) -> str:
     """Returns a folder's name that says what the values are."""
     texts = {key: format_value(value) for key, value in values.items()}
-    name = ",".join(f"{key}={ODD.sub('-', text).strip('-')}" for key, text in texts.items())
-    plain = len(name) <= LONGEST and not any(map(ODD.search, texts.values()))
+    odd = {key: bool(ODD.search(text)) for key, text in texts.items()}
+    short = {key: ODD.sub("-", text).strip("-") if odd[key] else text for key, text in texts.items()}
+    name = ",".join(f"{key}={text}" for key, text in short.items())
+    plain = len(name) <= LONGEST and not any(odd.values())
     return name if plain else f"{name[:LONGEST]}-{config.fingerprint}"
