@@ -22,7 +22,8 @@ from fedjax_sel.metrics import rounds_to
 from fedjax_sel.papers.paper import Claim
 from fedjax_sel.papers.reproduction import fingerprint_settings
 from fedjax_sel.papers.settings import merge_settings
-from fedjax_sel.papers.stored import judge_again
+from fedjax_sel.papers.stored import judge_again, read_evidence
+from fedjax_sel.papers.uacs import claims as uacs
 from fedjax_sel.runs.files import to_jsonable
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
@@ -207,6 +208,25 @@ def test_committed_verdicts_are_those_of_todays_policy(folder):
     for found in summary["claims"]:
         claim = Claim(**found)
         assert f"| {claim.text} | {claim.source} | **{claim.verdict}** |" in text.replace("\\|", "|")
+
+
+def test_claims_of_uacs_that_measures_alone_give_are_todays():
+    histories = read_evidence(RESULTS / "uacs-full").histories
+    again = [
+        uacs.judge_random(histories),
+        *uacs.judge_gradient_norm(histories),
+        uacs.judge_exploration(histories),
+        uacs.judge_boundary(histories),
+        *uacs.judge_linear(histories),
+    ]
+    committed = {claim["id"]: claim for claim in read_summary("uacs-full")["claims"]}
+    for claim in again:
+        found = to_jsonable(vars(claim))
+        assert committed[claim.id]["verdict"] == claim.verdict
+        for name, value in found["effect"].pop("pooled").items():
+            assert committed[claim.id]["effect"]["pooled"][name] == pytest.approx(value)
+        assert found["effect"].items() <= committed[claim.id]["effect"].items()
+    assert len(again) == 6
 
 
 def test_a_result_that_keeps_only_measures_says_so_where_rounds_are_needed():
