@@ -59,7 +59,8 @@ class Deadline(Pytree):
     """When the server stops waiting, and what becomes of clients that are late.
 
     Attributes:
-      seconds: from the start of the round; infinite: it waits for everybody.
+      seconds: from the start of training, after the signals that clients were asked for before it; infinite: the server
+        waits for everybody.
       late: `"drop"`, a member that would be late returns nothing; `"partial"`, it stops computing in time for its
         upload and returns what it has, and nothing where not even the transfers fit.
 

@@ -21,7 +21,8 @@ MOST_SLOT_DIGITS = 15
 def shuffle_epochs(key: PRNGKey, mask: Bool[Array, "L"], epochs: int) -> Int[Array, "epochs L"]:
     """Returns `epochs` random orders of the places where `mask` holds; the other places come last.
 
-    Place `j` draws the same numbers whatever `L` is, so padding changes nothing.
+    Place `j` draws the same numbers whatever `L` is. How many of their bits decide depends on the binary digits of `L`:
+    where padding adds one, two places whose noise ties may change places. Below a thousand places that is rare.
     """
     noise = jax.vmap(lambda k: jax.random.bits(k, mask.shape, jnp.uint32))(jax.random.split(key, epochs))
     place, digits = jnp.arange(mask.shape[0], dtype=jnp.uint32), (mask.shape[0] - 1).bit_length()

@@ -420,7 +420,7 @@ def test_results_hold_every_measure_and_the_published_accuracies(scale):
         assert len(row.per_seed) == R
         if row.metric == "best_accuracy":
             assert row.published == find_published(row.experiment, row.method)
-            np.testing.assert_allclose(row.per_seed, evidence.histories[row.experiment, row.method]["accuracy"][:, 2])
+            np.testing.assert_allclose(row.per_seed, evidence.histories[row.experiment, row.method]["accuracy"][:, 3])
     assert {row.metric for row in rows} == {*measure(GOOD.history()), "cka", "correlation", "overlap"}
     cka = [row for row in rows if row.metric == "cka"]
     assert len(cka) == len(LEVELS) * len(evidence.studies["alike"]["cells"])
@@ -592,8 +592,8 @@ def test_the_report_has_all_tables_and_figures(scale):
     at = name_few(list_targets(scale)[0], STRONG)
     theirs = "—" if scale == "smoke" else "0.8382"
     assert f"| {at} | {EDS} | 0.700 ± 0.001 | 0.650 ± 0.001 | {theirs} |" in text
-    assert f"| {at} | {EDS} | 20 | 3.5 | 0.25 | 8 | 25.0 % |" in text
-    assert f"| {at} | {FEDAVG} | 40 | 1.5 | 1.00 | 8 | 0.0 % |" in text
+    assert f"| {at} | {EDS} | 20 | 3.5 | 0.25 | 16 | 25.0 % |" in text
+    assert f"| {at} | {FEDAVG} | 40 | 1.5 | 1.00 | 16 | 0.0 % |" in text
     assert "| ρ = 0.1 | 0.9990 ± 0.0001 | 0.950 ± 0.001 |" in text
     assert f"| {FEDAVG}, α = 0.1 | 0.800 ± 0.001 | 0.800 ± 0.001 | 0.800 ± 0.001 |" in text
     if scale != "smoke":
