@@ -319,6 +319,7 @@ REFUSED: list[tuple[str, str]] = [
     ("fs.Task(models.MLP(3), metrics=max)", "it must be a mapping from names to functions"),
     ("fs.Task(models.MLP(3), metrics={'loss': max})", "a metric is called 'loss'"),
     ("fs.Task(models.MLP(3), metrics={'bytes_up': max})", "a metric is called 'bytes_up'"),
+    ("fs.Task(models.MLP(3), metrics={'top.5': max})", "a metric is called 'top.5'; a name has no dot"),
     ("fs.Task(models.MLP(3), metrics={'f1': 3})", "metric 'f1' is 3; it must be a function of outputs and targets"),
     ("fs.Task.on(models.MLP(3), federation)", "the data of a task is Federation("),
     ("fs.Task.on(models.MLP(3), X)", "it must be a Dataset"),

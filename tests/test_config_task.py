@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedjax_sel.config import build, resolve
-from fedjax_sel.config.own import drop_code
+from fedjax_sel.config.marks import drop_marks
 from fedjax_sel.config.resolve import override
 from fedjax_sel.engine.experiment import stack_experiments
 from fedjax_sel.task import F1, Accuracy, Focal, SquaredError
@@ -47,7 +47,7 @@ def test_a_loss_and_a_metric_of_the_users_own_are_taken_from_a_file(tmp_path, mo
     assert task.loss.function.__name__ == "brier"
     assert list(task.metrics) == ["b"]
     assert resolve(config.to_dict()) == config
-    assert "code" not in str(drop_code(config))
+    assert "code" not in str(drop_marks(config))
     with pytest.raises(ValueError, match="the file has changed"):
         resolve({**given, "task": {"loss": {"name": "mine_of_task.py:brier", "code": "00000000"}}})
     scaled = resolve({**given, "task": {"loss": {"name": "mine_of_task.py:Scaled", "by": 3}}})

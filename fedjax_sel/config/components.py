@@ -8,13 +8,14 @@ import typing
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 import flax.linen as nn
 from flax import nnx
 
 from fedjax_sel import catalog
-from fedjax_sel.config import own
+from fedjax_sel.config import marks, own
 from fedjax_sel.config.checks import REQUIRED, Parameter, complete, list_parameters, make_value
 from fedjax_sel.data import sources
 from fedjax_sel.data.federation import DeviceLaw, Partition
@@ -24,6 +25,7 @@ from fedjax_sel.devices import availability, laws, table
 from fedjax_sel.models._adapters import from_functions, from_nnx
 from fedjax_sel.models._call import Model
 from fedjax_sel.protocols import Aggregator, Availability, ClientSelector, Correction, DataSelector, LocalTrainer
+from fedjax_sel.runs import pretrained
 
 OF_ONES_OWN = "; one of your own is named my_module:Name, or lib/mine.py:Name"
 """What an error says that lists the names there are."""
@@ -83,10 +85,15 @@ class Kind:
         with catalog.see(f"`fedjax-sel list {self.listed or key}`"):
             name, rest = split_component(key, given, self.default)
             with self.see_page(name):
-                code = own.check_code(key, self.load(name), rest) if own.is_own(name) else {}
                 known = {**self.known(name), **self.more}
+                code = marks.mark_code(key, self.load(name), rest) if own.is_own(name) else {}
+                files = marks.mark_files(key, self.list_files(known, rest), rest)
                 with self.see_explained(name):
-                    return {"name": name, **code} | complete(key, name, rest, known)
+                    return {"name": name, **code, **files} | complete(key, name, rest, known)
+
+    def list_files(self, known: Mapping[str, Parameter], given: Mapping[str, Any]) -> list[Path]:
+        """Returns where the files are that a component reads, by its parameters and what is given of them."""
+        return marks.list_paths(known, given)
 
     def build(self, resolved: dict | None, **filled: Any) -> Any:
         """Returns the value that a resolved component describes."""
@@ -155,6 +162,11 @@ class ModelKind(Kind):
         """Returns the parameters of the model `name`."""
         part = self.load(name)
         return list_parameters(part, self.filled) if is_linen(part) else list_arguments(part, FROM_DATA)
+
+    def list_files(self, known: Mapping[str, Parameter], given: Mapping[str, Any]) -> list[Path]:
+        """Returns those of the model's own parameters, and the file of the variables that it begins with."""
+        begin = given.get("pretrained")
+        return super().list_files(known, given) + (pretrained.list_files(begin) if isinstance(begin, str) else [])
 
     def build(self, resolved: dict | None, **filled: Any) -> Any:
         """Returns the model; of what is `filled`, a user's class or function gets what it takes.

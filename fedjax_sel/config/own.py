@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import importlib.util
 import inspect
 import sys
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -19,9 +18,6 @@ from fedjax_sel.mistakes import describe
 
 FORMATS = ("npz", "tfds", "hf")
 """What stands before a colon and is no module: forms of data."""
-
-CODE = "code"
-"""The parameter that tells one state of a part's source from another."""
 
 
 def is_own(name: Any) -> bool:
@@ -142,44 +138,3 @@ def import_file(path: Path) -> ModuleType:
         del sys.modules[path.stem]
         raise
     return module
-
-
-def digest(part: Any) -> str:
-    """Returns eight hexadecimal digits that differ where the file does in which a class or function is written."""
-    source = Path(inspect.getsourcefile(part) or "")
-    return hashlib.sha256(source.read_bytes()).hexdigest()[:8]
-
-
-def check_code(key: str, part: Any, given: dict[str, Any]) -> dict[str, str]:
-    """Returns the `code` of a part of the user's, which a configuration keeps beside its name.
-
-    Args:
-      key: of the part.
-      part: the class or function.
-      given: its parameters; a `code` among them is taken out.
-
-    Raises:
-      ValueError: the configuration was written for another state of the source.
-    """
-    now = digest(part)
-    before = given.pop(CODE, now)
-    if before != now:
-        raise ValueError(
-            f"{key}.{CODE} is {before!r}, but {inspect.getsourcefile(part)} is {now!r}: the file has changed since "
-            f"this configuration was written; leave {CODE} out to run it as it is now"
-        )
-    return {CODE: now}
-
-
-def has_code(part: Any) -> bool:
-    """Whether a component of a configuration, or one within it, says from which source it is."""
-    return isinstance(part, dict) and (CODE in part or any(map(has_code, part.values())))
-
-
-def drop_code(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a configuration that is for whatever state the sources of its parts are in.
-
-    >>> drop_code({"rounds": 3, "client_selection": {"name": "mine:Last", "code": "e84839d2"}})
-    {'rounds': 3, 'client_selection': {'name': 'mine:Last'}}
-    """
-    return {key: drop_code(part) if has_code(part) else part for key, part in config.items() if key != CODE}

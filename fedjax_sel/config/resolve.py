@@ -11,13 +11,14 @@ from typing import Any
 import yaml
 
 from fedjax_sel.catalog import check_name, see
-from fedjax_sel.config import callbacks, own
+from fedjax_sel.config import callbacks, marks, own
 from fedjax_sel.config.checks import Parameter, coerce, complete, list_parameters
 from fedjax_sel.config.components import KINDS, SYNTHETIC, list_source_parameters, split_component
 from fedjax_sel.config.config import Config
 from fedjax_sel.config.files import parse_yaml
 from fedjax_sel.config.names import SHORT, put, rename, translate_key, translate_parameter
 from fedjax_sel.config.task import resolve_task
+from fedjax_sel.data import sources
 from fedjax_sel.devices.clock import Deadline
 from fedjax_sel.engine.collectives import CLIENTS
 from fedjax_sel.engine.driver import check_seeds
@@ -98,8 +99,10 @@ def resolve_source(key: str, given: Any) -> dict:
     """Returns a source of examples with all its parameters."""
     name, rest = split_component(key, given, None)
     known = list_source_parameters(name)
-    code = own.check_code(key, own.load_function(key, name), rest) if own.is_own(name) else {}
-    return {"name": name, **code} | complete(key, name, rest, known)
+    code = marks.mark_code(key, own.load_function(key, name), rest) if own.is_own(name) else {}
+    found = [*marks.list_paths(known, rest), *sources.list_files(name, rest.get("data_dir"))]
+    files = marks.mark_files(key, found, rest)
+    return {"name": name, **code, **files} | complete(key, name, rest, known)
 
 
 def resolve_public(given: Any) -> dict | None:

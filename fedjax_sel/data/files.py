@@ -22,6 +22,12 @@ def find_data_folder(data_dir: str | Path | None = None) -> Path:
     return Path(data_dir or os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets").expanduser()
 
 
+def list_places(path: Path, data_dir: str | Path | None = None) -> list[Path]:
+    """Returns where a file of data is looked for: as it is given, and, where that is relative, in the data's folder."""
+    path = path.expanduser()
+    return [path] if path.is_absolute() else [path, find_data_folder(data_dir) / path]
+
+
 def npz_dataset(
     path: Path,
     *,
@@ -43,8 +49,7 @@ def npz_dataset(
       FileNotFoundError: there is no such file.
       ValueError: it is not an `.npz` file, or its arrays are missing or cannot be used.
     """
-    path = path.expanduser()
-    places = [path] if path.is_absolute() else [path, find_data_folder(data_dir) / path]
+    path, places = path.expanduser(), list_places(path, data_dir)
     there = [place for place in places if place.is_file()]
     if not there:
         beside = [p for place in places if place.parent.is_dir() for p in place.parent.glob("*.npz")]

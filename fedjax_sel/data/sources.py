@@ -10,7 +10,7 @@ import numpy as np
 from sklearn import datasets as sklearn_sets
 
 from fedjax_sel.data.dataset import Dataset, dataset
-from fedjax_sel.data.files import npz_dataset
+from fedjax_sel.data.files import list_places, npz_dataset
 from fedjax_sel.data.hf import hf_dataset
 from fedjax_sel.data.split import hold_out
 from fedjax_sel.data.tfds import tfds_dataset
@@ -94,6 +94,16 @@ def load(
     else:
         whole = load_built_in(name, seed=seed, validation=validation, test=test)
     return take_fewer(whole, num_examples, num_test_examples, num_validation_examples, seed)
+
+
+def list_files(name: str, data_dir: str | Path | None = None) -> list[Path]:
+    """Returns the file that `load` reads for a name, or nothing where it reads none, or a folder.
+
+    >>> list_files("iris")
+    []
+    """
+    kind, _, rest = name.partition(":")
+    return [place for place in list_places(Path(rest), data_dir) if place.is_file()][:1] if kind == "npz" else []
 
 
 def take_fewer(data: Dataset, training: int | None, test: int | None, validation: int | None, seed: int) -> Dataset:

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from fedjax_sel.config import Config, build, resolve
 from fedjax_sel.config.build import PROBLEM, Problem, Run, build_problem, load_source
-from fedjax_sel.config.own import CODE
+from fedjax_sel.config.marks import CODE
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.engine.history import History
 from fedjax_sel.leaderboard.federations import COMMON, Entry

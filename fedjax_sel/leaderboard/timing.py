@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from rich.console import Console
 
-from fedjax_sel.config.own import CODE
+from fedjax_sel.config.marks import CODE
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.init import init_runs

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from fedjax_sel.config import KINDS, own
-from fedjax_sel.config.own import CODE
+from fedjax_sel.config.marks import CODE, digest_source
 from fedjax_sel.engine.history import History
 from fedjax_sel.metrics import difference
 from fedjax_sel.papers.paper import Cell, Histories, Table
@@ -74,7 +74,7 @@ def find_place(name: str) -> tuple[str, str]:
     made = own.load_class("strategy", name, Strategy)
     for key in PLACES:
         if issubclass(made, KINDS[key].base):
-            return key, own.digest(made)
+            return key, digest_source(made)
     raise ValueError(f"--add {name!r} is none of: {', '.join(PLACES)}")
 
 

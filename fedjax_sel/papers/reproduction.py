@@ -16,6 +16,7 @@ from rich.table import Table as RichTable
 
 from fedjax_sel import catalog
 from fedjax_sel.config import Config, fingerprint, resolve
+from fedjax_sel.config.marks import drop_marks
 from fedjax_sel.engine.driver import check_seeds
 from fedjax_sel.engine.history import History
 from fedjax_sel.metrics.verdict import NOT_REPRODUCED, REPRODUCED
@@ -353,6 +354,8 @@ def print_verdicts(console: Console, paper: Paper, tables: Sequence[Table], clai
 def fingerprint_settings(config: Config) -> str:
     """Returns eight hexadecimal digits that differ where the settings of runs do.
 
-    Parameters that are null are left out, so that an option which is added later, and is not used, changes nothing.
+    Parameters that are null are left out, so that an option which is added later, and is not used, changes nothing; so
+    are digests of the data, which stand in the cell's own configuration: the settings are known without the data.
     """
-    return fingerprint({key: value for key, value in config.flat().items() if value is not None})
+    settings = Config(drop_marks(config)).flat()
+    return fingerprint({key: value for key, value in settings.items() if value is not None})

@@ -20,7 +20,7 @@ from typing import Any
 from fedjax_sel.catalog import see
 from fedjax_sel.config import Config, load_file, rename, resolve
 from fedjax_sel.config.build import build_parts
-from fedjax_sel.config.own import drop_code, has_code
+from fedjax_sel.config.marks import drop_marks, has_mark
 from fedjax_sel.engine.checkpoint import Checkpoints
 from fedjax_sel.engine.experiment import check_more_rounds
 from fedjax_sel.engine.history import History
@@ -106,8 +106,8 @@ def read_config(folder: Path, config: Config) -> Config | None:
     if theirs == config.to_dict():
         return None
     # Of an earlier version, written by hand, or with a part of the user's whose source has changed since.
-    known = read_file(folder / CONFIG, lambda _: resolve(drop_code(theirs)))
-    return Config({**known, **{key: part for key, part in theirs.items() if key in known and has_code(part)}})
+    known = read_file(folder / CONFIG, lambda _: resolve(drop_marks(theirs)))
+    return Config({**known, **{key: part for key, part in theirs.items() if key in known and has_mark(part)}})
 
 
 def check_extension(folder: Path, done: int, config: Config, checkpoints: Path) -> None:

@@ -43,6 +43,17 @@ def find_folder() -> Traversable:
     return resources.files("fedjax_sel") / "pretrained"
 
 
+def list_files(place: str | Path) -> list[Path]:
+    """Returns the file that `load` reads, or nothing: it is a model of the library, or what a run kept last."""
+    path = locate(Path(place).expanduser())
+    return [path] if str(place) not in list_shipped() and path.is_file() else []
+
+
+def locate(place: Path) -> Path:
+    """Returns the file of variables in the folder of a pretraining; what is no such folder stays."""
+    return place / FILE if place.is_dir() and not formats.is_orbax(place) else place
+
+
 @see("docs/how-to/models.md")
 def load(place: str | Path) -> Variables:
     """Returns the variables of a model: one that comes with the library, one in a file, or a run's.
@@ -64,7 +75,7 @@ def load(place: str | Path) -> Variables:
             )
         with resources.as_file(find_folder() / f"{name}.npz") as path:
             return formats.load_variables(path)
-    path = place / FILE if place.is_dir() and not formats.is_orbax(place) else place
+    path = locate(place)
     if not path.exists() or (path.is_dir() and not formats.is_orbax(path)):
         kept = Checkpoints(place / CHECKPOINTS).variables() if place.is_dir() else None
         if kept is None:

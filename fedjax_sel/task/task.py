@@ -109,6 +109,8 @@ class Task(Pytree):
                 raise ValueError(f"task: {name} is {part!r}; it must be a function of outputs and targets{each}")
         if wrong := [name for name in self.metrics if name in TAKEN or name.startswith(PREFIXES)]:
             raise ValueError(f"task: a metric is called {wrong[0]!r}, as a history calls something else; rename it")
+        if wrong := [name for name in self.metrics if not name or "." in name or "/" in name]:
+            raise ValueError(f"task: a metric is called {wrong[0]!r}; a name has no dot and no slash, as in 'top_5'")
         wrapped = {name: one if isinstance(one, Metric) else MeanOf(one) for name, one in self.metrics.items()}
         object.__setattr__(self, "metrics", FrozenDict(wrapped))
         object.__setattr__(self, "loss", self.loss if isinstance(self.loss, Loss) else OwnLoss(self.loss))
