@@ -34,6 +34,7 @@ def npz_dataset(
     seed: int = 0,
     validation: float = 0.0,
     test: float = 0.2,
+    own_test: bool = True,
     data_dir: str | Path | None = None,
     targets: str = "classes",
 ) -> Dataset:
@@ -44,6 +45,7 @@ def npz_dataset(
     recordings: `audio`, `offset`, `label`, `sample_rate` and perhaps `speaker`; they become log-mel spectrograms with
     the speaker as natural owner, see `speech.read_recordings`. Other arrays are ignored. A relative path that does
     not exist is looked for in `find_data_folder(data_dir)`. `y` has targets of the kind that `targets` names.
+    Without `own_test`, a share `test` of the training examples becomes test examples in any case.
 
     Raises:
       FileNotFoundError: there is no such file.
@@ -70,7 +72,7 @@ def npz_dataset(
         )
     if ("x_test" in arrays) != ("y_test" in arrays):
         raise ValueError(f"{path} holds only one of x_test and y_test; needed are both, or neither")
-    own = (arrays["x_test"], arrays["y_test"]) if "x_test" in arrays else test
+    own = (arrays["x_test"], arrays["y_test"]) if own_test and "x_test" in arrays else test
     return dataset(
         path.stem,
         arrays[f"x{suffix}"],

@@ -20,7 +20,9 @@ ARRAYS, NUMBERS = ("Image", "Sequence", "List", "LargeList"), ("int", "uint", "f
 """Kinds of columns that hold an array, and types that are numbers."""
 
 
-def hf_dataset(name: str, *, seed: int = 0, validation: float = 0.0, test: float = 0.2) -> Dataset:
+def hf_dataset(
+    name: str, *, seed: int = 0, validation: float = 0.0, test: float = 0.2, own_test: bool = True
+) -> Dataset:
     """Returns the splits `train` and `test` of a dataset of the library `datasets`.
 
     The labels are the column of kind `ClassLabel`, else one called `label`, `labels`, `target` or `y`; the owners one
@@ -31,7 +33,8 @@ def hf_dataset(name: str, *, seed: int = 0, validation: float = 0.0, test: float
       name: a folder written by `save_to_disk`, or a dataset of the hub, `user/name` or `user/name:configuration`.
       seed: which examples become test and validation examples, where shares are drawn.
       validation: share of the training examples that the server keeps for validation.
-      test: share of the examples that become test examples, where there is no split `test`.
+      test: share of the examples that become test examples, where there is no split `test`, or it is not wanted.
+      own_test: whether the split `test`, where there is one, is the test examples.
 
     Raises:
       ValueError: the package is not installed, or there are no examples or labels to be found.
@@ -43,7 +46,7 @@ def hf_dataset(name: str, *, seed: int = 0, validation: float = 0.0, test: float
     classes = getattr(columns[label], "num_classes", None)
     known = np.asarray(splits["train"][label])
     words = np.unique(known) if known.dtype.kind in "US" else None
-    apart = read_split(name, splits["test"], label, examples, words)[:2] if "test" in splits else test
+    apart = read_split(name, splits["test"], label, examples, words)[:2] if own_test and "test" in splits else test
     x, y, kept = read_split(name, splits["train"], label, examples, words)
     names = None if owner is None else np.asarray(splits["train"][owner])[kept]
     return dataset(name, x, y, test=apart, validation=validation, owner=names, classes=classes, seed=seed)

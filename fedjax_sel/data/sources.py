@@ -37,6 +37,7 @@ def load(
     seed: int = 0,
     validation: float = 0.0,
     test: float = 0.2,
+    test_from: str | None = None,
     num_examples: int | None = None,
     num_test_examples: int | None = None,
     num_validation_examples: int | None = None,
@@ -59,6 +60,8 @@ def load(
       seed: which examples become test and validation examples, where shares are drawn.
       validation: share of the training examples that the server keeps for validation.
       test: share of the examples that become test examples, of a dataset that has none of its own.
+      test_from: `"training"`: such a share also of a dataset that has test examples of its own, which are not used (to
+        tune on examples that no test is about, or where the two were made differently); None: its own.
       num_examples: how many training examples to take, drawn stratified by label; None: all.
       num_test_examples: how many test examples, likewise.
       num_validation_examples: how many of those that `validation` sets apart, likewise; the others are nobody's.
@@ -83,14 +86,31 @@ def load(
     kind, _, rest = name.partition(":")
     if targets is not None and kind != "npz":
         raise ValueError(f"{name}: targets is {show(targets)}; only npz:PATH takes it, other data says it itself")
+    if test_from not in (None, "training"):
+        raise ValueError(f"{name}: test_from is {show(test_from)}; it must be 'training' or None")
+    own_test = test_from is None
     if kind == "npz" and rest:
         whole = npz_dataset(
-            Path(rest), seed=seed, validation=validation, test=test, data_dir=data_dir, targets=targets or "classes"
+            Path(rest),
+            seed=seed,
+            validation=validation,
+            test=test,
+            own_test=own_test,
+            data_dir=data_dir,
+            targets=targets or "classes",
         )
     elif kind == "hf" and rest:
-        whole = hf_dataset(rest, seed=seed, validation=validation, test=test)
+        whole = hf_dataset(rest, seed=seed, validation=validation, test=test, own_test=own_test)
     elif kind == "tfds" and rest:
-        whole = tfds_dataset(rest, seed=seed, validation=validation, test=test, data_dir=data_dir, cache_dir=cache_dir)
+        whole = tfds_dataset(
+            rest,
+            seed=seed,
+            validation=validation,
+            test=test,
+            own_test=own_test,
+            data_dir=data_dir,
+            cache_dir=cache_dir,
+        )
     else:
         whole = load_built_in(name, seed=seed, validation=validation, test=test)
     return take_fewer(whole, num_examples, num_test_examples, num_validation_examples, seed)

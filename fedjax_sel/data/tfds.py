@@ -31,6 +31,7 @@ def tfds_dataset(
     seed: int = 0,
     validation: float = 0.0,
     test: float = 0.2,
+    own_test: bool = True,
     data_dir: str | Path | None = None,
     cache_dir: str | Path | None = None,
     features: tuple[str, str] | None = None,
@@ -44,7 +45,8 @@ def tfds_dataset(
       name: as tfds writes it: `mnist`, `emnist/byclass`, `cifar10:3.0.2`.
       seed: which examples become test and validation examples, where shares are drawn.
       validation: share of the training examples that the server keeps for validation.
-      test: share of the examples that become test examples, where there is no split `test`.
+      test: share of the examples that become test examples, where there is no split `test`, or it is not wanted.
+      own_test: whether the split `test`, where there is one, is the test examples.
       data_dir: where tfds datasets are; None: `$TFDS_DATA_DIR`, else `~/tensorflow_datasets`.
       cache_dir: where decoded arrays are kept; None: `$FEDJAX_SEL_CACHE`, else `~/.cache/fedjax_sel/datasets`.
       features: the dataset's features that are the examples and the labels; None: `image` or else `audio`, and `label`.
@@ -72,7 +74,7 @@ def tfds_dataset(
         name,
         arrays["x_train"],
         arrays["y_train"],
-        test=(arrays["x_test"], arrays["y_test"]) if "test" in splits else test,
+        test=(arrays["x_test"], arrays["y_test"]) if own_test and "test" in splits else test,
         validation=validation,
         classes=getattr(info.features[features[1]], "num_classes", None),
         seed=seed,

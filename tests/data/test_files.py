@@ -28,6 +28,21 @@ def test_a_files_own_test_rows_are_the_test_rows(tmp_path):
     np.testing.assert_array_equal(data.test_x, X[:3] + 1)
 
 
+def test_test_examples_are_held_out_of_the_training_examples_where_that_is_asked_for(tmp_path):
+    owner = np.repeat([9, 4], 10)
+    path = saved(tmp_path, x_train=X, y_train=Y, x_test=X[:3] + 1000, y_test=Y[:3], owner_train=owner)
+    data = load(f"npz:{path}", test=0.2, test_from="training")
+    assert (len(data.y), len(data.test_y)) == (16, 4)
+    np.testing.assert_array_equal(np.sort(np.concatenate([data.x, data.test_x]), 0), np.sort(X, 0))
+    held = {tuple(x) for x in data.test_x.tolist()}
+    assert data.owner.tolist() == [int(o == 9) for x, o in zip(X.tolist(), owner, strict=True) if tuple(x) not in held]
+
+
+def test_test_examples_come_from_nowhere_else(tmp_path):
+    with pytest.raises(ValueError, match="test_from is 'test'; it must be 'training' or None"):
+        load(f"npz:{saved(tmp_path, x=X, y=Y)}", test_from="test")
+
+
 @pytest.mark.parametrize("column", ["owner", "owner_train"])
 @pytest.mark.parametrize("suffix", ["", "_train"])
 def test_the_owner_column_is_the_natural_owner(tmp_path, suffix, column):

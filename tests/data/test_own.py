@@ -230,6 +230,8 @@ def test_a_folder_of_the_library_datasets(tmp_path):
     np.testing.assert_array_equal(made.y, y)
     np.testing.assert_array_equal(made.owner, np.arange(30) % 5)
     assert (made.classes, len(made.test_y)) == (4, 2)
+    drawn = fs.load(f"hf:{tmp_path / 'own'}", test=0.2, test_from="training")
+    assert (len(drawn.y), len(drawn.test_y)) == (24, 6)
     run = build(
         resolve({"data": {"name": f"hf:{tmp_path / 'own'}"}, "partition": "natural", "cohort_size": 2, "rounds": 1})
     )

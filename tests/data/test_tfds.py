@@ -126,6 +126,14 @@ def test_without_a_test_split_a_share_of_the_training_rows_is_taken(prepared, tm
     assert (len(data.y), len(data.test_y)) == (30, 10)
 
 
+@pytest.mark.parametrize("first", ["training", None])
+def test_a_share_of_the_training_rows_is_taken_beside_a_test_split_too(prepared, tmp_path, first):
+    """In either order: the cache of decoded arrays holds both splits."""
+    for test_from in (first, None if first else "training"):
+        data = load("tfds:mnist", data_dir=prepared, cache_dir=tmp_path, test=0.25, test_from=test_from)
+        assert (len(data.y), len(data.test_y)) == ((30, 10) if test_from else (40, 15))
+
+
 def test_without_a_training_split_the_splits_are_listed(prepared, tmp_path):
     with pytest.raises(ValueError, match="tfds:kmnist has no split 'train'; it has test"):
         load("tfds:kmnist", data_dir=prepared, cache_dir=tmp_path)
