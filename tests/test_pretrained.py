@@ -1,6 +1,7 @@
 """Variables in a file: written and read bit for bit, refused in one clear line, begun with from the command line."""
 
 import re
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -230,6 +231,17 @@ def test_a_model_of_the_library_is_as_often_right_as_it_says(name):
     right = np.mean([np.asarray(predict(x[i : i + 500])) == y[i : i + 500] for i in range(0, len(y), 500)])
     (said,) = re.findall(r"([\d.]+) % of its", pretrained.describe(name))
     assert abs(100 * right - float(said)) < 0.1
+
+
+def test_the_test_images_of_tiny_imagenet_are_as_much_sharper_as_the_page_says():
+    try:
+        data = fs.load("npz:tiny_imagenet_32.npz")
+    except FileNotFoundError as error:
+        pytest.skip(f"needs the data: {error}")
+    page = (Path(__file__).parents[1] / "docs/results/fedft-eds.md").read_text(encoding="utf-8")
+    ((test, train),) = re.findall(r"difference of horizontal neighbours ([\d.]+) against ([\d.]+)", page)
+    for images, said in ((data.test_x, test), (data.x[::10], train)):
+        assert abs(np.abs(np.diff(images.astype(np.int16), axis=2)).mean() - float(said)) < 0.1
 
 
 @pytest.mark.parametrize("name", SHIPPED)
