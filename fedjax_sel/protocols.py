@@ -147,7 +147,7 @@ class ClientSignal(Signal):
 
 
 class UpdateSignal(Signal):
-    """A value for each member of the cohort, read off its update.
+    """A value for each member of the cohort, read off its update without batch statistics.
 
     Attributes:
       stacked: whether it looks at `update.delta`; measured after the merge, the engine then keeps the updates of the
@@ -603,10 +603,12 @@ class Correction(Strategy):
     Attributes:
       down: models' worth of numbers sent to a member besides the model.
       up: models' worth of numbers returned by a member besides its update.
+      pulls: whether the correction grows with the way that a client has gone, so that its steps do not add up.
     """
 
     down: ClassVar[float] = 0.0
     up: ClassVar[float] = 0.0
+    pulls: ClassVar[bool] = False
 
     def check(self, trainer: LocalTrainer) -> None:
         """Raises `ValueError` for a trainer that it does not work with; accepts all by default."""
@@ -661,6 +663,9 @@ class Aggregator(Strategy):
     """
 
     stacked: ClassVar[bool] = False
+
+    def check(self, trainer: LocalTrainer, correction: Correction) -> None:
+        """Raises `ValueError` for local training or a correction that it does not work with; accepts all by default."""
 
     @abstractmethod
     def weights(self, cohort: Cohort, num_examples: Int[Array, "m"], plan: Plan) -> Float[Array, "m"]:

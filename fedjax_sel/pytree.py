@@ -186,7 +186,8 @@ class Pytree:
         keys = tuple(jax.tree_util.GetAttrKey(name) for name in leaves)
 
         def flatten(node: Any) -> tuple[tuple, tuple]:
-            return tuple(getattr(node, name) for name in leaves), tuple(getattr(node, name) for name in others)
+            fixed = tuple(getattr(node, name) for name in others)
+            return tuple(getattr(node, name) for name in leaves), (fixed, tuple(map(type, fixed)))  # 1 == 1.0 == True
 
         def flatten_with_keys(node: Any) -> tuple[tuple, tuple]:
             children, static = flatten(node)
@@ -194,7 +195,7 @@ class Pytree:
 
         def unflatten(static: tuple, children: Iterable[Any]) -> Any:
             node = object.__new__(cls)
-            for name, value in (*zip(leaves, children, strict=True), *zip(others, static, strict=True)):
+            for name, value in (*zip(leaves, children, strict=True), *zip(others, static[0], strict=True)):
                 object.__setattr__(node, name, value)
             return node
 
@@ -207,7 +208,7 @@ class Pytree:
                 object.__setattr__(self, field.name, plain)  # a program is compiled for it: it must be hashable
             if not (field.metadata.keys() & {"range", "choices"}):
                 continue
-            value = getattr(self, field.name)
+            value: Any = getattr(self, field.name)
             if value is None and (field.default is None or allows_none(field.type)):
                 continue
             where: str = f"{title(type(self))}: {field.name}"
@@ -215,6 +216,8 @@ class Pytree:
                 check_name(where, value, field.metadata["choices"])
             else:
                 field.metadata["range"].check(where, value)
+                if is_whole(value) and not field.metadata["range"].whole:
+                    object.__setattr__(self, field.name, float(np.asarray(value)))  # one type in all of a program
         self.__check_init__()
 
     def replace(self, **changes: Any) -> Self:

@@ -12,11 +12,13 @@ import re
 import warnings
 from pathlib import Path
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import jaxtyping
 import numpy as np
 import optax
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
@@ -36,6 +38,7 @@ from fedjax_sel.client_selection.power_of_choice import PowerOfChoice
 from fedjax_sel.client_selection.uniform import Uniform
 from fedjax_sel.correction.proximal import Proximal
 from fedjax_sel.correction.scaffold import Scaffold
+from fedjax_sel.data.own import from_frame, from_items
 from fedjax_sel.data_selection.everything import Everything
 from fedjax_sel.data_selection.random_subset import RandomSubset
 from fedjax_sel.devices import laws
@@ -53,11 +56,54 @@ from fedjax_sel.types import Cohort
 
 N = 8
 
+
+class Averages(nn.Module):
+    """Loses the axis of the batch."""
+
+    @nn.compact
+    def __call__(self, x):
+        return nn.Dense(3)(x).mean(0)
+
+
 M = "it must be a whole number from 1 to N, or a fraction in (0, 1]"
 SEEDS = "there must be at least one, all different whole numbers from 0 to 2^32 - 1"
 ROUNDS = "it must be a whole number, at least 1"
 
 REFUSED: list[tuple[str, str]] = [
+    # Parts that do not go together, and numbers that cannot be.
+    (
+        "fs.simulate(experiment.replace(aggregation=fs.aggregation.FedNova(), correction=Proximal()), federation)",
+        "fednova divides updates by what local steps add up to, which Proximal(mu=0.001) changes; use one of them",
+    ),
+    (
+        "fs.simulate(experiment.replace(aggregation=fs.aggregation.FedNova(), local_training=Optax()), federation)",
+        "fednova needs local training whose update is a weighted sum of gradients, such as sgd",
+    ),
+    (
+        "fs.simulate(experiment.replace(aggregation=fs.aggregation.FedNova(), local_training=Optax("
+        "optimizer=functools.partial(optax.sgd, momentum=0.9))), federation)",
+        "fednova needs local training whose update is a weighted sum of gradients, such as sgd",
+    ),
+    (
+        "from_frame(pd.DataFrame({'a': [1.0, 2.0], 'p': [0.5, 1.7]}), label='p')",
+        "column 'p' holds numbers that are not",
+    ),
+    ("from_items([(np.zeros(2), 'a')])", "item 0 has the label 'a'; labels must be whole numbers"),
+    ("from_items([(np.zeros(2), float('nan'))])", "item 0 has the label nan; labels must be whole numbers"),
+    ("run(task=fs.Task(Averages()))", "Averages returns outputs of shape (3,) for a batch of one example; it must be"),
+    (
+        "fs.simulate(experiment.replace(task=fs.Task.on(models.MLP(3), fs.load('iris'))), federation)",
+        "the task was made for examples of 4 features or channels, but these have shape (2,)",
+    ),
+    ("Optax(optimizer='sgd', hyperparams={'nesterov': 1})", "optax: nesterov is true or false, not a number"),
+    (
+        "models.ResNet(classes=3, depth=6, widths=(8, 4)).init(jax.random.key(0), np.zeros((1, 8, 8, 3)))",
+        "widths are (8, 4); with shortcut 'pad' none may be below the one before it",
+    ),
+    (
+        "fs.Federation(blobs, partition.Iid(4), public=np.where(np.eye(2, dtype=np.float32) > 0, np.nan, 0)).draw(0)",
+        "federation: public: 2 of 2 examples hold NaN or infinity",
+    ),
     # The arguments of `simulate` and `sweep`.
     ("fs.simulate(federation, experiment)", "the experiment is a Federation; it must be an Experiment; the experiment"),
     ("fs.simulate(blobs, experiment)", "the experiment is a Dataset; it must be an Experiment"),
@@ -139,7 +185,10 @@ REFUSED: list[tuple[str, str]] = [
     ("fs.sweep(experiment, federation)", "the experiments are an Experiment; sweep takes a list of them"),
     ("fs.sweep([], federation)", "there are no experiments; give at least one"),
     ("fs.sweep([experiment, 3], federation)", "the experiment is an int; it must be an Experiment"),
-    ("fs.sweep([experiment, make(client_selection=Entropy())], federation)", "differ in more than floats"),
+    (
+        "fs.sweep([experiment, make(client_selection=Entropy())], federation)",
+        "but two of these differ in client_selection (Uniform() and Entropy",
+    ),
     ("fs.sweep([experiment, make(rounds=3)], federation)", "experiments differ in rounds, which is no float"),
     ("fs.Layout(seeds='pmap')", "seeds is 'pmap'; it must be 'vmap' or 'scan'"),
     ("fs.Layout(clients=0)", f"clients is 0; {ROUNDS}"),
@@ -481,6 +530,10 @@ WARNED: list[tuple[str, str]] = [
         "looks like channels first; here the last axis holds",
     ),
     ("fs.dataset('mine', np.zeros((12, 1, 28, 28), np.float32), Y)", "np.moveaxis(x, 1, -1) moves them there"),
+    (
+        "fs.dataset('mine', np.zeros((12, 28, 28), np.float32), Y)",
+        "if they are images of one channel, x[..., None] gives",
+    ),
     (
         "fs.Task.on(models.MLP(3), fs.dataset('tokens', 900 * (X > 0).astype(int), Y))",
         "will be normalised as measurement",
@@ -976,7 +1029,7 @@ COMMANDS: list[tuple[str, str]] = [
     ("run digits --mesh 2", "--mesh is '2'; it must be of the form seeds=2,clients=4"),
     ("run digits --mesh seeds=0,clients=1", "mesh"),
     ("run digits --memory much", "Invalid value for '--memory': Input should be a valid number"),
-    ("run digits --memory -1", "memory is -1073741824; it must be a number of bytes above 0"),
+    ("run digits --memory -1", "is not in the range x>=0.001"),
     ("run digits lr", "'lr' is not of the form key=value"),
     ("run digits =3", "'=3' is not of the form key=value"),
     ("run digits lr=[", "the value cannot be read as YAML"),

@@ -16,7 +16,7 @@ from fedjax_sel.engine.checkpoint import Checkpoints
 from fedjax_sel.engine.experiment import check_more_rounds
 from fedjax_sel.local_training._schedule import Cosine, Exponential
 from fedjax_sel.local_training.sgd import SGD
-from fedjax_sel.runs import layout
+from fedjax_sel.runs import layout, pretrained
 from fedjax_sel.runs.execute import execute
 from fedjax_sel.runs.layout import FolderError
 from fedjax_sel.runs.sweep import layout as of_sweep
@@ -98,6 +98,25 @@ def test_a_run_that_was_killed_while_it_went_on_goes_on(places, tmp_path):
     built = config.build(config.resolve(GIVEN))
     with pytest.raises(ValueError, match="the run has 12 rounds, but rounds is 7"):
         built.simulate(checkpoints=Checkpoints(tmp_path / "run" / "checkpoints"))
+
+
+def test_a_run_that_was_killed_as_it_was_about_to_go_on_goes_on(places, tmp_path):
+    """After the old summary was removed, before the new configuration was written."""
+    run(tmp_path / "run")
+    (tmp_path / "run" / layout.SUMMARY).unlink()
+    asked = config.resolve({**GIVEN, "rounds": 12})
+    assert layout.check(tmp_path / "run", asked) == "extended"
+    history = run(tmp_path / "run", rounds=12)
+    np.testing.assert_array_equal(history["accuracy"], layout.read(places[1])[0]["accuracy"])
+
+
+def test_models_of_the_shorter_run_do_not_stay(tmp_path):
+    run(tmp_path / "run")
+    for name in (layout.MODELS, pretrained.FILE):
+        (tmp_path / "run" / name).write_bytes(b"of seven rounds")
+    run(tmp_path / "run", rounds=12)
+    assert not (tmp_path / "run" / layout.MODELS).exists()
+    assert not (tmp_path / "run" / pretrained.FILE).exists()
 
 
 SWEPT = ("client_selection.epsilon=0.1,0.3", "model={name: mlp, hidden: [3]},{name: mlp, hidden: [4]}")

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -130,7 +131,7 @@ def test_a_part_within_a_part_counts_too():
 
 def test_experiments_of_different_classes_share_no_program():
     task = Task(LogisticRegression(classes=3))
-    with pytest.raises(ValueError, match="differ in more than floats"):
+    with pytest.raises(ValueError, match="differ in floats alone, but two of these differ in"):
         stack_experiments([Experiment(task, fixed(0)), Experiment(task, fixed(1))])
 
 
@@ -193,3 +194,33 @@ def test_classes_are_told_by_identity():
     one, other = registered(0), registered(0)
     assert classes_of(one) != classes_of(other)
     assert classes_of((one, [other])) == (tuple, type(one), list, type(other))
+
+
+class Fixed(Pytree):
+    """A static field of any type, and a number."""
+
+    which: Any = static(default=1)
+    rate: float = param(default=1.0)
+
+
+def test_values_that_are_equal_and_of_different_types_are_different_programs():
+    """`1 == 1.0 == True`."""
+    trees = {jax.tree.structure(Fixed(which)) for which in (1, 1.0, True, np.int64(1))}
+    assert len(trees) == 3
+    assert jax.tree.map(lambda x: x, Fixed(1.0)).which == 1.0
+    one, all_of_them = (Experiment(Task(LogisticRegression(classes=3)), cohort_size=m) for m in (1, 1.0))
+    with pytest.raises(ValueError, match=r"two of these differ in cohort_size \(1 and 1\.0\)"):
+        stack_experiments([one, all_of_them])
+
+
+def test_whole_numbers_of_parameters_are_floats_like_all_others():
+    assert isinstance(Fixed(rate=2).rate, float)
+
+    class Rated(ClientSelector):
+        rate: float = param(default=1.0)
+
+        def select(self, key, state, ctx):
+            return fixed(0).select(key, state, ctx)
+
+    stacked, _ = stack_experiments([Experiment(Task(LogisticRegression(classes=3)), Rated(r)) for r in (1, 0.1)])
+    np.testing.assert_allclose(stacked.client_selection.rate, [1, 0.1])

@@ -240,6 +240,18 @@ def test_what_does_not_fit_runs_in_blocks_by_the_same_program(whole, tmp_path, m
     pd.testing.assert_frame_equal(one, other, rtol=1e-4)
 
 
+def test_faults_that_some_turns_of_seeds_have_are_kept_and_the_others_have_none():
+    def turn(seed, faults):
+        metrics = {"accuracy": np.full((1, 3), 0.5), **faults}
+        return History((seed,), metrics, np.zeros((1, 3, 2), int), 4, {"seconds": 1.0}, (), {}, (), (), ())
+
+    fault = {"fault_unavailable": np.array([[0, 2, 1]])}
+    for parts in ((turn(0, {}), turn(1, fault)), (turn(0, fault), turn(1, {}))):
+        whole = concat_seeds(parts, (0, 1))
+        expected = [np.ravel(part.metrics.get("fault_unavailable", np.zeros(3))) for part in parts]
+        np.testing.assert_array_equal(whole["fault_unavailable"], expected)
+
+
 def test_an_interrupted_turn_of_seeds_goes_on_to_the_same_bytes(tmp_path, monkeypatch):
     in_blocks(monkeypatch, 2)
     axis = ("lr=0.01,0.1", "--seeds", "3")  # two turns of two seeds, one of them in both

@@ -17,14 +17,17 @@ __all__ = ["DPFedAvg"]
 
 
 class DPFedAvg(Aggregator):
-    """`w ← w + (Σ_S Δ_i min(1, S / ‖Δ_i‖)) / m + N(0, (z S / m)² I)`; the norm is over the whole update.
+    """`w ← w + (Σ_S Δ_i min(1, S / ‖Δ_i‖)) / q W + N(0, (z S / q W)² I)`; the norm is over the whole update.
 
-    The sum is divided by the number of slots `m`, however many members returned, so that one client moves it by `S / m`
-    at most. `noise_multiplier=0` clips only, and is not private. `engine.privacy.epsilon_of` says how private a run is.
+    The sum is divided by the expected number of members `q W`, however many returned, so that one client moves it by
+    `S / q W` at most. `noise_multiplier=0` clips only, and is not private. `engine.privacy.epsilon_of` says how private
+    a run is.
 
     Attributes:
       clip: `S`, the largest norm of an update.
       noise_multiplier: `z`.
+      expected: `q W`; None: the slots of a cohort. Where clients are drawn independently, by `Bernoulli(p)` among `N`
+        and with a cohort of all, it is `p N`.
 
     Source: McMahan et al., "Learning Differentially Private Recurrent Language Models", 2018,
     https://arxiv.org/abs/1710.06963, Algorithm 1, with flat clipping and the estimator of fixed denominator.
@@ -36,10 +39,15 @@ class DPFedAvg(Aggregator):
 
     clip: Scalar = param(default=1.0, above=0, below=math.inf)
     noise_multiplier: Scalar = param(default=1.0, low=0, below=math.inf)
+    expected: Scalar | None = param(default=None, above=0, below=math.inf)
 
     def weights(self, cohort: Cohort, num_examples: Int[Array, "m"], plan: Plan) -> Float[Array, "m"]:
-        """Returns `1 / m` of every member."""
-        return jnp.where(cohort.mask, 1.0 / cohort.mask.shape[0], 0.0)
+        """Returns `1 / q W` of every member."""
+        return jnp.where(cohort.mask, 1.0 / self.divisor(cohort.mask.shape[0]), 0.0)
+
+    def divisor(self, slots: int) -> Scalar:
+        """Returns `q W`."""
+        return float(slots) if self.expected is None else self.expected
 
     def receive(self, delta: Variables) -> Variables:
         """Returns an update whose norm is `S` at most."""
@@ -48,9 +56,9 @@ class DPFedAvg(Aggregator):
         return jax.tree.map(lambda leaf: leaf * factor, delta)
 
     def perturb(self, key: PRNGKey, change: Variables, slots: int) -> Variables:
-        """Returns the change with noise of deviation `z S / m` on every number."""
+        """Returns the change with noise of deviation `z S / q W` on every number."""
         leaves, tree = jax.tree.flatten(change)
-        deviation = self.noise_multiplier * self.clip / slots  # Alg. 1: σ = z S / (q W)
+        deviation = self.noise_multiplier * self.clip / self.divisor(slots)  # Alg. 1: σ = z S / (q W)
         keys = jax.random.split(key, len(leaves))
         noisy = [leaf + deviation * jax.random.normal(k, leaf.shape) for k, leaf in zip(keys, leaves, strict=True)]
         return tree.unflatten(noisy)

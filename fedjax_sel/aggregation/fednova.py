@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from fedjax_sel.aggregation._ops import cohort_weights
-from fedjax_sel.protocols import Aggregator
+from fedjax_sel.protocols import Aggregator, Correction, LocalTrainer
 from fedjax_sel.types import Cohort, Plan
 
 __all__ = ["FedNova"]
@@ -18,7 +18,8 @@ class FedNova(Aggregator):
     `p_i` are the shares of the cohort's examples and `a_i` what the steps of client `i` add up to, which its trainer
     tells (`Plan.step_size_sum`, with the learning rate that cancels): `τ_i` without momentum,
     `(τ_i - ρ (1 - ρ^τ_i) / (1 - ρ)) / (1 - ρ)` with the trainer's momentum `ρ`, which starts at zero every round. Where
-    all take the same steps it is the mean by size.
+    all take the same steps it is the mean by size. The source's other lengths, of proximal and of adaptive local
+    training, are not implemented, and such training is refused.
 
     Source: Wang et al., "Tackling the Objective Inconsistency Problem in Heterogeneous Federated Optimization", 2020,
     https://arxiv.org/abs/2007.07481, section 4.
@@ -28,6 +29,19 @@ class FedNova(Aggregator):
     >>> FedNova().weights(cohort, jnp.array([5, 5]), Plan(sums, sums, sums))
     Array([1.        , 0.33333334], dtype=float32)
     """
+
+    def check(self, trainer: LocalTrainer, correction: Correction) -> None:
+        """Raises `ValueError` where what the steps add up to is another sum than the trainer's."""
+        if not trainer.linear:
+            raise ValueError(
+                f"fednova needs local training whose update is a weighted sum of gradients, such as sgd (momentum "
+                f"included); {trainer!r} is adaptive, or not known to be"
+            )
+        if correction.pulls:
+            raise ValueError(
+                f"fednova divides updates by what local steps add up to, which {correction!r} changes; "
+                "use one of them without the other"
+            )
 
     def weights(self, cohort: Cohort, num_examples: Int[Array, "m"], plan: Plan) -> Float[Array, "m"]:
         """Returns `p_i (Σ p_j a_j) / a_i`, 0 for empty slots."""

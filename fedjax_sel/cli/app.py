@@ -34,7 +34,9 @@ NoCache = Annotated[
 Mesh = Annotated[
     str | None, typer.Option(metavar="seeds=S,clients=C", help="Divide seeds and cohorts among S x C devices.")
 ]
-Memory = Annotated[float | None, typer.Option(metavar="GIB", help="What a device may use; by default all it has.")]
+Memory = Annotated[
+    float | None, typer.Option(metavar="GIB", min=0.001, help="Memory that a device may use; by default all of it.")
+]
 
 
 def print_version(wanted: bool) -> None:

@@ -61,13 +61,13 @@ def show_partition(preset: str, overrides: list[str], figure: Path | None) -> No
     from fedjax_sel import config as configuration
     from fedjax_sel.runs.files import write_figure
 
+    if figure is not None and figure.suffix.lower() not in (".png", ".pdf", ".svg"):
+        raise ValueError(f"figure is {figure}; its name must end in .png, .pdf or .svg")
     _, given = configuration.load(preset)
     config = configuration.resolve(configuration.override(given, overrides))
     data = configuration.build(config).data.draw(config.seeds[0])
-    if data.targets != "classes" and figure is not None:
-        raise ValueError(f"figure: targets are {data.targets}: no classes whose examples could be drawn")
     size, listed = np.asarray(data.num_examples), f"targets: {data.targets}"
-    counts = data.count_labels() if data.targets == "classes" else None
+    counts = data.count_labels() if data.targets == "classes" or figure is not None else None
     ranges = {"examples of a client": size}
     if counts is not None:
         listed = f"classes: {counts.shape[1]}"
@@ -80,8 +80,6 @@ def show_partition(preset: str, overrides: list[str], figure: Path | None) -> No
     if figure is not None and counts is not None:
         from fedjax_sel.data.picture import plot_labels
 
-        if figure.suffix.lower() not in (".png", ".pdf", ".svg"):
-            raise ValueError(f"figure is {figure}; its name must end in .png, .pdf or .svg")
         write_figure(figure, plot_labels(counts).figure)
         console.print(f"The figure is {figure}", soft_wrap=True)
 

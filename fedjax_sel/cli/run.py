@@ -20,9 +20,11 @@ if TYPE_CHECKING:
 Distributed = Annotated[
     bool, typer.Option("--distributed", help="One of several processes, which JAX finds (Slurm, TPU, Kubernetes).")
 ]
-Coordinator = Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Of the first of several processes.")]
+Coordinator = Annotated[
+    str | None, typer.Option(metavar="HOST:PORT", help="Address of the first of several processes.")
+]
 Processes = Annotated[int | None, typer.Option(help="How many processes there are.")]
-ProcessNumber = Annotated[int | None, typer.Option(help="Which one this is, from 0.")]
+ProcessNumber = Annotated[int | None, typer.Option(help="Number of this process, from 0.")]
 NOTHING = "Nothing was run: the finished {} is in "
 
 

@@ -55,7 +55,7 @@ def export(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run.")],
     form: Annotated[str, typer.Option("--format", help="npz, safetensors or orbax.")] = "npz",
     out: Annotated[Path | None, typer.Option(help="File; by default RUN/model-seed-S.ENDING.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Whose model; by default the first seed's.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed whose model is exported; by default the first.")] = None,
 ) -> None:
     """Write the final model of a run to a file that others read."""
     from fedjax_sel.runs.saved import open_run

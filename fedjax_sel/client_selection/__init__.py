@@ -1,6 +1,7 @@
 """Who trains: one strategy a file, each with one exported class that constructs without arguments.
 
-`top_m`, `uniform_m`, `gumbel_m` draw cohorts of fixed shape; `cohort_of` makes one.
+`top_m`, `uniform_m`, `gumbel_m` draw cohorts of fixed shape; `cohort_of` makes one. `draw_candidates` draws whom to ask
+for signals, `top_candidates` selects among them.
 """
 
 from functools import partial
@@ -11,6 +12,8 @@ from fedjax_sel.client_selection._ops import cohort_of as cohort_of
 from fedjax_sel.client_selection._ops import gumbel_m as gumbel_m
 from fedjax_sel.client_selection._ops import top_m as top_m
 from fedjax_sel.client_selection._ops import uniform_m as uniform_m
+from fedjax_sel.client_selection._power_of_choice import draw_candidates as draw_candidates
+from fedjax_sel.client_selection._power_of_choice import top_candidates as top_candidates
 
 if TYPE_CHECKING:
     from fedjax_sel.client_selection.active_fl import ActiveFL as ActiveFL

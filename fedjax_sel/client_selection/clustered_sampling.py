@@ -76,7 +76,7 @@ class ClusteredSampling(ClientSelector):
             return jnp.argmax(upfront["label_counts"], axis=1).astype(jnp.int32)
         if self.by == "size":
             return ()
-        return jnp.zeros((ctx.num_clients, count_numbers(host.variables, self.sketch)))
+        return jnp.zeros((ctx.num_clients, count_numbers(host.task.split(host.variables)[0], self.sketch)))
 
     def distributions(self, state: Any, ctx: Context) -> Float[Array, "m N"]:
         """Returns the chances of each client in each of the `m` draws; 0 everywhere where nobody can be reached."""

@@ -28,6 +28,8 @@ class Proximal(Correction):
 
     mu: Scalar = param(default=0.001, low=0, below=math.inf)
 
+    pulls = True
+
     def correct(
         self, client_state: StrategyState, gradient: Variables, variables: Variables, received: Variables
     ) -> Variables:

@@ -44,7 +44,7 @@ def check_examples(
     if like is None and len(x) == 0:
         raise ValueError(f"{what} set is empty; at least one example is needed")
     y = convert_targets(what, y, targets)
-    x = _convert(what, x)
+    x = convert_examples(what, x)
     if like is not None and x.shape[1:] != like.shape[1:]:
         raise ValueError(
             f"{what} examples have shape {x.shape[1:]}, training examples {like.shape[1:]}; they must be alike"
@@ -165,7 +165,14 @@ def warn_of_labels(name: str, y: np.ndarray, others: np.ndarray, classes: int, *
 
 
 def warn_of_axes(name: str, x: np.ndarray) -> None:
-    """Warns of images whose axes look like channels first, which are read as channels last."""
+    """Warns of images whose axes look like channels first, which are read as channels last, or are without channels."""
+    if x.ndim == 3 and x.shape[1] == x.shape[2] >= 8:
+        warnings.warn(
+            f"{name}: examples have shape {x.shape[1:]} and are read as sequences of {x.shape[1]} places with "
+            f"{x.shape[2]} features; if they are images of one channel, x[..., None] gives them the axis of channels "
+            "(uint8 gets it without)",
+            stacklevel=3,
+        )
     if x.ndim != 4:
         return
     channels, height, width = x.shape[1:]
@@ -173,6 +180,24 @@ def warn_of_axes(name: str, x: np.ndarray) -> None:
         warnings.warn(
             f"{name}: examples have shape {x.shape[1:]}, which looks like channels first; here the last axis holds the "
             "channels: np.moveaxis(x, 1, -1) moves them there",
+            stacklevel=3,
+        )
+
+
+def warn_of_owners(name: str, owner: np.ndarray, left: np.ndarray) -> None:
+    """Warns of owners all of whose examples were set apart, who are no clients.
+
+    Args:
+      name: of the dataset.
+      owner: of each example.
+      left: which of them are training examples.
+    """
+    if len(lost := np.setdiff1d(owner, owner[left])):
+        shown = ", ".join(repr(one) for one in lost[:5].tolist()) + (", ..." if len(lost) > 5 else "")
+        warnings.warn(
+            f"{name}: {len(lost)} of {len(np.unique(owner))} owners ({shown}) have all their examples in the test or "
+            "validation share, so that they are no clients, and those after them are numbered without them; give the "
+            "test examples apart, as test=(x, y), or a smaller share",
             stacklevel=3,
         )
 
@@ -191,8 +216,12 @@ def _as_array(what: str, x: np.ndarray) -> np.ndarray:
     return x
 
 
-def _convert(what: str, x: np.ndarray) -> np.ndarray:
-    """Returns examples in the type and with the axes in which they are stored."""
+def convert_examples(what: str, x: np.ndarray) -> np.ndarray:
+    """Returns examples in the type and with the axes in which they are stored.
+
+    Raises:
+      ValueError: some are NaN or infinite, or integers beyond 32 bits.
+    """
     if x.dtype.kind == "f":
         if x.dtype.itemsize > 4:
             with np.errstate(over="ignore"):  # what overflows float32 becomes inf, and is refused below

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
-from fedjax_sel.data.checks import check_examples, count_classes, warn_of_axes, warn_of_labels
+from fedjax_sel.data.checks import check_examples, count_classes, warn_of_axes, warn_of_labels, warn_of_owners
 from fedjax_sel.data.split import hold_out
 from fedjax_sel.pytree import is_whole, show
 
@@ -153,7 +153,9 @@ def dataset(
         apart[kind] = x[taken] if len(taken) else x[:0], y[taken]
     if len(left) < len(y):
         x, y = x[left], y[left]
-        owner = None if owner is None else owner[left]
+        if owner is not None:
+            warn_of_owners(name, owner, left)
+            owner = owner[left]
     return Dataset(
         name=name,
         x=x,

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Int, Shaped
 
 from fedjax_sel.catalog import see
+from fedjax_sel.data.checks import convert_examples
 from fedjax_sel.data.dataset import Dataset, Pair
 from fedjax_sel.data.federated import FederatedData, federate
 from fedjax_sel.data.own import from_arrays, from_frame
@@ -206,8 +207,10 @@ class Federation:
         if self.public is None:
             return None
         examples = self.public.x if isinstance(self.public, Dataset) else np.asarray(self.public)
-        if not examples.ndim:
+        if not examples.ndim or examples.dtype.kind not in "iubf":
             raise ValueError(f"federation: public is {show(self.public)}; it must be examples, or a Dataset")
+        if not isinstance(self.public, Dataset):
+            examples = convert_examples("federation: public", examples)
         mine, theirs = (data.x.shape[1:], data.x.dtype), (examples.shape[1:], examples.dtype)
         if not len(examples) or mine != theirs:
             raise ValueError(

@@ -102,6 +102,11 @@ def read_split(
     Labels that are texts are numbered in the order of `words`.
     """
     y = np.asarray(split[label])
+    if y.dtype == object and (empty := [i for i, one in enumerate(y) if one is None]):
+        raise ValueError(
+            f"hf:{name}: the label is empty in {len(empty)} rows, the first of them {empty[0]}; give it one, or -1 to "
+            "leave the row out"
+        )
     if words is not None:
         if unknown := set(y) - set(words):
             raise ValueError(f"hf:{name}: the label {min(unknown)!r} is in the test examples only")

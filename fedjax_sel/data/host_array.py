@@ -37,7 +37,8 @@ class Stored:
         if len(self.arrays) == 1:
             return np.take(first, index, axis=0, mode="clip")
         which = np.asarray(which)
-        which = np.broadcast_to(which.reshape(*which.shape, *(1,) * (index.ndim - which.ndim)), index.shape)
+        which = which.reshape(*which.shape, *(1,) * (index.ndim - which.ndim))
+        which, index = np.broadcast_arrays(which, index)
         out = np.empty((*index.shape, *first.shape[1:]), first.dtype)
         for i, array in enumerate(self.arrays):
             out[which == i] = np.take(array, index[which == i], axis=0, mode="clip")

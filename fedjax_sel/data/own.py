@@ -54,7 +54,8 @@ def from_arrays(
         x, y = map(np.asarray, pair)
         if not len(y) or len(x) != len(y):
             raise ValueError(
-                f"{name}: client {client!r} has {len(x)} examples and {len(y)} labels; it must have as many, at least 1"
+                f"{name}: client {client!r} has {len(x)} examples and {len(y)} labels; a client needs at least one "
+                "example, and a label for each"
             )
         if pairs and x.shape[1:] != pairs[0][0].shape[1:]:
             raise ValueError(
@@ -117,6 +118,11 @@ def from_frame(
         if isinstance(part, pd.DataFrame):
             check_complete(f"{name}: {kind}", part, [label] if client is None else [label, client])
     values = np.unique(frame[label].to_numpy())
+    if targets == "classes" and values.dtype.kind == "f" and len(odd := values[values != np.floor(values)]):
+        raise ValueError(
+            f"{name}: column {label!r} holds numbers that are not whole, such as {odd[0]:g}; targets='continuous' says "
+            "that they are numbers to be learnt"
+        )
     numbered = targets == "continuous" or (np.issubdtype(values.dtype, np.integer) and values.min() >= 0)
 
     def read(part: pd.DataFrame) -> Pair:
@@ -188,14 +194,24 @@ def read_items(name: str, items: Items, targets: str) -> Pair:
                 f"{name}: item {i} has shape {example.shape}, item 0 has {x[0].shape}; examples must be alike"
             )
         x.append(example)
-        if targets == "classes" and int(item[1]) != item[1]:
+        if targets == "classes" and not is_class(item[1]):
             raise ValueError(
-                f"{name}: item {i} has the label {item[1]}; labels must be whole numbers, or targets others"
+                f"{name}: item {i} has the label {item[1]!r}; labels must be whole numbers, or targets others"
             )
         y.append(int(item[1]) if targets == "classes" else np.asarray(item[1]))
     if not x:
         raise ValueError(f"{name}: there are no items")
     return np.stack(x), np.asarray(y)
+
+
+def is_class(label: Any) -> bool:
+    """Whether a label is a whole number, of any type.
+
+    >>> is_class(np.float32(2.0)), is_class(1.7), is_class("a"), is_class(float("nan"))
+    (True, False, False, False)
+    """
+    value = np.asarray(label)
+    return value.shape == () and value.dtype.kind in "iubf" and bool(np.isfinite(value) and value == np.floor(value))
 
 
 def shift_tokens(sequences: Iterable[Sequence[int]], length: int, pad: int = 0) -> Pair:

@@ -181,4 +181,4 @@ class Trace(Availability):
 
     def available(self, key: PRNGKey, round: Int[Array, ""] | int, num_clients: int) -> Bool[Array, "N"]:
         """Returns the table's row of this round."""
-        return jnp.asarray(self.present)[round % self.present.shape[0]]
+        return jnp.asarray(self.present)[round % len(self.present)]

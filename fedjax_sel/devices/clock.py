@@ -76,20 +76,26 @@ class Deadline(Pytree):
     seconds: Scalar = param(default=math.inf, above=0)
     late: str = static(default="drop", choices=("drop", "partial"))
 
-    def share(self, timing: Timing) -> Float[Array, "*k"]:
-        """Returns the share of its computation, in [0, 1], that each client returns; 0: it returns nothing."""
+    def share(self, timing: Timing, fixed: Float[Array, "*k"] | float = 0.0) -> Float[Array, "*k"]:
+        """Returns the share of its training, in [0, 1], that each client returns; 0: it returns nothing.
+
+        Args:
+          timing: of the whole turns.
+          fixed: seconds of its computation that are no training, and cannot be left out.
+        """
         if self.late == "drop":
             return jnp.where(timing.total <= self.seconds, 1.0, 0.0)
-        room = self.seconds - timing.download - timing.upload
-        part = jnp.maximum(room, 0) / jnp.maximum(timing.compute, jnp.finfo(jnp.float32).tiny)
+        room = self.seconds - timing.download - timing.upload - fixed
+        part = jnp.maximum(room, 0) / jnp.maximum(timing.compute - fixed, jnp.finfo(jnp.float32).tiny)
         return jnp.where(timing.total <= self.seconds, 1.0, jnp.minimum(part, 1.0))
 
-    def spent(self, timing: Timing, share: Float[Array, "*k"]) -> Timing:
+    def spent(self, timing: Timing, share: Float[Array, "*k"], fixed: Float[Array, "*k"] | float = 0.0) -> Timing:
         """Returns the seconds that each client was busy; a client that returns nothing works until the deadline.
 
         Args:
           timing: of the whole turns.
           share: as `share` gives it, or less where only whole steps count.
+          fixed: as for `share`.
         """
         returns = share > 0
         download = jnp.minimum(timing.download, self.seconds)
@@ -97,7 +103,7 @@ class Deadline(Pytree):
         upload = jnp.minimum(timing.upload, self.seconds - download - compute)
         return Timing(
             jnp.where(returns, timing.download, download),
-            jnp.where(returns, share * timing.compute, compute),
+            jnp.where(returns, fixed + share * (timing.compute - fixed), compute),
             jnp.where(returns, timing.upload, upload),
         )
 

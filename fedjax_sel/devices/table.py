@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -113,12 +115,12 @@ def trace_from_file(path: str | Path) -> Trace:
         raise ValueError(f"{path}: a trace is a file .csv, .npy or .npz, not {path.suffix or 'one without a suffix'}")
     try:
         loaded = np.load(path, allow_pickle=False)
-    except (ValueError, OSError) as error:
+        arrays = {"": loaded} if isinstance(loaded, np.ndarray) else dict(loaded)
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise ValueError(f"{path} cannot be read as NumPy's arrays ({error})") from error
-    names = [] if isinstance(loaded, np.ndarray) else loaded.files
-    if names and len(names) != 1:
-        raise ValueError(f"{path} holds {', '.join(names)}; one array [rounds, N] is needed")
-    table = loaded if isinstance(loaded, np.ndarray) else loaded[names[0]]
+    if len(arrays) != 1:
+        raise ValueError(f"{path} holds {', '.join(arrays) or 'no array'}; one array [rounds, N] is needed")
+    (table,) = arrays.values()
     if table.ndim != 2 or table.dtype.kind not in "biu" or not np.isin(table, (0, 1)).all():
         raise ValueError(
             f"{path} holds {table.dtype} of shape {table.shape}; one array [rounds, N] of 0 and 1, or of true and "

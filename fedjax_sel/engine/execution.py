@@ -51,6 +51,8 @@ class Execution:
         """Refuses a chunk of no rounds, and what is no layout, mesh, callback, checkpoints or memory."""
         for name in ("chunk", "memory", "debug"):
             object.__setattr__(self, name, to_plain(getattr(self, name)))
+        if isinstance(self.mesh, list | tuple):
+            object.__setattr__(self, "mesh", tuple(map(to_plain, self.mesh)))
         if self.chunk is not None and (not is_whole(self.chunk) or self.chunk < 1):
             raise ValueError(f"chunk is {self.chunk!r}; it must be at least 1 round, or None")
         if self.examples_on is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -162,6 +163,7 @@ class Experiment(Pytree):
         """Raises `ValueError` for what cannot run on `data`."""
         self.count_cohort(data.num_clients)
         self.correction.check(self.local_training)
+        self.aggregation.check(self.local_training, self.correction)
         self.availability.check(data.num_clients)
         self.volatility.check(data.num_clients)
         with see("docs/how-to/devices.md"):
@@ -221,9 +223,13 @@ def stack_experiments(
     """
     first, *rest = [jax.tree_util.tree_flatten_with_path(one) for one in (*experiments, *others)]
     classes = classes_of(experiments[0])
-    for i, ((_, tree), one) in enumerate(zip(rest, (*experiments[1:], *others), strict=True), start=1):
+    for (_, tree), one in zip(rest, (*experiments[1:], *others), strict=True):
         if tree != first[1] or classes_of(one) != classes:
-            raise ValueError(f"experiments 0 and {i} differ in more than floats; run them one after the other")
+            found = ", ".join(list_differences(experiments[0], one)) or "structure"
+            raise ValueError(
+                f"experiments that share a program differ in floats alone, but two of these differ in {found}; run "
+                "them one after the other"
+            )
     leaves, differs = [], []
     for (path, leaf), *same in zip(first[0], *(flat for flat, _ in rest), strict=True):
         values = [leaf, *(other for _, other in same)]
@@ -234,6 +240,18 @@ def stack_experiments(
         mine = values[: len(experiments)]
         leaves.append(jnp.stack([jnp.asarray(value) for value in mine]) if differs[-1] else leaf)
     return first[1].unflatten(leaves), tuple(differs)
+
+
+def list_differences(one: Experiment, other: Experiment) -> list[str]:
+    """Returns the fields in which two experiments differ, other than floats, each with both values."""
+    out = []
+    for field in dataclasses.fields(one):
+        a, b = getattr(one, field.name), getattr(other, field.name)
+        if jax.tree.structure(a) != jax.tree.structure(b) or classes_of(a) != classes_of(b):
+            out.append(f"{field.name} ({show(a)} and {show(b)})")
+        elif field.metadata.get("static") and (type(a), a) != (type(b), b):
+            out.append(f"{field.name} ({a!r} and {b!r})")
+    return out
 
 
 COUNTS = ("rounds", "evaluate_every", "evaluate_last", "evaluate_clients_every")

@@ -44,6 +44,8 @@ class Layout:
         """Refuses an unknown way, or a number below 1."""
         if self.seeds not in ("vmap", "scan"):
             raise ValueError(f"layout: seeds is {self.seeds!r}; it must be 'vmap' or 'scan'")
+        if isinstance(self.mesh, list | tuple):
+            object.__setattr__(self, "mesh", tuple(map(to_plain, self.mesh)))  # hashable, of Python's numbers
         for name in ("clients", "examples"):
             value = to_plain(getattr(self, name))
             object.__setattr__(self, name, value)

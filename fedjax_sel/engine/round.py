@@ -93,6 +93,7 @@ def make_context(experiment: Experiment, data: FederatedData, seed: PRNGKey, t: 
     available = availability.available(key_for(seed, Purpose.AVAILABILITY, t), t, n)
     where = f"{type(availability).__name__}.available"
     check_array(where, available, (n,), jnp.bool_, f"true or false for each of the N = {n} clients")
+    available = jnp.asarray(available)  # a strategy of the user's may give NumPy's
     ctx = Context(
         round=jnp.asarray(t, jnp.int32),
         rounds=jnp.asarray(experiment.rounds, jnp.int32),

@@ -283,7 +283,8 @@ def measure_trained(
       holdout: measure on its hold-out examples instead of its training examples.
     """
     by_example, by_client, updates = split_signals(signals)
-    values: Values = {n: s.measure(update, previous if s.reference == "previous" else None) for n, s in updates.items()}
+    seen, before = strip_statistics(task, update), None if previous is None else task.split(previous)[0]
+    values: Values = {n: s.measure(seen, before if s.reference == "previous" else None) for n, s in updates.items()}
     variables = jax.tree.map(jnp.add, received, update.delta)
     own = partial(client_batch, data, client, holdout=holdout)
     if by_example:
@@ -314,10 +315,12 @@ def measure_after(
       mask: whose update was merged.
     """
     values: Values = {}
-    references = {"aggregate": aggregate, "previous": previous, "none": None}
+    changes = {"aggregate": aggregate, "previous": previous, "none": None}
+    references = {name: None if change is None else task.split(change)[0] for name, change in changes.items()}
+    seen = strip_statistics(task, updates)
     for name, signal in signals.items():
         if isinstance(signal, UpdateSignal):
-            value = jax.vmap(signal.measure, in_axes=(0, None))(updates, references[signal.reference])
+            value = jax.vmap(signal.measure, in_axes=(0, None))(seen, references[signal.reference])
             values[name] = jnp.where(expand(mask, value), value, 0)
     splits = {"validation": (data.validation_x, data.validation_y), "test": (data.test_x, data.test_y)}
     for split, (x, y) in splits.items():
@@ -326,6 +329,11 @@ def measure_after(
             logits = task.logits(variables, x)
             values |= {name: signal.measure(logits, y) for name, signal in of_task(server, task).items()}
     return values
+
+
+def strip_statistics(task: Task, update: Update) -> Update:
+    """Returns an update, or those of a cohort, without batch statistics, whose numbers are those of the examples."""
+    return replace(update, delta=task.split(update.delta)[0])
 
 
 def measure_cohort(

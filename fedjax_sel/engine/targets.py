@@ -38,6 +38,11 @@ def check_targets(
 def check_outputs(task: Task, data: FederatedData) -> None:
     """Raises `ValueError` where the model does not give as many numbers as the targets need."""
     outputs = task.outputs(data.like)
+    if len(outputs) < 2 or outputs[0] != 1:
+        raise ValueError(
+            f"{type(task.model).__name__} returns outputs of shape {outputs} for a batch of one example; it must be "
+            f"(1, {data.classes}), a row for each example of the batch"
+        )
     if data.targets == "classes" and outputs != (1, data.classes):
         raise ValueError(
             f"the model gives {outputs[-1]} logits an example, but the data has {data.classes} classes; "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
@@ -46,7 +47,7 @@ def expect_turns(
         return None, None
     count = jnp.asarray(data.num_examples)  # a selector begins on the host
     plan = experiment.local_training.plan(count, data.longest, ctx.round, ctx.rounds)
-    flops = training_flops(experiment, data, plan, count)
+    flops = training_flops(experiment, data, plan, jnp.arange(data.num_clients)).total
     rates = rates_of(experiment, data.like, count_public(data))
     down = rates.model * (1 + rates.correction_down) + rates.choice_down
     up = rates.model * (1 + rates.correction_up) + rates.choice_up
@@ -67,8 +68,8 @@ def count_affordable(
     count = jnp.arange(1, longest + 1)
     plan = experiment.local_training.plan(count, longest, ctx.round, ctx.rounds)
     rates = rates_of(experiment, data.like, count_public(data))
-    flops = training_flops(experiment, data, plan, jnp.full(longest, data.num_examples[client]))
     own = jnp.full(longest, client)
+    flops = training_flops(experiment, data, plan, own).total
     down = jnp.where(jnp.full(longest, holds_model), 0.0, rates.model) + rates.model * rates.correction_down
     up = rates.model * (1 + rates.correction_up) + rates.choice_up
     turn = timing(data.devices.take(own), flops, down + rates.choice_down, up)
@@ -107,16 +108,18 @@ def plan_cohort(
         experiment.deadline,
         rates_of(experiment, data.like, count_public(data)),
     )
-    flops = training_flops(experiment, data, plan, data.num_examples[cohort.client], screened)
+    flops = training_flops(experiment, data, plan, cohort.client, screened)
     down = jnp.where(holds_model[cohort.client], 0.0, rates.model) + rates.model * rates.correction_down
     up = rates.model * (1 + rates.correction_up) + rates.choice_up
-    whole = timing(devices, flops, down + rates.choice_down, jnp.where(plan.steps > 0, up, 0.0))
-    share = deadline.share(whole)
+    whole = timing(devices, flops.total, down + rates.choice_down, jnp.where(plan.steps > 0, up, 0.0))
+    looking, fixed = flops.looked / devices.compute, (flops.looked + flops.after) / devices.compute
+    share = deadline.share(whole, fixed)
     done = jnp.floor(share * plan.steps).astype(plan.steps.dtype)
     returned = cohort.mask & (done > 0)
     share = jnp.where(returned, done / jnp.maximum(plan.steps, 1), 0.0)
-    spent = deadline.spent(whole, share)
-    busy = spent.compute / jnp.maximum(whole.compute, jnp.finfo(jnp.float32).tiny)
+    spent = deadline.spent(whole, share, fixed)
+    training = jnp.maximum(whole.compute - fixed, jnp.finfo(jnp.float32).tiny)
+    busy = jnp.clip((spent.compute - looking) / training, 0, 1)
     wasted = jnp.floor(busy * plan.examples_seen).astype(plan.steps.dtype)
     counted = trainer.plan(num_examples, data.longest, ctx.round, ctx.rounds, max_steps=jnp.where(returned, done, 0))
     return CohortWork(counted, returned, jnp.where(cohort.mask & ~returned, wasted, 0), spent)
@@ -144,7 +147,7 @@ def fail_members(
     comes_back = volatility.available(key_for(seed, Purpose.VOLATILITY, ctx.round), ctx.round, n)
     where = f"{type(volatility).__name__}.available"
     check_array(where, comes_back, (n,), jnp.bool_, f"true or false for each of the N = {n} clients")
-    returned = work.returned & comes_back[cohort.client]
+    returned = work.returned & jnp.asarray(comes_back)[cohort.client]
     failed = work.returned & ~returned
     steps = jnp.where(returned, work.plan.steps, 0)
     plan = experiment.local_training.plan(num_examples, data.longest, ctx.round, ctx.rounds, max_steps=steps)
@@ -186,22 +189,42 @@ def time_signals(
     return slowest(answer, asked), jnp.where(asked, joules(data.devices, answer), 0).sum()
 
 
+class TurnFlops(NamedTuple):
+    """Operations of clients' turns.
+
+    Attributes:
+      looked: of the choice among their examples, before training.
+      trained: of all local steps.
+      after: of the `trained` signals.
+    """
+
+    looked: Float[Array, "k"]
+    trained: Float[Array, "k"]
+    after: Float[Array, "k"]
+
+    @property
+    def total(self) -> Float[Array, "k"]:
+        """All of a turn."""
+        return self.trained + (self.looked + self.after)
+
+
 def training_flops(
     experiment: Experiment,
     data: FederatedData,
     plan: Plan,
-    size: Int[Array, "k"],
+    client: Int[Array, "k"],
     screened: Int[Array, "k"] | None = None,
-) -> Float[Array, "k"]:
-    """Operations of each step, of the choice among `screened` examples (None: all), and of the `trained` signals."""
+) -> TurnFlops:
+    """Operations of the turns of some clients, which choose among `screened` examples (None: all that they have)."""
     rates = rates_of(experiment, data.like, count_public(data))
-    if screened is None or not overrides(experiment.data_selection, "asks"):
-        looked = size * ((rates.screening + rates.trained_passes) * rates.flops)
-    else:
-        looked = screened * (rates.screening * rates.flops) + size * (rates.trained_passes * rates.flops)
-    if rates.trained_public:
-        looked += rates.trained_public * rates.flops
-    return plan.examples_seen * ((1 + rates.backward) * rates.flops) + looked
+    size = jnp.asarray(data.num_examples)[client]
+    among = size if screened is None or not overrides(experiment.data_selection, "asks") else screened
+    measured = jnp.asarray(data.num_holdout)[client] if experiment.signal_split == "holdout" else size
+    return TurnFlops(
+        looked=among * (rates.screening * rates.flops),
+        trained=plan.examples_seen * ((1 + rates.backward) * rates.flops),
+        after=measured * (rates.trained_passes * rates.flops) + rates.trained_public * rates.flops,
+    )
 
 
 def count_public(data: FederatedData) -> int:

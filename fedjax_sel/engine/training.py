@@ -148,7 +148,7 @@ def accept_updates(
     merged = restrict(accepted, accepted.mask & returned.mask)
     if not selector.accepts_before_upload:
         return merged, work.returned, work, faults
-    upload = jnp.where(merged.mask, work.spent.upload, 0.0)
+    upload = jnp.where(work.returned & ~merged.mask, 0.0, work.spent.upload)  # who was late was still sending
     return merged, merged.mask, replace(work, spent=replace(work.spent, upload=upload)), faults
 
 
@@ -209,8 +209,10 @@ def train_member(
 
         update, kept = keep_apart(task, guard_update(train)(), mine)
         signals = experiment.client_selection.signals().at("trained")
-        sent = replace(update, delta=experiment.aggregation.receive(update.delta))
-        check_like(f"{type(experiment.aggregation).__name__}.receive", update.delta, sent.delta, "an update", "it got")
+        moved, statistics = task.split(update.delta)
+        received = experiment.aggregation.receive(moved)
+        check_like(f"{type(experiment.aggregation).__name__}.receive", moved, received, "an update", "it got")
+        sent = replace(update, delta=task.join(received, statistics))
         if not signals:
             return sent, ({}, kept)
         holdout = experiment.signal_split == "holdout"

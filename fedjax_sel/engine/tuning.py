@@ -17,10 +17,20 @@ from fedjax_sel.engine.history import History
 from fedjax_sel.pytree import is_whole
 
 
-def mean_final_accuracy(history: History) -> float:
-    """Returns the accuracy after the last round, mean over the seeds that did not diverge; NaN where all did."""
-    kept = history["accuracy"][history.diverged == 0, -1]
+def mean_final_quality(history: History) -> float:
+    """Returns the headline (accuracy) after the last round, mean over seeds that did not diverge; NaN where all did."""
+    kept = history[history.headline][history.diverged == 0, -1]
     return float(kept.mean()) if kept.size else float("nan")
+
+
+def check_direction(study: Any, experiment: Experiment) -> None:
+    """Raises `ValueError` where a study goes the wrong way for the headline of an experiment."""
+    name, better = ("accuracy", "maximize") if "accuracy" in experiment.task.metrics else ("loss", "minimize")
+    if study.direction.name.lower() != better:
+        raise ValueError(
+            f"the study is to {study.direction.name.lower()}, but its objective is the final {name}; give "
+            f"create_study(direction={better!r}), or an objective of your own"
+        )
 
 
 def tune(
@@ -31,7 +41,7 @@ def tune(
     *,
     at_once: int = 8,
     seeds: int | Iterable[int] = 1,
-    objective: Callable[[History], float] = mean_final_accuracy,
+    objective: Callable[[History], float] = mean_final_quality,
     execution: Execution | None = None,
 ) -> Any:
     """Returns the study, after so many more trials, `at_once` of them side by side in one compiled program.
@@ -46,10 +56,12 @@ def tune(
       trials: how many are run.
       at_once: of a batch; the last one may be smaller, and then compiles again.
       seeds, execution: of every trial, as for `simulate`.
-      objective: a trial's value, from its history.
+      objective: a trial's value, from its history; by default the final accuracy, or the loss where targets are no
+        classes.
 
     Raises:
-      ValueError: optuna is not installed, there are no trials, or what `sweep` refuses.
+      ValueError: optuna is not installed, there are no trials, the study goes the other way than the default
+        objective, or what `sweep` refuses.
 
     Example (extra `optuna`)::
 
@@ -69,15 +81,18 @@ def tune(
     for first in range(0, trials, at_once):
         asked = [study.ask() for _ in range(min(at_once, trials - first))]
         try:
-            histories = sweep([make(trial) for trial in asked], data, seeds, execution)
+            experiments = [make(trial) for trial in asked]
+            if objective is mean_final_quality:
+                check_direction(study, experiments[0])
+            histories = sweep(experiments, data, seeds, execution)
+            values = [float(objective(history)) for history in histories]
         except BaseException:
             for trial in asked:
                 study.tell(trial, state=failed)
             raise
-        for trial, history in zip(asked, histories, strict=True):
-            value = objective(history)
+        for trial, value in zip(asked, values, strict=True):
             if np.isfinite(value):
-                study.tell(trial, float(value))
+                study.tell(trial, value)
             else:
                 study.tell(trial, state=failed)
     return study

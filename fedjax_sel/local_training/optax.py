@@ -83,6 +83,11 @@ class Optax(MinibatchTrainer):
                 raise ValueError("optax: learning_rate is a field of its own; give it there, not in hyperparams")
             if not any(p.kind is inspect.Parameter.VAR_KEYWORD for p in accepted.values()):
                 check_name("number of optax:", name, accepted)
+            if name in accepted and isinstance(accepted[name].default, bool):
+                raise ValueError(
+                    f"optax: {name} is true or false, not a number: give the optimizer with it, as in "
+                    f"optimizer=functools.partial(optax.sgd, {name}=True)"
+                )
             bounds = Range(0, below=1) if name in AVERAGED else Range()
             bounds.check(f"optax: hyperparams.{name}", value)
         if self.epoch_decay is not None and keeps_rate(self.build_optimizer):

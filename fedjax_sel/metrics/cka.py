@@ -25,13 +25,25 @@ def linear_cka(x: Float[np.ndarray, "n p"], y: Float[np.ndarray, "n q"]) -> floa
     1.0
     """
     check_examples(x, y)
-    x, y = (np.asarray(a, np.float64) - np.mean(a, axis=0, dtype=np.float64) for a in (x, y))
+    x, y = (np.asarray(a, np.float64) for a in (x, y))
+    if any(is_constant(a) for a in (x, y)):
+        return float("nan")
+    x, y = (a - a.mean(0) for a in (x, y))
     if len(x) < max(x.shape[1], y.shape[1]):
         k, other = x @ x.T, y @ y.T
         both, own = (k * other).sum(), np.linalg.norm(k) * np.linalg.norm(other)
     else:
         both, own = np.linalg.norm(y.T @ x) ** 2, np.linalg.norm(x.T @ x) * np.linalg.norm(y.T @ y)
-    return float(both / own) if own > 0 else float("nan")
+    return float(both / own)
+
+
+def is_constant(x: Float[np.ndarray, "n p"]) -> bool:
+    """Whether all examples have the same representation.
+
+    >>> is_constant(np.full((7, 3), 0.1))
+    True
+    """
+    return bool((x == x[:1]).all())
 
 
 def kernel_cka(

@@ -7,7 +7,7 @@ from jaxtyping import Float
 
 
 def mean_over_clients(values: Float[np.ndarray, "... N"]) -> Float[np.ndarray, "..."]:
-    """Returns the plain mean over clients; one whose value is NaN does not count, and where all are, it is NaN.
+    """Returns the plain mean over clients; one whose value is not finite does not count; without any, NaN.
 
     >>> mean_over_clients(np.array([0.5, np.nan, 1.0])).item()
     0.75
@@ -18,7 +18,7 @@ def mean_over_clients(values: Float[np.ndarray, "... N"]) -> Float[np.ndarray, "
 
 
 def worst_decile(values: Float[np.ndarray, "... N"], *, higher_is_better: bool) -> Float[np.ndarray, "..."]:
-    """Returns the mean over the worst tenth of the clients, rounded up to whole clients, of those that have a value.
+    """Returns the mean over the worst tenth of the clients, rounded up to whole clients, of finite values.
 
     Args:
       values: of each client.
@@ -30,7 +30,8 @@ def worst_decile(values: Float[np.ndarray, "... N"], *, higher_is_better: bool) 
     >>> worst_decile(np.arange(20) / 20, higher_is_better=True).item()
     0.025
     """
-    order = np.sort(values if higher_is_better else -values, axis=-1)  # NaN comes last
+    finite = np.where(np.isfinite(values), values, np.nan)
+    order = np.sort(finite if higher_is_better else -finite, axis=-1)  # NaN comes last
     count = np.isfinite(values).sum(-1)
     worst = np.ceil(count / 10 - 1e-9).astype(int)
     among = np.arange(values.shape[-1]) < worst[..., None]
@@ -40,7 +41,7 @@ def worst_decile(values: Float[np.ndarray, "... N"], *, higher_is_better: bool) 
 
 
 def spread_over_clients(values: Float[np.ndarray, "... N"]) -> Float[np.ndarray, "..."]:
-    """Returns the standard deviation over clients (over `N`); those whose value is NaN do not count.
+    """Returns the standard deviation over clients (over `N`); those whose value is not finite do not count.
 
     >>> spread_over_clients(np.array([0.0, 1.0, np.nan])).item()
     0.5

@@ -32,7 +32,7 @@ def fast_convolution(
     and whatever else is asked for in `options` beside `precision`.
     """
     options = {name: value for name, value in options.items() if value is not None}
-    if not is_lowered(lhs.shape, rhs.shape, lhs_dilation, dimension_numbers) or options.keys() > {"precision"}:
+    if not is_lowered(lhs.shape, rhs.shape, lhs_dilation, dimension_numbers) or options.keys() - {"precision"}:
         return lax.conv_general_dilated(
             lhs,
             rhs,

@@ -86,6 +86,10 @@ class ResNet(nn.Module):
                     x = normalised(Conv(width, (1, 1), strides=(2, 2), use_bias=False, kernel_init=HE)(x))
                 elif stride == 2:
                     added = width - x.shape[-1]
+                    if added < 0:
+                        raise ValueError(
+                            f"resnet: widths are {self.widths}; with shortcut 'pad' none may be below the one before it"
+                        )
                     x = jnp.pad(x[:, ::2, ::2], ((0, 0), (0, 0), (0, 0), (added // 2, added - added // 2)))
                 x = nn.relu(x + y)
         return nn.Dense(self.classes)(x.mean((1, 2)))

@@ -103,7 +103,7 @@ def compare_pairs(runs: Mapping[str, tuple[History, dict]]) -> tuple[Table | Non
     (first, config), *others = runs.values()
     rows, said = [], []
     for number, (history, other) in enumerate(others, start=2):
-        if differing := [key for key in PAIRED if config.get(key) != other.get(key)]:
+        if differing := [key for key in (*PAIRED, "rounds") if config.get(key) != other.get(key)]:
             said.append(f"{number} is not compared with 1 seed by seed: {', '.join(differing)} differ")
             continue
         common = find_common_seeds(first, history)

@@ -127,7 +127,7 @@ Row = tuple[str, str, Callable[[float], str]]
 QUALITY: tuple[Row, ...] = (
     ("final_accuracy", "final accuracy", FOUR_DIGITS),
     ("best_accuracy", "best accuracy", FOUR_DIGITS),
-    ("final_loss", "final loss (nats)", FOUR_DIGITS),
+    ("final_loss", "final loss", FOUR_DIGITS),
 )
 
 COSTS: tuple[Row, ...] = (
@@ -153,7 +153,7 @@ def list_rows(found: Mapping[str, Any]) -> list[Row]:
     """Returns key, description and format of every number of a summary: quality, own metrics, clients, costs.
 
     >>> [what for _, what, _ in list_rows({"final_loss": {}, "final_f1": {}, "client_f1_mean": {}, "bytes": {}})]
-    ['final loss (nats)', 'final f1', 'client f1, mean over clients', 'bytes, selection included']
+    ['final loss', 'final f1', 'client f1, mean over clients', 'bytes, selection included']
     """
     known = {key for key, _, _ in QUALITY}
     own = [(key, key.replace("_", " "), FOUR_DIGITS) for key in found if key.startswith("final_") and key not in known]

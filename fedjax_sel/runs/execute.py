@@ -11,7 +11,7 @@ from rich.console import Console
 from fedjax_sel.config import Config, build
 from fedjax_sel.config.build import Run
 from fedjax_sel.engine.checkpoint import Checkpoints
-from fedjax_sel.engine.distributed import is_first, max_over_processes
+from fedjax_sel.engine.distributed import is_first, max_over_processes, wait_for_all
 from fedjax_sel.engine.history import History
 from fedjax_sel.report.progress import show_progress
 from fedjax_sel.report.stopping import Stopper, catch_signals
@@ -93,6 +93,7 @@ def execute(
             layout.save(place, history, config, figures=figures)
             if points is not None and not keep_checkpoints:
                 points.clear()
+        wait_for_all()  # longer than JAX waits for a process at its end
         if more_follow:
             exit_if_stopped(stopper, say, "after this run", kept_in)
     return history

@@ -26,7 +26,7 @@ from fedjax_sel.engine.experiment import check_more_rounds
 from fedjax_sel.engine.history import History
 from fedjax_sel.report.environment import environment
 from fedjax_sel.report.summary import render_page, summarize
-from fedjax_sel.runs import files, formats
+from fedjax_sel.runs import files, formats, pretrained
 from fedjax_sel.runs.files import CHECKPOINTS as CHECKPOINTS
 
 CONFIG, METRICS, SELECTIONS, SUMMARY = "config.yaml", "metrics.parquet", "selections.npz", "summary.json"
@@ -87,9 +87,14 @@ def check(folder: str | Path, config: Config, *, extend: bool = True, checkpoint
     folder, now = Path(folder), state(folder)
     if now != "new":
         written = read_config(folder, config)
-        if extend and now == "finished" and written is not None and config.differences(written) == ["rounds"]:
-            check_extension(folder, written["rounds"], config, checkpoints or folder / CHECKPOINTS)
+        points = checkpoints or folder / CHECKPOINTS
+        more = extend and written is not None and config.differences(written) == ["rounds"]
+        done = written["rounds"] if more and written is not None else config["rounds"]
+        if more and now == "finished":
+            check_extension(folder, done, config, points)
             now = "extended"
+        elif done < config["rounds"] and done in Checkpoints(points).rounds():
+            now = "extended"  # it was finished, and was stopped as it was about to be extended
         else:
             check_same(folder, config, written)
     place = folder
@@ -141,7 +146,9 @@ def create(folder: str | Path, config: Config, *, checkpoints: Path | None = Non
     """
     folder, now = Path(folder), check(folder, config, checkpoints=checkpoints)
     if now == "extended":
-        (folder / SUMMARY).unlink()  # first: with another configuration beside it, it would be a finished run's
+        (folder / SUMMARY).unlink(missing_ok=True)  # first: with another configuration it would be a finished run's
+        for name in (MODELS, pretrained.FILE):
+            (folder / name).unlink(missing_ok=True)  # of the shorter run
     if now in ("new", "extended"):
         folder.mkdir(parents=True, exist_ok=True)
         files.write_text(folder / CONFIG, config.dump())

@@ -24,8 +24,8 @@ class OutputUpdate(UpdateSignal):
 
     Attributes:
       part: `"bias"`; `"weights"`, the mean change of the weights into each class; or `"layer"`, both, flattened.
-      layer: the output layer by its path, as in `"head"` or `"block/out"`; None: the last of the outermost layers
-        `Dense_0`, `Dense_1`, ..., or the one called `head`, or the model itself.
+      layer: the output layer by its path, as in `"head"` or `"block/out"`; None: the one called `head`, or the last of
+        the outermost layers `Dense_0`, `Dense_1`, ..., or the model itself.
 
     Source: Chen and Vikalo, "Heterogeneity-Guided Client Sampling: Towards Fast and Efficient Non-IID Federated
     Learning", 2024, https://arxiv.org/abs/2310.00198, section 3.
@@ -56,7 +56,7 @@ class OutputUpdate(UpdateSignal):
 
 
 def find_output_layer(variables: Variables, name: str | None) -> dict[str, Any]:
-    """Returns kernel and bias of the output layer.
+    """Returns kernel and bias of the output layer, the kernel with the classes last.
 
     Args:
       variables: of a model, or their change.
@@ -70,7 +70,7 @@ def find_output_layer(variables: Variables, name: str | None) -> dict[str, Any]:
     if name is None:
         dense = [path for path in layers if len(path) == 1 and re.fullmatch(r"Dense_\d+", path[0])]
         dense.sort(key=lambda path: int(path[0].rpartition("_")[2]))
-        found = [path for path in layers if path in ((), ("head",))] + dense
+        found = [path for path in ((),) if path in layers] + dense + [path for path in (("head",),) if path in layers]
     else:
         found = [path for path in layers if path == tuple(name.split("/"))]
     if not found:
@@ -78,4 +78,6 @@ def find_output_layer(variables: Variables, name: str | None) -> dict[str, Any]:
             f"output_update: layer is {name!r}, which is no layer with kernel and bias by whose name the output layer "
             f"is known; layer must be one of {', '.join(sorted('/'.join(path) for path in layers)) or '(none)'}"
         )
-    return {part: flat[(*found[-1], part)] for part in ("kernel", "bias")}
+    kernel, bias = (flat[(*found[-1], part)] for part in ("kernel", "bias"))
+    is_class_first = kernel.shape[0] == len(bias) and (found[-1] == () or kernel.shape[-1] != len(bias))
+    return {"kernel": kernel.T if is_class_first else kernel, "bias": bias}  # as `LogisticRegression` has them

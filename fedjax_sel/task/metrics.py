@@ -101,7 +101,10 @@ class ClassAccuracy(Metric):
 
 
 class F1(Metric):
-    """`2 TP / (2 TP + FP + FN)` of each class, or label, against all others; 0 where it is 0 / 0.
+    """`2 TP / (2 TP + FP + FN)` of each class, or label, against all others.
+
+    It is NaN for a class that no example has and none was said to have; the mean over classes leaves it out, as
+    scikit-learn's does.
 
     Labels, of which an example has several, are predicted where their output is above 0 (a probability above ½).
 
@@ -131,8 +134,8 @@ class F1(Metric):
         both, either = sums["both"], sums["either"]
         if self.average == "micro":
             both, either = both.sum(), either.sum()
-        score = 2 * both / jnp.maximum(either, 1)  # 2 TP + FP + FN is what was predicted and what is there
-        return score.mean() if self.average == "macro" else score
+        score = 2 * both / jnp.where(either > 0, either, jnp.nan)  # 2 TP + FP + FN: what was said and what is there
+        return jnp.nanmean(score) if self.average == "macro" else score
 
 
 class CalibrationError(Metric):
@@ -248,7 +251,8 @@ class AbsoluteError(Metric):
 class R2(Metric):
     """Coefficient of determination, `1 - Σ (y - f)² / Σ (y - ȳ)²`, the mean over an example's numbers.
 
-    The sums are of float32 numbers: targets far from 0, beside their spread, lose digits.
+    Numbers that are the same in all examples have none, and are left out. The sums are of float32 numbers: targets far
+    from 0, beside their spread, lose digits, and count as the same where their variance is a millionth of their square.
 
     >>> R2().compute({"error": jnp.array([1.0]), "y": jnp.array([0.0]), "square": jnp.array([2.0])}, 2).item()
     0.5
@@ -263,7 +267,9 @@ class R2(Metric):
 
     def compute(self, sums: dict[str, Float[Array, "k"]], count: Any) -> Float[Array, ""]:
         """Returns the coefficient."""
-        return jnp.mean(1 - sums["error"] / (sums["square"] - sums["y"] ** 2 / count))
+        total = sums["square"] - sums["y"] ** 2 / count
+        varies = total > 1e-6 * sums["square"]
+        return jnp.nanmean(1 - sums["error"] / jnp.where(varies, total, jnp.nan))
 
 
 class LabelAccuracy(Metric):

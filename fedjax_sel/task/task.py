@@ -209,7 +209,11 @@ class Task(Pytree):
         """Examples as the model sees them."""
         if self.raw:
             return jnp.asarray(x)
-        last = (1,) * (x.ndim - 1)
+        last, features = (1,) * (x.ndim - 1), max(np.size(self.shift), np.size(self.scale))
+        if features not in (1, x.shape[-1]):
+            raise ValueError(
+                f"the task was made for examples of {features} features or channels, but these have shape {x.shape[1:]}"
+            )
         shift, scale = (jnp.reshape(jnp.asarray(a, jnp.float32), (*last, -1)) for a in (self.shift, self.scale))
         return (jnp.asarray(x, jnp.float32) - shift) * scale
 

@@ -90,6 +90,27 @@ def test_one_client_moves_the_average_by_no_more_than_the_clip_over_m(clients, a
     np.testing.assert_array_equal(flat(rule.receive(jax.tree.map(jnp.zeros_like, huge))), 0)
 
 
+def test_the_sum_is_divided_by_the_expected_number_of_members(clients, alone):
+    """Of 6 clients each is there with chance one half; the mean over many draws of who is there is that of all."""
+    rule = DPFedAvg(clip=1e6, noise_multiplier=0.0, expected=0.5 * N)
+    changes = {"aggregation": rule, "cohort_size": N, "availability": Bernoulli(0.5)}
+    moved, cohort = run(clients, **changes)
+    there = [client for client in cohort if client >= 0]
+    assert 0 < len(there) < N
+    np.testing.assert_allclose(flat(moved), sum(flat(alone[i]) for i in there) / (0.5 * N), **CLOSE)
+    noise = jnp.concatenate(
+        [
+            leaf.ravel()
+            for leaf in jax.tree.leaves(
+                DPFedAvg(clip=2.0, noise_multiplier=3.0, expected=4.0).perturb(
+                    jax.random.key(0), {"w": jnp.zeros(4000)}, N
+                )
+            )
+        ]
+    )
+    np.testing.assert_allclose(noise.std(), 3.0 * 2.0 / 4.0, rtol=0.05)
+
+
 def test_a_large_clip_without_noise_is_the_mean(clients):
     one, _ = run(clients, aggregation=DPFedAvg(clip=1e6, noise_multiplier=0.0))
     np.testing.assert_allclose(flat(one), flat(run(clients, aggregation=Mean())[0]), **CLOSE)

@@ -129,8 +129,9 @@ def test_owners_are_numbered_from_0_in_the_order_of_their_names():
     assert "3 owners" in repr(data)
 
 
-def test_an_owner_whose_rows_all_became_test_rows_is_not_counted():
-    data = dataset("toy", *rows(40), owner=np.arange(40), test=0.5)
+def test_an_owner_whose_rows_all_became_test_rows_is_not_counted_and_named():
+    with pytest.warns(UserWarning, match=r"toy: 20 of 40 owners \(.*, \.\.\.\) have all their examples in the test"):
+        data = dataset("toy", *rows(40), owner=np.arange(40), test=0.5)
     assert data.owner is not None
     assert sorted(data.owner) == list(range(20))
 

@@ -42,6 +42,16 @@ def test_names_of_clients_are_in_order_and_a_share_is_set_apart():
     np.testing.assert_array_equal(np.bincount(whole.owner), [30, 50, 20])
 
 
+def test_clients_whose_examples_are_all_set_apart_are_named():
+    few = [(np.full((1, 2), i), np.zeros(1, int)) for i in range(4)]
+    many = (np.full((20, 2), 9.0), np.arange(20) % 2)
+    with pytest.warns(
+        UserWarning, match=r"own: \d of 5 owners \([0-3](, [0-3])*\) have all their examples in the test"
+    ):
+        data = from_arrays([*few, many], test=0.3)
+    assert data.owner.max() < 4
+
+
 def test_a_run_on_ones_own_arrays():
     federation = fs.Federation.from_arrays(clients((40, 30, 50)), test=0.25)
     task = fs.Task.on(LogisticRegression(classes=2), federation.source)

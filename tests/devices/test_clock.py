@@ -74,6 +74,16 @@ def test_who_would_be_late_returns_what_fits():
     np.testing.assert_allclose(joules(DEVICES, spent), [5 * 2 + 3 * 4, 1 * 4 + 3 * 2, 3 * 6])
 
 
+def test_what_is_no_training_is_not_left_out():
+    """A turn of 1 + 8 + 1 seconds, of whose computation 2 are no training: of 6 seconds 2 are left for the other 6."""
+    t = Timing(jnp.array([1.0]), jnp.array([8.0]), jnp.array([1.0]))
+    deadline = Deadline(6.0, late="partial")
+    share = deadline.share(t, fixed=2.0)
+    np.testing.assert_allclose(share, [1 / 3])
+    np.testing.assert_allclose(deadline.spent(t, share, fixed=2.0).compute, [4.0])
+    np.testing.assert_array_equal(Deadline(4.0, late="partial").share(t, fixed=2.0), [0.0])
+
+
 seconds = st.floats(0, 100, width=32)
 
 

@@ -13,6 +13,7 @@ from fedjax_sel.client_selection.round_robin import RoundRobin
 from fedjax_sel.data import sources
 from fedjax_sel.data.federation import Federation
 from fedjax_sel.data.partition import Iid
+from fedjax_sel.devices.availability import Function
 from fedjax_sel.engine import checkpoint
 from fedjax_sel.engine.checkpoint import SPARE, Checkpoints, Point
 from fedjax_sel.engine.driver import simulate
@@ -213,6 +214,30 @@ def test_a_checkpoint_of_another_run_is_refused(data, tmp_path):
         simulate(experiment(Entropy(epsilon=0.2)), data, checkpoints=Checkpoints(tmp_path))
     with pytest.raises(ValueError, match="of another run"):
         simulate(mine, data, seeds=[1], checkpoints=Checkpoints(tmp_path))
+
+
+@pytest.mark.parametrize("by", [1, 2])
+def test_another_function_is_another_run(data, tmp_path, by):
+    """The same code with the same values is the same run, wherever it lies in memory."""
+
+    def of(number):
+        return experiment().replace(availability=Function(lambda round, n: jnp.arange(n) % (number + 1) < number))
+
+    points = Checkpoints(tmp_path, pause=0)
+    simulate(of(1), data, chunk=2, checkpoints=points, callbacks=[lambda history: True])
+    if by == 1:
+        assert simulate(of(1), data, chunk=2, checkpoints=Checkpoints(tmp_path)).about["resumed_at"] == 2
+    else:
+        with pytest.raises(ValueError, match="another run"):
+            simulate(of(2), data, chunk=2, checkpoints=Checkpoints(tmp_path))
+
+
+def test_only_the_first_process_says_when_a_save_is_due(clock, tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoint, "is_first", lambda: False)
+    checkpoints = Checkpoints(tmp_path, pause=1.0)
+    clock.now += 10
+    assert not checkpoints.due(1)
+    assert checkpoints.due(1, now=True)
 
 
 def test_only_a_finished_run_goes_on_to_another_number_of_rounds(data, tmp_path):

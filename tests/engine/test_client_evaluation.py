@@ -62,6 +62,16 @@ def test_every_client_is_evaluated_on_its_own_examples(blobs, data, history):
 LAYS = ("order", "offset", "num_examples", "num_holdout")
 
 
+def test_values_that_are_not_finite_count_nowhere():
+    for odd in (np.nan, np.inf, -np.inf):
+        values = np.array([odd] + [0.25] * 2 + [0.5] * 17)
+        rest = values[1:]
+        np.testing.assert_allclose(mean_over_clients(values), rest.mean())
+        np.testing.assert_allclose(spread_over_clients(values), rest.std())
+        for higher, worst in ((True, 0.25), (False, 0.5)):
+            np.testing.assert_allclose(worst_decile(values, higher_is_better=higher), worst)
+
+
 def test_a_history_has_mean_worst_decile_and_spread_of_the_evaluated_rounds(history):
     values = history.client_metrics["accuracy"][:, -1].astype(float)
     np.testing.assert_allclose(history["client_accuracy_mean"][:, -1], values.mean(1))

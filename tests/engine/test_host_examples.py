@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedjax_sel import Experiment, Federation, Layout, Task, config, partition, simulate
+from fedjax_sel import Experiment, Federation, Layout, Task, config, dataset, partition, simulate
 from fedjax_sel.client_selection.power_of_choice import PowerOfChoice
 from fedjax_sel.data.host_array import Stored, keep_on_host
 from fedjax_sel.engine import program
@@ -119,3 +119,23 @@ def test_several_processes_are_refused_before_anything_is_computed(monkeypatch):
     monkeypatch.setattr(program, "init_variables", None)
     with pytest.raises(ValueError, match=r"^examples_on is 'host', which is for one process, but there are 1; set"):
         simulate(BASE, UNEVEN, SEEDS, examples_on="host")
+
+
+@pytest.mark.parametrize("seeds", ["vmap", "scan"])
+def test_seeds_with_examples_of_their_own_are_asked_of_everybody_on_the_host(seeds):
+    """Flat passes look at the same places in the arrays of all seeds."""
+
+    def draw(seed):
+        rng = np.random.default_rng(seed)
+        return dataset("own", rng.normal(size=(60, 4)).astype(np.float32), rng.integers(0, 3, 60), test=0.2)
+
+    task = Task.on(LogisticRegression(classes=3), draw(0))
+    experiment = Experiment(task, PowerOfChoice(4), cohort_size=2, rounds=2, evaluate_clients_every=1)
+    recipe = Federation(draw, partition.Iid(6))
+    one, other = (
+        simulate(experiment, recipe, seeds=2, examples_on=place, layout=Layout(seeds=seeds))
+        for place in ("host", "device")
+    )
+    np.testing.assert_array_equal(one.selections, other.selections)
+    for name in one.metrics:
+        np.testing.assert_allclose(one[name], other[name], rtol=1e-5, atol=1e-6)

@@ -12,16 +12,36 @@ from fedjax_sel.aggregation.dp_fedavg import DPFedAvg
 from fedjax_sel.aggregation.fednova import FedNova
 from fedjax_sel.aggregation.fedopt import FedOpt
 from fedjax_sel.aggregation.mean import Mean
+from fedjax_sel.client_selection._ops import uniform_m
 from fedjax_sel.correction.scaffold import Scaffold
 from fedjax_sel.devices.availability import Trace
 from fedjax_sel.engine.init import init_runs
 from fedjax_sel.engine.keys import Purpose, key_for
 from fedjax_sel.local_training._shuffle import shuffle_epochs
 from fedjax_sel.local_training.sgd import SGD
-from fedjax_sel.signals import GradientNorm
+from fedjax_sel.protocols import ClientSelector, Signals
+from fedjax_sel.signals import GradientNorm, Projection, Sketch, UpdateNorm
 from fedjax_sel.types import Batch
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
+
+
+SEEN = []
+"""What signals of updates `Watching` was told."""
+
+
+class Watching(ClientSelector):
+    """Selects uniformly."""
+
+    def signals(self):
+        return Signals(trained=[UpdateNorm()], after=[Sketch(None), Projection("whole")])
+
+    def select(self, key, state, ctx):
+        return uniform_m(key, ctx.available, ctx.m)
+
+    def observe(self, key, state, ctx, cohort, *, update_norm, sketch, projection):
+        jax.debug.callback(lambda *values: SEEN.append(values), update_norm, sketch, projection)
+        return state
 
 
 class Normed(nn.Module):
@@ -40,6 +60,33 @@ class Normed(nn.Module):
 @pytest.fixture
 def skewed(blobs):
     return Federation(blobs, partition.Dirichlet(clients=8, alpha=0.4), data_seed=3)
+
+
+def test_signals_of_updates_look_at_what_gradients_change_and_not_at_statistics(blobs, skewed):
+    """At a rate of 0 parameters stay where they are, and running statistics do not."""
+    experiment = Experiment(Task.on(Normed(), blobs), client_selection=Watching(), cohort_size=3, rounds=2)
+    SEEN.clear()
+    simulate(experiment.replace(local_training=SGD(0.0)), skewed)
+    for one in SEEN:
+        for seen in one:
+            np.testing.assert_array_equal(seen, 0)
+    assert len(SEEN) == 2
+    SEEN.clear()
+    simulate(experiment.replace(local_training=SGD(0.3)), skewed)
+    norm, whole, _ = SEEN[-1]
+    np.testing.assert_allclose(norm.ravel(), np.linalg.norm(whole, axis=-1).ravel(), rtol=1e-5)
+    assert (norm > 0).all()
+
+
+def test_clipped_updates_keep_their_statistics(blobs, skewed):
+    """A client's parameters are clipped by their own norm; its statistics are those of its examples."""
+    experiment = Experiment(Task.on(Normed(), blobs), local_training=SGD(0.0), cohort_size=3, rounds=1)
+    plain, clipped = (
+        simulate(experiment.replace(aggregation=rule), skewed).variables
+        for rule in (Mean("cohort"), DPFedAvg(clip=1e-3, noise_multiplier=0.0))
+    )
+    for one, other in zip(jax.tree.leaves(plain), jax.tree.leaves(clipped), strict=True):
+        np.testing.assert_allclose(one, other, **CLOSE)
 
 
 def trained_by_hand(task, variables, x, y, trainer, key):

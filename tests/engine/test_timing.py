@@ -18,6 +18,7 @@ from fedjax_sel.client_selection.tifl import TiFL
 from fedjax_sel.client_selection.uniform import Uniform
 from fedjax_sel.data.federated import Examples
 from fedjax_sel.data_selection.everything import Everything
+from fedjax_sel.data_selection.high_loss import HighLoss
 from fedjax_sel.data_selection.random_subset import RandomSubset
 from fedjax_sel.devices.availability import Bernoulli, Trace
 from fedjax_sel.devices.clock import Deadline
@@ -29,7 +30,8 @@ from fedjax_sel.engine.keys import Purpose, key_for
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.models.logistic import LogisticRegression
 from fedjax_sel.models.mlp import MLP
-from fedjax_sel.protocols import ClientSelector
+from fedjax_sel.protocols import ClientSelector, Signals
+from fedjax_sel.signals import Loss
 
 N, CLOSE = 12, {"rtol": 2e-4, "atol": 2e-5}
 
@@ -121,6 +123,68 @@ def test_asking_takes_time_too_and_who_was_asked_has_the_model(blobs):
         np.testing.assert_allclose(history["seconds"][0, t], asked[:, 0].max() + slowest, rtol=1e-5)
         training = sum(clock.joules(c, *p) for c, p in parts.items())
         np.testing.assert_allclose(history["joules"][0, t], asked[:, 1].sum() + training, rtol=1e-5)
+
+
+def slow(drawn, **changes):
+    """Devices that compute a thousand operations a second, and send in no time."""
+    numbers = {"compute": 1e3, "efficiency": 1e9, "memory": 1e9, "up": 1e12, "down": 1e12, **changes}
+    return DeviceProfile.of(**{name: np.broadcast_to(value, drawn).astype(float) for name, value in numbers.items()})
+
+
+def test_looking_at_examples_takes_its_time_before_training_where_work_is_cut(blobs):
+    """What a client does until the deadline is what it is billed for: operations over its rate are its seconds."""
+    recipe = federation(blobs, slow(N))
+    looks = experiment(
+        blobs, Uniform(), rounds=1, cohort_size=1, data_selection=HighLoss(0.5), local_training=SGD(0.1, batch_size=1)
+    )
+    whole = simulate(looks, recipe)
+    looking = whole["selection_flops"][0, 0] / 1e3
+    training = whole["client_flops"][0, 0] / 1e3
+    np.testing.assert_allclose(whole["seconds"][0, 0], looking + training, rtol=1e-5)
+    cut = simulate(looks.replace(deadline=Deadline(looking + 0.5 * training, late="partial")), recipe)
+    done = (cut["selection_flops"] + cut["client_flops"])[0, 0] / 1e3
+    np.testing.assert_allclose(cut["seconds"][0, 0], done, rtol=1e-5)
+    assert 0.4 * training < cut["client_flops"][0, 0] / 1e3 < 0.51 * training
+    with pytest.warns(UserWarning, match="no update came back"):
+        late = simulate(looks.replace(deadline=Deadline(0.5 * looking, late="partial")), recipe)
+    assert late["client_flops"][0, 0] == 0
+    np.testing.assert_allclose(late["seconds"], 0.5 * looking, rtol=1e-5)
+
+
+class AsksAfterwards(Uniform):
+    """Uniform cohorts, whose members report their loss after training."""
+
+    def signals(self):
+        return Signals(trained=[Loss()])
+
+
+@pytest.mark.parametrize("split", ["training", "holdout"])
+def test_signals_of_trained_models_take_the_time_of_the_examples_that_they_look_at(blobs, split):
+    recipe = Federation(blobs, partition.Iid(N), holdout=0.2, devices=slow(N))
+    asks = experiment(blobs, AsksAfterwards(), rounds=1, cohort_size=1, signal_split=split)
+    history = simulate(asks, recipe)
+    flops = history["client_flops"] + history["selection_flops"]
+    np.testing.assert_allclose(history["seconds"], flops / 1e3, rtol=1e-5)
+
+
+class AcceptsAll(Uniform):
+    """Uniform cohorts, all of whose updates are accepted."""
+
+    def accept(self, key, state, ctx, cohort):
+        return cohort
+
+
+@pytest.mark.parametrize("late", ["drop", "partial"])
+def test_who_misses_the_deadline_was_sending_also_where_updates_are_accepted(blobs, late):
+    up = np.r_[1.0, np.full(N - 1, 1e12)]
+    recipe = federation(blobs, slow(N, compute=1e12, up=up))
+    plain, accepting = (
+        simulate(experiment(blobs, selector, rounds=1, cohort_size=N, deadline=Deadline(10.0, late=late)), recipe)
+        for selector in (Uniform(), AcceptsAll())
+    )
+    for name in ("seconds", "joules", "bytes_up"):
+        np.testing.assert_allclose(plain[name], accepting[name], rtol=1e-6)
+    np.testing.assert_allclose(plain["seconds"], 10.0)
 
 
 @pytest.fixture(scope="module")

@@ -43,13 +43,41 @@ def test_trials_run_in_batches_by_one_program_and_are_told_what_they_are_worth_a
 
 
 def test_a_trial_without_a_value_fails_and_so_do_those_of_a_batch_that_cannot_run(data):
-    study = optuna.create_study()
+    study = optuna.create_study(direction="maximize")
     fs.tune(study, make, data, trials=2, at_once=2, objective=lambda history: float("nan"))
-    with pytest.raises(ValueError, match="differ in more than floats"):
+    with pytest.raises(ValueError, match="differ in floats alone, but two of these differ in"):
         fs.tune(study, lambda trial: experiment(0.1).replace(cohort_size=trial.number), data, trials=2)
     assert [trial.state.name for trial in study.trials] == ["FAIL"] * 4
     with pytest.raises(ValueError, match="trials is 0; it must be a whole number, at least 1"):
         fs.tune(study, make, data, trials=0)
+
+
+def test_a_study_in_the_wrong_direction_is_refused_and_numbers_are_tuned_by_their_loss(data):
+    with pytest.raises(ValueError, match=r"to minimize, .* final accuracy; give create_study\(direction='maximize'\)"):
+        fs.tune(optuna.create_study(), make, data, trials=1)
+    diabetes = fs.load("diabetes")
+    task, clients = (
+        fs.Task.on(fs.models.MLP(classes=1, hidden=(3,)), diabetes),
+        fs.Federation(diabetes, fs.partition.Iid(5)),
+    )
+
+    def learn(trial):
+        rate = trial.suggest_float("rate", 1e-6, 1e-5)
+        return fs.Experiment(task, local_training=SGD(rate), cohort_size=2, rounds=2)
+
+    with pytest.raises(ValueError, match=r"to maximize, .* final loss; give create_study\(direction='minimize'\)"):
+        fs.tune(optuna.create_study(direction="maximize"), learn, clients, trials=1)
+    study = fs.tune(optuna.create_study(), learn, clients, trials=2)
+    rate = study.trials[0].params["rate"]
+    alone = fs.simulate(fs.Experiment(task, local_training=SGD(rate), cohort_size=2, rounds=2), clients)
+    assert study.trials[0].value == pytest.approx(alone["loss"][0, -1], rel=1e-5)
+
+
+def test_an_objective_that_raises_fails_its_trials(data):
+    study = optuna.create_study(direction="maximize")
+    with pytest.raises(KeyError, match="no metric 'f1'"):
+        fs.tune(study, make, data, trials=2, objective=lambda history: history["f1"][0, -1])
+    assert [trial.state.name for trial in study.trials] == ["FAIL"] * 2
 
 
 class Watch:

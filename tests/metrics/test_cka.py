@@ -45,6 +45,14 @@ def kernels(features):
 FEATURES = [X, Y, X[:, :2] * 5 + 1, RNG.normal(size=(30, 90))]
 
 
+@pytest.mark.parametrize("n", [4, 7])
+def test_cka_of_a_constant_representation_is_nan(n):
+    """Of fewer and of more examples than columns; 0.1 has no exact mean."""
+    x, y = np.full((n, 5), 0.1), np.random.default_rng(0).normal(size=(n, 5))
+    assert np.isnan([linear_cka(x, y), linear_cka(y, x), linear_cka(x, x)]).all()
+    assert linear_cka(y, y) == pytest.approx(1)
+
+
 def test_cka_from_kernels_is_linear_cka_of_every_pair():
     got = kernel_cka(kernels(FEATURES))
     np.testing.assert_allclose(got, [[linear_cka(x, y) for y in FEATURES] for x in FEATURES])

@@ -103,6 +103,14 @@ def test_what_is_not_lowered_runs_natively(x, kernel, options):
     assert "conv_general_dilated" in primitives(ours.apply, variables, x)
 
 
+def test_an_option_beside_the_precision_runs_natively():
+    dimensions = lax.conv_dimension_numbers(IMAGES.shape, (3, 3, 4, 5), ("NHWC", "HWIO", "NHWC"))
+    options = {"dimension_numbers": dimensions, "preferred_element_type": jnp.float32}
+    kernel = jax.random.normal(KEY, (3, 3, IMAGES.shape[-1], 5))
+    got = fast_convolution(IMAGES, kernel, (1, 1), "SAME", **options)
+    same(got, lax.conv_general_dilated(IMAGES, kernel, (1, 1), "SAME", **options), 0)
+
+
 def test_channels_first_run_natively():
     x, kernel = jnp.moveaxis(IMAGES, -1, 1), jax.random.normal(KEY, (5, 4, 3, 3))
     same(fast_convolution(x, kernel, (1, 1), "SAME"), lax.conv_general_dilated(x, kernel, (1, 1), "SAME"), 0)

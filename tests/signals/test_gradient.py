@@ -100,3 +100,23 @@ def test_prices():
     assert signals.Gradient(7).cost.up == 7
     assert signals.GradientNoise().cost.up == 1
     assert signals.UpdateNorm(sends=2, receives=3).cost.down == 3
+
+
+def of_layer(delta, part="weights"):
+    return signals.OutputUpdate(part).measure(Update(delta, *(jnp.int32(1),) * 3, jnp.ones(()), jnp.ones(())), None)
+
+
+@pytest.mark.parametrize("features", [5, 3])
+def test_the_change_of_the_weights_into_a_class_is_that_classs_whatever_axis_the_classes_are_on(features):
+    """Also where there are as many features as classes."""
+    kernel, bias = jax.random.normal(jax.random.key(0), (3, features)), jnp.zeros(3)
+    expected = np.asarray(kernel).mean(1)
+    np.testing.assert_allclose(of_layer({"params": {"kernel": kernel, "bias": bias}}), expected, rtol=1e-6)  # logistic
+    dense = {"params": {"Dense_0": {"kernel": kernel.T, "bias": bias}}}
+    np.testing.assert_allclose(of_layer(dense), expected, rtol=1e-6)
+
+
+def test_a_head_is_the_output_layer_beside_hidden_layers_that_have_no_name():
+    hidden = {"kernel": jnp.ones((4, 7)), "bias": jnp.zeros(7)}
+    head = {"kernel": jnp.ones((7, 3)), "bias": jnp.arange(3.0)}
+    np.testing.assert_array_equal(of_layer({"params": {"Dense_0": hidden, "head": head}}, "bias"), [0, 1, 2])

@@ -81,6 +81,8 @@ def calibration_error(bins):
 
 
 SAID = np.asarray(LOGITS).argmax(1)
+ABSENT = LOGITS.at[:, 3].set(-9.0)
+"""Outputs that never say the class of which there is no example."""
 OVER = (np.asarray(LOGITS) > 0).astype(int)
 
 
@@ -88,7 +90,14 @@ OVER = (np.asarray(LOGITS) > 0).astype(int)
     ("metric", "outputs", "targets", "expected"),
     [
         (metrics.Accuracy(), LOGITS, Y, lambda: oracle.accuracy_score(Y, SAID)),
-        (metrics.F1(), LOGITS, Y, lambda: oracle.f1_score(Y, SAID, average="macro", labels=range(4), zero_division=0)),
+        (metrics.F1(), LOGITS, Y, lambda: oracle.f1_score(Y, SAID, average="macro")),
+        (metrics.F1(), ABSENT, Y, lambda: oracle.f1_score(Y, np.asarray(ABSENT).argmax(1), average="macro")),
+        (
+            metrics.F1("none"),
+            ABSENT,
+            Y,
+            lambda: [*oracle.f1_score(Y, np.asarray(ABSENT).argmax(1), average=None), np.nan],
+        ),
         (metrics.F1("micro"), LOGITS, Y, lambda: oracle.f1_score(Y, SAID, average="micro")),
         (
             metrics.F1("none"),
@@ -112,6 +121,16 @@ OVER = (np.asarray(LOGITS) > 0).astype(int)
 )
 def test_a_metric_of_added_sums_is_that_of_scikit_learn_of_all_examples(metric, outputs, targets, expected):
     np.testing.assert_allclose(value(metric, outputs, targets), np.asarray(expected()), rtol=2e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("number", [0.1, 7.3, -1e3])
+def test_targets_that_are_all_the_same_have_no_coefficient_of_determination(number):
+    """The difference of their sums is rounding, of either sign."""
+    same, varied = jnp.full((7, 1), number), LOGITS[:7, :1]
+    assert np.isnan(value(metrics.R2(), varied, same))
+    both = jnp.concatenate([same, 2 * varied], 1)
+    got = value(metrics.R2(), jnp.concatenate([varied, varied], 1), both)
+    np.testing.assert_allclose(got, oracle.r2_score(2 * varied, varied), rtol=2e-5)
 
 
 def round_to_bins(score, bins):

@@ -52,7 +52,8 @@ class Unequal:
                 f"{self.clients} clients with {self.min_examples} examples each need more than the {len(y)} examples "
                 "there are; lower clients or min_examples"
             )
-        weight = np.exp(self.spread * rng.standard_normal(self.clients))
+        exponent = self.spread * rng.standard_normal(self.clients)
+        weight = np.exp(exponent - max(0.0, exponent.max() - 700))  # without overflow
         count = divide_in_proportion(weight, len(y), least=self.min_examples)
         client = np.empty(len(y), np.int64)
         client[rng.permutation(len(y))] = np.repeat(np.arange(self.clients), count)

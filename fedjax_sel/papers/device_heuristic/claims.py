@@ -333,7 +333,7 @@ def judge_at_equal_cost(histories: Histories, other: str, cost: str, *, own: boo
     return make_claim(
         f"ahead-of-{slug}-at-{'its' if own else 'their'}-{cost}",
         f"At equal {cost}, those that {whose} spends in its rounds, the heuristic is more accurate than {who} "
-        f"(who cannot pay a round has accuracy 1/{CLASSES})",
+        f"(a method that cannot afford one round counts with accuracy 1/{CLASSES})",
         f"{OURS}: what selecting by resources is for",
         judge_larger(ahead, NOTICED),
         {

@@ -121,18 +121,15 @@ def judge_early(histories: Histories) -> list[Claim]:
 
 def judge_alpha(histories: Histories) -> list[Claim]:
     """Returns whether entropy's advantage shrinks as examples are divided more evenly; none where α was not varied."""
-    gains = {}
-    for alpha in ALPHAS:
-        at = name_ablation("α =", f"{alpha:g}")
-        if (at, "EDS") in histories:
-            gains[at, alpha <= STRONG] = find_best_accuracy(histories, at, "EDS") - find_best_accuracy(
-                histories, at, "RDS"
-            )
-    if len(gains) < len(ALPHAS):
+    at = {alpha: name_ablation("α =", f"{alpha:g}") for alpha in ALPHAS}
+    if not all((experiment, "EDS") in histories for experiment in at.values()):
         return []
-    strong, weak = (
-        np.mean([gain for (_, skewed), gain in gains.items() if skewed is wanted], axis=0) for wanted in (True, False)
-    )
+    gains = {
+        alpha: find_best_accuracy(histories, experiment, "EDS") - find_best_accuracy(histories, experiment, "RDS")
+        for alpha, experiment in at.items()
+    }
+    strong = np.mean([gain for alpha, gain in gains.items() if alpha <= STRONG], axis=0)
+    weak = np.mean([gain for alpha, gain in gains.items() if alpha > STRONG], axis=0)
     shrinks = {"α up to 0.1 minus α from 0.5": difference(strong, weak)}
     return [
         make_claim(
@@ -142,9 +139,9 @@ def judge_alpha(histories: Histories) -> list[Claim]:
             judge_larger(shrinks, NOTICED),
             {
                 "advantage at strong skew - at weak, best accuracy": describe_differences(shrinks),
-                "EDS - RDS": {at: float(gain.mean()) for (at, _), gain in gains.items()},
+                "EDS - RDS": {at[alpha]: float(gain.mean()) for alpha, gain in gains.items()},
             },
-            rests_on=[at for at, _ in gains],
+            rests_on=list(at.values()),
         )
     ]
 

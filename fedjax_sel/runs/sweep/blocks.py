@@ -136,10 +136,15 @@ def concat_seeds(parts: Sequence[History], seeds: tuple[int, ...]) -> History:
     def together(*leaves):
         return np.concatenate(leaves)[rows]
 
+    def fill_in(part: History, name: str) -> np.ndarray:
+        none = np.zeros((len(part.seeds), part.rounds))
+        return part.metrics.get(name, none)  # what is not there counts faults, of which there are none
+
+    names = dict.fromkeys(name for part in parts for name in part.metrics)
     about = {**parts[-1].about, "seconds": sum(part.about["seconds"] for part in parts)}
     return History(
         seeds,
-        {name: together(*(part.metrics[name] for part in parts)) for name in parts[0].metrics},
+        {name: together(*(fill_in(part, name) for part in parts)) for name in names},
         together(*(part.selections for part in parts)),
         parts[0].num_clients,
         about,
