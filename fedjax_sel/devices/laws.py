@@ -36,7 +36,11 @@ class Uniform:
 
     Attributes:
       low: smallest share of the largest value, in [0, 1].
-      compute, efficiency, memory, up, down: largest values, in the units of `DeviceProfile`.
+      compute: operations a second, the largest value.
+      efficiency: operations a joule, the largest value.
+      memory: bytes, the largest value.
+      up: bytes a second, the largest value.
+      down: bytes a second, the largest value.
       radio: watts, the same for all.
 
     Source: Mouli, "Device Selection Algorithm for Federated Learning", thesis, IIT Patna, 2024, figure 1.2.
@@ -69,7 +73,11 @@ class LogNormal:
 
     Attributes:
       spread: standard deviation of the logarithm; 0.6 puts a factor of 4.7 between the first and the last decile.
-      compute, efficiency, memory, up, down: medians, in the units of `DeviceProfile`.
+      compute: operations a second, the median.
+      efficiency: operations a joule, the median.
+      memory: bytes, the median.
+      up: bytes a second, the median.
+      down: bytes a second, the median.
       radio: watts, the same for all.
 
     >>> LogNormal(spread=0.0).draw(seed=0, clients=8).num_clients
@@ -99,7 +107,12 @@ class Tiers:
       compute_factor: of the computing rate in each tier; a tier needs the same energy for an operation.
       network_factor: of both network rates in each tier; None: 1.
       share: of the clients in each tier, in any unit; None: equally many. Whole numbers by largest remainder.
-      compute, efficiency, memory, up, down, radio: of a device of factor 1, in the units of `DeviceProfile`.
+      compute: operations a second, of a device of factor 1.
+      efficiency: operations a joule, of a device of factor 1.
+      memory: bytes, of a device of factor 1.
+      up: bytes a second, of a device of factor 1.
+      down: bytes a second, of a device of factor 1.
+      radio: watts, the same for all.
 
     Source: in the manner of Chai et al., "TiFL: A Tier-based Federated Learning System", 2020,
     https://arxiv.org/abs/2001.09249, whose clients are five groups by cores; the defaults are ours.

@@ -108,7 +108,7 @@ class Experiment(Pytree):
 
     @property
     def has_own_models(self) -> bool:
-        """Whether clients have models of their own: personal parts, or what fine-tuning makes of the global model."""
+        """Whether clients have models of their own, by personal parts or by fine-tuning."""
         return bool(self.task.personal) or self.fine_tuning is not None
 
     def count_cohort(self, num_clients: int) -> int:

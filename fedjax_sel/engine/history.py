@@ -62,7 +62,7 @@ class History:
 
     @property
     def headline(self) -> str:
-        """The metric that says first how good a model is: accuracy, or loss where targets are no classes."""
+        """The metric that says first how good a model is, accuracy, or loss where targets are no classes."""
         return "accuracy" if "accuracy" in self.metrics or not self.metrics else "loss"
 
     @property
