@@ -50,8 +50,10 @@ class History:
     personal: Variables = ()
 
     def __repr__(self) -> str:
+        ended = int((self.diverged > 0).sum())
+        lost = f" ({ended} of them diverged)" if ended else ""
         return (
-            f"History({len(self.seeds)} seeds, {self.rounds} rounds, {self.num_clients} clients; "
+            f"History({len(self.seeds)} seeds{lost}, {self.rounds} rounds, {self.num_clients} clients; "
             f"{', '.join([*self.metrics, *TOTALS])})"
         )
 

@@ -11,6 +11,7 @@ from rich.table import Table
 from scipy import stats
 
 from fedjax_sel.config import KINDS
+from fedjax_sel.config.resolve import ANSWERS
 from fedjax_sel.engine.history import History
 from fedjax_sel.metrics import cost_to, rounds_to
 from fedjax_sel.metrics.verdict import adjust_holm, difference
@@ -44,10 +45,13 @@ def find_reachable_accuracy(runs: Mapping[str, tuple[History, dict]]) -> float:
 
 
 def list_runs(runs: Mapping[str, tuple[History, dict]]) -> Iterator[str]:
-    """Yields a line for each run, in the order of the table: its number, folder, data, selector and length."""
+    """Yields a line for each run, in the order of the table: number, folder, data, selector, what differs, length."""
+    configs = [config for _, config in runs.values()]
+    differing = [key for key in ANSWERS if any(config.get(key) != configs[0].get(key) for config in configs)]
+    shown = dict.fromkeys(["client_selection", *(key for key in differing if KINDS[key].default is not None)])
     for number, (name, (history, config)) in enumerate(runs.items(), start=1):
-        selection = describe_component("client_selection", config["client_selection"])
-        about = f"{config['data']['name']}, {selection}, {history.rounds} rounds"
+        parts = ", ".join(describe_component(key, config[key]) for key in shown if config.get(key) is not None)
+        about = f"{config['data']['name']}, {parts}, {history.rounds} rounds"
         seeds = f"{len(history.seeds)} seed{'s' * (len(history.seeds) != 1)}"
         if history.diverged.any():
             seeds = describe_diverged(summarize(history)["diverged"])
