@@ -1029,7 +1029,7 @@ COMMANDS: list[tuple[str, str]] = [
     ("run digits --mesh 2", "--mesh is '2'; it must be of the form seeds=2,clients=4"),
     ("run digits --mesh seeds=0,clients=1", "mesh"),
     ("run digits --memory much", "Invalid value for '--memory': Input should be a valid number"),
-    ("run digits --memory -1", "Input should be greater than or equal to 0.001"),
+    ("run digits --memory -1", "Invalid value for '--memory': Input should be greater than"),
     ("run digits lr", "'lr' is not of the form key=value"),
     ("run digits =3", "'=3' is not of the form key=value"),
     ("run digits lr=[", "the value cannot be read as YAML"),

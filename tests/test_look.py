@@ -142,7 +142,7 @@ def test_of_targets_that_are_no_classes_the_sizes_are_shown(tmp_path):
     assert "clients: 10, targets: continuous, training examples: " in done.stdout
     done = call(*given, "--figure", tmp_path / "labels.png")
     assert done.exit_code == 2
-    assert "targets are continuous: no classes whose examples could be drawn" in done.output
+    assert "targets are continuous: no classes whose examples could be counted" in done.output
 
 
 def test_a_component_is_explained_by_what_its_class_declares():

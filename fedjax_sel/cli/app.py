@@ -35,7 +35,7 @@ Mesh = Annotated[
     str | None, typer.Option(metavar="seeds=S,clients=C", help="Divide seeds and cohorts among S x C devices.")
 ]
 Memory = Annotated[
-    float | None, typer.Option(metavar="GIB", min=0.001, help="Memory that a device may use; by default all of it.")
+    float | None, typer.Option(metavar="GIB", min=1e-6, help="Memory that a device may use; by default all of it.")
 ]
 
 
