@@ -79,7 +79,7 @@ def list_competitors() -> list[Competitor]:
         Competitor("critical_fl", settings={"smallest": "1m"}, cohort=2, grid={"threshold": (0.01, 0.1)}),
         Competitor("delta", COHORT, grid={"alpha1": (0.8, 0.5)}),
         Competitor("device_heuristic", grid={"alpha": (0.25, 0.5)}),
-        Competitor("divfl", settings={"weighting": "none"}),  # as its code averages
+        Competitor("divfl", CLIENT),
         Competitor("e3cs", grid={"fairness": (0.5, 0.8)}),
         Competitor("entropy", CLIENT, grid={"epsilon": (0.1, 0.5)}),
         Competitor("epsilon_greedy", CLIENT, grid={"epsilon": (0.1, 0.5)}),
