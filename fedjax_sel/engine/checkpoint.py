@@ -8,9 +8,6 @@ recognised, named, and the one before it is used.
 
 from __future__ import annotations
 
-import functools
-import hashlib
-import inspect
 import logging
 import re
 import shutil
@@ -21,7 +18,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import CodeType
 from typing import Any
 
 import jax
@@ -31,8 +27,8 @@ from flax import traverse_util
 
 from fedjax_sel.engine.disk import reserve, room
 from fedjax_sel.engine.distributed import fetch, is_first, is_key
+from fedjax_sel.engine.mark import digest, name_of
 from fedjax_sel.engine.state import RoundState
-from fedjax_sel.pytree import Pytree
 from fedjax_sel.types import Variables
 
 FOLDER = re.compile(r"round-(\d{6,})")
@@ -98,7 +94,7 @@ class Checkpoints:
 
         Args:
           like: a state of this run, for its structure, shapes and types.
-          mark: what the run is (`mark_of`).
+          mark: what the run is (`mark.mark_of`).
           mark_of_ended: what the same run of so many rounds is; the end of one is a point of this run.
 
         Raises:
@@ -219,60 +215,6 @@ class Checkpoints:
             shutil.rmtree(unfinished, ignore_errors=True)
 
 
-def mark_of(*parts: Any) -> str:
-    """A digest of what a run is: the structure of these pytrees (static fields included) and all their numbers."""
-    paths, tree = jax.tree_util.tree_flatten_with_path(parts)
-    text = re.sub(r" at 0x[0-9a-f]+", "", str(tree))  # where a function lies in memory changes nothing
-    text += "".join(map(describe_code, functions_in(parts)))
-    return digest(
-        {"tree": np.frombuffer(text.encode(), np.uint8)} | {name_of(path): to_host(leaf) for path, leaf in paths}
-    )
-
-
-def functions_in(tree: Any) -> Iterator[Any]:
-    """The functions among the static fields of all nodes of a pytree, in their order."""
-
-    def walk(definition: Any) -> Iterator[Any]:
-        node = definition.node_data()
-        fixed = node[1][0] if node is not None and isinstance(node[0], type) and issubclass(node[0], Pytree) else ()
-        yield from (value for value in fixed if inspect.isfunction(value) or isinstance(value, functools.partial))
-        for child in definition.children():
-            yield from walk(child)
-
-    return walk(jax.tree.structure(tree))
-
-
-def describe_code(function: Any) -> str:
-    """What tells a function from another one: its code, its defaults, and the plain values that it closes over."""
-    if isinstance(function, functools.partial):
-        return f"{describe_code(function.func)} {describe_values((*function.args, *sorted(function.keywords.items())))}"
-    if not inspect.isfunction(function):
-        return getattr(function, "__qualname__", type(function).__qualname__)
-    cells = [cell.cell_contents for cell in function.__closure__ or ()]
-    return f"{describe_values(function.__code__)} {describe_values((*(function.__defaults__ or ()), *cells))}"
-
-
-def describe_values(value: Any) -> str:
-    """A plain value, several of them, or code, as text that is the same in every process."""
-    if isinstance(value, CodeType):
-        return f"{value.co_code.hex()} {value.co_names} {describe_values(value.co_consts)}"
-    if isinstance(value, tuple | list):
-        return " ".join(map(describe_values, value))
-    if callable(value):
-        return describe_code(value)
-    return repr(value) if isinstance(value, str | bytes | int | float | None) else type(value).__qualname__
-
-
-def digest(arrays: Mapping[str, np.ndarray]) -> str:
-    """SHA-256 of named arrays, in hexadecimal."""
-    out = hashlib.sha256()
-    for name in sorted(arrays):
-        array = np.asarray(arrays[name])
-        out.update(f"{name} {array.dtype} {array.shape} ".encode())
-        out.update(np.ascontiguousarray(array).tobytes())
-    return out.hexdigest()
-
-
 class Writing:
     """A checkpoint that is being written, by a thread of its own.
 
@@ -345,11 +287,6 @@ def shapes(state: RoundState) -> dict[str, tuple[int, ...]]:
     """The shape of every array of a state, as it is stored."""
     found = {STATE + name: leaf for name, leaf in leaves(state) if leaf.size}
     return {name: (jax.random.key_data(leaf) if is_key(leaf) else leaf).shape for name, leaf in found.items()}
-
-
-def name_of(path: tuple) -> str:
-    """`variables.params.Dense_0.kernel`."""
-    return jax.tree_util.keystr(path, simple=True, separator=".")
 
 
 def to_host(leaf: Any) -> np.ndarray:

@@ -17,7 +17,7 @@ from fedjax_sel.data.dataset import Dataset
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.data.federation import Federation
 from fedjax_sel.engine.callback import needs_variables, tell
-from fedjax_sel.engine.checkpoint import Checkpoints, Point, mark_of, to_host
+from fedjax_sel.engine.checkpoint import Checkpoints, Point, to_host
 from fedjax_sel.engine.contract import name_kind
 from fedjax_sel.engine.distributed import any_process, check_same, describe_device, fetch, wait_for_all
 from fedjax_sel.engine.eager import run_chunk_in_python
@@ -29,6 +29,7 @@ from fedjax_sel.engine.history import History
 from fedjax_sel.engine.init import init_runs
 from fedjax_sel.engine.layout import Layout
 from fedjax_sel.engine.ledger import rates_of
+from fedjax_sel.engine.mark import mark_of
 from fedjax_sel.engine.metrics import is_due
 from fedjax_sel.engine.program import Program, plan_program
 from fedjax_sel.engine.recorder import CLIENTS, Recorder, split_history

@@ -1,6 +1,7 @@
 """A run that was stopped goes on as if it had not been."""
 
 import dataclasses
+import functools
 from types import SimpleNamespace
 
 import jax
@@ -18,6 +19,7 @@ from fedjax_sel.engine import checkpoint
 from fedjax_sel.engine.checkpoint import SPARE, Checkpoints, Point
 from fedjax_sel.engine.driver import simulate
 from fedjax_sel.engine.experiment import Experiment
+from fedjax_sel.engine.mark import mark_of
 from fedjax_sel.engine.state import RoundState
 from fedjax_sel.models.logistic import LogisticRegression
 from fedjax_sel.task import Task
@@ -230,6 +232,22 @@ def test_another_function_is_another_run(data, tmp_path, by):
     else:
         with pytest.raises(ValueError, match="another run"):
             simulate(of(2), data, chunk=2, checkpoints=Checkpoints(tmp_path))
+
+
+def test_a_function_is_known_by_what_it_computes_and_not_by_where_it_lies():
+    def adding(number, *, twice=1):
+        def again(x):
+            return x if x > number else again(x + twice)  # closes over itself
+
+        return again
+
+    def mark(function):
+        return mark_of(Function(lambda round, n: function(round)), Function(functools.partial(adding, 3)))
+
+    assert mark(adding(2)) == mark(adding(2))
+    assert mark(adding(2)) != mark(adding(3))
+    assert mark(adding(2)) != mark(adding(2, twice=2))
+    assert mark_of(Function(functools.partial(adding, 3))) != mark_of(Function(functools.partial(adding, 4)))
 
 
 def test_only_the_first_process_says_when_a_save_is_due(clock, tmp_path, monkeypatch):

@@ -1,0 +1,89 @@
+"""The mark of a run: a digest by which a checkpoint is known to be of it, and of no other."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import inspect
+import re
+from collections.abc import Iterator, Mapping
+from types import CodeType
+from typing import Any
+
+import jax
+import numpy as np
+
+from fedjax_sel.engine.distributed import fetch
+from fedjax_sel.pytree import Pytree
+
+
+def mark_of(*parts: Any) -> str:
+    """A digest of what a run is: the structure of these pytrees (static fields included) and all their numbers."""
+    paths, tree = jax.tree_util.tree_flatten_with_path(parts)
+    text = re.sub(r" at 0x[0-9a-f]+", "", str(tree))  # where a function lies in memory changes nothing
+    text += "".join(describe(function, ()) for function in functions_in(parts))
+    return digest(
+        {"tree": np.frombuffer(text.encode(), np.uint8)} | {name_of(path): fetch(leaf) for path, leaf in paths}
+    )
+
+
+def functions_in(tree: Any) -> Iterator[Any]:
+    """The functions among the static fields of all nodes of a pytree, in their order."""
+
+    def walk(definition: Any) -> Iterator[Any]:
+        node = definition.node_data()
+        fixed = node[1][0] if node is not None and isinstance(node[0], type) and issubclass(node[0], Pytree) else ()
+        yield from (value for value in fixed if inspect.isfunction(value) or isinstance(value, functools.partial))
+        for child in definition.children():
+            yield from walk(child)
+
+    return walk(jax.tree.structure(tree))
+
+
+def describe(value: Any, within: tuple[int, ...]) -> str:
+    """What tells one value that a function is made of from another, as text that is the same in every process.
+
+    Args:
+      value: a function, of which code, defaults and what it closes over count; code; plain values, or several.
+      within: the identities of the functions in which it stands; one of them is not described again.
+    """
+    if id(value) in within:
+        return "itself"
+    inside = (*within, id(value))
+    if isinstance(value, functools.partial):
+        parts = (value.func, *value.args, *sorted(value.keywords.items()))
+    elif inspect.isfunction(value):
+        filled = [held for cell in value.__closure__ or () for held in content_of(cell)]
+        parts = (value.__code__, *(value.__defaults__ or ()), *sorted((value.__kwdefaults__ or {}).items()), *filled)
+    elif isinstance(value, CodeType):
+        parts = (value.co_code.hex(), *value.co_names, *value.co_consts)
+    elif isinstance(value, tuple | list):
+        parts = tuple(value)
+    elif isinstance(value, str | bytes | int | float | None):
+        return repr(value)
+    else:
+        return getattr(value, "__qualname__", type(value).__qualname__)
+    return f"({' '.join(describe(part, inside) for part in parts)})"
+
+
+def content_of(cell: Any) -> tuple[Any, ...]:
+    """What a function closes over at one place; nothing where it has no value yet."""
+    try:
+        return (cell.cell_contents,)
+    except ValueError:
+        return ()
+
+
+def digest(arrays: Mapping[str, np.ndarray]) -> str:
+    """SHA-256 of named arrays, in hexadecimal."""
+    out = hashlib.sha256()
+    for name in sorted(arrays):
+        array = np.asarray(arrays[name])
+        out.update(f"{name} {array.dtype} {array.shape} ".encode())
+        out.update(np.ascontiguousarray(array).tobytes())
+    return out.hexdigest()
+
+
+def name_of(path: tuple) -> str:
+    """`variables.params.Dense_0.kernel`."""
+    return jax.tree_util.keystr(path, simple=True, separator=".")
