@@ -110,6 +110,17 @@ def test_a_run_that_was_killed_as_it_was_about_to_go_on_goes_on(places, tmp_path
     np.testing.assert_array_equal(history["accuracy"], layout.read(places[1])[0]["accuracy"])
 
 
+def test_such_a_run_is_refused_too_where_a_strategy_depends_on_the_number_of_rounds(tmp_path):
+    given = {**GIVEN, "local_training": {**GIVEN.get("local_training", {}), "schedule": "cosine"}}
+    points, folder = tmp_path / "run" / "checkpoints", tmp_path / "run"
+    layout.create(folder, config.resolve(given))
+    (points / f"round-{config.resolve(given)['rounds']:06d}").mkdir(parents=True)
+    before = (folder / layout.CONFIG).read_bytes()
+    with pytest.raises(FolderError, match="depends on how many rounds there are"):
+        layout.create(folder, config.resolve({**given, "rounds": 12}))
+    assert (folder / layout.CONFIG).read_bytes() == before
+
+
 def test_models_of_the_shorter_run_do_not_stay(tmp_path):
     run(tmp_path / "run")
     for name in (layout.MODELS, pretrained.FILE):

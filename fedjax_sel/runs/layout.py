@@ -94,6 +94,7 @@ def check(folder: str | Path, config: Config, *, extend: bool = True, checkpoint
             check_extension(folder, done, config, points)
             now = "extended"
         elif done < config["rounds"] and done in Checkpoints(points).rounds():
+            check_strategies(folder, done, config)
             now = "extended"  # it was finished, and was stopped as it was about to be extended
         else:
             check_same(folder, config, written)
@@ -120,15 +121,20 @@ def check_extension(folder: Path, done: int, config: Config, checkpoints: Path) 
     had = read_file(folder / SUMMARY, lambda path: json.loads(path.read_text(encoding="utf-8"))["rounds"])
     if had < done <= config["rounds"]:
         raise FolderError(f"{folder} holds a run that a callback ended after {had} of {done} rounds; give another one")
-    try:
-        check_more_rounds(build_parts(config), done, config["rounds"])
-    except ValueError as error:
-        raise FolderError(f"{folder}: {error}") from error
+    check_strategies(folder, done, config)
     if done not in Checkpoints(checkpoints).rounds():
         raise FolderError(
             f"{folder} holds a run of {done} rounds that kept no checkpoint of its end, so it cannot go on to "
             f"{config['rounds']}; run it anew in another folder"
         )
+
+
+def check_strategies(folder: Path, done: int, config: Config) -> None:
+    """Raises `FolderError` where a strategy of the run in a folder depends on how many rounds there are."""
+    try:
+        check_more_rounds(build_parts(config), done, config["rounds"])
+    except ValueError as error:
+        raise FolderError(f"{folder}: {error}") from error
 
 
 def check_same(folder: Path, config: Config, written: Config | None) -> None:
