@@ -44,7 +44,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "projection": ("tensors", "whole", "cosine"),
     "reference": ("aggregate", "previous"),
     "softmax": ("cohort", "everyone"),
-    "reward": ("sign", "exponential", "printed", "none"),
+    "reward": ("sign", "exponential", "printed", "none", "zero"),
     "mean": ("selections_and_one", "selections", "rounds"),
     "bonus": ("rounds", "selections"),
     "schedule": ("hump", "linear", "constant"),
@@ -89,7 +89,8 @@ class GPFL(ClientSelector):
     `reward`      sign                 exponential       `c̃` times: `±1` as accuracy rose or fell, where it did
                                                          not change `±0.5` as loss fell or rose; `2 exp(ΔA)`, where
                                                          it did not change `exp(-ΔF)`; the same as `printed`, with
-                                                         `exp(ΔF)`; `none`: 1
+                                                         `exp(ΔF)`; `none`: 1; `zero`: 0, so that the bonus alone
+                                                         decides (a control)
     `mean`        selections_and_one   selections        rewards are divided by how many, one more, or `rounds`
     `bonus`       rounds               rounds            `n`: rounds so far, or all `selections` so far
     `schedule`    hump                 linear            `α_t = alpha` times: `t/100` up to `t = 100`, then
@@ -215,8 +216,8 @@ class GPFL(ClientSelector):
         first = ~state.rewarded.any()
         rise, change = accuracy - state.accuracy, jnp.where(first, 0.0, loss - state.loss)
         kind = self.rule("reward")
-        if kind == "none":
-            return jnp.ones(())
+        if kind in ("none", "zero"):
+            return jnp.asarray(1.0 if kind == "none" else 0.0)
         if kind == "sign":
             by_loss = jnp.where(first, 0.5, -0.5 * jnp.sign(change))  # the loss before the first is infinite
             return jnp.where(rise == 0, by_loss, jnp.sign(rise))

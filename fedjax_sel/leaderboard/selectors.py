@@ -70,6 +70,7 @@ def list_competitors() -> list[Competitor]:
         Competitor("shuffled_round_robin"),
         Competitor("cyclic"),
         Competitor("age"),
+        Competitor("gpfl", settings={"reward": "zero"}, alias="gpfl_without_rewards"),
         Competitor("by_size", CLIENT),
         Competitor("md", CLIENT),
         Competitor("active_fl", grid={"alpha2": (0.01, 0.1)}),
@@ -79,7 +80,7 @@ def list_competitors() -> list[Competitor]:
         Competitor("critical_fl", settings={"smallest": "1m"}, cohort=2, grid={"threshold": (0.01, 0.1)}),
         Competitor("delta", COHORT, grid={"alpha1": (0.8, 0.5)}),
         Competitor("device_heuristic", grid={"alpha": (0.25, 0.5)}),
-        Competitor("divfl", CLIENT),
+        Competitor("divfl", settings={"weighting": "none"}),
         Competitor("e3cs", grid={"fairness": (0.5, 0.8)}),
         Competitor("entropy", CLIENT, grid={"epsilon": (0.1, 0.5)}),
         Competitor("epsilon_greedy", CLIENT, grid={"epsilon": (0.1, 0.5)}),
@@ -109,5 +110,5 @@ def list_competitors() -> list[Competitor]:
     ]
 
 
-SELECTORS: dict[str, Competitor] = {one.name: one for one in list_competitors()}
-"""All selectors of the library by name, in the order in which they run."""
+SELECTORS: dict[str, Competitor] = {one.label: one for one in list_competitors()}
+"""All selectors of the library, and controls, by their names in tables, in the order in which they run."""

@@ -98,8 +98,8 @@ class ByHand:
     def factor(self, t, accuracy, loss):
         up = accuracy - self.accuracy
         down = self.loss - loss
-        if self.rule["reward"] == "none":
-            return 1.0
+        if self.rule["reward"] in ("none", "zero"):
+            return 1.0 if self.rule["reward"] == "none" else 0.0
         if self.rule["reward"] == "sign":
             return np.sign(up) if up else 0.5 * np.sign(down)
         if up:
@@ -138,6 +138,7 @@ SELECTORS = [
         warm_up=5, projection="whole", reference="previous", mean="selections", reward="exponential", schedule="linear"
     ),
     GPFL(variant="paper", projection="tensors", softmax="everyone", reward="sign", bonus="selections", alpha=0.0),
+    GPFL(warm_up=3, reward="zero"),
 ]
 
 
@@ -264,8 +265,8 @@ def test_a_reward_goes_by_accuracy_and_where_that_ties_by_loss():
     state = state._replace(rewarded=jnp.array([1, 0, 0]))
     for accuracy, loss, *expected in table:
         numbers = jnp.float32(accuracy), jnp.float32(loss)
-        got = [GPFL(reward=r).factor(state, *numbers) for r in ("sign", "exponential", "printed", "none")]
-        np.testing.assert_allclose(got, [*expected, 1.0], rtol=1e-5)
+        got = [GPFL(reward=r).factor(state, *numbers) for r in ("sign", "exponential", "printed", "none", "zero")]
+        np.testing.assert_allclose(got, [*expected, 1.0, 0.0], rtol=1e-5)
 
 
 @pytest.mark.parametrize(("accuracy", "expected"), [(0.3, (1.0, 2 * math.exp(0.3))), (0.0, (0.5, 1.0))])

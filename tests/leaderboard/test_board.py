@@ -136,7 +136,7 @@ def test_a_selector_without_the_devices_it_needs_is_left_out_and_so_are_data_tha
 
 
 def test_every_selector_of_the_library_has_its_place():
-    assert set(SELECTORS) == set(catalog.available("fedjax_sel.client_selection"))
+    assert {one.name for one in SELECTORS.values()} == set(catalog.available("fedjax_sel.client_selection"))
 
 
 def test_every_selector_resolves_on_every_federation():
