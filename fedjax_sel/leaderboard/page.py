@@ -23,6 +23,7 @@ from fedjax_sel.leaderboard.tables import (
     tabulate_costs,
     tabulate_findings,
     tabulate_gains,
+    tabulate_mean_gains,
     tabulate_ranking,
     tabulate_unfinished,
     to_html,
@@ -125,6 +126,7 @@ def list_tables(tidy: pd.DataFrame, cells: Sequence[Cell], findings: Sequence[Fi
     return [
         tabulate_ranking(tidy),
         judged,
+        tabulate_mean_gains(tidy),
         tabulate_gains(tidy, PRIMARY),
         tabulate_budgets(tidy),
         tabulate_costs(tidy),

@@ -71,6 +71,17 @@ def list_gains(tidy: pd.DataFrame, budget: Budget) -> dict[tuple[str, str], Diff
     }
 
 
+def mean_gains(tidy: pd.DataFrame, budget: Budget) -> dict[str, Difference]:
+    """Returns of every selector that ran on all federations the paired difference to the baseline of their mean.
+
+    Raises:
+      ValueError: no finished cell has an accuracy under the budget.
+    """
+    block = take_block(tidy, budget)
+    mean = dict(zip(block.selectors, block.values.mean(axis=1), strict=True))
+    return {name: difference(mine, mean[BASELINE]) for name, mine in mean.items() if name != BASELINE}
+
+
 def count_beating(gains: dict[tuple[str, str], Difference], selectors: Sequence[str]) -> dict[str, dict[str, int]]:
     """Returns of each selector on how many federations its interval lies above the baseline, below, or holds 0."""
     out = {}

@@ -12,7 +12,7 @@ from fedjax_sel.leaderboard.cells import FINISHED, Cell
 from fedjax_sel.leaderboard.findings import Finding
 from fedjax_sel.leaderboard.measures import ACCURACY, CHOICE, OF_CLIENTS, ROUNDS_TO
 from fedjax_sel.leaderboard.scales import BUDGETS, PRIMARY, Budget
-from fedjax_sel.leaderboard.scores import Block, count_beating, list_gains, select, take_block
+from fedjax_sel.leaderboard.scores import Block, count_beating, list_gains, mean_gains, select, take_block
 from fedjax_sel.leaderboard.selectors import BASELINE
 from fedjax_sel.leaderboard.statistics import (
     Estimate,
@@ -22,7 +22,7 @@ from fedjax_sel.leaderboard.statistics import (
     interquartile_means,
     mean_ranks,
 )
-from fedjax_sel.metrics import Difference
+from fedjax_sel.metrics import Difference, adjust_holm
 from fedjax_sel.papers.paper import Table
 from fedjax_sel.report.markdown import table as render_markdown
 
@@ -109,6 +109,26 @@ def tabulate_gains(tidy: pd.DataFrame, budget: Budget) -> Table:
     rows = [(one, *(show_gain(gains.get((one, name))) for name in federations)) for one in selectors]
     note = "Accuracy in percentage points, paired over seeds, with half of the 95 % interval; * where 0 lies outside."
     return Table(f"Gain over uniform at equal {budget.name}", ("selector", *federations), tuple(rows), note)
+
+
+def tabulate_mean_gains(tidy: pd.DataFrame) -> Table:
+    """Returns the gain over the baseline of the mean over all federations, under every budget, the largest first."""
+    there = [budget for budget in BUDGETS if not select(tidy, ACCURACY, budget.name).empty]
+    gains = {budget: mean_gains(tidy, budget) for budget in there}
+    first = gains[PRIMARY]
+    names = sorted(first, key=lambda name: -first[name].mean)
+    p = adjust_holm([2 * min(first[name].p_above(), first[name].p_below()) for name in names])
+    rows = [
+        (name, *(show_gain(gains[budget].get(name)) for budget in there), f"{adjusted:.2g}")
+        for name, adjusted in zip(names, p, strict=True)
+    ]
+    note = (
+        "Accuracy in percentage points, the mean over all federations, paired over seeds, with half of the 95 % "
+        f"interval; * where 0 lies outside. p: of no difference at equal {PRIMARY.name}, two-sided by Student's t, by "
+        f"Holm for {len(names)} comparisons. Selectors that lack a federation are left out."
+    )
+    columns = ("selector", *(budget.name for budget in there), "p (Holm)")
+    return Table("Mean gain over uniform under every budget", columns, tuple(rows), note)
 
 
 def tabulate_budgets(tidy: pd.DataFrame) -> Table:

@@ -13,9 +13,8 @@ from fedjax_sel.leaderboard.cells import configure
 from fedjax_sel.leaderboard.federations import FEDERATIONS
 from fedjax_sel.leaderboard.findings import judge_predictions
 from fedjax_sel.leaderboard.scales import KINDS, SCALES, Budget
-from fedjax_sel.leaderboard.scores import list_gains, select, take_block
+from fedjax_sel.leaderboard.scores import list_gains, mean_gains, select
 from fedjax_sel.leaderboard.selectors import SELECTORS
-from fedjax_sel.metrics import difference
 from fedjax_sel.runs.files import to_jsonable
 
 ROOT = Path(__file__).parents[2]
@@ -78,13 +77,6 @@ def test_the_first_page_says_what_the_table_says(summary, tidy):
     assert f"{-100 * behind.mean:.0f} points behind at equal bytes" in page
     cover = select(tidy, "coverage").loc["oort"].mean(axis=1)
     assert f"selected {100 * cover.min():.0f} to {100 * cover.max():.0f} % of the clients" in page
-
-
-def mean_gains(tidy, budget):
-    """Returns of each selector the paired difference to uniform of the mean over all federations."""
-    block = take_block(tidy, budget)
-    mean = dict(zip(block.selectors, block.values.mean(axis=1), strict=True))
-    return {name: difference(mine, mean["uniform"]) for name, mine in mean.items() if name != "uniform"}
 
 
 def count_wins(tidy, budget):

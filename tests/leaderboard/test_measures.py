@@ -1,6 +1,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from fedjax_sel.engine.history import History
 from fedjax_sel.leaderboard import statistics
@@ -10,8 +11,13 @@ from fedjax_sel.leaderboard.findings import JUDGES, judge_predictions, read_pred
 from fedjax_sel.leaderboard.measures import build_tidy, find_target, measure_under
 from fedjax_sel.leaderboard.page import list_tables, render_html, render_markdown
 from fedjax_sel.leaderboard.scales import PRIMARY, Budget
-from fedjax_sel.leaderboard.scores import list_gains, take_block
-from fedjax_sel.leaderboard.tables import tabulate_budgets, tabulate_ranking, tabulate_unfinished
+from fedjax_sel.leaderboard.scores import list_gains, select, take_block
+from fedjax_sel.leaderboard.tables import (
+    tabulate_budgets,
+    tabulate_mean_gains,
+    tabulate_ranking,
+    tabulate_unfinished,
+)
 
 ROUNDS, CLIENTS = 10, 4
 NASTY = "<script>alert(1)</script>|x"
@@ -108,6 +114,22 @@ def test_gains_are_paired_and_a_cell_without_its_baseline_has_none(tidy):
     assert gain.high - gain.low == pytest.approx(0, abs=1e-9)
     alone = build_tidy([Cell("one", "better", FINISHED, history=make_history(0.5))], {"one": FACTS})
     assert alone.empty
+
+
+def test_the_mean_gain_is_scipys_paired_test_with_holms_correction(tidy):
+    rng = np.random.default_rng(5)
+    noisy = tidy[tidy["selector"] != NASTY].copy()
+    noisy["value"] += rng.normal(0, 0.02, len(noisy))
+    wide = select(noisy, "accuracy", PRIMARY.name)
+    uniform, *others = (wide.loc[name].mean(axis=0) for name in ("uniform", "better", "equal"))
+    found = [stats.ttest_rel(other, uniform) for other in others]
+    gap, interval = 100 * (others[0] - uniform).mean(), found[0].confidence_interval()
+    small, large = sorted(one.pvalue for one in found)
+    table = tabulate_mean_gains(noisy)
+    column = table.columns.index(PRIMARY.name)
+    half = 50 * (interval.high - interval.low)
+    assert table.rows[0][:1] + table.rows[0][column : column + 1] == ("better", f"{gap:+.1f} ± {half:.1f} *")
+    assert [row[-1] for row in table.rows] == [f"{2 * small:.2g}", f"{max(2 * small, large):.2g}"]
 
 
 def test_a_selector_that_lacks_a_federation_is_not_ranked_and_the_page_says_so(tidy):

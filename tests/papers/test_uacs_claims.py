@@ -8,7 +8,7 @@ import pytest
 from fedjax_sel import History, papers
 from fedjax_sel.data.uacs import SHAPE
 from fedjax_sel.papers.paper import Evidence
-from fedjax_sel.papers.uacs.cells import ENTROPY, GRADIENT, GREEDY, LINEAR, RANDOM, ROBIN, name_experiment
+from fedjax_sel.papers.uacs.cells import ENTROPY, GRADIENT, GREEDY, LINEAR, LONG, RANDOM, ROBIN, name_experiment
 from fedjax_sel.papers.uacs.numbers import measure
 from fedjax_sel.papers.uacs.studies import SHAPES
 from fedjax_sel.papers.uacs.tables import tabulate_generator
@@ -47,13 +47,14 @@ MIXED = Method(jump=(2, 12, 3, 10, 5))
 NEVER = Method(jump=(T + 1,) * R)
 
 
-def judged(changes=(), only_in=TITLES, **methods):
-    """Verdict by claim, in a world where all methods are alike but those given."""
+def judged(changes=(), only_in=TITLES, long=None, **methods):
+    """Verdict by claim, in a world where all methods are alike but those given, and random selection's longer run."""
     world = {name: Method() for name in (ENTROPY, GREEDY, GRADIENT, RANDOM, ROBIN)}
     histories = {}
     for title in TITLES:
         here = {**world, **(methods if title in only_in else {})}
         histories |= {(title, name): method.history() for name, method in here.items()}
+        histories[f"{title}, {LONG}", RANDOM] = (long or here[RANDOM]).history()
     return {claim.id: claim for claim in papers.load("uacs").claims("small", Evidence(histories))}
 
 
@@ -163,9 +164,23 @@ def test_at_equal_cost_entropy_has_only_the_rounds_that_random_could_pay(unit, e
     assert verdict(f"ahead-at-equal-{unit}", **{ENTROPY: entropy, RANDOM: random}) == expected
 
 
+@pytest.mark.parametrize(
+    ("entropy", "long", "expected"),
+    [
+        (Method(), NEVER, YES),
+        (Method(), Method(), NO),
+        (Method(cost=0.5), LATE, YES),  # what entropy spends pays ten rounds of the longer run, which jumps later
+        (Method(jump=(4, 30, 5, 30, 4)), Method(high=0.9), OPEN),
+    ],
+    ids=["ahead", "caught up with", "before it is caught up with", "ahead in some seeds"],
+)
+def test_the_longer_run_of_random_selection_is_looked_at_where_it_has_spent_as_much(entropy, long, expected):
+    assert verdict("ahead-at-entropys-bytes", long=long, **{ENTROPY: entropy, RANDOM: LATE}) == expected
+
+
 def test_every_claim_has_a_sentence_a_source_and_numbers_for_each_experiment():
     claims = judged()
-    assert len(claims) == 7
+    assert len(claims) == 8
     for claim in claims.values():
         assert claim.text
         assert claim.source
@@ -207,7 +222,7 @@ def test_the_linear_model_is_judged_where_it_was_run():
     histories = {
         (name_experiment(setting, change), name): method.history()
         for setting in (1, 2, 3)
-        for change in ("", LINEAR)
+        for change in ("", LONG, LINEAR)
         for name, method in (behind if (setting, change) == (3, LINEAR) else world).items()
     }
     claims = {claim.id: claim for claim in papers.load("uacs").claims("full", Evidence(histories))}

@@ -19,6 +19,8 @@ SETTINGS = {1: "Experiment 1", 2: "Experiment 2", 3: "Experiment 3"}
 BOUNDARY, MORE_BOUNDARY = 6, 10
 MORE = f"{MORE_BOUNDARY} boundary clients, m = {MORE_BOUNDARY}"
 """The variation with more clients at the boundary."""
+LONG, TIMES = "as many bytes as entropy selection", 9
+"""The longer runs of random selection, and by how much: 106 models and 100 scores against 12 models a round."""
 LINEAR = "logistic regression"
 """The variation with a model that cannot follow the curve."""
 
@@ -52,7 +54,7 @@ BASE: dict[str, Any] = {
 
 
 def list_cells(scale: str) -> list[Cell]:
-    """Returns three settings, all methods; at `full` also the variations."""
+    """Returns three settings, all methods, random selection also for longer; at `full` also the variations."""
     base = {**BASE, "rounds": 15 if scale == "smoke" else 150}
 
     def cell(setting: int, method: str, selector: dict[str, Any], name: str = "") -> Cell:
@@ -60,6 +62,10 @@ def list_cells(scale: str) -> list[Cell]:
         return Cell(name_experiment(setting, name), method, merge_settings(base, own, VARIATIONS[name] if name else {}))
 
     out = [cell(setting, method, selector) for setting in SETTINGS for method, selector in METHODS.items()]
+    longer = {"rounds": TIMES * base["rounds"]}
+    for setting in SETTINGS:
+        usual = cell(setting, RANDOM, METHODS[RANDOM]).config
+        out.append(Cell(name_experiment(setting, LONG), RANDOM, merge_settings(usual, longer)))
     if scale == "full":
         out += [cell(setting, SLOTS, {**METHODS[GREEDY], "per_slot": True}) for setting in SETTINGS]
         out += [

@@ -18,7 +18,7 @@ from fedjax_sel.metrics import (
 )
 from fedjax_sel.papers.judging import ALONG, list_results, open_interval
 from fedjax_sel.papers.paper import Evidence, Finished, Histories, Result, StoredCell
-from fedjax_sel.papers.uacs.cells import BOUNDARY, ENTROPY, MORE, MORE_BOUNDARY, RANDOM, SETTINGS, name_experiment
+from fedjax_sel.papers.uacs.cells import BOUNDARY, ENTROPY, LONG, MORE, MORE_BOUNDARY, RANDOM, SETTINGS, name_experiment
 
 TARGET = 0.95
 
@@ -76,6 +76,12 @@ def subtract(first: np.ndarray, second: np.ndarray, metric: str, rounds: int) ->
     if not metric.startswith("rounds_to"):
         return d
     return open_interval(d, first_missed=bool((first > rounds).any()), second_missed=bool((second > rounds).any()))
+
+
+def measure_long_run(histories: Histories, setting: int) -> np.ndarray:
+    """Returns random selection's accuracy when it has sent what entropy selection sends in all, Float[R]."""
+    entropy, random = histories[SETTINGS[setting], ENTROPY], histories[name_experiment(setting, LONG), RANDOM]
+    return at_cost(random["accuracy"], random.cumulative("bytes"), entropy.cumulative("bytes")[:, -1])
 
 
 def compare_at_equal_cost(histories: Histories, what: str) -> dict[str, Difference]:

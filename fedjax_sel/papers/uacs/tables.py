@@ -18,8 +18,25 @@ from fedjax_sel.papers.judging import (
     judge_larger,
 )
 from fedjax_sel.papers.paper import Evidence, Histories, Table, join
-from fedjax_sel.papers.uacs.cells import BOUNDARY, ENTROPY, GRADIENT, RANDOM, SETTINGS, VARIATIONS, name_experiment
-from fedjax_sel.papers.uacs.numbers import COMPARABLE, NOTICED, TARGET, compare, measure, subtract
+from fedjax_sel.papers.uacs.cells import (
+    BOUNDARY,
+    ENTROPY,
+    GRADIENT,
+    LONG,
+    RANDOM,
+    SETTINGS,
+    VARIATIONS,
+    name_experiment,
+)
+from fedjax_sel.papers.uacs.numbers import (
+    COMPARABLE,
+    NOTICED,
+    TARGET,
+    compare,
+    measure,
+    measure_long_run,
+    subtract,
+)
 from fedjax_sel.report.markdown import format_number
 
 
@@ -30,6 +47,7 @@ def make_tables(scale: str, evidence: Evidence) -> list[Table]:
         lambda: [tabulate_accuracy(histories)],
         lambda: [tabulate_selections(histories)],
         lambda: [tabulate_costs(histories)],
+        lambda: [tabulate_long_runs(histories)],
         lambda: [tabulate_sensitivity(histories)] if scale == "full" else [],
         lambda: tabulate_generator(histories, evidence.studies["generator"]),
     )
@@ -103,6 +121,31 @@ def tabulate_costs(histories: Histories) -> Table:
         ("experiment", "method", "MB", "MFLOP", f"MB to {TARGET} (median)", f"MFLOP to {TARGET} (median)"),
         tuple(rows),
         "Entropy and gradient norm send the model to all clients and pass all examples through it in every round.",
+    )
+
+
+def tabulate_long_runs(histories: Histories) -> Table:
+    """Returns entropy selection beside random selection that may send as many bytes."""
+    rows = []
+    for setting, title in SETTINGS.items():
+        long = histories[name_experiment(setting, LONG), RANDOM]
+        entropy, random = measure(title, histories[title, ENTROPY]), measure(name_experiment(setting, LONG), long)
+        sent = entropy["bytes"].max() / 1e6
+        reached = (format_median(value[f"bytes_to_{TARGET}"] / 1e6, 3, sent) for value in (entropy, random))
+        accuracy = entropy["final_accuracy"], measure_long_run(histories, setting)
+        rows.append((title, f"{sent:.3g}", *(format_mean_std(value, 3) for value in accuracy), *reached))
+    return Table(
+        "Random selection with entropy selection's bytes",
+        (
+            "experiment",
+            "MB of entropy selection",
+            "entropy, final accuracy",
+            "random at as many bytes",
+            f"entropy, MB to {TARGET} (median)",
+            f"random, MB to {TARGET} (median)",
+        ),
+        tuple(rows),
+        f"Random selection went on for {long.rounds} rounds.",
     )
 
 
