@@ -13,8 +13,9 @@ from fedjax_sel.leaderboard.cells import configure
 from fedjax_sel.leaderboard.federations import FEDERATIONS
 from fedjax_sel.leaderboard.findings import judge_predictions
 from fedjax_sel.leaderboard.scales import KINDS, SCALES, Budget
-from fedjax_sel.leaderboard.scores import list_gains, mean_gains, select
+from fedjax_sel.leaderboard.scores import list_gains, mean_gains, select, take_block
 from fedjax_sel.leaderboard.selectors import SELECTORS
+from fedjax_sel.metrics import difference
 from fedjax_sel.runs.files import to_jsonable
 
 ROOT = Path(__file__).parents[2]
@@ -55,21 +56,27 @@ def test_the_first_page_says_what_the_table_says(summary, tidy):
     behind = beaten["of"] - beaten["beat it"] - beaten["undecided"]
     assert f"At half of uniform's bytes {beaten['beat it']} of {beaten['of']} selectors beat uniform" in page
     assert f"{beaten['undecided']} cannot be told from it, and {behind} are behind." in page
-    assert beaten["which"] == ["by_size", "clustered_sampling", "gpfl", "ucb_cs"]
+    assert beaten["which"] == ["by_size", "clustered_sampling", "gpfl", "gpfl_without_rewards", "shuffled_round_robin"]
     gains = {one: d for one, d in mean_gains(tidy, Budget("bytes", 0.5)).items() if one in beaten["which"]}
-    assert [f"{100 * gains[one].mean:.1f}" for one in ("clustered_sampling", "gpfl", "ucb_cs", "by_size")] == [
-        "1.4",
-        "1.3",
-        "0.7",
-        "0.6",
-    ]
-    assert "clustered sampling by 1.4 points, GPFL by 1.3, UCB-CS by 0.7, sampling by size by 0.6" in page
+    order = ("gpfl_without_rewards", "clustered_sampling", "gpfl", "by_size", "shuffled_round_robin")
+    assert [f"{100 * gains[one].mean:.1f}" for one in order] == ["1.4", "1.3", "1.2", "0.7", "0.7"]
+    told = "GPFL's control without rewards by 1.4 points, clustered sampling by 1.3, GPFL by 1.2, sampling by size and "
+    assert f"{told}shuffled round robin by 0.7." in page
+    (table,) = [one for one in summary["tables"] if one["title"].startswith("Mean gain")]
+    left = {row[0] for row in table["rows"] if float(row[-1]) < 0.05 and not row[3].startswith("-")}
+    assert set(order) - left == {"gpfl", "shuffled_round_robin"}
+    assert "after Holm's correction GPFL and shuffled round robin are not ahead." in page
+    block = take_block(tidy, Budget("bytes", 0.5))
+    gpfl, control = (block.values[block.selectors.index(one)] for one in ("gpfl", "gpfl_without_rewards"))
+    rewards = difference(gpfl.mean(axis=0), control.mean(axis=0))
+    assert (rewards.low < 0 < rewards.high, "GPFL without its rewards is as good as GPFL" in page) == (True, True)
     most = max(count_wins(tidy, Budget(kind, 0.5))[0] for kind in KINDS)
     assert f"none beats it on more than {most} of the 17 federations" in page
     early, leaders = count_wins(tidy, Budget("bytes", 0.2))
-    assert (f"of uniform's bytes GPFL beats it on {early}." in page, leaders) == (True, ["gpfl"])
+    assert f"of uniform's bytes GPFL and its control beat it on {early}." in page
+    assert leaders == ["gpfl", "gpfl_without_rewards"]
     overlap = re.search(r"the intervals of (\d+) selectors overlap", summary["tables"][0]["note"])
-    assert (overlap[1], "the intervals of six mean ranks overlap" in page) == ("6", True)
+    assert (overlap[1], "the intervals of three mean ranks overlap" in page) == ("3", True)
     tau = found["stable-budgets"]["statistic"]["Kendall's tau with equal rounds"]["bytes"]
     assert f"τ = {tau:.2f}" in page
     level, behind = (mean_gains(tidy, Budget(kind, 0.5))["importance"] for kind in ("rounds", "bytes"))
