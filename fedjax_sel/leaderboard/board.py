@@ -121,7 +121,7 @@ def run_cells(
         compiled = run_chunk.programs
         with console.status(f"drawing {family}"):
             bench = Workbench(entries, scale, seeds)
-            trial = Workbench(entries, scale, list(SEEDS)) if scale.tuned else None
+            trial = Workbench(entries, scale, list(SEEDS), tuning=True) if scale.tuned else None
         facts |= bench.facts
         for name, reason in bench.left_out.items():
             console.print(f"{name} is left out: {reason}", style="yellow", soft_wrap=True, markup=False)

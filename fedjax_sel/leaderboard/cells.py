@@ -107,14 +107,16 @@ class Workbench:
       entries: of the family.
       scale: of the leaderboard.
       seeds: of the runs.
+      tuning: whether accuracy is measured on the server's validation examples, so that nothing is chosen by the test
+        examples, which other seeds share.
 
     Attributes:
       left_out: reason, by the name of each federation that cannot be drawn here.
       facts: of the others.
     """
 
-    def __init__(self, entries: Sequence[Entry], scale: Scale, seeds: Any = None):
-        self.scale, self.seeds = scale, seeds
+    def __init__(self, entries: Sequence[Entry], scale: Scale, seeds: Any = None, *, tuning: bool = False):
+        self.scale, self.seeds, self.tuning = scale, seeds, tuning
         self.left_out: dict[str, str] = {}
         self.facts: dict[str, Facts] = {}
         self._sources: dict[str, Any] = {}
@@ -143,9 +145,13 @@ class Workbench:
         """Draws a federation for all seeds."""
         config = configure(entry, Competitor("uniform"), self.scale, self.seeds)
         run = build(config, problem=self._problem(config))
-        self._drawn[entry.name] = draw_seeds(run).drawn
-        drawn = [self._drawn[entry.name][seed] for seed in run.seeds]
-        self.facts[entry.name] = describe_clients(drawn)
+        drawn = draw_seeds(run).drawn
+        if self.tuning:
+            drawn = {
+                seed: replace(one, test_x=one.validation_x, test_y=one.validation_y) for seed, one in drawn.items()
+            }
+        self._drawn[entry.name] = drawn
+        self.facts[entry.name] = describe_clients([drawn[seed] for seed in run.seeds])
 
     def _pad(self) -> None:
         """Pads all federations to the same number of places, of all clients together and of the largest one.

@@ -136,16 +136,17 @@ def judge_tuned(tidy: pd.DataFrame, studies: Mapping[str, Any]) -> tuple[str, di
     name = BASELINE + TUNED
     if name not in block.selectors:
         raise NotJudged("tuned uniform did not finish on every federation")
-    theirs = block.values[block.selectors.index(name)]
-    wins = {
-        one: sum(difference(mine, its).low > 0 for mine, its in zip(values, theirs, strict=True))
+    theirs, half = block.values[block.selectors.index(name)], len(block.federations) / 2
+    apart = {
+        one: [difference(mine, its) for mine, its in zip(values, theirs, strict=True)]
         for one, values in zip(block.selectors, block.values, strict=True)
         if one != name
     }
-    most = max(wins.values())
+    wins = {one: sum(d.low > 0 for d in found) for one, found in apart.items()}
+    most, possible = max(wins.values()), max(sum(d.high > 0 for d in found) for found in apart.values())
     best = sorted(one for one, count in wins.items() if count == most)
-    statistic = {"federations": len(block.federations), "most wins": most, "by": best}
-    return (FAILED if most > len(block.federations) / 2 else HELD), statistic
+    statistic = {"federations": len(block.federations), "most wins": most, "by": best, "most not excluded": possible}
+    return FAILED if most > half else HELD if possible <= half else UNDECIDED, statistic
 
 
 def judge_budgets(tidy: pd.DataFrame, studies: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Every selector tuned by as many configurations, on seeds that no comparison uses."""
+"""Every selector tuned by as many configurations, on seeds and examples that no comparison is measured with."""
 
 from __future__ import annotations
 
@@ -53,11 +53,13 @@ def list_trials(selector: Competitor) -> list[Competitor]:
 def tune(
     federation: Entry, selector: Competitor, trial: Workbench, bench: Workbench, out: Path, console: Console
 ) -> Cell:
-    """Returns the cell of the configuration with the largest area under the curve, tried on other seeds.
+    """Returns the cell of the configuration with the largest area under the curve of validation accuracy.
+
+    It is tried on other seeds than it is compared with.
 
     Args:
       federation, selector: of the cell.
-      trial: has drawn the federation for the seeds of tuning.
+      trial: has drawn the federation for the seeds of tuning, and measures accuracy on the validation examples.
       bench: has drawn it for those of the comparison.
       out: folder of the leaderboard.
       console: where progress goes.
@@ -74,7 +76,7 @@ def tune(
 def find_best(federation: Entry, trials: Sequence[Competitor], trial: Workbench, place: Path) -> int:
     """Returns which configuration is best: read where it is known, else all are run in one program."""
     configs = [configure(federation, one, trial.scale, trial.seeds) for one in trials]
-    asked = [config.fingerprint for config in configs]
+    asked = [f"{'validation' if trial.tuning else 'test'} {config.fingerprint}" for config in configs]
     if place.exists() and (kept := json.loads(place.read_text(encoding="utf-8")))["trials"] == asked:
         return kept["best"]
     runs = [trial.build(federation, config) for config in configs]

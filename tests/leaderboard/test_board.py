@@ -177,6 +177,21 @@ def test_tuning_runs_all_configurations_in_one_program_and_keeps_the_best(tmp_pa
     assert len(set(kept["areas"])) == TRIALS
     place.write_text(json.dumps({**kept, "best": 3}))
     assert find_best(digits, trials, bench, place) == 3  # read, not run again
+    assert find_best(digits, trials, Workbench([digits], bench.scale, [1000], tuning=True), place) != 3
+
+
+def test_tuning_measures_accuracy_on_examples_that_are_no_test_examples():
+    digits = FEDERATIONS["digits"]
+    config = configure(digits, SELECTORS["uniform"], SCALES["smoke"], [1000], rounds=2)
+    compared, tried = (
+        Workbench([digits], SCALES["smoke"], [1000], tuning=tuning).build(digits, config).data.draws([1000])[0]
+        for tuning in (False, True)
+    )
+    np.testing.assert_array_equal(tried.test_x, compared.validation_x)
+    np.testing.assert_array_equal(tried.test_y, compared.validation_y)
+    assert len(tried.test_y) < len(compared.test_y)
+    rows = {np.asarray(row).tobytes() for row in compared.test_x}
+    assert not rows & {np.asarray(row).tobytes() for row in tried.test_x}
 
 
 def test_only_limits_the_kinds_it_names_and_keeps_the_baseline():

@@ -215,3 +215,27 @@ def test_predictions_are_judged_by_the_numbers():
     assert found["stable-federations"].verdict == "did not hold"
     assert found["oort-coverage"].statistic["coverage"]["f0"] == pytest.approx(0.5)
     assert found["tuned-random"].reason == "no selector was tuned"
+
+
+@pytest.mark.parametrize(
+    ("gains", "verdict", "wins", "possible"),
+    [
+        ([0.1, 0.1, 0.1, 0.1, -0.1, -0.1], "did not hold", 4, 4),
+        ([0.1, 0.1, 0.1, -0.1, -0.1, -0.1], "held", 3, 3),
+        ([0.1, 0.1, 0.1, 0.0, -0.1, -0.1], "undecided", 3, 4),
+    ],
+)
+def test_the_prediction_on_tuned_selectors_is_undecided_where_intervals_could_tip_it(gains, verdict, wins, possible):
+    rng = np.random.default_rng(3)
+    noise = rng.normal(size=10)
+    rows = []
+    for f, gain in enumerate(gains):
+        for name in ("uniform", "a", "b", "c", "d"):
+            shift = gain if name == "a" else -0.2 if name != "uniform" else 0.0
+            spread = noise - noise.mean() if name == "a" else np.zeros(10)
+            values = 0.5 + shift + 0.01 * spread
+            rows += [(f"f{f}", f"{name} (tuned)", seed, "accuracy", "flops, 50 %", values[seed]) for seed in range(10)]
+    tidy = pd.DataFrame(rows, columns=pd.Index(["federation", "selector", "seed", "measure", "budget", "value"]))
+    found, statistic = JUDGES["tuned-random"](tidy.assign(censored=False), {})
+    assert (found, statistic["most wins"], statistic["most not excluded"]) == (verdict, wins, possible)
+    assert statistic["by"] == ["a (tuned)"]
