@@ -44,7 +44,7 @@ def check_kept(
 
     Args:
       experiment: one of them.
-      data: of all runs, with their own arrays stacked.
+      data: of all runs, with their own arrays stacked; or its shapes, as they are placed on the devices.
       x: rows of one run.
       runs: how many, over all devices.
       layout: on how many devices.
@@ -115,6 +115,8 @@ def estimate(function: Callable, arguments: tuple, static: Mapping[str, Any]) ->
     Devices of a mesh hold their share. The result is no bound: XLA may keep less, or need room of its own.
     """
     program = function.trace(*arguments, **static).jaxpr.jaxpr
+    if [equation.primitive.name for equation in program.eqns] == ["shard_map"]:
+        (program,) = parts_of(program.eqns[0])  # what one device of the mesh does, with its share of the arrays
     return sum(nbytes(v.aval) for v in program.invars + program.constvars) + peak(program)
 
 
@@ -166,8 +168,11 @@ def parts_of(equation: Any) -> list[Any]:
 
 
 def nbytes(aval: Any) -> int:
-    """Returns the bytes of one array."""
-    size = int(np.prod(getattr(aval, "shape", ()), dtype=np.int64))
+    """Returns the bytes of one array, or of a device's share where it is described as divided."""
+    shape = getattr(aval, "shape", ())
+    if isinstance(aval, jax.ShapeDtypeStruct) and aval.sharding is not None:
+        shape = aval.sharding.shard_shape(shape)
+    size = int(np.prod(shape, dtype=np.int64))
     dtype = getattr(aval, "dtype", np.dtype(np.float32))
     return size * getattr(dtype, "itemsize", 4)
 

@@ -86,7 +86,8 @@ class Program:
 
     def check_kept(self, memory: int | None) -> None:
         """Raises `ValueError` where examples and states do not fit a device."""
-        check_kept(self.first, self.together, self.drawn[0].like, len(self.seeds), self.layout, memory)
+        placed = place_shapes(self.together, has_leading_axis(self.axes, self.together), self.layout)
+        check_kept(self.first, placed, self.drawn[0].like, len(self.seeds), self.layout, memory)
 
     def settle_program(self, state: RoundState, memory: int | None, examples_on: str | None) -> tuple[Program, int]:
         """As `settle`, by all that the program holds; and bytes that it holds of a device, about.

@@ -8,7 +8,7 @@ from fedjax_sel import Experiment, Federation, Layout, Task, dataset, partition,
 from fedjax_sel.client_selection.gpfl import GPFL
 from fedjax_sel.correction.scaffold import Scaffold
 from fedjax_sel.engine import program as engine
-from fedjax_sel.engine.memory import estimate, peak
+from fedjax_sel.engine.memory import estimate, peak, size_of
 from fedjax_sel.engine.scan import run_chunk
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.models.mlp import MLP
@@ -71,10 +71,40 @@ def test_the_estimate_is_near_what_xla_allocates(rows, changes, layout, monkeypa
     )
     estimated = estimate(function, arguments, static)
     found = compiled(function, arguments, static).memory_analysis()
-    allocated = found.argument_size_in_bytes + found.output_size_in_bytes + found.temp_size_in_bytes
-    allocated -= found.alias_size_in_bytes
+    allocated = allocate(found)
     print(f"estimated {estimated / 1e6:.2f} MB, allocated {allocated / 1e6:.2f} MB")
     assert allocated / FACTOR < estimated < allocated * FACTOR
+
+
+def allocate(found):
+    """Bytes that XLA allocates on a device."""
+    kept = found.argument_size_in_bytes + found.output_size_in_bytes + found.temp_size_in_bytes
+    return kept - found.alias_size_in_bytes
+
+
+@pytest.mark.parametrize("mesh", [(2, 1), (1, 2)])
+def test_on_a_mesh_the_estimate_is_of_one_device(rows, mesh, monkeypatch):
+    layout = Layout(examples=512, mesh=mesh)
+    function, arguments, static = program(
+        monkeypatch, experiment(rows, correction=Scaffold()), clients(rows), seeds=8, layout=layout
+    )
+    estimated = estimate(function, arguments, static)
+    allocated = allocate(compiled(function, arguments, static).memory_analysis())
+    assert allocated / 1.3 < estimated < allocated * 1.3
+
+
+def test_what_seeds_have_of_their_own_counts_by_share_where_seeds_are_divided(rows, monkeypatch):
+    """The order of the examples is each seed's own, the examples are shared."""
+    sizes = []
+    monkeypatch.setattr(
+        engine, "check_kept", lambda _, data, *rest: sizes.append([size_of(data.order), size_of(data.x)])
+    )
+    for mesh in (None, (2, 1), (1, 2)):
+        drawn = Federation(rows, partition.Iid(clients=12)).draws(range(4))
+        engine.plan_program([experiment(rows)], drawn, range(4), layout=Layout(mesh=mesh)).check_kept(None)
+    (order, x), divided, copied = sizes
+    assert divided == (order / 2, x)
+    assert copied == (order, x)
 
 
 def test_liveness_counts_what_is_needed_at_once_and_nothing_that_is_fused():
