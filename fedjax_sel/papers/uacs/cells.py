@@ -54,7 +54,7 @@ BASE: dict[str, Any] = {
 
 
 def list_cells(scale: str) -> list[Cell]:
-    """Returns three settings, all methods, random selection also for longer; at `full` also the variations."""
+    """Returns three settings, all methods; at `full` also longer runs of random selection, and the variations."""
     base = {**BASE, "rounds": 15 if scale == "smoke" else 150}
 
     def cell(setting: int, method: str, selector: dict[str, Any], name: str = "") -> Cell:
@@ -62,11 +62,11 @@ def list_cells(scale: str) -> list[Cell]:
         return Cell(name_experiment(setting, name), method, merge_settings(base, own, VARIATIONS[name] if name else {}))
 
     out = [cell(setting, method, selector) for setting in SETTINGS for method, selector in METHODS.items()]
-    longer = {"rounds": TIMES * base["rounds"]}
-    for setting in SETTINGS:
-        usual = cell(setting, RANDOM, METHODS[RANDOM]).config
-        out.append(Cell(name_experiment(setting, LONG), RANDOM, merge_settings(usual, longer)))
     if scale == "full":
+        longer = {"rounds": TIMES * base["rounds"]}
+        for setting in SETTINGS:
+            usual = cell(setting, RANDOM, METHODS[RANDOM]).config
+            out.append(Cell(name_experiment(setting, LONG), RANDOM, merge_settings(usual, longer)))
         out += [cell(setting, SLOTS, {**METHODS[GREEDY], "per_slot": True}) for setting in SETTINGS]
         out += [
             cell(setting, method, selector, name)
