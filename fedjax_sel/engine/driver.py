@@ -108,7 +108,7 @@ def sweep(
     history = run_rounds(program, state, Recorder(program, rates, upfront), about, how, began)
     histories = split_history(history, len(experiments))
     for one in histories:
-        warn_of_faults(one)
+        warn_of_faults(one, alone=len(experiments) == 1)
     return histories
 
 

@@ -212,6 +212,28 @@ def say_fault(fault: Mapping[str, Any], most: int = 4) -> str:
     return f"{fault['strategy']}: {fault['count']} {fault['what']} ({shown})"
 
 
+def find_diverged(history: History) -> dict[str, Any]:
+    """The `seeds` that were not finite any more, the `rounds` in which they ended, `of` how many seeds; or nothing."""
+    ended = history.diverged
+    if not ended.any():
+        return {}
+    seeds = [int(seed) for seed, round in zip(history.seeds, ended, strict=True) if round]
+    return {"seeds": seeds, "rounds": ended[ended > 0].tolist(), "of": len(history.seeds)}
+
+
+def say_diverged(diverged: Mapping[str, Any], most: int = 8) -> str:
+    """Which seeds diverged, and when, in a line.
+
+    >>> say_diverged({"seeds": [3], "rounds": [17], "of": 5})
+    '1 of 5 seeds diverged: seed 3 in round 17'
+    >>> say_diverged({"seeds": [0, 1], "rounds": [2, 1], "of": 2}, most=1)
+    '2 of 2 seeds diverged: seed 0 in round 2, ...'
+    """
+    each = [f"seed {seed} in round {round}" for seed, round in zip(diverged["seeds"], diverged["rounds"], strict=True)]
+    shown = ", ".join(each[:most] + ["..."] * (len(each) > most))
+    return f"{len(each)} of {diverged['of']} seed{'s' * (diverged['of'] != 1)} diverged: {shown}"
+
+
 def find_untrained(history: History) -> list[int]:
     """The seeds in none of whose rounds anybody trained."""
     if "idle" not in history.metrics or not history.rounds:
@@ -230,9 +252,16 @@ def say_untrained(seeds: list[int], of: int) -> str:
     return f"no update came back in any round of {which}: the model is as it began; see {causes}"
 
 
-def warn_of_faults(history: History) -> None:
-    """Warns of every fault of a finished run, and of seeds in which nobody ever trained."""
+def warn_of_faults(history: History, *, alone: bool) -> None:
+    """Warns of every fault of a finished run, of seeds that diverged, and of those in which nobody ever trained.
+
+    Args:
+      history: of the run.
+      alone: whether it is one experiment. Among several some are expected to diverge: their histories say so.
+    """
     lines = [say_fault(fault) for fault in find_faults(history)]
+    if alone and (ended := find_diverged(history)):
+        lines.append(f"{say_diverged(ended)}; their numbers are NaN from there on")
     if untrained := find_untrained(history):
         lines.append(say_untrained(untrained, len(history.seeds)))
     for line in lines:

@@ -12,11 +12,12 @@ from scipy import stats
 
 from fedjax_sel.config import KINDS
 from fedjax_sel.config.resolve import ANSWERS
+from fedjax_sel.engine.faults import say_diverged
 from fedjax_sel.engine.history import History
 from fedjax_sel.metrics import cost_to, rounds_to
 from fedjax_sel.metrics.verdict import adjust_holm, difference
 from fedjax_sel.report.quantities import format_bytes, format_seconds
-from fedjax_sel.report.summary import describe_diverged, format_quantity, summarize, take_last
+from fedjax_sel.report.summary import format_quantity, summarize, take_last
 
 UNITS: dict[str, Callable[[float], str]] = {
     "bytes": format_bytes,
@@ -54,7 +55,7 @@ def list_runs(runs: Mapping[str, tuple[History, dict]]) -> Iterator[str]:
         about = f"{config['data']['name']}, {parts}, {history.rounds} rounds"
         seeds = f"{len(history.seeds)} seed{'s' * (len(history.seeds) != 1)}"
         if history.diverged.any():
-            seeds = describe_diverged(summarize(history)["diverged"])
+            seeds = say_diverged(summarize(history)["diverged"])
         yield f"{number}: {name}, {about}, {seeds}"
 
 

@@ -10,7 +10,14 @@ import numpy as np
 from jaxtyping import Bool, Float
 from rich.table import Table
 
-from fedjax_sel.engine.faults import find_faults, find_untrained, say_fault, say_untrained
+from fedjax_sel.engine.faults import (
+    find_diverged,
+    find_faults,
+    find_untrained,
+    say_diverged,
+    say_fault,
+    say_untrained,
+)
 from fedjax_sel.engine.history import History
 from fedjax_sel.report.markdown import table
 from fedjax_sel.report.quantities import format_about, format_bytes, format_seconds
@@ -50,9 +57,8 @@ def summarize(history: History) -> dict[str, dict[str, Any]]:
         if name in history.metrics and history[name].any():
             values[name] = sum_metrics(history, name)
     found = {name: summarize_seeds(np.asarray(value, np.float64), diverged == 0) for name, value in values.items()}
-    if diverged.any():
-        seeds = [seed for seed, round in zip(history.seeds, diverged, strict=True) if round]
-        found["diverged"] = {"seeds": seeds, "rounds": diverged[diverged > 0].tolist(), "of": len(history.seeds)}
+    if ended := find_diverged(history):
+        found["diverged"] = ended
     if faults := find_faults(history):
         found["faults"] = {"found": faults}
     if untrained := find_untrained(history):
@@ -97,23 +103,10 @@ def summarize_seeds(values: Float[np.ndarray, "R"], among: Bool[np.ndarray, "R"]
     return {"mean": float(np.mean(values[among])), "std": std, "per_seed": values.tolist()}
 
 
-def describe_diverged(diverged: Mapping[str, Any], most: int = 8) -> str:
-    """Returns which seeds diverged, and when, in words.
-
-    >>> describe_diverged({"seeds": [3], "rounds": [17], "of": 5})
-    '1 of 5 seeds diverged: seed 3 in round 17'
-    >>> describe_diverged({"seeds": [0, 1], "rounds": [2, 1], "of": 2}, most=1)
-    '2 of 2 seeds diverged: seed 0 in round 2, ...'
-    """
-    each = [f"seed {seed} in round {round}" for seed, round in zip(diverged["seeds"], diverged["rounds"], strict=True)]
-    shown = ", ".join(each[:most] + ["..."] * (len(each) > most))
-    return f"{len(each)} of {diverged['of']} seed{'s' * (diverged['of'] != 1)} diverged: {shown}"
-
-
 def list_remarks(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Returns lines on what went wrong in a run: seeds that diverged or never trained, faults of strategies."""
     return [
-        *([describe_diverged(found["diverged"])] if "diverged" in found else []),
+        *([say_diverged(found["diverged"])] if "diverged" in found else []),
         *([say_untrained(**found["untrained"])] if "untrained" in found else []),
         *(say_fault(fault) for fault in found.get("faults", {}).get("found", ())),
     ]
@@ -229,7 +222,7 @@ def render_page(title: str, found: Mapping[str, Mapping[str, Any]], config: str,
         f"# {title}",
         table(("metric", "mean over seeds", "std"), format_rows(found)),
         *(
-            [f"{describe_diverged(found['diverged'])}; they are not in the means and figures."]
+            [f"{say_diverged(found['diverged'])}; they are not in the means and figures."]
             if "diverged" in found
             else []
         ),

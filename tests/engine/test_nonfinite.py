@@ -1,5 +1,6 @@
 """Numbers that are not finite: whose update is left out, which seed ends, and what the others are told."""
 
+import warnings
 from dataclasses import replace
 
 import jax
@@ -19,6 +20,7 @@ from fedjax_sel.correction.scaffold import Scaffold
 from fedjax_sel.engine.checkpoint import Checkpoints
 from fedjax_sel.engine.checkpoint import read as to_host
 from fedjax_sel.engine.driver import sweep
+from fedjax_sel.engine.faults import say_diverged
 from fedjax_sel.engine.nonfinite import SMALL, all_finite
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.metrics import difference
@@ -26,9 +28,11 @@ from fedjax_sel.metrics.curves import at_cost, cost_to, rounds_to
 from fedjax_sel.models.logistic import LogisticRegression
 from fedjax_sel.pytree import Pytree
 from fedjax_sel.report.compare import compare_runs, find_reachable_accuracy, list_runs
-from fedjax_sel.report.summary import build_table, describe_diverged, format_rows, render_page, summarize
+from fedjax_sel.report.summary import build_table, format_rows, render_page, summarize
 from fedjax_sel.runs.layout import read, save
 from fedjax_sel.types import PAD_CLIENT, Cohort
+
+pytestmark = pytest.mark.filterwarnings("ignore:.* diverged:UserWarning")
 
 CLOSE = {"rtol": 2e-4, "atol": 2e-5}
 OWNERS = np.repeat(np.arange(5), [4, 6, 8, 5, 7])
@@ -111,7 +115,8 @@ def test_a_seed_that_diverges_ends_and_the_others_go_on_with_the_same_numbers(la
         return Federation(source, partition.Natural())
 
     one = experiment(cohort_size=2, rounds=8, client_selection=Uniform(), correction=Scaffold())
-    history = simulate(one, drawn(bad=1), seeds=[0, 1, 2], layout=layout, chunk=3)
+    with pytest.warns(UserWarning, match="1 of 3 seeds diverged: seed 1 in round .; their numbers are NaN from there"):
+        history = simulate(one, drawn(bad=1), seeds=[0, 1, 2], layout=layout, chunk=3)
     healthy = simulate(one, drawn(bad=None), seeds=[0, 1, 2], layout=layout, chunk=3)
     first, ended, last = history.diverged
     assert first == last == 0
@@ -149,7 +154,9 @@ def test_a_rate_that_diverges_leaves_the_others_of_its_sweep_as_they_are_alone()
         experiment(cohort_size=3, rounds=5, local_training=trainer(rate), client_selection=Uniform())
         for rate in (0.1, TOO_LARGE, 0.01)
     ]
-    together = sweep(each, federation, seeds=2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # some of a sweep are expected to diverge
+        together = sweep(each, federation, seeds=2)
     assert [history.diverged.tolist() for history in together] == [[0, 0], [1, 1], [0, 0]]
     for i in (0, 2):
         alone = simulate(each[i], federation, seeds=2)
@@ -209,11 +216,11 @@ def test_the_summary_is_over_the_seeds_that_did_not_diverge_and_names_the_others
     np.testing.assert_allclose(found["best_accuracy"]["per_seed"][1], 0.61)
     assert found["bytes"]["mean"] == 80
     assert found["bytes"]["per_seed"] == [80, 40, 80]
-    assert describe_diverged(found["diverged"]) == "1 of 3 seeds diverged: seed 3 in round 3"
+    assert say_diverged(found["diverged"]) == "1 of 3 seeds diverged: seed 3 in round 3"
     table = build_table("a run", found)
-    assert table.caption == describe_diverged(found["diverged"])
+    assert table.caption == say_diverged(found["diverged"])
     assert table.columns[1].header == "mean of 2 seeds"
-    assert describe_diverged(found["diverged"]) in render_page("a run", found, "m: 1", {})
+    assert say_diverged(found["diverged"]) in render_page("a run", found, "m: 1", {})
     assert "diverged" not in summarize(made([0, 0, 0]))
 
 
