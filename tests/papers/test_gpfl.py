@@ -15,6 +15,7 @@ from fedjax_sel.papers.gpfl.cells import (
     ALIVE,
     ALPHAS,
     AS_PUBLISHED,
+    BLIND,
     CIFAR,
     EXAMPLES,
     FASHION,
@@ -122,6 +123,9 @@ CODE = [("", GPFL), (AS_PUBLISHED, GPFL), (THEIRS, GPFL)]
         (CODE[1:2], {"beats-all-fair": NO, "beats-all-as-published": YES, "leak-is-harmless": NO}),
         (CODE[2:], {"beats-all-in-its-own-settings": YES, "beats-all-fair": NO}),
         (CODE[1:], {"leak-is-harmless": YES}),
+        ([], {"rewards-pay": NO}),
+        ([CODE[0], CODE[2]], {"rewards-pay": YES}),
+        ([("", BLIND)], {"rewards-pay": NO, "beats-all-fair": NO}),
     ],
 )
 def test_gpfl_beats_the_others_where_it_is_planted_to(where, expected):
@@ -256,7 +260,9 @@ def test_protocols_are_what_the_report_says_they_are():
     changed = {key.split(".")[0] for key in alive.differences(dying)}
     assert changed == {"local_training", "rounds", "evaluate_every"}
     assert (alive["local_training"]["schedule"]["name"], alive["rounds"]) == ("constant", 1500)
-    main = [full[name_experiment(FASHION, p), m] for p in PARTITIONS for m in (RANDOM, POW_D, FEDCOR, GPFL, ROBIN)]
+    main = [
+        full[name_experiment(FASHION, p), m] for p in PARTITIONS for m in (RANDOM, POW_D, FEDCOR, GPFL, ROBIN, BLIND)
+    ]
     assert {one["seeds"] for one in main} == {10}
     published = name_experiment(FASHION, "2SPC", AS_PUBLISHED)
     random, gpfl = full[published, RANDOM], full[published, GPFL]
@@ -341,7 +347,7 @@ def test_classes_of_clients_are_their_shares(small):
 
 def test_medium_is_cifar_alone_and_is_reported():
     cells = list_cells("medium")
-    assert len(cells) == 15
+    assert len(cells) == 18
     for cell in cells:
         assert cell.experiment.startswith(CIFAR)
         assert (cell.config["rounds"], cell.config["seeds"]) == (300, 2)

@@ -7,7 +7,7 @@ from typing import Any
 from fedjax_sel.papers.paper import Cell
 from fedjax_sel.papers.settings import load_settings, merge_settings
 
-RANDOM, ROBIN, POW_D, CPOW_D, RPOW_D, ADAPOW_D, FEDCOR, AFL, GPFL, TEXT, LITERAL, COSINE = (
+RANDOM, ROBIN, POW_D, CPOW_D, RPOW_D, ADAPOW_D, FEDCOR, AFL, GPFL, TEXT, LITERAL, COSINE, BLIND = (
     "Random",
     "Round-robin (control)",
     "Pow-d",
@@ -20,6 +20,7 @@ RANDOM, ROBIN, POW_D, CPOW_D, RPOW_D, ADAPOW_D, FEDCOR, AFL, GPFL, TEXT, LITERAL
     "GPFL (its text)",
     "GPFL (its text, to the letter)",
     "GPFL (cosine)",
+    "GPFL without rewards (control)",
 )
 METHODS: dict[str, dict[str, Any]] = {
     RANDOM: {"name": "uniform"},
@@ -29,6 +30,7 @@ METHODS: dict[str, dict[str, Any]] = {
     TEXT: {"name": "gpfl", "variant": "paper"},
     COSINE: {"name": "gpfl", "projection": "cosine"},
     ROBIN: {"name": "round_robin"},
+    BLIND: {"name": "gpfl", "reward": "zero"},
     AFL: {"name": "active_fl"},
     CPOW_D: {"name": "cpow_d"},
     RPOW_D: {"name": "rpow_d"},
@@ -40,8 +42,8 @@ CANDIDATES = {POW_D: 2, CPOW_D: 2, RPOW_D: 2, ADAPOW_D: 4}
 PUBLISHED = (RANDOM, POW_D, FEDCOR, GPFL)
 """The methods of the source's Table II."""
 
-MAIN = (*PUBLISHED, ROBIN)
-CONTROLS = (RANDOM, GPFL, ROBIN)
+MAIN = (*PUBLISHED, ROBIN, BLIND)
+CONTROLS = (RANDOM, GPFL, ROBIN, BLIND)
 
 TO_THE_LETTER = {"name": "gpfl", "variant": "paper", "softmax": "everyone", "reward": "printed", "mean": "rounds"}
 """GPFL as printed: softmax over all clients, rewards as equation (8) stands, their mean over the rounds."""

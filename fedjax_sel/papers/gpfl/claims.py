@@ -23,7 +23,14 @@ from fedjax_sel.papers.gpfl.cells import (
     name_experiment,
 )
 from fedjax_sel.papers.gpfl.comparisons import BASELINES, NOTICED, list_settings, measure_cell
-from fedjax_sel.papers.gpfl.more_claims import judge_cifar, judge_letter, judge_ours, judge_regret, judge_times
+from fedjax_sel.papers.gpfl.more_claims import (
+    judge_cifar,
+    judge_letter,
+    judge_ours,
+    judge_regret,
+    judge_rewards,
+    judge_times,
+)
 from fedjax_sel.papers.gpfl.numbers import find_data, list_partitions
 from fedjax_sel.papers.judging import (
     ask_comparable,
@@ -68,6 +75,7 @@ def judge_claims(scale: str, evidence: Evidence) -> list[Claim]:
         *join(
             lambda: judge_ours(histories),
             lambda: judge_regret(evidence.studies["regret"]),
+            lambda: judge_rewards(histories),
             lambda: judge_letter(histories),
         ),
     ]

@@ -11,6 +11,7 @@ import numpy as np
 from fedjax_sel.metrics import Difference, difference
 from fedjax_sel.papers.gpfl.cells import (
     AS_PUBLISHED,
+    BLIND,
     CIFAR,
     FEDCOR,
     GPFL,
@@ -185,6 +186,35 @@ def judge_regret(study: Mapping[str, Any]) -> list[Claim]:
                 "Random's - GPFL's": describe_difference(lower),
             },
         ),
+    ]
+
+
+def judge_rewards(histories: Histories) -> list[Claim]:
+    """Returns whether GPFL's rewards do anything, under both settings; nothing where that was not run."""
+    there = [
+        (partition, settings)
+        for settings in ("", THEIRS)
+        for partition in list_partitions(histories)
+        if (name_experiment(find_data(histories), partition, settings), BLIND) in histories
+    ]
+    if not there:
+        return []
+    over = {
+        name_experiment("", *where).removeprefix(", "): difference(
+            *(measure_cell(histories, *where, m, "accuracy_last") for m in (GPFL, BLIND))
+        )
+        for where in there
+    }
+    return [
+        make_claim(
+            "rewards-pay",
+            "GPFL is better than itself with all rewards 0, which selects whoever was selected least (equal settings, "
+            "FedCor's and its own, mean of the last 10)",
+            "ours: what the source proposes is the reward",
+            judge_larger(over, NOTICED),
+            {"GPFL - GPFL without rewards": describe_differences(over)},
+            rests_on=[name_experiment(find_data(histories), *where) for where in there],
+        )
     ]
 
 
