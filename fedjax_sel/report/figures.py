@@ -34,7 +34,8 @@ def curves(
 ) -> Figure:
     """Returns a figure with a panel for each experiment and a line for each method, named below the panels.
 
-    A line is the median over seeds, its band runs from the first to the ninth decile; colours are those of methods.
+    A line is the median over seeds, its band runs from the first to the ninth decile; colours are those of methods, and
+    from the ninth on dashes, too.
 
     Args:
       panels: histories by title and method.
@@ -55,7 +56,8 @@ def curves(
     ax, named = axes[0][0], {}
     for place, (ax, (title, methods)) in enumerate(zip(axes.flat, panels.items(), strict=False)):
         for method, history in methods.items():
-            look = {"color": COLOURS[names.index(method) % len(COLOURS)], **(looks or {}).get(method, {})}
+            lap, number = divmod(names.index(method), len(COLOURS))
+            look = {"color": COLOURS[number], "linestyle": DASHES[lap % len(DASHES)], **(looks or {}).get(method, {})}
             ax.set_prop_cycle(color=[look["color"]])
             history.plot(metric, x=x, label=method, ax=ax)
             named[method] = ax.lines[-1]

@@ -69,7 +69,10 @@ def test_the_first_page_says_what_the_table_says(summary, tidy):
     block = take_block(tidy, Budget("bytes", 0.5))
     gpfl, control = (block.values[block.selectors.index(one)] for one in ("gpfl", "gpfl_without_rewards"))
     rewards = difference(gpfl.mean(axis=0), control.mean(axis=0))
-    assert (rewards.low < 0 < rewards.high, "GPFL without its rewards is not told apart from GPFL" in page) == (True, True)
+    assert (rewards.low < 0 < rewards.high, "GPFL without its rewards is not told apart from GPFL" in page) == (
+        True,
+        True,
+    )
     most = max(count_wins(tidy, Budget(kind, 0.5))[0] for kind in KINDS)
     assert f"none beats it on more than {most} of the 17 federations" in page
     early, leaders = count_wins(tidy, Budget("bytes", 0.2))
