@@ -51,10 +51,14 @@ def make_tables(scale: str, evidence: Evidence) -> list[Table]:
         lambda: [tabulate_accuracy(histories)],
         lambda: [tabulate_selections(histories)],
         lambda: [tabulate_costs(histories)],
-        lambda: [tabulate_long_runs(histories)],
-        lambda: [tabulate_sensitivity(histories), tabulate_variations(histories)] if scale == "full" else [],
+        lambda: tabulate_more(histories) if scale == "full" else [],
         lambda: tabulate_generator(histories, evidence.studies["generator"]),
     )
+
+
+def tabulate_more(histories: Histories) -> list[Table]:
+    """Returns what `full` runs beside the main cells."""
+    return [tabulate_long_runs(histories), tabulate_sensitivity(histories), tabulate_variations(histories)]
 
 
 def list_main_cells(histories: Histories) -> list[tuple[str, str]]:
