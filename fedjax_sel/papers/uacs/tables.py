@@ -47,18 +47,14 @@ from fedjax_sel.report.markdown import format_number
 def make_tables(scale: str, evidence: Evidence) -> list[Table]:
     """Returns accuracy and what it cost; how the conclusion moves, where it was varied."""
     histories = evidence.histories
+    more = (tabulate_long_runs, tabulate_sensitivity, tabulate_variations) if scale == "full" else ()
     return join(
         lambda: [tabulate_accuracy(histories)],
         lambda: [tabulate_selections(histories)],
         lambda: [tabulate_costs(histories)],
-        lambda: tabulate_more(histories) if scale == "full" else [],
+        *(lambda one=one: [one(histories)] for one in more),
         lambda: tabulate_generator(histories, evidence.studies["generator"]),
     )
-
-
-def tabulate_more(histories: Histories) -> list[Table]:
-    """Returns what `full` runs beside the main cells."""
-    return [tabulate_long_runs(histories), tabulate_sensitivity(histories), tabulate_variations(histories)]
 
 
 def list_main_cells(histories: Histories) -> list[tuple[str, str]]:
@@ -191,7 +187,7 @@ def tabulate_variations(histories: Histories) -> Table:
         rounds = histories[of[SETTINGS[1]], ENTROPY].rounds
         exploring = judge_larger(compare(histories, GREEDY, ENTROPY, "mean_accuracy", change), NOTICED)
         verdicts = judge_shape(found, rounds, LEAST.get(change, 5.0))
-        rows.append((change or "as above", *verdicts, tell(exploring)))
+        rows.append((change or "as above", *verdicts, show_judgement(exploring)))
     return Table(
         "How the verdicts hang on the other settings that the source leaves open: one changed at a time, pooled effect",
         (
@@ -228,10 +224,10 @@ def judge_shape(found: Mapping[str, Any], rounds: int, least: float = 5.0) -> tu
         judge_larger(compare_all(GRADIENT, ENTROPY, f"rounds_to_{TARGET}"), 1.0),
         judge(ask_not_smaller(), {title: compare_with(value, least) for title, value in near.items()}),
     )
-    return tuple(map(tell, judged))
+    return tuple(map(show_judgement, judged))
 
 
-def tell(judgement: Judgement) -> str:
+def show_judgement(judgement: Judgement) -> str:
     """Returns a verdict and its pooled effect."""
     return f"{judgement.verdict}: {format_number(judgement.effect['pooled'])}"
 
