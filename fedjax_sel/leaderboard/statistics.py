@@ -168,22 +168,23 @@ def find_front(value: Float[np.ndarray, "k"], cost: Float[np.ndarray, "k"]) -> B
     return np.asarray(~(at_least & better).any(axis=1))
 
 
-def find_leaders(names: Sequence[str], estimate: Estimate, *, smaller: bool = False) -> list[str]:
-    """Returns the selectors whose interval overlaps that of the best one: a winner only where it is alone.
+def find_leaders(names: Sequence[str], scores: Scores) -> list[str]:
+    """Returns the selectors that are not told apart from that of the best mean rank: a winner only where it is alone.
 
-    Args:
-      names: of the selectors.
-      estimate: of each.
-      smaller: whether smaller is better, as for ranks.
+    They are those for which the interval of the difference of the two mean ranks holds 0; the bootstrap draws the same
+    seeds for both.
 
-    >>> some = Estimate(np.array([2.0, 1.5, 0.1]), np.array([1.0, 1.4, 0.0]), np.array([3.0, 1.6, 0.2]))
-    >>> find_leaders("abc", some), find_leaders("abc", some, smaller=True)
-    (['a', 'b'], ['c'])
+    >>> find_leaders("abc", np.array([[[0.5, 0.7]], [[0.7, 0.5]], [[0.1, 0.2]]]))
+    ['a', 'b']
     """
-    sign = -1 if smaller else 1
-    best = int(np.argmax(sign * estimate.point))
-    low, high = estimate.low[best], estimate.high[best]
-    return [name for name, a, b in zip(names, estimate.low, estimate.high, strict=True) if a <= high and b >= low]
+    best = int(np.argmin(mean_ranks(scores)))
+
+    def places_behind(scores: Scores) -> Float[np.ndarray, "k"]:
+        ranks = mean_ranks(scores)
+        return ranks - ranks[best]
+
+    behind = bootstrap(places_behind, scores)
+    return [name for name, low in zip(names, behind.low, strict=True) if low <= 0]
 
 
 def mean_agreement(rankings: Sequence[Float[np.ndarray, "k"]]) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -76,7 +77,7 @@ def tabulate_ranking(tidy: pd.DataFrame) -> Table:
         f"Ranking at equal {PRIMARY.name}",
         ("selector", "mean rank", "accuracy over uniform's", "P(better than uniform)", "above", "below", "undecided"),
         tuple(rows),
-        describe_leaders(block, ranks),
+        describe_leaders(block),
     )
 
 
@@ -86,17 +87,18 @@ def estimate_improvement(block: Block, baseline: np.ndarray) -> Estimate:
     return bootstrap(lambda scores: improvement_probabilities(scores, scores[place]), block.values, draws=500)
 
 
-def describe_leaders(block: Block, ranks: Estimate) -> str:
-    """Returns who leads, which is a winner only where its interval overlaps no other; and what the columns are."""
-    leaders = find_leaders(block.selectors, ranks, smaller=True)
+def describe_leaders(block: Block) -> str:
+    """Returns who leads, which is a winner only where it is told apart from all others; and what the columns are."""
+    leaders = find_leaders(block.selectors, block.values)
     if len(leaders) == 1:
-        said = f"{leaders[0]} has the best mean rank, and its interval overlaps no other."
+        said = f"{leaders[0]} has the best mean rank, and is told apart from every other."
     else:
-        said = f"No winner: the intervals of {len(leaders)} selectors overlap that of the best ({', '.join(leaders)})."
+        said = f"No winner: the mean ranks of {len(leaders)} are not told apart from the best ({', '.join(leaders)})."
     left = f" Not ranked, since a federation lacks them: {', '.join(block.missing)}." if block.missing else ""
     return (
         f"{said}{left} Federations: {len(block.federations)}; seeds: {block.values.shape[2]}. Intervals of 95 % are of "
-        "the bootstrap over seeds; accuracy over uniform's is the interquartile mean. Above, below and undecided count "
+        "the bootstrap over seeds, the same for all selectors; two mean ranks are told apart where that of their "
+        "difference leaves out 0. Accuracy over uniform's is the interquartile mean. Above, below and undecided count "
         "federations by the paired interval of the difference to uniform."
     )
 
@@ -236,7 +238,8 @@ def to_html(table: Table) -> str:
 
     names = [f"column {i}" for i in range(len(table.columns))]
     frame = pd.DataFrame([list(row) for row in table.rows], columns=pd.Index(names))
-    made = gt.GT(frame).tab_header(title=table.title).cols_label(dict(zip(names, table.columns, strict=True)))
+    id = re.sub(r"\W+", "-", table.title.lower())  # else one drawn anew for each page
+    made = gt.GT(frame, id=id).tab_header(title=table.title).cols_label(dict(zip(names, table.columns, strict=True)))
     if table.note:
         made = made.tab_source_note(table.note)
     return made.as_raw_html()

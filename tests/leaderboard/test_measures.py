@@ -1,3 +1,5 @@
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -140,7 +142,7 @@ def test_a_selector_that_lacks_a_federation_is_not_ranked_and_the_page_says_so(t
 
 def test_equal_selectors_have_no_winner(tidy):
     both = tidy[tidy["selector"].isin(["uniform", "equal"])]
-    assert tabulate_ranking(both).note.startswith("No winner: the intervals of 2 selectors overlap")
+    assert tabulate_ranking(both).note.startswith("No winner: the mean ranks of 2 are not told apart")
     assert tabulate_ranking(tidy).note.startswith("better has the best mean rank")
 
 
@@ -165,6 +167,9 @@ def test_users_text_is_escaped_in_both_pages(tidy):
     page = render_html(f"head {NASTY}", tables, [], {"commit": NASTY})
     assert "<script>" not in page
     assert page.count("&lt;script&gt;") > 5
+    assert page == render_html(f"head {NASTY}", tables, [], {"commit": NASTY})
+    ids = re.findall(r'<div id="([^"]+)"', page)
+    assert len(set(ids)) == len(ids) == len(tables)
 
 
 def test_every_figure_is_drawn(tidy):

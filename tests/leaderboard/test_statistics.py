@@ -3,7 +3,6 @@ import pytest
 from scipy import stats
 
 from fedjax_sel.leaderboard.statistics import (
-    Estimate,
     apply_nemenyi,
     bootstrap,
     find_cliques,
@@ -95,12 +94,19 @@ def test_the_front_is_that_of_a_search_over_all_pairs():
         assert on_front != beaten
 
 
-def test_no_winner_is_named_where_intervals_overlap():
-    point = np.array([1.0, 2.0, 5.0])
-    overlapping = Estimate(point, point - 0.6, point + 0.6)
-    apart = Estimate(point, point - 0.4, point + 0.4)
-    assert find_leaders("abc", overlapping, smaller=True) == ["a", "b"]
-    assert find_leaders("abc", apart, smaller=True) == ["a"]
+def test_a_winner_is_named_only_where_no_other_is_level():
+    a, b = np.array([[0.5, 0.7, 0.6, 0.8]]), np.array([[0.7, 0.5, 0.6, 0.8]])
+    assert find_leaders("abc", np.stack([a, b, b - 1.0])) == ["a", "b"]
+    assert find_leaders("abc", np.stack([b - 0.3, b, b - 1.0])) == ["b"]
+
+
+def test_who_is_always_behind_is_told_apart_though_the_intervals_of_ranks_overlap():
+    """Whether the third is first or last depends on the seeds; the second is a place behind the first with all."""
+    first, third = np.array([[0.5, 0.5, 0.5, 0.5]]), np.array([[0.9, 0.1, 0.1, 0.9]])
+    scores = np.stack([first, first - 0.01, third])
+    ranks = bootstrap(mean_ranks, scores)
+    assert ranks.low[1] <= ranks.high[0]
+    assert find_leaders("abc", scores) == ["a", "c"]
 
 
 def test_agreement_is_kendalls():
