@@ -293,6 +293,8 @@ def test_presets_are_cells_of_the_reproduction():
         full[theirs, GPFL].differences(resolve_preset("fashion_mnist_gpfl", seeds=10, data={"validation": 1 / 60}))
         == []
     )
+    schedule = full[theirs, GPFL]["local_training"]["schedule"]  # of its script, --lr_decay=0.5
+    assert (schedule["at"], schedule["factor"]) == ([162, 244], 0.5)
     assert config.load("fashion_mnist_gpfl")[1]["data"]["validation"] == pytest.approx(1 / 60, abs=1e-9)
     cifar = resolve_preset("cifar10", data={"validation": 1 / 50})
     assert full[name_experiment(CIFAR, "2SPC"), POW_D].differences(cifar) == []

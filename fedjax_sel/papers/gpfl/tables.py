@@ -165,7 +165,7 @@ def tabulate_gap(histories: Histories) -> Table:
         ("what was run", *PARTITIONS),
         tuple(rows),
         "FedCor's settings: 784-64-30-10, 80 % of the examples, plain mean, rate halved at rounds 150 and 300. GPFL's: "
-        "784-64-10, all examples, mean by size, rate times 0.1 at rounds 162 and 244.",
+        "784-64-10, all examples, mean by size, rate halved at rounds 162 and 244.",
     )
 
 
