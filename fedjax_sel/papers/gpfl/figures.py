@@ -104,8 +104,8 @@ def make_figures(scale: str, evidence: Evidence) -> list[Figure]:
         ),
         Figure(
             "coverage",
-            "Share of the clients selected at least once, mean over seeds (Fig. 4); dotted: the source's 50 and 200 "
-            "rounds.",
+            "Share of the clients selected at least once, mean over seeds, FedCor's settings (Fig. 4); dotted: the "
+            "source's 50 and 200 rounds.",
             lambda: draw_coverage(need(group_panels(""))),
         ),
         Figure(
@@ -166,8 +166,7 @@ def draw_coverage(panels: Mapping[str, Mapping[str, History]]) -> mpl.Figure:
     for ax, (title, methods) in zip(np.atleast_1d(axes), panels.items(), strict=True):
         for method, history in methods.items():
             share = coverage(history.selections, history.num_clients).mean(0)
-            shown = min(300, len(share))
-            ax.plot(np.arange(1, shown + 1), share[:shown], label=method, **LOOKS[method])
+            ax.plot(np.arange(1, len(share) + 1), share, label=method, **LOOKS[method])
         for mark in (50, 200):
             ax.axvline(mark, color="0.7", linestyle=":", linewidth=1)
         ax.set(title=title, xlabel="round")
@@ -187,15 +186,20 @@ def draw_counts(histories: Histories, data: str) -> mpl.Figure:
     for ax, (name, history) in zip(axes.flat, cells.items(), strict=False):
         count = history.counts()
         most = max(60 if history.rounds > 60 else 10, int(count.max()))
-        ax.hist(count.ravel(), bins=np.linspace(0, most, 41), color=COLOURS[0])
+        ax.hist(
+            count.ravel(),
+            bins=np.linspace(0, most, 41),
+            color=COLOURS[0],
+            weights=np.full(count.size, 100 / count.size),
+        )
         ax.set_title(f"{name}\nJain {jain(count).mean():.3f}, at most {count.max()}", fontsize=9)
-        ax.set_yscale("symlog", linthresh=1)
+        ax.set_yscale("symlog", linthresh=0.1)
     for ax in list(axes.flat)[len(cells) :]:
         ax.set_axis_off()
     for ax in axes[-1]:
         ax.set_xlabel("times selected")
     for ax in axes[:, 0]:
-        ax.set_ylabel("clients, all seeds")
+        ax.set_ylabel("% of the clients, all seeds")
     return figure
 
 

@@ -20,6 +20,7 @@ from fedjax_sel.papers.gpfl.cells import (
     POW_D,
     RANDOM,
     ROBIN,
+    SENSITIVE,
     THEIRS,
     name_experiment,
 )
@@ -61,12 +62,14 @@ def judge_cost(study: Mapping[str, Any], slug: str, figure: str) -> list[Claim]:
       figure: of the source.
     """
     where = f" on {CIFAR}" if slug else ""
+    rests_on = [name_experiment(CIFAR, SENSITIVE)] if slug else []
     times = {method: np.array(row["measured_seconds"]) for method, row in study["methods"].items()}
 
     def slower(method: str) -> Difference:
         return compare_with(times[method] / times[RANDOM], 1.0)
 
-    mine, fedcor, pow_d = slower(GPFL), slower(FEDCOR), compare_with(times[POW_D] / times[GPFL], 1.0)
+    mine, pow_d = slower(GPFL), compare_with(times[POW_D] / times[GPFL], 1.0)
+    longer = {method: compare_with(times[FEDCOR] / times[method], 1.5) for method in (RANDOM, POW_D, GPFL)}
     shown = {method: float(np.median(t / times[RANDOM])) for method, t in times.items()}
     return [
         make_claim(
@@ -75,6 +78,7 @@ def judge_cost(study: Mapping[str, Any], slug: str, figure: str) -> list[Claim]:
             f"{figure}, section VI-D",
             count_repeats(judge(ask_comparable(0.1), {GPFL: mine})),
             {"measured time over Random's, median": shown, "GPFL, excess": describe_repeats(mine)},
+            rests_on=rests_on,
         ),
         make_claim(
             f"pow-d-is-slower{slug}",
@@ -82,13 +86,15 @@ def judge_cost(study: Mapping[str, Any], slug: str, figure: str) -> list[Claim]:
             f"{figure}, section VI-D: 'slightly slower'",
             count_repeats(judge_larger({POW_D: pow_d})),
             {"Pow-d's time over GPFL's, minus 1": describe_repeats(pow_d)},
+            rests_on=rests_on,
         ),
         make_claim(
             f"fedcor-is-slowest{slug}",
-            f"FedCor takes much longer than Random{where} (at least half as long again)",
-            f"{figure}, section VI-D",
-            count_repeats(judge_larger({FEDCOR: compare_with(times[FEDCOR] / times[RANDOM], 1.5)})),
-            {"FedCor, excess": describe_repeats(fedcor)},
+            f"FedCor takes much longer than each of the others{where} (at least half as long again)",
+            f"{figure}, section VI-D: 'much more time'",
+            count_repeats(judge_larger(longer)),
+            {f"FedCor's time over {m}'s, minus 1.5": describe_repeats(d) for m, d in longer.items()},
+            rests_on=rests_on,
         ),
     ]
 
@@ -115,17 +121,17 @@ def judge_cifar(histories: Histories) -> list[Claim]:
     def last(partition: str, method: str) -> np.ndarray:
         return measure(histories[name_experiment(CIFAR, partition), method])["accuracy_last"]
 
-    worse = {p: difference(last(p, RANDOM), last(p, FEDCOR)) for p in there}
+    worse = {p: difference(last(p, RANDOM), last(p, FEDCOR)) for p in there if p != "1SPC"}
     over = {m: {p: difference(last(p, GPFL), last(p, m)) for p in there} for m in BASELINES}
     counted = over | {POW_D: {p: d for p, d in over[POW_D].items() if p != "1SPC"}}
     return [
         make_claim(
             "fedcor-worse-than-random",
-            "FedCor is worse than Random on CIFAR-10",
-            "Table II, section VI-B",
+            "FedCor is worse than Random on CIFAR-10 (2SPC, Dir)",
+            "Table II, which has FedCor ahead on 1SPC; section VI-B",
             judge_larger(worse, NOTICED),
             {"Random - FedCor, mean of the last 10": describe_differences(worse)},
-            rests_on=[name_experiment(CIFAR, p) for p in there],
+            rests_on=[name_experiment(CIFAR, p) for p in worse],
         ),
         make_claim(
             "beats-all-on-cifar",
@@ -140,10 +146,6 @@ def judge_cifar(histories: Histories) -> list[Claim]:
 
 def judge_ours(histories: Histories) -> list[Claim]:
     """Returns what one should ask."""
-    robin = {
-        partition: difference(*(measure_cell(histories, partition, "", m, "accuracy_last") for m in (GPFL, ROBIN)))
-        for partition in list_partitions(histories)
-    }
     leak = {
         partition: difference(
             measure_cell(histories, partition, AS_PUBLISHED, GPFL, "accuracy_last"),
@@ -152,13 +154,13 @@ def judge_ours(histories: Histories) -> list[Claim]:
         for partition in list_partitions(histories)
     }
     return [
-        make_claim(
+        *judge_against(
+            histories,
+            ROBIN,
             "better-than-round-robin",
-            "GPFL is better than visiting the clients in turn (equal settings, mean of the last 10)",
+            "GPFL is better than visiting the clients in turn",
             "ours: its bonus alone would be round-robin",
-            judge_larger(robin, NOTICED),
-            {"GPFL - round-robin": describe_differences(robin)},
-            rests_on=list_settings(histories, ""),
+            "GPFL - round-robin",
         ),
         make_claim(
             "leak-is-harmless",
@@ -178,7 +180,8 @@ def judge_regret(study: Mapping[str, Any]) -> list[Claim]:
     return [
         make_claim(
             "regret-below-random",
-            "In a federation small enough to try all cohorts, GPFL's regret is lower than Random's",
+            "In a federation small enough to try all cohorts (digits, 2 local epochs, below the regime of the other "
+            "claims), GPFL's regret, by its code with a visit of 4 rounds, is lower than Random's",
             "ours; the bound of its theorem is negative for every t",
             judge_larger({GPFL: lower}),
             {
@@ -191,31 +194,45 @@ def judge_regret(study: Mapping[str, Any]) -> list[Claim]:
 
 def judge_rewards(histories: Histories) -> list[Claim]:
     """Returns whether GPFL's rewards do anything, under both settings; nothing where that was not run."""
-    there = [
-        (partition, settings)
-        for settings in ("", THEIRS)
-        for partition in list_partitions(histories)
-        if (name_experiment(find_data(histories), partition, settings), BLIND) in histories
-    ]
-    if not there:
-        return []
-    over = {
-        name_experiment("", *where).removeprefix(", "): difference(
-            *(measure_cell(histories, *where, m, "accuracy_last") for m in (GPFL, BLIND))
-        )
-        for where in there
-    }
-    return [
-        make_claim(
-            "rewards-pay",
-            "GPFL is better than itself with all rewards 0, which selects whoever was selected least (equal settings, "
-            "FedCor's and its own, mean of the last 10)",
-            "ours: what the source proposes is the reward",
-            judge_larger(over, NOTICED),
-            {"GPFL - GPFL without rewards": describe_differences(over)},
-            rests_on=[name_experiment(find_data(histories), *where) for where in there],
-        )
-    ]
+    return judge_against(
+        histories,
+        BLIND,
+        "rewards-pay",
+        "GPFL is better than itself with all rewards 0, which selects whoever was selected least",
+        "ours: what the source proposes is the reward",
+        "GPFL - GPFL without rewards",
+    )
+
+
+def judge_against(histories: Histories, control: str, name: str, text: str, source: str, statistic: str) -> list[Claim]:
+    """Returns whether GPFL ends above a control, a claim under FedCor's settings and one under its own.
+
+    They are two claims, for under its own all methods end within a point of each other, with a deviation of as little.
+
+    Args:
+      histories: of the cells.
+      control: the method.
+      name, text, source: of the claim, without the settings.
+      statistic: what the differences are called.
+    """
+    out, data = [], find_data(histories)
+    for settings, slug, words in (("", "", "FedCor's settings"), (THEIRS, "-in-its-own-settings", "its own settings")):
+        there = [p for p in list_partitions(histories) if (name_experiment(data, p, settings), control) in histories]
+        over = {
+            p: difference(*(measure_cell(histories, p, settings, m, "accuracy_last") for m in (GPFL, control)))
+            for p in there
+        }
+        if there:
+            claim = make_claim(
+                f"{name}{slug}",
+                f"{text} ({words}, mean of the last 10)",
+                source,
+                judge_larger(over, NOTICED),
+                {statistic: describe_differences(over)},
+                rests_on=[name_experiment(data, p, settings) for p in there],
+            )
+            out.append(claim)
+    return out
 
 
 def judge_letter(histories: Histories) -> list[Claim]:
@@ -228,13 +245,15 @@ def judge_letter(histories: Histories) -> list[Claim]:
     return [
         make_claim(
             "letter-is-round-robin",
-            "To the letter of its text GPFL selects every client equally often (Jain's index at least 0.99): it is "
-            "round-robin",
+            "To the letter of its equations (5) to (8) GPFL selects every client equally often (Jain's index at least "
+            "0.99): it is round-robin",
             "ours: equations (5) to (8) as printed; rewards spread over all clients and rounds vanish beside the bonus",
             judge(ask_not_smaller(), {p: compare_with(v, 0.99) for p, v in jain.items()}),
             {
                 "Jain's index": {p: float(v.mean()) for p, v in jain.items()},
-                "to the letter - round-robin, mean of the last 10": describe_differences(ahead),
+                "to the letter, with its momentum of 0.1, - round-robin, mean of the last 10": describe_differences(
+                    ahead
+                ),
             },
             rests_on=[name_experiment(find_data(histories), p) for p in there],
         )

@@ -22,6 +22,9 @@ from fedjax_sel.papers.judging import list_results
 from fedjax_sel.papers.paper import Evidence, Finished, Histories, Result, StoredCell
 from fedjax_sel.papers.published import read_published
 
+CIFAR_ROUNDS = 2000
+"""Of the source's runs on CIFAR-10."""
+
 SHARES = {"15 %": 0.15, "50 %": 0.5}
 """Of the rounds, at which Table II looks."""
 
@@ -98,8 +101,28 @@ def measure(history: History) -> dict[str, np.ndarray]:
 
 
 def list_all_results(scale: str, evidence: Evidence) -> list[Result]:
-    """Returns every measure of every cell, beside what is published."""
-    return list_results(evidence.histories, lambda _, history: measure(history), find_published_result)
+    """Returns every measure of every cell, beside what is published of as many rounds."""
+
+    def published(experiment: str, method: str, metric: str) -> float | None:
+        there = evidence.histories[experiment, method]
+        return find_published_result(experiment, method, metric) if is_as_long(experiment, there) else None
+
+    return list_results(evidence.histories, lambda _, history: measure(history), published)
+
+
+def is_as_long(experiment: str, history: History) -> bool:
+    """Returns whether a run has the rounds of the source's, or is on other data."""
+    return not experiment.startswith(CIFAR) or history.rounds >= CIFAR_ROUNDS
+
+
+def format_round(rounds: np.ndarray, last: int) -> str:
+    """Returns the median round of several seeds, the lower one of two in the middle; `>last` where it was not reached.
+
+    >>> format_round(np.array([30, 40, 501, 501]), 500), format_round(np.array([30, 501, 501]), 500)
+    ('40', '>500')
+    """
+    middle = float(np.quantile(rounds, 0.5, method="lower"))
+    return f"{middle:.0f}" if middle <= last else f">{last}"
 
 
 def find_published_result(experiment: str, method: str, metric: str) -> float | None:
