@@ -142,6 +142,29 @@ def test_imports_never_go_in_a_circle_types_only_ones_included(graph):
     assert circles(graph) == []
 
 
+SLOW = {"sklearn", "scipy.stats", "scipy.signal", "scipy.optimize", "scipy.spatial", "tensorflow_datasets", "datasets"}
+"""What takes long to import, and `list` and `show` do not need; SciPy itself loads its modules where they are used."""
+
+
+def list_at_once(tree):
+    """The modules that a file imports when it is imported itself."""
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom) and node.module:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+def test_what_takes_long_to_import_is_imported_where_it_is_used():
+    wrong = [
+        f"{file.relative_to(ROOT)} imports {name}"
+        for file in ROOT.rglob("*.py")
+        for name in list_at_once(ast.parse(file.read_text()))
+        if any(f"{name}.".startswith(f"{slow}.") for slow in SLOW)
+    ]
+    assert not wrong
+
+
 def test_a_circle_is_found_whatever_its_length_and_kind(tmp_path):
     (tmp_path / "inner").mkdir()
     (tmp_path / "inner" / "__init__.py").write_text("")

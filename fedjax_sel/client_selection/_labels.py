@@ -6,7 +6,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import xlogy
 from jaxtyping import Array, Float, Int, Num
-from sklearn.cluster import OPTICS
 
 
 def entropy_of(weight: Num[Array, "... C"]) -> Float[Array, "..."]:
@@ -39,6 +38,8 @@ def cluster_labels(counts: Int[np.ndarray, "N C"], eps: float, distance: str) ->
       eps: largest distance between neighbours.
       distance: as `label_distances` takes it.
     """
+    from sklearn.cluster import OPTICS  # late: it takes a second that other selectors need not wait
+
     apart = label_distances(counts, distance)
     np.fill_diagonal(apart, 0.0)
     if len(apart) < 2:

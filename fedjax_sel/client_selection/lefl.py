@@ -11,7 +11,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
-from sklearn.cluster import KMeans
 
 from fedjax_sel.client_selection._strata import divergences, draw_quotas, draw_strata, draw_stratified, quotas
 from fedjax_sel.data.federated import Examples
@@ -224,5 +223,7 @@ def map_trained_models(
 
 def cluster_clients(features: Float[np.ndarray, "N d"], k: int) -> Int[np.ndarray, "N"]:
     """Returns the cluster of each client, by KMeans with the seed of the authors' code."""
+    from sklearn.cluster import KMeans  # late: it takes a second that other selectors need not wait
+
     often: Any = 10  # scikit-learn annotates its default, a string, only
     return KMeans(n_clusters=k, random_state=0, n_init=often).fit_predict(features)

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from sklearn import datasets as sklearn_sets
 
 from fedjax_sel.data.dataset import Dataset, dataset
 from fedjax_sel.data.files import list_places, npz_dataset
@@ -17,13 +16,14 @@ from fedjax_sel.data.tfds import tfds_dataset
 from fedjax_sel.pytree import show
 
 BUILT_IN = {
-    "breast_cancer": sklearn_sets.load_breast_cancer,
-    "diabetes": sklearn_sets.load_diabetes,
-    "digit_images": sklearn_sets.load_digits,
-    "digits": sklearn_sets.load_digits,
-    "iris": sklearn_sets.load_iris,
-    "wine": sklearn_sets.load_wine,
+    "breast_cancer": "load_breast_cancer",
+    "diabetes": "load_diabetes",
+    "digit_images": "load_digits",
+    "digits": "load_digits",
+    "iris": "load_iris",
+    "wine": "load_wine",
 }
+"""Functions of `sklearn.datasets`, by the names of what they return."""
 
 
 def available() -> list[str]:
@@ -166,7 +166,9 @@ def load_built_in(name: str, *, seed: int, validation: float, test: float) -> Da
             "(TensorFlow Datasets, e.g. tfds:fashion_mnist), hf:NAME (the library datasets)"
             + (f"; did you mean {near[0]!r}?" if near else "")
         )
-    x, y = map(np.asarray, BUILT_IN[name](return_X_y=True))
+    from sklearn import datasets  # late: it takes a second that commands without data need not wait
+
+    x, y = map(np.asarray, getattr(datasets, BUILT_IN[name])(return_X_y=True))
     if name == "digit_images":
         x = x.reshape(-1, 8, 8, 1)
     targets = "continuous" if y.dtype.kind == "f" else "classes"

@@ -27,7 +27,6 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Shaped, UInt8
-from scipy import signal
 
 BANDS = FRAMES = 32
 SECONDS = 1.0
@@ -106,6 +105,8 @@ def measure_mel_power(
     Raises:
       ValueError: the recording is empty, not numbers, not finite or of more than one channel, or the rate is no rate.
     """
+    from scipy import signal  # late: what has no recordings need not wait for it
+
     rate = check_rate(what, rate)
     at = min(rate, FASTEST) if at is None else check_rate(what, at)
     sound = check_audio(what, audio)[: math.ceil(seconds * rate)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numbers
 
 import numpy as np
-from sklearn.model_selection import train_test_split
 
 
 def hold_out(
@@ -34,6 +33,8 @@ def hold_out(
         raise ValueError(f"{what} is {share!r}; it is (examples, labels) or a share of the examples in [0, 1)")
     if share == 0:
         return examples, examples[:0]
+    from sklearn.model_selection import train_test_split  # late: it takes a second
+
     count = round(share * len(examples))
     if not 0 < count < len(examples):
         raise ValueError(

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy
 from jaxtyping import Bool, Float
-from scipy import stats
 
 DRAWS = 2000
 """Resamples of the bootstrap."""
@@ -73,7 +73,7 @@ def mean_ranks(scores: Scores) -> Float[np.ndarray, "k"]:
 
 def rank_within_federations(scores: Scores) -> Float[np.ndarray, "k D"]:
     """Returns the ranks of the means over seeds, 1 is best."""
-    return stats.rankdata(-scores.mean(axis=2), axis=0)
+    return scipy.stats.rankdata(-scores.mean(axis=2), axis=0)
 
 
 def interquartile_means(scores: Scores) -> Float[np.ndarray, "k"]:
@@ -84,7 +84,7 @@ def interquartile_means(scores: Scores) -> Float[np.ndarray, "k"]:
     >>> interquartile_means(np.array([[[0.0, 1.0, 3.0, 100.0]]]))
     array([2.])
     """
-    return stats.trim_mean(scores.reshape(len(scores), -1), 0.25, axis=1)
+    return scipy.stats.trim_mean(scores.reshape(len(scores), -1), 0.25, axis=1)
 
 
 def improvement_probabilities(scores: Scores, baseline: Float[np.ndarray, "D R"]) -> Float[np.ndarray, "k"]:
@@ -136,8 +136,8 @@ def apply_nemenyi(scores: Scores) -> Nemenyi:
     if k < 3 or federations < 2:
         raise ValueError(f"Friedman's test of {k} selectors on {federations} federations; at least 3 and 2 are needed")
     means = scores.mean(axis=2)
-    statistic, p = (0.0, 1.0) if (means == means[:1]).all() else stats.friedmanchisquare(*means)
-    q = stats.studentized_range.ppf(1 - LEVEL, k, np.inf) / np.sqrt(2)
+    statistic, p = (0.0, 1.0) if (means == means[:1]).all() else scipy.stats.friedmanchisquare(*means)
+    q = scipy.stats.studentized_range.ppf(1 - LEVEL, k, np.inf) / np.sqrt(2)
     return Nemenyi(mean_ranks(scores), float(statistic), float(p), float(q * np.sqrt(k * (k + 1) / (6 * federations))))
 
 
@@ -194,5 +194,5 @@ def mean_agreement(rankings: Sequence[Float[np.ndarray, "k"]]) -> float:
     -0.333
     """
     pairs = [(a, b) for i, a in enumerate(rankings) for b in rankings[i + 1 :]]
-    found: list[Any] = [stats.kendalltau(a, b) for a, b in pairs]
+    found: list[Any] = [scipy.stats.kendalltau(a, b) for a, b in pairs]
     return float(np.mean([one.statistic for one in found])) if found else float("nan")

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import scipy
 from jaxtyping import Real
-from scipy import stats
 
 REPRODUCED, NOT_REPRODUCED, UNDECIDED = "reproduced", "not reproduced", "undecided"
 
@@ -90,7 +90,7 @@ def compute_p(distance: float, reach: float, seeds: int, or_at: bool) -> float:
     if reach <= 0:
         return 0.0 if distance > 0 or (or_at and distance == 0) else 1.0
     freedom = seeds - 1
-    return float(stats.t.sf(distance / reach * stats.t.ppf(0.975, freedom), freedom))
+    return float(scipy.stats.t.sf(distance / reach * scipy.stats.t.ppf(0.975, freedom), freedom))
 
 
 def adjust_holm(p: Sequence[float]) -> list[float]:
@@ -129,5 +129,5 @@ def difference(first: Real[np.ndarray, "R"], second: Real[np.ndarray, "R"]) -> D
     elif np.ptp(d) == 0:
         low = high = mean
     else:
-        low, high = stats.t.interval(0.95, len(d) - 1, mean, stats.sem(d))
+        low, high = scipy.stats.t.interval(0.95, len(d) - 1, mean, scipy.stats.sem(d))
     return Difference(mean, float(low), float(high), float((d >= 0).mean()), len(d), tuple(map(float, d)))

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import scipy
 from jaxtyping import Float
 from rich.table import Table
-from scipy import stats
 
 from fedjax_sel.config import KINDS
 from fedjax_sel.config.resolve import ANSWERS
@@ -156,8 +156,8 @@ def compute_p_value(values: Sequence[float]) -> float:
     """
     if np.ptp(values) == 0:
         return float(values[0] == 0)
-    spread = float(stats.sem(values))
-    return float(2 * stats.t.sf(abs(np.mean(values)) / spread, len(values) - 1))
+    spread = float(scipy.stats.sem(values))
+    return float(2 * scipy.stats.t.sf(abs(np.mean(values)) / spread, len(values) - 1))
 
 
 def format_costs_to(history: History, target: float, costs: Sequence[str] = ("bytes",)) -> tuple[str, ...]:

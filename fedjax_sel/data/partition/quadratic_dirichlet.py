@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import scipy  # loads its modules where they are used
 from jaxtyping import Float, Int
-from scipy.optimize import nnls
 
 from fedjax_sel.data.partition._ops import NO_CLIENT, check_alpha, check_count, group_by_class
 from fedjax_sel.data.partition.dirichlet import DRAWS
@@ -119,7 +119,7 @@ def solve_least_sizes(mix: Float[np.ndarray, "C N"], examples: Int[np.ndarray, "
     if sizes.min() < 0:
         clients, length = len(sizes), np.linalg.norm(sizes)
         null = np.eye(clients) - right.T @ right
-        u, _ = nnls(np.vstack([null, -sizes / length]), np.append(np.zeros(clients), 1.0))
+        u, _ = scipy.optimize.nnls(np.vstack([null, -sizes / length]), np.append(np.zeros(clients), 1.0))
         h = 1 + sizes @ u / length
         if h < 0.5 / clients:
             return None

@@ -10,8 +10,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy
 from jaxtyping import Array, Bool, Float, Int
-from scipy import stats
 
 from fedjax_sel.client_selection.lefl import map_trained_models
 from fedjax_sel.config import Run, build, resolve
@@ -153,7 +153,7 @@ def study_entropies(scale: str, seeds: Sequence[int], out: Path) -> dict[str, An
             place = np.argsort(order)
             first, other = set(order[:tenth].tolist()), set(np.argsort(-margin, kind="stable")[:tenth].tolist())
             row = found.setdefault(f"{rho:g}", {"histogram": None, "correlation": [], "overlap": []})
-            row["correlation"].append(float(np.asarray(stats.spearmanr(-place, margin)[0])))
+            row["correlation"].append(float(np.asarray(scipy.stats.spearmanr(-place, margin)[0])))
             row["overlap"].append(len(first & other) / tenth)
             if row["histogram"] is None:
                 row["histogram"] = np.histogram(value, bins=40, range=(0, np.log(data.classes)))[0]
@@ -218,7 +218,7 @@ def measure_label_entropy(index: np.ndarray, keep: np.ndarray, y: np.ndarray, cl
     out = []
     for places, kept in zip(index, keep, strict=True):
         if kept.any():
-            out.append(stats.entropy(np.bincount(y[places[kept]], minlength=classes)))
+            out.append(scipy.stats.entropy(np.bincount(y[places[kept]], minlength=classes)))
     return float(np.mean(out))
 
 

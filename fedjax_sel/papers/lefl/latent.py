@@ -5,9 +5,8 @@ from __future__ import annotations
 import flax.linen as nn
 import jax.numpy as jnp
 import numpy as np
+import scipy
 from jaxtyping import Array, Float, Int
-from scipy.spatial.distance import pdist, squareform
-from scipy.stats import spearmanr
 
 from fedjax_sel.client_selection.lefl import predict_log_probs
 from fedjax_sel.metrics.cka import kernel_cka
@@ -79,9 +78,9 @@ def correlate_distances(kl: Float[np.ndarray, "N N"], far: Float[np.ndarray, "N 
       far: distances.
     """
     upper = np.triu_indices(len(kl), 1)
-    rows = squareform(pdist(kl))
+    rows = scipy.spatial.distance.squareform(scipy.spatial.distance.pdist(kl))
     return {
-        name: float(np.asarray(spearmanr(value[upper], far[upper])[0]))
+        name: float(np.asarray(scipy.stats.spearmanr(value[upper], far[upper])[0]))
         for name, value in (("pairs", kl + kl.T), ("rows", rows))
     }
 
