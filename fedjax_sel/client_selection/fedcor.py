@@ -54,7 +54,8 @@ class FedCor(ClientSelector):
     of the others.
 
     As in the authors' code (with its `--update_mean`), but for the time of measuring: a probe begins from the
-    model before its round, there from the one after it.
+    model before its round, there from the one after it; and the change in round `warm_up`, the newest draw of the first
+    fit there, is not yet known here and does not enter.
 
     Attributes:
       beta: what a client's `α` is multiplied by.
@@ -68,8 +69,9 @@ class FedCor(ClientSelector):
       first_steps, steps: of Adam, in the first fit and in the others.
 
     Source: Tang et al., "FedCor: Correlation-Based Active Client Selection Strategy for Heterogeneous Federated
-    Learning", CVPR 2022, https://arxiv.org/abs/2103.13822, Algorithm 1; code: https://github.com/Yoruko-Tang/FedCor,
-    whose defaults for Fashion-MNIST these are (CIFAR-10: warm_up 20, interval 50, history 500, beta 0.9, gamma 0.99).
+    Learning", CVPR 2022, https://arxiv.org/abs/2103.13822, Algorithm 1; code: https://github.com/Yoruko-Tang/FedCor.
+    The defaults are those for Fashion-MNIST of the copy that GPFL's authors ran; the code's own README has beta 0.9
+    there (CIFAR-10: warm_up 20, interval 50, history 500, beta 0.9, gamma 0.99).
 
     >>> FedCor(warm_up=20, interval=50).signals().before
     {'loss': Loss()}

@@ -70,10 +70,18 @@ THEIRS = "GPFL's settings"
 
 NETWORK, EXAMPLES = "FedCor's, GPFL's network", "FedCor's, GPFL's network and rows"
 AS_PUBLISHED = "as published"
-ALIVE = "GPFL's settings, constant rate"
-"""The same where the learning rate does not die, so that late exploration can still do something."""
+SWEPT = "Fig. 7's settings"
+"""GPFL's settings with the local training of its script for α, in which the learning rate does not decay."""
 
-ALPHAS = {f"GPFL, α = {value:g}": ("constant", value) for value in (0.0, 0.1, 1.0)}
+LONG = "Fig. 7's settings, 1500 rounds"
+"""The same for longer: what exploring is worth after round 500."""
+
+ALPHAS = {f"GPFL, α = {value:g}": ("constant", value) for value in (0.0, 0.1, 2.0, 5.0)}
+"""The fixed α of the code's logs."""
+
+NEVER, GROWING = "GPFL, α = 0", "GPFL, ρ = 1"
+"""GPFL without exploration, and with equation (7) as the text sets it, α = t / T; the α of its code falls again."""
+
 RHOS = {f"GPFL, ρ = {value:g}": ("linear", value) for value in (0.5, 1.0, 2.0, 5.0)}
 SENSITIVE = "2SPC"
 """The partition on which settings, α and ρ are varied."""
@@ -81,8 +89,19 @@ SENSITIVE = "2SPC"
 MORE_SEEDS = 10
 """Of the cells on Fashion-MNIST that the claims on accuracy rest on."""
 
-LONGER = {"local_training": {"schedule": {"name": "constant"}}, "rounds": 1500, "evaluate_every": 15}
-"""What `ALIVE` changes."""
+FIGURE_7 = {
+    "local_training": {
+        "learning_rate": 0.01,
+        "batch_size": 50,
+        "epochs": 5,
+        "weight_decay": 3e-4,
+        "schedule": {"name": "constant"},
+    }
+}
+"""Local training in the code's script for α."""
+
+LONGER = {"rounds": 1500, "evaluate_every": 15}
+"""What `LONG` changes besides."""
 
 NOT_OF_SETTINGS = ("partition", "client_selection", "cohort_size")
 """What a preset says besides, and cells vary."""
@@ -157,6 +176,7 @@ def list_main_cells(scale: str) -> list[Cell]:
     network = merge_settings(base, {"model": {"hidden": [16]}} if smoke else OTHER_NETWORK)
     examples = merge_settings(network, OTHER_EXAMPLES)
     theirs = merge_settings(examples, OTHER_REST)
+    swept = theirs if smoke else merge_settings(theirs, FIGURE_7)
     partitions = (SENSITIVE,) if smoke else tuple(PARTITIONS)
     seeds: dict[str, Any] = {} if smoke else {"seeds": MORE_SEEDS}
 
@@ -178,11 +198,12 @@ def list_main_cells(scale: str) -> list[Cell]:
     for partition in partitions:
         out += [cell(partition, base, "", method) for method in METHODS if method not in PUBLISHED]
         out.append(cell(partition, merge_settings(base, PRINTED_MOMENTUM), "", LITERAL, TO_THE_LETTER))
-    for method, (schedule, alpha) in {**ALPHAS, **RHOS}.items():
-        selector = {"name": "gpfl", "schedule": schedule, "alpha": alpha}
-        out.append(cell(SENSITIVE, theirs, THEIRS, method, selector))
-        if not smoke:
-            out.append(cell(SENSITIVE, merge_settings(theirs, LONGER), ALIVE, method, selector))
+    long = merge_settings(swept, LONGER)
+    for name, settings in {THEIRS: theirs, SWEPT: swept, **({} if smoke else {LONG: long})}.items():
+        for method, (schedule, alpha) in {**ALPHAS, **RHOS}.items():
+            if name != THEIRS or method in (NEVER, GROWING):
+                selector = {"name": "gpfl", "schedule": schedule, "alpha": alpha}
+                out.append(cell(SENSITIVE, settings, name, method, selector))
     return out
 
 

@@ -12,22 +12,25 @@ from matplotlib import figure as mpl
 from fedjax_sel.engine.history import History
 from fedjax_sel.metrics import coverage, jain
 from fedjax_sel.papers.gpfl.cells import (
-    ALIVE,
     ALPHAS,
     AS_PUBLISHED,
     CIFAR,
     EXAMPLES,
     FEDCOR,
     GPFL,
+    GROWING,
     LITERAL,
+    LONG,
     METHODS,
     NETWORK,
+    NEVER,
     PARTITIONS,
     POW_D,
     RANDOM,
     RHOS,
     ROBIN,
     SENSITIVE,
+    SWEPT,
     THEIRS,
     name_experiment,
 )
@@ -65,12 +68,12 @@ def make_figures(scale: str, evidence: Evidence) -> list[Figure]:
         out.append(make_time_figure(studies["time_cifar"], "time-cifar", f"{CIFAR}, ", "Fig. 6b"))
     if not list_partitions(histories):  # CIFAR-10 alone
         return out
-    if (name_experiment(data, SENSITIVE, ALIVE), next(iter(RHOS))) in histories:
+    if (name_experiment(data, SENSITIVE, LONG), next(iter(RHOS))) in histories:
         out.append(
             Figure(
-                "alpha-constant-rate",
-                f"The same as `alpha` with a constant learning rate, 1500 rounds, {SENSITIVE} (Fig. 7).",
-                lambda: curves(group_by_parameter(histories, data, ALIVE)),
+                "alpha-for-longer",
+                f"The same as `alpha` for 1500 rounds, {SENSITIVE}.",
+                lambda: curves(group_by_parameter(histories, data, LONG)),
             )
         )
     return [
@@ -115,7 +118,7 @@ def make_figures(scale: str, evidence: Evidence) -> list[Figure]:
         ),
         Figure(
             "alpha",
-            f"GPFL with α fixed (left) and growing with the round (right), {SENSITIVE}, GPFL's settings (Fig. 7).",
+            f"GPFL with α fixed (left) and growing with the round (right), {SENSITIVE}, {SWEPT}.",
             lambda: curves(group_by_parameter(histories, data)),
         ),
         *join(lambda: [make_time_figure(studies["time"], "time", "", "Fig. 6")]),
@@ -181,7 +184,7 @@ def draw_counts(histories: Histories, data: str) -> mpl.Figure:
     """Draws histograms of selection counts."""
     fair, theirs = name_experiment(data, SENSITIVE), name_experiment(data, SENSITIVE, THEIRS)
     cells = {method: histories[fair, method] for method in SHOWN}
-    cells |= {f"{method}, GPFL's settings": histories[theirs, method] for method in ("GPFL, ρ = 1", "GPFL, α = 0")}
+    cells |= {f"{method}, GPFL's settings": histories[theirs, method] for method in (GROWING, NEVER)}
     figure, axes = plt.subplots(2, 4, figsize=(12, 5), layout="constrained")
     for ax, (name, history) in zip(axes.flat, cells.items(), strict=False):
         count = history.counts()
@@ -203,7 +206,7 @@ def draw_counts(histories: Histories, data: str) -> mpl.Figure:
     return figure
 
 
-def group_by_parameter(histories: Histories, data: str, settings: str = THEIRS) -> dict[str, dict[str, History]]:
+def group_by_parameter(histories: Histories, data: str, settings: str = SWEPT) -> dict[str, dict[str, History]]:
     """Returns panels of fixed α and of ρ."""
     experiment = name_experiment(data, SENSITIVE, settings)
     return {

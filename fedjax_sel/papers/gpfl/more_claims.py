@@ -124,7 +124,20 @@ def judge_cifar(histories: Histories) -> list[Claim]:
     worse = {p: difference(last(p, RANDOM), last(p, FEDCOR)) for p in there if p != "1SPC"}
     over = {m: {p: difference(last(p, GPFL), last(p, m)) for p in there} for m in BASELINES}
     counted = over | {POW_D: {p: d for p, d in over[POW_D].items() if p != "1SPC"}}
+    short = {p: difference(last(p, POW_D), last(p, GPFL)) for p in there if p == "1SPC"}
+    on_1spc = [
+        make_claim(
+            "falls-short-of-pow-d-on-cifar",
+            "GPFL falls short of Pow-d on CIFAR-10 on 1SPC",
+            "Table II, section VI-B",
+            judge_larger(short, NOTICED),
+            {"Pow-d - GPFL, mean of the last 10": describe_differences(short)},
+            rests_on=[name_experiment(CIFAR, p) for p in short],
+        )
+        for _ in short
+    ]
     return [
+        *on_1spc,
         make_claim(
             "fedcor-worse-than-random",
             "FedCor is worse than Random on CIFAR-10 (2SPC, Dir)",

@@ -9,13 +9,13 @@ import numpy as np
 
 from fedjax_sel.engine.history import History
 from fedjax_sel.papers.gpfl.cells import (
-    ALIVE,
     ALPHAS,
     AS_PUBLISHED,
     CIFAR,
     EXAMPLES,
     GPFL,
     LITERAL,
+    LONG,
     METHODS,
     NETWORK,
     PARTITIONS,
@@ -23,6 +23,7 @@ from fedjax_sel.papers.gpfl.cells import (
     RANDOM,
     RHOS,
     SENSITIVE,
+    SWEPT,
     THEIRS,
     name_experiment,
 )
@@ -52,7 +53,7 @@ def make_tables(scale: str, evidence: Evidence) -> list[Table]:
         return [*both, *times]
     varied = [
         settings
-        for settings in (THEIRS, ALIVE)
+        for settings in (SWEPT, LONG)
         if (name_experiment(find_data(histories), SENSITIVE, settings), next(iter(RHOS))) in histories
     ]
     return [
