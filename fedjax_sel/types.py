@@ -69,7 +69,7 @@ class Context(Pytree):
       candidates: whom the selector asked for signals; None: everyone.
       devices: what each client's device can do; None: the run has no devices.
       timing: seconds of each client's turn if it trained on all its rows; None without devices.
-      passes: how often each client would pass over its examples; None without devices.
+      epoch: seconds of each client's turn if it passed over its examples once; None without devices.
       cohort_size: how many clients the cohort holds, `m`.
     """
 
@@ -80,7 +80,7 @@ class Context(Pytree):
     candidates: Int[Array, "d"] | None = None
     devices: DeviceProfile | None = None
     timing: Timing | None = None
-    passes: Float[Array, "N"] | None = None
+    epoch: Timing | None = None
     cohort_size: int = static(default=1)
 
     @property

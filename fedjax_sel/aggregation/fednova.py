@@ -19,7 +19,8 @@ class FedNova(Aggregator):
     tells (`Plan.step_size_sum`, with the learning rate that cancels): `τ_i` without momentum,
     `(τ_i - ρ (1 - ρ^τ_i) / (1 - ρ)) / (1 - ρ)` with the trainer's momentum `ρ`, which starts at zero every round. Where
     all take the same steps it is the mean by size. The source's other lengths, of proximal and of adaptive local
-    training, are not implemented, and such training is refused.
+    training, are not implemented, and such training is refused. Batch statistics are averaged by `p_i / a_i`, as
+    updates are.
 
     Source: Wang et al., "Tackling the Objective Inconsistency Problem in Heterogeneous Federated Optimization", 2020,
     https://arxiv.org/abs/2007.07481, section 4.

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from fedjax_sel.pytree import Scalar
-from fedjax_sel.types import PAD_CLIENT, Cohort, PRNGKey
+from fedjax_sel.types import NOBODY, PAD_CLIENT, Cohort, PRNGKey
 
 
 def top_m(key: PRNGKey, score: Float[Array, "N"], available: Bool[Array, "N"], m: int) -> Cohort:
@@ -32,6 +32,24 @@ def top_by_noise(noise: Float[Array, "N"], score: Float[Array, "N"], available: 
     _, client = jax.lax.top_k(rank, m)
     order = jnp.argsort(-score[client], stable=True)
     return cohort_of(client[order], available[client[order]], undecided.sum())
+
+
+def learn_values(state: Float[Array, "N"], cohort: Cohort, value: Float[Array, "m"]) -> Float[Array, "N"]:
+    """Returns the clients' numbers with those of the members that returned.
+
+    A member that did not return has the mean of all that are finite then: what it had, or that it is not known, would
+    keep its place in every cohort to come.
+
+    Args:
+      state: of each client; infinite where it is not known.
+      cohort: whose mask says who returned.
+      value: of each member.
+    """
+    told = state.at[cohort.returned].set(value, mode="drop")
+    known = jnp.isfinite(told)
+    mean = jnp.where(known, told, 0.0).sum() / jnp.maximum(known.sum(), 1)
+    silent = jnp.where(cohort.mask | ~known.any(), NOBODY, cohort.selected)
+    return told.at[silent].set(mean, mode="drop")
 
 
 def uniform_m(key: PRNGKey, available: Bool[Array, "N"], m: int) -> Cohort:

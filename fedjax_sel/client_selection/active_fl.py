@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from fedjax_sel import signals
-from fedjax_sel.client_selection._ops import draw_members, round_down, top_m
+from fedjax_sel.client_selection._ops import draw_members, learn_values, round_down, top_m
 from fedjax_sel.protocols import ClientSelector, Host, Signals
 from fedjax_sel.pytree import Scalar, param
 from fedjax_sel.types import Cohort, Context, PRNGKey
@@ -26,7 +26,8 @@ class ActiveFL(ClientSelector):
 
     The source evaluates the loss on the model received. Ours is the mean over the client's local steps, which comes
     with the update for one number more. A client that never took part has the highest valuation known: it is not
-    dropped before anybody who did, and weighs as much as the best. That is ours, the source leaves it open.
+    dropped before anybody who did, and weighs as much as the best; one that was selected and did not return has the
+    mean of the known ones. That is ours, the source leaves it open.
 
     Attributes:
       fraction: of the available clients, how many are dropped; `α1` of the source.
@@ -76,5 +77,5 @@ class ActiveFL(ClientSelector):
         *,
         training_loss: Float[Array, "m"],
     ) -> Float[Array, "N"]:
-        """Returns the valuations, updated for the clients that returned."""
-        return state.at[cohort.returned].set(jnp.sqrt(ctx.num_examples[cohort.client]) * training_loss, mode="drop")
+        """Returns the valuations, updated for the members."""
+        return learn_values(state, cohort, jnp.sqrt(ctx.num_examples[cohort.client]) * training_loss)

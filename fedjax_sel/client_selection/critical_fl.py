@@ -165,7 +165,7 @@ class CriticalFL(ClientSelector):
         inner = self.selector.observe(key, state.inner, ctx, cohort, **signals)
         mean = jnp.sum(jnp.where(cohort.mask, norm**2, 0.0)) / jnp.maximum(cohort.mask.sum(), 1)
         checked = self.check(state, mean, ctx)
-        due = ctx.round % self.interval == 0
+        due = (ctx.round % self.interval == 0) & cohort.mask.any()  # nobody's gradient is not one of norm 0
         size, norms, checks, reached = (
             jnp.where(due, new, old) for new, old in zip(checked[1:], state[1:], strict=True)
         )

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Int
 
 from fedjax_sel.client_selection._ops import uniform_m
@@ -58,13 +59,14 @@ class Cyclic(ClientSelector):
                 f"{ctx.num_clients} clients make 1 to {most} groups"
             )
         key_members, key_order = jax.random.split(key)
-        place = jnp.arange(ctx.num_clients)
+        n = ctx.num_clients
+        group = jnp.asarray(np.arange(n, dtype=np.int64) * self.groups // n, jnp.int32)
         if self.members == "random":
-            place = jax.random.permutation(key_members, place)
+            group = group[jax.random.permutation(key_members, jnp.arange(n))]
         order = jnp.arange(self.groups)
         if self.order == "shuffled":
             order = jax.random.permutation(key_order, order)
-        return CyclicState((place * self.groups // ctx.num_clients).astype(jnp.int32), order.astype(jnp.int32))
+        return CyclicState(group, order.astype(jnp.int32))
 
     def select(self, key: PRNGKey, state: CyclicState, ctx: Context) -> Cohort:
         """Returns clients of the group whose turn it is."""

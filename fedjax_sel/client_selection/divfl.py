@@ -26,10 +26,12 @@ class DivFLState(NamedTuple):
     Attributes:
       gradient: of each client when it last trained, or in round 0.
       distance: between them.
+      silent: who did not return when it was selected last, and has no other turn yet.
     """
 
     gradient: Float[Array, "N k"]
     distance: Float[Array, "N N"]
+    silent: Bool[Array, "N"]
 
 
 class DivFL(ClientSelector):
@@ -40,6 +42,10 @@ class DivFL(ClientSelector):
     round 0 has gradient 0 until it trains). With `"all"`, everybody sends its gradient at the global model in every
     round. A gradient takes a forward and a backward pass over all of a client's examples and is as large as the model,
     or `sketch` numbers. Equal choices are settled at random.
+
+    Ours: with `"stale"`, a client that was selected and did not return is left out until a draw of chance `m / N` a
+    round gives it another turn, where enough others can be reached; with `"all"`, clients that cannot be reached are
+    not stood for.
 
     A member stands for the clients to which it is the nearest: its weight is their number `γ_j` over `N`, as the text
     derives it (with `weighting: cohort` or `client` of the aggregation). The authors' code has no such weights and
@@ -80,14 +86,14 @@ class DivFL(ClientSelector):
         if self.gradients == "all":
             return ()
         n, numbers = ctx.num_clients, count_numbers(host.task.split(host.variables)[0], self.sketch)
-        return DivFLState(jnp.zeros((n, numbers)), jnp.zeros((n, n)))
+        return DivFLState(jnp.zeros((n, numbers)), jnp.zeros((n, n)), jnp.zeros(n, bool))
 
     def update_state(self, state: DivFLState, ctx: Context, gradient: Float[Array, "N k"]) -> DivFLState:
         """Returns the state with the gradients of round 0, or as it was in the others."""
 
         def begin():
             known = jnp.where(ctx.available[:, None], gradient, 0.0)
-            return DivFLState(known, pairwise_distances(known))
+            return DivFLState(known, pairwise_distances(known), state.silent)
 
         return jax.lax.cond(ctx.round == 0, begin, lambda: state)
 
@@ -97,15 +103,17 @@ class DivFL(ClientSelector):
         """Returns the greedy cohort, in the order of its choice."""
         if isinstance(state, DivFLState):
             distance = self.update_state(state, ctx, gradient).distance
+            allowed, served = ctx.available & ~state.silent, jnp.ones(ctx.num_clients, bool)
+            allowed = jnp.where(allowed.sum() >= ctx.m, allowed, ctx.available)
         else:
-            distance = pairwise_distances(gradient)
-        n = ctx.num_clients
-        examined = None if self.greedy == "full" else max(ctx.m, math.ceil(0.1 * n))
-        client, mask = locate_facilities(key, distance, ctx.available, ctx.m, examined)
+            distance, allowed, served = pairwise_distances(gradient), ctx.available, ctx.available
+        examined = None if self.greedy == "full" else max(ctx.m, math.ceil(0.1 * ctx.num_clients))
+        client, mask = locate_facilities(key, distance, allowed, ctx.m, examined, served)
         cohort = cohort_of(client, mask)
         if self.weighting == "none":
             return cohort
-        return cohort.replace(weight=count_served(distance, client, mask, jnp.ones(n, bool)) / n)  # γ / N
+        share = count_served(distance, client, mask, served) / jnp.maximum(served.sum(), 1)
+        return cohort.replace(weight=share)  # γ / N
 
     def observe(
         self, key: PRNGKey, state: DivFLState | tuple[()], ctx: Context, cohort: Cohort, **values: Any
@@ -122,4 +130,7 @@ class DivFL(ClientSelector):
         rows = jax.lax.map(measure, jnp.where(cohort.mask, cohort.client, 0))
         who = cohort.returned
         distance = state.distance.at[who, :].set(rows, mode="drop").at[:, who].set(rows.T, mode="drop")
-        return DivFLState(gradient, distance)
+        # A gradient that never changes is soon far from all others, which makes it a facility in every round.
+        again = jax.random.uniform(key, (ctx.num_clients,)) < ctx.m / ctx.num_clients
+        silent = (state.silent & ~again).at[cohort.selected].set(~cohort.mask, mode="drop")
+        return DivFLState(gradient, distance, silent)

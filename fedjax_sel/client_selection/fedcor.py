@@ -42,8 +42,8 @@ class FedCor(ClientSelector):
     """The changes of all clients' losses in a round are one draw of a Gaussian process, fitted as training goes.
 
     The cohort is chosen greedily: next is the client of largest `α_k Σ_i p_i Σ_ik / sqrt(Σ_kk)` (`p` the clients'
-    shares of the examples), the covariance is conditioned on it, and so on `m` times. A client that trained has its `α`
-    multiplied by `beta`, until the next fit sets all to 1.
+    shares of the examples), the covariance is conditioned on it, and so on `m` times. A client that was selected has
+    its `α` multiplied by `beta`, until the next fit sets all to 1.
 
     Up to round `warm_up` cohorts are uniform, everybody reports its loss at the beginning of every round, and at the
     end the process is fitted with `first_steps` steps of Adam. After it, in every round that `interval` divides, a
@@ -160,7 +160,7 @@ class FedCor(ClientSelector):
         )
 
         beta = jnp.where(t > self.warm_up, self.beta, 1.0)
-        discount = state.discount.at[cohort.returned].multiply(beta, mode="drop")
+        discount = state.discount.at[cohort.selected].multiply(beta, mode="drop")
         return FedCorState(
             factor=factor,
             discount=jnp.where(probed, jnp.ones_like(discount), discount),

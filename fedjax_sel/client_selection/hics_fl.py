@@ -121,9 +121,16 @@ class HiCSFL(ClientSelector):
         return HiCSFLState(jnp.zeros((n, width)), jnp.zeros(n, bool))
 
     def describe(self, change: Float[Array, "N C"]) -> tuple[Float[Array, "N"], Float[Array, "N N"]]:
-        """Returns each client's estimated entropy in nats, and the distances between clients."""
+        """Returns each client's estimated entropy in nats, and the distances between clients.
+
+        A client that never returned an update has the mean entropy of the others: its change of 0 would be that of one
+        with all classes alike.
+        """
         log_p = jax.nn.log_softmax(change / self.temperature)
         entropy = -(jnp.exp(log_p) * log_p).sum(1)
+        known = (change != 0).any(1)
+        mean = jnp.where(known, entropy, 0.0).sum() / jnp.maximum(known.sum(), 1)
+        entropy = jnp.where(known, entropy, mean)
         apart = jnp.abs(entropy[:, None] - entropy[None, :])
         return entropy, measure_dissimilarity(change, "cosine") + self.entropy_weight * apart
 

@@ -4,6 +4,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from fedjax_sel import signals
+from fedjax_sel.client_selection._ops import learn_values
 from fedjax_sel.client_selection._power_of_choice import check_candidates, draw_candidates, top_candidates
 from fedjax_sel.protocols import ClientSelector, Host, Signals
 from fedjax_sel.pytree import static
@@ -57,8 +58,5 @@ class RPowD(ClientSelector):
         *,
         training_loss: Float[Array, "m"],
     ) -> Float[Array, "N"]:
-        """Returns the losses, updated for the clients that returned."""
-        known = jnp.isfinite(state)
-        mean = jnp.where(known, state, 0.0).sum() / jnp.maximum(known.sum(), 1)
-        loss = jnp.where(cohort.mask, training_loss, mean)
-        return state.at[cohort.selected].set(loss, mode="drop")
+        """Returns the losses, updated for the members."""
+        return learn_values(state, cohort, training_loss)

@@ -9,7 +9,7 @@ from fedjax_sel import signals
 from fedjax_sel.client_selection._ops import top_m
 from fedjax_sel.protocols import ClientSelector, Host, Signals
 from fedjax_sel.pytree import Scalar, param
-from fedjax_sel.types import Cohort, Context, PRNGKey
+from fedjax_sel.types import NOBODY, Cohort, Context, PRNGKey
 
 __all__ = ["UCBCS"]
 
@@ -88,15 +88,18 @@ class UCBCS(ClientSelector):
         """Returns the discounted sums with the losses of those who came back, and expected ones of the others."""
         seen = state.reports > 0
         mean = state.losses / jnp.where(seen, state.reports, 1.0)
-        expected = jnp.where(seen, mean, mean.sum() / jnp.maximum(seen.sum(), 1))
+        new = cohort.mask & ~seen[cohort.client]
+        total, count = mean.sum() + jnp.where(new, training_loss, 0.0).sum(), seen.sum() + new.sum()
+        expected = jnp.where(seen, mean, total / jnp.maximum(count, 1))
         loss = jnp.where(cohort.mask, training_loss, expected[cohort.client])
+        reported = jnp.where(count > 0, cohort.selected, NOBODY)  # where nobody ever did, nothing is expected
         variance = jnp.maximum(training_loss_rms**2 - training_loss**2, 0.0)
         largest = jnp.sqrt(jnp.max(jnp.where(cohort.mask, variance, 0.0)))
         tiny = jnp.finfo(jnp.float32).tiny  # a client that reported long ago is not one that never did
         reports = jnp.where(state.reports > 0, jnp.maximum(self.gamma * state.reports, tiny), 0.0)
         return UCBCSState(
-            losses=(self.gamma * state.losses).at[cohort.selected].add(loss, mode="drop"),
-            reports=reports.at[cohort.selected].add(1.0, mode="drop"),
+            losses=(self.gamma * state.losses).at[reported].add(loss, mode="drop"),
+            reports=reports.at[reported].add(1.0, mode="drop"),
             rounds=self.gamma * state.rounds + 1,
             deviation=jnp.where(cohort.mask.any(), largest, state.deviation),
         )

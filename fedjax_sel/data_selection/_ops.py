@@ -31,6 +31,19 @@ def share_among_classes(
     return (-(-(count * of_class) // jnp.maximum(valid.sum(), 1))).astype(jnp.int32)
 
 
+def share_exactly(y: Int[Array, "L"], valid: Bool[Array, "L"], count: Int[Array, ""], classes: int) -> Int[Array, "C"]:
+    """Returns `count n_c / n` for each class by largest remainder, `count` in all; the first of equal ones has more.
+
+    >>> share_exactly(jnp.array([0, 0, 0, 2]), jnp.ones(4, bool), jnp.array(2), 3)
+    Array([2, 0, 0], dtype=int32)
+    """
+    of_class = jax.ops.segment_sum(valid.astype(jnp.int32), y, classes)
+    n = jnp.maximum(valid.sum(), 1)
+    whole, rest = count * of_class // n, count * of_class % n
+    place = jnp.argsort(jnp.argsort(-rest))
+    return (whole + (place < count - whole.sum())).astype(jnp.int32)
+
+
 def scale_to_mean(weight: Float[Array, "L"], valid: Bool[Array, "L"]) -> Float[Array, "L"]:
     """Returns `w_j U / n`, where `U` of the `n` valid examples have a weight.
 

@@ -109,11 +109,10 @@ class FedBalancer(DataSelector):
         self, server: BalancerState, ctx: Context, cohort: Cohort, seconds: Scalar
     ) -> Float[Array, ""] | Scalar:
         """Returns the seconds between those of 1 epoch and of all, by the deadline ratio."""
-        if self.deadline == "fixed" or ctx.timing is None or ctx.passes is None:
+        if self.deadline == "fixed" or ctx.timing is None or ctx.epoch is None:
             return seconds
-        turn = jax.tree.map(lambda leaf: leaf[cohort.client], ctx.timing)
-        once = turn.download + turn.upload + turn.compute / jnp.maximum(ctx.passes[cohort.client], 1.0)
-        low, high = find_peak(once, cohort.mask), find_peak(turn.total, cohort.mask)  # Alg. 4
+        once, turn = (jax.tree.map(lambda leaf: leaf[cohort.client], one) for one in (ctx.epoch, ctx.timing))
+        low, high = find_peak(once.total, cohort.mask), find_peak(turn.total, cohort.mask)  # Alg. 4
         return jnp.where(cohort.mask.any(), low + (high - low) * server.deadline_ratio, seconds)
 
     def select(

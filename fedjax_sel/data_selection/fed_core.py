@@ -4,7 +4,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from fedjax_sel.data_selection._coreset import Coreset
-from fedjax_sel.data_selection._ops import count_kept, scale_to_mean, share_among_classes
+from fedjax_sel.data_selection._ops import count_kept, scale_to_mean, share_among_classes, share_exactly
 from fedjax_sel.kernels.facility_location import count_clusters, locate_in_groups, pairwise_distances, swap_medoids
 from fedjax_sel.pytree import Scalar, param, static
 from fedjax_sel.types import PRNGKey, Turn
@@ -17,9 +17,10 @@ class FedCore(Coreset):
 
     The coreset has as many examples as the client can train on until the deadline, after a forward pass over all for
     their gradients; at least 1, and at most `fraction`. A class of which the client has `n_c` of its `n` examples has
-    `⌈b n_c / n⌉` of the `b`. Medoids are chosen greedily and then exchanged until no exchange helps (PAM; the authors
-    use FasterPAM, whose local optimum may be another). An example weighs as many as it is the nearest to. It takes `L²`
-    numbers of memory.
+    `⌈b n_c / n⌉` of the `b`; where there is a deadline, for which these may be too many, it has its share by largest
+    remainder (none where `b` is too small, and then its examples count for nothing). Medoids are chosen greedily and
+    then exchanged until no exchange helps (PAM; the authors use FasterPAM, whose local optimum may be another). An
+    example weighs as many as it is the nearest to. It takes `L²` numbers of memory.
 
     A client trains on the mean of `w_j ℓ_j` over the coreset, of `U` examples, with the weights above times `U / n`,
     which approximates its mean loss; the authors' code divides each minibatch by the sum of its weights instead. There
@@ -47,10 +48,11 @@ class FedCore(Coreset):
     ) -> Float[Array, "L"]:
         """Returns the weights of a fresh coreset; 1 for all examples where they are affordable."""
         n, size = valid.sum(), count_kept(valid, self.fraction)
+        share = share_among_classes
         if turn.affordable is not None:
-            size = jnp.clip(turn.affordable, 1, size)
+            size, share = jnp.clip(turn.affordable, 1, size), share_exactly  # one more would be too late
         whole = size >= n
-        budget = share_among_classes(turn.y, valid, jnp.where(whole, 0, size), turn.classes)
+        budget = share(turn.y, valid, jnp.where(whole, 0, size), turn.classes)
         distance = pairwise_distances(point)
         chosen = locate_in_groups(key, distance, turn.y, valid, valid, budget) >= 0
         medoid = swap_medoids(distance, chosen, turn.y, valid, turn.classes)

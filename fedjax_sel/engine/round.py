@@ -102,8 +102,8 @@ def make_context(experiment: Experiment, data: FederatedData, seed: PRNGKey, t: 
         devices=data.devices,
         cohort_size=experiment.count_cohort(data.num_clients),
     )
-    timing, passes = expect_turns(experiment, data, ctx)
-    return replace(ctx, timing=timing, passes=passes)
+    timing, epoch = expect_turns(experiment, data, ctx)
+    return replace(ctx, timing=timing, epoch=epoch)
 
 
 def choose_candidates(experiment: Experiment, key: PRNGKey, state: RoundState, ctx: Context) -> Int[Array, "d"] | None:

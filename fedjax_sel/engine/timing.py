@@ -36,10 +36,8 @@ class CohortWork(Pytree):
     spent: Timing
 
 
-def expect_turns(
-    experiment: Experiment, data: FederatedData, ctx: Context
-) -> tuple[Timing | None, Float[Array, "N"] | None]:
-    """Seconds of every client's turn if it trained on all its examples, Float["N"], and how often it passes over them.
+def expect_turns(experiment: Experiment, data: FederatedData, ctx: Context) -> tuple[Timing | None, Timing | None]:
+    """Seconds of every client's turn if it trained on all its examples, Float["N"], and if it did so for one epoch.
 
     None where there are no devices.
     """
@@ -47,12 +45,13 @@ def expect_turns(
         return None, None
     count = jnp.asarray(data.num_examples)  # a selector begins on the host
     plan = experiment.local_training.plan(count, data.longest, ctx.round, ctx.rounds)
-    flops = training_flops(experiment, data, plan, jnp.arange(data.num_clients)).total
+    flops = training_flops(experiment, data, plan, jnp.arange(data.num_clients))
     rates = rates_of(experiment, data.like, count_public(data))
     down = rates.model * (1 + rates.correction_down) + rates.choice_down
     up = rates.model * (1 + rates.correction_up) + rates.choice_up
-    passes = plan.examples_seen / jnp.maximum(count, 1)
-    return timing(data.devices, flops, down, up), passes.astype(jnp.float32)
+    passes = jnp.maximum(plan.examples_seen / jnp.maximum(count, 1), 1.0)
+    once = flops._replace(trained=flops.trained / passes)
+    return timing(data.devices, flops.total, down, up), timing(data.devices, once.total, down, up)
 
 
 def count_affordable(

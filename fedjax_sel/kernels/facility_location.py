@@ -23,23 +23,25 @@ def locate_facilities(
     allowed: Bool[Array, "N"],
     m: int,
     examined: int | None = None,
+    served: Bool[Array, "N"] | None = None,
 ) -> tuple[Int[Array, "m"], Bool[Array, "m"]]:
     """Returns `m` allowed points chosen greedily to lower `Σ_i min_{j ∈ S} D_ij`, and which of the slots are filled.
 
     Args:
       key: for ties, and for who is examined.
       distance: `D`, of every point (row) from every facility (column).
-      allowed: which points can be facilities; every point is served.
+      allowed: which points can be facilities.
       m: how many.
       examined: in each step only so many random points are tried (the stochastic greedy algorithm); None: all.
+      served: which points count in the sum; None: all.
 
     >>> x = jnp.array([0.0, 1, 9])
     >>> locate_facilities(jax.random.key(0), jnp.abs(x[:, None] - x[None]), jnp.ones(3, bool), 2)[0]
     Array([1, 2], dtype=int32)
     """
     n = distance.shape[0]
-    together, everyone = jnp.zeros(n, jnp.int32), jnp.ones(n, bool)
-    step = locate_in_groups(key, distance, together, everyone, allowed, jnp.array([m]), examined)
+    together, served = jnp.zeros(n, jnp.int32), jnp.ones(n, bool) if served is None else served
+    step = locate_in_groups(key, distance, together, served, allowed, jnp.array([m]), examined)
     chosen = jnp.full(m, -1).at[jnp.where(step >= 0, step, m)].set(jnp.arange(n), mode="drop")
     return chosen.astype(jnp.int32), chosen >= 0
 

@@ -92,6 +92,12 @@ def test_cyclic_selects_from_one_group_a_round_and_from_each_once_a_cycle(kind, 
     assert (len(set(cycles)) == 1) == (order == "fixed")
 
 
+def test_groups_of_a_million_clients_are_alike_in_size():
+    state = Cyclic(groups=10_000).init(KEY, context(np.ones(1_000_000), 100), HOST)
+    assert (np.bincount(state.group, minlength=10_000) == 100).all()
+    assert int(state.group.min()) == 0
+
+
 def test_cyclic_draws_all_clients_of_the_group_alike():
     selector, ctx = Cyclic(groups=3), context(np.ones(15), 2, round=7)
     drawn = inclusion(many(selector, selector.init(KEY, ctx, HOST), ctx, 4000), 15)

@@ -65,6 +65,20 @@ def test_sizes_follow_the_rule_over_rounds(kind):
     assert (min(got[20:]) == 3) == (kind != "growing")
 
 
+def test_a_round_from_which_nobody_returns_is_not_checked():
+    """Norms grow, so that all rounds are critical; round 30 has no norm, which is not one of 0."""
+    norms, ctx = 1.02 ** np.arange(50), context(np.ones(30), 24)
+    selector = CriticalFL(smallest=3, interval=1)
+    state = selector.init(KEY, ctx, HOST)
+    for t, norm in enumerate(norms):
+        now = ctx.replace(round=jnp.int32(t))
+        one = selector.select(jax.random.key(t), state, now)
+        one = one.replace(mask=one.mask & (t != 30))
+        each = jnp.where(one.mask, np.sqrt(norm), 0.0).astype(jnp.float32)
+        state = selector.observe(KEY, state, now, one, **{NORM: each})
+    assert int(state.size) == 24
+
+
 def test_sizes_by_hand():
     """2, 2, 4, 4, 8, 8, 8 (reached); then norms fall: 4, 2, 2."""
     norms = [1.0] * 6 + [0.5] * 14

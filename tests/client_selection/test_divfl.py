@@ -82,15 +82,16 @@ def test_a_cohort_is_that_of_the_greedy_loop_and_weighs_whom_it_serves(seed, som
     ctx = context(17, m, available, round=3)
     cohort = select(DivFL(gradients="all"), ctx, g)
     distance = distances(g)
+    reached = np.flatnonzero(available)  # who is stood for
     chosen = cohort.client[cohort.mask].tolist()
     assert len(set(chosen)) == min(m, available.sum())
     assert available[chosen].all()
     for k in range(len(chosen)):  # two clients that are nearest to each other alone tie
         left = [j for j in range(17) if available[j] and j not in chosen[:k]]
-        least = min(cost(distance, [*chosen[:k], j]) for j in left)
-        assert cost(distance, chosen[: k + 1]) == pytest.approx(least, rel=1e-5)
-    nearest = [min(chosen, key=lambda j: distance[i, j]) for i in range(17)]
-    gamma = [nearest.count(j) / 17 for j in chosen]
+        least = min(cost(distance[reached], [*chosen[:k], j]) for j in left)
+        assert cost(distance[reached], chosen[: k + 1]) == pytest.approx(least, rel=1e-5)
+    nearest = [min(chosen, key=lambda j: distance[i, j]) for i in reached]
+    gamma = [nearest.count(j) / len(reached) for j in chosen]
     np.testing.assert_allclose(cohort.weight[cohort.mask], gamma, rtol=1e-6)
     plain = select(DivFL(gradients="all", weighting="none"), ctx, g)
     assert plain.weight.tolist() == [1.0] * len(chosen) + [0.0] * (m - len(chosen))
@@ -112,7 +113,7 @@ def test_stale_gradients_are_everybodys_in_round_0_and_then_those_of_the_members
     first, later = rng.normal(size=(2, n, 3)).astype(np.float32)
     available = np.arange(n) != 5
     selector = DivFL(sketch=3)
-    state = DivFLState(jnp.zeros((n, 3)), jnp.zeros((n, n)))
+    state = DivFLState(jnp.zeros((n, 3)), jnp.zeros((n, n)), jnp.zeros(n, bool))
     cohort = Cohort(jnp.array([4, 0]), jnp.array([True, False]), jnp.ones(m))
     values = {"gradient": jnp.asarray(first), "trained_gradient": jnp.asarray(later[[4, 0]])}
     state = selector.observe(KEY, state, context(n, m, available), cohort, **values)
@@ -120,6 +121,8 @@ def test_stale_gradients_are_everybodys_in_round_0_and_then_those_of_the_members
     wanted[5], wanted[4] = 0, later[4]  # not reached; merged. 0 did not come back
     np.testing.assert_allclose(state.gradient, wanted)
     np.testing.assert_allclose(state.distance, distances(wanted), atol=1e-5)
+    assert np.flatnonzero(state.silent).tolist() == [0]
+    assert 0 not in selector.select(KEY, state, context(n, m, round=1), gradient=jnp.asarray(first)).client.tolist()
 
     cohort = Cohort(jnp.array([5, 1]), jnp.ones(m, bool), jnp.ones(m))
     values = {"gradient": jnp.full((n, 3), 7.0), "trained_gradient": jnp.asarray(later[[5, 1]])}
@@ -128,7 +131,9 @@ def test_stale_gradients_are_everybodys_in_round_0_and_then_those_of_the_members
     np.testing.assert_allclose(state.gradient, wanted)
     np.testing.assert_allclose(state.distance, distances(wanted), atol=1e-5)
     chosen = selector.select(KEY, state, context(n, m, round=2), gradient=jnp.full((n, 3), 7.0))
-    assert chosen.client.tolist() == greedy(distances(wanted), m)
+    assert chosen.client.tolist() == greedy(distances(wanted), m, ~np.asarray(state.silent))
+    turns = [selector.observe(jax.random.key(k), state, context(n, m, round=2), cohort, **values) for k in range(60)]
+    assert 0 < sum(not one.silent[0] for one in turns) < 60, "by chance it has another turn"
 
 
 def test_the_stochastic_greedy_rule_tries_only_some():

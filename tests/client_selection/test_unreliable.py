@@ -5,10 +5,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import fedjax_sel as fs
+from fedjax_sel.client_selection.active_fl import ActiveFL
+from fedjax_sel.client_selection.divfl import DivFL
+from fedjax_sel.client_selection.fedcor import FedCor
 from fedjax_sel.client_selection.greedy_shapley import GreedyShapley
+from fedjax_sel.client_selection.hics_fl import HiCSFL
 from fedjax_sel.client_selection.rpow_d import RPowD
 from fedjax_sel.client_selection.ucb_cs import UCBCS
-from tests.client_selection.rounds import HOST, KEY, context, members
+from fedjax_sel.devices.availability import Bernoulli
+from tests.client_selection.rounds import HOST, KEY, cohort, context, members
 
 SILENT, N, M = (0, 1, 2, 3), 12, 3
 
@@ -33,3 +39,62 @@ def test_clients_that_never_return_do_not_keep_the_others_out(selector):
         returned.append(len(members(back)))
     assert sum(returned[:6]) >= N - len(SILENT), "everybody has a turn first"
     assert sum(returned[6:]) > M * 24 / 2
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [ActiveFL(), HiCSFL(), DivFL(sketch=32), FedCor(warm_up=4, first_steps=50)],
+    ids=lambda s: type(s).__name__,
+)
+def test_who_never_returns_gets_no_more_than_its_share_of_the_slots(blobs, selector):
+    """A quarter of the clients never do; where that is not noticed, they fill more than half of the slots."""
+    back = np.where(np.arange(20) < 5, 0.0, 1.0).astype(np.float32)
+    experiment = fs.Experiment(
+        fs.Task.on(fs.models.MLP(classes=3, hidden=(4,)), blobs),
+        client_selection=selector,
+        cohort_size=4,
+        rounds=48,
+        volatility=Bernoulli(back),
+        local_training=fs.local_training.SGD(0.3, batch_size=4),
+        evaluate_every=48,
+    )
+    history = fs.simulate(experiment, fs.Federation(blobs, fs.partition.Dirichlet(clients=20, alpha=0.5)), seeds=3)
+    silent = history.selections[:, 8:] < 5
+    assert (silent & (history.selections[:, 8:] >= 0)).mean() < 0.4
+
+
+def tell(selector, state, client, back, loss):
+    """The state after a round of which only some members came back."""
+    ctx, who = context(np.ones(6), len(client)), cohort(client)
+    who = who.replace(mask=jnp.asarray(back))
+    told = {"training_loss": jnp.asarray(loss, jnp.float32)}
+    if isinstance(selector, UCBCS):
+        told["training_loss_rms"] = told["training_loss"]
+    return selector.observe(KEY, state, ctx, who, **told)
+
+
+def test_who_fails_in_the_first_round_counts_as_the_mean_of_those_that_did_not():
+    ctx = context(np.ones(6), 3)
+    powd = RPowD(d=6)
+    state = tell(powd, powd.init(KEY, ctx, HOST), [0, 1, 2], [True, True, False], [2.0, 1.0, 0.0])
+    np.testing.assert_array_equal(state, [2, 1, 1.5, np.inf, np.inf, np.inf])
+    nobody = tell(powd, powd.init(KEY, ctx, HOST), [0, 1, 2], [False] * 3, [0.0] * 3)
+    assert np.isinf(nobody).all(), "nothing is known"
+    active = ActiveFL()
+    state = tell(active, active.init(KEY, ctx, HOST), [0, 1, 2], [True, True, False], [2.0, 1.0, 0.0])
+    np.testing.assert_array_equal(state, [2, 1, 1.5, -np.inf, -np.inf, -np.inf])
+    ucb = UCBCS(1.0)
+    state = tell(ucb, ucb.init(KEY, ctx, HOST), [0, 1, 2], [True, True, False], [2.0, 1.0, 0.0])
+    np.testing.assert_array_equal(state.losses, [2, 1, 1.5, 0, 0, 0])
+    nobody = tell(ucb, ucb.init(KEY, ctx, HOST), [0, 1, 2], [False] * 3, [0.0] * 3)
+    assert not np.asarray(nobody.reports).any()
+
+
+def test_divfl_stands_for_no_client_that_cannot_be_reached_where_it_asks_everybody():
+    """0, 1, 10 and 11 can be reached: the two pairs have a member each, whatever the others' gradients are."""
+    x = np.array([0.0, 1, 10, 11, *range(100, 116)])
+    for far in (x, np.where(x < 50, x, -x)):
+        ctx = context(np.ones(20), 2, available=x < 50)
+        chosen = DivFL(gradients="all").select(KEY, (), ctx, gradient=jnp.asarray(far, jnp.float32)[:, None])
+        assert {member // 2 for member in members(chosen)} == {0, 1}
+        np.testing.assert_allclose(chosen.weight, [0.5, 0.5])

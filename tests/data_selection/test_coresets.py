@@ -34,6 +34,8 @@ def budgets(count):
 
 def medoids(points, k, *, squared=False, exchange=False):
     """Greedy medoids, exchanged while that helps, and how many points each serves."""
+    if not k:
+        return {}
     d = np.linalg.norm(points[:, None] - points[None], axis=2) ** (2 if squared else 1)
     chosen = []
     for _ in range(k):
@@ -50,9 +52,18 @@ def medoids(points, k, *, squared=False, exchange=False):
     return {j: int((nearest == i).sum()) for i, j in enumerate(chosen)}
 
 
-def expected(count, **how):
+def exact_budgets(count):
+    """By largest remainder, so that they are as many as a client can train on until the deadline."""
+    ideal = {c: count * (Y[:N] == c).sum() / N for c in range(CLASSES)}
+    out = {c: int(share) for c, share in ideal.items()}
+    for c in sorted(ideal, key=lambda c: out[c] - ideal[c])[: count - sum(out.values())]:
+        out[c] += 1
+    return out
+
+
+def expected(count, split=budgets, **how):
     sizes = np.zeros(L)
-    for c, k in budgets(count).items():
+    for c, k in split(count).items():
         own = np.flatnonzero(VALID & (c == Y))
         for j, size in medoids(POINT[own], k, **how).items():
             sizes[own[j]] = size
@@ -70,15 +81,17 @@ def test_craig_serves_each_class_greedily_and_weighs_by_clusters(distance):
 
 @pytest.mark.parametrize("affordable", [0, 5, 12])
 def test_fed_core_takes_as_many_medoids_as_the_client_can_train_on(affordable):
-    sizes = expected(max(affordable, 1), exchange=True)
+    sizes = expected(max(affordable, 1), exact_budgets, exchange=True)
     weight = choose(FedCore(), turn(affordable=affordable))
+    assert (weight > 0).sum() == max(affordable, 1), "one more would be too late"
     np.testing.assert_allclose(weight, sizes * (sizes > 0).sum() / N, rtol=1e-6)
 
 
 def test_fed_core_takes_all_where_all_are_affordable_or_there_is_no_deadline():
     for now in (turn(affordable=N), turn(affordable=L), turn()):
         np.testing.assert_array_equal(choose(FedCore(), now), VALID)
-    assert (choose(FedCore(fraction=0.2), turn(affordable=N)) > 0).sum() == sum(budgets(5).values())
+    assert (choose(FedCore(fraction=0.2), turn()) > 0).sum() == sum(budgets(5).values())
+    assert (choose(FedCore(fraction=0.2), turn(affordable=N)) > 0).sum() == 5
 
 
 def pursue(g, b, steps, ridge):

@@ -97,10 +97,10 @@ def test_both_ratios_move_a_step_after_every_window_of_rounds_and_stay_within_bo
 
 
 def test_the_deadline_lies_between_the_peaks_of_one_epoch_and_of_all():
-    """Members finish 1 epoch after 2, 3 and 11 seconds, all 5 after 6, 11 and 51, of which 1 is for transfers."""
+    """Members finish 1 epoch after 2, 3 and 11 seconds, all 5 after 6, 11 and 51."""
     ones = jnp.full(4, 0.5)
     compute = jnp.array([5.0, 10.0, 50.0, 1.0])
-    ctx = CTX.replace(timing=Timing(ones, compute, ones), passes=jnp.full(4, 5.0))
+    ctx = CTX.replace(timing=Timing(ones, compute, ones), epoch=Timing(ones, compute / 5, ones))
     seconds = [find_peak(jnp.array(t), jnp.ones(3, bool)) for t in ([2.0, 3.0, 11.0], [6.0, 11.0, 51.0])]
     assert [float(s) for s in seconds] == [3.0, 11.0]  # 1/2, 2/3, 3/11; 1/6, 2/11, 3/51
     for ratio, deadline in ((1.0, 11.0), (0.0, 3.0), (0.25, 5.0)):
