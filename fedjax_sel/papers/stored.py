@@ -53,7 +53,7 @@ def judge_again(folder: Path) -> list[Claim]:
 
 
 def write_again(folder: Path, commit: str | None) -> None:
-    """Writes today's verdicts into a reproduction's `summary.json` and the section on claims of its report.
+    """Writes today's verdicts into a reproduction's `summary.json` and report, and what was run in today's words.
 
     Args:
       folder: of the reproduction; its numbers, tables and figures stay as they are.
@@ -64,14 +64,13 @@ def write_again(folder: Path, commit: str | None) -> None:
     paper = papers.load(summary["paper"])
     summary |= {"claims": [vars(claim) for claim in claims], "regime": asdict(paper.regime), "judged_at": commit}
     text = (folder / "report.md").read_text(encoding="utf-8")
-    before, _, rest = text.partition("\n## Claims\n")
-    _, _, after = rest.partition("\n## Results\n")
-    head, _, ran = before.partition("\n## What was run\n")
+    _, _, after = text.partition("\n## Results\n")
+    head, _, _ = text.partition("\n## What was run\n")
     head = "\n\n".join(part for part in head.split("\n\n") if not part.startswith("> **Note.**")).rstrip()
     notes = "\n\n".join(show_notes(summary["notes"]))
     section = "\n\n".join(show_claims(claims, paper.regime))
     write_text(
         folder / "report.md",
-        f"{head}\n\n{notes}\n\n## What was run\n{ran}\n{section}\n\n## Results\n{after}",
+        f"{head}\n\n{notes}\n\n## What was run\n\n{paper.settings.strip()}\n\n{section}\n\n## Results\n{after}",
     )
     write_json(place, summary)

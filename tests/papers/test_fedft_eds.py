@@ -188,6 +188,9 @@ BEYOND_SMOKE = {
     "pretraining-helps-most-under-skew",
     "beats-stragglers",
     "closes-the-gap",
+    "fedavg-rds-is-as-efficient",
+    "entropy-costs-little-efficiency",
+    "few-clients-are-most-efficient",
     "classifier-alone-is-best",
     "soft-is-worse-than-chance",
     "hard-is-better-than-chance",
@@ -200,6 +203,7 @@ def test_where_all_are_alike_nothing_is_reproduced_but_what_the_studies_say(scal
     got = verdicts(scale=scale)
     assert set(got) == (EVERYWHERE if scale == "smoke" else EVERYWHERE | BEYOND_SMOKE)
     said = {"pretraining-raises-alikeness", "hardened-entropy-is-the-margin", "margin-is-as-good"} & set(got)
+    said |= {"fedavg-rds-is-as-efficient", "entropy-costs-little-efficiency"} & set(got)
     assert {name for name, verdict in got.items() if verdict == YES} == said
     nothing_to_close = {"closes-the-gap"} & set(got)
     assert {name for name, verdict in got.items() if verdict == OPEN} == nothing_to_close
@@ -252,11 +256,17 @@ BY_ALPHA = [(name_ablation("α =", f"{alpha:g}"), "EDS") for alpha in ALPHAS]
         ({EDS: GOOD}, "beats-stragglers", YES),
         ({EDS: GOOD, name_fedavg("20 %"): BETTER}, "beats-stragglers", NO),
         ({(name_many(CIFAR10, STRONG), name_fedavg("10 %")): NOISY, EDS: Method(0.601)}, "beats-stragglers", OPEN),
-        ({EDS: Method(0.7), CENTRAL: Method(0.9)}, "closes-the-gap", YES),
-        ({EDS: Method(0.68), CENTRAL: Method(0.9)}, "closes-the-gap", NO),
-        ({EDS: Method(0.7), CENTRAL: Method(0.9), (AT, EDS): Method(0.68)}, "closes-the-gap", NO),
-        ({EDS: Method(0.7, 0.05), CENTRAL: Method(0.9)}, "closes-the-gap", OPEN),
-        ({EDS: Method(0.7), CENTRAL: Method(0.5)}, "closes-the-gap", OPEN),
+        ({RDS: Method(0.7), CENTRAL: Method(0.9)}, "closes-the-gap", YES),
+        ({RDS: Method(0.68), CENTRAL: Method(0.9)}, "closes-the-gap", NO),
+        ({RDS: Method(0.68), CENTRAL: Method(0.9), SCRATCH: Method(0.5)}, "closes-the-gap", YES),
+        ({RDS: Method(0.7), CENTRAL: Method(0.9), (AT, RDS): Method(0.68)}, "closes-the-gap", NO),
+        ({RDS: Method(0.7, 0.05), CENTRAL: Method(0.9)}, "closes-the-gap", OPEN),
+        ({RDS: Method(0.7), CENTRAL: Method(0.5)}, "closes-the-gap", OPEN),
+        ({FEDAVG_RDS: Method(seconds=20)}, "fedavg-rds-is-as-efficient", NO),
+        ({RDS: Method(seconds=20)}, "entropy-costs-little-efficiency", NO),
+        ({RDS: Method(seconds=36)}, "entropy-costs-little-efficiency", YES),
+        ({name_fedavg("10 %"): Method(seconds=20)}, "few-clients-are-most-efficient", YES),
+        ({name_fedavg("10 %"): Method(seconds=50)}, "few-clients-are-most-efficient", NO),
         ({(CLASSIFIER, "EDS"): GOOD, (CLASSIFIER, "RDS"): GOOD}, "classifier-alone-is-best", YES),
         ({(CLASSIFIER, "EDS"): GOOD}, "classifier-alone-is-best", NO),
         ({(CLASSIFIER, "EDS"): NOISY, (CLASSIFIER, "RDS"): GOOD}, "classifier-alone-is-best", OPEN),

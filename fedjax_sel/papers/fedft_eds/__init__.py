@@ -14,16 +14,19 @@ __all__ = ["PAPER"]
 OPEN = """
 The source leaves open how many rounds it runs, the batch, FedProx's μ, weight decay, how it pretrains, its seeds, and
 which Dirichlet law divides the examples. Ours: batch 32 and 50 rounds (`full`), μ = 0.01, no weight decay in
-fine-tuning, each client's mix of classes from Dirichlet(α) with equal sizes (Hsu, Qi and Brown, 2019, whom it follows),
-all clients in every round unless said, weights by the examples trained on, max(1, round(P_ds n)) of them chosen afresh
-every round on the model received, learning rate 0.1 and momentum 0.5 from zero every round. WRN-16-1; trained are the
-third group, the last normalisation and the classifier (132,298 of 175,066 parameters); normalisation in fixed parts
-uses its statistics and does not move them. Examples are normalised by their own data's moments. No augmentation
-anywhere.
+fine-tuning, each client's mix of classes from Dirichlet(α) with equal sizes (Hsu, Qi and Brown, 2019, one of the three
+works that it names; in the code of another, FedML, each class draws its share for every client, passes over clients
+that are full, and asks for ten examples a client), all clients in every round unless said, weights by the examples
+trained on, max(1, round(P_ds n)) of them chosen afresh every round on the model received, learning rate 0.1 and
+momentum 0.5 from zero every round. WRN-16-1; trained are the third group, the last normalisation and the classifier
+(132,298 of 175,066 parameters); normalisation in fixed parts uses its statistics and does not move them. Examples are
+normalised by their own data's moments. No augmentation in fine-tuning.
 
 **Pretraining.** The source domain is Tiny-ImageNet at 32x32 (200 classes, JPEG-compressed) in the place of the source's
-"Small ImageNet"; SGD with momentum 0.9, weight decay 5e-4, batch 128, a cosine over the epochs, in one place. The
-classifier is drawn afresh for the target.
+"Small ImageNet"; SGD with momentum 0.9, weight decay 5e-4, batch 128, a cosine over the epochs, in one place. At
+`medium` and `full` images are shifted and mirrored at random, and accuracy is measured on a tenth of the training
+examples, held out (the test images of the file that we have are sharper than its training images). The classifier is
+drawn afresh for the target.
 
 **Scales.** `small` is small: pretraining with 15,000 examples for 4 epochs; CIFAR-10 (JPEG-compressed copies) with 500
 training and 1000 test examples, 10 clients (50 in the place of 100), batch 16, 1 local epoch (the source has 5), 10
@@ -36,17 +39,16 @@ nothing.
 
 `small` also has FedAvg, FedProx, RDS and EDS with the source's five local epochs, by which learning efficiency is
 judged, and both Dirichlet laws: each client draws its mix of classes (equal sizes, elsewhere), or each class draws its
-share for every client (sizes differ too).
+share for every client (sizes differ too; nobody is passed over, and none is asked for).
 
-`medium` takes hours on two cores: the backbone is pretrained on 90,000 training examples of Tiny-ImageNet for 30 epochs
-with shifted and mirrored images, and its accuracy is measured on the other 10,000 (the test images of the file that we
-have are sharper than its training images); CIFAR-10 with all 50,000 examples, ten clients, E = 5, B = 32, 50 rounds. A
-tenth of the examples has five seeds; half of them, all of them, and FedAvg-RDS two. What trains the whole model on all
-examples (FedAvg, FedProx, from scratch, in one place) is run on **10,000 examples with one seed**, with FedFT-ALL (one
-seed), RDS and EDS (three) beside it; so are the studies, and both laws. 100 clients, of whom all, a fifth or a tenth
-take part, for the methods with a tenth of the examples (two seeds); spoken digits, all 3000 recordings, 20 clients
-(three seeds); the ablations among ten clients with a tenth of 10,000 examples (three seeds). Where comparisons have
-different numbers of seeds, those with at least three are judged.
+`medium` takes hours on two cores: the backbone is pretrained on 90,000 examples of Tiny-ImageNet for 30 epochs;
+CIFAR-10 with all 50,000 examples, ten clients, E = 5, B = 32, 50 rounds. A tenth of the examples has five seeds; half
+of them, all of them, and FedAvg-RDS two. What trains the whole model on all examples (FedAvg, FedProx, from scratch, in
+one place) is run on **10,000 examples with one seed**, with FedFT-ALL (one seed), RDS and EDS (three) beside it; so are
+the studies, and both laws. 100 clients, of whom all, a fifth or a tenth take part, for the methods with a tenth of the
+examples (two seeds); spoken digits, all 3000 recordings, 20 clients (three seeds); the ablations among ten clients with
+a tenth of 10,000 examples (three seeds). Where comparisons have different numbers of seeds, those with at least three
+are judged.
 
 Clients' models are compared by minibatch CKA (Nguyen, Raghu and Kornblith, 2021, which the source cites) on all test
 examples in batches of 100.

@@ -181,7 +181,7 @@ def pretrain(scale: str, source: str) -> Cell:
         "seeds": 1,
         "layout": "scan",
     }
-    if scale == "medium":
+    if scale in ("medium", "full"):
         held_out = {"test_from": "training", "test": 0.1}  # the file's own test images are sharper than its others
         config = merge_settings(config, {"data": held_out, "local_training": {"augment": "crop_flip"}})
     return Cell(PRETRAINING, source, config)

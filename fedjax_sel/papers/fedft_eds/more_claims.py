@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from fedjax_sel.papers.fedft_eds.methods import (
     EDS,
     EDS50,
     FEDAVG,
+    FEDAVG_RDS,
     FEDPROX,
     MARGIN,
     RDS,
@@ -30,12 +31,16 @@ from fedjax_sel.papers.fedft_eds.methods import (
     STRONG,
     WEAK,
     name_ablation,
+    name_fedavg,
     name_few,
     name_five_epochs,
+    name_many,
 )
 from fedjax_sel.papers.fedft_eds.numbers import EARLY, measure
 from fedjax_sel.papers.judging import (
     ask_comparable,
+    ask_larger,
+    ask_not_below,
     compare_with,
     describe_differences,
     describe_each,
@@ -82,6 +87,56 @@ def judge_efficiency(scale: str, histories: Histories, seconds: Mapping[str, Any
         {"ratio - 3": describe_each(simulated), "ratio by measured seconds of the simulator": measured},
         rests_on=dict.fromkeys(names),
     )
+
+
+def judge_other_efficiency(scale: str, histories: Histories) -> list[Claim]:
+    """Returns what the source says of the learning efficiency of others than FedAvg and FedProx."""
+
+    def relate(first: str, second: str, names: Iterable[str]) -> dict[str, Difference]:
+        there = [name for name in names if {(name, first), (name, second)} <= histories.keys()]
+        values = {
+            name: [measure(histories[name, method])["efficiency"] for method in (first, second)] for name in there
+        }
+        return {name: compare_with(mine / theirs, 1.0) for name, (mine, theirs) in values.items()}
+
+    every = dict.fromkeys([*list_targets(scale), find_studied(scale)])
+    few = [name_few(n, a) for n, a in itertools.product(every, (STRONG, WEAK))]
+    many = [name_many(n, a) for n, a in itertools.product(every, (STRONG, WEAK))]
+    random, chance, stragglers = (
+        relate(FEDAVG_RDS, EDS, few),
+        relate(EDS, RDS, many),
+        relate(name_fedavg("10 %"), EDS, many),
+    )
+    asked = (
+        (
+            "fedavg-rds-is-as-efficient",
+            "FedAvg-RDS has about the learning efficiency of FedFT-EDS (10 %; within a quarter)",
+            "section IV-D: 'a close learning efficiency'",
+            ask_comparable(0.25),
+            random,
+        ),
+        (
+            "entropy-costs-little-efficiency",
+            "With many clients FedFT-EDS has at most a fifth less learning efficiency than FedFT-RDS",
+            "section IV-E: 'slightly lower'",
+            ask_not_below(0.2),
+            chance,
+        ),
+        (
+            "few-clients-are-most-efficient",
+            "With many clients FedAvg with a tenth of them has a higher learning efficiency than FedFT-EDS",
+            "Fig. 7: 'FedAvg achieves the best learning efficiency with 10% client participation'",
+            ask_larger(),
+            stragglers,
+        ),
+    )
+    return [
+        make_claim(
+            name, text, source, judge(question, found), {"ratio - 1": describe_differences(found)}, rests_on=found
+        )
+        for name, text, source, question, found in asked
+        if found
+    ]
 
 
 def judge_early(histories: Histories) -> list[Claim]:

@@ -75,7 +75,7 @@ def list_run_figures(group_panels: Callable[..., dict[str, dict[str, History]]])
     return [
         Figure(
             "accuracy-as-published",
-            "Each method as its own code runs it: LEFL at learning rate 0.1 with its code's allocation, the others at "
+            "Each method as published: LEFL at learning rate 0.1 with its code's allocation, the others at "
             "0.01 (Fig. 5). Median over seeds, band from the first to the ninth decile.",
             lambda: curves(need(group_panels(AS_PUBLISHED)), looks=LOOKS, log=True),
         ),
