@@ -19,6 +19,7 @@ from fedjax_sel.papers.gpfl.cells import (
     EXAMPLES,
     FASHION,
     FEDCOR,
+    FOR_LONGER,
     GPFL,
     GROWING,
     LITERAL,
@@ -452,7 +453,8 @@ def test_what_the_text_says_to_the_letter_is_round_robin_where_everybody_is_sele
 
 
 def test_a_parameter_is_judged_for_either_number_of_rounds():
-    worse = [((LONG, m), Method(0.5)) for m in (*ALPHAS, *RHOS) if m != GROWING]
+    worse = [((LONG, m), Method(0.5)) for m in FOR_LONGER if m != GROWING]
     got = judged(worse)
-    assert got["rho-1-is-best-for-longer"].verdict == YES
-    assert got["rho-1-is-best"].verdict == NO
+    assert got["schedule-beats-constant-for-longer"].verdict == YES
+    assert got["schedule-beats-constant"].verdict == NO
+    assert "rho-1-is-best-for-longer" not in got, "other ρ are not run for longer"

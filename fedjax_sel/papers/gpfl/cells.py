@@ -82,6 +82,12 @@ ALPHAS = {f"GPFL, α = {value:g}": ("constant", value) for value in (0.0, 0.1, 2
 NEVER, GROWING = "GPFL, α = 0", "GPFL, ρ = 1"
 """GPFL without exploration, and with equation (7) as the text sets it, α = t / T; the α of its code falls again."""
 
+COUNTED = (NEVER, GROWING)
+"""Those whose selections are counted under GPFL's settings, too."""
+
+FOR_LONGER = (NEVER, "GPFL, α = 0.1", "GPFL, α = 2", GROWING)
+"""Those that are run for 1500 rounds."""
+
 RHOS = {f"GPFL, ρ = {value:g}": ("linear", value) for value in (0.5, 1.0, 2.0, 5.0)}
 SENSITIVE = "2SPC"
 """The partition on which settings, α and ρ are varied."""
@@ -198,12 +204,13 @@ def list_main_cells(scale: str) -> list[Cell]:
     for partition in partitions:
         out += [cell(partition, base, "", method) for method in METHODS if method not in PUBLISHED]
         out.append(cell(partition, merge_settings(base, PRINTED_MOMENTUM), "", LITERAL, TO_THE_LETTER))
-    long = merge_settings(swept, LONGER)
-    for name, settings in {THEIRS: theirs, SWEPT: swept, **({} if smoke else {LONG: long})}.items():
-        for method, (schedule, alpha) in {**ALPHAS, **RHOS}.items():
-            if name != THEIRS or method in (NEVER, GROWING):
-                selector = {"name": "gpfl", "schedule": schedule, "alpha": alpha}
-                out.append(cell(SENSITIVE, settings, name, method, selector))
+    varied = [(THEIRS, theirs, COUNTED), (SWEPT, swept, (*ALPHAS, *RHOS))]
+    varied += [] if smoke else [(LONG, merge_settings(swept, LONGER), FOR_LONGER)]
+    for name, settings, methods in varied:
+        for method in methods:
+            schedule, alpha = {**ALPHAS, **RHOS}[method]
+            selector = {"name": "gpfl", "schedule": schedule, "alpha": alpha}
+            out.append(cell(SENSITIVE, settings, name, method, selector))
     return out
 
 

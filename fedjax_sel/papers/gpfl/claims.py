@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
@@ -37,6 +38,7 @@ from fedjax_sel.papers.gpfl.more_claims import (
 )
 from fedjax_sel.papers.gpfl.numbers import find_data, list_partitions
 from fedjax_sel.papers.judging import (
+    Judgement,
     ask_comparable,
     ask_not_smaller,
     compare_with,
@@ -392,34 +394,39 @@ def judge_parameters(
             SENSITIVE: difference(*(measure_cell(histories, SENSITIVE, settings, m, metric) for m in (first, second)))
         }
 
-    over = {method: compare(GROWING, method) for method in RHOS if method != GROWING}
-    fixed = {method: compare(GROWING, method) for method in ALPHAS}
-    steadier = {method: compare(method, GROWING, "deviation_last") for method in ALPHAS}
-    asked = [
-        (
-            "rho-1-is-best",
-            "ρ = 1 gives the highest accuracy of ρ = 0.5, 1, 2, 5",
-            "Fig. 7b, section VI-E",
-            judge_larger_than_each(over, NOTICED),
-            {"ρ = 1 minus other ρ, mean of the last 10": describe_each(over)},
-        ),
+    experiment = name_experiment(find_data(histories), SENSITIVE, settings)
+    there = [method for method in (*ALPHAS, *RHOS) if (experiment, method) in histories]
+    over = {method: compare(GROWING, method) for method in there if method in RHOS and method != GROWING}
+    fixed = {method: compare(GROWING, method) for method in there if method in ALPHAS}
+    steadier = {method: compare(method, GROWING, "deviation_last") for method in fixed}
+    asked: list[tuple[str, str, str, Judgement, dict[str, Any]]] = [
         (
             "schedule-beats-constant",
-            "α growing with the round (ρ = 1) beats every fixed α",
+            "α growing with the round (ρ = 1) beats every fixed α that was run",
             "section VI-E: 'higher test accuracy'; the code's logs have 0, 0.1, 2 and 5",
             judge_larger_than_each(fixed, NOTICED),
             {"ρ = 1 minus fixed α, mean of the last 10": describe_each(fixed)},
         ),
         (
             "schedule-is-steadier",
-            "α growing with the round (ρ = 1) fluctuates less over the last 10 rounds than every fixed α",
+            "α growing with the round (ρ = 1) fluctuates less over the last 10 rounds than every fixed α that was run",
             "section VI-E: 'greater stability'",
             judge_larger_than_each(steadier),
             {"largest deviation, fixed α minus ρ = 1": describe_each(steadier)},
         ),
     ]
+    if over:
+        asked.append(
+            (
+                "rho-1-is-best",
+                "ρ = 1 gives the highest accuracy of ρ = 0.5, 1, 2, 5",
+                "Fig. 7b, section VI-E",
+                judge_larger_than_each(over, NOTICED),
+                {"ρ = 1 minus other ρ, mean of the last 10": describe_each(over)},
+            )
+        )
     if settings == LONG:
-        explored = {m: compare(m, NEVER)[SENSITIVE] for m in (*ALPHAS, *RHOS) if m != NEVER}
+        explored = {m: compare(m, NEVER)[SENSITIVE] for m in there if m != NEVER}
         best = max(explored, key=lambda method: explored[method].mean)
         tenth = {best: compare_with(np.asarray(explored[best].values), EXPLORED)}
         asked += [

@@ -68,7 +68,7 @@ def make_figures(scale: str, evidence: Evidence) -> list[Figure]:
         out.append(make_time_figure(studies["time_cifar"], "time-cifar", f"{CIFAR}, ", "Fig. 6b"))
     if not list_partitions(histories):  # CIFAR-10 alone
         return out
-    if (name_experiment(data, SENSITIVE, LONG), next(iter(RHOS))) in histories:
+    if (name_experiment(data, SENSITIVE, LONG), GROWING) in histories:
         out.append(
             Figure(
                 "alpha-for-longer",
@@ -210,8 +210,8 @@ def group_by_parameter(histories: Histories, data: str, settings: str = SWEPT) -
     """Returns panels of fixed α and of ρ."""
     experiment = name_experiment(data, SENSITIVE, settings)
     return {
-        "α fixed": {method: histories[experiment, method] for method in ALPHAS},
-        "α = ρ t / T": {method: histories[experiment, method] for method in RHOS},
+        title: {method: histories[experiment, method] for method in methods if (experiment, method) in histories}
+        for title, methods in (("α fixed", ALPHAS), ("α = ρ t / T", RHOS))
     }
 
 

@@ -14,6 +14,7 @@ from fedjax_sel.papers.gpfl.cells import (
     CIFAR,
     EXAMPLES,
     GPFL,
+    GROWING,
     LITERAL,
     LONG,
     METHODS,
@@ -54,7 +55,7 @@ def make_tables(scale: str, evidence: Evidence) -> list[Table]:
     varied = [
         settings
         for settings in (SWEPT, LONG)
-        if (name_experiment(find_data(histories), SENSITIVE, settings), next(iter(RHOS))) in histories
+        if (name_experiment(find_data(histories), SENSITIVE, settings), GROWING) in histories
     ]
     return [
         *both,
@@ -181,8 +182,9 @@ def tabulate_gap(histories: Histories) -> Table:
 def tabulate_sensitivity(histories: Histories, settings: str) -> Table:
     """Returns α fixed, and ρ of the linear schedule."""
     experiment, rows = name_experiment(find_data(histories), SENSITIVE, settings), []
-    for method in (*ALPHAS, *RHOS, *([GPFL] if (experiment, GPFL) in histories else [])):
-        history = histories[experiment, method]
+    for method in (*ALPHAS, *RHOS, GPFL):
+        if (history := histories.get((experiment, method))) is None:
+            continue
         value = measure(history)
         rows.append(
             (
