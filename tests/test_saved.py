@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 import fedjax_sel as fs
 from fedjax_sel import config as configuration
 from fedjax_sel.cli import main
+from fedjax_sel.config.build import build_problem
 from fedjax_sel.runs import pretrained
 from fedjax_sel.runs.execute import execute
 from fedjax_sel.runs.layout import FolderError
@@ -185,3 +186,48 @@ def test_the_features_of_a_frozen_backbone_are_computed_again_for_predictions(tm
     assert opened.build().data.draw(5).x.shape != data.x.shape
     share = (opened.predict(np.asarray(data.test_x), 5) == np.asarray(data.test_y)).mean()
     assert share == pytest.approx(history["accuracy"][1, -1], abs=1e-6)
+
+
+def test_frozen_parts_are_exported_too_and_another_run_begins_with_the_file(done, run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    frozen = {**GIVEN["model"], "pretrained": str(done[0]), "frozen": ["Dense_0"]}
+    place = tmp_path / "tuned"
+    execute("iris", configuration.resolve({**GIVEN, "model": frozen}), place, figures=False, console=QUIET)
+    tuned = fs.open(place)
+    assert set(tuned.params()) == {"Dense_1"}
+    whole = fs.load_variables(tuned.export(tmp_path / "whole.npz"))
+    assert_same(whole["params"]["Dense_0"], run.params(3)["Dense_0"])
+    assert_same(whole["params"]["Dense_1"], tuned.params(3)["Dense_1"])
+    task = build_problem(configuration.resolve({**GIVEN, "model": {**GIVEN["model"], "pretrained": "whole.npz"}})).task
+    x = np.linspace(0, 5, 12, dtype=np.float32).reshape(3, 4)
+    np.testing.assert_allclose(task.logits(whole, x), tuned.logits(x, 3), rtol=1e-5)
+
+
+@pytest.mark.parametrize("targets", ["continuous", "multilabel"])
+def test_predictions_are_of_the_kind_of_the_targets(tmp_path, targets):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 3)).astype(np.float32)
+    y = x.sum(1) if targets == "continuous" else (x > 0).astype(np.int32)
+    np.savez(tmp_path / "mine.npz", x=x, y=y)
+    data = {"name": f"npz:{tmp_path / 'mine.npz'}", "targets": targets}
+    asked = {"data": data, "partition": {"clients": 6}, "cohort_size": 3, "rounds": 2, "seeds": 1}
+    execute("mine", configuration.resolve(asked), tmp_path / "run", figures=False, console=QUIET)
+    opened = fs.open(tmp_path / "run")
+    logits, said = opened.logits(x[:5]), opened.predict(x[:5])
+    np.testing.assert_array_equal(said, logits if targets == "continuous" else logits > 0)
+
+
+def test_the_ending_of_a_file_says_its_format_on_the_command_line_too(done, run, tmp_path):
+    place = tmp_path / "model.safetensors"
+    made = CliRunner().invoke(main, ["export", str(done[0]), "--out", str(place)])
+    assert made.exit_code == 0, made.output
+    assert_same(fs.load_variables(place), run.model())
+    for out, format, says in (
+        (place, "npz", "ends as format safetensors"),
+        (tmp_path / "m.foo", None, "ends in none of"),
+    ):
+        refused = CliRunner().invoke(
+            main, ["export", str(done[0]), "--out", str(out), *(["--format", format] if format else [])]
+        )
+        assert refused.exit_code == 2
+        assert says in refused.output + refused.stderr

@@ -53,7 +53,9 @@ def compare(
 @command
 def export(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run.")],
-    form: Annotated[str, typer.Option("--format", help="npz, safetensors or orbax.")] = "npz",
+    form: Annotated[
+        str | None, typer.Option("--format", help="npz, safetensors or orbax; by default as --out ends, or npz.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="File; by default RUN/model-seed-S.ENDING.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed whose model is exported; by default the first.")] = None,
 ) -> None:

@@ -114,13 +114,16 @@ def plan_cohort(
     looking, fixed = flops.looked / devices.compute, (flops.looked + flops.after) / devices.compute
     share = deadline.share(whole, fixed)
     done = jnp.floor(share * plan.steps).astype(plan.steps.dtype)
+    if deadline.late == "partial":  # the last step of an epoch may be smaller, so that one step too many was counted
+        seen = trainer.plan(num_examples, data.longest, ctx.round, ctx.rounds, max_steps=done).examples_seen
+        done = done - (seen > share * plan.examples_seen * (1 + 1e-6)).astype(done.dtype)
     returned = cohort.mask & (done > 0)
-    share = jnp.where(returned, done / jnp.maximum(plan.steps, 1), 0.0)
+    counted = trainer.plan(num_examples, data.longest, ctx.round, ctx.rounds, max_steps=jnp.where(returned, done, 0))
+    share = jnp.where(returned, counted.examples_seen / jnp.maximum(plan.examples_seen, 1), 0.0)
     spent = deadline.spent(whole, share, fixed)
     training = jnp.maximum(whole.compute - fixed, jnp.finfo(jnp.float32).tiny)
     busy = jnp.clip((spent.compute - looking) / training, 0, 1)
     wasted = jnp.floor(busy * plan.examples_seen).astype(plan.steps.dtype)
-    counted = trainer.plan(num_examples, data.longest, ctx.round, ctx.rounds, max_steps=jnp.where(returned, done, 0))
     return CohortWork(counted, returned, jnp.where(cohort.mask & ~returned, wasted, 0), spent)
 
 

@@ -202,7 +202,7 @@ def train_member(
                 key, task, mine, examples, plan, num_steps=num_steps, transform=transform, **more
             )
             check_update(experiment.local_training, update, state.variables)
-            check_finite(update.delta)
+            check_finite({"delta": update.delta, "loss": update.loss, "mean squared loss": update.mean_sq_loss})
             changed, _ = task.split(keep_apart(task, update, mine)[0].delta)
             sum_of_steps = plan.step_size_sum if offset is None else plan.rate_sum
             return replace(update, upload=correction.upload(own, changed, sum_of_steps))

@@ -50,6 +50,8 @@ def save_variables(path: str | Path, variables: Variables, format: str | None = 
         if not format:
             raise ValueError(f"{path} ends in none of {', '.join(ENDINGS.values())}; give format='npz', for instance")
     check_name("format", format, ENDINGS)
+    if (other := {e: name for name, e in ENDINGS.items()}.get(path.suffix, format)) != format:
+        raise ValueError(f"{path} ends as format {other}, but format is {format}; give one of them alone")
     path.parent.mkdir(parents=True, exist_ok=True)
     host = jax.tree.map(np.asarray, jax.device_get(variables))
     {"npz": write_npz, "safetensors": write_safetensors, "orbax": write_orbax}[format](path, host)

@@ -10,12 +10,13 @@ from pathlib import Path
 import jax
 import numpy as np
 import pandas as pd
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Shaped
 
 from fedjax_sel import config as configuration
 from fedjax_sel.catalog import see
 from fedjax_sel.config import Config
-from fedjax_sel.config.build import Run, build_problem
+from fedjax_sel.config.build import Problem, Run, build_problem
+from fedjax_sel.data.dataset import Dataset
 from fedjax_sel.engine.checkpoint import Checkpoints
 from fedjax_sel.engine.history import History
 from fedjax_sel.pytree import jit
@@ -90,10 +91,15 @@ class SavedRun:
         return configuration.build(self.config)
 
     @functools.cached_property
+    def problem(self) -> Problem:
+        """The task and its data, which is loaded; examples are as they are stored."""
+        given = self.config.to_dict()
+        return build_problem(Config({**given, "model": {**given["model"], "cached": False}}))
+
+    @property
     def task(self) -> Task:
         """What was learnt, on examples as they are stored; the data is loaded, for the normalisation."""
-        given = self.config.to_dict()
-        return build_problem(Config({**given, "model": {**given["model"], "cached": False}})).task
+        return self.problem.task
 
     def logits(self, x: Rows, seed: int | None = None) -> Float[np.ndarray, "b C"]:
         """Returns the logits of examples as stored, by the final model of a seed (None: of the first)."""
@@ -101,13 +107,21 @@ class SavedRun:
         parts = [compute_logits(self.task, variables, x[i : i + AT_ONCE]) for i in range(0, len(x), AT_ONCE)]
         return np.concatenate([np.asarray(part) for part in parts])
 
-    def predict(self, x: Rows, seed: int | None = None) -> Int[np.ndarray, "b"]:
-        """Returns the class of each example as stored, by the final model of a seed (None: of the first)."""
-        return self.logits(x, seed).argmax(-1)
+    def predict(self, x: Rows, seed: int | None = None) -> Shaped[np.ndarray, "b ..."]:
+        """Returns what the final model of a seed (None: of the first) predicts of examples as stored.
+
+        The class of each (of tokens: at each place); the numbers themselves where targets are continuous; 0 or 1 for
+        each label where an example may have several.
+        """
+        source, outputs = self.problem.source, self.logits(x, seed)
+        targets = source.targets if isinstance(source, Dataset) else "classes"  # of a generator
+        if targets == "continuous":
+            return outputs
+        return (outputs > 0).astype(np.int32) if targets == "multilabel" else outputs.argmax(-1)
 
     @see("docs/how-to/saved-runs.md")
     def export(self, path: str | Path | None = None, format: str | None = None, seed: int | None = None) -> Path:
-        """Returns where the final model of a seed (None: of the first) was written.
+        """Returns where the final model of a seed (None: of the first) was written, with its frozen parts.
 
         Args:
           path: None: `model-seed-S` in the run's folder, with the format's ending.
@@ -119,7 +133,9 @@ class SavedRun:
             configuration.check_name("format", format, formats.ENDINGS)
             number = self.seeds[0] if seed is None else seed
             path = self.folder / f"model-seed-{number}{formats.ENDINGS[format]}"
-        return formats.save_variables(path, self.model(seed), format)
+        model = self.model(seed)
+        whole = self.task.frozen.merge(model) if self.config["model"].get("frozen") else model
+        return formats.save_variables(path, whole, format)
 
 
 @dataclass(frozen=True, eq=False)

@@ -288,23 +288,28 @@ def train_by_hand(run, recipe, client, steps):
     return model, losses, seen
 
 
-@pytest.mark.parametrize("steps", [1, 3, 5])
+SEEN = np.array([0, 5, 10, 15, 18, 23, 28, 33, 36])
+"""Examples after each of the 8 steps of a client that has 18, in batches of 5 and 2 epochs."""
+
+
+@pytest.mark.parametrize("steps", [1, 3, 4, 5])
 def test_partial_work_is_the_first_steps_of_the_same_shuffles(blobs, steps):
-    """18 rows in batches of 5 and 2 epochs are 8 steps; the deadline falls within step `steps + 1`."""
+    """The deadline falls within step `steps + 1`; a step takes as long as it has examples."""
     settings = {"epochs": 2, "batch_size": 5, "momentum": 0.9}
     recipe = federation(blobs, different(N))
     whole = simulate(experiment(blobs, these(6), cohort_size=1, local_training=SGD(0.1, **settings), rounds=1), recipe)
     clock = Clock(whole, recipe.draw(0))
     assert clock.size[6] == 18
     down, compute, up = clock.parts(6)
-    deadline = Deadline(float(down + up + compute * (steps + 0.5) / 8), "partial")
+    deadline = Deadline(float(down + up + compute * (SEEN[steps] + 2.9) / 36), "partial")
     run = experiment(blobs, these(6), cohort_size=1, local_training=SGD(0.1, **settings), rounds=2, deadline=deadline)
     late, (model, losses, seen) = simulate(run, recipe), train_by_hand(run, recipe, 6, steps)
     for a, b in zip(model_of(late), jax.tree.leaves(model), strict=True):
         np.testing.assert_allclose(a[0], b, **CLOSE)
     np.testing.assert_array_equal(late["client_flops"][0], 3 * clock.flops * np.array(seen))
     np.testing.assert_allclose(late["training_loss"][0], losses, **CLOSE)
-    np.testing.assert_allclose(late["seconds"], down + up + compute * steps / 8, rtol=1e-5)
+    np.testing.assert_allclose(late["seconds"], down + up + compute * SEEN[steps] / 36, rtol=1e-5)
+    assert (late["seconds"] < deadline.seconds).all()
 
 
 def test_each_member_does_the_part_that_it_has_time_for(blobs, limit):
@@ -316,12 +321,15 @@ def test_each_member_does_the_part_that_it_has_time_for(blobs, limit):
     clock, models, counts = Clock(together, recipe.draw(0)), [], []
     for c in cohort:
         down, compute, up = clock.parts(c)
-        steps = int(np.floor(8 * min(1.0, max(0.0, (limit - down - up) / compute))))
+        part = min(1.0, max(0.0, (limit - down - up) / compute))
+        steps = int(np.floor(8 * part))
+        steps -= SEEN[steps] > 36 * part  # steps have 5 examples, the last of an epoch 3
         counts.append(steps)
         if steps:
             model, _, _ = train_by_hand(run, recipe, c, steps)
             models.append(jax.tree.leaves(model))
     assert len(set(counts)) > 2
+    assert set(clock.size[list(cohort)]) == {18}
     for got, *each in zip(model_of(together), *models, strict=True):
         np.testing.assert_allclose(got[0], np.mean(each, 0), **CLOSE)
 
