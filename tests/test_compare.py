@@ -95,3 +95,11 @@ def test_every_line_is_told_apart_and_named_inside_the_picture(count):
     assert box.x1 <= whole.x1
     assert box.y1 <= whole.y1
     plt.close(figure)
+
+
+def test_a_run_that_a_callback_ended_is_not_compared_seed_by_seed_with_one_that_it_did_not():
+    whole = history([0, 1], [0.5, 0.6])
+    short = History(whole.seeds, {k: v[:, :2] for k, v in whole.metrics.items()}, whole.selections[:, :2], 10)
+    table, said = compare_pairs({"a": (whole, CONFIG), "b": (short, CONFIG)})
+    assert table is None
+    assert said == ["2 is not compared with 1 seed by seed: it ran 2 rounds, 1 3"]

@@ -2,6 +2,7 @@
 
 import json
 import sys
+import warnings
 
 import jax
 import numpy as np
@@ -9,9 +10,13 @@ import pytest
 from flax import nnx
 from typer.testing import CliRunner
 
+import fedjax_sel as fs
 from fedjax_sel.cli import main
 from fedjax_sel.config import build, override, resolve
 from fedjax_sel.report.explain import explain
+from fedjax_sel.runs.layout import FolderError
+from fedjax_sel.runs.sweep import layout as sweeps
+from fedjax_sel.runs.sweep.grid import combinations
 
 MODULE = '''
 import flax.linen as nn
@@ -177,6 +182,32 @@ def test_a_changed_source_is_another_configuration_and_never_an_old_result(here)
     assert "another configuration (client_selection.code: " in " ".join(done.stderr.split())
     done = call("run", "out/config.yaml", "--out", "new")
     assert "the file has changed since this configuration was written; leave code out" in " ".join(done.stderr.split())
+
+
+def test_a_finished_run_is_read_with_a_warning_after_its_source_has_changed(here):
+    assert call("run", *SMALL, "selector=mine:Last", "--out", "out").exit_code == 0
+    (here / "mine.py").write_text(MODULE + "\n# changed\n")
+    del sys.modules["mine"]
+    with pytest.warns(UserWarning, match="client_selection.code is .* has changed since .*uses it as it is now"):
+        assert fs.open("out").config["client_selection"]["name"] == "mine:Last"
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        shown = call("show", "out")
+    assert shown.exit_code == 0
+    assert "has changed since" in " ".join(shown.stderr.split())
+
+
+def test_a_sweep_over_ones_own_selectors_does_not_mix_two_states_of_their_source(here):
+    axis = "client_selection=uniform,mine:Last"
+    place = here / "out"
+    place.mkdir()
+    before = combinations({"data": "iris"}, [axis], {})
+    sweeps.create(place, before)
+    sweeps.check(place, before)
+    (here / "mine.py").write_text(MODULE + "\n# changed\n")
+    del sys.modules["mine"]
+    with pytest.raises(FolderError, match=r"another sweep \(client_selection.code: \['\w+'\] there, \['\w+'\] here\)"):
+        sweeps.check(place, combinations({"data": "iris"}, [axis], {}))
 
 
 def test_every_kind_of_part_may_be_ones_own(here):

@@ -1,5 +1,6 @@
 """A folder opened again: its models are the ones that were evaluated, and go to other formats and back bit for bit."""
 
+import shutil
 import sys
 
 import jax
@@ -12,7 +13,7 @@ import fedjax_sel as fs
 from fedjax_sel import config as configuration
 from fedjax_sel.cli import main
 from fedjax_sel.config.build import build_problem
-from fedjax_sel.runs import pretrained
+from fedjax_sel.runs import layout, pretrained
 from fedjax_sel.runs.execute import execute
 from fedjax_sel.runs.layout import FolderError
 from fedjax_sel.runs.sweep.execute import execute_sweep
@@ -231,3 +232,22 @@ def test_the_ending_of_a_file_says_its_format_on_the_command_line_too(done, run,
         )
         assert refused.exit_code == 2
         assert says in refused.output + refused.stderr
+
+
+def test_what_ended_early_says_of_how_many_rounds(run):
+    assert layout.title(run.config, 3).endswith("m = 4, 3 rounds")
+    assert layout.title(run.config, 2).endswith("m = 4, 2 of 3 rounds")
+
+
+def test_a_damaged_result_says_how_it_is_restored_where_a_checkpoint_has_it(done, tmp_path):
+    for place, kept in ((tmp_path / "kept", True), (tmp_path / "alone", False)):
+        shutil.copytree(done[0], place)
+        (place / "metrics.parquet").write_text("damaged")
+        if not kept:
+            shutil.rmtree(place / "checkpoints")
+        cure = "summary.json and give the run's command again, which restores it" if kept else "alone and run it again"
+        with pytest.raises(FolderError, match=f"cannot be read .*; remove .*{cure}"):
+            fs.open(place)
+    (tmp_path / "kept" / "summary.json").unlink()
+    execute("iris", configuration.resolve(GIVEN), tmp_path / "kept", figures=False, console=QUIET)
+    np.testing.assert_array_equal(fs.open(tmp_path / "kept").history["loss"], fs.open(done[0]).history["loss"])

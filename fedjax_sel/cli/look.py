@@ -42,10 +42,10 @@ def show_folder(folder: Path, opened: bool) -> None:
     console, found = Console(), open(folder)
     page = folder / layout.REPORT
     if isinstance(found, SavedRun):
-        page = folder / layout.HTML
+        page, title = folder / layout.HTML, layout.title(found.config, found.history.rounds)
         if not page.exists():  # of an earlier version, or run without figures
-            layout.write_html(folder, found.history, found.config.dump(), layout.title(found.config))
-        console.print(summary.build_table(layout.title(found.config), summary.summarize(found.history)))
+            layout.write_html(folder, found.history, found.config.dump(), title)
+        console.print(summary.build_table(title, summary.summarize(found.history)))
     else:
         for name in found.names:
             console.print(f"{folder / 'runs' / name}", soft_wrap=True, highlight=False)

@@ -179,7 +179,7 @@ def run_and_show(name: str, config: Config, place: Path, *, no_cache: bool, **ho
     finished = layout.check(place, config) == "finished"
     prepare_jax(cores=config["mesh"] is None, cache=not no_cache)
     history = execute(name, config, place, **how)
-    table = summary.build_table(layout.title(config), summary.summarize(history))
+    table = summary.build_table(layout.title(config, history.rounds), summary.summarize(history))
     print_end(Console(quiet=not is_first()), table, NOTHING.format("run") if finished else "The run is in ", place)
     return history
 

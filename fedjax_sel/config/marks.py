@@ -16,6 +16,11 @@ from typing import Any
 
 from fedjax_sel.config.checks import Parameter
 
+
+class SourceChangedError(ValueError):
+    """A configuration was written for another state of the user's code or files."""
+
+
 CODE, DIGEST = "code", "digest"
 MARKS = (CODE, DIGEST)
 
@@ -57,7 +62,7 @@ def check_mark(key: str, mark: str, paths: list[Path], given: dict[str, Any]) ->
     now = states[0] if len(states) == 1 else hashlib.sha256(" ".join(states).encode()).hexdigest()[:8]
     before = given.pop(mark, now)
     if before != now:
-        raise ValueError(
+        raise SourceChangedError(
             f"{key}.{mark} is {before!r}, but {' and '.join(map(str, paths))} is {now!r}: the file has changed since "
             f"this configuration was written; leave {mark} out to run it as it is now"
         )

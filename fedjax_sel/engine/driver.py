@@ -164,11 +164,15 @@ def run_rounds(
             history = recorder.write(about)
             if shows:
                 history = replace(history, variables=copy_models(program, state.variables))
-            ended = any_process(tell(how.callbacks, "after_central_iteration", history))
-            if how.checkpoints is not None:
-                done = t + count
-                if any_process(how.checkpoints.due(done, now=ended or done == rounds)):
+            done = t + count
+            try:
+                ended = any_process(tell(how.callbacks, "after_central_iteration", history))
+            except Exception:
+                if how.checkpoints is not None and jax.process_count() == 1:  # what was computed is not lost for it
                     how.checkpoints.save(Point(done, state, recorder.arrays, about["seconds"]), mark)
+                raise
+            if how.checkpoints is not None and any_process(how.checkpoints.due(done, now=ended or done == rounds)):
+                how.checkpoints.save(Point(done, state, recorder.arrays, about["seconds"]), mark)
     finally:
         if how.checkpoints is not None:  # whatever ended the run, what is being written is complete
             how.checkpoints.finish()

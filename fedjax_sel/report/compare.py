@@ -111,6 +111,11 @@ def compare_pairs(runs: Mapping[str, tuple[History, dict]]) -> tuple[Table | Non
         if differing := [key for key in (*PAIRED, "rounds") if config.get(key) != other.get(key)]:
             said.append(f"{number} is not compared with 1 seed by seed: {', '.join(differing)} differ")
             continue
+        if history.rounds != first.rounds:  # one was ended by a callback
+            said.append(
+                f"{number} is not compared with 1 seed by seed: it ran {history.rounds} rounds, 1 {first.rounds}"
+            )
+            continue
         common = find_common_seeds(first, history)
         for mine, theirs, name, whose in ((first, history, number, 1), (history, first, 1, number)):
             if alone := sorted(set(mine.seeds) - set(theirs.seeds)):

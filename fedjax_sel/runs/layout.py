@@ -188,7 +188,7 @@ def save(folder: str | Path, history: History, config: Config, *, figures: bool 
     if figures:
         write_report(folder, history, config, found)
     summary = {
-        "title": title(config),
+        "title": title(config, history.rounds),
         "rounds": history.rounds,
         "seeds": list(history.seeds),
         "clients": history.num_clients,
@@ -207,8 +207,8 @@ def write_report(folder: Path, history: History, config: Config, found: dict[str
     (folder / FIGURES).mkdir(exist_ok=True)
     for name, figure in plot_run(history):
         files.write_figure(folder / FIGURES / f"{name}.png", figure)
-    files.write_text(folder / REPORT, render_page(title(config), found, config.dump(), history.about))
-    write_html(folder, history, config.dump(), title(config))
+    files.write_text(folder / REPORT, render_page(title(config, history.rounds), found, config.dump(), history.about))
+    write_html(folder, history, config.dump(), title(config, history.rounds))
 
 
 def write_html(folder: Path, history: History, config: str, name: str) -> None:
@@ -259,10 +259,14 @@ def read_file(path: Path, reader: Callable[[Path], Any]) -> Any:
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
         missing = isinstance(error, FileNotFoundError)
         reason = "it is missing" if missing else f"{type(error).__name__}: {error}"
-        raise FolderError(f"{path} cannot be read ({reason}); remove {path.parent} and run it again") from error
+        cure = f"remove {path.parent} and run it again"
+        if path.name in (METRICS, SELECTIONS, CLIENTS) and Checkpoints(path.parent / CHECKPOINTS).rounds():
+            cure = f"remove {path.parent / SUMMARY} and give the run's command again, which restores it"
+        raise FolderError(f"{path} cannot be read ({reason}); {cure}") from error
 
 
-def title(config: Config) -> str:
-    """Returns a run in one line: data, client selection, cohort, rounds."""
+def title(config: Config, rounds: int) -> str:
+    """Returns a run in one line: data, client selection, cohort, rounds (of how many, where a callback ended it)."""
     data, selection = config["data"]["name"], config["client_selection"]["name"]
-    return f"{data}, {selection}, m = {config['cohort_size']}, {config['rounds']} rounds"
+    count = f"{rounds}" if rounds == config["rounds"] else f"{rounds} of {config['rounds']}"
+    return f"{data}, {selection}, m = {config['cohort_size']}, {count} rounds"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from fedjax_sel import config as configuration
 from fedjax_sel.catalog import see
 from fedjax_sel.config import Config
 from fedjax_sel.config.build import Problem, Run, build_problem
+from fedjax_sel.config.marks import SourceChangedError, drop_marks
 from fedjax_sel.data.dataset import Dataset
 from fedjax_sel.engine.checkpoint import Checkpoints
 from fedjax_sel.engine.history import History
@@ -46,8 +48,18 @@ class SavedRun:
 
     @functools.cached_property
     def config(self) -> Config:
-        """The configuration, complete; raises `ValueError` where a part of it is not installed any more."""
-        return configuration.resolve(self.asked)
+        """The configuration, complete; with a warning where the user's code or files have changed since the run.
+
+        Raises:
+          ValueError: a part of it is not installed any more.
+        """
+        try:
+            return configuration.resolve(self.asked)
+        except SourceChangedError as error:
+            warnings.warn(
+                f"{self.folder}: {str(error).partition(';')[0]}; what needs it uses it as it is now", stacklevel=3
+            )
+            return configuration.resolve(drop_marks(self.asked))
 
     def __repr__(self) -> str:
         return f"SavedRun({str(self.folder)!r}, {self.history!r})"

@@ -262,3 +262,17 @@ def test_only_a_finished_run_goes_on_to_another_number_of_rounds(data, tmp_path)
     simulate(experiment(), data, chunk=2, checkpoints=Checkpoints(tmp_path), callbacks=[stopped_after(2)])
     with pytest.raises(ValueError, match="of another run"):
         simulate(experiment(rounds=7), data, chunk=2, checkpoints=Checkpoints(tmp_path))
+
+
+def test_an_error_of_a_callback_costs_no_round_that_was_computed(data, tmp_path):
+    def fail(history):
+        if history.rounds == 4:
+            raise RuntimeError("no connection")
+
+    points = Checkpoints(tmp_path / "points", pause=3600.0)
+    with pytest.raises(RuntimeError, match="no connection"):
+        simulate(experiment(), data, chunk=2, checkpoints=points, callbacks=[fail])
+    assert points.rounds()[-1] == 4
+    history = simulate(experiment(), data, chunk=2, checkpoints=points)
+    assert history.about["resumed_at"] == 4
+    same(history, simulate(experiment(), data, chunk=2))

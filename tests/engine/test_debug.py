@@ -94,5 +94,5 @@ def test_a_loss_that_overflows_is_an_error_in_debug_mode(blobs):
     experiment = Experiment(
         Task(LogisticRegression(classes=3)), local_training=SGD(1e30, batch_size=8), cohort_size=2, rounds=3
     )
-    with pytest.raises(FloatingPointError, match="loss'.* is not finite"):
+    with pytest.raises(FloatingPointError, match=r"loss'.* is not finite"):
         simulate(experiment, Federation(blobs, partition.Iid(clients=4)), debug=True)

@@ -17,6 +17,7 @@ import pandas as pd
 from fedjax_sel import config as configuration
 from fedjax_sel.catalog import see
 from fedjax_sel.config import Config
+from fedjax_sel.config.marks import MARKS
 from fedjax_sel.engine.checkpoint import Checkpoints
 from fedjax_sel.report import sweeps
 from fedjax_sel.report.environment import environment
@@ -30,13 +31,18 @@ CSV, PARQUET = "table.csv", "table.parquet"
 
 
 def describe(grid: Sequence[Combination]) -> dict[str, Any]:
-    """Returns what a sweep is: the values of every axis, and what all combinations have in common, by dotted keys."""
+    """Returns what a sweep is, by dotted keys: the values of every axis, and what all combinations have in common.
+
+    Marks of the user's own code and files that not all have in common are its `sources`.
+    """
     flat = [one.config.flat() for one in grid]
     axes = {
         key: list({json.dumps(one.values[key]): one.values[key] for one in grid}.values()) for key in grid[0].values
     }
     common = {k: v for k, v in flat[0].items() if k not in axes and all(k in f and f[k] == v for f in flat)}
-    return {"axes": axes, "common": common}
+    marks = {k: sorted({f[k] for f in flat if k in f}) for f in flat for k in f if k.rpartition(".")[2] in MARKS}
+    sources = {k: states for k, states in sorted(marks.items()) if k not in common}
+    return {"axes": axes, "common": common, **({"sources": sources} if sources else {})}
 
 
 def fingerprint(grid: Sequence[Combination]) -> str:
@@ -67,10 +73,9 @@ def find_done(place: Path, grid: Sequence[Combination]) -> int | None:
     """Returns the rounds of the finished sweep in a folder which is this one but for them; None: there is none."""
     theirs, mine = read_description(place), describe(grid)
     had, has = theirs.get("common", {}), mine["common"]
-    same = theirs.get("axes") == mine["axes"] and {key for key in had | has if had.get(key) != has.get(key)} == {
-        "rounds"
-    }
-    return had.get("rounds") if same and (place / of_run.SUMMARY).exists() else None
+    same = all(theirs.get(part) == mine.get(part) for part in ("axes", "sources"))
+    differs = {key for key in had | has if had.get(key) != has.get(key)}
+    return had.get("rounds") if same and differs == {"rounds"} and (place / of_run.SUMMARY).exists() else None
 
 
 def find_checkpoints(place: Path, done: int) -> Path:
@@ -105,9 +110,9 @@ def read_description(place: Path) -> dict[str, Any]:
 
 
 def list_differences(theirs: dict, mine: dict) -> list[str]:
-    """Returns in what two sweeps differ: their axes; where those are equal, what all combinations have in common."""
-    for part in ("axes", "common"):
-        one, other = theirs.get(part, {}), mine[part]
+    """Returns in what two sweeps differ: their axes, else what all combinations have in common, else their sources."""
+    for part in ("axes", "common", "sources"):
+        one, other = theirs.get(part, {}), mine.get(part, {})
         keys = [key for key in one | other if one.get(key, "absent") != other.get(key, "absent")]
         if keys:
             return [f"{key}: {one.get(key, 'absent')} there, {other.get(key, 'absent')} here" for key in keys]
