@@ -30,6 +30,7 @@ from fedjax_sel.aggregation.krum import Krum
 from fedjax_sel.aggregation.mean import Mean
 from fedjax_sel.aggregation.trimmed_mean import TrimmedMean
 from fedjax_sel.callbacks.early_stopping import EarlyStopping
+from fedjax_sel.catalog import list_notes
 from fedjax_sel.cli import main
 from fedjax_sel.client_selection._ops import epsilon_greedy_m, gumbel_m, top_m, uniform_m
 from fedjax_sel.client_selection.entropy import Entropy
@@ -1458,3 +1459,22 @@ def test_a_selector_without_a_rule_to_select_cannot_be_made():
 
 def test_the_table_is_long():
     assert len(REFUSED) + len(WARNED) + len(BROKEN) + len(COUNTED) + len(COMMANDS) >= 400
+
+
+@pytest.mark.parametrize(
+    ("changes", "page"),
+    [
+        ({"cohort_size": 5}, "how-to/command-line"),
+        ({"correction": fs.correction.Proximal(), "aggregation": fs.aggregation.FedNova()}, "how-to/strategies"),
+        ({"availability": Trace(np.ones((3, 9), bool))}, "how-to/devices"),
+        ({"deadline": Deadline(1.0)}, "how-to/devices"),
+        ({"evaluate_every": 0}, "how-to/command-line"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else ",".join(value),
+)
+def test_an_error_of_an_experiment_names_a_page_about_it(blobs, changes, page):
+    given = {"cohort_size": 2, "rounds": 2, **changes}
+    data = fs.Federation(blobs, fs.partition.Iid(clients=4)).draw(0)
+    with pytest.raises(ValueError, match=r"\w") as caught:
+        fs.Experiment(fs.Task.on(fs.models.MLP(classes=3), blobs), **given).check(data)
+    assert list_notes(caught.value)[-1] == f"see docs/{page}.md"

@@ -161,19 +161,22 @@ class Experiment(Pytree):
     @see("docs/how-to/data.md")
     def check(self, data: FederatedData) -> None:
         """Raises `ValueError` for what cannot run on `data`."""
-        self.count_cohort(data.num_clients)
-        self.correction.check(self.local_training)
-        self.aggregation.check(self.local_training, self.correction)
-        self.availability.check(data.num_clients)
-        self.volatility.check(data.num_clients)
+        with see("docs/how-to/command-line.md"):
+            self.count_cohort(data.num_clients)
+            if self.signal_split not in ("training", "holdout"):
+                raise ValueError(f"signal_split is {self.signal_split!r}; it must be 'training' or 'holdout'")
+        with see("docs/how-to/strategies.md"):
+            self.correction.check(self.local_training)
+            self.aggregation.check(self.local_training, self.correction)
         with see("docs/how-to/devices.md"):
+            self.availability.check(data.num_clients)
+            self.volatility.check(data.num_clients)
             self.check_devices(data)
         self.check_counts()
-        if self.signal_split not in ("training", "holdout"):
-            raise ValueError(f"signal_split is {self.signal_split!r}; it must be 'training' or 'holdout'")
         with see("docs/learn/personalisation.md"):
             self.check_personal(data)
-        check_signals(self.client_selection, self.data_selection)
+        with see("docs/learn/own_selector.md"):
+            check_signals(self.client_selection, self.data_selection)
         signals = self.client_selection.signals()
         measured = {**signals.at("before"), **signals.at("trained")}
         on_examples = [n for n, s in measured.items() if isinstance(s, ExampleSignal | ClientSignal) and not s.public]
