@@ -251,3 +251,19 @@ def test_a_name_that_is_also_a_place_is_refused(tmp_path, monkeypatch, name):
     with pytest.raises(ValueError, match=rf"^model.pretrained: {name} is a model of the library and a place here"):
         pretrained.load(name)
     assert_same(pretrained.load(f"./{name}"), VARIABLES)
+
+
+@pytest.mark.parametrize(
+    ("x", "given", "says"),
+    [
+        (fs.load("iris").x, {"pretrained": "model.npz"}, r"pretrained is 'model.npz'; .* load_variables\(PATH\)"),
+        (
+            fs.load("iris").x,
+            {"frozen": "Dense_0"},
+            r"frozen is 'Dense_0'; it must be a list of parts, as \['Dense_0'\]",
+        ),
+    ],
+)
+def test_what_fine_tuning_cannot_begin_with_is_one_clear_error(x, given, says):
+    with pytest.raises(ValueError, match=says):
+        fs.Task(fs.models.LogisticRegression(classes=3)).fine_tune(x, **given)

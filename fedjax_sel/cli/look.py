@@ -28,6 +28,10 @@ def show(
     Examples: `fedjax-sel show runs/digits-1a2b3c4d --open`, `fedjax-sel show digits partition.alpha=0.1`.
     """
     if Path(target).expanduser().is_dir():
+        if overrides:
+            raise ValueError(
+                f"{target} is a folder, whose configuration stays as it is; {' '.join(overrides)} is not used"
+            )
         show_folder(Path(target).expanduser(), opened)
     else:
         show_partition(target, overrides or [], figure)

@@ -185,5 +185,8 @@ def make_dataset(name: str, make: Callable[..., Any], given: dict[str, Any]) -> 
     with own.run_own("data", name):
         made = make(**given)
     if not isinstance(made, Dataset):
-        raise ValueError(f"data {name} returned a {type(made).__name__}; it must return a Dataset, as fs.dataset makes")
+        hint = "; its dataset is .source, and who owns what is data.partition" if isinstance(made, Federation) else ""
+        raise ValueError(
+            f"data {name} returned a {type(made).__name__}; it must return a Dataset, as fs.dataset makes{hint}"
+        )
     return made

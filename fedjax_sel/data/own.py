@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from fedjax_sel.catalog import check_name
 from fedjax_sel.data.dataset import Dataset, Pair, dataset
+from fedjax_sel.pytree import show
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -103,7 +105,15 @@ def from_frame(
     """
     import pandas as pd  # late: it takes half a second
 
+    check_tables(name, {"frame": frame, "test": test, "validation": validation})
+    if isinstance(features, str) or isinstance(label, list | tuple):
+        given = f"features is {features!r}" if isinstance(features, str) else f"label is {label!r}"
+        raise ValueError(f"{name}: {given}; features is a list of columns, label is one (several: from_arrays)")
     features = None if features is None else list(features)
+    if told := [column for column in (label, client) if features is not None and column in features]:
+        raise ValueError(
+            f"{name}: column {told[0]!r} is among the features, but is no feature: it is what is learnt, or whose"
+        )
     for column in (label, *([client] if client is not None else []), *(features or [])):
         check_name(f"column of {name}:", column, [str(one) for one in frame.columns])
     chosen = [c for c in frame.columns if c not in (label, client)] if features is None else list(features)
@@ -116,6 +126,8 @@ def from_frame(
         raise ValueError(f"{name}: there are no columns of numbers beside {label!r}")
     for kind, part in (("", frame), ("test: ", test), ("validation: ", validation)):
         if isinstance(part, pd.DataFrame):
+            if missing := [column for column in (label, *chosen) if column not in part.columns]:
+                raise ValueError(f"{name}: {kind}there is no column {missing[0]!r}, which the other table has")
             check_complete(f"{name}: {kind}", part, [label] if client is None else [label, client])
     values = np.unique(frame[label].to_numpy())
     if targets == "classes" and values.dtype.kind == "f" and len(odd := values[values != np.floor(values)]):
@@ -138,6 +150,21 @@ def from_frame(
     apart = {kind: read(part) if isinstance(part, pd.DataFrame) else part for kind, part in apart.items()}
     owner = None if client is None else frame[client].to_numpy()
     return dataset(name, *read(frame), owner=owner, seed=seed, targets=targets, **apart)
+
+
+def check_tables(name: str, tables: dict[str, Any]) -> None:
+    """Raises `ValueError` for what is no table, has no rows, or has a column twice; `test` and so on may be shares."""
+    import pandas as pd
+
+    for kind, table in tables.items():
+        if not isinstance(table, pd.DataFrame):
+            if kind == "frame" or isinstance(table, str | Path):
+                raise ValueError(f"{name}: {kind} is {show(table)}; it must be a DataFrame, as pandas.read_csv makes")
+            continue
+        if not len(table):
+            raise ValueError(f"{name}: {kind} has no rows")
+        if len(twice := table.columns[table.columns.duplicated()]):
+            raise ValueError(f"{name}: {kind} has two columns {twice[0]!r}")
 
 
 def check_complete(name: str, table: pd.DataFrame, columns: Sequence[str]) -> None:

@@ -115,7 +115,9 @@ class SavedRun:
 
     def logits(self, x: Rows, seed: int | None = None) -> Float[np.ndarray, "b C"]:
         """Returns the logits of examples as stored, by the final model of a seed (None: of the first)."""
-        variables = self.model(seed)
+        x, variables = np.asarray(x), self.model(seed)
+        if not len(x):
+            raise ValueError("there are no examples; x must have at least one, along its first axis")
         parts = [compute_logits(self.task, variables, x[i : i + AT_ONCE]) for i in range(0, len(x), AT_ONCE)]
         return np.concatenate([np.asarray(part) for part in parts])
 

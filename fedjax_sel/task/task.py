@@ -326,6 +326,14 @@ class Task(Pytree):
         Raises:
           ValueError: a name that is no part of the model, nothing left to train, or variables that do not fit.
         """
+        if not (hasattr(x, "shape") and hasattr(x, "dtype")):
+            raise ValueError(f"fine_tune: x is {show(x, 80)}; it must be examples as stored, such as dataset.x")
+        if not isinstance(pretrained, Mapping | None):
+            raise ValueError(
+                f"fine_tune: pretrained is {show(pretrained, 80)}; it must be variables, as load_variables(PATH) gives"
+            )
+        if isinstance(frozen, str):
+            raise ValueError(f"fine_tune: frozen is {frozen!r}; it must be a list of parts, as [{frozen!r}]")
         example, layers = jax.ShapeDtypeStruct((1, *x.shape[1:]), x.dtype if self.raw else jnp.float32), []
 
         def note(layer, args, kwargs, context):

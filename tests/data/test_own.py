@@ -1,5 +1,7 @@
 """Data of one's own: arrays of clients, tables, items, the library `datasets`, partitioners of Flower."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -281,3 +283,29 @@ def test_folders_without_labels_or_examples_are_refused(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(FileNotFoundError, match=r"hf:.*empty is neither a folder here"):
         fs.load(f"hf:{tmp_path / 'empty'}")
+
+
+POINTS = pd.DataFrame({"x1": [1.0, 2, 3, 4], "x2": [0.0, 1, 0, 1], "y": [0, 1, 0, 1], "who": ["a", "a", "b", "b"]})
+
+
+@pytest.mark.parametrize(
+    ("frame", "given", "says"),
+    [
+        ("d.csv", {}, "frame is 'd.csv'; it must be a DataFrame, as pandas.read_csv makes"),
+        (POINTS, {"test": "d.csv"}, "test is 'd.csv'; it must be a DataFrame"),
+        (POINTS[:0], {}, "frame has no rows"),
+        (pd.concat([POINTS, POINTS[["x1"]]], axis=1), {}, "frame has two columns 'x1'"),
+        (POINTS, {"test": POINTS[["x1", "y"]]}, "test: there is no column 'x2', which the other table has"),
+        (POINTS, {"features": "x1"}, "features is 'x1'; features is a list of columns"),
+        (POINTS, {"features": ["x1", "y"]}, "column 'y' is among the features, but is no feature"),
+        (POINTS, {"features": ["x1", "who"]}, "column 'who' is among the features"),
+    ],
+)
+def test_a_table_that_cannot_be_read_is_one_clear_error(frame, given, says):
+    with pytest.raises(ValueError, match=re.escape(says)):
+        from_frame(frame, label="y", client="who", **given)
+
+
+def test_test_examples_need_no_owner():
+    data = from_frame(POINTS, label="y", client="who", test=POINTS[["x1", "x2", "y"]])
+    assert len(data.test_y) == 4
