@@ -89,7 +89,7 @@ SMALL_CIFAR: dict[str, dict[str, Any]] = {
             "data": {"num_examples": 500, "num_test_examples": 1000},
             "public": {"num_examples": 100},
             "partition": {"clients": 20, "min_examples": 2},
-            "local_training": {"epochs": 2, "batch_size": 16},
+            "local_training": {"epochs": 2, "batch_size": 16, "augment": None},
             "cohort_size": 5,
             "rounds": 6,
             "evaluate_every": 3,
