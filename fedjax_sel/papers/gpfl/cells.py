@@ -171,7 +171,9 @@ def list_cells(scale: str) -> list[Cell]:
         for method in PUBLISHED if scale == "small" else METHODS:
             selector = CIFAR_FEDCOR if method == FEDCOR else METHODS[method]
             out.append(make_cell(scale, CIFAR, partition, cifar, "", method, selector))
-    return out
+    return sorted(
+        out, key=lambda cell: cell.experiment == name_experiment(FASHION, SENSITIVE, LONG)
+    )  # they take longest
 
 
 def list_main_cells(scale: str) -> list[Cell]:
