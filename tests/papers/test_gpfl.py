@@ -98,10 +98,10 @@ def studies(gpfl=1.05, fedcor=2.0, share=0.8):
     }
 
 
-def world(changes=(), **study):
+def world(changes=(), scale="small", **study):
     """Evidence in which all cells are alike but those of `changes`, by (settings, method)."""
     changes, histories = dict(changes), {}
-    for cell in list_cells("small"):
+    for cell in list_cells(scale):
         data, _, rest = cell.experiment.partition(", ")
         settings = rest.partition(" (")[2]
         for key in ((data, settings.removesuffix(")"), cell.method), (settings.removesuffix(")"), cell.method)):
@@ -111,8 +111,8 @@ def world(changes=(), **study):
     return Evidence(histories, studies(**study))
 
 
-def judged(changes=(), **study):
-    return {claim.id: claim for claim in papers.load("gpfl").claims("small", world(changes, **study))}
+def judged(changes=(), scale="small", **study):
+    return {claim.id: claim for claim in papers.load("gpfl").claims(scale, world(changes, scale, **study))}
 
 
 GOOD = Method(0.7)
@@ -221,9 +221,9 @@ def test_parameters_are_compared_with_all_others():
     assert judged(best)["schedule-beats-constant"].verdict == YES
     assert judged([*best, ((SWEPT, "GPFL, ρ = 5"), Method(0.72))])["rho-1-is-best"].verdict == NO
     every = [((settings, m), GOOD) for settings in (SWEPT, LONG) for m in (*ALPHAS, *RHOS) if m != "GPFL, α = 0"]
-    found = judged(every)
+    found = judged(every, "full")
     assert found["exploring-pays-for-longer"].verdict == found["exploring-pays-a-tenth-for-longer"].verdict == YES
-    little = judged([(key, Method(0.65)) for key, _ in every])
+    little = judged([(key, Method(0.65)) for key, _ in every], "full")
     assert little["exploring-pays-for-longer"].verdict == YES
     assert little["exploring-pays-a-tenth-for-longer"].verdict == NO
     assert "exploring-pays" not in found, "of the rounds after 500"
@@ -305,8 +305,8 @@ def test_the_report_has_all_tables_and_figures():
     tables, figures = paper.tables("small", evidence), paper.figures("small", evidence)
     text = report(paper, "small", range(R), paper.claims("small", evidence), tables, figures, {})
     assert "0.800 ± 0.02 (0.778)" in text
-    assert len(tables) == 8
-    assert len({figure.name for figure in figures}) == len(figures) == 12
+    assert len(tables) == 7
+    assert len({figure.name for figure in figures}) == len(figures) == 11
     for figure in figures:
         drawn = figure.draw()
         assert drawn.axes
@@ -454,7 +454,7 @@ def test_what_the_text_says_to_the_letter_is_round_robin_where_everybody_is_sele
 
 def test_a_parameter_is_judged_for_either_number_of_rounds():
     worse = [((LONG, m), Method(0.5)) for m in FOR_LONGER if m != GROWING]
-    got = judged(worse)
+    got = judged(worse, "full")
     assert got["schedule-beats-constant-for-longer"].verdict == YES
     assert got["schedule-beats-constant"].verdict == NO
     assert "rho-1-is-best-for-longer" not in got, "other ρ are not run for longer"

@@ -65,7 +65,7 @@ three. At scale `medium` it is CIFAR-10 alone, all examples, 300 rounds, two see
 The source's Fig. 7 is of other settings than its Table II: its script for α has learning rate 0.01 without decay, five
 local epochs, batches of 50, weight decay 3e-4. Its logs are of two data sets: Fashion-MNIST, 500 rounds, α of 0, 0.1, 2
 and 5, and a federation of handwriting (FEMNIST) with a CNN, 800 rounds, in which α = t / 500 stands for ρ = 1. What it
-says of the rounds after 500 can be of the second alone; ours is Fashion-MNIST in both, 500 and 1500 rounds.
+says of the rounds after 500 can be of the second alone; ours is Fashion-MNIST in both, 500 rounds, and at `full` 1500.
 
 The times of its Fig. 6 are of its own program: Pow-d trains all of its ten candidates there, as the text says, where
 ours asks them for losses; and FedCor is fitted to 500 samples with the settings for CIFAR-10, where ours has those for

@@ -86,7 +86,7 @@ COUNTED = (NEVER, GROWING)
 """Those whose selections are counted under GPFL's settings, too."""
 
 FOR_LONGER = (NEVER, "GPFL, α = 0.1", "GPFL, α = 2", GROWING)
-"""Those that are run for 1500 rounds."""
+"""Those that are run for 1500 rounds, at `full`."""
 
 RHOS = {f"GPFL, ρ = {value:g}": ("linear", value) for value in (0.5, 1.0, 2.0, 5.0)}
 SENSITIVE = "2SPC"
@@ -171,9 +171,7 @@ def list_cells(scale: str) -> list[Cell]:
         for method in PUBLISHED if scale == "small" else METHODS:
             selector = CIFAR_FEDCOR if method == FEDCOR else METHODS[method]
             out.append(make_cell(scale, CIFAR, partition, cifar, "", method, selector))
-    return sorted(
-        out, key=lambda cell: cell.experiment == name_experiment(FASHION, SENSITIVE, LONG)
-    )  # they take longest
+    return out
 
 
 def list_main_cells(scale: str) -> list[Cell]:
@@ -207,7 +205,7 @@ def list_main_cells(scale: str) -> list[Cell]:
         out += [cell(partition, base, "", method) for method in METHODS if method not in PUBLISHED]
         out.append(cell(partition, merge_settings(base, PRINTED_MOMENTUM), "", LITERAL, TO_THE_LETTER))
     varied = [(THEIRS, theirs, COUNTED), (SWEPT, swept, (*ALPHAS, *RHOS))]
-    varied += [] if smoke else [(LONG, merge_settings(swept, LONGER), FOR_LONGER)]
+    varied += [(LONG, merge_settings(swept, LONGER), FOR_LONGER)] if scale == "full" else []
     for name, settings, methods in varied:
         for method in methods:
             schedule, alpha = {**ALPHAS, **RHOS}[method]
