@@ -180,9 +180,13 @@ class ByHand:
     def __init__(self, size):
         self.size, self.known = size, {}
 
-    def update(self, returned):
+    def update(self, returned, silent=()):
+        """Who was selected and did not return has the mean of those known then."""
         for client, losses in returned.items():
             self.known[client] = sum(losses) / math.sqrt(self.size[client])
+        if self.known:
+            mean = sum(self.known.values()) / len(self.known)
+            self.known |= dict.fromkeys(silent, mean)
 
     def valuations(self):
         highest = max(self.known.values(), default=0.0)
@@ -218,6 +222,6 @@ def test_valuations_and_drops_are_those_of_the_rule_in_random_rounds():
         reported = [losses[c].mean() if c in losses else 0.0 for c in client]
         cohort = cohort.replace(mask=cohort.mask & back)
         state = observe(KEY, state, ctx, cohort, training_loss=jnp.asarray(reported, jnp.float32))
-        plain.update(losses)
+        plain.update(losses, [c for c, came in zip(client, back, strict=True) if not came])
     assert decided > 30
     assert len(plain.known) == n

@@ -167,7 +167,7 @@ class ByHand:
     def recent(self, t):
         return [(drawn, change) for drawn, change in self.draws if t - drawn <= self.s.history]
 
-    def observe(self, t, back, loss, probed_loss, factor, available):
+    def observe(self, t, selected, loss, probed_loss, factor, available):
         """The factor after the round."""
         if 0 < t <= self.s.warm_up:
             self.draws.append((t - 1, known(loss - self.loss, available)))
@@ -175,7 +175,7 @@ class ByHand:
             self.draws.append((t, known(probed_loss - loss, available)))
         self.loss = np.where(available & self.asks(t), loss, np.nan)
         if t > self.s.warm_up:
-            self.discount[back] *= self.s.beta
+            self.discount[selected] *= self.s.beta
         if t == self.s.warm_up or self.probes(t):
             self.discount[:] = 1
             weight = np.array([self.s.gamma ** (t - drawn) for drawn, _ in self.recent(t)])
@@ -210,7 +210,7 @@ def test_fedcor_is_its_rule_in_random_rounds():
         back = cohort.replace(mask=cohort.mask & jnp.asarray(rng.random(m) < 0.8))
         told = dict(zip(("loss", "probed_loss"), single(loss, probed), strict=True))
         state = observe(jax.random.key(t), state, ctx, back, **told)
-        fitted = plain.observe(t, back.client[back.mask].tolist(), loss, probed, factor, available)
+        fitted = plain.observe(t, cohort.client[cohort.mask].tolist(), loss, probed, factor, available)
         np.testing.assert_allclose(state.factor, fitted, atol=2e-4)
         np.testing.assert_allclose(state.discount, plain.discount, rtol=1e-5)
         kept = {int(r): np.asarray(c) for r, c in zip(state.round, state.changes, strict=True) if r >= 0}

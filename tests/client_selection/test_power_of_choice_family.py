@@ -183,8 +183,10 @@ def test_rpow_d_goes_by_the_losses_reported_last_in_random_rounds():
         values = [known.get(i, np.inf) for i in client]
         assert values == sorted((known.get(i, np.inf) for i in asked), reverse=True)[:m]
         ranked += np.isfinite(values).all() and len(asked) > m
-        mean = np.mean(list(known.values()) or [0.0])  # stands for those who returned nothing
-        known |= {i: loss[slot] if came[slot] else mean for slot, i in enumerate(client)}
+        known |= {i: loss[slot] for slot, i in enumerate(client) if came[slot]}
+        if known:  # their mean stands for those who returned nothing
+            mean = np.mean(list(known.values()))
+            known |= {i: mean for slot, i in enumerate(client) if not came[slot]}
         np.testing.assert_allclose(state, [known.get(i, np.inf) for i in range(n)], rtol=1e-6)
     assert ranked > 20
 

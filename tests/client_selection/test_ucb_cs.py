@@ -46,7 +46,8 @@ def test_indices_are_those_of_sums_over_all_past_rounds(gamma):
         who = one.client.tolist()
         state = observe(selector, state, ctx, cohort(one.client, back), mean, deviation)
         own = [own_mean(i, past, gamma) for i in range(n)]
-        known = [one for one in own if one is not None]
+        new = [mean[k] for k, i in enumerate(who) if back[k] and own[i] is None]
+        known = [*(one for one in own if one is not None), *new]
         expected = [(np.mean(known) if known else 0.0) if one is None else one for one in own]
         told = {i: mean[k] if back[k] else expected[i] for k, i in enumerate(who)}
         past.append((who, told, deviation[back].max()))
