@@ -16,8 +16,8 @@ IRIS = {
 }
 
 
-class Killed(Exception):
-    """The end of a process, after the callbacks were told of a chunk and before its checkpoint."""
+class Killed(BaseException):
+    """The end of a process, after the callbacks were told of a chunk and before its checkpoint; no error to catch."""
 
 
 class Small:

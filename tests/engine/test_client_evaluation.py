@@ -108,7 +108,7 @@ def test_layouts_agree_about_every_client(blobs, data, history, given):
         np.testing.assert_allclose(other.client_metrics[name], values, **CLOSE, err_msg=name)
 
 
-class Killed(Exception):
+class Killed(BaseException):
     """As if the process had been killed."""
 
 
