@@ -1,0 +1,102 @@
+"""What GPFL says of how much to explore, α and ρ, judged."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fedjax_sel.metrics import Difference, difference
+from fedjax_sel.papers.gpfl.cells import ALPHAS, GROWING, LONG, NEVER, RHOS, SENSITIVE, SWEPT, name_experiment
+from fedjax_sel.papers.gpfl.comparisons import NOTICED, list_settings, measure_cell
+from fedjax_sel.papers.gpfl.numbers import find_data
+from fedjax_sel.papers.judging import (
+    Judgement,
+    ask_not_smaller,
+    compare_with,
+    describe_difference,
+    describe_differences,
+    describe_each,
+    judge,
+    judge_larger,
+    judge_larger_than_each,
+    make_claim,
+)
+from fedjax_sel.papers.paper import Claim, Histories
+
+EXPLORED = 0.09
+"""What "nearly 10% higher" comes to at least."""
+
+
+def judge_parameters(
+    histories: Histories, settings: str = SWEPT, slug: str = "", words: str = " (500 rounds)"
+) -> list[Claim]:
+    """Returns the verdicts on α and ρ; that exploring pays the source says of the rounds after 500.
+
+    Args:
+      histories: of the cells.
+      settings: under which they were varied.
+      slug, words: what the claims' names and sentences say of these settings.
+    """
+
+    def compare(first: str, second: str, metric: str = "accuracy_last") -> dict[str, Difference]:
+        return {
+            SENSITIVE: difference(*(measure_cell(histories, SENSITIVE, settings, m, metric) for m in (first, second)))
+        }
+
+    experiment = name_experiment(find_data(histories), SENSITIVE, settings)
+    there = [method for method in (*ALPHAS, *RHOS) if (experiment, method) in histories]
+    over = {method: compare(GROWING, method) for method in there if method in RHOS and method != GROWING}
+    fixed = {method: compare(GROWING, method) for method in there if method in ALPHAS}
+    steadier = {method: compare(method, GROWING, "deviation_last") for method in fixed}
+    asked: list[tuple[str, str, str, Judgement, dict[str, Any]]] = [
+        (
+            "schedule-beats-constant",
+            "α growing with the round (ρ = 1) beats every fixed α that was run",
+            "section VI-E: 'higher test accuracy'; the code's logs have 0, 0.1, 2 and 5",
+            judge_larger_than_each(fixed, NOTICED),
+            {"ρ = 1 minus fixed α, mean of the last 10": describe_each(fixed)},
+        ),
+        (
+            "schedule-is-steadier",
+            "α growing with the round (ρ = 1) fluctuates less over the last 10 rounds than every fixed α that was run",
+            "section VI-E: 'greater stability'",
+            judge_larger_than_each(steadier),
+            {"largest deviation, fixed α minus ρ = 1": describe_each(steadier)},
+        ),
+    ]
+    if over:
+        asked.append(
+            (
+                "rho-1-is-best",
+                "ρ = 1 gives the highest accuracy of ρ = 0.5, 1, 2, 5",
+                "Fig. 7b, section VI-E",
+                judge_larger_than_each(over, NOTICED),
+                {"ρ = 1 minus other ρ, mean of the last 10": describe_each(over)},
+            )
+        )
+    if settings == LONG:
+        explored = {m: compare(m, NEVER)[SENSITIVE] for m in there if m != NEVER}
+        best = max(explored, key=lambda method: explored[method].mean)
+        tenth = {best: compare_with(np.asarray(explored[best].values), EXPLORED)}
+        asked += [
+            (
+                "exploring-pays",
+                "With exploration the result is better than without (α = 0)",
+                "section VI-E, of the rounds after 500: 'the results can still increase'",
+                judge_larger(explored, NOTICED),
+                {"minus α = 0, mean of the last 10": describe_differences(explored)},
+            ),
+            (
+                "exploring-pays-a-tenth",
+                f"The best exploration ends {EXPLORED:g} above α = 0 at least",
+                "section VI-E: 'nearly 10% higher'",
+                judge(ask_not_smaller(), tenth),
+                {f"{best} minus α = 0, minus {EXPLORED:g}": describe_difference(tenth[best])},
+            ),
+        ]
+    rests_on = list_settings(histories, settings, partitions=(SENSITIVE,))
+    return [
+        make_claim(f"{name}{slug}", f"{text}{words}", source, found, statistic, rests_on=rests_on)
+        for name, text, source, found, statistic in asked
+    ]
