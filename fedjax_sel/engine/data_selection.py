@@ -18,10 +18,10 @@ from fedjax_sel.engine.faults import Faults, count_example_faults, refuse_faults
 from fedjax_sel.engine.keys import Purpose, key_for
 from fedjax_sel.engine.layout import Layout
 from fedjax_sel.engine.personal import own_variables
-from fedjax_sel.engine.signals import measure_client_signals, measure_examples, of_task, split_signals
+from fedjax_sel.engine.signals import measure_client_signals, measure_examples, measure_server, split_signals
 from fedjax_sel.engine.state import RoundState, Values
 from fedjax_sel.engine.timing import count_affordable, restrict
-from fedjax_sel.protocols import ServerSignal, Signal, overrides
+from fedjax_sel.protocols import Signal, overrides
 from fedjax_sel.pytree import Pytree
 from fedjax_sel.types import Batch, Cohort, Context, PRNGKey, StrategyState, Turn, Variables
 
@@ -85,7 +85,8 @@ def select_examples(
         return index, weight, after, report, jnp.where(asks, valid.sum(), 0)
 
     with stage("data selection", round=ctx.round):  # where nothing is measured there is no work to divide
-        validation = measure_validation(experiment, data, state)
+        on = (experiment.task, state.variables, data, layout)
+        validation = measure_server(selector.validation_signals(), *on)
         each = layout.over_clients(select, cohort.client) if signals else jax.vmap(select)(cohort.client)
         index, weight, after, report, screened = each
         faults = refuse_faults(experiment, count_example_faults(weight, cohort.mask, weighted=selector.weighted))
@@ -121,18 +122,6 @@ def measure_own(
     check_array(f"{type(selector).__name__}.asks", asks, (), jnp.bool_, "true or false")
     zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(measure))
     return asks, jax.lax.cond(asks, measure, lambda: zeros)
-
-
-def measure_validation(experiment: Experiment, data: FederatedData, state: RoundState) -> Values:
-    """The data selector's signals of the global model on the server's validation or test examples."""
-    signals: Mapping[str, ServerSignal] = of_task(experiment.data_selection.validation_signals(), experiment.task)
-    splits = {"validation": (data.validation_x, data.validation_y), "test": (data.test_x, data.test_y)}
-    values: Values = {}
-    for split in {signal.split for signal in signals.values()}:
-        x, y = splits[split]
-        logits = experiment.task.logits(state.variables, x)
-        values |= {name: s.measure(logits, y) for name, s in signals.items() if s.split == split}
-    return values
 
 
 def make_turn(

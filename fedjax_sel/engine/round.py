@@ -56,7 +56,7 @@ def round_step(
     trained = train_cohort(experiment, data, seed, state, ctx, cohort, asked, layout)
     probed, probe_ledger = probe(aggregate, experiment, data, seed, state, ctx, asked, layout)
     variables, aggregation = aggregate(experiment, state, trained)  # and how it is merged
-    signals = measure_round(experiment, data, seed, state, ctx, trained, variables, before | probed)
+    signals = measure_round(experiment, data, seed, state, ctx, trained, variables, before | probed, layout)
     learnt = observe_round(experiment, key(Purpose.OBSERVE), state, ctx, trained.cohort, signals)
     personal = keep_personal(state.personal, cohort.client, trained.work.returned, trained.personal)
     quality = evaluate(experiment, data, seed, variables, personal, t, layout)
@@ -154,6 +154,7 @@ def measure_round(
     trained: Trained,
     variables: Variables,
     known: Values,
+    layout: Layout,
 ) -> Values:
     """All signals of the round.
 
@@ -162,12 +163,13 @@ def measure_round(
       trained: what came of the cohort's training.
       variables: the new global model.
       known: signals measured before training and by a probe.
+      layout: how.
     """
     with stage("signals after training", round=ctx.round):
         change = jax.tree.map(jnp.subtract, variables, state.variables)
         args = (trained.updates, change, state.change, trained.cohort.mask)
         signals = experiment.client_selection.signals().at("after")
-        after = measure_after(signals, experiment.task, variables, data, *args)
+        after = measure_after(signals, experiment.task, variables, data, *args, layout)
         updates = Updates(state.variables, trained.updates.delta, trained.weight)
         together = measure_cohort(signals, experiment.task, data, seed, ctx.round, updates)
         return known | trained.signals | after | together

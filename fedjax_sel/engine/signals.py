@@ -301,6 +301,7 @@ def measure_after(
     aggregate: Variables,
     previous: Variables | None,
     mask: Bool[Array, "m"],
+    layout: Layout,
 ) -> Values:
     """Each signal's value of the finished round: with a leading `m` for updates (0 in empty slots), one for the server.
 
@@ -313,6 +314,7 @@ def measure_after(
       aggregate: change of the global model.
       previous: its change in the round before; None where no signal refers to it.
       mask: whose update was merged.
+      layout: how.
     """
     values: Values = {}
     changes = {"aggregate": aggregate, "previous": previous, "none": None}
@@ -322,12 +324,21 @@ def measure_after(
         if isinstance(signal, UpdateSignal):
             value = jax.vmap(signal.measure, in_axes=(0, None))(seen, references[signal.reference])
             values[name] = jnp.where(expand(mask, value), value, 0)
+    server = {name: signal for name, signal in signals.items() if isinstance(signal, ServerSignal)}
+    return values | measure_server(server, task, variables, data, layout)
+
+
+def measure_server(
+    signals: Mapping[str, ServerSignal], task: Task, variables: Variables, data: FederatedData, layout: Layout
+) -> Values:
+    """Each signal's value of the global model on the server's validation or test examples, from one pass over each."""
     splits = {"validation": (data.validation_x, data.validation_y), "test": (data.test_x, data.test_y)}
+    values: Values = {}
     for split, (x, y) in splits.items():
-        server = {n: s for n, s in signals.items() if isinstance(s, ServerSignal) and s.split == split}
-        if server:
-            logits = task.logits(variables, x)
-            values |= {name: signal.measure(logits, y) for name, signal in of_task(server, task).items()}
+        own = {name: signal for name, signal in signals.items() if signal.split == split}
+        if own:
+            logits = layout.over_examples(partial(task.logits, variables), x)
+            values |= {name: signal.measure(logits, y) for name, signal in of_task(own, task).items()}
     return values
 
 

@@ -156,7 +156,8 @@ def draw_signals(
         trained = train_cohort(experiment, data, seed, state, ctx, cohort, asked, LAYOUT)
         probed, _ = probe(aggregate, experiment, data, seed, state, ctx, asked, LAYOUT)
         variables, _ = aggregate(experiment, state, trained)
-        return before, measure_round(experiment, data, seed, state, ctx, trained, variables, before | probed)
+        known = before | probed
+        return before, measure_round(experiment, data, seed, state, ctx, trained, variables, known, LAYOUT)
 
     rng = np.random.default_rng(0)
 

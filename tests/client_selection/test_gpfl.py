@@ -11,6 +11,7 @@ import pytest
 
 from fedjax_sel import Experiment, Federation, Task, dataset, partition, signals
 from fedjax_sel.client_selection.gpfl import CHOICES, GPFL
+from fedjax_sel.engine.layout import Layout
 from fedjax_sel.engine.signals import measure_after
 from fedjax_sel.models.logistic import LogisticRegression
 from fedjax_sel.protocols import Host
@@ -284,8 +285,9 @@ def test_accuracy_and_loss_are_of_the_rows_that_signal_says(blobs):
     delta = jax.tree.map(lambda leaf: jnp.stack([leaf, -leaf]), variables)
     update = Update(delta, *3 * [jnp.ones(2, int)], *2 * [jnp.ones(2)])
     mask = jnp.array([True, False])
-    for on in ("validation", "test"):
-        got = measure_after(GPFL(signal=on).signals().after, task, variables, data, update, variables, None, mask)
+    for on, examples in (("validation", 8192), ("test", 8192), ("test", 7)):
+        round_of = (task, variables, data, update, variables, None, mask)
+        got = measure_after(GPFL(signal=on).signals().after, *round_of, Layout(examples=examples))
         x, y = (np.asarray(getattr(data, f"{on}_{part}")) for part in "xy")
         z = x.astype(float) @ w[:2] + w[2]
         np.testing.assert_allclose(got["validation_accuracy"], (z.argmax(1) == y).mean(), rtol=1e-6)
