@@ -28,7 +28,7 @@ from fedjax_sel.models._native_conv import convolve, find_padding
 __all__ = ["convolution", "is_lowered", "max_pool"]
 
 NATIVE: frozenset[str] = frozenset()
-"""Backends whose own convolution is always taken, as it is: none, until `python -m benchmarks --only mappings` has
+"""Backends whose own convolution is always taken, as it is: none, until `python -m benchmarks --only layouts` has
 shown one on an accelerator that is faster with it."""
 
 CHANNELS_LAST = ("NHWC", "HWIO", "NHWC")

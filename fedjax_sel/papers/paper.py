@@ -154,7 +154,7 @@ class Claim:
     Attributes:
       id: short name.
       text: what is claimed.
-      source: where.
+      source: where; begins with "ours" where the paper does not claim it.
       verdict: `metrics.verdict`'s reproduced, not reproduced, undecided; once it is settled also "by construction" and
         "not judged at this scale".
       statistic: the numbers it rests on.
@@ -174,6 +174,11 @@ class Claim:
     rests_on: tuple[str, ...] = ()
     fixed: str = ""
     reason: str = ""
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether the reproduction asks it of itself, and not the paper."""
+        return self.source.startswith("ours")
 
 
 @dataclass(frozen=True)

@@ -135,19 +135,28 @@ def show_claims(claims: Sequence[Any], regime: Any) -> list[str]:
         )
         for c in claims
     ]
-    counted = Counter(c.verdict for c in claims if not c.fixed)
-    fixed = sum(bool(c.fixed) for c in claims)
-    told = ", ".join(f"{number} {verdict}" for verdict, number in counted.items()) or "none"
-    told += f"; counted nowhere: {fixed} by construction" if fixed else ""
     return [
         "## Claims",
         f"Smallest fair regime: {regime.describe()}. Below it nothing is judged. A claim about several experiments is "
         "judged by their pooled effect; an experiment refutes it after Holm's correction for their number. Verdicts by "
         "construction count nowhere.",
-        f"Verdicts: {told}.",
+        tell_verdicts(claims),
         table(heads, rows),
         "\n".join(listed),
     ]
+
+
+def tell_verdicts(claims: Sequence[Any]) -> str:
+    """A sentence on how many claims have which verdict, the paper's apart from those that its reproduction adds."""
+
+    def count(those: Sequence[Any]) -> str:
+        counted = Counter(c.verdict for c in those if not c.fixed)
+        return ", ".join(f"{number} {verdict}" for verdict, number in sorted(counted.items())) or "none"
+
+    groups = [count([c for c in claims if c.is_ours == ours]) for ours in (False, True)]
+    told = f"of the paper's claims {groups[0]}" + ("" if groups[1] == "none" else f"; of ours {groups[1]}")
+    fixed = sum(bool(c.fixed) for c in claims)
+    return f"Verdicts: {told}" + (f"; counted nowhere: {fixed} by construction" if fixed else "") + "."
 
 
 def show_effect(effect: Mapping[str, Any]) -> tuple[str, str, str]:

@@ -228,7 +228,14 @@ def test_verdicts_by_construction_are_counted_nowhere():
     text = "\n".join(show_claims(claims, REGIME))
     assert "| It is so | p. 1 | **reproduced** | +0.3 [0.2018, 0.3982], 5 seeds | 1 of 1 | 0 |" in text
     assert "- `it-is-so`: by construction: N of N" in text
-    assert "Verdicts: 1 reproduced; counted nowhere: 1 by construction." in text
+    assert "Verdicts: of the paper's claims 1 reproduced; counted nowhere: 1 by construction." in text
+    ours = [
+        dataclasses.replace(claims[0], source="ours: a control"),
+        dataclasses.replace(claims[0], verdict=NO, source="ours"),
+    ]
+    assert "Verdicts: of the paper's claims 1 reproduced; of ours 1 not reproduced, 1 reproduced" in "\n".join(
+        show_claims([*claims, *ours], REGIME)
+    )
 
 
 def test_conditions_are_what_the_runs_had():
