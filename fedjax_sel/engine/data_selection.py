@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -72,7 +73,7 @@ def select_examples(
         own = jax.tree.map(lambda leaf: leaf[client], state.data_selection)
         key, batch = key_for(seed, Purpose.DATA, ctx.round, client), data.batch(index, valid)
         mine = own_variables(state.variables, state.personal, client)
-        asks, values = measure_own(experiment, signals, ctx, own, mine, batch, jax.random.fold_in(key, 2))
+        asks, values = measure_own(experiment, signals, ctx, own, mine, batch, jax.random.fold_in(key, 2), layout)
         known: dict[str, Any] = dict(values)
         if selector.uses_turn:
             known["turn"] = make_turn(experiment, data, ctx, state, client, batch.y, validation, has_model[client])
@@ -107,14 +108,15 @@ def measure_own(
     variables: Variables,
     batch: Batch,
     key: PRNGKey,
+    layout: Layout,
 ) -> tuple[Bool[Array, ""] | bool, Values]:
     """Whether a client measures its signals this round, and their values; zeros where it does not."""
-    selector = experiment.data_selection
+    selector, task = experiment.data_selection, experiment.task
     by_example, by_client, _ = split_signals(signals)
 
     def measure() -> Values:
-        values = measure_examples(by_example, experiment.task, variables, batch)
-        return values | measure_client_signals(by_client, experiment.task, variables, None, lambda: batch, key)
+        values = layout.over_own_examples(partial(measure_examples, by_example, task, variables), batch.x, batch.y)
+        return values | measure_client_signals(by_client, task, variables, None, lambda: batch, key)
 
     if not overrides(selector, "asks"):
         return True, measure()

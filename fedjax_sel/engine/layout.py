@@ -180,6 +180,13 @@ class Layout:
         """`f` of flat examples, which gives outputs an example, in passes of at most `self.examples`."""
         return self._divide(lambda part: self._over_examples(f, *part), arrays)
 
+    def over_own_examples(self, f: Callable, *arrays: Any) -> Any:
+        """`f` of one client's examples, which gives outputs an example; in passes where clients take turns.
+
+        Side by side, their models are small and so is what they hold at once.
+        """
+        return self._over_examples(f, *arrays) if self.clients == 1 else f(*arrays)
+
     def over_examples_of(self, f: Callable, data: FederatedData, index: Int[Array, "b"] | None = None) -> Any:
         """`over_examples` of `f(x, y)`, of the clients' examples at `index`; None: of all.
 

@@ -32,7 +32,7 @@ from fedjax_sel.protocols import (
     overrides,
 )
 from fedjax_sel.task import Task
-from fedjax_sel.types import Batch, Context, PRNGKey, Update, Updates, Variables
+from fedjax_sel.types import Batch, Context, PRNGKey, Rows, Update, Updates, Variables
 
 
 def measure_before(
@@ -221,7 +221,7 @@ def measure_client_signals(
 
 
 def measure_examples(
-    signals: Mapping[str, ExampleSignal | FeatureSignal], task: Task, variables: Variables, batch: Batch
+    signals: Mapping[str, ExampleSignal | FeatureSignal], task: Task, variables: Variables, x: Rows, y: Int[Array, "L"]
 ) -> dict[str, Shaped[Array, "L ..."]]:
     """Each example or feature signal's value of each of one client's examples, from one forward pass."""
     if not signals:
@@ -230,13 +230,13 @@ def measure_examples(
     by_logits = of_task({name: s for name, s in signals.items() if isinstance(s, ExampleSignal)}, task)
     values: Values = {}
     if by_features:
-        logits, features = task.logits_and_features(variables, batch.x)
-        values = {name: signal.measure(logits, batch.y, features) for name, signal in by_features.items()}
+        logits, features = task.logits_and_features(variables, x)
+        values = {name: signal.measure(logits, y, features) for name, signal in by_features.items()}
     else:
-        logits = task.logits(variables, batch.x)
-    values |= {name: signal.measure(logits, batch.y) for name, signal in by_logits.items()}
+        logits = task.logits(variables, x)
+    values |= {name: signal.measure(logits, y) for name, signal in by_logits.items()}
     for name, value in values.items():
-        check_value(name, value, len(batch.y))
+        check_value(name, value, len(y))
     return values
 
 
@@ -254,7 +254,7 @@ def average_examples(
 ) -> Values:
     """Each signal's mean over one client's examples; `own()` gives them."""
     batch = own()
-    each = measure_examples(signals, task, variables, batch)
+    each = measure_examples(signals, task, variables, batch.x, batch.y)
     return {name: average_masked(v[None], batch.mask[None])[0] for name, v in each.items()}
 
 

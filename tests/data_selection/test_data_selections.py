@@ -13,6 +13,7 @@ from fedjax_sel.data_selection.entropy import Entropy
 from fedjax_sel.data_selection.high_loss import HighLoss
 from fedjax_sel.data_selection.margin import Margin
 from fedjax_sel.engine.driver import run_chunk
+from fedjax_sel.engine.layout import Layout
 from fedjax_sel.engine.signals import measure_examples
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.models.logistic import LogisticRegression
@@ -168,7 +169,7 @@ def test_two_signals_of_the_same_rows_are_computed_from_one_forward_pass(blobs, 
     variables, calls, logits = task.init(KEY, blobs.x), [], Task.logits
     monkeypatch.setattr(Task, "logits", lambda *a, **k: (calls.append(1), logits(*a, **k))[1])
     batch = Batch(jnp.asarray(blobs.x[:7]), jnp.asarray(blobs.y[:7]), jnp.ones(7, bool))
-    told = measure_examples(Entropy().signals(), task, variables, batch)
+    told = measure_examples(Entropy().signals(), task, variables, batch.x, batch.y)
     assert (set(told), len(calls)) == ({"entropy", "margin"}, 1)
 
 
@@ -177,3 +178,21 @@ def test_seeds_side_by_side_are_the_seeds_alone(blobs, unequal):
     alone = simulate(experiment(blobs, Entropy(0.3)), unequal, seeds=[8])
     np.testing.assert_array_equal(both["client_flops"][1], alone["client_flops"][0])
     np.testing.assert_allclose(both["loss"][1], alone["loss"][0], rtol=1e-5)
+
+
+def test_clients_in_turn_measure_their_examples_in_passes_and_choose_the_same(blobs, monkeypatch):
+    """In passes of 8, of some 20 examples a client; the last pass begins earlier."""
+    data, task = Federation(blobs, partition.Dirichlet(clients=4, alpha=0.5)), Task(LogisticRegression(classes=3))
+    experiment = Experiment(task, data_selection=Entropy(0.3), cohort_size=2, rounds=4, local_training=SGD(0.5))
+    seen = []
+
+    def note(signals, task, variables, x, y):
+        seen.append(len(y))
+        return measure_examples(signals, task, variables, x, y)
+
+    monkeypatch.setattr("fedjax_sel.engine.data_selection.measure_examples", note)
+    whole, parts = (simulate(experiment, data, seeds=2, layout=Layout(1, "scan", most)) for most in (8192, 8))
+    assert max(seen) > 8
+    assert min(seen) == 8
+    np.testing.assert_allclose(parts["loss"], whole["loss"], rtol=1e-5)
+    np.testing.assert_array_equal(parts.selections, whole.selections)

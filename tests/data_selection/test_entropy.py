@@ -80,9 +80,9 @@ def test_the_rows_kept_of_a_model_are_those_of_the_paper(blobs):
     samples = Entropy(0.3, temperature=0.1)
     for client in range(6):
         index, valid = data.examples_of(jnp.int32(client))
-        keep = samples.select(
-            KEY, (), valid, **measure_examples(samples.signals(), task, variables, data.batch(index, valid))
-        )
+        batch = data.batch(index, valid)
+        told = measure_examples(samples.signals(), task, variables, batch.x, batch.y)
+        keep = samples.select(KEY, (), valid, **told)
         mine = np.asarray(index)[np.asarray(valid)]
         x = (np.asarray(data.x)[mine] - np.asarray(task.shift)) * np.asarray(task.scale)
         z = x @ dense[2].T + dense[1]

@@ -33,7 +33,7 @@ def test_the_last_layers_gradient_and_the_whole_models_are_those_of_differentiat
 
     @jax.jit
     def measure(variables):
-        return measure_examples(wanted, task, variables, batch), signals.ExampleGradientNorm().measure(
+        return measure_examples(wanted, task, variables, batch.x, batch.y), signals.ExampleGradientNorm().measure(
             task, variables, batch, KEY
         )
 

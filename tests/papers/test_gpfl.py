@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedjax_sel import History, config, papers
+from fedjax_sel import History, client_selection, config, papers
 from fedjax_sel.data.federated import Examples
 from fedjax_sel.engine.keys import Purpose, key_for
 from fedjax_sel.papers.gpfl.cells import (
@@ -42,7 +42,7 @@ from fedjax_sel.papers.gpfl.comparisons import BASELINES
 from fedjax_sel.papers.gpfl.more_claims import judge_cifar
 from fedjax_sel.papers.gpfl.numbers import find_coverage_round, find_published, measure, measure_last_deviation
 from fedjax_sel.papers.gpfl.regret import measure_regret
-from fedjax_sel.papers.gpfl.studies import SMALL_CASE, count_classes
+from fedjax_sel.papers.gpfl.studies import SMALL_CASE, count_classes, evaluates_itself
 from fedjax_sel.papers.judging import BY_CONSTRUCTION, NOT_JUDGED, settle_claims
 from fedjax_sel.papers.paper import Evidence
 from fedjax_sel.papers.regime import Conditions
@@ -458,3 +458,9 @@ def test_a_parameter_is_judged_for_either_number_of_rounds():
     assert got["schedule-beats-constant-for-longer"].verdict == YES
     assert got["schedule-beats-constant"].verdict == NO
     assert "rho-1-is-best-for-longer" not in got, "other ρ are not run for longer"
+
+
+def test_those_whose_rewards_need_an_evaluation_are_timed_without_another():
+    assert [
+        evaluates_itself(getattr(client_selection, name)()) for name in ("GPFL", "Uniform", "FedCor", "PowerOfChoice")
+    ] == [True, False, False, False]

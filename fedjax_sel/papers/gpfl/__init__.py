@@ -69,7 +69,8 @@ says of the rounds after 500 can be of the second alone; ours is Fashion-MNIST i
 
 The times of its Fig. 6 are of its own program: Pow-d trains all of its ten candidates there, as the text says, where
 ours asks them for losses; and FedCor is fitted to 500 samples with the settings for CIFAR-10, where ours has those for
-Fashion-MNIST and fits in less time.
+Fashion-MNIST and fits in less time. Both codes evaluate the global model in every round, whoever selects, and GPFL's
+rewards are read off that; here, too, every method evaluates it once a round, on as many examples.
 
 An advantage of at most 0.005 of accuracy is negligible.
 """

@@ -28,6 +28,7 @@ from fedjax_sel.papers.gpfl.cells import (
 )
 from fedjax_sel.papers.gpfl.regret import measure_regret
 from fedjax_sel.papers.settings import merge_settings
+from fedjax_sel.protocols import ClientSelector, ServerSignal
 
 TIMED_ROUNDS = 200
 TIMED_ON_CIFAR = 60
@@ -38,8 +39,10 @@ REPEATS = 3
 def study_time(scale: str, seeds: Sequence[int], _: Path) -> dict[str, Any]:
     """Returns measured seconds of the rounds of each method, and simulated seconds, joules, bytes and FLOPs.
 
-    One seed, all methods in turn, compiled beforehand, then `REPEATS` times round; no evaluation but the last. Devices
-    for the simulated cost are drawn by the law `lognormal`.
+    One seed, all methods in turn, compiled beforehand, then `REPEATS` times round. Devices for the simulated cost are
+    drawn by the law `lognormal`. Both codes evaluate the global model in every round, whoever selects, and GPFL's
+    rewards are read off that evaluation. So here, too, every method evaluates once a round, on as many examples: GPFL
+    on the server's, every other method on test examples.
     """
     title = name_experiment(DIGITS if scale == "smoke" else FASHION, SENSITIVE)
     return time_methods(scale, title, 10 if scale == "smoke" else TIMED_ROUNDS, seeds[0])
@@ -52,12 +55,14 @@ def study_time_on_cifar(scale: str, seeds: Sequence[int], _: Path) -> dict[str, 
 
 def time_methods(scale: str, title: str, rounds: int, seed: int) -> dict[str, Any]:
     """Returns measured and simulated costs of one experiment's methods."""
-    wanted = {"rounds": rounds, "evaluate_every": rounds, "evaluate_last": 1, "seeds": [seed], "chunk": rounds}
-    timed = {
-        cell.method: build(resolve({**cell.config, **wanted, "devices": "lognormal"}))
-        for cell in list_cells(scale)
-        if cell.experiment == title
-    }
+    wanted = {"rounds": rounds, "evaluate_last": 1, "seeds": [seed], "chunk": rounds, "devices": "lognormal"}
+    timed = {}
+    for cell in list_cells(scale):
+        if cell.experiment == title:
+            run = build(resolve({**cell.config, **wanted}))
+            every = rounds if evaluates_itself(run.experiment.client_selection) else 1
+            as_many = {"data": {"num_test_examples": len(run.data.draw(seed).validation_y)}, "evaluate_every": every}
+            timed[cell.method] = build(resolve(merge_settings({**cell.config, **wanted}, as_many)))
     runs: dict[str, list[Any]] = {method: [run.simulate()] for method, run in timed.items()}
     for _turn in range(REPEATS):
         for method, run in timed.items():
@@ -68,6 +73,11 @@ def time_methods(scale: str, title: str, rounds: int, seed: int) -> dict[str, An
         costs = {name: float(history[name].sum()) for name in ("seconds", "joules", "bytes", "flops")}
         found[method] = {"measured_seconds": [float(h.about["seconds"]) for h in again], **costs}
     return {"rounds": rounds, "seed": seed, "device": device, "methods": found}
+
+
+def evaluates_itself(selector: ClientSelector) -> bool:
+    """Returns whether a selector has the new global model evaluated in every round."""
+    return any(isinstance(signal, ServerSignal) for signal in selector.signals().at("after").values())
 
 
 def study_partitions(scale: str, seeds: Sequence[int], _: Path) -> dict[str, Any]:

@@ -222,9 +222,9 @@ def tabulate_cost(study: Mapping[str, Any], data: str) -> Table:
         f"What {study['rounds']} rounds cost ({data}, {SENSITIVE}, FedCor's settings)",
         ("method", "measured time over Random's", "simulated s", "simulated J", "MB", "GFLOP"),
         tuple(rows),
-        f"Measured: {study['device']}, compiled beforehand, seed {study['seed']}, median of "
-        f"{len(random)} turns of all methods. Simulated: devices of the law `lognormal`; a round lasts as long as its "
-        "slowest client, asking and probing included.",
+        f"Measured: {study['device']}, compiled beforehand, seed {study['seed']}, median of {len(random)} turns of all "
+        "methods, each of which evaluates the model once a round. Simulated: devices of the law `lognormal`; a round "
+        "lasts as long as its slowest client, asking and probing included.",
     )
 
 
