@@ -161,7 +161,8 @@ class Claim:
       effect: of all its comparisons together: `pooled`, with its interval, and how many are on each side; empty where
         it rests on no comparison over seeds.
       rests_on: the experiments it rests on; empty: on studies, or on the run as a whole.
-      fixed: why no run could have come out otherwise; "": one could.
+      fixed: why no run could have come out otherwise, or why the true difference is 0, whatever is selected; "": one
+        could.
       reason: why it is not judged, or that it is by construction.
     """
 

@@ -262,7 +262,7 @@ def tabulate_changing(study: Mapping[str, Any]) -> Table:
         "Devices that change: batteries drain, the network is drawn anew in every round (ε = 0.5: 15 wanted)",
         ("partition", "devices are", "final accuracy", "members a round", "in the last round", "simulated s", "J"),
         tuple(rows),
-        "A full battery lasts half of the rounds at its device's own price, so that who is selected in every round is "
+        "A full battery pays for half of the rounds at its device's first network, so that devices selected once are "
         "spent by then; f2 is energy efficiency times the charge that is left; who cannot pay a round is not "
         "available. Telling four numbers (16 bytes) is on the bill, of every available device: in every round, in the "
         "first where devices are selected once, and never where they are random.",
@@ -296,7 +296,7 @@ def tabulate_batteries(study: Mapping[str, Any]) -> Table:
         "Devices that change: how much depends on the batteries",
         ("a full battery lasts", "devices are", *PARTITIONS, *(f"members a round, {p}" for p in PARTITIONS)),
         tuple(rows),
-        "Share of the rounds, if its device trains in each; mean final accuracy.",
+        "Share of the rounds, if its device trains in each, at its first network; mean final accuracy.",
     )
 
 
