@@ -19,7 +19,7 @@ def compare(
     target: Annotated[float | None, typer.Option(help="Accuracy to reach; by default one all seeds reach.")] = None,
     figure: Annotated[Path | None, typer.Option(help="Draw accuracy against rounds into this file.")] = None,
 ) -> None:
-    """Put finished runs beside each other."""
+    """Compare finished runs side by side."""
     from fedjax_sel.report.compare import compare_pairs, compare_runs, find_reachable_accuracy, list_runs
     from fedjax_sel.runs import layout
     from fedjax_sel.runs.files import write_figure
@@ -59,7 +59,7 @@ def export(
     out: Annotated[Path | None, typer.Option(help="File; by default RUN/model-seed-S.ENDING.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed whose model is exported; by default the first.")] = None,
 ) -> None:
-    """Write the final model of a run to a file that others read."""
+    """Write the final model of a run to a file that other programs can read."""
     from fedjax_sel.runs.saved import open_run
 
     written = open_run(run).export(out, form, seed)
@@ -72,7 +72,7 @@ def everything(
         str | None, typer.Argument(metavar="[KIND|WORD]", help="A kind, as `selectors`, or a word to look for.")
     ] = None,
 ) -> None:
-    """Everything that a configuration can name, and the papers.
+    """List everything that a configuration can name, and the papers.
 
     Examples: `fedjax-sel list selectors`, `fedjax-sel list model`, `fedjax-sel list entropy`.
     """
@@ -103,7 +103,7 @@ def cite(
     ] = None,
     bibtex: Annotated[bool, typer.Option("--bibtex", help="As BibTeX entries.")] = False,
 ) -> None:
-    """The sources of strategies; the reference of a paper, and of this software.
+    """Print the sources of strategies, the references of papers, and the citation of this software.
 
     Example: `fedjax-sel cite power_of_choice --bibtex`.
     """

@@ -22,12 +22,14 @@ class Cell:
       method: as the paper names it.
       config: as `fedjax_sel.config` reads it; seeds are the paper's where it names none.
       begins: key of a cell before it, with whose final model it begins (of the first seed); None: with none.
+      pretrained_accuracy: of the library's model that it begins with instead, on its own data; None: with none.
     """
 
     experiment: str
     method: str
     config: dict[str, Any]
     begins: tuple[str, str] | None = None
+    pretrained_accuracy: float | None = None
 
     @property
     def slug(self) -> str:

@@ -25,13 +25,13 @@ UNITS: dict[str, Callable[[float], str]] = {
     "joules": lambda joules: format_quantity(joules, "J"),
     "flops": lambda flops: format_quantity(flops, "FLOP"),
 }
-"""How the costs of a run are written."""
+"""How the costs of a run are formatted."""
 
 
 def find_reachable_accuracy(runs: Mapping[str, tuple[History, dict]]) -> float:
-    """Returns an accuracy that every seed of every run reaches: the lowest best accuracy, rounded down to a per cent.
+    """Returns an accuracy that every seed of every run reaches: the lowest best accuracy, rounded down to 1 %.
 
-    Seeds that diverged do not count; 0 where all diverged.
+    Seeds that diverged do not count; the result is 0 if all diverged.
 
     Raises:
       ValueError: a run has no accuracy.
@@ -46,7 +46,7 @@ def find_reachable_accuracy(runs: Mapping[str, tuple[History, dict]]) -> float:
 
 
 def list_runs(runs: Mapping[str, tuple[History, dict]]) -> Iterator[str]:
-    """Yields a line for each run, in the order of the table: number, folder, data, selector, what differs, length."""
+    """Yields a line per run, in the order of the table: number, folder, data, selector, differences, length."""
     configs = [config for _, config in runs.values()]
     differing = [key for key in ANSWERS if any(config.get(key) != configs[0].get(key) for config in configs)]
     shown = dict.fromkeys(["client_selection", *(key for key in differing if KINDS[key].default is not None)])
@@ -60,12 +60,12 @@ def list_runs(runs: Mapping[str, tuple[History, dict]]) -> Iterator[str]:
 
 
 def compare_runs(runs: Mapping[str, tuple[History, dict]], target: float) -> Table:
-    """Returns a table with a line for each run, by its number; runs may differ in rounds and seeds.
+    """Returns a table with one row per run, numbered; runs may differ in rounds and seeds.
 
     Args:
-      runs: by name.
-      target: accuracy; the table has the rounds and bytes (simulated seconds and joules, where a run has devices) until
-        it is reached: medians over seeds.
+      runs: the runs, by name.
+      target: accuracy; the table has the rounds and bytes (simulated seconds and joules if a run has devices) until it
+        is reached, as medians over seeds.
     """
     out = Table(title=f"target accuracy {target:g}", title_justify="left")
     timed = any("seconds" in history.metrics for history, _ in runs.values())
@@ -92,18 +92,18 @@ def compare_runs(runs: Mapping[str, tuple[History, dict]], target: float) -> Tab
 
 
 PAIRED = ("data", "public", "data_seed", "partition", "holdout", "devices")
-"""The keys by which a seed draws the same problem in two runs."""
+"""The keys that must agree for a seed to draw the same problem in two runs."""
 
 
 def compare_pairs(runs: Mapping[str, tuple[History, dict]]) -> tuple[Table | None, list[str]]:
-    """Returns the differences of every other run from the first, seed by seed, and lines on what is not compared.
+    """Returns a table of the other runs' differences from the first, paired by seed, and lines on what is not compared.
 
-    A difference is of final accuracies, over the seeds that both runs have and that diverged in neither, with the 95 %
-    interval of its mean by Student's t, and the p-value of the paired t test, adjusted after Holm where there are
-    several runs. None: there is nothing to compare.
+    A difference is that of the final accuracies, over the seeds that both runs have and that diverged in neither, with
+    the 95 % interval of its mean by Student's t, and the p-value of the paired t test, adjusted by Holm's method if
+    there are several tests. The table is None if there is nothing to compare.
 
     Args:
-      runs: by name; the first is the one that the others are compared with.
+      runs: the runs, by name; the others are compared with the first.
     """
     (first, config), *others = runs.values()
     rows, said = [], []
@@ -111,7 +111,7 @@ def compare_pairs(runs: Mapping[str, tuple[History, dict]]) -> tuple[Table | Non
         if differing := [key for key in (*PAIRED, "rounds") if config.get(key) != other.get(key)]:
             said.append(f"{number} is not compared with 1 seed by seed: {', '.join(differing)} differ")
             continue
-        if history.rounds != first.rounds:  # one was ended by a callback
+        if history.rounds != first.rounds:  # a callback ended one of them
             said.append(
                 f"{number} is not compared with 1 seed by seed: it ran {history.rounds} rounds, 1 {first.rounds}"
             )
@@ -142,19 +142,19 @@ def compare_pairs(runs: Mapping[str, tuple[History, dict]]) -> tuple[Table | Non
 
 
 def find_common_seeds(first: History, second: History) -> list[int]:
-    """Returns the seeds that two runs have, in order, without those that diverged in one of them."""
+    """Returns the seeds that two runs have in common, in order, without those that diverged in either."""
     finite = [{s for s, ended in zip(one.seeds, one.diverged, strict=True) if not ended} for one in (first, second)]
     return sorted(finite[0] & finite[1])
 
 
 def pick_final(history: History, seeds: Sequence[int]) -> Float[np.ndarray, "k"]:
-    """Returns the final accuracy of these seeds."""
+    """Returns the final accuracy of each of these seeds."""
     final = take_last(history, "accuracy")
     return np.asarray([final[history.seeds.index(seed)] for seed in seeds], np.float64)
 
 
 def compute_p_value(values: Sequence[float]) -> float:
-    """Returns the two-sided p-value of the t test that differences of pairs, at least two, have mean 0.
+    """Returns the two-sided p-value of the t test that at least two paired differences have mean 0.
 
     >>> round(compute_p_value([1.0, 2.0, 3.0]), 4), compute_p_value([0.0, 0.0]), compute_p_value([1.0, 1.0])
     (0.0742, 1.0, 0.0)
@@ -168,7 +168,7 @@ def compute_p_value(values: Sequence[float]) -> float:
 def format_costs_to(history: History, target: float, costs: Sequence[str] = ("bytes",)) -> tuple[str, ...]:
     """Returns rounds and costs to the target as text: medians over seeds, with the number of seeds that never reach it.
 
-    A seed that never reaches it counts as more than all rounds; a cost that was not counted is –.
+    A seed that never reaches it counts as more than all rounds; a cost that was not recorded is –.
     """
     rounds = rounds_to(history["accuracy"], target)
     missed = int((rounds > history.rounds).sum())
@@ -186,13 +186,13 @@ def format_costs_to(history: History, target: float, costs: Sequence[str] = ("by
 
 
 def format_cost(found: Mapping[str, Mapping[str, Any]], cost: str) -> str:
-    """Returns the mean of a cost as text; – where it was not counted, or all seeds diverged."""
+    """Returns the mean of a cost as text; – if it was not recorded, or all seeds diverged."""
     known = cost in found and not np.isnan(found[cost]["mean"])
     return UNITS[cost](found[cost]["mean"]) if known else "–"
 
 
 def format_spread(number: Mapping[str, Any]) -> str:
-    """Returns mean ± standard deviation over seeds; the mean alone for one seed, – where all diverged."""
+    """Returns mean ± standard deviation over seeds; the mean alone for one seed, – if all diverged."""
     if np.isnan(number["mean"]):
         return "–"
     return f"{number['mean']:.4f}" + (f" ± {number['std']:.4f}" if len(number["per_seed"]) > 1 else "")
@@ -202,7 +202,7 @@ def describe_component(key: str, component: Mapping[str, Any]) -> str:
     """Returns a component with the parameters that differ from its defaults, as in `entropy(epsilon=0.2)`."""
     try:
         usual = KINDS[key].resolve(key, component["name"]) or {}
-    except ValueError:  # a strategy that is not installed here; its run can still be compared
+    except ValueError:  # the strategy is not installed here, but its run can still be compared
         usual = {}
     rest = ", ".join(f"{name}={value}" for name, value in component.items() if value != usual.get(name))
     return component["name"] + (f"({rest})" if rest else "")
