@@ -170,7 +170,7 @@ def test_alike_methods_are_one_method_and_none_is_better():
     }
     for names, prefix in ((less, "less-"), (ahead, "ahead-of")):
         assert {name for name in found if name.startswith(prefix)} == names
-    others = {"half-better-than-all", "better-than-random", "one-property-worse", "more-devices-more-cost"}
+    others = {"half-better-than-all", "one-property-worse", "more-devices-more-cost"}
     others |= {"more-devices-more-accuracy", "random-limits-hurt"}
     assert {found[name] for name in apart | less | ahead | others} == {NO}
 
@@ -181,7 +181,6 @@ FIXED = {
     "accuracy-apart-at-half",
     "loss-apart-at-all",
     "loss-apart-at-half",
-    "better-than-random",
     "one-property-worse",
     "greedy-as-accurate",
     "more-devices-more-cost",
@@ -204,7 +203,7 @@ def test_runs_that_differ_are_not_one_method():
 
 def test_whose_a_claim_is():
     found = judged()
-    ours = {"one-method-at-all", "better-than-random", "no-heuristic-needed", "rates-as-first-computed"}
+    ours = {"one-method-at-all", "no-heuristic-needed", "rates-as-first-computed"}
     ours |= {name for name in found if name.startswith(("ahead-of", "same-"))}
     assert {name for name, claim in found.items() if claim.is_ours} == ours
 
@@ -240,7 +239,6 @@ def test_what_is_attained_is_shown_after_fewer_rounds_too():
         ("accuracy-apart-at-half", SET),
         ("loss-apart-at-all", SET),
         ("half-better-than-all", ALL),
-        ("better-than-random", RANDOM),
     ],
 )
 def test_better_means_better_in_every_experiment(claim, other):

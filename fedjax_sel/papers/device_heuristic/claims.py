@@ -57,11 +57,6 @@ EXCHANGEABLE = (
     "the properties are drawn independently of data and model, and only time and energy depend on them: two sets of as "
     "many devices, each trained in every round, learn equally well, and the true difference is 0, whatever selects them"
 )
-CONSTANT = (
-    "the properties are drawn independently of data and model, and only time and energy depend on them: its devices "
-    "learn as well as any others that are trained in every round, and no selection by properties could win (what such "
-    "devices lose is judged from the same numbers, in same-devices-cost-nothing)"
-)
 """Why some verdicts are fixed by construction."""
 
 
@@ -212,7 +207,6 @@ def compare_with_all(histories: Histories, epsilon: float) -> dict[str, Differen
 
 def judge_accuracy(histories: Histories) -> list[Claim]:
     """Returns what whom one selects, and how many, does to accuracy."""
-    than_random = compare_with_other(histories, RANDOM, "final_accuracy")
     than_exact = compare_with_other(histories, SET, "final_accuracy")
     more = {
         f"ε = {epsilon:g}": {name: reverse(d) for name, d in compare_with_all(histories, epsilon).items()}
@@ -226,15 +220,6 @@ def judge_accuracy(histories: Histories) -> list[Claim]:
         for other in ONLY
     }
     return [
-        make_claim(
-            "better-than-random",
-            "The heuristic's devices reach a higher final accuracy than random cohorts of the same size",
-            f"{OURS}: the thesis has no random baseline",
-            judge_larger(than_random, NOTICED),
-            {"proposed - random, final accuracy": describe_differences(than_random)},
-            rests_on=than_random,
-            fixed=CONSTANT,
-        ),
         make_claim(
             "more-devices-more-accuracy",
             "More participating devices improve accuracy ('can', in the thesis): all against three quarters, and "

@@ -64,7 +64,7 @@ def judge_cost(histories: Histories) -> list[Claim]:
                     name,
                     f"Training the same {words} of the devices in every round costs no accuracy (final, at most "
                     f"{MARGIN} below a random cohort's)",
-                    f"{OURS}: f does not change, so neither does S",
+                    f"{OURS}: f does not change, so neither does S, whatever the properties are",
                     judge(ask_not_below(MARGIN), behind),
                     {
                         "proposed - random, final accuracy": describe_differences(behind),
