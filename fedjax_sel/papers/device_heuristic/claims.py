@@ -146,7 +146,7 @@ def judge_rows(histories: Histories, epsilon: float, fixed: str) -> list[Claim]:
 
 def name_fraction(epsilon: float) -> str:
     """Returns what a fraction is called in the id of a claim."""
-    return {1.0: "all", 0.75: "three-quarters", 0.5: "half"}[epsilon]
+    return {1.0: "all", 0.5: "half"}[epsilon]
 
 
 def reverse(d: Difference) -> Difference:
