@@ -676,7 +676,7 @@ class Aggregator(Strategy):
 
         Args:
           cohort: its mask says which members have a delta.
-          num_examples: that each member trained on.
+          num_examples: number of examples that each member trained on.
           plan: what each member did.
         """
 

@@ -62,7 +62,7 @@ class Experiment(Pytree):
         own model, on its hold-out examples.
       availability: which clients can be reached in each round.
       volatility: which clients return in each round; a member of the cohort that does not return has trained for
-        nothing, and no selector knows in advance.
+        nothing, and no selector knows this in advance.
       deadline: when the server stops waiting; needs data with devices.
       signal_split: whether the selector's `before` and `trained` signals look at the clients' `"training"` or
         `"holdout"` examples.

@@ -22,7 +22,7 @@ class CNN(nn.Module):
 
     Attributes:
       classes: `C`.
-      channels: of each convolution.
+      channels: channels of each convolution.
       hidden: width of each hidden layer after the convolutions.
       kernel: side of the convolutions.
       pooled: how many convolutions, from the first on, are followed by pooling; None: all but the last.
