@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -13,11 +14,11 @@ from rich.table import Table
 from fedjax_sel.config import KINDS
 from fedjax_sel.config.resolve import ANSWERS
 from fedjax_sel.engine.faults import say_diverged
-from fedjax_sel.engine.history import History
+from fedjax_sel.engine.history import TOTALS, History
 from fedjax_sel.metrics import cost_to, rounds_to
 from fedjax_sel.metrics.verdict import adjust_holm, difference
 from fedjax_sel.report.quantities import format_bytes, format_seconds
-from fedjax_sel.report.summary import format_quantity, summarize, take_last
+from fedjax_sel.report.summary import format_quantity, sum_metrics, summarize, take_last
 
 UNITS: dict[str, Callable[[float], str]] = {
     "bytes": format_bytes,
@@ -28,16 +29,47 @@ UNITS: dict[str, Callable[[float], str]] = {
 """How the costs of a run are formatted."""
 
 
+def choose_metric(runs: Mapping[str, tuple[History, dict]], metric: str | None = None) -> str:
+    """Returns the metric by which runs are compared: the one given, or accuracy, or loss if a run has no accuracy.
+
+    Raises:
+      ValueError: a run does not have the metric, or it is not one number a round.
+    """
+    if metric is None:
+        return "accuracy" if all(history.headline == "accuracy" for history, _ in runs.values()) else "loss"
+    for name, (history, _) in runs.items():
+        numbers = [one for one, values in history.metrics.items() if np.ndim(values) == 2]
+        if metric not in (known := [*numbers, *TOTALS]):
+            near = difflib.get_close_matches(metric, known, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ";"
+            raise ValueError(f"metric is {metric!r}, which {name} does not have{hint} it has {', '.join(known)}")
+    return metric
+
+
+def is_cost(metric: str) -> bool:
+    """Returns whether a run's rounds add up to its value, as bytes do.
+
+    >>> [name for name in ("accuracy", "bytes", "selection_bytes_up", "loss", "seconds") if is_cost(name)]
+    ['bytes', 'selection_bytes_up', 'seconds']
+    """
+    return metric.removeprefix("selection_").partition("_")[0] in UNITS
+
+
+def measure_runs(history: History, metric: str) -> Float[np.ndarray, "R"]:
+    """Returns each seed's last value of a metric, or the total of a cost."""
+    return sum_metrics(history, metric) if is_cost(metric) else take_last(history, metric)
+
+
+def name_value(metric: str) -> str:
+    """Returns what `measure_runs` gives in words."""
+    return f"{'total' if is_cost(metric) else 'final'} {metric}"
+
+
 def find_reachable_accuracy(runs: Mapping[str, tuple[History, dict]]) -> float:
     """Returns an accuracy that every seed of every run reaches: the lowest best accuracy, rounded down to 1 %.
 
     Seeds that diverged do not count; the result is 0 if all diverged.
-
-    Raises:
-      ValueError: a run has no accuracy.
     """
-    if lacking := [name for name, (history, _) in runs.items() if history.headline != "accuracy"]:
-        raise ValueError(f"{lacking[0]} has no accuracy, as its targets are no classes; runs are compared by accuracy")
     best = [
         np.asarray(summarize(history)["best_accuracy"]["per_seed"])[history.diverged == 0]
         for history, _ in runs.values()
@@ -59,32 +91,29 @@ def list_runs(runs: Mapping[str, tuple[History, dict]]) -> Iterator[str]:
         yield f"{number}: {name}, {about}, {seeds}"
 
 
-def compare_runs(runs: Mapping[str, tuple[History, dict]], target: float) -> Table:
+def compare_runs(
+    runs: Mapping[str, tuple[History, dict]], metric: str = "accuracy", target: float | None = None
+) -> Table:
     """Returns a table with one row per run, numbered; runs may differ in rounds and seeds.
 
     Args:
       runs: the runs, by name.
-      target: accuracy; the table has the rounds and bytes (simulated seconds and joules if a run has devices) until it
-        is reached, as medians over seeds.
+      metric: what is compared.
+      target: accuracy; with it the table has the rounds and bytes (simulated seconds and joules if a run has devices)
+        until it is reached, as medians over seeds.
     """
-    out = Table(title=f"target accuracy {target:g}", title_justify="left")
+    out = Table(title=None if target is None else f"target accuracy {target:g}", title_justify="left")
     timed = any("seconds" in history.metrics for history, _ in runs.values())
     costs = ("bytes", "seconds", "joules") if timed else ("bytes",)
-    for head in (
-        "run",
-        "final accuracy",
-        "rounds to target",
-        *(f"{cost} to target" for cost in costs),
-        *costs,
-        "FLOPs",
-    ):
+    aims = () if target is None else ("rounds to target", *(f"{cost} to target" for cost in costs))
+    for head in ("run", name_value(metric), *aims, *costs, "FLOPs"):
         out.add_column(head, justify="right", overflow="fold")
     for number, (history, _) in enumerate(runs.values(), start=1):
         found = summarize(history)
         out.add_row(
             str(number),
-            format_spread(found["final_accuracy"]),
-            *format_costs_to(history, target, costs),
+            format_spread(measure_runs(history, metric)[history.diverged == 0], metric),
+            *(() if target is None else format_costs_to(history, target, costs)),
             *(format_cost(found, cost) for cost in costs),
             format_cost(found, "flops"),
         )
@@ -95,7 +124,7 @@ PAIRED = ("data", "public", "data_seed", "partition", "holdout", "devices")
 """The keys that must agree for a seed to draw the same problem in two runs."""
 
 
-def compare_pairs(runs: Mapping[str, tuple[History, dict]]) -> tuple[Table | None, list[str]]:
+def compare_pairs(runs: Mapping[str, tuple[History, dict]], metric: str = "accuracy") -> tuple[Table | None, list[str]]:
     """Returns a table of the other runs' differences from the first, paired by seed, and lines on what is not compared.
 
     A difference is that of the final accuracies, over the seeds that both runs have and that diverged in neither, with
@@ -121,23 +150,22 @@ def compare_pairs(runs: Mapping[str, tuple[History, dict]]) -> tuple[Table | Non
             if alone := sorted(set(mine.seeds) - set(theirs.seeds)):
                 said.append(f"seeds that {whose} has and {name} has not: {', '.join(map(str, alone))}")
         if common:
-            rows.append((number, difference(pick_final(history, common), pick_final(first, common))))
+            rows.append((number, difference(pick_seeds(history, common, metric), pick_seeds(first, common, metric))))
         else:
             said.append(f"{number} is not compared with 1 seed by seed: they have no seeds in common that are finite")
     if not rows:
         return None, said
     tested = [found for _, found in rows if found.seeds > 1]
     adjusted = iter(adjust_holm([compute_p_value(found.values) for found in tested]))
-    out = Table(title="final accuracy, difference from run 1, seed by seed", title_justify="left")
+    out = Table(title=f"{name_value(metric)}, difference from run 1, seed by seed", title_justify="left")
     holm = " (Holm)" if len(tested) > 1 else ""
     for head in ("run", "seeds", "mean difference", "95 % interval", f"p{holm}"):
         out.add_column(head, justify="right", overflow="fold")
     for number, found in rows:
         known = found.seeds > 1
-        interval = f"[{found.low:+.4f}, {found.high:+.4f}]" if known else "–"
-        out.add_row(
-            str(number), str(found.seeds), f"{found.mean:+.4f}", interval, f"{next(adjusted):.3g}" if known else "–"
-        )
+        low, mean, high = (format_value(x, metric, "+") for x in (found.low, found.mean, found.high))
+        interval = f"[{low}, {high}]" if known else "–"
+        out.add_row(str(number), str(found.seeds), mean, interval, f"{next(adjusted):.3g}" if known else "–")
     return out, said
 
 
@@ -147,10 +175,10 @@ def find_common_seeds(first: History, second: History) -> list[int]:
     return sorted(finite[0] & finite[1])
 
 
-def pick_final(history: History, seeds: Sequence[int]) -> Float[np.ndarray, "k"]:
-    """Returns the final accuracy of each of these seeds."""
-    final = take_last(history, "accuracy")
-    return np.asarray([final[history.seeds.index(seed)] for seed in seeds], np.float64)
+def pick_seeds(history: History, seeds: Sequence[int], metric: str) -> Float[np.ndarray, "k"]:
+    """Returns the value of these seeds: the last of a metric, the total of a cost."""
+    values = measure_runs(history, metric)
+    return np.asarray([values[history.seeds.index(seed)] for seed in seeds], np.float64)
 
 
 def compute_p_value(values: Sequence[float]) -> float:
@@ -191,11 +219,17 @@ def format_cost(found: Mapping[str, Mapping[str, Any]], cost: str) -> str:
     return UNITS[cost](found[cost]["mean"]) if known else "–"
 
 
-def format_spread(number: Mapping[str, Any]) -> str:
-    """Returns mean ± standard deviation over seeds; the mean alone for one seed, – if all diverged."""
-    if np.isnan(number["mean"]):
+def format_value(value: float, metric: str, sign: str = "") -> str:
+    """Returns a metric's value as text: four decimals of an accuracy, four digits of what has no fixed range."""
+    return f"{value:{sign}.4f}" if "accuracy" in metric else f"{value:{sign}.4g}"
+
+
+def format_spread(values: Float[np.ndarray, "k"], metric: str) -> str:
+    """Returns mean ± standard deviation over seeds; the mean alone for one seed, – for none."""
+    if not len(values):
         return "–"
-    return f"{number['mean']:.4f}" + (f" ± {number['std']:.4f}" if len(number["per_seed"]) > 1 else "")
+    spread = f" ± {format_value(float(np.std(values, ddof=1)), metric)}" if len(values) > 1 else ""
+    return format_value(float(np.mean(values)), metric) + spread
 
 
 def describe_component(key: str, component: Mapping[str, Any]) -> str:

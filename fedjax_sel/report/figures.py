@@ -82,16 +82,17 @@ def curves(
     return figure
 
 
-def plot_comparison(runs: Mapping[str, History]) -> Figure:
-    """Returns a figure of accuracy against rounds, with a line and its band for each run, and a legend.
+def plot_comparison(runs: Mapping[str, History], metric: str = "accuracy") -> Figure:
+    """Returns a figure of a metric against rounds, with a line and its band for each run, and a legend.
 
     Args:
       runs: the runs, by name in the legend; up to 8 have a colour each, and further ones a different dash.
+      metric: what is drawn.
     """
     figure, ax = plt.subplots(figsize=(8, 4.8), layout="constrained")
     for number, (name, history) in enumerate(runs.items()):
         ax.set_prop_cycle(color=[COLOURS[DISTINCT[number % len(DISTINCT)]]])
-        history.plot(label=textwrap.fill(name, 52 if len(runs) <= INSIDE else 110), ax=ax)
+        history.plot(metric, label=textwrap.fill(name, 52 if len(runs) <= INSIDE else 110), ax=ax)
         ax.lines[-1].set_linestyle(DASHES[number // len(DISTINCT) % len(DASHES)])
     ax.grid(alpha=0.25)
     if len(runs) <= INSIDE:
