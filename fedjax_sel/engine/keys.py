@@ -34,6 +34,13 @@ class Purpose(IntEnum):
     FINE_TUNE = 14
     NOISE = 15
     TRAINED_SIGNALS = 16
+    DATA_MERGE = 17
+
+
+OF_OBSERVE, OF_SIGNALS, OF_UPFRONT = 2**32 - 1, 2**32 - 2, 2**31
+"""Folded into a strategy's key for what is drawn beside it: a data selector's `observe`, its signals, and the first of
+the upfront signals. `fold_in(key, i)` is `split(key, n)[i]`, and a strategy may split its key, but not into so many.
+"""
 
 
 def key_for(

@@ -67,7 +67,7 @@ def round_step(
         client_selection=learnt,
         data_selection=keep_data_states(state, chosen.state, cohort, trained.work.returned),
         data_server=merge_reports(
-            experiment, key(Purpose.DATA_SERVER), state, ctx, cohort, chosen.report, trained.work.returned
+            experiment, key(Purpose.DATA_MERGE), state, ctx, cohort, chosen.report, trained.work.returned
         ),
         personal=personal,
         aggregation=aggregation,
