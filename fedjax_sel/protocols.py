@@ -139,7 +139,10 @@ class FeatureSignal(Signal):
 
 
 class ClientSignal(Signal):
-    """A value for each client, which needs its examples together."""
+    """A value for each client, which needs its examples together.
+
+    All client signals of a client get the same key in a round, so that those that draw share their draw.
+    """
 
     @abstractmethod
     def measure(self, task: Task, variables: Variables, batch: Batch, key: PRNGKey) -> Float[Array, "..."]:

@@ -215,7 +215,10 @@ def measure_client_signals(
     own: Any,
     key: PRNGKey,
 ) -> Values:
-    """Each signal's value of one client; `own()` gives its examples, and `data` has the public ones."""
+    """Each signal's value of one client; `own()` gives its examples, and `data` has the public ones.
+
+    All get the same key: two signals that draw, draw alike.
+    """
     batches = {public: public_batch(data) if public else own() for public in {s.public for s in signals.values()}}
     return {name: s.measure(task, variables, batches[s.public], key) for name, s in signals.items()}
 

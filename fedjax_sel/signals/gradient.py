@@ -55,7 +55,8 @@ class GradientNoise(ClientSignal):
     With `c = ∇F_i(w)` that is the deviation `σ_i` of the gradients that local training follows, with `c = 0` their root
     mean square norm, `sqrt(‖∇F_i(w)‖² + σ_i²)`.
 
-    Minibatches are drawn afresh every time; the last may be smaller, and each counts by its examples.
+    Minibatches are drawn afresh every time; the last may be smaller, and each counts by its examples. Two such signals
+    in a round share their draw: of equal size they see the same minibatches.
 
     Attributes:
       batch_size: of the minibatches.
