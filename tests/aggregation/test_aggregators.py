@@ -199,7 +199,7 @@ def test_what_does_not_exist_is_refused(make):
         (lambda of: FedOpt(of("inf")), "fedopt: learning_rate is"),
         (lambda of: FedOpt(beta1=of(1)), "fedopt: beta1 is"),
         (lambda of: FedOpt(beta2=of(-0.5)), "fedopt: beta2 is"),
-        (lambda of: FedOpt(tau=of(0)), "fedopt: tau is .*; it must be in \\(0, inf\\)"),
+        (lambda of: FedOpt(tau=of(1e-46)), "fedopt: tau is .*; it must be in \\[1e-30, inf\\)"),
         (lambda of: TrimmedMean(of(0.5)), "trimmed_mean: beta is"),
     ],
 )
