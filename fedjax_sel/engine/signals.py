@@ -267,6 +267,7 @@ def measure_trained(
     data: FederatedData,
     received: Variables,
     update: Update,
+    sent: Update,
     client: Int[Array, ""],
     previous: Variables | None,
     key: PRNGKey,
@@ -280,13 +281,14 @@ def measure_trained(
       task, data: of the run.
       received: the global model from which it trained.
       update: what came of it.
+      sent: what the server receives of that.
       client: who it is.
       previous: change of the global model in the round before; None where no signal refers to it.
       key: from which it draws.
       holdout: measure on its hold-out examples instead of its training examples.
     """
     by_example, by_client, updates = split_signals(signals)
-    seen, before = strip_statistics(task, update), None if previous is None else task.split(previous)[0]
+    seen, before = strip_statistics(task, sent), None if previous is None else task.split(previous)[0]
     values: Values = {n: s.measure(seen, before if s.reference == "previous" else None) for n, s in updates.items()}
     variables = jax.tree.map(jnp.add, received, update.delta)
     own = partial(client_batch, data, client, holdout=holdout)
