@@ -707,7 +707,10 @@ class Aggregator(Strategy):
         return self.server_optimizer().init(variables)
 
     def step(self, state: StrategyState, variables: Variables, delta: Variables) -> tuple[Variables, StrategyState]:
-        """Returns the new global model and state, from the change `delta`."""
+        """Returns the new global model and state, from the change `delta`.
+
+        Where no update has a weight both stay as they were, whatever it returns, unless `perturb` is overridden.
+        """
         gradient = jax.tree.map(jnp.negative, delta)
         change, state = self.server_optimizer().update(gradient, state, variables)
         return optax.apply_updates(variables, change), state

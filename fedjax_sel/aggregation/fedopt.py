@@ -19,7 +19,7 @@ class FedOpt(Aggregator):
     """`w ← w + η m / (√v + τ)` with `m ← β₁ m + (1 - β₁) Δ` and `v` by the optimiser's rule; `v` begins at `τ²`.
 
     `adagrad`: `v + Δ²`; `adam`: `β₂ v + (1 - β₂) Δ²`; `yogi`: `v - (1 - β₂) Δ² sign(v - Δ²)`. There is no bias
-    correction, as in the source.
+    correction, as in the source. An empty cohort leaves the model, `m` and `v` as they were.
 
     Attributes:
       learning_rate: `η`, of the server.
