@@ -141,7 +141,10 @@ class FeatureSignal(Signal):
 
 
 class ClientSignal(Signal):
-    """A value per client, computed from all its examples together."""
+    """A value per client, computed from all its examples together.
+
+    All client signals of a client get the same key in a round, so those that draw at random share their draw.
+    """
 
     @abstractmethod
     def measure(self, task: Task, variables: Variables, batch: Batch, key: PRNGKey) -> Float[Array, "..."]:
@@ -707,7 +710,10 @@ class Aggregator(Strategy):
         return self.server_optimizer().init(variables)
 
     def step(self, state: StrategyState, variables: Variables, delta: Variables) -> tuple[Variables, StrategyState]:
-        """Returns the new global model and state, from the change `delta`."""
+        """Returns the new global model and state, from the change `delta`.
+
+        Where no update has a weight both stay as they were, whatever it returns, unless `perturb` is overridden.
+        """
         gradient = jax.tree.map(jnp.negative, delta)
         change, state = self.server_optimizer().update(gradient, state, variables)
         return optax.apply_updates(variables, change), state

@@ -20,8 +20,8 @@ class DPFedAvg(Aggregator):
     """`w ← w + (Σ_S Δ_i min(1, S / ‖Δ_i‖)) / q W + N(0, (z S / q W)² I)`; the norm is over the whole update.
 
     The sum is divided by the expected number of members `q W`, however many returned, so that one client moves it by
-    `S / q W` at most. `noise_multiplier=0` clips only, and is not private. `engine.privacy.epsilon_of` says how private
-    a run is.
+    `S / q W` at most. Where nobody returned, the noise is released all the same. `noise_multiplier=0` clips only, and
+    is not private. `engine.privacy.epsilon_of` says how private a run is.
 
     Attributes:
       clip: `S`, the largest norm of an update.

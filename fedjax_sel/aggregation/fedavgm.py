@@ -18,6 +18,8 @@ __all__ = ["FedAvgM"]
 class FedAvgM(Aggregator):
     """`v ← β v + Δ`, `w ← w + η v`, with `Δ` the mean of the updates; `β = 0`, `η = 1` is `mean`.
 
+    An empty cohort leaves the model and `v` as they were.
+
     Attributes:
       momentum: `β`, in [0, 1).
       learning_rate: `η`, of the server.

@@ -19,12 +19,12 @@ class FedOpt(Aggregator):
     """`w ← w + η m / (√v + τ)` with `m ← β₁ m + (1 - β₁) Δ` and `v` by the optimiser's rule; `v` begins at `τ²`.
 
     `adagrad`: `v + Δ²`; `adam`: `β₂ v + (1 - β₂) Δ²`; `yogi`: `v - (1 - β₂) Δ² sign(v - Δ²)`. There is no bias
-    correction, as in the source.
+    correction, as in the source. An empty cohort leaves the model, `m` and `v` as they were.
 
     Attributes:
       learning_rate: `η`, of the server.
       beta1, beta2: `β₁`, `β₂`, in [0, 1).
-      tau: `τ`, how adaptive it is.
+      tau: `τ`, how adaptive it is, from 1e-30 on.
       optimizer: `"adam"`, `"adagrad"` or `"yogi"`.
       weighting: weights of the mean `Δ`, `"client"`, `"size"` or `"cohort"`.
 
@@ -38,7 +38,7 @@ class FedOpt(Aggregator):
     learning_rate: Scalar = param(default=0.01, low=0, below=math.inf)
     beta1: Scalar = param(default=0.9, low=0, below=1)
     beta2: Scalar = param(default=0.99, low=0, below=1)
-    tau: Scalar = param(default=0.001, above=0, below=math.inf)
+    tau: Scalar = param(default=0.001, low=1e-30, below=math.inf)
     optimizer: str = static(default="adam", choices=["adam", "adagrad", "yogi"])
     weighting: str = static(default="client", choices=WEIGHTINGS)
 

@@ -44,6 +44,7 @@ class TrimmedMean(Aggregator):
         present = weights > 0
         count = present.sum()
         cut = jnp.floor(self.beta * count + ROUNDING).astype(count.dtype)
+        cut = jnp.minimum(cut, jnp.maximum(count - 1, 0) // 2)  # something is left, also of a β rounded to 1/2
         place = jnp.arange(weights.shape[0])
         inside = (place >= cut) & (place < count - cut)
 

@@ -19,7 +19,7 @@ class Entropy(ClientSelector):
 
     Attributes:
       epsilon: probability of exploring; 0 is "Entropy Based", 0.1 "Entropy+Eps-Greedy".
-      temperature: of the softmax; the paper's is 1.
+      temperature: of the softmax, at least 1e-30; the paper's is 1.
       per_slot: whether each slot tosses its own coin, instead of one coin per round.
 
     Source: UACS-FL, "Active Client Selection for Federated Learning", section "Active Client Selection". The text lets
@@ -30,7 +30,7 @@ class Entropy(ClientSelector):
     """
 
     epsilon: Scalar = param(default=0.1, low=0, high=1)
-    temperature: Scalar = param(default=1.0, above=0)
+    temperature: Scalar = param(default=1.0, low=1e-30)
     per_slot: bool = static(default=False)
 
     def signals(self) -> Signals:

@@ -59,7 +59,7 @@ class HiCSFL(ClientSelector):
     clustered sampling if the variance of `Ĥ` is 0.1 or more; none of this is done here.
 
     Attributes:
-      temperature: `T` of the softmax; the source uses 0.0025 for Fashion-MNIST, 0.0015 for the others.
+      temperature: `T` of the softmax, at least 1e-30; the source uses 0.0025 for Fashion-MNIST, 0.0015 elsewhere.
       entropy_weight: `λ`.
       gamma: `γ₀`; the source uses 4, and 2 for Mini-ImageNet.
       clusters: number of clusters; None: `m`.
@@ -78,7 +78,7 @@ class HiCSFL(ClientSelector):
 
     needs_classes: ClassVar[bool] = True
 
-    temperature: Scalar = param(default=0.0025, above=0)
+    temperature: Scalar = param(default=0.0025, low=1e-30)
     entropy_weight: Scalar = param(default=10.0, low=0)
     gamma: Scalar = param(default=4.0, low=0)
     clusters: int | None = static(default=None, low=1)

@@ -14,9 +14,23 @@ def keep_top(key: PRNGKey, valid: Bool[Array, "L"], fraction: Scalar, *scores: F
     return valid & (places(valid, *scores, noise) < count_kept(valid, fraction))
 
 
+ROUNDING = 2.0**-22
+"""By how much of itself a product of two numbers of 32 bits may be off, each rounded, one of them a product before."""
+
+
+def take_share(fraction: Scalar, count: Int[Array, ""]) -> Float[Array, ""]:
+    """Returns `fraction · count`, or the multiple of 1/2 that it is but for rounding.
+
+    0.3 in float32 is a little more than 0.3, but 0.3 · 15 is meant as 4.5.
+    """
+    product = fraction * count
+    half = jnp.round(2 * product) / 2
+    return jnp.where(jnp.abs(product - half) <= ROUNDING * product, half, product)
+
+
 def floor_share(fraction: Scalar, count: Int[Array, ""]) -> Int[Array, ""]:
-    """Returns `floor(fraction · count)`; the product is first rounded to a multiple of 1/4096, as in `count_kept`."""
-    return jnp.floor(jnp.round(4096 * fraction * count) / 4096).astype(jnp.int32)
+    """Returns `floor(fraction · count)`, of the product that is meant (`take_share`)."""
+    return jnp.floor(take_share(fraction, count)).astype(jnp.int32)
 
 
 def share_among_classes(
@@ -58,12 +72,10 @@ def scale_to_mean(weight: Float[Array, "L"], valid: Bool[Array, "L"]) -> Float[A
 def count_kept(valid: Bool[Array, "L"], fraction: Scalar) -> Int[Array, ""]:
     """Returns `max(1, round(fraction · n))`, `n` being the number of valid examples; 0 where there is none.
 
-    The product is first rounded to a multiple of 1/4096: 0.3 in float32 is a little more than 0.3, but 0.3 · 15 is
-    meant as 4.5, and that, as in Python, is rounded to the even neighbour.
+    It is the product that is meant (`take_share`), and one half is rounded to the even neighbour, as in Python.
     """
     n = valid.sum()
-    count = jnp.round(jnp.round(4096 * fraction * n) / 4096)
-    return jnp.clip(count, 1, n).astype(jnp.int32)
+    return jnp.clip(jnp.round(take_share(fraction, n)), 1, n).astype(jnp.int32)
 
 
 def places(valid: Bool[Array, "k"], *scores: Float[Array, "k"]) -> Int[Array, "k"]:

@@ -21,10 +21,12 @@ class PruningState(NamedTuple):
     Attributes:
       total: sum of each example's scores.
       turns: in how many turns they were measured.
+      kept: which examples the client chose last, for good once it has had all turns.
     """
 
     total: Float[Array, "*N L"]
     turns: Int[Array, "*N"]
+    kept: Bool[Array, "*N L"]
 
 
 class Pruning(DataSelector):
@@ -55,7 +57,8 @@ class Pruning(DataSelector):
         """Returns no scores yet."""
         if self.turns is None:
             return ()
-        return PruningState(jnp.zeros((num_clients, longest)), jnp.zeros(num_clients, jnp.int32))
+        shape = num_clients, longest
+        return PruningState(jnp.zeros(shape), jnp.zeros(num_clients, jnp.int32), jnp.zeros(shape, bool))
 
     def asks(self, state: PruningState | tuple[()], round: Int[Array, ""]) -> Bool[Array, ""]:
         """Returns whether the client has had fewer turns than count."""
@@ -73,12 +76,15 @@ class Pruning(DataSelector):
     ) -> Bool[Array, "L"]:
         """Returns 1 for the highest scores below those that are dropped; equal ones come in random order."""
         if isinstance(state, PruningState):
-            score = state.total + score  # a score that was not measured is 0
+            score = state.total + score
         noise = jax.random.uniform(key, valid.shape, jnp.float32)
         count = count_kept(valid, self.fraction)
         dropped = jnp.minimum(floor_share(self.drop, valid.sum()), valid.sum() - count)
         place = places(valid, score, noise)
-        return valid & (place >= dropped) & (place < dropped + count)
+        kept = valid & (place >= dropped) & (place < dropped + count)
+        if not isinstance(state, PruningState):
+            return kept
+        return jnp.where(self.asks(state, jnp.int32(0)), kept, state.kept)
 
     def observe(
         self,
@@ -88,7 +94,7 @@ class Pruning(DataSelector):
         *,
         score: Float[Array, "L"],
     ) -> PruningState | tuple[()]:
-        """Returns the sum with the scores of this turn."""
+        """Returns the sum with the scores of this turn, and its choice."""
         if self.turns is None or not isinstance(state, PruningState):
             return state
-        return PruningState(state.total + score, jnp.minimum(state.turns + 1, self.turns))
+        return PruningState(state.total + score, jnp.minimum(state.turns + 1, self.turns), weight)

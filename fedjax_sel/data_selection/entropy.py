@@ -28,7 +28,7 @@ class Entropy(DataSelector):
 
     Attributes:
       fraction: of the client's examples, `P_ds` in the paper, in (0, 1].
-      temperature: of the softmax, ρ in the paper, above 0; below 1 hardens it.
+      temperature: of the softmax, ρ in the paper, from 1e-30 on; below 1 hardens it.
 
     The paper does not say how the count is rounded. Its weights, each client's number of selected examples, are those
     of the aggregator `mean` by size.
@@ -42,7 +42,7 @@ class Entropy(DataSelector):
     """
 
     fraction: Scalar = param(default=0.1, above=0, high=1)
-    temperature: Scalar = param(default=0.1, above=0, below=math.inf)
+    temperature: Scalar = param(default=0.1, low=1e-30, below=math.inf)
 
     def signals(self) -> dict[str, ExampleSignal]:
         """Returns the entropy of each example at this temperature, and its margin."""

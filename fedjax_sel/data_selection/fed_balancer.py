@@ -21,9 +21,9 @@ class BalancerState(NamedTuple):
     """What the server keeps.
 
     Attributes:
-      threshold: loss from which on an example is hard; 0 until somebody has reported.
+      threshold: loss from which on an example is hard; 0 until the ratio has risen.
       loss_ratio, deadline_ratio: where threshold and deadline lie between their bounds.
-      window_loss: sum of the cohorts' mean losses in this window.
+      window_loss: sum of the cohorts' mean losses in this window, each divided by its round's deadline.
       previous_loss: that of the window before; NaN: there was none.
       rounds: of this window so far.
     """
@@ -53,15 +53,17 @@ class FedBalancer(DataSelector):
     drawn at random, unless there are too few of one kind.
 
     `lt = LL + (LH - LL) ltr` with the least loss `LL` of the last cohort and the mean `LH` of its members' largest
-    losses; the deadline is `lo + (hi - lo) ddlr`, where `lo` and `hi` are the seconds `t` at which most members a
-    second have finished 1 epoch, and all their epochs, on all their examples. Where the mean loss of the last `window`
-    rounds is below that of those before, `ltr` rises and `ddlr` falls by a step, else the reverse, within [0, 1]; they
-    begin with 0 and 1.
+    losses, but 0 until `ltr` first rises, as in the authors' code; the deadline is `lo + (hi - lo) ddlr`, where `lo`
+    and `hi` are the seconds `t` at which most members a second have finished 1 epoch, and all their epochs, on all
+    their examples. Where the cohorts' mean loss, divided by the round's deadline if there is one, was lower on average
+    in the last `window` rounds than in those before, `ltr` rises and `ddlr` falls by a step, else the reverse, within
+    [0, 1]; they begin with 0 and 1.
 
     The authors' code draws the part `p` from the easy examples (`prefer="easy"`), and takes the 80th percentile of a
     client's losses for its largest (`high=0.8`). It looks for `lo` and `hi` among whole seconds, by the numbers of
-    examples that clients have trained on lately, and adds noise to the reports. There a client passes all its examples
-    forward only when it is first selected; here, every time.
+    examples that clients have trained on lately, takes `LL` and `LH` over all rounds so far, adds noise to the reports,
+    and leaves a ratio as it is where a step would take it out of [0, 1]. There a client passes all its examples forward
+    only when it is first selected; here, every time.
 
     Attributes:
       prefer: `"hard"` or `"easy"`.
@@ -113,7 +115,8 @@ class FedBalancer(DataSelector):
             return seconds
         once, turn = (jax.tree.map(lambda leaf: leaf[cohort.client], one) for one in (ctx.epoch, ctx.timing))
         low, high = find_peak(once.total, cohort.mask), find_peak(turn.total, cohort.mask)  # Alg. 4
-        return jnp.where(cohort.mask.any(), low + (high - low) * server.deadline_ratio, seconds)
+        ratio = server.deadline_ratio
+        return jnp.where(cohort.mask.any(), low * (1 - ratio) + high * ratio, seconds)  # `high` itself at ratio 1
 
     def select(
         self, key: PRNGKey, state: StrategyState, valid: Bool[Array, "L"], *, loss: Float[Array, "L"], turn: Turn
@@ -155,15 +158,17 @@ class FedBalancer(DataSelector):
         """Returns the ratios, and the threshold of the next round; the same where nobody returned."""
         told = cohort.mask & (reports.count > 0)
         total = jnp.where(told, reports.total, 0.0).sum() / jnp.maximum(jnp.where(told, reports.count, 0.0).sum(), 1)
-        moved = self.move_ratios(server, total)
+        selected = cohort.replace(mask=cohort.client >= 0)  # by whom the deadline was chosen
+        moved = self.move_ratios(server, total / self.choose_deadline(server, ctx, selected, 1.0))
         low = jnp.where(told, reports.low, jnp.inf).min()
         high = jnp.where(told, reports.high, 0.0).sum() / jnp.maximum(told.sum(), 1)
         threshold = low + (high - low) * moved.loss_ratio  # Alg. 2
-        moved = moved._replace(threshold=threshold)
+        begins = (server.threshold == 0) & (moved.loss_ratio == 0)
+        moved = moved._replace(threshold=jnp.where(begins, 0.0, threshold))
         return jax.tree.map(lambda new, old: jnp.where(told.any(), new, old), moved, server)
 
     def move_ratios(self, server: BalancerState, loss: Float[Array, ""]) -> BalancerState:
-        """Returns the ratios after a round in which the cohort's mean loss was `loss` (Alg. 3)."""
+        """Returns the ratios after a round of this mean loss, divided by the deadline (Alg. 3)."""
         total, rounds = server.window_loss + loss, server.rounds + 1
         ends = rounds >= self.window
         compared = ends & ~jnp.isnan(server.previous_loss)

@@ -6,7 +6,7 @@ from jaxtyping import Array, Bool, Float
 
 from fedjax_sel import signals
 from fedjax_sel.data_selection._coreset import Coreset
-from fedjax_sel.data_selection._ops import count_kept, places, scale_to_mean, share_among_classes
+from fedjax_sel.data_selection._ops import count_kept, places, share_among_classes
 from fedjax_sel.kernels.matching_pursuit import pursue
 from fedjax_sel.protocols import ServerSignal
 from fedjax_sel.pytree import Scalar, param, static
@@ -24,12 +24,15 @@ class GradMatch(Coreset):
     with less than `fewest` has none. Where the pursuit ends early, the coreset is filled up with random examples of
     weight 1. It takes one forward pass over all examples, and `L²` numbers of memory.
 
-    A client trains on the mean of `w_j ℓ_j U / n` over the coreset, of `U` examples; weights below 0 count as 0.
+    A client trains on the mean of `w_j ℓ_j` over the coreset, with `w` scaled to a mean of 1, however much `λ` has
+    shrunk it, before it is filled up; weights below 0 count as 0, and where none is above 0, all are 1. The authors'
+    code of GRAD-MATCH divides the loss of each minibatch by the sum of its weights instead.
 
-    In the authors' code of GCFL, weights are clamped, `min(5, max(1, w + 1))` (`weighting="clamped"`), and the function
-    that passes them on returns nothing, so that training is without (`"none"`). It adds, in place of the largest inner
-    product with the residual, the example that is nearest to it, or with a chance of one half a random one, several
-    at a time.
+    In the authors' code of GCFL the gradients of a class are matched on its own row of the output layer alone, and to
+    their mean in place of the sum, whose weights are clamped, `min(5, max(1, w + 1))` (`weighting="clamped"`). The
+    function that passes the weights on returns nothing there, so that training is without. It adds, in place of the
+    largest inner product with the residual, the example that is nearest to it, or with a chance of one half a random
+    one, several at a time, and its gradients are those by the output layer, on the server too.
 
     Attributes:
       fraction: of the client's examples, in (0, 1].
@@ -37,7 +40,7 @@ class GradMatch(Coreset):
       gradient: what stands for an example's gradient, that of the loss by the logits (`"output"`, `p - y`) or by the
         output layer (`"last_layer"`, `(p - y) ⊗ (1, h)`; not for `target="validation"`).
       target: `"client"` or `"validation"`.
-      weighting: `"matched"`, `"clamped"` or `"none"` for weights of 1.
+      weighting: `"matched"`, `"clamped"`, or `"none"` for weights of 1 on what is chosen for `"matched"`.
       ridge: `λ`.
       tolerance: the pursuit ends where `‖Σ w_j g_j - g‖` falls below so much of `‖g‖`.
       fewest: examples of a class that is matched.
@@ -73,8 +76,10 @@ class GradMatch(Coreset):
         return {"gradient": signals.ValidationGradient()} if self.target == "validation" else {}
 
     def count_down(self, classes: int) -> float:
-        """Returns `C²` where the server's gradients are sent."""
-        return float(classes**2) if self.target == "validation" else 0.0
+        """Returns `C²` where the server's gradients are sent, `C` where of each class's its own row is."""
+        if self.target != "validation":
+            return 0.0
+        return float(classes if self.weighting == "clamped" else classes**2)
 
     def choose(
         self, key: PRNGKey, point: Float[Array, "L k"], valid: Bool[Array, "L"], turn: Turn
@@ -90,7 +95,11 @@ class GradMatch(Coreset):
             else:
                 target = jnp.where(own[:, None], point, 0.0).sum(0)
             steps = jnp.where(own.sum() >= self.fewest, budget[c], 0)
-            return pursue(point, target, own, steps, self.ridge, self.tolerance)  # Alg. 2
+            if self.weighting != "clamped":
+                return pursue(point, target, own, steps, self.ridge, self.tolerance)  # Alg. 2
+            row = point.reshape(len(point), turn.classes, -1)[:, c]
+            mean = target.reshape(turn.classes, -1)[c] / jnp.maximum(own.sum(), 1)
+            return pursue(row, mean, own, steps, self.ridge, self.tolerance)
 
         weights, sets = jax.lax.map(match, jnp.arange(turn.classes))
         weight, chosen = weights.sum(0), sets.any(0)
@@ -100,4 +109,15 @@ class GradMatch(Coreset):
             return (chosen | filled).astype(jnp.float32)
         if self.weighting == "clamped":
             return jnp.where(chosen, jnp.clip(weight + 1, 1, 5), filled.astype(jnp.float32))
-        return scale_to_mean(jnp.where(chosen, jnp.maximum(weight, 0.0), filled.astype(jnp.float32)), valid)
+        return jnp.where(filled, 1.0, normalize(jnp.maximum(weight, 0.0), chosen))
+
+
+def normalize(weight: Float[Array, "L"], chosen: Bool[Array, "L"]) -> Float[Array, "L"]:
+    """Returns the weights, scaled so that the mean of those above 0 is 1; 1 for all that are chosen where none is.
+
+    >>> normalize(jnp.array([3e-9, 0.0, 1e-9]), jnp.ones(3, bool))
+    Array([1.5, 0. , 0.5], dtype=float32)
+    """
+    total = weight.sum()
+    scaled = weight / jnp.where(total > 0, total, 1.0) * (weight > 0).sum()
+    return jnp.where(total > 0, scaled, chosen.astype(jnp.float32))

@@ -19,7 +19,7 @@ class Importance(DataSelector):
     The bound is `‖p - y‖₂`, or the norm of the gradient by the output layer. An example drawn `k_j` times weighs
     `k_j / (n q_j)`, times `U / K` of the `U` different ones: the mean over these of its weighted gradients is the mean
     gradient over all `n` examples in expectation. With `uniform` above 0, `q` is mixed with the uniform chances, which
-    bounds the weights by `1 / uniform`.
+    bounds what each draw weighs, `1 / (n q_j)`, by `1 / uniform`.
 
     An aggregator by size counts all of the client's examples.
 
@@ -68,7 +68,8 @@ def mix_chances(bound: Float[Array, "L"], valid: Bool[Array, "L"], uniform: Scal
 
 def draw_examples(key: PRNGKey, chance: Float[Array, "L"]) -> Int[Array, "L"]:
     """Returns `L` draws with replacement; an example without a chance is never drawn."""
-    reach = jnp.cumsum(chance)
+    # In 32 bits XLA's sums need not rise: without this an example might be reached by rounding alone.
+    reach = jax.lax.cummax(jnp.where(chance > 0, jnp.cumsum(chance), 0.0))
     mark = jax.random.uniform(key, chance.shape) * reach[-1]
     last = len(chance) - 1 - jnp.argmax(chance[::-1] > 0)  # a mark may be rounded up to the end
     return jnp.minimum(jnp.searchsorted(reach, mark, side="right"), last).astype(jnp.int32)

@@ -16,10 +16,11 @@ __all__ = ["Kakurenbo"]
 class Kakurenbo(DataSelector):
     """All but those of the `⌊F n⌋` examples of lowest loss that are predicted right, with `max_c p_c` at least `τ`.
 
-    `F` is `fraction`, times 0.8 from 3 tenths of the rounds on, 0.6 from 6 tenths, 0.4 from 8 tenths. To make up for
-    the fewer steps, the learning rate is divided by `1 - F*`, where `F*` is the part of the examples that is hidden;
-    here, the examples' weights are, which is the same for SGD. Losses and predictions are those of the model received,
-    by a forward pass over all examples; the authors reuse those of the epoch before. Equal losses come in random order.
+    `F` is `fraction`, times 0.8 from 3 tenths of the rounds on, 0.6 from 6 tenths, 0.4 from 8 tenths; one example is
+    kept in any case. To make up for the fewer steps, the learning rate is divided by `1 - F*`, where `F*` is the part
+    of the examples that is hidden; here, the examples' weights are, which is the same for SGD. Losses and predictions
+    are those of the model received, by a forward pass over all examples; the authors reuse those of the epoch before.
+    Equal losses come in random order.
 
     In the authors' code the learning rate is divided by `1 - F`, whatever was hidden (`rescale="scheduled"`), and the
     probabilities are normalised over the batch instead of the classes, which is not implemented.
@@ -76,9 +77,10 @@ class Kakurenbo(DataSelector):
         """Returns `1 / (1 - F*)` for all examples that are not hidden."""
         n, limit = jnp.maximum(valid.sum(), 1), self.limit(turn)
         place = places(valid, -loss, jax.random.uniform(key, valid.shape, jnp.float32))
-        low = valid & (place < floor_share(limit, valid.sum()))
+        low = valid & (place < jnp.minimum(floor_share(limit, n), n - 1))  # `F` may be 1 in 32 bits
         hidden = low & (correct > 0) & (confidence >= self.confidence)  # the others are moved back
         kept = (valid & ~hidden).astype(jnp.float32)
         if self.rescale == "none":
             return kept
-        return kept / (1 - (hidden.sum() / n if self.rescale == "hidden" else limit))
+        part = hidden.sum() / n if self.rescale == "hidden" else limit
+        return kept / jnp.maximum(1 - part, jnp.finfo(jnp.float32).eps)

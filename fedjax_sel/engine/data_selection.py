@@ -16,7 +16,7 @@ from fedjax_sel.engine.contract import check_array, check_example_weights, check
 from fedjax_sel.engine.debug import stage
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.faults import Faults, count_example_faults, refuse_faults
-from fedjax_sel.engine.keys import Purpose, key_for
+from fedjax_sel.engine.keys import OF_OBSERVE, OF_SIGNALS, Purpose, key_for
 from fedjax_sel.engine.layout import Layout
 from fedjax_sel.engine.personal import own_variables
 from fedjax_sel.engine.signals import measure_client_signals, measure_examples, measure_server, split_signals
@@ -73,14 +73,15 @@ def select_examples(
         own = jax.tree.map(lambda leaf: leaf[client], state.data_selection)
         key, batch = key_for(seed, Purpose.DATA, ctx.round, client), data.batch(index, valid)
         mine = own_variables(state.variables, state.personal, client)
-        asks, values = measure_own(experiment, signals, ctx, own, mine, batch, jax.random.fold_in(key, 2), layout)
+        key_signals = jax.random.fold_in(key, OF_SIGNALS)
+        asks, values = measure_own(experiment, signals, ctx, own, mine, batch, key_signals, layout)
         known: dict[str, Any] = dict(values)
         if selector.uses_turn:
             known["turn"] = make_turn(experiment, data, ctx, state, client, batch.y, validation, has_model[client])
         weight = selector.select(key, own, valid, **known)
         check_example_weights(selector, weight, data.longest)
         weight = jnp.where(valid, weight, jnp.zeros((), weight.dtype))
-        after = selector.observe(jax.random.fold_in(key, 1), own, weight, **known)
+        after = selector.observe(jax.random.fold_in(key, OF_OBSERVE), own, weight, **known)
         check_state(selector, own, after)
         report = selector.report(own, valid, weight, **known) if overrides(selector, "report") else ()
         return index, weight, after, report, jnp.where(asks, valid.sum(), 0)

@@ -14,7 +14,7 @@ from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.devices.clock import joules, slowest, timing
 from fedjax_sel.engine.contract import check_init, name_kind
 from fedjax_sel.engine.experiment import Experiment, stack_experiments
-from fedjax_sel.engine.keys import Purpose, key_for
+from fedjax_sel.engine.keys import OF_UPFRONT, Purpose, key_for
 from fedjax_sel.engine.layout import Layout
 from fedjax_sel.engine.ledger import BYTES
 from fedjax_sel.engine.personal import init_personal
@@ -134,7 +134,7 @@ def init_selector(
     upfront = {}
     costs: dict[str, float] = {}
     for i, (name, signal) in enumerate(selector.signals().at("upfront").items()):
-        value = jnp.asarray(signal.measure(jax.random.fold_in(key, i), host))
+        value = jnp.asarray(signal.measure(jax.random.fold_in(key, OF_UPFRONT + i), host))
         if value.ndim < 1 or value.shape[0] != data.num_clients:
             raise ValueError(
                 f"the upfront signal {name!r} has shape {value.shape}; its first axis must be N = {data.num_clients}"

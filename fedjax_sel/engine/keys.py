@@ -34,6 +34,15 @@ class Purpose(IntEnum):
     FINE_TUNE = 14
     NOISE = 15
     TRAINED_SIGNALS = 16
+    DATA_MERGE = 17
+
+
+OF_OBSERVE, OF_SIGNALS, OF_UPFRONT = 2**32 - 1, 2**32 - 2, 2**31
+"""Folded into a strategy's key for the draws beside it: a data selector's `observe`, its signals, upfront signals.
+
+`fold_in(key, i)` equals `split(key, n)[i]`, so these numbers lie beyond the parts into which a strategy splits its key.
+Upfront signal `i` gets `OF_UPFRONT + i`.
+"""
 
 
 def key_for(

@@ -40,6 +40,7 @@ from fedjax_sel.engine.signals import count_before, measure_after, measure_befor
 from fedjax_sel.engine.state import RoundRecord, RoundState, Values, pack_faults
 from fedjax_sel.engine.timing import expect_turns
 from fedjax_sel.engine.training import Trained, count_training, train_cohort
+from fedjax_sel.protocols import overrides
 from fedjax_sel.types import Cohort, Context, PRNGKey, StrategyState, Updates, Variables
 
 
@@ -67,7 +68,7 @@ def round_step(
         client_selection=learnt,
         data_selection=keep_data_states(state, chosen.state, cohort, trained.work.returned),
         data_server=merge_reports(
-            experiment, key(Purpose.DATA_SERVER), state, ctx, cohort, chosen.report, trained.work.returned
+            experiment, key(Purpose.DATA_MERGE), state, ctx, cohort, chosen.report, trained.work.returned
         ),
         personal=personal,
         aggregation=aggregation,
@@ -129,7 +130,10 @@ def select_cohort(experiment: Experiment, key: PRNGKey, state: RoundState, ctx: 
 
 
 def aggregate(experiment: Experiment, state: RoundState, trained: Trained) -> tuple[Variables, StrategyState]:
-    """Returns the new global model and the aggregator's state; batch statistics are averaged by any aggregator."""
+    """Returns the new global model and the aggregator's state; batch statistics are averaged by any aggregator.
+
+    If no update has a weight, both stay as they were, unless the aggregator perturbs the change.
+    """
     task = experiment.task
     with stage("aggregation"):
         (model, statistics), (delta, moved) = task.split(state.variables), task.split(trained.delta)
@@ -139,6 +143,9 @@ def aggregate(experiment: Experiment, state: RoundState, trained: Trained) -> tu
         check_like(f"{type(experiment.aggregation).__name__}.step", model, stepped)
         check_state(experiment.aggregation, state.aggregation, aggregation, "step")
         whole = trained.weight.sum()
+        if not overrides(experiment.aggregation, "perturb"):  # noise is released whoever returned
+            new, old = (stepped, aggregation), (model, state.aggregation)
+            stepped, aggregation = jax.tree.map(lambda a, b: jnp.where(whole == 0, b, a), new, old)
         share = jnp.where(whole > 0, 1 / jnp.where(whole > 0, whole, 1.0), 0.0)
         variables = task.join(stepped, jax.tree.map(lambda s, d: s + d * share, statistics, moved))
         check_finite(variables)

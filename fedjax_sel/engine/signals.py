@@ -216,7 +216,10 @@ def measure_client_signals(
     own: Any,
     key: PRNGKey,
 ) -> Values:
-    """Returns each signal's value for one client; `own()` gives its examples, and `data` has the public ones."""
+    """Returns each signal's value for one client; `own()` gives its examples, and `data` has the public ones.
+
+    All signals get the same key, so two signals that draw make the same draw.
+    """
     batches = {public: public_batch(data) if public else own() for public in {s.public for s in signals.values()}}
     return {name: s.measure(task, variables, batches[s.public], key) for name, s in signals.items()}
 
@@ -265,6 +268,7 @@ def measure_trained(
     data: FederatedData,
     received: Variables,
     update: Update,
+    sent: Update,
     client: Int[Array, ""],
     previous: Variables | None,
     key: PRNGKey,
@@ -278,13 +282,14 @@ def measure_trained(
       task, data: of the run.
       received: the global model from which it trained.
       update: its update.
+      sent: the update as the server receives it.
       client: number of the client.
       previous: change of the global model in the previous round; None if no signal refers to it.
       key: for random draws.
       holdout: whether to measure on its hold-out examples instead of its training examples.
     """
     by_example, by_client, updates = split_signals(signals)
-    seen, before = strip_statistics(task, update), None if previous is None else task.split(previous)[0]
+    seen, before = strip_statistics(task, sent), None if previous is None else task.split(previous)[0]
     values: Values = {n: s.measure(seen, before if s.reference == "previous" else None) for n, s in updates.items()}
     variables = jax.tree.map(jnp.add, received, update.delta)
     own = partial(client_batch, data, client, holdout=holdout)

@@ -218,7 +218,7 @@ def train_member(
         holdout = experiment.signal_split == "holdout"
         key_signals = key_for(seed, Purpose.TRAINED_SIGNALS, ctx.round, client)
         begun = merge_trees(state.variables, kept) if task.personal else state.variables
-        args = (signals, task, data, begun, update, client, state.change, key_signals)
+        args = (signals, task, data, begun, update, sent, client, state.change, key_signals)
         return sent, (measure_trained(*args, holdout=holdout), kept)
 
 

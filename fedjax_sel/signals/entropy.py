@@ -19,7 +19,7 @@ class Entropy(ExampleSignal):
     approaches that of (minus) the margin between the two largest logits.
 
     Attributes:
-      temperature: of the softmax, above 0.
+      temperature: of the softmax, from 1e-30 on.
 
     Source: UACS-FL, "Active Client Selection for Federated Learning", the equation of `H(x)` (temperature 1); Shi, Radu
     and Yang, FedFT-EDS, 2024, equations (3) and (6), the hardened softmax (temperature ρ = 0.1).
@@ -31,7 +31,7 @@ class Entropy(ExampleSignal):
     name: ClassVar[str] = "entropy"
     needs_classes: ClassVar[bool] = True
 
-    temperature: Scalar = param(default=1.0, above=0)
+    temperature: Scalar = param(default=1.0, low=1e-30)
 
     @property
     def cost(self) -> Cost:
@@ -49,5 +49,5 @@ class Entropy(ExampleSignal):
         likeliest = jax.nn.one_hot(logits.argmax(-1), logits.shape[-1], dtype=bool)
         chance = jnp.where(likeliest, 0.0, jnp.exp(-gap))
         rest = chance.sum(-1)
-        # FedFT-EDS, Eq. (3), and H(x) of UACS-FL
-        return jnp.log1p(rest) + jnp.sum(chance * gap, axis=-1) / (1 + rest)
+        spread = jnp.sum(jnp.where(chance > 0, chance * gap, 0.0), axis=-1)  # a gap may be infinite
+        return jnp.log1p(rest) + spread / (1 + rest)  # FedFT-EDS, Eq. (3), and H(x) of UACS-FL

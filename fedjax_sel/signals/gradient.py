@@ -55,7 +55,8 @@ class GradientNoise(ClientSignal):
     With `c = ∇F_i(w)` this is the standard deviation `σ_i` of the gradients that local training follows; with `c = 0`
     it is their root mean square norm, `sqrt(‖∇F_i(w)‖² + σ_i²)`.
 
-    Minibatches are drawn again every time. The last may be smaller; each is weighted by its examples.
+    Minibatches are drawn again every time. The last may be smaller; each is weighted by its examples. Two such signals
+    in one round share their draw: with equal batch sizes they see the same minibatches.
 
     Attributes:
       batch_size: size of the minibatches.

@@ -65,6 +65,8 @@ class Loss(ExampleSignal):
 class MinibatchLoss(ClientSignal):
     """Mean loss, in nats, of one minibatch of a client's examples, drawn again every time it is asked.
 
+    Two of them in a round share their draw: of equal size they see the same minibatch.
+
     Attributes:
       batch_size: examples drawn without replacement; all if a client has fewer.
 

@@ -1,5 +1,7 @@
 """Aggregators against NumPy transcriptions of their papers, on quadratics whose optimum is known."""
 
+import warnings
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,6 +13,7 @@ from fedjax_sel.aggregation.fednova import FedNova
 from fedjax_sel.aggregation.fedopt import FedOpt
 from fedjax_sel.aggregation.mean import Mean
 from fedjax_sel.aggregation.trimmed_mean import TrimmedMean
+from fedjax_sel.devices.availability import Trace
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.types import Cohort, Plan
 from tests.quadratic import TASK, A, B, clients, gradient, weights_of
@@ -114,12 +117,29 @@ def test_fedavgm_is_its_text_and_without_momentum_the_mean():
     np.testing.assert_allclose(weights_of(run(FedAvgM(0.0))), weights_of(run(Mean())), rtol=1e-6)
 
 
-def test_an_empty_cohort_moves_nothing_but_what_rolls():
+def test_an_empty_cohort_weighs_nothing():
     nobody = Cohort(jnp.full(2, -1), jnp.zeros(2, bool), jnp.zeros(2))
     none = jnp.zeros(2, int)
     for name in aggregation.available():
         weight = aggregation.load(name)().weights(nobody, none, Plan(none, none, jnp.zeros(2)))
         np.testing.assert_array_equal(weight, 0)
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "adagrad", "yogi", None])
+def test_a_round_from_which_nobody_returns_leaves_model_and_momentum(optimizer):
+    """The run whose second and third round have nobody is the one without these rounds."""
+    rule = FedAvgM(0.7, 0.5) if optimizer is None else FedOpt(0.3, 0.8, 0.95, 0.02, optimizer=optimizer)
+    base = Experiment(TASK, local_training=SGD(RATE, batch_size=None), aggregation=rule, cohort_size=len(A))
+
+    def end(there):
+        trace = Trace(np.repeat(np.array(there)[:, None], len(A), 1))
+        experiment = base.replace(availability=trace, rounds=len(there))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return weights_of(simulate(experiment, clients(EXAMPLES), seeds=[1]))
+
+    np.testing.assert_array_equal(end([True, False, False]), end([True]))
+    np.testing.assert_allclose(end([True, False, False, True]), end([True, True]), rtol=1e-6)
 
 
 def fednova_weights(trainer, examples):
@@ -199,7 +219,7 @@ def test_what_does_not_exist_is_refused(make):
         (lambda of: FedOpt(of("inf")), "fedopt: learning_rate is"),
         (lambda of: FedOpt(beta1=of(1)), "fedopt: beta1 is"),
         (lambda of: FedOpt(beta2=of(-0.5)), "fedopt: beta2 is"),
-        (lambda of: FedOpt(tau=of(0)), "fedopt: tau is .*; it must be in \\(0, inf\\)"),
+        (lambda of: FedOpt(tau=of(1e-46)), "fedopt: tau is .*; it must be in \\[1e-30, inf\\)"),
         (lambda of: TrimmedMean(of(0.5)), "trimmed_mean: beta is"),
     ],
 )

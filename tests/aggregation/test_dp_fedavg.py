@@ -1,5 +1,6 @@
 """Clipped and noisy averages, at the level of clients and of examples, against NumPy, optax and the accountant."""
 
+import warnings
 from dataclasses import replace
 
 import jax
@@ -14,6 +15,7 @@ from fedjax_sel import Experiment, Federation, Task, dataset, partition, simulat
 from fedjax_sel.aggregation.dp_fedavg import DPFedAvg
 from fedjax_sel.aggregation.mean import Mean
 from fedjax_sel.client_selection.by_size import BySize
+from fedjax_sel.client_selection.uniform import Uniform
 from fedjax_sel.data.federated import Examples
 from fedjax_sel.data_selection.fed_balancer import FedBalancer
 from fedjax_sel.devices.availability import Bernoulli
@@ -25,6 +27,8 @@ from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.metrics.privacy import epsilon
 from fedjax_sel.models.logistic import LogisticRegression
 from fedjax_sel.models.resnet import ResNet
+from fedjax_sel.protocols import Signals
+from fedjax_sel.signals import Loss, Sketch, UpdateNorm
 from fedjax_sel.types import Batch
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-6}
@@ -109,6 +113,43 @@ def test_the_sum_is_divided_by_the_expected_number_of_members(clients, alone):
         ]
     )
     np.testing.assert_allclose(noise.std(), 3.0 * 2.0 / 4.0, rtol=0.05)
+
+
+def test_noise_is_released_though_nobody_is_there(clients):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        noisy, _ = run(clients, aggregation=DPFedAvg(), availability=Bernoulli(0.0))
+        plain, _ = run(clients, aggregation=Mean(), availability=Bernoulli(0.0))
+    assert np.abs(flat(noisy)).min() > 0
+    np.testing.assert_array_equal(flat(plain), 0)
+
+
+class Measuring(Uniform):
+    """Is told of the trained models and of the updates as they were sent."""
+
+    def signals(self):
+        return Signals(trained=[UpdateNorm(), Loss()], after={"sent": Sketch(None)})
+
+    def observe(self, key, state, ctx, cohort, *, update_norm, loss, sent):
+        jax.debug.callback(lambda *values: TOLD.append(values), update_norm, loss, sent)
+        return state
+
+
+TOLD = []
+
+
+def test_signals_of_trained_updates_are_of_what_is_sent_and_those_of_models_of_what_was_trained(clients):
+    told = []
+    for rule in (DPFedAvg(clip=0.01, noise_multiplier=0.0), Mean()):
+        TOLD.clear()
+        run(clients, aggregation=rule, client_selection=Measuring())
+        jax.effects_barrier()
+        told.append([np.asarray(value) for value in TOLD[0]])
+    (norm, loss, sent), (whole, same, _) = told
+    np.testing.assert_allclose(norm, 0.01, rtol=1e-5)
+    np.testing.assert_allclose(norm, np.linalg.norm(sent, axis=-1), rtol=1e-5)
+    np.testing.assert_allclose(loss, same, rtol=1e-6)
+    assert (whole > 0.02).all()
 
 
 def test_a_large_clip_without_noise_is_the_mean(clients):

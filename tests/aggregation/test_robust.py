@@ -94,6 +94,13 @@ def test_the_trimmed_fraction_is_traced_and_every_count_of_it_is_right():
     assert len(traced) == 1
 
 
+def test_a_fraction_that_32_bits_round_to_one_half_leaves_the_middle():
+    updates = jnp.array([1.0, 7.0, 2.0, 99.0])
+    for filled, middle in ((4, 4.5), (3, 2.0), (2, 4.0), (1, 1.0)):
+        got = TrimmedMean(0.5 - 1e-9).combine(updates, jnp.where(jnp.arange(4) < filled, 1 / filled, 0.0))
+        np.testing.assert_allclose(got, middle, rtol=1e-6)
+
+
 def test_without_trimming_it_is_the_mean():
     updates = jnp.asarray(np.random.default_rng(2).normal(size=(6, 3)), jnp.float32)
     got = TrimmedMean(0.0).combine(updates, jnp.full(6, 1 / 6))

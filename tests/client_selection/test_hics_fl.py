@@ -167,7 +167,7 @@ def test_a_personal_output_layer_is_refused(blobs):
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda: HiCSFL(temperature=0.0), "hics_fl: temperature is 0.0; it must be above 0"),
+        (lambda: HiCSFL(temperature=0.0), "hics_fl: temperature is 0.0; it must be 1e-30 or above"),
         (lambda: HiCSFL(clusters=0), "hics_fl: clusters is 0"),
         (lambda: HiCSFL(in_cluster="loss"), "hics_fl: in_cluster"),
     ],

@@ -116,15 +116,52 @@ def test_grad_match_matches_the_gradient_of_each_class_but_the_smallest(target, 
     matched = np.full(L, np.nan)
     for c in (0, 1):
         own = np.flatnonzero(VALID & (c == Y))
-        b = POINT[own].sum(0) if target == "client" else len(own) * server[c]
-        for j, w in pursue(POINT[own].astype(float), b.astype(float), budgets(8)[c], 0.5).items():
+        g, b = POINT[own].astype(float), POINT[own].sum(0) if target == "client" else len(own) * server[c]
+        if weighting == "clamped":  # the mean, on the class's own row
+            g, b = g[:, [c]], b[[c]] / len(own)
+        for j, w in pursue(g, b.astype(float), budgets(8)[c], 0.5).items():
             matched[own[j]] = w
     known = ~np.isnan(matched)
     assert known.sum() == 8, "as many as are wanted: nothing is filled up"
     raw = {"matched": np.maximum(matched, 0), "clamped": np.clip(matched + 1, 1, 5), "none": np.ones(L)}[weighting]
     raw = np.where(known, raw, 0)
-    raw *= (raw > 0).sum() / N if weighting == "matched" else 1
+    raw /= raw[raw > 0].mean() if weighting == "matched" else 1
     np.testing.assert_allclose(weight, raw, rtol=2e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("fewest", [3, 13])
+def test_grad_match_trains_on_though_gradients_shrink(fewest):
+    """The ridge is absolute, so that it shrinks weights as gradients shrink; their mean is 1 all the same.
+
+    Classes have 12, 13 and 1 examples: with `fewest=13` one is matched, and others are drawn at random.
+    """
+    samples, valid = GradMatch(fraction=0.5, fewest=fewest, tolerance=0.0), jnp.arange(L) < 26
+    for scale in (1.0, 1e-3, 1e-9):
+        weight = np.asarray(samples.choose(KEY, jnp.asarray(scale * POINT), valid, turn()))
+        matched = (np.asarray(Y) == 1) & (weight > 0)
+        np.testing.assert_allclose(weight[weight > 0].mean(), 1.0, rtol=1e-5)
+        assert 10 <= (weight > 0).sum() <= 13
+        assert weight[matched].sum() > 1
+
+
+def test_no_weight_above_zero_leaves_all_that_are_chosen():
+    """One example of each class, from which the server's gradient points away."""
+    point, y = jnp.eye(3)[:2], jnp.array([0, 1])
+    now = turn(validation={"gradient": -jnp.eye(3)}).replace(y=y)
+    weight = GradMatch(fraction=1.0, fewest=1, target="validation").choose(KEY, point, jnp.ones(2, bool), now)
+    assert weight.tolist() == [1, 1]
+
+
+def test_clamped_weights_are_not_all_the_largest():
+    """Of a class with many examples, too: they match a mean."""
+    p = jnp.asarray(np.random.default_rng(0).dirichlet(np.ones(3), 300), jnp.float32)
+    y = jnp.arange(300) % 3
+    point = p - jax.nn.one_hot(y, 3)
+    mean = jnp.stack([point[y == c].mean(0) for c in range(3)])
+    now = turn(validation={"gradient": mean}).replace(y=y)
+    for target in ("client", "validation"):
+        weight = GradMatch(target=target, weighting="clamped").choose(KEY, point, jnp.ones(300, bool), now)
+        assert 1 < float(weight.max()) < 2
 
 
 def test_grad_match_fills_up_with_random_examples_where_classes_are_too_small():
@@ -142,6 +179,7 @@ def test_a_gradient_that_the_server_does_not_measure_is_refused():
     with pytest.raises(ValueError, match="grad_match: gradient is 'last_layer', but target is 'validation'"):
         GradMatch(gradient="last_layer", target="validation")
     assert GradMatch(target="validation").count_down(10) == 100
+    assert GradMatch(target="validation", weighting="clamped").count_down(10) == 10
 
 
 def test_a_coreset_is_kept_for_some_rounds():

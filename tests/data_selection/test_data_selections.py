@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedjax_sel import Experiment, Federation, Task, data_selection, partition, simulate
-from fedjax_sel.data_selection._ops import places
+from fedjax_sel.data_selection._ops import count_kept, floor_share, places, take_share
 from fedjax_sel.data_selection.entropy import Entropy
 from fedjax_sel.data_selection.high_loss import HighLoss
 from fedjax_sel.data_selection.margin import Margin
@@ -62,6 +62,26 @@ def test_the_count_is_exact_for_every_number_of_rows_and_padding_is_never_kept(s
     keep, valid = map(np.asarray, keep(jnp.asarray(n)))
     assert not (keep & ~valid).any()
     assert keep.sum(1).tolist() == [0] + [max(1, round(Fraction(str(fraction)) * i)) for i in n[1:].tolist()]
+
+
+def test_shares_are_those_of_fractions_for_large_clients_too():
+    """Of hundredths up to 30,000 examples: beyond, a hundredth is too little beside the rounding of 32 bits."""
+    rng = np.random.default_rng(0)
+    counts = np.unique(np.concatenate([np.arange(1, 400), 100 * np.arange(1, 301), rng.integers(400, 30_000, 600)]))
+    both = jax.jit(jax.vmap(lambda f, n: (floor_share(f, n), jnp.round(take_share(f, n))), in_axes=(None, 0)))
+    for percent in (1, 3, 5, 7, 10, 14, 28, 29, 30, 33, 50, 55, 57, 58, 70, 77, 90, 99, 100):
+        exact = [Fraction(percent, 100) * n for n in counts.tolist()]
+        floors, rounded = both(jnp.float32(percent / 100), jnp.asarray(counts))
+        np.testing.assert_array_equal(floors, [product.__floor__() for product in exact])
+        np.testing.assert_array_equal(rounded, [round(product) for product in exact])
+    for fraction in (1 / 3, 2 / 3, 5 / 6, 1 / 7):
+        n = np.arange(1, 5000)
+        floors, _ = both(jnp.float32(fraction), jnp.asarray(n))
+        exact = Fraction(fraction).limit_denominator(10)
+        np.testing.assert_array_equal(floors, [(exact * i).__floor__() for i in n.tolist()])
+    valid = jnp.arange(16_384) < 16_350
+    assert int(count_kept(valid, 0.7)) == 11_445
+    assert int(floor_share(0.9999, jnp.int32(1))) == 0
 
 
 @pytest.mark.parametrize("name", SHARES)
@@ -121,7 +141,7 @@ def test_what_is_no_share_is_refused(name):
 
 def test_what_is_no_temperature_or_no_batch_is_refused():
     for wrong in (0.0, -1.0, float("nan"), float("inf")):
-        with pytest.raises(ValueError, match=f"entropy: temperature is {wrong!r}; it must be in \\(0, inf\\)"):
+        with pytest.raises(ValueError, match=f"entropy: temperature is {wrong!r}; it must be in \\[1e-30, inf\\)"):
             Entropy(temperature=wrong)
     for wrong in (0, -3):
         with pytest.raises(ValueError, match=f"entropy_batches: batch_size is {wrong!r}; it must be a whole number"):

@@ -132,6 +132,11 @@ def test_two_entropies_that_underflow_are_told_apart_by_the_margin():
     assert ranking(Entropy(temperature=0.1), z).tolist() == [3, 2, 1, 0]
 
 
+def test_an_infinite_gap_at_the_smallest_temperature_is_certainty():
+    told = values(Entropy(temperature=1e-30), np.array([[1e9, 0.0, -1e9], [2.0, 2.0, 0.0]], np.float32))
+    np.testing.assert_allclose(told["entropy"], [0, np.log(2)], rtol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("rho", "correlation", "overlap"), [(1.0, 0.82, 0.30), (0.5, 0.953, 0.436), (0.1, 0.9996, 0.960)]
 )

@@ -86,6 +86,51 @@ def test_the_threshold_lies_between_the_least_loss_and_the_mean_of_the_largest()
     assert all(np.array_equal(a, b, equal_nan=True) for a, b in zip(same, state, strict=True))
 
 
+def test_the_threshold_is_zero_until_the_ratio_has_risen_once():
+    """Then, at ratio 0 again, it is the least loss."""
+    samples = FedBalancer(window=1, loss_step=0.5)
+    state, seen = START, []
+    for loss in (4.0, 4.0, 3.0, 3.0, 3.0):
+        reports = LossReport(jnp.full(3, 0.25), jnp.full(3, 2.25), jnp.full(3, loss), jnp.ones(3))
+        state = samples.merge(KEY, state, CTX, cohort(True, True, True), reports)
+        seen.append(float(state.threshold))
+    assert seen == [0, 0, 1.25, 0.25, 0.25]
+
+
+def test_losses_are_compared_by_the_second_of_the_rounds_deadline():
+    """The whole cohort's deadline is 11, that of its first member alone 6: 3/6 is above 4/11, though 3 is below 4."""
+    ones, compute = jnp.full(4, 0.5), jnp.array([5.0, 10.0, 50.0, 1.0])
+    ctx = CTX.replace(timing=Timing(ones, compute, ones), epoch=Timing(ones, compute / 5, ones))
+    alone = Cohort(jnp.array([0, -1, -1]), jnp.array([True, False, False]), jnp.ones(3))
+    late = cohort(True, True, False)  # the third was selected, and its turn counted when the deadline was chosen
+
+    def ratio(samples, ctx):
+        state = START._replace(loss_ratio=jnp.float32(0.5))
+        for loss, members in ((4.0, late), (3.0, alone)):
+            reports = LossReport(jnp.zeros(3), jnp.ones(3), jnp.full(3, loss), jnp.ones(3))
+            state = samples.merge(KEY, state, ctx, members, reports)
+        return round(float(state.loss_ratio), 2), float(state.previous_loss)
+
+    assert ratio(FedBalancer(window=1), ctx) == (0.45, 0.5)
+    assert ratio(FedBalancer(window=1, deadline="fixed"), ctx) == (0.55, 3.0)
+    assert ratio(FedBalancer(window=1), CTX) == (0.55, 3.0)
+
+
+def test_at_ratio_one_nobody_is_late_by_rounding():
+    rng = np.random.default_rng(0)
+    compute = jnp.asarray(rng.uniform(1, 100, (500, 4)), jnp.float32)
+    part = jnp.asarray(rng.uniform(0, 1, (500, 1)), jnp.float32)
+
+    @jax.vmap
+    def choose(compute, part):
+        zero = jnp.zeros(4)
+        ctx = CTX.replace(timing=Timing(zero, compute, zero), epoch=Timing(zero, part * compute, zero))
+        members = cohort(True, True, True)
+        return FedBalancer().choose_deadline(START, ctx, members, 0.0), find_peak(compute[:3], members.mask)
+
+    np.testing.assert_array_equal(*choose(compute, part))
+
+
 def test_both_ratios_move_a_step_after_every_window_of_rounds_and_stay_within_bounds():
     losses = [5.0, 5, 4, 4, 3, 3, 6, 6, 7, 7, 8, 8, 1, 1]
     samples, state, seen = FedBalancer(window=2, loss_step=0.6, deadline_step=0.25), START, []

@@ -50,6 +50,18 @@ def test_draws_have_their_chances_and_a_selection_is_what_its_draws_weigh():
     assert (np.abs(error) < 4 * each.std(0) / np.sqrt(len(KEYS))).all()
 
 
+def test_an_example_without_a_chance_is_not_drawn_where_sums_in_32_bits_do_not_rise(monkeypatch):
+    """XLA adds up in another order for each place. Every mark is where one example ends and the next begins."""
+    rng = np.random.default_rng(0)
+    bound = jnp.asarray(np.where(rng.random(3001) < 0.5, rng.random(3001), 0), jnp.float32)
+    q = mix_chances(bound, jnp.ones(3001, bool), 0.0)
+    reach = jnp.cumsum(q)
+    monkeypatch.setattr(jax.random, "uniform", lambda key, shape: reach / reach[-1])
+    drawn = np.asarray(draw_examples(KEYS[0], q))
+    assert (np.asarray(q)[drawn] > 0).all()
+    assert (np.abs(drawn - np.arange(3001)) < 30).all()
+
+
 def test_examples_without_a_bound_are_drawn_evenly_and_padding_never():
     assert mix_chances(jnp.zeros(5), VALID, 0.0).tolist() == [0.25, 0.25, 0.25, 0.25, 0]
     weight = Importance(1.0).select(KEYS[0], (), VALID, bound=jnp.zeros(5))

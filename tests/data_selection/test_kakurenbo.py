@@ -21,6 +21,19 @@ def hide(loss, correct, confidence, n, limit, tau):
     return hidden
 
 
+@pytest.mark.parametrize("rescale", ["hidden", "scheduled", "none"])
+@pytest.mark.parametrize("fraction", [0.9999, 0.99999999])
+@pytest.mark.parametrize("n", [1, 5, 12])
+def test_a_client_that_has_learnt_everything_keeps_an_example(rescale, fraction, n):
+    samples = Kakurenbo(fraction=fraction, rescale=rescale)
+    sure = {"loss": jnp.arange(12.0), "correct": jnp.ones(12), "confidence": jnp.ones(12)}
+    weight = np.asarray(samples.select(jax.random.key(0), (), jnp.arange(12) < n, turn=turn(0), **sure))
+    assert weight.nonzero()[0].tolist() == [n - 1]
+    if rescale == "hidden":
+        np.testing.assert_allclose(weight[n - 1], n, rtol=1e-6)
+    assert np.isfinite(weight).all()
+
+
 @pytest.mark.parametrize(("round", "factor"), [(0, 1.0), (2, 1.0), (3, 0.8), (6, 0.6), (9, 0.4)])
 @pytest.mark.parametrize("rescale", ["hidden", "scheduled", "none"])
 def test_the_learnt_examples_of_lowest_loss_are_hidden(round, factor, rescale):

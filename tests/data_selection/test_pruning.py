@@ -79,7 +79,24 @@ def test_the_mean_of_the_first_turns_decides_and_is_then_not_measured_any_more()
     for round, score in enumerate(([4.0, 1, 0, 0], [0.0, 5, 0, 0], [0.0] * 4, [0.0] * 4)):
         asked.append(bool(samples.asks(state, jnp.int32(round))))
         score = jnp.array(score)
-        chosen.append(samples.select(KEY, state, valid, score=score).nonzero()[0].tolist())
-        state = samples.observe(KEY, state, valid, score=score)
+        kept = samples.select(KEY, state, valid, score=score)
+        state = samples.observe(KEY, state, kept, score=score)
+        chosen.append(kept.nonzero()[0].tolist())
     assert (chosen, asked) == ([[0], [1], [1], [1]], [True, True, False, False])  # 4, 1; then 4, 6
     assert bool(EL2N().asks((), jnp.int32(9)))
+
+
+@pytest.mark.parametrize("turns", [1, 2])
+def test_a_choice_for_good_does_not_change_though_examples_tie(turns):
+    samples, valid = EL2N(fraction=0.5, turns=turns), jnp.arange(12) < 10
+    state = jax.tree.map(lambda leaf: leaf[0], samples.init(1, 12))
+    chosen = []
+    for round in range(6):
+        key = jax.random.key(round)
+        score = jnp.where(samples.asks(state, jnp.int32(round)), jnp.where(jnp.arange(12) < 2, 1.0, 0.5), 0.0)
+        kept = samples.select(key, state, valid, score=score)
+        state = samples.observe(key, state, kept, score=score)
+        chosen.append(tuple(kept.nonzero()[0].tolist()))
+    assert {len(one) for one in chosen} == {5}
+    assert set(chosen[turns - 1 :]) == {chosen[-1]}
+    assert len(set(chosen)) == turns, "drawn at random in each turn that counts"
