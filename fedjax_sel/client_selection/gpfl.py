@@ -78,10 +78,11 @@ class GPFL(ClientSelector):
     cohort, times a factor for whether the round improved the global model. The source's text and code differ in nearly
     every part; `variant` chooses the code's rules or the text's, and each rule can be set individually:
 
-    ============ =================== ================ ===================================================== parameter
-    code paper values ============ =================== ================
-    ===================================================== `warm_up` 20 0 rounds `W` in which `⌈N/W⌉` (at most `m`)
-    clients never seen train; 0: `m` of them per round
+    ============  ===================  ================  =====================================================
+    parameter     code                 paper             values
+    ============  ===================  ================  =====================================================
+    `warm_up`     20                   0                 rounds `W` in which `⌈N/W⌉` (at most `m`) clients never
+                                                         seen train; 0: `m` of them per round
     `projection`  tensors              whole             mean over tensors, of all parameters, or `cosine`
     `reference`   aggregate            previous          this round's change of the model, or the one before
     `softmax`     cohort               cohort            over the cohort, or over `everyone`'s last projection
