@@ -1,4 +1,4 @@
-"""Reproductions: a folder a paper, each exporting one `Paper`."""
+"""Reproductions: one folder per paper, each of which exports one `Paper`."""
 
 import importlib
 import pkgutil
@@ -23,7 +23,7 @@ def load(name: str) -> Paper:
     """Returns the paper of that name.
 
     Raises:
-      ValueError: there is none; the nearest is named.
+      ValueError: there is no such paper; the message names the most similar one.
     """
     catalog.check_name("paper", name, available())
     return importlib.import_module(f"{__name__}.{name}").PAPER
@@ -31,6 +31,6 @@ def load(name: str) -> Paper:
 
 def reproduce(name: str, **options: Any) -> dict[str, Any]:
     """Reproduces the paper of that name; see `fedjax_sel.papers.reproduction.reproduce`."""
-    from fedjax_sel.papers.reproduction import reproduce as run  # late: it needs everything below
+    from fedjax_sel.papers.reproduction import reproduce as run  # late: it imports everything below
 
     return run(load(name), **options)

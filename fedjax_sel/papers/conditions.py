@@ -1,4 +1,4 @@
-"""What the runs of an experiment had, read off their histories and configurations."""
+"""The conditions of an experiment's runs, read from their histories and configurations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fedjax_sel.papers.regime import Conditions
 
 
 def observe_conditions(cells: Sequence[Cell], configs: Sequence[Config], histories: Histories) -> dict[str, Conditions]:
-    """Returns what the runs of every experiment had, from their histories and configurations."""
+    """Returns the conditions of the runs of every experiment, from their histories and configurations."""
     by_experiment: dict[str, list[tuple[Cell, Config]]] = {}
     for cell, config in zip(cells, configs, strict=True):
         by_experiment.setdefault(cell.experiment, []).append((cell, config))
@@ -41,13 +41,13 @@ def observe_conditions(cells: Sequence[Cell], configs: Sequence[Config], histori
 
 
 def measure_best(history: History) -> float:
-    """Returns the best accuracy over the rounds, mean over seeds; NaN where a seed has none."""
+    """Returns the best accuracy over the rounds, averaged over seeds; a seed without any accuracy counts as -inf."""
     accuracy = history["accuracy"]
     return float(np.where(np.isnan(accuracy), -np.inf, accuracy).max(1).mean())
 
 
 def count_epochs(config: Config, history: History) -> float | None:
-    """Returns a client's passes over its examples in a round; with a number of steps, those of the average client."""
+    """Returns a client's passes over its examples per round; if steps are given, those of the average client."""
     trainer = config["local_training"]
     if trainer.get("steps") is None:
         return float(trainer.get("epochs") or 1)
@@ -56,7 +56,7 @@ def count_epochs(config: Config, history: History) -> float | None:
 
 
 def find_least(values: Iterable[float | None]) -> float | None:
-    """Returns the smallest; None where one is not known."""
+    """Returns the smallest value; None if any value is unknown."""
     known = list(values)
     sure = [value for value in known if value is not None]
     return min(sure) if sure and len(sure) == len(known) else None

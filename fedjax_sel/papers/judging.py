@@ -1,4 +1,4 @@
-"""How a verdict is made, for all papers alike: see `docs/understand/verdicts.md`; and numbers as claims show them."""
+"""How verdicts are reached, for all papers alike: see `docs/understand/verdicts.md`; and how claims show numbers."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from fedjax_sel.papers.regime import Conditions, FairRegime, describe_shortfalls
 from fedjax_sel.report.markdown import AGAINST, REFUTING, SIDE
 
 Differences = Mapping[str, Difference]
-"""Paired differences of two methods, by experiment."""
+"""Paired differences between two methods, by experiment."""
 
 ALONG = (0.1, 0.2, 0.5, 1.0)
-"""Shares of the rounds after which accuracy is listed along the way."""
+"""Fractions of the rounds after which accuracy is listed."""
 
 
 LEVEL = 0.025
-"""One-sided: of an interval of 95 %, what lies beyond one end."""
+"""One-sided level: the probability beyond one end of a 95 % interval."""
 
 DUST = 1e-9
-"""A mean nearer to a bound than this is at the bound: what is left of sums in another order."""
+"""A mean closer to a bound than this counts as equal to it: sums in another order differ by as much."""
 
 NOT_JUDGED, BY_CONSTRUCTION = "not judged at this scale", "by construction"
-"""What a settled claim's verdict can be besides reproduced, not reproduced, undecided."""
+"""Verdicts that a settled claim can have besides reproduced, not reproduced and undecided."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked of a difference.
+    """A question about a difference.
 
     Attributes:
-      judge: verdict by one interval.
-      refute: one-sided p-value of the opposite.
+      judge: gives the verdict of one interval.
+      refute: gives the one-sided p-value of the opposite.
       points: whether a mean lies on the claim's side.
     """
 
@@ -53,7 +53,8 @@ class Judgement:
 
     Attributes:
       verdict: reproduced, not reproduced or undecided.
-      effect: pooled difference with its interval, comparisons on each side, comparisons that refute.
+      effect: pooled difference with its interval, number of comparisons, and how many are on the claim's side or refute
+        it.
     """
 
     verdict: str
@@ -61,9 +62,9 @@ class Judgement:
 
 
 def ask_larger(negligible: float = 0.0) -> Question:
-    """Returns "the first is larger", refuted where at most an advantage of `negligible` is left.
+    """Returns the question "the first is larger", refuted if the advantage is at most `negligible`.
 
-    An advantage that is certain, if small, refutes nothing.
+    A certain advantage, however small, does not refute it.
     """
     return Question(
         lambda d: d.larger(negligible),
@@ -73,12 +74,12 @@ def ask_larger(negligible: float = 0.0) -> Question:
 
 
 def ask_not_smaller() -> Question:
-    """Returns "the first is at least the second"."""
+    """Returns the question "the first is at least as large as the second"."""
     return Question(Difference.not_smaller, Difference.p_below, lambda mean: mean >= -DUST)
 
 
 def ask_comparable(margin: float) -> Question:
-    """Returns "they are about equal"."""
+    """Returns the question "they are about equal"."""
     return Question(
         lambda d: d.comparable(margin),
         lambda d: min(d.p_above(margin), d.p_below(-margin)),
@@ -87,23 +88,23 @@ def ask_comparable(margin: float) -> Question:
 
 
 def ask_not_below(margin: float) -> Question:
-    """Returns "the first is at most `margin` below the second"."""
+    """Returns the question "the first is at most `margin` below the second"."""
     return Question(lambda d: d.not_below(margin), lambda d: d.p_below(-margin), lambda mean: mean > -margin)
 
 
 def judge(question: Question, differences: Differences) -> Judgement:
-    """Returns the verdict on a claim about several experiments: by their pooled effect, and by those on each side.
+    """Returns the verdict on a claim about several experiments, from their pooled effect and from each of them.
 
-    Reproduced where the pooled interval says so, the mean of every experiment lies on the claim's side, and none
-    refutes it. Not reproduced where the pooled effect refutes it, or an experiment does after Holm's correction for how
-    many there are. Undecided between.
+    Reproduced if the pooled interval says so, the mean of every experiment lies on the claim's side, and no experiment
+    refutes it. Not reproduced if the pooled effect refutes it, or if an experiment does after Holm's correction for the
+    number of experiments. Undecided otherwise.
 
     Args:
-      question: what is asked of each.
+      question: the question about each difference.
       differences: of each experiment, over the same seeds.
 
     Raises:
-      NotRun: there are none.
+      NotRun: there are no differences.
     """
     return judge_each(question, {"": differences})
 
@@ -111,14 +112,14 @@ def judge(question: Question, differences: Differences) -> Judgement:
 def judge_each(question: Question, by_rival: Mapping[str, Differences]) -> Judgement:
     """Returns the verdict on a claim about each of several rivals, in several experiments.
 
-    Pooled are the experiments, never the rivals: in their mean a weak rival would pay for a strong one. Reproduced
-    where it is against each rival alone; not reproduced where the pooled effect against one of them, or one comparison,
-    refutes it, each after Holm's correction for their number. The effect shown is that against the rival that the claim
-    holds against least.
+    Experiments are pooled, rivals are not: in a mean over rivals, a weak one would compensate for a strong one.
+    Reproduced if the claim is reproduced against each rival alone; not reproduced if the pooled effect against a rival,
+    or a single comparison, refutes it, each after Holm's correction for their number. The effect shown is the one
+    against the rival that the claim holds against least.
 
     Args:
-      question: what is asked of each difference.
-      by_rival: by rival, of each experiment, over the same seeds.
+      question: the question about each difference.
+      by_rival: for each rival, the difference of each experiment, over the same seeds.
 
     Raises:
       NotRun: there is nothing to compare.
@@ -148,16 +149,16 @@ def judge_each(question: Question, by_rival: Mapping[str, Differences]) -> Judge
 
 
 def find_refuting(question: Question, differences: Iterable[Difference]) -> list[bool]:
-    """Returns which differences refute the claim, after Holm's correction for how many there are."""
+    """Returns which differences refute the claim, after Holm's correction for their number."""
     return [p <= LEVEL for p in adjust_holm([question.refute(d) for d in differences])]
 
 
 def pool(differences: Differences) -> Difference:
     """Returns the mean difference over experiments, with its interval over seeds.
 
-    A seed's value is its mean over the experiments: one seed draws data, model and cohorts of all of them, so that
-    they are not independent. Where experiments have different numbers of seeds, those that all have count. An end that
-    is open in one of them is open; so are both where an experiment has no values.
+    A seed's value is its mean over the experiments: one seed draws the data, model and cohorts of all experiments, so
+    they are not independent. If experiments have different numbers of seeds, only those that all of them have count. An
+    end of the interval is open if it is open in any experiment; both are open if an experiment has no values.
     """
     several = list(differences.values())
     if len(several) == 1:
@@ -175,24 +176,24 @@ def pool(differences: Differences) -> Difference:
 
 
 def open_interval(d: Difference, *, first_missed: bool, second_missed: bool) -> Difference:
-    """Returns a difference of costs to a target, open to each side on which a cost is only known from below.
+    """Returns a difference of costs to a target, open on each side where a cost is only known as a lower bound.
 
-    A run that misses the target counts as if it had reached it after its last round.
+    A run that misses the target counts as if it had reached it right after its last round.
 
     Args:
       d: cost of the first minus that of the second.
-      first_missed, second_missed: whether a run of them missed the target.
+      first_missed, second_missed: whether any of their runs missed the target.
     """
     return replace(d, high=np.inf if first_missed else d.high, low=-np.inf if second_missed else d.low)
 
 
 def judge_larger(differences: Differences, negligible: float = 0.0) -> Judgement:
-    """Returns the verdict on "the first is larger in all of them"; see `ask_larger`."""
+    """Returns the verdict on "the first is larger in every experiment"; see `ask_larger`."""
     return judge(ask_larger(negligible), differences)
 
 
 def judge_larger_than_each(by_rival: Mapping[str, Differences], negligible: float = 0.0) -> Judgement:
-    """Returns the verdict on "the first is larger than each of several"; see `judge_each`."""
+    """Returns the verdict on "the first is larger than each of several rivals"; see `judge_each`."""
     return judge_each(ask_larger(negligible), by_rival)
 
 
@@ -206,13 +207,13 @@ def make_claim(
     rests_on: Iterable[str] = (),
     fixed: str = "",
 ) -> Claim:
-    """Returns a claim, not settled yet; see `Claim`.
+    """Returns a claim that is not settled yet; see `Claim`.
 
     Args:
       name: its id.
-      text, source, statistic, fixed: as the claim has them.
-      found: the verdict, with its effect where it rests on comparisons over seeds.
-      rests_on: experiments.
+      text, source, statistic, fixed: as in `Claim`.
+      found: the verdict, with its effect if it rests on comparisons over seeds.
+      rests_on: the experiments it rests on.
     """
     found = Judgement(found) if isinstance(found, str) else found
     return Claim(name, text, source, found.verdict, statistic, found.effect, tuple(rests_on), fixed)
@@ -221,19 +222,19 @@ def make_claim(
 def settle_claims(
     claims: Sequence[Claim], regime: FairRegime, conditions: Mapping[str, Conditions], *, finished: bool = True
 ) -> list[Claim]:
-    """Returns the claims under the policy: by construction, not judged below the fair regime, else as they were found.
+    """Returns the claims under the policy: by construction, not judged if below the fair regime, otherwise as found.
 
-    Of a claim that compares seeds, those that it compares count, not those of its experiments. A claim that rests on no
-    experiment is judged where at least one experiment of the run meets the regime.
+    If a claim compares seeds, the number of compared seeds counts, not that of its experiments. A claim that rests on
+    no experiment is judged if at least one experiment of the run meets the regime.
 
     Args:
-      claims: as they were found.
+      claims: as found.
       regime: of the paper.
-      conditions: what the runs of every experiment had.
-      finished: all experiments were run. Where they were not, claims that rest on one that was not are left out.
+      conditions: of the runs of every experiment.
+      finished: whether all experiments were run; if not, claims that rest on a missing experiment are left out.
 
     Raises:
-      ValueError: a claim rests on an experiment that was not run, though all were.
+      ValueError: a claim rests on an experiment that was not run, although `finished` is true.
     """
     out = []
     for claim in claims:
@@ -251,7 +252,7 @@ def settle_claims(
 
 
 def find_reason_against(claim: Claim, regime: FairRegime, conditions: Mapping[str, Conditions]) -> str:
-    """Returns why a claim cannot be judged by what was run; "" where it can."""
+    """Returns why the runs cannot judge a claim; "" if they can."""
     compared = claim.effect.get("pooled", {}).get("seeds")
     had = {name: conditions[name] for name in claim.rests_on or conditions}
     reasons = []
@@ -265,7 +266,7 @@ def find_reason_against(claim: Claim, regime: FairRegime, conditions: Mapping[st
 
 
 def count_verdicts(claims: Sequence[Claim]) -> dict[str, int]:
-    """Returns how many claims have each verdict; those by construction are counted nowhere."""
+    """Returns how many claims have each verdict; claims by construction are not counted."""
     order = (REPRODUCED, NOT_REPRODUCED, UNDECIDED, NOT_JUDGED)
     return {verdict: sum(claim.verdict == verdict for claim in claims) for verdict in order}
 
@@ -281,7 +282,7 @@ def describe_differences(differences: Differences) -> dict[str, Any]:
 
 
 def describe_each(by_rival: Mapping[str, Differences]) -> dict[str, Any]:
-    """Returns the differences from each of several rivals as a claim's statistic."""
+    """Returns the differences against each of several rivals as a claim's statistic."""
     return {
         f"{name}, over {rival}": describe_difference(d)
         for rival, differences in by_rival.items()
@@ -290,12 +291,12 @@ def describe_each(by_rival: Mapping[str, Differences]) -> dict[str, Any]:
 
 
 def compare_with(values: np.ndarray, bound: float) -> Difference:
-    """Returns the difference of each seed's value from one number."""
+    """Returns the difference between each seed's value and one number."""
     return difference(values, np.full(len(values), bound))
 
 
 def format_mean_std(values: Sequence[float] | np.ndarray, digits: int = 3) -> str:
-    """Returns mean ± standard deviation over seeds, 0 for one seed.
+    """Returns mean ± standard deviation over seeds, which is 0 for one seed.
 
     >>> format_mean_std([0.25, 0.75])
     '0.500 ± 0.354'
@@ -305,7 +306,7 @@ def format_mean_std(values: Sequence[float] | np.ndarray, digits: int = 3) -> st
 
 
 def to_floats(values: Iterable[Any]) -> tuple[float, ...]:
-    """Returns plain numbers, one a seed."""
+    """Returns plain numbers, one per seed."""
     return tuple(map(float, values))
 
 
@@ -315,13 +316,13 @@ def list_results(
     find_published: Callable[[str, str, str], float | None] = lambda *_: None,
     along: Sequence[float] = (),
 ) -> list[Result]:
-    """Returns every measure of every cell, beside what is published.
+    """Returns every measure of every cell, beside the published number.
 
     Args:
       histories: of the cells.
-      measure: numbers a seed by metric, of an experiment's name and a cell's history.
-      find_published: the paper's number for an experiment, a method and a metric; None where it gives none.
-      along: shares of the rounds after which accuracy is listed too.
+      measure: gives one number per seed for each metric, from an experiment's name and a cell's history.
+      find_published: the paper's number for an experiment, a method and a metric; None if it gives none.
+      along: fractions of the rounds after which accuracy is listed too.
     """
     out = []
     for (experiment, method), history in histories.items():

@@ -1,4 +1,4 @@
-"""Strategies of the user's in a paper's experiments, beside the method that they take the place of."""
+"""The user's own strategies in a paper's experiments, beside the methods that they replace."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ PLACES: Mapping[str, str] = {
     "correction": "none",
     "aggregation": "mean",
 }
-"""Keys that a strategy of the user's may stand under, and the strategy of the library whose place it takes."""
+"""Keys under which a user's strategy may appear, and the library's strategy that it replaces."""
 
 
 @dataclass(frozen=True)
 class OwnCell:
-    """A strategy of the user's in an experiment of a paper.
+    """A user's strategy in an experiment of a paper.
 
     Attributes:
       cell: what is run.
-      reference: the paper's cell that it differs from in that strategy alone.
+      reference: the paper's cell that differs from it in that strategy only.
     """
 
     cell: Cell
@@ -39,14 +39,14 @@ class OwnCell:
 
 
 def list_own_cells(cells: Sequence[Cell], names: Sequence[str]) -> list[OwnCell]:
-    """Returns a cell for each strategy of the user's in each experiment that has a method whose place it can take.
+    """Returns a cell for each of the user's strategies in each experiment with a method that it can replace.
 
     Args:
       cells: of the paper.
       names: of classes, `module:Name` or `file.py:Name`.
 
     Raises:
-      ValueError: a name that is none, or a strategy that no experiment has a place for.
+      ValueError: a name is not a strategy, or no experiment has a place for the strategy.
     """
     out = []
     for name in names:
@@ -64,10 +64,10 @@ def list_own_cells(cells: Sequence[Cell], names: Sequence[str]) -> list[OwnCell]
 
 
 def find_place(name: str) -> tuple[str, str]:
-    """Returns the key under which a strategy of the user's stands, and the digest of its source.
+    """Returns the key for a user's strategy, and the digest of its source.
 
     Raises:
-      ValueError: it is none.
+      ValueError: `name` is not a strategy.
     """
     if not own.is_own(name):
         raise ValueError(f"--add {name!r}: it must be of the form module:Name or file.py:Name")
@@ -79,7 +79,7 @@ def find_place(name: str) -> tuple[str, str]:
 
 
 def tabulate_own(cells: Sequence[OwnCell], histories: Histories) -> Table:
-    """Returns the quality at the end of every strategy of the user's, beside the method whose place it takes."""
+    """Returns a table of the final quality of each of the user's strategies, beside the method that it replaces."""
     rows = []
     for one in cells:
         mine, theirs = histories[one.cell.key], histories[one.reference.key]

@@ -1,4 +1,4 @@
-"""A paper is data and claims: its settings, its published numbers, and its sentences as predicates over our results."""
+"""A paper as data and claims: its settings, its published numbers, and its sentences as predicates over our results."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ class Cell:
     """One experiment under one method: a configuration, run for all seeds.
 
     Attributes:
-      experiment: as it is called in tables.
+      experiment: its name in tables.
       method: as the paper names it.
-      config: as `fedjax_sel.config` reads it; seeds are the paper's where it names none.
-      begins: key of a cell before it, with whose final model it begins (of the first seed); None: with none.
-      pretrained_accuracy: of the library's model that it begins with instead, on its own data; None: with none.
+      config: as `fedjax_sel.config` reads it; without seeds, the paper's are used.
+      begins: key of an earlier cell whose final model (of its first seed) this cell begins with; None: no such cell.
+      pretrained_accuracy: accuracy, on its own data, of the library's model that it begins with instead; None: no such
+        model.
     """
 
     experiment: str
@@ -38,13 +39,13 @@ class Cell:
 
     @property
     def key(self) -> tuple[str, str]:
-        """How results find it."""
+        """Key of the cell in results."""
         return self.experiment, self.method
 
 
 @dataclass(frozen=True)
 class StoredCell(History):
-    """A cell of which only the measures are known, not the rounds.
+    """A cell of which only the measures are known, not the individual rounds.
 
     Attributes:
       stored: measures by name, Float[R].
@@ -57,19 +58,19 @@ Histories = Mapping[tuple[str, str], History]
 """Finished cells by (experiment, method)."""
 
 Study = Callable[[str, Sequence[int], Path], dict[str, Any]]
-"""Numbers that no run gives (a solver's time, a partition's skew), from a scale, seeds and the folder in which the
-cells are finished; what JSON can hold."""
+"""Computes numbers that no run gives (a solver's time, a partition's skew) from a scale, seeds and the folder of
+finished cells; returns what JSON can hold."""
 
 
 class NotRun(KeyError):
-    """A cell or a study that was asked for was not run."""
+    """A requested cell or study was not run."""
 
 
 class Finished(dict):
-    """Cells or studies of a reproduction that is not finished: asking for another one raises `NotRun`."""
+    """Cells or studies of an unfinished reproduction: requesting a missing one raises `NotRun`."""
 
     def __missing__(self, key: Any) -> Any:
-        """Refuses."""
+        """Raises `NotRun`."""
         raise NotRun(key)
 
 
@@ -77,7 +78,7 @@ Item = TypeVar("Item")
 
 
 def join(*parts: Callable[[], Iterable[Item]]) -> list[Item]:
-    """Returns what all parts return, without the parts that need what was not run.
+    """Returns the items of all parts, except parts that need something that was not run.
 
     >>> there = Finished(time=3)
     >>> join(lambda: [there["time"]], lambda: [there["space"]])
@@ -96,7 +97,7 @@ Some = TypeVar("Some", bound=Mapping)
 
 
 def need(there: Some) -> Some:
-    """Returns what is there; raises `NotRun` where nothing is."""
+    """Returns its argument; raises `NotRun` if it is empty."""
     if not there:
         raise NotRun("nothing of this was run")
     return there
@@ -104,13 +105,13 @@ def need(there: Some) -> Some:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a paper is judged by.
+    """The evidence that a paper is judged by.
 
     Attributes:
       histories: finished cells.
-      studies: what the finished studies found, by name, as JSON has it.
+      studies: results of the finished studies, by name, as in JSON.
 
-    Both are `Finished` where some are not.
+    Both are `Finished` if any cell or study is missing.
     """
 
     histories: Histories
@@ -122,11 +123,11 @@ class Result:
     """One number of the reproduction.
 
     Attributes:
-      experiment, method: of which cell.
-      metric: what.
-      round: after which round (from 1); None: of the whole run.
+      experiment, method: of the cell.
+      metric: name of the number.
+      round: the round (from 1) after which it was measured; None: it is of the whole run.
       per_seed: its value for every seed.
-      published: the paper's number, where it gives one.
+      published: the paper's number, if it gives one.
     """
 
     experiment: str
@@ -138,12 +139,12 @@ class Result:
 
     @property
     def mean(self) -> float:
-        """Over seeds."""
+        """Mean over seeds."""
         return float(np.mean(self.per_seed))
 
     @property
     def std(self) -> float:
-        """Over seeds, with `R - 1` in the denominator; 0 for one seed, NaN where a seed has no finite value."""
+        """Standard deviation over seeds, with denominator `R - 1`; 0 for one seed, NaN if a value is not finite."""
         if not np.isfinite(self.per_seed).all():
             return float("nan")
         return float(np.std(self.per_seed, ddof=1)) if len(self.per_seed) > 1 else 0.0
@@ -151,17 +152,17 @@ class Result:
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence of the paper, judged.
+    """A sentence of the paper, and its verdict.
 
     Attributes:
       id: short name.
       text: what is claimed.
-      source: where; begins with "ours" where the paper does not claim it.
-      verdict: `metrics.verdict`'s reproduced, not reproduced, undecided; once it is settled also "by construction" and
-        "not judged at this scale".
+      source: where it is claimed; begins with "ours" if the paper does not claim it.
+      verdict: reproduced, not reproduced or undecided of `metrics.verdict`; for a settled claim, also "by construction"
+        or "not judged at this scale".
       statistic: the numbers it rests on.
-      effect: of all its comparisons together: `pooled`, with its interval, and how many are on each side; empty where
-        it rests on no comparison over seeds.
+      effect: of all its comparisons together: `pooled`, with its interval, and how many are on each side; empty if it
+        rests on no comparison over seeds.
       rests_on: the experiments it rests on; empty: on studies, or on the run as a whole.
       fixed: why no run could have come out otherwise, or why the true difference is 0, whatever is selected; "": one
         could.
@@ -180,7 +181,7 @@ class Claim:
 
     @property
     def is_ours(self) -> bool:
-        """Whether the reproduction asks it of itself, and not the paper."""
+        """Whether the question is ours and not the paper's."""
         return self.source.startswith("ours")
 
 
@@ -189,8 +190,8 @@ class Figure:
     """A picture of the report.
 
     Attributes:
-      name: of the file, without ending.
-      caption: what to see in it.
+      name: of the file, without extension.
+      caption: what it shows.
       draw: makes the matplotlib figure.
     """
 
@@ -204,10 +205,10 @@ class Table:
     """A table of the report.
 
     Attributes:
-      title: above it.
-      columns: heads.
+      title: text above it.
+      columns: column headings.
       rows: cells, as text.
-      note: below it.
+      note: text below it.
     """
 
     title: str
@@ -222,13 +223,13 @@ class Paper:
 
     Attributes:
       name: on the command line.
-      title, reference: whose it is.
-      seeds: how many at each scale; the keys are the scales, the second one is the default.
+      title, reference: of the paper.
+      seeds: number of seeds at each scale; the keys are the scales, and the second one is the default.
       settings: what we run, and what the paper leaves open; Markdown.
-      regime: the least that an experiment must have had to be judged by.
-      cells: of a scale.
-      results, claims, tables, figures: of what was found at a scale.
-      studies: by name, what is to be found out besides.
+      regime: the minimum that an experiment must meet to be judged.
+      cells: lists the cells of a scale.
+      results, claims, tables, figures: list those of a scale, from the evidence.
+      studies: functions that find out further things, by name.
     """
 
     name: str

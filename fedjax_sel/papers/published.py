@@ -1,4 +1,4 @@
-"""Published numbers, as a paper prints them: CSV files with named columns, beside the code that compares with them."""
+"""Published numbers, as printed in a paper: CSV files with named columns, next to the code that compares with them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def read_published(package: str, file: str = "published.csv") -> list[dict[str, 
 
     Args:
       package: of the paper.
-      file: in it.
+      file: its name in the package.
 
     >>> read_published("fedjax_sel.papers.device_heuristic")[0]
     {'source': 'Table 5.1', 'epsilon': 1.0, 'method': 'Set-Based Method', 'metric': 'final_accuracy', 'value': 0.9}
@@ -23,7 +23,7 @@ def read_published(package: str, file: str = "published.csv") -> list[dict[str, 
 
 
 def parse_value(text: str) -> str | float | None:
-    """Returns the number that some text is, the text where it is none, and None where it is empty.
+    """Returns the number that a text represents, the text itself if it is not a number, or None if it is empty.
 
     >>> parse_value("0.5"), parse_value("1SPC"), parse_value("")
     (0.5, '1SPC', None)

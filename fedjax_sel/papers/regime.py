@@ -1,4 +1,4 @@
-"""The smallest run by which a paper's sentences are judged, and what a run had."""
+"""The smallest run that can judge a paper's sentences, and the conditions of a run."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Conditions:
-    """What the runs of one experiment had; of a quantity in which they differ, the least, of accuracy the best.
+    """Conditions of the runs of one experiment: where runs differ, the smallest value (for accuracy, the best).
 
     Attributes:
-      examples_per_client: training examples, mean over clients.
-      local_epochs: passes of a client over its examples in a round.
+      examples_per_client: training examples, averaged over clients.
+      local_epochs: a client's passes over its examples per round.
       rounds: of the run.
       seeds: of the run.
-      above_chance: best accuracy over the rounds, mean over seeds, of the best method: the share of the way from chance
-        to 1.
-      pretrained_accuracy: of the model that the runs began with, on the data that it was pretrained on; None: they
-        began with a fresh one.
+      above_chance: best accuracy over the rounds, averaged over seeds, of the best method, as a fraction of the way
+        from chance to 1.
+      pretrained_accuracy: of the model that the runs began with, on its own pretraining data; None: they began with a
+        fresh model.
     """
 
     examples_per_client: float | None
@@ -33,11 +33,11 @@ class Conditions:
 
 @dataclass(frozen=True)
 class FairRegime:
-    """The least that an experiment must have had for a paper's sentences to be judged by it.
+    """The minimum that an experiment must meet for a paper's sentences to be judged by it.
 
     Attributes:
-      examples_per_client, local_epochs, rounds, seeds, above_chance: as in `Conditions`, at least.
-      pretrained_accuracy: of the model that runs begin with, at least; None: the paper pretrains none.
+      examples_per_client, local_epochs, rounds, seeds, above_chance: minimum values, as in `Conditions`.
+      pretrained_accuracy: minimum accuracy of the model that runs begin with; None: the paper pretrains none.
       reason: where these numbers come from.
     """
 
@@ -50,16 +50,17 @@ class FairRegime:
     pretrained_accuracy: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuses what cannot be a requirement."""
+        """Raises `ValueError` for values that cannot be requirements."""
         for name, (least, most) in BOUNDS.items():
             value = vars(self)[name]
             if value is not None and not least <= value <= most:
                 raise ValueError(f"a fair regime's {name} is from {least} to {most}, not {value}")
 
     def find_shortfalls(self, had: Conditions) -> dict[str, tuple[float | None, float]]:
-        """Returns every requirement that was missed, with what there was and what is asked.
+        """Returns every requirement that was missed, with the actual and the required value.
 
-        What a run did not record counts as missed, with None.
+        A value that a run did not record counts as missed, with None. The exception is the accuracy of a pretrained
+        model, which is None if runs began with a fresh one.
         """
         out: dict[str, tuple[float | None, float]] = {}
         for name in NAMES:
@@ -97,11 +98,11 @@ BOUNDS = {
 
 
 def describe_shortfalls(regime: FairRegime, conditions: Mapping[str, Conditions]) -> str:
-    """Returns what these experiments missed and by how much, the worst of them for each requirement; "" where nothing.
+    """Returns what these experiments missed and by how much, the worst for each requirement; "" if nothing.
 
     Args:
       regime: of the paper.
-      conditions: by experiment, all of which have to meet it.
+      conditions: by experiment; all experiments have to meet the regime.
     """
     worst: dict[str, tuple[float | None, float, str]] = {}
     for experiment, had in conditions.items():
@@ -116,7 +117,7 @@ def describe_shortfalls(regime: FairRegime, conditions: Mapping[str, Conditions]
 
 
 def format_value(name: str, value: float | None) -> str:
-    """Returns a requirement's value for reading.
+    """Returns a requirement's value as readable text.
 
     >>> format_value("rounds", 50), format_value("above_chance", 0.3), format_value("rounds", None)
     ('50', '30 %', 'an unknown number')
@@ -127,5 +128,5 @@ def format_value(name: str, value: float | None) -> str:
 
 
 def describe_conditions(conditions: Mapping[str, Conditions]) -> dict[str, dict[str, Any]]:
-    """Returns them as `summary.json` lists them."""
+    """Returns the conditions as `summary.json` lists them."""
     return {experiment: asdict(had) for experiment, had in conditions.items()}

@@ -1,4 +1,4 @@
-"""Runs a paper's cells and studies, keeps what is finished, and writes down what came out."""
+"""Runs a paper's cells and studies, keeps those that are finished, and writes the results."""
 
 from __future__ import annotations
 
@@ -59,24 +59,24 @@ def reproduce(
     """Runs a paper's experiments at a scale, and writes tables, figures, report and `summary.json`.
 
     A cell that is finished in `out` with the same configuration is read, not run again; so is a study of the same scale
-    and seeds. With `finished` nothing is run, also while another process runs the rest: what needs other cells or
-    studies than those that are there is left out, and the report says how many there are.
+    and seeds. With `finished`, nothing is run, so another process may be running the rest: results that need missing
+    cells or studies are left out, and the report says how many there are.
 
     Args:
-      paper: whose.
+      paper: the paper to reproduce.
       scale: one of the paper's; None: its default.
       out: folder; None: `runs/PAPER-SCALE`.
       seeds: a count or numbers; None: as many as the scale says.
-      add: strategies of the user's (`module:Name`), which are run in every experiment that has a place for them.
-      finished: report on what is finished in `out`, and run nothing.
-      console: where progress and tables go.
+      add: the user's strategies (`module:Name`), which run in every experiment that has a place for them.
+      finished: whether to report on what is finished in `out`, and run nothing.
+      console: where progress and tables are printed.
 
     Returns:
-      What `summary.json` holds.
+      The content of `summary.json`.
 
     Raises:
-      ValueError: unknown scale, a strategy that is none or has no place, a folder of something else, one that another
-        process uses, or one in which nothing is finished that was to be reported on.
+      ValueError: an unknown scale, a name that is no strategy or has no place, a folder of something else or in use by
+        another process, or, with `finished`, a folder in which nothing is finished.
     """
     console = console or Console(quiet=True)
     scales = list(paper.seeds)
@@ -97,7 +97,7 @@ def reproduce(
         there = find_finished(out, cells, configs) if finished else [True] * len(cells)
         histories = run_cells(out, [*compress(cells, there)], [*compress(configs, there)], console)
         more = [tabulate_own([one for one in added if one.cell.key in histories], histories)] if added else []
-        theirs = len(cells) - len(added)  # no claim, table or figure of the paper's sees the user's
+        theirs = len(cells) - len(added)  # the paper's claims, tables and figures do not see the user's cells
         cells, configs, there = cells[:theirs], configs[:theirs], there[:theirs]
         unfinished = [cell.key for cell, done in zip(cells, there, strict=True) if not done]
         cells, configs = [*compress(cells, there)], [*compress(configs, there)]
@@ -127,16 +127,16 @@ def write_reproduction(
     more: Sequence[Table] = (),
     unfinished: Sequence[tuple[str, str]] = (),
 ) -> dict[str, Any]:
-    """Writes and prints what the evidence shows, and returns what `summary.json` holds.
+    """Writes and prints what the evidence shows, and returns the content of `summary.json`.
 
     Args:
       paper, scale, seeds, evidence: of the reproduction.
-      conditions: what the runs of every experiment had, by which claims are settled.
-      made: of every cell, its settings and the commit that ran it.
+      conditions: of the runs of every experiment; claims are settled by them.
+      made: the settings of every cell, and the commit that ran it.
       out: folder.
-      console: where verdicts go.
-      more: tables that stand before the paper's.
-      unfinished: experiment and method of every cell that the evidence lacks; `("study", name)` of studies.
+      console: where verdicts are printed.
+      more: tables that come before the paper's.
+      unfinished: experiment and method of every cell that the evidence lacks; `("study", name)` for studies.
     """
     found = join(lambda: paper.claims(scale, evidence))
     claims = settle_claims(found, paper.regime, conditions, finished=not unfinished)
@@ -169,7 +169,7 @@ def write_reproduction(
 
 
 def tell_unfinished(finished: int, unfinished: Sequence[tuple[str, str]]) -> list[str]:
-    """Returns a note that a reproduction is not finished; none where it is."""
+    """Returns a note that a reproduction is not finished; no note if it is."""
     if not unfinished:
         return []
     studies = [name for experiment, name in unfinished if experiment == "study"]
@@ -181,7 +181,7 @@ def tell_unfinished(finished: int, unfinished: Sequence[tuple[str, str]]) -> lis
 
 
 def draw_figure(folder: Path, figure: Figure) -> bool:
-    """Draws a figure into a file of its name; returns whether all that it needs was run."""
+    """Draws a figure into a file of its name; returns whether everything that it needs was run."""
     try:
         write_figure(folder / f"{figure.name}.png", figure.draw())
     except NotRun:
@@ -190,7 +190,7 @@ def draw_figure(folder: Path, figure: Figure) -> bool:
 
 
 def find_finished(out: Path, cells: Sequence[Cell], configs: Sequence[Config]) -> list[bool]:
-    """Returns of every cell whether its run is finished.
+    """Returns whether each cell's run is finished.
 
     Raises:
       ValueError: none is.
@@ -207,9 +207,9 @@ def find_finished(out: Path, cells: Sequence[Cell], configs: Sequence[Config]) -
 
 
 def run_cells(out: Path, cells: Sequence[Cell], configs: Sequence[Config], console: Console) -> Histories:
-    """Returns the cells' histories: read where they are finished, run where not.
+    """Returns the cells' histories, which are read if finished and run otherwise.
 
-    Cells of one configuration that begin with the same model are one run.
+    Cells of one configuration that begin with the same model share one run.
     """
     identities = dict(zip((cell.key for cell in cells), identify_runs(cells, configs), strict=True))
     wanted = {identities[cell.begins] for cell in cells if cell.begins is not None}
@@ -228,7 +228,7 @@ def run_cells(out: Path, cells: Sequence[Cell], configs: Sequence[Config], conso
             place,
             begin=pretrained.load(places[identities[cell.begins]]) if new and cell.begins is not None else None,
             figures=False,
-            keep_checkpoints=False,  # a cell is never continued, and SCAFFOLD's state is a model a client
+            keep_checkpoints=False,  # a cell is never resumed, and SCAFFOLD's state is one model per client
             keep_variables=same in wanted,
             more_follow=True,
             announce=not announced,
@@ -242,10 +242,10 @@ def run_cells(out: Path, cells: Sequence[Cell], configs: Sequence[Config], conso
 
 
 def identify_runs(cells: Sequence[Cell], configs: Sequence[Config]) -> list[tuple[str, ...]]:
-    """Returns what tells runs apart, of each cell: its configuration, and that of every cell that it builds on.
+    """Returns what identifies each cell's run: its configuration, and that of every cell that it builds on.
 
     Raises:
-      ValueError: a cell begins with the model of one that does not stand before it.
+      ValueError: a cell begins with the model of a cell that does not come before it.
     """
     out: dict[tuple[str, str], tuple[str, ...]] = {}
     for cell, config in zip(cells, configs, strict=True):
@@ -256,7 +256,7 @@ def identify_runs(cells: Sequence[Cell], configs: Sequence[Config]) -> list[tupl
 
 
 def describe_cells(out: Path, cells: Sequence[Cell], configs: Sequence[Config]) -> list[dict[str, Any]]:
-    """Returns of every cell its experiment and method, its settings' fingerprint, and the commit that ran it."""
+    """Returns each cell's experiment and method, its settings' fingerprint, and the commit that ran it."""
     first: dict[tuple[str, ...], Path] = {}
     described = []
     for cell, config, same in zip(cells, configs, identify_runs(cells, configs), strict=True):
@@ -273,7 +273,7 @@ def describe_cells(out: Path, cells: Sequence[Cell], configs: Sequence[Config]) 
 
 
 def list_notes(made: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Returns what a reader must know of where the cells come from: several commits, or changes beyond one."""
+    """Returns what a reader must know about the cells' origin: several commits, or uncommitted changes."""
     commits = {cell["commit"] for cell in made}
     out = []
     if len(commits) > 1:
@@ -286,13 +286,13 @@ def list_notes(made: Sequence[Mapping[str, Any]]) -> list[str]:
 def run_studies(
     out: Path, paper: Paper, scale: str, seeds: Sequence[int], console: Console, *, only_finished: bool = False
 ) -> dict[str, Any]:
-    """Returns what the studies found: read where this scale and these seeds are finished, found out where not.
+    """Returns the studies' results, which are read if finished at this scale with these seeds, and computed otherwise.
 
     Args:
       out: folder of the reproduction.
       paper, scale, seeds: of the reproduction.
-      console: where progress goes.
-      only_finished: those that are not finished are left out.
+      console: where progress is printed.
+      only_finished: whether to leave out studies that are not finished.
     """
     out, found = out / "studies", {}
     for name, study in paper.studies.items():
@@ -305,13 +305,13 @@ def run_studies(
                 kept = to_jsonable({**asked, "found": study(scale, seeds, out.parent)})
             out.mkdir(parents=True, exist_ok=True)
             write_json(place, kept)
-            kept = read_study(place)  # so that a study read later is no other than this one
+            kept = read_study(place)  # so that it equals what later calls read
         found[name] = kept["found"]
     return found
 
 
 def read_study(place: Path) -> dict[str, Any]:
-    """Returns what is kept of a study; nothing where it is not finished."""
+    """Returns the stored content of a study; an empty dictionary if it is not finished."""
     try:
         kept = json.loads(place.read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):
@@ -352,10 +352,11 @@ def print_verdicts(console: Console, paper: Paper, tables: Sequence[Table], clai
 
 
 def fingerprint_settings(config: Config) -> str:
-    """Returns eight hexadecimal digits that differ where the settings of runs do.
+    """Returns eight hexadecimal digits that differ if the settings of runs differ.
 
-    Parameters that are null are left out, so that an option which is added later, and is not used, changes nothing; so
-    are digests of the data, which stand in the cell's own configuration: the settings are known without the data.
+    Null parameters are left out, so that an option which is added later and not used changes nothing. Digests of the
+    data are left out too, because the settings are known without the data; they are part of the cell's own
+    configuration.
     """
     settings = Config(drop_marks(config)).flat()
     return fingerprint({key: value for key, value in settings.items() if value is not None})

@@ -1,4 +1,4 @@
-"""Settings of cells: a preset, or what stands in a paper's `cells.py`, and changes to it."""
+"""Settings of cells: a preset, or those in a paper's `cells.py`, with changes."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from fedjax_sel.config.files import load
 
 
 def merge_settings(base: dict[str, Any], *changes: dict[str, Any]) -> dict[str, Any]:
-    """Returns `base` with the entries of each change, in their order.
+    """Returns `base` with the entries of each change, applied in order.
 
-    A component of another name replaces the whole component; of the same name, or without one, it changes parameters.
+    A component with another name replaces the whole component; with the same name or none, it changes parameters.
 
     >>> merge_settings({"model": {"name": "mlp", "hidden": [8]}}, {"model": {"dropout": 0.5}}, {"rounds": 3})
     {'model': {'name': 'mlp', 'hidden': [8], 'dropout': 0.5}, 'rounds': 3}
@@ -29,11 +29,11 @@ def merge_settings(base: dict[str, Any], *changes: dict[str, Any]) -> dict[str, 
 
 
 def load_settings(preset: str, *without: str) -> dict[str, Any]:
-    """Returns the configuration of a preset without its seeds, which are the scale's, and without other keys.
+    """Returns the configuration of a preset without its seeds, which the scale sets, and without other keys.
 
     Args:
       preset: its name.
-      without: keys that are left out.
+      without: keys to leave out.
     """
     config = load(preset)[1]
     return {key: value for key, value in config.items() if key not in ("seeds", *without)}

@@ -1,4 +1,4 @@
-"""A reproduction judged again from what it wrote: `summary.json` and its studies, without a single run."""
+"""Judges a reproduction again from what it wrote, `summary.json` and its studies, without running anything."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fedjax_sel.runs.files import write_json, write_text
 
 
 def read_evidence(folder: Path) -> Evidence:
-    """Returns the evidence of a reproduction's folder: the measures of the cells that it ran, and its studies."""
+    """Returns the evidence in a reproduction's folder: the measures of the cells that it ran, and its studies."""
     summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
     measures: dict[tuple[str, str], dict[str, np.ndarray]] = {}
     for row in summary["results"]:
@@ -26,7 +26,7 @@ def read_evidence(folder: Path) -> Evidence:
             measures.setdefault((row["experiment"], row["method"]), {})[row["metric"]] = np.array(values)
     cells = {}
     for cell in papers.load(summary["paper"]).cells(summary["scale"]):
-        if cell.key not in measures:  # added since, or not finished
+        if cell.key not in measures:  # added later, or not finished
             continue
         stored = measures[cell.key]
         runs = len(next(iter(stored.values())))
@@ -40,10 +40,10 @@ def read_evidence(folder: Path) -> Evidence:
 
 
 def judge_again(folder: Path) -> list[Claim]:
-    """Returns the claims of a reproduction's folder under today's policy, from the numbers that it keeps.
+    """Returns the claims in a reproduction's folder under today's policy, from its stored numbers.
 
     Raises:
-      KeyError: a claim needs the rounds themselves, which are not kept: the paper has to be run again.
+      KeyError: a claim needs individual rounds, which are not stored: the paper has to be run again.
     """
     summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
     paper = papers.load(summary["paper"])
@@ -53,11 +53,11 @@ def judge_again(folder: Path) -> list[Claim]:
 
 
 def write_again(folder: Path, commit: str | None) -> None:
-    """Writes today's verdicts into a reproduction's `summary.json` and report, and what was run in today's words.
+    """Writes today's verdicts, and today's text on what was run, into a reproduction's `summary.json` and report.
 
     Args:
       folder: of the reproduction; its numbers, tables and figures stay as they are.
-      commit: whose policy it is, for the summary.
+      commit: the commit whose policy is applied, for the summary.
     """
     claims, place = judge_again(folder), folder / "summary.json"
     summary = json.loads(place.read_text(encoding="utf-8"))

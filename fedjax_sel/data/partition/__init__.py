@@ -1,8 +1,8 @@
-"""Which client owns which example: one partition a file, and each says which law it means.
+"""Which client owns which example: one partition per file, each of which states its law.
 
 A partition is a frozen value with the number of clients (`clients`; None: as many as there are natural owners) and
-`assign(y, rng, owner) -> Int[n]`, the client of every example, -1 where an example is nobody's. All of them end, and
-refuse with a reason what cannot be drawn. Any object with these two will do.
+`assign(y, rng, owner) -> Int[n]`, the client of every example, -1 for an example that no client owns. Every partition
+terminates, and raises an error with the reason if it cannot be drawn. Any object with these two members works.
 """
 
 from fedjax_sel.data.partition._own import Flower, Function, Indices

@@ -1,4 +1,4 @@
-"""What several partitions share."""
+"""Functions shared by several partitions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NO_CLIENT = -1
 
 
 def check_count(name: str, value: int, examples: int) -> None:
-    """Raises `ValueError` for a number of things that need at least one example each, of so many examples."""
+    """Raises `ValueError` unless `value` is an integer from 1 to `examples`: each counted item needs an example."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
         raise ValueError(f"{name} is {value!r}; it is a whole number, at least 1")
     if value > examples:
@@ -20,7 +20,7 @@ def check_count(name: str, value: int, examples: int) -> None:
 
 
 def check_alpha(alpha: float) -> None:
-    """Raises `ValueError` for a concentration that defines no Dirichlet distribution."""
+    """Raises `ValueError` for a concentration that does not define a Dirichlet distribution."""
     if not (isinstance(alpha, int | float | np.floating) and math.isfinite(alpha) and alpha >= 1e-6):
         raise ValueError(
             f"alpha is {alpha!r}; a Dirichlet concentration is a finite number above 0 (at least 1e-6: below, every "
@@ -31,7 +31,7 @@ def check_alpha(alpha: float) -> None:
 def group_by_class(y: Int[np.ndarray, "n"], rng: np.random.Generator) -> list[Int[np.ndarray, "k"]]:
     """Returns the examples of each class that occurs, in random order.
 
-    Raises `ValueError` for targets that are no classes.
+    Raises `ValueError` for targets that are not classes.
     """
     if y.ndim != 1 or y.dtype.kind not in "iu":
         raise ValueError(
@@ -44,7 +44,7 @@ def group_by_class(y: Int[np.ndarray, "n"], rng: np.random.Generator) -> list[In
 
 
 def divide_in_proportion(size: Real[np.ndarray, "N"], total: int, *, least: int = 0) -> Int[np.ndarray, "N"]:
-    """Returns whole numbers that sum to `total`, each at least `least`, in proportion to `size` by largest remainder.
+    """Returns integers of at least `least` that sum to `total`, in proportion to `size` by largest remainder.
 
     >>> divide_in_proportion(np.array([1, 1, 8]), 5, least=1)
     array([1, 1, 3])

@@ -1,4 +1,4 @@
-"""Partitions of one's own: lists of places, a function of the labels, a partitioner of Flower."""
+"""Custom partitions: lists of positions, a function of the labels, a partitioner of Flower."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from fedjax_sel.data.partition._ops import NO_CLIENT
 
 @dataclass(frozen=True, eq=False)
 class Indices:
-    """Client i has the examples at `places[i]`; an example in none of them is nobody's.
+    """Client i owns the examples at `places[i]`; no client owns an example that is in none of them.
 
     Attributes:
-      places: of each client, whole numbers.
+      places: positions of each client's examples, as integers.
 
     >>> Indices([[0, 3], [1]]).assign(np.zeros(4), np.random.default_rng(0))
     array([ 0,  1, -1,  0])
@@ -36,7 +36,7 @@ class Indices:
     ) -> Int[np.ndarray, "n"]:
         """Returns the client of each example.
 
-        Raises `ValueError` for places that there are not, or that several clients have.
+        Raises `ValueError` for positions that do not exist, or that occur more than once.
         """
         out = np.full(len(y), NO_CLIENT)
         for client, given in enumerate(self.places):
@@ -64,11 +64,11 @@ class Indices:
 
 @dataclass(frozen=True)
 class Function:
-    """Whatever a function of the labels says.
+    """The partition that a function of the labels returns.
 
     Attributes:
-      function: from labels and a random generator to the client of each example, -1 where it is nobody's.
-      clients: `N`; None: as many as it names.
+      function: from labels and a random generator to the client of each example, -1 for an example that no client owns.
+      clients: `N`; None: as many as the function returns.
 
     >>> Function(lambda y, rng: y // 2).assign(np.array([0, 1, 2, 3]), np.random.default_rng(0))
     array([0, 0, 1, 1])
@@ -80,7 +80,7 @@ class Function:
     def assign(
         self, y: Int[np.ndarray, "n"], rng: np.random.Generator, owner: Int[np.ndarray, "n"] | None = None
     ) -> Int[np.ndarray, "n"]:
-        """Returns the client of each example; raises `ValueError` where the function returned something else."""
+        """Returns the client of each example; raises `ValueError` if the function returns something else."""
         client = np.asarray(self.function(y, rng))
         if client.shape != np.shape(y)[:1] or not np.issubdtype(client.dtype, np.integer):
             raise ValueError(
@@ -92,13 +92,13 @@ class Function:
 
 @dataclass(frozen=True, eq=False)
 class Flower:
-    """What a partitioner of `flwr-datasets` does with the labels.
+    """The partition that a partitioner of `flwr-datasets` makes from the labels.
 
-    A copy of it is given a table with the labels, the owners where there are some, and the places of all examples. It
-    draws from its own seed, so that every seed of a run has the same partition.
+    A copy of the partitioner receives a table of the labels, the owners if there are any, and the positions of all
+    examples. It draws from its own seed, so every seed of a run has the same partition.
 
     Attributes:
-      partitioner: any of them, to which no dataset was given.
+      partitioner: any partitioner that has no dataset yet.
       label: the column in which it looks for labels (its `partition_by`).
       owner: the column in which it looks for owners.
 
@@ -111,13 +111,13 @@ class Flower:
 
     @property
     def clients(self) -> None:
-        """`N`: as many as it makes."""
+        """`N`: as many as the partitioner makes."""
 
     def assign(
         self, y: Int[np.ndarray, "n"], rng: np.random.Generator, owner: Int[np.ndarray, "n"] | None = None
     ) -> Int[np.ndarray, "n"]:
-        """Returns the client of each example; raises `ValueError` where the partitioner fails, with what it says."""
-        from datasets import Dataset as Table  # late: an extra
+        """Returns the client of each example; raises `ValueError` with the partitioner's error if it fails."""
+        from datasets import Dataset as Table  # late: an optional dependency
 
         columns = {self.label: np.asarray(y), "place": np.arange(len(y))}
         if owner is not None:

@@ -14,17 +14,17 @@ from fedjax_sel.data.partition._ops import NO_CLIENT, check_alpha, check_count, 
 class ClientDirichlet:
     """Client i draws q_i ~ Dir(alpha * prior) over the classes, then its examples from q_i, without replacement.
 
-    Every client owns floor(n / N) examples; the n mod N that remain are nobody's. `prior` is the share of each class
-    among all examples. When a class runs out, the rest of q_i is rescaled to sum 1; clients draw in random order, so
-    that those who come late, and find classes gone, are not always the same.
+    Every client owns floor(n / N) examples; no client owns the remaining n mod N. `prior` is the share of each class
+    among all examples. When a class runs out, the rest of q_i is rescaled to sum to 1. Clients draw in random order, so
+    that it is not always the same clients that draw late and find classes exhausted.
 
     Hsu, Qi and Brown, "Measuring the Effects of Non-Identical Data Distribution for Federated Visual Classification",
-    2019, https://arxiv.org/abs/1909.06335. Not to be confused with `Dirichlet`, where each *class* is
-    divided over the clients; the same alpha means another skew there.
+    2019, https://arxiv.org/abs/1909.06335. Not to be confused with `Dirichlet`, where each *class* is divided among the
+    clients; there, the same alpha gives a different skew.
 
     Attributes:
       clients: `N`.
-      alpha: concentration; near 0: one class a client, large: every client like the whole.
+      alpha: concentration; near 0: one class per client, large: every client has the mix of the whole.
 
     >>> y, rng = np.arange(12) % 3, np.random.default_rng(0)
     >>> np.bincount(ClientDirichlet(3, alpha=1.0).assign(y, rng))
@@ -56,11 +56,11 @@ class ClientDirichlet:
     def _take(
         self, examples: int, prior: Float[np.ndarray, "C"], left: Int[np.ndarray, "C"], rng: np.random.Generator
     ) -> Int[np.ndarray, "C"]:
-        """How many examples of each class one client takes, `examples` in all and never more than are `left`.
+        """Returns how many examples of each class a client takes, `examples` in all and never more than are `left`.
 
-        One after another, a draw of an exhausted class would be rejected and drawn again. All at once it is the same
-        law: draw as many as are missing, drop those beyond what is left, repeat. Every repeat but the last exhausts a
-        class, so there are at most `C`.
+        Drawing one example at a time would reject a draw from an exhausted class and draw again. Drawing all at once
+        follows the same law: draw as many as are missing, drop those beyond what is left, repeat. Every repetition but
+        the last exhausts a class, so there are at most `C`.
         """
         mix = rng.dirichlet(self.alpha * prior)
         take = np.zeros_like(left)
@@ -68,8 +68,8 @@ class ClientDirichlet:
             open_classes = np.flatnonzero(left > take)
             weight = mix[open_classes]
             if weight.sum() < 1e-9:
-                # Nearly all of q_i was on classes that are gone. What remains of a Dirichlet vector is again Dirichlet,
-                # independent of what was taken away; a fresh draw has the same law, and no rounding to 0 / 0.
+                # Nearly all mass of q_i was on exhausted classes. The rest of a Dirichlet vector is again Dirichlet and
+                # independent of the removed part, so a fresh draw follows the same law and avoids 0 / 0 by rounding.
                 weight = rng.dirichlet(self.alpha * prior[open_classes])
                 mix[open_classes] = weight
             drawn = rng.multinomial(missing, weight / weight.sum())

@@ -1,4 +1,4 @@
-"""Every class divided over the clients by a Dirichlet draw."""
+"""Divides every class among the clients by a Dirichlet draw."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from jaxtyping import Int
 from fedjax_sel.data.partition._ops import check_alpha, check_count, group_by_class
 
 DRAWS = 100
-"""How often the shares are drawn before giving up on `min_examples`."""
+"""Number of draws before giving up on `min_examples`."""
 
 
 @dataclass(frozen=True)
 class Dirichlet:
     """For each class, p ~ Dir(alpha * 1_N): client i owns the share p_i of the examples of that class.
 
-    Sizes and label mixes both vary. NIID-Bench, FedLab's `hetero_dir` and Flower's `DirichletPartitioner` follow the
+    Both sizes and label mixes vary. NIID-Bench, FedLab's `hetero_dir` and Flower's `DirichletPartitioner` follow the
     same law. Not to be confused with `ClientDirichlet`, where each *client* draws its mix of classes.
 
-    With `balance`, a client that already has `n / N` examples gets no more of the later classes, as in the authors'
-    code and in NIID-Bench (Li et al., "Federated Learning on Non-IID Data Silos", ICDE 2022,
-    https://arxiv.org/abs/2102.02079; there with `min_examples=10`, the "label-dir" of LEFL). The text has no such rule.
+    With `balance`, a client that already has `n / N` examples gets none of the later classes, as in the authors' code
+    and in NIID-Bench (Li et al., "Federated Learning on Non-IID Data Silos", ICDE 2022,
+    https://arxiv.org/abs/2102.02079; with `min_examples=10`, it is the "label-dir" of LEFL). The text has no such rule.
 
     Attributes:
       clients: `N`.
-      alpha: concentration; small: a class lives at few clients, large: nearly equal shares.
-      min_examples: shares are drawn anew until every client has this many examples, at most 100 times.
-      balance: whether full clients are passed over.
+      alpha: concentration; small: few clients share a class, large: nearly equal shares.
+      min_examples: shares are redrawn until every client has this many examples, at most 100 times.
+      balance: whether to skip full clients.
 
     Source: Yurochkin et al., "Bayesian Nonparametric Federated Learning of Neural Networks", ICML 2019,
     https://arxiv.org/abs/1905.12022, "heterogeneous".
@@ -48,7 +48,7 @@ class Dirichlet:
     ) -> Int[np.ndarray, "n"]:
         """Returns the client of each example.
 
-        Raises `ValueError` where 100 draws leave a client below `min_examples`.
+        Raises `ValueError` if 100 draws all leave a client below `min_examples`.
         """
         check_count("clients", self.clients, len(y))
         check_count("min_examples", self.min_examples, len(y))
@@ -81,12 +81,12 @@ class Dirichlet:
         return client
 
     def _counts(self, sizes: list[int], rng: np.random.Generator) -> Int[np.ndarray, "C N"]:
-        """Examples of each class at each client."""
+        """Returns the number of examples of each class at each client."""
         count = np.zeros((len(sizes), self.clients), np.int64)
         full = sum(sizes) / self.clients
         for c, size in enumerate(sizes):
-            # A Dirichlet vector without some entries, rescaled, is a Dirichlet vector over the others: drawing over
-            # those alone is the same law, and never divides by a sum that underflowed to 0.
+            # A Dirichlet vector without some of its entries, rescaled, is a Dirichlet vector over the others: drawing
+            # only those follows the same law, and never divides by a sum that underflowed to 0.
             open_to = np.flatnonzero(count.sum(0) < full) if self.balance else np.arange(self.clients)
             share = rng.dirichlet(np.full(len(open_to), self.alpha))
             cut = np.floor(np.cumsum(share)[:-1] * size).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Every client a random share."""
+"""Gives every client a random share."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fedjax_sel.data.partition._ops import check_count
 
 @dataclass(frozen=True)
 class Iid:
-    """Examples dealt at random, one after another: sizes differ by at most one.
+    """Deals examples at random, one after another: sizes differ by at most one.
 
     The "IID" setting of McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized Data",
     AISTATS 2017, https://arxiv.org/abs/1602.05629, section 3.

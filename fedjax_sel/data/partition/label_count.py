@@ -1,4 +1,4 @@
-"""Every client a fixed number of labels."""
+"""Gives every client a fixed number of labels."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from fedjax_sel.data.partition._ops import check_count, group_by_class
 class LabelCount:
     """Client i owns examples of `labels` classes: class `i mod C`, and others drawn without replacement.
 
-    The examples of a class are divided as evenly as possible among the clients that own it; which, is drawn. With `N >=
-    C` every class is owned by someone. It is "labelX" of LEFL.
+    The examples of a class are divided at random, as evenly as possible, among the clients that own it.
+    With `N >= C`, every class has an owner. This is "labelX" of LEFL.
 
     Attributes:
-      clients: `N`, at least as many as classes.
-      labels: of each client, at most `C`; 1: one class a client.
+      clients: `N`, at least the number of classes.
+      labels: number of classes of each client, at most `C`; 1: one class per client.
 
     Source: Li et al., "Federated Learning on Non-IID Data Silos: An Experimental Study", ICDE 2022,
     https://arxiv.org/abs/2102.02079, section 4.1, "#C = X".
@@ -37,7 +37,7 @@ class LabelCount:
     ) -> Int[np.ndarray, "n"]:
         """Returns the client of each example.
 
-        Raises `ValueError` where a class has no owner, or is too small to divide.
+        Raises `ValueError` if a class has no owner, or is too small to divide.
         """
         check_count("clients", self.clients, len(y))
         check_count("labels", self.labels, len(y))

@@ -14,16 +14,16 @@ from fedjax_sel.data.partition._ops import check_count, group_by_class
 class LabelGroups:
     """Consecutive classes, `labels` at a time, each divided at random among a group of consecutive clients.
 
-    Groups have as many clients as their number allows, sizes differing by at most one, the larger first: 24 clients and
-    10 classes in pairs make groups of 5, 5, 5, 5, 4. Within a group examples are dealt at random, each client the same
-    number up to one. The groups are what a clustering of clients should find.
+    The clients are divided into groups as evenly as possible, larger groups first: 24 clients and 10 classes in pairs
+    make groups of 5, 5, 5, 5, 4. Within a group, examples are dealt at random, and the clients' numbers of examples
+    differ by at most one. A clustering of clients should find these groups.
 
     The "quantity-based label skew (manual)" of LEFL: Abebe, Munoz and Jannesari, "LEFL: Low Entropy Client Sampling in
     Federated Learning", 2023, https://arxiv.org/abs/2312.17430, section V.
 
     Attributes:
-      clients: `N`, at least as many as groups.
-      labels: classes of a group; the last group may have fewer.
+      clients: `N`, at least the number of groups.
+      labels: number of classes per group; the last group may have fewer.
 
     >>> y, rng = np.arange(12) % 3, np.random.default_rng(0)
     >>> LabelGroups(4, labels=2).groups(3)
@@ -34,7 +34,7 @@ class LabelGroups:
     labels: int = 2
 
     def groups(self, classes: int) -> Int[np.ndarray, "N"]:
-        """The group of each client, where there are so many classes."""
+        """Returns the group of each client, for this number of classes."""
         groups = -(-classes // self.labels)
         return np.repeat(np.arange(groups), [len(part) for part in np.array_split(np.arange(self.clients), groups)])
 

@@ -1,4 +1,4 @@
-"""Every client one main class, and a little of all others."""
+"""Gives every client one main class, and a few examples of all others."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from fedjax_sel.data.partition._ops import NO_CLIENT, check_count, group_by_clas
 
 @dataclass(frozen=True)
 class LabelSkew:
-    """A share of client i's examples is of its main class, `i mod C`; the others are drawn from all other classes.
+    """A share of client i's examples is from its main class, `i mod C`; the others are drawn from all other classes.
 
-    All clients own `floor(n / N)` examples, as far as their main class has as many as they want: where it has not, it
-    is divided evenly among those whose main class it is. The others of a client are drawn uniformly, without
-    replacement, among the examples that nobody has taken, of its own class as well only where no other is left.
+    Every client owns `floor(n / N)` examples. A class that is too small for its share at all clients with this main
+    class is divided evenly among them. A client's other examples are drawn uniformly, without replacement, from the
+    examples that no client has taken yet, and from its main class only if no others are left.
 
     Attributes:
       clients: `N`.
@@ -58,6 +58,6 @@ class LabelSkew:
         for i in rng.permutation(self.clients):
             missing = each - int((client == i).sum())
             free = rng.permutation(np.flatnonzero(client == NO_CLIENT))
-            free = free[np.argsort(kind[free] == main[i], kind="stable")]  # its own class last
+            free = free[np.argsort(kind[free] == main[i], kind="stable")]  # its main class last
             client[free[:missing]] = i
         return client

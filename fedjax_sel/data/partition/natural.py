@@ -1,4 +1,4 @@
-"""Every natural owner (writer, speaker, phone) a client."""
+"""Makes every natural owner (writer, speaker, phone) a client."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from fedjax_sel.data.partition._ops import NO_CLIENT, check_count
 
 @dataclass(frozen=True)
 class Natural:
-    """Client i is the i-th owner, in the order of their names.
+    """Client i is the i-th owner in the sorted order of owners.
 
     As in LEAF (Caldas et al., "LEAF: A Benchmark for Federated Settings", 2018, https://arxiv.org/abs/1812.01097).
 
     Attributes:
-      clients: `N`; fewer than there are owners: that many, drawn at random, and the other owners' examples are
-        nobody's. None: all.
+      clients: `N`; None: all owners; fewer than there are owners: that many, drawn at random, and no client owns the
+        other owners' examples.
 
     >>> y, rng = np.arange(12) % 3, np.random.default_rng(0)
     >>> Natural().assign(y, rng, owner=np.repeat([7, 9], 6))

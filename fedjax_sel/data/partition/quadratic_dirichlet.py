@@ -1,11 +1,11 @@
-"""Every client draws its own mix of classes; sizes as equal as they can be use up every class."""
+"""Every client draws its own mix of classes; a quadratic program makes sizes as equal as the mixes allow."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
-import scipy  # loads its modules where they are used
+import scipy  # imports its submodules on first use
 from jaxtyping import Float, Int
 
 from fedjax_sel.data.partition._ops import NO_CLIENT, check_alpha, check_count, group_by_class
@@ -15,7 +15,7 @@ TOLERANCE = 1e-9
 """Largest error in a class's share of all examples."""
 
 NEARLY = 1e-6
-"""What a cell may lack of a whole example and still count as one: sizes come from a linear solve."""
+"""How far a cell may fall short of a whole example and still count as one: sizes come from a linear solve."""
 
 
 @dataclass(frozen=True)
@@ -24,20 +24,20 @@ class QuadraticDirichlet:
 
         min ½ ‖x‖²   subject to   Q x = d,  x >= 0,      Q = [q_1 ... q_N], d the examples of each class
 
-    so that sizes are as equal as the mixes allow and sum to `n`. Of class c client i owns `⌊Q_ci x_i⌋` examples, drawn
-    without replacement; what rounding leaves over goes to clients drawn uniformly, with replacement, and a client of
-    size 0 owns nothing else. `prior` is the share of each class among all examples. Where no sizes fit the mixes, or a
-    client is left without examples, the mixes are drawn anew, at most 100 times.
+    so that sizes are as equal as the mixes allow and sum to `n`. Client i owns `⌊Q_ci x_i⌋` examples of class c, drawn
+    without replacement; examples left over by rounding go to clients drawn uniformly, with replacement, and are all
+    that a client of size 0 owns. `prior` is the share of each class among all examples. If no sizes fit the mixes, or a
+    client gets no examples, the mixes are redrawn, at most 100 times.
 
     The "Dir" of FedCor and GPFL, where alpha is 0.2: Tang et al., "FedCor: Correlation-Based Active Client Selection
     Strategy for Heterogeneous Federated Learning", CVPR 2022, https://arxiv.org/abs/2103.13822; the program is that of
-    the authors' code, which does not draw anew. Not to be confused with `ClientDirichlet`, where sizes are equal and
-    late clients find classes exhausted, nor with `Dirichlet`.
+    the authors' code, which does not redraw. Not to be confused with `ClientDirichlet`, where sizes are equal and late
+    clients find classes exhausted, nor with `Dirichlet`.
 
     Attributes:
-      clients: `N`, several times the number of classes: no sizes fit the mixes of fewer clients than classes, and
-        seldom those of only a few more.
-      alpha: concentration; near 0: one class a client, large: every client like the whole.
+      clients: `N`, several times the number of classes: no sizes fit the mixes of fewer clients than classes, and sizes
+        seldom fit those of only a few more.
+      alpha: concentration; near 0: one class per client, large: every client has the mix of the whole.
 
     >>> y, rng = np.arange(12) % 3, np.random.default_rng(0)
     >>> np.bincount(QuadraticDirichlet(4, alpha=9.0).assign(y, rng)).sum()
@@ -52,7 +52,7 @@ class QuadraticDirichlet:
     ) -> Int[np.ndarray, "n"]:
         """Returns the client of each example.
 
-        Raises `ValueError` where none of 100 draws gives every client examples.
+        Raises `ValueError` if none of 100 draws gives every client examples.
         """
         check_count("clients", self.clients, len(y))
         check_alpha(self.alpha)
@@ -85,10 +85,10 @@ class QuadraticDirichlet:
         )
 
     def _counts(self, examples: Int[np.ndarray, "C"], rng: np.random.Generator) -> Int[np.ndarray, "C N"] | None:
-        """Returns the examples of each class at each client, without those left over; None: no sizes fit the mixes.
+        """Returns each client's number of examples of each class, without the left-over ones; None if no sizes fit.
 
-        No class is given away twice: what a row of cells exceeds its class by, errors and `NEARLY` together, is less
-        than one example, and whole cells do not exceed it by less than one.
+        No example is given away twice: the cells of a class exceed its size by less than one example, errors and
+        `NEARLY` together, and whole cells cannot exceed it by less than one.
         """
         mix = rng.dirichlet(self.alpha * examples / examples.sum(), self.clients).T
         sizes = solve_least_sizes(mix, examples)
@@ -96,15 +96,15 @@ class QuadraticDirichlet:
 
 
 def solve_least_sizes(mix: Float[np.ndarray, "C N"], examples: Int[np.ndarray, "C"]) -> Float[np.ndarray, "N"] | None:
-    """Returns the `x >= 0` of least `‖x‖` with `mix x = examples`; None: there is none.
+    """Returns the `x >= 0` of least `‖x‖` with `mix x = examples`; None if there is none.
 
-    `x0 = Qᵀ(QQᵀ)⁻¹d` is the answer if it is nowhere negative. If it is, `x = x0 + z`, where `z`, in the null space of
-    `Q` with projector `P`, is as short as `x >= 0` allows. The dual of that is a non-negative least squares problem,
+    `x0 = Qᵀ(QQᵀ)⁻¹d` is the answer if no entry is negative. Otherwise, `x = x0 + z`, where `z`, in the null space of
+    `Q` with projector `P`, is as short as `x >= 0` allows. Its dual is a non-negative least squares problem,
 
         min ‖[P; -x0ᵀ] u - [0; 1]‖²,  u >= 0;      x = x0 + P u / h,  h = 1 + x0ᵀ u,
 
-    (x0 scaled to length 1), with few `u` above 0: one for each bound that is active. At the optimum `h` is
-    `‖x0‖² / ‖x‖²`, which is at least 1/N since `x` sums to what `x0` does; it is 0 where there is no such `x`.
+    (x0 scaled to length 1), with few `u` above 0: one for each active bound. At the optimum, `h` is `‖x0‖² / ‖x‖²`,
+    which is at least 1/N because `x` and `x0` have the same sum; `h` is 0 if there is no such `x`.
 
     Source: Lawson and Hanson, "Solving Least Squares Problems", 1974, chapter 23, problem LDP.
 

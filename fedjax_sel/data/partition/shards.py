@@ -1,4 +1,4 @@
-"""Sorted by label, cut into shards, a few shards to each client."""
+"""Sorts examples by label, cuts them into shards, and deals each client a few shards."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from fedjax_sel.data.partition._ops import check_count, group_by_class
 
 @dataclass(frozen=True)
 class Shards:
-    """Label-sorted examples in `clients * shards_per_client` contiguous shards, dealt at random without replacement.
+    """Deals `clients * shards_per_client` contiguous shards of label-sorted examples at random, without replacement.
 
-    Examples of one label are sorted at random. Where the examples do not divide evenly, shards differ by at most one
-    example and no example is left over (the papers' datasets divide evenly, so that this changes nothing there). One
-    shard a client gives nearly every client one class ("1SPC"); with two ("2SPC") both may be of the same class.
+    Examples of one label are in random order. If the examples do not divide evenly, shards differ by at most one
+    example and no example is left over (the papers' datasets divide evenly, so this changes nothing there). With one
+    shard per client ("1SPC"), nearly every client has one class; with two ("2SPC"), both may be of the same class.
 
     The "pathological non-IID" setting of McMahan et al., "Communication-Efficient Learning of Deep Networks from
     Decentralized Data", AISTATS 2017, https://arxiv.org/abs/1602.05629, section 3; 1SPC and 2SPC: Tang et al.,
@@ -24,7 +24,7 @@ class Shards:
 
     Attributes:
       clients: `N`.
-      shards_per_client: how many shards each client is dealt.
+      shards_per_client: number of shards of each client.
 
     >>> y, rng = np.arange(12) % 3, np.random.default_rng(0)
     >>> np.bincount(Shards(3, shards_per_client=2).assign(y, rng))
@@ -47,7 +47,7 @@ class Shards:
                 f"{self.clients} clients with {self.shards_per_client} shards each need {shards} shards, but there are "
                 f"only {examples} examples; lower clients or shards_per_client"
             )
-        shard = np.arange(examples) * shards // examples  # of each place in the sorted order
+        shard = np.arange(examples) * shards // examples  # of each position in the sorted order
         dealt_to = rng.permutation(shards) // self.shards_per_client
         client = np.empty(examples, np.int64)
         client[np.concatenate(group_by_class(y, rng))] = dealt_to[shard]

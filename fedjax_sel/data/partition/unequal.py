@@ -1,4 +1,4 @@
-"""Labels alike, sizes not."""
+"""Gives clients similar labels but different numbers of examples."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ from fedjax_sel.data.partition._ops import check_count, divide_in_proportion
 
 @dataclass(frozen=True)
 class Unequal:
-    """Examples dealt at random, the size of each client in proportion to `exp(spread z)`, z standard normal.
+    """Deals examples at random, with client sizes in proportion to `exp(spread z)`, where z is standard normal.
 
-    Every client has the labels of the whole, up to chance; only sizes differ: the "quantity skew" of NIID-Bench, with a
-    lognormal law instead of a Dirichlet law, so that the skew does not depend on `N`.
+    Every client has the label mix of the whole, up to chance; only sizes differ. This is the "quantity skew" of
+    NIID-Bench with a lognormal law instead of a Dirichlet law, so that the skew does not depend on `N`.
 
     Attributes:
       clients: `N`.
-      spread: standard deviation of the logarithm of the sizes; 1 puts a factor of 13 between the first and the last
-        decile.
-      min_examples: that every client has.
+      spread: standard deviation of the logarithm of the sizes; at 1, the last decile is 13 times the first.
+      min_examples: minimum per client.
 
     Source: quantity skew, Li et al., "Federated Learning on Non-IID Data Silos: An Experimental Study", 2022,
     https://arxiv.org/abs/2102.02079, section 4.3.
@@ -41,7 +40,7 @@ class Unequal:
     ) -> Int[np.ndarray, "n"]:
         """Returns the client of each example.
 
-        Raises `ValueError` for more clients than examples allow, or a negative spread.
+        Raises `ValueError` for too many clients for the examples, or a negative spread.
         """
         check_count("clients", self.clients, len(y))
         check_count("min_examples", self.min_examples, len(y))
@@ -53,7 +52,7 @@ class Unequal:
                 "there are; lower clients or min_examples"
             )
         exponent = self.spread * rng.standard_normal(self.clients)
-        weight = np.exp(exponent - max(0.0, exponent.max() - 700))  # without overflow
+        weight = np.exp(exponent - max(0.0, exponent.max() - 700))  # avoids overflow
         count = divide_in_proportion(weight, len(y), least=self.min_examples)
         client = np.empty(len(y), np.int64)
         client[rng.permutation(len(y))] = np.repeat(np.arange(self.clients), count)

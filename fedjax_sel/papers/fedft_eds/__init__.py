@@ -1,4 +1,4 @@
-"""FedFT-EDS: a pretrained backbone stays fixed, the rest is tuned on examples chosen by hardened entropy."""
+"""FedFT-EDS: a pretrained backbone stays frozen; the rest is tuned on examples chosen by hardened entropy."""
 
 from fedjax_sel.papers.fedft_eds.cells import list_cells
 from fedjax_sel.papers.fedft_eds.claims import judge_claims
@@ -12,55 +12,57 @@ from fedjax_sel.papers.regime import FairRegime
 __all__ = ["PAPER"]
 
 OPEN = """
-The source leaves open how many rounds it runs, the batch, FedProx's μ, weight decay, how it pretrains, its seeds, and
-which Dirichlet law divides the examples. Ours: batch 32 and 50 rounds (`full`), μ = 0.01, no weight decay in
-fine-tuning, each client's mix of classes from Dirichlet(α) with equal sizes (Hsu, Qi and Brown, 2019, one of the three
-works that it names; in the code of another, FedML, each class draws its share for every client, passes over clients
-that are full, and asks for ten examples a client), all clients in every round unless said, weights by the examples
-trained on, max(1, round(P_ds n)) of them chosen afresh every round on the model received, learning rate 0.1 and
-momentum 0.5 from zero every round. WRN-16-1; trained are the third group, the last normalisation and the classifier
-(132,298 of 175,066 parameters); normalisation in fixed parts uses its statistics and does not move them. Examples are
-normalised by their own data's moments. No augmentation in fine-tuning.
+The paper does not specify the number of rounds, the batch size, FedProx's μ, the weight decay, how it pretrains, its
+seeds, or which Dirichlet law divides the examples. We use batch size 32 and 50 rounds (`full`), μ = 0.01 and no weight
+decay in fine-tuning. Each client draws its mix of classes from Dirichlet(α), with equal sizes (Hsu, Qi and Brown, 2019,
+one of the three works that the paper names; in the code of another, FedML, each class draws its share for every client,
+skips clients that are full, and requires ten examples per client). All clients take part in every round unless stated
+otherwise, weighted by the number of examples that they train on. A client with n examples trains on max(1, round(P_ds
+n)) of them, chosen afresh in every round with the model that it receives. The learning rate is 0.1; the momentum is 0.5
+and starts from zero in every round. The network is WRN-16-1, of which the third group, the last normalisation and the
+classifier are trained (132,298 of 175,066 parameters); normalisation in the frozen parts uses its statistics and does
+not update them. Examples are normalised by the moments of their own data set. Fine-tuning uses no augmentation.
 
-**Pretraining.** The source domain is Tiny-ImageNet at 32x32 (200 classes, JPEG-compressed) in the place of the source's
-"Small ImageNet"; SGD with momentum 0.9, weight decay 5e-4, batch 128, a cosine over the epochs, in one place. The test
-images of the file that we have are sharper than its training images: neighbours in a row differ by 19.1 levels on
-average, and by 14.3. `medium` begins with the library's model (`tiny_imagenet`: all 100,000 training images, 30 epochs,
-shifted and mirrored at random). It is right about 26.65 % of the test images as they are, and 35.72 % of them blurred
-to the training images' sharpness (Gaussian, 0.483 pixels), which is the accuracy that the fair regime is compared with.
-`full` pretrains in the same way on nine tenths of the training examples and measures accuracy on the rest. The
-classifier is drawn afresh for the target.
+**Pretraining.** The source domain is Tiny-ImageNet at 32x32 (200 classes, JPEG-compressed) instead of the paper's
+"Small ImageNet". Pretraining is centralised, by SGD with momentum 0.9, weight decay 5e-4, batch size 128 and a cosine
+schedule over the epochs. The test images in our file are sharper than its training images: horizontally adjacent pixels
+differ by 19.1 levels on average, in the training images by 14.3. `medium` starts from the library's model
+(`tiny_imagenet`: all 100,000 training images, 30 epochs, random shifts and flips). Its accuracy is 26.65 % on the test
+images as they are, and 35.72 % once they are blurred to the training images' sharpness (Gaussian, 0.483 pixels); the
+second number is compared with the fair regime. `full` pretrains in the same way on nine tenths of the training examples
+and measures accuracy on the rest. The classifier is reinitialised for the target.
 
-**Scales.** `small` is small: pretraining with 15,000 examples for 4 epochs; CIFAR-10 (JPEG-compressed copies) with 500
-training and 1000 test examples, 10 clients (50 in the place of 100), batch 16, 1 local epoch (the source has 5), 10
-rounds; the spoken digits of six speakers, 20 clients, in the place of Speech Commands. Its accuracies are far from the
-source's, and its verdicts are of that setting: a short budget is where choosing examples should matter most, and where
-pretraining does. Ablations are among ten clients with P_ds = 10 % there (the source: 100 clients, 50 %). `full` holds
-the source's own experiments, CIFAR-100 and Speech Commands (through tensorflow-datasets) included, for an accelerator.
-`smoke` is a WRN-10-1 on scikit-learn's digits, pretrained on digits too: it shows that everything runs, and judges
-nothing.
+**Scales.** `small` pretrains on 15,000 examples for 4 epochs. It has CIFAR-10 (JPEG-compressed copies) with 500
+training and 1000 test examples, 10 clients (50 instead of 100), batch size 16, 1 local epoch (the paper has 5) and 10
+rounds; and the spoken digits of six speakers, with 20 clients, instead of Speech Commands. Its accuracies are far from
+the paper's, and its verdicts apply to that setting: choosing examples should matter most on a short budget, and so
+should pretraining. Its ablations have ten clients and P_ds = 10 % (the paper: 100 clients, 50 %). `full` has the
+paper's own experiments, including CIFAR-100 and Speech Commands (through tensorflow-datasets), and is meant for an
+accelerator. `smoke` is a WRN-10-1 on scikit-learn's digits, pretrained on digits too: it shows that everything runs,
+and no claim is judged by it.
 
-`small` also has FedAvg, FedProx, RDS and EDS with the source's five local epochs, by which learning efficiency is
-judged, and both Dirichlet laws: each client draws its mix of classes (equal sizes, elsewhere), or each class draws its
-share for every client (sizes differ too; nobody is passed over, and none is asked for).
+`small` also runs FedAvg, FedProx, RDS and EDS with the paper's five local epochs, by which learning efficiency is
+judged, and both Dirichlet laws: each client draws its mix of classes (equal sizes; used everywhere else), or each class
+draws its share for every client (sizes differ too; no client is skipped, and each needs only one example).
 
-`medium` takes hours on two cores: the library's backbone; CIFAR-10 with all 50,000 examples, ten clients, E = 5, B =
-32, 50 rounds. A tenth of the examples has five seeds; half of them, all of them, and FedAvg-RDS two. What trains the
-whole model on all examples (FedAvg, FedProx, from scratch, in one place) is run on **10,000 examples with one seed**,
-with FedFT-ALL (one seed), RDS and EDS (three) beside it; so are the studies, and both laws. 100 clients, of whom all, a
-fifth or a tenth take part, for the methods with a tenth of the examples (two seeds); spoken digits, all 3000
-recordings, 20 clients (three seeds); the ablations among ten clients with a tenth of 10,000 examples (three seeds).
-Where comparisons have different numbers of seeds, those with at least three are judged.
+`medium` takes hours on two cores: the library's backbone and CIFAR-10 with all 50,000 examples, ten clients, E = 5, B =
+32, 50 rounds. FedFT has five seeds with a tenth of the examples, and two seeds with half or all of them; FedAvg-RDS has
+two. Methods that train the whole model on all examples (FedAvg, FedProx, from scratch, centralised) run on **10,000
+examples with one seed**, beside FedFT-ALL (one seed), RDS and EDS (three); so do the studies and the comparison of both
+laws. Methods with a tenth of the examples also run with 100 clients, of whom all, a fifth or a tenth take part (two
+seeds). The spoken digits have all 3000 recordings and 20 clients (three seeds); the ablations have ten clients and a
+tenth of 10,000 examples (three seeds). Where comparisons have different numbers of seeds, those with at least three are
+judged.
 
-Clients' models are compared by minibatch CKA (Nguyen, Raghu and Kornblith, 2021, which the source cites) on all test
-examples in batches of 100.
+Clients' models are compared by minibatch CKA (Nguyen, Raghu and Kornblith, 2021, which the paper cites) on all test
+examples, in batches of 100.
 
-Best accuracy over the rounds is reported, as in the source; it is a maximum over measurements on test examples, so it
-is optimistic for all methods alike. Simulated client seconds count every FLOP of all clients at one rate, the
-backbone's forward pass for every example of every step and the choice of examples included. The simulator itself runs a
-fixed backbone once for all examples, to the same numbers.
+We report the best accuracy over the rounds, as the paper does; it is a maximum over measurements on test examples, so
+it is optimistic for all methods alike. Simulated client seconds count every FLOP of all clients at one rate, including
+the choice of examples and the backbone's forward pass for every example of every step. The simulator itself runs a
+frozen backbone once for all examples; the numbers come out the same.
 
-An advantage of at most 0.005 of accuracy is negligible.
+An accuracy advantage of at most 0.005 counts as negligible.
 """
 
 REGIME = FairRegime(

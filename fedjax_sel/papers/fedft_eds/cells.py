@@ -1,4 +1,4 @@
-"""What the FedFT-EDS reproduction runs: pretraining, ten clients, stragglers, speech, and its ablations."""
+"""The runs of the FedFT-EDS reproduction: pretraining, ten clients, stragglers, speech, and its ablations."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ class Scale:
     """How much of everything is run.
 
     Attributes:
-      num_examples, num_test_examples: of the target; None: all.
-      few, many: how many clients experiments with few and with many clients have.
-      epochs: of a round.
-      batch_size: of a step.
+      num_examples, num_test_examples: of the target data; None: all.
+      few, many: numbers of clients in experiments with few and with many clients.
+      epochs: local epochs per round.
+      batch_size: of a local step.
       rounds: of an experiment.
       every: rounds between evaluations.
       pretraining: examples and epochs of pretraining.
@@ -81,7 +81,7 @@ class Scale:
     depth: int = 16
 
     def describe_data(self, name: str) -> dict[str, Any]:
-        """Returns a target's examples; speech has few test examples, and all of them are used."""
+        """Returns the settings of a target's data; speech has few test examples, all of which are used."""
         limits = {
             "num_examples": 10_000 if name == LESS else self.num_examples,
             "num_test_examples": None if name in SPEECH.values() else self.num_test_examples,
@@ -110,7 +110,7 @@ class Scale:
         }
 
     def describe_central(self, name: str, alpha: float) -> dict[str, Any]:
-        """Returns settings of training in one place."""
+        """Returns settings of centralised training."""
         return {**self.describe_base(name, 1, alpha), "partition": {"name": "iid", "clients": 1}}
 
 
@@ -124,20 +124,20 @@ SCALES = {
 SHIPPED, SHIPPED_ACCURACY = "tiny_imagenet", 0.3572
 """The library's model, with which `medium` begins, and its accuracy on the test examples of Tiny-ImageNet.
 
-The file's test images are sharper than the training images (`SHARPNESS`), so they are blurred to the same sharpness
-first; as they are, 0.2665.
+The file's test images are sharper than the training images (`SHARPNESS`), so they are first blurred to the same
+sharpness; without blur, the accuracy is 0.2665.
 """
 
 SHARPNESS, BLUR = 14.259, 0.4832
-"""Mean absolute difference of horizontal neighbours in the training images (test images: 19.097), in levels of 256;
-and the standard deviation, in pixels, of the Gaussian blur that gives it to the test images."""
+"""Mean absolute difference of horizontally adjacent pixels in the training images (test images: 19.097), in levels of
+256; and the standard deviation, in pixels, of the Gaussian blur that gives the test images the same value."""
 
 AT_SMOKE = (SCRATCH, FEDAVG, RDS, EDS, ALL, EDS50)
 """The methods that are run at `smoke`."""
 
 
 def list_cells(scale: str) -> list[Cell]:
-    """Returns pretraining first; then few clients, many clients, speech, ablations."""
+    """Returns all cells: pretraining first, then few clients, many clients, speech, ablations."""
     if scale == "medium":
         return list_medium()
     out = [pretrain(scale, choose_source(scale))]
@@ -151,27 +151,27 @@ def list_cells(scale: str) -> list[Cell]:
 
 
 def choose_source(scale: str) -> str:
-    """Returns on what the model is pretrained, or which of the library's models it is."""
+    """Returns the data on which the model is pretrained, or the name of the library's model."""
     return {"smoke": DIGITS, "medium": SHIPPED}.get(scale, TINY)
 
 
 def list_targets(scale: str) -> list[str]:
-    """Returns the close domain's data."""
+    """Returns the data sets of the close domain."""
     return {"smoke": [DIGITS], "small": [CIFAR10], "medium": [CIFAR10], "full": [CIFAR10, CIFAR100]}[scale]
 
 
 def find_studied(scale: str) -> str:
-    """Returns the data whose cells are studied further."""
+    """Returns the data set whose cells are used by the studies."""
     return LESS if scale == "medium" else list_targets(scale)[0]
 
 
 def list_alphas(scale: str) -> tuple[float, ...]:
-    """Returns the concentrations of a scale."""
+    """Returns the Dirichlet concentrations of a scale."""
     return (STRONG,) if scale == "smoke" else (STRONG, WEAK)
 
 
 def pretrain(scale: str, source: str) -> Cell:
-    """Returns training in one place on the source domain."""
+    """Returns the cell of centralised training on the source domain."""
     size = SCALES[scale]
     num_examples, epochs = size.pretraining
     limits = {"num_examples": num_examples, "num_test_examples": size.num_test_examples} if num_examples else {}
@@ -201,7 +201,7 @@ def pretrain(scale: str, source: str) -> Cell:
 def make_cell(
     experiment: str, method: str, base: dict[str, Any], changes: Iterable[dict[str, Any]], begins: str | None
 ) -> Cell:
-    """Returns one run; `begins` is what `choose_source` says of its model, None for a fresh one."""
+    """Returns one run; `begins` names its initial model as `choose_source` does, None for a fresh one."""
     config = merge_settings(base, *changes)
     if begins is None:
         return Cell(experiment, method, config)
@@ -213,13 +213,13 @@ def make_cell(
 
 
 def make_method_cell(scale: str, experiment: str, method: str, base: dict[str, Any]) -> Cell:
-    """Returns one run of one of the methods; all but the one from scratch begin pretrained."""
+    """Returns one run of one of the methods; all except the one from scratch begin with the pretrained model."""
     begins = None if method == SCRATCH else choose_source(scale)
     return make_cell(experiment, method, base, {**METHODS, **OTHERS}[method], begins)
 
 
 def list_few(scale: str) -> list[Cell]:
-    """Returns all methods among few clients, and training in one place beside them."""
+    """Returns all methods with few clients (some at `smoke`), and centralised training beside them."""
     size, out = SCALES[scale], []
     methods = AT_SMOKE if scale == "smoke" else (*METHODS, *OTHERS)
     for name in list_targets(scale):
@@ -232,13 +232,13 @@ def list_few(scale: str) -> list[Cell]:
                 out.append(make_cell(name_few(name, alpha), f"{FEDAVG} ({CIFAR100})", base, [], CIFAR100))
         if scale != "smoke":
             base = size.describe_central(name, WEAK)
-            for alpha in list_alphas(scale):  # the same run, beside both
+            for alpha in list_alphas(scale):  # the same run, listed in both
                 out.append(make_cell(name_few(name, alpha), CENTRAL, base, [], choose_source(scale)))
     return out
 
 
 def list_many(scale: str) -> list[Cell]:
-    """Returns FedAvg with stragglers and partial training among many clients."""
+    """Returns FedAvg with stragglers, and partial training, with many clients."""
     size, source, out = SCALES[scale], choose_source(scale), []
     shown = (RDS, EDS, ALL, RDS50, EDS50) if scale == "small" else (SCRATCH, RDS, EDS, ALL, RDS50, EDS50)
     for name in list_targets(scale):
@@ -252,7 +252,7 @@ def list_many(scale: str) -> list[Cell]:
 
 
 def list_speech(scale: str) -> list[Cell]:
-    """Returns the far domain, among many clients."""
+    """Returns the far domain, with many clients."""
     size, speech = SCALES[scale], SPEECH[scale]
     base, experiment = size.describe_base(speech, 20 if scale == "small" else 100, STRONG), name_many(speech, STRONG)
     shown = (SCRATCH, FEDAVG, RDS, EDS, RDS50, EDS50)
@@ -264,7 +264,7 @@ def list_speech(scale: str) -> list[Cell]:
 
 
 def list_ablations(scale: str) -> list[Cell]:
-    """Returns what is trained, α, and ρ, one varied at a time."""
+    """Returns ablations of the trained part, α and ρ, one varied at a time."""
     size = SCALES[scale]
     clients, fraction = (size.few, LITTLE) if scale == "small" else (size.many, HALF)
     return vary(size.describe_base(list_targets(scale)[-1], clients, STRONG), fraction, choose_source(scale))
@@ -275,8 +275,8 @@ def vary(base: dict[str, Any], fraction: float, source: str) -> list[Cell]:
 
     Args:
       base: settings in which the whole model is trained.
-      fraction: of the examples that is chosen.
-      source: on what the model is pretrained.
+      fraction: of the examples to select.
+      source: data on which the model is pretrained.
     """
     out = []
     selections = {"RDS": select_randomly(fraction), "EDS": select_by_entropy(fraction)}
@@ -295,7 +295,7 @@ def vary(base: dict[str, Any], fraction: float, source: str) -> list[Cell]:
 
 
 def list_settings(scale: str) -> list[Cell]:
-    """Returns the source's five local epochs, and the other law by which examples may be divided."""
+    """Returns runs with the source's five local epochs, and with the other Dirichlet law."""
     size, name, out = SCALES[scale], find_studied(scale), []
     for alpha in list_alphas(scale):
         base = size.describe_base(name, size.few, alpha)
@@ -313,7 +313,7 @@ def list_settings(scale: str) -> list[Cell]:
 
 
 def list_medium() -> list[Cell]:
-    """Returns partial training on all examples, and the whole model on a fifth; what says most an hour stands first."""
+    """Returns partial training on all examples and the whole model on a fifth, most informative per hour first."""
     scale = "medium"
     size, out = SCALES[scale], []
     for alpha in list_alphas(scale):
@@ -339,7 +339,7 @@ def list_medium() -> list[Cell]:
 
 
 def list_medium_many() -> list[Cell]:
-    """Returns a random and an entropic tenth among many clients, all, a fifth or a tenth of whom take part; speech."""
+    """Returns random and entropy selection of a tenth with many clients (full or partial participation), and speech."""
     scale, size, out = "medium", SCALES["medium"], []
     for alpha in list_alphas(scale):
         base = {**size.describe_base(CIFAR10, size.many, alpha), "seeds": 2}
@@ -355,6 +355,6 @@ def list_medium_many() -> list[Cell]:
 
 
 def list_medium_ablations() -> list[Cell]:
-    """Returns the ablations of `full` among ten clients with a tenth of 10,000 examples."""
+    """Returns the ablations of `full`, with ten clients and a tenth of 10,000 examples."""
     size = SCALES["medium"]
     return vary({**size.describe_base(LESS, size.few, STRONG), "seeds": 3}, LITTLE, choose_source("medium"))

@@ -1,4 +1,4 @@
-"""What FedFT-EDS says of itself, and what one should ask of it, judged."""
+"""Verdicts on what FedFT-EDS says about itself, and on what else should be asked about it."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def judge_claims(scale: str, evidence: Evidence) -> list[Claim]:
 
 
 def judge_entropy(histories: Histories) -> Claim:
-    """Returns entropy against chance."""
+    """Returns the claim on entropy selection against random selection."""
     over = {f"{n}, 10 %": d for n, d in compare(histories, EDS, RDS).items()}
     over |= {f"{n}, 50 %": d for n, d in compare(histories, EDS50, RDS50).items()}
     over = keep_seeded(over)
@@ -102,7 +102,7 @@ def judge_entropy(histories: Histories) -> Claim:
 
 
 def judge_half(histories: Histories) -> Claim:
-    """Returns half of the examples against all."""
+    """Returns the claim on half of the examples against all of them."""
     half = compare(histories, EDS50, ALL)
     return make_claim(
         "half-beats-all",
@@ -115,7 +115,7 @@ def judge_half(histories: Histories) -> Claim:
 
 
 def judge_pretraining(histories: Histories) -> Claim:
-    """Returns what pretraining gains in accuracy."""
+    """Returns the claim on the accuracy gained by pretraining."""
     gain = compare(histories, FEDAVG, SCRATCH)
     return make_claim(
         "pretraining-raises-accuracy",
@@ -128,7 +128,7 @@ def judge_pretraining(histories: Histories) -> Claim:
 
 
 def judge_alikeness(scale: str, histories: Histories, study: Mapping[str, Any]) -> Claim:
-    """Returns how alike pretraining makes clients' models."""
+    """Returns the claim on how similar pretraining makes clients' models."""
     cka = {}
     for name, row in study["cells"].items():
         if name.startswith(f"{FEDAVG}, "):
@@ -147,7 +147,7 @@ def judge_alikeness(scale: str, histories: Histories, study: Mapping[str, Any]) 
 
 
 def judge_skew(scale: str, histories: Histories) -> Claim:
-    """Returns what pretraining gains under strong skew, beside weak."""
+    """Returns the claim on the gain by pretraining under strong skew, compared with weak skew."""
     gain, more = compare(histories, FEDAVG, SCRATCH), {}
     for name in list_targets(scale):
         if name_few(name, STRONG) in gain and name_few(name, WEAK) in gain:
@@ -168,7 +168,7 @@ def judge_skew(scale: str, histories: Histories) -> Claim:
 
 
 def judge_partial_training(scale: str, histories: Histories) -> Claim:
-    """Returns partial training against the whole model."""
+    """Returns the claim on partial training against the whole model."""
     over = {
         method: {
             name: d
@@ -188,7 +188,7 @@ def judge_partial_training(scale: str, histories: Histories) -> Claim:
 
 
 def judge_part_alone(histories: Histories) -> Claim:
-    """Returns partial training against the whole model, both with a random tenth."""
+    """Returns the claim on partial training against the whole model, both with a random tenth."""
     over = compare(histories, RDS, FEDAVG_RDS)
     return make_claim(
         "partial-training-alone-pays",
@@ -202,7 +202,7 @@ def judge_part_alone(histories: Histories) -> Claim:
 
 
 def judge_stragglers(scale: str, histories: Histories) -> Claim:
-    """Returns partial training with all clients against the whole model with some of them."""
+    """Returns the claim on partial training with all clients against the whole model with some of them."""
     short = {
         name_fedavg(fraction): {
             name_many(name, alpha): difference(
@@ -230,7 +230,7 @@ def judge_stragglers(scale: str, histories: Histories) -> Claim:
 
 
 def judge_gap(scale: str, histories: Histories) -> Claim:
-    """Returns how much of the gap to training in one place is closed."""
+    """Returns the claim on how much of the gap to centralised training is closed."""
     closed, gaps = compare_with_gap(scale, histories), compare(histories, CENTRAL, SCRATCH)
     there = judge_larger({name: gaps[name] for name in closed}).verdict == REPRODUCED
     return make_claim(
@@ -248,7 +248,7 @@ def judge_gap(scale: str, histories: Histories) -> Claim:
 
 
 def judge_classifier(histories: Histories) -> Claim:
-    """Returns the classifier alone against larger parts."""
+    """Returns the claim on training the classifier alone against larger parts."""
     there = {experiment for experiment, _ in histories}
     parts = {
         part: {
@@ -273,7 +273,7 @@ def judge_classifier(histories: Histories) -> Claim:
 
 
 def compare_with_gap(scale: str, histories: Histories) -> dict[str, Difference]:
-    """Returns what FedFT-RDS gains on FedAvg from scratch, minus 0.3 of what training in one place does."""
+    """Returns FedFT-RDS's gain over FedAvg from scratch minus 0.3 of the gain of centralised training over it."""
     out = {}
     for name in list_targets(scale):
         for alpha in (STRONG, WEAK):

@@ -1,4 +1,4 @@
-"""What the FedFT-EDS report's claims share: accuracies, experiments by name, comparisons of two methods."""
+"""What the claims of the FedFT-EDS report share: accuracies, experiments by name, comparisons of two methods."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from fedjax_sel.papers.fedft_eds.numbers import measure
 from fedjax_sel.papers.paper import Histories
 
 NOTICED = 0.005
-"""A smaller advantage in accuracy would be noticed by nobody."""
+"""An advantage in accuracy of at most this is negligible."""
 
 ENOUGH = 3
-"""Seeds by which a comparison is judged where another one has as many."""
+"""Number of seeds that a comparison needs to be judged, if any comparison has as many."""
 
 
 def find_best_accuracy(histories: Histories, experiment: str, method: str) -> np.ndarray:
-    """Returns the best accuracy a seed, as the source reports it."""
+    """Returns the best accuracy of each seed, as the source reports it."""
     return measure(histories[experiment, method])[BEST]
 
 
@@ -29,7 +29,7 @@ BEST = "best_accuracy"
 
 
 def list_experiments(histories: Histories, *methods: str) -> list[str]:
-    """Returns the experiments in which all of these were run."""
+    """Returns the experiments in which all of these methods were run."""
     names = dict.fromkeys(experiment for experiment, _ in histories)
     return [name for name in names if all((name, method) in histories for method in methods)]
 
@@ -41,7 +41,7 @@ def list_few_experiments(scale: str, histories: Histories) -> list[str]:
 
 
 def compare(histories: Histories, first: str, second: str, metric: str = BEST) -> dict[str, Difference]:
-    """Returns first minus second of a measure, wherever both were run, as `keep_seeded` keeps them."""
+    """Returns first minus second of a measure, wherever both were run, filtered by `keep_seeded`."""
     return keep_seeded(
         {
             name: subtract(*(measure(histories[name, method])[metric] for method in (first, second)))
@@ -57,6 +57,6 @@ def subtract(first: np.ndarray, second: np.ndarray) -> Difference:
 
 
 def keep_seeded(found: Mapping[str, Difference]) -> dict[str, Difference]:
-    """Returns the comparisons that have at least three seeds, where one has; those with fewer are shown in tables."""
+    """Returns the comparisons with at least three seeds or, if none has three, with the most; tables show all."""
     least = min(ENOUGH, max((d.seeds for d in found.values()), default=0))
     return {name: d for name, d in found.items() if d.seeds >= least}

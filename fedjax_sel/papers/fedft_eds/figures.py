@@ -47,7 +47,7 @@ LOOKS = {
 
 
 def make_figures(scale: str, evidence: Evidence) -> list[Figure]:
-    """Returns figures as in the source, and which examples are chosen."""
+    """Returns the source's figures, and those of the chosen examples."""
     histories, studies = evidence.histories, evidence.studies
     panels: dict[str, dict[str, History]] = {}
     for (experiment, method), history in histories.items():
@@ -158,7 +158,7 @@ def draw_bars(panels: dict[str, dict[str, History]]) -> mpl.Figure:
 
 
 def draw_alikeness(study: Any) -> mpl.Figure:
-    """Draws heat maps of CKA between clients, each level on the scale of what it shows."""
+    """Draws heat maps of the CKA between clients, each level on the colour scale of its own values."""
     rows, levels = study["cells"], study["levels"]
     heats = np.array([row["heat"] for row in rows.values()], np.float64)
     apart = heats[..., ~np.eye(heats.shape[-1], dtype=bool)]
@@ -170,7 +170,7 @@ def draw_alikeness(study: Any) -> mpl.Figure:
     for line, (name, row) in zip(axes, rows.items(), strict=True):
         images = []
         for i, (ax, level, heat) in enumerate(zip(line, levels, np.array(row["heat"], np.float64), strict=True)):
-            shown = np.where(np.eye(len(heat), dtype=bool), np.nan, heat)  # a model beside itself would be the scale
+            shown = np.where(np.eye(len(heat), dtype=bool), np.nan, heat)  # the diagonal would set the scale
             images.append(ax.imshow(shown, vmin=low[i], vmax=max(high[i], low[i] + 1e-6), cmap="magma_r"))
             ax.set(xticks=[], yticks=[])
             ax.set_title(level, fontsize=8)
@@ -208,7 +208,7 @@ def draw_histograms(study: Any) -> mpl.Figure:
 
 
 def draw_choices(study: Any) -> mpl.Figure:
-    """Draws how often examples are chosen, and of which labels."""
+    """Draws how often examples are chosen, and the entropy of their labels."""
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
     for i, (method, row) in enumerate(study["methods"].items()):
         share = np.array(row["times"]).mean(0)

@@ -1,4 +1,4 @@
-"""The methods, data and experiments of the FedFT-EDS reproduction, and what they are called."""
+"""The methods, data and experiments of the FedFT-EDS reproduction, and their names."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ RDS, EDS, ALL, RDS50, EDS50 = (
 MARGIN, LOSS, BATCHES = "FedFT, margin (10 %)", "FedFT, high loss (10 %)", "FedFT, high-entropy batches (10 %)"
 
 BACKBONE = ("stem", "group1", "group2")
-"""What stays as it was pretrained: all below the third group."""
+"""The parts that stay as pretrained: everything below the third group."""
 
 TEMPERATURE = 0.1
 EPOCHS = 5
-"""Of the source's local training."""
+"""Local epochs of the source."""
 LITTLE, HALF = 0.1, 0.5
 
 
 def select_randomly(fraction: float) -> dict[str, Any]:
-    """Returns a fresh random share every round."""
+    """Returns the settings of a random fraction, drawn anew in every round."""
     return {"data_selection": {"name": "random_subset", "fraction": fraction}}
 
 
 def select_by_entropy(fraction: float, temperature: float = TEMPERATURE) -> dict[str, Any]:
-    """Returns the share of highest hardened entropy."""
+    """Returns the settings of the fraction with the highest hardened entropy."""
     return {"data_selection": {"name": "entropy", "fraction": fraction, "temperature": temperature}}
 
 
@@ -55,14 +55,14 @@ METHODS: dict[str, list[dict[str, Any]]] = {
     RDS50: [PARTLY, select_randomly(HALF)],
     EDS50: [PARTLY, select_by_entropy(HALF)],
 }
-"""What each method changes; all but the first begin with the pretrained model."""
+"""Each method's changes to the settings; all methods except the first begin with the pretrained model."""
 
 OTHERS: dict[str, list[dict[str, Any]]] = {
     MARGIN: [PARTLY, {"data_selection": {"name": "margin", "fraction": LITTLE}}],
     LOSS: [PARTLY, {"data_selection": {"name": "high_loss", "fraction": LITTLE}}],
     BATCHES: [PARTLY, {"data_selection": {"name": "entropy_batches", "fraction": LITTLE, "batch_size": 4}}],
 }
-"""Other choices of examples, among ten clients."""
+"""Other ways to choose examples, with few clients."""
 
 PARTS: dict[str, tuple[str, ...]] = {
     "full": (),
@@ -70,11 +70,11 @@ PARTS: dict[str, tuple[str, ...]] = {
     "moderate": BACKBONE,
     "classifier": (*BACKBONE, "group3", "norm"),
 }
-"""What is fixed, by how much is trained (Fig. 10a)."""
+"""The frozen parts, by how much is trained (Fig. 10a)."""
 
 RHOS = (0.01, 0.1, 0.5, 1.0, 2.0, 10.0)
 ALPHAS = (0.01, 0.05, 0.1, 0.5, 1.0)
-"""Of the ablations (Fig. 10c, b)."""
+"""Values of the ablations (Fig. 10c, b)."""
 
 TINY, CIFAR10, CIFAR100, DIGITS = "Tiny-ImageNet", "CIFAR-10", "CIFAR-100", "digits"
 LESS = "CIFAR-10 (10,000 examples)"
@@ -91,36 +91,36 @@ SOURCES: dict[str, str] = {
 }
 
 STRONG, WEAK = 0.1, 0.5
-"""Concentrations of the source's experiments."""
+"""Dirichlet concentrations of the source's experiments."""
 
 FRACTIONS = {"full": 1.0, "20 %": 0.2, "10 %": 0.1}
-"""Who is left of FedAvg's clients when the others are stragglers."""
+"""Fractions of FedAvg's clients that take part while the others are stragglers."""
 
 PRETRAINING = "pretraining"
 
 
 def name_few(name: str, alpha: float) -> str:
-    """Returns what an experiment with few clients is called."""
+    """Returns the name of an experiment with few clients."""
     return f"{name}, few clients, α = {alpha:g}"
 
 
 def name_many(name: str, alpha: float) -> str:
-    """Returns what an experiment with many clients is called."""
+    """Returns the name of an experiment with many clients."""
     return f"{name}, many clients, α = {alpha:g}"
 
 
 def name_five_epochs(name: str, alpha: float) -> str:
-    """Returns what an experiment with few clients and the source's five local epochs is called."""
+    """Returns the name of an experiment with few clients and the source's five local epochs."""
     return f"{name_few(name, alpha)}, E = {EPOCHS}"
 
 
 def name_by_class(name: str, alpha: float) -> str:
-    """Returns what an experiment with few clients is called where each class draws its clients."""
+    """Returns the name of an experiment with few clients in which each class draws its clients."""
     return f"{name_few(name, alpha)}, drawn by class"
 
 
 def name_stragglers(method: str, share: str) -> str:
-    """Returns what a method is called when so many of the clients take part.
+    """Returns the name of a method when only this share of the clients takes part.
 
     >>> name_stragglers("FedFT-EDS (10 %)", "20 %")
     'FedFT-EDS (10 %), 20 % of the clients'
@@ -129,10 +129,10 @@ def name_stragglers(method: str, share: str) -> str:
 
 
 def name_ablation(what: str, value: str) -> str:
-    """Returns what an ablation's experiment is called."""
+    """Returns the name of an ablation's experiment."""
     return f"ablation, {what} {value}"
 
 
 def name_fedavg(fraction: str) -> str:
-    """Returns what FedAvg is called when so many of its clients take part."""
+    """Returns the name of FedAvg when only this fraction of its clients takes part."""
     return FEDAVG if fraction == "full" else f"{FEDAVG} ({fraction} of the clients)"

@@ -1,4 +1,4 @@
-"""What FedFT-EDS says of efficiency and of ρ, and what its entropy ranks by, judged."""
+"""Verdicts on what FedFT-EDS says about efficiency and ρ, and on what its entropy ranks by."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ from fedjax_sel.papers.paper import Claim, Histories
 
 
 def judge_efficiency(scale: str, histories: Histories, seconds: Mapping[str, Any]) -> Claim:
-    """Returns best accuracy over client training seconds.
+    """Returns the claim on learning efficiency: best accuracy divided by client training seconds.
 
     Args:
       scale, histories: of the reproduction.
-      seconds: of rounds of the simulator, by method.
+      seconds: measured seconds of the simulator's rounds, by method.
     """
     simulated: dict[str, dict[str, Difference]] = {FEDAVG: {}, FEDPROX: {}}
     measured = {}
@@ -90,7 +90,7 @@ def judge_efficiency(scale: str, histories: Histories, seconds: Mapping[str, Any
 
 
 def judge_other_efficiency(scale: str, histories: Histories) -> list[Claim]:
-    """Returns what the source says of the learning efficiency of others than FedAvg and FedProx."""
+    """Returns the source's claims on learning efficiency beyond those on FedAvg and FedProx."""
 
     def relate(first: str, second: str, names: Iterable[str]) -> dict[str, Difference]:
         there = [name for name in names if {(name, first), (name, second)} <= histories.keys()]
@@ -140,7 +140,7 @@ def judge_other_efficiency(scale: str, histories: Histories) -> list[Claim]:
 
 
 def judge_early(histories: Histories) -> list[Claim]:
-    """Returns entropy against chance in the first rounds, and beside what is left of its advantage in the end."""
+    """Returns the claims on entropy's advantage in the first rounds, alone and compared with that in best accuracy."""
     pairs = {"10 %": (EDS, RDS), "50 %": (EDS50, RDS50)}
     early, more = {}, {}
     for fraction, pair in pairs.items():
@@ -175,7 +175,7 @@ def judge_early(histories: Histories) -> list[Claim]:
 
 
 def judge_alpha(histories: Histories) -> list[Claim]:
-    """Returns whether entropy's advantage shrinks as examples are divided more evenly; none where α was not varied."""
+    """Returns whether entropy's advantage shrinks as the skew decreases; no claims if α was not varied."""
     at = {alpha: name_ablation("α =", f"{alpha:g}") for alpha in ALPHAS}
     if not all((experiment, "EDS") in histories for experiment in at.values()):
         return []
@@ -235,7 +235,7 @@ def judge_rho(histories: Histories) -> list[Claim]:
 
 
 def judge_order(scale: str, histories: Histories, by_rho: Mapping[str, Any]) -> Claim:
-    """Returns ours: what the hardened entropy ranks by."""
+    """Returns our claim on what the hardened entropy ranks by."""
     row = by_rho["0.1"]
     correlation, overlap = np.array(row["correlation"]), np.array(row["overlap"])
     same = {
@@ -254,7 +254,7 @@ def judge_order(scale: str, histories: Histories, by_rho: Mapping[str, Any]) -> 
 
 
 def judge_margin(histories: Histories) -> Claim:
-    """Returns ours: whether the margin chooses as well."""
+    """Returns our claim on whether selection by margin is as good."""
     accuracy = compare(histories, EDS, MARGIN)
     return make_claim(
         "margin-is-as-good",

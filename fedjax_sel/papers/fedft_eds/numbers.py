@@ -1,4 +1,4 @@
-"""The numbers of the FedFT-EDS report: measures of a cell, and the source's own."""
+"""The numbers of the FedFT-EDS report: measures of a cell, and the source's published numbers."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from fedjax_sel.papers.paper import Evidence, Finished, Result, StoredCell, join
 from fedjax_sel.papers.published import read_published
 
 FLOPS_A_SECOND = 1e9
-"""Of the client that simulated training seconds are of."""
+"""Speed of the client for which training seconds are simulated."""
 
 EARLY = 0.4
-"""Of the rounds: in Fig. 8 and 9 the others close the gap from round 20 of 50."""
+"""Fraction of the rounds: in Fig. 8 and 9, the other methods close the gap from round 20 of 50."""
 
 
 def list_published() -> dict[tuple[str, str], float]:
@@ -35,7 +35,7 @@ PUBLISHED = list_published()
 
 
 def find_published(experiment: str, method: str) -> float | None:
-    """Returns the source's accuracy, from 0 to 1; None where it gives none.
+    """Returns the source's accuracy, from 0 to 1; None if it gives none.
 
     >>> find_published("CIFAR-10, few clients, α = 0.1", "FedFT-EDS (10 %)"), find_published("elsewhere", "FedAvg")
     (0.8382, None)
@@ -44,7 +44,7 @@ def find_published(experiment: str, method: str) -> float | None:
 
 
 def measure(history: History) -> dict[str, np.ndarray]:
-    """Returns numbers a seed of one cell."""
+    """Returns the measures of one cell, one number per seed."""
     if isinstance(history, StoredCell):
         return Finished(history.stored)
     accuracy = history["accuracy"]
@@ -62,7 +62,7 @@ def measure(history: History) -> dict[str, np.ndarray]:
 
 
 def list_all_results(scale: str, evidence: Evidence) -> list[Result]:
-    """Returns every measure of every cell, beside what is published, and what the studies found."""
+    """Returns every measure of every cell, beside the published number, and the results of the studies."""
     out = list_results(
         evidence.histories,
         lambda _, history: measure(history),
@@ -81,7 +81,7 @@ def list_alikeness(study: Mapping[str, Any]) -> Iterator[Result]:
 
 
 def list_correlations(study: Mapping[str, Any]) -> Iterator[Result]:
-    """Yields how alike the orders by entropy and by margin are."""
+    """Yields how similar the orders by entropy and by margin are."""
     for rho, row in study["rho"].items():
         for metric in ("correlation", "overlap"):
             yield Result(f"entropy and margin, ρ = {rho}", EDS, metric, None, tuple(row[metric]))

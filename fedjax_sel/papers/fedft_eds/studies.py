@@ -1,4 +1,4 @@
-"""What no run of the FedFT-EDS reproduction gives: alikeness of clients' models, entropies, chosen rows, times."""
+"""Studies that no run of the FedFT-EDS reproduction gives: similarity of clients' models, entropies, choices, times."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ from fedjax_sel.types import Cohort, PRNGKey, Rows, Variables
 
 LEVELS = ("low", "mid", "up")
 BATCH = 100
-"""Test examples in a batch of minibatch CKA; all whole batches are seen."""
+"""Number of test examples per batch of minibatch CKA; all whole batches are used."""
 
 SHOWN = (1.0, 0.5, 0.1)
-"""ρ of the histograms."""
+"""Values of ρ in the histograms."""
 
 TIMED = (FEDAVG, FEDAVG_RDS, FEDPROX, ALL, RDS50, EDS50, RDS, EDS)
 REPEATS = 2
@@ -63,12 +63,12 @@ LAYOUT = Layout(clients=1, seeds="scan")
 
 
 def find_cell(scale: str, experiment: str, method: str) -> Cell:
-    """Returns a cell by its key."""
+    """Returns the cell with this experiment and method."""
     return next(cell for cell in list_cells(scale) if cell.key == (experiment, method))
 
 
 def build_cell(cell: Cell, seeds: Sequence[int], scale: str, out: Path, **changes: Any) -> Run:
-    """Returns a cell's run, beginning with the model of the cell that it names."""
+    """Returns a cell's run, which begins with the model of the cell that `cell.begins` names."""
     first = None
     if cell.begins is not None:
         first = pretrained.load(locate_cell(out, find_cell(scale, *cell.begins)))
@@ -76,7 +76,7 @@ def build_cell(cell: Cell, seeds: Sequence[int], scale: str, out: Path, **change
 
 
 def limit_seeds(scale: str, seeds: Sequence[int]) -> Sequence[int]:
-    """Returns the seeds that a study trains models with: at `medium` one."""
+    """Returns the seeds with which a study trains models; at `medium`, only one."""
     return seeds[:1] if scale == "medium" else seeds
 
 
@@ -94,12 +94,12 @@ def study_alikeness(scale: str, seeds: Sequence[int], out: Path) -> dict[str, An
 
 
 def draw_federations(run: Run) -> list[tuple[int, FederatedData]]:
-    """Returns seeds with their federations."""
+    """Returns each seed with its federation."""
     return list(zip(run.seeds, run.data.draws(run.seeds), strict=True))
 
 
 def compare_clients(run: Run, data: FederatedData, seed: int) -> Float[np.ndarray, "3 N N"]:
-    """Returns the CKA of the clients' models at each level, by minibatch CKA on the test examples."""
+    """Returns the minibatch CKA of the clients' models at each level, on the test examples."""
     task, key = run.experiment.task, jax.random.key(seed)
     variables = task.init(key_for(key, Purpose.MODEL), data.like)
     kernels = map_trained_models(
@@ -118,25 +118,25 @@ def compare_clients(run: Run, data: FederatedData, seed: int) -> Float[np.ndarra
 
 
 def split_batches(x: np.ndarray) -> np.ndarray:
-    """Returns examples in whole batches, those that fill none left out; one batch where there are few."""
+    """Returns examples in whole batches, without the remainder; a single smaller batch if there are few."""
     size = min(BATCH, len(x))
     return x[: len(x) // size * size].reshape(-1, size, *x.shape[1:])
 
 
 def measure_batches(task: Task, variables: Variables, batches: Rows) -> Float[Array, "B 3 b b"]:
-    """Returns `measure_levels` of each batch."""
+    """Returns the result of `measure_levels` for each batch."""
     return jax.lax.map(lambda x: measure_levels(task, variables, x), batches)
 
 
 def measure_levels(task: Task, variables: Variables, x: Rows) -> Float[Array, "3 b b"]:
-    """Returns products of all pairs of examples at the three levels."""
+    """Returns the inner products of all pairs of examples at the three levels."""
     made: Any = task.model.apply(task.frozen.merge(variables), task.normalize(x), mutable=["intermediates"])[1]
     flat = [made["intermediates"][name][0].reshape(len(x), -1) for name in LEVELS]
     return jnp.stack([layer @ layer.T for layer in flat])
 
 
 def study_entropies(scale: str, seeds: Sequence[int], out: Path) -> dict[str, Any]:
-    """Returns entropies of training examples after some rounds, by ρ, and how near their order is to the margin's."""
+    """Returns entropies of training examples after the run, by ρ, and how close their order is to the margin's."""
     seeds = limit_seeds(scale, seeds)
     run = build_cell(find_cell(scale, name_few(find_studied(scale), STRONG), ALL), seeds, scale, out)
     history, found = run.simulate(), {}
@@ -149,7 +149,7 @@ def study_entropies(scale: str, seeds: Sequence[int], out: Path) -> dict[str, An
         for rho in SHOWN:
             value = np.asarray(Entropy(temperature=rho).measure(logits, y))
             tenth = max(1, len(value) // 10)
-            order = np.lexsort((-margin, -value))  # as the selection: examples of equal entropy by margin
+            order = np.lexsort((-margin, -value))  # as in selection: the margin breaks ties in entropy
             place = np.argsort(order)
             first, other = set(order[:tenth].tolist()), set(np.argsort(-margin, kind="stable")[:tenth].tolist())
             row = found.setdefault(f"{rho:g}", {"histogram": None, "correlation": [], "overlap": []})
@@ -161,7 +161,7 @@ def study_entropies(scale: str, seeds: Sequence[int], out: Path) -> dict[str, An
 
 
 def study_choices(scale: str, seeds: Sequence[int], out: Path) -> dict[str, Any]:
-    """Returns how often each example was trained on, by rounds, and how unevenly, for random and entropy selection."""
+    """Returns, for random and entropy selection, how often each example was chosen, and the chosen labels' entropy."""
     seeds = limit_seeds(scale, seeds)
     found = {}
     for method in (RDS, EDS):
@@ -177,9 +177,9 @@ def study_choices(scale: str, seeds: Sequence[int], out: Path) -> dict[str, Any]
 
 
 def replay_choices(run: Run, data: FederatedData, seed: int) -> tuple[Int[np.ndarray, "n"], Float[np.ndarray, "T"]]:
-    """Returns in how many rounds each example was chosen, and by round the mean entropy of clients' chosen labels.
+    """Returns in how many rounds each example was chosen, and each round's mean entropy of clients' chosen labels.
 
-    The run is gone through round by round, and the examples are chosen as it chooses them.
+    The run is replayed round by round, and the examples are chosen as in the run.
     """
     experiment, key = run.experiment, jax.random.key(seed)
     together, _ = stack([data])
@@ -214,7 +214,7 @@ run_round = jit()(partial(round_step, layout=LAYOUT))
 
 
 def measure_label_entropy(index: np.ndarray, keep: np.ndarray, y: np.ndarray, classes: int) -> float:
-    """Returns the mean over clients of the entropy of the labels they train on, in nats."""
+    """Returns the entropy of the labels that a client trains on, in nats, averaged over clients."""
     out = []
     for places, kept in zip(index, keep, strict=True):
         if kept.any():
@@ -223,9 +223,9 @@ def measure_label_entropy(index: np.ndarray, keep: np.ndarray, y: np.ndarray, cl
 
 
 def study_time(scale: str, seeds: Sequence[int], out: Path) -> dict[str, Any]:
-    """Returns measured seconds of a round of each method, one seed, compiled beforehand, all methods in turn.
+    """Returns measured seconds of a round of each method, with one seed, all methods in turn, after compilation.
 
-    A round has the source's five local epochs, but for `smoke`.
+    A round has the source's five local epochs, except at `smoke`.
     """
     rounds = 1
     changes = {"rounds": rounds, "evaluate_every": rounds, "evaluate_last": 1, "chunk": rounds}

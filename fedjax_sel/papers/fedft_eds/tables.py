@@ -29,7 +29,7 @@ from fedjax_sel.papers.paper import Evidence, Histories, Table, join
 
 
 def make_tables(scale: str, evidence: Evidence) -> list[Table]:
-    """Returns Tables I to IV in one, costs, ablations, what entropy ranks by."""
+    """Returns the tables: Tables I to IV in one, costs, Dirichlet laws, ablations, what entropy ranks by, CKA."""
     histories, studies = evidence.histories, evidence.studies
     ablated = any(experiment.startswith("ablation") for experiment, _ in histories)
     return join(
@@ -43,12 +43,12 @@ def make_tables(scale: str, evidence: Evidence) -> list[Table]:
 
 
 def list_main_cells(histories: Histories) -> list[tuple[str, str]]:
-    """Returns the keys of all cells but ablations."""
+    """Returns the keys of all cells except ablations."""
     return [key for key in histories if not key[0].startswith("ablation")]
 
 
 def tabulate_accuracy(histories: Histories) -> Table:
-    """Returns Tables I to IV."""
+    """Returns the table of accuracies, as Tables I to IV."""
     rows = []
     for experiment, method in list_main_cells(histories):
         value, theirs = measure(histories[experiment, method]), find_published(experiment, method)
@@ -71,7 +71,7 @@ def tabulate_accuracy(histories: Histories) -> Table:
 
 
 def tabulate_costs(histories: Histories, study: Any) -> Table:
-    """Returns seconds, bytes, learning efficiency."""
+    """Returns the table of seconds, bytes and learning efficiency."""
     rows = []
     first = next((e for e, m in list_main_cells(histories) if m == FEDAVG), None)
     for experiment, method in list_main_cells(histories):
@@ -112,11 +112,11 @@ def tabulate_costs(histories: Histories, study: Any) -> Table:
 
 
 LAWS = {"each client draws its classes": name_few, "each class draws its clients": name_by_class}
-"""The two Dirichlet laws by which examples may be divided."""
+"""The two Dirichlet laws that may divide the examples."""
 
 
 def tabulate_laws(scale: str, histories: Histories) -> list[Table]:
-    """Returns levels under both Dirichlet laws beside the published ones; no table where one law alone was run."""
+    """Returns accuracies under both Dirichlet laws beside the published ones; no table if only one law was run."""
     name, rows = find_studied(scale), []
     for method in (SCRATCH, FEDAVG, RDS, EDS):
         theirs = np.array([find_published(name_few(CIFAR10, a), method) or np.nan for a in (STRONG, WEAK)])
@@ -148,7 +148,7 @@ def tabulate_laws(scale: str, histories: Histories) -> list[Table]:
 
 
 def tabulate_ablations(histories: Histories) -> Table:
-    """Returns Fig. 10 in numbers."""
+    """Returns the table with the numbers of Fig. 10."""
     rows = []
     names = [name_ablation("trained:", part) for part in PARTS]
     names += [name_ablation("α =", f"{alpha:g}") for alpha in ALPHAS] + [
@@ -165,7 +165,7 @@ def tabulate_ablations(histories: Histories) -> Table:
 
 
 def tabulate_ranks(study: Any) -> Table:
-    """Returns how alike the orders by entropy and by margin are."""
+    """Returns the table of how similar the orders by entropy and by margin are."""
     rows = [
         (f"ρ = {rho}", format_mean_std(row["correlation"], 4), format_mean_std(row["overlap"]))
         for rho, row in study["rho"].items()
@@ -178,7 +178,7 @@ def tabulate_ranks(study: Any) -> Table:
 
 
 def tabulate_alikeness(study: Any) -> Table:
-    """Returns Fig. 4 in numbers."""
+    """Returns the table with the numbers of Fig. 4."""
     rows = [
         (name, *(format_mean_std(value) for value in np.array(row["mean"]).T)) for name, row in study["cells"].items()
     ]

@@ -1,4 +1,4 @@
-"""GPFL: clients whose updates go the global model's way, with a confidence bound; and its baselines."""
+"""GPFL: prefers clients whose updates align with the global model's, with a confidence bound; and its baselines."""
 
 from fedjax_sel.papers.gpfl.cells import list_cells
 from fedjax_sel.papers.gpfl.claims import judge_claims
@@ -12,67 +12,71 @@ from fedjax_sel.papers.regime import FairRegime
 __all__ = ["PAPER"]
 
 OPEN = """
-The source's Table II compares GPFL, run with its own code, with Random, Pow-d and FedCor, "utilising the open-source
-code" of FedCor. Its "FEMNIST" is Fashion-MNIST in both codes. The codes differ in more than the selection:
+The paper's Table II compares GPFL, run with its own code, with Random, Pow-d and FedCor, "utilising the open-source
+code" of FedCor. Its "FEMNIST" is Fashion-MNIST in both codes. The codes differ in more than client selection:
 
 | | FedCor's code | GPFL's code |
 |---|---|---|
-| network (Fashion-MNIST) | 784-64-30-10, dropout .5 twice | 784-64-10, dropout .5 once (its scripts pass no other) |
-| examples of a client | trains on 80 %, measures losses on 20 % | trains on all, measures losses on them |
-| learning rate .005 | halved at rounds 150 and 300 | halved at rounds 162 and 244 |
-| aggregation | plain mean | by size |
+| network (Fashion-MNIST) | 784-64-30-10, dropout 0.5 twice | 784-64-10, dropout 0.5 once (its scripts set no other) |
+| a client's examples | 80 % for training, 20 % for measuring losses | all for training and for measuring losses |
+| learning rate 0.005 | halved at rounds 150 and 300 | halved at rounds 162 and 244 |
+| aggregation | plain mean | mean weighted by size |
 | rewards | none | test accuracy |
 
-GPFL's decay is that of its script for Fashion-MNIST (`--lr_decay=0.5`; the rounds are its program's defaults). Until
-November 2026 we ran it with the program's default factor, 0.1, with which every run comes to rest after round 244; its
-published curves go on fluctuating (± .04 over the last 10 rounds in Table II).
+GPFL's learning-rate decay is that of its script for Fashion-MNIST (`--lr_decay=0.5`; the rounds are its program's
+defaults). Until November 2026, we ran it with the program's default factor, 0.1, with which every run comes to rest
+after round 244; the published curves keep fluctuating (± 0.04 over the last 10 rounds in Table II).
 
-Table II is of its own code's runs before the last released version, whose scripts are those above. How much GPFL
-explores in it is not known: the text has α = t / T, older versions of the code t / 800, the last one an α that falls
-again after half of the rounds, which ours is where nothing else is said. Of the scripts for one shard a client some
-select five clients with Pow-d, of ten candidates, and ten with the other methods. "The last 10" are eleven rounds in
-its log. Both codes normalise pixels by the constants of MNIST.
+Table II reports runs of GPFL's own code from before its last released version; the scripts above are those of that
+version. It is not known how much GPFL explores in Table II: the text has α = t / T, older versions of the code have t /
+800, and the last version has an α that falls again after round 100, which we use unless stated otherwise. Some scripts
+for one shard per client select five clients with Pow-d, out of ten candidates, and ten clients with the other methods.
+"The last 10" rounds are eleven in its log. Both codes normalise pixels by the constants of MNIST.
 
-**Two protocols.** *Fair*: all methods with FedCor's settings (and, on 2SPC, the published ones with GPFL's settings
-too; on 1SPC and Dir, Random, GPFL and round-robin). *As published*: each method as its own code runs it. In between, on
-2SPC, Random with one setting after the other exchanged.
+**Two protocols.** *Fair*: all methods run with FedCor's settings. The published methods and two controls (round-robin,
+GPFL without rewards) also run with GPFL's settings on 2SPC; on 1SPC and Dir, only Random, GPFL and the controls do. *As
+published*: each method runs as in its own code. In between, on 2SPC, Random runs while FedCor's settings are replaced
+by GPFL's step by step.
 
-Ours, in both: 100 clients; 1000 examples of the training set (stratified) are the server's, for validation, in every
-run, so that all methods train on the same examples; parameters begin as PyTorch's layers do; pixels are normalised by
-their own moments. E = 3 (24 steps of a mean client, 30 where it trains on all its examples; the text says 20), B = 64,
-weight decay 1e-4, momentum 0 as in both codes (the text says 0.1); 500 rounds. 1SPC and 2SPC: one or two label-sorted
-shards a client; Dir: mixes from Dirichlet(0.2 × the classes' shares), sizes by the quadratic program. m = 10 on 1SPC, 5
-elsewhere. Candidates of Pow-d and its variants: twice the cohort (adapow-d: four times); as published 10, which on 1SPC
-leaves no choice. FedCor: β = .95, γ = .95, fits every 10 rounds after round 15. Accuracy is measured every 5 rounds and
-in each of the last 10.
+Both protocols share our settings. There are 100 clients. In every run, the server keeps 1000 examples of the training
+set (stratified) for validation, so that all methods train on the same examples. Parameters are initialised as in
+PyTorch's layers; pixels are normalised by their own moments. E = 3 (24 steps for an average client, 30 if it trains on
+all its examples; the text says 20), B = 64, weight decay 1e-4, momentum 0 as in both codes (the text says 0.1); 500
+rounds. 1SPC and 2SPC: one or two label-sorted shards per client; Dir: class mixes from Dirichlet(0.2 × the classes'
+shares), sizes from the quadratic program. m = 10 on 1SPC, 5 elsewhere. Pow-d and its variants have twice the cohort as
+candidates (adapow-d: four times); as published, 10, which leaves no choice on 1SPC. FedCor: β = 0.95, γ = 0.95, fitted
+every 10 rounds after round 15. Accuracy is measured every 5 rounds and in each of the last 10.
 
-CIFAR-10 is decoded from JPEG-compressed copies where the data pack of this machine is used, slightly below the
-original's quality. At scale `small` it is a tenth of the training examples and 60 rounds on 2SPC, which says little of
-the source's 2000 rounds; `full` runs all of it, for an accelerator. `smoke` runs scikit-learn's digits instead.
-CIFAR-10 is run under FedCor's settings alone, at every scale.
+CIFAR-10 is decoded from JPEG-compressed copies where the data pack of this machine is used; their quality is slightly
+below the original's. At scale `small`, CIFAR-10 has a tenth of the training examples and 60 rounds on 2SPC, which says
+little about the paper's 2000 rounds; `full` runs all of it, and is meant for an accelerator. `smoke` runs
+scikit-learn's digits instead. At every scale, CIFAR-10 runs under FedCor's settings only.
 
 GPFL's theorem bounds the regret by t exp(-τ/2) / (1 - (t + 1) exp(-τ/2)) with τ = 2 ln n / n_i. With n = t and n_i ≥ 1,
-exp(-τ/2) = t^(-1/n_i) ≥ 1/t, so the denominator is negative for every t: the bound says nothing. We measure regret
-instead, where every cohort can be tried.
+exp(-τ/2) = t^(-1/n_i) ≥ 1/t, so the denominator is negative for every t: the bound says nothing. Instead, we measure
+regret in a federation small enough to try every cohort.
 
-*To the letter* is the text's selection as printed, with its momentum of 0.1: a softmax over all clients, rewards as
-equation (8) stands, their mean over all rounds. Its rewards vanish beside the bonus, so that it visits the clients in
-turn.
+*To the letter* is the text's selection as printed, with its momentum of 0.1: a softmax over all clients, rewards
+exactly as in equation (8), and their mean over all rounds. These rewards vanish beside the bonus, so the method visits
+the clients in turn.
 
-The cells on Fashion-MNIST that claims on accuracy rest on have ten seeds, the others, those of α and ρ among them,
-three. At scale `medium` it is CIFAR-10 alone, all examples, 300 rounds, two seeds: too few to judge by.
+The Fashion-MNIST cells that claims about accuracy rest on have ten seeds; all other cells, including those for α and ρ,
+have three (at `full`, five). `medium` runs CIFAR-10 only, with all examples, 300 rounds and two seeds, which are too
+few to judge by.
 
-The source's Fig. 7 is of other settings than its Table II: its script for α has learning rate 0.01 without decay, five
-local epochs, batches of 50, weight decay 3e-4. Its logs are of two data sets: Fashion-MNIST, 500 rounds, α of 0, 0.1, 2
-and 5, and a federation of handwriting (FEMNIST) with a CNN, 800 rounds, in which α = t / 500 stands for ρ = 1. What it
-says of the rounds after 500 can be of the second alone; ours is Fashion-MNIST in both, 500 rounds, and at `full` 1500.
+The paper's Fig. 7 has other settings than its Table II: the script for α has learning rate 0.01 without decay, five
+local epochs, batches of 50 and weight decay 3e-4. Its logs are of two data sets: Fashion-MNIST (500 rounds, α of 0,
+0.1, 2 and 5) and a federation of handwriting (FEMNIST) with a CNN (800 rounds), in which α = t / 500 stands for ρ = 1.
+What the paper says about the rounds after 500 can only refer to the second; we use Fashion-MNIST for both, with 500
+rounds, and at `full` also 1500.
 
-The times of its Fig. 6 are of its own program: Pow-d trains all of its ten candidates there, as the text says, where
-ours asks them for losses; and FedCor is fitted to 500 samples with the settings for CIFAR-10, where ours has those for
-Fashion-MNIST and fits in less time. Both codes evaluate the global model in every round, whoever selects, and GPFL's
-rewards are read off that; here, too, every method evaluates it once a round, on as many examples.
+The times in the paper's Fig. 6 are those of its own program. There, Pow-d trains all of its ten candidates, as the text
+says, whereas ours asks them for their losses; and FedCor is fitted to 500 samples with the settings for CIFAR-10,
+whereas ours has those for Fashion-MNIST and fits in less time. Both codes evaluate the global model in every round,
+whichever method selects, and GPFL's rewards are read off that evaluation; here, too, every method evaluates the model
+once per round, on the same number of examples.
 
-An advantage of at most 0.005 of accuracy is negligible.
+An accuracy advantage of at most 0.005 counts as negligible.
 """
 
 REGIME = FairRegime(

@@ -1,4 +1,4 @@
-"""What GPFL says of how much to explore, α and ρ, judged."""
+"""Verdicts on what GPFL says about how much to explore, α and ρ."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from fedjax_sel.papers.judging import (
 from fedjax_sel.papers.paper import Claim, Histories
 
 EXPLORED = 0.09
-"""What "nearly 10% higher" comes to at least."""
+"""What "nearly 10% higher" means at least."""
 
 
 def judge_parameters(
     histories: Histories, settings: str = SWEPT, slug: str = "", words: str = " (500 rounds)"
 ) -> list[Claim]:
-    """Returns the verdicts on α and ρ; that exploring pays the source says of the rounds after 500.
+    """Returns the verdicts on α and ρ; the source says that exploring pays after round 500, which only `LONG` can test.
 
     Args:
       histories: of the cells.
-      settings: under which they were varied.
-      slug, words: what the claims' names and sentences say of these settings.
+      settings: the settings under which α and ρ were varied.
+      slug, words: what the claims' ids and texts say about these settings.
     """
 
     def compare(first: str, second: str, metric: str = "accuracy_last") -> dict[str, Difference]:

@@ -1,4 +1,4 @@
-"""What the GPFL reproduction runs: two codes' settings, fair and as published, and what lies between them."""
+"""The runs of the GPFL reproduction: the settings of two codes, fair and as published, and steps between them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ METHODS: dict[str, dict[str, Any]] = {
     ADAPOW_D: {"name": "adapow_d"},
 }
 CANDIDATES = {POW_D: 2, CPOW_D: 2, RPOW_D: 2, ADAPOW_D: 4}
-"""Candidates as a multiple of the cohort; 10 as published, which for a cohort of 10 is no choice at all."""
+"""Candidates as a multiple of the cohort; as published, there are 10, which is no choice for a cohort of 10."""
 
 PUBLISHED = (RANDOM, POW_D, FEDCOR, GPFL)
 """The methods of the source's Table II."""
@@ -46,54 +46,54 @@ MAIN = (*PUBLISHED, ROBIN, BLIND)
 CONTROLS = (RANDOM, GPFL, ROBIN, BLIND)
 
 TO_THE_LETTER = {"name": "gpfl", "variant": "paper", "softmax": "everyone", "reward": "printed", "mean": "rounds"}
-"""GPFL as printed: softmax over all clients, rewards as equation (8) stands, their mean over the rounds."""
+"""GPFL as printed: softmax over all clients, rewards exactly as in equation (8), their mean over the rounds."""
 
 PRINTED_MOMENTUM = {"local_training": {"momentum": 0.1}}
-"""Of the text's local training; both codes have none."""
+"""Momentum of local training in the text; both codes have none."""
 
 LEAK = {**METHODS[GPFL], "signal": "test"}
-"""GPFL as its code runs it: accuracy and loss are those of the test examples."""
+"""GPFL as its code runs it: accuracy and loss are measured on the test examples."""
 
 PARTITIONS: dict[str, tuple[dict[str, Any], int]] = {
     "1SPC": ({"name": "shards", "shards_per_client": 1}, 10),
     "2SPC": ({"name": "shards", "shards_per_client": 2}, 5),
     "Dir": ({"name": "quadratic_dirichlet", "alpha": 0.2}, 5),
 }
-"""How examples are divided, and the cohort."""
+"""How examples are divided, and the cohort size."""
 
 FASHION, CIFAR, DIGITS = "Fashion-MNIST", "CIFAR-10", "digits"
 LAST = 10
-"""Rounds at the end over which the source averages; all are evaluated."""
+"""Number of final rounds over which the source averages; all of them are evaluated."""
 
 THEIRS = "GPFL's settings"
-"""What the settings of GPFL's code are called; those without a name are FedCor's."""
+"""Name of the settings of GPFL's code; settings without a name are FedCor's."""
 
 NETWORK, EXAMPLES = "FedCor's, GPFL's network", "FedCor's, GPFL's network and rows"
 AS_PUBLISHED = "as published"
 SWEPT = "Fig. 7's settings"
-"""GPFL's settings with the local training of its script for α, in which the learning rate does not decay."""
+"""GPFL's settings with the local training of its script for α, in which the learning rate is constant."""
 
 LONG = "Fig. 7's settings, 1500 rounds"
-"""The same for longer: what exploring is worth after round 500."""
+"""The same settings with more rounds, to see what exploring is worth after round 500."""
 
 ALPHAS = {f"GPFL, α = {value:g}": ("constant", value) for value in (0.0, 0.1, 2.0, 5.0)}
-"""The fixed α of the code's logs."""
+"""The fixed values of α in the code's logs."""
 
 NEVER, GROWING = "GPFL, α = 0", "GPFL, ρ = 1"
-"""GPFL without exploration, and with equation (7) as the text sets it, α = t / T; the α of its code falls again."""
+"""GPFL without exploration, and with α = t / T as in the text's equation (7); in its code, α falls again."""
 
 COUNTED = (NEVER, GROWING)
-"""Those whose selections are counted under GPFL's settings, too."""
+"""Variants whose selections are also counted under GPFL's settings."""
 
 FOR_LONGER = (NEVER, "GPFL, α = 0.1", "GPFL, α = 2", GROWING)
-"""Those that are run for 1500 rounds, at `full`."""
+"""Variants that run for 1500 rounds at `full`."""
 
 RHOS = {f"GPFL, ρ = {value:g}": ("linear", value) for value in (0.5, 1.0, 2.0, 5.0)}
 SENSITIVE = "2SPC"
 """The partition on which settings, α and ρ are varied."""
 
 MORE_SEEDS = 10
-"""Of the cells on Fashion-MNIST that the claims on accuracy rest on."""
+"""Number of seeds of the Fashion-MNIST cells that claims about accuracy rest on."""
 
 FIGURE_7 = {
     "local_training": {
@@ -107,18 +107,18 @@ FIGURE_7 = {
 """Local training in the code's script for α."""
 
 LONGER = {"rounds": 1500, "evaluate_every": 15}
-"""What `LONG` changes besides."""
+"""What `LONG` changes in addition."""
 
 NOT_OF_SETTINGS = ("partition", "client_selection", "cohort_size")
-"""What a preset says besides, and cells vary."""
+"""Keys of a preset that vary by cell."""
 
 OF_FEDCOR = merge_settings(
     load_settings("fashion_mnist", *NOT_OF_SETTINGS), {"data": {"validation": 1 / 60}, "evaluate_last": LAST}
 )
-"""Fashion-MNIST as FedCor's code runs it; 1000 examples are the server's."""
+"""Fashion-MNIST as FedCor's code runs it; the server keeps 1000 examples."""
 
 OF_GPFL = load_settings("fashion_mnist_gpfl")
-"""The same as GPFL's code runs it."""
+"""Fashion-MNIST as GPFL's code runs it."""
 
 OTHER_NETWORK = {"model": {"hidden": OF_GPFL["model"]["hidden"]}}
 OTHER_EXAMPLES = {"holdout": 0.0, "signal_split": "training"}
@@ -126,7 +126,7 @@ OTHER_REST = {
     "local_training": {"schedule": OF_GPFL["local_training"]["schedule"]},
     "aggregation": OF_GPFL["aggregation"],
 }
-"""What leads from FedCor's settings to GPFL's, in three steps."""
+"""The three steps from FedCor's settings to GPFL's."""
 
 ON_CIFAR = merge_settings(
     load_settings("cifar10", *NOT_OF_SETTINGS), {"data": {"validation": 1 / 50}, "evaluate_last": LAST}
@@ -137,7 +137,7 @@ CIFAR_FEDCOR = {"name": "fedcor", "warm_up": 20, "interval": 50, "history": 500,
 CIFAR_MEDIUM = {"rounds": 300, "evaluate_every": 15, "seeds": 2}
 """All examples, and the rounds of the first column of the source's Table II."""
 CIFAR_SMALL = {"data": {"num_examples": 5000}, "rounds": 60, "evaluate_every": 15}
-"""What fits on a small machine: a tenth of the examples, so a tenth of the local steps, and 3 % of the rounds."""
+"""What a small machine can run: a tenth of the examples, so a tenth of the local steps, and 3 % of the rounds."""
 
 SMOKE: dict[str, Any] = {
     **OF_FEDCOR,
@@ -150,12 +150,12 @@ SMOKE_FEDCOR = {"name": "fedcor", "warm_up": 5, "interval": 8, "first_steps": 50
 
 
 def name_experiment(data: str, partition: str, settings: str = "") -> str:
-    """Returns what an experiment is called."""
+    """Returns the name of an experiment."""
     return f"{data}, {partition}" + (f" ({settings})" if settings else "")
 
 
 def list_cells(scale: str) -> list[Cell]:
-    """Returns Fashion-MNIST (digits at `smoke`) in full, then CIFAR-10, at `small` in part; at `medium` that alone."""
+    """Returns all cells on Fashion-MNIST (digits at `smoke`), then those on CIFAR-10; at `medium`, CIFAR-10 alone."""
     if scale == "medium":
         medium = merge_settings(ON_CIFAR, CIFAR_MEDIUM)
         return [
@@ -228,10 +228,10 @@ def make_cell(
     Args:
       scale: of the reproduction.
       data, partition: of the experiment.
-      settings: all but the partition, the selector and the cohort.
-      name: what the settings are called.
-      method: what the selector is called.
-      selector: who trains.
+      settings: all settings except the partition, the selector and the cohort.
+      name: of the settings.
+      method: name of the selector.
+      selector: settings of the selector.
     """
     law, cohort_size = PARTITIONS[partition]
     clients, cohort_size = (20, 4) if scale == "smoke" else (100, cohort_size)

@@ -1,4 +1,4 @@
-"""What GPFL says of itself and of its baselines, and what one should ask of it, judged."""
+"""Verdicts on what GPFL says about itself and its baselines, and on what else should be asked about it."""
 
 from __future__ import annotations
 
@@ -58,20 +58,20 @@ COLLECTOR = (
 """Why the coverage of Random is fixed by construction."""
 
 BEHIND_EARLY = ("2SPC",)
-"""Where Table II itself has GPFL behind FedCor after 15 % of the rounds."""
+"""Partitions on which Table II itself shows GPFL behind FedCor after 15 % of the rounds."""
 
 AS_STEADY = ("2SPC",)
-"""Where Table II itself has FedCor's largest deviation as small as GPFL's."""
+"""Partitions on which Table II itself shows FedCor's largest deviation as small as GPFL's."""
 
 LEADS = {"1SPC": 0.1989, "2SPC": 0.0934, "Dir": 0.1011}
-"""By how much GPFL ends above the best baseline, in the words of section VI-B."""
+"""How far GPFL ends above the best baseline, according to section VI-B."""
 
 FIGURE_4 = 5
-"""The cohort of Fig. 4, of 100 clients: with ten, random ones cover everybody in 50 rounds instead of 100."""
+"""Cohort size of Fig. 4, with 100 clients: with ten, random cohorts cover all clients in 50 rounds instead of 100."""
 
 
 def judge_claims(scale: str, evidence: Evidence) -> list[Claim]:
-    """Returns accuracy, exploration, parameters, cost, then what the source does not ask."""
+    """Returns the claims on accuracy, exploration, parameters and cost, then those beyond the source."""
     histories = evidence.histories
     on_cifar = name_experiment(CIFAR, SENSITIVE) in {experiment for experiment, _ in histories}
     cifar = join(lambda: judge_cifar(histories) if on_cifar else [])
@@ -103,7 +103,7 @@ def compare_with_baselines(
     metric: str = "accuracy_last",
     others: Iterable[str] = BASELINES,
 ) -> dict[str, dict[str, Difference]]:
-    """Returns GPFL minus each of the source's baselines, by baseline and partition."""
+    """Returns the difference between GPFL and each of the source's baselines, by baseline and partition."""
     return {
         other: {
             partition: difference(
@@ -116,7 +116,7 @@ def compare_with_baselines(
 
 
 def judge_accuracy(histories: Histories) -> list[Claim]:
-    """Returns Table II on Fashion-MNIST, as published and fairly, and where the difference comes from."""
+    """Returns the claims of Table II on Fashion-MNIST, as published and fair, and on the origin of the difference."""
     partitions = list_partitions(histories)
     published, fair, theirs, soon = (
         compare_with_baselines(histories, AS_PUBLISHED, partitions),
@@ -251,15 +251,15 @@ def judge_accuracy(histories: Histories) -> list[Claim]:
 
 
 def find_lead(histories: Histories, partition: str) -> np.ndarray:
-    """Returns how far GPFL ends above the baseline that is best in the mean over seeds, as published."""
+    """Returns how far GPFL ends above the baseline with the best mean over seeds, as published."""
     last = {m: measure_cell(histories, partition, AS_PUBLISHED, m, "accuracy_last") for m in (GPFL, *BASELINES)}
     return last[GPFL] - last[max(BASELINES, key=lambda method: last[method].mean())]
 
 
 def compare_coverage(histories: Histories, method: str, told: float) -> dict[str, Difference]:
-    """Returns rounds to full coverage as published, minus a number of them, where cohorts have the size of Fig. 4.
+    """Returns rounds to full coverage as published, minus a given number, where cohorts have the size of Fig. 4.
 
-    A run that did not come so far counts as one round more than it has, and the interval is open above.
+    A run that does not reach full coverage counts as one round more than it has, and the interval is open above.
     """
     out = {}
     for partition in list_partitions(histories):
@@ -272,7 +272,7 @@ def compare_coverage(histories: Histories, method: str, told: float) -> dict[str
 
 
 def describe_rounds(rounds: np.ndarray, last: int) -> dict[str, float]:
-    """Returns the mean of the rounds to full coverage over the seeds that came so far, and how many did not.
+    """Returns the mean rounds to full coverage over the seeds that reach it, and how many do not.
 
     >>> describe_rounds(np.array([40, 60, 501]), 500)
     {'mean of those that cover': 50.0, 'seeds that never do': 1}
@@ -283,7 +283,7 @@ def describe_rounds(rounds: np.ndarray, last: int) -> dict[str, float]:
 
 
 def judge_exploration(histories: Histories) -> list[Claim]:
-    """Returns coverage and counts, as published."""
+    """Returns the claims on coverage and selection counts, as published."""
     covered = {
         method: {
             partition: measure_cell(histories, partition, AS_PUBLISHED, method, "coverage_round")

@@ -1,4 +1,4 @@
-"""What the GPFL report's claims share: one number of one cell, experiments by name, margins."""
+"""What the claims of the GPFL report share: one number of one cell, experiments by name, margins."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from fedjax_sel.papers.gpfl.numbers import find_data, list_partitions, measure
 from fedjax_sel.papers.paper import Histories
 
 NOTICED = 0.005
-"""A smaller advantage in accuracy would be noticed by nobody."""
+"""An advantage in accuracy of at most this is negligible."""
 
 BASELINES = (RANDOM, POW_D, FEDCOR)
 """The methods that the source compares GPFL with."""
 
 
 def measure_cell(histories: Histories, partition: str, settings: str, method: str, metric: str) -> np.ndarray:
-    """Returns one number a seed, on Fashion-MNIST (digits at `smoke`)."""
+    """Returns one number per seed, on Fashion-MNIST (digits at `smoke`)."""
     return measure(histories[name_experiment(find_data(histories), partition, settings), method])[metric]
 
 

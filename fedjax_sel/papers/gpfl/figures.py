@@ -49,7 +49,7 @@ LOOKS = {
 
 
 def make_figures(scale: str, evidence: Evidence) -> list[Figure]:
-    """Returns figures as in the source, and beyond it."""
+    """Returns the source's figures, and further ones."""
     histories, studies = evidence.histories, evidence.studies
     data = find_data(histories)
 
@@ -132,13 +132,13 @@ def make_figures(scale: str, evidence: Evidence) -> list[Figure]:
 
 
 def make_time_figure(study: Mapping[str, Any], name: str, data: str, source: str) -> Figure:
-    """Returns the figure of one study of times."""
+    """Returns the figure of one timing study."""
     caption = f"{data}{study['rounds']} rounds: measured and simulated time over Random's ({source})."
     return Figure(name, caption, lambda: draw_times(study))
 
 
 def draw_gap(histories: Histories, data: str) -> mpl.Figure:
-    """Draws bars of the last accuracies along the way."""
+    """Draws bars of the final accuracies of each step from FedCor's settings to GPFL as published."""
     steps = (
         ("Random,\nFedCor's\nsettings", "", RANDOM),
         ("+ GPFL's\nnetwork", NETWORK, RANDOM),
@@ -207,7 +207,7 @@ def draw_counts(histories: Histories, data: str) -> mpl.Figure:
 
 
 def group_by_parameter(histories: Histories, data: str, settings: str = SWEPT) -> dict[str, dict[str, History]]:
-    """Returns panels of fixed α and of ρ."""
+    """Returns one panel for fixed α and one for ρ."""
     experiment = name_experiment(data, SENSITIVE, settings)
     return {
         title: {method: histories[experiment, method] for method in methods if (experiment, method) in histories}
@@ -236,7 +236,7 @@ def draw_times(study: Mapping[str, Any]) -> mpl.Figure:
 
 
 def draw_regrets(study: Mapping[str, Any]) -> mpl.Figure:
-    """Draws regret so far against rounds."""
+    """Draws cumulative regret against rounds."""
     figure, ax = plt.subplots(figsize=(7, 3.6), layout="constrained")
     others = iter(("#56b4e9", "#cc79a7", "#0072b2", "#f0e442"))
     for method, row in study["methods"].items():

@@ -1,4 +1,4 @@
-"""What GPFL says of time and of CIFAR-10, and what one should ask of it, judged."""
+"""Verdicts on what GPFL says about time and CIFAR-10, and on what else should be asked about it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from fedjax_sel.papers.paper import Claim, Evidence, Histories
 
 
 def judge_times(evidence: Evidence) -> list[Claim]:
-    """Returns the measured times of those data sets on which they were measured."""
+    """Returns the claims on time for the data sets on which times were measured."""
     known = (("time", "", "Fig. 6"), ("time_cifar", "-on-cifar", "Fig. 6b"))
     return [
         claim
@@ -54,11 +54,11 @@ def judge_times(evidence: Evidence) -> list[Claim]:
 
 
 def judge_cost(study: Mapping[str, Any], slug: str, figure: str) -> list[Claim]:
-    """Returns the measured time of some rounds; the intervals are over repeats of one seed.
+    """Returns the claims on measured time; the intervals are over repeats of one seed.
 
     Args:
       study: of one data set.
-      slug: what the claims' names say of it.
+      slug: what the claims' ids say about it.
       figure: of the source.
     """
     where = f" on {CIFAR}" if slug else ""
@@ -105,7 +105,7 @@ def describe_repeats(d: Difference) -> dict[str, float]:
 
 
 def count_repeats(found: Judgement) -> Judgement:
-    """Returns a verdict on repeated measurements of one seed, which are no seeds that the fair regime counts."""
+    """Returns a verdict on repeated measurements of one seed; the fair regime does not count these as seeds."""
     return replace(found, effect={**found.effect, "pooled": name_repeats(found.effect["pooled"])})
 
 
@@ -115,7 +115,7 @@ def name_repeats(described: Mapping[str, float]) -> dict[str, float]:
 
 
 def judge_cifar(histories: Histories) -> list[Claim]:
-    """Returns Table II on CIFAR-10."""
+    """Returns the claims of Table II on CIFAR-10."""
     there = [p for p in PARTITIONS if (name_experiment(CIFAR, p), FEDCOR) in histories]
 
     def last(partition: str, method: str) -> np.ndarray:
@@ -158,7 +158,7 @@ def judge_cifar(histories: Histories) -> list[Claim]:
 
 
 def judge_ours(histories: Histories) -> list[Claim]:
-    """Returns what one should ask."""
+    """Returns the claims that are ours."""
     leak = {
         partition: difference(
             measure_cell(histories, partition, AS_PUBLISHED, GPFL, "accuracy_last"),
@@ -187,7 +187,7 @@ def judge_ours(histories: Histories) -> list[Claim]:
 
 
 def judge_regret(study: Mapping[str, Any]) -> list[Claim]:
-    """Returns the verdict on regret, where all cohorts were tried."""
+    """Returns the verdict on regret, in the federation in which all cohorts were tried."""
     regret = {method: np.array(row["share"]) for method, row in study["methods"].items()}
     lower = difference(regret[RANDOM], regret[GPFL])
     return [
@@ -206,7 +206,7 @@ def judge_regret(study: Mapping[str, Any]) -> list[Claim]:
 
 
 def judge_rewards(histories: Histories) -> list[Claim]:
-    """Returns whether GPFL's rewards do anything, under both settings; nothing where that was not run."""
+    """Returns whether GPFL's rewards have any effect, under both settings; no claims if that was not run."""
     return judge_against(
         histories,
         BLIND,
@@ -218,15 +218,16 @@ def judge_rewards(histories: Histories) -> list[Claim]:
 
 
 def judge_against(histories: Histories, control: str, name: str, text: str, source: str, statistic: str) -> list[Claim]:
-    """Returns whether GPFL ends above a control, a claim under FedCor's settings and one under its own.
+    """Returns whether GPFL ends above a control: one claim under FedCor's settings and one under its own.
 
-    They are two claims, for under its own all methods end within a point of each other, with a deviation of as little.
+    There are two claims because under its own settings, all methods end within a point of each other, with equally
+    small deviations.
 
     Args:
       histories: of the cells.
       control: the method.
       name, text, source: of the claim, without the settings.
-      statistic: what the differences are called.
+      statistic: name of the differences.
     """
     out, data = [], find_data(histories)
     for settings, slug, words in (("", "", "FedCor's settings"), (THEIRS, "-in-its-own-settings", "its own settings")):
@@ -249,7 +250,7 @@ def judge_against(histories: Histories, control: str, name: str, text: str, sour
 
 
 def judge_letter(histories: Histories) -> list[Claim]:
-    """Returns what the text to the letter does; none where it was not run."""
+    """Returns the claim on the text to the letter; none if it was not run."""
     there = [p for p in list_partitions(histories) if (name_experiment(find_data(histories), p), LITERAL) in histories]
     if not there:
         return []

@@ -1,4 +1,4 @@
-"""The numbers of the GPFL report: measures of a cell, and the source's own."""
+"""The numbers of the GPFL report: measures of a cell, and the source's published numbers."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from fedjax_sel.papers.paper import Evidence, Finished, Histories, Result, Store
 from fedjax_sel.papers.published import read_published
 
 CIFAR_ROUNDS = 2000
-"""Of the source's runs on CIFAR-10."""
+"""Rounds of the source's runs on CIFAR-10."""
 
 SHARES = {"15 %": 0.15, "50 %": 0.5}
-"""Of the rounds, at which Table II looks."""
+"""Fractions of the rounds at which Table II reports accuracy."""
 
 COLUMNS = {"accuracy_at_15": "at_15", "accuracy_at_50": "at_50", "accuracy_last": "last", "deviation_last": "deviation"}
-"""Of Table II, by our measure."""
+"""Columns of Table II, by our measure."""
 
 PUBLISHED = {(row["data"], row["partition"], row["method"]): row for row in read_published("fedjax_sel.papers.gpfl")}
 """Rows of Table II by data, partition and method."""
 
 
 def find_published(data: str, partition: str, method: str, column: str) -> float | None:
-    """Returns a number of Table II; None where it has none.
+    """Returns a number of Table II; None if it has none.
 
     Args:
       data, partition, method: of the cell.
@@ -46,7 +46,7 @@ def find_published(data: str, partition: str, method: str, column: str) -> float
 
 
 def list_fair_runs(histories: Histories) -> Iterator[tuple[str, str, str]]:
-    """Yields (data, partition, experiment) of every experiment under FedCor's settings that was run."""
+    """Yields (data, partition, experiment) of every experiment that was run under FedCor's settings."""
     experiments = {experiment for experiment, _ in histories}
     for data in (FASHION, DIGITS, CIFAR):
         for partition in PARTITIONS:
@@ -60,29 +60,29 @@ def find_data(histories: Histories) -> str:
 
 
 def list_partitions(histories: Histories) -> list[str]:
-    """Returns the partitions on which `find_data`'s was run."""
+    """Returns the partitions on which the data of `find_data` were run."""
     return [p for p in PARTITIONS if (name_experiment(find_data(histories), p), RANDOM) in histories]
 
 
 def read_at_share(history: History, share: float) -> np.ndarray:
-    """Returns the accuracy of each seed when this share of the rounds is done."""
+    """Returns the accuracy of each seed after this fraction of the rounds."""
     return fill_missing(history["accuracy"])[:, max(1, round(share * history.rounds)) - 1]
 
 
 def measure_last_deviation(history: History) -> np.ndarray:
-    """Returns the largest distance of one of the last 10 accuracies from their mean."""
+    """Returns the largest absolute deviation of one of the last 10 accuracies from their mean."""
     last = history["accuracy"][:, -LAST:]
     return np.abs(last - last.mean(1, keepdims=True)).max(1)
 
 
 def find_coverage_round(history: History) -> np.ndarray:
-    """Returns the first round (from 1) after which every client was selected; one more than there are where none is."""
+    """Returns the first round (from 1) by which every client was selected; one more than the last if there is none."""
     done = coverage(history.selections, history.num_clients) >= 1
     return np.where(done.any(1), done.argmax(1) + 1, history.rounds + 1)
 
 
 def measure(history: History) -> dict[str, np.ndarray]:
-    """Returns numbers a seed of one cell."""
+    """Returns the measures of one cell, one number per seed."""
     if isinstance(history, StoredCell):
         return Finished(history.stored)
     accuracy, counts = history["accuracy"], history.counts()
@@ -101,7 +101,7 @@ def measure(history: History) -> dict[str, np.ndarray]:
 
 
 def list_all_results(scale: str, evidence: Evidence) -> list[Result]:
-    """Returns every measure of every cell, beside what is published of as many rounds."""
+    """Returns every measure of every cell, beside the published number if it is for as many rounds."""
 
     def published(experiment: str, method: str, metric: str) -> float | None:
         there = evidence.histories[experiment, method]
@@ -111,12 +111,12 @@ def list_all_results(scale: str, evidence: Evidence) -> list[Result]:
 
 
 def is_as_long(experiment: str, history: History) -> bool:
-    """Returns whether a run has the rounds of the source's, or is on other data."""
+    """Returns whether a run has at least as many rounds as the source's, or is on other data than CIFAR-10."""
     return not experiment.startswith(CIFAR) or history.rounds >= CIFAR_ROUNDS
 
 
 def format_round(rounds: np.ndarray, last: int) -> str:
-    """Returns the median round of several seeds, the lower one of two in the middle; `>last` where it was not reached.
+    """Returns the median round over seeds, the lower of two middle ones; `>last` if it was not reached.
 
     >>> format_round(np.array([30, 40, 501, 501]), 500), format_round(np.array([30, 501, 501]), 500)
     ('40', '>500')
@@ -126,7 +126,7 @@ def format_round(rounds: np.ndarray, last: int) -> str:
 
 
 def find_published_result(experiment: str, method: str, metric: str) -> float | None:
-    """Returns what is published beside a measure, under FedCor's settings and as published."""
+    """Returns the published number for a measure, under FedCor's settings and as published."""
     data, _, rest = experiment.partition(", ")
     partition = rest.split(" ")[0]
     if experiment not in (name_experiment(data, partition), name_experiment(data, partition, AS_PUBLISHED)):

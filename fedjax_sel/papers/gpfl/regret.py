@@ -1,4 +1,4 @@
-"""Regret of a run's cohorts, in a federation so small that every cohort can be tried in every round."""
+"""Regret of a run's cohorts, in a federation small enough to try every cohort in every round."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from fedjax_sel.types import PRNGKey
 def measure_regret(
     experiment: Experiment, data: FederatedData, seed: int, selections: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the regret of each round's cohort, and the mean of all cohorts', on the path that the cohorts take.
+    """Returns the regret of each round's cohort, and the mean regret of all cohorts, on the path that the cohorts take.
 
     Args:
-      experiment: whose trainer and task; its aggregation is the plain mean, its clients train on all their examples.
+      experiment: provides trainer and task; aggregation is the plain mean, and clients train on all their examples.
       data: of the seed.
       seed: of the run.
       selections: Int[T, m], the cohorts.
     """
-    # Who chose is in the selections, so that one program serves all methods.
+    # The selections already say who trains, so that one program serves all methods.
     plain = replace(experiment, client_selection=Uniform())
     mine, chance = follow_path(plain, jax.tree.map(jnp.asarray, data), jax.random.key(seed), jnp.asarray(selections))
     return np.asarray(mine), np.asarray(chance)
@@ -39,7 +39,7 @@ def measure_regret(
 def follow_path(
     experiment: Experiment, data: FederatedData, key: PRNGKey, selections: Int[Array, "T m"]
 ) -> tuple[Float[Array, "T"], Float[Array, "T"]]:
-    """Returns what `measure_regret` does; compiled once for all seeds and methods."""
+    """Returns what `measure_regret` returns; compiled once for all seeds and methods."""
     task, trainer = experiment.task, experiment.local_training
     everyone = jnp.arange(data.num_clients)
     cohorts = jnp.asarray(list(itertools.combinations(range(data.num_clients), selections.shape[1])))

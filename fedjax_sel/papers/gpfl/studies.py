@@ -1,4 +1,4 @@
-"""What no single run of the GPFL reproduction gives: times of all methods side by side, regret, partitions as drawn."""
+"""Studies that no single run of the GPFL reproduction gives: times of all methods, regret, partitions as drawn."""
 
 from __future__ import annotations
 
@@ -32,29 +32,29 @@ from fedjax_sel.protocols import ClientSelector, ServerSignal
 
 TIMED_ROUNDS = 200
 TIMED_ON_CIFAR = 60
-"""Rounds: with 60, FedCor warms up for 20 and then fits its model twice."""
+"""Number of rounds: in 60, FedCor warms up for 20 and then fits its model twice."""
 REPEATS = 3
 
 
 def study_time(scale: str, seeds: Sequence[int], _: Path) -> dict[str, Any]:
-    """Returns measured seconds of the rounds of each method, and simulated seconds, joules, bytes and FLOPs.
+    """Returns measured seconds of each method's rounds, and simulated seconds, joules, bytes and FLOPs.
 
-    One seed, all methods in turn, compiled beforehand, then `REPEATS` times round. Devices for the simulated cost are
-    drawn by the law `lognormal`. Both codes evaluate the global model in every round, whoever selects, and GPFL's
-    rewards are read off that evaluation. So here, too, every method evaluates once a round, on as many examples: GPFL
-    on the server's, every other method on test examples.
+    All methods run in turn with one seed: once to compile, then `REPEATS` times. Devices for the simulated cost are
+    drawn from the law `lognormal`. Both codes evaluate the global model in every round, whichever method selects, and
+    GPFL's rewards are read off that evaluation. So here, too, every method evaluates once per round, on the same number
+    of examples: GPFL on the server's, every other method on test examples.
     """
     title = name_experiment(DIGITS if scale == "smoke" else FASHION, SENSITIVE)
     return time_methods(scale, title, 10 if scale == "smoke" else TIMED_ROUNDS, seeds[0])
 
 
 def study_time_on_cifar(scale: str, seeds: Sequence[int], _: Path) -> dict[str, Any]:
-    """Returns the same on CIFAR-10; of no method where it is not run."""
+    """Returns the same on CIFAR-10; for no method if CIFAR-10 is not run."""
     return time_methods(scale, name_experiment(CIFAR, SENSITIVE), TIMED_ON_CIFAR, seeds[0])
 
 
 def time_methods(scale: str, title: str, rounds: int, seed: int) -> dict[str, Any]:
-    """Returns measured and simulated costs of one experiment's methods."""
+    """Returns measured and simulated costs of the methods of one experiment."""
     wanted = {"rounds": rounds, "evaluate_last": 1, "seeds": [seed], "chunk": rounds, "devices": "lognormal"}
     timed = {}
     for cell in list_cells(scale):
@@ -76,12 +76,12 @@ def time_methods(scale: str, title: str, rounds: int, seed: int) -> dict[str, An
 
 
 def evaluates_itself(selector: ClientSelector) -> bool:
-    """Returns whether a selector has the new global model evaluated in every round."""
+    """Returns whether a selector evaluates the new global model in every round."""
     return any(isinstance(signal, ServerSignal) for signal in selector.signals().at("after").values())
 
 
 def study_partitions(scale: str, seeds: Sequence[int], _: Path) -> dict[str, Any]:
-    """Returns clients' sizes and classes in each partition, over the seeds."""
+    """Returns the sizes and classes of clients in each partition, over the seeds."""
     base = SMOKE if scale == "smoke" else OF_FEDCOR
     clients, out = (20 if scale == "smoke" else 100), {}
     for name, (law, m) in PARTITIONS.items():
@@ -106,7 +106,7 @@ def study_partitions(scale: str, seeds: Sequence[int], _: Path) -> dict[str, Any
 
 
 def count_classes(data: FederatedData) -> np.ndarray:
-    """Returns the share of each class among each client's examples, Float[N, C]."""
+    """Returns the fraction of each class among each client's examples, Float[N, C]."""
     count = np.zeros((data.num_clients, data.classes))
     np.add.at(count, (np.asarray(data.owner), np.asarray(data.y)[np.asarray(data.order)]), 1)
     return count / count.sum(1, keepdims=True)
@@ -119,7 +119,7 @@ SMALL_CASE = {
     "local_training": {"name": "sgd", "learning_rate": 0.1, "batch_size": 16, "epochs": 2},
     "cohort_size": 3,
 }
-"""Ten clients of one or two classes: 120 cohorts of three."""
+"""Ten clients with one or two classes each, which have 120 cohorts of three."""
 
 BANDITS: dict[str, dict[str, Any]] = {
     RANDOM: METHODS[RANDOM],
@@ -132,11 +132,11 @@ BANDITS: dict[str, dict[str, Any]] = {
 
 
 def study_regret(scale: str, seeds: Sequence[int], _: Path) -> dict[str, Any]:
-    """Returns the regret of each method in a federation so small that every cohort can be tried in every round.
+    """Returns the regret of each method in a federation small enough to try every cohort in every round.
 
-    The value of a cohort is how much the mean of its updates lowers the validation loss of the model as it is. Regret
-    of a round: the best cohort's value minus the chosen one's, along the method's own path. Its sum is given as a share
-    of what choosing uniformly would lose on that path in expectation: 0 is the oracle, 1 no better than chance.
+    The value of a cohort is how much the mean of its updates lowers the validation loss of the current model. The
+    regret of a round is the best cohort's value minus the chosen one's, along the method's own path. Its sum is given
+    as a fraction of the expected regret of uniform selection on that path: 0 is the oracle, 1 is no better than chance.
     """
     rounds = 12 if scale == "smoke" else 100
     seeds = seeds if scale == "smoke" else range(10)

@@ -42,7 +42,7 @@ from fedjax_sel.papers.paper import Evidence, Histories, Table, join
 
 
 def make_tables(scale: str, evidence: Evidence) -> list[Table]:
-    """Returns Table II, all methods, the gap, parameters, cost, regret, partitions."""
+    """Returns the tables: Table II, all methods, the gap, parameters, cost, regret, partitions."""
     histories, studies = evidence.histories, evidence.studies
     times = [
         tabulate_cost(studies[name], data)
@@ -91,7 +91,7 @@ def make_table_2(histories: Histories) -> Table:
 
 
 def make_row_of_table_2(data: str, partition: str, method: str, protocol: str, history: History) -> tuple[str, ...]:
-    """Returns one cell's row."""
+    """Returns the row of one cell."""
     value = measure(history)
 
     def format_beside(text: str, column: str) -> str:
@@ -110,7 +110,7 @@ def make_row_of_table_2(data: str, partition: str, method: str, protocol: str, h
 
 
 def tabulate_methods(histories: Histories) -> Table:
-    """Returns all methods under FedCor's settings."""
+    """Returns the table of all methods under FedCor's settings."""
     rows = []
     for _, _, experiment in list_fair_runs(histories):
         for method in (*METHODS, LITERAL):
@@ -153,7 +153,7 @@ def tabulate_methods(histories: Histories) -> Table:
 
 
 def tabulate_gap(histories: Histories) -> Table:
-    """Returns the way from Random with FedCor's settings to GPFL as published."""
+    """Returns the table of steps from Random with FedCor's settings to GPFL as published."""
     steps = (
         ("Random, FedCor's settings", "", RANDOM),
         ("… with GPFL's network (784-64-10)", NETWORK, RANDOM),
@@ -180,7 +180,7 @@ def tabulate_gap(histories: Histories) -> Table:
 
 
 def tabulate_sensitivity(histories: Histories, settings: str) -> Table:
-    """Returns α fixed, and ρ of the linear schedule."""
+    """Returns the table of fixed α, and of ρ of the linear schedule."""
     experiment, rows = name_experiment(find_data(histories), SENSITIVE, settings), []
     for method in (*ALPHAS, *RHOS, GPFL):
         if (history := histories.get((experiment, method))) is None:
@@ -205,7 +205,7 @@ def tabulate_sensitivity(histories: Histories, settings: str) -> Table:
 
 
 def tabulate_cost(study: Mapping[str, Any], data: str) -> Table:
-    """Returns measured and simulated costs."""
+    """Returns the table of measured and simulated costs."""
     random = np.array(study["methods"][RANDOM]["measured_seconds"])
     rows = [
         (
@@ -229,7 +229,7 @@ def tabulate_cost(study: Mapping[str, Any], data: str) -> Table:
 
 
 def tabulate_regret(study: Mapping[str, Any]) -> Table:
-    """Returns regret in the small case."""
+    """Returns the table of regret in the small federation."""
     rows = [
         (method, format_mean_std(np.array(row["share"])), format_mean_std(np.array(row["final_accuracy"])))
         for method, row in study["methods"].items()
@@ -244,7 +244,7 @@ def tabulate_regret(study: Mapping[str, Any]) -> Table:
 
 
 def tabulate_partitions(study: Mapping[str, Any]) -> Table:
-    """Returns the partitions as drawn."""
+    """Returns the table of the partitions as drawn."""
     rows = [
         (
             name,

@@ -1,4 +1,4 @@
-"""What the LEFL reproduction runs: its rate and its baselines' rate for everybody, and both as published."""
+"""The runs of the LEFL reproduction: all methods at LEFL's rate, at its baselines' rate, and as published."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ METHODS: dict[str, dict[str, Any]] = {
     FEDNOVA: {"aggregation": "fednova"},
     LEFL: {"client_selection": "lefl"},
 }
-"""The methods of the source's Table I; all but the last draw their cohorts uniformly."""
+"""The methods of the source's Table I; all except the last draw cohorts uniformly."""
 
 OTHERS: dict[str, dict[str, Any]] = {
     "FedAvgM": {"aggregation": {"name": "fedavgm", "momentum": 0.9, "weighting": "size"}},
@@ -24,7 +24,7 @@ OTHERS: dict[str, dict[str, Any]] = {
     "FedAdam": {"aggregation": {"name": "fedopt", "optimizer": "adam", "weighting": "size"}},
     "FedYogi": {"aggregation": {"name": "fedopt", "optimizer": "yogi", "weighting": "size"}},
 }
-"""Other servers, at LEFL's rate, on one experiment."""
+"""Other server optimisers, at LEFL's rate, on one experiment."""
 
 PROPORTIONAL = "LEFL (proportional)"
 COMBINED: dict[str, dict[str, Any]] = {
@@ -33,16 +33,16 @@ COMBINED: dict[str, dict[str, Any]] = {
     f"LEFL + {SCAFFOLD}": {**METHODS[SCAFFOLD], **METHODS[LEFL]},
     f"LEFL + {FEDNOVA}": {**METHODS[FEDNOVA], **METHODS[LEFL]},
 }
-"""LEFL with the quotas of its text, and under the other methods, at LEFL's rate."""
+"""LEFL with its text's quotas, and combined with the other methods, at LEFL's rate."""
 
 MUS = (0.01, 0.1, 1.0)
 TUNED: dict[str, dict[str, Any]] = {
     f"{FEDPROX}, μ = {mu:g}": {"correction": {"name": "proximal", "mu": mu}} for mu in MUS
 }
-"""FedProx with μ that do something, beside the 0.001 of `METHODS`, at LEFL's rate: the best of them is compared."""
+"""FedProx at LEFL's rate with μ that have an effect, besides the 0.001 of `METHODS`; the best is compared."""
 
 BY_CODE = "LEFL (its code's quotas)"
-"""LEFL as its code draws cohorts, where it stands beside the proportional one."""
+"""LEFL as its code draws cohorts, where it is listed beside proportional quotas."""
 
 BASELINES = tuple(method for method in METHODS if method != LEFL)
 
@@ -50,23 +50,23 @@ SHOWN = (*METHODS, *OTHERS, *COMBINED, *TUNED, BY_CODE)
 """All methods, in the order of the tables."""
 
 HIGH, LOW, AS_PUBLISHED = "LEFL's rate", "the baselines' rate", "as published"
-"""Settings: the rate is the same for all methods in the first two."""
+"""The settings; in the first two, the rate is the same for all methods."""
 
 RATES: dict[str, dict[str, Any]] = {
     HIGH: {},
     LOW: {"local_training": {"learning_rate": 0.01, "epoch_decay": None}},
 }
-"""Changes to the experiments' settings, which are at LEFL's rate."""
+"""Changes to the experiments' settings, whose rate is LEFL's."""
 
 PUBLISHED_FEDPROX = {"correction": {"name": "proximal", "mu": 1.0}}
-"""With the default of the authors' code."""
+"""FedProx with the default μ of the authors' code."""
 
 LAST = 10
-"""Rounds at the end over which accuracy is averaged; all are evaluated."""
+"""Number of final rounds over which accuracy is averaged; all of them are evaluated."""
 
 
 def load_experiment(preset: str, *changes: dict[str, Any]) -> dict[str, Any]:
-    """Returns the settings of a preset of LEFL but for the selector, with changes."""
+    """Returns the settings of one of LEFL's presets, without the selector and with changes."""
     return merge_settings(load_settings(preset, "client_selection"), *changes)
 
 
@@ -79,7 +79,7 @@ STAND_IN: dict[str, dict[str, Any]] = {
         "emnist_label15_lefl", {"data": {"name": "tfds:mnist"}, "partition": {"labels": 2}}
     ),
 }
-"""In the place of EMNIST with its two partitions: two other datasets; 15 of 62 labels are 2 of 10."""
+"""Two other datasets in place of EMNIST with its two partitions; 2 of 10 labels replace 15 of 62."""
 
 CIFAR = "CIFAR-10 (500 rows), ResNet-20, 20 clients"
 SMALL_CIFAR: dict[str, dict[str, Any]] = {
@@ -97,7 +97,7 @@ SMALL_CIFAR: dict[str, dict[str, Any]] = {
         },
     )
 }
-"""What fits on a small machine of the CIFAR-10 experiment."""
+"""The part of the CIFAR-10 experiment that a small machine can run."""
 
 FULL: dict[str, dict[str, Any]] = {
     "CIFAR-10, ResNet-20, 100 @ 10 %": load_experiment("cifar10_lefl"),
@@ -137,10 +137,10 @@ MEDIUM: dict[str, dict[str, Any]] = {
 """A fifth of the examples and 60 rounds of the source's first experiment; two seeds."""
 
 STUDIED_FULL = {"CIFAR-10, ResNet-18, 20 clients": load_experiment("cifar10_resnet18_lefl")}
-"""The network of the source's Fig. 2, whose clusters are examined; it is not trained further."""
+"""The network of the source's Fig. 2; its clusters are examined, and it is not trained further."""
 
 EXPERIMENTS = {"smoke": SMOKE, "small": {**STAND_IN, **SMALL_CIFAR}, "medium": MEDIUM, "full": {**STAND_IN, **FULL}}
-"""By scale: settings at LEFL's rate, without a selector."""
+"""Settings by scale, at LEFL's rate, without a selector."""
 
 TARGETS = {
     "digits": (0.7, 0.9),
@@ -150,34 +150,34 @@ TARGETS = {
     "CIFAR-10": (0.7,),
     "CIFAR-100": (0.4,),
 }
-"""Accuracies to be reached, by data; the source's where it has one."""
+"""Target accuracies by data set; the source's if it has one."""
 
 
 def name_experiment(name: str, settings: str) -> str:
-    """Returns what an experiment is called under some settings."""
+    """Returns the name of an experiment under some settings."""
     return f"{name} ({settings})"
 
 
 def is_short(name: str) -> bool:
-    """Whether an experiment is too short to be judged."""
+    """Returns whether an experiment is too short to be judged."""
     return name == CIFAR
 
 
 def describe_lefl(name: str) -> dict[str, Any]:
-    """Returns LEFL, with a pre-phase no longer than an experiment that is too short anyway."""
+    """Returns the settings of LEFL, with a shorter pre-phase in an experiment that is too short to be judged."""
     return {"client_selection": {"name": "lefl", "epochs": 2}} if is_short(name) else METHODS[LEFL]
 
 
 def count_slots(m: int, clients: int) -> int:
-    """Returns the slots that LEFL as its code draws it needs at most.
+    """Returns the largest number of slots that LEFL needs with its code's quotas.
 
-    Each of ⌈log₂ N⌉ clusters gives less than one client more than its share.
+    Each of ⌈log₂ N⌉ clusters contributes less than one client more than its share.
     """
     return min(clients, m + math.ceil(math.log2(clients)))
 
 
 def list_medium() -> list[Cell]:
-    """Returns FedAvg and LEFL at both rates, with either quotas, and the other methods at LEFL's rate."""
+    """Returns FedAvg and LEFL (with both kinds of quotas) at both rates, and the other methods at LEFL's rate."""
     (name, config), m = next(iter(MEDIUM.items())), MEDIUM[MEDIUM_CIFAR]["cohort_size"]
     clients = config["partition"]["clients"]
     code = {"name": "lefl", "allocation": "code", "kl_direction": "code", "fraction": m / clients}

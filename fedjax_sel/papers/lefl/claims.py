@@ -1,4 +1,4 @@
-"""What LEFL says of itself, and what one should ask of it, judged."""
+"""Verdicts on what LEFL says about itself, and on what else should be asked about it."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ from fedjax_sel.papers.lefl.numbers import find_target, measure
 from fedjax_sel.papers.paper import Claim, Evidence, Histories, join
 
 NOTICED = 0.005
-"""A smaller advantage in accuracy would be noticed by nobody."""
+"""An advantage in accuracy of at most this is negligible."""
 
 SPEED_UP = 3.0
-"""Table I has 3.7, 5.3 and 7.7 times fewer rounds than FedAvg."""
+"""In Table I, LEFL needs 3.7, 5.3 and 7.7 times fewer rounds than FedAvg."""
 
 
 def judge_claims(scale: str, evidence: Evidence) -> list[Claim]:
-    """Returns rounds and accuracy as published and fairly, bytes, cohorts' labels, what clusters share, ablations."""
+    """Returns the claims on rounds and accuracy, bytes, cohorts' labels, clusters, the ablation and combinations."""
     names = [name for name in EXPERIMENTS[scale] if not is_short(name)]
     histories, studies = evidence.histories, evidence.studies
     medium = scale == "medium"
@@ -60,12 +60,12 @@ def judge_claims(scale: str, evidence: Evidence) -> list[Claim]:
 
 
 def list_settings(names: Iterable[str], *settings: str) -> list[str]:
-    """Returns the experiments of these names under these settings."""
+    """Returns the names of these experiments under each of these settings."""
     return [name_experiment(name, one) for one in settings for name in names]
 
 
 def measure_cell(histories: Histories, name: str, settings: str, method: str, metric: str) -> np.ndarray:
-    """Returns one number a seed; `rounds` and `bytes` are to the target, all of the run's where it is missed."""
+    """Returns one number per seed; after a miss, `rounds` is the run's + 1, and `bytes` its total."""
     value = measure(name, histories[name_experiment(name, settings), method])
     if metric == "bytes":
         paid = value[f"bytes_to_{find_target(name):g}"]
@@ -76,7 +76,7 @@ def measure_cell(histories: Histories, name: str, settings: str, method: str, me
 def compare(
     histories: Histories, names: Iterable[str], metric: str, first: tuple[str, str], second: tuple[str, str]
 ) -> dict[str, Difference]:
-    """Returns first minus second, each (settings, method), by experiment."""
+    """Returns first minus second by experiment; each is a (settings, method)."""
     return {
         name: difference(measure_cell(histories, name, *first, metric), measure_cell(histories, name, *second, metric))
         for name in names
@@ -86,7 +86,7 @@ def compare(
 def compare_ratio(
     histories: Histories, names: Iterable[str], slow: tuple[str, str], fast: tuple[str, str], times: float
 ) -> dict[str, Difference]:
-    """Returns rounds to the target of the slow over those of the fast, minus `times`."""
+    """Returns the slow one's rounds to the target divided by the fast one's, minus `times`, by experiment."""
     out = {}
     for name in names:
         ratio = measure_cell(histories, name, *slow, "rounds") / measure_cell(histories, name, *fast, "rounds")
@@ -96,7 +96,7 @@ def compare_ratio(
 
 
 def misses(histories: Histories, name: str, cell: tuple[str, str]) -> bool:
-    """Returns whether a seed of a cell does not reach the target."""
+    """Returns whether any seed of a cell misses the target."""
     settings, method = cell
     rounds = histories[name_experiment(name, settings), method].rounds
     return bool((measure_cell(histories, name, settings, method, "rounds") > rounds).any())
@@ -114,7 +114,7 @@ def compare_costs(
 
 
 def list_medians(histories: Histories, names: Iterable[str], cells: Iterable[tuple[str, str]]) -> dict[str, Any]:
-    """Returns rounds to the target, median over seeds."""
+    """Returns the median over seeds of the rounds to the target."""
     return {
         f"{name}, to {find_target(name):g}": {
             f"{method} ({settings})": float(np.median(measure_cell(histories, name, settings, method, "rounds")))
@@ -125,7 +125,7 @@ def list_medians(histories: Histories, names: Iterable[str], cells: Iterable[tup
 
 
 def judge_rounds(names: list[str], histories: Histories) -> list[Claim]:
-    """Returns Table I, as published and under equal settings."""
+    """Returns the claims of Table I, as published and under equal settings."""
     published = compare_ratio(histories, names, (AS_PUBLISHED, FEDAVG), (AS_PUBLISHED, LEFL), SPEED_UP)
     rate = compare_ratio(histories, names, (LOW, FEDAVG), (HIGH, FEDAVG), SPEED_UP)
     faster = {
@@ -203,7 +203,7 @@ def judge_rounds(names: list[str], histories: Histories) -> list[Claim]:
 
 
 def judge_accuracy(names: list[str], histories: Histories) -> list[Claim]:
-    """Returns Fig. 5: where it ends."""
+    """Returns the claims of Fig. 5 on final accuracy."""
     out, text = [], "LEFL ends at a higher accuracy than each of the others"
     for settings, slug, how, source in (
         (AS_PUBLISHED, "as-published", "as published", "5 % and 6 % over SCAFFOLD on EMNIST"),
@@ -243,7 +243,7 @@ def judge_accuracy(names: list[str], histories: Histories) -> list[Claim]:
 
 
 def judge_bytes(names: list[str], histories: Histories) -> list[Claim]:
-    """Returns Table I's cost, with the pre-phase on the bill."""
+    """Returns the claims on Table I's cost, including the pre-phase."""
     what, out = "LEFL's bytes - FedAvg's; all of a run's, at least, where it never gets there", []
     for settings, slug, source in (
         (AS_PUBLISHED, "as-published", "section IV-B, of EMNIST, for which these data stand: '0.02GB additional'"),
@@ -264,7 +264,7 @@ def judge_bytes(names: list[str], histories: Histories) -> list[Claim]:
 
 
 def judge_combinations(names: list[str], histories: Histories) -> list[Claim]:
-    """Returns LEFL under the other methods, with its text's quotas, and beside a tuned FedProx; those that were run."""
+    """Returns the claims on LEFL with other methods or proportional quotas, and on tuned FedProx, if those were run."""
     pairs = {f"LEFL + {method}": method for method in (FEDPROX, SCAFFOLD, FEDNOVA)} | {PROPORTIONAL: FEDAVG}
     there = [name for name in names if (name_experiment(name, HIGH), PROPORTIONAL) in histories]
     if not there:
@@ -302,7 +302,7 @@ def judge_combinations(names: list[str], histories: Histories) -> list[Claim]:
 
 
 def judge_medium(names: list[str], histories: Histories) -> list[Claim]:
-    """Returns LEFL against FedAvg at each rate, with either quotas."""
+    """Returns the claim on LEFL against FedAvg at each rate, with both kinds of quotas."""
     kinds = (PROPORTIONAL, BY_CODE)
     over = {
         f"{mine}, {settings}": d

@@ -1,4 +1,4 @@
-"""What LEFL says of its clusters, and of the groups in its ablation, judged."""
+"""Verdicts on what LEFL says about its clusters, and about the groups in its ablation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from fedjax_sel.papers.paper import Claim
 
 
 def judge_clusters(study: Mapping[str, Any], groups: Mapping[str, Any]) -> list[Claim]:
-    """Returns Fig. 2, 3 and 4; layers are compared among the ablation's few clients too."""
+    """Returns the claims of Fig. 2, 3 and 4; layers are also compared among the few clients of the ablation."""
     judged = {name for experiments in EXPERIMENTS.values() for name in experiments if not is_short(name)}
     study = {name: row for name, row in study.items() if name in judged}
     entropy = {
@@ -83,7 +83,7 @@ def judge_clusters(study: Mapping[str, Any], groups: Mapping[str, Any]) -> list[
 
 
 def judge_quotas(study: Mapping[str, Any]) -> list[Claim]:
-    """Returns Fig. 4 with proportional quotas, by both directions of the divergence; none where they were not drawn."""
+    """Returns the claims of Fig. 4 with proportional quotas, for both directions of the divergence, if drawn."""
     out = []
     for name, words in (
         ("entropy_proportional", "row i of KL(p_i ‖ p_j), as the text has it"),
@@ -110,7 +110,7 @@ def judge_quotas(study: Mapping[str, Any]) -> list[Claim]:
 
 
 def judge_conjectures(study: Mapping[str, Any]) -> list[Claim]:
-    """Returns conjectures 1 and 2, tested directly; none where the correlations were not measured."""
+    """Returns direct tests of conjectures 1 and 2; none if the correlations were not measured."""
     said = dict(
         zip(
             CORRELATED,
@@ -139,7 +139,7 @@ def judge_conjectures(study: Mapping[str, Any]) -> list[Claim]:
 
 
 def judge_groups(study: Mapping[str, Any]) -> list[Claim]:
-    """Returns section V."""
+    """Returns the claims of section V."""
     rand = {name: np.array(row["rand"]) for name, row in study.items()}
     perfect = {name: compare_with(value, 1.0) for name, value in rand.items()}
     entropy = {

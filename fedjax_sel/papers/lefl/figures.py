@@ -41,11 +41,11 @@ LOOKS = {
 
 
 SPARE = ({"color": "#cc79a7"}, {"color": "#56b4e9"}, {"color": "#009e73"}, {"color": "#0072b2", "linestyle": "--"})
-"""Of the other servers."""
+"""Line styles of the other server optimisers."""
 
 
 def make_figures(scale: str, evidence: Evidence) -> list[Figure]:
-    """Returns figures as in the source, with the control beside it."""
+    """Returns the source's figures, with the control."""
     histories, studies = evidence.histories, evidence.studies
 
     def group_panels(settings: str, methods: Any = METHODS) -> dict[str, dict[str, History]]:
@@ -69,7 +69,7 @@ def make_figures(scale: str, evidence: Evidence) -> list[Figure]:
 
 
 def list_run_figures(group_panels: Callable[..., dict[str, dict[str, History]]]) -> list[Figure]:
-    """Returns accuracy under each of the settings, and with other servers."""
+    """Returns the figures of accuracy under each of the settings, and with other server optimisers."""
     others = group_panels(HIGH, (FEDAVG, LEFL, *OTHERS))
     others = {name: methods for name, methods in others.items() if set(OTHERS) <= set(methods)}
     return [
@@ -98,7 +98,7 @@ def list_run_figures(group_panels: Callable[..., dict[str, dict[str, History]]])
 
 
 def list_study_figures(studies: Mapping[str, Any]) -> list[Figure]:
-    """Returns cohorts' labels, distances, divergences and alikeness of layers."""
+    """Returns the figures of cohorts' labels, distances, divergences and similarity of layers."""
 
     def find_small() -> dict[str, Any]:
         both = {**studies["ablation"], **studies["clusters"]}
@@ -171,7 +171,7 @@ def draw_distances(study: Mapping[str, Any]) -> mpl.Figure:
 
 
 def draw_divergences(study: Mapping[str, Any]) -> mpl.Figure:
-    """Draws divergences, clients sorted by cluster."""
+    """Draws divergences, with clients sorted by cluster."""
     figure, axes = plt.subplots(1, len(study), figsize=(4.4 * len(study), 3.8), layout="constrained", squeeze=False)
     for ax, (title, row) in zip(axes[0], study.items(), strict=True):
         cluster = np.array(row["cluster"])
@@ -187,7 +187,7 @@ def draw_divergences(study: Mapping[str, Any]) -> mpl.Figure:
 
 
 def draw_alikeness(study: Mapping[str, Any]) -> mpl.Figure:
-    """Draws CKA between all layers."""
+    """Draws the CKA between all layers."""
     figure, axes = plt.subplots(len(study), 2, figsize=(6.4, 2.9 * len(study)), layout="constrained", squeeze=False)
     image = None
     for line, (title, row) in zip(axes, study.items(), strict=True):

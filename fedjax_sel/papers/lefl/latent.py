@@ -1,4 +1,4 @@
-"""What clients' models make of the same examples, and how alike that is within and between clusters."""
+"""Clients' representations of the same examples, and their similarity within and between clusters."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from fedjax_sel.task import Task
 from fedjax_sel.types import Rows, Variables
 
 SHUFFLES = 20
-"""Random clusters of the same sizes."""
+"""Number of random clusterings with the same sizes."""
 
 
 def observe_last_layer(task: Task, variables: Variables, examples: dict[str, Rows]) -> tuple[Array, Array, Array]:
-    """Returns soft labels of the public examples, and the last layer's input for the others."""
+    """Returns soft labels of the public examples, and the last layer's input for the other examples."""
     latent, _ = record_layers(task, variables, examples["seen"])
     return predict_log_probs(task, variables, examples["public"]), latent, jnp.zeros(1)
 
 
 def observe_all_layers(task: Task, variables: Variables, examples: dict[str, Rows]) -> tuple[Array, Array, Array]:
-    """Returns what `observe_last_layer` does, and of every layer the products of all pairs of examples."""
+    """Returns the same as `observe_last_layer`, and for every layer the inner products of all pairs of examples."""
     latent, layers = record_layers(task, variables, examples["seen"])
     flat = [(layer - layer.mean(0, keepdims=True)).reshape(len(layer), -1) for layer in layers]
     return predict_log_probs(task, variables, examples["public"]), latent, jnp.stack([x @ x.T for x in flat])
 
 
 def record_layers(task: Task, variables: Variables, x: Rows) -> tuple[Float[Array, "b d"], list[Array]]:
-    """Returns the input of the last dense layer, and the outputs of all convolutions and dense layers in order."""
+    """Returns the input of the last dense layer, and the outputs of all convolutional and dense layers in order."""
     inputs, outputs = [], []
 
     def record(layer, args, kwargs, context):
@@ -47,7 +47,7 @@ def record_layers(task: Task, variables: Variables, x: Rows) -> tuple[Float[Arra
 
 
 def measure_distances(latent: Float[np.ndarray, "N b d"]) -> Float[np.ndarray, "N N"]:
-    """Returns the mean Euclidean distance over examples of what each pair of models makes of them."""
+    """Returns the Euclidean distance between each pair of models' representations, averaged over examples."""
     out = np.zeros((len(latent), len(latent)))
     for row in range(latent.shape[1]):
         x = latent[:, row].astype(np.float64)
@@ -57,25 +57,25 @@ def measure_distances(latent: Float[np.ndarray, "N b d"]) -> Float[np.ndarray, "
 
 
 def compare_distances(far: Float[np.ndarray, "N N"], cluster: Int[np.ndarray, "N"], seed: int) -> dict[str, float]:
-    """Returns the mean distance of pairs in one cluster, and in random clusters of the same sizes."""
+    """Returns the mean distance of pairs within a cluster, and within random clusters of the same sizes."""
     rng = np.random.default_rng((0xC1, seed))
     shuffled = [average_within(far, rng.permutation(cluster)) for _ in range(SHUFFLES)]
     return {"within": average_within(far, cluster), "random": float(np.mean(shuffled))}
 
 
 CORRELATED = ("pairs", "rows")
-"""What is correlated with distance in latent space: conjectures 1 and 2."""
+"""Quantities that are correlated with distance in latent space: conjectures 1 and 2."""
 
 
 def correlate_distances(kl: Float[np.ndarray, "N N"], far: Float[np.ndarray, "N N"]) -> dict[str, float]:
-    """Returns Spearman's rank correlation over pairs of clients with their distance in latent space.
+    """Returns Spearman's rank correlations, over pairs of clients, of two quantities with distance in latent space.
 
-    Of the symmetric divergence `KL_ij + KL_ji` (`pairs`, conjecture 1), and of the distance between their rows of the
-    divergence, by which KMeans clusters them (`rows`, conjecture 2).
+    These are the symmetric divergence `KL_ij + KL_ji` (`pairs`, conjecture 1), and the distance between the clients'
+    rows of the divergence, by which KMeans clusters them (`rows`, conjecture 2).
 
     Args:
       kl: divergences.
-      far: distances.
+      far: distances in latent space.
     """
     upper = np.triu_indices(len(kl), 1)
     rows = scipy.spatial.distance.squareform(scipy.spatial.distance.pdist(kl))
@@ -86,17 +86,17 @@ def correlate_distances(kl: Float[np.ndarray, "N N"], far: Float[np.ndarray, "N 
 
 
 def average_within(value: Float[np.ndarray, "N N"], cluster: Int[np.ndarray, "N"]) -> float:
-    """Returns the mean over pairs of two clients of one cluster."""
+    """Returns the mean over pairs of clients in the same cluster."""
     return float(value[mark_pairs(cluster, True)].mean())
 
 
 def mark_pairs(cluster: Int[np.ndarray, "N"], together: bool) -> np.ndarray:
-    """Returns which pairs are of one cluster, or of two, each pair once."""
+    """Returns the mask of pairs in the same cluster, or in different ones, with each pair once."""
     return np.triu((cluster[:, None] == cluster) == together, 1)
 
 
 def compare_layers(kernels: Float[np.ndarray, "N l b b"], cluster: Int[np.ndarray, "N"]) -> Float[np.ndarray, "2 l"]:
-    """Returns the mean CKA of the same layer in pairs of one cluster, and of two."""
+    """Returns the mean CKA of the same layer over pairs in the same cluster, and in different ones."""
     alike = [kernel_cka(kernels[:, k]) for k in range(kernels.shape[1])]
     return np.array([[value[mark_pairs(cluster, together)].mean() for value in alike] for together in (True, False)])
 
@@ -104,7 +104,7 @@ def compare_layers(kernels: Float[np.ndarray, "N l b b"], cluster: Int[np.ndarra
 def compare_all_layers(
     kernels: Float[np.ndarray, "N l b b"], cluster: Int[np.ndarray, "N"], most: int = 30
 ) -> np.ndarray:
-    """Returns the CKA of all layers with all, mean over up to `most` pairs of one cluster, and of two; `[2, l, l]`."""
+    """Returns the mean CKA of all pairs of layers over up to `most` pairs in one cluster, and in two; `[2, l, l]`."""
     rng, out = np.random.default_rng(0), []
     for together in (True, False):
         some = rng.permutation(np.argwhere(mark_pairs(cluster, together)))[:most]

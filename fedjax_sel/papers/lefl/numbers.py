@@ -1,4 +1,4 @@
-"""The numbers of the LEFL report: measures of a cell, and the source's own."""
+"""The numbers of the LEFL report: measures of a cell, and the source's published numbers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fedjax_sel.papers.published import read_published
 
 
 def list_published() -> dict[str, dict[str, tuple[int, float, float]]]:
-    """Returns Table I by experiment and method: rounds to the target, MB a round and client, GB in all."""
+    """Returns Table I by experiment and method: rounds to the target, MB per round and client, total GB."""
     out: dict[str, dict[str, Any]] = {}
     for row in read_published("fedjax_sel.papers.lefl"):
         total = row["gb"] + (row["pre_phase_gb"] or 0.0)
@@ -24,14 +24,14 @@ def list_published() -> dict[str, dict[str, tuple[int, float, float]]]:
 
 
 TABLE_1 = list_published()
-"""Rounds (501: more than 500), MB a round and client, GB in all with the pre-phase."""
+"""Rounds (501: more than 500), MB per round and client, total GB including the pre-phase."""
 
 MODELS = {
     "CIFAR-10, ResNet-20, 100 @ 10 %": (269_722, 100, 10, 3 * 32 * 32, 10),
     "CIFAR-100, ResNet-20, 100 @ 10 %": (275_572, 100, 10, 3 * 32 * 32, 100),
     "EMNIST, labeldir": (108_478, 1000, 10, 28 * 28, 62),
 }
-"""Parameters, clients, cohort, numbers of a public example (a byte each) and classes behind Table I."""
+"""Parameters, clients, cohort size, values per public example (a byte each) and classes behind Table I."""
 
 
 def find_data(name: str) -> str:
@@ -44,16 +44,16 @@ def find_data(name: str) -> str:
 
 
 def find_target(name: str) -> float:
-    """Returns the accuracy to be reached by which claims are judged: the middle one of its data's."""
+    """Returns the target accuracy by which claims are judged: the middle one for the data set."""
     targets = TARGETS[find_data(name)]
     return targets[len(targets) // 2]
 
 
 def compute_gigabytes(name: str, method: str) -> tuple[float, float]:
-    """Returns what Table I's rounds cost, in GB (10⁹ bytes): training, both ways, and the pre-phase.
+    """Returns the cost of Table I's rounds in GB (10⁹ bytes): of training in both directions, and of the pre-phase.
 
-    Four bytes a parameter, down and up; SCAFFOLD twice that; FedNova sends what FedAvg sends. LEFL's pre-phase: model
-    and 1000 public examples down, soft labels up, for all clients.
+    A parameter takes four bytes, both down and up; SCAFFOLD sends twice as much, and FedNova as much as FedAvg. In
+    LEFL's pre-phase, all clients receive the model and 1000 public examples, and send soft labels.
     """
     parameters, clients, m, example, classes = MODELS[name]
     rounds = TABLE_1[name][method][0]
@@ -63,10 +63,10 @@ def compute_gigabytes(name: str, method: str) -> tuple[float, float]:
 
 
 def measure(name: str, history: History) -> dict[str, np.ndarray]:
-    """Returns numbers a seed of one cell.
+    """Returns the measures of one cell, one number per seed.
 
     Args:
-      name: of the experiment, which says the targets.
+      name: of the experiment, which determines the targets.
       history: of the cell.
     """
     if isinstance(history, StoredCell):
@@ -86,7 +86,7 @@ def measure(name: str, history: History) -> dict[str, np.ndarray]:
 
 
 def find_published(experiment: str, method: str, metric: str) -> float | None:
-    """Returns the source's rounds to the target, of a cell as published; None where it gives none."""
+    """Returns the source's rounds to the target for a cell as published; None if it gives none."""
     name = experiment.rpartition(" (")[0]
     theirs = TABLE_1.get(name, {}).get(method) if experiment.endswith(f"({AS_PUBLISHED})") else None
     return float(theirs[0]) if theirs and metric == f"rounds_to_{find_target(name):g}" else None
@@ -96,11 +96,11 @@ KEPT = (
     *("within", "random", "rand", "entropy_stratified", "entropy_by_labels", "entropy_random"),
     *("entropy_proportional", "entropy_transposed", "pairs", "rows"),
 )
-"""What is listed of the studies."""
+"""The studies' numbers that are listed as results."""
 
 
 def list_all_results(scale: str, evidence: Evidence) -> list[Result]:
-    """Returns every measure of every cell, and of every study, beside what is published."""
+    """Returns every measure of every cell and study, beside the published number."""
     out = list_results(
         evidence.histories,
         lambda experiment, history: measure(experiment.rpartition(" (")[0], history),

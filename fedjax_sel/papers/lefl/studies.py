@@ -1,4 +1,4 @@
-"""What no run of the LEFL reproduction gives: clusters, what their members have learnt, whom strata would draw."""
+"""Studies that no run of the LEFL reproduction gives: clusters, their members' models, stratified cohorts."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ from fedjax_sel.pytree import jit
 from fedjax_sel.types import Context, PRNGKey, StrategyState
 
 SEEN = 100
-"""Test examples on which models are compared."""
+"""Number of test examples on which models are compared."""
 
 DRAWN = {"smoke": 50, "small": 500, "medium": 500, "full": 500}
-"""Cohorts drawn to measure their labels."""
+"""Number of cohorts drawn to measure their labels."""
 
 FEW = 50
-"""Up to so many clients, all layers of all pairs are compared."""
+"""With up to this many clients, all layers of all pairs are compared."""
 
 
 def study_clusters(scale: str, seeds: Sequence[int], _: Path) -> dict[str, Any]:
-    """Returns sizes of clusters, distances in latent space, and how far cohorts' labels are from all, by experiment."""
+    """Returns cluster sizes, latent distances, and the divergence of cohorts' labels from all labels, by experiment."""
     return {
         name: examine_clusters(merge_settings(config, describe_lefl(name)), scale, seeds)
         for name, config in list_studied(scale).items()
@@ -61,7 +61,7 @@ def list_studied(scale: str) -> dict[str, dict[str, Any]]:
 
 
 NUMBERS = ("within", "random", "rand", *CORRELATED)
-"""Of a seed, but for the relative entropies."""
+"""Numbers of a seed, except the relative entropies."""
 
 GROUPS = {"name": "label_groups", "clients": 24, "labels": 2}
 ON_GROUPS = {**METHODS[LEFL_NAME], "partition": GROUPS, "cohort_size": 5, "rounds": 10}
@@ -84,11 +84,11 @@ ABLATION: dict[str, dict[str, dict[str, Any]]] = {
         "CIFAR-10, ResNet-20": load_experiment("cifar10_lefl"),
     },
 }
-"""Settings of the source's section V, which `ON_GROUPS` changes."""
+"""Settings of the source's section V, to which `ON_GROUPS` is applied."""
 
 
 def study_ablation(scale: str, seeds: Sequence[int], _: Path) -> dict[str, Any]:
-    """Returns what is found in the source's section V: 24 clients of which five groups share a pair of labels."""
+    """Returns the results of the source's section V: 24 clients in five groups that each share a pair of labels."""
     found = {}
     for name, config in ABLATION[scale].items():
         config = merge_settings(config, ON_GROUPS)
@@ -100,16 +100,16 @@ def study_ablation(scale: str, seeds: Sequence[int], _: Path) -> dict[str, Any]:
 def examine_clusters(
     config: dict[str, Any], scale: str, seeds: Sequence[int], truth: LabelGroups | None = None
 ) -> dict[str, Any]:
-    """Returns one experiment's clusters.
+    """Returns the clusters of one experiment.
 
     Args:
       config: of the experiment, with LEFL.
-      scale: says how many cohorts are drawn.
+      scale: sets how many cohorts are drawn.
       seeds: of the runs.
-      truth: where clients are in groups that should be found.
+      truth: groups of clients that should be found; None: there are no groups.
     """
     rounds = 10 if truth is not None and scale != "smoke" else DRAWN[scale]
-    from sklearn.metrics import adjusted_rand_score  # late: lists of papers need not wait for it
+    from sklearn.metrics import adjusted_rand_score  # late: listing papers need not wait for it
 
     run = build(resolve({**config, "seeds": list(seeds)}))
     per_seed, first = [], {}
@@ -151,7 +151,7 @@ def examine_clusters(
 def observe_pre_phase(
     run: Run, data: FederatedData, seed: int
 ) -> tuple[LEFL, Context, Float[Array, "N M C"], Float[np.ndarray, "N b d"], Float[np.ndarray, "N l b b"]]:
-    """Returns LEFL, what it knows, soft labels of public examples, and what clients' models make of test examples."""
+    """Returns LEFL, its context, soft labels of public examples, and models' representations of test examples."""
     experiment, key = run.experiment, jax.random.key(seed)
     selector = experiment.client_selection
     assert isinstance(selector, LEFL)
@@ -173,10 +173,10 @@ def draw_cohorts(
     seed: int,
     rounds: int,
 ) -> dict[str, Int[np.ndarray, "T m"]]:
-    """Returns cohorts of so many rounds, all of `m` clients: stratified by several clusters, and uniform.
+    """Returns cohorts of `rounds` rounds, each with `m` clients: stratified by several clusterings, and uniform.
 
-    By LEFL's clusters with at least one of each, and with proportional quotas; by those of the other direction of the
-    divergence, proportionally; and by clusters of the true labels.
+    They are stratified by LEFL's clusters, with at least one client of each and with proportional quotas; by the
+    clusters of the other direction of the divergence, with proportional quotas; and by clusters of the true labels.
     """
     proportional = replace(selector, allocation="proportional")
     by_labels = cluster_clients(shares, selector.strata(ctx.num_clients))
@@ -193,6 +193,6 @@ def draw_cohorts(
 
 @jit()
 def draw(selector: ClientSelector, state: StrategyState, ctx: Context, keys: PRNGKey) -> Int[Array, "T m"]:
-    """Returns a cohort for each key; -1 where a slot is empty. Compiled once for all seeds."""
+    """Returns a cohort for each key, -1 for an empty slot; compiled once for all seeds."""
     cohort = jax.vmap(lambda key: selector.select(key, state, ctx))(keys)
     return jnp.where(cohort.mask, cohort.client, -1)

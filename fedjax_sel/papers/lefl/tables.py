@@ -16,7 +16,7 @@ from fedjax_sel.papers.paper import Evidence, Table, join
 
 
 def make_tables(scale: str, evidence: Evidence) -> list[Table]:
-    """Returns rounds and bytes to targets, accuracy, Table I's arithmetic, clusters, the ablation."""
+    """Returns the tables: rounds and bytes to targets, accuracy, Table I's arithmetic, clusters, the ablation."""
     histories = evidence.histories
     return join(
         lambda: [tabulate_accuracy(scale, histories)],
@@ -28,7 +28,7 @@ def make_tables(scale: str, evidence: Evidence) -> list[Table]:
 
 
 def tabulate_targets(scale: str, histories: Mapping[tuple[str, str], History]) -> Table:
-    """Returns rounds and GB to targets, as Table I."""
+    """Returns the table of rounds and GB to targets, as Table I."""
     rows = []
     for name in EXPERIMENTS[scale]:
         for settings in (AS_PUBLISHED, HIGH, LOW):
@@ -49,7 +49,7 @@ def tabulate_targets(scale: str, histories: Mapping[tuple[str, str], History]) -
 
 
 def format_targets(name: str, method: str, settings: str, history: History) -> tuple[str, ...]:
-    """Returns one cell's targets, mean cohort and cost of the pre-phase."""
+    """Returns one cell's targets, mean cohort size and cost of the pre-phase."""
     value, texts = measure(name, history), []
     theirs = TABLE_1.get(name, {}).get(method) if settings == AS_PUBLISHED else None
     for target in TARGETS[find_data(name)]:
@@ -60,7 +60,7 @@ def format_targets(name: str, method: str, settings: str, history: History) -> t
 
 
 def tabulate_accuracy(scale: str, histories: Mapping[tuple[str, str], History]) -> Table:
-    """Returns where all end, by settings."""
+    """Returns the table of final accuracies, by settings."""
     rows = []
     for name in EXPERIMENTS[scale]:
         for method in SHOWN:
@@ -82,7 +82,7 @@ def tabulate_accuracy(scale: str, histories: Mapping[tuple[str, str], History]) 
 
 
 def make_cost_table() -> Table:
-    """Returns Table I's costs, computed anew from its rounds."""
+    """Returns the table of Table I's costs, recomputed from its rounds."""
     rows = []
     for name, methods in TABLE_1.items():
         fedavg = sum(compute_gigabytes(name, "FedAvg"))
@@ -113,7 +113,7 @@ def make_cost_table() -> Table:
 
 
 def tabulate_clusters(study: Mapping[str, Any]) -> Table:
-    """Returns Fig. 2 to 4 in numbers."""
+    """Returns the table with the numbers of Fig. 2 to 4."""
     rows = []
     for name, row in study.items():
         sizes = np.array([np.sort(s)[::-1] for s in row["sizes"]], float)
@@ -161,7 +161,7 @@ def tabulate_clusters(study: Mapping[str, Any]) -> Table:
 
 
 def tabulate_groups(study: Mapping[str, Any]) -> Table:
-    """Returns section V in numbers."""
+    """Returns the table with the numbers of section V."""
     rows = [
         (
             name,
