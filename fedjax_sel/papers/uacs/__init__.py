@@ -6,7 +6,7 @@ from fedjax_sel.papers.uacs.cells import list_cells
 from fedjax_sel.papers.uacs.claims import judge_claims
 from fedjax_sel.papers.uacs.figures import make_figures
 from fedjax_sel.papers.uacs.numbers import list_all_results
-from fedjax_sel.papers.uacs.studies import study_generator
+from fedjax_sel.papers.uacs.studies import study_distances, study_generator
 from fedjax_sel.papers.uacs.tables import make_tables
 
 __all__ = ["PAPER"]
@@ -50,7 +50,7 @@ PAPER = Paper(
     seeds={"smoke": 2, "small": 20, "full": 20},
     settings=OPEN,
     regime=REGIME,
-    studies={"generator": study_generator},
+    studies={"generator": study_generator, "distances": study_distances},
     cells=list_cells,
     results=list_all_results,
     claims=judge_claims,
