@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fedjax_sel.data.uacs import SHAPE
 from fedjax_sel.papers.paper import Cell
 from fedjax_sel.papers.settings import merge_settings
 
@@ -26,6 +27,8 @@ LINEAR = "logistic regression"
 """The variation with a model that cannot follow the curve."""
 STRAIGHTER = {f"{LINEAR}, amplitude {amplitude:g}": amplitude for amplitude in (0.0, 0.125)}
 """The variations with that model where the boundary is straight, or nearly: its amplitude by the variation's name."""
+LINES = {**STRAIGHTER, LINEAR: SHAPE.amplitude}
+"""All variations with that model, likewise."""
 
 METHODS: dict[str, dict[str, Any]] = {
     ENTROPY: {"name": "entropy", "epsilon": 0.0},

@@ -24,7 +24,8 @@ def measure_least_distance(shape: Shape, setting: int, seeds: Sequence[int]) -> 
     x1 = np.linspace(-1, 1, 4001)
     boundary = scipy.spatial.KDTree(np.stack([x1, curve(x1, shape)], axis=1))
     drawn = [draw_clients(shape, setting, seed, BOUNDARY) for seed in seeds]
-    return min(float(boundary.query(data.x[data.owner >= BOUNDARY])[0].min()) for data in drawn)
+    others = [data.x[np.asarray(data.owner) >= BOUNDARY] for data in drawn]
+    return min(float(boundary.query(x)[0].min()) for x in others)
 
 
 def measure_best_line(shape: Shape) -> float:
