@@ -415,7 +415,7 @@ def test_variations_tell_equal_cost_and_where_the_target_is_out_of_reach():
     assert rows["as above"][to_flops].startswith(f"{YES}: ")
     for head in (to_bytes, to_flops):
         assert rows["1 local epoch"][head].startswith(f"{NO}: ")
-    assert "0.9036, below 0.95" in table.note
+    assert "0.9036: logistic regression cannot reach 0.95 there" in table.note
 
 
 def test_a_shape_changes_one_number_and_is_judged_beside_the_default():

@@ -28,8 +28,8 @@ this; we do: the model goes to all 100 clients instead of 6, and all examples ar
 
 The curve's amplitude, the strip, the margin and the boxes are ours: `full` changes one at a time. It also changes
 cohort, learning rate, epochs, boundary clients and model. Logistic regression also runs where the boundary is straight,
-or nearly: at the default amplitude random selection is as accurate as the best straight line. Controls: round-robin,
-and at `full` all clients in every round.
+or nearly: at the default amplitude random selection is about as accurate as the best straight line. Controls are
+round-robin and, at `full`, all clients in every round.
 
 An advantage of at most 0.001 of accuracy, or of 1 round, is negligible. A run that never reaches the target counts as
 reaching it in the round after the last.

@@ -96,7 +96,6 @@ def judge_gradient_norm(histories: Histories) -> list[Claim]:
     mean = compare(histories, GRADIENT, ENTROPY, "mean_accuracy")
     other = judge(ask_comparable(COMPARABLE), mean).verdict
     faster = compare(histories, GRADIENT, ENTROPY, f"rounds_to_{TARGET}")
-    greedy = compare(histories, GRADIENT, GREEDY, f"rounds_to_{TARGET}")
     return [
         make_claim(
             "gradient-norm-comparable",
@@ -114,10 +113,7 @@ def judge_gradient_norm(histories: Histories) -> list[Claim]:
             f"Entropy converges faster than gradient norm (rounds to accuracy {TARGET})",
             "Remarks, second item",
             judge_larger(faster, 1.0),
-            {
-                f"gradient norm - entropy, rounds to {TARGET}": describe_differences(faster),
-                f"gradient norm - entropy+eps-greedy, rounds to {TARGET}": describe_differences(greedy),
-            },
+            {f"gradient norm - entropy, rounds to {TARGET}": describe_differences(faster)},
             rests_on=SETTINGS.values(),
         ),
     ]

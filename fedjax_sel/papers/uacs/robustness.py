@@ -105,7 +105,7 @@ def tabulate_variations(histories: Histories) -> Table:
         "Judged as the claims above. At the boundary: of 6 clients, of 3 slots with m = 3, and of 10 clients of 10. "
         f"With a boundary of amplitude {SHAPE.amplitude:g} the best straight line has an accuracy of "
         f"{measure_best_line(SHAPE):.4f}: logistic regression cannot reach {TARGET} there, and random selection is "
-        "already as accurate as that line. What selection costs does not depend on epochs and hardly on m, what "
+        "about as accurate as that line. What selection costs does not depend on epochs and hardly on m, what "
         "training costs does, and so do the verdicts at equal cost.",
     )
 
