@@ -1,1 +1,1 @@
-"""What a round costs, and what it should: six workloads, the machine's limit, the peers."""
+"""What a round costs, and what it should cost: six workloads, the machine's limit, and the peers."""

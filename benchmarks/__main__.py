@@ -1,8 +1,8 @@
-"""Run the workloads, each in a process of its own, and write what they took as soon as each is over.
+"""Runs the workloads, each in its own process, and writes the results of each as soon as it is over.
 
 python -m benchmarks                          # all of them, into benchmarks/results/workloads-BACKEND.json
 python -m benchmarks --only flute-lr,sweep
-python -m benchmarks --quick                  # whether they run
+python -m benchmarks --quick                  # only checks that they run
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NAMES = ("flute-lr", "gpfl-mlp", "pfl-cifar", "lefl-resnet", "population", "mill
 
 
 def main() -> None:
-    """One command for all."""
+    """Runs the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.splitlines()[0])
     parser.add_argument("--only", default="", help=f"of {', '.join(NAMES)}; separated by commas")
     parser.add_argument("--quick", action="store_true", help="small versions on random rows")
@@ -40,7 +40,7 @@ def main() -> None:
             print(f"== {name}", flush=True)
             done = subprocess.run(command + ["--quick"] * given.quick, cwd=ROOT, check=False)
             failed += [name] * bool(done.returncode)
-            if text := Path(file.name).read_text():  # what a workload measured before it failed is kept
+            if text := Path(file.name).read_text():  # results from before a workload failed are kept
                 found[name] = json.loads(text)
                 written(name, found[name], given.out, quick=given.quick)
     print(printed(found))
@@ -49,7 +49,7 @@ def main() -> None:
 
 
 def alone(name: str, quick: bool, out: Path) -> None:
-    """One workload, in this process."""
+    """Runs one workload in this process."""
     from benchmarks.measure import peak_flops
     from benchmarks.workloads import WORKLOADS, scale_here
     from fedjax_sel.report.environment import environment

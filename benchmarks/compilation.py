@@ -1,10 +1,10 @@
-"""Where compilation goes: the initial model, tracing, lowering, XLA with and without LLVM's optimisation.
+"""Measures where compilation time goes: initial model, tracing, lowering, XLA with and without LLVM's optimisation.
 
 python -m benchmarks.compilation                     # all; writes benchmarks/results/compilation-BACKEND.json
 python -m benchmarks.compilation --only flute-lr
-python -m benchmarks.compilation --print             # what was written, as a table
+python -m benchmarks.compilation --print             # the written results, as a table
 
-Seconds are those of the process on all cores together, which other processes disturb less than the clock.
+Seconds are CPU seconds of the process over all cores, which other processes disturb less than wall-clock time.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ COLUMNS = ("workload", "initial state (s)", "tracing", "lowering", "XLA", "XLA w
 
 
 def clock(work: Callable[[], Any]) -> tuple[Any, float]:
-    """Returns what some work returns, and its seconds of all cores together."""
+    """Returns the result of some work, and its CPU seconds over all cores."""
     began = time.process_time()
     done = jax.block_until_ready(work())
     return done, time.process_time() - began
 
 
 def compile_apart(name: str) -> dict[str, Any]:
-    """Returns the seconds of every step of the compilation of a workload, and how many kernels XLA makes."""
+    """Returns the seconds of every step of a workload's compilation, and the number of kernels that XLA makes."""
     experiment, federation = COMPILED[name](scale_here(quick=False))
     program = plan_program([experiment], federation.draws((0,)), [0], mesh="auto", chunk=chunk_of(experiment))
     (state, _), initial = clock(lambda: init_runs(program.experiments, program.drawn, program.keys, program.layout))
@@ -68,7 +68,7 @@ def compile_apart(name: str) -> dict[str, Any]:
 
 
 def show(found: dict[str, Any]) -> str:
-    """Returns a line for each workload."""
+    """Returns a table with one row per workload."""
     lines = []
     for name, one in found.items():
         steps = ("initial_state", "tracing", "lowering", "xla", "xla_without_optimisation")
@@ -77,7 +77,7 @@ def show(found: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """One command."""
+    """Runs the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.compilation", description="Where compilation goes.")
     parser.add_argument("--only", default=",".join(COMPILED))
     parser.add_argument("--print", action="store_true", dest="only_print")

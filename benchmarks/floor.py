@@ -1,6 +1,6 @@
-"""What a local step's matrix products cost alone: the floor under the step that a machine can be asked for.
+"""Measures a local step's matrix products alone: a floor under the time that the step can take on a machine.
 
-python -m benchmarks.floor        # of the workloads' models and of some of the papers'; prints a table
+python -m benchmarks.floor        # prints a table for the workloads' models and some of the papers'
 
 Both are measured as clients train, on every core at once.
 """
@@ -41,7 +41,7 @@ MODELS = {
 
 
 def products(jaxpr: Any) -> list[Any]:
-    """The matrix products in a program without loops, and in the programs that it calls."""
+    """Returns the matrix products in a program without loops, and in the programs that it calls."""
     found = []
     for eqn in jaxpr.eqns:
         if eqn.primitive.name == "dot_general":
@@ -53,7 +53,7 @@ def products(jaxpr: Any) -> list[Any]:
 
 
 def gradient(model: Any, shape: tuple[int, ...]):
-    """The gradient of the mean loss, and what it is of."""
+    """Returns the gradient function of the mean loss, and the parameters that it takes."""
     rng = np.random.default_rng(0)
     task = fs.Task(model)
     x = jnp.asarray(rng.normal(size=shape), jnp.float32)
@@ -69,7 +69,7 @@ def gradient(model: Any, shape: tuple[int, ...]):
 
 
 def a_step(gradient: Any, trained: Any) -> float:
-    """Seconds of one step of SGD, one of several in a loop."""
+    """Returns the seconds of one step of SGD, one of several in a loop."""
 
     def step(i, carry):
         key, trained = carry
@@ -80,7 +80,7 @@ def a_step(gradient: Any, trained: Any) -> float:
 
 
 def alone(eqn: Any) -> float:
-    """Seconds of one product, one of several in a loop, the smaller factor another one each time."""
+    """Returns the seconds of one product, one of several in a loop that changes the smaller factor each time."""
     rng = np.random.default_rng(0)
     a, b = (jnp.asarray(rng.normal(size=v.aval.shape), jnp.float32) for v in eqn.invars)
     how = {name: eqn.params[name] for name in ("dimension_numbers", "precision")}
@@ -94,14 +94,14 @@ def alone(eqn: Any) -> float:
 
 
 def everywhere(f: Any) -> Any:
-    """`f` compiled, each device doing the same at once, as clients train."""
+    """Returns `f` compiled so that all devices run it at once, as clients train."""
     mesh = jax.make_mesh((jax.local_device_count(),), ("devices",), (jax.sharding.AxisType.Auto,))
     same = jax.sharding.PartitionSpec()
     return jax.jit(jax.shard_map(f, mesh=mesh, in_specs=same, out_specs=same, check_vma=False))
 
 
 def fastest(compiled: Any, carry: Any, steps: int) -> float:
-    """Seconds of one of its steps: the best of some repeats."""
+    """Returns the seconds of one step of a compiled program: the best of some repeats."""
     jax.block_until_ready(compiled(carry))
     spent = []
     for _ in range(REPEATS):
@@ -112,7 +112,7 @@ def fastest(compiled: Any, carry: Any, steps: int) -> float:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measures and prints."""
     from jax.interpreters import partial_eval
 
     use_cores()
@@ -121,7 +121,7 @@ def main() -> None:
         of, trained = gradient(model, shape)
         step = a_step(of, trained)
         kept = _conv.block, _conv.is_faster_natively
-        _conv.block, _conv.is_faster_natively = lambda out, *_: out[0], lambda *_: False  # products of whole batches
+        _conv.block, _conv.is_faster_natively = lambda out, *_: out[0], lambda *_: False  # one product per whole batch
         closed = jax.make_jaxpr(of)(trained, jax.random.key(0))
         _conv.block, _conv.is_faster_natively = kept
         needed, _ = partial_eval.dce_jaxpr(closed.jaxpr, [True] * len(closed.jaxpr.outvars))
@@ -133,7 +133,7 @@ def main() -> None:
 
 
 def contracted(eqn: Any) -> int:
-    """Numbers that each number of a product sums over."""
+    """Returns the number of terms that each element of a product sums."""
     (lhs, _), _ = eqn.params["dimension_numbers"]
     return int(np.prod([eqn.invars[0].aval.shape[i] for i in lhs]))
 

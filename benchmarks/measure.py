@@ -1,4 +1,4 @@
-"""How long, how much, how far from the machine's limit."""
+"""Measures time, memory, and the distance from the machine's limit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SIDE, REPEATS = 2048, 7
 
 
 def peak_flops() -> float:
-    """Floating-point operations a second of a float32 matrix product: the fastest of some repeats."""
+    """Returns the floating-point operations per second of a float32 matrix product: the fastest of some repeats."""
     rng = np.random.default_rng(0)
     a, b = (jnp.asarray(rng.normal(size=(SIDE, SIDE)), jnp.float32) for _ in range(2))
     product = jax.jit(lambda a, b: a @ b)
@@ -30,7 +30,7 @@ def peak_flops() -> float:
 
 
 def peak_memory() -> int:
-    """Bytes: of the device where it says so, of this process otherwise."""
+    """Returns the peak memory in bytes: the device's if it reports one, else this process's."""
     stats = jax.local_devices()[0].memory_stats() if jax.default_backend() != "cpu" else None
     if stats and "peak_bytes_in_use" in stats:
         return stats["peak_bytes_in_use"]
@@ -38,20 +38,20 @@ def peak_memory() -> int:
 
 
 class Marks:
-    """When each chunk of rounds was over."""
+    """Records when each chunk of rounds ended."""
 
     def __init__(self):
         self.began, self.at = time.perf_counter(), []
 
     def after_central_iteration(self, history: fs.History) -> None:
-        """Note the time."""
+        """Records the time."""
         self.at.append(time.perf_counter())
 
 
 def measured(
     experiment: fs.Experiment, data: Any, *, chunk: int, seeds: int = 1, layout: Any = None, peak: float | None = None
 ) -> dict[str, Any]:
-    """One run: seconds a round (median over chunks but the first), of compilation, FLOP/s, memory, accuracy.
+    """Measures a run: seconds per round (median over all chunks but the first) and of compilation, FLOP/s, memory, ...
 
     Args:
       experiment, data, seeds, layout, chunk: as `simulate` takes them; at least two chunks, of equal length.

@@ -1,8 +1,8 @@
-"""Where a workload's time goes: a trace of its compiled rounds, the operations that took most of it, and the floor.
+"""Profiles a workload: a trace of its compiled rounds, the operations that took most of its time, and the floor.
 
 python -m benchmarks.profiles                            # all; writes benchmarks/results/profiles-BACKEND.json
 python -m benchmarks.profiles --only flute-lr --keep DIR # keeps the trace, for Perfetto or TensorBoard
-python -m benchmarks.profiles --print                    # what was written, as tables
+python -m benchmarks.profiles --print                    # the written results, as tables
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ TRACED = {
     "population": lambda scale: (*workloads.populated("oort", 100_000, 40), 1),
     "sweep": lambda scale: (*workloads.uacs(scale, 16)[1:], 16),
 }
-"""Experiment, rows and seeds of each: of the population Oort among 100,000, of the sweep 16 seeds of UACS-FL."""
+"""The experiment, rows and seeds of each; the population is Oort among 100,000, the sweep 16 seeds of UACS-FL."""
 
 
 class Tracing:
-    """Traces the last chunk but one of a run, when everything is compiled and warm."""
+    """Traces the second-to-last chunk of a run, when everything is compiled and warm."""
 
     def __init__(self, folder: str, chunk: int, rounds: int):
         self.folder, self.chunk, self.begin = folder, chunk, rounds - 2 * chunk
 
     def after_central_iteration(self, history: fs.History) -> None:
-        """Begin before it, end after it."""
+        """Starts the trace before that chunk and stops it afterwards."""
         if history.rounds == self.begin:
             jax.profiler.start_trace(self.folder)
         elif history.rounds == self.begin + self.chunk:
@@ -54,13 +54,13 @@ class Tracing:
 
 
 def own_time(events: list[tuple[float, float, str]]) -> collections.Counter:
-    """Nanoseconds by name, without those of the events inside.
+    """Returns nanoseconds by name, without those of nested events.
 
     Args:
-      events: begin, duration, name, of one thread.
+      events: begin, duration and name of the events of one thread.
     """
     spent: collections.Counter = collections.Counter()
-    inside: list[tuple[float, str]] = []  # ends and names of the events around
+    inside: list[tuple[float, str]] = []  # ends and names of the enclosing events
     for begin, lasted, name in sorted(events, key=lambda e: (e[0], -e[1])):
         while inside and inside[-1][0] <= begin:
             inside.pop()
@@ -72,7 +72,7 @@ def own_time(events: list[tuple[float, float, str]]) -> collections.Counter:
 
 
 def operations(folder: str) -> tuple[collections.Counter, collections.Counter]:
-    """Nanoseconds and numbers of calls by operation, over all threads that ran any."""
+    """Returns nanoseconds and numbers of calls by operation, over all threads that ran any."""
     spent: collections.Counter = collections.Counter()
     calls: collections.Counter = collections.Counter()
     for path in Path(folder).rglob("*.xplane.pb"):
@@ -89,10 +89,10 @@ def operations(folder: str) -> tuple[collections.Counter, collections.Counter]:
 
 
 def moved(experiment: fs.Experiment, data: Any) -> float:
-    """Bytes that a round must move at least, where all clients are as likely to train.
+    """Returns the fewest bytes that a round must move, if all clients are equally likely to train.
 
-    A client's rows as stored and its parameters, read once a step, its parameters written once a step, and a score of
-    every client.
+    They are each client's rows as stored and its parameters, read once per step, its parameters written once per step,
+    and a score of every client.
     """
     drawn, trainer = data.draw(0), experiment.local_training
     size, longest = jnp.asarray(drawn.num_examples), int(np.max(drawn.num_examples))
@@ -107,13 +107,13 @@ def moved(experiment: fs.Experiment, data: Any) -> float:
 
 
 def bandwidth() -> float:
-    """Bytes a second, read and written, of an array that no cache holds."""
+    """Returns bytes per second, read and written, for an array too large for any cache."""
     x = jnp.zeros(2**26)
     return 2 * x.nbytes / fastest(jax.jit(lambda x: x + 1.0), x, 1)
 
 
 def profile(name: str, keep: Path | None) -> dict[str, Any]:
-    """Run, trace, and what came of it."""
+    """Runs and traces a workload, and returns the results."""
     experiment, data, seeds = TRACED[name](scale_here(quick=False))
     chunk = workloads.chunk_of(experiment)
     with tempfile.TemporaryDirectory() as scratch:
@@ -142,11 +142,11 @@ def profile(name: str, keep: Path | None) -> dict[str, Any]:
 
 
 MOST = 12
-"""Operations that are kept."""
+"""The number of operations that are kept."""
 
 
 def shown(name: str, found: dict[str, Any]) -> str:
-    """As a table, with the floor beside it."""
+    """Returns a profile as a table, with the floor beside it."""
     whole, floor = found["milliseconds_a_round"], found["floor"]
     rows = [
         (
@@ -166,7 +166,7 @@ def shown(name: str, found: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """One command."""
+    """Runs the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.profiles", description=__doc__.splitlines()[0])
     parser.add_argument("--only", default=",".join(TRACED))
     parser.add_argument("--keep", type=Path)

@@ -1,4 +1,4 @@
-"""What was measured, as JSON and as tables: python -m benchmarks.tables prints those of the documentation."""
+"""Results as JSON and as tables: python -m benchmarks.tables prints the tables of the documentation."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ PEERS = {
     "flower": "Flower 1.41",
     "blazefl": "BlazeFL 2.0",
 }
-"""As the documentation calls them."""
+"""The peers' names in the documentation."""
 
 
 def figure(number: float) -> str:
-    """Three digits, and no powers of ten."""
+    """Returns a number as text, with three digits and without powers of ten."""
     return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
 
 
 def written(name: str, done: dict[str, Any], out: Path | None, *, quick: bool) -> None:
-    """Put a workload into the JSON; quick figures are of no use and not kept unless a place is given."""
+    """Writes a workload's results to the JSON; quick ones are useless, and dropped unless `out` is given."""
     if out is None:
         if quick:
             return
@@ -42,7 +42,7 @@ def written(name: str, done: dict[str, Any], out: Path | None, *, quick: bool) -
 
 
 def printed(found: dict[str, Any]) -> str:
-    """A line for each run."""
+    """Returns a table with one row per run."""
     lines = []
     for name, done in found.items():
         for row in done["rows"]:
@@ -66,7 +66,7 @@ def printed(found: dict[str, Any]) -> str:
 
 
 def population(found: dict[str, Any]) -> str:
-    """Milliseconds a round by selector and number of clients; what the largest one's program is estimated to hold."""
+    """Returns milliseconds per round by selector and number of clients, and the largest program's estimated memory."""
     rows = [row for row in found["population"]["rows"] if "seconds_a_round" in row]
     sizes = sorted({row["N"] for row in rows})
     lines = []
@@ -78,7 +78,7 @@ def population(found: dict[str, Any]) -> str:
 
 
 def peers(found: dict[str, Any]) -> str:
-    """How many times longer than ours a round of each peer takes, and accuracy after the same rounds; medians."""
+    """Returns how many times longer than ours a round of each peer takes, and its accuracy, both as medians."""
     lines = []
     for name, done in sorted((name, done) for name, done in found.items() if name != "environment"):
         turns = done["turns"]
@@ -99,12 +99,12 @@ def peers(found: dict[str, Any]) -> str:
 
 
 def median_accuracy(turns: Sequence[dict[str, Any]]) -> float:
-    """The median over turns."""
+    """Returns the median accuracy over turns."""
     return median(turn["accuracy"] for turn in turns)
 
 
 def documented() -> list[str]:
-    """The tables of docs/results/speed.md, the first of which the README shows, from what is committed."""
+    """Returns the tables of docs/results/speed.md (the README shows the first), from the committed results."""
     side_by_side = json.loads((RESULTS / "peers.json").read_text())
     found = json.loads((RESULTS / "workloads-cpu.json").read_text())
     alone = {name: found[name] for name in ("flute-lr", "gpfl-mlp", "pfl-cifar", "lefl-resnet", "sweep")}

@@ -1,17 +1,17 @@
-"""One statistic for all: a run's chunks."""
+"""The statistic of a run's time that ours and all peers share."""
 
 from statistics import mean, median
 
 
 def steady(seconds: list[float], rounds: int) -> float:
-    """Seconds a round of a run: the median over its chunks but the first, each the mean of its rounds.
+    """Returns the seconds per round of a run: the median over all chunks but the first, each the mean of its rounds.
 
-    Ours are measured so, which tells the host nothing of a single round; a median of rounds would leave out what their
-    mean holds.
+    Our own runs are measured this way, since the host does not see single rounds; a median over rounds would leave out
+    time that their mean includes.
 
     Args:
-      seconds: of the last rounds; some of the first chunk's may be missing.
-      rounds: of the run.
+      seconds: seconds of the last rounds; some of the first chunk's may be missing.
+      rounds: number of rounds of the run.
     """
     length = fifth(rounds)
     chunks = rounds // length - 1
@@ -20,5 +20,5 @@ def steady(seconds: list[float], rounds: int) -> float:
 
 
 def fifth(rounds: int) -> int:
-    """Rounds of a chunk: a fifth of the run's."""
+    """Returns the rounds of a chunk: a fifth of the run's."""
     return max(1, rounds // 5)

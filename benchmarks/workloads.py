@@ -1,4 +1,4 @@
-"""The six workloads that every speed claim uses, a run of a million clients, and one for what is chosen by itself."""
+"""The six workloads behind every speed claim, a run with a million clients, and one behind the automatic choices."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ class Scale:
     """How much of a workload is run.
 
     Attributes:
-      quick: enough to see that it runs.
-      accelerator: whole workloads, as an accelerator can.
+      quick: whether to run just enough to see that it works.
+      accelerator: whether to run whole workloads, as an accelerator can.
     """
 
     quick: bool = False
     accelerator: bool = False
 
     def rounds(self, cpu: int, accelerator: int, quick: int = 4) -> int:
-        """Of a run."""
+        """Returns the number of rounds of a run."""
         return quick if self.quick else accelerator if self.accelerator else cpu
 
 
 def rows(name: str, shape: tuple[int, ...], count: int, scale: Scale) -> fs.Dataset:
-    """A dataset through tensorflow-datasets; random rows of its shape where it is not there, or quickness is asked."""
+    """Returns a dataset from tensorflow-datasets, or random rows of its shape if it is missing or the run is quick."""
     if not scale.quick:
         try:
             return fs.load(f"tfds:{name}")
@@ -64,7 +64,7 @@ def rows(name: str, shape: tuple[int, ...], count: int, scale: Scale) -> fs.Data
 
 
 def flute_lr(scale: Scale) -> tuple[fs.Experiment, fs.Federation]:
-    """FLUTE's benchmark: MNIST, logistic regression, 1000 clients, 10 a round, batches of 10."""
+    """FLUTE's benchmark: MNIST, logistic regression, 1000 clients, 10 per round, batches of 10."""
     data = rows("mnist", (28, 28, 1), 60_000, scale)
     rounds = scale.rounds(100, 100)
     task = fs.Task.on(LogisticRegression(10), data)
@@ -75,7 +75,7 @@ def flute_lr(scale: Scale) -> tuple[fs.Experiment, fs.Federation]:
 
 
 def gpfl_mlp(scale: Scale) -> tuple[fs.Experiment, fs.Federation]:
-    """GPFL's benchmark: Fashion-MNIST, a perceptron with dropout, 100 clients of two shards, 5 a round."""
+    """GPFL's benchmark: Fashion-MNIST, a perceptron with dropout, 100 clients of two shards, 5 per round."""
     data = rows("fashion_mnist", (28, 28, 1), 60_000, scale)
     rounds = scale.rounds(60, 500)
     task = fs.Task.on(MLP(10, (64, 30), 0.5), data)
@@ -85,7 +85,7 @@ def gpfl_mlp(scale: Scale) -> tuple[fs.Experiment, fs.Federation]:
 
 
 def pfl_cifar(scale: Scale) -> tuple[fs.Experiment, fs.Federation]:
-    """pfl-research's benchmark: CIFAR-10, 1000 users of 50 rows, 50 a round, batches of 10."""
+    """pfl-research's benchmark: CIFAR-10, 1000 users of 50 rows, 50 per round, batches of 10."""
     data = rows("cifar10", (32, 32, 3), 50_000, scale)
     rounds = scale.rounds(30, 1500, quick=2)
     task = fs.Task.on(ConvDropout(10), data)
@@ -98,7 +98,7 @@ def pfl_cifar(scale: Scale) -> tuple[fs.Experiment, fs.Federation]:
 
 
 def lefl_resnet(scale: Scale) -> tuple[fs.Experiment, fs.Federation]:
-    """LEFL's benchmark: CIFAR-10, ResNet-20, 100 clients, 10 a round, 10 epochs; 1 of each on a CPU."""
+    """LEFL's benchmark: CIFAR-10, ResNet-20, 100 clients, 10 per round, 10 epochs; 1 of each on a CPU."""
     data = rows("cifar10", (32, 32, 3), 50_000, scale)
     rounds = scale.rounds(4, 500, quick=2)
     task = fs.Task.on(ResNet(10), data)
@@ -109,14 +109,14 @@ def lefl_resnet(scale: Scale) -> tuple[fs.Experiment, fs.Federation]:
 
 
 def chunk_of(experiment: fs.Experiment) -> int:
-    """Whole intervals between two evaluations where there are several; else a fifth of the run."""
+    """Returns the rounds per chunk: the interval between two evaluations if there are several, else a fifth."""
     if 1 < experiment.evaluate_every < experiment.rounds:
         return experiment.evaluate_every
     return fifth(experiment.rounds)
 
 
 def one_by_one(make: Callable[[Scale], tuple[fs.Experiment, fs.Federation]]) -> Callable[[Scale, float], Iterator[Row]]:
-    """The workload with one seed, and with sixteen at once where an accelerator is at hand."""
+    """Returns the workload with one seed and, on an accelerator, also with sixteen at once."""
 
     def run(scale: Scale, peak: float) -> Iterator[Row]:
         experiment, data = make(scale)
@@ -127,13 +127,13 @@ def one_by_one(make: Callable[[Scale], tuple[fs.Experiment, fs.Federation]]) -> 
 
 
 WAYS = {"vmap": fs.Layout(), "blocks of 5": fs.Layout(clients=5), "scan": fs.Layout(clients=1, seeds="scan")}
-"""To lay out the clients of a cohort."""
+"""Layouts of the clients of a cohort."""
 
 
 def layouts(scale: Scale, peak: float) -> Iterator[Row]:
-    """What the automatic choice of a layout, and of a convolution's lowering, is made from.
+    """Measures what the automatic choice of a layout, and of a convolution's lowering, is based on.
 
-    On a CPU XLA's own convolutions are only scanned: side by side they take minutes a round.
+    On a CPU, XLA's own convolutions are only scanned: side by side they take minutes per round.
     """
     cases = [(flute_lr, (10,)), (gpfl_mlp, (5,)), (pfl_cifar, (5, 10, 50, 100) if scale.accelerator else (4,))]
     for make, cohorts in cases[:1] if scale.quick else cases:
@@ -152,7 +152,7 @@ def layouts(scale: Scale, peak: float) -> Iterator[Row]:
 
 @contextlib.contextmanager
 def lowered(native: bool):
-    """Convolutions by XLA's own, or by patches."""
+    """Lowers convolutions to XLA's own, or to patches, within the context."""
     before = _conv.NATIVE
     _conv.NATIVE = frozenset([jax.default_backend()]) if native else frozenset()
     jax.clear_caches()
@@ -171,14 +171,14 @@ POPULATION = {
     "fedcor": FedCor(warm_up=1, first_steps=1, interval=10**6),
     "fedcor, a fit each round": FedCor(warm_up=1, first_steps=1, interval=1, history=10),
 }
-"""Selectors whose bookkeeping is for every client; FedCor's fits, by default every tenth round, apart."""
+"""Selectors that keep state for every client; FedCor's fits, by default every tenth round, are separate."""
 
 MOST = {"fedcor, a fit each round": 1_000_000}
-"""Clients, where more would take minutes a round."""
+"""The most clients for cases in which more would take minutes per round."""
 
 
 def populated(name: str, clients: int, rounds: int) -> tuple[fs.Experiment, fs.Federation]:
-    """100 clients of many, each of one row of two numbers: selection and bookkeeping alone."""
+    """Returns a run that selects 100 of many clients with one row of two numbers each, to time selection alone."""
     rng = np.random.default_rng(0)
     y = np.arange(clients) % 2
     x = rng.normal(size=(clients, 2)).astype(np.float32) + y[:, None]
@@ -193,7 +193,7 @@ def populated(name: str, clients: int, rounds: int) -> tuple[fs.Experiment, fs.F
 
 
 def population(scale: Scale, peak: float) -> Iterator[Row]:
-    """How a round grows with the number of clients."""
+    """Measures how a round's time grows with the number of clients."""
     sizes = (1000, 10_000) if scale.quick else (1000, 10_000, 100_000, 1_000_000, 10_000_000)
     for name, clients in itertools.product(POPULATION, sizes):
         if clients > MOST.get(name, clients):
@@ -201,14 +201,14 @@ def population(scale: Scale, peak: float) -> Iterator[Row]:
         rounds = 8 if scale.quick or clients > 100_000 else 40
         try:
             found = measured(*populated(name, clients, rounds), chunk=rounds // 4, peak=peak)
-        except ValueError as error:  # what a selector cannot hold, it says
+        except ValueError as error:  # the selector says how many clients are too many for it
             yield {"client_selection": name, "N": clients, "refused": str(error)}
             continue
         yield {"client_selection": name, "N": clients, **found}
 
 
 def crowd(name: str, clients: int, rounds: int) -> tuple[fs.Experiment, fs.Federation]:
-    """A whole run among many: 1 to 5 examples of 32 numbers a client, devices, half of the clients within reach."""
+    """Returns a whole run among many clients, with 1 to 5 examples of 32 numbers each, devices, and half available."""
     rng = np.random.default_rng(0)
     owner = np.repeat(np.arange(clients), rng.integers(1, 6, clients))
     y = rng.integers(0, 10, len(owner))
@@ -227,7 +227,7 @@ def crowd(name: str, clients: int, rounds: int) -> tuple[fs.Experiment, fs.Feder
 
 
 def million(scale: Scale, peak: float) -> Iterator[Row]:
-    """Runs of a million clients, their set-up included; memory is the most so far, so the smallest comes first."""
+    """Runs with a million clients, set-up included; memory is the peak so far, so the smallest run comes first."""
     clients = 10_000 if scale.quick else 1_000_000
     for name in ("uniform", "power_of_choice", "oort"):
         experiment, data = crowd(name, clients, 20)
@@ -237,14 +237,14 @@ def million(scale: Scale, peak: float) -> Iterator[Row]:
 
 
 def uacs(scale: Scale, seeds: int) -> tuple[str, fs.Experiment, fs.Federation]:
-    """The first experiment of UACS-FL: its name, and what it is."""
+    """Returns the name, experiment and federation of the first experiment of UACS-FL."""
     cell = papers.load("uacs").cells("smoke" if scale.quick else "full")[0]
     run = config.build(config.resolve({**cell.config, "seeds": seeds}))
     return f"UACS: {cell.experiment}, {cell.method}", run.experiment, run.data
 
 
 def sweep(scale: Scale, peak: float) -> Iterator[Row]:
-    """Seeds side by side: what one more costs."""
+    """Runs seeds side by side, to measure what one more costs."""
     counts = (1, 4) if scale.quick else (1, 4, 16, 64)
     for count in counts:
         experiment, data = flute_lr(scale)
@@ -266,9 +266,9 @@ WORKLOADS: dict[str, Callable[[Scale, float], Iterator[Row]]] = {
     "sweep": sweep,
     "layouts": layouts,
 }
-"""The six, a million clients, and what the automatic choices are made from."""
+"""The six workloads, a million clients, and what the automatic choices are based on."""
 
 
 def scale_here(quick: bool) -> Scale:
-    """Whole workloads where JAX has an accelerator."""
+    """Returns the scale for this machine: whole workloads if JAX has an accelerator."""
     return Scale(quick, accelerator=not quick and jax.default_backend() != "cpu")

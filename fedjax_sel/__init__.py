@@ -138,7 +138,7 @@ _HOME = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import on first use: the command line must not wait for JAX to print its help."""
+    """Imports a name on first use, so that the command line prints its help without loading JAX."""
     if name in _HOME:
         return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
     if name == "partition":

@@ -1,4 +1,4 @@
-"""Strategies by name: a folder is the list of what is in it; and where an error says to read on."""
+"""Strategy lookup by name, with each folder as its own registry, and error notes that point to documentation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 
 def available(package: str) -> list[str]:
-    """Names of the strategies in a folder: its modules, less those that begin with an underscore.
+    """Returns the names of the strategies in a folder: its modules whose names do not begin with an underscore.
 
     >>> "entropy" in available("fedjax_sel.client_selection")
     True
@@ -24,10 +24,10 @@ def available(package: str) -> list[str]:
 
 
 def load(package: str, name: str) -> Any:
-    """The one class that the module `name` of `package` exports.
+    """Returns the one class that module `name` of `package` exports.
 
     Raises:
-      ValueError: there is no such module; the nearest names are given.
+      ValueError: there is no such module; the message suggests the nearest name.
     """
     check_name(package.rsplit(".", 1)[-1].replace("_", " "), name, available(package))
     module = importlib.import_module(f"{package}.{name}")
@@ -36,11 +36,11 @@ def load(package: str, name: str) -> Any:
 
 
 def namespace(package: str, **private: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Returns `__getattr__` and `__dir__` of a folder, which show all its classes and import one when it is asked for.
+    """Returns `__getattr__` and `__dir__` for a folder: they list all its classes and import each on first access.
 
     Args:
       package: the folder.
-      private: modules of classes that do not stand in the `__all__` of a public one.
+      private: for each class that is in no public module's `__all__`, the module that defines it.
 
     >>> __getattr__, __dir__ = namespace("fedjax_sel.client_selection")
     >>> __getattr__("PowerOfChoice").__name__, "Uniform" in __dir__()
@@ -48,7 +48,7 @@ def namespace(package: str, **private: str) -> tuple[Callable[[str], Any], Calla
     """
 
     def get(name: str) -> Any:
-        if name.startswith("__"):  # asked for by import machinery and tools; nothing is read for them
+        if name.startswith("__"):  # import machinery and tools ask for these; parse no modules for them
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         home = {**private, **exports(package)}
         if name not in home:
@@ -65,13 +65,13 @@ def namespace(package: str, **private: str) -> tuple[Callable[[str], Any], Calla
 
 
 def is_public(name: str, value: Any) -> bool:
-    """Whether a folder shows a name that its `__init__` holds: its functions and its classes, not what it imports."""
+    """Returns whether a folder lists a name of its `__init__`: its functions and classes, not its imports."""
     return not name.startswith("_") and callable(value) and value is not functools.partial
 
 
 @functools.cache
 def exports(package: str) -> Mapping[str, str]:
-    """Module of each name that a module of the folder exports, read off its `__all__` without importing it.
+    """Returns the module of each name that a folder's modules export, read from `__all__` without importing them.
 
     >>> exports("fedjax_sel.client_selection")["PowerOfChoice"]
     'power_of_choice'
@@ -91,12 +91,12 @@ def import_extra(module: str, extra: str, what: str) -> Any:
     """Returns a module of an optional package.
 
     Args:
-      module: as it is imported.
-      extra: of this library, that installs it.
-      what: needs it, for the error.
+      module: dotted name of the module.
+      extra: the extra of this library that installs it.
+      what: what needs it, for the error message.
 
     Raises:
-      ValueError: it is not installed; the extra is named.
+      ValueError: it is not installed; the message names the extra.
 
     >>> import_extra("no_such_package", "more", "this")
     Traceback (most recent call last):
@@ -107,10 +107,10 @@ def import_extra(module: str, extra: str, what: str) -> Any:
 
 
 def check_installed(package: str, extra: str, what: str) -> None:
-    """Raises `ValueError`, which names the extra, where a package is not installed."""
+    """Raises `ValueError`, naming the extra, if a package is not installed."""
     try:
         found = importlib.util.find_spec(package)
-    except ValueError:  # it was taken out of `sys.modules`
+    except ValueError:  # its entry in `sys.modules` has no spec
         found = None
     if found is None or found.origin is None:  # a folder of that name is not a package
         raise ValueError(
@@ -119,15 +119,15 @@ def check_installed(package: str, extra: str, what: str) -> None:
 
 
 SEE = "see "
-"""How a note of an error begins that says where to read on."""
+"""Prefix of error notes that say where to read more."""
 
 NOTES = ("in ", "this is ", "several values ", SEE)
-"""How the notes begin that this library adds to errors; JAX adds others."""
+"""Prefixes of the notes that this library adds to errors; JAX adds others."""
 
 
 @contextmanager
 def see(where: str) -> Iterator[None]:
-    """Gives errors of what is done in it a note that says where to read on, unless they have one; also a decorator.
+    """Adds a note on where to read more to errors raised inside, unless they have one; also usable as a decorator.
 
     Args:
       where: a command, or a page of the documentation.
@@ -147,26 +147,26 @@ def see(where: str) -> Iterator[None]:
 
 
 def add_pointer(error: BaseException, where: str) -> None:
-    """Adds the note where an error has none of the kind."""
+    """Adds a note on where to read more to an error, unless it has one."""
     if not any(note.startswith(SEE) for note in list_notes(error)):
         error.add_note(SEE + where)
 
 
 def list_notes(error: BaseException) -> list[str]:
-    """Returns the notes that this library added to an error, where to read on last."""
+    """Returns the notes that this library added to an error, with those on where to read more last."""
     notes = [note for note in getattr(error, "__notes__", ()) if note.startswith(NOTES)]
     return sorted(notes, key=lambda note: note.startswith(SEE))
 
 
 def check_name(what: str, name: Any, known: Iterable[str], aliases: Mapping[str, str] = {}, more: str = "") -> None:
-    """Raises `ValueError` naming the nearest of `known` where `name` is not one of them.
+    """Raises `ValueError`, suggesting the nearest known name, if `name` is not in `known`.
 
     Args:
-      what: it names, for the error.
-      name: as given.
-      known: the names there are.
-      aliases: other names of some of them, which it may have been meant to be.
-      more: what else is allowed.
+      what: what it names, for the error message.
+      name: the name as given.
+      known: all valid names.
+      aliases: other names that may have been meant, mapped to the known ones.
+      more: what else is allowed, for the error message.
 
     >>> check_name("client selection", "entrop", ["entropy", "uniform"])
     Traceback (most recent call last):

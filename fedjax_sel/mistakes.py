@@ -1,4 +1,4 @@
-"""Mistakes in the user's own code, told in the user's words: where they are, and what helps."""
+"""Errors in the user's own code, reported with the line they come from and a remedy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PACKAGE = f"{Path(__file__).parent}/"
 LIBRARIES = ("site-packages", "dist-packages", "<frozen", f"{Path(traceback.__file__).parent}/")
 
 TRACED = (jax.errors.JAXTypeError, jax.errors.NonConcreteBooleanIndexError)
-"""What JAX raises where Python is given a number that is known only while the compiled program runs."""
+"""Errors that JAX raises when Python code needs the concrete value of a traced number."""
 
 REMEDY = (
     "a number that is known only while the compiled program runs decides an `if`, goes to NumPy, or is made a Python "
@@ -23,11 +23,11 @@ REMEDY = (
 
 
 class OwnCodeError(ValueError):
-    """Code of the user's that cannot be compiled or does not fit its input."""
+    """Raised for user code that cannot be compiled or does not fit its input."""
 
 
 def find_place(error: BaseException) -> str:
-    """Returns the innermost line of the user's that an error came through; "" where it came through none."""
+    """Returns the innermost line of user code in an error's traceback, "" if there is none."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if not frame.filename.startswith(PACKAGE) and not any(name in frame.filename for name in LIBRARIES):
             return f"{Path(frame.filename).name}, line {frame.lineno}, in {frame.name}"
@@ -35,7 +35,7 @@ def find_place(error: BaseException) -> str:
 
 
 def describe(error: BaseException) -> str:
-    """Returns an error in one line; a remedy where a traced number was used as a Python number.
+    """Returns an error as one line of text, or a remedy if a traced number was used as a Python number.
 
     >>> describe(ZeroDivisionError("modulo by zero"))
     'ZeroDivisionError: modulo by zero'
@@ -47,10 +47,10 @@ def describe(error: BaseException) -> str:
 
 @contextmanager
 def name_own_code() -> Iterator[None]:
-    """A context that says of an error of types or shapes on which line of the user's it is.
+    """Context manager that adds the line of user code to an error about types or shapes.
 
     Raises:
-      OwnCodeError: what was called raised a `TypeError`, and a line of the user's leads there.
+      OwnCodeError: a `TypeError` was raised inside, and its traceback passes through user code.
     """
     try:
         yield
@@ -63,14 +63,14 @@ def name_own_code() -> Iterator[None]:
 
 @contextmanager
 def name_model(model: Any, x: Any) -> Iterator[None]:
-    """A context that says of an error in a model to which examples it was applied.
+    """Context manager that says in a model's errors which examples it was applied to.
 
     Args:
-      model: that is called inside.
+      model: the model that is called inside.
       x: examples, for their shape and type.
 
     Raises:
-      OwnCodeError: the model raised an error that is no `ValueError`.
+      OwnCodeError: the model raised an error other than `ValueError`.
     """
     try:
         yield

@@ -1,27 +1,28 @@
-"""The theory of the library: four questions, and the signals that answer them.
+"""The abstractions of the library: the four questions of a round, and the signals that help to answer them.
 
 A federated-learning round asks **who** trains (`ClientSelector`), **on what** (`DataSelector`), **how**
 (`LocalTrainer`, its steps corrected by a `Correction`), and how the results are **merged** (`Aggregator`). An answer is
-a frozen value, a subclass of one of these base classes: its floats are leaves of a pytree, so that they can be traced
-and swept over; its whole numbers, strings and flags are static. A base class holds defaults and nothing else.
+a frozen value, an instance of a subclass of one of these base classes: its floats are leaves of a pytree, so that they
+can be traced and swept over; its integers, strings and flags are static. The base classes hold defaults and nothing
+else.
 
-A strategy that needs a measurement declares a signal for it. Its value arrives as a keyword-only argument; a signal
-that nobody declares generates no code and costs nothing, and a declared one is billed. A signal is measured at one of
+A strategy that needs a measurement declares a signal for it and receives its value as a keyword-only argument. A
+declared signal is billed; one that nobody declares generates no code and costs nothing. A signal is measured at one of
 four moments:
 
 - **before** training, of the candidates, on the global model (`ExampleSignal`, `ClientSignal`);
 - **trained**: of a member of the cohort, on the model that it has just trained (`ExampleSignal`, `ClientSignal`), or of
   its update (`UpdateSignal`), or of all updates together on the server's validation examples (`CohortSignal`), before
   anything is merged;
-- **after** the merge: of an update beside the new global model's change (`UpdateSignal`), of all updates together
+- **after** the merge: of an update, given the change of the global model (`UpdateSignal`), of all updates together
   (`CohortSignal`), or of the new global model on the server's validation examples (`ServerSignal`);
 - **upfront**: of every client, once, before round 0 (`UpfrontSignal`).
 
 A value may have any fixed shape: a number, a vector over classes, a sketch of an update.
 
-The life of a client selector is `init` once on the host, then in every round `candidates`, `select`, `accept`,
-`observe`, all pure. State is carried from round to round; nothing else persists. The key comes first and the state
-second, everywhere; the same key gives the same decision.
+A client selector's `init` runs once, on the host; every round then calls `candidates`, `select`, `accept` and
+`observe`, all of them pure. State is carried from round to round; nothing else persists. The key always comes first
+and the state second; the same key gives the same decision.
 """
 
 from __future__ import annotations
@@ -49,9 +50,9 @@ class Strategy(Pytree, ABC):
 
     @property
     def uses_rounds(self) -> bool:
-        """Returns whether what it does in a round depends on how many rounds there are, `T`; false by default.
+        """Returns whether what it does in a round depends on the number of rounds, `T`; false by default.
 
-        A finished run is given more rounds only if none of its strategies says so.
+        A finished run can be given more rounds only if this is false for all of its strategies.
         """
         return False
 
@@ -60,14 +61,15 @@ class Cost(Pytree):
     """What one client pays for one signal.
 
     Attributes:
-      forward: forward passes an example.
-      backward: backward passes an example; one costs twice a forward pass.
+      forward: forward passes per example.
+      backward: backward passes per example; one costs twice a forward pass, or less where parts of the model are
+        frozen.
       down: numbers sent to the client besides the model.
       up: numbers that the client sends to the server.
-      models_up: models' worth of numbers that it sends besides.
-      needs_model: whether the client must hold the current global model to answer (it is then sent to those outside the
-        cohort).
-      max_examples: how many of a client's examples are passed at most; None: all.
+      models_up: numbers that it sends in addition, as multiples of the model's size.
+      needs_model: whether the client must hold the current global model to answer (clients outside the cohort are then
+        sent it, too).
+      max_examples: the most examples of a client that are passed through the model; None: all.
 
     >>> Cost(forward=1.0, up=1.0, needs_model=True).backward  # as of `signals.Loss`
     0.0
@@ -86,10 +88,10 @@ class Signal(Strategy):
     """A measurement; its value has one fixed shape.
 
     Attributes:
-      name: the keyword argument by which its value arrives, unless `Signals` is given another.
+      name: the keyword argument that receives its value, unless `Signals` is given another.
       public: whether it looks at the federation's public examples, which have no labels, instead of the client's own;
         only a `ClientSignal` can.
-      needs_classes: whether targets must be classes; with others it is refused before anything compiles.
+      needs_classes: whether targets must be classes; with others it is rejected before anything compiles.
     """
 
     name: ClassVar[str] = ""
@@ -102,21 +104,21 @@ class Signal(Strategy):
         return Cost()
 
     def count_up(self, classes: int) -> float:
-        """Returns how many numbers a client sends for it where there are `C` classes; `cost.up` by default.
+        """Returns how many numbers a client sends for it if there are `C` classes; `cost.up` by default.
 
-        A value that is as long as the number of classes says so here.
+        Override it if the value has one entry per class.
         """
         return self.cost.up
 
     def of_task(self, task: Task) -> Signal:
-        """Returns the signal as it is measured where `task` is learnt; itself by default."""
+        """Returns the signal as it is measured for `task`; itself by default."""
         return self
 
 
 class ExampleSignal(Signal):
-    """A value for each example, read off its logits, the model's outputs; a client's is the mean over its examples.
+    """A value per example, computed from its logits, the model's outputs; a client's is the mean over its examples.
 
-    The global model is one model, so the values of all clients come from one flat pass over all examples.
+    All clients share the global model, so the values of all clients come from one flat pass over all examples.
     """
 
     @abstractmethod
@@ -125,10 +127,10 @@ class ExampleSignal(Signal):
 
 
 class FeatureSignal(Signal):
-    """A value for each example, read off its logits and off its features, the inputs of the output layer.
+    """A value per example, computed from its logits and its features, the inputs of the output layer.
 
-    Measured for data selectors, together with their example signals, in one forward pass. The output layer is the
-    model's last `nn.Dense`.
+    It is measured for data selectors, in one forward pass with their example signals. The output layer is the model's
+    last `nn.Dense`.
     """
 
     @abstractmethod
@@ -139,43 +141,43 @@ class FeatureSignal(Signal):
 
 
 class ClientSignal(Signal):
-    """A value for each client, which needs its examples together."""
+    """A value per client, computed from all its examples together."""
 
     @abstractmethod
     def measure(self, task: Task, variables: Variables, batch: Batch, key: PRNGKey) -> Float[Array, "..."]:
-        """Returns the value of the client whose examples `batch` holds; `key` is for what it draws."""
+        """Returns the value of the client whose examples `batch` holds; `key` is for random draws."""
 
 
 class UpdateSignal(Signal):
-    """A value for each member of the cohort, read off its update without batch statistics.
+    """A value per member of the cohort, computed from its update without batch statistics.
 
     Attributes:
-      stacked: whether it looks at `update.delta`; measured after the merge, the engine then keeps the updates of the
-        whole cohort instead of their running sum.
+      stacked: whether it looks at `update.delta`; if it is measured after the merge, the engine then keeps the updates
+        of the whole cohort instead of their running sum.
     """
 
     stacked: ClassVar[bool] = False
 
     @property
     def reference(self) -> str:
-        """Names the change that `measure` gets beside the update; `"none"` by default.
+        """Names the change that `measure` gets along with the update; `"none"` by default.
 
         `"aggregate"` is the change of the global model in this round, known only after the merge, and `"previous"` its
-        change in the round before (zeros in the first).
+        change in the previous round (zeros in the first).
         """
         return "none"
 
     @abstractmethod
     def measure(self, update: Update, reference: Variables | None) -> Float[Array, "..."]:
-        """Returns the value of one update; `reference` is the change that the property of that name names."""
+        """Returns the value of one update; `reference` is the change that the property `reference` names."""
 
 
 class ServerSignal(Signal):
-    """A value for the whole round, of the new global model on the server's examples."""
+    """A value for the whole round, measured with the new global model on the server's examples."""
 
     @property
     def split(self) -> str:
-        """`"validation"`, or `"test"` for the test examples (a leak, for parity with codes that have it)."""
+        """`"validation"`, or `"test"` for the test examples (a leak, for parity with code that has it)."""
         return "validation"
 
     @abstractmethod
@@ -184,7 +186,7 @@ class ServerSignal(Signal):
 
 
 class CohortSignal(Signal):
-    """A value for each member of the cohort, read off all updates together, on the server's validation examples.
+    """A value per member of the cohort, computed from all updates together on the server's validation examples.
 
     The engine keeps the updates of the whole cohort for it. The server measures it, so it costs the clients nothing.
     """
@@ -193,19 +195,19 @@ class CohortSignal(Signal):
     def measure(
         self, key: PRNGKey, round: Int[Array, ""], task: Task, updates: Updates, batch: Batch
     ) -> Float[Array, "m ..."]:
-        """Value of each slot.
+        """Returns the value of each slot.
 
         Args:
-          key: for what it draws.
+          key: for random draws.
           round: number of the round.
           task: what is learnt.
-          updates: of the cohort, and the model that they began with.
+          updates: the cohort's updates, and the model that they started from.
           batch: the server's validation examples.
         """
 
 
 class UpfrontSignal(Signal):
-    """A value for every client, measured once on the host, before round 0."""
+    """A value per client, measured once on the host, before round 0."""
 
     @abstractmethod
     def measure(self, key: PRNGKey, host: Host) -> Shaped[Array, "N ..."]:
@@ -225,16 +227,16 @@ MOMENTS: dict[str, tuple[type[Signal], ...]] = {
 
 @dataclass(frozen=True)
 class Signals:
-    """What a client selector wants to know, by moment; signals under their own names, or a mapping from other names.
+    """The signals that a client selector needs, by moment: listed under their own names, or mapped from other names.
 
     Attributes:
-      before: of the candidates, on the global model.
+      before: signals of the candidates, on the global model.
       trained: of the members of the cohort, before the merge.
       after: of the finished round.
       upfront: of every client, once.
 
     Raises:
-      ValueError: two signals of one name, or one that cannot be measured at its moment.
+      ValueError: two signals have the same name, or one cannot be measured at its moment.
 
     >>> from fedjax_sel import signals
     >>> Signals(before=[signals.Loss()], after={"norm": signals.UpdateNorm()}).after.keys()
@@ -247,7 +249,7 @@ class Signals:
     upfront: Named = ()
 
     def __post_init__(self):
-        """Gives every signal its name; raises `ValueError` for signals that cannot be measured."""
+        """Gives every signal its name; raises `ValueError` for invalid signals."""
         at: dict[str, str] = {}
         for moment, kinds in MOMENTS.items():
             given = getattr(self, moment)
@@ -276,7 +278,7 @@ class Signals:
 
 
 def check_signal(moment: str, name: str, signal: Any, kinds: tuple[type[Signal], ...]) -> None:
-    """Raises `ValueError` where a signal cannot be measured at a moment."""
+    """Raises `ValueError` if a signal cannot be measured at a moment."""
     allowed = " or ".join(kind.__name__ for kind in kinds)
     if isinstance(signal, type):
         raise ValueError(f"signal {name or signal.__name__!r}: {signal.__name__} is a class; give {signal.__name__}()")
@@ -299,14 +301,14 @@ def check_signal(moment: str, name: str, signal: Any, kinds: tuple[type[Signal],
 class Host:
     """What `ClientSelector.init` may use, on the host, before the first round of one seed.
 
-    Anything may be computed there: scikit-learn is welcome.
+    Any Python code may run there, such as scikit-learn.
 
     Attributes:
       task: what is learnt.
       data: the clients' examples, and public examples where the federation has some.
       variables: the initial global model.
       trainer: how clients train in the run.
-      side_by_side: how many clients' models the run trains at once; None: a cohort's.
+      side_by_side: how many clients' models the run trains at once; None: those of a whole cohort.
     """
 
     task: Task
@@ -317,10 +319,10 @@ class Host:
 
 
 class Upfront(Pytree):
-    """What a selector took from the clients before the first round, besides its `upfront` signals; billed to round 0.
+    """What a selector cost the clients before the first round, besides its `upfront` signals; billed to round 0.
 
     Attributes:
-      flops: of each client, Float[N].
+      flops: floating-point operations of each client, Float[N].
       down, up: bytes sent to, and by, each client.
     """
 
@@ -333,10 +335,10 @@ class ClientSelector(Strategy):
     """Who trains. Only `select` is abstract.
 
     Attributes:
-      accepts_before_upload: where `accept` is overridden, whether a member sends its `trained` signals first and its
-        update only where it is accepted (as in optimal client sampling); else every member uploads its update.
-      replacement: whether a client may stand in a cohort more than once; it trains once and its weights add up.
-      needs_classes: whether targets must be classes, for another reason than a signal.
+      accepts_before_upload: if `accept` is overridden, whether a member first sends its `trained` signals, and uploads
+        its update only if it is accepted (as in optimal client sampling); otherwise every member uploads its update.
+      replacement: whether a client may be drawn into a cohort more than once; it trains once and its weights add up.
+      needs_classes: whether targets must be classes, for a reason other than a signal.
     """
 
     accepts_before_upload: ClassVar[bool] = True
@@ -345,7 +347,7 @@ class ClientSelector(Strategy):
 
     @property
     def accepts(self) -> bool:
-        """Returns whether it may leave out updates that came back, so that all are kept: if `accept` is overridden."""
+        """Returns whether it may reject updates, so that all must be kept: whether `accept` is overridden."""
         return overrides(self, "accept")
 
     def signals(self) -> Signals:
@@ -356,12 +358,12 @@ class ClientSelector(Strategy):
         """Returns the state before round 0, from the `upfront` signals; none by default.
 
         Raises:
-          ValueError: its parameters cannot serve `ctx`.
+          ValueError: its parameters do not fit `ctx`.
         """
         return ()
 
     def state_shape(self, key: PRNGKey, ctx: Context, host: Host) -> StrategyState:
-        """Returns shapes and types of the state of `init`; overridden where `init` does much work on the host."""
+        """Returns the shapes and types of the state of `init`; override it if `init` does much work on the host."""
         try:
             return jax.eval_shape(
                 lambda key: self.init(
@@ -374,21 +376,21 @@ class ClientSelector(Strategy):
             return jax.tree.map(jnp.asarray, self.init(key, ctx, host, **values))
 
     def upfront(self, ctx: Context, host: Host) -> Upfront | None:
-        """Returns what `init` took from the clients besides `upfront` signals; nothing by default."""
+        """Returns what `init` cost the clients besides `upfront` signals; nothing by default."""
         return None
 
     def asks(self, round: Int[Array, ""]) -> Bool[Array, ""] | bool:
-        """Returns whether it wants its `before` signals in a round; in other rounds it gets zeros and pays nothing.
+        """Returns whether it needs its `before` signals in a round; in other rounds they are zeros and cost nothing.
 
-        It depends on the round alone, so that it stays a branch when seeds are vmapped.
+        It may depend on the round alone, so that it stays a branch when seeds are vmapped.
         """
         return True
 
     def probes(self, round: Int[Array, ""]) -> Bool[Array, ""] | bool:
         """Returns whether a uniform cohort trains before a round, only to measure `before` signals on its model.
 
-        That model is thrown away; `observe` gets the values as `probed_NAME` (zeros in other rounds), and all of it is
-        billed as selection. It depends on the round alone.
+        That model is discarded; `observe` gets the values as `probed_NAME` (zeros in other rounds), and the whole probe
+        is billed as selection. It may depend on the round alone.
         """
         return False
 
@@ -398,15 +400,15 @@ class ClientSelector(Strategy):
 
     @abstractmethod
     def select(self, key: PRNGKey, state: StrategyState, ctx: Context, **before: Any) -> Cohort:
-        """Returns the cohort. Signals have one entry for each candidate (`ctx.candidates`), or for each client."""
+        """Returns the cohort; signals have one entry per candidate (`ctx.candidates`), or per client if it is None."""
 
     def accept(self, key: PRNGKey, state: StrategyState, ctx: Context, cohort: Cohort, **trained: Any) -> Cohort:
-        """Returns the cohort whose updates are merged, with their weights; by default all that returned an update.
+        """Returns the cohort whose updates are merged, with its weights; by default all that returned an update.
 
         Args:
           key, state, ctx: of the round.
           cohort: its mask says who returned a finite update.
-          trained: signals, one entry a slot; 0 in empty slots.
+          trained: the `trained` signals, one entry per slot; 0 in empty slots.
         """
         return cohort
 
@@ -415,18 +417,18 @@ class ClientSelector(Strategy):
     ) -> StrategyState:
         """Returns the state after the round, from all declared signals; unchanged by default.
 
-        `cohort` names everybody who was selected; its mask says whose update was merged.
+        `cohort` names all selected clients; its mask says whose update was merged.
         """
         return state
 
 
 class Prepared(Pytree):
-    """What a data selector begins with.
+    """What a data selector starts with.
 
     Attributes:
       server: what the server keeps.
       clients: what each client keeps, with a leading `N`; None: as `DataSelector.init` makes it.
-      cost: what that took from the clients; None: nothing.
+      cost: what that cost the clients; None: nothing.
     """
 
     server: StrategyState = ()
@@ -435,17 +437,17 @@ class Prepared(Pytree):
 
 
 class DataSelector(Strategy):
-    """On what a client trains; written for one client. Only `select` is abstract.
+    """What a client trains on; written for one client. Only `select` is abstract.
 
-    A selector may keep something for each client (`init`, `observe`), and something on the server (`prepare`, `merge`),
-    which hears of the clients' choices what they `report`. The life of a round: `choose_deadline` on the server, then
-    `asks`, `select`, `observe` and `report` on each member, then `merge` on the server.
+    A selector may keep state for each client (`init`, `observe`), and on the server (`prepare`, `merge`), which learns
+    of the clients' choices only what they `report`. A round calls `choose_deadline` on the server, then `asks`,
+    `select`, `observe` and `report` on each member, then `merge` on the server.
 
     Attributes:
-      weighted: whether weights other than 0 and 1 occur. The mean of the weighted losses over the selected examples is
-        what a client minimises.
-      represents_all: whether the selected examples stand for all of a client's, as a coreset does or an unbiased
-        sample; an aggregator that weighs clients by size then counts all their examples, else the selected ones.
+      weighted: whether weights other than 0 and 1 occur. A client minimises the mean of the weighted losses over the
+        selected examples.
+      represents_all: whether the selected examples represent all of a client's, as a coreset or an unbiased sample
+        does; an aggregator that weights clients by size then counts all their examples, otherwise the selected ones.
       uses_turn: whether `select`, `observe` and `report` take a keyword-only `turn`, the client's `Turn`.
     """
 
@@ -454,29 +456,29 @@ class DataSelector(Strategy):
     uses_turn: ClassVar[bool] = False
 
     def signals(self) -> Mapping[str, ExampleSignal | FeatureSignal | ClientSignal]:
-        """Returns signals of the client's own examples, on the model it received; none by default."""
+        """Returns the signals measured on the client's own examples with the model it received; none by default."""
         return {}
 
     def validation_signals(self) -> Mapping[str, ServerSignal]:
         """Returns signals of the global model on the server's validation examples, for `Turn.validation`.
 
-        They cost the clients nothing but what `count_down` says; none by default.
+        They cost the clients only what `count_down` says; none by default.
         """
         return {}
 
     def count_down(self, classes: int) -> float:
-        """Returns how many numbers the server sends a member besides the model, where there are `C` classes."""
+        """Returns how many numbers the server sends a member besides the model, if there are `C` classes."""
         return 0.0
 
     def count_up(self, classes: int) -> float:
-        """Returns how many numbers a member's report has, where there are `C` classes."""
+        """Returns how many numbers a member's report has, if there are `C` classes."""
         return 0.0
 
     def prepare(self, key: PRNGKey, ctx: Context, host: Host) -> Prepared:
-        """Returns what it begins with, on the host, before round 0 of one seed; nothing by default.
+        """Returns what it starts with, computed on the host before round 0 of one seed; nothing by default.
 
         Raises:
-          ValueError: its parameters cannot serve `ctx`.
+          ValueError: its parameters do not fit `ctx`.
         """
         return Prepared()
 
@@ -487,22 +489,22 @@ class DataSelector(Strategy):
     def choose_deadline(
         self, server: StrategyState, ctx: Context, cohort: Cohort, seconds: Scalar
     ) -> Float[Array, ""] | Scalar:
-        """Returns the deadline of a round in seconds; by default the experiment's, `seconds`. Asked only with devices.
+        """Returns the deadline of a round in seconds, by default the experiment's; called only if there are devices.
 
-        `ctx.timing` has the seconds of each client's turn if it trained on all its examples.
+        `ctx.timing` holds the seconds of each client's turn if it trained on all its examples.
         """
         return seconds
 
     def asks(self, state: StrategyState, round: Int[Array, ""]) -> Bool[Array, ""] | bool:
-        """Returns whether a client measures its signals in a round; else it gets zeros and pays nothing."""
+        """Returns whether a client measures its signals in a round; otherwise they are zeros and cost nothing."""
         return True
 
     @abstractmethod
     def select(self, key: PRNGKey, state: StrategyState, valid: Bool[Array, "L"], **known: Any) -> Shaped[Array, "L"]:
-        """Returns the weight of each example: 0, not trained on; 1, trained on; another number multiplies its loss.
+        """Returns each example's weight: 0 leaves it out, 1 trains on it, and any other number multiplies its loss.
 
-        An example that is not `valid` has weight 0. A boolean mask will do. `known` are the signals by name, and `turn`
-        where `uses_turn`.
+        An example that is not `valid` gets weight 0. A boolean mask is accepted. `known` holds the signals by name, and
+        `turn` if `uses_turn`.
         """
 
     def observe(self, key: PRNGKey, state: StrategyState, weight: Shaped[Array, "L"], **known: Any) -> StrategyState:
@@ -510,9 +512,9 @@ class DataSelector(Strategy):
         return state
 
     def report(self, state: StrategyState, valid: Bool[Array, "L"], weight: Shaped[Array, "L"], **known: Any) -> Any:
-        """Returns what the client tells the server of its choice, a pytree of `count_up` numbers; nothing by default.
+        """Returns what the client tells the server about its choice, a pytree of `count_up` numbers; none by default.
 
-        `state` is the one with which it chose.
+        `state` is the state that `select` was given.
         """
         return ()
 
@@ -521,7 +523,7 @@ class DataSelector(Strategy):
 
         Args:
           key, server, ctx: of the round.
-          cohort: its mask says who returned.
+          cohort: its mask says which members returned.
           reports: of all members, with a leading `m`; those outside the mask do not count.
         """
         return server
@@ -531,15 +533,15 @@ class LocalTrainer(Strategy):
     """How a client trains; written for one client.
 
     Attributes:
-      takes_offset: whether `train` takes an `offset`, and `plan` tells `rate_sum`.
+      takes_offset: whether `train` takes an `offset` and `plan` returns `rate_sum`.
     """
 
     takes_offset: ClassVar[bool] = False
 
     def step_examples(self, longest: int) -> int:
-        """Returns the most examples in one local step, where no client has more than `longest`; all by default.
+        """Returns the most examples in one local step, if no client has more than `longest`; all by default.
 
-        The engine estimates by it how many clients are worth training side by side.
+        From it the engine estimates how many clients are worth training side by side.
         """
         return longest
 
@@ -557,13 +559,13 @@ class LocalTrainer(Strategy):
         rounds: Int[Array, ""],
         max_steps: Int[Array, "*m"] | None = None,
     ) -> Plan:
-        """Returns what clients with so many examples do in a round, where none has more than `longest`.
+        """Returns what clients with `num_examples` examples do in a round, if none has more than `longest`.
 
         Args:
-          num_examples: of each client; one with none takes no step.
+          num_examples: examples of each client; a client with none takes no step.
           longest: `L`.
-          round, rounds: which round, of how many.
-          max_steps: number of steps after which each must stop; None: no limit.
+          round, rounds: number of the round, and of all rounds.
+          max_steps: number of steps after which each client must stop; None: no limit.
         """
 
     @abstractmethod
@@ -586,24 +588,25 @@ class LocalTrainer(Strategy):
           params: the global model it received.
           examples: what it trains on.
           plan: of this client.
-          num_steps: to which the loop runs, the same for all clients side by side; those beyond `plan.steps` change
-            nothing.
-          transform: from the gradient at some variables to the one that is followed; None: itself.
+          num_steps: number of steps of the loop, the same for all clients side by side; steps beyond `plan.steps`
+            change nothing.
+          transform: maps the gradient at some variables to the one that the step follows; None: the identity.
 
-        A trainer that `takes_offset` has one more argument, `offset`: what every step goes by besides, against it and
-        times the learning rate, whatever the momentum; None: nothing.
+        A trainer that `takes_offset` has one more argument, `offset`: every step also subtracts it times the learning
+        rate, regardless of the momentum; None: nothing.
         """
 
 
 class Correction(Strategy):
-    """What changes the gradient of every local step; written for one client. Only `correct` is abstract.
+    """How the gradient of every local step is corrected; written for one client. Only `correct` is abstract.
 
     Its state may hold something for each client, with a leading `N`.
 
     Attributes:
-      down: models' worth of numbers sent to a member besides the model.
-      up: models' worth of numbers returned by a member besides its update.
-      pulls: whether the correction grows with the way that a client has gone, so that its steps do not add up.
+      down: numbers sent to a member besides the model, as multiples of the model's size.
+      up: numbers returned by a member besides its update, as multiples of the model's size.
+      pulls: whether the correction grows with a client's distance from where it started, so that its steps do not
+        simply add up.
     """
 
     down: ClassVar[float] = 0.0
@@ -628,9 +631,9 @@ class Correction(Strategy):
         """Returns the gradient that a step from `variables` follows, in a round that began with `received`."""
 
     def offset(self, client_state: StrategyState) -> Variables | None:
-        """Returns what is added to the direction of every step after the momentum, which does not see it.
+        """Returns what is added to the direction of every step after the momentum, which does not include it.
 
-        None, the default: nothing. Else the trainer must take it (`LocalTrainer.takes_offset`).
+        None, the default: nothing. Otherwise the trainer must take it (`LocalTrainer.takes_offset`).
         """
         return None
 
@@ -638,7 +641,7 @@ class Correction(Strategy):
         """Returns what a client sends besides its update `delta`; nothing by default.
 
         Args:
-          client_state: that it held while it trained.
+          client_state: what it held while it trained.
           delta: its update.
           step_size_sum: of its plan; with an `offset`, the sum of the learning rates (`Plan.rate_sum`).
         """
@@ -647,7 +650,7 @@ class Correction(Strategy):
     def merge(self, state: StrategyState, cohort: Cohort, uploads: StrategyState) -> StrategyState:
         """Returns the state after the round, from the uploads of the members in the mask; unchanged by default.
 
-        `cohort.num_examples` says on how many examples each trained.
+        `cohort.num_examples` says how many examples each trained on.
         """
         return state
 
@@ -655,8 +658,8 @@ class Correction(Strategy):
 class Aggregator(Strategy):
     """How updates are merged: a weighted sum of the cohort's deltas, then a step of the server's optimiser.
 
-    The weights depend on what is known before training, so that the sum can be accumulated client by client and a
-    cohort's models need never be in memory at once. A robust rule sets `stacked`, and gets all deltas in `combine`.
+    The weights depend on what is known before training, so the sum can be accumulated client by client and a cohort's
+    models need never be in memory all at once. A robust rule sets `stacked`, and gets all deltas in `combine`.
 
     Attributes:
       stacked: whether it needs all deltas at once.
@@ -673,16 +676,16 @@ class Aggregator(Strategy):
 
         Args:
           cohort: its mask says which members have a delta.
-          num_examples: that each member trained on.
+          num_examples: number of examples that each member trained on.
           plan: what each member did.
         """
 
     def receive(self, delta: Variables) -> Variables:
-        """Returns one member's update as it is sent and merged, such as clipped; as it is by default."""
+        """Returns one member's update as it is sent and merged, for example clipped; unchanged by default."""
         return delta
 
     def perturb(self, key: PRNGKey, change: Variables, slots: int) -> Variables:
-        """Returns the cohort's change as the server's optimiser gets it, such as with noise; as it is by default.
+        """Returns the cohort's change as the server's optimiser gets it, for example with noise; unchanged by default.
 
         Args:
           key: of this round.
@@ -696,11 +699,11 @@ class Aggregator(Strategy):
         return jax.tree.map(lambda leaf: jnp.tensordot(weights, leaf, 1), deltas)
 
     def server_optimizer(self) -> optax.GradientTransformation:
-        """Returns the server's optimiser, to which minus the change is a gradient; by default it adds the change."""
+        """Returns the server's optimiser, whose gradient is minus the change; by default it adds the change."""
         return optax.scale(-1.0)
 
     def init(self, variables: Variables) -> StrategyState:
-        """Returns the state before round 0, the optimiser's."""
+        """Returns the optimiser's state before round 0."""
         return self.server_optimizer().init(variables)
 
     def step(self, state: StrategyState, variables: Variables, delta: Variables) -> tuple[Variables, StrategyState]:
@@ -711,17 +714,17 @@ class Aggregator(Strategy):
 
 
 class Availability(Strategy):
-    """Who can be reached in which round."""
+    """Which clients can be reached in each round."""
 
     @abstractmethod
     def available(self, key: PRNGKey, round: Int[Array, ""], num_clients: int) -> Bool[Array, "N"]:
-        """Returns for each client whether it can be reached."""
+        """Returns whether each client can be reached."""
 
     def check(self, num_clients: int) -> None:
-        """Raises `ValueError` where it does not fit so many clients; accepts any number by default."""
+        """Raises `ValueError` if it does not fit the number of clients; accepts any number by default."""
 
 
 def overrides(strategy: Strategy, method: str) -> bool:
-    """Returns whether a strategy has a method of its own, instead of its base class's default."""
+    """Returns whether a strategy overrides a method of its base class."""
     base = next(cls for cls in type(strategy).__mro__ if Strategy in cls.__bases__)
     return getattr(type(strategy), method) is not getattr(base, method)

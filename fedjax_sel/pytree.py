@@ -2,8 +2,8 @@
 
 Since JAX 0.10 a node registered by `jax.tree_util.register_dataclass` (which `flax.struct` uses) is compared by its
 fields alone: two classes with equal fields have equal tree definitions, and `jax.jit` may run the program that was
-compiled for one with the other. `Pytree` registers each subclass as a node type of its own, and `jit` adds the class of
-every node, by identity, to what a program is compiled for, which also covers a user's `flax.struct` classes.
+compiled for one of them on the other. `Pytree` registers each subclass as a node type of its own, and `jit` adds the
+class of every node, by identity, to what a program is compiled for, which also covers a user's `flax.struct` classes.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def param(
     """Declares a float hyperparameter, a leaf: traced in compiled code, swept over without recompilation.
 
     Args:
-      default: its value where none is given; None: the field may be None.
+      default: the default value; None: the field may be None.
       low, high: closed bounds.
       above, below: open bounds.
     """
@@ -56,12 +56,12 @@ def static(
     choices: Iterable[str] | None = None,
     default_factory: Any = MISSING,
 ) -> Any:
-    """Declares a field that a program is compiled for: a whole number, a string, a flag, a module.
+    """Declares a static field, which a program is compiled for: a whole number, a string, a flag, a module.
 
     Args:
-      default: its value where none is given; None: the field may be None.
+      default: the default value; None: the field may be None.
       low, high: closed bounds of a whole number.
-      choices: of a string.
+      choices: the values that a string may have.
       default_factory: makes the default.
     """
     metadata: dict[str, Any] = {"static": True}
@@ -76,10 +76,10 @@ def static(
 
 @dataclasses.dataclass(frozen=True)
 class Range:
-    """What a number may be.
+    """The values that a number may have.
 
     Attributes:
-      low, high: closed bounds; None: open to infinity.
+      low, high: closed bounds; None: unbounded.
       above, below: open bounds.
       whole: whether it is a whole number.
     """
@@ -91,7 +91,7 @@ class Range:
     whole: bool = False
 
     def check(self, where: str, value: Any) -> None:
-        """Raises `ValueError` where a number, or one of an array's, is NaN or outside; traced values pass.
+        """Raises `ValueError` if a number, or any number of an array, is NaN or out of range; traced values pass.
 
         >>> Range(0, 1).check("entropy: epsilon", 1.5)
         Traceback (most recent call last):
@@ -109,7 +109,7 @@ class Range:
             raise ValueError(f"{where} is {value!r}; it must be {self}, and below 2^31")
 
     def holds(self, value: np.ndarray) -> bool:
-        """Whether all numbers are inside."""
+        """Returns whether all numbers are in the range."""
         low, high = (-math.inf if self.low is None else self.low), (math.inf if self.high is None else self.high)
         inside = (value >= low) & (value <= high)
         inside &= True if self.above is None else value > self.above
@@ -117,7 +117,7 @@ class Range:
         return bool(inside.all())
 
     def __str__(self) -> str:
-        """As an error says it."""
+        """Returns the range in words, for error messages."""
         low = self.low if self.above is None else self.above
         high = self.high if self.below is None else self.below
         if self.whole and high is None:
@@ -133,12 +133,12 @@ class Range:
 
 
 def is_whole(value: Any) -> bool:
-    """Whether a value is a whole number."""
+    """Returns whether a value is a whole number."""
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def is_real(value: Any) -> bool:
-    """Whether a value is a real number or an array of some."""
+    """Returns whether a value is a real number or an array of some."""
     if isinstance(value, bool | str) or value is None:
         return False
     dtype = getattr(value, "dtype", None)
@@ -149,11 +149,11 @@ def is_real(value: Any) -> bool:
 
 @dataclass_transform(frozen_default=True, field_specifiers=(param, static, dataclasses.field))
 class Pytree:
-    """A frozen dataclass that is a pytree; every subclass is made one, with its class in the tree definition.
+    """Base class that makes each subclass a frozen dataclass and a pytree, with its class in the tree definition.
 
-    Fields are leaves or subtrees, unless they are declared by `static`. The ranges that `param` and `static` declare
-    are checked when a value is made; a rule that ties several fields together stands in `__check_init__`. Values that
-    JAX makes while it maps over leaves are not checked.
+    Fields are leaves or subtrees, unless they are declared with `static`. The ranges that `param` and `static` declare
+    are checked when a value is made; rules that involve several fields belong in `__check_init__`. Values that JAX
+    makes while it maps over leaves are not checked.
 
     >>> class Spread(Pytree):
     ...     '''Two numbers and a name.'''
@@ -202,10 +202,10 @@ class Pytree:
         jax.tree_util.register_pytree_with_keys(cls, flatten_with_keys, unflatten, flatten)
 
     def __post_init__(self) -> None:
-        """Checks every field, then what ties them together."""
+        """Checks every field, then the rules that involve several fields."""
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
             if field.metadata.get("static") and (plain := to_plain(getattr(self, field.name))) is not None:
-                object.__setattr__(self, field.name, plain)  # a program is compiled for it: it must be hashable
+                object.__setattr__(self, field.name, plain)  # programs are compiled for it, so it must be hashable
             if not (field.metadata.keys() & {"range", "choices"}):
                 continue
             value: Any = getattr(self, field.name)
@@ -217,24 +217,24 @@ class Pytree:
             else:
                 field.metadata["range"].check(where, value)
                 if is_whole(value) and not field.metadata["range"].whole:
-                    object.__setattr__(self, field.name, float(np.asarray(value)))  # one type in all of a program
+                    object.__setattr__(self, field.name, float(np.asarray(value)))  # so that a program sees one type
         self.__check_init__()
 
     def replace(self, **changes: Any) -> Self:
-        """A copy with some fields changed, checked."""
+        """Returns a copy with some fields changed; the copy is checked."""
         return dataclasses.replace(self, **changes)  # type: ignore[type-var]
 
     def __check_init__(self) -> None:
-        """Raises `ValueError` for fields that do not go together; nothing by default."""
+        """Raises `ValueError` for fields that do not go together; does nothing by default."""
 
 
 def is_pytree(cls: type) -> bool:
-    """Whether a class is a subclass of `Pytree` that has been made a dataclass."""
+    """Returns whether a class is a subclass of `Pytree` that has been made a dataclass."""
     return issubclass(cls, Pytree) and dataclasses.is_dataclass(cls)
 
 
 def show(value: Any, most: int = 60) -> str:
-    """A value in one line of an error, cut where it is long.
+    """Returns a value as one line of text for an error message, truncated if it is long.
 
     >>> show(np.eye(2)), show(tuple(range(99)), most=12)
     ('array([[1., 0.], [0., 1.]])', '(0, 1, 2, 3,...')
@@ -244,7 +244,7 @@ def show(value: Any, most: int = 60) -> str:
 
 
 def to_plain(value: Any) -> Any:
-    """A scalar of NumPy or JAX as Python's; everything else as it is.
+    """Converts a scalar of NumPy or JAX to a Python number; returns anything else unchanged.
 
     >>> to_plain(np.int64(3)), to_plain(jax.numpy.int32(3)), to_plain("sgd")
     (3, 3, 'sgd')
@@ -254,7 +254,7 @@ def to_plain(value: Any) -> Any:
 
 
 def allows_none(annotation: Any) -> bool:
-    """Whether an annotation, as written or as its type, is a union with None.
+    """Returns whether an annotation, given as a string or as a type, is a union with None.
 
     >>> allows_none("int | None"), allows_none(float)
     (True, False)
@@ -264,14 +264,14 @@ def allows_none(annotation: Any) -> bool:
 
 
 def title(cls: type) -> str:
-    """What an error calls a class: one that has a module of the library to itself by that, as configurations do."""
+    """Returns a class's name for errors: its module's if it has one to itself, as in configurations, else its own."""
     package, _, module = cls.__module__.rpartition(".")
     own = module.replace("_", "") == cls.__name__.lower()
     return module if package.startswith("fedjax_sel.") and own else cls.__name__
 
 
 def classes_of(tree: Any) -> tuple[type, ...]:
-    """Returns the class of every node of a pytree, from the root to the leaves: what its definition may leave out.
+    """Returns the class of every node of a pytree, from the root to the leaves; tree definitions may omit it.
 
     >>> classes_of([(1.0, 2.0)])
     (<class 'list'>, <class 'tuple'>)
@@ -288,7 +288,7 @@ def classes_of(tree: Any) -> tuple[type, ...]:
 
 
 class Compiled:
-    """A function compiled for what it is called with, the classes of its pytrees included."""
+    """A jitted function that is compiled for the classes of its arguments' nodes, too."""
 
     def __init__(
         self,
@@ -323,12 +323,12 @@ class Compiled:
         return classes_of([value for name, value in given.items() if name not in self._static])
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """As the function."""
+        """Calls the function."""
         return self._jitted(*args, **kwargs, _classes=self._classes(args, kwargs))
 
     @property
     def programs(self) -> int:
-        """How many programs are compiled; where JAX does not say, how many were traced."""
+        """The number of compiled programs, or of traced ones if JAX does not say."""
         size = getattr(self._jitted, "_cache_size", None)
         return self._traces if size is None else size()
 
@@ -352,7 +352,7 @@ def jit(
     donate_argnames: Sequence[str] = (),
     compiler_options: dict[str, Any] | None = None,
 ) -> Callable[[Callable], Compiled]:
-    """Decorates a function as `jax.jit` does; its program is chosen by the classes of its arguments' nodes as well.
+    """Decorates a function as `jax.jit` does, but also selects its program by the classes of its arguments' nodes.
 
     Args:
       static_argnames, donate_argnames, compiler_options: as `jax.jit` takes them.

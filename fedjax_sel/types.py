@@ -6,9 +6,9 @@ Axis legend, used in every docstring and annotation:
 `N`   clients                    `S`   local steps
 `m`   cohort                     `B`   batch
 `d`   candidates                 `C`   classes
-`n`   examples in all            `P`   parameters
-`L`   most of any client         `T`   rounds
-`b`   those of one flat pass     `R`   seeds
+`n`   examples in total          `P`   parameters
+`L`   most examples of a client  `T`   rounds
+`b`   examples of a flat pass    `R`   seeds
 ====  =========================  ====  ==================
 """
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from fedjax_sel.devices.profile import DeviceProfile
 
 Variables = Any
-"""A pytree of arrays: what a model is made of, `P` numbers in all."""
+"""A pytree of arrays that make up a model, `P` numbers in total."""
 
 StrategyState = Any
 """A pytree of arrays that a strategy carries from round to round."""
@@ -37,25 +37,25 @@ Rows = Shaped[Array, "b ..."] | Shaped[np.ndarray, "b ..."]
 """Rows as stored, on a device or on the host."""
 
 Targets = Shaped[Array, "b *target"]
-"""What is to be learnt of each example, as one of the kinds `TARGETS` has it."""
+"""The target of each example, in the form of one of the kinds in `TARGETS`."""
 
 TARGETS = ("classes", "continuous", "multilabel", "tokens")
 """The kinds of targets.
 
-- `classes`: Int[n], one of `C` classes an example;
+- `classes`: Int[n], one of `C` classes per example;
 - `continuous`: Float[n] or Float["n C"], one or several numbers (regression);
 - `multilabel`: Int["n C"], for each of `C` labels whether an example has it, 0 or 1;
-- `tokens`: Int["n L"], a token of a vocabulary of `C` for each place of a sequence.
+- `tokens`: Int["n L"], one of a vocabulary of `C` tokens at each position of a sequence.
 """
 
 PRNGKey = Key[Array, ""]
 """A typed JAX random key."""
 
 PAD_CLIENT = -1
-"""The client written where a cohort has fewer than `m` members."""
+"""The client number in the empty slots of a cohort with fewer than `m` members."""
 
 NOBODY = np.iinfo(np.int32).max
-"""The place written to in an empty slot: beyond every array, so that `mode="drop"` writes nothing."""
+"""The index that empty slots write to: beyond the end of every array, so that `mode="drop"` writes nothing."""
 
 
 class Context(Pytree):
@@ -63,13 +63,13 @@ class Context(Pytree):
 
     Attributes:
       round: number of this round, from 0.
-      rounds: how many rounds the run has, `T`; who reads it says so by `Strategy.uses_rounds`.
+      rounds: how many rounds the run has, `T`; a strategy that reads it says so in `Strategy.uses_rounds`.
       num_examples: training examples of each client.
-      available: who can be reached this round.
-      candidates: whom the selector asked for signals; None: everyone.
+      available: which clients can be reached this round.
+      candidates: the clients that the selector asks for signals; None: all.
       devices: what each client's device can do; None: the run has no devices.
-      timing: seconds of each client's turn if it trained on all its rows; None without devices.
-      epoch: seconds of each client's turn if it passed over its examples once; None without devices.
+      timing: seconds of each client's turn if it trained on all its examples; None without devices.
+      epoch: seconds of each client's turn if it trained for one epoch; None without devices.
       cohort_size: how many clients the cohort holds, `m`.
     """
 
@@ -102,9 +102,9 @@ class Turn(Pytree):
       rounds: how many rounds the run has, `T`.
       y: labels of its examples.
       server: what the data selector keeps on the server.
-      affordable: on how many examples it can train until the deadline, 0 to `L`; None where there are no devices.
+      affordable: how many examples it can train on before the deadline, 0 to `L`; None without devices.
       validation: values of the server signals that the data selector declares, by name.
-      classes: how many there are, `C`.
+      classes: number of classes, `C`.
     """
 
     round: Int[Array, ""]
@@ -117,15 +117,14 @@ class Turn(Pytree):
 
 
 class Cohort(Pytree):
-    """The clients that train this round; its shape is fixed whatever happens.
+    """The clients that train this round; its shape is always the same.
 
     Attributes:
       client: number of each member, `PAD_CLIENT` where `mask` is false.
       mask: which slots are filled.
-      weight: importance correction of each slot, 1 where unbiasedness is not claimed.
-      nan_scores: how many available clients had a score that is NaN when the cohort was drawn; a run that had any
-        says so.
-      num_examples: on how many examples each member trained; the engine tells it to `Correction.merge`, else None.
+      weight: importance correction of each slot, 1 if unbiasedness is not claimed.
+      nan_scores: how many available clients had a NaN score when the cohort was drawn; a run that had any says so.
+      num_examples: how many examples each member trained on; the engine gives it to `Correction.merge`, otherwise None.
     """
 
     client: Int[Array, "m"]
@@ -136,22 +135,22 @@ class Cohort(Pytree):
 
     @property
     def selected(self) -> Int[Array, "m"]:
-        """The selected clients, to write to: `numbers.at[cohort.selected].set(..., mode="drop")` skips empty slots."""
+        """The selected clients as indices: `numbers.at[cohort.selected].set(..., mode="drop")` skips empty slots."""
         return jnp.where(self.client >= 0, self.client, NOBODY)
 
     @property
     def returned(self) -> Int[Array, "m"]:
-        """The clients whose update came back, to write to as to `selected`; all of the selected before they train."""
+        """The clients whose update came back, as indices like `selected`; before training, all selected clients."""
         return jnp.where(self.mask, self.client, NOBODY)
 
 
 class Updates(Pytree):
-    """All updates of a cohort, beside the model that they began with.
+    """All updates of a cohort, and the model that they started from.
 
     Attributes:
       received: the global model that the cohort received.
       delta: the updates, with a leading `m`.
-      weight: of each update in the merge; 0 where there is none.
+      weight: of each update in the merge; 0 if there is none.
     """
 
     received: Variables
@@ -159,7 +158,7 @@ class Updates(Pytree):
     weight: Float[Array, "m"]
 
     def merge(self, weight: Float[Array, "m"]) -> Variables:
-        """Returns the model plus the weighted mean of updates; the model itself where nobody weighs anything."""
+        """Returns the model plus the weighted mean of the updates; the model itself if all weights are 0."""
         total = weight.sum()
         share = weight / jnp.where(total > 0, total, 1.0)
         return jax.tree.map(lambda leaf, delta: leaf + jnp.tensordot(share, delta, 1), self.received, self.delta)
@@ -172,7 +171,7 @@ class Batch(Pytree):
       x: examples.
       y: targets, as labels in `0..C-1`.
       mask: false where an example is padding or was not selected.
-      weight: of each example in the loss; None: 1.
+      weight: weight of each example in the loss; None: 1.
     """
 
     x: Array
@@ -182,15 +181,15 @@ class Batch(Pytree):
 
 
 class Plan(Pytree):
-    """What a client does in a round; with leading axes for several.
+    """What a client does in a round; with leading axes for several clients.
 
     Attributes:
       steps: local steps.
-      examples_seen: examples passed forward and backward in them, with repetition.
-      step_size_sum: sum, over the steps, of the factors by which their gradients enter the update: of the learning
-        rates, without momentum.
-      rate_factor: on the learning rates in this round; None where a trainer has no schedule.
-      rate_sum: sum of the learning rates of the steps; None where a trainer does not say.
+      examples_seen: examples passed forward and backward in these steps, counting repetitions.
+      step_size_sum: sum, over the steps, of the factors by which their gradients enter the update; without momentum,
+        of the learning rates.
+      rate_factor: factor on the learning rates in this round; None if the trainer has no schedule.
+      rate_sum: sum of the learning rates of the steps; None if the trainer does not say.
     """
 
     steps: Int[Array, "*m"]
@@ -205,13 +204,13 @@ class Update(Pytree):
 
     Attributes:
       delta: its variables minus the ones it received; None where only the sum over the cohort was kept.
-      num_examples: how many different examples it trained on.
+      num_examples: how many distinct examples it trained on.
       steps: how many local steps it took.
-      examples_seen: examples passed forward and backward in them, with repetition.
-      loss: its training loss in nats, mean over all the examples of its steps.
+      examples_seen: examples passed forward and backward in these steps, counting repetitions.
+      loss: its training loss in nats, the mean over all the examples of its steps.
       mean_sq_loss: mean square of the same losses.
-      upload: what the correction sends back besides; None where there is none.
-      finite: whether all its numbers are finite; set by the engine, which leaves out other updates.
+      upload: what the correction sends back in addition; None if it sends nothing.
+      finite: whether all its numbers are finite; set by the engine, which leaves out updates that are not.
     """
 
     delta: Variables | None

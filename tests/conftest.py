@@ -1,6 +1,6 @@
-"""What every test runs under: strict shapes, no warnings, two CPU devices, compiled programs kept, no network.
+"""Sets up every test: strict shapes, no warnings, two CPU devices, compiled programs kept, no network.
 
-XLA compiles without its expensive passes and without its newer way to emit fusions, which takes a third of the time;
+XLA compiles without its expensive passes and without its newer fusion emitters, which takes a third of the time;
 numbers agree within the tolerances. Small programs stay in memory from file to file, and garbage is collected rarely.
 """
 
@@ -22,7 +22,7 @@ FEWER_PASSES += " --xla_cpu_use_fusion_emitters=false"
 os.environ["XLA_FLAGS"] = f"{FEWER_PASSES} {os.environ.get('XLA_FLAGS', '')}".strip()
 os.environ["FEDJAX_SEL_CACHE"] = str(Path(tempfile.gettempdir()) / "fedjax_sel_tests")
 
-# Where arrays are computed with; data and states also hold NumPy arrays, seeds' stacks and axis specifications.
+# Modules that compute with arrays; data and states also hold NumPy arrays, stacks of seeds and axis specifications.
 CHECKED = ["aggregation", "client_selection", "correction", "data_selection", "local_training"]
 CHECKED += ["kernels", "metrics", "signals", "task"]
 CHECKED += [f"engine.{name}" for name in ("signals", "timing", "metrics", "layout", "collectives", "keys")]
@@ -37,15 +37,15 @@ KEPT = {
     "jax_compilation_cache_dir": f"{os.environ['FEDJAX_SEL_CACHE']}/xla",
     "jax_persistent_cache_min_compile_time_secs": 0.0,
 }
-"""Every program is kept on disk, those of single operations too, for the other worker and the next run of the tests."""
+"""Every program, even of a single operation, is kept on disk for the other worker and the next run of the tests."""
 for name, value in KEPT.items():
     jax.config.update(name, value)
-    os.environ[name.upper()] = str(value)  # of the processes that tests start
+    os.environ[name.upper()] = str(value)  # for the processes that tests start
 
 
 QUICK = ("devices/", "kernels/", "metrics/", "data/", "leaderboard/test_statistics", "papers/test_judging")
 QUICK += ("test_layers", "test_pytree", "test_config", "client_selection/test_ops", "client_selection/test_inclusion")
-"""Where tests are that take two minutes together: `pytest -m quick`, while one works."""
+"""Paths of tests that take two minutes together: `pytest -m quick`, to run while working."""
 
 
 def pytest_collection_modifyitems(items):
@@ -57,7 +57,7 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_collection_finish():
-    """The collector skips the million objects of imported modules, and runs rarely: tracing makes many objects."""
+    """Makes the collector skip the million objects of imported modules, and run rarely, as tracing makes many."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 20, 20)
@@ -65,7 +65,7 @@ def pytest_collection_finish():
 
 @pytest.fixture(autouse=True)
 def no_network(monkeypatch):
-    """A connection to anywhere but this machine fails at once."""
+    """Makes connections to anywhere but this machine fail at once."""
     connect = socket.socket.connect
 
     def local_only(self, address):
@@ -78,7 +78,7 @@ def no_network(monkeypatch):
 
 @pytest.fixture(scope="session")
 def blobs():
-    """Three classes in the plane, 240 training rows and 60 test rows."""
+    """Returns three classes in the plane: 216 training, 60 test and 24 validation rows."""
     from fedjax_sel import dataset
 
     rng = np.random.default_rng(7)
@@ -89,9 +89,9 @@ def blobs():
 
 @pytest.fixture(autouse=True, scope="module")
 def forget_programs():
-    """Compiled rounds of one file are not kept in memory for the next; they are on disk, and each file counts its own.
+    """Drops the compiled rounds of a file from memory; they are on disk, and each file counts its own.
 
-    The hundreds of small programs that JAX compiles for single operations are kept: they take 25 ms each.
+    The hundreds of small programs that JAX compiles for single operations are kept, since they take 25 ms each.
     """
     yield
     from fedjax_sel.engine.scan import run_chunk
@@ -102,7 +102,7 @@ def forget_programs():
 
 @pytest.fixture(autouse=True)
 def close_figures():
-    """Figures of one test are not kept for the next; matplotlib warns of more than twenty."""
+    """Closes the figures of a test, since matplotlib warns of more than twenty."""
     yield
     if "matplotlib.pyplot" in sys.modules:
         sys.modules["matplotlib.pyplot"].close("all")
@@ -113,10 +113,10 @@ MAPS = Path("/proc/self/maps")
 
 
 def forget_too_many():
-    """Forgets all compiled programs where there are too many.
+    """Drops all compiled programs if there are too many.
 
-    Linux allows a process 65,530 mapped pieces of memory by default, a compiled program takes several, and XLA crashes
-    where there are no more.
+    Linux allows a process 65,530 memory mappings by default, a compiled program takes several, and XLA crashes if there
+    are none left.
     """
     if MAPS.exists() and MAPS.read_bytes().count(b"\n") > 20_000:
         jax.clear_caches()
@@ -124,7 +124,7 @@ def forget_too_many():
 
 @pytest.fixture(autouse=True)
 def forget_many_programs():
-    """Programs are not kept within a file either when there are too many."""
+    """Drops compiled programs also within a file if there are too many."""
     yield
     if next(TESTS) % 20 == 0:
         forget_too_many()

@@ -1,6 +1,6 @@
-"""The command line in processes of their own, which end where a test wants them to.
+"""Runs the command line in separate processes, which end where a test wants them to.
 
-They are forked from one that has imported what they need, so that a start costs what a run costs.
+They are forked from a process that has imported what they need, so that starting one costs no more than its run.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ FORK.set_forkserver_preload(
     ]
 )
 PATIENCE = 300.0
-"""Seconds after which a process that should have ended, or said something, never will."""
+"""Seconds to wait for a process to end or print something before giving up."""
 
 
 class Program:
     """`fedjax-sel` in a process.
 
     Args:
-      arguments: of the command line.
-      here: the working directory; what it says goes to a file there.
-      how: named arguments of `body`.
+      arguments: the command line's arguments.
+      here: the working directory; the output goes to a file there.
+      how: keyword arguments of `body`.
     """
 
     def __init__(self, arguments, here: Path, **how: Any):
@@ -49,15 +49,15 @@ class Program:
 
     @property
     def said(self) -> str:
-        """Everything it printed so far."""
+        """Everything that it has printed so far."""
         return self._said.read_text(encoding="utf-8")
 
     def send(self, number: int) -> None:
-        """Send it a signal."""
+        """Sends it a signal."""
         os.kill(self.process.pid, number)
 
     def says(self, words: str) -> None:
-        """Wait until it said this."""
+        """Waits until it has printed these words."""
         until = time.monotonic() + PATIENCE
         while words not in self.said:
             assert self.process.is_alive(), self.said
@@ -65,12 +65,12 @@ class Program:
             time.sleep(0.02)
 
     def kill(self) -> None:
-        """End it, where it has not ended, and wait for that."""
+        """Kills it if it has not ended, and waits for that."""
         self.process.kill()
         self.process.join()
 
     def ended(self, within: float = PATIENCE) -> int:
-        """Wait for its end, so many seconds: the exit status, negative: the signal that killed it."""
+        """Waits at most `within` seconds for its end; returns the exit status, or minus the signal that killed it."""
         self.process.join(within)
         if self.process.is_alive():
             self.kill()
@@ -88,15 +88,15 @@ def body(
     devices: int | None = None,
     **how: Any,
 ) -> None:
-    """Be the command line.
+    """Runs the command line in this process.
 
     Args:
       arguments, here, said: as for `Program`.
-      at: kill this process where this audit event of Python names this path.
-      devices: of a CPU, which is used whatever else there is; None: as the command line has it.
-      how: `chunk=(number, action)`: do that in this chunk of this process; `saved=(round, action)`: do that when this
-        process has begun to write that round's checkpoint; `before_metrics`: do that before the metrics are written;
-        `pause` of the checkpoints; `heartbeat` of several processes.
+      at: an audit event of Python and a path; this process is killed when the event names the path.
+      devices: number of devices of a CPU, which is used even if there are others; None: as the command line has it.
+      how: `chunk=(number, action)`: acts in that chunk of this process; `saved=(round, action)`: acts when this process
+        has begun to write that round's checkpoint; `before_metrics=action`: acts before the metrics are written;
+        `pause`: that of the checkpoints; `heartbeat`: that of several processes.
     """
     os.chdir(here)
     with open(said, "ab", buffering=0) as file:
@@ -129,19 +129,19 @@ def body(
     assert not how, how
     try:
         main(arguments)
-    finally:  # as the interpreter does at its end, which a forked process leaves out
+    finally:  # the interpreter does this on exit, but not in a forked process
         if jax.distributed.is_initialized():
             jax.distributed.shutdown()
 
 
 def killed_at(event: str, path: str, happens: str, named: tuple) -> None:
-    """An audit hook: SIGKILL where this happens."""
+    """An audit hook that kills this process (SIGKILL) when an event names a path."""
     if happens == event and any(path in str(name) for name in named):
         kill()
 
 
 class In:
-    """A function that does something else, too, when it is called for the `number`-th time."""
+    """Wraps a function so that its `number`-th call also runs an action."""
 
     def __init__(self, function: Any, number: int, action: Any):
         self.function, self.left, self.action = function, number, action
@@ -158,47 +158,47 @@ class In:
 
 
 def save_and(checkpoints: Any, save: Any, round: int, action: Any, point: Any, mark: str) -> None:
-    """`Checkpoints.save`, and something else, too, when the state after this round has begun to be written."""
+    """Saves as `Checkpoints.save` does, and runs an action once the state after a round has begun to be written."""
     save(checkpoints, point, mark)
     if point.round == round:
         action()
 
 
 def written() -> None:
-    """Wait until no checkpoint is being written."""
+    """Waits until no checkpoint is being written."""
     for thread in threading.enumerate():
         if thread.name.startswith("round-"):
             thread.join()
 
 
 def kill() -> None:
-    """End at once, as the system's own killer ends a process; a chunk that was begun is in the middle."""
+    """Ends this process at once, as the system's OOM killer does, in the middle of a chunk that has begun."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 def terminate() -> None:
-    """Be asked to end."""
+    """Sends this process SIGTERM."""
     os.kill(os.getpid(), signal.SIGTERM)
 
 
 def interrupt() -> None:
-    """Be asked to end, from a keyboard."""
+    """Sends this process SIGINT, as from a keyboard."""
     os.kill(os.getpid(), signal.SIGINT)
 
 
 def hang() -> None:
-    """Compute for hours."""
+    """Computes for hours."""
     import jax
     import jax.numpy as jnp
     import numpy as np
 
     hours = jax.jit(lambda x: jax.lax.fori_loop(0, 10**9, lambda _, x: jnp.tanh(x @ x), x))(jnp.ones((64, 64)))
     print("computing for hours", flush=True)
-    np.asarray(hours)  # as a chunk's results are waited for
+    np.asarray(hours)  # waits as for the results of a chunk
 
 
 def wait() -> None:
-    """Wait for a file `go` in the working directory."""
+    """Waits for a file `go` in the working directory."""
     print("waiting", flush=True)
     until = time.monotonic() + PATIENCE
     while not Path("go").exists() and time.monotonic() < until:
@@ -206,13 +206,13 @@ def wait() -> None:
 
 
 def no_large_files() -> None:
-    """From now on no file can grow beyond this: what a full disk is to those who write."""
+    """Limits the size of files from now on, which to a writer looks like a full disk."""
     written()
     resource.setrlimit(resource.RLIMIT_FSIZE, (4000, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
 
 
 def fill() -> None:
-    """Leave no room on the disk of `disk`."""
+    """Fills the disk of the folder `disk`."""
     written()
     block = b"0" * 4096
     with open("disk/ballast", "wb", buffering=0) as file:

@@ -9,7 +9,7 @@ from scipy import stats
 
 from fedjax_sel import config
 from fedjax_sel.engine.history import History
-from fedjax_sel.report.compare import compare_pairs
+from fedjax_sel.report.compare import choose_metric, compare_pairs, compare_runs
 from fedjax_sel.report.figures import COLOURS, curves, plot_comparison
 
 CONFIG = config.resolve({"data": "iris", "rounds": 3, "cohort_size": 2}).to_dict()
@@ -103,3 +103,40 @@ def test_a_run_that_a_callback_ended_is_not_compared_seed_by_seed_with_one_that_
     table, said = compare_pairs({"a": (whole, CONFIG), "b": (short, CONFIG)})
     assert table is None
     assert said == ["2 is not compared with 1 seed by seed: it ran 2 rounds, 1 3"]
+
+
+def with_costs(final, loss, sent):
+    one = history([0, 1], final)
+    costs = {name: np.zeros((2, 3)) for name in ("bytes_down", "selection_bytes_down", "selection_bytes_up")}
+    more = {"loss": np.full((2, 3), loss), "bytes_up": np.full((2, 3), sent), "client_flops": np.ones((2, 3))}
+    metrics = {**one.metrics, **costs, **more, "selection_flops": np.zeros((2, 3))}
+    return History(one.seeds, metrics, one.selections, 10)
+
+
+def rows_of(table):
+    return [[cell.strip() for cell in line.split("│")[1:-1]] for line in text(table).splitlines() if "│" in line]
+
+
+def test_runs_are_compared_by_the_last_value_of_any_metric_and_by_the_total_of_a_cost():
+    runs = {"a": (with_costs([0.5, 0.7], 2.0, 1e3), CONFIG), "b": (with_costs([0.5, 0.8], 1.5, 4e3), CONFIG)}
+    assert choose_metric(runs) == "accuracy"
+    assert rows_of(compare_runs(runs, "loss"))[0][:2] == ["1", "2 ± 0"]
+    assert rows_of(compare_runs(runs, "bytes"))[1][:2] == ["2", "1.2e+04 ± 0"]
+    assert "target" not in text(compare_runs(runs, "loss"))
+    table, _ = compare_pairs(runs, "bytes")
+    assert rows_of(table)[0][:4] == ["2", "2", "+9000", "[+9000, +9000]"]
+    assert "total bytes, difference from run 1" in text(table)
+    assert rows_of(compare_pairs(runs, "loss")[0])[0][2] == "-0.5"
+    (low, high) = stats.ttest_rel([0.5, 0.8], [0.5, 0.7]).confidence_interval(0.95)
+    assert rows_of(compare_pairs(runs)[0])[0][2:4] == ["+0.0500", f"[{low:+.4f}, {high:+.4f}]"]
+
+
+def test_runs_without_accuracy_are_compared_by_loss_and_an_unknown_metric_is_refused():
+    one = with_costs([0.5, 0.7], 2.0, 1e3)
+    values = {name: value for name, value in one.metrics.items() if name != "accuracy"}
+    runs = {"a": (one, CONFIG), "b": (History(one.seeds, values, one.selections, 10), CONFIG)}
+    assert choose_metric(runs) == "loss"
+    with pytest.raises(ValueError, match=r"metric is 'accuracy', which b does not have; it has alive, .*loss"):
+        choose_metric(runs, "accuracy")
+    with pytest.raises(ValueError, match=r"metric is 'byte', which a does not have; did you mean bytes\? it has"):
+        choose_metric(runs, "byte")

@@ -1,1 +1,1 @@
-"""Runs with the settings of public tables, and what comes out beside what was published."""
+"""Runs with the settings of public tables, and a comparison with the published numbers."""

@@ -1,6 +1,6 @@
 """Runs the settings of Flower's `niid_bench`, and writes the page that compares them with its table.
 
-python -m benchmarks.external --out RUNS                  # all, verdicts early; goes on where it stopped
+python -m benchmarks.external --out RUNS                  # all, verdicts early; resumes where it stopped
 python -m benchmarks.external --out RUNS --stages fedavg,others
 python -m benchmarks.external --out RUNS --page           # benchmarks/results/niid-bench.json, docs/results/external.md
 python -m benchmarks.external --page                      # the page again, from the committed JSON
@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def main() -> None:
-    """One command for all."""
+    """Runs the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.external", description="Runs Flower's niid_bench.", epilog=__doc__
     )
@@ -49,15 +49,15 @@ def main() -> None:
 
 
 def named(cell: Cell, names: str) -> bool:
-    """Returns whether a cell is among the names, which are separated by commas; all are where there are none."""
+    """Returns whether a cell is among the comma-separated names; an empty string includes all cells."""
     return not names or cell.name in names.split(",")
 
 
 def run_all(out: Path, wanted: Sequence[tuple[Cell, int]], rounds: int) -> None:
-    """Runs what is not finished, and writes the JSON after every run.
+    """Runs all unfinished cells, and writes the JSON after every run.
 
     Raises:
-      SystemExit: a signal ended a run; what is done is kept.
+      SystemExit: a signal ended a run; completed rounds are kept.
     """
     from fedjax_sel.runs.prepare import prepare_jax
 
@@ -87,7 +87,7 @@ def run_all(out: Path, wanted: Sequence[tuple[Cell, int]], rounds: int) -> None:
 
 
 def write(out: Path | None) -> None:
-    """Writes the page and its figure, and before them the committed JSON, where runs are given."""
+    """Writes the page and its figure, and first the committed JSON if runs are given."""
     from benchmarks.external.page import draw, render
     from fedjax_sel.runs.files import write_figure, write_json, write_text
 

@@ -1,4 +1,4 @@
-"""The page that shows a public table beside what was measured here: tables, a figure, what differs in the settings."""
+"""The page that compares a public table with our measurements: tables, a figure, and differences in the settings."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ REASONS: dict[Key, str] = {
     ("fashion_mnist", "labels", "fedavg"): "the best of 50 rounds of a curve that jumps from round to round: few seeds "
     "say little of its deviation",
 }
-"""What is known of a cell of the table that may explain a difference; shown where it was measured and differs."""
+"""What may explain the difference of a cell of the table; shown if the cell was measured and differs."""
 
 SETTINGS = Path(__file__).parent / "settings.md"
-"""What is the same as there, and what is not, in words."""
+"""A text on which settings are the same as in the public table, and which are not."""
 
 
 def render(found: Mapping[str, Any]) -> str:
-    """Returns the page in Markdown, from the JSON; what was not measured is said to be so."""
+    """Returns the page in Markdown, made from the JSON; cells that were not measured are marked."""
     measured, published = summarize(found["runs"]), read_published()
     parts = [
         "# Numbers that others published",
@@ -57,7 +57,7 @@ def render(found: Mapping[str, Any]) -> str:
 
 
 def row_of(key: Key, measured: Mapping[Key, Measured], published: Mapping[Key, Published]) -> tuple[str, ...]:
-    """Returns a line of a table."""
+    """Returns a row of a table."""
     theirs = published[key]
     name = METHODS[key[2]]
     said = f"{theirs.mean:.2f} ± {theirs.std:.2f}"
@@ -104,7 +104,7 @@ def tell_counts(measured: Mapping[Key, Measured], published: Mapping[Key, Publis
 
 
 def explain(measured: Mapping[Key, Measured], published: Mapping[Key, Published]) -> list[str]:
-    """Returns the section on cells that differ, with what is known of them; nothing where none does."""
+    """Returns the section on cells that differ, with what is known about them; empty if none does."""
     lines = []
     for key, ours in measured.items():
         away, low, high = compare(ours, published[key])
@@ -117,7 +117,7 @@ def explain(measured: Mapping[Key, Measured], published: Mapping[Key, Published]
 
 
 def tell_runs(found: Mapping[str, Any]) -> list[str]:
-    """Returns what ran, where and how long."""
+    """Returns lines on what ran, where, and for how long."""
     runs = found["runs"]
     if not runs:
         return ["Nothing yet."]
@@ -146,7 +146,7 @@ def tell_runs(found: Mapping[str, Any]) -> list[str]:
 
 
 def draw(found: Mapping[str, Any]) -> Any:
-    """Returns a figure: a panel for each dataset, published and our means with intervals side by side."""
+    """Returns a figure with a panel per dataset: published means and ours, with intervals, side by side."""
     import matplotlib.pyplot as plt
     import numpy as np
     from scipy import stats
@@ -173,7 +173,7 @@ def draw(found: Mapping[str, Any]) -> Any:
         places = [-(i + i // len(METHODS)) for i in range(len(keys))]
         ax.set_yticks(places, [f"{PARTITIONS[law]}, {METHODS[method]}" for _, law, method in keys], fontsize=7)
         ax.grid(axis="x", alpha=0.25)
-    shown = [ax.get_legend_handles_labels() for ax in axes.flat]  # not every method was run on all data
+    shown = [ax.get_legend_handles_labels() for ax in axes.flat]  # not every method was run on all datasets
     named = {label: handle for handles, labels in shown for handle, label in zip(handles, labels, strict=True)}
     figure.legend(named.values(), named.keys(), loc="outside lower center", ncols=2, fontsize=8)
     return figure

@@ -1,9 +1,10 @@
-"""The partitions of Flower's `niid_bench`, the very draw of its seed.
+"""The partitions of Flower's `niid_bench`, exactly as its seed draws them.
 
 Source: https://github.com/adap/flower, baselines/niid_bench, file dataset_preparation.py. Its laws are those of
 NIID-Bench (Li et al., "Federated Learning on Non-IID Data Silos", ICDE 2022, https://arxiv.org/abs/2102.02079), which
 the library has as `partition.Iid`, `partition.Dirichlet(balance=True, min_examples=10)` and `partition.LabelCount`;
-here random numbers are drawn in that benchmark's order, so that client `i` has as many examples of each class as there.
+here random numbers are drawn in that benchmark's order, so that client `i` has the same number of examples of each
+class.
 """
 
 from __future__ import annotations
@@ -17,24 +18,24 @@ __all__ = ["PublicDraw"]
 
 LAWS = ("iid", "dirichlet", "labels")
 FEWEST = 10
-"""Examples that each client must have, or the Dirichlet shares are drawn again."""
+"""The fewest examples of any client; otherwise the Dirichlet shares are drawn again."""
 
 
 @dataclass(frozen=True)
 class PublicDraw:
-    """What `niid_bench` draws from a seed; the seed of a run changes nothing.
+    """The partition that `niid_bench` draws from its seed; the seed of a run has no effect.
 
-    How many examples of a class a client has depends on the size of the classes alone; which ones, also on the order of
-    the dataset, in which copies of it may differ.
+    The number of examples of a class that a client has depends only on the sizes of the classes; which examples they
+    are depends also on the order of the dataset, in which copies of it may differ.
 
     Attributes:
-      law: `"iid"`: a shuffle, cut into equal parts; `"dirichlet"`: shares of each class of Dir(alpha), clients that
-        have their equal part of all examples passed over; `"labels"`: client `i` has class `i mod C` and others drawn
-        at random, each class cut into equal parts.
+      law: `"iid"`: a shuffle, cut into equal parts; `"dirichlet"`: shares of each class from Dir(alpha), skipping
+        clients that already have an equal part of all examples; `"labels"`: client `i` has class `i mod C` and others
+        drawn at random, and each class is cut into equal parts.
       clients: `N`.
-      alpha: of the Dirichlet law.
-      labels: of each client, by the law of labels.
-      seed: of the draw.
+      alpha: concentration of the Dirichlet law.
+      labels: number of labels of each client, for the law `"labels"`.
+      seed: seed of the draw.
 
     >>> y = np.arange(40) % 4
     >>> draw = PublicDraw("labels", clients=4, seed=0).assign(y, np.random.default_rng(0))
@@ -49,7 +50,7 @@ class PublicDraw:
     seed: int = 42
 
     def __post_init__(self):
-        """Refuses a law that there is not."""
+        """Raises `ValueError` for an unknown law."""
         if self.law not in LAWS:
             raise ValueError(f"law is {self.law!r}; it must be one of {', '.join(LAWS)}")
 
@@ -64,14 +65,14 @@ class PublicDraw:
         return self._assign_shares(y, drawn) if self.law == "dirichlet" else self._assign_labels(y, drawn)
 
     def _assign_iid(self, examples: int, drawn: np.random.Generator) -> Int[np.ndarray, "n"]:
-        """Returns the client of each example, all classes alike."""
+        """Returns the client of each example, irrespective of its class."""
         client = np.empty(examples, np.int64)
         order = drawn.choice(examples, examples, replace=False)
         client[order] = cut_evenly(examples, self.clients)
         return client
 
     def _assign_shares(self, y: Int[np.ndarray, "n"], drawn: np.random.Generator) -> Int[np.ndarray, "n"]:
-        """Returns the client of each example, each class by Dirichlet shares."""
+        """Returns the client of each example, with each class divided by Dirichlet shares."""
         full = len(y) / self.clients
         client, count = np.empty(len(y), np.int64), np.zeros(self.clients, np.int64)
         while count.min() < FEWEST:
@@ -88,7 +89,7 @@ class PublicDraw:
         return client
 
     def _assign_labels(self, y: Int[np.ndarray, "n"], drawn: np.random.Generator) -> Int[np.ndarray, "n"]:
-        """Returns the client of each example, so many classes a client."""
+        """Returns the client of each example, with a fixed number of classes per client."""
         classes = len(np.unique(y))
         owns = np.zeros((classes, self.clients), bool)
         for i in range(self.clients):
@@ -104,7 +105,7 @@ class PublicDraw:
 
 
 def cut_evenly(length: int, parts: int) -> Int[np.ndarray, "n"]:
-    """Returns the part of each place, parts in order, the first ones longer by one where it does not divide evenly.
+    """Returns the part of each position, with parts in order; the first are longer by one if they are not all equal.
 
     >>> cut_evenly(5, 3)
     array([0, 0, 1, 1, 2])
@@ -114,7 +115,7 @@ def cut_evenly(length: int, parts: int) -> Int[np.ndarray, "n"]:
 
 
 def count_labels(client: Int[np.ndarray, "n"], y: Int[np.ndarray, "n"], clients: int) -> Int[np.ndarray, "N C"]:
-    """Returns how many examples of each class each client has."""
+    """Returns the number of examples of each class for each client."""
     out = np.zeros((clients, int(np.max(y)) + 1), np.int64)
     np.add.at(out, (client, y), 1)
     return out

@@ -1,4 +1,4 @@
-"""What finished runs found, as a JSON, and how it stands beside what was published."""
+"""The results of finished runs, as JSON, and their comparison with the published numbers."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ LEVEL = 0.95
 
 @dataclass(frozen=True)
 class Measured:
-    """What the seeds of a cell found.
+    """The results of the seeds of a cell.
 
     Attributes:
-      best: best test accuracy over rounds, of each seed, in per cent.
-      mu: of FedProx, where several were run the best.
-      tried: how many `μ` were run.
+      best: best test accuracy over rounds, for each seed, in per cent.
+      mu: FedProx's `μ`; the best if several were run.
+      tried: number of values of `μ` that were run.
     """
 
     best: tuple[float, ...]
@@ -34,12 +34,12 @@ class Measured:
 
     @property
     def mean(self) -> float:
-        """Returns the mean over seeds."""
+        """The mean over seeds."""
         return float(np.mean(self.best))
 
     @property
     def std(self) -> float:
-        """Returns the deviation over seeds, with `n - 1`; NaN for one seed."""
+        """The deviation over seeds, with `n - 1`; NaN for one seed."""
         return float(np.std(self.best, ddof=1)) if len(self.best) > 1 else math.nan
 
     def interval(self) -> tuple[float, float]:
@@ -56,7 +56,7 @@ class Measured:
 
 
 def compare(ours: Measured, theirs: Published) -> tuple[float, float, float]:
-    """Returns our mean minus theirs, and its 95 % interval by Welch; NaN ends for one seed.
+    """Returns our mean minus theirs, and its 95 % interval by Welch's method; the ends are NaN for one seed.
 
     >>> compare(Measured((88.0, 89.0, 90.0)), Published(89.0, 1.0))
     (0.0, -2.266..., 2.266...)
@@ -73,7 +73,7 @@ def compare(ours: Measured, theirs: Published) -> tuple[float, float, float]:
 
 
 def judge(away: float, low: float, high: float) -> str:
-    """Returns what a difference with its interval says, in words.
+    """Returns the verdict of a difference with its interval, in words.
 
     >>> judge(0.1, -0.2, 0.4), judge(0.5, 0.1, 0.9), judge(-1.0, -2.0, -0.1), judge(0.1, math.nan, math.nan)
     ('agree', 'ours above', 'ours below', 'one seed')
@@ -89,7 +89,7 @@ def locate(out: Path, cell: Cell, seed: int) -> Path:
 
 
 def describe_run(place: Path, cell: Cell, seed: int) -> dict[str, Any]:
-    """Returns what the JSON keeps of a finished run."""
+    """Returns the entry of a finished run in the JSON."""
     history, _ = layout.read(place)
     summary = json.loads((place / layout.SUMMARY).read_text(encoding="utf-8"))
     curve = 100 * np.asarray(history["accuracy"][0], float)
@@ -126,9 +126,9 @@ def collect(out: Path, seeds: Iterable[int] = range(20)) -> dict[str, Any]:
 
 
 def summarize(runs: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str, str], Measured]:
-    """Returns what was measured with all rounds, by data, partition and method.
+    """Returns the results of runs with all rounds, by data, partition and method.
 
-    A seed that diverged before its first evaluation counts with an accuracy of 10 %. Of FedProx the `μ` with the best
+    A seed that diverged before its first evaluation counts with an accuracy of 10 %. For FedProx, the `μ` with the best
     mean is taken, as in the table.
     """
     best: dict[tuple[str, str, str, float | None], list[float]] = {}

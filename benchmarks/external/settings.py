@@ -20,7 +20,7 @@ DATA = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST", "cifar10": "CIFAR-10
 PARTITIONS = {"iid": "IID", "dirichlet": "Dirichlet (0.5)", "labels": "two labels"}
 METHODS = {"fedavg": "FedAvg", "scaffold": "SCAFFOLD", "fedprox": "FedProx", "fednova": "FedNova"}
 MUS = (0.01, 0.001, 0.1, 1.0)
-"""FedProx's `μ` among which the table's is the best, the default of `niid_bench` first."""
+"""The values of FedProx's `μ`, of which the table takes the best; the default of `niid_bench` is first."""
 
 ROUNDS, SEEDS = 50, (0, 1, 2)
 DRAW = "benchmarks.external.partition:PublicDraw"
@@ -32,7 +32,7 @@ class Cell:
 
     Attributes:
       data, partition, method: keys of `DATA`, `PARTITIONS` and `METHODS`.
-      mu: FedProx's; None for the others.
+      mu: FedProx's `μ`; None for the other methods.
 
     >>> Cell("mnist", "iid", "fedprox", 0.01).name
     'mnist-iid-fedprox-0.01'
@@ -45,7 +45,7 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """Names its folder."""
+        """The name of its folder."""
         return "-".join([self.data, self.partition, self.method, *([] if self.mu is None else [f"{self.mu:g}"])])
 
 
@@ -54,7 +54,7 @@ class Published:
     """A number of the table, in per cent.
 
     Attributes:
-      mean, std: of `PUBLISHED_SEEDS` runs; the deviation with `n - 1`.
+      mean, std: mean and deviation (with `n - 1`) over `PUBLISHED_SEEDS` runs.
     """
 
     mean: float
@@ -62,7 +62,7 @@ class Published:
 
 
 PUBLISHED_SEEDS = 3
-"""Its deviation is with `n - 1`: 33.80 ± 41.22 is what accuracies of 10, 10 and 81.4 have."""
+"""The table's deviations are with `n - 1`: accuracies of 10, 10 and 81.4 give 33.80 ± 41.22."""
 
 
 def read_published() -> dict[tuple[str, str, str], Published]:
@@ -78,10 +78,10 @@ def configure(cell: Cell, seed: int, rounds: int = ROUNDS, **data: Any) -> Confi
     """Returns the configuration of a cell with one seed.
 
     Args:
-      cell: of the table.
-      seed: of initial model and batches; the partition is the same for all.
-      rounds: fewer for a trial.
-      data: parameters of the data, as a smaller number of examples for a trial.
+      cell: the cell of the table.
+      seed: seed of the initial model and batches; the partition is the same for all seeds.
+      rounds: number of rounds; fewer for a trial.
+      data: parameters of the data, such as a smaller number of examples for a trial.
     """
     training = {"name": "sgd", "learning_rate": 0.01, "batch_size": 64, "epochs": 10, "momentum": 0.9}
     training |= {"weight_decay": 1e-5}
@@ -146,11 +146,11 @@ STAGES: dict[str, Sequence[Cell]] = {
         *(Cell("cifar10", law, "fedprox", mu) for law in ("dirichlet", "iid", "labels") for mu in MUS[1:]),
     ],
 }
-"""What is run one after another, so that verdicts come early."""
+"""The stages, which run one after another so that verdicts come early."""
 
 
 def order_runs(stages: Sequence[str] = tuple(STAGES), seeds: Sequence[int] = SEEDS) -> Iterator[tuple[Cell, int]]:
-    """Yields cells with seeds: of each stage the first seed of all its cells, then the second, and so on."""
+    """Yields cells with seeds: for each stage, the first seed of all its cells, then the second, and so on."""
     for stage in stages:
         for seed in seeds:
             for cell in STAGES[stage]:

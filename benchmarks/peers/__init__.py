@@ -1,1 +1,1 @@
-"""The same work in other simulators, each in an environment of its own."""
+"""The same work in other simulators, each in its own environment."""

@@ -1,4 +1,4 @@
-"""Compare with other simulators on workloads 1, 2 and 3: the same rows, owners, cohorts, steps, in one run.
+"""Compares with other simulators on workloads 1, 2 and 3: the same rows, owners, cohorts and steps, in one run.
 
 python -m benchmarks.peers            # makes the environments, runs all in turn, writes benchmarks/results/peers.json
 python -m benchmarks.peers --only torch,fedjax --works flute-lr --repeats 3
@@ -43,18 +43,18 @@ PEERS = {
     "flower": ("flower_simulation.py", (TORCH, "flwr[simulation]")),
     "blazefl": ("blazefl_simulation.py", (TORCH, "blazefl[contrib,reproducibility]")),
 }
-"""Script and packages of each: the last versions that work together."""
+"""The script and packages of each peer, in the latest versions that work together."""
 
 OLDEST = {"blazefl": (3, 12)}
-"""The Python that a peer needs, where that is newer than ours: the first such on the path makes its environment."""
+"""The oldest Python of peers that need a newer one than ours; one on the path makes their environments."""
 
 WORKS = ("flute-lr", "gpfl-mlp", "pfl-cifar")
 LIMIT = 600
-"""Seconds that one peer may take for one work."""
+"""The most seconds that one peer may take for one work."""
 
 
 def environment(name: str) -> Path:
-    """The interpreter of a peer's environment, which is made where it is not there yet."""
+    """Returns the interpreter of a peer's environment, which is made if it does not exist yet."""
     place = CACHE / name
     python = place / "bin" / "python"
     if not (place / "ready").exists():
@@ -66,7 +66,7 @@ def environment(name: str) -> Path:
 
 
 def find_python(oldest: tuple[int, int]) -> str:
-    """Our interpreter, or one on the path that is new enough.
+    """Returns our interpreter, or one on the path that is new enough.
 
     Raises:
       FileNotFoundError: there is none.
@@ -81,7 +81,7 @@ def find_python(oldest: tuple[int, int]) -> str:
 
 
 def peer(name: str, work: Path, out: Path, rounds: int) -> dict[str, Any]:
-    """What a peer took for so many rounds; or what went wrong."""
+    """Returns a peer's result for a number of rounds, or what went wrong."""
     try:
         python = environment(name)
         command = [python, HERE / PEERS[name][0], work, out]
@@ -97,7 +97,7 @@ def peer(name: str, work: Path, out: Path, rounds: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """One command for all."""
+    """Runs the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__.splitlines()[0])
     parser.add_argument("--only", default=",".join(PEERS), help="peers, separated by commas")
     parser.add_argument("--works", default=",".join(WORKS), help="workloads, separated by commas")
@@ -135,7 +135,7 @@ def main() -> None:
 
 
 def keep(name: str, turn: dict[str, Any]) -> None:
-    """Add a turn of a work to the results; each holds our own figure, so turns of several calls stand side by side."""
+    """Adds a turn of a work to the results; each turn has our own time, so turns of several calls are comparable."""
     from fedjax_sel.report.environment import environment as ours
 
     kept = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
@@ -145,20 +145,20 @@ def keep(name: str, turn: dict[str, Any]) -> None:
 
 
 def call(flag: str, *rest: str, quick: bool) -> None:
-    """Run this file in a process of its own."""
+    """Runs this module in a separate process."""
     command = [sys.executable, "-m", "benchmarks.peers", flag, *rest, *["--quick"] * quick]
     subprocess.run(command, cwd=ROOT, check=True)
 
 
 def said(done: dict[str, Any]) -> str:
-    """A result in a few words."""
+    """Returns a result in a few words."""
     if "failed" in done:
         return f"failed: {done['failed']}"
     return f"{1e3 * done['seconds_a_round']:.3g} ms, accuracy {done['accuracy']:.3f}"
 
 
 def ratios(turns: list[dict[str, Any]]) -> dict[str, float]:
-    """How many times longer a round of each peer takes: the median over its turns that did not fail."""
+    """Returns how many times longer a round of each peer takes: the median over its turns that did not fail."""
     out = {}
     for name in dict.fromkeys(name for turn in turns for name in turn if name != "fedjax_sel"):
         done = [turn for turn in turns if name in turn and "failed" not in turn[name]]

@@ -1,4 +1,4 @@
-"""BlazeFL's simulation, by its threads or its processes, the faster: python blazefl_simulation.py WORK.npz OUT.json."""
+"""BlazeFL's simulation by threads or processes, whichever is faster: python blazefl_simulation.py WORK.npz OUT.json."""
 
 import json
 import os
@@ -26,19 +26,19 @@ torch.set_num_threads(1)
 FILE = dict(np.load(SOURCE))
 WORK = json.loads(str(FILE["work"]))
 ROWS = tensors(FILE, WORK)
-"""Processes are forked, and find the rows here."""
+"""The rows, which forked processes find here."""
 
 
 class Models:
-    """BlazeFL's selector of models: the work's."""
+    """A model selector for BlazeFL that returns the work's model."""
 
     def select_model(self, model_name):
-        """A model with the parameters that all begin with."""
+        """Returns a model with the initial parameters of all peers."""
         return net(FILE, WORK)
 
 
 class Client(Dataset):
-    """A client's rows, a batch at a time."""
+    """A client's rows, read a batch at a time."""
 
     def __init__(self, number):
         first, count = FILE["offset"][number], FILE["size"][number]
@@ -49,7 +49,7 @@ class Client(Dataset):
         return len(self.y)
 
     def __getitems__(self, rows):
-        """A batch by one index."""
+        """Returns a batch with a single indexing operation."""
         return self.x[rows], self.y[rows]
 
 
@@ -57,27 +57,27 @@ class Clients:
     """BlazeFL's partitioned dataset."""
 
     def get_dataset(self, type_, cid):
-        """A client's."""
+        """Returns a client's dataset."""
         return Client(cid)
 
     def set_dataset(self, type_, cid, dataset):
-        """Nothing changes."""
+        """Does nothing."""
 
     def get_dataloader(self, type_, cid, batch_size=None, generator=None):
-        """A client's, shuffled."""
+        """Returns a client's shuffled loader."""
         return DataLoader(Client(cid), batch_size, shuffle=True, generator=generator, collate_fn=lambda batch: batch)
 
 
 class Server(FedAvgBaseServerHandler):
-    """FedAvg with the cohorts that all peers have."""
+    """FedAvg with the cohorts that all peers share."""
 
     def sample_clients(self):
-        """The round's."""
+        """Returns the cohort of the round."""
         return [int(client) for client in FILE["cohorts"][self.round]]
 
 
 def trainer(way, scratch):
-    """The clients, trained by threads or by processes."""
+    """Returns a trainer of the clients that uses threads or processes."""
     shared = {
         "model_selector": Models(),
         "model_name": WORK["model"],
@@ -97,11 +97,11 @@ def trainer(way, scratch):
 
 
 def run(way, rounds):
-    """Seconds of each round, and the model after the last."""
+    """Returns the seconds of each round, and the model after the last."""
     with tempfile.TemporaryDirectory() as scratch:
         share = FILE["cohorts"].shape[1] / len(FILE["size"])
         server = Server(Models(), WORK["model"], Clients(), rounds, len(FILE["size"]), share, "cpu", 500, 0)
-        server.num_clients_per_round = FILE["cohorts"].shape[1]  # their share is rounded down
+        server.num_clients_per_round = FILE["cohorts"].shape[1]  # BlazeFL rounds the share down
         clients, spent = trainer(way, scratch), []
         while not server.if_stop():
             began = time.perf_counter()

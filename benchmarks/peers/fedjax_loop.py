@@ -1,4 +1,4 @@
-"""FedJAX (Ro et al., 2021), as its own examples use it: python fedjax_loop.py WORK.npz OUT.json."""
+"""FedJAX (Ro et al., 2021), used as in its own examples: python fedjax_loop.py WORK.npz OUT.json."""
 
 import json
 import sys
@@ -13,7 +13,7 @@ import numpy as np
 
 
 def network(work, classes):
-    """The work's model, and whether it draws dropout."""
+    """Returns the work's model, and whether it uses dropout."""
 
     def apply(x, train):
         if work["model"] == "logistic":
@@ -37,7 +37,7 @@ def network(work, classes):
 
 
 def main(source, out):
-    """Run it."""
+    """Runs the simulation."""
     file = np.load(source)
     work = json.loads(str(file["work"]))
     mean, std = float(file["mean"]), float(file["std"])
@@ -68,7 +68,7 @@ def main(source, out):
         gradient, fedjax.optimizers.sgd(work["learning_rate"]), fedjax.optimizers.sgd(1.0), hyper
     )
     begin = model.init(jax.random.PRNGKey(0))
-    for i, layer in enumerate(sorted(begin)):  # convolutions come first by name too
+    for i, layer in enumerate(sorted(begin)):  # convolutions also come first by name
         begin[layer] = {"w": jnp.asarray(file[f"kernel_{i}"]), "b": jnp.asarray(file[f"bias_{i}"])}
     state, spent = algorithm.init(begin), []
     for number, cohort in enumerate(file["cohorts"]):

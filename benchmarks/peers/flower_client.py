@@ -1,4 +1,4 @@
-"""A client of Flower's simulation: a module, so that its actors import it rather than receive it with all its rows."""
+"""A client of Flower's simulation; it is a module so that actors import it and do not receive it with all its rows."""
 
 import json
 import os
@@ -10,13 +10,13 @@ from flwr.common import Context
 from nets import net, tensors, train
 
 SOURCE = "FLOWER_WORK"
-"""Environment variable that says where the work's file is."""
+"""Environment variable with the path of the work's file."""
 
 HELD = {}
 
 
 def held():
-    """The rows, read once in each process."""
+    """Returns the rows, which are read once in each process."""
     if not HELD:
         torch.set_num_threads(1)
         file = np.load(os.environ[SOURCE])
@@ -27,7 +27,7 @@ def held():
 
 
 def load(model, arrays):
-    """Parameters into a model."""
+    """Loads parameters into a model."""
     names = model.state_dict().keys()
     model.load_state_dict({name: torch.from_numpy(np.array(a)) for name, a in zip(names, arrays, strict=True)})
 
@@ -39,7 +39,7 @@ class Client(NumPyClient):
         self.number = number
 
     def fit(self, parameters, config):
-        """Local training."""
+        """Trains locally."""
         here = held()
         file, (x, y, _, _) = here["file"], here["rows"]
         rows = file["order"][file["offset"][self.number] : file["offset"][self.number] + file["size"][self.number]]
@@ -49,5 +49,5 @@ class Client(NumPyClient):
 
 
 def client(context: Context):
-    """A client by its number."""
+    """Returns a client by its number."""
     return Client(int(context.node_config["partition-id"])).to_client()

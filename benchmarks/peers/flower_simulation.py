@@ -1,4 +1,4 @@
-"""Flower's simulation, an actor a core: python flower_simulation.py WORK.npz OUT.json."""
+"""Flower's simulation, with one actor per core: python flower_simulation.py WORK.npz OUT.json."""
 
 import json
 import os
@@ -23,13 +23,13 @@ from nets import accuracy
 
 
 class Timed(FedAvg):
-    """FedAvg that notes when each round was over."""
+    """FedAvg that records when each round ended."""
 
     at: ClassVar[list] = []
     last = None
 
     def aggregate_fit(self, server_round, results, failures):
-        """As the parent does."""
+        """Aggregates as the parent does, and records the time."""
         parameters, metrics = super().aggregate_fit(server_round, results, failures)
         Timed.at.append(time.perf_counter())
         Timed.last = parameters
@@ -37,7 +37,7 @@ class Timed(FedAvg):
 
 
 def server(context: Context) -> ServerAppComponents:
-    """The server."""
+    """Returns the server."""
     here = held()
     m, clients = here["file"]["cohorts"].shape[1], len(here["file"]["size"])
     first = ndarrays_to_parameters([value.numpy() for value in here["net"].state_dict().values()])

@@ -6,7 +6,7 @@ from torch import nn
 
 
 def net(file, work):
-    """The model of a work, with the parameters that all begin with."""
+    """Returns the model of a work, with the initial parameters of all peers."""
     model = layers(work, file["x"].shape[1:], int(file["y"].max()) + 1)
     places = [layer for layer in model if hasattr(layer, "weight")]
     for i, layer in enumerate(places):
@@ -14,7 +14,7 @@ def net(file, work):
         if kernel.ndim == 4:
             kernel = kernel.transpose(3, 2, 0, 1)
         else:
-            if i and places[i - 1].weight.dim() == 4:  # rows of images that were flattened channels last
+            if i and places[i - 1].weight.dim() == 4:  # kernel rows of images that were flattened channels-last
                 channels = len(places[i - 1].weight)
                 side = round((len(kernel) // channels) ** 0.5)
                 kernel = kernel.reshape(side, side, channels, -1).transpose(2, 0, 1, 3).reshape(len(kernel), -1)
@@ -25,7 +25,7 @@ def net(file, work):
 
 
 def layers(work, shape, classes):
-    """The layers of a work's model, for rows of a shape (channels last)."""
+    """Returns the layers of a work's model, for rows of a shape (channels last)."""
     height, width, channels = (*shape, 1)[:3]
     if work["model"] == "logistic":
         return nn.Sequential(nn.Flatten(), nn.Linear(height * width * channels, classes))
@@ -42,7 +42,7 @@ def layers(work, shape, classes):
 
 
 def tensors(file, work):
-    """Rows as floats, channels first, normalised; labels."""
+    """Returns the rows as normalised floats, channels first, and the labels."""
     mean, std = float(file["mean"]), float(file["std"])
     out = []
     for key in ("x", "test_x"):
@@ -55,7 +55,7 @@ def tensors(file, work):
 
 
 def train(model, x, y, work, generator):
-    """Local training of one client."""
+    """Trains one client locally."""
     optimiser = torch.optim.SGD(model.parameters(), lr=work["learning_rate"])
     loss = nn.CrossEntropyLoss()
     model.train()
@@ -70,7 +70,7 @@ def train(model, x, y, work, generator):
 
 @torch.no_grad()
 def accuracy(model, x, y):
-    """On test rows."""
+    """Returns the accuracy on test rows."""
     model.eval()
     right = sum(int((model(x[i : i + 500]).argmax(1) == y[i : i + 500]).sum()) for i in range(0, len(y), 500))
     return right / len(y)

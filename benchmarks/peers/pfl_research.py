@@ -20,24 +20,24 @@ from pfl.model.pytorch import PyTorchModel
 
 
 class Wrapped(torch.nn.Module):
-    """A model with the loss and metrics that pfl asks for."""
+    """A model with the loss and metrics that pfl requires."""
 
     def __init__(self, inner):
         super().__init__()
         self.inner = inner
 
     def forward(self, x):
-        """Logits."""
+        """Returns logits."""
         return self.inner(x)
 
     def loss(self, inputs, targets, eval=False):
-        """Of a batch."""
+        """Returns the loss of a batch."""
         self.eval() if eval else self.train()
         return torch.nn.functional.cross_entropy(self(inputs), targets)
 
     @torch.no_grad()
     def metrics(self, inputs, targets, eval=True):
-        """Of a batch."""
+        """Returns the metrics of a batch."""
         self.eval()
         logits = self(inputs)
         loss = torch.nn.functional.cross_entropy(logits, targets, reduction="sum")
@@ -45,19 +45,19 @@ class Wrapped(torch.nn.Module):
 
 
 class Marks(TrainingProcessCallback):
-    """When each round was over."""
+    """Records when each round ended."""
 
     def __init__(self):
         self.at = [time.perf_counter()]
 
     def after_central_iteration(self, aggregate_metrics, model, *, central_iteration):
-        """Note the time."""
+        """Records the time."""
         self.at.append(time.perf_counter())
         return False, Metrics()
 
 
 def main(source, out):
-    """Run it."""
+    """Runs the simulation."""
     file = np.load(source)
     work = json.loads(str(file["work"]))
     x, y, test_x, test_y = tensors(file, work)

@@ -11,7 +11,7 @@ from nets import accuracy, net, tensors, train
 
 
 def main(source, out):
-    """Run it."""
+    """Runs the loop."""
     file = np.load(source)
     work = json.loads(str(file["work"]))
     x, y, test_x, test_y = tensors(file, work)

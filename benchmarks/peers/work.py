@@ -1,10 +1,10 @@
-"""The work that all peers are given: rows, owners, cohorts, steps; and ours on it.
+"""The work that all peers get (rows, owners, cohorts, steps), and our own run of it.
 
 A file `NAME.npz` holds `x` (uint8), `y`, `test_x`, `test_y`, `order`, `offset`, `size` (client `i`'s rows are
-`order[offset[i] : offset[i] + size[i]]`), `cohorts` (round by round), `mean`, `std` (of all pixels), the parameters
-that all begin with, layer by layer (`kernel_0`, `bias_0`, ...; affine maps `[in, out]`, convolutions `[height, width,
-in, out]`, flattened images `[height, width, channel]`), and `work`, JSON: model, learning rate, batch size, epochs,
-rounds.
+`order[offset[i] : offset[i] + size[i]]`), `cohorts` (round by round), `mean`, `std` (of all pixels), the initial
+parameters of all peers, layer by layer (`kernel_0`, `bias_0`, ...; affine maps `[in, out]`, convolutions `[height,
+width, in, out]`, flattened images `[height, width, channel]`), and `work`, JSON: model, learning rate, batch size,
+epochs, rounds.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ MAKES = {
     "gpfl-mlp": (gpfl_mlp, "mlp", 60),
     "pfl-cifar": (pfl_cifar, "cnn", 6),
 }
-"""Workload, model, rounds."""
+"""The workload, model and rounds of each work."""
 
 
 def made(name: str, quick: bool) -> tuple[fs.Experiment, fs.FederatedData, str]:
-    """The experiment, the clients' rows and the model's name, at the size for comparison."""
+    """Returns the experiment, the clients' rows and the model's name, at the size for comparison."""
     make, model, rounds = MAKES[name]
     experiment, federation = make(Scale(quick=quick))
     rounds = 4 if quick else rounds
@@ -41,13 +41,13 @@ def made(name: str, quick: bool) -> tuple[fs.Experiment, fs.FederatedData, str]:
 
 
 def moments(data: Any) -> tuple[float, float]:
-    """Mean and inverse deviation of all pixels: one pair of numbers, which every peer can use."""
+    """Returns the mean and inverse deviation of all pixels, one pair of numbers that every peer can use."""
     sample = np.asarray(data.x[:2000], np.float32)
     return float(sample.mean()), 1 / float(sample.std())
 
 
 def export(name: str, folder: Path, quick: bool) -> Path:
-    """Write the work's file."""
+    """Writes the work's file."""
     experiment, data, model = made(name, quick)
     trainer: Any = experiment.local_training
     still = replace(
@@ -55,9 +55,9 @@ def export(name: str, folder: Path, quick: bool) -> Path:
     )  # a uniform cohort sees no model
     history = fs.simulate(still, data)
     begin = jax.tree.map(lambda leaf: np.asarray(leaf[0]), history.variables)["params"]
-    if model == "logistic":  # ours has classes first
+    if model == "logistic":  # our kernel has the classes first
         begin = {"Dense_0": {**begin, "kernel": begin["kernel"].T}}
-    layers = [begin[name] for name in sorted(begin)]  # of these models, convolutions come first by name too
+    layers = [begin[name] for name in sorted(begin)]  # in these models, convolutions also come first by name
     first = {f"{part}_{i}": layer[part] for i, layer in enumerate(layers) for part in ("kernel", "bias")}
     mean, std = moments_of(experiment)
     work = {
@@ -77,12 +77,12 @@ def export(name: str, folder: Path, quick: bool) -> Path:
 
 
 def moments_of(experiment: fs.Experiment) -> tuple[float, float]:
-    """Mean and deviation by which the task normalises."""
+    """Returns the mean and deviation that the task normalises with."""
     return float(experiment.task.shift), 1 / float(experiment.task.scale)
 
 
 def ours(name: str, quick: bool) -> dict[str, Any]:
-    """What we take for it."""
+    """Returns our own result on a work."""
     experiment, data, _ = made(name, quick)
     rounds = experiment.rounds
     found = measured(experiment, data, chunk=fifth(rounds), peak=peak_flops())

@@ -1,9 +1,9 @@
-"""Callbacks, which are told how a run goes: one a file, each with one exported class that constructs without arguments.
+"""Callbacks, which follow a run: one per file, each with one exported class that can be constructed without arguments.
 
-A callback has some of the methods of `engine.callback.Callback`, and is shown the history between chunks of rounds.
-What it writes follows from the history alone, so that a run that was stopped and went on leaves what an uninterrupted
-one does. Two fields are filled in by the run: `folder`, its folder, and `config`, its configuration. A class with
-`needs_variables = True` is shown the global models as well, in `history.variables`.
+A callback has some of the methods of `engine.callback.Callback`, and receives the history between chunks of rounds.
+What it writes depends on the history alone, so a run that was stopped and resumed leaves the same as an uninterrupted
+one. The run fills in two fields: `folder`, its folder, and `config`, its configuration. A class with
+`needs_variables = True` also receives the global models, in `history.variables`.
 """
 
 from functools import partial

@@ -1,4 +1,4 @@
-"""What several callbacks need: the numbers of one run round by round."""
+"""Shared by several callbacks: the metrics of one run, round by round."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def values(history: History, run: int, after: int) -> Iterator[tuple[int, dict[s
     Args:
       history: of all runs.
       run: which one, from 0.
-      after: how many rounds are known already.
+      after: how many rounds are already known.
     """
     for t in range(after, history.rounds):
         found = {name: float(value[run, t]) for name, value in history.metrics.items()}

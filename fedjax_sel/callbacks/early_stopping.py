@@ -1,4 +1,4 @@
-"""The end of a run that no longer gets better."""
+"""Ends a run that no longer improves."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from fedjax_sel.engine.history import History
 __all__ = ["EarlyStopping"]
 
 BETTER = {"accuracy": "max", "loss": "min", "training_loss": "min"}
-"""The metrics that say how good a model is, and what is better."""
+"""The metrics of a model's quality, and whether more or less is better."""
 
 
 @dataclass(frozen=True)
 class EarlyStopping:
-    """Ends the run after so many evaluations in a row without a new best value.
+    """Ends the run after `patience` evaluations in a row without a new best value.
 
-    The value is the mean over the seeds that have one. A run is looked at between chunks, so it ends with the chunk in
-    which patience was lost (`chunk=1`: with the round). It depends on the history alone: a run that was stopped and
-    goes on ends with the same round.
+    The value is the mean over the seeds that have one. A run is checked between chunks, so it ends with the chunk in
+    which patience ran out (`chunk=1`: with the round). The check depends on the history alone: a run that was stopped
+    and resumed ends with the same round.
 
     Attributes:
       metric: `"accuracy"` or `"loss"` of the test examples, or `"training_loss"`.
-      mode: whether more is better, `"max"`, or less, `"min"`; `"auto"`: as the metric has it.
+      mode: whether more is better, `"max"`, or less, `"min"`; `"auto"`: as fits the metric.
       patience: evaluations without a new best.
-      min_delta: a new best is better by more than this.
+      min_delta: a new best must be better by more than this.
 
     Raises:
-      ValueError: an unknown metric or mode, patience below 1, or a negative `min_delta`.
+      ValueError: the metric or mode is unknown, patience is below 1, or `min_delta` is negative.
 
     >>> values = np.array([[0.5, 0.7, 0.6, 0.7]])
     >>> history = History((0,), {"accuracy": values}, np.zeros((1, 4, 1), int), 5)
@@ -53,7 +53,7 @@ class EarlyStopping:
             raise ValueError(f"early_stopping: min_delta is {self.min_delta:g}; it must be at least 0")
 
     def after_central_iteration(self, history: History) -> bool:
-        """Returns whether patience was lost."""
+        """Returns whether patience ran out."""
         sign = 1 if (BETTER[self.metric] if self.mode == "auto" else self.mode) == "max" else -1
         if self.metric == "accuracy" != history.headline:
             raise ValueError(

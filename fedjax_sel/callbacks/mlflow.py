@@ -15,27 +15,28 @@ from fedjax_sel.engine.history import History
 __all__ = ["MLflow"]
 
 AT_ONCE = 1000
-"""Metrics that MLflow takes in one call."""
+"""Most metrics that MLflow accepts in one call."""
 
 LONGEST = 500
-"""Characters of a parameter that MLflow takes."""
+"""Most characters of a parameter that MLflow accepts."""
 
 
 @dataclass
 class MLflow:
-    """Logs every metric against rounds (from 1), and the configuration: one run of MLflow for each seed.
+    """Logs every metric by round (from 1), and the configuration: one MLflow run per seed.
 
-    By default everything is in `mlflow.db` of the run's folder; `mlflow ui --backend-store-uri sqlite:///RUN/mlflow.db`
-    shows it. A run that goes on continues the same runs of MLflow, and adds the rounds that are not there yet.
+    By default, everything is stored in `mlflow.db` in the run's folder;
+    `mlflow ui --backend-store-uri sqlite:///RUN/mlflow.db` shows it. A resumed run continues the same MLflow runs and
+    adds the missing rounds.
 
     Attributes:
       experiment: the name under which the runs are listed.
-      uri: of a tracking server or a data base; None: `mlflow.db` in the run's folder.
+      uri: of a tracking server or a database; None: `mlflow.db` in the run's folder.
       folder: of the run.
       config: what the run was built from.
 
     Raises:
-      ValueError: mlflow is not installed; when the run begins, whatever MLflow finds wrong.
+      ValueError: mlflow is not installed; when the run begins, any error that MLflow raises.
     """
 
     experiment: str = "fedjax-sel"
@@ -50,7 +51,7 @@ class MLflow:
         check_installed("mlflow", "mlflow", "callbacks.mlflow")
 
     def on_train_begin(self, history: History) -> None:
-        """Begins, or continues, one run for each seed."""
+        """Starts or continues one run per seed."""
         mlflow = import_extra("mlflow", "mlflow", "callbacks.mlflow")
         place = self.folder.absolute()
         try:
@@ -81,13 +82,13 @@ class MLflow:
             self._written[i] = max(self._written[i], history.rounds)
 
     def on_train_end(self, history: History) -> None:
-        """Says that the runs are finished."""
+        """Marks the runs as finished."""
         for run in self._runs:
             self._client.set_terminated(run)
         self._runs, self._written = [], []
 
     def _find_run(self, experiment: str, name: str, seed: int) -> str:
-        """Returns the identifier of the run of this folder and seed; it is made if it is not there."""
+        """Returns the identifier of the run of this folder and seed, which is created if missing."""
         label = f"{self.folder.absolute()}#{seed}".replace("'", "")
         known = self._client.search_runs([experiment], f"tags.`fedjax_sel.run` = '{label}'")
         if known:

@@ -17,10 +17,10 @@ FILE = "stopwatch.csv"
 
 @dataclass
 class Stopwatch:
-    """Writes `stopwatch.csv`, a line for each chunk: last round, seconds since the start, rounds a second in the chunk.
+    """Writes `stopwatch.csv`, one line per chunk: last round, seconds since the start, rounds per second in the chunk.
 
-    The first chunk's time has compilation in it. A run that goes on keeps the lines from before, and counts on from the
-    seconds that were spent until its checkpoint; the time in between, while it was not running, does not count.
+    The first chunk's time includes compilation. A resumed run keeps the earlier lines and continues from the seconds
+    spent until its checkpoint; the time in between does not count.
 
     Attributes:
       folder: where it is written.
@@ -47,7 +47,7 @@ class Stopwatch:
         self._lines = list(before[before["round"] <= history.rounds].itertuples(index=False, name=None))
 
     def after_central_iteration(self, history: History) -> None:
-        """Writes a line, where rounds were run since the last."""
+        """Writes a line if rounds were run since the last one."""
         (rounds, seconds), now = self._last, history.about.get("seconds", 0.0)
         if history.rounds == rounds:
             return

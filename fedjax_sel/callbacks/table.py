@@ -1,4 +1,4 @@
-"""A table of all metrics, written while the run goes on."""
+"""A table of all metrics, written during the run."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ FORMATS = ("csv", "parquet")
 
 @dataclass(frozen=True)
 class Table:
-    """Writes `table.csv` or `table.parquet` anew after every chunk: round (from 1), seed, metric, value.
+    """Rewrites `table.csv` or `table.parquet` after every chunk: round (from 1), seed, metric, value.
 
-    The file is whole at every moment.
+    The file is complete at all times.
 
     Attributes:
       format: `"csv"` or `"parquet"`.
       folder: where it is written.
 
     Raises:
-      ValueError: an unknown format.
+      ValueError: the format is unknown.
 
     >>> import tempfile
     >>> import numpy as np

@@ -17,13 +17,13 @@ __all__ = ["TensorBoard"]
 
 @dataclass
 class TensorBoard:
-    """Writes every metric as a scalar against rounds (from 1), one run of TensorBoard a seed.
+    """Writes every metric as a scalar by round (from 1), one TensorBoard run per seed.
 
-    `tensorboard --logdir runs` shows them. The events are in `tensorboard/seed-0`, and so on. A run that goes on writes
-    them anew from its first round, so that none is there twice.
+    `tensorboard --logdir runs` shows them. The events are in `tensorboard/seed-0`, and so on. A resumed run rewrites
+    them from its first round, so that none appears twice.
 
     Attributes:
-      folder: of the run, in which `tensorboard/` is.
+      folder: of the run, which contains `tensorboard/`.
 
     Raises:
       ValueError: tensorboardX is not installed.
@@ -46,7 +46,7 @@ class TensorBoard:
         check_installed("tensorboardX", "tensorboard", "callbacks.tensorboard")
 
     def on_train_begin(self, history: History) -> None:
-        """Begins one file for each seed."""
+        """Starts one file per seed."""
         from tensorboardX.event_file_writer import EventsWriter
 
         events = messages()
@@ -54,8 +54,8 @@ class TensorBoard:
         for seed in history.seeds:
             inside = self.folder / "tensorboard" / f"seed-{seed}"
             inside.mkdir(parents=True, exist_ok=True)
-            # A TensorBoard that is open meanwhile is stuck where the file that it reads is gone. At its end it goes on
-            # to a name that sorts later (the writer adds whole seconds only), and forgets what it has read before.
+            # A TensorBoard that is open meanwhile gets stuck if the file that it reads is gone. At its end it goes on
+            # to a name that sorts later (the writer adds whole seconds only), and forgets what it read before.
             for before in inside.iterdir():
                 os.truncate(before, 0)
             file = EventsWriter(str(inside.absolute() / f"events.{time.time_ns()}"))
@@ -83,7 +83,7 @@ class TensorBoard:
 
 
 def messages() -> Any:
-    """Returns the module of the protocol buffers in TensorBoard's files; imported when it is first needed."""
+    """Returns the module of the protocol buffers in TensorBoard's files, imported when first needed."""
     from tensorboardX.proto import event_pb2
 
     return event_pb2

@@ -19,16 +19,16 @@ FILE = "trackio.json"
 
 @dataclass
 class Trackio:
-    """Logs every metric against rounds (from 1), and the configuration: one run of Trackio for each seed, in one group.
+    """Logs every metric by round (from 1), and the configuration: one Trackio run per seed, in one group.
 
-    Trackio keeps them in its own folder on this machine (`TRACKIO_DIR`), or sends them to a Space of Hugging Face;
-    `trackio show` shows them. `trackio.json` in the run's folder says which rounds were logged, so that a run that goes
-    on continues the same runs of Trackio with the rounds that are not there yet.
+    Trackio keeps them in its own folder on this machine (`TRACKIO_DIR`), or sends them to a Hugging Face Space;
+    `trackio show` shows them. `trackio.json` in the run's folder records which rounds were logged, so a resumed run
+    continues the same Trackio runs with the missing rounds.
 
     Attributes:
       project: where the runs are listed.
       group: of the seeds; None: the name of the run's folder.
-      space_id: a Space of Hugging Face; None: this machine.
+      space_id: a Hugging Face Space; None: this machine.
       folder: of the run.
       config: what the run was built from.
 
@@ -49,7 +49,7 @@ class Trackio:
         check_installed("trackio", "trackio", "callbacks.trackio")
 
     def on_train_begin(self, history: History) -> None:
-        """Begins, or continues, one run for each seed."""
+        """Starts or continues one run per seed."""
         trackio = import_extra("trackio", "trackio", "callbacks.trackio")
         name, file = self.folder.absolute().name, self.folder / FILE
         self._written = json.loads(file.read_text(encoding="utf-8"))["rounds"] if file.exists() else 0

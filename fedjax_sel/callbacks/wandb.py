@@ -20,21 +20,21 @@ MODES = ("online", "offline", "disabled")
 
 @dataclass
 class WandB:
-    """Logs every metric against rounds (from 1), and the configuration: one run of W&B for each seed, in one group.
+    """Logs every metric by round (from 1), and the configuration: one W&B run per seed, in one group.
 
-    Files are in `wandb/` of the run's folder. The default needs no account; files stay until `wandb sync` sends them.
-    The runs' numbers are kept in `wandb/id`, so that a run that goes on continues the same runs of W&B: offline it
-    writes them anew from their first round, online it adds the rounds that are not there yet.
+    Files are in `wandb/` in the run's folder. The default needs no account; files stay until `wandb sync` sends them.
+    The runs' identifier is kept in `wandb/id`, so a resumed run continues the same W&B runs: offline it rewrites them
+    from their first round, online it adds the missing rounds.
 
     Attributes:
       project: where the runs are listed.
       group: of the seeds; None: the name of the run's folder.
       mode: `"online"` sends every chunk (after `wandb login`), `"offline"` keeps files, `"disabled"` does nothing.
-      folder: of the run, in which `wandb/` is.
+      folder: of the run, which contains `wandb/`.
       config: what the run was built from.
 
     Raises:
-      ValueError: wandb is not installed, an unknown mode; when the run begins, whatever W&B finds wrong.
+      ValueError: wandb is not installed, or the mode is unknown; when the run begins, any error that W&B raises.
 
     >>> WandB(project="selectors", mode="disabled").group is None
     True
@@ -53,7 +53,7 @@ class WandB:
         check_name("mode of wandb:", self.mode, MODES)
 
     def on_train_begin(self, history: History) -> None:
-        """Begins, or continues, one run for each seed."""
+        """Starts or continues one run per seed."""
         if self.mode == "disabled":
             return
         import wandb
@@ -61,7 +61,7 @@ class WandB:
         name = self._name()
         for seed in history.seeds:
             for before in (self.folder / "wandb").glob(f"offline-run-*-{name}-{seed}"):
-                shutil.rmtree(before, ignore_errors=True)  # the W&B of a killed process may not have ended yet
+                shutil.rmtree(before, ignore_errors=True)  # the W&B process of a killed run may still be running
             try:
                 run = wandb.init(
                     project=self.project,
@@ -99,7 +99,7 @@ class WandB:
         self._runs, self._written = [], []
 
     def _name(self) -> str:
-        """Returns the id of these runs in W&B: drawn once, and kept in the folder."""
+        """Returns the id of these runs in W&B, drawn once and kept in the folder."""
         file = self.folder / "wandb" / "id"
         if not file.exists():
             file.parent.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""The program that commands belong to, their errors, and options that several have."""
+"""The application that commands belong to, their errors, and options that several of them share."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ main = typer.Typer(
     help="Federated learning simulated in one XLA program: who should train, and on what.",
 )
 USERS = (ValueError, FileNotFoundError, PermissionError, DiskFull)
-"""Errors that are about what was asked, not about this program."""
+"""Errors caused by what the user asked for, not by this program."""
 
 Preset = Annotated[str, typer.Argument(metavar="PRESET|FILE", help="A preset (see `list`) or a YAML file.")]
 LayoutName = Annotated[str | None, typer.Option("--layout", help="auto, vmap or scan.")]
@@ -40,7 +40,7 @@ Memory = Annotated[
 
 
 def print_version(wanted: bool) -> None:
-    """Prints the version and leaves."""
+    """Prints the version and exits."""
     if wanted:
         from fedjax_sel import __version__
 
@@ -58,7 +58,7 @@ def options(
 
 
 def command(function: Callable[..., None], name: str | None = None) -> Callable[..., None]:
-    """Adds a command whose user's errors are one red line and exit status 2; with `--debug`, a traceback."""
+    """Adds a command; user errors in it give one red line and exit status 2, or with `--debug` a traceback."""
 
     @functools.wraps(function)
     def wrapped(*arguments: Any, **named: Any) -> None:
@@ -68,7 +68,7 @@ def command(function: Callable[..., None], name: str | None = None) -> Callable[
         except USERS as error:
             if named.get("debug"):
                 raise
-            if type(error) is ValueError:  # of what was typed; a folder in use or a full disk needs no reading
+            if type(error) is ValueError:  # about what was typed; help does not solve a folder in use or a full disk
                 add_pointer(error, f"`fedjax-sel {name or function.__name__} --help`")
             message = "; ".join([str(error), *list_notes(error)])
             Console(stderr=True).print(Text(f"error: {message}", style="red"), soft_wrap=True)
@@ -89,7 +89,7 @@ def command(function: Callable[..., None], name: str | None = None) -> Callable[
 
 @contextmanager
 def print_warnings() -> Iterator[None]:
-    """Prints warnings to users as one line each, without the line of code that warned."""
+    """Prints warnings for users as one line each, without the line of code that warned."""
     as_python_does = warnings.showwarning
 
     def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
@@ -104,13 +104,13 @@ def print_warnings() -> Iterator[None]:
 
 
 def is_one_of_several() -> bool:
-    """Whether this is one of several processes."""
-    jax = sys.modules.get("jax")  # not there before a command that runs something
+    """Returns whether this is one of several processes."""
+    jax = sys.modules.get("jax")  # only commands that run something import it
     return jax is not None and jax.distributed.is_initialized()
 
 
 def leave(code: int) -> typer.Exit:
-    """Returns the end of a command that failed; one of several processes ends here."""
+    """Returns the exception that ends a failed command; one of several processes exits here instead."""
     if is_one_of_several():
         from fedjax_sel.engine import distributed
 
@@ -119,7 +119,7 @@ def leave(code: int) -> typer.Exit:
 
 
 def print_notes(given: dict, items: list[str] | None) -> None:
-    """Prints which names, of a configuration and of the command line, are other ones here."""
+    """Prints which names in a configuration and on the command line have other names here."""
     from fedjax_sel import config as configuration
 
     for note in configuration.describe_renames(given, items or []):
@@ -127,10 +127,10 @@ def print_notes(given: dict, items: list[str] | None) -> None:
 
 
 def parse_mesh(text: str | None) -> dict[str, int] | None:
-    """Returns `seeds=2,clients=4` as a mapping; None: nothing was given.
+    """Returns `seeds=2,clients=4` as a mapping; None if nothing was given.
 
     Raises:
-      ValueError: it has another form.
+      ValueError: the text has another form.
     """
     if text is None:
         return None

@@ -1,4 +1,4 @@
-"""Commands that show what there is: `show`, `explain`, `doctor`."""
+"""Commands that show information: `show`, `explain`, `doctor`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def show(
 
 
 def show_folder(folder: Path, opened: bool) -> None:
-    """Prints the numbers of a finished run, or of each run of a sweep, and where its page is."""
+    """Prints the numbers of a finished run, or of each run of a sweep, and the path of its page."""
     from fedjax_sel.report import summary
     from fedjax_sel.runs import layout
     from fedjax_sel.runs.saved import SavedRun, open
@@ -47,7 +47,7 @@ def show_folder(folder: Path, opened: bool) -> None:
     page = folder / layout.REPORT
     if isinstance(found, SavedRun):
         page, title = folder / layout.HTML, layout.title(found.config, found.history.rounds)
-        if not page.exists():  # of an earlier version, or run without figures
+        if not page.exists():  # the run is from an earlier version, or was made without figures
             layout.write_html(folder, found.history, found.config.dump(), title)
         console.print(summary.build_table(title, summary.summarize(found.history)))
     else:
@@ -59,7 +59,7 @@ def show_folder(folder: Path, opened: bool) -> None:
 
 
 def show_partition(preset: str, overrides: list[str], figure: Path | None) -> None:
-    """Prints how a configuration divides its examples among the clients, by its first seed; and draws it."""
+    """Prints how a configuration divides its examples among clients for its first seed, and draws it if asked."""
     import numpy as np
 
     from fedjax_sel import config as configuration
@@ -94,7 +94,7 @@ def explain(
         str, typer.Argument(metavar="NAME", help="A strategy, model, partition, loss, metric or callback; see `list`.")
     ],
 ) -> None:
-    """Explain a component: what it does, its fields with their ranges, its signals, their cost, its source.
+    """Explain a component: what it does, its fields with their ranges, its signals and their cost, its source.
 
     Example: `fedjax-sel explain fed_entropy`.
     """

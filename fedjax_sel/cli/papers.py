@@ -26,7 +26,7 @@ def reproduce(
     debug: Annotated[bool, typer.Option("--debug", help="Errors with traceback.")] = False,
     no_cache: NoCache = False,
 ) -> None:
-    """Reproduce a paper: its experiments, its figures, its claims with a verdict each."""
+    """Reproduce a paper: its experiments, its figures, and its claims, each with a verdict."""
     from fedjax_sel import papers
     from fedjax_sel.catalog import check_name, see
     from fedjax_sel.runs.prepare import prepare_jax

@@ -51,7 +51,7 @@ def run(
     processes: Processes = None,
     process: ProcessNumber = None,
 ) -> None:
-    """Run a configuration; go on with one that was interrupted, or give a finished one more rounds.
+    """Run a configuration, resume an interrupted run, or give a finished run more rounds.
 
     Examples: `fedjax-sel run digits`, `fedjax-sel run digits selector=entropy m=5 --seeds 3`,
     `fedjax-sel run digits rounds=200 --out runs/mine`.
@@ -86,7 +86,7 @@ def sweep(
         bool, typer.Option("--keep-checkpoints", help="Keep what the sweep can go on from to more rounds.")
     ] = False,
 ) -> None:
-    """Run all combinations of some values, those that differ only in floats by one program; go on with the rest.
+    """Run or resume all combinations of some values; those that differ only in floats share one program.
 
     Example: `fedjax-sel sweep digits lr=0.01,0.1 selector=entropy,uniform --seeds 3`. With `--keep-checkpoints` and
     `--out FOLDER`, the same command with a larger `rounds=` gives a finished sweep more rounds.
@@ -123,7 +123,7 @@ def pretrain(
     out: Annotated[Path | None, typer.Option(help="Folder; by default runs/pretrain-MODEL-HASH.")] = None,
     no_cache: NoCache = False,
 ) -> None:
-    """Train a model on examples in one place, and keep its variables for other runs to begin with."""
+    """Train a model on examples in one place, and keep its variables for other runs to start from."""
     given = {**CENTRAL, "data": {"name": data}, "model": {"name": model}, "rounds": epochs}
     config = resolve(given, overrides, {})
     place = out or Path("runs") / f"pretrain-{model}-{config.fingerprint}"
@@ -149,11 +149,11 @@ CENTRAL: dict[str, Any] = {
         "schedule": {"name": "cosine"},
     },
 }
-"""Training in one place: a federation of one client, whose rounds are epochs."""
+"""Central training: a federation of one client, whose rounds are epochs."""
 
 
 def resolve(given: dict, overrides: list[str] | None, options: dict[str, Any]) -> Config:
-    """Returns the complete configuration, after what the command line changes; other names of keys are printed."""
+    """Returns the complete configuration with the command line's changes, and prints keys that have other names."""
     from fedjax_sel import config as configuration
 
     print_notes(given, overrides)
@@ -161,7 +161,7 @@ def resolve(given: dict, overrides: list[str] | None, options: dict[str, Any]) -
 
 
 def start_distributed(distributed: bool, coordinator: str | None, processes: int | None, process: int | None) -> None:
-    """Makes this one of several processes, if that is asked for."""
+    """Makes this one of several processes if the options ask for it."""
     if distributed or not (coordinator is processes is process is None):
         from fedjax_sel.engine.distributed import init_distributed
 
@@ -169,7 +169,7 @@ def start_distributed(distributed: bool, coordinator: str | None, processes: int
 
 
 def run_and_show(name: str, config: Config, place: Path, *, no_cache: bool, **how: Any) -> History:
-    """Executes a configuration in a folder and prints what came out; `how` as `runs.execute.execute` takes it."""
+    """Executes a configuration in a folder and prints the result; `how` is passed to `runs.execute.execute`."""
     from fedjax_sel.engine.distributed import is_first
     from fedjax_sel.report import summary
     from fedjax_sel.runs import layout
@@ -185,6 +185,6 @@ def run_and_show(name: str, config: Config, place: Path, *, no_cache: bool, **ho
 
 
 def print_end(console: Console, table: Table, said: str, place: Path) -> None:
-    """Prints the table that a command ends with, and where everything is."""
+    """Prints the final table of a command, and where everything is."""
     console.print(table)
     console.print(Text.assemble(said, (str(place), "bold")), soft_wrap=True)

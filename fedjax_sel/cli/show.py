@@ -16,11 +16,14 @@ from fedjax_sel.cli.app import command
 @command
 def compare(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of finished runs.")],
+    metric: Annotated[
+        str | None, typer.Option(help="What is compared, as loss or bytes; by default accuracy, or loss without it.")
+    ] = None,
     target: Annotated[float | None, typer.Option(help="Accuracy to reach; by default one all seeds reach.")] = None,
-    figure: Annotated[Path | None, typer.Option(help="Draw accuracy against rounds into this file.")] = None,
+    figure: Annotated[Path | None, typer.Option(help="Draw the metric against rounds into this file.")] = None,
 ) -> None:
-    """Put finished runs beside each other."""
-    from fedjax_sel.report.compare import compare_pairs, compare_runs, find_reachable_accuracy, list_runs
+    """Compare finished runs side by side."""
+    from fedjax_sel.report import compare as comparison
     from fedjax_sel.runs import layout
     from fedjax_sel.runs.files import write_figure
 
@@ -33,11 +36,17 @@ def compare(
         raise ValueError(f"figure is {figure}; its name must end in .png, .pdf or .svg")
     if target is not None and not 0 < target <= 1:
         raise ValueError(f"target is {target:g}; an accuracy is above 0 and at most 1")
+    metric = comparison.choose_metric(read, metric)
+    if metric == "accuracy":
+        target = comparison.find_reachable_accuracy(read) if target is None else target
+    elif target is not None:
+        raise ValueError(f"target is {target:g}, an accuracy, but the runs are compared by {metric}; leave it out")
     console = Console()
-    for line in list_runs(read):
+    lines = list(comparison.list_runs(read))
+    for line in lines:
         console.print(line, soft_wrap=True, highlight=False)
-    console.print(compare_runs(read, find_reachable_accuracy(read) if target is None else target))
-    paired, said = compare_pairs(read)
+    console.print(comparison.compare_runs(read, metric, target))
+    paired, said = comparison.compare_pairs(read, metric)
     if paired is not None:
         console.print(paired)
     for line in said:
@@ -46,7 +55,7 @@ def compare(
         from fedjax_sel.report.figures import plot_comparison
 
         histories = (history for history, _ in read.values())
-        write_figure(figure, plot_comparison(dict(zip(list_runs(read), histories, strict=True))))
+        write_figure(figure, plot_comparison(dict(zip(lines, histories, strict=True)), metric))
         console.print(f"The figure is {figure}", soft_wrap=True)
 
 
@@ -59,7 +68,7 @@ def export(
     out: Annotated[Path | None, typer.Option(help="File; by default RUN/model-seed-S.ENDING.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed whose model is exported; by default the first.")] = None,
 ) -> None:
-    """Write the final model of a run to a file that others read."""
+    """Write the final model of a run to a file that other programs can read."""
     from fedjax_sel.runs.saved import open_run
 
     written = open_run(run).export(out, form, seed)
@@ -72,7 +81,7 @@ def everything(
         str | None, typer.Argument(metavar="[KIND|WORD]", help="A kind, as `selectors`, or a word to look for.")
     ] = None,
 ) -> None:
-    """Everything that a configuration can name, and the papers.
+    """List everything that a configuration can name, and the papers.
 
     Examples: `fedjax-sel list selectors`, `fedjax-sel list model`, `fedjax-sel list entropy`.
     """
@@ -103,7 +112,7 @@ def cite(
     ] = None,
     bibtex: Annotated[bool, typer.Option("--bibtex", help="As BibTeX entries.")] = False,
 ) -> None:
-    """The sources of strategies; the reference of a paper, and of this software.
+    """Print the sources of strategies, the references of papers, and the citation of this software.
 
     Example: `fedjax-sel cite power_of_choice --bibtex`.
     """

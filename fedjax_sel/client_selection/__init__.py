@@ -1,7 +1,7 @@
-"""Who trains: one strategy a file, each with one exported class that constructs without arguments.
+"""Who trains: one strategy per file, each with one exported class that can be constructed without arguments.
 
-`top_m`, `uniform_m`, `gumbel_m` draw cohorts of fixed shape; `cohort_of` makes one. `draw_candidates` draws whom to ask
-for signals, `top_candidates` selects among them.
+`top_m`, `uniform_m`, `gumbel_m` draw cohorts of fixed shape; `cohort_of` makes one. `draw_candidates` draws the clients
+to ask for signals, and `top_candidates` selects among them.
 """
 
 from functools import partial

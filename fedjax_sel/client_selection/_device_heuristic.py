@@ -1,11 +1,11 @@
 """The heuristic `H(S)` that scores a set of devices.
 
-`f` is Float["4 N"] throughout, a row each for compute, energy efficiency, memory and network, more being better:
+`f` is Float["4 N"] throughout, with one row each for compute, energy efficiency, memory and network; more is better:
 
     H(S) = α mean_S f1 + β mean_S f2 + γ mean_S f3 + δ min_S f4          Eqs. (3.4) to (3.8)
 
 Eq. (3.8) multiplies f4 by the 0/1 mask of S before it takes the minimum, which makes it 0 whenever a device is left
-out; here the network of a device that is left out counts as infinite. Since only f4 enters by its minimum,
+out; here the network of a device that is left out counts as infinite. Since only f4 enters through its minimum,
 `H(S) = mean_S a + δ min_S f4` with the *worth* `a = αf1 + βf2 + γf3`.
 
 Source: Mouli, "Device Selection Algorithm for Federated Learning", thesis, IIT Patna, 2024.
@@ -22,7 +22,7 @@ from fedjax_sel.pytree import Pytree, Scalar, param
 
 
 class Weights(Pytree):
-    """How much each property counts; the source's are 0.25.
+    """The weight of each property; the source uses 0.25 for all.
 
     Attributes:
       alpha: of the mean computing power, f1.
@@ -45,7 +45,7 @@ class Choice(Pytree):
     """A set of devices.
 
     Attributes:
-      mask: who is in it.
+      mask: which devices it contains.
       value: its `H`; -inf for the empty set.
     """
 
@@ -63,7 +63,7 @@ def heuristic(f: Float[Array, "4 N"], weights: Weights, mask: Bool[Array, "N"]) 
 
 
 def cohort_size(epsilon: float, clients: int) -> int:
-    """Returns `s = ⌈εN⌉`, the devices wanted of `N`.
+    """Returns `s = ⌈εN⌉`, the number of devices to select out of `N`.
 
     Raises:
       ValueError: ε is not in (0, 1].

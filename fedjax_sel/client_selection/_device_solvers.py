@@ -1,8 +1,8 @@
-"""Three ways to look for the set of `s` devices with the largest `H`.
+"""Three solvers for the set of `s` devices with the largest `H`.
 
-`exact` finds it, at any `N`; `exhaustive` finds it where `N` is small; `greedy` is the algorithm of the source, which
-nearly always does. Equal sets: the one that comes first. All are pure functions, traced in `f`, the weights, `s` and
-`available`.
+`exact` finds the optimum for any `N`, `exhaustive` for small `N`; `greedy` is the source's algorithm, which nearly
+always finds it. Among equally good sets, the first one wins. All are pure functions, traced in `f`, the weights, `s`
+and `available`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from jaxtyping import Array, Bool, Float, Int
 from fedjax_sel.client_selection._device_heuristic import Choice, Weights, heuristic
 
 MOST_ENUMERATED = 16
-"""Largest `N` whose subsets are all looked at."""
+"""Largest `N` for which all subsets are enumerated."""
 
 
 @partial(jax.jit, static_argnames=("starts", "reading", "block"))
@@ -31,23 +31,24 @@ def greedy(
     reading: str = "union",
     block: int = 256,
 ) -> Choice:
-    """Returns the set of Algorithm 1: from each first device one device after another is added; the best set is kept.
+    """Returns the set of Algorithm 1, which grows a set greedily from each first device and keeps the best one.
 
-    `O(N² s)` time.
+    Takes `O(N² s)` time.
 
     Args:
       f: properties.
       weights: α, β, γ, δ.
-      s: devices wanted; all that are available where they are fewer.
-      available: who may be chosen; None: everybody.
-      starts: `"every"`, each device is the first once; `"best"`, only the best single device is, which the source
-        advises against: the optimum is found far less often.
-      reading: what the next device maximises. `"union"`, `H(S ∪ {n})`, as the prose says; `"alone"`, `H({n})`, as the
-        pseudocode's `argmax H(S~)` over the remaining devices reads to the letter: it looks at nothing chosen so far.
-      block: first devices tried side by side; memory is `O(block N)`.
+      s: devices to select; all available ones if fewer are available.
+      available: which devices may be chosen; None: all.
+      starts: `"every"` starts once from each device; `"best"` starts only from the best single device, which the source
+        advises against: it finds the optimum far less often.
+      reading: what the next device maximises: `"union"`, `H(S ∪ {n})`, as in the source's prose; `"alone"`, `H({n})`,
+        the literal reading of the pseudocode's `argmax H(S~)` over the remaining devices, which ignores the devices
+        chosen so far.
+      block: number of first devices tried in parallel; memory is `O(block N)`.
 
-    Source: section 4.2; `S_j ∪ n_max` of the pseudocode is meant as an assignment, and F, which adds a constant to H,
-    as H.
+    Source: section 4.2. We read `S_j ∪ n_max` in the pseudocode as an assignment, and F, which is H plus a constant, as
+    H.
     """
     if starts not in ("every", "best") or reading not in ("union", "alone"):
         raise ValueError(
@@ -93,33 +94,33 @@ def exact(
     s: Int[Array, ""] | int,
     available: Bool[Array, "N"] | None = None,
 ) -> Choice:
-    """Returns the best set of all, in `O(N log N)` time and `O(N)` memory.
+    """Returns the optimal set, in `O(N log N)` time and `O(N)` memory.
 
-    If `j` has the worst network of `S`, the others are those of highest worth among the devices with no worse network.
-    So, with the devices in order of falling f4, `S = {j} ∪ top-(s-1) worths before j` for some `j`; all `j` are valued
-    at once. Which worths are on top of each beginning of the order is a question of ranks alone (`rank_in_prefix`), and
-    from one beginning to the next the sum of them changes by at most one exchange.
+    If `j` has the worst network in `S`, the other members are the devices of highest worth among those whose network is
+    no worse. With the devices sorted by descending f4, therefore, `S = {j} ∪ top-(s-1) worths before j` for some `j`;
+    all `j` are evaluated at once. The top worths of each prefix depend on ranks alone (`rank_in_prefix`), and from one
+    prefix to the next their sum changes by at most one exchange.
 
     Args:
       f: properties.
       weights: α, β, γ, δ, of any sign.
-      s: devices wanted; all that are available where they are fewer.
-      available: who may be chosen; None: everybody.
+      s: devices to select; all available ones if fewer are available.
+      available: which devices may be chosen; None: all.
     """
     n = f.shape[1]
     available = jnp.ones(n, bool) if available is None else available
     count = jnp.minimum(s, available.sum())
     others = count - 1
 
-    order = jnp.argsort(jnp.where(available, -f[3], jnp.inf), stable=True)  # those who cannot be reached come last
+    order = jnp.argsort(jnp.where(available, -f[3], jnp.inf), stable=True)  # unavailable devices come last
     network, worth = f[3][order], weights.worth(f)[order]
     by_worth = jnp.argsort(-worth, stable=True)
     rank = jnp.zeros(n, jnp.int32).at[by_worth].set(jnp.arange(n, dtype=jnp.int32))
 
-    # The others of place j are those before it of rank <= last[j], if there are enough before it.
+    # The other members for place j are the devices before it of rank <= last[j], if enough devices precede it.
     last = rank_in_prefix(rank, others)
     place = jnp.arange(n)
-    newcomer, worst = jnp.roll(rank, 1), jnp.roll(last, 1)  # who stands right before j, and whom it has to beat
+    newcomer, worst = jnp.roll(rank, 1), jnp.roll(last, 1)  # the device right before j, and the one it has to beat
     enters = (place > others) & (newcomer < worst)
     gain = jnp.where(enters, worth[by_worth[newcomer]] - worth[by_worth[worst]], 0)
     total = jnp.where(place < others, worth, 0).sum() + jnp.cumsum(gain)
@@ -132,14 +133,14 @@ def exact(
 
 
 def rank_in_prefix(rank: Int[Array, "N"], k: Int[Array, ""] | int) -> Int[Array, "N"]:
-    """Returns the `k`-th smallest (from 1) of `rank[:e]` for every `e` in `0..N-1`; no meaning where `e < k`.
+    """Returns the `k`-th smallest (from 1) of `rank[:e]` for every `e` in `0..N-1`; meaningless where `e < k`.
 
-    All beginnings descend together the `⌈log2 N⌉` levels of a wavelet matrix: at each level the numbers are parted by
-    one bit, stably, so that a beginning stays an interval.
+    All prefixes descend the `⌈log2 N⌉` levels of a wavelet matrix together. Each level partitions the numbers stably by
+    one bit, so a prefix stays an interval.
 
     Args:
       rank: a permutation of `0..N-1`.
-      k: which.
+      k: which smallest number, from 1.
 
     Source: Claude and Navarro, "The Wavelet Matrix", 2012, https://doi.org/10.1007/978-3-642-34109-0_18.
     """
@@ -170,16 +171,16 @@ def exhaustive(
     s: Int[Array, ""] | int,
     available: Bool[Array, "N"] | None = None,
 ) -> Choice:
-    """Returns the best set of all, found by looking at every one ("set-based selection"); for `N <= 16`.
+    """Returns the optimal set by enumerating all sets ("set-based selection"); for `N <= 16`.
 
     Args:
       f: properties.
       weights: α, β, γ, δ.
-      s: devices wanted; all that are available where they are fewer.
-      available: who may be chosen; None: everybody.
+      s: devices to select; all available ones if fewer are available.
+      available: which devices may be chosen; None: all.
 
     Raises:
-      ValueError: `N` is larger; the number of sets is said.
+      ValueError: `N` is larger; the message gives the number of sets.
     """
     check_enumerable(f.shape[1], s if isinstance(s, int) else None)
     return _exhaustive(f, weights, s, available)
@@ -198,11 +199,11 @@ def _exhaustive(f, weights, s, available):
 
 
 SOLVERS = {"exact": exact, "greedy": greedy, "exhaustive": exhaustive}
-"""Ways to look for the best set; the first and the last find it."""
+"""Solvers by name; the first and the last are certain to find the best set."""
 
 
 def check_enumerable(clients: int, s: int | None) -> None:
-    """Raises `ValueError` where `N` devices have too many subsets of `s` to look at them all."""
+    """Raises `ValueError` if `N` devices have too many subsets of size `s` to enumerate."""
     if clients > MOST_ENUMERATED:
         sets = f"2^{clients}" if s is None else f"{math.comb(clients, s):,}"
         wanted = "" if s is None else f" of {s}"

@@ -1,7 +1,7 @@
 """The Gaussian process of FedCor: loss changes that are correlated between clients, with covariance `XᵀX + σ²I`.
 
-`X` has few rows, so that nothing here needs an N x N matrix: with `A = XXᵀ + σ²I` and `Σ = XᵀX + σ²I`, the matrix
-inversion lemma gives `XΣ⁻¹ = A⁻¹X` and `Σ⁻¹r = (r - XᵀA⁻¹Xr) / σ²`.
+`X` has few rows, so nothing here needs an N x N matrix: with `A = XXᵀ + σ²I` and `Σ = XᵀX + σ²I`, the matrix inversion
+lemma gives `XΣ⁻¹ = A⁻¹X` and `Σ⁻¹r = (r - XᵀA⁻¹Xr) / σ²`.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from fedjax_sel.pytree import Scalar
 def gradient(
     factor: Float[Array, "K N"], noise: Scalar, residual: Float[Array, "H N"], weight: Float[Array, "H"]
 ) -> Float[Array, "K N"]:
-    """Returns `X (Σ⁻¹ Rᵀ diag(w) R Σ⁻¹ - Σ_h w_h Σ⁻¹)`, the gradient by `X` of the weighted log density of draws.
+    """Returns `X (Σ⁻¹ Rᵀ diag(w) R Σ⁻¹ - Σ_h w_h Σ⁻¹)`, the gradient w.r.t. `X` of the draws' weighted log density.
 
     Args:
       factor: `X`.
       noise: `σ`.
-      residual: `R`, a draw a row, less its mean.
+      residual: `R`, one draw per row, minus the mean.
       weight: `w`.
     """
     k = factor.shape[0]
     chol = jnp.linalg.cholesky(factor @ factor.T + noise**2 * jnp.eye(k))
     solved = functools.partial(jax.scipy.linalg.cho_solve, (chol, True))
-    z, inverse = solved(factor @ residual.T), solved(jnp.eye(k))  # of K columns: solving for N takes longer
+    z, inverse = solved(factor @ residual.T), solved(jnp.eye(k))  # K columns: solving for N takes longer
     return (z * weight[None]) @ ((residual - z.T @ factor) / noise**2) - weight.sum() * (inverse @ factor)
 
 
@@ -42,14 +42,14 @@ def fit(
     steps: Int[Array, ""],
     learning_rate: Scalar,
 ) -> Float[Array, "K N"]:
-    """Returns `X` after `steps` of Adam on the weighted negative log likelihood, the mean being the weighted mean.
+    """Returns `X` after `steps` steps of Adam on the weighted negative log likelihood around the weighted mean.
 
     Args:
       factor: the initial `X`.
       noise: `σ`, fixed.
       changes: changes of the losses, one row for each draw.
       weight: of each draw; 0 where there is none.
-      steps: of the optimizer.
+      steps: steps of Adam.
       learning_rate: of Adam.
     """
     mean = weight @ changes / jnp.maximum(weight.sum(), jnp.finfo(jnp.float32).tiny)
@@ -71,18 +71,19 @@ def greedy(
     available: Bool[Array, "N"],
     m: int,
 ) -> tuple[Int[Array, "m"], Float[Array, "m"]]:
-    """Returns `m` clients, chosen one by one: next is the client whose training should lower the total loss most.
+    """Returns `m` clients, chosen one by one as the client whose training should lower the total loss most.
 
-    The next is `argmax_k α_k Σ_i p_i Σ_ik / sqrt(Σ_kk)`; the covariance is then conditioned on it,
-    `Σ ← Σ - Σ_:k Σ_k: / Σ_kk`. Among those not chosen it stays of the form `XᵀCX + σ²I`, `C ← C - Cx_k x_kᵀC / Σ_kk`
-    from `C = I`, and one that was chosen varies no more. So its diagonal, `pᵀΣ` and `C` are kept of it.
+    The next client is `argmax_k α_k Σ_i p_i Σ_ik / sqrt(Σ_kk)`; the covariance is then conditioned on it,
+    `Σ ← Σ - Σ_:k Σ_k: / Σ_kk`. Over the clients not yet chosen it keeps the form `XᵀCX + σ²I`, with
+    `C ← C - Cx_k x_kᵀC / Σ_kk` from `C = I`; a chosen client no longer varies. So only its diagonal, `pᵀΣ` and `C` are
+    stored.
 
     Args:
-      factor, noise: of the covariance.
+      factor, noise: `X` and `σ` of the covariance.
       weight: `p`.
       discount: `α`.
-      available: who can be chosen.
-      m: how many.
+      available: which clients can be chosen.
+      m: number of clients.
 
     Returns:
       The clients, and the score of each when it was chosen; `-inf` where no client was left.

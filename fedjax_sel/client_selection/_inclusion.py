@@ -1,4 +1,4 @@
-"""Chances with which clients are in a cohort: capped at 1, of a given sum; and draws that keep them."""
+"""Inclusion probabilities, at most 1 with a given sum, and draws that realise them."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from jaxtyping import Array, Bool, Float
 from fedjax_sel.types import PRNGKey
 
 TOLERANCE = 1e-6
-"""By what fraction a chance may exceed 1 and still count as 1: rounding."""
+"""Relative excess over 1 at which a probability still counts as 1, because of rounding."""
 
 
 class Inclusion(NamedTuple):
-    """Chances of being in a cohort.
+    """Probabilities of being in a cohort.
 
     Attributes:
-      chance: of each client.
-      capped: whose would be above 1.
+      chance: the probability of each client.
+      capped: the clients whose probability would exceed 1.
     """
 
     chance: Float[Array, "N"]
@@ -29,15 +29,15 @@ class Inclusion(NamedTuple):
 def fill_chances(log_weight: Float[Array, "N"], total: Float[Array, ""]) -> Inclusion:
     """Returns `min(1, c w_i)` with the `c` for which they sum to `total`.
 
-    Where fewer than `total` weights are above 0, those have chance 1 and the others 0. Weights may differ by any
-    factor: only their logarithms are added.
+    If fewer than `total` weights are positive, those clients get 1 and the others 0. Weights may differ by any factor,
+    since only their logarithms are added.
 
     Args:
-      log_weight: logarithms of the weights; minus infinity: 0.
+      log_weight: logarithms of the weights; minus infinity for a weight of 0.
       total: 0 or above; may be traced and need not be whole.
     """
     falling = -jnp.sort(-log_weight)
-    rest = jax.lax.cumlogsumexp(falling, reverse=True)  # of the weights that are not capped where the k largest are
+    rest = jax.lax.cumlogsumexp(falling, reverse=True)  # of the weights left when the k largest are capped
     left = total - jnp.arange(log_weight.shape[0])
     usable = (left > 0) & (rest > -jnp.inf)
     log_factor = jnp.where(usable, jnp.log(jnp.where(usable, left, 1.0)) - jnp.where(usable, rest, 0.0), 0.0)
@@ -49,10 +49,10 @@ def fill_chances(log_weight: Float[Array, "N"], total: Float[Array, ""]) -> Incl
 
 
 def draw_systematic(key: PRNGKey, chance: Float[Array, "N"]) -> Bool[Array, "N"]:
-    """Returns who is drawn: each client with exactly its chance, and always as many as the chances' whole sum.
+    """Returns the drawn clients: each with exactly its probability, and always as many as the whole sum of these.
 
-    The clients stand in random order on a line, each as long as its chance, and those are drawn on whom a comb of
-    distance 1 with a random start falls.
+    Lays the clients end to end in random order, each as long as its probability, and draws those hit by a grid of
+    spacing 1 with a random start.
 
     Source: Madow, "On the Theory of Systematic Sampling, II", 1949, https://doi.org/10.1214/aoms/1177729988.
     """

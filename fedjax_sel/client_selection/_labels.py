@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, Int, Num
 
 
 def entropy_of(weight: Num[Array, "... C"]) -> Float[Array, "..."]:
-    """Returns the entropy, in nats, of weights over classes once they are normalised; 0 where all are 0."""
+    """Returns the entropy, in nats, of weights over classes, normalised to sum to 1; 0 where all weights are 0."""
     total = weight.sum(-1, keepdims=True)
     p = weight / jnp.where(total > 0, total, 1)
     return -xlogy(p, p).sum(-1)
@@ -29,16 +29,16 @@ def label_distances(counts: Int[np.ndarray, "N C"], distance: str) -> Float[np.n
 
 
 def cluster_labels(counts: Int[np.ndarray, "N C"], eps: float, distance: str) -> Int[np.ndarray, "N"]:
-    """Returns the cluster of each client by label distribution; one that is in none has its own.
+    """Returns the cluster of each client by label distribution; a client outside all clusters gets its own.
 
-    OPTICS with at least two clients in a cluster, cut at a distance of `eps` as DBSCAN would.
+    Runs OPTICS with at least two clients per cluster and cuts at distance `eps`, as DBSCAN would.
 
     Args:
       counts: examples of each client and class.
       eps: largest distance between neighbours.
-      distance: as `label_distances` takes it.
+      distance: as in `label_distances`.
     """
-    from sklearn.cluster import OPTICS  # late: it takes a second that other selectors need not wait
+    from sklearn.cluster import OPTICS  # late: the import takes a second, which other selectors save
 
     apart = label_distances(counts, distance)
     np.fill_diagonal(apart, 0.0)

@@ -1,4 +1,4 @@
-"""Functions that draw a cohort of fixed shape from one number for each client."""
+"""Functions that draw a cohort of fixed shape from one number per client."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from fedjax_sel.types import NOBODY, PAD_CLIENT, Cohort, PRNGKey
 def top_m(key: PRNGKey, score: Float[Array, "N"], available: Bool[Array, "N"], m: int) -> Cohort:
     """Returns the `m` available clients of highest score, best first; equal scores in random order.
 
-    A score that is NaN is the lowest, and counted in the cohort's `nan_scores`.
+    A NaN score ranks lowest and is counted in the cohort's `nan_scores`.
 
-    Where fewer are available, the last slots are empty. `lax.top_k` alone would settle a tie by the lowest index, and
-    at the first round of many methods everybody ties.
+    If fewer are available, the last slots are empty. `lax.top_k` alone would break ties by the lowest index, and in the
+    first round of many methods all clients tie.
     """
     return top_by_noise(jax.random.uniform(key, score.shape), score, available, m)
 
 
 def top_by_noise(noise: Float[Array, "N"], score: Float[Array, "N"], available: Bool[Array, "N"], m: int) -> Cohort:
-    """Returns what `top_m` does, equal scores in the order of falling `noise`, which is in [0, 1)."""
+    """Returns the cohort of `top_m`, with equal scores ordered by descending `noise`, which is in [0, 1)."""
     undecided = available & jnp.isnan(score)
     score = jnp.where(available & ~undecided, score, -jnp.inf)
     _, best = jax.lax.top_k(score, m)
-    last = score[best].min()  # by their places: the values alone would be compiled as a sort of all of them
+    last = score[best].min()  # by index: the values alone would compile to a sort of all scores
     tier = jnp.where(score > last, 2.0, jnp.where(score == last, 1.0, 0.0))
     rank = jnp.where(available, tier + noise, -1.0)
     _, client = jax.lax.top_k(rank, m)
@@ -35,15 +35,15 @@ def top_by_noise(noise: Float[Array, "N"], score: Float[Array, "N"], available: 
 
 
 def learn_values(state: Float[Array, "N"], cohort: Cohort, value: Float[Array, "m"]) -> Float[Array, "N"]:
-    """Returns the clients' numbers with those of the members that returned.
+    """Returns the clients' values, updated for the members that returned.
 
-    A member that did not return has the mean of all that are finite then: what it had, or that it is not known, would
-    keep its place in every cohort to come.
+    A member that did not return gets the mean of all values that are finite then: with its old value, or an unknown
+    one, it could stay in every later cohort.
 
     Args:
-      state: of each client; infinite where it is not known.
-      cohort: whose mask says who returned.
-      value: of each member.
+      state: the value of each client; infinite where unknown.
+      cohort: its mask marks the members that returned.
+      value: the new value of each member.
     """
     told = state.at[cohort.returned].set(value, mode="drop")
     known = jnp.isfinite(told)
@@ -60,9 +60,9 @@ def uniform_m(key: PRNGKey, available: Bool[Array, "N"], m: int) -> Cohort:
 
 
 def gumbel_m(key: PRNGKey, log_weight: Float[Array, "N"], available: Bool[Array, "N"], m: int) -> Cohort:
-    """Returns `m` available clients, drawn in turn with chances proportional to `exp(log_weight)` of those left.
+    """Returns `m` available clients, drawn one after another in proportion to `exp(log_weight)` among those left.
 
-    A weight that is NaN is 0, and counted in the cohort's `nan_scores`.
+    A NaN weight is treated as 0 and counted in the cohort's `nan_scores`.
 
     Source: Kool et al., "Stochastic Beams and Where to Find Them", 2019, https://arxiv.org/abs/1903.06059
       (Gumbel-top-k).
@@ -77,22 +77,22 @@ def gumbel_m(key: PRNGKey, log_weight: Float[Array, "N"], available: Bool[Array,
 def epsilon_greedy_m(
     key: PRNGKey, score: Float[Array, "N"], available: Bool[Array, "N"], m: int, epsilon: Scalar, *, per_slot: bool
 ) -> Cohort:
-    """Returns the `m` of highest score less the explorers, and explorers drawn from everybody else.
+    """Returns the clients of highest score in the exploiting slots, and random other clients in the exploring slots.
 
     Args:
       key: for the coin, ties and explorers.
       score: of each client.
-      available: who can be reached.
+      available: which clients are available.
       m: slots.
-      epsilon: chance of exploring.
-      per_slot: one coin for each slot instead of one for the cohort.
+      epsilon: probability of exploring.
+      per_slot: whether each slot tosses its own coin, instead of one coin for the cohort.
     """
     key_coin, key_tie, key_explore = jax.random.split(key, 3)
-    noise = jax.random.uniform(key_tie, score.shape)  # settles ties of scores, and of those taken
+    noise = jax.random.uniform(key_tie, score.shape)  # breaks ties among scores, and among the taken clients
     # Step 1: a random number r in [0, 1)
     explore = jax.random.uniform(key_coin, (m if per_slot else 1,)) < epsilon
     exploit = ~jnp.broadcast_to(explore, (m,))
-    # Step 2: the exploiting slots take the best few; a random number in [0, 1) ranks everybody else below them
+    # Step 2: the exploiting slots take the best few; a random number in [0, 1) ranks all others below them
     best = top_by_noise(noise, score, available, m)
     kept = jnp.arange(m) < exploit.sum()
     chance = jax.random.uniform(key_explore, score.shape)
@@ -104,17 +104,17 @@ def epsilon_greedy_m(
 def draw_members(
     key: PRNGKey, log_weight: Float[Array, "N"], allowed: Bool[Array, "N"], count: Int[Array, ""], m: int
 ) -> Bool[Array, "N"]:
-    """Returns which clients are drawn: `count` of the allowed, as by `gumbel_m`; `count <= m` may be traced."""
+    """Returns the mask of `count` allowed clients, drawn as by `gumbel_m`; `count <= m` may be traced."""
     noisy = log_weight + jax.random.gumbel(key, log_weight.shape)
-    noisy = jnp.where(jnp.isnan(noisy), jnp.finfo(noisy.dtype).min, noisy)  # `top_k` would have NaN come first
+    noisy = jnp.where(jnp.isnan(noisy), jnp.finfo(noisy.dtype).min, noisy)  # `top_k` would put NaN first
     _, client = jax.lax.top_k(jnp.where(allowed, noisy, -jnp.inf), m)
     return allowed & jnp.zeros_like(allowed).at[client].set(jnp.arange(m) < count)
 
 
 def nth_smallest(number: Float[Array, "N"], n: Int[Array, ""]) -> Float[Array, ""]:
-    """Returns `jnp.sort(number)[n]`, found among many numbers bit by bit from the highest, in 32 passes.
+    """Returns `jnp.sort(number)[n]`; among many numbers, found bit by bit from the highest, in 32 passes.
 
-    Of a million those take a sixtieth of a CPU's sort, of a thousand as long.
+    On a CPU, the passes take a sixtieth of the time of a sort for a million numbers, and as long as one for a thousand.
 
     Args:
       number: float32.
@@ -123,7 +123,7 @@ def nth_smallest(number: Float[Array, "N"], n: Int[Array, ""]) -> Float[Array, "
     if number.shape[0] <= MAX_SORTED:
         return jnp.sort(number)[n]
     sign, bits = jnp.uint32(2**31), jax.lax.bitcast_convert_type(number, jnp.uint32)
-    rising = jnp.where(bits & sign, ~bits, bits | sign)  # in the order of the numbers
+    rising = jnp.where(bits & sign, ~bits, bits | sign)  # integers in the order of the numbers
 
     def add_bit(i, found):
         tried = found | (sign >> i)
@@ -134,18 +134,18 @@ def nth_smallest(number: Float[Array, "N"], n: Int[Array, ""]) -> Float[Array, "
 
 
 MAX_SORTED = 1000
-"""How many numbers are sorted at most; among more, `nth_smallest` searches."""
+"""Most numbers that `nth_smallest` sorts; among more, it searches."""
 
 
 def round_down(number: Float[Array, "*k"]) -> Int[Array, "*k"]:
-    """Returns a number rounded down, where 11.9999 is meant as 12.
+    """Returns a number rounded down, with 11.9999 counted as 12.
 
-    A compiled division by 100 is a product with a rounded 0.01.
+    A compiled division by 100 multiplies by a rounded 0.01.
     """
     return jnp.floor(number + 1e-3).astype(jnp.int32)
 
 
 def cohort_of(client: Int[Array, "m"], mask: Bool[Array, "m"], nan_scores: Int[Array, ""] | int = 0) -> Cohort:
-    """Returns a cohort without importance correction; empty slots read `PAD_CLIENT`."""
+    """Returns a cohort without importance correction; empty slots hold `PAD_CLIENT`."""
     client = jnp.where(mask, client, PAD_CLIENT).astype(jnp.int32)
     return Cohort(client, mask, jnp.where(mask, 1.0, 0.0), nan_scores)

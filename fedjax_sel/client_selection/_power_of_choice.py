@@ -1,4 +1,4 @@
-"""Functions that the four variants of power of choice share."""
+"""Functions shared by the four variants of power of choice."""
 
 from __future__ import annotations
 

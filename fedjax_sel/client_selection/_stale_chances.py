@@ -1,4 +1,4 @@
-"""Chances of sampling that are known from the clients' last turns."""
+"""Sampling probabilities derived from the clients' last reports."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from fedjax_sel.types import PAD_CLIENT, Cohort, Context, PRNGKey
 
 
 def draw_clients(key: PRNGKey, chance: Float[Array, "N"], ctx: Context) -> Int[Array, "m"]:
-    """Returns `m` draws with replacement among those available; `PAD_CLIENT` where nobody is.
+    """Returns `m` draws with replacement among the available clients; `PAD_CLIENT` if there are none.
 
-    Where the chances of all who can be reached are 0, they are equal.
+    If all available clients have probability 0, they are drawn uniformly.
     """
     chance = jnp.where(ctx.available, chance, 0.0)
     log_chance = jnp.where(chance.sum() > 0, jnp.log(chance), jnp.where(ctx.available, 0.0, -jnp.inf))
@@ -23,7 +23,7 @@ def draw_clients(key: PRNGKey, chance: Float[Array, "N"], ctx: Context) -> Int[A
 
 
 def weigh_draws(client: Int[Array, "m"], chance: Float[Array, "N"], ctx: Context) -> Cohort:
-    """Returns the cohort of the draws, of weight `1 / (N p_i)` each over `m`; `N` and `p` of those available."""
+    """Returns the cohort of the draws, each of weight `1 / (m N p_i)`; `N` and `p` are over the available clients."""
     cohort = cohort_of(client, client >= 0)
     p = normalize(jnp.where(ctx.available, chance, 0.0))[client]
     everyone = ctx.available.sum()
@@ -36,11 +36,11 @@ def renew_chances(
 ) -> Float[Array, "N"]:
     """Returns `p_i ← score_i / Σ_S score · (1 - Σ_{j ∉ S} p_j)` for the members of `S`; the others keep theirs.
 
-    Where all scores are 0, nothing changes.
+    If all scores are 0, nothing changes.
 
     Args:
-      chance: `p`, 1 in sum.
-      client, mask: of `S`; each client stands in it once.
+      chance: `p`, which sums to 1.
+      client, mask: the members of `S`; each client occurs once.
       score: of each member, at least 0.
     """
     score = jnp.where(mask, score, 0.0)

@@ -1,4 +1,4 @@
-"""Stratified cohorts: clusters of clients, how many of each, and who."""
+"""Stratified cohorts: divergences between clients, quotas of strata, and draws within them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from fedjax_sel.types import Cohort, PRNGKey
 
 
 def divergences(log_p: Float[Array, "N M C"], block: int = 256) -> Float[Array, "N N"]:
-    """Returns `KL(p_i ‖ p_j)` in nats, mean over the `M` examples: row `i` is minus its entropy less a matrix product.
+    """Returns `KL(p_i ‖ p_j)` in nats, the mean over the `M` examples; each row takes one matrix product.
 
     Args:
       log_p: log probabilities, of every client on the same examples.
-      block: clients `i` at a time; what is in memory at once is `block · M · C`, `N · M · C` and the result.
+      block: clients `i` at a time; memory holds `block · M · C` and `N · M · C` numbers and the result.
     """
     n, examples, _ = log_p.shape
     flat = log_p.reshape(n, -1)
@@ -28,12 +28,12 @@ def divergences(log_p: Float[Array, "N M C"], block: int = 256) -> Float[Array, 
 
 
 def quotas(size: Int[Array, "k"], m: int) -> Int[Array, "k"]:
-    """Returns how many of each stratum: `m` in all by largest remainder, and at least one of each that has members.
+    """Returns the slots of each stratum: `m` in all by largest remainder, and at least one for each with members.
 
-    Where there are fewer than `m` members in all, everybody.
+    If there are fewer than `m` members in all, each gets a slot.
 
     Args:
-      size: members of each stratum that can be reached.
+      size: available members of each stratum.
       m: slots, at least as many as strata.
     """
     ideal = m * size / jnp.maximum(size.sum(), 1)
@@ -51,14 +51,14 @@ def quotas(size: Int[Array, "k"], m: int) -> Int[Array, "k"]:
 
 
 def draw_quotas(key: PRNGKey, size: Int[Array, "k"], m: int) -> Int[Array, "k"]:
-    """Returns how many of each stratum, `m size / N` on average and never a whole one away from it; `m` in all.
+    """Returns the slots of each stratum, `m size / N` in expectation and always less than 1 away from it; `m` in all.
 
-    Systematic rounding: one draw shifts the strata's shares, laid end to end, against the whole numbers. Every member
-    of every stratum is then selected equally often. Where there are fewer than `m` members in all, everybody.
+    Rounds systematically: one draw shifts the strata's shares, laid end to end, against the integers. Every member of
+    every stratum is then selected equally often. If there are fewer than `m` members in all, each gets a slot.
 
     Args:
       key: for the draw.
-      size: members of each stratum that can be reached.
+      size: available members of each stratum.
       m: slots.
 
     >>> draw_quotas(jax.random.key(0), jnp.array([6, 3, 3]), 4)
@@ -70,7 +70,7 @@ def draw_quotas(key: PRNGKey, size: Int[Array, "k"], m: int) -> Int[Array, "k"]:
 
 
 def draw_strata(key: PRNGKey, size: Int[Array, "k"], m: int) -> Int[Array, "k"]:
-    """Returns quotas of one for `m` strata, drawn without replacement in proportion to their members."""
+    """Returns a quota of 1 for each of `m` strata, drawn without replacement in proportion to their members."""
     drawn = gumbel_m(key, jnp.log(jnp.maximum(size, 1e-9)), size > 0, m)
     taken = jnp.where(drawn.mask, drawn.client, size.shape[0])
     return jnp.zeros_like(size).at[taken].set(1, mode="drop")
@@ -85,7 +85,7 @@ def draw_stratified(
       key: for the draws.
       stratum: of each client.
       quota: of each stratum.
-      available: who can be reached.
+      available: which clients are available.
       m: slots.
     """
     noise = jax.random.uniform(key, available.shape)
@@ -100,14 +100,14 @@ def top_stratified(
     available: Bool[Array, "N"],
     m: int,
 ) -> Cohort:
-    """Returns the `quota` clients of highest score of each stratum, equal scores at random; at most `m` in all.
+    """Returns the `quota` clients of highest score in each stratum, ties broken at random; at most `m` in all.
 
     Args:
       key: for ties.
       stratum: of each client.
       quota: of each stratum.
       score: of each client.
-      available: who can be reached.
+      available: which clients are available.
       m: slots.
     """
     noise = jax.random.uniform(key, available.shape)
@@ -129,7 +129,7 @@ def _members(
     quota: Int[Array, "k"],
     available: Bool[Array, "N"],
 ) -> tuple[Float[Array, "N"], Bool[Array, "N"]]:
-    """Returns who is among the `quota` cheapest of its stratum, as numbers and as a mask."""
+    """Returns which clients are among the `quota` cheapest of their stratum, as floats and as a mask."""
     group = jnp.where(available, stratum, quota.shape[0])
     chosen = available & (places_in_strata(noise, cost, group) < jnp.append(quota, 0)[group])
     return chosen.astype(jnp.float32), chosen

@@ -1,4 +1,4 @@
-"""A check that all selectors by devices share."""
+"""A check shared by all selectors that use devices."""
 
 from fedjax_sel.catalog import see
 from fedjax_sel.types import Context
@@ -6,7 +6,7 @@ from fedjax_sel.types import Context
 
 @see("docs/how-to/devices.md")
 def check_devices(selector: str, ctx: Context) -> None:
-    """Raises `ValueError` where the clients have no devices."""
+    """Raises `ValueError` if the clients have no devices."""
     if ctx.devices is None or ctx.timing is None:
         raise ValueError(
             f"{selector} selects by what devices can do, but the clients have none; give them some: devices=lognormal "

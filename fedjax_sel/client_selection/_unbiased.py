@@ -1,4 +1,4 @@
-"""Cohorts whose weighted sum of updates is, in expectation, everybody's."""
+"""Cohorts whose weighted sum of updates equals that of full participation in expectation."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from fedjax_sel.types import Cohort, Context, PRNGKey
 
 
 def target_weights(weighting: str, ctx: Context) -> Float[Array, "N"]:
-    """Returns each client's weight in full participation, 1 in all over those available: by `"size"`, or `"client"`."""
+    """Returns each client's weight in full participation, by `"size"` or `"client"`; those available sum to 1."""
     weight = ctx.num_examples.astype(jnp.float32) if weighting == "size" else jnp.ones(ctx.num_clients)
     return normalize(jnp.where(ctx.available, weight, 0.0))
 
 
 def normalize(weight: Float[Array, "*N"]) -> Float[Array, "*N"]:
-    """Returns weights divided by their sum; zeros where that is 0."""
+    """Returns weights divided by their sum; zeros if that is 0."""
     total = weight.sum()
     return jnp.where(total > 0, weight / jnp.where(total > 0, total, 1.0), 0.0)
 
@@ -28,14 +28,14 @@ def draw_unbiased(
 ) -> Cohort:
     """Returns `m` clients whose `Σ weight_i Δ_i` is `Σ_i target_i Δ_i` in expectation.
 
-    With replacement: `m` draws with the chances `q`, of weight `target_i / (m q_i)` (Hansen and Hurwitz). Without:
-    different clients, `i` among them with the chance `π_i` of `chances_of_inclusion`, of weight `target_i / π_i`
-    (Horvitz and Thompson), drawn systematically in random order (Madow). A client of chance 0 is never drawn, and its
-    target is lost.
+    With replacement, it makes `m` draws with probabilities `q`, each of weight `target_i / (m q_i)` (Hansen and
+    Hurwitz). Without replacement, the clients are distinct: client `i` is included with the probability `π_i` of
+    `chances_of_inclusion` and has weight `target_i / π_i` (Horvitz and Thompson); the draw is systematic, in random
+    order (Madow). A client of probability 0 is never drawn, and its target is lost.
 
     Args:
       key: for the draws.
-      chance: at least 0, of any sum; 0 for whom cannot be reached.
+      chance: at least 0, with any sum; 0 for unavailable clients.
       target: weights in full participation.
       m: slots.
       replacement: whether a client can be drawn more than once.
@@ -63,18 +63,18 @@ def draw_unbiased(
 
 
 def chances_of_inclusion(importance: Float[Array, "N"], expected: Scalar | int) -> Float[Array, "N"]:
-    """Returns `π`, `expected` in sum and 1 at most, in proportion to the importance of those below 1.
+    """Returns `π`, which sums to `expected`: proportional to the importance, capped at 1.
 
-    With the importances in rising order `u_(1) ≤ … ≤ u_(n)` the `l` smallest get
-    `π_i = (expected + l - n) u_i / Σ_{j ≤ l} u_(j)` and the others 1, with the largest `l` for which no `π` is above 1:
-    of all chances these give `Σ u_i² / π_i`, the variance of the weighted sum, its least value. Where fewer than
-    `expected` have an importance above 0, each of these has `π = 1`.
+    With the importances in ascending order, `u_(1) ≤ … ≤ u_(n)`, the `l` smallest get
+    `π_i = (expected + l - n) u_i / Σ_{j ≤ l} u_(j)` and the others 1, with the largest `l` for which no `π` exceeds 1.
+    These probabilities minimise `Σ u_i² / π_i`, the variance of the weighted sum. If fewer than `expected` clients have
+    a positive importance, each of these has `π = 1`.
 
     Source: Chen, Horváth and Richtárik, "Optimal Client Sampling for Federated Learning", 2022,
       https://arxiv.org/abs/2010.13723, equation (7).
     """
     u = jnp.sort(importance)[::-1]
-    tail = jnp.cumsum(u[::-1])[::-1]  # of the smallest, from each on
+    tail = jnp.cumsum(u[::-1])[::-1]  # the sum from each one down
     certain = jnp.arange(u.shape[0])  # n - l
     fits = (expected - certain) * u <= tail * (1 + 1e-6)
     first = jnp.argmax(fits)

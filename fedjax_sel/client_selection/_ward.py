@@ -1,4 +1,4 @@
-"""Ward's hierarchical clustering, by chains of nearest neighbours, in compiled code."""
+"""Ward's hierarchical clustering by nearest-neighbour chains, in compiled code."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from fedjax_sel.kernels.facility_location import pairwise_distances
 
 
 class Tree(NamedTuple):
-    """The merges of a clustering, in the order in which they were found: a merge comes after those that it is made of.
+    """The merges of a clustering in the order found; a merge comes after those that formed its two clusters.
 
-    A cluster is known by the largest of its points' places; a merge puts cluster `left` into cluster `right`.
+    A cluster is identified by the largest index of its points; a merge puts cluster `left` into cluster `right`.
 
     Attributes:
       left, right: the merged clusters; `left < right`.
-      height: their distance, at least that of the merges below.
+      height: their distance, at least that of the merges below it.
     """
 
     left: Int[Array, "merges"]
@@ -30,8 +30,8 @@ def build_ward_tree(distance: Float[Array, "N N"]) -> Tree:
     """Returns Ward's tree of points at these distances, in `3 N` steps of `N` operations.
 
     The distance of a merged cluster `x ∪ y` from another, `z`, is
-    `sqrt(((n_x + n_z) D_xz² + (n_y + n_z) D_yz² - n_z D_xy²) / (n_x + n_y + n_z))`; for Euclidean distances of points
-    that is Ward's criterion.
+    `sqrt(((n_x + n_z) D_xz² + (n_y + n_z) D_yz² - n_z D_xy²) / (n_x + n_y + n_z))`; for Euclidean distances, this is
+    Ward's criterion.
 
     Source: Ward, "Hierarchical Grouping to Optimize an Objective Function", 1963,
       https://doi.org/10.1080/01621459.1963.10500845; Müllner, "Modern hierarchical, agglomerative clustering
@@ -55,7 +55,7 @@ def build_ward_tree(distance: Float[Array, "N N"]) -> Tree:
         near = jnp.where((length > 1) & (row[before] <= row[near]), before, near)
         mutual = busy & (length > 1) & (near == before)
 
-        # Where they are not each other's nearest, the chain grows; where they are, they are merged.
+        # If the two are not each other's nearest, the chain grows; if they are, they are merged.
         grow = busy & ~mutual
         chain = chain.at[jnp.where(grow, jnp.where(empty, 0, length - 1), n)].set(end.astype(jnp.int32), mode="drop")
         chain = chain.at[jnp.where(grow, jnp.where(empty, 1, length), n)].set(near.astype(jnp.int32), mode="drop")
@@ -81,11 +81,11 @@ def build_ward_tree(distance: Float[Array, "N N"]) -> Tree:
 
 
 def merge_some(tree: Tree, use: Bool[Array, "merges"]) -> Int[Array, "N"]:
-    """Returns the cluster of each point after some of the merges, by the largest place in it.
+    """Returns the cluster of each point after some of the merges, as the largest index in it.
 
     Args:
       tree: of all merges.
-      use: which are made; with a merge, all those below it.
+      use: which merges are made; a merge requires all those below it.
     """
 
     def step(label, merge):
@@ -97,13 +97,13 @@ def merge_some(tree: Tree, use: Bool[Array, "merges"]) -> Int[Array, "N"]:
 
 
 def cut_to_count(tree: Tree, clusters: int) -> Int[Array, "N"]:
-    """Returns the cluster of each point where so many clusters are left, by the largest place in it."""
+    """Returns the cluster of each point when `clusters` are left, as the largest index in it."""
     rank = jnp.argsort(jnp.argsort(tree.height, stable=True))
     return merge_some(tree, rank < tree.left.shape[0] + 1 - clusters)
 
 
 def cut_to_weight(tree: Tree, weight: Float[Array, "N"], most: Float[Array, ""]) -> Int[Array, "N"]:
-    """Returns the cluster of each point in the largest clusters of the tree whose points weigh `most` at most."""
+    """Returns the cluster of each point in the largest clusters of the tree whose points weigh at most `most`."""
 
     def step(total, merge):
         left, right = merge
@@ -114,17 +114,17 @@ def cut_to_weight(tree: Tree, weight: Float[Array, "N"], most: Float[Array, ""])
 
 
 def number_clusters(label: Int[Array, "N"]) -> Int[Array, "N"]:
-    """Returns the cluster of each point counted from 0, in the order of the largest places."""
+    """Returns the cluster of each point, numbered from 0 in the order of the largest indices."""
     n = label.shape[0]
     used = jnp.zeros(n, jnp.int32).at[label].set(1)
     return (jnp.cumsum(used) - 1)[label].astype(jnp.int32)
 
 
 def measure_dissimilarity(point: Float[Array, "N k"], kind: str) -> Float[Array, "N N"]:
-    """Returns how unlike points are.
+    """Returns the dissimilarity of each pair of points.
 
     Args:
-      point: one a row.
+      point: one per row.
       kind: `"cosine"`, the angle in radians, 0 where either point is 0; `"l1"`, `"l2"` or `"l2_squared"`.
     """
     if kind == "cosine":

@@ -1,4 +1,4 @@
-"""AFL: clients of high loss more often, by what they reported last."""
+"""AFL: samples clients in proportion to their last reported loss."""
 
 import jax
 import jax.numpy as jnp
@@ -20,17 +20,17 @@ class ActiveFL(ClientSelector):
     """Drops the clients of lowest valuation, draws most slots in proportion to `exp(alpha2 v_i)`, the others uniformly.
 
     The valuation `v_i = sqrt(n_i) · mean loss` is that of the last round in which client i took part. Of the available
-    clients the `⌊fraction · count⌋` of smallest valuation are dropped, ties at random; `⌊(1 - alpha3) m⌋` slots go to
-    the rest, drawn without replacement in proportion to `exp(alpha2 v_i)`. Every other slot goes, uniformly, to an
-    available client not drawn yet, dropped or not; so do those that the rest is too few to fill.
+    clients, the `⌊fraction · count⌋` of lowest valuation are dropped, ties broken at random. `⌊(1 - alpha3) m⌋` slots
+    are drawn from the rest without replacement, in proportion to `exp(alpha2 v_i)`. All other slots, including those
+    that the rest is too small to fill, are drawn uniformly from the available clients not drawn yet, dropped or not.
 
-    The source evaluates the loss on the model received. Ours is the mean over the client's local steps, which comes
-    with the update for one number more. A client that never took part has the highest valuation known: it is not
-    dropped before anybody who did, and weighs as much as the best; one that was selected and did not return has the
-    mean of the known ones. That is ours, the source leaves it open.
+    The source evaluates the loss on the received model. Ours is the mean over the client's local steps, one extra
+    number sent with the update. A client that never took part gets the highest known valuation: it is not dropped
+    before any client that did, and weighs as much as the best. A client that was selected but did not return gets the
+    mean of the known valuations. Both rules are ours; the source leaves this open.
 
     Attributes:
-      fraction: of the available clients, how many are dropped; `α1` of the source.
+      fraction: fraction of the available clients that is dropped; the source's `α1`.
       alpha2: how much a higher valuation counts; 0: not at all.
       alpha3: fraction of the slots that is drawn uniformly.
 
@@ -45,15 +45,15 @@ class ActiveFL(ClientSelector):
     alpha3: Scalar = param(default=0.1, low=0, high=1)
 
     def signals(self) -> Signals:
-        """Returns the losses of those who trained."""
+        """Returns the members' training losses."""
         return Signals(after=[signals.TrainingLoss()])
 
     def init(self, key: PRNGKey, ctx: Context, host: Host) -> Float[Array, "N"]:
-        """Returns the last valuation of each client, none yet."""
+        """Returns the last valuation of each client, none known yet."""
         return jnp.full(ctx.num_clients, NEVER, jnp.float32)
 
     def valuations(self, state: Float[Array, "N"]) -> Float[Array, "N"]:
-        """Returns `v_i`, of those never seen the highest known; before anybody was seen all are 0."""
+        """Returns `v_i`; unseen clients get the highest known valuation, or 0 if no client was seen yet."""
         seen = state > NEVER
         return jnp.where(seen, state, jnp.where(seen.any(), state.max(), 0.0))
 

@@ -1,4 +1,4 @@
-"""adapow-d: power of choice with fewer and fewer candidates."""
+"""adapow-d: power of choice with a decreasing number of candidates."""
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
@@ -13,10 +13,10 @@ __all__ = ["AdaPowD"]
 
 
 class AdaPowD(ClientSelector):
-    """As `power_of_choice`, with `d` falling to `m` over the run, from selection by loss to selection by size.
+    """Like `power_of_choice`, with `d` decreasing to `m` over the run: from selection by loss to selection by size.
 
-    Round `t` of `T` has `d - floor((d - m) t / (T - 1))` candidates. The source anneals the number without a formula
-    for it; the straight line is ours.
+    Round `t` of `T` has `d - floor((d - m) t / (T - 1))` candidates. The source anneals the number without giving a
+    formula; the linear schedule is ours.
 
     Attributes:
       d: number of candidates in the first round, `m <= d <= N`.
@@ -40,12 +40,12 @@ class AdaPowD(ClientSelector):
         return Signals(before=[signals.Loss()])
 
     def init(self, key: PRNGKey, ctx: Context, host: Host) -> StrategyState:
-        """Returns nothing; `ValueError` unless `m <= d <= N`."""
+        """Returns no state; raises `ValueError` unless `m <= d <= N`."""
         check_candidates("adapow_d", self.d, ctx)
         return ()
 
     def candidates(self, key: PRNGKey, state: StrategyState, ctx: Context) -> Int[Array, "d"]:
-        """Returns candidates, bigger clients more often; `PAD_CLIENT` beyond this round's number."""
+        """Returns candidates drawn in proportion to their examples; `PAD_CLIENT` beyond this round's number."""
         asked = self.d - (self.d - ctx.m) * ctx.round // jnp.maximum(ctx.rounds - 1, 1)
         return jnp.where(jnp.arange(self.d) < asked, draw_candidates(key, ctx, self.d), PAD_CLIENT)
 

@@ -11,22 +11,21 @@ __all__ = ["Age"]
 
 
 class Age(ClientSelector):
-    """The `m` clients of largest age, `A_i`: rounds since an update of client `i` was merged; ties at random.
+    """The `m` clients of largest age `A_i`, the rounds since an update of client `i` was merged; ties at random.
 
-    What counts is the update that arrived: a client that was selected and returned nothing has the same claim in the
-    next round, where `round_robin` would move on; `m` clients that never return are the cohort of every later round.
-    Where everybody returns, both select the same cohorts but for ties.
-    It asks for nothing and costs nothing.
+    Only a merged update resets the age. A client that was selected but returned nothing keeps its priority in the next
+    round, whereas `round_robin` would move on; `m` clients that never return form the cohort of every later round. If
+    all clients return, both select the same cohorts up to ties. It needs no signals and costs nothing.
 
     Source: Yang et al., "Age-Based Scheduling Policy for Federated Learning in Mobile Edge Networks", 2020,
-    https://arxiv.org/abs/1910.14648, for channels that are all alike.
+    https://arxiv.org/abs/1910.14648, for identical channels.
 
     >>> Age().signals().before  # it asks for nothing
     {}
     """
 
     def init(self, key: PRNGKey, ctx: Context, host: Host) -> Int[Array, "N"]:
-        """Returns the ages in rounds: everybody's is 0."""
+        """Returns the ages in rounds, all 0."""
         return jnp.zeros(ctx.num_clients, jnp.int32)
 
     def select(self, key: PRNGKey, state: Int[Array, "N"], ctx: Context) -> Cohort:

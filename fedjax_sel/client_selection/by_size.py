@@ -12,12 +12,12 @@ __all__ = ["BySize"]
 
 
 class BySize(ClientSelector):
-    """`m` draws with chances proportional to the clients' examples, `p_i = n_i / n`.
+    """`m` draws with probabilities proportional to the clients' examples, `p_i = n_i / n`.
 
     Attributes:
-      replacement: draw with replacement, so that one client can fill several slots. With the unweighted mean this is
-        the unbiased scheme I of the source ("MD sampling": a client is in the cohort with chance `1 - (1 - p_i)^m`).
-        Without, the draws follow one another among those left.
+      replacement: whether to draw with replacement, so that one client can fill several slots. With the unweighted
+        mean, this is the source's unbiased scheme I ("MD sampling": a client is in the cohort with probability
+        `1 - (1 - p_i)^m`). Without replacement, each draw is among the clients left.
 
     Source: Li et al., "On the Convergence of FedAvg on Non-IID Data", 2020, https://arxiv.org/abs/1907.02189, schemes I
       and II.
@@ -29,7 +29,7 @@ class BySize(ClientSelector):
     replacement: bool = static(default=False)  # type: ignore[assignment]
 
     def select(self, key: PRNGKey, state: StrategyState, ctx: Context) -> Cohort:
-        """Returns a cohort in which bigger clients are more often."""
+        """Returns a cohort drawn in proportion to the clients' examples."""
         log_size = jnp.log(ctx.num_examples.astype(jnp.float32))
         if not self.replacement:
             return gumbel_m(key, log_size, ctx.available, ctx.m)

@@ -28,25 +28,26 @@ __all__ = ["ClusteredSampling"]
 class ClusteredSampling(ClientSelector):
     """One client from each of `m` distributions over the clients, whose sum gives client `i` the mass `m p_i`.
 
-    `p_i = n_i / n`, over those who can be reached. So the mean of the drawn updates, each of weight `1/m`, is unbiased,
-    and its variance at most that of `m` draws by `p` (use `weighting: client` or `cohort` of the aggregation; a client
-    drawn twice trains once with twice the weight). What is drawn depends on how clients are put together:
+    `p_i = n_i / n` over the available clients. The mean of the drawn updates, each of weight `1/m`, is therefore
+    unbiased, and its variance is at most that of `m` draws by `p`. Use the aggregation's `weighting: client` or
+    `cohort`; a client drawn twice trains once with twice the weight. `by` sets how clients are grouped into
+    distributions:
 
-    - `by="size"` (Algorithm 1): in the order of falling size, client after client fills the `m` distributions.
-    - `by="similarity"` (Algorithm 2): Ward's clustering of the updates that clients sent when they last trained, 0
-      before. Its tree is cut into the largest clusters of `m Σ p ≤ 1`; the `m` heaviest have a distribution each, and
-      the clients of the others, from the lightest cluster on, fill up the distributions. A client with `m p_i > 1`
-      fills one and goes on in the others. The updates are at the server, so it costs the clients nothing.
-    - `by="oracle"` (a control): as by size, but in the order of the classes of which clients have most examples. Where
-      each class weighs `1/m` each distribution has one. The clients give their label counts, once.
+    - `by="size"` (Algorithm 1): in descending order of size, the clients fill the `m` distributions one after another.
+    - `by="similarity"` (Algorithm 2): Ward's clustering of the clients' last updates, 0 before they train. The tree is
+      cut into the largest clusters with `m Σ p ≤ 1`. Each of the `m` heaviest gets a distribution, and the clients of
+      the others, starting with the lightest cluster, fill up the distributions. A client with `m p_i > 1` fills one
+      distribution and continues in the others. The server already has the updates, so this costs the clients nothing.
+    - `by="oracle"` (a control): like `"size"`, but ordered by each client's most frequent class. If each class weighs
+      `1/m`, each distribution holds one class. The clients send their label counts, once.
 
     Attributes:
       by: `"similarity"`, `"size"` or `"oracle"`.
       measure: of dissimilarity, `"cosine"` (the angle, 0 where a client never trained), `"l1"`, `"l2"`, or
         `"l2_squared"`, which the authors' code calls L2.
-      ward_on: `"distances"` between clients; or `"rows"`, as in the authors' code, where a client is described by its
-        row of the matrix of these distances, and rows are at Euclidean distances.
-      sketch: numbers that stand for an update; None: all `P`, and `N P` numbers of state.
+      ward_on: `"distances"` between clients; or `"rows"`, as in the authors' code, which describes a client by its row
+        of the matrix of these distances and compares rows by Euclidean distance.
+      sketch: length of the sketch that represents an update; None: all `P` numbers, and `N P` numbers of state.
 
     Source: Fraboni et al., "Clustered Sampling: Low-Variance and Improved Representativity for Clients Selection in
     Federated Learning", 2021, https://arxiv.org/abs/2105.05883, Algorithms 1 and 2; code:
@@ -71,7 +72,7 @@ class ClusteredSampling(ClientSelector):
         return Signals(upfront=[signals.LabelCounts()] if self.by == "oracle" else [])
 
     def init(self, key: PRNGKey, ctx: Context, host: Host, **upfront: Any) -> Any:
-        """Returns updates of 0, Float[N k]; for the oracle each client's most frequent class, Int[N]."""
+        """Returns zero updates, Float[N k]; for the oracle, each client's most frequent class, Int[N]."""
         if self.by == "oracle":
             return jnp.argmax(upfront["label_counts"], axis=1).astype(jnp.int32)
         if self.by == "size":
@@ -79,7 +80,7 @@ class ClusteredSampling(ClientSelector):
         return jnp.zeros((ctx.num_clients, count_numbers(host.task.split(host.variables)[0], self.sketch)))
 
     def distributions(self, state: Any, ctx: Context) -> Float[Array, "m N"]:
-        """Returns the chances of each client in each of the `m` draws; 0 everywhere where nobody can be reached."""
+        """Returns each client's probability in each of the `m` draws; 0 everywhere if no client is available."""
         size = jnp.where(ctx.available, ctx.num_examples, 0)
         if self.by == "size":
             return fill_distributions(size, jnp.argsort(-size, stable=True), ctx.m)
@@ -87,32 +88,32 @@ class ClusteredSampling(ClientSelector):
             return fill_distributions(size, jnp.lexsort((-size, state)), ctx.m)
         distance = measure_dissimilarity(state, self.measure)
         tree = build_ward_tree(pairwise_distances(distance) if self.ward_on == "rows" else distance)
-        # Examples are counted, not divided: a cluster of a tenth of the clients weighs a tenth, and not a little more.
+        # Examples are counted, not divided, so that a cluster of a tenth of them weighs a tenth, and not slightly more.
         most = (size.sum() // ctx.m).astype(jnp.float32)
         cluster = number_clusters(cut_to_weight(tree, size.astype(jnp.float32), most))
         return fill_around_clusters(size, cluster, ctx.m)
 
     def select(self, key: PRNGKey, state: Any, ctx: Context) -> Cohort:
-        """Returns one client of each distribution."""
+        """Returns one client from each distribution."""
         chance = self.distributions(state, ctx)
         client = jax.random.categorical(key, jnp.log(chance), axis=1)
         cohort = cohort_of(client, jnp.full(ctx.m, ctx.available.any()))
         return cohort.replace(weight=cohort.weight / ctx.m)
 
     def observe(self, key: PRNGKey, state: Any, ctx: Context, cohort: Cohort, **values: Any) -> Any:
-        """Returns the state with the updates of those who came back."""
+        """Returns the state with the updates of the members that returned."""
         if self.by != "similarity":
             return state
         return state.at[cohort.returned].set(values["sketch"], mode="drop")
 
 
 def fill_distributions(size: Int[Array, "N"], order: Int[Array, "N"], m: int) -> Float[Array, "m N"]:
-    """Returns the distributions that clients fill one after the other, `m n_i` of each into `m` of capacity `n`.
+    """Returns `m` distributions of capacity `n`, filled by the clients one after another, each with mass `m n_i`.
 
     Args:
       size: examples of each client.
-      order: in which they come.
-      m: distributions.
+      order: in which the clients fill them.
+      m: number of distributions.
     """
     mass, capacity = m * size.astype(jnp.float32), size.sum().astype(jnp.float32)
     room = jnp.full(m, capacity)
@@ -124,8 +125,8 @@ def fill_around_clusters(size: Int[Array, "N"], cluster: Int[Array, "N"], m: int
 
     Args:
       size: examples of each client.
-      cluster: of each client, from 0; none but that of a single client weighs more than a distribution holds.
-      m: distributions.
+      cluster: of each client, from 0; only the cluster of a single client may weigh more than a distribution holds.
+      m: number of distributions.
     """
     n = size.shape[0]
     mass, capacity = m * size.astype(jnp.float32), size.sum().astype(jnp.float32)
@@ -140,7 +141,7 @@ def fill_around_clusters(size: Int[Array, "N"], cluster: Int[Array, "N"], m: int
 
 
 def overlap(mass: Float[Array, "N"], room: Float[Array, "m"]) -> Float[Array, "m N"]:
-    """Returns how much of each mass lies in each room, where masses and rooms are laid end to end."""
+    """Returns how much of each mass lies in each room, when masses and rooms are each laid end to end."""
     end_mass, end_room = jnp.cumsum(mass), jnp.cumsum(room)
     end = jnp.minimum(end_mass[None, :], end_room[:, None])
     begin = jnp.maximum((end_mass - mass)[None, :], (end_room - room)[:, None])

@@ -12,7 +12,7 @@ __all__ = ["CPowD"]
 
 
 class CPowD(ClientSelector):
-    """As `power_of_choice`, with the loss of each candidate estimated on a fresh minibatch: cheaper in computation.
+    """Like `power_of_choice`, with each candidate's loss estimated on a fresh minibatch, which takes less computation.
 
     Attributes:
       d: number of candidates, `m <= d <= N`.
@@ -33,12 +33,12 @@ class CPowD(ClientSelector):
         return Signals(before=[signals.MinibatchLoss(self.batch_size)])
 
     def init(self, key: PRNGKey, ctx: Context, host: Host) -> StrategyState:
-        """Returns nothing; `ValueError` unless `m <= d <= N`."""
+        """Returns no state; raises `ValueError` unless `m <= d <= N`."""
         check_candidates("cpow_d", self.d, ctx)
         return ()
 
     def candidates(self, key: PRNGKey, state: StrategyState, ctx: Context) -> Int[Array, "d"]:
-        """Returns candidates, bigger clients more often."""
+        """Returns candidates drawn in proportion to their examples."""
         return draw_candidates(key, ctx, self.d)
 
     def select(self, key: PRNGKey, state: StrategyState, ctx: Context, *, minibatch_loss: Float[Array, "d"]) -> Cohort:

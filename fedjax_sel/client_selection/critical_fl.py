@@ -1,4 +1,4 @@
-"""CriticalFL: any selector, with larger cohorts while learning is in a critical period."""
+"""CriticalFL: any selector, with larger cohorts in critical learning periods."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from fedjax_sel.types import PAD_CLIENT, Cohort, Context, PRNGKey, StrategyState
 __all__ = ["CriticalFL"]
 
 SMALLEST = 1e-7
-"""A mean of norms that is smaller counts as this."""
+"""Lower bound on the mean of norms that growth is relative to."""
 
 
 class CriticalFLState(NamedTuple):
     """What `CriticalFL` carries from round to round.
 
     Attributes:
-      inner: the wrapped selector's.
+      inner: the wrapped selector's state.
       size: members of the next cohort.
       norms: mean squared gradient norms at the last checks, the newest last.
-      checks: how many there were.
+      checks: number of checks so far.
       reached: whether the largest size was reached.
     """
 
@@ -38,26 +38,27 @@ class CriticalFLState(NamedTuple):
 
 
 class CriticalFL(ClientSelector):
-    """Another selector's first members: twice as many while gradients grow, half as many when they shrink.
+    """Keeps the first members of another selector's cohort: twice as many while gradients grow, else half as many.
 
-    Every `interval` rounds, from the first, the federated gradient norm, the mean of `‖∇F_i(w_i)‖²` over the members,
-    each on its new model and all its examples, is appended to a window. The period is critical if the mean over the
-    window is more than `threshold` above the mean one check before, or in the first `warmup` checks. Then the size
-    doubles, up to the slots of the cohort, until it was once reached; else half of the members go, down to `smallest`.
-    Give the run as many slots as the largest cohort (`cohort_size`; the source's is three quarters of all clients).
+    Every `interval` rounds, from the first, the federated gradient norm is appended to a window: the mean of
+    `‖∇F_i(w_i)‖²` over the members, each on its new model and all its examples. The period is critical if the mean over
+    the window has grown by more than the fraction `threshold` since the check before, or in the first `warmup` checks.
+    In a critical period the size doubles, up to the slots of the cohort, until it has reached them once; otherwise half
+    of the members are dropped, down to `smallest`. Give the run as many slots as the largest cohort (`cohort_size`; in
+    the source, three quarters of all clients).
 
-    The wrapped selector selects for all `m` slots, and the first of them are filled: its best, where it ranks clients.
-    A member passes all its examples forward and backward once more and sends one number. The authors' code sums the
-    norms of the minibatches that a client trains on, times the learning rate, without passing them again; it also
-    uploads only the largest fifth of an update in critical periods, which is no question of selection.
+    The wrapped selector selects for all `m` slots, and only the first are kept: its best, if it ranks clients. A member
+    makes one more forward and backward pass over all its examples and sends one number. The authors' code sums the
+    norms of the minibatches that a client trains on, times the learning rate, without another pass; in critical periods
+    it also uploads only the largest fifth of an update, which is not a matter of selection.
 
     Attributes:
-      selector: who selects; one that probes is refused.
+      selector: the wrapped selector; one that probes is rejected.
       threshold: relative growth above which a period is critical.
-      smallest: members at the start and at least; None: a sixth of the slots, rounded down, and at least 1.
-      window: checks over which norms are averaged.
+      smallest: initial and smallest number of members; None: a sixth of the slots, rounded down, and at least 1.
+      window: number of checks over which norms are averaged.
       interval: rounds between two checks.
-      warmup: first checks, which all count as critical.
+      warmup: number of first checks, which all count as critical.
 
     Source: Yan et al., "CriticalFL: A Critical Learning Periods Augmented Client Selection Framework for Efficient
     Federated Learning", 2023, https://doi.org/10.1145/3580305.3599293; the numbers are those of the
@@ -75,7 +76,7 @@ class CriticalFL(ClientSelector):
     warmup: int = static(default=5, low=0)
 
     def __check_init__(self) -> None:
-        """Refuses what it cannot wrap."""
+        """Raises `ValueError` for a selector that it cannot wrap."""
         if not isinstance(self.selector, ClientSelector):
             raise ValueError(f"critical_fl: selector is {self.selector!r}; it must be a client selector, as Uniform()")
         if overrides(self.selector, "probes"):
@@ -84,7 +85,7 @@ class CriticalFL(ClientSelector):
 
     @property
     def accepts_before_upload(self) -> bool:  # type: ignore[override]
-        """The wrapped selector's."""
+        """Returns the wrapped selector's value."""
         return self.selector.accepts_before_upload
 
     @property
@@ -94,12 +95,12 @@ class CriticalFL(ClientSelector):
 
     @property
     def replacement(self) -> bool:  # type: ignore[override]
-        """The wrapped selector's."""
+        """Returns the wrapped selector's value."""
         return self.selector.replacement
 
     @property
     def needs_classes(self) -> bool:  # type: ignore[override]
-        """The wrapped selector's."""
+        """Returns the wrapped selector's value."""
         return self.selector.needs_classes
 
     @property
@@ -108,13 +109,13 @@ class CriticalFL(ClientSelector):
         return self.selector.uses_rounds
 
     def signals(self) -> Signals:
-        """Returns the wrapped selector's, and the gradient norms of those who trained."""
+        """Returns the wrapped selector's signals, and the members' gradient norms."""
         inner = self.selector.signals()
         trained = {**inner.at("trained"), NORM: signals.GradientNorm()}
         return Signals(before=inner.before, trained=trained, after=inner.after, upfront=inner.upfront)
 
     def init(self, key: PRNGKey, ctx: Context, host: Host, **upfront: Any) -> CriticalFLState:
-        """Returns the smallest size; `ValueError` where it is larger than the cohort, or as the wrapped selector."""
+        """Returns the smallest size; raises `ValueError` if it exceeds the cohort, or as the wrapped selector does."""
         if self.least(ctx) > ctx.m:
             raise ValueError(
                 f"critical_fl: smallest is {self.smallest} members, but the cohort has m = {ctx.m} slots; "
@@ -127,17 +128,17 @@ class CriticalFL(ClientSelector):
         return self.begin(self.selector.state_shape(key, ctx, host), ctx)
 
     def begin(self, inner: StrategyState, ctx: Context) -> CriticalFLState:
-        """Returns the state before round 0, from that of the wrapped selector."""
+        """Returns the state before round 0, given that of the wrapped selector."""
         none = jnp.zeros((), jnp.int32)
         size = jnp.asarray(self.least(ctx), jnp.int32)
         return CriticalFLState(inner, size, jnp.zeros(self.window + 1), none, jnp.zeros((), bool))
 
     def upfront(self, ctx: Context, host: Host) -> Upfront | None:
-        """Returns what the wrapped selector took."""
+        """Returns the upfront cost of the wrapped selector."""
         return self.selector.upfront(ctx, host)
 
     def asks(self, round: Int[Array, ""]) -> Bool[Array, ""] | bool:
-        """Returns whether the wrapped selector asks."""
+        """Returns whether the wrapped selector asks for its signals."""
         return self.selector.asks(round)
 
     def candidates(self, key: PRNGKey, state: CriticalFLState, ctx: Context) -> Int[Array, "d"] | None:
@@ -148,31 +149,31 @@ class CriticalFL(ClientSelector):
         """Returns the first members of the wrapped selector's cohort."""
         cohort = self.selector.select(key, state.inner, ctx, **before)
         mask = cohort.mask & (jnp.cumsum(cohort.mask) <= state.size)
-        kept = cohort.mask.sum() / jnp.maximum(mask.sum(), 1)  # what unbiased weights add up to stays
+        kept = cohort.mask.sum() / jnp.maximum(mask.sum(), 1)  # keeps the expected sum of unbiased weights
         client, weight = jnp.where(mask, cohort.client, PAD_CLIENT), jnp.where(mask, kept * cohort.weight, 0.0)
         return cohort.replace(client=client, mask=mask, weight=weight)
 
     def accept(self, key: PRNGKey, state: CriticalFLState, ctx: Context, cohort: Cohort, **trained: Any) -> Cohort:
-        """Returns whom the wrapped selector accepts."""
+        """Returns the members that the wrapped selector accepts."""
         inner = {name: value for name, value in trained.items() if name != NORM}
         return self.selector.accept(key, state.inner, ctx, cohort, **inner)
 
     def observe(
         self, key: PRNGKey, state: CriticalFLState, ctx: Context, cohort: Cohort, **signals: Any
     ) -> CriticalFLState:
-        """Returns the state with the next size, where this round is checked, and what the wrapped selector learnt."""
+        """Returns the state with the wrapped selector's new state and, if this round has a check, the next size."""
         norm = signals.pop(NORM)
         inner = self.selector.observe(key, state.inner, ctx, cohort, **signals)
         mean = jnp.sum(jnp.where(cohort.mask, norm**2, 0.0)) / jnp.maximum(cohort.mask.sum(), 1)
         checked = self.check(state, mean, ctx)
-        due = (ctx.round % self.interval == 0) & cohort.mask.any()  # nobody's gradient is not one of norm 0
+        due = (ctx.round % self.interval == 0) & cohort.mask.any()  # an empty cohort is not one of norm 0
         size, norms, checks, reached = (
             jnp.where(due, new, old) for new, old in zip(checked[1:], state[1:], strict=True)
         )
         return CriticalFLState(inner, size, norms, checks, reached)
 
     def check(self, state: CriticalFLState, norm: Float[Array, ""], ctx: Context) -> CriticalFLState:
-        """Returns the state with the next size, after a check that found this norm."""
+        """Returns the state with the next size, after a check that measured `norm`."""
         checks, norms = state.checks + 1, jnp.append(state.norms[1:], norm)
         reached = state.reached | (state.size == ctx.m)
         old = jnp.maximum(norms[:-1].mean(), SMALLEST)
@@ -187,4 +188,4 @@ class CriticalFL(ClientSelector):
 
 
 NORM = "federated_gradient_norm"
-"""The name of the signal that it adds."""
+"""Name of the signal that `CriticalFL` adds."""

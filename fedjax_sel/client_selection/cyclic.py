@@ -1,4 +1,4 @@
-"""Groups of clients in turn, and random clients of the group."""
+"""Cyclic participation: groups of clients in turn, and random clients of the group."""
 
 from typing import NamedTuple
 
@@ -30,12 +30,13 @@ class CyclicState(NamedTuple):
 class Cyclic(ClientSelector):
     """In round `t`, `m` clients of group `t mod K`, all its subsets equally likely: cyclic participation.
 
-    With the order `"shuffled"`, the groups' order is drawn anew for every cycle. One group is uniform selection;
-    `N / m` groups train everybody once a cycle, always with the same companions. Only clients of the round's group are
-    selected, so that a group of which few can be reached leaves slots empty. It asks for nothing and costs nothing.
+    With the order `"shuffled"`, the order of the groups is drawn again for every cycle. One group means uniform
+    selection; with `N / m` groups, every client trains once per cycle, always in the same group. Only clients of the
+    round's group are selected, so a group with too few available clients leaves slots empty. It needs no signals and
+    costs nothing.
 
     Attributes:
-      groups: `K`, as large as each other up to one client.
+      groups: `K`; their sizes differ by at most one client.
       members: `"index"`, blocks of clients with neighbouring numbers (as time zones would be), or `"random"`.
       order: `"fixed"` or `"shuffled"`.
 
@@ -51,7 +52,7 @@ class Cyclic(ClientSelector):
     order: str = static(default="fixed", choices=["fixed", "shuffled"])
 
     def init(self, key: PRNGKey, ctx: Context, host: Host) -> CyclicState:
-        """Returns the groups and their first order; `ValueError` where a group would be smaller than the cohort."""
+        """Returns the groups and their first order; raises `ValueError` if a group would be smaller than the cohort."""
         most = ctx.num_clients // ctx.m
         if self.groups > most:
             raise ValueError(
@@ -74,7 +75,7 @@ class Cyclic(ClientSelector):
         return uniform_m(key, ctx.available & (state.group == turn), ctx.m)
 
     def observe(self, key: PRNGKey, state: CyclicState, ctx: Context, cohort: Cohort) -> CyclicState:
-        """Returns the state, with another order where a cycle ends."""
+        """Returns the state; a shuffled order is drawn again at the end of a cycle."""
         if self.order == "fixed":
             return state
         last = ctx.round % self.groups == self.groups - 1

@@ -1,4 +1,4 @@
-"""DELTA: clients whose gradients are unlike the others', or vary much."""
+"""DELTA: samples clients whose gradients differ from the mean, or are noisy, more often."""
 
 from __future__ import annotations
 
@@ -19,32 +19,33 @@ __all__ = ["Delta"]
 
 
 class Delta(ClientSelector):
-    """`m` draws with replacement, of chance `p_i ∝ sqrt(α₁ ζ_i² + α₂ σ_i²)` and weight `1 / (m N p_i)`.
+    """`m` draws with replacement, with probability `p_i ∝ sqrt(α₁ ζ_i² + α₂ σ_i²)` and weight `1 / (m N p_i)`.
 
-    `ζ_i = ‖∇F_i(w) - ∇f(w)‖` says how unlike the mean of all a client is, `σ_i` is the deviation of its minibatches'
-    gradients. The sum is that of full participation in expectation, every client weighing `1/N`, with the aggregation's
-    `weighting: cohort` (the weights need not add up to 1; with `client` they are made to, and the sum is biased).
+    `ζ_i = ‖∇F_i(w) - ∇f(w)‖` is the distance of a client's gradient from the mean of all, `σ_i` the deviation of its
+    minibatch gradients. With the aggregation's `weighting: cohort`, the sum equals full participation in expectation,
+    with weight `1/N` for each client (the weights need not sum to 1; `client` normalises them, which biases the sum).
 
-    With `gradients="stale"`, the practical rule, `p` begins with `1/N`, and after a round members share the chances
-    that they had together, `p_i ← s_i / Σ_S s · (1 - Σ_{j ∉ S} p_j)` with `s_i = sqrt(α₁ ζ_i² + α₂ σ_i²)` and `∇f` the
-    mean over the different members; the others keep theirs. A member passes its examples forward and backward twice
-    more than training does, and sends its gradient, a model's worth of numbers or `sketch`, and `σ_i`. With `"all"`
-    everybody does so in every round, which the theory is about; nothing is remembered then. A round whose only member
-    is one client, or in which all `s` are 0, changes nothing.
+    With `gradients="stale"`, the practical rule, `p` starts at `1/N`. After a round, the members redistribute their
+    joint probability, `p_i ← s_i / Σ_S s · (1 - Σ_{j ∉ S} p_j)` with `s_i = sqrt(α₁ ζ_i² + α₂ σ_i²)` and `∇f` the mean
+    over the distinct members; the other clients keep theirs. A member makes two more forward and backward passes over
+    its examples than training alone, and sends `σ_i` and its gradient, a model's worth of numbers or `sketch`. With
+    `"all"`, which the theory covers, all clients do so in every round and no state is kept. A round with a single
+    distinct member, or in which all `s` are 0, changes nothing.
 
-    `variant="code"` is the authors' code, always of everybody: the chance is `α₁ l_i ‖g_i - ḡ‖ + α₂ sqrt(l_i)` with
-    `l_i` the client's part of the sum of the losses instead of `σ_i`, draws are without replacement and weigh the same,
-    so they are biased. There `g_i` is the update of one local epoch, here the gradient.
+    `variant="code"` follows the authors' code and always asks all clients: the probability is proportional to
+    `α₁ l_i ‖g_i - ḡ‖ + α₂ sqrt(l_i)`, where `l_i`, the client's share of the sum of the losses, replaces `σ_i`. Draws
+    are without replacement and equally weighted, so they are biased. In the authors' code `g_i` is the update of one
+    local epoch; here it is the gradient.
 
-    The text's factors, `α₁ = 20 K² L η_L` and `α₂ = 5 K L η_L + η / n` (`η_L` the clients' learning rate, `η` the
-    server's), have a smoothness `L` that nobody knows; the defaults are those of its usual implementation.
+    The paper's factors, `α₁ = 20 K² L η_L` and `α₂ = 5 K L η_L + η / n` (`η_L` the clients' learning rate, `η` the
+    server's), depend on an unknown smoothness `L`; the defaults are those of its usual implementation.
 
     Attributes:
       alpha1, alpha2: `α₁`, `α₂`.
       gradients: `"stale"` or `"all"`.
       variant: `"paper"` or `"code"`.
-      batch_size: of the minibatches of `σ_i`.
-      sketch: numbers that stand for a gradient; None: all `P`.
+      batch_size: size of the minibatches for `σ_i`.
+      sketch: length of the sketch that represents a gradient; None: all `P` numbers.
 
     Source: Wang et al., "DELTA: Diverse Client Sampling for Fasting Federated Learning", 2023,
     https://arxiv.org/abs/2205.13925, its practical algorithm; code: https://github.com/L3030/DELTA_FL.
@@ -63,23 +64,23 @@ class Delta(ClientSelector):
     sketch: int | None = static(default=None, low=1)
 
     def signals(self) -> Signals:
-        """Returns gradients at the global model, and of each client one number more: `σ_i`, or the loss in the code."""
+        """Returns the gradients at the global model, and `σ_i` of each client, or its loss in the code."""
         local: Any = signals.Loss() if self.variant == "code" else signals.GradientNoise(self.batch_size)
         return Signals(before={"gradient": signals.Gradient(self.sketch), "local": local})
 
     def init(self, key: PRNGKey, ctx: Context, host: Host) -> Float[Array, "N"]:
-        """Returns equal chances."""
+        """Returns equal probabilities."""
         return jnp.full(ctx.num_clients, 1 / ctx.num_clients)
 
     def candidates(self, key: PRNGKey, state: Float[Array, "N"], ctx: Context) -> Int[Array, "m"] | None:
-        """Returns the draws: only those who train are asked, unless everybody is."""
+        """Returns the draws, so that only members are asked; None if all clients are asked."""
         stale = self.gradients == "stale" and self.variant == "paper"
         return draw_clients(key, state, ctx) if stale else None
 
     def score(
         self, gradient: Float[Array, "d k"], local: Float[Array, "d"], mask: Bool[Array, "d"]
     ) -> Float[Array, "d"]:
-        """Returns `s` of those in the mask, in which each client stands once; 0 of the others."""
+        """Returns `s` for the clients in the mask, which holds each client once; 0 for the others."""
         mean = jnp.where(mask[:, None], gradient, 0.0).sum(0) / jnp.maximum(mask.sum(), 1)
         zeta = jnp.linalg.norm(gradient - mean[None], axis=1)
         if self.variant == "code":
@@ -96,7 +97,7 @@ class Delta(ClientSelector):
         gradient: Float[Array, "d k"],
         local: Float[Array, "d"],
     ) -> Cohort:
-        """Returns those who were asked, or draws by everybody's gradients."""
+        """Returns the clients that were asked, or draws by all clients' gradients."""
         if ctx.candidates is not None:
             return weigh_draws(ctx.candidates, state, ctx)
         score = self.score(gradient, local, ctx.available)
@@ -114,7 +115,7 @@ class Delta(ClientSelector):
         gradient: Float[Array, "d k"],
         local: Float[Array, "d"],
     ) -> Float[Array, "N"]:
-        """Returns the chances, of those who came back anew."""
+        """Returns the probabilities, updated for the members that returned."""
         if ctx.candidates is None:
             return state
         return renew_chances(state, cohort.client, cohort.mask, self.score(gradient, local, cohort.mask))

@@ -15,15 +15,15 @@ from fedjax_sel.types import Cohort, Context, PRNGKey, StrategyState
 __all__ = ["DeviceHeuristic"]
 
 PROPERTIES = 4
-"""What a device tells of itself: f1 to f4."""
+"""Numbers that a device reports: f1 to f4."""
 
 
 class DeviceHeuristic(ClientSelector):
     """The `m` devices that maximise `H(S) = α mean f1 + β mean f2 + γ mean f3 + δ min f4`.
 
-    f1 to f4 are compute, energy efficiency, memory and network, scaled. They do not change from round to round, and so,
-    while everybody is available, neither does the cohort: the others' data is never seen. What the devices tell of
-    themselves, once, is on the bill of the first round.
+    f1 to f4 are compute, energy efficiency, memory and network, scaled. They do not change from round to round, so
+    while all clients are available neither does the cohort, and the other clients' data is never seen. The devices
+    report them once, which is billed to the first round.
 
     Attributes:
       alpha: weight of compute, 0 or above.
@@ -48,14 +48,14 @@ class DeviceHeuristic(ClientSelector):
     scale: str = static(default="range", choices=["range", "max"])
 
     def init(self, key: PRNGKey, ctx: Context, host: Host) -> StrategyState:
-        """Returns nothing; `ValueError` without devices, or where the solver cannot serve so many."""
+        """Returns no state; raises `ValueError` without devices, or with too many clients for the solver."""
         check_devices("device_heuristic", ctx)
         if self.solver == "exhaustive":
             check_enumerable(ctx.num_clients, ctx.m)
         return ()
 
     def upfront(self, ctx: Context, host: Host) -> Upfront:
-        """Returns what the devices tell of themselves, four numbers each; that takes no round of its own."""
+        """Returns the cost of the devices' reports, four numbers each, which take no round of their own."""
         return Upfront(flops=np.zeros(ctx.num_clients), down=0.0, up=4.0 * PROPERTIES)
 
     def select(self, key: PRNGKey, state: StrategyState, ctx: Context) -> Cohort:

@@ -1,4 +1,4 @@
-"""DivFL: a few clients whose gradients stand for everybody's."""
+"""DivFL: a few clients whose gradients represent those of all clients."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class DivFLState(NamedTuple):
 
     Attributes:
       gradient: of each client when it last trained, or in round 0.
-      distance: between them.
-      silent: who did not return when it was selected last, and has no other turn yet.
+      distance: between the gradients.
+      silent: clients that did not return when last selected, and have no new turn yet.
     """
 
     gradient: Float[Array, "N k"]
@@ -37,24 +37,24 @@ class DivFLState(NamedTuple):
 class DivFL(ClientSelector):
     """The `m` clients for which `Σ_i min_{j ∈ S} ‖g_i - g_j‖` is least, found greedily; `g_i` the clients' gradients.
 
-    With `gradients="stale"` every client sends its gradient at the initial model in round 0, and afterwards each member
-    that at the model which it has just trained; in between, its last one counts (a client that could not be reached in
-    round 0 has gradient 0 until it trains). With `"all"`, everybody sends its gradient at the global model in every
+    With `gradients="stale"`, every client sends its gradient at the initial model in round 0. Afterwards, each member
+    sends its gradient at the model that it has just trained, and a client's last gradient counts (0 for a client
+    unavailable in round 0, until it trains). With `"all"`, every client sends its gradient at the global model in every
     round. A gradient takes a forward and a backward pass over all of a client's examples and is as large as the model,
-    or `sketch` numbers. Equal choices are settled at random.
+    or `sketch` numbers. Ties are broken at random.
 
-    Ours: with `"stale"`, a client that was selected and did not return is left out until a draw of chance `m / N` a
-    round gives it another turn, where enough others can be reached; with `"all"`, clients that cannot be reached are
-    not stood for.
+    Two rules are ours. With `"stale"`, a client that was selected but did not return is left out, if enough others are
+    available, until a draw with probability `m / N` per round gives it another turn. With `"all"`, the sum excludes
+    unavailable clients.
 
-    A member stands for the clients to which it is the nearest: its weight is their number `γ_j` over `N`, as the text
-    derives it (with `weighting: cohort` or `client` of the aggregation). The authors' code has no such weights and
-    averages by size: that is `weighting="none"` here and `weighting: size` there.
+    A member represents the clients to which it is nearest: its weight is their number `γ_j` over `N`, as the text
+    derives it (with the aggregation's `weighting: cohort` or `client`). The authors' code has no such weights and
+    averages by size: use `weighting="none"` here and the aggregation's `weighting: size`.
 
     Attributes:
       gradients: `"stale"` or `"all"`.
       weighting: `"cluster"`, or `"none"` for weights of 1.
-      sketch: numbers that stand for a gradient; None: all `P`, and `N P` numbers of state.
+      sketch: length of the sketch that represents a gradient; None: all `P` numbers, and `N P` numbers of state.
       greedy: `"full"` tries all clients in each of the `m` steps, `"stochastic"` a random tenth, at least `m` (both are
         in the authors' code, which uses the first).
 
@@ -71,25 +71,25 @@ class DivFL(ClientSelector):
     greedy: str = static(default="full", choices=["full", "stochastic"])
 
     def signals(self) -> Signals:
-        """Returns gradients: everybody's before, in some rounds, and the members' after they have trained."""
+        """Returns the gradients: all clients' before training, in some rounds, and the members' after training."""
         gradient = signals.Gradient(self.sketch)
         return Signals(
             before={"gradient": gradient}, trained={"trained_gradient": gradient} if self.gradients == "stale" else {}
         )
 
     def asks(self, round: Int[Array, ""]) -> Bool[Array, ""]:
-        """Returns whether everybody is asked: in round 0, or always."""
+        """Returns whether all clients are asked: in round 0, or always."""
         return (round == 0) | (self.gradients == "all")
 
     def init(self, key: PRNGKey, ctx: Context, host: Host) -> DivFLState | tuple[()]:
-        """Returns gradients of 0."""
+        """Returns zero gradients; no state with `"all"`."""
         if self.gradients == "all":
             return ()
         n, numbers = ctx.num_clients, count_numbers(host.task.split(host.variables)[0], self.sketch)
         return DivFLState(jnp.zeros((n, numbers)), jnp.zeros((n, n)), jnp.zeros(n, bool))
 
     def update_state(self, state: DivFLState, ctx: Context, gradient: Float[Array, "N k"]) -> DivFLState:
-        """Returns the state with the gradients of round 0, or as it was in the others."""
+        """Returns the state with the gradients of round 0; in other rounds, the state as it was."""
 
         def begin():
             known = jnp.where(ctx.available[:, None], gradient, 0.0)
@@ -100,7 +100,7 @@ class DivFL(ClientSelector):
     def select(
         self, key: PRNGKey, state: DivFLState | tuple[()], ctx: Context, *, gradient: Float[Array, "N k"]
     ) -> Cohort:
-        """Returns the greedy cohort, in the order of its choice."""
+        """Returns the greedy cohort, in the order chosen."""
         if isinstance(state, DivFLState):
             distance = self.update_state(state, ctx, gradient).distance
             allowed, served = ctx.available & ~state.silent, jnp.ones(ctx.num_clients, bool)
@@ -118,7 +118,7 @@ class DivFL(ClientSelector):
     def observe(
         self, key: PRNGKey, state: DivFLState | tuple[()], ctx: Context, cohort: Cohort, **values: Any
     ) -> DivFLState | tuple[()]:
-        """Returns the state with the gradients of those who came back."""
+        """Returns the state with the gradients of the members that returned."""
         if not isinstance(state, DivFLState):
             return state
         state = self.update_state(state, ctx, values["gradient"])

@@ -1,4 +1,4 @@
-"""E3CS: clients that come back, found by exponential weights, with a share of the chances for everybody."""
+"""E3CS: clients that return updates, found by exponential weights; every client keeps a minimum probability."""
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -12,19 +12,20 @@ from fedjax_sel.types import Cohort, Context, PRNGKey
 __all__ = ["E3CS"]
 
 TINY = 1e-30
-"""The least chance that is divided by."""
+"""Smallest probability that is divided by."""
 
 
 class E3CS(ClientSelector):
-    """Clients with chances `π_i = σ + (m - N σ) w_i / Σ w`, where `w` grows for those who come back: Exp3 on success.
+    """Draws clients with probability `π_i = σ + (m - N σ) w_i / Σ w`; `w` grows for those that return: Exp3 on success.
 
-    Chances above 1 are capped: weights are cut at the `α` for which the largest chance is 1, and those at `α` (the
-    overflow set) keep their weights. For the others `w_i ← w_i exp((m - N σ) η x̂_i / N)`, `x̂_i = 1 / π_i` for a member
-    whose update was merged, else 0. So it learns who is volatile: who fails in training, or misses a deadline, without
-    the server knowing before. `N` and `m` count whom can be reached. It asks for nothing and costs nothing.
+    Probabilities are capped at 1: weights are cut at the `α` for which the largest probability is 1, and the clients at
+    `α` (the overflow set) keep their weights. For the others, `w_i ← w_i exp((m - N σ) η x̂_i / N)`, with
+    `x̂_i = 1 / π_i` for a member whose update was merged, else 0. It thus learns which clients are volatile, by failing
+    in training or missing a deadline, which the server does not know beforehand. `N` and `m` count available clients
+    only. It needs no signals and costs nothing.
 
-    The text draws `m` clients one after the other in proportion to `π / m` among those left (`"successive"`), so that
-    clients are in the cohort with chances near `π_i` only; `"systematic"` draws them with exactly these chances.
+    The paper draws `m` clients one after another in proportion to `π / m` among those left (`"successive"`), so
+    inclusion probabilities are only close to `π_i`; `"systematic"` makes them exact.
 
     Attributes:
       eta: η, the learning rate.
@@ -50,11 +51,11 @@ class E3CS(ClientSelector):
         return self.schedule == "inc"
 
     def init(self, key: PRNGKey, ctx: Context, host: Host) -> Float[Array, "N"]:
-        """Returns the logarithms of the weights: all weigh the same."""
+        """Returns the logarithms of the weights, all equal."""
         return jnp.zeros(ctx.num_clients)
 
     def select(self, key: PRNGKey, state: Float[Array, "N"], ctx: Context) -> Cohort:
-        """Returns clients drawn by their chances."""
+        """Returns clients drawn by their probabilities."""
         chance = self.chances(state, ctx).chance
         if self.draw == "systematic":
             drawn = draw_systematic(key, chance)
@@ -71,7 +72,7 @@ class E3CS(ClientSelector):
         return state + jnp.where(overflow, 0.0, gain)
 
     def quota(self, ctx: Context) -> tuple[Float[Array, ""], Float[Array, ""], Float[Array, ""]]:
-        """Returns how many can be reached, how many of them are drawn, and the chance that everybody has, σ."""
+        """Returns how many clients are available, how many of them are drawn, and σ, the minimum probability."""
         n = ctx.available.sum().astype(jnp.float32)
         m = jnp.minimum(ctx.m, n)
         fairness = self.fairness
@@ -80,7 +81,7 @@ class E3CS(ClientSelector):
         return n, m, fairness * m / jnp.maximum(n, 1)
 
     def chances(self, state: Float[Array, "N"], ctx: Context) -> Inclusion:
-        """Returns the chances, 0 for who cannot be reached, and the overflow set."""
+        """Returns the probabilities, 0 for unavailable clients, and the overflow set."""
         n, m, sigma = self.quota(ctx)
         log_weight = jnp.where(ctx.available, state, -jnp.inf)
         part, capped = fill_chances(log_weight, (m - n * sigma) / jnp.where(sigma < 1, 1 - sigma, 1.0))  # ProbAlloc

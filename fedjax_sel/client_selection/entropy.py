@@ -12,15 +12,15 @@ __all__ = ["Entropy"]
 
 
 class Entropy(ClientSelector):
-    """The `m` clients of highest mean entropy `α_i`, or with chance ε a random cohort.
+    """The `m` clients of highest mean entropy `α_i`, or with probability ε a random cohort.
 
     Every client is sent the global model in every round and passes all its examples through it; the paper does not
     count that.
 
     Attributes:
-      epsilon: chance of exploring; 0 is "Entropy Based", 0.1 "Entropy+Eps-Greedy".
+      epsilon: probability of exploring; 0 is "Entropy Based", 0.1 "Entropy+Eps-Greedy".
       temperature: of the softmax; the paper's is 1.
-      per_slot: one coin for each slot instead of one a round.
+      per_slot: whether each slot tosses its own coin, instead of one coin per round.
 
     Source: UACS-FL, "Active Client Selection for Federated Learning", section "Active Client Selection". The text lets
     a client use "its local model" but sends it the global one first; we measure on the global model, `w_t`.
@@ -38,5 +38,5 @@ class Entropy(ClientSelector):
         return Signals(before=[signals.Entropy(self.temperature)])
 
     def select(self, key: PRNGKey, state: StrategyState, ctx: Context, *, entropy: Float[Array, "N"]) -> Cohort:
-        """Returns the top `m` less the explorers, and explorers drawn from everybody else."""
+        """Returns the clients of highest entropy, and random other clients in the exploring slots."""
         return epsilon_greedy_m(key, entropy, ctx.available, ctx.m, self.epsilon, per_slot=self.per_slot)

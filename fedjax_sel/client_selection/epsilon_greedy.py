@@ -12,17 +12,17 @@ __all__ = ["EpsilonGreedy"]
 
 
 class EpsilonGreedy(ClientSelector):
-    """The `m` clients of highest loss `F_i(w)`, or with chance ε a random cohort: the control for selection by loss.
+    """The `m` clients of highest loss `F_i(w)`, or with probability ε random ones: the control for selection by loss.
 
-    `epsilon=0` is greedy selection, as `power_of_choice` with `d = N`; `epsilon=1` is uniform. Every client is sent the
-    global model in every round and passes all its examples through it.
+    `epsilon=0` is greedy selection, like `power_of_choice` with `d = N`; `epsilon=1` is uniform. Every client is sent
+    the global model in every round and passes all its examples through it.
 
     Attributes:
-      epsilon: chance of exploring.
-      per_slot: one coin for each slot instead of one a round.
+      epsilon: probability of exploring.
+      per_slot: whether each slot tosses its own coin, instead of one coin per round.
 
     Source: ε-greedy; Sutton and Barto, "Reinforcement Learning: An Introduction", 2018,
-    http://incompleteideas.net/book/the-book-2nd.html, section 2.2; of the highest loss, Cho et al., 2020,
+    http://incompleteideas.net/book/the-book-2nd.html, section 2.2; by highest loss: Cho et al., 2020,
     https://arxiv.org/abs/2010.01243, section 4, with `d = N`.
 
     >>> EpsilonGreedy(epsilon=0.0).signals().before
@@ -37,5 +37,5 @@ class EpsilonGreedy(ClientSelector):
         return Signals(before=[signals.Loss()])
 
     def select(self, key: PRNGKey, state: StrategyState, ctx: Context, *, loss: Float[Array, "N"]) -> Cohort:
-        """Returns the top `m` less the explorers, and explorers drawn from everybody else."""
+        """Returns the clients of highest loss, and random other clients in the exploring slots."""
         return epsilon_greedy_m(key, loss, ctx.available, ctx.m, self.epsilon, per_slot=self.per_slot)

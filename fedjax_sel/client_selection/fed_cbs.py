@@ -1,4 +1,4 @@
-"""Fed-CBS: cohorts whose examples together have every class alike."""
+"""Fed-CBS: cohorts whose pooled examples are balanced over the classes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class FedCBSState(NamedTuple):
 
     Attributes:
       counts: examples of each client by class.
-      selected: how often each client was selected, and once more.
+      selected: how often each client was selected, plus 1.
     """
 
     counts: Float[Array, "N C"]
@@ -30,23 +30,22 @@ class FedCBSState(NamedTuple):
 
 
 class FedCBS(ClientSelector):
-    """`m` clients drawn one after the other, each the likelier the more evenly the cohort's classes become.
+    """`m` clients drawn one after another; a client is likelier the more it balances the cohort's classes.
 
-    The imbalance of a set `M` of clients is `QCID(M) = Σ_c (q_c - 1/C)²`, with `q_c` the part of class `c` in the
-    examples of all of them. It follows from the inner products of the clients' label counts alone, which the source
-    computes under encryption; here the server has the counts, which each client sends once, and the numbers are the
-    same.
+    The imbalance of a set `M` of clients is `QCID(M) = Σ_c (q_c - 1/C)²`, with `q_c` the share of class `c` in their
+    pooled examples. It depends only on the inner products of the clients' label counts, which the source computes under
+    encryption. Here each client sends its counts to the server once; the numbers are the same.
 
-    The first client is drawn with a chance proportional to `1/QCID({i})^β₁ + λ sqrt(3 ln t / (2 T_i))`, `t` the round
-    from 1 and `T_i` how often `i` was selected (from 1 on). The second: `1/QCID({c, i})^β₂`; the source divides it by
-    the first one's number, which is the same for all `i`. The `k`-th: `QCID(M)^β_{k-1} / QCID(M ∪ {i})^β_k`, whose
-    numerator is the same for all, too. `β_k = beta k`. An imbalance counts as `floor` at least, so that a perfectly
-    balanced cohort is the likeliest, and not a division by 0.
+    The first client, `c`, is drawn in proportion to `1/QCID({i})^β₁ + λ sqrt(3 ln t / (2 T_i))`, with `t` the round,
+    from 1, and `T_i` how often `i` was selected, plus 1. The second is drawn in proportion to `1/QCID({c, i})^β₂`,
+    which the source divides by the number of the first, the same for all `i`. The `k`-th is drawn in proportion to
+    `QCID(M)^β_{k-1} / QCID(M ∪ {i})^β_k`, whose numerator is also the same for all `i`. `β_k = beta k`. An imbalance
+    counts as at least `floor`, so that a perfectly balanced cohort is the likeliest, and not a division by 0.
 
     Attributes:
       exploration: `λ`.
-      beta: `β_k` by `k`.
-      floor: least imbalance that is told from 0.
+      beta: `β_k / k`.
+      floor: smallest imbalance that is distinguished from 0.
 
     Source: Zhang et al., "Fed-CBS: A Heterogeneity-Aware Client Sampling Mechanism for Federated Learning via
     Class-Imbalance Reduction", 2023, https://arxiv.org/abs/2209.15245, sections 3 and 4.
@@ -64,7 +63,7 @@ class FedCBS(ClientSelector):
         return Signals(upfront=[signals.LabelCounts()])
 
     def init(self, key: PRNGKey, ctx: Context, host: Host, *, label_counts: Int[Array, "N C"]) -> FedCBSState:
-        """Returns the counts, and one selection of each."""
+        """Returns the label counts, and a selection count of 1 for each client."""
         return FedCBSState(label_counts.astype(jnp.float32), jnp.ones(ctx.num_clients))
 
     def select(self, key: PRNGKey, state: FedCBSState, ctx: Context) -> Cohort:
@@ -87,12 +86,12 @@ class FedCBS(ClientSelector):
         return cohort_of(client, client >= 0)
 
     def observe(self, key: PRNGKey, state: FedCBSState, ctx: Context, cohort: Cohort) -> FedCBSState:
-        """Returns the state with one selection more of those who were."""
+        """Returns the state with one more selection of each selected client."""
         return state._replace(selected=state.selected.at[cohort.selected].add(1.0, mode="drop"))
 
 
 def imbalance(counts: Float[Array, "N C"]) -> Float[Array, "N"]:
-    """Returns `Σ_c (q_c - 1/C)²`, QCID, of each row of label counts; that of no examples is that of one class."""
+    """Returns `Σ_c (q_c - 1/C)²`, QCID, of each row of label counts; a row without examples counts as one class."""
     total, classes = counts.sum(1, keepdims=True), counts.shape[1]
     part = counts / jnp.maximum(total, 1.0)
     return jnp.where(total[:, 0] > 0, jnp.square(part - 1 / classes).sum(1), 1 - 1 / classes)

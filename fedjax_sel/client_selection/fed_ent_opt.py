@@ -1,4 +1,4 @@
-"""FedEntOpt: a cohort whose pooled labels are as balanced as can be."""
+"""FedEntOpt: a cohort whose pooled labels are as balanced as possible."""
 
 from typing import NamedTuple
 
@@ -16,10 +16,10 @@ from fedjax_sel.types import Cohort, Context, PRNGKey
 __all__ = ["FedEntOpt"]
 
 NEVER = -(2**30)
-"""The number of entry of a client that never entered the buffer."""
+"""Entry number of a client that never entered the buffer."""
 
 TOLERANCE = 1e-6
-"""Nats by which entropies must differ; less is rounding."""
+"""Smallest difference of two entropies, in nats, that is not rounding."""
 
 
 class FedEntOptState(NamedTuple):
@@ -27,8 +27,8 @@ class FedEntOptState(NamedTuple):
 
     Attributes:
       counts: examples of each client and class.
-      entry: which entry into the buffer each client's last was, from 0.
-      entries: how many there were.
+      entry: number of each client's last entry into the buffer, from 0.
+      entries: number of entries so far.
     """
 
     counts: Float[Array, "N C"]
@@ -37,20 +37,20 @@ class FedEntOptState(NamedTuple):
 
 
 class FedEntOpt(ClientSelector):
-    """Greedily, the clients that maximise the entropy of the cohort's pooled labels, none of them seen just now.
+    """The clients that greedily maximise the entropy of the cohort's pooled labels, none of them selected recently.
 
-    The first client is drawn uniformly; the next is the one of largest `H((L + l_i) / ‖L + l_i‖₁)`, `L` the sum of the
-    label counts of those chosen in this round, ties at random. Who is chosen enters a buffer, first in, first out, and
-    cannot be chosen while in it; where the buffer holds everybody who can be reached, it does not count.
+    The first client is drawn uniformly. Each next one has the largest `H((L + l_i) / ‖L + l_i‖₁)`, with `L` the sum of
+    the label counts of those chosen in this round; ties are broken at random. A chosen client enters a first-in,
+    first-out buffer and cannot be chosen while in it; if the buffer holds all available clients, it is ignored.
 
     Each client sends its label counts, `C` numbers, once, before the first round.
 
     Attributes:
-      buffer: clients that the buffer holds, as a fraction of all; at most `N - m` of them, at least one.
+      buffer: size of the buffer, as a fraction of all clients; at most `N - m` and at least one client.
       first: `"random"`, or `"entropy"` for the client whose own labels have the largest entropy.
 
     Source: Lutz et al., "Optimizing Federated Learning by Entropy-Based Client Selection", 2024,
-    https://arxiv.org/abs/2411.01240, Algorithm 1. The size of the buffer is the source's to choose, in (0, N - m].
+    https://arxiv.org/abs/2411.01240, Algorithm 1. The source leaves the size of the buffer free, in (0, N - m].
 
     >>> list(FedEntOpt().signals().upfront)
     ['label_counts']
@@ -69,7 +69,7 @@ class FedEntOpt(ClientSelector):
         return FedEntOptState(label_counts.astype(jnp.float32), entry, jnp.zeros((), jnp.int32))
 
     def select(self, key: PRNGKey, state: FedEntOptState, ctx: Context) -> Cohort:
-        """Returns the cohort, in the order in which it is chosen."""
+        """Returns the cohort, in the order chosen."""
         outside = state.entry < state.entries - self.buffer_size(ctx)
 
         def choose(slot, carry):  # Alg. 1
@@ -89,7 +89,7 @@ class FedEntOpt(ClientSelector):
         return cohort_of(client, client >= 0)
 
     def observe(self, key: PRNGKey, state: FedEntOptState, ctx: Context, cohort: Cohort) -> FedEntOptState:
-        """Returns the state in which the cohort has entered the buffer, also those who returned nothing."""
+        """Returns the state with the cohort in the buffer, including members that returned nothing."""
         entered = cohort.client >= 0
         number = state.entries + jnp.cumsum(entered) - 1
         entry = state.entry.at[cohort.selected].set(number.astype(jnp.int32), mode="drop")

@@ -1,4 +1,4 @@
-"""FedEntropy: of the trained, those whose predictions together have the highest entropy."""
+"""FedEntropy: merges the members whose pooled predictions have the highest entropy."""
 
 import jax
 import jax.numpy as jnp
@@ -14,22 +14,23 @@ from fedjax_sel.types import Cohort, Context, PRNGKey
 __all__ = ["FedEntropy"]
 
 TOLERANCE = 1e-6
-"""Nats by which an entropy must rise; less is rounding."""
+"""Smallest rise of an entropy, in nats, that is not rounding."""
 
 
 class FedEntropy(ClientSelector):
-    """Draws clients by how often they were accepted, and merges those of whom the pooled soft labels are most diverse.
+    """Draws clients by how often they were accepted, and merges those whose pooled soft labels are most diverse.
 
-    A cohort is drawn in proportion to the clients' values, which begin at 1; with chance ε it is uniform. Each member
-    trains and sends its soft labels, the mean prediction `s_i` of its new model on its own examples. From `A`, all who
-    returned, the server takes away the one without whom `H(Σ_A n_i s_i / Σ_A n_i)` is largest, as long as it rises. Who
-    is left uploads a model, and has one added to its value; who was taken away has its value halved.
+    A cohort is drawn in proportion to the clients' values, which start at 1; with probability ε it is uniform. Each
+    member trains and sends its soft labels, the mean prediction `s_i` of its new model on its own examples. From `A`,
+    all members that returned, the server repeatedly removes the one without which `H(Σ_A n_i s_i / Σ_A n_i)` is
+    largest, as long as this entropy rises. A remaining member uploads its model and gains 1 in value; the value of a
+    removed member is halved.
 
-    A member pays a forward pass over its examples and sends `C` numbers besides; the models of those taken away are not
-    uploaded. Aggregation in the source is by size (`Mean("size")`).
+    Besides training, a member pays a forward pass over its examples and sends `C` numbers; removed members upload no
+    model. The source aggregates by size (`Mean("size")`).
 
     Attributes:
-      epsilon: chance of a uniform cohort.
+      epsilon: probability of a uniform cohort.
 
     Source: Ling et al., "FedEntropy: Efficient Device Grouping for Federated Learning Using Maximum Entropy Judgment",
     2022, https://arxiv.org/abs/2205.12038; ε and the values are those of the authors' code,
@@ -46,11 +47,11 @@ class FedEntropy(ClientSelector):
         return Signals(trained=[signals.SoftLabels()])
 
     def init(self, key: PRNGKey, ctx: Context, host: Host) -> Float[Array, "N"]:
-        """Returns the clients' values: 1."""
+        """Returns the clients' values, all 1."""
         return jnp.ones(ctx.num_clients)
 
     def select(self, key: PRNGKey, state: Float[Array, "N"], ctx: Context) -> Cohort:
-        """Returns clients in proportion to their values, or uniform ones."""
+        """Returns clients drawn in proportion to their values, or uniformly."""
         key_coin, key_client = jax.random.split(key)
         explore = jax.random.uniform(key_coin) < self.epsilon
         log_value = jnp.log(jnp.maximum(state, jnp.finfo(state.dtype).tiny))
@@ -65,7 +66,7 @@ class FedEntropy(ClientSelector):
         *,
         soft_labels: Float[Array, "m C"],
     ) -> Cohort:
-        """Returns the cohort in which those count whose soft labels are most diverse."""
+        """Returns the cohort reduced to the members whose pooled soft labels are most diverse."""
         weight = jnp.where(cohort.mask, ctx.num_examples[cohort.client], 0)[:, None] * soft_labels
         mask = judge(weight, cohort.mask)
         return cohort.replace(mask=mask, weight=jnp.where(mask, cohort.weight, 0.0))
@@ -79,7 +80,7 @@ class FedEntropy(ClientSelector):
         *,
         soft_labels: Float[Array, "m C"],
     ) -> Float[Array, "N"]:
-        """Returns the values; those of who returned nothing are as they were."""
+        """Returns the updated values; members that returned nothing keep theirs."""
         value = state[cohort.client]
         returned = soft_labels.sum(1) > 0
         new = jnp.where(cohort.mask, value + 1, jnp.where(returned, value / 2, value))
@@ -87,13 +88,13 @@ class FedEntropy(ClientSelector):
 
 
 def judge(soft: Float[Array, "m C"], mask: Bool[Array, "m"]) -> Bool[Array, "m"]:
-    """Returns who is left of the mask when the entropy of the sum over those left no longer rises.
+    """Returns the members left when removing one no longer raises the entropy of the sum over those left.
 
-    At least one is left where there was one; of equal ones the first is taken away.
+    At least one is left if there was one; among equal ones, the first is removed.
 
     Args:
-      soft: soft labels, times the clients' examples.
-      mask: whose there are.
+      soft: soft labels, times the number of the clients' examples.
+      mask: which members have soft labels.
     """
 
     def step(_, left):  # maximum entropy judgment

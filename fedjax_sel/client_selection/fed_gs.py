@@ -1,4 +1,4 @@
-"""FedGS: cohorts of clients that are far apart, each client as often as the others."""
+"""FedGS: cohorts of clients that are far apart, with all clients selected equally often."""
 
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ from fedjax_sel.types import Cohort, Context, PRNGKey
 __all__ = ["FedGS"]
 
 NOISE = 1e-5
-"""How much chance adds to a client's worth, so that ties are settled by it."""
+"""Scale of the noise added to a client's worth, which breaks ties at random."""
 
 
 class FedGSState(NamedTuple):
@@ -31,20 +31,23 @@ class FedGSState(NamedTuple):
 
 
 class FedGS(ClientSelector):
-    """The cohort that maximises `α / (m (m - 1)) sᵀ H s - z · s`: distances between members, less their past turns.
+    """The cohort that maximises `α / (m (m - 1)) sᵀ H s - z · s`: distances between members less past selections.
 
-    `z_i = (2 (v_i - v̄ - m / N) + 1) / (N - 1)`, where `v` counts the turns, and `H` holds the lengths of the shortest
-    paths, over the longest, in a graph with an edge of length `exp(-u_ij² / σ)` between clients whose similarity `u_ij`
-    is above ε; where there is no path, 1. `u` is the cosine of two label distributions, scaled to [0, 1] over all
-    pairs. In `m / N`, `N` counts whom can be reached. With `α = 0` the clients of fewest turns are selected.
+    `z_i = (2 (v_i - v̄ - m / N) + 1) / (N - 1)`, where `v` counts each client's selections. `H` holds the lengths of
+    shortest paths, divided by the longest, in a graph with an edge of length `exp(-u_ij² / σ)` between clients whose
+    similarity `u_ij` is above ε; without a path it is 1. `u` is the cosine of two label distributions, scaled to [0, 1]
+    over all pairs. In `m / N`, `N` counts available clients only. With `α = 0`, the clients selected least often are
+    selected.
 
-    The source hands the problem to a solver; here a greedy cohort is improved by exchanges of one member, the best one
-    first, until none helps. Each client sends its label counts, `C` numbers, once, before the first round.
+    The source hands the problem to a solver; here a greedy cohort is improved by exchanging one member at a time, the
+    best exchange first, until none helps (at most `10 m` times). Each client sends its label counts, `C` numbers, once,
+    before the first round.
 
     Attributes:
-      alpha: α, how much distances count beside turns.
+      alpha: α, the weight of distances relative to past selections.
       epsilon, sigma: ε and σ of the graph.
-      scale: smallest similarity: `"pairs"`, of all pairs; `"code"`, of all pairs and 0, as the authors' code has it.
+      scale: smallest similarity in the scaling: `"pairs"`, that of all pairs; `"code"`, that of all pairs and 0, as in
+        the authors' code.
 
     Source: Wang et al., "FedGS: Federated Graph-based Sampling with Arbitrary Client Availability", 2023,
     https://arxiv.org/abs/2211.13975; code: https://github.com/WwZzz/FedGS, whose oracle graph this is.
@@ -63,7 +66,7 @@ class FedGS(ClientSelector):
         return Signals(upfront=[signals.LabelCounts()])
 
     def init(self, key: PRNGKey, ctx: Context, host: Host, *, label_counts: Int[Array, "N C"]) -> FedGSState:
-        """Returns the distances in the graph of clients, and no turns."""
+        """Returns the distances in the graph of clients, and selection counts of 0."""
         apart = graph_distances(label_counts, self.epsilon, self.sigma, with_zero=self.scale == "code")
         return FedGSState(apart, jnp.zeros(ctx.num_clients, jnp.int32))
 
@@ -79,22 +82,22 @@ class FedGS(ClientSelector):
         return cohort_of(client, member[client])
 
     def observe(self, key: PRNGKey, state: FedGSState, ctx: Context, cohort: Cohort) -> FedGSState:
-        """Returns the turns, also of those who returned nothing."""
+        """Returns the selection counts, which include members that returned nothing."""
         return state._replace(count=state.count.at[cohort.selected].add(1, mode="drop"))
 
 
 def graph_distances(
     counts: Int[Array, "N C"], epsilon: Scalar, sigma: Scalar, *, with_zero: bool = False
 ) -> Float[Array, "N N"]:
-    """Returns the shortest paths between clients over the longest one; 1 where there is none, 0 to oneself.
+    """Returns the shortest paths between clients, divided by the longest; 1 where there is none, 0 on the diagonal.
 
     Args:
       counts: examples of each client and class.
       epsilon: similarity above which there is an edge.
-      sigma: of the length of an edge.
+      sigma: `σ` in the length of an edge.
       with_zero: whether 0 counts among the similarities when they are scaled.
     """
-    n, counts = counts.shape[0], counts.astype(jnp.float32)  # squares of whole numbers overflow
+    n, counts = counts.shape[0], counts.astype(jnp.float32)  # squares of integers overflow
     p = counts / jnp.maximum(jnp.sqrt((counts**2).sum(1, keepdims=True)), 1e-12)
     similar, oneself = p @ p.T, jnp.eye(n, dtype=bool)
     low = jnp.min(jnp.where(oneself, 0.0 if with_zero else jnp.inf, similar))
@@ -103,7 +106,7 @@ def graph_distances(
     length = jnp.where(scaled > epsilon, jnp.exp(-(scaled**2) / sigma), jnp.inf)
     length = jnp.where(oneself, 0.0, length)
 
-    def through(k, path):  # Floyd and Warshall
+    def through(k, path):  # Floyd-Warshall
         return jnp.minimum(path, path[:, k][:, None] + path[k][None, :])
 
     path = jax.lax.fori_loop(0, n, through, length)
@@ -114,15 +117,15 @@ def graph_distances(
 def exchange(
     pair: Float[Array, "N N"], worth: Float[Array, "N"], available: Bool[Array, "N"], m: int
 ) -> Bool[Array, "N"]:
-    """Returns the members of a cohort that no exchange of one member for another client improves.
+    """Returns a cohort that no exchange of one member for another client improves, or after `10 m` exchanges.
 
-    What is maximised is the sum of the members' worths and of `pair` over the pairs of members.
+    Maximises the sum of the members' worths plus the sum of `pair` over the pairs of members.
 
     Args:
       pair: symmetric, 0 on the diagonal.
       worth: of each client.
-      available: who can be a member.
-      m: members; all who are available, where there are fewer.
+      available: which clients can be members.
+      m: number of members; all available clients if they are fewer.
     """
     member = jnp.zeros(worth.shape, bool)
 
@@ -134,7 +137,7 @@ def exchange(
 
     def improve(carry):
         member, _, tries = carry
-        linked = worth + pair @ member.astype(jnp.float32)  # what a member gives, and another client would
+        linked = worth + pair @ member.astype(jnp.float32)  # what a member contributes, or another client would
         gain = linked[None, :] - pair - linked[:, None]  # of client j for member i
         gain = jnp.where(member[:, None] & (available & ~member)[None, :], gain, -jnp.inf)
         best = jnp.argmax(gain)
@@ -148,4 +151,4 @@ def exchange(
 
 
 LEAST_GAIN = 1e-6
-"""Below it, a gain is rounding."""
+"""Smallest gain that is not rounding."""

@@ -1,4 +1,4 @@
-"""FedLECC: of the clusters with like labels that are learnt worst, the clients of highest loss."""
+"""FedLECC: the clients of highest loss from the label clusters of highest mean loss."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ __all__ = ["FedLECC"]
 
 
 class FedLECC(ClientSelector):
-    """Of each of the `J` clusters of highest mean loss, the `⌈m / J⌉` clients of highest loss, ties at random.
+    """The `⌈m / J⌉` clients of highest loss from each of the `J` clusters of highest mean loss, ties at random.
 
-    Clusters are made once, by OPTICS over the Hellinger distances of the clients' label distributions; a client that is
-    in none has its own. Where clusters are too small to fill the cohort, those of the next highest mean loss follow;
-    where all gave as many, they give again. Each client sends its label counts, `C` numbers, once; in every round it is
-    sent the global model, passes all its examples through it and sends its loss.
+    Clusters are made once, by OPTICS on the Hellinger distances between the clients' label distributions; a client
+    outside all clusters gets its own. If clusters are too small to fill the cohort, those of the next highest mean loss
+    follow; once all clusters have contributed as many, they contribute again. Each client sends its label counts, `C`
+    numbers, once; in every round it receives the global model, passes all its examples through it and sends its loss.
 
     Attributes:
       clusters: `J`.
-      eps: distance up to which clients are neighbours.
+      eps: largest distance between neighbours.
 
     Source: Jimenez-Gutierrez et al., "FedLECC: Cluster- and Loss-Guided Client Selection for Federated Learning under
     Non-IID Data", 2026, https://arxiv.org/abs/2603.08911. The number of clusters and how they are cut are ours.
@@ -49,7 +49,7 @@ class FedLECC(ClientSelector):
         return jnp.asarray(cluster_labels(np.asarray(label_counts), float(self.eps), "hellinger"), jnp.int32)
 
     def select(self, key: PRNGKey, state: Int[Array, "N"], ctx: Context, *, loss: Float[Array, "N"]) -> Cohort:
-        """Returns clients of the worst clusters, those of the worst first."""
+        """Returns clients of the clusters of highest loss, the highest first."""
         n, each = ctx.num_clients, -(-ctx.m // self.clusters)
         noise = jax.random.uniform(key, (n,))
         count = jnp.zeros(n).at[state].add(ctx.available.astype(jnp.float32))

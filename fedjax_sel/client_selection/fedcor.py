@@ -1,4 +1,4 @@
-"""FedCor: clients whose training lowers, by correlation, everybody's loss."""
+"""FedCor: clients whose training should lower the loss of all clients, by its correlation with theirs."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class FedCorState(NamedTuple):
     """What `FedCor` carries from round to round.
 
     Attributes:
-      factor: `X`; the losses' changes have covariance `XᵀX + σ²I`.
+      factor: `X`; the loss changes have covariance `XᵀX + σ²I`.
       discount: `α` of each client.
-      loss: of each client when it was last asked; NaN: never.
-      changes: the losses' changes that the process is fitted to.
+      loss: of each client at the beginning of the last round; NaN: not asked in that round.
+      changes: the loss changes to which the process is fitted.
       round: of each of them; -1: none yet.
-      count: how many there were.
+      count: number of changes so far.
     """
 
     factor: Float[Array, "K N"]
@@ -39,39 +39,39 @@ class FedCorState(NamedTuple):
 
 
 class FedCor(ClientSelector):
-    """The changes of all clients' losses in a round are one draw of a Gaussian process, fitted as training goes.
+    """Models the changes of all clients' losses in a round as a draw of a Gaussian process, fitted during training.
 
-    The cohort is chosen greedily: next is the client of largest `α_k Σ_i p_i Σ_ik / sqrt(Σ_kk)` (`p` the clients'
-    shares of the examples), the covariance is conditioned on it, and so on `m` times. A client that was selected has
-    its `α` multiplied by `beta`, until the next fit sets all to 1.
+    The cohort is chosen greedily, in `m` steps: the next client is the one of largest `α_k Σ_i p_i Σ_ik / sqrt(Σ_kk)`
+    (`p` are the clients' shares of the examples), and the covariance is then conditioned on it. Each time a client is
+    selected, its `α` is multiplied by `beta`; the next fit resets all to 1.
 
-    Up to round `warm_up` cohorts are uniform, everybody reports its loss at the beginning of every round, and at the
-    end the process is fitted with `first_steps` steps of Adam. After it, in every round that `interval` divides, a
-    uniform cohort trains for this purpose alone and its model is thrown away (`ClientSelector.probes`); the change of
-    all losses is one more draw, and `steps` steps follow. A draw of `age` rounds weighs `gamma^age`, none where it is
-    older than `history`; the mean is the weighted mean of the draws. Losses are on the hold-out examples where
-    `Experiment.signal_split` says so, as in the source. A client that cannot be asked counts as changing like the mean
-    of the others.
+    Up to round `warm_up`, cohorts are uniform and all clients report their losses at the beginning of every round; at
+    the end, the process is fitted with `first_steps` steps of Adam. Afterwards, in every round that `interval` divides,
+    a uniform cohort trains for this purpose alone and its model is discarded (`ClientSelector.probes`); the change of
+    all losses is one more draw, and `steps` steps follow. A draw that is `age` rounds old has weight `gamma^age`, or 0
+    if it is older than `history`; the mean is the weighted mean of the draws. Losses are measured on the hold-out
+    examples if `Experiment.signal_split` says so, as in the source. An unavailable client gets the mean change of the
+    others.
 
-    As in the authors' code (with its `--update_mean`), but for the time of measuring: a probe begins from the
-    model before its round, there from the one after it; and the change in round `warm_up`, the newest draw of the first
-    fit there, is not yet known here and does not enter.
+    This follows the authors' code (with its `--update_mean`), except for when losses are measured. A probe starts from
+    the model before its round, in the authors' code from the one after it. The change in round `warm_up`, the newest
+    draw of their first fit, is not known yet here and does not enter.
 
     Attributes:
-      beta: what a client's `α` is multiplied by.
-      gamma: weight of a draw by age.
+      beta: factor on the `α` of a selected client.
+      gamma: factor on the weight of a draw per round of age.
       noise: `σ`.
       learning_rate: of Adam.
       warm_up: last round of uniform cohorts, from 0.
-      interval: rounds between two fits after it.
+      interval: rounds between two fits after the warm-up.
       history: age in rounds of the oldest draw used.
       dimension: rows of `X`.
-      first_steps, steps: of Adam, in the first fit and in the others.
+      first_steps, steps: steps of Adam in the first fit and in the others.
 
     Source: Tang et al., "FedCor: Correlation-Based Active Client Selection Strategy for Heterogeneous Federated
     Learning", CVPR 2022, https://arxiv.org/abs/2103.13822, Algorithm 1; code: https://github.com/Yoruko-Tang/FedCor.
-    The defaults are those for Fashion-MNIST of the copy that GPFL's authors ran; the code's own README has beta 0.9
-    there (CIFAR-10: warm_up 20, interval 50, history 500, beta 0.9, gamma 0.99).
+    The defaults are those for Fashion-MNIST in the copy of the code that GPFL's authors ran; the code's own README has
+    beta 0.9 for it (CIFAR-10: warm_up 20, interval 50, history 500, beta 0.9, gamma 0.99).
 
     >>> FedCor(warm_up=20, interval=50).signals().before
     {'loss': Loss()}
@@ -93,15 +93,15 @@ class FedCor(ClientSelector):
         return Signals(before=[signals.Loss()])
 
     def asks(self, round: Int[Array, ""]) -> Bool[Array, ""]:
-        """Returns whether the clients report: while warming up, and where a probe begins."""
+        """Returns whether the clients report: during the warm-up, and in rounds with a probe."""
         return (round <= self.warm_up) | self.probes(round)
 
     def probes(self, round: Int[Array, ""]) -> Bool[Array, ""]:
-        """Returns whether a probe trains: every `interval` rounds after warming up."""
+        """Returns whether a probe trains: every `interval` rounds after the warm-up."""
         return (round > self.warm_up) & (round % self.interval == 0)
 
     def init(self, key: PRNGKey, ctx: Context, host: Host) -> FedCorState:
-        """Returns a covariance of random directions."""
+        """Returns a random `X`, and no draws yet."""
         n, draws = ctx.num_clients, self.warm_up + self.history // self.interval + 1
         return FedCorState(
             factor=jax.random.normal(key, (self.dimension, n)) / jnp.sqrt(self.dimension),
@@ -113,7 +113,7 @@ class FedCor(ClientSelector):
         )
 
     def select(self, key: PRNGKey, state: FedCorState, ctx: Context, *, loss: Float[Array, "N"]) -> Cohort:
-        """Returns a uniform cohort while warming up, then a greedy one by the process."""
+        """Returns a uniform cohort during the warm-up, then a greedy one by the process."""
 
         def choose_greedily():
             weight = ctx.num_examples / ctx.num_examples.sum()
@@ -132,7 +132,7 @@ class FedCor(ClientSelector):
         loss: Float[Array, "N"],
         probed_loss: Float[Array, "N"],
     ) -> FedCorState:
-        """Returns the state with one more draw where the change of the losses is known, refitted where that is due."""
+        """Returns the state with one more draw if the change of the losses is known, refitted if a fit is due."""
         t, probed = ctx.round, self.probes(ctx.round)
         new = probed | ((t > 0) & (t <= self.warm_up))
         place = jnp.where(new, state.count % len(state.round), len(state.round))

@@ -15,22 +15,23 @@ __all__ = ["FedCS"]
 
 
 class FedCS(ClientSelector):
-    """Client after client, the one that lengthens the round least, while it ends before the deadline; at most `m`.
+    """Adds the client that lengthens the round least, one at a time, as long as it meets the deadline; at most `m`.
 
-    All receive the model by one multicast, as slow as the slowest receiver (`T^d`), compute side by side (`t^UD`) and
-    upload one after another (`t^UL`), the last until `Θ`. A further client `i` moves
+    All members receive the model by one multicast, as slow as the slowest receiver (`T^d`), compute in parallel
+    (`t^UD`) and upload one after another (`t^UL`), until `Θ`. Adding client `i` moves
 
         Θ to max(Θ, t_i^UD) + t_i^UL,      T^d to max(T^d, t_i^d),
 
-    and the one with the smallest sum of the two increments is next. One with which `T^d + Θ` reaches the deadline is
-    passed over, now and for good, for both only grow. Slots that nobody fits stay empty. Equal clients: by chance.
+    and the client with the smallest sum of the two increments is next. A client with which `T^d + Θ` reaches the
+    deadline is excluded for good, since both only grow. Slots that no client fits stay empty. Ties are broken at
+    random.
 
-    The deadline is the selector's plan; `Experiment.deadline` is what becomes of those who miss one. The simulated
-    clock has uploads side by side, so rounds end no later than planned.
+    This deadline is for planning only; `Experiment.deadline` sets what happens to clients that miss one. On the
+    simulated clock uploads run in parallel, so rounds end no later than planned.
 
     Attributes:
-      deadline: seconds of a round, without the server's own work; infinite: `m` clients always.
-      fraction: of the available clients, how many are asked for their resources each round, drawn at random; in (0, 1].
+      deadline: seconds of a round, without the server's own work; infinite: always `m` clients.
+      fraction: fraction of the available clients, in (0, 1], drawn at random each round and asked for their resources.
 
     Source: Nishio and Yonetani, "Client Selection for Federated Learning with Heterogeneous Resources in Mobile Edge",
     2019, https://arxiv.org/abs/1804.08333, Algorithm 3.
@@ -43,7 +44,7 @@ class FedCS(ClientSelector):
     fraction: Scalar = param(default=1.0, above=0, high=1)
 
     def init(self, key: PRNGKey, ctx: Context, host: Host) -> StrategyState:
-        """Returns nothing; `ValueError` without devices."""
+        """Returns no state; raises `ValueError` without devices."""
         check_devices("fedcs", ctx)
         return ()
 
@@ -61,7 +62,7 @@ class FedCS(ClientSelector):
             spread = jnp.maximum(multicast, t.download)  # T^d with each of them
             ends = jnp.maximum(uploads, t.compute) + t.upload  # Θ with each of them
             fits = free & (spread + ends < self.deadline)
-            longer = jnp.where(fits, spread - multicast + ends - uploads, jnp.inf)  # Alg. 3, what its argmax weighs
+            longer = jnp.where(fits, spread - multicast + ends - uploads, jnp.inf)  # Alg. 3, the argmax's objective
             best = jnp.argmax(jnp.where(fits & (longer == longer.min()), ties, -1.0))
             some = fits.any()
             return (

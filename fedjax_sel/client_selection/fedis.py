@@ -17,18 +17,18 @@ __all__ = ["FedIS"]
 
 
 class FedIS(ClientSelector):
-    """`m` draws with replacement, of chance `p_i ∝ ‖∇F_i(w)‖` and weight `1 / (m N p_i)`.
+    """`m` draws with replacement, with probability `p_i ∝ ‖∇F_i(w)‖` and weight `1 / (m N p_i)`.
 
-    The sum is then that of full participation in expectation, every client weighing `1/N`, with the aggregation's
-    `weighting: cohort` (the weights need not add up to 1; with `client` they are made to, and the sum is biased).
+    With the aggregation's `weighting: cohort`, the sum equals full participation in expectation, with weight `1/N` for
+    each client (the weights need not sum to 1; `client` normalises them, which biases the sum).
 
-    With `gradients="stale"`, the practical rule, `p` begins with `1/N`, and after a round members share the chances
-    that they had together in proportion to their gradients' norms, `p_i ← ‖g_i‖ / Σ_S ‖g‖ · (1 - Σ_{j ∉ S} p_j)`; the
-    others keep theirs. A member passes its examples forward and backward once more than training does, and sends one
-    number. With `"all"` everybody does so in every round. A client whose gradient was 0 is not drawn again.
+    With `gradients="stale"`, the practical rule, `p` starts at `1/N`. After a round, the members redistribute their
+    joint probability in proportion to their gradients' norms, `p_i ← ‖g_i‖ / Σ_S ‖g‖ · (1 - Σ_{j ∉ S} p_j)`; the other
+    clients keep theirs. A member makes one more forward and backward pass over its examples than training alone, and
+    sends one number. With `"all"`, all clients do so in every round. A client whose gradient was 0 is not drawn again.
 
-    The authors' code multiplies the norms by the clients' shares of the losses, and draws without replacement; its
-    rule is not here.
+    The authors' code multiplies the norms by the clients' shares of the losses, and draws without replacement; that
+    rule is not implemented.
 
     Attributes:
       gradients: `"stale"` or `"all"`.
@@ -49,17 +49,17 @@ class FedIS(ClientSelector):
         return Signals(before=[signals.GradientNorm()])
 
     def init(self, key: PRNGKey, ctx: Context, host: Host) -> Float[Array, "N"]:
-        """Returns equal chances."""
+        """Returns equal probabilities."""
         return jnp.full(ctx.num_clients, 1 / ctx.num_clients)
 
     def candidates(self, key: PRNGKey, state: Float[Array, "N"], ctx: Context) -> Int[Array, "m"] | None:
-        """Returns the draws: only those who train are asked, unless everybody is."""
+        """Returns the draws, so that only members are asked; None if all clients are asked."""
         return draw_clients(key, state, ctx) if self.gradients == "stale" else None
 
     def select(
         self, key: PRNGKey, state: Float[Array, "N"], ctx: Context, *, gradient_norm: Float[Array, "d"]
     ) -> Cohort:
-        """Returns those who were asked, or draws by everybody's gradients."""
+        """Returns the clients that were asked, or draws by all clients' gradients."""
         if ctx.candidates is not None:
             return weigh_draws(ctx.candidates, state, ctx)
         return weigh_draws(draw_clients(key, gradient_norm, ctx), gradient_norm, ctx)
@@ -67,7 +67,7 @@ class FedIS(ClientSelector):
     def observe(
         self, key: PRNGKey, state: Float[Array, "N"], ctx: Context, cohort: Cohort, *, gradient_norm: Float[Array, "d"]
     ) -> Float[Array, "N"]:
-        """Returns the chances, of those who came back anew."""
+        """Returns the probabilities, updated for the members that returned."""
         if ctx.candidates is None:
             return state
         return renew_chances(state, cohort.client, cohort.mask, gradient_norm)

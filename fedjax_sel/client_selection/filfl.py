@@ -1,4 +1,4 @@
-"""FilFL: only clients that a search among trained models keeps."""
+"""FilFL: only clients that a search over trained models keeps."""
 
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
@@ -13,17 +13,18 @@ __all__ = ["FilFL"]
 
 
 class FilFL(ClientSelector):
-    """Every `interval` rounds all `m` slots train and are filtered; cohorts until the next are random ones of the kept.
+    """Every `interval` rounds all `m` slots train and are filtered; in between, cohorts are drawn from those kept.
 
-    In a filtering round, double greedy search keeps the members whose models' mean has the least loss on the server's
-    validation examples, and `members` of them, all subsets equally likely, are merged. In the other rounds `members` of
-    those kept last are selected, or all of them where they are fewer; where none of them can be reached, of all.
+    In a filtering round, double greedy search keeps the members whose mean model has the lowest loss on the server's
+    validation examples, and `members` of them, all subsets equally likely, are merged. In the other rounds, `members`
+    of the clients kept last are selected, or all of them if they are fewer; if none of them is available, `members` of
+    all available clients.
 
-    Give the run as many slots as clients are to be filtered (`cohort_size`). All members of a filtering round train and
-    upload; the server evaluates its validation examples `2 m + 1` times in it.
+    Set `cohort_size` to the number of clients to filter. In a filtering round all members train and upload, and the
+    server evaluates its validation examples `2 m + 1` times.
 
     Attributes:
-      members: how many are merged; None: half of the slots, at least 1.
+      members: number of members merged; None: half of the slots, at least 1.
       interval: rounds between two filtering rounds.
       rule: of the search, `"randomized"` or `"deterministic"`.
 
@@ -41,11 +42,11 @@ class FilFL(ClientSelector):
     accepts_before_upload = False
 
     def signals(self) -> Signals:
-        """Returns who is kept by the search."""
+        """Returns which members the search keeps."""
         return Signals(trained=[signals.DoubleGreedy(rule=self.rule, interval=self.interval)])
 
     def init(self, key: PRNGKey, ctx: Context, host: Host) -> Bool[Array, "N"]:
-        """Returns who is kept: everybody; `ValueError` where more are to be merged than there are slots."""
+        """Returns the clients kept, all of them; raises `ValueError` if `members` is more than the slots."""
         if self.count(ctx) > ctx.m:
             raise ValueError(
                 f"filfl: members is {self.members}, but the cohort has m = {ctx.m} slots; "
@@ -54,7 +55,7 @@ class FilFL(ClientSelector):
         return jnp.ones(ctx.num_clients, bool)
 
     def count(self, ctx: Context) -> int:
-        """Returns how many are merged."""
+        """Returns how many members are merged."""
         return max(1, ctx.m // 2) if self.members is None else self.members
 
     def filters(self, ctx: Context) -> Bool[Array, ""]:
@@ -62,7 +63,7 @@ class FilFL(ClientSelector):
         return ctx.round % self.interval == 0
 
     def select(self, key: PRNGKey, state: Bool[Array, "N"], ctx: Context) -> Cohort:
-        """Returns random clients, or random ones of those kept."""
+        """Returns random clients in a filtering round, else random clients among those kept."""
         kept = state & ctx.available
         pool = jnp.where(self.filters(ctx) | ~kept.any(), ctx.available, kept)
         cohort = uniform_m(key, pool, ctx.m)
@@ -72,7 +73,7 @@ class FilFL(ClientSelector):
     def accept(
         self, key: PRNGKey, state: Bool[Array, "N"], ctx: Context, cohort: Cohort, *, kept: Float[Array, "m"]
     ) -> Cohort:
-        """Returns random members of those kept; in a round without filtering, everybody."""
+        """Returns random members among those kept; in a round without filtering, all members."""
         drawn = uniform_m(key, cohort.mask & (kept > 0), self.count(ctx))
         chosen = jnp.zeros(ctx.m, bool).at[drawn.selected].set(True, mode="drop")
         mask = cohort.mask & (chosen | ~self.filters(ctx))
@@ -81,6 +82,6 @@ class FilFL(ClientSelector):
     def observe(
         self, key: PRNGKey, state: Bool[Array, "N"], ctx: Context, cohort: Cohort, *, kept: Float[Array, "m"]
     ) -> Bool[Array, "N"]:
-        """Returns who is kept, also those of them who were not merged."""
+        """Returns the clients kept, including those that were not merged."""
         filtered = jnp.zeros_like(state).at[cohort.selected].set(kept > 0, mode="drop")
         return jnp.where(self.filters(ctx) & filtered.any(), filtered, state)

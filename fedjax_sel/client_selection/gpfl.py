@@ -58,7 +58,7 @@ class GPFLState(NamedTuple):
     Attributes:
       projection: of each client's last update; 0: never seen.
       total: sum of each client's rewards.
-      rewarded: how many those are.
+      rewarded: number of those rewards.
       selected: how often each client was selected.
       accuracy, loss: of the global model after the last round.
     """
@@ -75,39 +75,40 @@ class GPFL(ClientSelector):
     """The `m` clients of highest `u_i = mean reward_i + α_t sqrt(2 ln n / n_i)`, `n_i` the times `i` was selected.
 
     A client's reward in a round is the softmax `c̃_i` of its update's projection (`signals.Projection`) over the
-    cohort, times a factor that says whether the round did the global model good. Text and code of the source differ in
-    nearly every part; `variant` is the code's rules or the text's, and each rule can be set by itself:
+    cohort, times a factor for whether the round improved the global model. The source's text and code differ in nearly
+    every part; `variant` chooses the code's rules or the text's, and each rule can be set individually:
 
-    ============  ===================  ================  =====================================================
-    parameter     code                 paper             values
-    ============  ===================  ================  =====================================================
-    `warm_up`     20                   0                 rounds `W` in which `⌈N/W⌉` (at most `m`) clients never
-                                                         seen train; 0: `m` of them a round
+    ============ =================== ================ ===================================================== parameter
+    code paper values ============ =================== ================
+    ===================================================== `warm_up` 20 0 rounds `W` in which `⌈N/W⌉` (at most `m`)
+    clients never seen train; 0: `m` of them per round
     `projection`  tensors              whole             mean over tensors, of all parameters, or `cosine`
     `reference`   aggregate            previous          this round's change of the model, or the one before
     `softmax`     cohort               cohort            over the cohort, or over `everyone`'s last projection
-    `reward`      sign                 exponential       `c̃` times: `±1` as accuracy rose or fell, where it did
-                                                         not change `±0.5` as loss fell or rose; `2 exp(ΔA)`, where
-                                                         it did not change `exp(-ΔF)`; the same as `printed`, with
-                                                         `exp(ΔF)`; `none`: 1; `zero`: 0, so that the bonus alone
-                                                         decides (a control)
-    `mean`        selections_and_one   selections        rewards are divided by how many, one more, or `rounds`
+    `reward`      sign                 exponential       factor on `c̃`. `sign`: `±1` as accuracy rose or fell,
+                                                         if it did not change `±0.5` as loss fell or rose;
+                                                         `exponential`: `2 exp(ΔA)`, if it did not change
+                                                         `exp(-ΔF)`; `printed`: the same with `exp(ΔF)`;
+                                                         `none`: 1; `zero`: 0, so that the bonus alone decides
+                                                         (a control)
+    `mean`        selections_and_one   selections        divisor of a client's rewards: their number plus 1,
+                                                         their number, or the `rounds` so far
     `bonus`       rounds               rounds            `n`: rounds so far, or all `selections` so far
     `schedule`    hump                 linear            `α_t = alpha` times: `t/100` up to `t = 100`, then
                                                          `200/(t + 100)`; `t/T`; `constant`: 1
     ============  ===================  ================  =====================================================
 
-    With equation (8) as printed a reward grows with the loss; `exponential` has the sign that the prose means. The
-    text's softmax over all clients is `softmax="everyone"`, its mean over rounds `mean="rounds"`. Its first step,
-    projections of all clients' gradients on a gradient that does not exist yet, is not defined; the text's variant
-    visits everybody once instead. Momentum is the trainer's (`SGD(momentum=...)`): 0 in the code, 0.1 in the text.
+    With equation (8) as printed, a reward grows with the loss; `exponential` has the sign that the prose implies. The
+    text's softmax over all clients is `softmax="everyone"`, its mean over rounds `mean="rounds"`. Its first step
+    projects all clients' gradients on a gradient that does not exist yet and is undefined; `variant="paper"` visits
+    every client once instead. Momentum belongs to the trainer (`SGD(momentum=...)`): 0 in the code, 0.1 in the text.
 
     Attributes:
       alpha: `α` or `ρ`, factor of the bonus.
       variant: `"code"` or `"paper"`.
-      warm_up, projection, reference, softmax, reward, mean, bonus, schedule: as in the table; None: the variant's.
-      signal: accuracy and loss on the `"validation"` examples, or, as the code has it, on the `"test"` examples (a
-        leak).
+      warm_up, projection, reference, softmax, reward, mean, bonus, schedule: as in the table; None: the variant's
+        value.
+      signal: accuracy and loss on the `"validation"` examples, or, as in the code, on the `"test"` examples (a leak).
 
     Source: Na, Liang and Yiu, "GPFL: A Gradient Projection-Based Client Selection Framework for Efficient Federated
     Learning", 2024, https://arxiv.org/abs/2403.17833, equations (3) to (8); code: github.com/joapolarbear/PBFL.
@@ -129,7 +130,7 @@ class GPFL(ClientSelector):
     signal: str = static(default="validation", choices=CHOICES["signal"])
 
     def rule(self, name: str) -> Any:
-        """Returns a parameter, or the variant's."""
+        """Returns a parameter's value, or the variant's if it is None."""
         given = getattr(self, name)
         return VARIANTS[self.variant][name] if given is None else given
 
@@ -139,7 +140,7 @@ class GPFL(ClientSelector):
         return self.rule("schedule") == "linear"
 
     def signals(self) -> Signals:
-        """Returns the projections of the updates, and what the round did to the global model."""
+        """Returns the projections of the updates, and the new global model's accuracy and loss."""
         how = self.rule("projection")
         projection = signals.Projection(
             norm_over="whole" if how == "whole" else "tensors", cosine=how == "cosine", reference=self.rule("reference")
@@ -147,7 +148,7 @@ class GPFL(ClientSelector):
         return Signals(after=[projection, signals.ValidationAccuracy(self.signal), signals.ValidationLoss(self.signal)])
 
     def init(self, key: PRNGKey, ctx: Context, host: Host) -> GPFLState:
-        """Returns the state in which nobody was seen yet."""
+        """Returns the state before any client was selected."""
         zero, none = jnp.zeros(ctx.num_clients), jnp.zeros(ctx.num_clients, jnp.int32)
         return GPFLState(zero, zero, none, none, jnp.zeros(()), jnp.zeros(()))
 
@@ -172,11 +173,11 @@ class GPFL(ClientSelector):
         return state.total / divisor + jnp.where(alpha > 0, jnp.where(seen, alpha * width, jnp.inf), 0.0)
 
     def select(self, key: PRNGKey, state: GPFLState, ctx: Context) -> Cohort:
-        """Returns clients never seen while warming up, then those of the highest bounds."""
+        """Returns unseen clients during the warm-up, then the clients of highest bound."""
         key_new, key_tie = jax.random.split(key)
         unseen, rounds = ctx.available & (state.selected == 0), self.rule("warm_up")
         score = self.bound(state, ctx)
-        if not rounds:  # as many as there are slots, in the last round of the visit with the best of the others
+        if not rounds:  # unseen clients in all slots; the last round of these visits is filled up with the best others
             return top_m(key_tie, jnp.where(unseen, jnp.inf, score), ctx.available, ctx.m)
         best, new = top_m(key_tie, score, ctx.available, ctx.m), uniform_m(key_new, unseen, ctx.m)
         each = min(-(-ctx.num_clients // rounds), ctx.m)
@@ -212,7 +213,7 @@ class GPFL(ClientSelector):
         )
 
     def factor(self, state: GPFLState, accuracy: Float[Array, ""], loss: Float[Array, ""]) -> Float[Array, ""]:
-        """Returns what the round's rewards are multiplied by; before the first with an update, accuracy counts as 0."""
+        """Returns the factor on the round's rewards; before the first round with an update, accuracy counts as 0."""
         first = ~state.rewarded.any()
         rise, change = accuracy - state.accuracy, jnp.where(first, 0.0, loss - state.loss)
         kind = self.rule("reward")

@@ -1,4 +1,4 @@
-"""GreedyFed and its kin: the clients whose updates have served the server's validation loss best."""
+"""GreedyFed and relatives: the clients whose updates have lowered the server's validation loss most."""
 
 from typing import NamedTuple
 
@@ -18,9 +18,9 @@ class GreedyShapleyState(NamedTuple):
     """What `GreedyShapley` carries from round to round.
 
     Attributes:
-      value: what each client was worth: a mean or a moving average of its Shapley values.
-      count: how many there were.
-      selected: who was selected, whether or not an update was merged.
+      value: mean or moving average of each client's Shapley values.
+      count: number of those values.
+      selected: which clients were selected, whether or not an update was merged.
     """
 
     value: Float[Array, "N"]
@@ -29,18 +29,18 @@ class GreedyShapleyState(NamedTuple):
 
 
 class GreedyShapley(ClientSelector):
-    """The `m` clients of highest Shapley value so far, once everybody was selected; ties at random.
+    """The `m` clients of highest Shapley value so far, once all clients were selected; ties at random.
 
-    After each round the server measures the Shapley values of the updates that were merged. `rule="greedy"` (GreedyFed)
-    takes those of highest value, clients never selected first; `"ucb"` adds `β sqrt(ln t / N_i)`; `"softmax"`
-    (S-FedAvg) draws clients without replacement in proportion to `exp(Φ_i)`, where `Φ_i` begins at `1 / N` and `Φ_i ← α
-    Φ_i + β φ_i`. With `memory="ema"`, the value of the others is `α` of the old one and `1 - α` of the new, the first
-    as it is. A client that was selected and of which no update was ever merged is worth 0, so that clients that cannot
-    return do not fill every cohort.
+    After each round the server measures the Shapley values of the merged updates. `rule="greedy"` (GreedyFed) selects
+    the clients of highest value, clients never selected first; `"ucb"` adds `β sqrt(ln t / N_i)`; `"softmax"`
+    (S-FedAvg) draws clients without replacement in proportion to `exp(Φ_i)`, where `Φ_i` starts at `1 / N` and
+    `Φ_i ← α Φ_i + β φ_i`. For the first two rules, `memory="ema"` makes the value a moving average, `α` times the
+    old value plus `1 - α` times the new one, from the first one on. With these rules, a client that was selected but
+    never had an update merged has value 0, so that clients that cannot return do not fill every cohort.
 
     All updates of a cohort are kept, and the server evaluates its validation examples for every coalition: `2^m` of
-    them, or `m²` for each pass of `"gtg"`. Clients pay nothing. GreedyFed's code compares with an S-FedAvg in which
-    `φ_i` is the mean of the client's values so far and updates weigh `n_i / P_i`; neither is done here.
+    them, or `m²` in each pass of `"gtg"`. This costs the clients nothing. GreedyFed's code compares with an S-FedAvg in
+    which `φ_i` is the mean of the client's values so far and updates weigh `n_i / P_i`; neither is done here.
 
     Attributes:
       alpha: α.
@@ -65,11 +65,11 @@ class GreedyShapley(ClientSelector):
     method: str = static(default="gtg", choices=["exact", "gtg"])
 
     def signals(self) -> Signals:
-        """Returns the Shapley values of the updates that were merged."""
+        """Returns the Shapley values of the merged updates."""
         return Signals(after=[Shapley(self.method)])
 
     def init(self, key: PRNGKey, ctx: Context, host: Host) -> GreedyShapleyState:
-        """Returns the state in which nobody was selected; `ValueError` for exact values of more than 10 slots."""
+        """Returns the state before any selection; raises `ValueError` for exact values of more than 10 slots."""
         if self.method == "exact" and ctx.m > MOST:
             raise ValueError(
                 f"greedy_shapley: method is 'exact', but the cohort has m = {ctx.m} slots, which make 2^{ctx.m} "
@@ -80,7 +80,7 @@ class GreedyShapley(ClientSelector):
         return GreedyShapleyState(jnp.full(n, first), jnp.zeros(n, jnp.int32), jnp.zeros(n, bool))
 
     def select(self, key: PRNGKey, state: GreedyShapleyState, ctx: Context) -> Cohort:
-        """Returns the clients of highest value, or drawn by it."""
+        """Returns the clients of highest value, or clients drawn by it."""
         if self.rule == "softmax":
             return gumbel_m(key, state.value, ctx.available, ctx.m)
         score = state.value
@@ -91,7 +91,7 @@ class GreedyShapley(ClientSelector):
     def observe(
         self, key: PRNGKey, state: GreedyShapleyState, ctx: Context, cohort: Cohort, *, shapley: Float[Array, "m"]
     ) -> GreedyShapleyState:
-        """Returns the values with those of this round."""
+        """Returns the values, updated with those of this round."""
         value, count = state.value[cohort.client], state.count[cohort.client]
         if self.rule == "softmax":
             new = self.alpha * value + self.beta * shapley

@@ -1,4 +1,4 @@
-"""HACCS: the fastest clients of clusters with like labels, clusters that are fast and learnt badly more often."""
+"""HACCS: the fastest clients of label clusters, with more slots for clusters that are fast or have a high loss."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class HACCSState(NamedTuple):
 
     Attributes:
       cluster: of each client.
-      loss: that each client reported last, in nats.
+      loss: last reported by each client, in nats.
     """
 
     cluster: Int[Array, "N"]
@@ -34,25 +34,26 @@ class HACCSState(NamedTuple):
 
 
 class HACCS(ClientSelector):
-    """Slots go to clusters of clients with like labels, by speed and loss; within a cluster to the fastest clients.
+    """Gives slots to clusters with similar labels, by speed and loss; within a cluster, to the fastest clients.
 
-    Clusters are made once, by OPTICS over the distances of the clients' label distributions; a client that is in none
-    has its own. In every round cluster `k` weighs `θ_k = ρ (1 - τ_k / max τ) + (1 - ρ) ℓ_k / Σ ℓ`, `τ_k` the mean of
-    the expected seconds of its clients' turns and `ℓ_k` the mean of their squared losses. It gets `⌊θ_k m / Σ θ⌋`
-    slots, and the slots that are left are drawn one after the other by `θ`, among clusters with clients left.
+    Clusters are made once, by OPTICS on the distances between the clients' label distributions; a client outside all
+    clusters gets its own. In every round, cluster `k` has weight `θ_k = ρ (1 - τ_k / max τ) + (1 - ρ) ℓ_k / Σ ℓ`, with
+    `τ_k` the mean of its clients' expected seconds per turn and `ℓ_k` the mean of their squared losses. It gets
+    `⌊θ_k m / Σ θ⌋` slots; the remaining slots are drawn one after another in proportion to `θ`, among clusters with
+    clients left.
 
-    A client that has not trained counts with the loss `ln C` of a guess. Each client sends its label counts, `C`
-    numbers, once, and a member its training loss. The clients must have devices. Noise on the counts, which the source
-    allows for privacy, is left out.
+    A client that has not trained counts with the loss `ln C` of a random guess. Each client sends its label counts, `C`
+    numbers, once, and each member its training loss. The clients must have devices. Noise on the counts, which the
+    source allows for privacy, is left out.
 
     Attributes:
-      rho: ρ, how much speed counts beside loss.
-      eps: distance up to which clients are neighbours.
-      distance: `"hellinger"`, of the text, or `"code"` for Euclidean distances, as in the authors' code.
+      rho: ρ, the weight of speed relative to loss.
+      eps: largest distance between neighbours.
+      distance: `"hellinger"`, as in the text, or `"code"` for Euclidean distances, as in the authors' code.
 
     Source: Wolfrath et al., "HACCS: Heterogeneity-Aware Clustered Client Selection for Accelerated Federated Learning",
-    2022, https://doi.org/10.1109/IPDPS53621.2022.00100; code: https://github.com/NS-PhD-Research/HACCS, of which the
-    defaults and the slots are.
+    2022, https://doi.org/10.1109/IPDPS53621.2022.00100; code: https://github.com/NS-PhD-Research/HACCS, from which the
+    defaults and the rule for slots are.
 
     >>> list(HACCS().signals().after)
     ['training_loss']
@@ -63,11 +64,11 @@ class HACCS(ClientSelector):
     distance: str = static(default="hellinger", choices=["hellinger", "code"])
 
     def signals(self) -> Signals:
-        """Returns the clients' label counts, once, and the losses of those who trained."""
+        """Returns the clients' label counts, once, and the members' training losses."""
         return Signals(upfront=[signals.LabelCounts()], after=[signals.TrainingLoss()])
 
     def init(self, key: PRNGKey, ctx: Context, host: Host, *, label_counts: Int[Array, "N C"]) -> HACCSState:
-        """Returns the clusters, and the loss of a guess; `ValueError` without devices."""
+        """Returns the clusters, and the loss of a random guess; raises `ValueError` without devices."""
         check_devices("haccs", ctx)
         distance = "euclidean" if self.distance == "code" else "hellinger"
         cluster = cluster_labels(np.asarray(label_counts), float(self.eps), distance)
@@ -75,7 +76,7 @@ class HACCS(ClientSelector):
         return HACCSState(jnp.asarray(cluster, jnp.int32), loss)
 
     def weights(self, state: HACCSState, ctx: Context) -> Float[Array, "N"]:
-        """Returns `θ` of each cluster, 0 for one of which nobody can be reached; there are at most `N`."""
+        """Returns `θ` of each cluster, 0 for one without available clients; there are at most `N` clusters."""
         assert ctx.timing is not None
         count = self.sizes(state, ctx)
         zero, some = jnp.zeros(ctx.num_clients), jnp.maximum(count, 1)
@@ -87,7 +88,7 @@ class HACCS(ClientSelector):
         return jnp.where(count > 0, jnp.maximum(theta, LEAST), 0.0)
 
     def sizes(self, state: HACCSState, ctx: Context) -> Int[Array, "N"]:
-        """Returns how many clients of each cluster can be reached."""
+        """Returns how many clients of each cluster are available."""
         return jnp.zeros(ctx.num_clients, jnp.int32).at[state.cluster].add(ctx.available.astype(jnp.int32))
 
     def select(self, key: PRNGKey, state: HACCSState, ctx: Context) -> Cohort:
@@ -110,9 +111,9 @@ class HACCS(ClientSelector):
     def observe(
         self, key: PRNGKey, state: HACCSState, ctx: Context, cohort: Cohort, *, training_loss: Float[Array, "m"]
     ) -> HACCSState:
-        """Returns the losses, those of who came back anew."""
+        """Returns the losses, updated for the members that returned."""
         return state._replace(loss=state.loss.at[cohort.returned].set(training_loss, mode="drop"))
 
 
 LEAST = 1e-9
-"""The weight of a cluster that is slowest and has no loss: it is drawn last."""
+"""Weight of a cluster that is slowest and has no loss; it is drawn last."""

@@ -1,4 +1,4 @@
-"""HiCS-FL: clusters of clients by the change of the output layer's bias, those of even labels more often."""
+"""HiCS-FL: clusters clients by the change of the output layer's bias, and favours clusters with balanced labels."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class HiCSFLState(NamedTuple):
 
     Attributes:
       change: of the output layer's bias (or weights, by class) when each client last trained; 0 before.
-      seen: who was selected.
+      seen: which clients were selected.
     """
 
     change: Float[Array, "N C"]
@@ -38,34 +38,35 @@ class HiCSFLState(NamedTuple):
 
 
 class HiCSFL(ClientSelector):
-    """Slot by slot a cluster of clients, of chance `∝ exp(γ_t H̄)`, and a client of it, in proportion to its examples.
+    """For each slot, draws a cluster with probability `∝ exp(γ_t H̄)` and a client in it in proportion to its examples.
 
-    A client is known by `Δb_i`, the change of the output layer's bias when it last trained. Its label distribution's
-    entropy is estimated by `Ĥ_i = H(softmax(Δb_i / T))` in nats. Ward's method makes as many clusters as there are
-    slots of clients at distances `arccos(Δb_i, Δb_j) + λ |Ĥ_i - Ĥ_j|` (the angle counts as 0 where either is 0). `H̄` is
-    the mean of `Ĥ` over a cluster and `γ_t = γ₀ (1 - t/T)`, so that first the even clients train, and in the end
-    everybody alike. All members differ: where a client is drawn that is a member already, cluster and client are drawn
-    anew, so that a cluster is drawn the less the more of its examples are in the cohort.
+    A client is represented by `Δb_i`, the change of the output layer's bias when it last trained. The entropy of its
+    label distribution is estimated by `Ĥ_i = H(softmax(Δb_i / T))` in nats. Ward's method makes as many clusters as
+    there are slots, with distances `arccos(Δb_i, Δb_j) + λ |Ĥ_i - Ĥ_j|` between clients (the angle counts as 0 if
+    either change is 0). `H̄` is the mean of `Ĥ` over a cluster and `γ_t = γ₀ (1 - t/T)`, so clients with balanced
+    labels come first, and clusters become equally likely towards the end. Members are distinct: if a drawn client is a
+    member already, cluster and client are drawn again, so a cluster is drawn less often the more of its examples are in
+    the cohort.
 
-    In the first `⌈N/m⌉` rounds cohorts are of clients never seen, at random; in the last of them others fill the slots
-    that are left, which the source leaves empty. What the server looks at is in the updates that it receives, so it
+    In the first `⌈N/m⌉` rounds, cohorts are random unseen clients; in the last of these rounds, other clients fill the
+    remaining slots, which the source leaves empty. The server reads `Δb_i` off the updates that it receives, so it
     costs the clients nothing.
 
-    The authors' code reads the mean change of the weights into each class (`signature="weights"`), describes a client
-    by its row of the matrix of distances (`ward_on="rows"`), and draws uniformly among those left in a cluster, whose
-    chance stays what it was until it is empty (`in_cluster="uniform"`). It also takes the angle between the changes of
-    the layer's weights and biases together, warms up in the order of the clients' numbers, and falls back to clustered
-    sampling where the variance of `Ĥ` is 0.1 or more; none of this is done here.
+    The authors' code uses the mean change of the weights into each class (`signature="weights"`), describes a client by
+    its row of the distance matrix (`ward_on="rows"`), and draws uniformly among the clients left in a cluster, whose
+    probability does not change until it is empty (`in_cluster="uniform"`). It also takes the angle between the changes
+    of the layer's weights and biases together, warms up in the order of the clients' numbers, and falls back to
+    clustered sampling if the variance of `Ĥ` is 0.1 or more; none of this is done here.
 
     Attributes:
-      temperature: `T` of the softmax; the source has 0.0025 for Fashion-MNIST, 0.0015 for the others.
+      temperature: `T` of the softmax; the source uses 0.0025 for Fashion-MNIST, 0.0015 for the others.
       entropy_weight: `λ`.
-      gamma: `γ₀`; the source has 4, and 2 for Mini-ImageNet.
-      clusters: how many; None: `m`.
+      gamma: `γ₀`; the source uses 4, and 2 for Mini-ImageNet.
+      clusters: number of clusters; None: `m`.
       signature: `"bias"` or `"weights"`.
       ward_on: `"distances"` or `"rows"`.
       in_cluster: `"size"` or `"uniform"`.
-      layer: path of the output layer, where its name does not tell (`signals.OutputUpdate`).
+      layer: path of the output layer, if its name does not identify it (`signals.OutputUpdate`).
 
     Source: Chen and Vikalo, "Heterogeneity-Guided Client Sampling: Towards Fast and Efficient Non-IID Federated
     Learning", 2024, https://arxiv.org/abs/2310.00198, Algorithm 1, equations (7), (9) and (10), section A.1.2 for the
@@ -96,7 +97,7 @@ class HiCSFL(ClientSelector):
         return Signals(after=[signals.OutputUpdate(self.signature, self.layer)])
 
     def init(self, key: PRNGKey, ctx: Context, host: Host) -> HiCSFLState:
-        """Returns changes of 0.
+        """Returns changes of 0, and no client seen.
 
         Raises:
           ValueError: the output layer is not found, is personal, or does not have a bias for each class, or there are
@@ -123,8 +124,8 @@ class HiCSFL(ClientSelector):
     def describe(self, change: Float[Array, "N C"]) -> tuple[Float[Array, "N"], Float[Array, "N N"]]:
         """Returns each client's estimated entropy in nats, and the distances between clients.
 
-        A client that never returned an update has the mean entropy of the others: its change of 0 would be that of one
-        with all classes alike.
+        A client that never returned an update gets the mean entropy of the others, since a change of 0 would stand for
+        perfectly balanced labels.
         """
         log_p = jax.nn.log_softmax(change / self.temperature)
         entropy = -(jnp.exp(log_p) * log_p).sum(1)
@@ -135,7 +136,7 @@ class HiCSFL(ClientSelector):
         return entropy, measure_dissimilarity(change, "cosine") + self.entropy_weight * apart
 
     def select(self, key: PRNGKey, state: HiCSFLState, ctx: Context) -> Cohort:
-        """Returns clients never seen, and after the first rounds clients by cluster."""
+        """Returns unseen clients in the first rounds, then clients drawn by cluster."""
         key_new, key_draw = jax.random.split(key)
         rounds = -(-ctx.num_clients // ctx.m)
         return jax.lax.cond(
@@ -145,7 +146,7 @@ class HiCSFL(ClientSelector):
         )
 
     def draw_by_cluster(self, key: PRNGKey, state: HiCSFLState, ctx: Context) -> Cohort:
-        """Returns `m` clients, each of a cluster drawn by its entropy."""
+        """Returns `m` clients, each from a cluster drawn by its mean entropy."""
         n = ctx.num_clients
         entropy, distance = self.describe(state.change)
         tree = build_ward_tree(pairwise_distances(distance) if self.ward_on == "rows" else distance)
@@ -158,7 +159,7 @@ class HiCSFL(ClientSelector):
         def step(k, carry):
             left, client = carry
             weight = jnp.where(left, size, 0.0)
-            counted = ctx.available if self.in_cluster == "size" else left  # Alg. 1: who is drawn stays in its cluster
+            counted = ctx.available if self.in_cluster == "size" else left  # Alg. 1: those drawn stay in their cluster
             total = jnp.zeros(n).at[cluster].add(jnp.where(counted, size, 0.0))[cluster]
             log_chance = gamma * mean[cluster] + jnp.log(weight) - jnp.log(jnp.where(total > 0, total, 1.0))
             drawn = jax.random.categorical(jax.random.fold_in(key, k), log_chance)
@@ -171,7 +172,7 @@ class HiCSFL(ClientSelector):
     def observe(
         self, key: PRNGKey, state: HiCSFLState, ctx: Context, cohort: Cohort, *, output_update: Float[Array, "m C"]
     ) -> HiCSFLState:
-        """Returns the state with the changes of those who came back."""
+        """Returns the state with the changes of the members that returned."""
         return HiCSFLState(
             change=state.change.at[cohort.returned].set(output_update, mode="drop"),
             seen=state.seen.at[cohort.selected].set(True, mode="drop"),

@@ -15,27 +15,27 @@ __all__ = ["Importance"]
 
 
 class Importance(ClientSelector):
-    """`m` clients with chances in proportion to `p_i ‖∇F_i(w)‖`, weighted so that the sum of their updates is unbiased.
+    """`m` clients drawn in proportion to `p_i ‖∇F_i(w)‖`, weighted so that the sum of their updates is unbiased.
 
-    `p_i` is the client's weight in full participation. Of all chances these give `Σ weight_i ∇F_i(w)` the least
-    variance. Draws are with replacement, of weight `p_i / (m q_i)`; or without, `i` in the cohort with a chance `π_i`
-    that is proportional to the importance and at most 1, of weight `p_i / π_i`. Use the aggregation's
-    `weighting: cohort`: the weights are the whole of it, and their sum is 1 in expectation only.
+    `p_i` is the client's weight in full participation. These probabilities minimise the variance of
+    `Σ weight_i ∇F_i(w)`. Draws are with replacement, with weight `p_i / (m q_i)`; or without, with weight `p_i / π_i`,
+    where the inclusion probability `π_i` is proportional to the importance and at most 1. Use the aggregation's
+    `weighting: cohort`: the weights are complete, and sum to 1 in expectation only.
 
-    Everybody is sent the global model in every round, passes all its examples forward and backward, and sends one
+    Every client receives the global model in every round, passes all its examples forward and backward, and sends one
     number. A client whose gradient is 0 is not drawn unless `uniform` is above 0.
 
     Attributes:
-      uniform: how much of the chances is in proportion to `p_i` alone, which bounds the weights by `1/uniform`.
-      weighting: `p_i` in proportion to the `"size"`, or the same for each `"client"`, as in the source.
-      noise: whether the importance is `p_i sqrt(‖∇F_i(w)‖² + σ_i²)`, with the root mean square norm of the gradients
-        of minibatches instead of the norm of the whole gradient (the source's chances have a term for each).
+      uniform: share of the probabilities that is proportional to `p_i` alone, which bounds the weights by `1/uniform`.
+      weighting: `p_i` in proportion to the clients' `"size"`, or equal, `"client"`, as in the source.
+      noise: whether the importance is `p_i sqrt(‖∇F_i(w)‖² + σ_i²)`, with the root mean square norm of minibatch
+        gradients instead of the norm of the full gradient (the source's probabilities have a term for each).
       replacement: whether a client can be drawn more than once; the source draws without.
       batch_size: of the minibatches.
 
     Source: Rizk, Vlaski and Sayed, "Optimal Importance Sampling for Federated Learning", 2021,
-    https://arxiv.org/abs/2010.13600; sampling without replacement with these chances: Chen, Horváth and Richtárik,
-    2022, https://arxiv.org/abs/2010.13723, equation (7).
+    https://arxiv.org/abs/2010.13600; sampling without replacement with these probabilities: Chen, Horváth and
+    Richtárik, 2022, https://arxiv.org/abs/2010.13723, equation (7).
 
     >>> Importance().signals().before
     {'gradient_norm': GradientNorm()}
@@ -53,7 +53,7 @@ class Importance(ClientSelector):
         return Signals(before={"gradient_norm": norm})
 
     def select(self, key: PRNGKey, state: StrategyState, ctx: Context, *, gradient_norm: Float[Array, "N"]) -> Cohort:
-        """Returns the draws; where all gradients are 0, by `p`."""
+        """Returns the draws; if all gradients are 0, they are by `p`."""
         p = target_weights(self.weighting, ctx)
         importance = normalize(p * gradient_norm)
         importance = jnp.where(importance.sum() > 0, importance, p)

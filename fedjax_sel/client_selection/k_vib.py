@@ -1,4 +1,4 @@
-"""K-Vib: independent draws with chances that follow the lengths of updates, without bias."""
+"""K-Vib: unbiased independent draws, with probabilities that follow the norms of updates."""
 
 from typing import NamedTuple
 
@@ -18,11 +18,11 @@ __all__ = ["KVib"]
 
 
 class Chances(NamedTuple):
-    """Of a round.
+    """Sampling probabilities of a round.
 
     Attributes:
-      drawn: of each client, to be drawn.
-      theta: part of it that is the same for all.
+      drawn: of each client.
+      theta: `θ`, the share of them that is the same for all clients.
     """
 
     drawn: Float[Array, "N"]
@@ -30,21 +30,21 @@ class Chances(NamedTuple):
 
 
 class KVib(ClientSelector):
-    """Every client is drawn by a coin of its own; a cohort has `K` members on average, at most `m`.
+    """Draws every client independently; a cohort has `K` members on average, at most `m`.
 
-    The chances are `p̃ = (1 - θ) p + θ K / N` with `θ = (N / (T K))^(1/3)` and `p_i = min(1, c sqrt(ω_i + γ))` of sum
-    `K`; `ω_i` sums `a_i² / p̃_i` over the rounds in which client `i` was drawn, `a_i = λ_i ‖Δ_i‖` and `λ_i = n_i / n`,
-    where `N`, `K` and `n` are of those who can be reached.
-    An update weighs `λ_i / p̃_i`, so that `Σ λ_i Δ_i / p̃_i` is without bias that of all clients: aggregate with
-    `Mean("cohort")`. Where more than `m` are drawn, `m` of them stay, all subsets equally likely, and the weights are
-    multiplied by how many were drawn over `m`, which keeps it without bias. It can happen that nobody is drawn.
+    The probabilities are `p̃ = (1 - θ) p + θ K / N` with `θ = (N / (T K))^(1/3)` and `p_i = min(1, c sqrt(ω_i + γ))`,
+    which sum to `K`. `ω_i` sums `a_i² / p̃_i` over the rounds in which client `i` was drawn, with `a_i = λ_i ‖Δ_i‖` and
+    `λ_i = n_i / n`; `N`, `K` and `n` refer to the available clients. An update has weight `λ_i / p̃_i`, so
+    `Σ λ_i Δ_i / p̃_i` is an unbiased estimate of the sum over all clients: aggregate with `Mean("cohort")`. If more
+    than `m` clients are drawn, `m` of them stay, all subsets equally likely, and the weights are multiplied by the
+    number drawn over `m`, which keeps the estimate unbiased. It can happen that no client is drawn.
 
-    The server computes the lengths from the updates, so that clients pay nothing for it.
+    The server computes the norms from the updates, so this costs the clients nothing.
 
     Attributes:
       expected: `K`, as a fraction of the cohort's `m` slots.
       regularizer: `r` in `γ = r N / (θ K)`, in squared units of `a`.
-      rule: `"text"`, or `"code"` for `p_i` in proportion to `ω_i + γ` without the root, as the authors' code has it.
+      rule: `"text"`, or `"code"` for `p_i` in proportion to `ω_i + γ` without the root, as in the authors' code.
 
     Source: Zeng et al., "Enhanced Federated Optimization: Adaptive Unbiased Client Sampling with Reduced Variance",
     2023, https://arxiv.org/abs/2310.02698; code: https://github.com/dunzeng/K-Vib.
@@ -59,19 +59,19 @@ class KVib(ClientSelector):
 
     @property
     def uses_rounds(self) -> bool:
-        """Returns true: the share of exploring falls with `T`."""
+        """Returns true: `θ`, the share of exploration, falls with `T`."""
         return True
 
     def signals(self) -> Signals:
-        """Returns the lengths of the updates."""
+        """Returns the norms of the updates."""
         return Signals(after=[signals.UpdateNorm()])
 
     def init(self, key: PRNGKey, ctx: Context, host: Host) -> Float[Array, "N"]:
-        """Returns `ω`: 0."""
+        """Returns `ω`, all 0."""
         return jnp.zeros(ctx.num_clients)
 
     def chances(self, state: Float[Array, "N"], ctx: Context) -> Chances:
-        """Returns `p̃`, 0 for who cannot be reached; `N` and `K` count whom can be."""
+        """Returns `p̃`, 0 for unavailable clients; `N` and `K` count available ones."""
         n = jnp.maximum(ctx.available.sum(), 1).astype(jnp.float32)
         k = jnp.minimum(self.expected * ctx.m, n)
         theta = jnp.minimum((n / (ctx.rounds * k)) ** (1 / 3), 1.0)
@@ -81,7 +81,7 @@ class KVib(ClientSelector):
         return Chances(jnp.where(ctx.available, (1 - theta) * p + theta * k / n, 0.0), theta)
 
     def select(self, key: PRNGKey, state: Float[Array, "N"], ctx: Context) -> Cohort:
-        """Returns who is drawn, weighted by `λ_i / p̃_i`."""
+        """Returns the drawn clients, weighted by `λ_i / p̃_i`."""
         key_coin, key_tie = jax.random.split(key)
         chance = self.chances(state, ctx).drawn
         drawn = ctx.available & (jax.random.uniform(key_coin, chance.shape) < chance)
@@ -100,7 +100,7 @@ class KVib(ClientSelector):
         *,
         update_norm: Float[Array, "m"],
     ) -> Float[Array, "N"]:
-        """Returns `ω` with the lengths of those who came back, `a_i² / p̃_i = λ_i ‖Δ_i‖² · (λ_i / p̃_i)`."""
+        """Returns `ω`, updated for the members that returned, `a_i² / p̃_i = λ_i ‖Δ_i‖² · (λ_i / p̃_i)`."""
         share = target_weights("size", ctx)[cohort.client]
         feedback = share * update_norm**2 * cohort.weight
         return state.at[cohort.returned].add(feedback, mode="drop")

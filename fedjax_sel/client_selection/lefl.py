@@ -1,4 +1,4 @@
-"""LEFL: stratified sampling over clusters of clients whose models see public examples alike."""
+"""LEFL: stratified sampling over clusters of clients whose models predict public examples alike."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ __all__ = ["LEFL"]
 
 
 class LEFL(ClientSelector):
-    """Cohorts stratified over clusters of clients who, having trained the initial model, predict public examples alike.
+    """Cohorts stratified over clusters of clients whose models, once trained, predict public examples alike.
 
-    Before the first round, once: each client trains for `epochs` from the initial model (its weights are thrown away),
-    and sends soft labels of the public examples. Client `i` is described by its row of
-    `KL(p_i ‖ p_j) = mean_x Σ_c p_i log(p_i / p_j)`, and KMeans makes `clusters` of them. In every round each cluster
-    gives its share of the cohort, drawn uniformly.
+    Once, before the first round, each client trains for `epochs` from the initial model (its weights are discarded) and
+    sends soft labels of the public examples. Client `i` is described by its row of
+    `KL(p_i ‖ p_j) = mean_x Σ_c p_i log(p_i / p_j)`, and KMeans groups the clients into `clusters`. In every round, each
+    cluster contributes its share of the cohort, drawn uniformly.
 
-    `allocation="hamilton"` gives exactly `m` clients, by largest remainder and at least one of a cluster; with fewer
-    slots than clusters, one of each of `m` clusters, drawn in proportion to their size. `"proportional"`, the text's
-    "proportional number", is `m` clients too, but a cluster's share is rounded up or down by chance, to 0 where it is
-    small: every client is selected equally often, which "at least one" does not give. `"code"` is the authors' code:
-    `max(1, round(fraction · size))` of each cluster, in all perhaps more than `fraction · N`, so that `m` must be at
-    least what it comes to. The text's pre-phase is part of the first round; its weights are "sandwiched", which its
-    code does not do.
+    `allocation="hamilton"` selects exactly `m` clients by largest remainder, at least one from each cluster; with fewer
+    slots than clusters, one from each of `m` clusters, drawn in proportion to their size. `"proportional"`, the text's
+    "proportional number", also selects `m` clients, but rounds a cluster's share up or down at random, to 0 if it is
+    small: every client is then selected equally often, which "at least one" does not ensure. `"code"` follows the
+    authors' code: `max(1, round(fraction · size))` clients from each cluster, possibly more than `fraction · N` in all,
+    so `m` must be at least that total. In the text, the pre-phase is part of the first round, and its weights are
+    "sandwiched", which its code does not do.
 
-    The federation needs public examples. What the pre-phase takes is on the bill of the first round.
+    The federation needs public examples. The cost of the pre-phase is billed to the first round.
 
     Attributes:
-      clusters: how many; None: `⌈log₂ N⌉`.
+      clusters: number of clusters; None: `⌈log₂ N⌉`.
       epochs: of the pre-phase.
-      fraction: of each cluster, how much of it is selected with `allocation="code"`; None: `m / N`.
+      fraction: fraction of each cluster that is selected with `allocation="code"`; None: `m / N`.
       allocation: `"hamilton"`, `"proportional"` or `"code"`.
       kl_direction: `"paper"`, or `"code"` for the transpose, `KL(p_j ‖ p_i)`.
       log_base: of the divergence's logarithm, `"e"` or `"2"`; it scales all distances alike.
@@ -69,7 +69,7 @@ class LEFL(ClientSelector):
     log_base: str = static(default="e", choices=["e", "2"])
 
     def strata(self, clients: int) -> int:
-        """Returns how many clusters so many clients make."""
+        """Returns the number of clusters for so many clients."""
         return max(1, math.ceil(math.log2(clients))) if self.clusters is None else self.clusters
 
     def init(self, key: PRNGKey, ctx: Context, host: Host) -> Int[Array, "N"]:
@@ -92,12 +92,12 @@ class LEFL(ClientSelector):
         return jnp.asarray(cluster, jnp.int32)
 
     def state_shape(self, key: PRNGKey, ctx: Context, host: Host) -> jax.ShapeDtypeStruct:
-        """Shape and type of the clusters; nobody trains for it. Raises as `init`, but for members and slots."""
+        """Returns shape and type of the clusters without training; raises as `init`, except for members and slots."""
         self.check(ctx, host)
         return jax.ShapeDtypeStruct((ctx.num_clients,), jnp.int32)
 
     def check(self, ctx: Context, host: Host) -> int:
-        """Returns how many clusters there are; `ValueError` without public examples, or with too few clients."""
+        """Returns the number of clusters; raises `ValueError` without public examples, or with too few clients."""
         k = self.strata(ctx.num_clients)
         if k > ctx.num_clients:
             raise ValueError(f"lefl: clusters is {k}, but there are N = {ctx.num_clients} clients; it must be 1 to N")
@@ -138,7 +138,7 @@ class LEFL(ClientSelector):
         )
 
     def pre_trainer(self, host: Host) -> Any:
-        """Returns the run's trainer, for the epochs of the pre-phase; `ValueError` where it does not count epochs."""
+        """Returns the run's trainer with the pre-phase's epochs; raises `ValueError` if it does not count epochs."""
         trainer = host.trainer
         if not {"epochs", "steps"} <= vars(trainer).keys():
             raise ValueError(
@@ -148,12 +148,12 @@ class LEFL(ClientSelector):
         return replace(trainer, epochs=self.epochs, steps=None)
 
     def distances(self, log_p: Float[Array, "N M C"]) -> Float[np.ndarray, "N N"]:
-        """Returns the divergences, a row a client."""
+        """Returns the divergences, one row per client."""
         kl = np.asarray(jax.jit(divergences)(log_p)) / math.log({"e": math.e, "2": 2.0}[self.log_base])
         return kl.T if self.kl_direction == "code" else kl
 
     def upfront(self, ctx: Context, host: Host) -> Upfront:
-        """Returns what it takes: model and public examples down, soft labels up, training, and a forward pass."""
+        """Returns the cost: model and public examples down, soft labels up, training, and a forward pass."""
         data, task = host.data, host.task
         public, flops = np.asarray(data.public_x), task.flops(data.like)
         trainer = self.pre_trainer(host)
@@ -166,7 +166,7 @@ class LEFL(ClientSelector):
         )
 
     def select(self, key: PRNGKey, state: Int[Array, "N"], ctx: Context) -> Cohort:
-        """Returns a share of every cluster."""
+        """Returns a share of the cohort from every cluster."""
         key_strata, key_clients = jax.random.split(key)
         k = self.strata(ctx.num_clients)
         size = jnp.zeros(k, jnp.int32).at[state].add(ctx.available.astype(jnp.int32))
@@ -201,12 +201,12 @@ def map_trained_models(
     """Returns `read(task, variables, inputs)` of each client's model after its training; compiled once for all seeds.
 
     Args:
-      read: what is wanted of a model.
+      read: what to compute from each model.
       task, data, trainer: of the training.
-      variables: from which each client begins.
+      variables: from which each client starts.
       inputs: for `read`, one array or several.
-      clients: who.
-      key: from which each draws its own.
+      clients: which clients train.
+      key: from which each client's own is derived.
       rounds: of the run, for the trainer's schedule.
       side_by_side: clients that train at once.
     """
@@ -223,7 +223,7 @@ def map_trained_models(
 
 def cluster_clients(features: Float[np.ndarray, "N d"], k: int) -> Int[np.ndarray, "N"]:
     """Returns the cluster of each client, by KMeans with the seed of the authors' code."""
-    from sklearn.cluster import KMeans  # late: it takes a second that other selectors need not wait
+    from sklearn.cluster import KMeans  # late: the import takes a second, which other selectors save
 
-    often: Any = 10  # scikit-learn annotates its default, a string, only
+    often: Any = 10  # scikit-learn annotates only its default, a string
     return KMeans(n_clusters=k, random_state=0, n_init=often).fit_predict(features)

@@ -12,12 +12,12 @@ __all__ = ["MD"]
 
 
 class MD(ClientSelector):
-    """`m` draws with replacement, client `i` with the chance `p_i = n_i / n`; each draw weighs `1/m`.
+    """`m` draws with replacement, client `i` with probability `p_i = n_i / n`; each draw has weight `1/m`.
 
-    So `Σ weight_i Δ_i` has the expectation `Σ_i p_i Δ_i` of full participation, with the aggregation's `weighting:
-    client` or `cohort` (with `size` the examples would count twice). A client is in the cohort with the chance
-    `1 - (1 - p_i)^m`; one that is drawn more than once trains once, and its weights add up. Chances are over those who
-    can be reached. The server needs to know how many examples each client has, and asks nothing else.
+    With the aggregation's `weighting: client` or `cohort`, `Σ weight_i Δ_i` has the expectation `Σ_i p_i Δ_i` of full
+    participation (with `size`, the examples would count twice). A client is in the cohort with probability
+    `1 - (1 - p_i)^m`; one that is drawn more than once trains once, and its weights add up. Probabilities are over the
+    available clients. The server needs to know only how many examples each client has.
 
     Source: Li et al., "On the Convergence of FedAvg on Non-IID Data", 2020, https://arxiv.org/abs/1907.02189, scheme I;
     the name: Li et al., "Federated Optimization in Heterogeneous Networks", 2020, https://arxiv.org/abs/1812.06127, as

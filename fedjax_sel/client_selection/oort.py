@@ -21,9 +21,9 @@ class OortState(NamedTuple):
 
     Attributes:
       utility: statistical utility of each client when it last took part.
-      last: round of that, from 1; 0: never.
-      percentile: of the turns that are not too long.
-      sums: of the mean utilities of the exploited clients, over the pacer's last window and its present one.
+      last: round in which each client last took part, from 1; 0: never.
+      percentile: of the preferred turn.
+      sums: of the exploited clients' mean utilities, over the pacer's last window and its present one.
     """
 
     utility: Float[Array, "N"]
@@ -35,27 +35,27 @@ class OortState(NamedTuple):
 class Oort(ClientSelector):
     """Exploits clients whose losses are large, whose examples are many and whose turns are short; explores the others.
 
-    A client seen before, `last_i` the round of that, scores in round `R`
+    In round `R`, a client last seen in round `last_i` scores
 
         ((min(U_i, clip) - low) / (max U - low) + sqrt(0.1 ln R / last_i)) · (T / t_i)^penalty where t_i > T,
 
-    `U_i = n_i sqrt(mean loss²)`, `low = 0.999 min U`, `t_i` the expected seconds of its turn and `T` the preferred ones
-    (a percentile of all clients'). `⌊(1 - ε) m⌋` slots go to clients drawn in proportion to their scores from those
-    within `cut_off` of the score that would be next; the others to clients never seen, drawn in proportion to their
-    examples, with the same penalty, from the `window` times as many that are best by that. Slots that are left, to
-    anybody; once everybody was seen, ε is 0. The pacer raises the percentile when the utility of the exploited stands
-    still, and lowers it when it jumps.
+    with `U_i = n_i sqrt(mean loss²)`, `low = 0.999 min U`, `t_i` the expected seconds of its turn and `T` the preferred
+    ones (a percentile over all clients). `⌊(1 - ε) m⌋` slots go to clients drawn in proportion to their scores, among
+    those that reach the fraction `cut_off` of the score that would be next. The other slots go to unseen clients, drawn
+    in proportion to their examples times the same penalty, among the best of them by this product, `window` times as
+    many as wanted. Remaining slots go to any available clients; once all clients were seen, ε is 0. The pacer raises
+    the percentile when the exploited clients' utility stagnates, and lowers it when it jumps.
 
-    As in the authors' code, the bonus divides by the round of the last participation, not by its age. Other than there:
-    utilities are scaled over the clients seen, not with the initial values of the others among them, and a client that
-    is new counts its examples, not those of one round. There is no blacklist.
+    As in the authors' code, the bonus divides by the round of the last participation, not by its age. Unlike in that
+    code, utilities are scaled over the clients seen, without the initial values of the others, and a new client counts
+    all its examples, not those of one round. There is no blacklist.
 
     Attributes:
-      epsilon, decay, smallest: exploring fraction at the start, its factor a round, its least value.
+      epsilon, decay, smallest: exploring fraction at the start, its factor per round, its smallest value.
       percentile, delta, step: of the preferred turn, at the start; its change; rounds in the pacer's window.
       penalty: exponent of the system term.
-      clip: quantile at which utilities are cut.
-      cut_off: fraction of the filling score from which on clients are drawn.
+      clip: quantile at which utilities are clipped.
+      cut_off: fraction of the next score that a client must reach to be drawn.
       window: unseen clients drawn from, as a multiple of those wanted.
 
     Source: Lai et al., "Oort: Efficient Federated Learning via Guided Participant Selection", 2021,
@@ -77,11 +77,11 @@ class Oort(ClientSelector):
     step: int = static(default=20, low=1)
 
     def signals(self) -> Signals:
-        """Returns the root mean squares of the losses of those who trained."""
+        """Returns the root mean squares of the members' training losses."""
         return Signals(after=[signals.TrainingLossRMS()])
 
     def init(self, key: PRNGKey, ctx: Context, host: Host) -> OortState:
-        """Returns the state in which nobody was seen yet; `ValueError` without devices."""
+        """Returns the state before any client was seen; raises `ValueError` without devices."""
         check_devices("oort", ctx)
         zero = jnp.zeros(ctx.num_clients)
         return OortState(zero, zero.astype(jnp.int32), jnp.asarray(self.percentile, jnp.float32), jnp.zeros(2))
@@ -132,12 +132,12 @@ class Oort(ClientSelector):
     def observe(
         self, key: PRNGKey, state: OortState, ctx: Context, cohort: Cohort, *, training_loss_rms: Float[Array, "m"]
     ) -> OortState:
-        """Returns the state with new utilities of the clients that returned, and of the pacer."""
+        """Returns the state, updated for the members that returned and by the pacer."""
         exploited = cohort.mask & (state.last[cohort.client] > 0)
         utility = training_loss_rms * ctx.num_examples[cohort.client]
         mean = jnp.where(exploited, utility, 0).sum() / jnp.maximum(exploited.sum(), 1)
         before, present = state.sums[0], state.sums[1] + mean
-        coming, change = ctx.round + 2, jnp.abs(present - before)  # the pacer looks when a round begins
+        coming, change = ctx.round + 2, jnp.abs(present - before)  # the pacer acts when a round begins
         turn = coming % self.step == 0
         step = jnp.where(change <= 0.1 * before, self.delta, jnp.where(change >= 5 * before, -self.delta, 0.0))
         step = jnp.where(turn & (coming >= 2 * self.step), step, 0.0)

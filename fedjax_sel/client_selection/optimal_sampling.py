@@ -1,4 +1,4 @@
-"""Optimal client sampling: of those who trained, some upload, the longer their update the likelier."""
+"""Optimal client sampling: only some members upload, with a probability that grows with the norm of their update."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from fedjax_sel.types import Cohort, Context, PRNGKey, StrategyState
 __all__ = ["OptimalSampling"]
 
 STEPS = 4
-"""Rounds of messages of the approximation, as in the source's experiments."""
+"""Message rounds of the approximation, as in the source's experiments."""
 
 
 class OptimalSampling(ClientSelector):
-    """Of a uniform cohort that trained, member `i` uploads with a chance `π_i` that grows with `u_i = w_i ‖Δ_i‖`.
+    """A uniform cohort trains, and member `i` uploads with a probability `π_i` that grows with `u_i = w_i ‖Δ_i‖`.
 
-    The experiment's `cohort_size` is how many train (the source's `n`); `uploads` of them send their update in
-    expectation (its `m`). With `w_i` the weight of a member in its cohort, the sum `Σ (w_i / π_i) Δ_i` over those who
-    upload is the cohort's weighted mean in expectation, with the aggregation's `weighting: cohort`, and of all chances
-    these give it the least variance. Each member decides for itself, so now and then nobody uploads, and the model
-    stays.
+    `cohort_size` members train (the source's `n`); in expectation, `uploads` of them (its `m`) send their updates.
+    `w_i` is the weight of a member in its cohort. With the aggregation's `weighting: cohort`, the sum
+    `Σ (w_i / π_i) Δ_i` over those that upload equals the cohort's weighted mean in expectation, and these probabilities
+    minimise its variance. Each member decides independently, so occasionally none uploads, and the model does not
+    change.
 
-    `chances="optimal"` (OCS): `π_i` is proportional to `u_i` and at most 1, 1 for the longest updates; each sends
-    `u_i` and receives what `π_i` follows from. `chances="approximate"` (AOCS): `π_i = min(m u_i / Σ u, 1)`, then four
-    times `π_i ← min(C π_i, 1)` of those below 1, with `C = (m - n + |I|) / Σ_I π` over these, `I`; that needs only
-    sums, so aggregation can be secure. A member sends its length and at most eight numbers more, and receives five.
+    `chances="optimal"` (OCS): `π_i` is proportional to `u_i`, capped at 1 for the largest updates; each member sends
+    `u_i` and receives what it needs to compute `π_i`. `chances="approximate"` (AOCS): `π_i = min(m u_i / Σ u, 1)`, then
+    four times `π_i ← min(C π_i, 1)` for the members below 1, `I`, with `C = (m - n + |I|) / Σ_I π`. This needs only
+    sums, so aggregation can be secure. A member sends its norm and at most eight more numbers, and receives five.
 
     Attributes:
-      uploads: how many upload in expectation; all do where it is no less than the members who came back.
+      uploads: expected number of uploads; all members that returned upload if they are no more than this.
       chances: `"optimal"` or `"approximate"`.
-      weighting: `w_i` in proportion to the `"size"` of the members, or equal, `"client"`.
+      weighting: `w_i` in proportion to the members' `"size"`, or equal, `"client"`.
 
     Source: Chen, Horváth and Richtárik, "Optimal Client Sampling for Federated Learning", 2022,
     https://arxiv.org/abs/2010.13723, equation (7), Algorithms 1 and 2; code:
@@ -51,7 +51,7 @@ class OptimalSampling(ClientSelector):
     weighting: str = static(default="size", choices=["size", "client"])
 
     def signals(self) -> Signals:
-        """Returns the lengths of the updates, before they are uploaded."""
+        """Returns the norms of the updates, before they are uploaded."""
         more = 0 if self.chances == "optimal" else STEPS
         return Signals(trained=[signals.UpdateNorm(sends=1 + 2 * more, receives=1 + more)])
 
@@ -68,7 +68,7 @@ class OptimalSampling(ClientSelector):
         *,
         update_norm: Float[Array, "m"],
     ) -> Cohort:
-        """Returns those who upload, with the weights that make up for the others."""
+        """Returns the members that upload, with weights that compensate for the others."""
         size = ctx.num_examples[cohort.client] if self.weighting == "size" else jnp.ones(ctx.m)
         weight = normalize(jnp.where(cohort.mask, size, 0.0))
         importance = weight * update_norm
@@ -83,11 +83,11 @@ class OptimalSampling(ClientSelector):
 def approximate_chances(
     importance: Float[Array, "m"], expected: Scalar | int, mask: Bool[Array, "m"]
 ) -> Float[Array, "m"]:
-    """Returns the chances of AOCS, `expected` in sum at most, from sums over the members alone.
+    """Returns the probabilities of AOCS, which sum to at most `expected`, from sums over the members alone.
 
     Args:
       importance: `u`, 0 where there is no member.
-      expected: uploads.
+      expected: expected number of uploads.
       mask: of the members.
     """
     n = mask.sum()

@@ -33,12 +33,12 @@ class PowerOfChoice(ClientSelector):
         return Signals(before=[signals.Loss()])
 
     def init(self, key: PRNGKey, ctx: Context, host: Host) -> StrategyState:
-        """Returns nothing; `ValueError` unless `m <= d <= N`."""
+        """Returns no state; raises `ValueError` unless `m <= d <= N`."""
         check_candidates("power_of_choice", self.d, ctx)
         return ()
 
     def candidates(self, key: PRNGKey, state: StrategyState, ctx: Context) -> Int[Array, "d"]:
-        """Returns candidates, bigger clients more often."""
+        """Returns candidates drawn in proportion to their examples."""
         return draw_candidates(key, ctx, self.d)
 
     def select(self, key: PRNGKey, state: StrategyState, ctx: Context, *, loss: Float[Array, "d"]) -> Cohort:

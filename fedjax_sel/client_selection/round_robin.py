@@ -13,8 +13,8 @@ __all__ = ["RoundRobin"]
 class RoundRobin(ClientSelector):
     """The `m` clients whose last turn is longest ago, ties at random.
 
-    With everybody available, all `N` clients train once in every `⌈N/m⌉` rounds; a client that cannot be reached keeps
-    its turn. The control for every method that explores: what coverage alone is worth.
+    If all `N` clients are available, each trains once in every `⌈N/m⌉` rounds; an unavailable client keeps its turn.
+    This is the control for every method that explores: it shows what coverage alone is worth.
 
     Source: Yang et al., "Scheduling Policies for Federated Learning in Wireless Networks", 2019,
     https://arxiv.org/abs/1908.06287, policy RR.
@@ -28,9 +28,9 @@ class RoundRobin(ClientSelector):
         return jnp.full(ctx.num_clients, -1, jnp.int32)
 
     def select(self, key: PRNGKey, state: Int[Array, "N"], ctx: Context) -> Cohort:
-        """Returns those who have waited longest."""
+        """Returns the clients that have waited longest."""
         return top_m(key, -state.astype(jnp.float32), ctx.available, ctx.m)
 
     def observe(self, key: PRNGKey, state: Int[Array, "N"], ctx: Context, cohort: Cohort) -> Int[Array, "N"]:
-        """Returns the rounds of the last turns; a client that returned nothing has had its turn too."""
+        """Returns the rounds of the last turns; a member that returned nothing has had its turn, too."""
         return state.at[cohort.selected].set(ctx.round, mode="drop")

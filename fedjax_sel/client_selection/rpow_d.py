@@ -14,10 +14,10 @@ __all__ = ["RPowD"]
 
 
 class RPowD(ClientSelector):
-    """As `power_of_choice`, with the training loss that a candidate reported last: nobody is asked before training.
+    """Like `power_of_choice`, by the training loss that a candidate last reported: no client is asked before training.
 
-    A client that was never selected counts as having infinite loss, one that returned nothing when it was selected last
-    as having the mean of the known losses.
+    A client that was never selected counts as having infinite loss; one that returned nothing when it was last
+    selected, as having the mean of the known losses.
 
     Attributes:
       d: number of candidates, `m <= d <= N`.
@@ -32,16 +32,16 @@ class RPowD(ClientSelector):
     d: int = static(default=10, low=1)
 
     def signals(self) -> Signals:
-        """Returns the losses of those who trained."""
+        """Returns the members' training losses."""
         return Signals(after=[signals.TrainingLoss()])
 
     def init(self, key: PRNGKey, ctx: Context, host: Host) -> Float[Array, "N"]:
-        """Returns the last known loss of each client; `ValueError` unless `m <= d <= N`."""
+        """Returns the last loss of each client, none known yet; raises `ValueError` unless `m <= d <= N`."""
         check_candidates("rpow_d", self.d, ctx)
         return jnp.full(ctx.num_clients, jnp.inf, jnp.float32)
 
     def candidates(self, key: PRNGKey, state: Float[Array, "N"], ctx: Context) -> Int[Array, "d"]:
-        """Returns candidates, bigger clients more often."""
+        """Returns candidates drawn in proportion to their examples."""
         return draw_candidates(key, ctx, self.d)
 
     def select(self, key: PRNGKey, state: Float[Array, "N"], ctx: Context) -> Cohort:

@@ -1,4 +1,4 @@
-"""TiFL: clients of one speed at a time, the tiers that the model serves worst more often."""
+"""TiFL: cohorts from one speed tier at a time, with tiers of low accuracy more often."""
 
 from typing import NamedTuple
 
@@ -22,7 +22,7 @@ class TiFLState(NamedTuple):
 
     Attributes:
       tier: of each client, 0 the fastest.
-      credits: rounds each tier may still be drawn.
+      credits: rounds in which each tier may still be drawn.
       chance: of each tier.
       accuracy: of the global model on each tier's examples, when it was last measured.
       current: tier drawn last.
@@ -36,21 +36,21 @@ class TiFLState(NamedTuple):
 
 
 class TiFL(ClientSelector):
-    """One of `tiers` groups of clients of like speed is drawn, and `m` of its clients: nobody waits for a slower tier.
+    """Draws one of `tiers` groups of clients of similar speed, and `m` of its clients: none waits for a slower tier.
 
     Every `interval` rounds the clients report the accuracy of the global model on their examples (on their hold-out
-    examples where `Experiment.signal_split` says so; a tier's is their mean, weighted by their training examples). If
-    that of the tier drawn last has not risen since the report before, the chances are set anew: with tiers ranked by
-    accuracy, 0 the lowest, rank `r` of `n` gets `(n - r) / (n (n + 1) / 2)`, which is 5, 4, 3, 2, 1 fifteenths for
-    five. A tier without credits, or of which nobody can be reached, is not drawn; where no tier has credits left, they
-    no longer count.
+    examples if `Experiment.signal_split` says so). A tier's accuracy is their mean, weighted by their training
+    examples. If that of the tier drawn last has not risen since the report before, the probabilities are reset: with
+    tiers ranked by accuracy, 0 the lowest, rank `r` of `n` gets `(n - r) / (n (n + 1) / 2)`, which is 5, 4, 3, 2, 1
+    fifteenths for five. A tier without credits or without available clients is not drawn; if no tier with available
+    clients has credits left, credits do not count.
 
-    The source leaves open how chances follow from accuracies and how many credits there are; the ranks are those of its
-    usual implementations, the credits ours. Tiers are made once, from expected times.
+    The source leaves open how probabilities follow from accuracies and how many credits there are; the ranks are those
+    of its usual implementations, the credits are ours. Tiers are made once, from expected times.
 
     Attributes:
-      credits: rounds that each tier can be drawn, as a multiple of an equal part of the rounds; rounded up.
-      tiers: how many, equally large up to one client.
+      credits: rounds in which each tier can be drawn, as a multiple of an equal share of the rounds; rounded up.
+      tiers: number of tiers; their sizes differ by at most one client.
       interval: rounds between two reports.
 
     Source: Chai et al., "TiFL: A Tier-based Federated Learning System", 2020, https://arxiv.org/abs/2001.09249,
@@ -78,7 +78,7 @@ class TiFL(ClientSelector):
         return round % self.interval == 0
 
     def init(self, key: PRNGKey, ctx: Context, host: Host) -> TiFLState:
-        """Returns tiers by expected seconds of a turn; `ValueError` without devices, or with tiers below `m`."""
+        """Returns tiers by expected seconds of a turn; raises `ValueError` without devices, or with tiers below `m`."""
         check_devices("tifl", ctx)
         assert ctx.timing is not None
         most = ctx.num_clients // ctx.m
@@ -119,7 +119,7 @@ class TiFL(ClientSelector):
         )
 
     def update_chances(self, state: TiFLState, ctx: Context, correct: Float[Array, "N"]) -> TiFLState:
-        """Returns the state after a report, where there is one."""
+        """Returns the state after a report, if there is one."""
         weight = jnp.where(ctx.available, ctx.num_examples, 0).astype(jnp.float32)
         examples = jnp.zeros(self.tiers).at[state.tier].add(weight)
         right = jnp.zeros(self.tiers).at[state.tier].add(weight * correct)

@@ -1,4 +1,4 @@
-"""UCB-CS: clients of high loss by what they reported, those not heard of for long more often."""
+"""UCB-CS: clients of high reported loss, with a bonus for clients not heard from lately."""
 
 from typing import NamedTuple
 
@@ -19,8 +19,8 @@ class UCBCSState(NamedTuple):
 
     Attributes:
       losses: `L_i`, sum of the losses that each client reported.
-      reports: `N_i`, how many these were.
-      rounds: `T`, how many rounds there were.
+      reports: `N_i`, the number of these losses.
+      rounds: `T`, the number of rounds so far.
       deviation: `σ`, largest standard deviation of a client's losses in the last round with an update.
     """
 
@@ -33,14 +33,14 @@ class UCBCSState(NamedTuple):
 class UCBCS(ClientSelector):
     """The `m` clients of largest `A_i = p_i (L_i / N_i + sqrt(2 σ² ln T / N_i))`, ties at random.
 
-    `L_i` and `N_i` sum the reported losses and their number over the rounds in which client `i` took part, `T` the
-    rounds, all discounted by γ a round; `p_i = n_i / n`. A client that was never selected comes first. One that was
-    selected and returned nothing counts as having reported its own mean loss, or the others' where it has none, so that
-    clients that cannot return do not fill every cohort. `γ = 1` without the factor `p_i` is UCB1 on losses. Nobody is
-    asked before training; each member sends two numbers with its update.
+    `L_i` is the sum of client `i`'s reported losses, `N_i` their number and `T` the number of rounds, all discounted by
+    γ per round; `p_i = n_i / n`. A client that was never selected comes first. One that was selected but returned
+    nothing counts as having reported its own mean loss, or the mean of the others' if it has none, so that clients that
+    cannot return do not fill every cohort. `γ = 1` without the factor `p_i` is UCB1 on losses. No client is asked
+    before training; each member sends two numbers with its update.
 
     A reported loss is the mean over the examples of all local steps, and `σ` the largest standard deviation of the same
-    losses, where usual implementations take those of minibatches.
+    losses, while usual implementations take those of minibatches.
 
     Attributes:
       gamma: γ, the discount.
@@ -55,11 +55,11 @@ class UCBCS(ClientSelector):
     gamma: Scalar = param(default=0.7, low=0, high=1)
 
     def signals(self) -> Signals:
-        """Returns mean and root mean square of the losses of those who trained."""
+        """Returns mean and root mean square of the members' training losses."""
         return Signals(after=[signals.TrainingLoss(), signals.TrainingLossRMS()])
 
     def init(self, key: PRNGKey, ctx: Context, host: Host) -> UCBCSState:
-        """Returns the state in which nobody reported yet."""
+        """Returns the state before any client reported."""
         zero = jnp.zeros(ctx.num_clients)
         return UCBCSState(zero, zero, jnp.zeros(()), jnp.zeros(()))
 
@@ -72,7 +72,7 @@ class UCBCS(ClientSelector):
         return jnp.where(seen, share * (state.losses / reports + jnp.sqrt(bonus)), jnp.inf)
 
     def select(self, key: PRNGKey, state: UCBCSState, ctx: Context) -> Cohort:
-        """Returns those of largest index."""
+        """Returns the clients of largest index."""
         return top_m(key, self.indices(state, ctx), ctx.available, ctx.m)
 
     def observe(
@@ -85,14 +85,14 @@ class UCBCS(ClientSelector):
         training_loss: Float[Array, "m"],
         training_loss_rms: Float[Array, "m"],
     ) -> UCBCSState:
-        """Returns the discounted sums with the losses of those who came back, and expected ones of the others."""
+        """Returns the discounted sums with the losses of the members that returned, and expected ones of the others."""
         seen = state.reports > 0
         mean = state.losses / jnp.where(seen, state.reports, 1.0)
         new = cohort.mask & ~seen[cohort.client]
         total, count = mean.sum() + jnp.where(new, training_loss, 0.0).sum(), seen.sum() + new.sum()
         expected = jnp.where(seen, mean, total / jnp.maximum(count, 1))
         loss = jnp.where(cohort.mask, training_loss, expected[cohort.client])
-        reported = jnp.where(count > 0, cohort.selected, NOBODY)  # where nobody ever did, nothing is expected
+        reported = jnp.where(count > 0, cohort.selected, NOBODY)  # without any report, nothing is expected
         variance = jnp.maximum(training_loss_rms**2 - training_loss**2, 0.0)
         largest = jnp.sqrt(jnp.max(jnp.where(cohort.mask, variance, 0.0)))
         tiny = jnp.finfo(jnp.float32).tiny  # a client that reported long ago is not one that never did

@@ -17,5 +17,5 @@ class Uniform(ClientSelector):
     """
 
     def select(self, key: PRNGKey, state: StrategyState, ctx: Context) -> Cohort:
-        """Returns a random cohort: everybody available has the same chance."""
+        """Returns a random cohort; all available clients are equally likely."""
         return uniform_m(key, ctx.available, ctx.m)

@@ -1,8 +1,8 @@
-"""A run written down: plain nested dictionaries, in YAML, resolved to values.
+"""Run configurations: plain nested dictionaries, written in YAML and resolved to values.
 
-A component (selector, trainer, model, ...) is a name and parameters, or the bare name:
+A component (selector, trainer, model, ...) is a name with parameters, or the bare name:
 
-    data: {name: digits}                             # seed: null in it: every seed draws its own test examples
+    data: {name: digits}                             # with seed: null, every run draws its own test examples
     partition: {name: dirichlet, clients: 100, alpha: 0.3}
     model: {name: mlp, hidden: [64]}
     client_selection: entropy
@@ -11,13 +11,13 @@ A component (selector, trainer, model, ...) is a name and parameters, or the bar
     seeds: 5
     devices: {name: lognormal, spread: 0.6}          # null: rounds take no simulated time
     availability: {name: bernoulli, p: 0.8}          # who can be reached
-    volatility: {name: bernoulli, p: 0.9}            # who comes back, which no selector knows before
+    volatility: {name: bernoulli, p: 0.9}            # who comes back; no selector knows this in advance
     deadline: {seconds: 60, late: drop}
     callbacks: {early_stopping: {patience: 5}, table: {}}
 
-`resolve` fills in every default, so that the result reruns the run whatever the defaults become, and refuses what is
-unknown or of the wrong type: a frozen `Config`. `build` makes the values themselves and checks them together. The
-parameters are those of the dataclasses: there is no second list of them here.
+`resolve` fills in every default, so that the resulting frozen `Config` reproduces the run even if the defaults change
+later, and rejects unknown keys and values of the wrong type. `build` makes the values themselves and checks them
+together. The parameters are read from the dataclasses; they are not listed again here.
 """
 
 from fedjax_sel.catalog import check_name

@@ -30,14 +30,14 @@ from fedjax_sel.types import Variables
 
 @dataclass(frozen=True)
 class Run:
-    """What `simulate` takes.
+    """The arguments of `simulate`.
 
     Attributes:
       experiment: what to run.
       data: the recipe of the clients' examples.
-      seeds: of the runs.
-      execution: how to run it: layout, mesh, chunk and place of the examples, of the configuration.
-      callbacks: those of the configuration, made for a run in a folder.
+      seeds: one for each run.
+      execution: how to run it: the configuration's layout, mesh, chunk, and place of the examples.
+      callbacks: makes the configuration's callbacks, given the folder of the run.
     """
 
     experiment: Experiment
@@ -47,7 +47,7 @@ class Run:
     callbacks: Callable[[Path], list[Callback]]
 
     def simulate(self, **changes: Any) -> History:
-        """Returns the history of the run; `changes` are other fields of `Execution`: `callbacks`, `checkpoints`, ..."""
+        """Returns the history of the run; `changes` set other fields of `Execution`: `callbacks`, `checkpoints`, ..."""
         return simulate(self.experiment, self.data, self.seeds, self.execution, **changes)
 
 
@@ -56,8 +56,8 @@ class Problem:
     """What is learnt, and from which examples.
 
     Attributes:
-      task: the model on examples like those of the source.
-      source: of the clients' examples.
+      task: the model, set up for examples like those of the source.
+      source: the source of the clients' examples.
       public: examples that all clients may see; None: none.
     """
 
@@ -67,29 +67,30 @@ class Problem:
 
 
 def build_parts(config: Config) -> dict[str, Any]:
-    """Returns the strategies of an experiment, by key; those that a configuration leaves open are not among them."""
+    """Returns the strategies of an experiment, by key, without those that the configuration leaves unset."""
     return {key: KINDS[key].build(config[key]) for key in ANSWERS if config[key] is not None}
 
 
 PROBLEM = ("data", "public", "data_seed", "model")
-"""The keys of a configuration that `build_problem` looks at."""
+"""The keys of a configuration that `build_problem` reads."""
 
 
 @see("docs/how-to/command-line.md")
 def build(config: Config, begin: Variables | None = None, problem: Problem | None = None) -> Run:
     """Returns the values of a configuration, checked together before anything compiles.
 
-    The number of classes is the data's. Examples are normalised by the moments of the training examples (of data seed 0
-    where every seed draws its own), unless `model.normalise` is false.
+    The number of classes comes from the data. Examples are normalised by the moments of the training examples (those of
+    data seed 0 if every seed draws its own), unless `model.normalise` is false.
 
     Args:
-      config: of the run, as `resolve` makes it.
-      begin: variables of the model that it begins with, instead of those that `model.pretrained` names.
-      problem: what `build_problem` gave for a configuration with the same `PROBLEM`, so that it is not loaded again.
+      config: the configuration of the run, as `resolve` returns it.
+      begin: initial variables of the model, instead of those that `model.pretrained` names.
+      problem: the result of `build_problem` for a configuration with the same `PROBLEM` keys, which saves loading it
+        again.
 
     Raises:
-      ValueError: something cannot run.
-      FileNotFoundError: the data, or a table of devices or of availability, is not there.
+      ValueError: the configuration cannot run.
+      FileNotFoundError: the data, or a table of devices or of availability, does not exist.
       TypeError: the configuration is not resolved.
     """
     if not isinstance(config, Config):
@@ -122,12 +123,12 @@ def build_problem(config: Config, begin: Variables | None = None, source: Any = 
     """Returns the task of a configuration and its examples.
 
     Args:
-      config: of the run.
+      config: the configuration of the run.
       begin: as for `build`.
-      source: what `load_source` gave for its `data`; None: it is loaded.
+      source: the result of `load_source` for its `data`; None: it is loaded.
 
     Raises:
-      ValueError, FileNotFoundError: as `build`.
+      ValueError, FileNotFoundError: as for `build`.
     """
     source = load_source(config["data"]) if source is None else source
     example = source if isinstance(source, Dataset) else source(config.data_seed or 0)
@@ -149,7 +150,7 @@ def build_problem(config: Config, begin: Variables | None = None, source: Any = 
 
 
 def apply_backbone(task: Task, example: Dataset, source: Any, public: Dataset | None) -> tuple[Task, Any, Any]:
-    """Returns the task on features of its frozen backbone, and the data as features; unchanged without a backbone."""
+    """Returns the task on the features of its frozen backbone, and the data as features; both unchanged without one."""
     if isinstance(source, Dataset):
         rest, done = precompute_features(task, source, *([] if public is None else [public]))
         return rest, done[0], None if public is None else done[1]
@@ -167,7 +168,8 @@ def apply_backbone(task: Task, example: Dataset, source: Any, public: Dataset | 
 def load_source(config: dict[str, Any]) -> Any:
     """Returns the dataset that a resolved `data` describes, or the function that draws it from a seed.
 
-    A synthetic source is drawn from the run's seed, and so are the test examples of any other where `seed` is None.
+    A synthetic source is drawn from the run's seed, and so are the test examples of any other source whose `seed` is
+    None.
     """
     name = config["name"]
     given = {key: config[key] for key in list_source_parameters(name)}
@@ -181,7 +183,7 @@ def load_source(config: dict[str, Any]) -> Any:
 
 
 def make_dataset(name: str, make: Callable[..., Any], given: dict[str, Any]) -> Dataset:
-    """Returns what a source makes; raises `ValueError` where that is no `Dataset`."""
+    """Returns the dataset that a source makes; raises `ValueError` if it is not a `Dataset`."""
     with own.run_own("data", name):
         made = make(**given)
     if not isinstance(made, Dataset):

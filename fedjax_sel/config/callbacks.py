@@ -1,6 +1,6 @@
 """The callbacks of a configuration: a mapping from their names to their parameters.
 
-Written as a name, a list of names and one-entry mappings, or the mapping itself:
+They are written as a name, a list of names and one-entry mappings, or the mapping itself:
 
     callbacks: table
     callbacks: [stopwatch, {early_stopping: {patience: 5}}]
@@ -28,10 +28,10 @@ CALLBACKS = Kind(
 
 @see(PAGE)
 def normalize_callbacks(given: Any) -> dict[str, Any]:
-    """Returns the mapping that a name or a list stands for; an empty one for null.
+    """Returns callbacks, given as a name, a list or a mapping, as a mapping; null gives an empty one.
 
     Raises:
-      ValueError: it is neither, or a name is there twice.
+      ValueError: `given` has none of these forms, or a name is given twice.
 
     >>> normalize_callbacks(["table", {"early_stopping": {"patience": 5}}])
     {'table': {}, 'early_stopping': {'patience': 5}}
@@ -55,7 +55,7 @@ def resolve_callbacks(given: Any) -> dict[str, dict]:
     """Returns every callback with all its parameters.
 
     Raises:
-      ValueError: an unknown callback (the nearest is named) or parameter, or a value of the wrong type.
+      ValueError: a callback (the message names the nearest) or parameter is unknown, or a value has the wrong type.
     """
     out = {}
     for name, rest in normalize_callbacks(given).items():

@@ -31,7 +31,7 @@ class Parameter:
 
     Attributes:
       annotation: its type.
-      default: plain value; `REQUIRED`: it has none.
+      default: a plain value; `REQUIRED` if it has none.
     """
 
     annotation: Any
@@ -42,15 +42,15 @@ REQUIRED = object()
 
 
 def coerce(where: str, value: Any, annotation: Any) -> Any:
-    """Returns `value` as a configuration file keeps it; whole numbers become floats where a float is due.
+    """Returns `value` as a configuration file stores it; integers become floats if the annotation is float.
 
     Args:
       where: dotted key, for errors.
-      value: as read from YAML.
-      annotation: a type hint; of a dataclass (or a union of some) it makes a component within a component.
+      value: the value as read from YAML.
+      annotation: a type hint; a dataclass (or a union of dataclasses) denotes a component within a component.
 
     Raises:
-      ValueError: the value is of another type.
+      ValueError: the value has another type.
     """
     options = list_options(annotation)
     if (classes := find_components(options)) and (isinstance(value, dict | str) or dataclasses.is_dataclass(value)):
@@ -63,7 +63,7 @@ def coerce(where: str, value: Any, annotation: Any) -> Any:
 
 
 def fit_one(where: str, value: Any, option: Any) -> tuple[bool, Any]:
-    """Returns whether a value is of one type, and the value as that type."""
+    """Returns whether a value fits a type, and the value converted to that type."""
     if option is Any:
         return True, value
     if typing.get_origin(option) is typing.Literal:
@@ -84,14 +84,14 @@ def fit_one(where: str, value: Any, option: Any) -> tuple[bool, Any]:
 
 
 def parse_number(value: Any) -> float | None:
-    """Returns a float, None for what is no number; YAML 1.1 reads `1e-4`, without a point, as text, and `inf` too."""
+    """Returns a float, or None if not a number; YAML 1.1 reads `1e-4` (without a point) and `inf` as text."""
     if isinstance(value, str) and re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|\.?inf", value):
         return float(value.removeprefix(".") if value.endswith("inf") else value)
     return float(value) if isinstance(value, int | float) else None
 
 
 def coerce_elements(where: str, value: list | tuple, of: tuple) -> list:
-    """Elements of a list where `tuple[of]` is due."""
+    """Returns the elements of a list, each coerced to its type in `tuple[of]`."""
     if len(of) == 2 and of[1] is Ellipsis:
         of = (of[0],) * len(value)
     if len(of) != len(value):
@@ -100,7 +100,7 @@ def coerce_elements(where: str, value: list | tuple, of: tuple) -> list:
 
 
 def complete_component(where: str, value: Any, classes: dict[str, type]) -> dict:
-    """A component within a component, complete: `{name: steps, at: [150], factor: 0.5}`."""
+    """Returns a component within a component with all its parameters: `{name: steps, at: [150], factor: 0.5}`."""
     if dataclasses.is_dataclass(value):
         name = next((n for n, cls in classes.items() if cls is type(value)), to_snake(type(value).__name__))
         value = {"name": name} | {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
@@ -111,10 +111,10 @@ def complete_component(where: str, value: Any, classes: dict[str, type]) -> dict
 
 
 def complete(where: str, name: str, given: dict, known: dict[str, Parameter]) -> dict:
-    """The parameters of the component `name`, those not given by their defaults.
+    """Returns the parameters of the component `name`, with defaults for those not given.
 
     Raises:
-      ValueError: an unknown parameter, one of the wrong type, or a required one missing.
+      ValueError: a parameter is unknown, has the wrong type, or is required but missing.
     """
     for key in given:
         if not known:
@@ -133,7 +133,7 @@ def complete(where: str, name: str, given: dict, known: dict[str, Parameter]) ->
 
 
 def list_parameters(cls: type, without: tuple[str, ...] = ()) -> dict[str, Parameter]:
-    """The fields of a dataclass that a configuration may set."""
+    """Returns the fields of a dataclass that a configuration may set."""
     hints = typing.get_type_hints(cls)
     out = {}
     for field in dataclasses.fields(cls):
@@ -146,7 +146,7 @@ def list_parameters(cls: type, without: tuple[str, ...] = ()) -> dict[str, Param
 
 
 def make_value(value: Any, annotation: Any) -> Any:
-    """The value that a plain value stands for: lists become tuples, named components objects."""
+    """Returns the value that a plain value stands for: lists become tuples, named components become objects."""
     classes = find_components(list_options(annotation))
     if isinstance(value, dict) and classes:
         cls = classes[value["name"]]
@@ -155,14 +155,14 @@ def make_value(value: Any, annotation: Any) -> Any:
 
 
 def list_options(annotation: Any) -> tuple:
-    """The members of a union, or the one type."""
+    """Returns the members of a union, or the type itself if it is not a union."""
     if typing.get_origin(annotation) in (typing.Union, types.UnionType):
         return tuple(one for member in typing.get_args(annotation) for one in list_options(member))
     return (annotation,)
 
 
 def find_components(options: tuple) -> dict[str, type]:
-    """The dataclasses among some types, by the name a configuration calls them; for a base class, its folder."""
+    """Returns the dataclasses among some types, by their names in a configuration; `ClientSelector`: all selectors."""
     found: dict[str, type] = {}
     for option in options:
         if option is ClientSelector:
@@ -174,7 +174,7 @@ def find_components(options: tuple) -> dict[str, type]:
 
 
 def describe(options: tuple) -> str:
-    """Types in words."""
+    """Returns a description of some types in words, for errors."""
     words = []
     for option in (o for o in options if not (o is int and float in options)):
         if typing.get_origin(option) is tuple:
@@ -188,7 +188,7 @@ def describe(options: tuple) -> str:
 
 
 def to_snake(name: str) -> str:
-    """`RoundRobin` as `round_robin`.
+    """Returns a class name in snake case.
 
     >>> to_snake("RoundRobin"), to_snake("SGD"), to_snake("ClientDirichlet")
     ('round_robin', 'sgd', 'client_dirichlet')

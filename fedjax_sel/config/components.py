@@ -1,4 +1,4 @@
-"""What a configuration can name: folders of strategies, models and partitions, devices, and sources of data."""
+"""The components that a configuration can name: strategies, models, partitions, devices, and sources of data."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from fedjax_sel.protocols import Aggregator, Availability, ClientSelector, Corre
 from fedjax_sel.runs import pretrained
 
 OF_ONES_OWN = "; one of your own is named my_module:Name, or lib/mine.py:Name"
-"""What an error says that lists the names there are."""
+"""Appended to errors that list the available names."""
 
 
 @dataclass(frozen=True)
@@ -37,13 +37,13 @@ class Kind:
 
     Attributes:
       what: its name in errors and tables.
-      package: the folder of which every module is one.
-      default: the component where a configuration names none; None: there is none then.
-      base: what a class of the user's must be a subclass of.
-      filled: fields that are not the user's: they follow from the data.
+      package: the package in which every module is one component.
+      default: the component used if a configuration names none; None: there is none then.
+      base: the class that a user's class must be a subclass of.
+      filled: fields that the user cannot set because they follow from the data.
       more: parameters that every component of the kind has besides its own.
-      page: of the documentation, on one of the user's own.
-      listed: what `fedjax-sel list` calls the kind, where that is not its key.
+      page: the page of the documentation on writing one's own.
+      listed: the name of the kind in `fedjax-sel list`, if that is not its key.
     """
 
     what: str
@@ -60,7 +60,7 @@ class Kind:
         return catalog.available(self.package)
 
     def load(self, name: str) -> Any:
-        """Returns the class of a component; raises `ValueError`, with the nearest name, where there is none."""
+        """Returns the class of a component; raises `ValueError`, which gives the nearest name, if there is none."""
         if own.is_own(name):
             return own.load_class(self.what, name, self.base)
         catalog.check_name(self.what, name, self.available(), more=OF_ONES_OWN)
@@ -79,7 +79,7 @@ class Kind:
         return of(part, self.filled)
 
     def resolve(self, key: str, given: Any) -> dict | None:
-        """Returns name and all parameters of the component that `given` describes; None where there is none."""
+        """Returns the name and all parameters of the component that `given` describes; None if there is none."""
         if given is None and self.default is None:
             return None
         with catalog.see(f"`fedjax-sel list {self.listed or key}`"):
@@ -92,7 +92,7 @@ class Kind:
                     return {"name": name, **code, **files} | complete(key, name, rest, known)
 
     def list_files(self, known: Mapping[str, Parameter], given: Mapping[str, Any]) -> list[Path]:
-        """Returns where the files are that a component reads, by its parameters and what is given of them."""
+        """Returns the paths of the files that a component reads, from its parameters and their given values."""
         return marks.list_paths(known, given)
 
     def build(self, resolved: dict | None, **filled: Any) -> Any:
@@ -105,11 +105,11 @@ class Kind:
             return make(**given, **filled)
 
     def see_page(self, name: str) -> AbstractContextManager[None]:
-        """Points errors to the page on parts of the user's, where the component is one."""
+        """Points errors to the page on writing one's own component, if this is a user's component."""
         return catalog.see(self.page) if own.is_own(name) else nullcontext()
 
     def see_explained(self, name: str) -> AbstractContextManager[None]:
-        """Points errors to what explains a component."""
+        """Points errors to the explanation of a component."""
         return self.see_page(name) if own.is_own(name) else catalog.see(f"`fedjax-sel explain {name}`")
 
 
@@ -120,19 +120,19 @@ OF_TASK = {
     "cached": Parameter(bool, True),
     "personal": Parameter(tuple[str, ...] | None, None),
 }
-"""Parameters that every model has besides its own: how examples are normalised, a file or run that it begins
-with, names of parts that are not trained, whether a backbone that is not trained is run once for all examples, and
-names of parts that each client keeps for itself."""
+"""Parameters that every model has besides its own: how examples are normalised, a file or run whose variables it starts
+from, names of parts that are not trained, whether a frozen backbone is run once for all examples, and names of parts
+that each client keeps for itself."""
 
 
 FROM_DATA = ("classes", "shape", "rngs")
-"""Arguments of a user's function or NNX class that are not given: how many classes there are, the shape of an example,
-and the streams of random numbers of an NNX module."""
+"""Arguments of a user's function or NNX class that a configuration does not set: the number of classes, the shape of an
+example, and the random streams of an NNX module."""
 
 
 @dataclass(frozen=True)
 class MakeNNX:
-    """Makes an NNX module; equal where class or function and parameters are."""
+    """Makes an NNX module; instances are equal if their class or function and their parameters are."""
 
     part: Callable[..., nnx.Module]
     parameters: tuple[tuple[str, Any], ...]
@@ -144,10 +144,10 @@ class MakeNNX:
 
 @dataclass(frozen=True)
 class ModelKind(Kind):
-    """Models: Linen modules; of the user's, also NNX modules, and functions that make a model of any kind."""
+    """Models: Linen modules; users may also give NNX modules, and functions that make a model of any kind."""
 
     def load(self, name: str) -> Any:
-        """Returns a class of modules, or the user's function; raises `ValueError` where it is neither."""
+        """Returns a module class, or the user's function; raises `ValueError` if it is neither."""
         if not own.is_own(name):
             return super().load(name)
         found = own.load_own(self.what, name)
@@ -164,12 +164,12 @@ class ModelKind(Kind):
         return list_parameters(part, self.filled) if is_linen(part) else list_arguments(part, FROM_DATA)
 
     def list_files(self, known: Mapping[str, Parameter], given: Mapping[str, Any]) -> list[Path]:
-        """Returns those of the model's own parameters, and the file of the variables that it begins with."""
+        """Returns the paths among the model's own parameters, and the files of its pretrained variables."""
         begin = given.get("pretrained")
         return super().list_files(known, given) + (pretrained.list_files(begin) if isinstance(begin, str) else [])
 
     def build(self, resolved: dict | None, **filled: Any) -> Any:
-        """Returns the model; of what is `filled`, a user's class or function gets what it takes.
+        """Returns the model; a user's class or function gets those of the `filled` arguments that it takes.
 
         Raises:
           ValueError: the user's function returns something else.
@@ -194,16 +194,16 @@ class ModelKind(Kind):
 
 
 def is_linen(part: Any) -> bool:
-    """Whether a part is a class of Linen modules."""
+    """Returns whether a part is a Linen module class."""
     return isinstance(part, type) and issubclass(part, nn.Module)
 
 
 @dataclass(frozen=True)
 class ListedKind(Kind):
-    """Components of one module that are listed here: classes, or functions that read them from a file.
+    """Components that are listed here, not found in a package: classes, or functions that read them from a file.
 
     Attributes:
-      members: by name.
+      members: the components, by name.
     """
 
     members: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
@@ -213,7 +213,7 @@ class ListedKind(Kind):
         return list(self.members)
 
     def load(self, name: str) -> Callable[..., Any]:
-        """Returns what makes a component; raises `ValueError`, with the nearest name, where there is none."""
+        """Returns a component's class or function; raises `ValueError`, with the nearest name, if there is none."""
         if own.is_own(name):
             return own.load_class(self.what, name, self.base)
         catalog.check_name(self.what, name, self.members)
@@ -295,7 +295,7 @@ def list_source_parameters(name: str) -> dict[str, Parameter]:
     """Returns the parameters of a source of data.
 
     Raises:
-      ValueError: there is no such source; the nearest is named.
+      ValueError: there is no such source; the message names the nearest.
     """
     if name in SYNTHETIC:
         return list_arguments(SYNTHETIC[name], without=("seed",))
@@ -309,7 +309,7 @@ def list_source_parameters(name: str) -> dict[str, Parameter]:
 
 
 def list_arguments(function: Callable, without: tuple[str, ...]) -> dict[str, Parameter]:
-    """Returns the arguments of a function that a configuration may set; `*args` and `**options` are none."""
+    """Returns the arguments of a function that a configuration may set, without `*args` and `**options`."""
     call = signed_function(function)
     hints = typing.get_type_hints(call)
     return {
@@ -320,13 +320,13 @@ def list_arguments(function: Callable, without: tuple[str, ...]) -> dict[str, Pa
 
 
 def signed_function(function: Callable) -> Callable:
-    """Returns what bears the arguments of a function or class: of a class that is no dataclass, `__init__`."""
+    """Returns the callable whose signature has the arguments: `__init__` of a class that is not a dataclass."""
     plain = isinstance(function, type) and not hasattr(function, "__dataclass_fields__")
     return function.__init__ if plain else function
 
 
 def split_component(key: str, given: Any, default: str | None) -> tuple[str, dict]:
-    """Returns name and given parameters of a component written as a name or as a mapping."""
+    """Returns the name and the given parameters of a component written as a name or as a mapping."""
     if given is None:
         given = {}
     if isinstance(given, str):

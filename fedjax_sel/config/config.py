@@ -1,4 +1,4 @@
-"""A complete configuration: resolved once, then taken by everything that runs, keeps or reports."""
+"""Complete configurations, resolved once and then used by everything that runs, stores or reports."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ from fedjax_sel.engine.layout import SEEDS, Layout
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Config(Mapping[str, Any]):
-    """Everything about a run: every key, and every parameter of every component; made by `resolve`, never changed.
+    """The immutable configuration of a run: every key, and every parameter of every component; made by `resolve`.
 
-    A mapping from keys to plain values (numbers, text, lists, dictionaries), equal to the same dictionary. What the
-    simulator takes is typed: `seeds`, `layout`, `mesh`, `examples_on`, `deadline`, `chunk`, `data_seed`, `holdout`.
+    It is a mapping from keys to plain values (numbers, text, lists, dictionaries), and equal to a dictionary with the
+    same items. Values for the simulator are typed properties: `seeds`, `layout`, `mesh`, `examples_on`, `deadline`,
+    `chunk`, `data_seed`, `holdout`.
 
     Args:
-      values: by key, complete.
+      values: the value of every key.
 
     >>> from fedjax_sel.config import resolve
     >>> config = resolve({"data": "iris", "seeds": 2, "rounds": 7})
@@ -37,11 +38,11 @@ class Config(Mapping[str, Any]):
     values: Mapping[str, Any]
 
     def __post_init__(self):
-        """Keeps a copy of its own."""
+        """Copies the values, so that later changes to the argument have no effect."""
         object.__setattr__(self, "values", copy.deepcopy(dict(self.values)))
 
     def __getitem__(self, key: str) -> Any:
-        """Returns a plain value, a copy."""
+        """Returns a copy of a plain value."""
         return copy.deepcopy(self.values[key])
 
     def __iter__(self) -> Iterator[str]:
@@ -63,13 +64,13 @@ class Config(Mapping[str, Any]):
 
     @property
     def layout(self) -> Layout | str:
-        """How the axes over seeds and clients are run."""
+        """How the axes of seeds and clients are run."""
         given = self.values["layout"]
         return Layout(**given) if isinstance(given, dict) else given
 
     @property
     def mesh(self) -> tuple[int, int] | str:
-        """Among how many devices seeds and clients are divided, as `simulate` takes it."""
+        """The number of devices that seeds and clients are divided among, as `simulate` takes it."""
         given = self.values["mesh"]
         return "auto" if given is None else (given[SEEDS], given[CLIENTS])
 
@@ -81,12 +82,12 @@ class Config(Mapping[str, Any]):
 
     @property
     def examples_on(self) -> str | None:
-        """Where the training examples lie, `"device"` or `"host"`; None: on the device where they fit."""
+        """Where the training examples are stored, `"device"` or `"host"`; None: on the device if they fit."""
         return self.values["examples_on"]
 
     @property
     def chunk(self) -> int | None:
-        """Rounds of one call of the compiled program; None: chosen by the engine."""
+        """Rounds per call of the compiled program; None: chosen by the engine."""
         return self.values["chunk"]
 
     @property
@@ -96,34 +97,34 @@ class Config(Mapping[str, Any]):
 
     @property
     def holdout(self) -> float:
-        """Share of each client's examples that it does not train on."""
+        """The share of each client's examples that it does not train on."""
         return self.values["holdout"]
 
     @property
     def fingerprint(self) -> str:
-        """Eight hexadecimal digits that differ where configurations do."""
+        """A digest of the configuration in eight hexadecimal digits."""
         return fingerprint(self.values)
 
     def flat(self) -> dict[str, Any]:
-        """Returns the values by dotted keys."""
+        """Returns the values by dotted key."""
         return flat(self.values)
 
     def differences(self, other: Mapping[str, Any]) -> list[str]:
-        """Returns the dotted keys in which another configuration, and then this one, differs."""
+        """Returns the dotted keys whose values differ between two configurations, the keys of `other` first."""
         one, two = flat(other), self.flat()
         return [key for key in one | two if key not in one or key not in two or one[key] != two[key]]
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns a plain dictionary, a copy."""
+        """Returns a copy as a plain dictionary."""
         return copy.deepcopy(dict(self.values))
 
     def dump(self) -> str:
-        """Returns it as YAML, one component a line."""
+        """Returns the configuration as YAML, one component per line."""
         return dump(self.values)
 
 
 def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Returns the values of nested dictionaries by dotted keys; an empty dictionary is a value.
+    """Returns the values of nested dictionaries by dotted key; an empty dictionary is a value.
 
     >>> flat({"a": {"b": 1, "c": {}}, "d": 2})
     {'a.b': 1, 'a.c': {}, 'd': 2}
@@ -136,10 +137,10 @@ def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def fingerprint(values: Mapping[str, Any]) -> str:
-    """Returns eight hexadecimal digits that differ where plain values do."""
+    """Returns a digest of plain values in eight hexadecimal digits."""
     return hashlib.sha256(json.dumps(dict(values), sort_keys=True).encode()).hexdigest()[:8]
 
 
 def dump(values: Mapping[str, Any]) -> str:
-    """Returns plain values as YAML, one component a line."""
+    """Returns plain values as YAML, one component per line."""
     return yaml.safe_dump(dict(values), sort_keys=False, default_flow_style=None, allow_unicode=True, width=2**20)

@@ -1,4 +1,4 @@
-"""Configurations in files: the user's, and the presets that come with the library."""
+"""Configuration files: the user's, and the presets that come with the library."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from fedjax_sel.pytree import show
 
 
 class Loader(yaml.SafeLoader):
-    """YAML in which a key given twice is an error, not the last one's."""
+    """A YAML loader that rejects duplicate keys instead of keeping the last one."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
-        """Returns a mapping as the parent does; raises an error for a key that is there twice."""
+        """Returns a mapping as the parent does; raises an error for a duplicate key."""
         seen = set()
         for key, _ in node.value:
             text = str(key.value)
@@ -29,10 +29,10 @@ class Loader(yaml.SafeLoader):
 
 
 def parse_yaml(text: str) -> Any:
-    """Returns the value of some YAML, by the same rules for files and for values on the command line.
+    """Returns the value of some YAML; files and values on the command line follow the same rules.
 
     Raises:
-      yaml.YAMLError: it is no YAML, or a key is given twice.
+      yaml.YAMLError: the text is not YAML, or a key is given twice.
 
     >>> parse_yaml("{name: entropy, epsilon: 0.1}")
     {'name': 'entropy', 'epsilon': 0.1}
@@ -42,13 +42,13 @@ def parse_yaml(text: str) -> Any:
 
 @see("`fedjax-sel list presets`")
 def load(name: str) -> tuple[str, dict]:
-    """Returns a short name and the configuration of a preset, or of a file.
+    """Returns the short name and the configuration of a preset or file.
 
     Args:
       name: a preset's name, or a path (it ends in `.yaml` or `.yml`, has a separator in it, or exists).
 
     Raises:
-      ValueError: an unknown preset, or a file that is no configuration.
+      ValueError: the preset is unknown, or the file is not a configuration.
       FileNotFoundError: there is no such file.
     """
     path = Path(name).expanduser()
@@ -63,7 +63,7 @@ def load_file(path: str | Path) -> dict:
     """Returns the configuration in a YAML file.
 
     Raises:
-      ValueError: it cannot be read, is not YAML, or is not a mapping.
+      ValueError: the file cannot be read, is not YAML, or is not a mapping.
       FileNotFoundError: there is no such file.
     """
     path = Path(path).expanduser()
@@ -81,7 +81,7 @@ def parse_mapping(where: str, text: str) -> dict:
     """Returns the mapping in some YAML.
 
     Raises:
-      ValueError: there is none; the message begins with `where`.
+      ValueError: the text is not YAML or not a mapping; the message begins with `where`.
     """
     try:
         config: Any = parse_yaml(text)

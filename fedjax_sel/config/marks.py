@@ -1,7 +1,7 @@
-"""Marks of what a configuration names but does not hold: source of the user's own, tables, arrays and variables.
+"""Digests of what a configuration names but does not contain: the user's source, tables, arrays and variables.
 
-A component whose class or function the user wrote has a `code`, one that reads files a `digest`: eight hexadecimal
-digits of what was there when the configuration was resolved.
+A component whose class or function the user wrote has a `code`, and one that reads files has a `digest`: eight
+hexadecimal digits of a hash of those files when the configuration was resolved. Both are called marks.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fedjax_sel.config.checks import Parameter
 
 
 class SourceChangedError(ValueError):
-    """A configuration was written for another state of the user's code or files."""
+    """Raised if a configuration was written for another state of the user's code or files."""
 
 
 CODE, DIGEST = "code", "digest"
@@ -26,12 +26,12 @@ MARKS = (CODE, DIGEST)
 
 
 def mark_code(key: str, part: Any, given: dict[str, Any]) -> dict[str, str]:
-    """Returns the `code` of a class or function of the user's, which a configuration keeps beside its name.
+    """Returns the `code` of a user's class or function, which a configuration stores beside its name.
 
     Args:
-      key: of the component.
+      key: the component's key.
       part: the class or function.
-      given: its parameters; a `code` among them is taken out.
+      given: its parameters; a `code` among them is removed.
 
     Raises:
       ValueError: the configuration was written for another state of the source.
@@ -40,12 +40,12 @@ def mark_code(key: str, part: Any, given: dict[str, Any]) -> dict[str, str]:
 
 
 def mark_files(key: str, paths: Iterable[Path], given: dict[str, Any]) -> dict[str, str]:
-    """Returns the `digest` of the files that a component reads; nothing where none of them is there.
+    """Returns the `digest` of the files that a component reads; an empty dictionary if it has none.
 
     Args:
-      key: of the component.
-      paths: where files may be.
-      given: its parameters; a `digest` among them is taken out, and stays what it is where no file is there.
+      key: the component's key.
+      paths: where the files may be.
+      given: its parameters; a `digest` among them is removed, and is returned unchanged if no file exists.
 
     Raises:
       ValueError: the configuration was written for another state of the files.
@@ -57,7 +57,7 @@ def mark_files(key: str, paths: Iterable[Path], given: dict[str, Any]) -> dict[s
 
 
 def check_mark(key: str, mark: str, paths: list[Path], given: dict[str, Any]) -> dict[str, str]:
-    """Returns the mark of some files, and takes it out of `given`; raises `ValueError` where it is another there."""
+    """Returns the mark of some files and removes it from `given`; raises `ValueError` if the two differ."""
     states = [digest(path) for path in paths]
     now = states[0] if len(states) == 1 else hashlib.sha256(" ".join(states).encode()).hexdigest()[:8]
     before = given.pop(mark, now)
@@ -70,12 +70,12 @@ def check_mark(key: str, mark: str, paths: list[Path], given: dict[str, Any]) ->
 
 
 def digest_source(part: Any) -> str:
-    """Returns the digest of the file in which a class or function is written."""
+    """Returns the digest of the file that defines a class or function."""
     return digest(Path(inspect.getsourcefile(part) or ""))
 
 
 def digest(path: Path) -> str:
-    """Returns eight hexadecimal digits that differ where the bytes of a file do; one that was written is read again."""
+    """Returns a digest of a file in eight hexadecimal digits; the file is read again only after it was written."""
     state = path.stat()
     return digest_state(path, state.st_mtime_ns, state.st_size)
 
@@ -88,13 +88,13 @@ def digest_state(path: Path, time: int, size: int) -> str:
 
 
 def list_paths(known: Mapping[str, Parameter], given: Mapping[str, Any]) -> list[Path]:
-    """Returns the paths among the parameters of a component, which are those that are annotated as `Path`."""
+    """Returns the paths among the parameters of a component: those that are annotated as `Path`."""
     named = [key for key, parameter in known.items() if takes_path(parameter.annotation)]
     return [Path(given[key]).expanduser() for key in named if isinstance(given.get(key), str | Path)]
 
 
 def takes_path(annotation: Any) -> bool:
-    """Whether an annotation is `Path`, or a union with it.
+    """Returns whether an annotation is `Path`, or a union with it.
 
     >>> takes_path(str | Path), takes_path(str)
     (True, False)
@@ -103,12 +103,12 @@ def takes_path(annotation: Any) -> bool:
 
 
 def has_mark(part: Any) -> bool:
-    """Whether a component of a configuration, or one within it, says from which source or files it is."""
+    """Returns whether a component of a configuration, or one within it, has a mark of its source or files."""
     return isinstance(part, dict) and (any(mark in part for mark in MARKS) or any(map(has_mark, part.values())))
 
 
 def drop_marks(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a configuration that is for whatever state sources and files are in.
+    """Returns a configuration without marks, which is valid for any state of sources and files.
 
     >>> drop_marks({"rounds": 3, "client_selection": {"name": "mine:Last", "code": "e84839d2"}})
     {'rounds': 3, 'client_selection': {'name': 'mine:Last'}}

@@ -1,4 +1,4 @@
-"""Other names of keys and parameters: short forms, the field's, and those of earlier versions."""
+"""Other names of keys and parameters: short forms, and names from earlier versions and other libraries."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ OTHER = {
     "local_training.lr": "local_training.learning_rate",
     "local_training.local_epochs": "local_training.epochs",
 }
-"""Names of earlier versions and of other libraries; their users are told the name here."""
+"""Names from earlier versions and other libraries; users who give one are told its name here."""
 
 PARAMETERS: dict[str, dict[str, str]] = {
     "data": {"rows": "num_examples", "test_rows": "num_test_examples"},
@@ -59,11 +59,11 @@ PARAMETERS: dict[str, dict[str, str]] = {
     "aggregation": {"by": "weighting", "optimiser": "optimizer"},
     "layout": {"rows": "examples"},
 }
-"""Old names of the components' parameters, by key; read where a component has the new one and not the old one."""
+"""Old names of the components' parameters, by key; read if a component has the new parameter but not the old one."""
 
 
 def rename(config: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Returns a copy with the names used here, callbacks as a mapping; and the new name of each old one.
+    """Returns a copy with the names used here and callbacks as a mapping, and a mapping from old to new names.
 
     Short forms (`SHORT`) are not listed as renamed.
 
@@ -95,7 +95,7 @@ def rename(config: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
 
 
 def translate_key(key: str) -> str:
-    """Returns the name of a dotted key here; parameters are translated only where every component has them.
+    """Returns the name of a dotted key here; parameters are translated only if every component has them.
 
     >>> translate_key("lr"), translate_key("trainer.lr"), translate_key("selector.epsilon"), translate_key("m")
     ('local_training.learning_rate', 'local_training.learning_rate', 'client_selection.epsilon', 'cohort_size')
@@ -106,13 +106,13 @@ def translate_key(key: str) -> str:
 
 
 def expand_short_form(key: str) -> str:
-    """Returns a dotted key with its first part written out."""
+    """Returns a dotted key with its first part expanded to its full name."""
     head, dot, rest = key.partition(".")
     return SHORT.get(head, head) + dot + rest
 
 
 def translate_parameter(config: Mapping[str, Any], key: str) -> str:
-    """Returns the name of a component's dotted parameter here, by the component that a configuration names.
+    """Returns the name of a dotted parameter here, given the component that a configuration names.
 
     >>> translate_parameter({"aggregation": "mean"}, "aggregation.by")
     'aggregation.weighting'
@@ -126,7 +126,7 @@ def translate_parameter(config: Mapping[str, Any], key: str) -> str:
 
 
 def list_known_parameters(config: Mapping[str, Any], key: str) -> frozenset[str]:
-    """Returns the parameters of the component that a configuration names at `key`; none if there is no such one."""
+    """Returns the parameters of the component that a configuration names at `key`; empty if it does not exist."""
     given = config.get(key)
     name = given.get("name") if isinstance(given, Mapping) else given
     if key == "layout":
@@ -135,12 +135,12 @@ def list_known_parameters(config: Mapping[str, Any], key: str) -> frozenset[str]
         if key in KINDS:
             return frozenset(KINDS[key].known(name or KINDS[key].default or ""))
         return frozenset(list_source_parameters(name) if isinstance(name, str) else ())
-    except ValueError:  # raised where the name is checked
+    except ValueError:  # the name is checked elsewhere, and the error raised there
         return frozenset()
 
 
 def list_dotted_keys(config: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """Yields all dotted keys, also those of dictionaries."""
+    """Yields all dotted keys, including those of nested dictionaries."""
     for key, value in config.items():
         yield f"{prefix}{key}"
         if isinstance(value, Mapping):
@@ -151,13 +151,13 @@ def put(config: dict[str, Any], key: str, value: Any, alias: str | None = None) 
     """Sets a dotted key.
 
     Args:
-      config: changed.
-      key: whose value is set; a component's bare name on the way becomes a mapping.
-      value: the new one.
-      alias: the name it was given by; the key must not be set already.
+      config: the configuration, changed in place.
+      key: the dotted key; a bare component name along its path becomes a mapping.
+      value: the new value.
+      alias: the other name that the value was given under; if not None, the key must not be set already.
 
     Raises:
-      ValueError: it is set already, or something on the way has no parameters.
+      ValueError: the key is set already, or something along its path has no parameters.
     """
     *path, last = key.split(".")
     for name in path:
@@ -176,7 +176,7 @@ def describe_renames(given: Mapping[str, Any], items: Iterable[str] = ()) -> Ite
 
     Args:
       given: a configuration as it was written.
-      items: `key=value`.
+      items: `key=value` strings.
 
     >>> list(describe_renames({"lr": 0.1, "m": 5}, ["mapping=scan", "selector=entropy"]))
     ['lr is local_training.learning_rate here', 'mapping is layout here']

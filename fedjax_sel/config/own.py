@@ -1,4 +1,4 @@
-"""Parts that a user wrote, named in a configuration by module and name: `my_module:MySelector`, `lib/mine.py:make`."""
+"""Components that a user wrote, named by module and attribute: `my_module:MySelector`, `lib/mine.py:make`."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from fedjax_sel.catalog import check_name
 from fedjax_sel.mistakes import describe
 
 FORMATS = ("npz", "tfds", "hf")
-"""What stands before a colon and is no module: forms of data."""
+"""Prefixes before a colon that are data formats, not modules."""
 
 
 def is_own(name: Any) -> bool:
-    """Whether a name is `module:name`.
+    """Returns whether a name has the form `module:name`.
 
     >>> is_own("my_module:MySelector"), is_own("entropy"), is_own("npz:data.npz")
     (True, False, False)
@@ -31,12 +31,12 @@ def is_own(name: Any) -> bool:
 
 
 def load_own(what: str, name: str) -> Any:
-    """Returns what a module of the user's calls by a name.
+    """Returns the object that `module:name` refers to.
 
     The module is looked for in the current folder first; one that ends in `.py` is a file.
 
     Args:
-      what: it is to be, for errors.
+      what: the kind of object wanted, for errors.
       name: `module:name`.
 
     Raises:
@@ -51,14 +51,14 @@ def load_own(what: str, name: str) -> Any:
 
 
 def load_class(what: str, name: str, base: type) -> Any:
-    """Returns a class of the user's.
+    """Returns a user's class.
 
     Args:
       what, name: as for `load_own`.
-      base: what it must be a subclass of; of a protocol, it must have the methods.
+      base: its required superclass, or a protocol whose methods it must have.
 
     Raises:
-      ValueError: it is something else, or as `load_own`.
+      ValueError: the object is not such a class, or as for `load_own`.
     """
     found = load_own(what, name)
     if getattr(base, "_is_protocol", False):
@@ -78,7 +78,7 @@ def load_class(what: str, name: str, base: type) -> Any:
 
 @contextmanager
 def run_own(what: str, name: str) -> Iterator[None]:
-    """Makes one line of an error that the user's own code raises, with its place; a `ValueError` stays as it is."""
+    """Turns errors of the user's code into a one-line `ValueError` that gives the line; keeps ones made for users."""
     try:
         yield
     except (ValueError, FileNotFoundError, PermissionError):
@@ -90,7 +90,7 @@ def run_own(what: str, name: str) -> Iterator[None]:
 
 
 def describe_failure(error: Exception) -> str:
-    """Returns what was raised, and in which line of which file."""
+    """Returns a description of an error, with the file and line that raised it."""
     at = traceback.extract_tb(error.__traceback__)[-1]
     place = f"{at.filename}, line {at.lineno}"
     if isinstance(error, SyntaxError):
@@ -99,7 +99,7 @@ def describe_failure(error: Exception) -> str:
 
 
 def load_function(what: str, name: str) -> Any:
-    """Returns a function of the user's that makes a Dataset, from a module or a `.py` file; errors as `load_class`."""
+    """Returns a user's function that makes a `Dataset`, from a module or `.py` file; raises as `load_class` does."""
     found = load_own(what, name)
     if not callable(found):
         raise ValueError(f"{what} {name} is {found!r:.80}; it must be a function that returns a Dataset")
@@ -107,10 +107,10 @@ def load_function(what: str, name: str) -> Any:
 
 
 def import_module(what: str, name: str) -> ModuleType:
-    """Returns the user's module, imported; errors as `load_own`."""
+    """Imports and returns the user's module; raises as `load_own` does."""
     here = str(Path.cwd())
     if here not in sys.path:
-        sys.path.insert(0, here)  # as `python -m` has it; what the module imports later is found there, too
+        sys.path.insert(0, here)  # as with `python -m`; the module's later imports are found there, too
     try:
         return import_file(Path(name).expanduser().resolve()) if name.endswith(".py") else importlib.import_module(name)
     except FileNotFoundError as error:
@@ -123,7 +123,7 @@ def import_module(what: str, name: str) -> ModuleType:
 
 
 def import_file(path: Path) -> ModuleType:
-    """Returns the module in a file, the same one every time."""
+    """Imports the module in a file and returns it; later calls return the same module."""
     known = sys.modules.get(path.stem)
     if known is not None and getattr(known, "__file__", None) == str(path):
         return known

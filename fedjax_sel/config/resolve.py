@@ -1,4 +1,4 @@
-"""Resolves what a user wrote to a complete configuration, or to an error that says what is wrong."""
+"""Resolves what a user wrote to a complete configuration, or raises an error that says what is wrong."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ def list_plain_keys() -> dict[str, Parameter]:
 
 @see("docs/how-to/command-line.md")
 def resolve(given: Mapping[str, Any]) -> Config:
-    """Returns the complete configuration: names as they are here, and every parameter of every chosen component.
+    """Returns the complete configuration, with the names used here and every parameter of every chosen component.
 
-    A configuration that is resolved already is returned as it is.
+    A configuration that is already resolved is returned unchanged.
 
     Raises:
-      ValueError: unknown keys or names (the nearest is given), or values of the wrong type.
+      ValueError: a key or name is unknown (the message gives the nearest), or a value has the wrong type.
 
     >>> resolve({"data": "iris", "lr": 1, "client_selection": "entropy"})["local_training"]["learning_rate"]
     1.0
@@ -106,7 +106,7 @@ def resolve_source(key: str, given: Any) -> dict:
 
 
 def resolve_public(given: Any) -> dict | None:
-    """Returns the source of public examples with all its parameters; None where there is none."""
+    """Returns the source of public examples with all its parameters; None if there is none."""
     if given is None:
         return None
     source = resolve_source("public", given)
@@ -129,7 +129,7 @@ def resolve_layout(given: Any) -> str | dict:
 
 @see("docs/how-to/memory.md")
 def resolve_place(given: Any) -> str | None:
-    """Returns where the training examples lie; None: where they fit."""
+    """Returns where the training examples are stored; None: on the device if they fit."""
     if given is not None:
         check_name("examples_on", given, PLACES)
     return None if given == "auto" else given
@@ -137,7 +137,7 @@ def resolve_place(given: Any) -> str | None:
 
 @see("docs/how-to/many-devices.md")
 def resolve_mesh(given: Any) -> dict | None:
-    """Returns among how many devices seeds and clients are divided; None: there is one device."""
+    """Returns the number of devices that seeds and clients are divided among; None: chosen by `simulate`."""
     if given is None:
         return None
     if not isinstance(given, dict):
@@ -147,7 +147,7 @@ def resolve_mesh(given: Any) -> dict | None:
 
 @see("docs/how-to/devices.md")
 def resolve_deadline(given: Any) -> dict:
-    """Returns the fields of a deadline; an infinite one where none is given."""
+    """Returns the fields of a deadline, which is infinite if none is given."""
     if not isinstance(given, dict | None):
         raise ValueError(f"deadline is {given!r}; it must be a mapping, as in {{seconds: 60, late: drop}}")
     if given and given.get("late") == "partial" and "seconds" not in given:
@@ -162,18 +162,18 @@ def resolve_deadline(given: Any) -> dict:
 def override(
     given: Mapping[str, Any], items: Iterable[str], options: Mapping[str, Any] = MappingProxyType({})
 ) -> dict[str, Any]:
-    """Returns a copy of a configuration, by its names here, with some values replaced.
+    """Returns a copy of a configuration, with the names used here and with some values replaced.
 
-    `client_selection=power_of_choice` replaces the whole component, `client_selection.d=20` one of its parameters,
-    whatever their order. Values are read as YAML.
+    `client_selection=power_of_choice` replaces the whole component, and `client_selection.d=20` one of its parameters;
+    their order does not matter. Values are read as YAML.
 
     Args:
       given: the configuration.
-      items: `key=value`.
+      items: `key=value` strings.
       options: values of whole keys, by their names here, as in `--seeds 3`; None: not given.
 
     Raises:
-      ValueError: an item is not `key=value`, or its value is not YAML, or a value is given twice.
+      ValueError: an item does not have the form `key=value`, its value is not YAML, or a value is given twice.
 
     >>> override({"selector": {"name": "entropy", "epsilon": 0.2}}, ["selector.d=20", "selector=power_of_choice"])
     {'client_selection': {'name': 'power_of_choice', 'd': 20}}
@@ -193,10 +193,10 @@ def override(
 
 @see("docs/how-to/command-line.md")
 def read_item(item: str) -> tuple[str, Any, str]:
-    """Returns key (by its name here) and value of `key=value`, and the item itself.
+    """Returns the key (by its name here) and the value of `key=value`, and the item itself.
 
     Raises:
-      ValueError: it is not of that form, or its value is not YAML.
+      ValueError: the item does not have that form, its key is unknown, or its value is not YAML.
     """
     written, equals, text = item.partition("=")
     if not equals or not written:
@@ -210,6 +210,6 @@ def read_item(item: str) -> tuple[str, Any, str]:
 
 
 def check_once(known: dict[str, str], key: str, item: str) -> None:
-    """Raises `ValueError` where an item gives a key that another one gave; `known` maps each key to its first item."""
+    """Raises `ValueError` if an item gives a key that another item gave; `known` maps each key to its first item."""
     if (other := known.setdefault(key, item)) is not item:
         raise ValueError(f"{other} and {item} both give {key}; give it once")

@@ -16,15 +16,15 @@ from fedjax_sel.task.losses import LOSSES, Loss
 from fedjax_sel.task.metrics import METRICS, Metric
 
 KEYS = ("loss", "metrics")
-"""What `task` may hold."""
+"""The keys that `task` may have."""
 
 
 @dataclass(frozen=True)
 class MeasureKind(ListedKind):
-    """Losses or metrics: classes of a module that are listed here, or a class or a plain function of the user's."""
+    """Losses or metrics: classes of a module that are listed here, or a user's class or plain function."""
 
     def load(self, name: str) -> Callable[..., Any]:
-        """Returns the class, or the user's class or function; errors as `ListedKind.load`."""
+        """Returns the class, or the user's class or function; raises as `ListedKind.load` does."""
         if not own.is_own(name):
             return super().load(name)
         found = own.load_own(self.what, name)
@@ -41,7 +41,7 @@ class MeasureKind(ListedKind):
         return list_parameters(part) if isinstance(part, type) else {}
 
     def build(self, resolved: dict | None, **filled: Any) -> Any:
-        """Returns the value, or the function."""
+        """Returns the value that a resolved component describes, or the user's function itself."""
         part = None if resolved is None else self.load(resolved["name"])
         return super().build(resolved, **filled) if isinstance(part, type) else part
 
@@ -50,17 +50,17 @@ PAGE = "docs/learn/own_task.md"
 LOSS = MeasureKind("loss", "fedjax_sel.task", None, Loss, members=LOSSES, page=PAGE, listed="losses")
 METRIC = MeasureKind("metric", "fedjax_sel.task", None, Metric, members=METRICS, page=PAGE, listed="metrics")
 MEASURES: dict[str, MeasureKind] = {"task.loss": LOSS, "task.metrics": METRIC}
-"""The kinds that `task` holds, by key."""
+"""The kinds of components in `task`, by key."""
 
 
 @see(PAGE)
 def resolve_task(given: Any) -> dict[str, Any]:
-    """Returns loss and metrics with all their parameters; null where the kind of the targets says which.
+    """Returns the loss and metrics with all their parameters; None where the kind of targets decides.
 
-    Metrics are a list of names, or a mapping from the names that a history gives them.
+    Metrics are a list of names, or a mapping whose keys are their names in the history.
 
     Raises:
-      ValueError: unknown names or parameters, or values of the wrong type.
+      ValueError: a name or parameter is unknown, or a value has the wrong type.
 
     >>> resolve_task({"loss": "focal", "metrics": ["f1"]})
     {'loss': {'name': 'focal', 'gamma': 2.0}, 'metrics': {'f1': {'name': 'f1', 'average': 'macro'}}}
@@ -74,7 +74,7 @@ def resolve_task(given: Any) -> dict[str, Any]:
 
 
 def resolve_metrics(given: Any) -> dict[str, dict] | None:
-    """Returns every metric by the name that a history gives it; errors as `resolve_task`."""
+    """Returns every metric by its name in the history; raises as `resolve_task` does."""
     if given is None:
         return None
     if isinstance(given, str):
@@ -89,7 +89,7 @@ def resolve_metrics(given: Any) -> dict[str, dict] | None:
 
 @see(PAGE)
 def apply_task(task: Task, resolved: Mapping[str, Any]) -> Task:
-    """Returns the task with the loss and the metrics that a configuration names."""
+    """Returns the task with the loss and metrics that a configuration names."""
     changes = {}
     if resolved["loss"] is not None:
         changes["loss"] = LOSS.build(resolved["loss"])

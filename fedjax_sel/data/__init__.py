@@ -1,1 +1,1 @@
-"""Examples, who owns them, and where they come from."""
+"""Examples, their owners, and their sources."""

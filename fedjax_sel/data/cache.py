@@ -1,7 +1,7 @@
-"""Folders of arrays on disk, written completely or not at all, then memory-mapped.
+"""Folders of arrays on disk, written atomically and then memory-mapped.
 
-A folder is written under another name and renamed when it is complete, so that a reader never sees half of one, whether
-the writer was killed or is still at work. `arrays.json`, written last, says what must be there.
+A folder is written under another name and renamed when it is complete, so that a reader never sees a partial one, even
+if the writer was killed or is still at work. `arrays.json`, written last, lists the arrays that must exist.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ def find_folder(cache_dir: str | Path | None = None) -> Path:
 
 
 def create(folder: Path, name: str, dtype: np.dtype, shape: tuple[int, ...]) -> np.memmap:
-    """Returns a new array on disk, in a folder that is being written."""
+    """Creates an array on disk, in a folder that is being written, and returns it."""
     return np.lib.format.open_memmap(folder / f"{name}.npy", mode="w+", dtype=dtype, shape=shape)
 
 
 def load_arrays(folder: Path, write: Callable[[Path], None]) -> dict[str, np.ndarray]:
-    """Returns the arrays of `folder`, memory-mapped, read-only.
+    """Returns the arrays of `folder`, memory-mapped and read-only.
 
-    `write(new)` writes them first, into another folder, where they are missing or damaged.
+    If they are missing or damaged, `write(new)` first writes them into another folder.
     """
     found = _read(folder)
     if found is not None:
         return found
     folder.parent.mkdir(parents=True, exist_ok=True)
-    # Beside its final place: a rename is atomic only within one file system.
+    # Next to its final place, since a rename is atomic only within one file system.
     new = Path(tempfile.mkdtemp(prefix=f".writing-{folder.name}-", dir=folder.parent))
     try:
         write(new)
@@ -58,7 +58,7 @@ def _describe(array: np.ndarray) -> list:
 
 
 def _read(folder: Path) -> dict[str, np.ndarray] | None:
-    """Returns the arrays, if all that the manifest names are there at full length; else None."""
+    """Returns the arrays if all those in the manifest exist at full length, else None."""
     try:
         promised = json.loads((folder / MANIFEST).read_text())
         found: dict[str, np.ndarray] = {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in promised}
@@ -72,7 +72,7 @@ def _install(new: Path, folder: Path) -> None:
         os.replace(new, folder)
     except OSError:
         if _read(folder) is not None:
-            return  # another process was first; its arrays are the same
+            return  # another process finished first; its arrays are the same
         damaged = Path(tempfile.mkdtemp(prefix=".damaged-", dir=folder.parent))
         os.replace(folder, damaged)
         os.replace(new, folder)

@@ -1,4 +1,4 @@
-"""Checks of examples and labels, with one error that says what is wrong."""
+"""Checks of examples and labels, each with an error that says what is wrong."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fedjax_sel.catalog import check_name, see
 from fedjax_sel.pytree import is_whole
 from fedjax_sel.types import TARGETS
 
-EXAMPLES_AT_A_TIME = 4096  # a memory-mapped array is looked through piece by piece
+EXAMPLES_AT_A_TIME = 4096  # a memory-mapped array is checked in pieces of this many examples
 
 
 @see("docs/how-to/data.md")
@@ -24,14 +24,14 @@ def check_examples(
     (dtype('float32'), dtype('int32'))
 
     Args:
-      what: named in errors ("iris: training").
+      what: name of the examples in errors ("iris: training").
       x: examples.
       y: labels, or targets of another kind.
       like: examples whose shape and type these must share.
       targets: the kind of targets.
 
     Raises:
-      ValueError: they cannot be used.
+      ValueError: the examples or targets cannot be used.
     """
     x, y = _as_array(what, x), np.asarray(y)
     if x.ndim < 2:
@@ -55,7 +55,7 @@ def check_examples(
 
 
 def check_shape(what: str, y: np.ndarray, count: int, targets: str) -> None:
-    """Raises `ValueError` for targets whose shape is not that of their kind, for so many examples."""
+    """Raises `ValueError` if targets do not have the shape of their kind for `count` examples."""
     check_name(f"targets of {what.partition(':')[0]}:", targets, TARGETS)
     if targets == "classes" and y.ndim != 1:
         hint = "; one-hot labels become integers with y.argmax(1)" if y.ndim == 2 and y.shape[1] > 1 else ""
@@ -70,7 +70,7 @@ def check_shape(what: str, y: np.ndarray, count: int, targets: str) -> None:
 
 
 def convert_targets(what: str, y: np.ndarray, targets: str) -> np.ndarray:
-    """Returns targets in the type of their kind; raises `ValueError` where they cannot be.
+    """Returns targets in the type of their kind; raises `ValueError` if they cannot be converted.
 
     >>> convert_targets("toy", np.array([1, 2]), "continuous").dtype
     dtype('float32')
@@ -91,10 +91,10 @@ def convert_targets(what: str, y: np.ndarray, targets: str) -> np.ndarray:
 
 
 def count_classes(name: str, y: np.ndarray, classes: int | None, targets: str) -> int:
-    """Returns `C`, how many numbers a model gives for an example, or for each place of a sequence.
+    """Returns `C`, the number of model outputs for an example, or for each position of a sequence.
 
     Raises:
-      ValueError: targets are outside, or `classes` is not what targets have.
+      ValueError: labels are out of range, or `classes` does not match the shape of the targets.
 
     >>> count_classes("toy", np.zeros((5, 3)), None, "multilabel")
     3
@@ -128,14 +128,14 @@ def check_labels(name: str, y: np.ndarray, classes: int | None) -> int:
 
 
 def warn_of_labels(name: str, y: np.ndarray, others: np.ndarray, classes: int, *, known: bool) -> None:
-    """Warns of labels from which little can be learnt, each with what helps.
+    """Warns of labels from which little can be learnt, and suggests a remedy for each problem.
 
     Args:
-      name: of the dataset.
+      name: name of the dataset.
       y: training labels.
-      others: of test and validation examples.
+      others: labels of the test and validation examples.
       classes: `C`.
-      known: whether `C` was given, so that classes without examples are meant.
+      known: whether `C` was given, which means that classes without examples are intended.
 
     Raises:
       ValueError: most classes would have no example.
@@ -165,7 +165,7 @@ def warn_of_labels(name: str, y: np.ndarray, others: np.ndarray, classes: int, *
 
 
 def warn_of_axes(name: str, x: np.ndarray) -> None:
-    """Warns of images whose axes look like channels first, which are read as channels last, or are without channels."""
+    """Warns of images that look channels-first, although they are read as channels-last, or have no channel axis."""
     if x.ndim == 3 and x.shape[1] == x.shape[2] >= 8:
         warnings.warn(
             f"{name}: examples have shape {x.shape[1:]} and are read as sequences of {x.shape[1]} places with "
@@ -185,12 +185,12 @@ def warn_of_axes(name: str, x: np.ndarray) -> None:
 
 
 def warn_of_owners(name: str, owner: np.ndarray, left: np.ndarray) -> None:
-    """Warns of owners all of whose examples were set apart, who are no clients.
+    """Warns of owners who are not clients because all their examples were set apart.
 
     Args:
-      name: of the dataset.
-      owner: of each example.
-      left: which of them are training examples.
+      name: name of the dataset.
+      owner: owner of each example.
+      left: which of the examples are training examples.
     """
     if len(lost := np.setdiff1d(owner, owner[left])):
         shown = ", ".join(repr(one) for one in lost[:5].tolist()) + (", ..." if len(lost) > 5 else "")
@@ -203,12 +203,12 @@ def warn_of_owners(name: str, owner: np.ndarray, left: np.ndarray) -> None:
 
 
 MOST_ABSENT = 9
-"""How many times as many classes may have no example as have one, unless `classes` is given."""
+"""Largest ratio of classes without examples to classes with some, unless `classes` is given."""
 
 
 def _as_array(what: str, x: np.ndarray) -> np.ndarray:
     try:
-        x = np.asanyarray(x)  # any subclass: a memory map stays one
+        x = np.asanyarray(x)  # keeps subclasses, so that a memory map stays one
     except ValueError as error:
         raise ValueError(f"{what} examples cannot be one array ({error}); all examples need the same shape") from error
     if x.dtype.kind not in "iubf":
@@ -220,11 +220,11 @@ def convert_examples(what: str, x: np.ndarray) -> np.ndarray:
     """Returns examples in the type and with the axes in which they are stored.
 
     Raises:
-      ValueError: some are NaN or infinite, or integers beyond 32 bits.
+      ValueError: some values are NaN, infinite, or integers beyond 32 bits.
     """
     if x.dtype.kind == "f":
         if x.dtype.itemsize > 4:
-            with np.errstate(over="ignore"):  # what overflows float32 becomes inf, and is refused below
+            with np.errstate(over="ignore"):  # values that overflow float32 become inf, which is rejected below
                 x = x.astype(np.float32)
         starts = range(0, max(1, len(x)), EXAMPLES_AT_A_TIME)
         bad = np.concatenate([~_finite(x[i : i + EXAMPLES_AT_A_TIME]) for i in starts])
@@ -236,7 +236,7 @@ def convert_examples(what: str, x: np.ndarray) -> np.ndarray:
             )
         return x
     if x.dtype == np.uint8 and x.ndim == 3:
-        return x[..., None]  # grey images get their one channel
+        return x[..., None]  # adds the channel axis of grey images
     return _int32(what + " examples", x) if x.dtype.itemsize >= 4 else x
 
 

@@ -1,7 +1,7 @@
 """One dataset on the host: training, test and validation examples, checked once, before anything compiles.
 
-Examples stay as they came: images `uint8`, floats `float32`. What cannot be trained on (a NaN, a label without a class,
-an owner too few) is refused here with one error that says where it is; nothing further down looks again.
+Examples keep their types: images are `uint8`, floats `float32`. Anything that cannot be trained on (a NaN, a label
+outside the classes, a missing owner) raises an error here that says where it is; later code does not check again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ COUNTED = {
 }
 """What `C` counts, by the kind of targets."""
 
-CHUNK = 1 << 22  # values read at a time: a memory-mapped dataset is never in memory as a whole
+CHUNK = 1 << 22  # values read at a time, so that a memory-mapped dataset is never in memory as a whole
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,16 +35,16 @@ class Dataset:
     """Checked examples; make one with `dataset`.
 
     Attributes:
-      name: what it is called in reports.
+      name: its name in reports.
       x: training examples `[n, ...]`, as stored.
       y: their labels, `int32` in `0..C-1`; or targets of another kind (`types.TARGETS`).
       test_x, test_y: the server's test examples; there may be none.
       validation_x, validation_y: the server's validation examples; there may be none.
-      classes: `C`; of targets that are no classes, how many numbers a model gives for an example (labels, numbers), or
-        for each place of a sequence (tokens of the vocabulary).
+      classes: `C`; for targets that are not classes, the number of model outputs for an example (labels, numbers), or
+        for each position of a sequence (tokens of the vocabulary).
       owner: the natural owner (writer, speaker) of each training example, numbered from 0; None: examples have no
         owner.
-      targets: of which kind they are.
+      targets: the kind of targets.
     """
 
     name: str
@@ -80,14 +80,14 @@ def dataset(
     seed: int = 0,
     targets: str = "classes",
 ) -> Dataset:
-    """A checked dataset, with test and validation examples set apart.
+    """Returns a checked dataset, with test and validation examples set apart.
 
-    `float64` examples become `float32`, `int64` examples `int32`; `uint8` examples `[n, h, w]` are taken as grey images
-    and get their channel axis `[n, h, w, 1]`. Arrays that need no change are kept, not copied: a memory-mapped `x`
-    stays one, unless a share of its examples is set apart.
+    `float64` examples become `float32`, and `int64` examples `int32`; `uint8` examples `[n, h, w]` are taken as grey
+    images and get a channel axis, `[n, h, w, 1]`. Arrays that need no change are not copied: a memory-mapped `x` stays
+    one, unless a share of its examples is set apart.
 
     Args:
-      name: what it is called in reports.
+      name: its name in reports.
       x: examples `[n, ...]`, at least one axis each.
       y: labels `[n]`, integers in `0..C-1`; or targets of another kind.
       test: test examples as (examples, labels), or a share of the examples in (0, 1), drawn stratified by label; None:
@@ -95,10 +95,10 @@ def dataset(
       validation: the same for validation examples; a share is of the examples that are left after the test examples are
         taken.
       owner: natural owner of each example of `x`, any integers or strings; test examples need none.
-      classes: `C`; None: the largest label, and one.
-      seed: which shares are drawn.
-      targets: `"classes"`; `"continuous"`, one or several numbers an example; `"multilabel"`, 0 or 1 for each of `C`
-        labels; or `"tokens"`, one for each place of a sequence.
+      classes: `C`; None: one more than the largest label.
+      seed: seed of the random shares.
+      targets: `"classes"`; `"continuous"`, one or several numbers per example; `"multilabel"`, 0 or 1 for each of `C`
+        labels; or `"tokens"`, one for each position of a sequence.
 
     Raises:
       ValueError: the examples cannot be used; the message says which, and why.
@@ -165,22 +165,22 @@ def dataset(
         validation_x=apart["validation"][0],
         validation_y=apart["validation"][1],
         classes=classes,
-        # Numbered after the split: an owner all of whose examples were set apart is not a client.
+        # Numbered after the split, because an owner without training examples is not a client.
         owner=None if owner is None else np.unique(owner, return_inverse=True)[1].astype(np.int32),
         targets=targets,
     )
 
 
 def normalisation(data: Dataset) -> tuple[Float[np.ndarray, "c"], Float[np.ndarray, "c"]]:
-    """Shift and scale with which `(x.astype(float32) - shift) * scale` has mean 0, deviation 1 over training examples.
+    """Returns the shift and scale that give `(x - shift) * scale` mean 0 and deviation 1 over the training examples.
 
-    One number for each place on the last axis: a channel of images `[n, h, w, c]`, a feature of flat examples `[n, c]`.
-    For `uint8` images it equals the usual mean and deviation of `x / 255`, written for `x` as stored. Constant features
-    keep scale 1.
+    Here `x` is first converted to `float32`. There is one number for each index of the last axis: for each channel of
+    images `[n, h, w, c]`, or each feature of flat examples `[n, c]`. For `uint8` images they equal the usual mean and
+    deviation of `x / 255`, written for `x` as stored. Constant features keep scale 1.
     """
     width = data.x.shape[-1]
-    # Moments about the first value, not about 0: a feature far from 0 loses no digits, a constant one has variance
-    # exactly 0.
+    # Moments are taken about the first value, not about 0, so that a feature far from 0 loses no digits and a constant
+    # one has a variance of exactly 0.
     centre = np.asarray(data.x[0], np.float64).reshape(-1, width)[0]
     total, square, count = np.zeros(width), np.zeros(width), 0
     step = max(1, CHUNK // max(1, int(np.prod(data.x.shape[1:]))))
@@ -197,7 +197,7 @@ def normalisation(data: Dataset) -> tuple[Float[np.ndarray, "c"], Float[np.ndarr
 
 
 def warn_before_learning(data: Dataset) -> None:
-    """Warns of labels that are all the same, and of whole numbers about to be normalised that may be token ids."""
+    """Warns if all labels are the same, or if integers that may be token ids are about to be normalised."""
     if (data.y == data.y[0]).all():
         warnings.warn(
             f"{data.name}: all training examples have label {data.y[0]}; there is nothing to tell apart: give labels "

@@ -1,9 +1,9 @@
 """Examples and the clients that own them.
 
-Examples are stored once, as they came (images stay `uint8`). Ownership is a permutation and cut points: client `i`'s
-`j`-th example is `order[offset[i] + j]`. Memory is O(n + N) whatever the skew, and another seed's partition is another
-`order` over the same examples. They lie on the device, or stay on the host (`HostArray`): who asks for
-some, by `batch`, gets the same numbers.
+Examples are stored once, in their original types (images stay `uint8`). Ownership is a permutation with cut points:
+client `i`'s `j`-th example is `order[offset[i] + j]`. Memory is O(n + N) whatever the skew, and another seed's
+partition is another `order` over the same examples. The examples are on the device or stay on the host (`HostArray`);
+`batch` returns the same numbers in both cases.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 
 class FederatedData(Pytree):
-    """The clients' examples, and the server's.
+    """The examples of the clients and of the server.
 
     Attributes:
       x: all training examples, as stored.
       y: their labels, or targets of another kind.
-      order: which example stands at each position; a client's positions are consecutive.
+      order: the example at each position; a client's positions are consecutive.
       owner: the client of each position.
       offset: client `i`'s training examples are at positions `offset[i] : offset[i] + num_examples[i]`.
       num_examples: training examples of each client.
@@ -38,10 +38,10 @@ class FederatedData(Pytree):
       test_x, test_y: the server's test examples.
       validation_x, validation_y: the server's validation examples; none by default.
       classes: `C`, as in `Dataset`.
-      devices: of the clients; None: rounds take no simulated time, and nobody is late.
+      devices: the clients' devices; None: rounds take no simulated time, and no client is late.
       longest: `L`, the most examples of any client (training or hold-out).
       public_x: unlabelled examples that all clients may see; None: none.
-      targets: of which kind they are (`types.TARGETS`).
+      targets: the kind of targets (`types.TARGETS`).
     """
 
     x: Array | HostArray
@@ -67,10 +67,10 @@ class FederatedData(Pytree):
         return self.num_examples.shape[-1]
 
     def count_labels(self) -> Int[np.ndarray, "N C"]:
-        """Returns the training examples of each client by class.
+        """Returns the number of training examples of each client in each class.
 
         Raises:
-          ValueError: targets are no classes.
+          ValueError: the targets are not classes.
         """
         if self.targets != "classes":
             raise ValueError(f"targets are {self.targets}: no classes whose examples could be counted")
@@ -81,11 +81,11 @@ class FederatedData(Pytree):
         return np.bincount(cell, minlength=self.num_clients * self.classes).reshape(self.num_clients, self.classes)
 
     def examples_of(self, client: Int[Array, ""], *, holdout: bool = False) -> tuple[Int[Array, "L"], Bool[Array, "L"]]:
-        """Returns one client's examples as indices into `x`, and which of the `L` places are filled.
+        """Returns one client's examples as indices into `x`, and a mask of which of the `L` places are filled.
 
         Args:
-          client: which one.
-          holdout: its hold-out examples instead of its training examples.
+          client: number of the client.
+          holdout: whether to return its hold-out examples instead of its training examples.
         """
         start, count = self.offset[client], self.num_examples[client]
         if holdout:
@@ -104,7 +104,7 @@ class FederatedData(Pytree):
 
     @property
     def like(self) -> Any:
-        """Something of the shape and type of the training examples; where these stay on the host, all zeros."""
+        """An array with the shape and type of the training examples; zeros if these stay on the host."""
         return self.x.like if isinstance(self.x, HostArray) else self.x
 
 
@@ -112,10 +112,10 @@ class Examples(Pytree):
     """What one client trains on.
 
     Attributes:
-      data: where the examples are.
-      index: the client's examples, as places in `data.x`.
-      mask: those that it trains on.
-      weight: of each in the loss; None: 1.
+      data: the federation that holds the examples.
+      index: the client's examples, as indices into `data.x`.
+      mask: which of them it trains on.
+      weight: weight of each in the loss; None: 1.
     """
 
     data: FederatedData
@@ -129,7 +129,7 @@ class Examples(Pytree):
         return self.mask.shape[-1]
 
     def fetch(self) -> Examples:
-        """Returns the same, with all of the client's examples on the device where they stay on the host."""
+        """Returns the same examples, with all of the client's copied to the device if they stay on the host."""
         if not self.data.stays_on_host:
             return self
         own = self.data.batch(self.index, self.mask)
@@ -149,18 +149,19 @@ def federate(
     holdout: float = 0.0,
     rng: np.random.Generator | None = None,
 ) -> FederatedData:
-    """Returns the clients' data, where each training example of `dataset` belongs to the given client.
+    """Returns the federation in which each training example of `dataset` belongs to the given client.
 
     Args:
       dataset: checked examples.
-      client: Int[n], the client of each training example; -1: nobody's.
+      client: Int[n], the client of each training example; -1: no client's.
       clients: `N`.
-      holdout: share of each client's examples, its last ones, that it keeps out of training (rounded down; in [0, 1)).
+      holdout: share of each client's examples, taken from the end, that it keeps out of training (rounded down; in
+        [0, 1)).
       rng: shuffles the examples of each client, which makes the hold-out a random share; None: they stay in their
         stored order.
 
-    The arrays of `dataset` are kept, not copied: the federations of several seeds share them, and memory maps stay
-    memory maps until a device needs them.
+    The arrays of `dataset` are not copied: the federations of several seeds share them, and memory maps stay memory
+    maps until a device needs them.
 
     Raises:
       ValueError: `client` does not fit the examples, or a client is left without training examples.
@@ -204,7 +205,7 @@ def federate(
     def targets(y) -> Any:
         return np.asarray(y, np.float32 if dataset.targets == "continuous" else np.int32)
 
-    def keep(a) -> Any:  # the fields say what compiled code sees; on the host they are NumPy still
+    def keep(a) -> Any:  # the fields' annotations are what compiled code sees; on the host they are NumPy arrays
         return a
 
     return FederatedData(

@@ -1,4 +1,4 @@
-"""The recipe of a federation: from a seed to clients with examples. And several seeds' federations side by side."""
+"""Federations: recipes that make clients with examples from a seed, and stacks of the federations of several seeds."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ if TYPE_CHECKING:
 
     from fedjax_sel.devices.profile import DeviceProfile
 
-# First word of each random stream, so that no two uses of one seed see the same numbers.
+# The first word of each random stream, so that no two uses of a seed draw the same numbers.
 PARTITION, EXAMPLE_ORDER = 0x9A57, 0x05DE
 
 
 @runtime_checkable
 class Partition(Protocol):
-    """Any object that says whose each example is; `data.partition` has the usual ones."""
+    """Any object that assigns examples to clients; `data.partition` has the usual ones."""
 
     @property
     def clients(self) -> int | None:
-        """`N`; None: as many as `assign` names."""
+        """`N`; None: as many clients as `assign` returns."""
         ...
 
     def assign(
         self, y: Shaped[np.ndarray, "n ..."], rng: np.random.Generator, owner: Int[np.ndarray, "n"] | None
     ) -> Int[np.ndarray, "n"]:
-        """The client of each example in `0..N-1`, -1 where it is nobody's."""
+        """Returns the client of each example, in `0..N-1`, or -1 for an example of no client."""
         ...
 
 
@@ -49,23 +49,22 @@ class DeviceLaw(Protocol):
     """Any object that draws the clients' devices; `devices.laws` has the usual ones."""
 
     def draw(self, seed: int, clients: int) -> DeviceProfile:
-        """The devices of `N` clients."""
+        """Returns the devices of `N` clients."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class Federation:
-    """Which examples, divided by which law.
+    """The recipe of a federation: the examples, and how they are divided among clients.
 
     Attributes:
       source: the examples, or a function that makes them from a seed (synthetic data).
-      partition: whose each example is.
+      partition: assigns the examples to clients.
       holdout: share of each client's examples, drawn at random, that it keeps out of training.
-      data_seed: holds examples, partition and devices fixed while the seed of a run varies; None: every seed draws its
-        own.
-      devices: what the clients compute on, or the law that draws it; None: rounds take no simulated time.
+      data_seed: fixes examples, partition and devices while the seed of a run varies; None: every seed draws its own.
+      devices: the clients' devices, or the law that draws them; None: rounds take no simulated time.
       public: unlabelled examples that all clients may see, like those of the source, or a dataset whose training
-        examples are these; None: none.
+        examples are used; None: none.
     """
 
     source: Dataset | Callable[[int], Dataset]
@@ -76,7 +75,7 @@ class Federation:
     public: Dataset | np.ndarray | None = None
 
     def __post_init__(self) -> None:
-        """Refuses what is no source, no partition or no devices."""
+        """Raises `ValueError` for a field of the wrong type or out of range."""
         if isinstance(self.source, type) or not (isinstance(self.source, Dataset) or callable(self.source)):
             raise ValueError(
                 f"federation: source is {describe_kind(self.source)}; it must be a Dataset, as `dataset` and `load` "
@@ -98,11 +97,11 @@ class Federation:
             raise ValueError(f"federation: public is {describe_kind(self.public)}; it must be examples, or a Dataset")
 
     def plot(self, seed: int = 0, ax: Any = None) -> Any:
-        """Returns matplotlib axes with the training examples of each client by class, as `seed` draws them.
+        """Plots the training examples of each client by class, as `seed` draws them, and returns the matplotlib axes.
 
         Args:
-          seed: of the run.
-          ax: to draw on; None: new ones.
+          seed: seed of the run.
+          ax: axes to draw on; None: new ones.
         """
         return plot_labels(self.draw(seed).count_labels(), ax)
 
@@ -121,15 +120,15 @@ class Federation:
         """Returns the federation in which every client has its own examples and labels.
 
         Args:
-          clients: `(x, y)` of each.
-          test: test examples of the server, or the share of all examples that are set apart for it.
+          clients: `(x, y)` of each client.
+          test: test examples of the server, or the share of all examples that is set apart for it.
           validation: the same for validation examples.
-          name: of the data in reports.
-          targets, classes: as for `dataset`: `"continuous"`, `"multilabel"`, `"tokens"` where labels are no classes.
+          name: name of the data in reports.
+          targets, classes: as for `dataset`; `"continuous"`, `"multilabel"` or `"tokens"` if labels are not classes.
           given: other fields of `Federation`: `holdout`, `devices`, `public`.
 
         Raises:
-          ValueError: as `data.own.from_arrays`.
+          ValueError: as for `data.own.from_arrays`.
 
         >>> made = Federation.from_arrays([(np.eye(4), np.arange(4) % 2), (np.ones((6, 4)), np.arange(6) % 2)])
         >>> made.source
@@ -152,19 +151,19 @@ class Federation:
         targets: str = "classes",
         **given: Any,
     ) -> Federation:
-        """Returns the federation whose clients are the values of a table's column.
+        """Returns the federation whose clients are the values of a column of a table.
 
         Args:
-          frame: an example a row.
-          client, label: columns.
+          frame: the table, with one example per row.
+          client, label: the columns of the clients and of the labels.
           features: columns of numbers; None: all others.
           test, validation: a table, or a share.
-          name: of the data in reports.
-          targets: `"continuous"` where the label is a number to be learnt, not a class.
+          name: name of the data in reports.
+          targets: `"continuous"` if the label is a number to be learnt, not a class.
           given: other fields of `Federation`.
 
         Raises:
-          ValueError: as `data.own.from_frame`.
+          ValueError: as for `data.own.from_frame`.
         """
         made = from_frame(
             frame,
@@ -180,10 +179,10 @@ class Federation:
 
     @see("docs/how-to/data.md")
     def draw(self, seed: int) -> FederatedData:
-        """The federation of one seed.
+        """Returns the federation of one seed.
 
         Raises:
-          ValueError: the partition cannot be drawn; the message ends with the seed that was tried.
+          ValueError: the federation cannot be drawn; a partition's message ends with the seed that was tried.
         """
         seed = seed if self.data_seed is None else self.data_seed
         if seed < 0:
@@ -203,7 +202,7 @@ class Federation:
         return replace(drawn, devices=devices, public_x=self.public_examples(data))
 
     def public_examples(self, data: Dataset) -> np.ndarray | None:
-        """The public examples; raises `ValueError` where they are none, or unlike those of `data`."""
+        """Returns the public examples; raises `ValueError` if there are none, or they are unlike those of `data`."""
         if self.public is None:
             return None
         examples = self.public.x if isinstance(self.public, Dataset) else np.asarray(self.public)
@@ -220,19 +219,19 @@ class Federation:
         return examples
 
     def draws(self, seeds: Sequence[int]) -> list[FederatedData]:
-        """One federation a seed; one and the same object where `data_seed` holds it fixed."""
+        """Returns one federation per seed; they are the same object if `data_seed` is set."""
         if self.data_seed is not None:
             return [self.draw(self.data_seed)] * len(seeds)
         return [self.draw(seed) for seed in seeds]
 
 
 def describe_kind(value: object) -> str:
-    """What a value is, for an error."""
+    """Returns a description of a value's type, for errors."""
     return f"{value.__name__}, a class" if isinstance(value, type) else f"a {type(value).__name__}"
 
 
 def check_kind(what: str, value: object, kind: type, allowed: str) -> None:
-    """Raises `ValueError` where a value is not of a kind, or is a class instead of a value."""
+    """Raises `ValueError` if a value is not an instance of `kind`, or is a class instead of an instance."""
     if isinstance(value, type):
         raise ValueError(f"federation: {what} is the class {value.__name__}; give a value, as {value.__name__}(...)")
     if not isinstance(value, kind):
@@ -243,21 +242,22 @@ def check_kind(what: str, value: object, kind: type, allowed: str) -> None:
 
 
 def stack(federations: Sequence[FederatedData]) -> tuple[FederatedData, FederatedData]:
-    """Several seeds' federations as one, to be mapped over.
+    """Stacks the federations of several seeds into one that can be mapped over.
 
-    Arrays that are the same object in all seeds (examples they share) stay as they are; the others get a leading axis
-    `R`. `order` and `owner` are padded to the longest: example 0, owned by client `N`, which a segment sum over `N`
+    Arrays that are the same object in all seeds (shared examples) stay as they are; the others get a leading axis `R`.
+    `order` and `owner` are padded to the longest with example 0, owned by client `N`, which a segment sum over `N`
     clients drops.
 
     Args:
-      federations: one a seed, `R` in all, alike in clients, classes, and shapes of examples.
+      federations: one per seed, `R` in all, alike in their number of clients, classes, kind of targets, and the shapes
+        and types of examples.
 
     Returns:
-      The stacked federation, and the same structure with what `jax.vmap(in_axes=...)` wants: 0 for a stacked array,
+      The stacked federation, and the same structure with the axes for `jax.vmap(in_axes=...)`: 0 for a stacked array,
       None for a shared one.
 
     Raises:
-      ValueError: there are none, or they are not alike.
+      ValueError: `federations` is empty, or they are not alike.
     """
     if not federations:
         raise ValueError("nothing to stack; at least one federation is needed")
@@ -298,7 +298,7 @@ ARRAYS = (*EXAMPLES, "order", "owner", "offset", "num_examples", "num_holdout")
 
 
 def _likeness(a: FederatedData, b: FederatedData) -> list[tuple[str, object, object]]:
-    """What must be equal for two federations to be stacked."""
+    """Returns the properties that must be equal for two federations to be stacked, each with both values."""
     pairs: list[tuple[str, object, object]] = [
         ("clients", a.num_clients, b.num_clients),
         ("classes", a.classes, b.classes),

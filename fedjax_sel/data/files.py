@@ -1,4 +1,4 @@
-"""Examples and labels out of an `.npz` file."""
+"""Datasets in `.npz` files."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ BROKEN = (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error)
 
 
 def find_data_folder(data_dir: str | Path | None = None) -> Path:
-    """Where datasets are: `data_dir`, else `$TFDS_DATA_DIR`, else `~/tensorflow_datasets`."""
+    """Returns the folder of datasets: `data_dir`, else `$TFDS_DATA_DIR`, else `~/tensorflow_datasets`."""
     return Path(data_dir or os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets").expanduser()
 
 
 def list_places(path: Path, data_dir: str | Path | None = None) -> list[Path]:
-    """Returns where a file of data is looked for: as it is given, and, where that is relative, in the data's folder."""
+    """Returns where a data file is looked for: at `path`, and, if that is relative, also in the folder of datasets."""
     path = path.expanduser()
     return [path] if path.is_absolute() else [path, find_data_folder(data_dir) / path]
 
@@ -40,12 +40,12 @@ def npz_dataset(
 ) -> Dataset:
     """Returns the dataset in one `.npz` file, written for example with `np.savez_compressed(path, x=x, y=y)`.
 
-    It holds `x`, `y` (a share `test` of the examples becomes test examples), or `x_train`, `y_train` and perhaps
-    `x_test`, `y_test`; beside them perhaps `owner` or `owner_train`, the natural owner of each example. Or it holds
-    recordings: `audio`, `offset`, `label`, `sample_rate` and perhaps `speaker`; they become log-mel spectrograms with
-    the speaker as natural owner, see `speech.read_recordings`. Other arrays are ignored. A relative path that does
-    not exist is looked for in `find_data_folder(data_dir)`. `y` has targets of the kind that `targets` names.
-    Without `own_test`, a share `test` of the training examples becomes test examples in any case.
+    The file has arrays `x` and `y`, or `x_train` and `y_train`, and optionally `x_test` and `y_test`; without these, or
+    if `own_test` is false, a share `test` of the other examples becomes test examples. `owner` or `owner_train`
+    optionally gives the natural owner of each example. Or the file has recordings: `audio`, `offset`, `label`,
+    `sample_rate` and optionally `speaker`; they become log-mel spectrograms with the speaker as natural owner, see
+    `speech.read_recordings`. Other arrays are ignored. A relative path that does not exist is looked for in
+    `find_data_folder(data_dir)`. `y` has targets of the kind that `targets` names.
 
     Raises:
       FileNotFoundError: there is no such file.
@@ -86,10 +86,10 @@ def npz_dataset(
 
 
 def _read(path: Path) -> dict[str, np.ndarray]:
-    """The arrays that could be the dataset's, and the names (as empty arrays) of all others."""
+    """Returns the arrays that may belong to the dataset; all others are replaced by empty arrays."""
     name = None
     try:
-        # Opened here, because np.load forgets to close a file that it cannot read.
+        # Opened here because np.load does not close a file that it cannot read.
         with path.open("rb") as stream:
             file = np.load(stream, allow_pickle=False)
             if not isinstance(file, np.lib.npyio.NpzFile):

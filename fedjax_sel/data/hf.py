@@ -10,14 +10,14 @@ import numpy as np
 from fedjax_sel.data.dataset import Dataset, dataset
 
 LABELS = ("label", "labels", "target", "y", "fine_label")
-"""Columns that are the labels, where none is declared to be one of classes."""
+"""Columns that may hold the labels, in order of preference, unless exactly one column is a `ClassLabel`."""
 
 OWNERS = ("client", "client_id", "user", "user_id", "writer", "writer_id", "speaker", "speaker_id", "owner")
-"""Columns that are the owners."""
+"""Columns that may hold the owners, in order of preference."""
 
 
 ARRAYS, NUMBERS = ("Image", "Sequence", "List", "LargeList"), ("int", "uint", "float", "bool")
-"""Kinds of columns that hold an array, and types that are numbers."""
+"""Kinds of columns that hold arrays, and the prefixes of numeric types."""
 
 
 def hf_dataset(
@@ -25,20 +25,20 @@ def hf_dataset(
 ) -> Dataset:
     """Returns the splits `train` and `test` of a dataset of the library `datasets`.
 
-    The labels are the column of kind `ClassLabel`, else one called `label`, `labels`, `target` or `y`; the owners one
-    called `client`, `user_id`, `writer_id`, `speaker_id` or alike; the examples are the one column of images or of
-    arrays that is left, or all columns of numbers together.
+    The labels are the only column of kind `ClassLabel`, else one called `label`, `labels`, `target`, `y` or
+    `fine_label`; the owners are one called `client`, `user_id`, `writer_id`, `speaker_id` or similar; the examples are
+    the one remaining column of images or arrays, or else all columns of numbers together.
 
     Args:
       name: a folder written by `save_to_disk`, or a dataset of the hub, `user/name` or `user/name:configuration`.
-      seed: which examples become test and validation examples, where shares are drawn.
+      seed: decides which examples become test and validation examples if shares are drawn.
       validation: share of the training examples that the server keeps for validation.
-      test: share of the examples that become test examples, where there is no split `test`, or it is not wanted.
-      own_test: whether the split `test`, where there is one, is the test examples.
+      test: share of the examples that becomes test examples if there is no split `test` or `own_test` is false.
+      own_test: whether the split `test`, if there is one, gives the test examples.
 
     Raises:
-      ValueError: the package is not installed, or there are no examples or labels to be found.
-      FileNotFoundError: the dataset is not there.
+      ValueError: the package is not installed, or there are no usable columns of examples or labels.
+      FileNotFoundError: the dataset does not exist.
     """
     splits = open_splits(name)
     columns = splits["train"].features
@@ -53,7 +53,7 @@ def hf_dataset(
 
 
 def open_splits(name: str) -> dict[str, Any]:
-    """Returns the splits of a dataset by name; what has none is `train`."""
+    """Returns the splits of a dataset by name; a dataset without splits becomes `train`."""
     try:
         import datasets
     except ImportError as error:
@@ -74,7 +74,7 @@ def open_splits(name: str) -> dict[str, Any]:
 
 
 def find_columns(name: str, columns: Any) -> tuple[str, str | None, list[str]]:
-    """Returns the columns of the labels, of the owners (None: there is none), and of the examples."""
+    """Returns the column of the labels, that of the owners (None if there is none), and those of the examples."""
     kinds = {column: type(feature).__name__ for column, feature in columns.items()}
     classes = [column for column, kind in kinds.items() if kind == "ClassLabel"]
     labels = classes if len(classes) == 1 else [column for column in LABELS if column in kinds]
@@ -97,9 +97,9 @@ def find_columns(name: str, columns: Any) -> tuple[str, str | None, list[str]]:
 def read_split(
     name: str, split: Any, label: str, examples: list[str], words: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns examples and labels of a split, and which of its rows they are: those without a label (-1) are left out.
+    """Returns the examples and labels of a split, and the indices of their rows; unlabelled rows (-1) are left out.
 
-    Labels that are texts are numbered in the order of `words`.
+    Labels that are strings are numbered in the order of `words`.
     """
     y = np.asarray(split[label])
     if y.dtype == object and (empty := [i for i, one in enumerate(y) if one is None]):

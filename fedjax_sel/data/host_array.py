@@ -1,4 +1,4 @@
-"""Examples that stay on the host: a device gets those that it asks for, when it asks."""
+"""Examples that stay on the host; a device fetches those that it needs, on demand."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from fedjax_sel.pytree import Pytree, static
 
 
 class Stored:
-    """Arrays on the host, in memory or mapped from a file; equal to another where it holds the same objects.
+    """Arrays on the host, in memory or mapped from a file; two are equal if they hold the same objects.
 
-    A compiled program reads the arrays that it was compiled for, so it is looked up by them.
+    A compiled program reads the arrays that it was compiled for, so they are part of its cache key.
     """
 
     def __init__(self, arrays: Sequence[np.ndarray]):
@@ -23,15 +23,15 @@ class Stored:
         self._identity = tuple(map(id, self.arrays))
 
     def __eq__(self, other: object) -> bool:
-        """Whether both hold the same objects."""
+        """Returns whether both hold the same objects."""
         return isinstance(other, Stored) and self._identity == other._identity
 
     def __hash__(self) -> int:
-        """As of the objects."""
+        """Returns the hash of the objects' identities."""
         return hash(self._identity)
 
     def read(self, which: Int[np.ndarray, "..."], index: Int[np.ndarray, "..."]) -> np.ndarray:
-        """Returns what stands at `index`, of the array that `which` names; both broadcast from the left."""
+        """Returns the elements at `index` of array number `which`; the two broadcast from the left."""
         first = self.arrays[0]
         index = np.asarray(index)
         if len(self.arrays) == 1:
@@ -46,13 +46,13 @@ class Stored:
 
 
 class HostArray(Pytree):
-    """An array that no device holds; indexed in compiled code, it is a callback that reads on the host.
+    """An array that no device holds; indexing it in compiled code calls back to the host.
 
-    Only `which` is a leaf, so that seeds with arrays of their own can be mapped over; `shape`, `dtype` and `len` are
-    those of one array.
+    Only `which` is a leaf, so that seeds with different arrays can be mapped over; `shape`, `dtype` and `len` are those
+    of one array.
 
     Attributes:
-      which: number of the array among those that are stored.
+      which: index of the array among the stored ones.
       stored: the arrays of all seeds, alike in shape and type.
 
     >>> kept = HostArray(np.array(0), Stored([np.arange(6).reshape(3, 2)]))
@@ -66,17 +66,17 @@ class HostArray(Pytree):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of one array."""
+        """The shape of one array."""
         return self.stored.arrays[0].shape
 
     @property
     def ndim(self) -> int:
-        """Of one array."""
+        """The number of axes of one array."""
         return len(self.shape)
 
     @property
     def dtype(self) -> np.dtype:
-        """Of its elements, as a device has them."""
+        """The type of its elements on a device."""
         return jax.dtypes.canonicalize_dtype(self.stored.arrays[0].dtype)
 
     @property
@@ -88,7 +88,7 @@ class HostArray(Pytree):
         return self.shape[0]
 
     def __getitem__(self, index: Int[Array, "..."]) -> Shaped[Array, "..."]:
-        """Returns what stands at `index`, in one visit to the host, also where clients and seeds are mapped over."""
+        """Returns the elements at `index` in one callback, even if clients and seeds are mapped over."""
         like = jax.ShapeDtypeStruct((*index.shape, *self.shape[1:]), self.dtype)
 
         def read(which: Any, index: Any) -> np.ndarray:
@@ -97,13 +97,13 @@ class HostArray(Pytree):
         return jax.pure_callback(read, like, self.which, index, vmap_method="expand_dims")
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        """Returns the array itself, or with a leading `R` where there is one for each seed."""
+        """Returns the array itself, with a leading axis `R` if there is one for each seed."""
         chosen = [self.stored.arrays[i] for i in np.ravel(self.which)]
         return np.asarray(np.stack(chosen) if np.ndim(self.which) else chosen[0], dtype)
 
 
 def keep_on_host(arrays: Sequence[Any]) -> list[HostArray]:
-    """Returns each array as one that stays on the host; what is the same object before is the same object after."""
+    """Returns each array as one that stays on the host; arrays that were one object remain one object."""
     own = list({id(array): array for array in arrays}.values())
     stored = Stored(own)
     kept = {id(array): HostArray(np.asarray(i, np.int32), stored) for i, array in enumerate(own)}

@@ -1,4 +1,4 @@
-"""Datasets out of what a user has: arrays of each client, a table, anything with a length and items."""
+"""Datasets from a user's own data: arrays of each client, a table, or anything with a length and items."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Items(Protocol):
-    """Anything with a length and items, each a pair of example and label, as datasets of PyTorch are."""
+    """Anything with a length and items that are pairs of example and label, such as PyTorch's datasets."""
 
     def __len__(self) -> int: ...
 
@@ -37,11 +37,12 @@ def from_arrays(
     """Returns the dataset whose owners are these clients.
 
     Args:
-      clients: examples and labels of each; from a mapping, owners are in the order of their names.
+      clients: examples and labels of each client; the clients of a mapping are ordered by name.
       name, test, validation, classes, seed, targets: as for `dataset`; a share is of all examples together.
 
     Raises:
-      ValueError: a client is no pair, has no examples or other ones than the first, or as `dataset`.
+      ValueError: a client is not a pair, has no examples, or has examples of another shape than the first client's; or
+        as for `dataset`.
 
     >>> from_arrays([(np.eye(3), np.array([0, 1, 0])), (np.ones((2, 3)), np.array([1, 1]))])
     Dataset('own': 5 training, 0 test, 0 validation examples of 3 float32, 2 classes, 2 owners)
@@ -84,26 +85,27 @@ def from_frame(
     seed: int = 0,
     targets: str = "classes",
 ) -> Dataset:
-    """Returns the dataset in a table with an example a row.
+    """Returns the dataset in a table with one example per row.
 
     Args:
       frame: the table.
-      label: column of the labels; other values than whole numbers from 0 are numbered in their order.
+      label: column of the labels; values that are not all integers of at least 0 are numbered in sorted order.
       client: column of the owners, any values; None: examples have no owner.
       features: columns of numbers; None: all others.
       name, seed: as for `dataset`.
-      targets: `"classes"`, or `"continuous"` where the label is a number to be learnt.
+      targets: `"classes"`, or `"continuous"` if the label is a number to be learnt.
       test, validation: a table of the same columns, or a share.
 
     Raises:
-      ValueError: a column is not there or holds no numbers, a label stands in one table only, or as `dataset`.
+      ValueError: a column is missing, empty in some row, or not numeric; a label is in the test or validation table
+        only; or as for `dataset`.
 
     >>> import pandas as pd
     >>> frame = pd.DataFrame({"age": [3.0, 4.0, 9.0], "sex": ["f", "m", "f"], "ward": ["b", "a", "b"]})
     >>> from_frame(frame, label="sex", client="ward")
     Dataset('table': 3 training, 0 test, 0 validation examples of 1 float32, 2 classes, 2 owners)
     """
-    import pandas as pd  # late: it takes half a second
+    import pandas as pd  # imported here because it takes half a second
 
     check_tables(name, {"frame": frame, "test": test, "validation": validation})
     if isinstance(features, str) or isinstance(label, list | tuple):
@@ -153,7 +155,7 @@ def from_frame(
 
 
 def check_tables(name: str, tables: dict[str, Any]) -> None:
-    """Raises `ValueError` for what is no table, has no rows, or has a column twice; `test` and so on may be shares."""
+    """Raises `ValueError` for a non-table, no rows, or a duplicate column; `test` and `validation` may be shares."""
     import pandas as pd
 
     for kind, table in tables.items():
@@ -168,7 +170,7 @@ def check_tables(name: str, tables: dict[str, Any]) -> None:
 
 
 def check_complete(name: str, table: pd.DataFrame, columns: Sequence[str]) -> None:
-    """Raises `ValueError` where one of these columns misses a value; one that is not there at all misses none."""
+    """Raises `ValueError` if one of these columns has a missing value; a column that does not exist has none."""
     for column in columns:
         missing = np.flatnonzero(table[column].isna()) if column in table.columns else np.zeros(0, int)
         if len(missing):
@@ -188,7 +190,7 @@ def from_items(
     seed: int = 0,
     targets: str = "classes",
 ) -> Dataset:
-    """Returns the dataset of what has a length and items `(example, label)`, read once.
+    """Returns the dataset of an object with a length and items `(example, label)`, which are read once.
 
     Args:
       items: the training examples.
@@ -196,7 +198,7 @@ def from_items(
       test, validation: such items, or a share.
 
     Raises:
-      ValueError: an item is no pair, examples differ in shape, or as `dataset`.
+      ValueError: an item is not a pair, or examples differ in shape; or as for `dataset`.
 
     >>> from_items([(np.zeros(2), 0), (np.ones(2), 1)])
     Dataset('items': 2 training, 0 test, 0 validation examples of 2 float32, 2 classes)
@@ -209,7 +211,7 @@ def from_items(
 
 
 def read_items(name: str, items: Items, targets: str) -> Pair:
-    """Returns examples and targets, of one kind, of all items."""
+    """Returns the examples and targets of all items."""
     x, y = [], []
     for i in range(len(items)):
         item = items[i]
@@ -232,7 +234,7 @@ def read_items(name: str, items: Items, targets: str) -> Pair:
 
 
 def is_class(label: Any) -> bool:
-    """Whether a label is a whole number, of any type.
+    """Returns whether a label is a whole number, of any type.
 
     >>> is_class(np.float32(2.0)), is_class(1.7), is_class("a"), is_class(float("nan"))
     (True, False, False, False)
@@ -242,14 +244,14 @@ def is_class(label: Any) -> bool:
 
 
 def shift_tokens(sequences: Iterable[Sequence[int]], length: int, pad: int = 0) -> Pair:
-    """Returns sequences of tokens as examples, and the token after each place as their targets, Int["n length"].
+    """Returns sequences of tokens as examples, and the token after each position as targets, both Int["n length"].
 
-    A sequence is cut to its first `length + 1` tokens; a shorter one is filled up with `pad`.
+    A sequence is cut to its first `length + 1` tokens; a shorter one is padded with `pad`.
 
     Args:
-      sequences: of whole numbers.
-      length: places of an example.
-      pad: the token that fills up, which `task.NextToken` does not count.
+      sequences: sequences of integers.
+      length: positions of an example.
+      pad: the padding token, which `task.NextToken` does not count.
 
     >>> shift_tokens([[5, 6, 7], [8, 9]], length=3)[0].tolist()
     [[5, 6, 0], [8, 0, 0]]

@@ -1,4 +1,4 @@
-"""The partition as a picture: clients by labels."""
+"""Plots of partitions: clients by labels."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import numpy as np
 from jaxtyping import Int, Shaped
 
 MOST_LINES = 1000
-"""Lines of a picture of clients at most: it has no more pixels."""
+"""The largest number of lines in a picture of clients, which has no more pixels."""
 
 
 def count_together(clients: int) -> int:
-    """Returns how many clients share a line of a picture."""
+    """Returns the number of clients that share a line of a picture."""
     return -(-clients // MOST_LINES)
 
 
 def merge_lines(values: Shaped[np.ndarray, "N C"]) -> Shaped[np.ndarray, "k C"]:
-    """Returns the mean over the clients of each line; the values themselves where a line is one client.
+    """Returns the mean over the clients of each line; the values themselves if a line is one client.
 
     >>> merge_lines(np.repeat([[1, 2], [3, 4]], 1000, axis=0)).shape
     (1000, 2)
@@ -30,18 +30,18 @@ def merge_lines(values: Shaped[np.ndarray, "N C"]) -> Shaped[np.ndarray, "k C"]:
 
 
 def plot_labels(counts: Int[np.ndarray, "N C"], ax: Any = None) -> Any:
-    """Returns axes with the examples of each client by class, a line a client, a column a class.
+    """Plots the examples of each client (a line) in each class (a column) and returns the axes.
 
-    More than `MOST_LINES` clients are drawn as the means of neighbours.
+    More than `MOST_LINES` clients are drawn as means over neighbours.
 
     Args:
-      counts: of examples.
+      counts: numbers of examples.
       ax: matplotlib axes; None: new ones.
 
     >>> plot_labels(np.array([[3, 0], [1, 2]])).get_xlabel()
     'class'
     """
-    import matplotlib.pyplot as plt  # late: it takes a second
+    import matplotlib.pyplot as plt  # imported here because it takes a second
     from matplotlib.ticker import MaxNLocator
 
     clients, classes = counts.shape

@@ -1,4 +1,4 @@
-"""Real datasets by name."""
+"""Loads real datasets by name."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ BUILT_IN = {
     "iris": "load_iris",
     "wine": "load_wine",
 }
-"""Functions of `sklearn.datasets`, by the names of what they return."""
+"""Functions of `sklearn.datasets`, by the names of their datasets."""
 
 
 def available() -> list[str]:
-    """Names that `load` knows without any file: the datasets that come with scikit-learn."""
+    """Returns the names that `load` knows without any file: the datasets that come with scikit-learn."""
     return sorted(BUILT_IN)
 
 
@@ -45,33 +45,33 @@ def load(
     cache_dir: str | Path | None = None,
     targets: str | None = None,
 ) -> Dataset:
-    """A dataset by name.
+    """Returns a dataset by name.
 
-    - `iris`, `digits`, `wine`, `breast_cancer`, `digit_images`, `diabetes`: scikit-learn's, flat `float32` examples
-      with the values as scikit-learn has them (digits are 0..16, not 0..1). `digit_images` are the same digits as 8x8
-      images of one channel. The targets of `diabetes` are continuous.
-    - `npz:PATH`: arrays in a file, here or in the folder of the data, see `files.npz_dataset`.
+    - `iris`, `digits`, `wine`, `breast_cancer`, `digit_images`, `diabetes`: scikit-learn's datasets, flat `float32`
+      examples with scikit-learn's values (digits are 0..16, not 0..1). `digit_images` has the same digits as 8x8 images
+      of one channel. The targets of `diabetes` are continuous.
+    - `npz:PATH`: arrays in a file, here or in the folder of datasets, see `files.npz_dataset`.
     - `tfds:NAME`: a prepared dataset of TensorFlow Datasets (`tfds:fashion_mnist`, `tfds:emnist/byclass`), read without
       TensorFlow, see `tfds.tfds_dataset`.
     - `hf:NAME`: a dataset of the library `datasets`, from the hub or a folder, see `hf.hf_dataset`.
 
     Args:
-      name: which.
-      seed: which examples become test and validation examples, where shares are drawn.
+      name: name of the dataset.
+      seed: decides which examples become test and validation examples if shares are drawn.
       validation: share of the training examples that the server keeps for validation.
-      test: share of the examples that become test examples, of a dataset that has none of its own.
-      test_from: `"training"`: such a share also of a dataset that has test examples of its own, which are not used (to
-        tune on examples that no test is about, or where the two were made differently); None: its own.
-      num_examples: how many training examples to take, drawn stratified by label; None: all.
-      num_test_examples: how many test examples, likewise.
-      num_validation_examples: how many of those that `validation` sets apart, likewise; the others are nobody's.
-      data_dir: the folder of the data: tfds datasets and files; None: `$TFDS_DATA_DIR`, else `~/tensorflow_datasets`.
-      cache_dir: where their decoded arrays are kept; None: `$FEDJAX_SEL_CACHE`, else `~/.cache/fedjax_sel/datasets`.
-      targets: the kind of the targets of a file, as for `dataset`; None: classes.
+      test: share of the examples that becomes test examples, for a dataset without test examples.
+      test_from: `"training"`: the share `test` is drawn also from a dataset that has test examples, which are not used
+        (to tune without touching the test examples, or if the two were made differently); None: the dataset's own.
+      num_examples: number of training examples to take, drawn stratified by label; None: all.
+      num_test_examples: number of test examples, likewise.
+      num_validation_examples: number of the examples set apart by `validation`, likewise; the others are not used.
+      data_dir: the folder of tfds datasets and files; None: `$TFDS_DATA_DIR`, else `~/tensorflow_datasets`.
+      cache_dir: the folder of decoded arrays; None: `$FEDJAX_SEL_CACHE`, else `~/.cache/fedjax_sel/datasets`.
+      targets: the kind of targets in a file, as for `dataset`; None: classes.
 
     Raises:
-      ValueError: an unknown name, or data that cannot be used.
-      FileNotFoundError: the file is not there, or the tfds dataset is not prepared.
+      ValueError: the name is unknown, or the data cannot be used.
+      FileNotFoundError: the file does not exist, or the tfds dataset is not prepared.
 
     >>> load("iris")
     Dataset('iris': 120 training, 30 test, 0 validation examples of 4 float32, 3 classes)
@@ -117,7 +117,7 @@ def load(
 
 
 def list_files(name: str, data_dir: str | Path | None = None) -> list[Path]:
-    """Returns the file that `load` reads for a name, or nothing where it reads none, or a folder.
+    """Returns the file that `load` reads for a name, as a list; empty if it reads no single file.
 
     >>> list_files("iris")
     []
@@ -127,7 +127,7 @@ def list_files(name: str, data_dir: str | Path | None = None) -> list[Path]:
 
 
 def take_fewer(data: Dataset, training: int | None, test: int | None, validation: int | None, seed: int) -> Dataset:
-    """Returns a dataset with so many of its examples of each part, every class in proportion; None: all."""
+    """Returns a dataset with the given numbers of examples of each part, stratified by class; None: all."""
     classes = data.targets == "classes"
     if (kept := draw_some(data.name, "num_examples", "training", data.y, training, seed, classes)) is not None:
         owner = None if data.owner is None else np.unique(data.owner[kept], return_inverse=True)[1].astype(np.int32)
@@ -143,10 +143,10 @@ def take_fewer(data: Dataset, training: int | None, test: int | None, validation
 def draw_some(
     name: str, key: str, kind: str, y: np.ndarray, count: int | None, seed: int, classes: bool
 ) -> np.ndarray | None:
-    """Returns which examples are kept, every class in proportion where targets are classes; None: all.
+    """Returns the indices of `count` examples, stratified if targets are classes; None: all.
 
     Raises:
-      ValueError: there are not as many.
+      ValueError: `count` is less than 1 or more than there are examples.
     """
     if count is None:
         return None
@@ -166,7 +166,7 @@ def load_built_in(name: str, *, seed: int, validation: float, test: float) -> Da
             "(TensorFlow Datasets, e.g. tfds:fashion_mnist), hf:NAME (the library datasets)"
             + (f"; did you mean {near[0]!r}?" if near else "")
         )
-    from sklearn import datasets  # late: it takes a second that commands without data need not wait
+    from sklearn import datasets  # imported here because it takes a second, which commands without data save
 
     x, y = map(np.asarray, getattr(datasets, BUILT_IN[name])(return_X_y=True))
     if name == "digit_images":

@@ -1,20 +1,20 @@
-"""Recordings as pictures: log-mel spectrograms for networks that take 32x32 RGB images.
+"""Converts recordings to images: log-mel spectrograms for networks that take 32x32 RGB images.
 
-A recording becomes `[32, 32, 3]` `uint8`: 32 mel bands, the lowest first, times 32 frames of one second in all. The one
-channel is repeated to three, because experiments across domains give such pictures to a network that was pretrained on
-colour images (FedFT-EDS, Shi, Radu, Yang, 2024, https://arxiv.org/abs/2501.00170: from ImageNet to Speech Commands;
-the paper says neither how it makes pictures of sound nor how large they are).
+A recording becomes `[32, 32, 3]` `uint8`: 32 mel bands, the lowest first, by 32 frames that cover one second in all.
+The single channel is repeated three times, because experiments across domains give such images to a network that was
+pretrained on colour images (FedFT-EDS, Shi, Radu, Yang, 2024, https://arxiv.org/abs/2501.00170: from ImageNet to Speech
+Commands; the paper does not say how it makes images of sound, nor how large they are).
 
-What is done to every recording:
+Every recording is processed as follows:
 
-1. It is cut after one second. One of more than 16,000 samples a second is resampled to 16,000; a slower one stays as it
-   is, since its bands above half its rate would be empty. A shorter one is silent to the end.
-2. Its power in 32 overlapping Hann windows, each of two frames' length and centred on its frame.
-3. Triangular bands equally wide in mel, `2595 log10(1 + f / 700)` of Stevens, Volkmann and Newman's scale (1937,
-   https://doi.org/10.1121/1.1915893) in the HTK book's formula, of peak 1, from 20 Hz to half the rate: as in Davis and
-   Mermelstein (1980, https://doi.org/10.1109/TASSP.1980.1163420).
-4. Decibels below the recording's loudest cell, down to -80, so that the gain of a microphone does not matter; -80 is
-   written as 0 and the loudest as 255, a step of 0.31 decibels.
+1. It is cut after one second. More than 16,000 samples per second are resampled to 16,000; a lower rate is kept, since
+   bands above half of it would be empty. A shorter recording is padded with silence.
+2. Its power is taken in 32 overlapping Hann windows, each two frames long and centred on its frame.
+3. The power is summed in triangular bands with peak 1, equally wide in mel, from 20 Hz to half the rate, as in Davis
+   and Mermelstein (1980, https://doi.org/10.1109/TASSP.1980.1163420). The scale is that of Stevens, Volkmann and Newman
+   (1937, https://doi.org/10.1121/1.1915893) in the HTK book's formula, `2595 log10(1 + f / 700)`.
+4. It is converted to decibels below the recording's loudest cell, down to -80, so that the gain of a microphone does
+   not matter; -80 is stored as 0 and the loudest as 255, in steps of 0.31 decibels.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ from jaxtyping import Float, Shaped, UInt8
 BANDS = FRAMES = 32
 SECONDS = 1.0
 FASTEST = 16_000
-"""Samples a second to which faster recordings are resampled."""
+"""Samples per second to which faster recordings are resampled."""
 
 LOWEST = 20.0
-"""Hertz, where the lowest band begins: above the lobe of a constant offset, which so leaves no trace."""
+"""Lower edge of the lowest band in hertz, above the lobe of a constant offset, which therefore leaves no trace."""
 
 FLOOR = 80.0
 """Decibels below the loudest cell at which a cell counts as silent."""
 
 FORM = f"log-mel {BANDS}x{FRAMES} of {SECONDS} s, {LOWEST} Hz, {FLOOR} dB, {FASTEST}, 1"
-"""What a cache of pictures depends on; its last number rises when pictures change."""
+"""The settings that cached pictures depend on; its last number increases when the pictures change."""
 
-MOST = 384_000  # samples a second; more is a mistake, and would be a resampling filter of that length
+MOST = 384_000  # samples per second; a higher rate is a mistake, and would need a resampling filter of that length
 
 RECORDED = {"audio", "offset", "label"}
 ARRAYS = RECORDED | {"sample_rate", "rate", "speaker"}
 
 
 def hertz_to_mel(hertz: Any) -> Any:
-    """Returns the pitch in mel of frequencies in hertz.
+    """Returns frequencies in hertz converted to mel.
 
     >>> round(float(hertz_to_mel(1000)), 2)
     999.99
@@ -59,13 +59,13 @@ def hertz_to_mel(hertz: Any) -> Any:
 
 @functools.cache
 def make_filterbank(bands: int, length: int, rate: int) -> Float[np.ndarray, "bands bins"]:
-    """Returns the weights of the `length // 2 + 1` frequencies of a spectrum of `length` samples in every band.
+    """Returns each band's weights for the `length // 2 + 1` frequencies of a spectrum of `length` samples.
 
-    Band `k` has weight 1 at its centre and falls linearly in mel to 0 at the centres of its neighbours; the centres
-    divide the range from 20 Hz to half the rate into `bands + 1` equal parts.
+    The weight of band `k` is 1 at its centre and falls linearly in mel to 0 at the centres of its neighbours; the
+    centres divide the range from 20 Hz to half the rate into `bands + 1` equal parts.
 
     Raises:
-      ValueError: a band would hold no frequency at all.
+      ValueError: a band would contain no frequency.
     """
     centres = np.linspace(hertz_to_mel(LOWEST), hertz_to_mel(rate / 2), bands + 2)
     pitch = hertz_to_mel(np.arange(length // 2 + 1) * (rate / length))
@@ -76,7 +76,7 @@ def make_filterbank(bands: int, length: int, rate: int) -> Float[np.ndarray, "ba
             "samples: a band would hold no frequency; speech is recorded with 8000 and more"
         )
     weights = np.maximum(0, 1 - distance / width)
-    weights.setflags(write=False)  # one array for all
+    weights.setflags(write=False)  # all callers share the array
     return weights
 
 
@@ -94,18 +94,18 @@ def measure_mel_power(
 
     Args:
       audio: signed integers or floats, one channel.
-      rate: its samples per second; None, where a file does not say, is refused.
-      at: samples per second it is resampled to; None: its own, at most 16,000.
-      bands: how many bands, from 20 Hz to half of `at`.
-      frames: how many frames, whatever the recording's length; they cover `seconds`, rounded up to equal frames of
+      rate: its samples per second; None, for a file that does not say, raises an error.
+      at: samples per second that it is resampled to; None: its own rate, at most 16,000.
+      bands: number of bands, from 20 Hz to half of `at`.
+      frames: number of frames, whatever the recording's length; they cover `seconds`, rounded up to equal frames of
         whole samples.
-      seconds: where a longer recording is cut, and to where a shorter one is padded with silence.
-      what: named in errors.
+      seconds: duration to which a longer recording is cut and a shorter one padded with silence.
+      what: name of the recording in errors.
 
     Raises:
-      ValueError: the recording is empty, not numbers, not finite or of more than one channel, or the rate is no rate.
+      ValueError: the recording is empty, not numeric, not finite or has more than one channel, or the rate is invalid.
     """
-    from scipy import signal  # late: what has no recordings need not wait for it
+    from scipy import signal  # imported here because only recordings need it
 
     rate = check_rate(what, rate)
     at = min(rate, FASTEST) if at is None else check_rate(what, at)
@@ -126,10 +126,10 @@ def measure_log_mel(
 ) -> Float[np.ndarray, "bands frames"]:
     """Returns decibels below the loudest band and frame, `float32` in [-80, 0]; -80 everywhere for silence.
 
-    Arguments and errors are those of `measure_mel_power`.
+    The arguments and errors are those of `measure_mel_power`.
     """
     sound = check_audio(what, audio)
-    peak = np.abs(sound).max()  # taken out first: no square of it can overflow or vanish
+    peak = np.abs(sound).max()  # divided out first, so that no square can overflow or vanish
     power = measure_mel_power(sound / (peak or 1), rate, what=what, **form)
     relative = power / (power.max() or 1)
     return (10 * np.log10(np.maximum(relative, 10 ** (-FLOOR / 10)))).astype(np.float32)
@@ -161,9 +161,9 @@ def read_recordings(
     """Returns pictures, labels and speakers of the recordings in a file's arrays.
 
     Args:
-      what: named in errors.
+      what: name of the recordings in errors.
       arrays: `audio`, all recordings end to end; `offset` `[n + 1]`, where each begins and the last ends; `label`
-        `[n]`; `sample_rate` or `rate`, one for all; perhaps `speaker` `[n]`, which becomes the natural owner.
+        `[n]`; `sample_rate` or `rate`, one for all; optionally `speaker` `[n]`, which becomes the natural owner.
 
     Raises:
       ValueError: the arrays do not fit each other, or a recording cannot be used; the message says which.
@@ -192,7 +192,7 @@ def read_recordings(
 
 
 def check_rate(what: str, rate: Any) -> int:
-    """Returns the rate as an integer; raises `ValueError` where it is missing or no possible rate."""
+    """Returns the rate as an integer; raises `ValueError` if it is missing or impossible."""
     needed = f"a whole number of samples per second is needed, in 1..{MOST}, such as 16000"
     if rate is None:
         raise ValueError(f"{what}: there is no rate (sample_rate); {needed}")
@@ -203,7 +203,7 @@ def check_rate(what: str, rate: Any) -> int:
 
 
 def check_audio(what: str, audio: Any) -> Float[np.ndarray, "samples"]:
-    """Returns the recording in `float64`; raises `ValueError` where it cannot be used."""
+    """Returns the recording in `float64`; raises `ValueError` if it cannot be used."""
     audio = np.asarray(audio)
     check_channels(what, audio)
     if len(audio) == 0:
@@ -219,7 +219,7 @@ def check_audio(what: str, audio: Any) -> Float[np.ndarray, "samples"]:
 
 
 def check_channels(what: str, audio: np.ndarray) -> None:
-    """Raises `ValueError` unless these are samples of one channel."""
+    """Raises `ValueError` unless the samples have one channel."""
     if audio.dtype.kind not in "if":
         raise ValueError(f"{what} is {audio.dtype}; samples must be signed integers or floats")
     if audio.ndim != 1:

@@ -1,4 +1,4 @@
-"""Splits of examples in which every class keeps its proportion."""
+"""Stratified splits of examples."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import numpy as np
 def hold_out(
     what: str, y: np.ndarray | None, examples: np.ndarray, share: float, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the examples that stay and those set apart, both in their old order.
+    """Returns the examples that stay and those set apart, both in their original order.
 
-    Stratified by label; where that cannot be done (a class of one example, fewer examples set apart than classes) it is
-    a plain random share.
+    The split is stratified by label. If that is impossible (a class has one example, or one side would have fewer
+    examples than there are classes), the share is drawn uniformly at random.
 
     Args:
-      what: named in errors ("iris: test").
+      what: name of the share in errors ("iris: test").
       y: Int[n], labels of all examples; None: they have none, and the share is drawn at random.
-      examples: which examples there are to split.
+      examples: indices of the examples to split.
       share: how many to set apart, as a share of `examples` in [0, 1).
-      seed: which ones.
+      seed: seed of the draw.
 
     Raises:
-      ValueError: the share is not one, or leaves one side without examples.
+      ValueError: the share is not in [0, 1), or leaves one side without examples.
 
     >>> stay, apart = hold_out("iris: test", np.arange(10) % 2, np.arange(10), share=0.4, seed=0)
     >>> len(stay), (apart % 2).sum()
@@ -33,7 +33,7 @@ def hold_out(
         raise ValueError(f"{what} is {share!r}; it is (examples, labels) or a share of the examples in [0, 1)")
     if share == 0:
         return examples, examples[:0]
-    from sklearn.model_selection import train_test_split  # late: it takes a second
+    from sklearn.model_selection import train_test_split  # imported here because it takes a second
 
     count = round(share * len(examples))
     if not 0 < count < len(examples):

@@ -1,7 +1,7 @@
 """The synthetic(α, β) federation of FedProx: every client has a linear model and inputs of its own.
 
-`α` says how much the clients' models differ, `β` how much their inputs do. Sizes follow a power law: few clients have
-many examples.
+`α` says how much the clients' models differ, and `β` how much their inputs do. Sizes follow a lognormal law, which is
+heavy-tailed: few clients have many examples.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from fedjax_sel.data.dataset import Dataset, dataset
 from fedjax_sel.data.partition._ops import divide_in_proportion
 
 PURPOSE = 0x5E17
-"""First word of the random stream, so that no two uses of one seed see the same numbers."""
+"""The first word of the random stream, so that no two uses of a seed draw the same numbers."""
 
 FEATURES, CLASSES = 60, 10
 DECAY = -1.2
-"""Power of `j` in the variance of input `j`, from 1."""
+"""Exponent of `j` in the variance of input `j`, where `j` starts at 1."""
 
 SIZE_MEAN, SIZE_SPREAD, SIZE_LEAST = 4.0, 2.0, 50
-"""Of the lognormal law of sizes, and what every client has besides."""
+"""Mean and deviation of the logarithm in the lognormal law of sizes, and the offset added to every client's size."""
 
 
 def synthetic(
@@ -37,23 +37,23 @@ def synthetic(
 ) -> Dataset:
     """Returns one draw; client `k` owns its training examples (partition: natural).
 
-    `u_k ~ N(0, α)` and `B_k ~ N(0, β)` are a client's own; its labels are `argmax(W_k x + b_k)` with all entries of
-    `W_k` and `b_k` from `N(u_k, 1)`, its inputs `x ~ N(v_k, Σ)` with `v_k ~ N(B_k, 1)` and `Σ` diagonal, `Σ_jj =
+    Each client draws `u_k ~ N(0, α)` and `B_k ~ N(0, β)`; its labels are `argmax(W_k x + b_k)` with all entries of
+    `W_k` and `b_k` from `N(u_k, 1)`, and its inputs `x ~ N(v_k, Σ)` with `v_k ~ N(B_k, 1)` and `Σ` diagonal, `Σ_jj =
     j^-1.2`. As in the authors' code, α and β are standard deviations, and sizes are in proportion to `⌊s⌋ + 50`,
-    `ln s ~ N(4, 2)`. There their sum differs from draw to draw; here all draws have the same number of examples, so
-    that seeds run side by side. Test and validation examples are the clients', in the same proportion.
+    `ln s ~ N(4, 2)`. In that code their sum differs from draw to draw; here all draws have the same number of examples,
+    so that seeds run side by side. Test and validation examples are drawn from the clients in the same proportion.
 
     Args:
       alpha: α, at least 0.
       beta: β, at least 0.
-      seed: draws everything.
+      seed: seed of all draws.
       clients: `N`.
       num_examples: training examples of all clients, at least one each.
-      num_test_examples: of the server.
-      num_validation_examples: of the server.
+      num_test_examples: test examples of the server.
+      num_validation_examples: validation examples of the server.
 
     Raises:
-      ValueError: parameters out of range.
+      ValueError: a parameter is out of range.
 
     Source: Li et al., "Federated Optimization in Heterogeneous Networks", 2020, https://arxiv.org/abs/1812.06127,
     section 5.1 and appendix C.1, with the authors' code, https://github.com/litian96/FedProx.
@@ -91,12 +91,12 @@ def synthetic(
 def draw_clients(
     rng: np.random.Generator, alpha: float, beta: float, size: Int[np.ndarray, "N"]
 ) -> list[tuple[Float[np.ndarray, "n d"], Int[np.ndarray, "n"]]]:
-    """Returns examples and labels of each client.
+    """Returns the examples and labels of each client.
 
     Args:
       rng: draws `u`, then `B`, then `v` of all clients; then `W`, `b` and the inputs client by client.
-      alpha, beta: as `synthetic` has them.
-      size: examples of each.
+      alpha, beta: as for `synthetic`.
+      size: number of examples of each client.
     """
     u = rng.normal(0, alpha, len(size))
     shift = rng.normal(0, beta, len(size))

@@ -1,6 +1,6 @@
 """Datasets of TensorFlow Datasets (tfds), read without TensorFlow and decoded once.
 
-Nothing is downloaded: a dataset that is not on this machine is an error that says how to get it there.
+Nothing is downloaded: a dataset that is not on this machine raises an error that says how to get it.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ def tfds_dataset(
     `speech`. Other splits, such as that dataset's `validation`, are not read.
 
     Args:
-      name: as tfds writes it: `mnist`, `emnist/byclass`, `cifar10:3.0.2`.
-      seed: which examples become test and validation examples, where shares are drawn.
+      name: name in tfds: `mnist`, `emnist/byclass`, `cifar10:3.0.2`.
+      seed: decides which examples become test and validation examples if shares are drawn.
       validation: share of the training examples that the server keeps for validation.
-      test: share of the examples that become test examples, where there is no split `test`, or it is not wanted.
-      own_test: whether the split `test`, where there is one, is the test examples.
-      data_dir: where tfds datasets are; None: `$TFDS_DATA_DIR`, else `~/tensorflow_datasets`.
-      cache_dir: where decoded arrays are kept; None: `$FEDJAX_SEL_CACHE`, else `~/.cache/fedjax_sel/datasets`.
-      features: the dataset's features that are the examples and the labels; None: `image` or else `audio`, and `label`.
+      test: share of the examples that becomes test examples if there is no split `test` or `own_test` is false.
+      own_test: whether the split `test`, if there is one, gives the test examples.
+      data_dir: the folder of tfds datasets; None: `$TFDS_DATA_DIR`, else `~/tensorflow_datasets`.
+      cache_dir: the folder of decoded arrays; None: `$FEDJAX_SEL_CACHE`, else `~/.cache/fedjax_sel/datasets`.
+      features: the features that hold the examples and the labels; None: `image` or else `audio`, and `label`.
 
     Raises:
       ValueError: tfds has no such dataset, or it lacks a split or a feature.
@@ -83,7 +83,7 @@ def tfds_dataset(
 
 def _prepare(name: str, place: Path) -> Any:
     """Returns the tfds builder of a dataset that is on this machine in a format with random access."""
-    import tensorflow_datasets as tfds  # late: nobody else should wait for it, or need it
+    import tensorflow_datasets as tfds  # imported here so that nothing else waits for it, or needs it
 
     missing = FileNotFoundError(
         f"tfds:{name} is not prepared in {place} (data_dir=, else $TFDS_DATA_DIR, else ~/tensorflow_datasets); "
@@ -99,7 +99,7 @@ def _prepare(name: str, place: Path) -> Any:
         near = difflib.get_close_matches(name.split("/")[0].split(":")[0], names, n=3)
         hint = f"did you mean {' or '.join(f'tfds:{n}' for n in near)}?" if near else "tfds.list_builders() lists all"
         raise ValueError(f"tensorflow_datasets has no dataset {name!r}, and none is in {place}; {hint}") from None
-    except ImportError:  # some builders of datasets that are not prepared need TensorFlow to say even that
+    except ImportError:  # if a dataset is not prepared, some builders need TensorFlow even to say so
         raise missing from None
     except (ValueError, AssertionError) as error:
         configs = sorted(tfds.builder_cls(name.split("/")[0].split(":")[0]).builder_configs)
@@ -117,7 +117,7 @@ def _prepare(name: str, place: Path) -> Any:
 
 
 def _fingerprint(builder: Any, features: tuple[str, str]) -> str:
-    """Returns a digest that changes with the prepared files: another copy of one version has another digest."""
+    """Returns a digest that changes with the prepared files; two copies of one version have different digests."""
     where = Path(str(builder.data_dir)).resolve()
     sizes = {split: info.num_examples for split, info in sorted(builder.info.splits.items())}
     written = (where / "dataset_info.json").stat().st_mtime_ns
@@ -170,10 +170,10 @@ def _is_audio(feature: Any) -> bool:
 
 @contextmanager
 def _without_tensorflow() -> Iterator[None]:
-    """Lets audio features be made where TensorFlow is not installed, as all others can.
+    """Lets audio features be made if TensorFlow is not installed, as all other features can.
 
     To make one, tfds 4.9.10 asks TensorFlow for the name of a type that reading never uses
-    (https://github.com/tensorflow/datasets/issues/11233); here NumPy answers.
+    (https://github.com/tensorflow/datasets/issues/11233); here NumPy gives it instead.
     """
     from tensorflow_datasets.core.features import audio_feature
 
@@ -191,7 +191,7 @@ def _without_tensorflow() -> Iterator[None]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silences tfds's remarks about OpenCV and missing folders; our own errors say what matters."""
+    """Silences tfds's messages about OpenCV and missing folders; our own errors cover what matters."""
     logger = logging.getLogger("absl")
     before = logger.level
     logger.setLevel(logging.ERROR)

@@ -1,7 +1,7 @@
-"""The synthetic federation of UACS-FL: few clients at a curved boundary, the others far from it.
+"""The synthetic federation of UACS-FL: a few clients at a curved boundary, the others far from it.
 
 Examples lie in the square [-1, 1]². The label says on which side of the curve `g(x) = x₂ - a sin(π x₁) = 0` an example
-is. The first `boundary` clients hold examples of both classes around the curve; every other client holds examples of
+lies. The first `boundary` clients hold examples of both classes around the curve; every other client holds examples of
 one class only.
 
 The paper shows its three settings as pictures and gives no numbers; the generator and its numbers are ours.
@@ -21,13 +21,13 @@ PURPOSE = 0x0AC5
 
 @dataclass(frozen=True)
 class Shape:
-    """What the paper's pictures do not say.
+    """The numbers that the paper's pictures do not give.
 
     Attributes:
       amplitude: `a` of the curve; 0: a straight boundary.
-      strip: half height of the strip around the curve from which boundary clients draw.
-      margin: |g| that every example of another client exceeds.
-      box: half side of another client's box in setting 3.
+      strip: half the height of the strip around the curve from which boundary clients draw.
+      margin: the value that |g| exceeds for every example of a client that is not at the boundary.
+      box: half the side of the box of a client that is not at the boundary, in setting 3.
     """
 
     amplitude: float = 0.5
@@ -51,23 +51,23 @@ def uacs(
 ) -> Dataset:
     """Returns one draw of a setting; client `i` owns its examples (partition: natural).
 
-    1. The boundary clients sit in disjoint boxes along the curve; the others draw from all of their class's side.
-    2. The boundary clients each draw along the whole curve; the others as in 1.
-    3. The boundary clients as in 1; each of the others is confined to a small box of its own.
+    1. The boundary clients draw from disjoint boxes along the curve; the others from the whole side of their class.
+    2. The boundary clients each draw along the whole curve; the others draw as in 1.
+    3. The boundary clients draw as in 1; each of the others draws from a small box of its own.
 
     Test examples are uniform on the square.
 
     Args:
       setting: 1, 2 or 3, the paper's experiments.
-      seed: draws everything.
+      seed: seed of all draws.
       boundary: clients at the boundary, 1 to `clients - 1` (the paper: 6, elsewhere "6-10").
       clients: `N`.
-      num_examples: of each client.
-      num_test_examples: of the server.
+      num_examples: examples of each client.
+      num_test_examples: test examples of the server.
       amplitude: `a` of the curve, 0 (a straight boundary) to 0.75, beyond which little of the square is left beside it.
 
     Raises:
-      ValueError: parameters out of range.
+      ValueError: a parameter is out of range.
 
     Source: UACS-FL, "Active Client Selection for Federated Learning", experiments 1 to 3.
 
@@ -98,7 +98,7 @@ def draw_clients(
     num_examples: int = 50,
     num_test_examples: int = 2000,
 ) -> Dataset:
-    """Returns one draw of a setting of another shape; the other arguments are those of `uacs`, and not checked."""
+    """Returns one draw of a setting with the given shape; the other arguments are as for `uacs`, but not checked."""
     rng = np.random.default_rng((PURPOSE, setting, seed))
     at_curve = draw_along_curve if setting == 2 else draw_in_boxes
     near = [at_curve(rng, shape, i, boundary, num_examples) for i in range(boundary)]
@@ -117,24 +117,24 @@ def draw_clients(
 
 
 def curve(x1: Float[np.ndarray, "*n"], shape: Shape = SHAPE) -> Float[np.ndarray, "*n"]:
-    """Height of the boundary at `x1`."""
+    """Returns the height of the boundary at `x1`."""
     return shape.amplitude * np.sin(np.pi * x1)
 
 
 def g(x: Float[np.ndarray, "n 2"], shape: Shape = SHAPE) -> Float[np.ndarray, "n"]:
-    """Height of each example above the boundary."""
+    """Returns the height of each example above the boundary."""
     return x[:, 1] - curve(x[:, 0], shape)
 
 
 def label_side(x: Float[np.ndarray, "n 2"], shape: Shape = SHAPE) -> np.ndarray:
-    """Label of each example: 1 above the boundary, 0 below."""
+    """Returns the label of each example: 1 above the boundary, 0 below."""
     return (g(x, shape) > 0).astype(np.int32)
 
 
 def draw_in_boxes(
     rng: np.random.Generator, shape: Shape, i: int, boundary: int, count: int
 ) -> Float[np.ndarray, "n 2"]:
-    """Examples of boundary client `i` around the curve in its own interval of `x1`; intervals do not touch."""
+    """Returns examples of boundary client `i` around the curve, in its own interval of `x1`; intervals do not touch."""
     width = 2 / boundary
     x1 = -1 + width * (i + rng.uniform(0.1, 0.9, count))
     return draw_around_curve(rng, shape, x1)
@@ -143,26 +143,26 @@ def draw_in_boxes(
 def draw_along_curve(
     rng: np.random.Generator, shape: Shape, i: int, boundary: int, count: int
 ) -> Float[np.ndarray, "n 2"]:
-    """Examples of any boundary client around the whole curve."""
+    """Returns examples of any boundary client around the whole curve."""
     return draw_around_curve(rng, shape, rng.uniform(-1, 1, count))
 
 
 def draw_around_curve(rng: np.random.Generator, shape: Shape, x1: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n 2"]:
-    """Examples within `shape.strip` of the curve's height."""
+    """Returns examples at `x1`, within `shape.strip` of the curve's height."""
     return np.stack([x1, curve(x1, shape) + rng.uniform(-shape.strip, shape.strip, x1.shape)], axis=1)
 
 
 def draw_anywhere(rng: np.random.Generator, shape: Shape, side: int, count: int) -> Float[np.ndarray, "n 2"]:
-    """Examples uniform on one side of the curve, beyond `shape.margin`: drawn by rejection."""
+    """Returns examples uniform on one side of the curve, beyond `shape.margin`, drawn by rejection sampling."""
     kept = np.empty((0, 2))
-    while len(kept) < count:  # each side beyond the margin is over a third of the square, so this ends
+    while len(kept) < count:  # each side beyond the margin covers over a third of the square, so this terminates
         x = rng.uniform(-1, 1, (4 * count, 2))
         kept = np.concatenate([kept, x[is_far_from_curve(x, side, shape)]])
     return kept[:count]
 
 
 def draw_box(rng: np.random.Generator, shape: Shape, side: int, count: int) -> Float[np.ndarray, "n 2"]:
-    """Examples uniform in a small square of the client's own that lies beyond `shape.margin` as a whole."""
+    """Returns examples uniform in a small square of the client's own, all of it beyond `shape.margin`."""
     box = shape.box
     grid = np.linspace(-box, box, 21)
     within = np.stack(np.meshgrid(grid, grid), -1).reshape(-1, 2)
@@ -174,5 +174,5 @@ def draw_box(rng: np.random.Generator, shape: Shape, side: int, count: int) -> F
 
 
 def is_far_from_curve(x: Float[np.ndarray, "n 2"], side: int, shape: Shape = SHAPE) -> Bool[np.ndarray, "n"]:
-    """Which examples lie beyond `shape.margin` on the given side."""
+    """Returns which examples lie beyond `shape.margin` on the given side."""
     return side * g(x, shape) > shape.margin

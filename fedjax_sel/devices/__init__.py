@@ -1,1 +1,1 @@
-"""Who the clients are: their devices, their availability, and what a round costs them."""
+"""The clients' devices, their availability, and what a round costs them."""

@@ -33,7 +33,7 @@ class Bernoulli(Availability):
     """Each client in each round with probability `p`, independently.
 
     Attributes:
-      p: one for all, or one a client.
+      p: one probability for all clients, or one for each.
 
     >>> Bernoulli(np.array([0.0, 1.0])).available(jax.random.key(0), 0, 2)
     Array([False,  True], dtype=bool)
@@ -55,13 +55,13 @@ class Bernoulli(Availability):
 
 
 class Classes(Availability):
-    """Each client in each round with the probability of its class, independently; classes are equal blocks of clients.
+    """Each client in each round with its class's probability, independently; classes are equal blocks of clients.
 
     Attributes:
       p: probability of each class; client `i` of `N` is in class `⌊i k / N⌋` of `k`.
 
-    Source: as the volatility of clients, four classes of 25, Huang et al., "Stochastic Client Selection for Federated
-    Learning with Volatile Clients", 2022, https://arxiv.org/abs/2011.08756, section VI-B.
+    Source: the volatility of clients, in four classes of 25, of Huang et al., "Stochastic Client Selection for
+    Federated Learning with Volatile Clients", 2022, https://arxiv.org/abs/2011.08756, section VI-B.
 
     >>> Classes((0.0, 1.0)).available(jax.random.key(0), 0, 4)
     Array([False, False,  True,  True], dtype=bool)
@@ -84,19 +84,19 @@ class Classes(Availability):
 
 
 class Diurnal(Availability):
-    """Each client with a probability that goes up and down with its day.
+    """Each client with a probability that rises and falls over its day.
 
     `p_i(t) = mean (1 + depth cos 2π(t / period - phase_i))`, cut to [0, 1].
 
     Attributes:
       period: rounds in a day.
       mean: probability over a whole day.
-      depth: 0: the same all day; 1: from 0 to `2 mean`.
-      phase: when client `i`'s day is at its best, in days; None: spread evenly over the day, `i (√5 - 1)/2 mod 1`, so
-        that the phase of a client does not depend on how many others there are.
+      depth: 0: constant over the day; 1: between 0 and `2 mean`.
+      phase: when client `i`'s probability peaks, in days; None: spread evenly over the day, `i (√5 - 1)/2 mod 1`, so
+        that the phase of a client does not depend on the number of clients.
 
-    Source: that phones train at night, idle and charging, is in Bonawitz et al., "Towards Federated Learning at Scale",
-    2019, https://arxiv.org/abs/1902.01046; the cosine is ours.
+    Source: phones that train at night, idle and charging: Bonawitz et al., "Towards Federated Learning at Scale", 2019,
+    https://arxiv.org/abs/1902.01046; the cosine is ours.
 
     >>> Diurnal(period=2.0, phase=np.zeros(3)).available(jax.random.key(0), 1, 3)
     Array([False, False, False], dtype=bool)
@@ -118,14 +118,14 @@ class Diurnal(Availability):
             )
 
     def available(self, key: PRNGKey, round: Int[Array, ""] | int, num_clients: int) -> Bool[Array, "N"]:
-        """An independent draw for each client, with its probability at this round."""
+        """Returns an independent draw for each client, with its probability in this round."""
         phase = jnp.asarray(np.arange(num_clients) * GOLDEN % 1, jnp.float32) if self.phase is None else self.phase
         probability = self.mean * (1 + self.depth * jnp.cos(2 * jnp.pi * (round / self.period - phase)))
         return jax.random.uniform(key, (num_clients,)) < probability
 
 
 class Function(Availability):
-    """The clients that a function of the round names: those that arrive and leave by any rule.
+    """The clients given by a function of the round, which can arrive and leave by any rule.
 
     Attributes:
       present: `present(round, num_clients)` returns true or false for each client, in pure JAX.
@@ -137,14 +137,14 @@ class Function(Availability):
     present: Callable[[Any, int], Any] = static()
 
     def __check_init__(self) -> None:
-        """Refuses what is no function."""
+        """Raises `ValueError` unless `present` is a function."""
         if not callable(self.present):
             raise ValueError(
                 f"availability Function: present is {show(self.present)}; it must be a function (round, num_clients)"
             )
 
     def check(self, num_clients: int) -> None:
-        """Raises `ValueError` unless the function names each client true or false."""
+        """Raises `ValueError` unless the function returns true or false for each client."""
         given = jax.eval_shape(lambda round: self.present(round, num_clients), jax.ShapeDtypeStruct((), jnp.int32))
         shape, kind = getattr(given, "shape", None), getattr(given, "dtype", type(given).__name__)
         if shape != (num_clients,) or kind != jnp.bool_:
@@ -154,15 +154,15 @@ class Function(Availability):
             )
 
     def available(self, key: PRNGKey, round: Int[Array, ""] | int, num_clients: int) -> Bool[Array, "N"]:
-        """Returns what the function says of this round."""
+        """Returns the function's value for this round."""
         return self.present(jnp.asarray(round, jnp.int32), num_clients)
 
 
 class Trace(Availability):
-    """The clients that a table records; after the table's last round it begins again.
+    """The clients recorded in a table, which starts over after its last round.
 
     Attributes:
-      present: which clients could be reached in which round.
+      present: which clients were available in which round.
 
     >>> Trace(np.array([[True, False], [False, True]])).available(jax.random.key(0), 3, 2)
     Array([False,  True], dtype=bool)

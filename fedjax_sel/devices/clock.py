@@ -1,7 +1,7 @@
 """The simulated clock: how long clients take, when the server stops waiting, and the energy they spend.
 
-A client's turn is a download, its computation and an upload, one after the other. Cohort members work at the same time,
-so a round lasts as long as its slowest member, or until a deadline.
+A client's turn is a download, its computation and an upload, one after the other. Cohort members work in parallel, so a
+round lasts as long as its slowest member, or until a deadline.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Timing(Pytree):
 
     Attributes:
       download: from the server.
-      compute: of all its floating-point operations.
+      compute: for all its floating-point operations.
       upload: to the server.
 
     >>> Timing(jnp.array([1.0]), jnp.array([5.0]), jnp.array([2.0])).total
@@ -56,13 +56,13 @@ def timing(
 
 
 class Deadline(Pytree):
-    """When the server stops waiting, and what becomes of clients that are late.
+    """When the server stops waiting, and what happens to late clients.
 
     Attributes:
-      seconds: from the start of training, after the signals that clients were asked for before it; infinite: the server
-        waits for everybody.
+      seconds: from the start of training, after the signals measured before it; infinite: the server waits for all
+        clients.
       late: `"drop"`, a member that would be late returns nothing; `"partial"`, it stops computing in time for its
-        upload and returns what it has, and nothing where not even the transfers fit.
+        upload and returns what it has, or nothing if not even the transfers fit.
 
     Source: dropping, Bonawitz et al., "Towards Federated Learning at Scale", 2019, https://arxiv.org/abs/1902.01046;
     partial work, Li et al., "Federated Optimization in Heterogeneous Networks", 2020,
@@ -81,7 +81,7 @@ class Deadline(Pytree):
 
         Args:
           timing: of the whole turns.
-          fixed: seconds of its computation that are no training, and cannot be left out.
+          fixed: seconds of its computation that are not training and cannot be left out.
         """
         if self.late == "drop":
             return jnp.where(timing.total <= self.seconds, 1.0, 0.0)
@@ -94,7 +94,7 @@ class Deadline(Pytree):
 
         Args:
           timing: of the whole turns.
-          share: as `share` gives it, or less where only whole steps count.
+          share: as returned by `share`, or less if only whole steps count.
           fixed: as for `share`.
         """
         returns = share > 0
@@ -109,7 +109,7 @@ class Deadline(Pytree):
 
 
 def slowest(timing: Timing, mask: Bool[Array, "m"]) -> Float[Array, ""]:
-    """Returns the seconds until the last client in `mask` is done; 0 where there is none.
+    """Returns the seconds until the last client in `mask` is done; 0 if there is none.
 
     >>> ones = jnp.ones(3)
     >>> slowest(Timing(ones, jnp.array([1.0, 5.0, 9.0]), ones), jnp.array([True, True, False]))

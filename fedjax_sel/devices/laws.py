@@ -1,8 +1,8 @@
-"""Laws that devices are drawn from, on the host, by a seed.
+"""Distributions from which devices are drawn, on the host, by seed.
 
-The client of number `i` gets the same device whatever `N` is, except where a law fixes how many clients a tier has. Up
-and down rates of one client are in a fixed proportion: a connection is good or bad as a whole. The default levels are
-those of a telephone, to the order of magnitude.
+Client `i` gets the same device whatever `N` is, unless a law fixes how many clients a tier has. The up and down rates
+of a client have a fixed ratio: a connection is good or bad as a whole. The default levels are those of a phone, in
+order of magnitude.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import numpy as np
 from fedjax_sel.devices.profile import DeviceProfile
 
 DEVICES = 0x0DE5
-"""First word of the random stream, so that no two uses of one seed see the same numbers."""
+"""First word of the random stream, so that no two uses of a seed draw the same numbers."""
 
 
 class Law(Protocol):
-    """Any object that draws devices."""
+    """An object that draws devices."""
 
     def draw(self, seed: int, clients: int) -> DeviceProfile:
         """Returns the devices of `N` clients. Raises `ValueError` for parameters that no device can have."""
@@ -31,16 +31,16 @@ class Uniform:
     """Every property uniform between `low` and 1 times its largest value.
 
     Compute, efficiency, memory and network are independent. With `low = 0` the features of the heuristic,
-    `features(devices, "max")`, are U(0, 1], as the heuristic's source seems to draw them (it shows a figure without
-    units and states no law).
+    `features(devices, "max")`, are U(0, 1], which seems to be how the heuristic's source draws them (it shows a figure
+    without units and states no distribution).
 
     Attributes:
       low: smallest share of the largest value, in [0, 1].
-      compute: operations a second, the largest value.
-      efficiency: operations a joule, the largest value.
+      compute: operations per second, the largest value.
+      efficiency: operations per joule, the largest value.
       memory: bytes, the largest value.
-      up: bytes a second, the largest value.
-      down: bytes a second, the largest value.
+      up: bytes per second, the largest value.
+      down: bytes per second, the largest value.
       radio: watts, the same for all.
 
     Source: Mouli, "Device Selection Algorithm for Federated Learning", thesis, IIT Patna, 2024, figure 1.2.
@@ -73,11 +73,11 @@ class LogNormal:
 
     Attributes:
       spread: standard deviation of the logarithm; 0.6 puts a factor of 4.7 between the first and the last decile.
-      compute: operations a second, the median.
-      efficiency: operations a joule, the median.
+      compute: operations per second, the median.
+      efficiency: operations per joule, the median.
       memory: bytes, the median.
-      up: bytes a second, the median.
-      down: bytes a second, the median.
+      up: bytes per second, the median.
+      down: bytes per second, the median.
       radio: watts, the same for all.
 
     >>> LogNormal(spread=0.0).draw(seed=0, clients=8).num_clients
@@ -101,20 +101,20 @@ class LogNormal:
 
 @dataclass(frozen=True)
 class Tiers:
-    """Groups of equal devices, as where clients are given different numbers of cores; the members are drawn.
+    """Tiers of equal devices, for example clients with different numbers of cores; their members are drawn.
 
     Attributes:
-      compute_factor: of the computing rate in each tier; a tier needs the same energy for an operation.
+      compute_factor: of the computing rate in each tier; all tiers need the same energy per operation.
       network_factor: of both network rates in each tier; None: 1.
-      share: of the clients in each tier, in any unit; None: equally many. Whole numbers by largest remainder.
-      compute: operations a second, of a device of factor 1.
-      efficiency: operations a joule, of a device of factor 1.
+      share: of the clients in each tier, in any unit; None: equal. Rounded to whole clients by largest remainder.
+      compute: operations per second, of a device of factor 1.
+      efficiency: operations per joule, of a device of factor 1.
       memory: bytes, of a device of factor 1.
-      up: bytes a second, of a device of factor 1.
-      down: bytes a second, of a device of factor 1.
+      up: bytes per second, of a device of factor 1.
+      down: bytes per second, of a device of factor 1.
       radio: watts, the same for all.
 
-    Source: in the manner of Chai et al., "TiFL: A Tier-based Federated Learning System", 2020,
+    Source: in the style of Chai et al., "TiFL: A Tier-based Federated Learning System", 2020,
     https://arxiv.org/abs/2001.09249, whose clients are five groups by cores; the defaults are ours.
 
     >>> Tiers(share=(1.0, 1.0, 1.0, 1.0, 0.0)).draw(seed=0, clients=8).num_clients
@@ -152,7 +152,7 @@ class Tiers:
 
 
 def stream(seed: int, clients: int) -> np.random.Generator:
-    """Returns the random numbers of one seed's devices; `ValueError` for a negative seed or without clients."""
+    """Returns the generator of one seed's devices; raises `ValueError` for a negative seed or without clients."""
     if seed < 0 or clients < 1:
         raise ValueError(
             f"devices are to be drawn for seed {seed}, N = {clients}; seeds are 0 or above, and N at least 1"

@@ -31,10 +31,10 @@ class DeviceProfile(Pytree):
     """The devices of `N` clients; of each property but `radio`, more is better.
 
     Attributes:
-      compute: floating-point operations a second, in training.
-      efficiency: floating-point operations a joule; a device that computes draws `compute / efficiency` watts.
+      compute: floating-point operations per second, in training.
+      efficiency: floating-point operations per joule; a device that computes draws `compute / efficiency` watts.
       memory: bytes.
-      up, down: bytes a second from and to the server.
+      up, down: bytes per second to and from the server.
       radio: watts drawn while sending or receiving.
 
     >>> DeviceProfile.of(compute=1e9, efficiency=1e9, memory=2e9, up=1e6, down=[3e6, 1e6]).network
@@ -59,7 +59,7 @@ class DeviceProfile(Pytree):
         down: Numbers,
         radio: Numbers = 1.0,
     ) -> DeviceProfile:
-        """Returns checked devices from numbers: of each property one for all clients, or one for each.
+        """Returns checked devices from numbers: for each property, one for all clients or one for each.
 
         Raises:
           ValueError: the lengths differ, or a number is not allowed.
@@ -83,15 +83,15 @@ class DeviceProfile(Pytree):
 
     @property
     def network(self) -> Float[Array, "N"]:
-        """Bytes a second of a model that goes down and comes back: the harmonic mean `2 / (1/down + 1/up)`."""
+        """Bytes per second of a model's round trip, down and up: the harmonic mean `2 / (1/down + 1/up)`."""
         return 2 / (1 / self.down + 1 / self.up)
 
     def take(self, client: Int[Array, "m"]) -> DeviceProfile:
-        """Returns the devices of these clients; the device of some client for `PAD_CLIENT`."""
+        """Returns the devices of these clients; for `PAD_CLIENT`, some client's device."""
         return jax.tree.map(lambda leaf: leaf[client], self)
 
     def check(self, clients: int | None = None) -> None:
-        """Raises `ValueError` for a length other than `N`, and for what is negative, NaN, infinite, or a rate of 0."""
+        """Raises `ValueError` for a length other than `N`, and for negative, NaN or infinite numbers or a rate of 0."""
         clients = self.num_clients if clients is None else clients
         for name in UNITS:
             check_property(name, np.asarray(getattr(self, name)), clients)
@@ -114,12 +114,12 @@ def check_property(name: str, value: np.ndarray, clients: int) -> None:
 
 
 def features(devices: DeviceProfile, scale: str = "range") -> Float[Array, "4 N"]:
-    """Returns the properties that the device heuristic adds up, without units: compute, efficiency, memory, network.
+    """Returns the properties that the device heuristic uses, without units: compute, efficiency, memory, network.
 
     Args:
       devices: of all clients.
-      scale: `"range"`, `(f - min) / (max - min)`, and 1 where all are equal; `"max"`, `f / max`, which gives back the
-        numbers in (0, 1] that the law `Uniform` drew, but for a factor of each property.
+      scale: `"range"`, `(f - min) / (max - min)`, and 1 where all are equal; `"max"`, `f / max`, which recovers the
+        numbers in (0, 1] that the law `Uniform` drew, up to a factor for each property.
 
     >>> features(DeviceProfile.of(compute=[1e9, 4e9, 2e9], efficiency=1e9, memory=2e9, up=1e6, down=1e6), "max")[0]
     Array([0.25, 1.  , 0.5 ], dtype=float32)

@@ -1,4 +1,4 @@
-"""Devices and availability from tables: one line a client, or one line a round."""
+"""Devices and availability from tables: one line per client, or one line per round."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ OPTIONAL = ("radio",)
 def from_csv(path: str | Path) -> DeviceProfile:
     r"""Returns the devices of `N` clients; the device of client `i` is the `i`-th line below the header.
 
-    The header names the columns `compute, efficiency, memory, up, down` and, if wanted, `radio`, in any order; units as
-    in `DeviceProfile`.
+    The header names the columns `compute, efficiency, memory, up, down` and, optionally, `radio`, in any order; units
+    are those of `DeviceProfile`.
 
     Raises:
       FileNotFoundError: there is no such file.
-      ValueError: a column is missing, unknown or there twice, a cell is not a number, or a number is not allowed.
+      ValueError: a column is missing, unknown or repeated, a cell is not a number, or a number is not allowed.
 
     >>> import tempfile
     >>> file = Path(tempfile.mkdtemp()) / "phones.csv"
@@ -65,9 +65,9 @@ def from_csv(path: str | Path) -> DeviceProfile:
 
 
 def trace_from_csv(path: str | Path) -> Trace:
-    r"""Returns which clients could be reached in which round.
+    r"""Returns which clients were available in which round.
 
-    The table has one line a round, `0` or `1` for each of the `N` clients, and no header.
+    The table has one line per round, with `0` or `1` for each of the `N` clients, and no header.
 
     Raises:
       FileNotFoundError: there is no such file.
@@ -92,13 +92,13 @@ def trace_from_csv(path: str | Path) -> Trace:
 
 
 def trace_from_file(path: str | Path) -> Trace:
-    r"""Returns which clients could be reached in which round, from `.csv` (`trace_from_csv`), `.npy` or `.npz`.
+    r"""Returns which clients were available in which round, from `.csv` (`trace_from_csv`), `.npy` or `.npz`.
 
-    An array is `[rounds, N]` of true and false, or of 0 and 1; an `.npz` file holds no other.
+    The array is `[rounds, N]`, of true and false or of 0 and 1; an `.npz` file holds no other array.
 
     Raises:
       FileNotFoundError: there is no such file.
-      ValueError: it is of another kind, or holds something else.
+      ValueError: it has another suffix, or holds something else.
 
     >>> import tempfile
     >>> file = Path(tempfile.mkdtemp()) / "trace.npz"
@@ -130,7 +130,7 @@ def trace_from_file(path: str | Path) -> Trace:
 
 
 def cells(path: str | Path) -> list[tuple[int, list[str]]]:
-    """Returns the lines of a table that are not empty, each with its number.
+    """Returns the non-empty lines of a table, each with its number.
 
     Raises:
       FileNotFoundError: there is no such file.

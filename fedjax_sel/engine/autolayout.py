@@ -1,4 +1,4 @@
-"""Which layout a run has where none is asked for, and the measurements that say so."""
+"""The default layout of a run, and the measurements behind it."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ def choose_layout(
     runs: int = 1,
     members: int = 1,
 ) -> Layout:
-    """The layout to use.
+    """Returns the layout to use.
 
     Args:
       layout: a `Layout`, or None or `"auto"`, `"vmap"`, `"scan"`.
       work: floating-point operations of one client's forward and backward step.
-      row: of one row's forward pass.
-      mesh: of devices; `"auto"`: as `divide_cores` has it; None: the layout's own.
+      row: floating-point operations of one row's forward pass.
+      mesh: of devices; `"auto"`: chosen by `divide_cores`; None: the layout's own.
       runs, members: what there is to divide: seeds, and clients of a cohort.
 
     Raises:
-      ValueError: another name, or a mesh of other devices than there are.
+      ValueError: the layout's name is unknown, or the mesh does not match the devices.
     """
     if mesh in (None, "auto") and isinstance(layout, Layout) and layout.mesh is not None:
         mesh = layout.mesh
@@ -55,23 +55,23 @@ def choose_layout(
         return known[layout]
     if layout not in (None, "auto"):
         raise ValueError(f"layout is {layout!r}; it must be 'auto', 'vmap', 'scan' or a Layout")
-    # On a CPU a large step keeps the cores busy by itself and stacking costs memory; a small one drowns in overhead.
+    # On a CPU a large step keeps the cores busy by itself, and stacking costs memory; a small one is mostly overhead.
     if on_cpu and work >= SMALL_STEP:
         return known["scan"]
-    # Seeds as well, but on a CPU not more than what they touch in a step stays in the caches.
+    # Stack seeds, too; on a CPU only as long as what they touch in a step stays in the caches.
     runs, members = (-(-whole // share) for whole, share in zip((runs, members), mesh or (1, 1), strict=True))
     in_turn = on_cpu and runs > 1 and work * runs * members > LARGE_STEP
     return replace(known["vmap"], seeds="scan") if in_turn else known["vmap"]
 
 
 def divide_cores(runs: int, members: int) -> tuple[int, int] | None:
-    """The mesh by which a CPU that JAX sees as several devices has least to do after one another; else None.
+    """Returns the mesh with the least sequential work on a CPU that JAX sees as several devices; otherwise None.
 
-    A core that has its own clients needs not wait for another in every operation: rounds of small models took .6 to
-    .8 of the time, of convolutions .7 to .9, seeds side by side .5 to .65 (2 cores, `benchmarks/NOTES.md`).
+    A core with clients of its own need not wait for another core in every operation: rounds of small models took 0.6 to
+    0.8 of the time, of convolutions 0.7 to 0.9, seeds side by side 0.5 to 0.65 (2 cores, `benchmarks/NOTES.md`).
 
     Args:
-      runs: seeds.
+      runs: number of seeds.
       members: clients that train in a round.
     """
     if jax.default_backend() != "cpu":
@@ -84,7 +84,7 @@ def divide_cores(runs: int, members: int) -> tuple[int, int] | None:
 
 @see("docs/how-to/many-devices.md")
 def check_mesh(mesh: tuple[int, int] | None) -> None:
-    """Raise `ValueError` where a mesh does not take all devices, or several processes have none."""
+    """Raises `ValueError` if a mesh does not use all devices, or there are several processes but no mesh."""
     there = jax.device_count()
     if mesh is None:
         if jax.process_count() > 1:
@@ -103,28 +103,29 @@ def check_mesh(mesh: tuple[int, int] | None) -> None:
 
 
 MOST_EXAMPLES = 8192
-"""Rows in one flat forward pass over the global model."""
+"""The most rows in one flat forward pass through the global model."""
 
 LARGE_STEP = 2e7
-"""Floating-point operations of all clients' steps of all seeds of a device beyond which a CPU takes seeds in turn.
+"""Floating-point operations of a step, over a device's seeds and clients, beyond which a CPU runs seeds in turn.
 
 16 seeds on 2 cores, time by scan over time by vmap: 1.9 at 1.7e4 (Iris), 1.1 at 1.7e6 and 1.0 at 1.6e7 (digits,
 logistic regression and 64-64-30-10), 0.6 to 0.9 at 4.3e7 (MNIST, logistic regression).
 """
 
 LARGE_PASS, LEAST_EXAMPLES = 1e9, 64
-"""Floating-point operations of a flat pass on a CPU beyond which it has fewer rows, but not fewer than so many.
+"""The most floating-point operations of a flat pass on a CPU, and the fewest rows that a pass has even so.
 
-What a pass holds at once grows with its work, and falls out of the caches: 10,000 rows of 32x32x3 through two
-convolutions (1.7e7 a row) took 3.4 s in passes of 64 or 128, 4.3 in passes of 590, 3.6 of 16 (2 cores); ResNet-20 (8e7)
-12.4 s in passes of 64, 13.3 of 256. An accelerator holds ten times as much, unmeasured.
+What a pass holds at once grows with its work until it no longer fits the caches: 10,000 rows of 32x32x3 through two
+convolutions (1.7e7 per row) took 3.4 s in passes of 64 or 128, 4.3 s in passes of 590 and 3.6 s in passes of 16
+(2 cores); ResNet-20 (8e7) took 12.4 s in passes of 64 and 13.3 s in passes of 256. On an accelerator the limits are ten
+and four times as high, which is not measured.
 """
 
 SMALL_STEP = 5e7
-"""Floating-point operations of a step up to which a CPU gains by stacking clients and seeds.
+"""Floating-point operations of a step up to which stacking clients and seeds is faster on a CPU.
 
 Scanning took 1.2 to 1.7 times as long as stacking at 5e5 (logistic regression, 784 features, B = 10; 2 cores as one
 device; 1.0 to 1.3 as two), 1.2 to 1.3 times at 2e7 (784-64-30-10, B = 64; either way). Larger steps are scanned: at 1e9
-(`pfl-cifar`, two clients a core) stacking took 0.8 to 1.05 of the time, within the scatter, and more memory.
+(`pfl-cifar`, two clients per core) stacking took 0.8 to 1.05 of the time, within the scatter, and more memory.
 `python -m benchmarks --only layouts` measures all of it again.
 """

@@ -1,4 +1,4 @@
-"""Callbacks, which get the history so far between chunks of rounds."""
+"""Callbacks, which receive the history so far between chunks of rounds."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from fedjax_sel.pytree import show
 
 
 class Callback(Protocol):
-    """Anything with some of these methods; a plain function is an `after_central_iteration`.
+    """Any object with some of these methods; a plain function counts as `after_central_iteration`.
 
-    The names are those of pfl-research (Granqvist et al., 2024, https://arxiv.org/abs/2404.06430); here the host looks
-    after every chunk of rounds, and is shown all rounds so far. A run that goes on from a checkpoint begins with the
-    rounds that were done before: what a callback writes should follow from the history, so that it is the same then.
+    The names are those of pfl-research (Granqvist et al., 2024, https://arxiv.org/abs/2404.06430); here callbacks are
+    called after every chunk of rounds, with all rounds so far. A run that resumes from a checkpoint starts with the
+    rounds that were done before: what a callback writes should depend only on the history, so that it is the same then.
 
-    A class that says `needs_variables = True` finds the global models in `history.variables` after every chunk, with a
-    leading `R`, on the host; it is declared, since the transfer from the device costs time.
+    A class with `needs_variables = True` finds the global models in `history.variables` after every chunk, with a
+    leading `R`, on the host. It must be declared, because the transfer from the device takes time.
 
     Attributes:
-      needs_variables: whether it looks at `history.variables`; may be left out, false then.
+      needs_variables: whether it looks at `history.variables`; false if omitted.
     """
 
     needs_variables: bool = False
 
     def on_train_begin(self, history: History) -> None:
-        """Once, when everything is checked; `history.about` says how it will be run."""
+        """Called once, when everything has been checked; `history.about` says how the run will be executed."""
 
     def on_compiled(self, history: History) -> None:
-        """Once, when the program is compiled, before its first chunk; not where no round is left, nor in debugging."""
+        """Called once, when the program is compiled, before the first chunk; not if no round is left or in debug."""
 
     def after_central_iteration(self, history: History) -> bool | None:
-        """After every chunk; a true answer ends the run."""
+        """Called after every chunk; a true answer ends the run."""
 
     def on_train_end(self, history: History) -> None:
-        """Once, after the last chunk, also where the run was ended before its last round."""
+        """Called once, after the last chunk, even if the run was ended before its last round."""
 
 
 AnyCallback = Callback | Callable[[History], Any]
@@ -46,7 +46,7 @@ EVENTS = ("on_train_begin", "on_compiled", "after_central_iteration", "on_train_
 
 
 def check_callbacks(callbacks: Any) -> None:
-    """Raises `ValueError` for what is no sequence of callbacks."""
+    """Raises `ValueError` if the argument is not a sequence of callbacks."""
     if not isinstance(callbacks, Sequence) or isinstance(callbacks, str):
         raise ValueError(f"callbacks is {show(callbacks)}; it must be a list of callbacks, as in [my_callback]")
     for one in callbacks:
@@ -60,12 +60,12 @@ def check_callbacks(callbacks: Any) -> None:
 
 
 def needs_variables(callbacks: Sequence[Any]) -> bool:
-    """Whether any of these callbacks declares that it looks at the global models."""
+    """Returns whether any of these callbacks declares that it looks at the global models."""
     return any(bool(getattr(callback, "needs_variables", False)) for callback in callbacks)
 
 
 def tell(callbacks: Sequence[Any], event: str, history: History) -> bool:
-    """Calls all callbacks that have this method; returns whether any of them answered true."""
+    """Calls this method of all callbacks that have it; returns whether any of them answered true."""
     answers = []
     for callback in callbacks:
         method = getattr(callback, event, None)

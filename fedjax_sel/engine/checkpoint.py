@@ -1,9 +1,9 @@
-"""Checkpoints between chunks: what a run needs to go on, and nothing it can compute again.
+"""Checkpoints between chunks: what a run needs to resume, and nothing that it can recompute.
 
-Randomness is addressed by seed and round, so that is the state that goes round, the next round, and what was measured
-so far. One checkpoint is one folder, `round-000120`, written by Orbax under another name while the run goes on, and
-renamed when it is complete; the one before it is there until then. It carries a digest of its content: a damaged one is
-recognised, named, and the one before it is used.
+Randomness is addressed by seed and round, so a checkpoint holds only the state carried between rounds, the number of
+the next round, and what was measured so far. Each checkpoint is one folder, such as `round-000120`. Orbax writes it
+under another name while the run goes on, and renames it when it is complete; the previous one is kept until then. It
+carries a digest of its content: a damaged checkpoint is detected and reported, and the previous one is used.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from fedjax_sel.types import Variables
 FOLDER = re.compile(r"round-(\d{6,})")
 STATE, MEASURED, ABOUT = "state.", "measured.", "about."
 METADATA = 2**16
-"""Bytes of a checkpoint besides its arrays, about."""
+"""Approximate bytes of a checkpoint besides its arrays."""
 SPARE = 9
-"""Time between two checkpoints, in times that one takes."""
+"""Least time between two checkpoints, as a multiple of the time that saving one takes."""
 
 
 def on_stderr(line: str) -> None:
-    """Write a line where a user sees it."""
+    """Prints a line to standard error."""
     print(line, file=sys.stderr)
 
 
@@ -49,11 +49,11 @@ class Point:
     """A run between two chunks.
 
     Attributes:
-      round: the next one, from 0.
-      state: of all seeds, with a leading `R`.
-      measured: everything so far, each with leading `R`, `round`.
-      seconds: spent so far.
-      ended: whether it was the end of a run of fewer rounds.
+      round: number of the next round, from 0.
+      state: state of all seeds, with a leading `R`.
+      measured: everything measured so far, each array with leading `R`, `round`.
+      seconds: seconds spent so far.
+      ended: whether it is the end of a run of fewer rounds.
     """
 
     round: int
@@ -67,11 +67,11 @@ class Checkpoints:
     """The checkpoints of one run.
 
     Args:
-      folder: where they are; made when the first is saved.
-      keep: how many are kept, the newest.
-      pause: least seconds between two saves (0: every chunk is saved), so that short runs do not pay; `SPARE` times
-        what the last save took, where that is more, so that runs of large states do not either.
-      say: called with a line that the user should see.
+      folder: where they are stored; created when the first is saved.
+      keep: how many of the newest are kept.
+      pause: least seconds between two saves (0: every chunk is saved), so that short runs are not slowed down; `SPARE`
+        times the duration of the last save if that is more, so that runs with large states are not either.
+      say: called with each line that the user should see.
     """
 
     def __init__(
@@ -80,26 +80,27 @@ class Checkpoints:
         if keep < 1:
             raise ValueError(f"checkpoints: keep is {keep}; at least 1 must be kept")
         self.folder, self.keep, self.pause, self.say = Path(folder).absolute(), keep, pause, say
-        self.saved: int | None = None  # round of the newest one
+        self.saved: int | None = None  # round of the newest checkpoint
         self._last, self._took = time.monotonic(), 0.0
         self._writing: Writing | None = None
 
     def rounds(self) -> list[int]:
-        """Rounds after which there is a checkpoint, damaged or not."""
+        """Returns the rounds after which there is a checkpoint, damaged or not."""
         names = [path.name for path in self.folder.iterdir()] if self.folder.is_dir() else []
         return sorted(int(found[1]) for found in map(FOLDER.fullmatch, names) if found)
 
     def restore(self, like: RoundState, mark: str, mark_of_ended: Callable[[int], str] | None = None) -> Point | None:
-        """The newest point that can be read; None: start from the beginning.
+        """Returns the newest point that can be read; None: start from the beginning.
 
         Args:
           like: a state of this run, for its structure, shapes and types.
-          mark: what the run is (`mark.mark_of`).
-          mark_of_ended: what the same run of so many rounds is; the end of one is a point of this run.
+          mark: mark of the run (`mark.mark_of`).
+          mark_of_ended: returns the mark of the same run with another number of rounds, whose end is a point of this
+            run.
 
         Raises:
-          ValueError: the newest readable one is of another run, or of another version of this program; or a file is in
-            the place of the folder.
+          ValueError: the newest readable checkpoint is of another run, or of another version of this program; or the
+            folder is a file.
         """
         if self.folder.exists() and not self.folder.is_dir():
             raise ValueError(f"{self.folder} is a file; checkpoints need a folder of that name")
@@ -107,7 +108,7 @@ class Checkpoints:
             path = self._path(number)
             try:
                 arrays = read(path)
-            except Exception as error:  # whatever a reader trips over in damaged files
+            except Exception as error:  # damaged files can make the reader raise anything
                 reason = (str(error).splitlines() or [""])[0]
                 self.say(f"checkpoint {path} is damaged ({type(error).__name__}: {reason}); using the one before it")
                 continue
@@ -127,7 +128,7 @@ class Checkpoints:
         return None
 
     def due(self, number: int, *, now: bool = False) -> bool:
-        """Whether the point after round `number` is to be saved: `now`, or since the last one was long enough ago.
+        """Returns whether the point after round `number` should be saved: `now`, or if the last was long enough ago.
 
         Raises:
           DiskFull: there was no room for the last one.
@@ -135,7 +136,7 @@ class Checkpoints:
         if number == self.saved or now or not self.pause:
             return number != self.saved
         if not is_first():
-            return False  # the first process writes them, and says when
+            return False  # the first process writes them, and decides when
         if self._writing is not None:
             if self._writing.ended is None:
                 return False
@@ -143,7 +144,7 @@ class Checkpoints:
         return time.monotonic() - self._last >= max(self.pause, SPARE * self._took)
 
     def save(self, point: Point, mark: str) -> None:
-        """Begin to write `point`; the one before it is complete then.
+        """Starts to write `point`, once the previous write is complete.
 
         Raises:
           DiskFull: there was no room for the one before it.
@@ -157,14 +158,14 @@ class Checkpoints:
         }
         newest, self.saved = self.saved or 0, point.round
         if is_first():
-            self._remove(lambda number: number > newest)  # damaged: otherwise the run would have started there
+            self._remove(lambda number: number > newest)  # these are damaged, or the run would have resumed there
             self._writing = write(self._path(point.round), arrays)
 
     def finish(self) -> None:
-        """Wait until what is being written is complete; only then the oldest are removed.
+        """Waits until the checkpoint being written is complete, then removes the oldest ones.
 
         Raises:
-          DiskFull: there was no room for it; those before it are still there.
+          DiskFull: there was no room for it; earlier checkpoints are still there.
         """
         writing, self._writing = self._writing, None
         if writing is None:
@@ -181,7 +182,7 @@ class Checkpoints:
         self._remove(lambda number: number not in kept)
 
     def variables(self) -> Variables | None:
-        """The global models of the newest readable checkpoint, dictionaries with a leading `R`; None: no checkpoint."""
+        """Returns the global models of the newest readable checkpoint, dictionaries with a leading `R`; None: none."""
         for number in reversed(self.rounds()):
             try:
                 return self.variables_after(number)
@@ -190,13 +191,13 @@ class Checkpoints:
         return None
 
     def variables_after(self, number: int) -> Variables:
-        """The global models after round `number`; raises as `read` does."""
+        """Returns the global models after round `number`; raises as `read` does."""
         prefix, arrays = STATE + "variables.", read(self._path(number))
         flat = {name.removeprefix(prefix): a for name, a in arrays.items() if name.startswith(prefix)}
         return traverse_util.unflatten_dict(flat, sep=".")
 
     def clear(self) -> None:
-        """Remove all of them."""
+        """Removes all checkpoints."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _kept(self) -> str:
@@ -211,15 +212,15 @@ class Checkpoints:
     def _remove(self, which: Callable[[int], bool]) -> None:
         for number in filter(which, self.rounds()):
             shutil.rmtree(self._path(number))
-        for unfinished in self.folder.glob("*.orbax-checkpoint-tmp*"):  # of a process that was killed while it wrote
+        for unfinished in self.folder.glob("*.orbax-checkpoint-tmp*"):  # from a process killed while writing
             shutil.rmtree(unfinished, ignore_errors=True)
 
 
 class Writing:
-    """A checkpoint that is being written, by a thread of its own.
+    """A checkpoint being written by a thread of its own.
 
     Attributes:
-      began, ended: on the clock of `time.monotonic`; `ended` is None until it is complete or has failed.
+      began, ended: by `time.monotonic`; `ended` is None until it is complete or has failed.
     """
 
     def __init__(self, path: Path, arrays: Mapping[str, np.ndarray]):
@@ -232,7 +233,7 @@ class Writing:
     def _run(self, path: Path, arrays: Mapping[str, np.ndarray]) -> None:
         try:
             self._write(path, arrays)
-        except BaseException as error:  # raised where it is waited for
+        except BaseException as error:  # raised by `wait`
             self._error = error
         self.ended = time.monotonic()
 
@@ -246,19 +247,19 @@ class Writing:
             checkpointer.save(path, args=orbax().args.StandardSave(signed))
 
     def wait(self) -> None:
-        """Until it is complete; raises what went wrong."""
+        """Waits until it is complete; raises the error of a failed write."""
         self._thread.join()
         if self._error is not None:
             raise self._error
 
 
 def write(path: Path, arrays: Mapping[str, np.ndarray]) -> Writing:
-    """Begin to write a checkpoint and its digest."""
+    """Starts to write a checkpoint and its digest."""
     return Writing(path, arrays)
 
 
 def read(path: Path) -> dict[str, np.ndarray]:
-    """Read a checkpoint. Raises whatever Orbax raises for a damaged one, and `ValueError` where the digest differs."""
+    """Reads a checkpoint; raises whatever Orbax raises for a damaged one, and `ValueError` if the digest differs."""
     with handler() as checkpointer:
         arrays = {name: np.asarray(value) for name, value in checkpointer.restore(path).items()}
     if arrays.pop(ABOUT + "digest").tobytes().hex() != digest(arrays):
@@ -268,7 +269,7 @@ def read(path: Path) -> dict[str, np.ndarray]:
 
 @contextmanager
 def handler() -> Iterator[Any]:
-    """Orbax's checkpointer, for a process that reads and writes without waiting for others."""
+    """Context manager that gives Orbax's checkpointer, which reads and writes without waiting for other processes."""
     ocp, index = orbax(), jax.process_index()
     alone = ocp.options.MultiprocessingOptions(
         primary_host=index, active_processes={index}, barrier_sync_key_prefix=f"process{index}"
@@ -278,24 +279,24 @@ def handler() -> Iterator[Any]:
 
 
 def leaves(state: RoundState) -> Iterator[tuple[str, Any]]:
-    """Every array of a state with its name."""
+    """Yields every array of a state with its name."""
     for path, leaf in jax.tree_util.tree_leaves_with_path(state):
         yield name_of(path), leaf
 
 
 def shapes(state: RoundState) -> dict[str, tuple[int, ...]]:
-    """The shape of every array of a state, as it is stored."""
+    """Returns the shape of every array of a state, as it is stored."""
     found = {STATE + name: leaf for name, leaf in leaves(state) if leaf.size}
     return {name: (jax.random.key_data(leaf) if is_key(leaf) else leaf).shape for name, leaf in found.items()}
 
 
 def to_host(leaf: Any) -> np.ndarray:
-    """An array on the host, a copy of its own: the device's memory is used again while it is being written."""
+    """Copies an array to the host, because the device's memory is reused while the copy is written."""
     return np.array(fetch(leaf))
 
 
 def fill_state(like: RoundState, arrays: Mapping[str, np.ndarray]) -> RoundState:
-    """A state of the structure of `like` with the arrays of a checkpoint."""
+    """Returns a state of the structure of `like` with the arrays of a checkpoint."""
 
     def restored(path, leaf):
         if not leaf.size:
@@ -307,7 +308,7 @@ def fill_state(like: RoundState, arrays: Mapping[str, np.ndarray]) -> RoundState
 
 
 def orbax() -> Any:
-    """Orbax, imported when a checkpoint is first needed: it takes a second."""
+    """Imports Orbax when a checkpoint is first needed, because the import takes a second."""
     import orbax.checkpoint
 
     return orbax.checkpoint
@@ -315,7 +316,7 @@ def orbax() -> Any:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without Orbax's own log lines; what matters is said by us."""
+    """Context manager that silences Orbax's log; this module reports what matters."""
     logger = logging.getLogger("absl")
     before = logger.level
     logger.setLevel(logging.CRITICAL)

@@ -1,4 +1,4 @@
-"""Communication between the devices of a mesh that hold clients, inside a compiled program."""
+"""Communication, inside a compiled program, between the mesh devices that share a cohort's clients."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from jaxtyping import Array
 from fedjax_sel.types import Variables
 
 CLIENTS = "clients"
-"""Their axis of the mesh."""
+"""The mesh axis of these devices."""
 
 
 def share(part: Any, among: int) -> Any:
-    """The part of one device of a leading axis that is divided among the clients' devices, filled up with zeros."""
+    """Returns this device's part of a leading axis that is divided among the clients' devices, padded with zeros."""
 
     def mine(leaf):
         size = -(-leaf.shape[0] // among)
@@ -26,15 +26,15 @@ def share(part: Any, among: int) -> Any:
 
 
 def gather(part: Any, length: int) -> Any:
-    """The parts of all clients' devices behind each other, without what they were filled up with."""
+    """Concatenates the parts of all clients' devices, without their padding."""
     return jax.tree.map(lambda leaf: jax.lax.all_gather(leaf, CLIENTS, tiled=True)[:length], part)
 
 
 def exchange(total: Variables, part: Any, length: int) -> tuple[Variables, Any]:
-    """The sum of all clients' devices' totals, and their parts as `gather` has them.
+    """Returns the sum of the totals of all clients' devices, and their parts as `gather` does.
 
-    Each message makes every device wait for the slowest, so arrays of one number a client travel with the total: as
-    two halves of 16 bits, to which float32 adds the other devices' zeros exactly.
+    Each message makes every device wait for the slowest, so arrays of one number per client travel with the total: as
+    two halves of 16 bits, to which the other devices' zeros are added exactly in float32.
     """
     leaves, tree = jax.tree.flatten(part)
     short = [i for i, leaf in enumerate(leaves) if leaf.ndim == 1 and leaf.dtype in WORDS]
@@ -54,15 +54,15 @@ def exchange(total: Variables, part: Any, length: int) -> tuple[Variables, Any]:
 
 
 WORDS = (jnp.bool, jnp.int32, jnp.uint32, jnp.float32)
-"""What fits a word of 32 bits."""
+"""Types that fit in a 32-bit word."""
 
 
 def as_word(numbers: Array) -> Array:
-    """The bits of each number."""
+    """Returns the bits of each number."""
     numbers = numbers.astype(jnp.uint32) if jnp.isdtype(numbers.dtype, "bool") else numbers
     return jax.lax.bitcast_convert_type(numbers, jnp.uint32)
 
 
 def from_word(words: Array, dtype: Any) -> Array:
-    """The numbers with these bits."""
+    """Returns the numbers with these bits."""
     return words != 0 if jnp.isdtype(dtype, "bool") else jax.lax.bitcast_convert_type(words, dtype)

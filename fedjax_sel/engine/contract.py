@@ -1,6 +1,6 @@
-"""What strategies must return: shapes, types and structures, checked while a program is traced, before it compiles.
+"""Checks of what strategies return: shapes, types and structures, while a program is traced, before it compiles.
 
-What depends on numbers (a client that does not exist, a weight below 0) is counted by `engine.faults`.
+Faults that depend on values (a client that does not exist, a weight below 0) are counted by `engine.faults`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ARRAYS = (jax.Array, np.ndarray, np.generic)
 
 
 def check_cohort(selector: ClientSelector, cohort: Any, ctx: Context, method: str = "select") -> None:
-    """Raises `ValueError` for what is no cohort of `m` slots."""
+    """Raises `ValueError` if a value is not a cohort of `m` slots."""
     where = f"{type(selector).__name__}.{method}"
     if not isinstance(cohort, Cohort):
         raise ValueError(f"{where} returned {name_kind(cohort)}; it must return a Cohort, as `top_m` does")
@@ -45,7 +45,7 @@ def check_cohort(selector: ClientSelector, cohort: Any, ctx: Context, method: st
 
 
 def check_candidates(selector: ClientSelector, candidates: Any) -> None:
-    """Raises `ValueError` for what is neither None nor a vector of clients."""
+    """Raises `ValueError` if a value is neither None nor a vector of clients."""
     if candidates is None:
         return
     fits = isinstance(candidates, ARRAYS) and candidates.ndim == 1 and jnp.issubdtype(candidates.dtype, jnp.integer)
@@ -57,21 +57,21 @@ def check_candidates(selector: ClientSelector, candidates: Any) -> None:
 
 
 def check_array(where: str, value: Any, shape: tuple[int, ...], kind: Any, words: str) -> None:
-    """Raises `ValueError` where a value is not an array of a shape and a kind.
+    """Raises `ValueError` if a value is not an array of the given shape and kind.
 
     Args:
       where: what returned it, as in `Mean.weights`.
       value: what was returned.
-      shape: that it must have.
-      kind: of its type, as `jnp.issubdtype` takes it.
-      words: what it must be.
+      shape: the shape that it must have.
+      kind: the kind of type that it must have, as `jnp.issubdtype` takes it.
+      words: what it must be, in words.
     """
     if not (is_numeric(value) and jnp.shape(value) == shape and jnp.issubdtype(jnp.result_type(value), kind)):
         raise ValueError(f"{where} returned {describe(value)}; it must be {words}")
 
 
 def check_example_weights(selector: Any, weight: Any, longest: int) -> None:
-    """Raises `ValueError` for what are no weights of one client's examples."""
+    """Raises `ValueError` if a value does not have one weight for each of a client's examples."""
     where = f"{type(selector).__name__}.select"
     if not is_numeric(weight) or jnp.shape(weight) != (longest,):
         raise ValueError(
@@ -81,7 +81,7 @@ def check_example_weights(selector: Any, weight: Any, longest: int) -> None:
 
 
 def check_plan(trainer: Any, plan: Any, m: int) -> None:
-    """Raises `ValueError` for what is no plan of `m` members."""
+    """Raises `ValueError` if a value is not a plan of `m` members."""
     where = f"{type(trainer).__name__}.plan"
     if not isinstance(plan, Plan):
         raise ValueError(f"{where} returned {name_kind(plan)}; it must return a Plan(steps, examples_seen, ...)")
@@ -91,7 +91,7 @@ def check_plan(trainer: Any, plan: Any, m: int) -> None:
 
 
 def check_update(trainer: Any, update: Any, variables: Any) -> None:
-    """Raises `ValueError` for what is no update of a model's variables."""
+    """Raises `ValueError` if a value is not an update of a model's variables."""
     where = f"{type(trainer).__name__}.train"
     if not isinstance(update, Update):
         raise ValueError(f"{where} returned {name_kind(update)}; it must return an Update(delta, num_examples, ...)")
@@ -99,14 +99,14 @@ def check_update(trainer: Any, update: Any, variables: Any) -> None:
 
 
 def check_like(where: str, like: Any, given: Any, noun: str = "a model", origin: str = "the global model has") -> None:
-    """Raises `ValueError` where a pytree has another structure, or a leaf another shape or type.
+    """Raises `ValueError` if a pytree has another structure, or a leaf another shape or type, than `like`.
 
     Args:
       where: what returned it, as in `Mean.step`.
       like: what it must be like.
       given: what was returned.
-      noun: what it is.
-      origin: whose `like` is, with a verb.
+      noun: what it is, in words.
+      origin: where `like` comes from, in words that end with a verb.
     """
     if jax.tree.structure(like) != jax.tree.structure(given):
         raise ValueError(
@@ -124,12 +124,12 @@ def check_like(where: str, like: Any, given: Any, noun: str = "a model", origin:
 
 
 def check_state(strategy: Any, before: Any, after: Any, method: str = "observe") -> None:
-    """Raises `ValueError` where a state changes its structure, a shape or a type in a round."""
+    """Raises `ValueError` if a state changes its structure, a shape or a type in a round."""
     check_like(f"{type(strategy).__name__}.{method}", before, after, "a state", "`init` made")
 
 
 def check_pair(aggregator: Any, result: Any) -> tuple[Any, Any]:
-    """The new model and the state that `step` returned; raises `ValueError` for what is no such pair."""
+    """Returns the new model and state that `step` returned; raises `ValueError` if they are not such a pair."""
     if not isinstance(result, tuple) or len(result) != 2:
         raise ValueError(
             f"{type(aggregator).__name__}.step returned {name_kind(result)}; it must return the new model and the state"
@@ -138,13 +138,13 @@ def check_pair(aggregator: Any, result: Any) -> tuple[Any, Any]:
 
 
 def check_init(strategy: Any, state: Any, leading: int | None = None, method: str = "init") -> None:
-    """Raises `ValueError` for an initial state that is no pytree of arrays.
+    """Raises `ValueError` if an initial state is not a pytree of arrays.
 
     Args:
-      strategy: whose it is.
+      strategy: the strategy that it belongs to.
       state: what the method returned.
       leading: length of every array's first axis; None: any.
-      method: that made it.
+      method: the method that made it.
     """
     for path, leaf in jax.tree_util.tree_leaves_with_path(state):
         place = jax.tree_util.keystr(path) or "it"
@@ -161,7 +161,7 @@ def check_init(strategy: Any, state: Any, leading: int | None = None, method: st
 
 
 def check_signals(selector: Any, data_selection: Any) -> None:
-    """Raises `ValueError` where `signals` returned something else, or a method does not take what it declares."""
+    """Raises `ValueError` if `signals` returned anything else, or a method does not take what is declared."""
     signals, name = selector.signals(), type(selector).__name__
     if not isinstance(signals, Signals):
         raise ValueError(
@@ -179,7 +179,7 @@ def check_signals(selector: Any, data_selection: Any) -> None:
 
 
 def check_data_signals(selector: DataSelector) -> None:
-    """Raises `ValueError` where a data selector's signals are none, or a method does not take what it declares."""
+    """Raises `ValueError` if a data selector's signals are invalid, or a method does not take what is declared."""
     examples, name = selector.signals(), type(selector).__name__
     kinds = (ExampleSignal, FeatureSignal, ClientSignal)
     if not isinstance(examples, Mapping) or not all(isinstance(one, kinds) for one in examples.values()):
@@ -204,7 +204,7 @@ def check_data_signals(selector: DataSelector) -> None:
 
 
 def check_takes(strategy: Any, method: str, arguments: tuple[str, ...], signals: tuple[str, ...]) -> None:
-    """Raises `ValueError` where a method cannot be called with these arguments, and these signals by keyword."""
+    """Raises `ValueError` if a method cannot be called with these arguments, and these signals by keyword."""
     where = f"{type(strategy).__name__}.{method}"
     try:
         signature = inspect.signature(getattr(strategy, method))
@@ -218,7 +218,7 @@ def check_takes(strategy: Any, method: str, arguments: tuple[str, ...], signals:
 
 
 def check_value(name: str, value: Any, count: int) -> None:
-    """Raises `ValueError` where a signal's values of `count` examples do not have one entry an example."""
+    """Raises `ValueError` if a signal's values of `count` examples do not have one entry per example."""
     if not is_numeric(value) or jnp.shape(value)[:1] != (count,):
         raise ValueError(
             f"the signal {name!r} returned {describe(value)} for {count} examples; its first axis must be as long, "
@@ -227,26 +227,26 @@ def check_value(name: str, value: Any, count: int) -> None:
 
 
 def is_numeric(value: Any) -> bool:
-    """Whether a value is a number or an array of some."""
+    """Returns whether a value is a number or an array of numbers."""
     if isinstance(value, bool | int | float):
         return True
     return isinstance(value, ARRAYS) and (value.dtype == jnp.bool_ or jnp.issubdtype(value.dtype, jnp.number))
 
 
 def is_key(value: Any) -> bool:
-    """Whether a value is an array of random keys."""
+    """Returns whether a value is an array of random keys."""
     return isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
 
 
 def describe(value: Any) -> str:
-    """A value in an error: an array by type and shape, everything else by its kind."""
+    """Describes a value for an error: an array by type and shape, anything else by its text and class."""
     if isinstance(value, ARRAYS):
         return f"{value.dtype} of shape {value.shape}"
     return f"{show(value)} ({type(value).__name__})" if value is not None else "None"
 
 
 def name_kind(value: Any) -> str:
-    """What a value is, with its article."""
+    """Returns the name of a value's class, with an indefinite article."""
     if value is None:
         return "None"
     kind = type(value).__name__
@@ -254,7 +254,7 @@ def name_kind(value: Any) -> str:
 
 
 def merge_duplicates(cohort: Cohort) -> Cohort:
-    """The cohort in which a client drawn more than once stands once, with the sum of its weights."""
+    """Returns a cohort in which a client that was drawn more than once occurs once, with the sum of its weights."""
     same = (cohort.client[:, None] == cohort.client[None]) & cohort.mask[:, None] & cohort.mask[None]
     first = cohort.mask & (jnp.argmax(same, axis=1) == jnp.arange(cohort.mask.shape[0]))
     weight = jnp.where(first, jnp.sum(jnp.where(same, cohort.weight[None], 0.0), axis=1), 0.0)

@@ -1,4 +1,4 @@
-"""The members of a cohort choose their examples, and the server hears of it."""
+"""Data selection in a round: the members of a cohort choose their examples and report to the server."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class Chosen(Pytree):
     """What the members of a cohort chose, with a leading `m`.
 
     Attributes:
-      examples: on what each trains.
-      counts: examples by which an aggregator weighs each.
-      screened: examples of which each measured signals.
-      state: the data selector's, after the choice.
-      report: to the server.
-      faults: weights that cannot be.
+      examples: what each member trains on.
+      counts: number of examples by which an aggregator weights each member.
+      screened: number of examples on which each member measured signals.
+      state: the data selector's state after the choice.
+      report: what each member reports to the server.
+      faults: counts of invalid weights.
     """
 
     examples: Examples
@@ -57,13 +57,13 @@ def select_examples(
     has_model: Bool[Array, "N"],
     layout: Layout,
 ) -> Chosen:
-    """What each member trains on.
+    """Selects what each member trains on.
 
     Args:
       experiment: with the deadline of this round.
       data, seed, state, ctx, cohort: of the round.
-      has_model: who received the global model already when it was asked for signals.
-      layout: how.
+      has_model: which clients already received the global model when they were asked for signals.
+      layout: how clients are run.
     """
     selector = experiment.data_selection
     signals = selector.signals()
@@ -85,7 +85,7 @@ def select_examples(
         report = selector.report(own, valid, weight, **known) if overrides(selector, "report") else ()
         return index, weight, after, report, jnp.where(asks, valid.sum(), 0)
 
-    with stage("data selection", round=ctx.round):  # where nothing is measured there is no work to divide
+    with stage("data selection", round=ctx.round):  # without signals there is no work to divide
         on = (experiment.task, state.variables, data, layout)
         validation = measure_server(selector.validation_signals(), *on)
         each = layout.over_clients(select, cohort.client) if signals else jax.vmap(select)(cohort.client)
@@ -110,7 +110,7 @@ def measure_own(
     key: PRNGKey,
     layout: Layout,
 ) -> tuple[Bool[Array, ""] | bool, Values]:
-    """Whether a client measures its signals this round, and their values; zeros where it does not."""
+    """Returns whether a client measures its signals this round, and their values, zeros if it does not."""
     selector, task = experiment.data_selection, experiment.task
     by_example, by_client, _ = split_signals(signals)
 
@@ -136,7 +136,7 @@ def make_turn(
     validation: Values,
     has_model: Bool[Array, ""],
 ) -> Turn:
-    """What a member knows when it chooses."""
+    """Returns what a member knows when it chooses its examples."""
     return Turn(
         round=ctx.round,
         rounds=ctx.rounds,
@@ -151,7 +151,7 @@ def make_turn(
 def set_deadline(
     experiment: Experiment, data: FederatedData, state: RoundState, ctx: Context, cohort: Cohort
 ) -> Experiment:
-    """The experiment with the deadline of a round, which the data selector may choose."""
+    """Returns the experiment with the deadline of a round, which the data selector may choose."""
     selector = experiment.data_selection
     if data.devices is None or not overrides(selector, "choose_deadline"):
         return experiment
@@ -169,7 +169,7 @@ def merge_reports(
     report: Any,
     returned: Bool[Array, "m"],
 ) -> StrategyState:
-    """What the data selector keeps on the server after a round, from the reports of the members that returned."""
+    """Returns the data selector's server state after a round, from the reports of the members that returned."""
     selector = experiment.data_selection
     if not overrides(selector, "merge"):
         return state.data_server
@@ -179,7 +179,7 @@ def merge_reports(
 
 
 def keep_data_states(state: RoundState, after: StrategyState, cohort: Cohort, returned: Any) -> StrategyState:
-    """The data selector's state of every client, with those of the members that returned."""
+    """Returns the data selector's state of every client, updated for the members that returned."""
     n = max((leaf.shape[0] for leaf in jax.tree.leaves(state.data_selection)), default=0)
     where = jnp.where(returned, cohort.client, n)
     return jax.tree.map(lambda old, new: old.at[where].set(new, mode="drop"), state.data_selection, after)

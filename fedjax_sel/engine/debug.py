@@ -1,4 +1,4 @@
-"""The place of an error in a run without compilation: the round, the client and the stage."""
+"""Location of errors in a run without compilation: the round, the client and the stage."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fedjax_sel.mistakes import name_own_code
 
 @contextmanager
 def stage(name: str, **where: Any) -> Iterator[None]:
-    """Note on any error raised inside: the stage, and the numbers in `where` that are known."""
+    """Adds a note to any error raised inside: the stage, and the values in `where` that are not traced."""
     try:
         with name_own_code():
             yield
@@ -26,7 +26,7 @@ def stage(name: str, **where: Any) -> Iterator[None]:
 
 
 def check_finite(tree: Any) -> None:
-    """Raise `FloatingPointError` where a known number is NaN or infinite; compiled code passes through unchecked."""
+    """Raises `FloatingPointError` if a known number is NaN or infinite; traced values are not checked."""
     for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
         if isinstance(leaf, Tracer) or not jnp.issubdtype(jnp.result_type(leaf), jnp.floating):
             continue

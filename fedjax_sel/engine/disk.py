@@ -1,4 +1,4 @@
-"""Errors of a full disk."""
+"""Errors caused by a full disk."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from pathlib import Path
 
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 SAID = ("No space left on device", "Disk quota exceeded", "File too large")
-"""What these become in the words of a library that raises something else."""
+"""The texts of these errors, in case a library raises something other than `OSError`."""
 
 
 class DiskFull(OSError):
-    """There is no room for what was to be written; what was there before is still there."""
+    """Raised when there is no room to write; what was on the disk before is still there."""
 
 
 @contextmanager
 def room(
     place: Path, kept: str = "what was kept before is still there, and the same command goes on"
 ) -> Iterator[None]:
-    """Raise `DiskFull` naming `place` where writing fails for lack of room; `kept`: what the user still has."""
+    """Raises `DiskFull`, naming `place`, if writing fails for lack of room; `kept` says what the user still has."""
     try:
         yield
     except DiskFull:
@@ -34,9 +34,9 @@ def room(
 
 
 def reserve(folder: Path, size: int) -> None:
-    """Raise `OSError` where `size` bytes more do not fit into a folder: no space, a quota, a limit of a file's size.
+    """Raises `OSError` if `size` more bytes do not fit in a folder: no space, a quota, or a limit on file size.
 
-    Nothing is left behind, also where the process is killed. Where the system cannot tell, it fits.
+    Nothing is left behind, even if the process is killed. If the system cannot tell, they are taken to fit.
     """
     if hasattr(os, "posix_fallocate"):
         with tempfile.TemporaryFile(dir=folder) as file:

@@ -1,4 +1,4 @@
-"""Several devices and processes: where arrays are placed, how they are fetched, what all processes agree on."""
+"""Several devices and processes: placing arrays, fetching them, and what all processes must agree on."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from fedjax_sel.engine.layout import Layout
 
 CGROUPS = Path("/sys/fs/cgroup")
 MEMORY_LIMITS = ("memory.max", "memory/memory.limit_in_bytes")
-"""Where Linux says what memory a container may use: control groups of version 2, of version 1."""
+"""Files in which Linux gives the memory limit of a container: control groups version 2, and version 1."""
 
 HEARTBEAT = 30
-"""Seconds without a sign of life after which a process is taken for dead, and the others end."""
+"""Seconds without a heartbeat after which a process is considered dead, and the others end."""
 
 PATIENCE = 600
-"""Seconds that a process waits for the others where they need not come at the same time: they read and compile."""
+"""Seconds that a process waits for the others where they may arrive at different times, after reading or compiling."""
 
 BARRIERS = itertools.count()
 
 
 def init_distributed(coordinator: str | None = None, processes: int | None = None, process: int | None = None) -> None:
-    """Makes this process one of several that run one program; before anything else of JAX.
+    """Makes this process one of several that run one program; must be called before anything else in JAX.
 
     Args:
-      coordinator: `HOST:PORT` of the first process; None: JAX finds it, and the rest (Slurm, TPU pods, Kubernetes,
-        Open MPI).
-      processes: how many there are.
-      process: which one this is, from 0.
+      coordinator: `HOST:PORT` of the first process; None: JAX detects it and the other two (Slurm, TPU pods,
+        Kubernetes, Open MPI).
+      processes: number of processes.
+      process: number of this process, from 0.
 
     Raises:
-      ValueError: some are given and some are not, or JAX finds none.
+      ValueError: only some arguments are given, `process` is out of range, or JAX cannot join the processes.
     """
     given = {"--coordinator": coordinator, "--processes": processes, "--process": process}
     missing = [name for name, value in given.items() if value is None]
@@ -58,17 +58,17 @@ def init_distributed(coordinator: str | None = None, processes: int | None = Non
 
 
 def is_distributed() -> bool:
-    """Whether several processes run one program."""
+    """Returns whether several processes run one program."""
     return jax.process_count() > 1
 
 
 def is_first() -> bool:
-    """Whether this process is the one that writes."""
+    """Returns whether this is the process that writes files."""
     return jax.process_index() == 0
 
 
 def place(tree: Any, own: list[bool], layout: Layout) -> Any:
-    """Arrays on the devices that use them; `own` says whether each leaf has a leading axis of runs."""
+    """Places arrays on the devices that use them; `own` says whether each leaf has a leading axis of runs."""
     if layout.mesh is None:
         return jax.device_put(tree)
     leaves, structure = jax.tree.flatten(tree)
@@ -78,7 +78,7 @@ def place(tree: Any, own: list[bool], layout: Layout) -> Any:
         if not is_distributed():
             return jax.device_put(leaf, sharding)
         if not hasattr(leaf, "dtype"):
-            return leaf  # a plain number is the same everywhere, and keeps its weak type only as one
+            return leaf  # a Python number is the same everywhere, and an array would lose its weak type
         if is_key(leaf):
             return jax.random.wrap_key_data(put(jax.random.key_data(leaf), has_own), impl=jax.random.key_impl(leaf))
         here = np.asarray(leaf)  # every process has all of it, and places its part
@@ -88,7 +88,7 @@ def place(tree: Any, own: list[bool], layout: Layout) -> Any:
 
 
 def place_shapes(tree: Any, own: list[bool], layout: Layout) -> Any:
-    """Returns the shapes of what `place` returns, on its devices; a program traced for them is traced for the arrays.
+    """Returns the shapes and shardings of what `place` returns, for which a program traces as for the arrays.
 
     Args:
       tree, own, layout: as for `place`; leaves may be shapes themselves.
@@ -109,9 +109,9 @@ def place_shapes(tree: Any, own: list[bool], layout: Layout) -> Any:
 
 @contextlib.contextmanager
 def as_runtime_error() -> Iterator[None]:
-    """A context in which `ValueError`, as JAX raises it where messages between devices fail, becomes `RuntimeError`.
+    """Context manager that turns `ValueError`, which JAX raises if communication fails, into `RuntimeError`.
 
-    A `ValueError` is a user's error.
+    In this library `ValueError` means an error by the user.
     """
     try:
         yield
@@ -121,10 +121,10 @@ def as_runtime_error() -> Iterator[None]:
 
 @as_runtime_error()
 def fetch(tree: Any) -> Any:
-    """NumPy arrays on every host; random keys as their numbers.
+    """Returns arrays as NumPy arrays on every host, and random keys as their key data.
 
     Raises:
-      RuntimeError: they could not be computed, or sent.
+      RuntimeError: they could not be computed or sent.
     """
     tree = jax.tree.map(lambda leaf: jax.random.key_data(leaf) if is_key(leaf) else leaf, tree)
     leaves, structure = jax.tree.flatten(tree)
@@ -138,12 +138,12 @@ def fetch(tree: Any) -> Any:
 
 
 def identity(tree: Any) -> Any:
-    """The same arrays."""
+    """Returns its argument."""
     return tree
 
 
 def wait_for_all() -> None:
-    """Waits until all processes are here; then they must be within half a minute of each other where they talk."""
+    """Waits until all processes arrive; later collectives only wait half a minute for the slowest process."""
     if not jax.distributed.is_initialized():
         return
     name, client = f"fedjax_sel-{next(BARRIERS)}", coordination_client()
@@ -154,9 +154,9 @@ def wait_for_all() -> None:
 
 
 def coordination_client() -> Any | None:
-    """JAX's client of the coordinator, whose barrier has a patience of its own; None where JAX keeps it elsewhere.
+    """Returns JAX's coordinator client, whose barrier takes a timeout; None if JAX does not keep it at this place.
 
-    No public function has such a barrier: that of `sync_global_devices` breaks off as early as any other message.
+    No public function has such a barrier: `sync_global_devices` times out as early as any other message.
     """
     try:
         from jax._src import distributed
@@ -169,17 +169,17 @@ def coordination_client() -> Any | None:
 
 @as_runtime_error()
 def max_over_processes(number: int) -> int:
-    """The largest of the processes' numbers; all of them must call it at the same place."""
+    """Returns the largest of the processes' numbers; all of them must call it at the same point."""
     return int(multihost_utils.process_allgather(np.asarray(number)).max()) if is_distributed() else number
 
 
 def any_process(flag: bool) -> bool:
-    """Whether the flag of any process is set; all of them must call it at the same place."""
+    """Returns whether the flag of any process is set; all of them must call it at the same point."""
     return bool(max_over_processes(int(flag)))
 
 
 def check_same(number: int) -> None:
-    """Raises `ValueError` where the processes go on from different rounds."""
+    """Raises `ValueError` if the processes resume from different rounds."""
     if max_over_processes(number) != -max_over_processes(-number):
         raise ValueError(
             "the processes find different checkpoints; their folder must be on a disk that all of them share"
@@ -187,9 +187,9 @@ def check_same(number: int) -> None:
 
 
 def exit_process(code: int) -> None:
-    """Ends this process at once where it is one of several, which then end, too; otherwise does nothing.
+    """Ends this process at once if it is one of several, so that the others end, too; otherwise does nothing.
 
-    An ordinary exit would wait for the others, who may wait for this one.
+    An ordinary exit would wait for the other processes, which may be waiting for this one.
     """
     if jax.distributed.is_initialized():
         sys.stdout.flush()
@@ -198,12 +198,12 @@ def exit_process(code: int) -> None:
 
 
 def is_key(leaf: Any) -> bool:
-    """Whether an array is of typed random keys."""
+    """Returns whether a value is an array of typed random keys."""
     return isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
 def device_memory() -> int:
-    """Bytes of memory of a device; on a CPU, its share of what this machine, or its container, may use."""
+    """Returns the bytes of a device's memory; on a CPU, its share of what this machine or its container may use."""
     device = jax.local_devices()[0]
     stats = device.memory_stats() if device.platform != "cpu" else None
     if stats and "bytes_limit" in stats:
@@ -213,7 +213,7 @@ def device_memory() -> int:
 
 
 def memory_limit(root: Path = CGROUPS) -> int | None:
-    """Bytes of memory that this machine's container may use; None: as much as there is.
+    """Returns the bytes of memory that the container may use; None: no limit.
 
     Args:
       root: where control groups are mounted.
@@ -227,7 +227,7 @@ def memory_limit(root: Path = CGROUPS) -> int | None:
 
 
 def describe_device() -> str:
-    """Kind, number and memory of the devices JAX uses."""
+    """Describes the devices that JAX uses: number, kind and memory."""
     devices = jax.devices()
     hosts = f" on {jax.process_count()} hosts" if is_distributed() else ""
     return (

@@ -1,4 +1,4 @@
-"""The driver: rounds in scanned chunks, runs side by side, the host in between."""
+"""The driver: it runs rounds in scanned chunks, with runs side by side, and returns to the host between chunks."""
 
 from __future__ import annotations
 
@@ -47,17 +47,17 @@ def simulate(
     execution: Execution | None = None,
     **changes: Any,
 ) -> History:
-    """The history of an experiment that is run for every seed, all in one compiled program.
+    """Runs an experiment for every seed, all in one compiled program, and returns its history.
 
     Args:
       experiment: what to run.
-      data: a recipe, drawn afresh for every seed; or clients' examples, the same for all.
-      seeds: a count or numbers; each draws its partition, initial model and cohorts.
-      execution: how; None: all as `Execution` has it by default.
-      changes: fields of `Execution` that are different, as in `debug=True`.
+      data: a federation, drawn afresh for every seed; or clients' examples, the same for all.
+      seeds: how many, or which; each seed draws its partition, initial model and cohorts.
+      execution: how to run; None: the defaults of `Execution`.
+      changes: fields of `Execution` to change, as in `debug=True`.
 
     Raises:
-      ValueError: for what cannot run, before anything compiles.
+      ValueError: it cannot run; raised before anything compiles.
     """
     return sweep([experiment], data, seeds, execution, **changes)[0]
 
@@ -71,16 +71,16 @@ def sweep(
     others: Sequence[Experiment] = (),
     **changes: Any,
 ) -> list[History]:
-    """The history of each of several experiments that differ only in floats, all run in one compiled program.
+    """Runs several experiments that differ only in floats, in one compiled program, and returns their histories.
 
     Args:
-      experiments: alike but for floats.
-      data, seeds, execution, changes: as for `simulate`; callbacks see one history of all runs, the first experiment's
-        seeds first.
-      others: experiments that the same program runs at another time: nothing is compiled again for as many of them.
+      experiments: identical except for floats.
+      data, seeds, execution, changes: as for `simulate`; callbacks see one history of all runs, with the first
+        experiment's seeds first.
+      others: experiments that the same program runs at another time; running as many of them compiles nothing again.
 
     Raises:
-      ValueError: for what cannot run, before anything compiles.
+      ValueError: they cannot run; raised before anything compiles.
     """
     began = time.perf_counter()
     check_arguments(experiments, data, others)
@@ -115,15 +115,15 @@ def sweep(
 def run_rounds(
     program: Program, state: RoundState, recorder: Recorder, about: dict[str, Any], how: Execution, began: float
 ) -> History:
-    """The history of all rounds of a program, and its final models; callbacks and checkpoints have their turn between.
+    """Runs all rounds of a program, with callbacks and checkpoints between chunks, and returns the history.
 
     Args:
       program: what is run.
-      state: before round 0, of all runs; from a checkpoint where `how` has one.
+      state: of all runs before round 0; a checkpoint of `how`, if there is one, replaces it.
       recorder: writes the history.
-      about: what the history says of the run.
+      about: what the history says about the run.
       how: its checkpoints, callbacks and `debug` are used.
-      began: when the run began, as `time.perf_counter` has it.
+      began: when the run began, by `time.perf_counter`.
     """
     rounds, length = program.first.rounds, program.length
     first, spent, mark = 0, 0.0, ""
@@ -140,14 +140,14 @@ def run_rounds(
     check_same(first)
     shows = any_process(needs_variables(how.callbacks))  # all processes take part in the transfer
     tell(how.callbacks, "on_train_begin", history)
-    # A run that was ended may have been killed before its end was written down: it ends here again.
+    # A callback may have ended the run, which was then killed before the end was recorded: end it again here.
     known = replace(history, variables=copy_models(program, state.variables)) if shows else history
     ended = 0 < first < rounds and any_process(tell(how.callbacks, "after_central_iteration", known))
     shared, together, keys, state = program.place(state)
     try:
-        if first < rounds and not (ended or how.debug):  # what is compiled here is run below
+        if first < rounds and not (ended or how.debug):  # compiled here, run below
             run_chunk.lower(shared, together, keys, state, np.int32(first), **program.static).compile()
-            wait_for_all()  # it may take one process longer than the others wait where they talk
+            wait_for_all()  # compiling may take one process longer than the others wait in a collective
             tell(how.callbacks, "on_compiled", history)
         for t in range(first, rounds, length):
             if ended:
@@ -168,13 +168,13 @@ def run_rounds(
             try:
                 ended = any_process(tell(how.callbacks, "after_central_iteration", history))
             except Exception:
-                if how.checkpoints is not None and jax.process_count() == 1:  # what was computed is not lost for it
+                if how.checkpoints is not None and jax.process_count() == 1:  # keep what was computed
                     how.checkpoints.save(Point(done, state, recorder.arrays, about["seconds"]), mark)
                 raise
             if how.checkpoints is not None and any_process(how.checkpoints.due(done, now=ended or done == rounds)):
                 how.checkpoints.save(Point(done, state, recorder.arrays, about["seconds"]), mark)
     finally:
-        if how.checkpoints is not None:  # whatever ended the run, what is being written is complete
+        if how.checkpoints is not None:  # complete the pending write, whatever ended the run
             how.checkpoints.finish()
     variables, personal = (copy_models(program, models) for models in (state.variables, state.personal))
     history = replace(history, variables=variables, personal=personal)
@@ -183,21 +183,21 @@ def run_rounds(
 
 
 def copy_models(program: Program, models: Variables) -> Variables:
-    """The models of all runs that are looked at, on the host; the device's memory is used again."""
+    """Copies the models of all runs, without padding runs, to the host; the device's memory is reused."""
     return jax.tree.map(lambda leaf: to_host(leaf)[: program.count], models)
 
 
 def mark_program(program: Program, rounds: int) -> str:
-    """A digest of what a program of so many rounds computes."""
+    """Returns a digest of what a program computes in `rounds` rounds."""
     told = replace(program.together, x=0, y=np.asarray(program.together.y), test_x=0, validation_x=0)
     return mark_of(program.shared.replace(rounds=rounds), program.seeds, told, str(program.layout))
 
 
 def restore_point(program: Program, state: RoundState, checkpoints: Checkpoints, mark: str) -> Point | None:
-    """The newest point of a program, or the end of the same of fewer rounds; None: there is none.
+    """Returns the newest point of a program, or the end of the same program with fewer rounds; None: there is none.
 
     Raises:
-      ValueError: as `Checkpoints.restore`; there are rounds enough; or something in it depends on their number.
+      ValueError: as `Checkpoints.restore`; or a finished run cannot be given more rounds (`check_more_rounds`).
     """
     first = program.first
     point = checkpoints.restore(state, mark, lambda n: mark_program(program, n))
@@ -208,7 +208,7 @@ def restore_point(program: Program, state: RoundState, checkpoints: Checkpoints,
 
 
 def forget_evaluations(measured: dict[str, np.ndarray], experiment: Experiment) -> dict[str, np.ndarray]:
-    """What was measured, without the evaluations that an experiment makes at its end alone, which is another now."""
+    """Returns what was measured, without evaluations made only because the run ended, as it now ends later."""
     rounds = np.arange(measured["client"].shape[1])
     due = np.asarray(is_due(experiment, rounds))
     every = experiment.evaluate_clients_every
@@ -221,12 +221,12 @@ def forget_evaluations(measured: dict[str, np.ndarray], experiment: Experiment) 
             return np.where(due.reshape(-1, *(1,) * (value.ndim - 2)), value, np.nan).astype(value.dtype)
         return value
 
-    empty = {name for name in measured if name.startswith(CLIENTS) and not of_clients}  # no checkpoint holds nothing
+    empty = {name for name in measured if name.startswith(CLIENTS) and not of_clients}  # a checkpoint cannot hold these
     return {name: forget(name, value) for name, value in measured.items() if name not in empty}
 
 
 def resolve_execution(execution: Execution | None, changes: dict[str, Any]) -> Execution:
-    """An execution with some fields changed; raises `ValueError` naming a field that it does not have."""
+    """Returns an execution with some fields changed; raises `ValueError`, naming it, for an unknown field."""
     for name in changes:
         check_name("option", name, [field.name for field in dataclasses.fields(Execution)])
     if not isinstance(execution, Execution | None):
@@ -238,7 +238,7 @@ def resolve_execution(execution: Execution | None, changes: dict[str, Any]) -> E
 
 @see("docs/learn/tour.md")
 def check_arguments(experiments: Any, data: Any, others: Any = ()) -> None:
-    """Raises `ValueError` where the arguments of `simulate` or `sweep` are of other kinds."""
+    """Raises `ValueError` if arguments of `simulate` or `sweep` are of the wrong kind."""
     if not isinstance(experiments, Sequence) or isinstance(experiments, str):
         raise ValueError(
             f"the experiments are {name_kind(experiments)}; sweep takes a list of them, simulate takes one"
@@ -265,7 +265,7 @@ def check_arguments(experiments: Any, data: Any, others: Any = ()) -> None:
 
 
 def describe(program: Program, data: FederatedData) -> dict[str, Any]:
-    """How a program is run: device, layout, what its model costs, and how much its clients have (of the first seed)."""
+    """Describes a run: device, layout, what its model costs, and how many examples its clients have (first seed)."""
     experiment, num_clients, x = program.first, program.together.num_clients, data.like
     own = {}
     if experiment.evaluate_clients_every is not None:
@@ -290,18 +290,18 @@ def describe(program: Program, data: FederatedData) -> dict[str, Any]:
 
 
 def to_whole(value: Any) -> int:
-    """A whole number as Python's; raises `TypeError` for any other value."""
+    """Converts a whole number to a Python integer; raises `TypeError` for any other value."""
     if isinstance(value, bool):
         raise TypeError
     return operator.index(value)
 
 
 MOST_SEEDS = 2**20
-"""A larger count is a seed that was meant to be one."""
+"""The largest count of seeds; a larger number was probably meant as a seed."""
 
 
 def check_seeds(seeds: Any) -> tuple[int, ...]:
-    """Seeds as integers; a count stands for the first so many.
+    """Returns seeds as integers; a count `k` stands for the seeds 0 to `k - 1`.
 
     >>> check_seeds(3)
     (0, 1, 2)
@@ -311,7 +311,7 @@ def check_seeds(seeds: Any) -> tuple[int, ...]:
         if is_whole(seeds) and seeds > MOST_SEEDS:
             raise ValueError(f"seeds are {seeds}; a count of them is at most {MOST_SEEDS:,}")
         out = () if isinstance(seeds, bool) else tuple(range(seeds) if is_whole(seeds) else map(to_whole, seeds))
-    except TypeError:  # a seed that is no whole number must not be rounded to another run's
+    except TypeError:  # do not round a seed that is not a whole number: it would be another run's
         out = ()
     if not out or min(out) < 0 or max(out) >= 2**32 or len(set(out)) < len(out):
         raise ValueError(

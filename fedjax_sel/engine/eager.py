@@ -1,4 +1,4 @@
-"""A chunk of rounds of every run without compilation: the tests' oracle, and where a user looks for an error."""
+"""Runs a chunk of rounds without compilation: the reference for tests, and debug mode for users."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fedjax_sel.types import PRNGKey
 
 
 def run_chunk_in_python(program: Program, state: RoundState, t0: int, count: int) -> tuple[RoundState, RoundRecord]:
-    """Rounds `t0 … t0 + count - 1` of every run, as `scan.run_chunk` runs them."""
+    """Runs rounds `t0 … t0 + count - 1` of every run, as `scan.run_chunk` does."""
     states, records = [], []
     with jax.disable_jit():
         for i, (experiment, data) in enumerate(zip(program.experiments, program.drawn, strict=True)):
@@ -40,5 +40,5 @@ def run_chunk_in_python(program: Program, state: RoundState, t0: int, count: int
 def step_in_python(
     experiment: Experiment, data: FederatedData, key: PRNGKey, layout: Layout, state: RoundState, t: jax.Array
 ) -> tuple[RoundState, RoundRecord]:
-    """`round_step` with the state and the round last."""
+    """Calls `round_step`, with the state and the round as the last arguments."""
     return round_step(experiment, data, key, state, t, layout)

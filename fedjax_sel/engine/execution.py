@@ -12,7 +12,7 @@ from fedjax_sel.engine.layout import Layout
 from fedjax_sel.pytree import is_real, is_whole, show, to_plain
 
 PLACES = ("auto", "device", "host")
-"""Where the clients' training examples may be asked to lie."""
+"""The valid values of `Execution.examples_on`."""
 
 
 @dataclass(frozen=True)
@@ -21,18 +21,18 @@ class Execution:
 
     Attributes:
       layout: `"auto"`, `"vmap"`, `"scan"` or a `Layout`; None: `"auto"`.
-      mesh: over how many devices (of all hosts) seeds, and the clients of a cohort, are divided; None: one device;
-        `"auto"`: of a CPU that JAX sees as several devices as many as help, else one.
-      examples_on: where the clients' training examples lie, on the `"device"` or on the `"host"`, from which a device
-        gets those of each client that trains or is asked; None or `"auto"`: on the device where they fit.
-      chunk: rounds between two looks of the host; None: about a twentieth of the run.
-      callbacks: told between chunks (`engine.callback.Callback`); a true answer ends the run.
-      checkpoints: saved between chunks; a run that has some goes on from the newest, to the same result bit for bit.
-      memory: bytes that a device may use; None: what it has.
-      debug: without compilation, one client at a time; an error names the round and the stage.
+      mesh: over how many devices (of all hosts) the seeds, and the clients of a cohort, are divided; None: one device;
+        `"auto"`: as many as help on a CPU that JAX sees as several devices, otherwise one.
+      examples_on: where the clients' training examples are stored: on the `"device"`, or on the `"host"`, from which a
+        device gets those of each client that trains or is asked; None or `"auto"`: on the device if they fit.
+      chunk: rounds that run before control returns to the host; None: about a twentieth of the run.
+      callbacks: called between chunks (`engine.callback.Callback`); a true answer ends the run.
+      checkpoints: saved between chunks; a run that has some resumes from the newest, with bit-identical results.
+      memory: bytes that a device may use; None: all it has.
+      debug: run without compilation, one client at a time; errors name the round and the stage.
 
     Raises:
-      ValueError: a chunk of less than one round.
+      ValueError: a field is invalid, such as a chunk of less than one round.
 
     >>> Execution(layout="scan", chunk=10).chunk
     10
@@ -48,7 +48,7 @@ class Execution:
     debug: bool = False
 
     def __post_init__(self):
-        """Refuses a chunk of no rounds, and what is no layout, mesh, callback, checkpoints or memory."""
+        """Raises `ValueError` if a field is invalid."""
         for name in ("chunk", "memory", "debug"):
             object.__setattr__(self, name, to_plain(getattr(self, name)))
         if isinstance(self.mesh, list | tuple):
@@ -77,5 +77,5 @@ class Execution:
 
 
 def is_mesh(value: object) -> bool:
-    """Whether these are two whole numbers, at least 1."""
+    """Returns whether a value is a pair of whole numbers, each at least 1."""
     return isinstance(value, tuple | list) and len(value) == 2 and all(is_whole(n) and n > 0 for n in value)

@@ -1,4 +1,4 @@
-"""An experiment is a value: the four answers, and for how long."""
+"""Experiments as values: a task, the strategies that answer a round's four questions, and the number of rounds."""
 
 from __future__ import annotations
 
@@ -48,26 +48,26 @@ class Experiment(Pytree):
     Attributes:
       task: what is learnt.
       client_selection: who trains.
-      data_selection: on what.
-      local_training: how.
-      correction: of its steps.
-      aggregation: how it is merged.
+      data_selection: what they train on.
+      local_training: how they train.
+      correction: how the gradients of local steps are corrected.
+      aggregation: how updates are merged.
       cohort_size: `m`, clients in the cohort; a float in (0, 1] is a share of all clients, rounded.
       rounds: `T`.
       evaluate_every: rounds between evaluations on the test examples.
-      evaluate_last: so many rounds at the end are all evaluated.
+      evaluate_last: how many rounds at the end are all evaluated.
       evaluate_clients_every: rounds between evaluations on every client's own examples (`client_accuracy_mean`, ...),
-        the last round being one, too; None: there are none. They belong to the experiment, not to the federation: no
-        client is billed for them. Where clients have models of their own, each is judged by its own, on its hold-out
-        examples.
-      availability: who can be reached in which round.
-      volatility: who comes back in which round; a member of the cohort that does not has trained for nothing, and no
-        selector knows it before.
+        which also follow the last round; None: no such evaluations. They belong to the experiment, not to the
+        federation: no client is billed for them. If clients have models of their own, each client is evaluated with its
+        own model, on its hold-out examples.
+      availability: which clients can be reached in each round.
+      volatility: which clients return in each round; a member of the cohort that does not return has trained for
+        nothing, and no selector knows this in advance.
       deadline: when the server stops waiting; needs data with devices.
       signal_split: whether the selector's `before` and `trained` signals look at the clients' `"training"` or
         `"holdout"` examples.
-      fine_tuning: how each client trains the new global model on its own examples before it is judged
-        (`evaluate_clients_every`); None: not at all. It is not billed, and nothing of it is kept.
+      fine_tuning: how each client trains the new global model on its own examples before it is evaluated
+        (`evaluate_clients_every`); None: not at all. It is not billed, and its result is not kept.
     """
 
     task: Task
@@ -88,7 +88,7 @@ class Experiment(Pytree):
     fine_tuning: LocalTrainer | None = None
 
     def __check_init__(self) -> None:
-        """Refuses a part that is of another kind, or a class."""
+        """Raises `ValueError` if a part is a class or of the wrong kind."""
         for name, part in self.parts.items():
             check_part(name, part)
         if not isinstance(self.task, Task):
@@ -102,20 +102,20 @@ class Experiment(Pytree):
 
     @property
     def parts(self) -> dict[str, Strategy]:
-        """Its strategies by name."""
+        """The strategies, by name."""
         found = {name: getattr(self, name) for name in BASES}
         return {name: part for name, part in found.items() if not (name == "fine_tuning" and part is None)}
 
     @property
     def has_own_models(self) -> bool:
-        """Whether clients have models of their own, by personal parts or by fine-tuning."""
+        """Returns whether clients have models of their own, through personal parts or fine-tuning."""
         return bool(self.task.personal) or self.fine_tuning is not None
 
     def count_cohort(self, num_clients: int) -> int:
-        """`m` for `N` clients.
+        """Returns `m` for `N` clients.
 
         Raises:
-          ValueError: there are too few, or `m` is neither a count nor a fraction.
+          ValueError: there are too few clients, or `m` is neither a count nor a fraction.
         """
         m = self.cohort_size
         if isinstance(m, float) and 0 < m <= 1:
@@ -129,7 +129,7 @@ class Experiment(Pytree):
 
     @see("docs/how-to/command-line.md")
     def check_counts(self) -> None:
-        """Raises `ValueError` where a number of rounds is none."""
+        """Raises `ValueError` if a number of rounds is invalid."""
         for name in COUNTS:
             value: Any = getattr(self, name)
             fits = is_whole(value) and value >= 1
@@ -139,7 +139,7 @@ class Experiment(Pytree):
                 raise ValueError(f"{name} is {value!r}; it must be a whole number, at least 1 and below 2^31")
 
     def check_devices(self, data: FederatedData) -> None:
-        """Raises `ValueError` where devices do not fit the clients, or there is a deadline without any."""
+        """Raises `ValueError` if the devices do not fit the clients, or there is a deadline but no devices."""
         if data.devices is not None:
             data.devices.check(data.num_clients)
         elif float(self.deadline.seconds) < math.inf:
@@ -149,7 +149,7 @@ class Experiment(Pytree):
             )
 
     def check_personal(self, data: FederatedData) -> None:
-        """Raises `ValueError` where personal parts are none of the model's, or clients' models cannot be judged."""
+        """Raises `ValueError` if personal parts are not in the model, or clients' models cannot be evaluated."""
         self.task.check_personal(data.like)
         judged = self.has_own_models and self.evaluate_clients_every is not None
         if judged and int(jnp.max(data.num_holdout)) == 0:
@@ -160,7 +160,7 @@ class Experiment(Pytree):
 
     @see("docs/how-to/data.md")
     def check(self, data: FederatedData) -> None:
-        """Raises `ValueError` for what cannot run on `data`."""
+        """Raises `ValueError` if the experiment cannot run on `data`."""
         with see("docs/how-to/command-line.md"):
             self.count_cohort(data.num_clients)
             if self.signal_split not in ("training", "holdout"):
@@ -213,16 +213,16 @@ class Experiment(Pytree):
 def stack_experiments(
     experiments: Sequence[Experiment], others: Sequence[Experiment] = ()
 ) -> tuple[Experiment, tuple[bool, ...]]:
-    """Several experiments as one, to be mapped over, and for each of its leaves whether it has a leading axis.
+    """Stacks experiments into one to map over; returns it and whether each of its leaves has a leading axis.
 
-    Leaves that are the same in all, `others` included, stay as they are.
+    Leaves that are the same in all experiments, `others` included, stay as they are.
 
     Args:
-      experiments: run together.
-      others: run by the same program at another time.
+      experiments: the experiments that run together.
+      others: experiments that the same program runs at another time.
 
     Raises:
-      ValueError: they differ in more than floats, and cannot share a program.
+      ValueError: they differ in more than floats, so they cannot share a program.
     """
     first, *rest = [jax.tree_util.tree_flatten_with_path(one) for one in (*experiments, *others)]
     classes = classes_of(experiments[0])
@@ -246,7 +246,7 @@ def stack_experiments(
 
 
 def list_differences(one: Experiment, other: Experiment) -> list[str]:
-    """Returns the fields in which two experiments differ, other than floats, each with both values."""
+    """Returns the fields, other than floats, in which two experiments differ, each with both values."""
     out = []
     for field in dataclasses.fields(one):
         a, b = getattr(one, field.name), getattr(other, field.name)
@@ -262,12 +262,12 @@ COUNTS = ("rounds", "evaluate_every", "evaluate_last", "evaluate_clients_every")
 
 
 def check_more_rounds(parts: Mapping[str, Strategy | None], done: int, rounds: int) -> None:
-    """Raises `ValueError` where a finished run cannot be given more rounds.
+    """Raises `ValueError` if a finished run cannot be given more rounds.
 
     Args:
-      parts: of the experiment, by name; None: it has none.
-      done: rounds that it had.
-      rounds: that it is to have.
+      parts: strategies of the experiment, by name; None for a part that it does not have.
+      done: rounds that it has run.
+      rounds: rounds that it is to have.
     """
     if rounds < done:
         raise ValueError(f"the run has {done} rounds, but rounds is {rounds}; a finished run goes on only to more")
@@ -292,7 +292,7 @@ BASES: dict[str, type[Strategy]] = {
 
 
 def check_part(name: str, part: Any) -> None:
-    """Raises `ValueError` where a part of an experiment is not an instance of its base class."""
+    """Raises `ValueError` if a part of an experiment is not an instance of its base class."""
     base = BASES[name]
     if isinstance(part, type):
         raise ValueError(f"{name} is {part.__name__}, a class; give an instance, as in {part.__name__}()")

@@ -1,8 +1,9 @@
-"""What strategies returned that cannot be: counted in compiled rounds, refused at once in debug mode, named at the end.
+"""Faults: invalid values from strategies, counted in compiled rounds, and raised as errors in debug mode.
 
-A compiled program cannot raise an error for a number. It counts instead: clients that do not exist, weights below 0,
-signals that are NaN. The counts leave the scan with the round's record, and a run that had any says so when it ends, by
-a warning and in its summary, with the strategy, the rounds and the seeds. In debug mode the first one is an error.
+A compiled program cannot raise an error that depends on a number. It counts instead: clients that do not exist, weights
+below 0, signals that are NaN. The counts leave the scan with the round's record, and a run that had any reports them at
+its end, in a warning and in its summary, with the strategy, the rounds and the seeds. In debug mode the first fault
+raises an error.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from fedjax_sel.pytree import show
 from fedjax_sel.types import PAD_CLIENT, Cohort, Context
 
 Faults = dict[str, Int[Array, ""]]
-"""How many of each fault there were, by its name in `WORDS`, or `signal_NAME`."""
+"""Counts of faults, by their names in `WORDS`, or by `signal_NAME`."""
 
 SIGNAL, PREFIX = "signal_", "fault_"
-"""What the name of a fault of a signal begins with, and the name of a metric that counts one."""
+"""Prefix of the names of signals' faults, and of the names of metrics that count faults."""
 
 WORDS: dict[str, tuple[str, str]] = {
     "candidate": ("client_selection", "candidates that do not exist, from `candidates`"),
@@ -45,11 +46,11 @@ WORDS: dict[str, tuple[str, str]] = {
     ),
     "update_weight": ("aggregation", "weights of updates that are negative or not finite"),
 }
-"""Which part is at fault, and how."""
+"""The part at fault, and a description, by name of the fault."""
 
 
 def count_cohort_faults(cohort: Cohort, ctx: Context) -> Faults:
-    """How many members do not exist, stand in the cohort twice, are not available, or have a weight that is none."""
+    """Counts members that do not exist, occur twice, are not available or have an invalid weight, and NaN scores."""
     there = cohort.mask & (cohort.client >= 0) & (cohort.client < ctx.num_clients)
     reached = ctx.available[jnp.where(there, cohort.client, 0)]
     return {
@@ -62,11 +63,11 @@ def count_cohort_faults(cohort: Cohort, ctx: Context) -> Faults:
 
 
 FEW = 64
-"""Members up to which comparing each with each takes less time than sorting them."""
+"""The largest number of members for which comparing all pairs is faster than sorting."""
 
 
 def count_twice(client: Int[Array, "m"]) -> Int[Array, ""]:
-    """How many members stand at a later place again; `PAD_CLIENT` is nobody.
+    """Counts the entries that repeat an earlier one, without `PAD_CLIENT`.
 
     >>> [int(count_twice(jnp.array(client))) for client in ([3, 1, 3, 3], [-1, -1, 2])]
     [2, 0]
@@ -80,18 +81,18 @@ def count_twice(client: Int[Array, "m"]) -> Int[Array, ""]:
 
 
 def count_candidate_faults(candidates: Int[Array, "d"] | None, num_clients: int) -> Faults:
-    """How many candidates do not exist."""
+    """Counts candidates that do not exist."""
     if candidates is None:
         return {}
     return {"candidate": count((candidates < PAD_CLIENT) | (candidates >= num_clients))}
 
 
 def count_accept_faults(accepted: Cohort, trained: Cohort) -> Faults:
-    """How many members were accepted that did not train, under whatever name, or with a weight that is none.
+    """Counts accepted members that did not train or were replaced by another client, and invalid weights.
 
     Args:
-      accepted: what `accept` returned.
-      trained: what it was given.
+      accepted: the cohort that `accept` returned.
+      trained: the cohort that it was given.
     """
     changed = accepted.mask & (~trained.mask | (accepted.client != trained.client))
     return {
@@ -101,7 +102,7 @@ def count_accept_faults(accepted: Cohort, trained: Cohort) -> Faults:
 
 
 def count_example_faults(weight: Shaped[Array, "m L"], mask: Bool[Array, "m"], *, weighted: bool) -> Faults:
-    """How many weights of the cohort's examples are none."""
+    """Counts invalid weights of the cohort's examples."""
     if weight.dtype == jnp.bool_:
         return {}
     fits = is_weight(weight) if weighted else (weight == 0) | (weight == 1)
@@ -109,16 +110,16 @@ def count_example_faults(weight: Shaped[Array, "m L"], mask: Bool[Array, "m"], *
 
 
 def count_update_faults(weight: Float[Array, "m"], cohort: Cohort) -> Faults:
-    """How many weights of updates are none, where those of the cohort, from which they were made, are."""
+    """Counts invalid weights of updates, if the cohort's weights, from which they were computed, are all valid."""
     return {"update_weight": count(~is_weight(weight) & is_weight(cohort.weight).all())}
 
 
 def count_signal_faults(signals: Mapping[str, Array], asked: Mapping[str, Bool[Array, "d"]]) -> Faults:
-    """How many clients' values of each signal are not finite.
+    """Counts, for each signal, the clients whose value is not finite.
 
     Args:
-      signals: by name; with one entry a client, or a number.
-      asked: by the name of a signal, of whose entries only these count.
+      signals: values by name; one entry per client, or one number.
+      asked: by name, which of a signal's entries count; all of them for other signals.
     """
     out = {}
     for name, value in signals.items():
@@ -129,32 +130,32 @@ def count_signal_faults(signals: Mapping[str, Array], asked: Mapping[str, Bool[A
 
 
 def may_diverge(name: str) -> bool:
-    """Whether a fault is what a model that diverges brings about; a seed that ends for it says that instead."""
+    """Returns whether a fault can result from a diverging model; a seed that ends reports its divergence instead."""
     return name == "nan_score" or name.startswith(SIGNAL)
 
 
 def is_idle(work: CohortWork) -> Bool[Array, ""]:
-    """Whether no member of the cohort took a step that counts."""
+    """Returns whether no member of the cohort took a step that counts."""
     return ~(work.returned & (work.plan.steps > 0)).any()
 
 
 def is_weight(weight: Array) -> Bool[Array, "..."]:
-    """Whether numbers are finite and not negative."""
+    """Returns whether numbers are finite and not negative."""
     return jnp.isfinite(weight) & (weight >= 0)
 
 
 def count(bad: Bool[Array, "..."]) -> Int[Array, ""]:
-    """How many are true."""
+    """Returns how many entries are true."""
     return bad.sum(dtype=jnp.int32)
 
 
 def refuse_faults(experiment: Experiment, faults: Faults, shown: Any = None) -> Faults:
-    """The same counts; where they are known, which is in debug mode, raises `ValueError` for the first fault.
+    """Returns the counts unchanged; in debug mode, where they are known, raises `ValueError` for the first fault.
 
     Args:
-      experiment: whose strategies they are of.
-      faults: of one round.
-      shown: what they are in, for the error.
+      experiment: the experiment whose strategies are at fault.
+      faults: counts of one round.
+      shown: the values at fault, for the error message.
     """
     for name, number in faults.items():
         if not isinstance(number, Tracer) and int(number):
@@ -169,14 +170,14 @@ def refuse_faults(experiment: Experiment, faults: Faults, shown: Any = None) -> 
 
 
 def say(name: str) -> tuple[str, str]:
-    """The part that a fault is of, and the fault in words."""
+    """Returns the part at fault, and the fault in words."""
     if name.startswith(SIGNAL):
         return WORDS["signal"][0], f"values of the signal {name.removeprefix(SIGNAL)!r} that are not finite"
     return WORDS[name]
 
 
 def find_faults(history: History) -> list[dict[str, Any]]:
-    """Every fault of a run: `strategy`, `what`, `count`, and the `seeds` with the first of the `rounds` (from 1)."""
+    """Returns the faults of a run: `strategy`, `what`, `count`, `seeds`, their first `rounds` (from 1), `of_rounds`."""
     found = []
     for metric in (name for name in history.metrics if name.startswith(PREFIX)):
         counts = np.nan_to_num(history[metric])
@@ -198,7 +199,7 @@ def find_faults(history: History) -> list[dict[str, Any]]:
 
 
 def say_fault(fault: Mapping[str, Any], most: int = 4) -> str:
-    """A fault in a line.
+    """Returns a fault as one line of text.
 
     >>> say_fault({"strategy": "Mine", "what": "scores that are NaN", "count": 8, "seeds": [3], "rounds": [2],
     ...            "of_rounds": [4]})
@@ -213,7 +214,7 @@ def say_fault(fault: Mapping[str, Any], most: int = 4) -> str:
 
 
 def find_diverged(history: History) -> dict[str, Any]:
-    """The `seeds` that were not finite any more, the `rounds` in which they ended, `of` how many seeds; or nothing."""
+    """Returns the diverged `seeds`, the `rounds` in which they ended, and `of` how many; empty if none diverged."""
     ended = history.diverged
     if not ended.any():
         return {}
@@ -222,7 +223,7 @@ def find_diverged(history: History) -> dict[str, Any]:
 
 
 def say_diverged(diverged: Mapping[str, Any], most: int = 8) -> str:
-    """Which seeds diverged, and when, in a line.
+    """Returns one line of text on which seeds diverged, and when.
 
     >>> say_diverged({"seeds": [3], "rounds": [17], "of": 5})
     '1 of 5 seeds diverged: seed 3 in round 17'
@@ -235,14 +236,14 @@ def say_diverged(diverged: Mapping[str, Any], most: int = 8) -> str:
 
 
 def find_untrained(history: History) -> list[int]:
-    """The seeds in none of whose rounds anybody trained."""
+    """Returns the seeds in which no client trained in any round."""
     if "idle" not in history.metrics or not history.rounds:
         return []
     return [int(seed) for seed, idle in zip(history.seeds, history["idle"], strict=True) if idle.all()]
 
 
 def say_untrained(seeds: list[int], of: int) -> str:
-    """That no update ever came back, in a line.
+    """Returns one line of text that says that no update ever came back.
 
     >>> say_untrained([0, 1], 2).split(";")[0]
     'no update came back in any round of all seeds: the model is as it began'
@@ -253,11 +254,11 @@ def say_untrained(seeds: list[int], of: int) -> str:
 
 
 def warn_of_faults(history: History, *, alone: bool) -> None:
-    """Warns of every fault of a finished run, of seeds that diverged, and of those in which nobody ever trained.
+    """Warns of every fault of a finished run, of seeds that diverged, and of seeds in which no client ever trained.
 
     Args:
-      history: of the run.
-      alone: whether it is one experiment. Among several some are expected to diverge: their histories say so.
+      history: history of the run.
+      alone: whether it is the only experiment. Of several, some are expected to diverge; their histories say so.
     """
     lines = [say_fault(fault) for fault in find_faults(history)]
     if alone and (ended := find_diverged(history)):

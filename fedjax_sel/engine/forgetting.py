@@ -1,4 +1,4 @@
-"""Programs of earlier runs, which are forgotten before the system refuses memory for another one."""
+"""Releases the compiled programs of earlier runs before the system refuses memory for another one."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from pathlib import Path
 import jax
 
 PIECES, MOST = Path("/proc/self/maps"), Path("/proc/sys/vm/max_map_count")
-"""On Linux, a line for each piece of memory that this process has mapped, and how many it may have."""
+"""On Linux, the list of this process's memory mappings, one per line, and their largest allowed number."""
 
 _OTHERS = [0]
-"""How many pieces were left when programs were last forgotten: those of something else."""
+"""How many mappings were left when programs were last released: they belong to something else."""
 
 
 def forget_many_programs() -> bool:
-    """Forgets all compiled programs where they take half of the pieces of memory that a process may map.
+    """Releases all compiled programs if they take more than half of the memory mappings that a process may have.
 
-    Linux allows 65,530 by default, the program of a deep network takes hundreds, and where there are no more XLA ends
-    the process ("LLVM compilation error: Cannot allocate memory"). What is forgotten is read from disk when it is
-    needed again, where programs are kept there. Elsewhere than on Linux nothing is done.
+    Linux allows 65,530 by default, and the program of a deep network takes hundreds; when none are left, XLA ends the
+    process ("LLVM compilation error: Cannot allocate memory"). If compiled programs are cached on disk, they are read
+    from there when they are needed again. On systems other than Linux, nothing is done.
 
     Returns:
-      Whether they were forgotten.
+      Whether they were released.
     """
     try:
         pieces, most = count_pieces(), int(MOST.read_text())
@@ -35,5 +35,5 @@ def forget_many_programs() -> bool:
 
 
 def count_pieces() -> int:
-    """Returns how many pieces of memory this process has mapped."""
+    """Returns how many memory mappings this process has."""
     return PIECES.read_bytes().count(b"\n")

@@ -1,4 +1,4 @@
-"""What a run leaves: numbers by seed and round, and who was selected."""
+"""The history of a run: metrics by seed and round, and the selected clients."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TOTALS = {
     "bytes": ("bytes_down", "bytes_up", "selection_bytes_down", "selection_bytes_up"),
     "flops": ("client_flops", "selection_flops"),
 }
-"""Sums of metrics that a history answers to as well."""
+"""Names that a history also accepts as metrics, with the metrics that each one sums."""
 
 
 @dataclass(frozen=True)
@@ -29,13 +29,14 @@ class History:
       metrics: by name, Float[R, T]; NaN where a round was not evaluated.
       selections: Int[R, T, m], the cohorts; -1: empty slot.
       num_clients: `N`.
-      about: how it was run: device, layout, parameters, FLOPs an example, examples a client, classes, seconds.
+      about: how it was run: device, layout, parameters, FLOPs per example, examples per client, classes, seconds.
       variables: the global models after the last round, a pytree with a leading `R`; None: not kept.
-      client_metrics: by name, Float[R, E, N]: of the global model, or of clients' own, on every client's own examples,
-        after the `E` rounds of `client_rounds`; none where they were not wanted (`Experiment.evaluate_clients_every`).
+      client_metrics: by name, Float[R, E, N]: metrics of the global model, or of clients' own models, on every client's
+        own examples, after the `E` rounds in `client_rounds`; empty if not requested
+        (`Experiment.evaluate_clients_every`).
       client_rounds: these rounds, from 1.
       labels: Int[N, C], training examples of each client by class, of the first seed; None: not kept.
-      personal: the parts that each client kept for itself, with leading `R`, `N`; `()` where all is shared.
+      personal: the parts that each client kept for itself, with leading `R`, `N`; `()` if all parts are shared.
     """
 
     seeds: tuple[int, ...]
@@ -64,19 +65,19 @@ class History:
 
     @property
     def headline(self) -> str:
-        """The metric that says first how good a model is, accuracy, or loss where targets are no classes."""
+        """The main metric of model quality: accuracy, or loss if the targets are not classes."""
         return "accuracy" if "accuracy" in self.metrics or not self.metrics else "loss"
 
     @property
     def diverged(self) -> np.ndarray:
-        """Int[R]: the round, from 1, in which each seed ended because it was not finite any more; 0: it did not."""
+        """Int[R]: the round, from 1, in which each seed ended because it was no longer finite; 0: it did not."""
         if "alive" not in self.metrics:
             return np.zeros(len(self.seeds), np.int64)
         ended = ~self.metrics["alive"].astype(bool)
         return np.where(ended.any(axis=1), ended.argmax(axis=1) + 1, 0)
 
     def __getitem__(self, metric: str) -> np.ndarray:
-        """Float[R, T] of one metric, or of one of `TOTALS`."""
+        """Returns one metric, or one of `TOTALS`, Float[R, T]."""
         if metric in TOTALS:
             return np.sum([self[part] for part in TOTALS[metric]], axis=0)
         if metric not in self.metrics:
@@ -87,11 +88,11 @@ class History:
         return self.metrics[metric]
 
     def cumulative(self, *metrics: str) -> np.ndarray:
-        """Float[R, T]: sum of these metrics up to and including each round."""
+        """Returns the sum of these metrics up to and including each round, Float[R, T]."""
         return np.cumsum(sum(self[metric] for metric in metrics), axis=1)
 
     def to_pandas(self) -> pd.DataFrame:
-        """Long table with columns round (from 1), seed, metric, value; rounds without a value are left out."""
+        """Returns a long table with columns round (from 1), seed, metric, value; rounds without a value are omitted."""
         runs, rounds = len(self.seeds), self.rounds
         index = {
             "round": np.tile(np.arange(1, rounds + 1), runs),
@@ -104,7 +105,7 @@ class History:
         return pd.concat(tables, ignore_index=True).dropna(subset="value", ignore_index=True)
 
     def clients_to_pandas(self) -> pd.DataFrame:
-        """Table with columns round (from 1), seed, client, and one for each metric, of every client's evaluations."""
+        """Returns a table of clients' evaluations with columns round (from 1), seed, client, and one per metric."""
         shape = (len(self.seeds), len(self.client_rounds), self.num_clients)
         seed, round, client = np.meshgrid(
             np.asarray(self.seeds), np.asarray(self.client_rounds, int), np.arange(self.num_clients), indexing="ij"
@@ -115,31 +116,33 @@ class History:
         )
 
     def counts(self) -> np.ndarray:
-        """Int[R, N]: how often each client was selected."""
+        """Returns how often each client was selected, Int[R, N]."""
         out = np.zeros((len(self.seeds), self.num_clients), np.int64)
         for row, chosen in zip(out, self.selections.reshape(len(self.seeds), -1), strict=True):
             row += np.bincount(chosen[chosen >= 0], minlength=self.num_clients)
         return out
 
     def report(self) -> Any:
-        """Returns an overview with figures, which a notebook shows; `.to_html()` is a page that needs no other file."""
-        # By name: the reports are a layer above, and take a second to import.
+        """Returns an overview with figures, which notebooks display; `.to_html()` gives a self-contained page."""
+        # Imported by name: reports are a layer above, and take a second to import.
         return importlib.import_module("fedjax_sel.report.page").report(self)
 
     def plot(self, metric: str | None = None, *, x: str | Sequence[str] = "round", label: str | None = None, ax=None):
-        """Median and band from the first to the ninth decile, over the seeds that did not diverge (all, where all did).
+        """Plots the median, and a band from the first to the ninth decile, over the seeds that did not diverge.
+
+        If all seeds diverged, it plots all of them.
 
         Args:
-          metric: what is drawn; None: `headline`.
+          metric: what to plot; None: `headline`.
           x: `"round"`, or one or several metrics whose running sum is the axis (`"bytes"`, `"flops"`; with devices,
             the simulated `"seconds"` and `"joules"`).
-          label: of the line.
+          label: label of the line.
           ax: matplotlib axes; None: new ones.
 
         Returns:
           The axes.
         """
-        import matplotlib.pyplot as plt  # late: it takes a second that a run without figures need not wait
+        import matplotlib.pyplot as plt  # imported late: it takes a second, which runs without figures save
 
         metric = self.headline if metric is None else metric
         ax = plt.subplots(layout="constrained")[1] if ax is None else ax

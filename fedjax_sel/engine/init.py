@@ -1,4 +1,4 @@
-"""What there is before round 0: the state of every run, and what the clients gave for it."""
+"""Initialisation: the state of every run before round 0, and what it cost the clients."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from fedjax_sel.types import Context, PRNGKey, StrategyState, Variables
 def init_runs(
     experiments: Sequence[Experiment], drawn: Sequence[FederatedData], keys: PRNGKey, layout: Layout
 ) -> tuple[RoundState, dict[str, np.ndarray]]:
-    """The state of every run before round 0, with a leading `R`, and what the clients gave for it by metric."""
+    """Returns the state of every run before round 0, with a leading `R`, and what it cost the clients, by metric."""
     variables = compiled_variables(experiments[0].task, keys, example=shape_example(drawn[0]))
     selector_states, prepared, costs = [], [], []
-    longest = max(data.longest for data in drawn)  # what is kept of examples is as long in all runs
+    longest = max(data.longest for data in drawn)  # states per example are equally long in all runs
     for i, (experiment, data) in enumerate(zip(experiments, drawn, strict=True)):
         own = jax.tree.map(lambda leaf, i=i: leaf[i], variables)
         state, paid = init_selector(experiment, data, keys[i], own, layout.clients)
@@ -51,10 +51,10 @@ def init_runs(
 
 
 def init_variables(task: Task, keys: PRNGKey, example: Any) -> Variables:
-    """The initial global model of every seed, with a leading `R`.
+    """Returns the initial global model of every seed, with a leading `R`.
 
     Args:
-      task: whose model.
+      task: the task, for its model.
       keys: Key["R"], of the seeds.
       example: shape and type of examples as stored, with a leading axis.
     """
@@ -65,11 +65,11 @@ def init_variables(task: Task, keys: PRNGKey, example: Any) -> Variables:
 compiled_variables = jit(static_argnames=["example"], compiler_options={"xla_backend_optimization_level": 1})(
     init_variables
 )
-"""`init_variables` as one program, which runs once: LLVM's higher levels take most of the time, and change no bit."""
+"""`init_variables` as one program, which runs once: LLVM's higher optimisation levels are slow and change no bit."""
 
 
 def shape_example(data: FederatedData) -> jax.ShapeDtypeStruct:
-    """Shape and type of one example as stored, with a leading 1."""
+    """Returns the shape and type of one example as stored, with a leading 1."""
     return jax.ShapeDtypeStruct((1, *data.x.shape[1:]), data.x.dtype)
 
 
@@ -80,10 +80,10 @@ def init_states(
     selector_states: StrategyState,
     prepared: Prepared,
 ) -> RoundState:
-    """The state of every run, with a leading `R`, from its initial model and what its selectors begin with.
+    """Returns the state of every run, with a leading `R`, from its initial model and its selectors' initial states.
 
     Args:
-      experiments: one a run.
+      experiments: one per run.
       data: of one of them, for its sizes.
       variables, selector_states, prepared: with a leading `R`.
     """
@@ -116,18 +116,18 @@ def init_states(
         change=jax.tree.map(jnp.zeros_like, variables) if looks_back else None,
         alive=jnp.ones(runs, bool),
     )
-    # A weakly typed leaf would come out of the first chunk settled, and the second chunk be compiled for it.
+    # A weakly typed leaf would leave the first chunk with a strong type, and the second chunk would compile again.
     return jax.tree.map(lambda leaf: jax.lax.convert_element_type(leaf, leaf.dtype), state)
 
 
 def init_selector(
     experiment: Experiment, data: FederatedData, seed: PRNGKey, variables: Variables, side_by_side: int | None = None
 ) -> tuple[StrategyState, dict[str, float]]:
-    """The client selector's state of one seed, and what the clients gave before round 0, by metric.
+    """Returns the client selector's state for one seed, and what it cost the clients before round 0, by metric.
 
     Args:
       experiment, data, seed, variables: of one run.
-      side_by_side: how many clients' models may be trained at once; None: a cohort's.
+      side_by_side: how many clients' models may be trained at once; None: those of a whole cohort.
     """
     selector, task = experiment.client_selection, experiment.task
     key, ctx, host = selector_inputs(experiment, data, seed, variables, side_by_side)
@@ -155,7 +155,7 @@ def init_selector(
 
 
 def prepare_data_selector(experiment: Experiment, data: FederatedData, seed: PRNGKey, variables: Variables) -> Prepared:
-    """What the data selector of one seed begins with."""
+    """Returns what the data selector starts with for one seed."""
     selector = experiment.data_selection
     if not overrides(selector, "prepare"):
         return Prepared()
@@ -171,7 +171,7 @@ def prepare_data_selector(experiment: Experiment, data: FederatedData, seed: PRN
 
 
 def shape_prepared(experiment: Experiment, data: FederatedData, seed: PRNGKey, variables: Variables) -> Prepared:
-    """Shapes and types of what the data selector begins with, with a leading 1."""
+    """Returns the shapes and types of what the data selector starts with, with a leading 1."""
 
     def prepare(key: PRNGKey) -> Prepared:
         return replace(prepare_data_selector(experiment, data, key, variables), cost=None)
@@ -186,18 +186,18 @@ def shape_prepared(experiment: Experiment, data: FederatedData, seed: PRNGKey, v
 def selector_inputs(
     experiment: Experiment, data: FederatedData, seed: PRNGKey, variables: Variables, side_by_side: int | None = None
 ) -> tuple[PRNGKey, Context, Host]:
-    """What the client selector of one seed is given before round 0."""
+    """Returns the arguments of a selector's initialisation before round 0, for one seed."""
     host = Host(experiment.task, data, variables, experiment.local_training, side_by_side)
     return key_for(seed, Purpose.SELECTOR), make_context(experiment, data, seed, jnp.int32(0)), host
 
 
 def price_upfront(taken: Upfront, data: FederatedData, kind: str = "") -> dict[str, float]:
-    """What all clients received, did and sent before round 0, by the metric it is added to.
+    """Returns what all clients received, computed and sent before round 0, by the metric that it is added to.
 
     Args:
-      taken: of each client.
+      taken: costs of each client.
       data: with the devices.
-      kind: `"selection_"`, or nothing for what belongs to training.
+      kind: `"selection_"`, or `""` for costs of training.
     """
     costs = {
         f"{kind}bytes_down": data.num_clients * taken.down,

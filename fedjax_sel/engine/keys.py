@@ -1,7 +1,7 @@
-"""Randomness is addressed, not consumed: a key is a function of seed, purpose, round and client.
+"""Random keys, addressed rather than consumed: a key is a function of seed, purpose, round and client.
 
-Client 17 in round 9 shuffles its rows the same way under every strategy, chunk size and layout, and a restart needs
-nothing but the seed and the round.
+Client 17 in round 9 shuffles its examples the same way under every strategy, chunk size and layout, and a restart needs
+only the seed and the round.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from fedjax_sel.types import PRNGKey
 
 
 class Purpose(IntEnum):
-    """What a random number is for. The numbers are part of every result: new purposes go at the end."""
+    """What random numbers are used for. The values determine every result, so new purposes go at the end."""
 
     MODEL = 0
     SELECTOR = 1
@@ -39,13 +39,13 @@ class Purpose(IntEnum):
 def key_for(
     seed: PRNGKey, purpose: Purpose, round: Int[Array, ""] | int = 0, client: Int[Array, ""] | int | None = None
 ) -> PRNGKey:
-    """The key at an address.
+    """Returns the key at an address.
 
     Args:
       seed: key of the seed.
-      purpose: what it is for.
+      purpose: what the key is used for.
       round: the round, from 0.
-      client: the client, for what each draws for itself.
+      client: the client, if each client draws for itself.
     """
     key = jax.random.fold_in(jax.random.fold_in(seed, int(purpose)), round)
     return key if client is None else jax.random.fold_in(key, client)

@@ -1,4 +1,4 @@
-"""How an axis is run: everything at once, one after another, in blocks, on many devices. Only this file knows."""
+"""Execution of an axis: all at once, sequentially, in blocks, or on many devices. No other module knows which."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from fedjax_sel.pytree import is_whole, to_plain
 from fedjax_sel.types import Update, Variables
 
 SEEDS = "seeds"
-"""The axis of a mesh of devices among which seeds are divided; `collectives.CLIENTS` is the other."""
+"""The mesh axis over which seeds are divided; `collectives.CLIENTS` is the other axis."""
 
 SIDE_BY_SIDE = "seeds side by side"
-"""The axis of the seeds that one device runs by vmap."""
+"""The vmap axis of the seeds that run on one device."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,9 @@ class Layout:
     """How a compiled run is laid out. Results agree between layouts to float tolerance.
 
     Attributes:
-      clients: how many clients' models train side by side (vmap) before the next block (scan); None: the whole cohort.
+      clients: how many clients' models train side by side (vmap), block after block (scan); None: the whole cohort.
       seeds: `"vmap"`, all seeds side by side, or `"scan"`, one after another, still in one program.
-      examples: examples in one flat forward pass over the global model.
+      examples: examples in one flat forward pass through the global model.
       mesh: over how many devices the seeds, and the clients of each seed's cohort, are divided; None: one device.
     """
 
@@ -41,11 +41,11 @@ class Layout:
     mesh: tuple[int, int] | None = None
 
     def __post_init__(self):
-        """Refuses an unknown way, or a number below 1."""
+        """Raises `ValueError` for an unknown way of running seeds, or a number below 1."""
         if self.seeds not in ("vmap", "scan"):
             raise ValueError(f"layout: seeds is {self.seeds!r}; it must be 'vmap' or 'scan'")
         if isinstance(self.mesh, list | tuple):
-            object.__setattr__(self, "mesh", tuple(map(to_plain, self.mesh)))  # hashable, of Python's numbers
+            object.__setattr__(self, "mesh", tuple(map(to_plain, self.mesh)))  # hashable, with Python numbers
         for name in ("clients", "examples"):
             value = to_plain(getattr(self, name))
             object.__setattr__(self, name, value)
@@ -53,28 +53,28 @@ class Layout:
                 raise ValueError(f"layout: {name} is {value!r}; it must be a whole number, at least 1")
 
     def __str__(self) -> str:
-        """As printed when a run starts."""
+        """Describes the layout as printed when a run starts."""
         clients = {None: "vmap", 1: "scan"}.get(self.clients, f"scan over vmap of {self.clients}")
         mesh = "" if self.mesh is None else ", on a mesh of {} x {} devices (seeds, clients)".format(*self.mesh)
         return f"seeds by {self.seeds}, clients by {clients}{mesh}"
 
     @property
     def shares(self) -> tuple[int, int]:
-        """Among how many devices seeds, and clients, are divided."""
+        """The numbers of devices over which seeds, and clients, are divided."""
         return self.mesh or (1, 1)
 
     def devices(self) -> jax.sharding.Mesh:
-        """The mesh of the devices in use, of all hosts."""
+        """Returns the mesh of the devices in use, on all hosts."""
         axes = (jax.sharding.AxisType.Auto,) * 2
         return jax.make_mesh(self.shares, (SEEDS, CLIENTS), axes, devices=jax.devices()[: math.prod(self.shares)])
 
     def sharding(self, has_own: bool) -> NamedSharding:
-        """Where an array lies on the mesh: divided by its leading seeds, or a copy everywhere."""
-        divided = has_own and self.shares[0] > 1  # what one device has all of comes back from a program as a copy
+        """Returns the sharding of an array on the mesh: divided along its leading seeds, or replicated."""
+        divided = has_own and self.shares[0] > 1  # programs return what is whole on one device as replicated
         return NamedSharding(self.devices(), PartitionSpec(SEEDS) if divided else PartitionSpec())
 
     def over_seeds(self, f: Callable, args: tuple, axes: tuple) -> Any:
-        """`f(*args)` for every seed; `axes` as in `jax.vmap`: 0 for what has a leading `R`, None for what is shared."""
+        """Returns `f(*args)` for every seed; `axes`, as in `jax.vmap`: 0 for a leading `R`, None for shared arrays."""
         if self.mesh is None:
             return self._on_one_device(f, args, axes)
         leaves, tree = jax.tree.flatten(args)
@@ -84,7 +84,7 @@ class Layout:
             mesh=self.devices(),
             in_specs=tuple(specs),
             out_specs=PartitionSpec(SEEDS),
-            check_vma=False,  # what clients' devices compute alike is alike because each does the same
+            check_vma=False,  # values replicated over clients' devices agree, as each computes the same
         )(*leaves)
 
     def _on_one_device(self, f: Callable, args: tuple, axes: tuple) -> Any:
@@ -102,7 +102,7 @@ class Layout:
         return jax.lax.map(one, mapped)
 
     def longest_of(self, steps: Int[Array, "k"]) -> Int[Array, ""]:
-        """Steps that clients side by side must run to: one number for all vmapped seeds, whose loop stays one loop."""
+        """Returns the loop bound of clients side by side: one for all vmapped seeds, so that their loop stays one."""
         bound = steps.max()
         return jax.lax.pmax(bound, SIDE_BY_SIDE) if self.seeds == "vmap" else bound
 
@@ -119,16 +119,16 @@ class Layout:
         """Trains a cohort.
 
         Args:
-          one: trains one member, in a loop of so many steps, and reports on it.
-          members: pytree with a leading `m`: what `one` gets of each member.
-          steps: what each member needs.
-          weight: of each delta in the sum.
+          one: trains one member, in a loop of the given number of steps, and reports on it.
+          members: pytree with a leading `m`: what `one` gets for each member.
+          steps: steps that each member needs.
+          weight: weight of each delta in the sum.
           like: variables of one client.
-          stacked: keep every delta.
+          stacked: whether to keep every delta.
 
         Returns:
-          `Σ_i weight_i delta_i`; the updates without their `delta` and the reports, with a leading `m`; every `delta`
-          with a leading `m`, None unless `stacked`.
+          `Σ_i weight_i delta_i`; the updates without their `delta`, and the reports, with a leading `m`; every `delta`
+          with a leading `m` if `stacked`, otherwise None.
         """
 
         def mine(part):
@@ -147,7 +147,7 @@ class Layout:
         k = min(self.clients or m, m)
         blocks = -(-m // k)
 
-        def in_blocks(leaf):  # the last block is filled up with members that take no steps and weigh nothing
+        def in_blocks(leaf):  # pad the last block with members of no steps and zero weight
             extra = jnp.zeros((blocks * k - m, *leaf.shape[1:]), leaf.dtype)
             return jnp.concatenate([leaf, extra]).reshape(blocks, k, *leaf.shape[1:])
 
@@ -169,7 +169,7 @@ class Layout:
         return total, jax.tree.map(lambda a: a.reshape(blocks * k, *a.shape[2:])[:m], updates)
 
     def over_clients(self, f: Callable, clients: Any) -> Any:
-        """`f` of each of a leading axis of clients, as many side by side as train side by side."""
+        """Maps `f` over a leading axis of clients, with as many side by side as in training."""
 
         def mine(part):
             return jax.lax.map(f, part, batch_size=self.clients) if self.clients else jax.vmap(f)(part)
@@ -177,20 +177,20 @@ class Layout:
         return self._divide(mine, clients)
 
     def over_examples(self, f: Callable, *arrays: Any) -> Any:
-        """`f` of flat examples, which gives outputs an example, in passes of at most `self.examples`."""
+        """Applies `f`, which returns outputs per example, to flat examples in passes of at most `self.examples`."""
         return self._divide(lambda part: self._over_examples(f, *part), arrays)
 
     def over_own_examples(self, f: Callable, *arrays: Any) -> Any:
-        """`f` of one client's examples, which gives outputs an example; in passes where clients take turns.
+        """Applies `f`, which returns outputs per example, to one client's examples; in passes if clients take turns.
 
-        Side by side, their models are small and so is what they hold at once.
+        Clients that run side by side have small models, and so hold little at once.
         """
         return self._over_examples(f, *arrays) if self.clients == 1 else f(*arrays)
 
     def over_examples_of(self, f: Callable, data: FederatedData, index: Int[Array, "b"] | None = None) -> Any:
-        """`over_examples` of `f(x, y)`, of the clients' examples at `index`; None: of all.
+        """Applies `f(x, y)` by `over_examples` to the clients' examples at `index`; None: to all.
 
-        Where they stay on the host, a device holds those of one pass at a time.
+        If examples stay on the host, a device holds those of one pass at a time.
         """
         if data.stays_on_host:
             index = jnp.arange(len(data.x)) if index is None else index
@@ -198,7 +198,7 @@ class Layout:
         return self.over_examples(f, *((data.x, data.y) if index is None else (data.x[index], data.y[index])))
 
     def _divide(self, f: Callable, part: Any) -> Any:
-        """`f`, which keeps a leading axis, of this device's share of it, and what came of all shares."""
+        """Applies `f`, which keeps the leading axis, to this device's share of it, and gathers all shares' results."""
         if self.shares[1] == 1:
             return f(part)
         return gather(f(share(part, self.shares[1])), jax.tree.leaves(part)[0].shape[0])
@@ -208,12 +208,12 @@ class Layout:
         if n <= self.examples:
             return f(*arrays)
         passes = -(-n // self.examples)
-        size = min(self.examples, 8 * -(-n // (8 * passes)))  # a multiple of 8: convolutions take blocks that divide it
+        size = min(self.examples, 8 * -(-n // (8 * passes)))  # a multiple of 8, for convolutions in equal blocks
 
         def one(start):
             return f(*(jax.lax.dynamic_slice_in_dim(a, start, size) for a in arrays))
 
-        # The last pass begins early enough to be as long as the others, so that `f` is compiled once.
+        # The last pass starts early enough to be as long as the others, so that `f` is compiled once.
         last = n - size
         done = jax.lax.map(one, jnp.minimum(jnp.arange(passes) * size, last))
         known = (passes - 1) * size
@@ -223,7 +223,7 @@ class Layout:
 
 
 def has_leading_axis(axes: Any, args: Any) -> list[bool]:
-    """Whether each array of `args` has a leading `R`, by `axes` as `jax.vmap` takes them."""
+    """Returns whether each array of `args` has a leading `R`, according to `axes` in the form of `jax.vmap`."""
     own = jax.tree.map(
         lambda axis, part: jax.tree.map(lambda _: axis is not None, part), axes, args, is_leaf=lambda a: a is None
     )

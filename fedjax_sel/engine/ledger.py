@@ -1,4 +1,4 @@
-"""The ledger: what a round took, in counts, and one function that prices it."""
+"""The ledger: counts of what a round used, and one function that prices them."""
 
 from __future__ import annotations
 
@@ -32,26 +32,26 @@ COLUMNS = (
 )
 
 ALL = "all"
-"""The limit of a signal that passes all of a client's examples, as `signal_examples` names it."""
+"""The key in `signal_examples` of signals that pass all of a client's examples."""
 
 
 class Ledger(Pytree):
-    """Counts of what some part of a round took; parts add up. With leading axes for several seeds and rounds.
+    """Counts of what some part of a round used; parts add up. With leading axes for several seeds and rounds.
 
     Attributes:
       asked: clients asked for `before` signals.
-      models_for_signals: those of them to whom the model is sent for that alone.
-      signal_examples: examples that they were asked about, by the most examples of a client that a signal passes.
-      members: clients that were to train.
+      models_for_signals: those of them to which the model is sent only for that.
+      signal_examples: examples that they measure signals on, by the most examples of a client that a signal passes.
+      members: clients selected to train.
       models_sent: models sent to them.
-      trained_examples: examples passed forward and backward, with repetition.
-      screened_examples: examples of which the members measured signals, to choose among them.
+      trained_examples: examples passed forward and backward, counting repetitions.
+      screened_examples: examples on which members measured signals, to choose among them.
       reports: members that returned, and reported their `trained` signals.
       reported_examples: examples that those signals passed.
       uploads: updates sent to the server.
-      left_out: updates that came back and were not finite.
-      seconds: simulated; None without devices.
-      joules: of all clients; None without devices.
+      left_out: updates that came back but were not finite.
+      seconds: simulated seconds; None without devices.
+      joules: joules of all clients; None without devices.
     """
 
     asked: Int[Array, "..."]
@@ -69,7 +69,7 @@ class Ledger(Pytree):
     joules: Float[Array, "..."] | None = None
 
     def __add__(self, other: Ledger) -> Ledger:
-        """Both one after the other."""
+        """Returns the sum of two ledgers, which ran one after the other."""
         return jax.tree.map(operator.add, self, other)
 
 
@@ -85,7 +85,7 @@ def empty_ledger(limits: Iterable[str], *, devices: bool) -> Ledger:
 
 
 def limits_of(signals: Iterable[Signal]) -> dict[str, tuple[Signal, ...]]:
-    """Signals by the most examples of a client that they pass (`Cost.max_examples`)."""
+    """Groups signals by the most examples of a client that they pass (`Cost.max_examples`)."""
     out: dict[str, tuple[Signal, ...]] = {}
     for signal in signals:
         limit = signal.cost.max_examples
@@ -100,10 +100,10 @@ def limit_examples(count: Int[Array, "..."], limit: str) -> Int[Array, "..."]:
 
 
 def passes(signals: Iterable[Signal], backward: float = 2.0) -> float:
-    """Forward passes an example that these signals cost together; example signals share theirs.
+    """Returns the forward passes per example that these signals cost together; example signals share theirs.
 
     Args:
-      signals: with their costs.
+      signals: the signals, with their costs.
       backward: a backward pass as a multiple of a forward pass.
     """
     signals = tuple(signals)
@@ -125,20 +125,20 @@ def of_own(signals: Iterable[Signal]) -> tuple[Signal, ...]:
 
 @dataclass(frozen=True)
 class Rates:
-    """What one of everything costs.
+    """Unit costs of what a ledger counts.
 
     Attributes:
       model: bytes of a model.
-      flops: of an example's forward pass.
+      flops: floating-point operations of an example's forward pass.
       backward: a backward pass as a multiple of a forward pass.
       correction_down, correction_up: what a correction sends besides each model, as multiples of it.
       needs_model: whether a `before` signal needs the model.
       before_down, before_up: bytes of the `before` signals of one client.
-      before_passes: forward passes an example of the `before` signals, by `limits_of`.
-      screening: forward passes of each example among which data selection chooses.
-      choice_down, choice_up: bytes that data selection sends each member, and each member reports.
+      before_passes: forward passes per example of the `before` signals, by `limits_of`.
+      screening: forward passes for each example among which data selection chooses.
+      choice_down, choice_up: bytes that data selection sends each member, and that each member reports.
       trained_down, trained_up: bytes of the `trained` signals of one member.
-      trained_passes: forward passes an example of the `trained` signals.
+      trained_passes: forward passes per example of the `trained` signals.
       asked_public, trained_public: forward passes over public examples of one client, for `before` and `trained`
         signals.
       after_up: bytes of the `after` signals of one member.
@@ -165,7 +165,7 @@ class Rates:
 
 
 def rates_of(experiment: Experiment, x: Rows, num_public: int = 0) -> Rates:
-    """What one of everything costs in an experiment on examples like `x`, beside so many public ones."""
+    """Returns the unit costs of an experiment on examples like `x`, with `num_public` public examples."""
     task, correction, signals = experiment.task, experiment.correction, experiment.client_selection.signals()
     before, trained, after = (tuple(signals.at(moment).values()) for moment in ("before", "trained", "after"))
     backward, classes = task.backward(x), task.outputs(x)[-1]
@@ -197,13 +197,13 @@ def rates_of(experiment: Experiment, x: Rows, num_public: int = 0) -> Rates:
 
 
 def price(ledger: Ledger, rates: Rates) -> dict[str, np.ndarray]:
-    """Bytes and floating-point operations of what a ledger counts, exactly; `COLUMNS`, float64 of the counts' shape.
+    """Returns the exact bytes and floating-point operations of a ledger: `COLUMNS`, float64 of the counts' shape.
 
-    Training: every member receives a model (4 bytes a parameter) and returns one where its update is uploaded, and what
-    the correction sends besides; each example of a local step is a forward and a backward pass, which costs twice a
-    forward pass where the whole model is trained. Selection, apart: a client that must hold the model to answer a
-    signal and does not train receives it all the same (one that trains has it only once); the numbers of the signals
-    themselves; the passes over the examples asked about, in which example signals share one forward pass.
+    Training: every member receives a model (4 bytes per parameter), returns one if its update is uploaded, and sends
+    and receives what the correction adds; each example of a local step takes a forward and a backward pass, which costs
+    twice a forward pass if the whole model is trained. Selection is counted separately: a client that must hold the
+    model to answer a signal but does not train is still sent it (one that trains receives it only once); the numbers of
+    the signals themselves; and the passes over the examples measured, in which example signals share one forward pass.
     """
     n: Any = jax.tree.map(lambda count: np.asarray(count, np.float64), ledger)
     looked = sum((n.signal_examples[limit] * k for limit, k in (rates.before_passes or {}).items()), 0.0)
@@ -225,7 +225,7 @@ def price(ledger: Ledger, rates: Rates) -> dict[str, np.ndarray]:
 
 
 def as_selection(priced: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Returns what a probe costs; all of it is selection."""
+    """Returns the costs of a probe, all of which count as selection."""
     return {
         "selection_bytes_down": priced["bytes_down"] + priced["selection_bytes_down"],
         "selection_bytes_up": priced["bytes_up"] + priced["selection_bytes_up"],

@@ -1,4 +1,4 @@
-"""The mark of a run: a digest by which a checkpoint is known to be of it, and of no other."""
+"""The mark of a run: a digest that identifies the checkpoints that belong to it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from fedjax_sel.pytree import Pytree
 
 
 def mark_of(*parts: Any) -> str:
-    """A digest of what a run is: the structure of these pytrees (static fields included) and all their numbers."""
+    """Returns a digest of pytrees that define a run: their structure, static fields included, and all their numbers."""
     paths, tree = jax.tree_util.tree_flatten_with_path(parts)
-    text = re.sub(r" at 0x[0-9a-f]+", "", str(tree))  # where a function lies in memory changes nothing
+    text = re.sub(r" at 0x[0-9a-f]+", "", str(tree))  # a function's address does not matter
     text += "".join(describe(function, ()) for function in functions_in(parts))
     return digest(
         {"tree": np.frombuffer(text.encode(), np.uint8)} | {name_of(path): fetch(leaf) for path, leaf in paths}
@@ -28,7 +28,7 @@ def mark_of(*parts: Any) -> str:
 
 
 def functions_in(tree: Any) -> Iterator[Any]:
-    """The functions among the static fields of all nodes of a pytree, in their order."""
+    """Yields the functions among the static fields of all nodes of a pytree, in order."""
 
     def walk(definition: Any) -> Iterator[Any]:
         node = definition.node_data()
@@ -41,11 +41,11 @@ def functions_in(tree: Any) -> Iterator[Any]:
 
 
 def describe(value: Any, within: tuple[int, ...]) -> str:
-    """What tells one value that a function is made of from another, as text that is the same in every process.
+    """Describes a function, or a value that it is made of, as text that is the same in every process.
 
     Args:
-      value: a function, of which code, defaults and what it closes over count; code; plain values, or several.
-      within: the identities of the functions in which it stands; one of them is not described again.
+      value: a function, described by its code, defaults and closure; a code object; or plain values.
+      within: identities of the values that contain it, which are not described again.
     """
     if id(value) in within:
         return "itself"
@@ -67,7 +67,7 @@ def describe(value: Any, within: tuple[int, ...]) -> str:
 
 
 def content_of(cell: Any) -> tuple[Any, ...]:
-    """What a function closes over at one place; nothing where it has no value yet."""
+    """Returns the content of a closure cell; empty if it has no value yet."""
     try:
         return (cell.cell_contents,)
     except ValueError:
@@ -75,7 +75,7 @@ def content_of(cell: Any) -> tuple[Any, ...]:
 
 
 def digest(arrays: Mapping[str, np.ndarray]) -> str:
-    """SHA-256 of named arrays, in hexadecimal."""
+    """Returns the SHA-256 of named arrays, in hexadecimal."""
     out = hashlib.sha256()
     for name in sorted(arrays):
         array = np.asarray(arrays[name])
@@ -85,5 +85,5 @@ def digest(arrays: Mapping[str, np.ndarray]) -> str:
 
 
 def name_of(path: tuple) -> str:
-    """`variables.params.Dense_0.kernel`."""
+    """Returns the dotted name of a path, as in `variables.params.Dense_0.kernel`."""
     return jax.tree_util.keystr(path, simple=True, separator=".")

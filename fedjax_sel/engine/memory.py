@@ -1,4 +1,4 @@
-"""How much memory a run takes, before it compiles: what lies on a device throughout, and the most a program holds."""
+"""Memory estimates before a run compiles: what a device holds throughout, and the peak of a program."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ rng_bit_generator round rsqrt select_n shift_left shift_right_logical sign sin s
 stop_gradient sub tanh transpose xor
 """
 FUSED = frozenset(ELEMENT_BY_ELEMENT.split())
-"""Operations that XLA computes where their result is used; they take no memory of their own."""
+"""Operations that XLA fuses into the users of their result; they take no memory of their own."""
 
 
 IN_PLACE = frozenset(["scatter", "scatter-add", "dynamic_update_slice", "cond", "pjit", "jit", "closed_call"])
-"""Operations whose result may lie where an operand of the same shape lay that nobody needs afterwards."""
+"""Operations whose result may reuse the memory of an operand of the same shape that is not needed afterwards."""
 
 
 def check_kept(
@@ -40,15 +40,15 @@ def check_kept(
     layout: layouts.Layout,
     memory: int | None,
 ) -> None:
-    """Raise `ValueError` where the rows and what is kept between rounds do not fit, before any of it is made.
+    """Raises `ValueError` if the examples and what is kept between rounds do not fit, before any of it is made.
 
     Args:
-      experiment: one of them.
-      data: of all runs, with their own arrays stacked; or its shapes, as they are placed on the devices.
-      x: rows of one run.
-      runs: how many, over all devices.
-      layout: on how many devices.
-      memory: bytes of a device; None: what it has.
+      experiment: one of the experiments.
+      data: of all runs, with arrays of their own stacked; or its shapes, as they are placed on the devices.
+      x: examples of one run.
+      runs: number of runs, over all devices.
+      layout: for the number of devices.
+      memory: bytes that a device may use; None: all it has.
     """
 
     def kept():
@@ -86,10 +86,10 @@ def check_kept(
 
 
 def check_program(function: Callable, arguments: tuple, static: Mapping[str, Any], memory: int | None) -> int:
-    """The most bytes a compiled function holds on a device at once, as far as its operations say before it is compiled.
+    """Returns an estimate of the most bytes that a function holds on a device at once, before it is compiled.
 
     Raises:
-      ValueError: that is more than a device has; the message names what would take less.
+      ValueError: it is more than a device may use; the message names what would take less.
     """
     allowed, layout = memory or distributed.device_memory(), static["layout"]
     taken = estimate(function, arguments, static)
@@ -110,9 +110,9 @@ def check_program(function: Callable, arguments: tuple, static: Mapping[str, Any
 
 
 def estimate(function: Callable, arguments: tuple, static: Mapping[str, Any]) -> int:
-    """Bytes that a jitted function holds at most, arguments included: from its operations, most of them fused.
+    """Estimates the peak bytes of a jitted function, arguments included, from its operations, most of them fused.
 
-    Devices of a mesh hold their share. The result is no bound: XLA may keep less, or need room of its own.
+    Each device of a mesh holds its share. The estimate is not a bound: XLA may keep less, or need temporary memory.
     """
     program = function.trace(*arguments, **static).jaxpr.jaxpr
     if [equation.primitive.name for equation in program.eqns] == ["shard_map"]:
@@ -121,7 +121,7 @@ def estimate(function: Callable, arguments: tuple, static: Mapping[str, Any]) ->
 
 
 def peak(jaxpr: Any) -> int:
-    """Most bytes that are live at once of what a program makes, besides its arguments and constants."""
+    """Returns the most bytes of a program's results that are live at once, without its arguments and constants."""
     last: dict[Any, int] = {}
     for i, equation in enumerate(jaxpr.eqns):
         for v in equation.invars:
@@ -145,7 +145,7 @@ def peak(jaxpr: Any) -> int:
 
 
 def find_overwritten(equation: Any, dying: set[Any]) -> dict[Any, Any]:
-    """Results that take the place of an operand, and which."""
+    """Returns the results that take the place of an operand, mapped to that operand."""
     if equation.primitive.name not in IN_PLACE:
         return {}
     found: dict[Any, Any] = {}
@@ -157,7 +157,7 @@ def find_overwritten(equation: Any, dying: set[Any]) -> dict[Any, Any]:
 
 
 def parts_of(equation: Any) -> list[Any]:
-    """The programs inside an operation: the body of a loop, the branches of a condition."""
+    """Returns the programs inside an operation: the body of a loop, the branches of a conditional."""
     found = []
     for value in equation.params.values():
         for part in value if isinstance(value, tuple | list) else (value,):
@@ -168,7 +168,7 @@ def parts_of(equation: Any) -> list[Any]:
 
 
 def nbytes(aval: Any) -> int:
-    """Returns the bytes of one array, or of a device's share where it is described as divided."""
+    """Returns the bytes of one array, or of a device's share of a shape with a sharding."""
     shape = getattr(aval, "shape", ())
     if isinstance(aval, jax.ShapeDtypeStruct) and aval.sharding is not None:
         shape = aval.sharding.shard_shape(shape)
@@ -178,10 +178,10 @@ def nbytes(aval: Any) -> int:
 
 
 def size_of(tree: Any) -> int:
-    """Bytes of a pytree of arrays or of their shapes."""
+    """Returns the bytes of a pytree of arrays or of their shapes."""
     return sum(nbytes(leaf if hasattr(leaf, "shape") else jnp.asarray(leaf)) for leaf in jax.tree.leaves(tree))
 
 
 def format_bytes(size: float) -> str:
-    """Bytes for reading."""
+    """Formats bytes as GiB."""
     return f"{size / GIB:.3g} GiB"

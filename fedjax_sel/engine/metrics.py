@@ -1,4 +1,4 @@
-"""How good models are: the global one on the server's test examples, and what clients have on their own examples."""
+"""Evaluation of models: the global model on the server's test examples, and clients' models on their own examples."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ def evaluate(
     t: Int[Array, ""],
     layout: Layout,
 ) -> dict[str, Any]:
-    """Accuracy, loss (nats) and the task's other metrics after round `t`; NaN where not due.
+    """Returns accuracy, loss (nats) and the task's other metrics after round `t`; NaN if no evaluation is due.
 
-    They are of the test examples; `clients`, where the experiment wants them, are of every client's own, Float["N"], by
-    the client's own model where it has one. Where targets are no classes, there is no accuracy.
+    They are measured on the test examples. `clients`, if the experiment asks for it, has the metrics on every client's
+    own examples, Float["N"], with the client's own model if it has one. If targets are not classes, accuracy is None.
 
     Args:
       experiment, data, seed: of the run.
       variables: the new global model.
       personal: parts that each client keeps for itself, with a leading `N`.
       t: the round.
-      layout: how.
+      layout: how examples and clients are run.
     """
     task = complete_metrics(experiment.task, data)
 
@@ -61,18 +61,18 @@ def evaluate(
 
 
 def complete_metrics(task: Task, data: FederatedData) -> Task:
-    """Returns the task with accuracy among its metrics where targets are classes."""
+    """Returns the task, with accuracy added to its metrics if targets are classes."""
     return task.replace(metrics={"accuracy": Accuracy(), **task.metrics}) if data.targets == "classes" else task
 
 
 def measure_if(due: Bool[Array, ""], measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Returns what `measure` does where it is due, else NaN in its place."""
+    """Returns the result of `measure` if it is due, otherwise NaN of the same shapes."""
     like = jax.eval_shape(measure)
     return jax.lax.cond(due, measure, lambda: jax.tree.map(lambda leaf: jnp.full(leaf.shape, jnp.nan), like))
 
 
 def measure_whole(task: Task, data: FederatedData, variables: Variables, layout: Layout) -> dict[str, Any]:
-    """Returns every metric on the test examples; a loss that is NaN is infinite, as NaN says that none was measured."""
+    """Returns every metric on the test examples; a NaN loss becomes infinite, as NaN means that none was measured."""
     each = layout.over_examples(
         lambda x, y: task.example_metrics(task.logits(variables, x), y), data.test_x, data.test_y
     )
@@ -82,15 +82,15 @@ def measure_whole(task: Task, data: FederatedData, variables: Variables, layout:
 
 
 def hide_nan(loss: Any) -> Any:
-    """Returns infinity for NaN."""
+    """Replaces NaN with infinity."""
     return jnp.where(jnp.isnan(loss), jnp.inf, loss)
 
 
 def measure_clients(task: Task, data: FederatedData, variables: Variables, layout: Layout) -> dict[str, Any]:
-    """Returns every metric of each client's own examples, with a leading `N`: of hold-out examples where all have some.
+    """Returns every metric on each client's own examples, with a leading `N`: the hold-out ones if all have some.
 
-    The global model is one model, so all clients' examples pass it together, in passes of `layout.examples`, and each
-    client's are added up: memory grows with `n` and `N`, and not with `N` models.
+    All clients share the global model, so their examples pass through it together, in passes of `layout.examples`, and
+    are then summed by client: memory grows with `n` and `N`, but not with `N` models.
     """
     each = layout.over_examples_of(lambda x, y: task.example_metrics(task.logits(variables, x), y), data)
     holdout = (data.num_holdout > 0).all()
@@ -106,8 +106,8 @@ def measure_own_models(
 
     Args:
       task, data: of the run.
-      model_of: from a client to its model.
-      layout: how many clients side by side.
+      model_of: returns a client's model.
+      layout: how many clients run side by side.
     """
 
     def measure(client: Int[Array, ""]) -> dict[str, Any]:
@@ -122,5 +122,5 @@ def measure_own_models(
 
 
 def is_due(experiment: Experiment, t: Int[Array, "*t"] | Int[np.ndarray, "*t"]) -> Any:
-    """Bool["*t"]: whether the model is evaluated on the test examples after round `t`."""
+    """Returns whether the model is evaluated on the test examples after round `t`, Bool["*t"]."""
     return ((t + 1) % experiment.evaluate_every == 0) | (t + experiment.evaluate_last >= experiment.rounds)

@@ -1,8 +1,8 @@
-"""What happens where a number is not finite: an update is left out of the aggregate, a seed ends; the others go on.
+"""Handling of non-finite numbers: such an update is left out of the aggregate, such a seed ends, and others go on.
 
-Both guards wrap from outside, as `optax.apply_if_finite` does: `guard_update` the training of one client, `guard_round`
-a round. A seed ends where its model or its loss on the test examples is not finite, or where of all the updates that
-came back none is, which is what a step size that is far too large comes to, since nothing is left to average.
+Both guards are wrappers, as `optax.apply_if_finite` is: `guard_update` wraps the training of one client, `guard_round`
+a round. A seed ends if its model or its loss on the test examples is not finite, or if none of the updates that came
+back is finite, since then nothing is left to average; a step size that is far too large has this effect.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ TINY = jnp.finfo(jnp.float32).tiny
 
 
 SMALL = 4096
-"""Numbers of an array that is looked at together with others of its kind: one check of all is compiled sooner."""
+"""The largest size of arrays that are concatenated and checked together, because one check compiles faster."""
 
 
 def all_finite(tree: Any) -> Bool[Array, ""]:
-    """Whether every number of a pytree is finite; large arrays are not copied for it."""
+    """Returns whether every number of a pytree is finite; large arrays are checked without a copy."""
     leaves = [jnp.ravel(leaf) for leaf in jax.tree.leaves(tree) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
     small, large = ([x for x in leaves if (x.size <= SMALL) == few] for few in (True, False))
     parts = [*large, *([jnp.concatenate(small)] if small else [])]
@@ -36,7 +36,7 @@ def all_finite(tree: Any) -> Bool[Array, ""]:
 
 
 def guard_update(train: Callable[..., Update]) -> Callable[..., Update]:
-    """The training of one client, whose update is all 0 and marked where any of its numbers is not finite."""
+    """Wraps the training of one client: an update with a number that is not finite becomes all 0 and is marked."""
 
     def guarded(*args: Any) -> Update:
         update = train(*args)
@@ -53,13 +53,13 @@ def guard_update(train: Callable[..., Update]) -> Callable[..., Update]:
 def reweight(
     total: Variables, weight: Float[Array, "m"], finite_weight: Float[Array, "m"], finite: Bool[Array, "m"]
 ) -> Variables:
-    """A sum of updates as if those that were left out had not been in the cohort.
+    """Returns a sum of updates as if those left out had not been in the cohort.
 
     Args:
-      total: weighted by `weight`.
-      weight: of the cohort.
-      finite_weight: of the cohort without those left out; in proportion to `weight`.
-      finite: who was not left out.
+      total: sum of updates, weighted by `weight`.
+      weight: weights of the cohort.
+      finite_weight: weights of the cohort without those left out; in proportion to `weight`.
+      finite: which updates were not left out.
     """
     scale = jnp.where(finite.all(), 1.0, finite_weight.sum() / jnp.maximum(jnp.sum(weight * finite), TINY))
     return jax.tree.map(lambda leaf: scale.astype(leaf.dtype) * leaf, total)
@@ -68,10 +68,10 @@ def reweight(
 def guard_round(
     step: Callable[[RoundState, Int[Array, ""]], tuple[RoundState, RoundRecord]],
 ) -> Callable[[RoundState, Int[Array, ""]], tuple[RoundState, RoundRecord]]:
-    """A round after which a seed that diverged stays as it was before it.
+    """Wraps a round so that a seed that diverges in it keeps the state from before it.
 
-    The record of the round that ends a seed has NaN quality; a seed that has ended records nothing any more. The
-    correction's state, which may be large, is not kept back: nobody reads it after the end.
+    The record of the round that ends a seed has NaN quality; a seed that has ended records nothing more. The
+    correction's state, which may be large, is not restored: nothing reads it after the end.
     """
 
     def guarded(before: RoundState, t: Int[Array, ""]) -> tuple[RoundState, RoundRecord]:
@@ -102,7 +102,7 @@ def guard_round(
 
 
 def hide_ended(record: RoundRecord, began: Bool[Array, ""], alive: Bool[Array, ""]) -> RoundRecord:
-    """A record without quality where the seed is not `alive` any more; with nothing where it had not `began`."""
+    """Removes the quality from the record of a seed that is no longer `alive`; everything if it had ended before."""
 
     def hide(value, shown, otherwise: float | int = 0):
         return jnp.where(shown, value, jnp.asarray(otherwise, value.dtype))
@@ -127,7 +127,7 @@ def hide_ended(record: RoundRecord, began: Bool[Array, ""], alive: Bool[Array, "
 
 
 def hide_faults(faults: Any, began: Bool[Array, ""], alive: Bool[Array, ""]) -> FaultCounts:
-    """The faults of a round that had `began`, without those that divergence brings about where it is not `alive`."""
+    """Returns a round's faults, without those that divergence causes if the seed ended; none if it had ended before."""
     diverging = np.array([may_diverge(name) for name in faults.names])
     shown = jnp.where(diverging, alive, began)
     return faults.replace(counts=jnp.where(shown, faults.counts, 0))

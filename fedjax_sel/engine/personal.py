@@ -1,4 +1,4 @@
-"""Parts of the model that each client keeps for itself, and the model that each client has of its own."""
+"""Personal parts, which each client keeps for itself, and clients' own models."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fedjax_sel.types import PRNGKey, Variables
 
 
 def init_personal(task: Task, variables: Variables, num_clients: int) -> Variables:
-    """Returns every client's personal parts, with a leading `N`, as the initial model has them; `()` without any."""
+    """Returns every client's initial personal parts (the initial model's), with a leading `N`; `()` without any."""
     if not task.personal:
         return ()
     _, personal = task.split_personal(variables)
@@ -29,9 +29,9 @@ def own_variables(variables: Variables, personal: Variables, client: Int[Array, 
     """Returns a client's model: the global model with the client's personal parts.
 
     Args:
-      variables: the global model; its personal parts are as they were drawn.
-      personal: of every client, with a leading `N`; `()` where all is shared.
-      client: which one.
+      variables: the global model; its personal parts keep their initial values.
+      personal: personal parts of every client, with a leading `N`; `()` if all parts are shared.
+      client: number of the client.
     """
     if not jax.tree.leaves(personal):
         return variables
@@ -41,13 +41,13 @@ def own_variables(variables: Variables, personal: Variables, client: Int[Array, 
 def keep_personal(
     personal: Variables, client: Int[Array, "m"], returned: Bool[Array, "m"], trained: Variables
 ) -> Variables:
-    """Returns every client's personal parts, with those that the members which returned have trained.
+    """Returns every client's personal parts, updated for the members that returned.
 
     Args:
-      personal: before the round, with a leading `N`.
-      client: the cohort.
-      returned: who trained to the end.
-      trained: of each member, with a leading `m`.
+      personal: personal parts before the round, with a leading `N`.
+      client: clients of the cohort.
+      returned: which members trained and returned.
+      trained: personal parts of each member after training, with a leading `m`.
     """
 
     def put(old: Array, new: Array) -> Array:
@@ -65,14 +65,14 @@ def own_model(
     t: Int[Array, ""],
     client: Int[Array, ""],
 ) -> Variables:
-    """Returns the model by which a client is judged: `own_variables`, trained further where there is `fine_tuning`.
+    """Returns the model with which a client is evaluated: `own_variables`, trained further if there is `fine_tuning`.
 
     Args:
       experiment, data, seed: of the run.
       variables: the new global model.
-      personal: as `own_variables` takes it.
+      personal: as for `own_variables`.
       t: the round.
-      client: which one.
+      client: number of the client.
     """
     mine = own_variables(variables, personal, client)
     return mine if experiment.fine_tuning is None else fine_tune(experiment, data, seed, mine, client, t)
@@ -86,7 +86,7 @@ def fine_tune(
     client: Int[Array, ""],
     t: Int[Array, ""],
 ) -> Variables:
-    """Returns a client's model after it has trained on its own training examples as `fine_tuning` says."""
+    """Returns a client's model after training on its own training examples with `fine_tuning`."""
     trainer: Any = experiment.fine_tuning
     examples = Examples(data, *data.examples_of(client)).fetch()
     plan = partial(trainer.plan, longest=data.longest, round=t, rounds=jnp.asarray(experiment.rounds))

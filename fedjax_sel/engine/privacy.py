@@ -1,4 +1,4 @@
-"""How private an experiment is."""
+"""The differential privacy of an experiment."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ __all__ = ["epsilon_of"]
 
 
 def epsilon_of(experiment: Experiment, data: FederatedData, delta: float) -> float:
-    """Returns `ε` of (ε, δ)-differential privacy, at the level of a client, of the models of all rounds.
+    """Returns `ε` of client-level (ε, δ)-differential privacy for the release of the models of all rounds.
 
-    What an experiment measures (accuracy, losses, ledgers) is not covered: it is no release.
+    What an experiment measures (accuracy, losses, ledgers) is not covered, as it is not released.
 
     Args:
-      experiment: with `DPFedAvg`. Its clients are drawn uniformly; or all that can be reached take part, each with the
-        chance of `Bernoulli` availability.
-      data: of its clients.
+      experiment: with `DPFedAvg`. Either its clients are drawn uniformly, or all that can be reached take part, each
+        with the probability of `Bernoulli` availability.
+      data: data of its clients.
       delta: `δ`.
 
     Raises:
-      ValueError: the guarantee does not hold: something else depends on the clients' data, or they are drawn otherwise.
+      ValueError: the guarantee does not hold: something else depends on the clients' data, or clients are drawn in
+        another way.
     """
     aggregation, selector, availability = experiment.aggregation, experiment.client_selection, experiment.availability
     choice = experiment.data_selection

@@ -1,4 +1,4 @@
-"""A probe: a uniform cohort trains, the clients say what its model is worth to them, and it is thrown away."""
+"""Probes: a uniform cohort trains, clients measure signals on the resulting model, and it is discarded."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ def probe(
     asked: Bool[Array, "N"],
     layout: Layout,
 ) -> tuple[Values, Ledger | None]:
-    """The selector's `before` signals on the model of a probe, `probed_NAME`, and what that took.
+    """Returns the selector's `before` signals on the model of a probe, `probed_NAME`, and what the probe used.
 
-    Both are zeros in rounds without a probe; there is nothing where the selector never probes.
+    Both are zeros in rounds without a probe; a selector that never probes gets no values and no ledger.
 
     Args:
-      aggregate: makes a global model of what came of a cohort's training.
+      aggregate: makes a global model from the results of a cohort's training.
       experiment, data, seed, state, ctx: of this round.
-      asked: who was asked for signals on the model as it is.
-      layout: how.
+      asked: which clients were asked for signals on the current model.
+      layout: how clients are run.
     """
     selector = experiment.client_selection
     if not overrides(selector, "probes"):

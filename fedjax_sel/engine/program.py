@@ -1,4 +1,4 @@
-"""Experiments and seeds as the runs of one program: what is shared, what each has of its own, how they are laid out."""
+"""Experiments and seeds as the runs of one program: what they share, what differs, and how they are laid out."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ from fedjax_sel.types import PRNGKey
 
 @dataclass(frozen=True)
 class Program:
-    """All seeds of the first experiment, then of the next.
+    """The runs of a program: all seeds of the first experiment, then of the next, and so on.
 
-    Where they do not divide among the devices, the last run is repeated; what the copies do is not looked at.
+    If they do not divide evenly among the devices, the last run is repeated as padding, whose results are dropped.
 
     Attributes:
-      experiments, drawn, seeds: of each run.
-      count: of those that are looked at.
+      experiments, drawn, seeds: experiment, federation and seed of each run.
+      count: number of runs without padding.
       shared: the experiments as one; leaves that differ have a leading `R`.
-      differs: which those are.
-      together: the federations as one, as `data.federation.stack` has them.
+      differs: which leaves those are.
+      together: the federations as one, by `data.federation.stack`.
       axes: which of its arrays have a leading `R`.
-      layout: how they are run.
-      length: rounds of a chunk.
-      examples_on: where the training examples lie, and why there, as a run says.
+      layout: how the runs are laid out.
+      length: rounds per chunk.
+      examples_on: where the training examples are stored, and why, as reported by the run.
     """
 
     experiments: list[Experiment]
@@ -59,7 +59,7 @@ class Program:
 
     @property
     def first(self) -> Experiment:
-        """One of the experiments, for what all have in common."""
+        """The first experiment, for what all experiments have in common."""
         return self.experiments[0]
 
     @property
@@ -69,31 +69,31 @@ class Program:
 
     @property
     def static(self) -> Mapping[str, Any]:
-        """What `run_chunk` is compiled for."""
+        """The static arguments of `run_chunk`."""
         return {"layout": self.layout, "length": self.length, "differs": self.differs, "axes": self.axes}
 
     def settle(self, memory: int | None, examples_on: str | None) -> Program:
-        """The program with its examples where they are asked to lie, or where examples and states fit a device.
+        """Returns the program with its examples stored as requested, or where examples and states fit on a device.
 
         Args:
-          memory: bytes that may be used; None: what a device has.
-          examples_on: as `Execution` has it.
+          memory: bytes that may be used; None: all that a device has.
+          examples_on: as in `Execution`.
 
         Raises:
-          ValueError: they do not fit, or several processes are asked to keep examples on their hosts.
+          ValueError: they do not fit, or several processes were to keep examples on their hosts.
         """
         return self.where_it_fits(lambda program: program.check_kept(memory), examples_on)[0]
 
     def check_kept(self, memory: int | None) -> None:
-        """Raises `ValueError` where examples and states do not fit a device."""
+        """Raises `ValueError` if examples and states do not fit on a device."""
         placed = place_shapes(self.together, has_leading_axis(self.axes, self.together), self.layout)
         check_kept(self.first, placed, self.drawn[0].like, len(self.seeds), self.layout, memory)
 
     def settle_program(self, state: RoundState, memory: int | None, examples_on: str | None) -> tuple[Program, int]:
-        """As `settle`, by all that the program holds; and bytes that it holds of a device, about.
+        """Like `settle`, for all that the program holds; also returns the approximate bytes it holds on a device.
 
         Args:
-          state: of all runs, or its shapes.
+          state: state of all runs, or its shapes.
           memory, examples_on: as for `settle`.
         """
 
@@ -104,7 +104,7 @@ class Program:
         return self.where_it_fits(check, examples_on)
 
     def where_it_fits(self, check: Callable[[Program], Any], examples_on: str | None) -> tuple[Program, Any]:
-        """The program, its examples moved to the host where `check` raises else and nothing is asked; what it gave."""
+        """Returns the program and what `check` returns; moves examples to the host if needed, unless a place is set."""
         if examples_on in ("device", "host") or self.together.stays_on_host or is_distributed():
             program = self.on_host("as asked") if examples_on == "host" else self
             return program, check(program)
@@ -117,7 +117,7 @@ class Program:
             raise error from None
 
     def on_host(self, why: str) -> Program:
-        """The same, with training examples that stay on the host; their targets do so only where they are tokens."""
+        """Returns the program with training examples kept on the host, and their targets, too, if they are tokens."""
         if is_distributed():
             raise ValueError(
                 f"examples_on is 'host', which is for one process, but there are {jax.process_count()}; "
@@ -134,12 +134,12 @@ class Program:
         return replace(self, drawn=drawn, together=together, axes=axes, examples_on=f"on the host, {why}")
 
     def check_fits(self, memory: int | None, examples_on: str | None = None) -> None:
-        """As both checks; nothing is compiled, and no selector's `init` is run that need not be."""
+        """Runs both checks of memory without compiling, and without running a selector's `init` unless it must."""
         program = self.settle(memory, examples_on)
         program.without_public_examples().settle_program(program.state_shape(), memory, examples_on)
 
     def state_shape(self) -> RoundState:
-        """Shapes and types of the state of all runs."""
+        """Returns the shapes and types of the state of all runs."""
         experiment, data, runs = self.first, self.drawn[0], len(self.seeds)
         example = shape_example(data)
         variables = jax.eval_shape(lambda keys: init_variables(experiment.task, keys, example), self.keys[:1])
@@ -153,7 +153,7 @@ class Program:
         return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((runs, *leaf.shape[1:]), leaf.dtype), one)
 
     def without_public_examples(self) -> Program:
-        """The same after `init`, where no signal looks at the public examples any more."""
+        """Returns the program without public examples, unless signals after `init` still look at them."""
         signals = self.first.client_selection.signals()
         if of_public([*signals.at("before").values(), *signals.at("trained").values()]):
             return self
@@ -161,7 +161,7 @@ class Program:
         return replace(self, drawn=drawn, together=replace(self.together, public_x=None))
 
     def place(self, state: RoundState) -> tuple[Experiment, FederatedData, PRNGKey, RoundState]:
-        """Experiments, examples, keys and state on the devices that use them."""
+        """Places experiments, examples, keys and state on the devices that use them."""
         return self._put(place, state)
 
     def _put(self, put: Callable[..., Any], state: RoundState) -> tuple[Experiment, FederatedData, PRNGKey, RoundState]:
@@ -181,17 +181,17 @@ def plan_program(
     chunk: int | None = None,
     others: Sequence[Experiment] = (),
 ) -> Program:
-    """The program that runs some experiments for some seeds.
+    """Returns the program that runs the experiments for the seeds.
 
     Args:
-      experiments: alike but for floats.
+      experiments: identical except for floats.
       drawn: the federation of each seed.
-      seeds: as numbers.
-      layout, mesh, chunk: as `Execution` has them.
+      seeds: seeds, as numbers.
+      layout, mesh, chunk: as in `Execution`.
       others: experiments that the same program runs at another time.
 
     Raises:
-      ValueError: they cannot share a program, or an unknown layout or mesh.
+      ValueError: they cannot share a program, or the layout or mesh is invalid.
     """
     first, x, data = experiments[0], drawn[0].like, stack(drawn)[0]
     flops = first.task.flops(x)
@@ -210,7 +210,7 @@ def plan_program(
 
 
 def keeps_client_state(experiment: Experiment, data: FederatedData) -> bool:
-    """Whether something is kept of every client, which each device of a cohort would hold a copy of."""
+    """Returns whether state is kept for every client, of which each device of a cohort would hold a copy."""
     if experiment.task.personal:
         return True
     model, _ = experiment.task.split(jax.eval_shape(lambda: experiment.task.init(jax.random.key(0), data.like)))

@@ -1,4 +1,4 @@
-"""From the records of rounds to a history."""
+"""Turns the records of rounds into a history."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from fedjax_sel.engine.state import RoundRecord, unflatten_record
 from fedjax_sel.metrics.clients import mean_over_clients, spread_over_clients, worst_decile
 
 CLIENTS = "clients."
-"""What the names of arrays with an axis of clients begin with in a flattened record."""
+"""Prefix of the names of arrays with an axis of clients in a flattened record."""
 
 
 class Recorder:
-    """Writes the history of a program from what its chunks recorded.
+    """Writes the history of a program from the records of its chunks.
 
     Args:
       program: what is run.
-      rates: what one of everything costs.
-      upfront: what the clients gave before round 0, by metric, Float[R].
+      rates: unit costs.
+      upfront: what the clients paid before round 0, by metric, Float[R].
 
     Attributes:
-      arrays: everything that was recorded, by name, each with leading `R`, rounds; what was measured of every client
-        only of the rounds in which it was.
-      of_clients: what was said of all clients together, by name, Float[R, E].
-      labels: training examples of each client by class, of the first seed; None where targets are no classes.
+      arrays: everything recorded, by name, each with leading `R`, rounds; arrays of clients' metrics have only the
+        rounds in which clients were evaluated.
+      of_clients: statistics over clients, by name, Float[R, E].
+      labels: training examples of each client by class, of the first seed; None if targets are not classes.
     """
 
     def __init__(self, program: Program, rates: Rates, upfront: dict[str, np.ndarray]):
@@ -44,7 +44,7 @@ class Recorder:
         self.of_clients: dict[str, np.ndarray] = {}
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
-        """Goes on from `arrays` as they were."""
+        """Resumes from recorded `arrays`."""
         self.arrays, self.of_clients = dict(arrays), {}
 
     def add(self, arrays: dict[str, np.ndarray]) -> None:
@@ -60,7 +60,7 @@ class Recorder:
         self.arrays = concat_chunks([self.arrays, arrays]) if self.arrays else arrays
 
     def client_rounds(self, first: int, last: int) -> list[int]:
-        """The rounds, from 0, from `first` to before `last`, after which every client was evaluated."""
+        """Returns the rounds from `first` to `last - 1`, counted from 0, after which every client is evaluated."""
         experiment = self.program.first
         if experiment.evaluate_clients_every is None:
             return []
@@ -68,7 +68,7 @@ class Recorder:
         return [t for t in range(first, last) if (t + 1) % every == 0 or t + 1 == rounds]
 
     def write(self, about: dict[str, Any]) -> History:
-        """The history so far, with every cost; what was given upfront belongs to the first round."""
+        """Returns the history so far, with every cost; upfront costs are added to the first round."""
         seeds = tuple(self.program.seeds[: self.program.count])
         if not self.arrays:
             m = about["cohort_size"]
@@ -91,7 +91,7 @@ class Recorder:
         )
 
     def write_metrics(self, record: RoundRecord) -> dict[str, Any]:
-        """Every metric of all rounds, Float[R, T], from a record with leading `R`, `T`."""
+        """Returns every metric of all rounds, Float[R, T], from a record with leading `R`, `T`."""
         metrics: dict[str, Any] = {
             "accuracy": record.accuracy,
             "loss": record.loss,
@@ -118,7 +118,7 @@ class Recorder:
     def write_client_metrics(
         self, clients: Mapping[str, np.ndarray], rounds: Sequence[int], of_rounds: int
     ) -> dict[str, np.ndarray]:
-        """Mean, worst decile and spread over clients of every metric, Float[R, T]; NaN where it was not measured.
+        """Returns every metric's mean, worst decile and spread over clients, Float[R, T]; NaN where not measured.
 
         Args:
           clients: every client's values, Float[R, E, N].
@@ -131,7 +131,7 @@ class Recorder:
             worst = partial(worst_decile, higher_is_better=task.is_better_higher(name))
             for what, of in {"mean": mean_over_clients, "worst_decile": worst, "spread": spread_over_clients}.items():
                 full = f"client_{name}_{what}"
-                known = self.of_clients.get(full, np.zeros((len(values), 0)))  # of the rounds written before
+                known = self.of_clients.get(full, np.zeros((len(values), 0)))  # of rounds written earlier
                 new = of(values[:, known.shape[1] :])
                 self.of_clients[full] = np.concatenate([known, new], axis=1)
                 out[full] = np.full((len(values), of_rounds), np.nan)
@@ -140,11 +140,11 @@ class Recorder:
 
 
 def spread_classes(metrics: Mapping[str, Any] | None, axes: int) -> dict[str, np.ndarray]:
-    """Returns metrics of one number each: one that has a number for each class becomes `NAME_0`, `NAME_1`, ...
+    """Splits metrics that have a number for each class into `NAME_0`, `NAME_1`, ...; keeps the others.
 
     Args:
-      metrics: by name.
-      axes: how many a metric of one number has.
+      metrics: metrics by name.
+      axes: number of axes of a metric that is a single number.
 
     >>> spread_classes({"recall": np.zeros((2, 5, 3))}, axes=2).keys()
     dict_keys(['recall_0', 'recall_1', 'recall_2'])
@@ -157,13 +157,13 @@ def spread_classes(metrics: Mapping[str, Any] | None, axes: int) -> dict[str, np
 
 
 def concat_chunks(chunks: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """What all chunks of rounds recorded; not every one has every array."""
+    """Concatenates the records of chunks of rounds; not every chunk has every array."""
     names = dict.fromkeys(name for chunk in chunks for name in chunk)
     return {name: np.concatenate([chunk[name] for chunk in chunks if name in chunk], axis=1) for name in names}
 
 
 def split_history(history: History, experiments: int) -> list[History]:
-    """The history of each experiment, from the one of all runs."""
+    """Splits the history of all runs into one for each experiment."""
     size = len(history.seeds) // experiments
 
     def of(i: int) -> History:

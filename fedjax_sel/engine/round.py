@@ -46,16 +46,16 @@ from fedjax_sel.types import Cohort, Context, PRNGKey, StrategyState, Updates, V
 def round_step(
     experiment: Experiment, data: FederatedData, seed: PRNGKey, state: RoundState, t: Int[Array, ""], layout: Layout
 ) -> tuple[RoundState, RoundRecord]:
-    """Round `t`: from the state before it to the state after it, and what was measured."""
+    """Runs round `t`; returns the state after it, and what was measured."""
     key = partial(key_for, seed, round=t)
     ctx = make_context(experiment, data, seed, t)
     ctx = replace(ctx, candidates=choose_candidates(experiment, key(Purpose.CANDIDATES), state, ctx))
     before, asked = measure_before(experiment, data, seed, state, ctx, layout)
     cohort = select_cohort(experiment, key(Purpose.SELECT), state, ctx, before)  # who trains
-    # On what, and how; and whose update is accepted.
+    # What they train on, and how; and whose update is accepted.
     trained = train_cohort(experiment, data, seed, state, ctx, cohort, asked, layout)
     probed, probe_ledger = probe(aggregate, experiment, data, seed, state, ctx, asked, layout)
-    variables, aggregation = aggregate(experiment, state, trained)  # and how it is merged
+    variables, aggregation = aggregate(experiment, state, trained)  # and how updates are merged
     signals = measure_round(experiment, data, seed, state, ctx, trained, variables, before | probed, layout)
     learnt = observe_round(experiment, key(Purpose.OBSERVE), state, ctx, trained.cohort, signals)
     personal = keep_personal(state.personal, cohort.client, trained.work.returned, trained.personal)
@@ -82,7 +82,7 @@ def round_step(
 
 
 def average_loss(trained: Trained) -> Float[Array, ""]:
-    """The weighted mean of the losses that the merged members report; NaN where nobody weighs anything."""
+    """Returns the weighted mean of the losses that the merged members report; NaN if all weights are 0."""
     whole = trained.weight.sum()
     return jnp.where(whole > 0, jnp.sum(trained.weight * trained.updates.loss) / whole, jnp.nan)
 
@@ -93,7 +93,7 @@ def make_context(experiment: Experiment, data: FederatedData, seed: PRNGKey, t: 
     available = availability.available(key_for(seed, Purpose.AVAILABILITY, t), t, n)
     where = f"{type(availability).__name__}.available"
     check_array(where, available, (n,), jnp.bool_, f"true or false for each of the N = {n} clients")
-    available = jnp.asarray(available)  # a strategy of the user's may give NumPy's
+    available = jnp.asarray(available)  # a user's strategy may return a NumPy array
     ctx = Context(
         round=jnp.asarray(t, jnp.int32),
         rounds=jnp.asarray(experiment.rounds, jnp.int32),
@@ -107,7 +107,7 @@ def make_context(experiment: Experiment, data: FederatedData, seed: PRNGKey, t: 
 
 
 def choose_candidates(experiment: Experiment, key: PRNGKey, state: RoundState, ctx: Context) -> Int[Array, "d"] | None:
-    """Whom the selector asks for its `before` signals; None: everyone."""
+    """Returns the clients that the selector asks for its `before` signals; None: all."""
     selector = experiment.client_selection
     with stage("client selection", round=ctx.round):
         candidates = selector.candidates(key, state.client_selection, ctx)
@@ -117,7 +117,7 @@ def choose_candidates(experiment: Experiment, key: PRNGKey, state: RoundState, c
 
 
 def select_cohort(experiment: Experiment, key: PRNGKey, state: RoundState, ctx: Context, before: dict) -> Cohort:
-    """The selector's cohort, checked in shape; a client that stands in it more than once trains once."""
+    """Returns the selector's cohort, with its shapes checked; a client that was drawn more than once trains once."""
     selector = experiment.client_selection
     with stage("client selection", round=ctx.round):
         refuse_faults(experiment, count_signal_faults(before, dict.fromkeys(before, asked_among(ctx))))
@@ -129,7 +129,7 @@ def select_cohort(experiment: Experiment, key: PRNGKey, state: RoundState, ctx: 
 
 
 def aggregate(experiment: Experiment, state: RoundState, trained: Trained) -> tuple[Variables, StrategyState]:
-    """The new global model and the aggregator's state; batch statistics are averaged, whatever the aggregator."""
+    """Returns the new global model and the aggregator's state; batch statistics are averaged by any aggregator."""
     task = experiment.task
     with stage("aggregation"):
         (model, statistics), (delta, moved) = task.split(state.variables), task.split(trained.delta)
@@ -156,14 +156,14 @@ def measure_round(
     known: Values,
     layout: Layout,
 ) -> Values:
-    """All signals of the round.
+    """Returns all signals of the round.
 
     Args:
       experiment, data, seed, state, ctx: of the round.
-      trained: what came of the cohort's training.
+      trained: results of the cohort's training.
       variables: the new global model.
       known: signals measured before training and by a probe.
-      layout: how.
+      layout: how examples are run.
     """
     with stage("signals after training", round=ctx.round):
         change = jax.tree.map(jnp.subtract, variables, state.variables)
@@ -178,7 +178,7 @@ def measure_round(
 def observe_round(
     experiment: Experiment, key: PRNGKey, state: RoundState, ctx: Context, cohort: Cohort, signals: Values
 ) -> StrategyState:
-    """The client selector's state after the round, in which the cohort's mask says whose update was merged."""
+    """Returns the client selector's state after the round; the cohort's mask says whose update was merged."""
     selector = experiment.client_selection
     with stage("what the selector learns", round=ctx.round):
         learnt = selector.observe(key, state.client_selection, ctx, cohort, **signals)
@@ -187,7 +187,7 @@ def observe_round(
 
 
 def merge_correction(experiment: Experiment, state: RoundState, trained: Trained) -> StrategyState:
-    """The correction's state after the round, from what the merged members sent for it."""
+    """Returns the correction's state after the round, from what the merged members sent for it."""
     cohort = trained.cohort.replace(num_examples=trained.updates.num_examples)
     merged = experiment.correction.merge(state.correction, cohort, trained.updates.upload)
     check_state(experiment.correction, state.correction, merged, "merge")
@@ -195,7 +195,7 @@ def merge_correction(experiment: Experiment, state: RoundState, trained: Trained
 
 
 def count_faults(experiment: Experiment, ctx: Context, cohort: Cohort, trained: Trained, signals: Values) -> Faults:
-    """What strategies returned in the round that cannot be, by kind."""
+    """Counts the invalid values that strategies returned in the round, by kind."""
     before = experiment.client_selection.signals().at("before")
     with stage("signals", round=ctx.round):
         of_signals = count_signal_faults(signals, dict.fromkeys(before, asked_among(ctx)))
@@ -205,7 +205,7 @@ def count_faults(experiment: Experiment, ctx: Context, cohort: Cohort, trained: 
 
 
 def asked_among(ctx: Context) -> Bool[Array, "d"]:
-    """Which candidates can be reached, or which clients where everyone is asked."""
+    """Returns which candidates can be reached, or which clients if everyone is asked."""
     if ctx.candidates is None:
         return ctx.available
     return (ctx.candidates >= 0) & ctx.available.at[jnp.maximum(ctx.candidates, 0)].get(mode="fill", fill_value=False)
@@ -214,7 +214,7 @@ def asked_among(ctx: Context) -> Bool[Array, "d"]:
 def count_round(
     experiment: Experiment, data: FederatedData, ctx: Context, trained: Trained, asked: Bool[Array, "N"]
 ) -> Ledger:
-    """What the round took, but for a probe; a model that a member receives anyway is not sent for signals."""
+    """Returns what the round used, without a probe; a model that a member receives anyway is not sent for signals."""
     cohort = trained.selected
     members = jnp.zeros(ctx.num_clients, bool).at[cohort.returned].set(True, mode="drop")
     training = count_training(experiment, data, trained, cohort.mask.sum())

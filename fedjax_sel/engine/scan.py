@@ -1,4 +1,4 @@
-"""A chunk of rounds of every run, compiled; and the same without compilation."""
+"""A compiled chunk of rounds of every run."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ def run_chunk(
     differs: tuple[bool, ...],
     axes: FederatedData,
 ) -> tuple[RoundState, RoundRecord]:
-    """Rounds `t0 … t0 + length - 1` of every run; those after the last change nothing.
+    """Runs rounds `t0 … t0 + length - 1` of every run; rounds after the last one change nothing.
 
     Args:
-      experiment: traced in its floats; leaves with a leading `R` where `differs`.
-      data: leaves with a leading `R` where `axes` says 0.
+      experiment: traced in its floats; leaves have a leading `R` where `differs`.
+      data: leaves have a leading `R` where `axes` is 0.
       keys: Key["R"].
-      state: with a leading `R`; its memory is used again.
+      state: with a leading `R`; its memory is reused.
       t0: first round.
-      layout: how.
-      length: of the chunk; the last one of a run is not compiled for itself.
-      differs: for each leaf of `experiment`.
-      axes: of `data`, for `Layout.over_seeds`.
+      layout: how runs, clients and examples are laid out.
+      length: rounds of the chunk, also of a run's last one, so that it is not compiled separately.
+      differs: for each leaf of `experiment`, whether it has a leading `R`.
+      axes: axes of `data`, for `Layout.over_seeds`.
 
     Returns:
-      The state after, and what was measured, with leading `R`, `length`.
+      The state after the chunk, and what was measured, with leading `R`, `length`.
     """
     floats, tree = jax.tree.flatten(experiment)
     float_axes = [0 if own else None for own in differs]

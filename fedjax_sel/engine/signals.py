@@ -1,4 +1,4 @@
-"""Signals, measured: of clients before they train, of members that have trained, of finished rounds."""
+"""Measurement of signals: of clients before training, of members that have trained, and of finished rounds."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from fedjax_sel.types import Batch, Context, PRNGKey, Rows, Update, Updates, Var
 def measure_before(
     experiment: Experiment, data: FederatedData, seed: PRNGKey, state: RoundState, ctx: Context, layout: Layout
 ) -> tuple[Values, Bool[Array, "N"]]:
-    """The selector's `before` signals, zeros where it does not ask this round; and who was asked."""
+    """Returns the selector's `before` signals, zeros if it does not ask this round, and which clients were asked."""
     selector = experiment.client_selection
     signals = selector.signals().at("before")
     if not signals:
@@ -66,12 +66,12 @@ def asked_clients(ctx: Context) -> Bool[Array, "N"]:
 def count_before(
     experiment: Experiment, data: FederatedData, asked: Bool[Array, "N"], has_model: Bool[Array, "N"]
 ) -> Ledger:
-    """What it took to ask these clients for the `before` signals.
+    """Returns what asking these clients for the `before` signals used.
 
     Args:
       experiment, data: of the round.
-      asked: who was.
-      has_model: to whom the model is sent anyway.
+      asked: which clients were asked.
+      has_model: which clients are sent the model anyway.
     """
     limits = limits_of(experiment.client_selection.signals().at("before").values())
     count = data.num_holdout if experiment.signal_split == "holdout" else data.num_examples
@@ -99,19 +99,20 @@ def measure_clients(
     key: PRNGKey,
     holdout: bool = False,
 ) -> Values:
-    """Each signal's value of each candidate, with a leading `d`; of each client, `N`, where everyone is asked.
+    """Returns each signal's value for each candidate, with a leading `d`; for each client, `N`, if all are asked.
 
-    The global model is one model, so the example signals of all clients come from one pass over all examples and a
-    segment mean; where clients keep parts for themselves, each client's come from its own model.
+    All clients share the global model, so their example signals come from one pass over all examples and a segment
+    mean; if clients keep personal parts, each client's values come from its own model.
 
     Args:
       signals: example and client signals by name.
-      task, variables, data: on the current global model.
+      task, data: of the run.
+      variables: the current global model.
       personal: parts that each client keeps for itself, with a leading `N`.
       ctx: of this round.
-      layout: how.
-      key: from which each client draws its own.
-      holdout: measure on the hold-out examples instead of the training examples.
+      layout: how examples and clients are run.
+      key: key from which each client's key is derived.
+      holdout: whether to measure on the hold-out examples instead of the training examples.
     """
     by_example = {name: signal for name, signal in signals.items() if isinstance(signal, ExampleSignal)}
     by_client = {name: signal for name, signal in signals.items() if isinstance(signal, ClientSignal)}
@@ -144,7 +145,7 @@ def measure_flat(
     layout: Layout,
     index: Int[Array, "b"] | None = None,
 ) -> Values:
-    """Each signal's value of each example at `index`, None: of each, from one flat forward pass."""
+    """Returns each signal's value for each example at `index` (None: for all examples) from one flat forward pass."""
 
     def measure(x, y):
         logits = task.logits(variables, x)
@@ -157,14 +158,14 @@ def measure_flat(
 
 
 def of_task(signals: Mapping[str, Signal], task: Task) -> dict[str, Any]:
-    """Returns the signals as they are measured where `task` is learnt."""
+    """Returns the signals as they are measured for `task`."""
     return {name: signal.of_task(task) for name, signal in signals.items()}
 
 
 def average_by_client(
     value: Shaped[Array, "n ..."], data: FederatedData, *, holdout: bool = False
 ) -> Shaped[Array, "N ..."]:
-    """Mean of a value an example over each client's examples."""
+    """Averages a value per example over each client's examples."""
     total = sum_by_client(value, data, holdout=holdout)
     count = data.num_holdout if holdout else data.num_examples
     return total / expand(jnp.maximum(count, 1), total)
@@ -173,7 +174,7 @@ def average_by_client(
 def sum_by_client(
     value: Shaped[Array, "n ..."], data: FederatedData, *, holdout: bool | Bool[Array, ""] = False
 ) -> Shaped[Array, "N ..."]:
-    """Sum of a value an example over each client's examples, its training or its hold-out examples."""
+    """Sums a value per example over each client's examples, its training or its hold-out examples."""
     count = jnp.where(holdout, data.num_holdout, data.num_examples)
     owner = jnp.minimum(data.owner, data.num_clients - 1)
     first = jnp.where(holdout, data.offset + data.num_examples, data.offset)[owner]
@@ -184,23 +185,23 @@ def sum_by_client(
 
 
 def average_masked(value: Shaped[Array, "d L ..."], mask: Bool[Array, "d L"]) -> Shaped[Array, "d ..."]:
-    """Mean over the second axis of those in the mask; 0 where there is none."""
+    """Averages over the second axis the entries in the mask; 0 if there are none."""
     total = jnp.where(expand(mask, value), value, 0).sum(1)
     return total / expand(jnp.maximum(mask.sum(1), 1), total)
 
 
 def expand(a: Array, like: Array) -> Array:
-    """An array with as many trailing axes of 1 as `like` has more."""
+    """Appends axes of length 1 to an array until it has as many axes as `like`."""
     return a.reshape(*a.shape, *(1,) * (like.ndim - a.ndim))
 
 
 def client_batch(data: FederatedData, client: Int[Array, ""], *, holdout: bool = False) -> Batch:
-    """All of a client's examples."""
+    """Returns all of a client's examples, its training or its hold-out examples."""
     return data.batch(*data.examples_of(client, holdout=holdout))
 
 
 def public_batch(data: FederatedData | None) -> Batch:
-    """The public examples, which have no labels."""
+    """Returns the public examples, which have no labels."""
     assert data is not None
     x = data.public_x
     assert x is not None
@@ -215,7 +216,7 @@ def measure_client_signals(
     own: Any,
     key: PRNGKey,
 ) -> Values:
-    """Each signal's value of one client; `own()` gives its examples, and `data` has the public ones."""
+    """Returns each signal's value for one client; `own()` gives its examples, and `data` has the public ones."""
     batches = {public: public_batch(data) if public else own() for public in {s.public for s in signals.values()}}
     return {name: s.measure(task, variables, batches[s.public], key) for name, s in signals.items()}
 
@@ -223,7 +224,7 @@ def measure_client_signals(
 def measure_examples(
     signals: Mapping[str, ExampleSignal | FeatureSignal], task: Task, variables: Variables, x: Rows, y: Int[Array, "L"]
 ) -> dict[str, Shaped[Array, "L ..."]]:
-    """Each example or feature signal's value of each of one client's examples, from one forward pass."""
+    """Returns the value of each example or feature signal for one client's examples, from one forward pass."""
     if not signals:
         return {}
     by_features = {name: s for name, s in signals.items() if isinstance(s, FeatureSignal)}
@@ -243,7 +244,7 @@ def measure_examples(
 def split_signals(
     signals: Mapping[str, Signal],
 ) -> tuple[dict[str, ExampleSignal | FeatureSignal], dict[str, ClientSignal], dict[str, UpdateSignal]]:
-    """Signals of examples, of clients and of updates."""
+    """Splits signals into those of examples, of clients and of updates."""
     by_example = {name: s for name, s in signals.items() if isinstance(s, ExampleSignal | FeatureSignal)}
     by_client = {name: s for name, s in signals.items() if isinstance(s, ClientSignal)}
     return by_example, by_client, {name: s for name, s in signals.items() if isinstance(s, UpdateSignal)}
@@ -252,7 +253,7 @@ def split_signals(
 def average_examples(
     signals: Mapping[str, ExampleSignal | FeatureSignal], task: Task, variables: Variables, own: Any
 ) -> Values:
-    """Each signal's mean over one client's examples; `own()` gives them."""
+    """Returns each signal's mean over one client's examples, which `own()` gives."""
     batch = own()
     each = measure_examples(signals, task, variables, batch.x, batch.y)
     return {name: average_masked(v[None], batch.mask[None])[0] for name, v in each.items()}
@@ -270,17 +271,17 @@ def measure_trained(
     *,
     holdout: bool = False,
 ) -> Values:
-    """Each signal's value of one member of the cohort that has just trained.
+    """Returns each signal's value for one member of the cohort that has just trained.
 
     Args:
       signals: the selector's `trained` signals.
       task, data: of the run.
       received: the global model from which it trained.
-      update: what came of it.
-      client: who it is.
-      previous: change of the global model in the round before; None where no signal refers to it.
-      key: from which it draws.
-      holdout: measure on its hold-out examples instead of its training examples.
+      update: its update.
+      client: number of the client.
+      previous: change of the global model in the previous round; None if no signal refers to it.
+      key: for random draws.
+      holdout: whether to measure on its hold-out examples instead of its training examples.
     """
     by_example, by_client, updates = split_signals(signals)
     seen, before = strip_statistics(task, update), None if previous is None else task.split(previous)[0]
@@ -303,18 +304,18 @@ def measure_after(
     mask: Bool[Array, "m"],
     layout: Layout,
 ) -> Values:
-    """Each signal's value of the finished round: with a leading `m` for updates (0 in empty slots), one for the server.
+    """Returns each signal's value for a finished round: one per update, `m` (0 in empty slots), or one for the server.
 
     Args:
       signals: the selector's `after` signals.
       task: what is learnt.
       variables: the new global model.
       data: with the server's examples.
-      updates: of the cohort.
+      updates: updates of the cohort.
       aggregate: change of the global model.
-      previous: its change in the round before; None where no signal refers to it.
-      mask: whose update was merged.
-      layout: how.
+      previous: its change in the previous round; None if no signal refers to it.
+      mask: which slots' updates were merged.
+      layout: how examples are run.
     """
     values: Values = {}
     changes = {"aggregate": aggregate, "previous": previous, "none": None}
@@ -331,7 +332,7 @@ def measure_after(
 def measure_server(
     signals: Mapping[str, ServerSignal], task: Task, variables: Variables, data: FederatedData, layout: Layout
 ) -> Values:
-    """Each signal's value of the global model on the server's validation or test examples, from one pass over each."""
+    """Returns each signal's value for the global model on the server's validation or test examples, one pass each."""
     splits = {"validation": (data.validation_x, data.validation_y), "test": (data.test_x, data.test_y)}
     values: Values = {}
     for split, (x, y) in splits.items():
@@ -343,7 +344,7 @@ def measure_server(
 
 
 def strip_statistics(task: Task, update: Update) -> Update:
-    """Returns an update, or those of a cohort, without batch statistics, whose numbers are those of the examples."""
+    """Returns an update, or a cohort's updates, without batch statistics, which are moments of the examples."""
     return replace(update, delta=task.split(update.delta)[0])
 
 
@@ -355,13 +356,13 @@ def measure_cohort(
     round: Int[Array, ""],
     updates: Updates,
 ) -> Values:
-    """Each signal's values of a cohort, read off all updates together; with a leading `m`.
+    """Returns each cohort signal's values, computed from all updates together; with a leading `m`.
 
     Args:
-      signals: of one moment, of which the cohort signals are measured.
+      signals: signals of one moment, of which only the cohort signals are measured.
       task, data, seed: of the run.
       round: number of the round.
-      updates: of the cohort, and the model that they began with.
+      updates: the cohort's updates, and the model that they started from.
     """
     wanted = {name: signal for name, signal in signals.items() if isinstance(signal, CohortSignal)}
     if not wanted:
@@ -378,5 +379,5 @@ def measure_cohort(
 
 
 def refers_to_previous(signals: Mapping[str, Signal]) -> bool:
-    """Whether any of these refers to the change of the global model in the round before."""
+    """Returns whether any of these refers to the change of the global model in the previous round."""
     return any(isinstance(s, UpdateSignal) and s.reference == "previous" for s in signals.values())

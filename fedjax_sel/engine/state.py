@@ -1,4 +1,4 @@
-"""State carried from round to round, and the record of each round that leaves the scan."""
+"""The state carried from round to round, and the record of each round, which leaves the scan."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class RoundState(Pytree):
       variables: the global model.
       client_selection, data_selection, correction, aggregation: states of the strategies.
       data_server: what the data selector keeps on the server.
-      change: of the global model in the round before; None where no signal refers to it.
-      personal: parts of the model that each client keeps for itself, with a leading `N`; `()` where all is shared.
-      alive: until the seed diverges (`engine.nonfinite`); from then on nothing changes.
+      change: change of the global model in the previous round; None if no signal refers to it.
+      personal: parts of the model that each client keeps for itself, with a leading `N`; `()` if all parts are shared.
+      alive: true until the seed diverges (`engine.nonfinite`); from then on nothing changes.
     """
 
     variables: Variables
@@ -42,11 +42,11 @@ class RoundState(Pytree):
 
 
 class FaultCounts(Pytree):
-    """How many of each fault (`engine.faults`) there were in a round, in one array: each that leaves a scan costs time.
+    """Counts of each fault (`engine.faults`) in a round, as one array: each array that leaves a scan takes time.
 
     Attributes:
-      counts: with an axis of faults, the last.
-      names: of the faults.
+      counts: counts, with an axis of faults as the last.
+      names: names of the faults.
     """
 
     counts: Int[Array, "*rounds k"]
@@ -54,7 +54,7 @@ class FaultCounts(Pytree):
 
 
 def pack_faults(faults: dict[str, Any]) -> FaultCounts:
-    """Returns counts by name in one array.
+    """Packs counts by name into one array.
 
     >>> pack_faults({"twice": jnp.int32(2), "outside": jnp.int32(0)}).counts.tolist()
     [2, 0]
@@ -66,19 +66,19 @@ class RoundRecord(Pytree):
     """What one round measured; with leading axes for several seeds and rounds.
 
     Attributes:
-      loss, accuracy: of the new global model on the test examples (loss in nats); NaN where it was not evaluated. None
-        is the accuracy where targets are no classes.
+      loss, accuracy: of the new global model on the test examples (loss in nats); NaN if it was not evaluated. Accuracy
+        is None if targets are not classes.
       training_loss: weighted mean, in nats, of the losses that the merged members report from their training.
       client: the cohort; `PAD_CLIENT` in empty slots.
-      ledger: what the round took.
-      probe: what its probe took; None where the selector never probes.
-      alive: whether the seed is still finite after it.
-      faults: what strategies returned that cannot be, `FaultCounts`; or counts by name, as they were flattened.
-      idle: whether nobody trained.
-      metrics: the task's other metrics by name, on the test examples, a number or one for each class; NaN where they
-        were not measured.
-      clients: all metrics by name, on every client's own examples, with an axis `N`; NaN where they were not measured,
-        None where none are wanted.
+      ledger: what the round used.
+      probe: what its probe used; None if the selector never probes.
+      alive: whether the seed is still finite after the round.
+      faults: counts of invalid values from strategies, as `FaultCounts`; or by name, in a record that was flattened.
+      idle: whether no client trained.
+      metrics: the task's other metrics by name, on the test examples, a number or one for each class; NaN if they were
+        not measured.
+      clients: all metrics by name, on every client's own examples, with an axis `N`; NaN if they were not measured,
+        None if none are requested.
     """
 
     loss: Float[Array, ""]
@@ -95,7 +95,7 @@ class RoundRecord(Pytree):
 
 
 def flatten_record(record: RoundRecord) -> dict[str, Any]:
-    """The arrays of a record by dotted name, as in `ledger.members`, `faults.twice`; what `unflatten_record` reads."""
+    """Returns the arrays of a record by dotted name, as in `ledger.members`, `faults.twice`, for `unflatten_record`."""
     if isinstance(record.faults, FaultCounts):
         packed = record.faults
         record = record.replace(faults={name: packed.counts[..., i] for i, name in enumerate(packed.names)})
@@ -104,7 +104,7 @@ def flatten_record(record: RoundRecord) -> dict[str, Any]:
 
 
 def unflatten_record(arrays: dict[str, np.ndarray]) -> RoundRecord:
-    """The record whose arrays have these dotted names."""
+    """Returns the record whose arrays have these dotted names."""
     nested: dict[str, Any] = traverse_util.unflatten_dict(arrays, sep=".")
     ledgers = {
         name: Ledger(**{"signal_examples": {}, **nested[name]}) for name in ("ledger", "probe") if name in nested

@@ -1,4 +1,4 @@
-"""Whether a task and the strategies are made for the kind of targets that the data has, before anything compiles."""
+"""Checks, before anything compiles, that a task and the strategies fit the data's kind of targets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fedjax_sel.task.metrics import METRICS, MeanOf
 def check_targets(
     task: Task, client_selection: ClientSelector, data_selection: DataSelector, data: FederatedData
 ) -> None:
-    """Raises `ValueError` where the model, the loss, a metric or a signal does not fit the targets."""
+    """Raises `ValueError` if the model, the loss, a metric or a signal does not fit the targets."""
     check_outputs(task, data)
     for what, part, known in (
         ("loss", task.loss, LOSSES),
@@ -36,7 +36,7 @@ def check_targets(
 
 
 def check_outputs(task: Task, data: FederatedData) -> None:
-    """Raises `ValueError` where the model does not give as many numbers as the targets need."""
+    """Raises `ValueError` if the model's outputs do not have the shape that the targets need."""
     outputs = task.outputs(data.like)
     if len(outputs) < 2 or outputs[0] != 1:
         raise ValueError(
@@ -57,7 +57,7 @@ def check_outputs(task: Task, data: FederatedData) -> None:
 
 
 def measure_once(task: Task, data: FederatedData) -> None:
-    """Raises `ValueError` where the loss or a metric cannot be computed of the outputs and the targets."""
+    """Raises `ValueError` if the loss or a metric cannot be computed from the outputs and the targets."""
     outputs = jax.ShapeDtypeStruct((2, *task.outputs(data.like)[1:]), jnp.float32)
     targets = jax.ShapeDtypeStruct((2, *data.y.shape[1:]), data.y.dtype)
 
@@ -87,7 +87,7 @@ def measure_once(task: Task, data: FederatedData) -> None:
 
 
 def check_strategies(client_selection: ClientSelector, data_selection: DataSelector, targets: str) -> None:
-    """Raises `ValueError` for a strategy that needs classes, where targets are of another kind."""
+    """Raises `ValueError` if a strategy needs classes, for targets of another kind."""
     declared = client_selection.signals()
     wanted = {name: signal for moment in MOMENTS for name, signal in declared.at(moment).items()}
     chosen = {**data_selection.signals(), **data_selection.validation_signals()}

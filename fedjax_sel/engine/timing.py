@@ -1,4 +1,4 @@
-"""What a round takes on the clients' devices: who returns, after how many steps, in how many seconds and joules."""
+"""A round on the clients' devices: which members return, after how many steps, seconds and joules."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class CohortWork(Pytree):
     """The cohort's work on its devices.
 
     Attributes:
-      plan: what each member does that counts; no step where it returns nothing.
-      returned: who returns something.
-      wasted: examples passed forward and backward by those who do not.
-      spent: seconds each was busy.
+      plan: what each member does that counts; no steps if it returns nothing.
+      returned: which members return something.
+      wasted: examples passed forward and backward by members that do not.
+      spent: seconds that each member was busy.
     """
 
     plan: Plan
@@ -37,13 +37,13 @@ class CohortWork(Pytree):
 
 
 def expect_turns(experiment: Experiment, data: FederatedData, ctx: Context) -> tuple[Timing | None, Timing | None]:
-    """Seconds of every client's turn if it trained on all its examples, Float["N"], and if it did so for one epoch.
+    """Returns seconds of every client's turn if it trained on all its examples, Float["N"], and if for one epoch.
 
-    None where there are no devices.
+    None without devices.
     """
     if data.devices is None:
         return None, None
-    count = jnp.asarray(data.num_examples)  # a selector begins on the host
+    count = jnp.asarray(data.num_examples)  # a selector is initialised on the host
     plan = experiment.local_training.plan(count, data.longest, ctx.round, ctx.rounds)
     flops = training_flops(experiment, data, plan, jnp.arange(data.num_clients))
     rates = rates_of(experiment, data.like, count_public(data))
@@ -57,9 +57,9 @@ def expect_turns(experiment: Experiment, data: FederatedData, ctx: Context) -> t
 def count_affordable(
     experiment: Experiment, data: FederatedData, ctx: Context, client: Int[Array, ""], holds_model: Bool[Array, ""]
 ) -> Int[Array, ""] | None:
-    """On how many examples one client can train until the deadline, where it measures the signals of all it has.
+    """Returns how many examples a client can train on before the deadline, if it measures signals on all it has.
 
-    0 where not even the transfers fit; None where there are no devices.
+    0 if not even one example fits; None without devices.
     """
     if data.devices is None:
         return None
@@ -84,23 +84,23 @@ def plan_cohort(
     screened: Int[Array, "m"],
     holds_model: Bool[Array, "N"],
 ) -> CohortWork:
-    """The cohort's work on its devices, up to the deadline; all of it where there are no devices.
+    """Returns the cohort's work on its devices, up to the deadline; all of its work without devices.
 
     Args:
       experiment: with its deadline.
       data: of the clients, with their devices.
       ctx: of the round.
-      cohort: who trains.
-      num_examples: that each member trains on.
-      screened: of which each measured signals, to choose.
-      holds_model: who received the global model already when it was asked for signals.
+      cohort: the clients that train.
+      num_examples: number of examples that each member trains on.
+      screened: number of examples on which each measured signals, to choose among them.
+      holds_model: which clients already received the global model when they were asked for signals.
     """
     trainer = experiment.local_training
     plan = trainer.plan(num_examples, data.longest, ctx.round, ctx.rounds)
     check_plan(trainer, plan, ctx.m)
     if data.devices is None:
         none = jnp.zeros(cohort.mask.shape)
-        returned = cohort.mask & (plan.steps > 0)  # who has nothing to train on has nothing to send
+        returned = cohort.mask & (plan.steps > 0)  # without anything to train on, there is nothing to send
         return CohortWork(plan, returned, jnp.zeros_like(plan.steps), Timing(none, none, none))
     devices, deadline, rates = (
         data.devices.take(cohort.client),
@@ -114,7 +114,7 @@ def plan_cohort(
     looking, fixed = flops.looked / devices.compute, (flops.looked + flops.after) / devices.compute
     share = deadline.share(whole, fixed)
     done = jnp.floor(share * plan.steps).astype(plan.steps.dtype)
-    if deadline.late == "partial":  # the last step of an epoch may be smaller, so that one step too many was counted
+    if deadline.late == "partial":  # the last step of an epoch may be smaller, so one step too many may be counted
         seen = trainer.plan(num_examples, data.longest, ctx.round, ctx.rounds, max_steps=done).examples_seen
         done = done - (seen > share * plan.examples_seen * (1 + 1e-6)).astype(done.dtype)
     returned = cohort.mask & (done > 0)
@@ -136,12 +136,12 @@ def fail_members(
     num_examples: Int[Array, "m"],
     work: CohortWork,
 ) -> CohortWork:
-    """The work of a cohort of which some members fail once they have trained: they return nothing.
+    """Returns the work of a cohort in which some members fail after training, and so return nothing.
 
     Args:
       experiment, data, ctx, cohort, num_examples: as for `plan_cohort`.
-      seed: of the run; who fails is drawn from it.
-      work: of the members if nobody failed.
+      seed: of the run; it determines which members fail.
+      work: work of the members if none failed.
     """
     if isinstance(experiment.volatility, Always):
         return work
@@ -158,14 +158,14 @@ def fail_members(
 
 
 def restrict(cohort: Cohort, mask: Bool[Array, "m"]) -> Cohort:
-    """The cohort in which only those members count; it still names the others."""
+    """Returns the cohort with only these members in its mask; it still names the others."""
     return Cohort(cohort.client, mask, jnp.where(mask, cohort.weight, 0.0))
 
 
 def time_cohort(
     data: FederatedData, cohort: Cohort, work: CohortWork
 ) -> tuple[Float[Array, ""] | None, Float[Array, ""] | None]:
-    """Seconds until the last member is done, and joules of all of them; None without devices."""
+    """Returns seconds until the last member is done, and joules of all members; None without devices."""
     if data.devices is None:
         return None, None
     energy = jnp.where(cohort.mask, joules(data.devices.take(cohort.client), work.spent), 0).sum()
@@ -175,7 +175,7 @@ def time_cohort(
 def time_signals(
     experiment: Experiment, data: FederatedData, asked: Bool[Array, "N"]
 ) -> tuple[Float[Array, ""] | None, Float[Array, ""] | None]:
-    """Seconds until the last of those asked has answered the `before` signals, and joules; None without devices."""
+    """Returns seconds until the last client asked has sent its `before` signals, and joules; None without devices."""
     if data.devices is None:
         return None, None
     rates = rates_of(experiment, data.like, count_public(data))
@@ -192,12 +192,12 @@ def time_signals(
 
 
 class TurnFlops(NamedTuple):
-    """Operations of clients' turns.
+    """Floating-point operations of clients' turns.
 
     Attributes:
-      looked: of the choice among their examples, before training.
-      trained: of all local steps.
-      after: of the `trained` signals.
+      looked: for choosing among their examples, before training.
+      trained: for all local steps.
+      after: for the `trained` signals.
     """
 
     looked: Float[Array, "k"]
@@ -206,7 +206,7 @@ class TurnFlops(NamedTuple):
 
     @property
     def total(self) -> Float[Array, "k"]:
-        """All of a turn."""
+        """All operations of a turn."""
         return self.trained + (self.looked + self.after)
 
 
@@ -217,7 +217,7 @@ def training_flops(
     client: Int[Array, "k"],
     screened: Int[Array, "k"] | None = None,
 ) -> TurnFlops:
-    """Operations of the turns of some clients, which choose among `screened` examples (None: all that they have)."""
+    """Returns the operations of clients' turns if they choose among `screened` examples (None: all they have)."""
     rates = rates_of(experiment, data.like, count_public(data))
     size = jnp.asarray(data.num_examples)[client]
     among = size if screened is None or not overrides(experiment.data_selection, "asks") else screened

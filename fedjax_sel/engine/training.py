@@ -1,4 +1,4 @@
-"""The cohort chooses its examples and trains on them."""
+"""Training of a cohort: its members choose their examples and train on them."""
 
 from __future__ import annotations
 
@@ -42,20 +42,20 @@ from fedjax_sel.types import Cohort, Context, PRNGKey, Update, Updates, Variable
 
 
 class Trained(Pytree):
-    """What came of a cohort's local training.
+    """Results of a cohort's local training.
 
     Attributes:
       selected: the cohort as it was selected.
-      cohort: in which those count whose update is merged.
+      cohort: the cohort; its mask says whose update is merged.
       delta: the change that the cohort proposes.
-      updates: of the cohort, with a leading `m`; `delta` is None where only the sum was kept.
-      weight: of each update in the sum.
+      updates: updates of the cohort, with a leading `m`; `delta` is None if only the sum was kept.
+      weight: weight of each update in the sum.
       work: the cohort's work on its devices.
       signals: the selector's `trained` signals.
       chosen: what the members train on.
-      personal: parts that each member keeps for itself, after it trained, with a leading `m`.
-      uploaded: whose update was sent to the server.
-      faults: what strategies returned that cannot be (`engine.faults`), by kind.
+      personal: parts that each member keeps for itself, after training, with a leading `m`.
+      uploaded: which members sent their update to the server.
+      faults: counts of invalid values from strategies (`engine.faults`), by kind.
     """
 
     selected: Cohort
@@ -81,7 +81,7 @@ def train_cohort(
     asked: Bool[Array, "N"],
     layout: Layout,
 ) -> Trained:
-    """The cohort chooses its examples and trains on them from the global model; those who are accepted are merged."""
+    """Trains the cohort from the global model, on examples that its members choose, and combines accepted updates."""
     aggregator = experiment.aggregation
     signals = experiment.client_selection.signals()
     has_model = asked & needs_model(signals)
@@ -130,13 +130,13 @@ def accept_updates(
     values: Values,
     work: CohortWork,
 ) -> tuple[Cohort, Bool[Array, "m"], CohortWork, Faults]:
-    """The cohort whose updates the selector accepts, who uploads one, the work that this leaves, and faults.
+    """Returns the cohort of accepted updates, which members upload theirs, the work after that, and faults.
 
     Args:
       experiment, seed, state, ctx: of the round.
-      returned: the cohort in which those count whose update is finite.
+      returned: the cohort; its mask says whose update is finite.
       values: the selector's `trained` signals.
-      work: of the cohort if everybody uploads.
+      work: work of the cohort if every member uploads.
     """
     selector = experiment.client_selection
     if not selector.accepts:
@@ -148,17 +148,17 @@ def accept_updates(
     merged = restrict(accepted, accepted.mask & returned.mask)
     if not selector.accepts_before_upload:
         return merged, work.returned, work, faults
-    upload = jnp.where(work.returned & ~merged.mask, 0.0, work.spent.upload)  # who was late was still sending
+    upload = jnp.where(work.returned & ~merged.mask, 0.0, work.spent.upload)  # late members were still sending
     return merged, merged.mask, replace(work, spent=replace(work.spent, upload=upload)), faults
 
 
 def needs_model(signals: Signals) -> bool:
-    """Whether the model is sent to those who are asked for `before` signals."""
+    """Returns whether the model is sent to clients that are asked for `before` signals."""
     return any(signal.cost.needs_model for signal in signals.at("before").values())
 
 
 def looks_at_deltas(signals: Signals) -> bool:
-    """Whether a signal looks at updates beside the merge or at all of them together, so that they are kept."""
+    """Returns whether a signal looks at updates after the merge or at all of them together, so that all are kept."""
     if any(isinstance(s, UpdateSignal) and s.stacked for s in signals.at("after").values()):
         return True
     return any(isinstance(s, CohortSignal) for moment in ("trained", "after") for s in signals.at(moment).values())
@@ -173,12 +173,12 @@ def train_member(
     member: Any,
     num_steps: Any,
 ) -> tuple[Update, tuple[Values, Variables]]:
-    """One member's update, the `trained` signals of it, and the parts that the member keeps for itself.
+    """Returns one member's update, its `trained` signals, and the parts that the member keeps for itself.
 
     Args:
       experiment, data, seed, state, ctx: of the round.
-      member: client, its places in `data`, which of them count, their weights, and its plan.
-      num_steps: to which the loop runs.
+      member: client, indices of its examples in `data`, which of them count, their weights, and its plan.
+      num_steps: number of steps of the loop.
     """
     task, correction = experiment.task, experiment.correction
     client, index, mask, weight, plan = member
@@ -223,7 +223,7 @@ def train_member(
 
 
 def offset_of(experiment: Experiment, client_state: Any) -> Variables | None:
-    """What the correction adds to every step of a client after the momentum, 0 for personal parts; None: nothing."""
+    """Returns the correction's offset for a client, 0 for personal parts; None: it has none."""
     offset, task = experiment.correction.offset(client_state), experiment.task
     if offset is None or not task.personal:
         return offset
@@ -232,7 +232,7 @@ def offset_of(experiment: Experiment, client_state: Any) -> Variables | None:
 
 
 def keep_apart(task: Task, update: Update, received: Variables) -> tuple[Update, Variables]:
-    """One member's update without its personal parts, which are 0 in it, and those parts after it; `()` without any."""
+    """Returns one member's update with personal parts set to 0, and those parts after training, `()` without any."""
     if not task.personal:
         return update, ()
     shared, moved = task.split_personal(update.delta)
@@ -242,14 +242,14 @@ def keep_apart(task: Task, update: Update, received: Variables) -> tuple[Update,
 
 
 def combine(experiment: Experiment, deltas: Variables, weight: Float[Array, "m"]) -> Variables:
-    """The change that the aggregator makes of all updates; batch statistics are averaged, whatever it is."""
+    """Returns the aggregator's change from all updates; batch statistics are averaged by any aggregator."""
     model, statistics = experiment.task.split(deltas)
     averaged = jax.tree.map(lambda leaf: jnp.tensordot(weight, leaf, 1), statistics)
     return experiment.task.join(experiment.aggregation.combine(model, weight), averaged)
 
 
 def perturb(experiment: Experiment, seed: PRNGKey, ctx: Context, state: RoundState, change: Variables) -> Variables:
-    """The change as the aggregator releases it; batch statistics and personal parts stay as they are."""
+    """Returns the change as the aggregator releases it; batch statistics and personal parts are unchanged."""
     aggregator, task = experiment.aggregation, experiment.task
     model, statistics = task.split(change)
     noisy = aggregator.perturb(key_for(seed, Purpose.NOISE, ctx.round), model, ctx.m)
@@ -259,7 +259,7 @@ def perturb(experiment: Experiment, seed: PRNGKey, ctx: Context, state: RoundSta
 
 
 def count_training(experiment: Experiment, data: FederatedData, trained: Trained, models_sent: Any) -> Ledger:
-    """What the training of a cohort took; `models_sent` is to how many members the model was sent."""
+    """Returns what the training of a cohort used; `models_sent` is the number of members that were sent the model."""
     cohort, work = trained.selected, trained.work
     signals = experiment.client_selection.signals()
     limits = limits_of(signals.at("before").values())

@@ -1,4 +1,4 @@
-"""Hyperparameters by Optuna: a batch of trials is asked for, run in one compiled program, and told."""
+"""Hyperparameter tuning with Optuna: a batch of trials is asked for, run in one compiled program, and told."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from fedjax_sel.pytree import is_whole
 
 
 def mean_final_quality(history: History) -> float:
-    """Returns the headline (accuracy) after the last round, mean over seeds that did not diverge; NaN where all did."""
+    """Returns the headline metric after the last round, averaged over seeds that did not diverge; NaN if all did."""
     kept = history[history.headline][history.diverged == 0, -1]
     return float(kept.mean()) if kept.size else float("nan")
 
 
 def check_direction(study: Any, experiment: Experiment) -> None:
-    """Raises `ValueError` where a study goes the wrong way for the headline of an experiment."""
+    """Raises `ValueError` if a study's direction is wrong for the headline metric of an experiment."""
     name, better = ("accuracy", "maximize") if "accuracy" in experiment.task.metrics else ("loss", "minimize")
     if study.direction.name.lower() != better:
         raise ValueError(
@@ -44,24 +44,24 @@ def tune(
     objective: Callable[[History], float] = mean_final_quality,
     execution: Execution | None = None,
 ) -> Any:
-    """Returns the study, after so many more trials, `at_once` of them side by side in one compiled program.
+    """Runs more trials of a study, `at_once` of them side by side in one compiled program, and returns the study.
 
-    All trials of a batch are asked for before any is told, so that a batch is drawn from what earlier batches found.
-    They differ only in floats; other choices belong to studies of their own. A trial whose value is NaN fails.
+    All trials of a batch are asked for before any is told, so a batch is drawn from the results of earlier batches.
+    They may differ only in floats; use separate studies for other choices. A trial whose value is not finite fails.
 
     Args:
-      study: `optuna.create_study(direction="maximize")`, or any other of one objective.
-      make: the experiment of a trial, from its `suggest_float`.
+      study: `optuna.create_study(direction="maximize")`, or any other study with one objective.
+      make: makes a trial's experiment, with its `suggest_float`.
       data: as for `simulate`.
-      trials: how many are run.
-      at_once: of a batch; the last one may be smaller, and then compiles again.
-      seeds, execution: of every trial, as for `simulate`.
-      objective: a trial's value, from its history; by default the final accuracy, or the loss where targets are no
+      trials: how many to run.
+      at_once: trials per batch; the last batch may be smaller, and then compiles again.
+      seeds, execution: for every trial, as for `simulate`.
+      objective: returns a trial's value from its history; by default the final accuracy, or the loss if targets are not
         classes.
 
     Raises:
-      ValueError: optuna is not installed, there are no trials, the study goes the other way than the default
-        objective, or what `sweep` refuses.
+      ValueError: optuna is not installed, a count is invalid, the study's direction is wrong for the default
+        objective, or `sweep` raises it.
 
     Example (extra `optuna`)::
 

@@ -1,1 +1,1 @@
-"""Algorithms that know nothing of federated learning, shared by the selection of clients and of examples."""
+"""Algorithms independent of federated learning, shared by the selection of clients and of examples."""

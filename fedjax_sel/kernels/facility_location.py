@@ -1,4 +1,4 @@
-"""Facility location: a few points that stand for all."""
+"""Facility location: a few points that represent all points."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from jaxtyping import Array, Bool, Float, Int
 from fedjax_sel.types import PRNGKey
 
 ROUNDING = 1e-6
-"""A swap that lowers a cost by a smaller part is rounding."""
+"""A swap that lowers a cost by a smaller fraction is rounding."""
 
 
 def pairwise_distances(point: Float[Array, "N k"]) -> Float[Array, "N N"]:
-    """Returns `‖x_i - x_j‖₂`, from differences and not from products, so that equal points are at 0 from each other."""
+    """Returns `‖x_i - x_j‖₂`, from differences, not from products, so that equal points have distance 0."""
     return jax.lax.map(lambda own: jnp.linalg.norm(point - own[None], axis=1), point)
 
 
@@ -28,11 +28,11 @@ def locate_facilities(
     """Returns `m` allowed points chosen greedily to lower `Σ_i min_{j ∈ S} D_ij`, and which of the slots are filled.
 
     Args:
-      key: for ties, and for who is examined.
+      key: for ties, and for the choice of examined points.
       distance: `D`, of every point (row) from every facility (column).
       allowed: which points can be facilities.
-      m: how many.
-      examined: in each step only so many random points are tried (the stochastic greedy algorithm); None: all.
+      m: number of points.
+      examined: number of random points tried in each step (the stochastic greedy algorithm); None: all.
       served: which points count in the sum; None: all.
 
     >>> x = jnp.array([0.0, 1, 9])
@@ -58,17 +58,17 @@ def locate_in_groups(
     """Returns in which greedy step, from 0, each point became a facility of its group; -1: it did not.
 
     In every group, facilities are chosen one after the other to lower `Σ_i min_{j ∈ S} D_ij` over its served points;
-    all groups take their steps together. The cost of the greedy set is reduced by at least `1 - 1/e` of what the best
-    set reduces it by. Equal choices are settled at random.
+    all groups take their steps together. The greedy set achieves at least `1 - 1/e` of the best set's cost reduction.
+    Ties are broken at random.
 
     Args:
-      key: for ties, and for who is examined.
+      key: for ties, and for the choice of examined points.
       distance: `D`, of every point (row) from every facility (column).
       group: of each point, in `0..G-1`.
       served: which points count in the sum.
       allowed: which points can be facilities.
-      budget: facilities of each group; all that are allowed where it has fewer.
-      examined: in each step only so many random points are tried (the stochastic greedy algorithm); None: all.
+      budget: facilities of each group; all allowed points of the group if it has fewer.
+      examined: number of random points tried in each step (the stochastic greedy algorithm); None: all.
 
     Source: Nemhauser, Wolsey and Fisher, "An analysis of approximations for maximizing submodular set functions—I",
       1978, https://doi.org/10.1007/BF01588971; stochastic: Mirzasoleiman et al., "Lazier Than Lazy Greedy", 2015,
@@ -105,20 +105,20 @@ def swap_medoids(
     served: Bool[Array, "L"],
     groups: int,
 ) -> Bool[Array, "L"]:
-    """Returns facilities of which none can be exchanged for another served point of its group at a lower cost.
+    """Returns facilities such that no exchange of one for another served point of its group lowers the cost.
 
-    The cost of a group is `Σ_i min_{j ∈ S} D_ij` over its served points. In every pass each group makes the best of
-    its exchanges, until no group has one, or after as many passes as there are points.
+    The cost of a group is `Σ_i min_{j ∈ S} D_ij` over its served points. In every pass, each group makes its best
+    exchange, until no group has one that helps, or after as many passes as there are points.
 
     Args:
       distance: `D`.
-      facility: those to begin with, as `locate_in_groups` finds them.
+      facility: the initial facilities, as `locate_in_groups` finds them.
       group: of each point, in `0..G-1`.
       served: which points count, and can be facilities.
       groups: `G`.
 
-    Source: Schubert and Rousseeuw, "Fast and eager k-medoids clustering", 2021, https://arxiv.org/abs/2008.05171,
-      the change of cost of all exchanges at once (FastPAM1).
+    Source: Schubert and Rousseeuw, "Fast and eager k-medoids clustering", 2021, https://arxiv.org/abs/2008.05171, the
+      cost changes of all exchanges at once (FastPAM1).
 
     >>> x = jnp.array([0.0, 1, 2, 10, 11])
     >>> one, all_ = jnp.zeros(5, int), jnp.ones(5, bool)
@@ -158,7 +158,7 @@ def swap_medoids(
 def count_clusters(
     distance: Float[Array, "L L"], facility: Bool[Array, "L"], group: Int[Array, "L"], served: Bool[Array, "L"]
 ) -> Float[Array, "L"]:
-    """Returns how many served points of its group are nearest to each facility; a facility is nearest to itself."""
+    """Returns how many served points of its group each facility is nearest to; a facility is nearest to itself."""
     own = jnp.eye(distance.shape[0], dtype=bool)
     reachable = facility[None, :] & (group[:, None] == group[None, :])
     nearest = jnp.argmin(jnp.where(reachable, jnp.where(own, -1.0, distance), jnp.inf), axis=1)
@@ -169,7 +169,7 @@ def count_clusters(
 def count_served(
     distance: Float[Array, "N N"], facility: Int[Array, "m"], mask: Bool[Array, "m"], served: Bool[Array, "N"]
 ) -> Float[Array, "m"]:
-    """Returns how many of the `served` points are nearest to each facility; the first of equally near ones has them."""
+    """Returns how many of the `served` points are nearest to each facility; ties go to the first facility."""
     nearest = jnp.argmin(jnp.where(mask[None, :], distance[:, facility], jnp.inf), axis=1)
     count = jnp.zeros(facility.shape[0]).at[nearest].add(served.astype(jnp.float32))
     return jnp.where(mask, count, 0.0)

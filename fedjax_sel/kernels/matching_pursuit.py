@@ -1,4 +1,4 @@
-"""Orthogonal matching pursuit: a few weighted vectors whose sum comes near a target."""
+"""Orthogonal matching pursuit: a few weighted vectors whose sum approximates a target."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float, Int
 from fedjax_sel.pytree import Scalar
 
 DEPENDENT = 1e-6
-"""A vector of which the chosen ones leave a smaller part of its squared norm is a combination of them."""
+"""A vector counts as a combination of the chosen ones if they leave a smaller fraction of its squared norm."""
 
 
 def pursue(
@@ -20,19 +20,19 @@ def pursue(
     ridge: Scalar = 0.0,
     tolerance: Scalar = 1e-4,
 ) -> tuple[Float[Array, "L"], Bool[Array, "L"]]:
-    """Returns the weights of all vectors, 0 outside the set `S`, and which are in `S`.
+    """Returns the weights of all vectors, 0 outside the set `S`, and the mask of `S`.
 
-    In each step the vector of largest `|⟨g_j, r⟩|` joins, where `r = b - Σ_{i ∈ S} w_i g_i` is the residual of the
+    In each step, the vector of largest `|⟨g_j, r⟩|` joins, where `r = b - Σ_{i ∈ S} w_i g_i` is the residual of the
     target `b`; then `w` minimises `‖b - Σ_{i ∈ S} w_i g_i‖² + λ ‖w‖²`. The inverse of `G_S G_S^T + λ I` is kept and
-    grows by one row a step, so a step takes `O(L² + L k)`. The first of equally good vectors joins.
+    grows by one row a step, so a step takes `O(L² + L k)`. Among equally good vectors, the first joins.
 
     Args:
       point: `g`.
       target: `b`.
       allowed: which vectors can be chosen.
-      count: how many steps at most.
+      count: largest number of steps.
       ridge: `λ`.
-      tolerance: it stops where `‖r‖` falls below so much of `‖b‖`.
+      tolerance: it stops when `‖r‖` is at most this fraction of `‖b‖`.
 
     Source: Pati, Rezaiifar and Krishnaprasad, "Orthogonal matching pursuit", 1993,
       https://doi.org/10.1109/ACSSC.1993.342465; with `λ`: Killamsetty et al., "GRAD-MATCH", 2021,

@@ -1,7 +1,7 @@
 """The leaderboard: all client selectors on the same federations, under the same budgets, with the same seeds.
 
-`selectors` and `federations` say what is compared, `cells` runs it, `measures` reads numbers off the runs, `statistics`
-compares them, `findings` judges the predictions, and `report` writes tables, figures and pages.
+`selectors` and `federations` define what is compared, `cells` runs it, `measures` extracts numbers from the runs,
+`statistics` compares them, `findings` judges the predictions, and `tables`, `figures` and `page` present the results.
 """
 
 from fedjax_sel.leaderboard.board import run_leaderboard

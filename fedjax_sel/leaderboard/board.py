@@ -1,4 +1,4 @@
-"""Runs the leaderboard: every cell that is not finished, then tables, figures, findings and pages."""
+"""Runs the leaderboard: every unfinished cell, then tables, figures, findings and pages."""
 
 from __future__ import annotations
 
@@ -39,23 +39,23 @@ def run_leaderboard(
 ) -> dict[str, Any]:
     """Runs the leaderboard at a scale, and writes the table, figures, findings and pages.
 
-    A cell that is finished in `out` with the same configuration is read, not run again. A federation whose data are not
-    on this machine is left out, and so is a selector on a federation that lacks what it needs; what a selector raises
-    stands in the table, and the others go on.
+    A cell that is finished in `out` with the same configuration is read, not run again. A federation whose data is not
+    on this machine is left out, and so is a selector on a federation that lacks what it needs; an error that a selector
+    raises is reported in the table, and the other selectors continue.
 
     Args:
       scale: smoke, small or full.
-      only: names or patterns of federations and selectors; the baseline is always there.
-      add: selectors of the user's, `module:Name` or `file.py:Name`.
-      out: folder; None: `runs/leaderboard-SCALE`.
-      seeds: a count or numbers; None: as many as the scale says.
-      console: where progress and tables go.
+      only: names or patterns of federations and selectors; the baseline is always included.
+      add: the user's selectors, `module:Name` or `file.py:Name`.
+      out: the folder; None: `runs/leaderboard-SCALE`.
+      seeds: a count or numbers; None: as many as the scale has.
+      console: where progress and tables are printed.
 
     Returns:
-      What `leaderboard.json` holds.
+      The contents of `leaderboard.json`.
 
     Raises:
-      ValueError: an unknown scale, name or selector, or a folder that another process uses.
+      ValueError: a scale, name or selector is unknown, or another process uses the folder.
     """
     console = console or Console(quiet=True)
     check_name("scale", scale, SCALES)
@@ -76,7 +76,7 @@ def run_leaderboard(
 
 
 def tell_again(scale: str, only: Sequence[str], add: Sequence[str]) -> str:
-    """Returns the command of a leaderboard.
+    """Returns the command that runs a leaderboard.
 
     >>> tell_again("smoke", ["fashion-*"], ["mine.py:Last"])
     "fedjax-sel leaderboard --scale smoke --only 'fashion-*' --add mine.py:Last"
@@ -86,10 +86,10 @@ def tell_again(scale: str, only: Sequence[str], add: Sequence[str]) -> str:
 
 
 def make_competitor(name: str) -> Competitor:
-    """Returns a selector of the user's, which is averaged as FedAvg does.
+    """Returns a user's selector, whose updates are averaged as in FedAvg.
 
     Raises:
-      ValueError: it is none, or one of the library's.
+      ValueError: it is not a selector, or is one of the library's.
     """
     if name in SELECTORS:
         raise ValueError(f"{name} is a selector of the leaderboard already; --add takes module:Name or file.py:Name")
@@ -108,10 +108,10 @@ def run_cells(
     console: Console,
     watch: Stopwatch,
 ) -> tuple[list[Cell], dict[str, Facts]]:
-    """Returns all cells, and what is known of the federations' clients.
+    """Runs all cells and returns them, with facts about each federation's clients.
 
-    Selector by selector within a family of federations, so that each program is compiled once, and forgotten with the
-    family.
+    Cells run selector by selector within a family of federations, so that each program is compiled once and dropped
+    when the family is done.
     """
     cells: list[Cell] = []
     facts: dict[str, Facts] = {}

@@ -1,4 +1,4 @@
-"""The cells of the leaderboard, one selector on one federation, run by programs that federations share."""
+"""The cells of the leaderboard (one selector on one federation), run by programs that federations share."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from fedjax_sel.runs.execute import execute
 from fedjax_sel.runs.sweep.programs import Drawn, draw_seeds
 
 FINISHED, LEFT_OUT, FAILED = "finished", "left out", "failed"
-"""What became of a cell: it has numbers, it cannot run there, or its code raised an error."""
+"""The status of a cell: it has numbers, it cannot run on the federation, or its code raised an error."""
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of a federation's clients, of every seed.
+    """Facts about a federation's clients, for every seed.
 
     Attributes:
-      shares: of each class among each client's examples.
-      examples: of each client.
-      target: share of each class among all examples.
+      shares: the share of each class among each client's examples.
+      examples: the number of examples of each client.
+      target: the share of each class among all examples.
     """
 
     shares: Float[np.ndarray, "R N C"]
@@ -51,11 +51,11 @@ class Cell:
     """A selector on a federation.
 
     Attributes:
-      federation, selector: names.
+      federation, selector: their names.
       status: finished, left out or failed.
       reason: why it is not finished.
-      history: of a finished one.
-      commit: that ran it; None: it was not run from a checkout.
+      history: the history of a finished cell.
+      commit: the commit that ran it; None: it was not run from a checkout.
     """
 
     federation: str
@@ -67,7 +67,7 @@ class Cell:
 
     @property
     def seconds(self) -> float:
-        """Returns how long it ran."""
+        """The seconds that it ran."""
         return 0.0 if self.history is None else self.history.about["seconds"]
 
 
@@ -75,13 +75,13 @@ def configure(federation: Entry, selector: Competitor, scale: Scale, seeds: Any 
     """Returns the configuration of a cell.
 
     Args:
-      federation, selector: of the cell.
-      scale: of the leaderboard.
+      federation, selector: those of the cell.
+      scale: the scale of the leaderboard.
       seeds: a count or numbers; None: the scale's.
-      changes: of its keys.
+      changes: new values of keys of the configuration.
 
     Raises:
-      ValueError: a value is of the wrong type, or the selector needs public examples and the federation has none.
+      ValueError: a value has the wrong type, or the selector needs public examples and the federation has none.
     """
     if selector.public and federation.public is None:
         raise ValueError(f"{selector.name} needs public examples, and {federation.name} has none")
@@ -101,18 +101,18 @@ def configure(federation: Entry, selector: Competitor, scale: Scale, seeds: Any 
 
 
 class Workbench:
-    """Federations of one family, drawn once, and padded to one shape so that they share programs.
+    """The federations of one family, drawn once and padded to one shape so that they share programs.
 
     Args:
-      entries: of the family.
-      scale: of the leaderboard.
-      seeds: of the runs.
+      entries: the federations of the family.
+      scale: the scale of the leaderboard.
+      seeds: the seeds of the runs.
       tuning: whether accuracy is measured on the server's validation examples, so that nothing is chosen by the test
         examples, which other seeds share.
 
     Attributes:
-      left_out: reason, by the name of each federation that cannot be drawn here.
-      facts: of the others.
+      left_out: the reason for each federation that cannot be drawn here, by name.
+      facts: the facts about the others, by name.
     """
 
     def __init__(self, entries: Sequence[Entry], scale: Scale, seeds: Any = None, *, tuning: bool = False):
@@ -133,7 +133,7 @@ class Workbench:
         self._pad()
 
     def build(self, federation: Entry, config: Config) -> Run:
-        """Returns the values of a cell's configuration, on the federation that was drawn before."""
+        """Builds a cell's configuration on the federation that is already drawn."""
         run = build(config, problem=self._problem(config))
         public = run.data.public_examples(self._example(config)) if run.data.public is not None else None
         drawn = self._drawn[federation.name]
@@ -154,9 +154,9 @@ class Workbench:
         self.facts[entry.name] = describe_clients([drawn[seed] for seed in run.seeds])
 
     def _pad(self) -> None:
-        """Pads all federations to the same number of places, of all clients together and of the largest one.
+        """Pads all federations to the same number of places in total, and in the largest client.
 
-        A client's places beyond its last example are never looked at, so that results do not change.
+        Places of a client beyond its last example are never read, so results do not change.
         """
         every = [one for drawn in self._drawn.values() for one in drawn.values()]
         if not every:
@@ -170,7 +170,7 @@ class Workbench:
                 drawn[seed] = replace(one, order=order, owner=owner, longest=longest)
 
     def _problem(self, config: Config) -> Problem:
-        """Returns what is learnt, made once for all configurations that agree on it."""
+        """Returns the problem of a configuration, made once for all configurations that share it."""
         key = json.dumps({name: config[name] for name in PROBLEM}, sort_keys=True)
         if key not in self._problems:
             self._problems[key] = build_problem(config, source=self._source(config))
@@ -184,13 +184,13 @@ class Workbench:
         return self._sources[key]
 
     def _example(self, config: Config) -> Any:
-        """Returns the dataset of a configuration, of the first seed."""
+        """Returns the dataset of a configuration for the first seed."""
         source = self._source(config)
         return source(config.seeds[0]) if callable(source) else source
 
 
 def describe_clients(drawn: Sequence[FederatedData]) -> Facts:
-    """Returns what is known of the clients of every seed's federation."""
+    """Returns the facts about the clients of every seed's federation."""
     shares, target = [], []
     for one in drawn:
         labels = np.asarray(one.y)[one.order]
@@ -202,25 +202,25 @@ def describe_clients(drawn: Sequence[FederatedData]) -> Facts:
 def run_cell(
     federation: Entry, selector: Competitor, bench: Workbench, out: Path, console: Console, announce: bool = False
 ) -> Cell:
-    """Returns a cell: read where it is finished, run where it is not; what goes wrong in it is its reason.
+    """Returns a cell, which is read if it is finished and run otherwise; an error in it becomes its reason.
 
     Args:
-      federation, selector: of the cell.
-      bench: has drawn the federation.
-      out: folder of the leaderboard.
-      console: where progress goes.
-      announce: print device and layout.
+      federation, selector: those of the cell.
+      bench: the workbench that has drawn the federation.
+      out: the folder of the leaderboard.
+      console: where progress is shown.
+      announce: whether to print device and layout.
 
     Raises:
-      FolderError: the cell's folder holds something else, as a run of other seeds, or another process uses it.
-      SystemExit: a signal ended the run; what is done is kept.
+      FolderError: the cell's folder holds something else, such as a run of other seeds, or another process uses it.
+      SystemExit: a signal ended the run; completed rounds are kept.
     """
     name = (federation.name, selector.label)
     if federation.name in bench.left_out:
         return Cell(*name, LEFT_OUT, bench.left_out[federation.name])
     try:
         config = configure(federation, selector, bench.scale, bench.seeds)
-        state = config["client_selection"].get(CODE, "")  # a selector of the user's that was edited is another one
+        state = config["client_selection"].get(CODE, "")  # a user's selector that was edited is a different one
         place = locate(out, federation.name, f"{selector.label}-{state}" if state else selector.label)
         if layout.check(place, config, extend=False) == "finished":
             return Cell(*name, FINISHED, history=layout.read(place)[0], commit=layout.read_environment(place)["commit"])
@@ -240,12 +240,12 @@ def run_cell(
         return Cell(*name, FINISHED, history=history, commit=layout.read_environment(place)["commit"])
     except layout.FolderError:
         raise
-    except Exception as error:  # a user's selector may raise anything, and the others go on
+    except Exception as error:  # a user's selector may raise anything, and the others continue
         return tell_failure(*name, error)
 
 
 def tell_failure(federation: str, selector: str, error: Exception) -> Cell:
-    """Returns the cell of a selector that raised an error: one that does not fit the federation is left out."""
+    """Returns the cell of a selector that raised an error: left out if it does not fit the federation, else failed."""
     text = " ".join(str(error).split())
     if isinstance(error, ValueError | FileNotFoundError) and not isinstance(error, OwnCodeError):
         return Cell(federation, selector, LEFT_OUT, text)
@@ -262,7 +262,7 @@ def locate(out: Path, federation: str, selector: str) -> Path:
 
 
 def group_by_family(federations: Sequence[Entry]) -> Mapping[str, list[Entry]]:
-    """Returns the federations by the shape of their arrays."""
+    """Returns the federations grouped by family, that is, by the shapes of their arrays."""
     out: dict[str, list[Entry]] = {}
     for one in federations:
         out.setdefault(one.family, []).append(one)

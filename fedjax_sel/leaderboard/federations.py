@@ -1,4 +1,4 @@
-"""The federations of the leaderboard: examples, their partition, and the world in which clients come and go."""
+"""The federations of the leaderboard: examples, partitions, and how clients come and go."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 from fedjax_sel.config.resolve import KEYS
 
 VALIDATION = 0.05
-"""Share of the training examples that the server keeps, for selectors that look at its validation examples."""
+"""Share of the training examples that the server keeps, for selectors that use its validation examples."""
 
 VALIDATED = 300
-"""As many of them where clients have but a part of the training examples, so that the server has fewer than they do."""
+"""The number of these if clients have only part of the training examples, so that the server has fewer than they do."""
 
 
 @dataclass(frozen=True)
@@ -20,10 +20,10 @@ class Entry:
     """A federation of the leaderboard.
 
     Attributes:
-      name: on the command line and in tables.
-      title: what it is, in a line.
-      family: of federations with arrays of the same shapes, which share compiled programs.
-      config: what it fixes in the configuration of a run.
+      name: its name on the command line and in tables.
+      title: a one-line description.
+      family: name of a family of federations whose arrays have the same shapes, and which share compiled programs.
+      config: the keys that it fixes in the configuration of a run.
       public: a source of unlabelled examples, for selectors that need some; None: there is none.
     """
 
@@ -39,7 +39,7 @@ class Entry:
 
 
 def train(rate: float) -> dict[str, Any]:
-    """Returns local training that is the same for all clients: so many steps, whatever their number of examples."""
+    """Returns local training with the same number of steps for all clients, whatever their number of examples."""
     return {"name": "sgd", "learning_rate": rate, "batch_size": 20, "steps": 5}
 
 
@@ -94,7 +94,7 @@ def list_synthetic() -> list[Entry]:
 
 
 def list_digits() -> list[Entry]:
-    """Returns scikit-learn's digits: skewed labels, unequal sizes, and the worlds in which clients come and go."""
+    """Returns federations of scikit-learn's digits: skewed labels, unequal sizes, and clients that come and go."""
     public = {"name": "digits", "num_examples": 200, "seed": 1}
     unequal = {"partition": {"name": "unequal", "clients": 100, "spread": 1.0}}
     slow = {"devices": {"name": "lognormal", "spread": 1.5}, "deadline": {"seconds": 0.03}}
@@ -117,7 +117,7 @@ def list_digits() -> list[Entry]:
 
 
 def list_images() -> list[Entry]:
-    """Returns Fashion-MNIST under six partitions, MNIST by writer, and spoken digits by speaker."""
+    """Returns federations of Fashion-MNIST under six partitions, MNIST by writer, and spoken digits by speaker."""
     partitions = {
         "one-shard": ("one shard a client", {"name": "shards", "shards_per_client": 1}),
         "two-shards": ("two shards a client", {"name": "shards", "shards_per_client": 2}),
@@ -162,7 +162,7 @@ def list_images() -> list[Entry]:
 
 
 COMMON: dict[str, Any] = {"devices": {"name": "lognormal", "spread": 0.6}, "evaluate_every": 1}
-"""What all federations have unless they say otherwise: devices, so that every run has seconds and joules."""
+"""The defaults of all federations; they include devices, so that every run has seconds and joules."""
 
 FEDERATIONS: dict[str, Entry] = {one.name: one for one in (*list_synthetic(), *list_digits(), *list_images())}
 """All federations by name, in the order of tables."""

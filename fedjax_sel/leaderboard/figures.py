@@ -1,4 +1,4 @@
-"""Figures of the leaderboard: gains, fronts, critical differences, profiles."""
+"""Figures of the leaderboard: gains, Pareto fronts, critical differences, performance profiles."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ from fedjax_sel.report.figures import COLOURS
 
 LATEST = Budget("rounds", 1.0)
 TICKS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10, 20, 50, 100)
-"""Of costs, as multiples of the baseline's."""
+"""Ticks on cost axes, as multiples of the baseline's cost."""
 
 SHOWN_PROFILES = 6
-"""Selectors whose profiles have a colour; the others are grey."""
+"""The number of selectors whose profiles have a colour; the others are grey."""
 
 
 def list_figures(tidy: pd.DataFrame) -> list[Figure]:
@@ -75,7 +75,7 @@ def list_figures(tidy: pd.DataFrame) -> list[Figure]:
 
 
 def draw_gains(tidy: pd.DataFrame, budget: Budget = PRIMARY) -> Drawing:
-    """Returns the heat map of gains over the baseline, selectors by federations, the best selector first."""
+    """Returns the heat map of gains over the baseline, selectors by federations, best selector first."""
     gains = list_gains(tidy, budget)
     federations = list(dict.fromkeys(tidy["federation"]))
     overall = {name: np.mean([d.mean for (one, _), d in gains.items() if one == name]) for name, _ in gains}
@@ -88,7 +88,7 @@ def draw_gains(tidy: pd.DataFrame, budget: Budget = PRIMARY) -> Drawing:
         i, j = names.index(name), federations.index(federation)
         mean[i, j] = 100 * d.mean
     bound = max(1.0, float(np.nanquantile(np.abs(mean), 0.95))) if np.isfinite(mean).any() else 1.0
-    scale = SymLogNorm(1.0, vmin=-bound, vmax=bound)  # so that gains are seen beside large losses
+    scale = SymLogNorm(1.0, vmin=-bound, vmax=bound)  # keeps gains visible beside large losses
     image = ax.imshow(np.ma.masked_invalid(mean), cmap="PuOr", norm=scale, aspect="auto", alpha=0.75)
     for (name, federation), d in gains.items():
         i, j = names.index(name), federations.index(federation)
@@ -105,7 +105,7 @@ def draw_gains(tidy: pd.DataFrame, budget: Budget = PRIMARY) -> Drawing:
 
 
 def draw_fronts(tidy: pd.DataFrame) -> Drawing:
-    """Returns accuracy against each cost, a point a selector, with the Pareto front."""
+    """Returns a figure of accuracy against each cost, one point per selector, with the Pareto front."""
     kinds = [kind for kind in COSTS if not select(tidy, f"{kind} of the run").empty]
     figure, axes = plt.subplots(2, 2, figsize=(12.5, 8.4), squeeze=False, layout="constrained", sharey=True)
     block = take_block(tidy, LATEST)
@@ -123,7 +123,7 @@ def draw_fronts(tidy: pd.DataFrame) -> Drawing:
 
 
 def draw_front(ax: Axes, names: Sequence[str], value: Estimate, cost: np.ndarray) -> None:
-    """Draws one panel: points with intervals, the front in colour and by name, and the baseline as a diamond."""
+    """Draws one panel: points with intervals, the front in colour with names, and the baseline as a diamond."""
     front, here = find_front(value.point, cost), list(names).index(BASELINE)
     error = np.maximum(np.stack([value.point - value.low, value.high - value.point]), 0)
     ax.errorbar(cost, value.point, yerr=error, fmt="none", ecolor="0.85", linewidth=1, zorder=1)
@@ -148,7 +148,7 @@ def draw_front(ax: Axes, names: Sequence[str], value: Estimate, cost: np.ndarray
 
 
 def draw_critical(tidy: pd.DataFrame) -> Drawing:
-    """Returns the critical-difference diagram: selectors on the axis of ranks, bars over those that do not differ."""
+    """Returns the critical-difference diagram: selectors on an axis of ranks, with bars over those not told apart."""
     block = take_block(tidy, PRIMARY)
     found = apply_nemenyi(block.values)
     order = np.argsort(found.ranks, kind="stable")
@@ -175,7 +175,7 @@ def draw_critical(tidy: pd.DataFrame) -> Drawing:
 
 
 def draw_axis(ax: Axes, count: int, found: Nemenyi) -> None:
-    """Draws the axis of ranks, and above it how long the critical difference is."""
+    """Draws the axis of ranks, and above it the length of the critical difference."""
     ax.plot([1, count], [0, 0], color="black", linewidth=1)
     for tick in np.unique(np.linspace(1, count, min(count, 10)).round().astype(int)):
         ax.plot([tick, tick], [0, 0.3], color="black", linewidth=1)
@@ -188,7 +188,7 @@ def draw_axis(ax: Axes, count: int, found: Nemenyi) -> None:
 
 
 def draw_profiles(tidy: pd.DataFrame) -> Drawing:
-    """Returns the performance profiles: the best by mean rank in colours, the baseline in black, the others grey."""
+    """Returns the performance profiles: the best by mean rank in colour, the baseline in black, the others in grey."""
     block = take_block(tidy, PRIMARY)
     score = block.relative
     low, high = np.quantile(score, [0.02, 0.98])

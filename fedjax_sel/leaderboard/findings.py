@@ -1,4 +1,4 @@
-"""The predictions that were written down before, judged by the leaderboard."""
+"""Predictions that were written down in advance, judged by the leaderboard."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from fedjax_sel.papers.judging import compare_with
 from fedjax_sel.runs.files import write_json
 
 HELD, FAILED, UNDECIDED, NOT_JUDGED = "held", "did not hold", "undecided", "not judged"
-"""What becomes of a prediction."""
+"""The verdicts on a prediction."""
 
 FEWEST_FEDERATIONS, FEWEST_SELECTORS, FEWEST_SEEDS = 5, 5, 10
-"""Below these nothing is judged that rests on rankings."""
+"""Predictions about rankings are not judged below these numbers."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A prediction, judged.
+    """A judged prediction.
 
     Attributes:
-      id: of the prediction.
-      text, because: as it was written down.
+      id: the prediction's id.
+      text, because: the prediction and its reason, as they were written down.
       verdict: held, did not hold, undecided or not judged.
-      statistic: the numbers that it rests on.
+      statistic: the numbers that the verdict rests on.
       reason: why it is not judged.
     """
 
@@ -53,7 +53,7 @@ class Finding:
 
 
 class NotJudged(Exception):
-    """The leaderboard is too small to judge a prediction, or lacks what it is about."""
+    """Raised if the leaderboard is too small to judge a prediction, or lacks what the prediction is about."""
 
 
 Judge = Callable[[pd.DataFrame, Mapping[str, Any]], tuple[str, dict[str, Any]]]
@@ -67,7 +67,7 @@ def read_predictions() -> dict[str, dict[str, str]]:
 
 
 def find_studies(out: Path, console: Console) -> dict[str, Any]:
-    """Returns what the studies found that need no cells: read where they are kept, found out where not."""
+    """Returns the results of the studies that need no cells; they are read if they are stored, else computed."""
     place = out / "studies" / "volatile.json"
     if not place.exists():
         with console.status("study: volatile clients"):
@@ -78,7 +78,7 @@ def find_studies(out: Path, console: Console) -> dict[str, Any]:
 
 
 def judge_predictions(tidy: pd.DataFrame, studies: Mapping[str, Any]) -> list[Finding]:
-    """Returns all predictions, judged by the table of the leaderboard and its studies."""
+    """Judges all predictions by the leaderboard's table and its studies."""
     out = []
     for name, said in read_predictions().items():
         try:
@@ -90,10 +90,10 @@ def judge_predictions(tidy: pd.DataFrame, studies: Mapping[str, Any]) -> list[Fi
 
 
 def take_fair_block(tidy: pd.DataFrame, budget: Budget, *, tuned: bool = False) -> Block:
-    """Returns the complete cells under a budget, of tuned selectors or of the others.
+    """Returns the complete cells under a budget, of either the tuned or the untuned selectors.
 
     Raises:
-      NotJudged: they are too few.
+      NotJudged: there are too few.
     """
     kind = tidy["selector"].str.endswith(TUNED)
     mine = tidy.loc[kind if tuned else ~kind]
@@ -204,4 +204,4 @@ JUDGES: dict[str, Judge] = {
     "oort-coverage": judge_oort,
     "volatile-expectations": judge_volatile,
 }
-"""What judges each prediction."""
+"""The judge of each prediction."""

@@ -1,4 +1,4 @@
-"""What is read off a finished run: accuracy under budgets, costs, participation; one number a seed."""
+"""Measures of a finished run: accuracy under budgets, costs, participation; one number per seed."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from fedjax_sel.metrics.labels import cohort_divergence
 ACCURACY, ROUNDS_TO = "accuracy", "rounds to target"
 COSTS = ("bytes", "flops", "seconds", "joules")
 SELECTION = {"bytes": ("selection_bytes_down", "selection_bytes_up"), "flops": ("selection_flops",)}
-"""What of a cost is selection's own."""
+"""The metrics that make up selection's part of a cost."""
 
 OF_CLIENTS = {
     "mean over clients": "client_accuracy_mean",
     "worst decile of clients": "client_accuracy_worst_decile",
     "spread over clients": "client_accuracy_spread",
 }
-"""Accuracy of the last model on every client's own examples: the history's metric, by the name of the measure."""
+"""Accuracies of the last model on every client's own examples: the history's metrics, by name of the measure."""
 
 CHOICE = "microseconds a choice"
 
 Rows = list[tuple[str, str, Float[np.ndarray, "R"], Any]]
-"""Measure, budget, value and whether it is censored, a number a seed each."""
+"""Rows of a measure, a budget, its values, and whether they are censored, one per seed."""
 
 
 def running_cost(history: History, kind: str) -> Float[np.ndarray, "R T"]:
-    """Returns what a run had cost after each round, selection's own cost included.
+    """Returns the cumulative cost of a run after each round, including the cost of selection.
 
     Raises:
       KeyError: the run has no such cost.
@@ -46,16 +46,16 @@ def running_cost(history: History, kind: str) -> Float[np.ndarray, "R T"]:
 
 
 def find_limit(baseline: History, budget: Budget) -> Float[np.ndarray, "R"]:
-    """Returns what a budget allows each seed: what the baseline with the same seed had spent by then."""
+    """Returns the limit of a budget for each seed: the baseline's cost, with the same seed, at its share of rounds."""
     by_then = max(1, round(budget.share * baseline.rounds))
     return running_cost(baseline, budget.kind)[:, by_then - 1]
 
 
 def measure_under(history: History, baseline: History, budget: Budget) -> tuple[np.ndarray, np.ndarray]:
-    """Returns accuracy under a budget, and whether the run ended before it had spent it.
+    """Returns accuracy under a budget, and whether the run ended before it had spent the budget.
 
-    The accuracy is that of the last evaluation within the budget. Where not even the first round is, nothing was
-    learnt: the accuracy is that of guessing, `1 / C`. A run that ended before has a lower bound.
+    The accuracy is that of the last evaluation within the budget. If there is none, nothing was learnt, and the
+    accuracy is that of guessing, `1 / C`. For a run that ended before, it is a lower bound.
     """
     limit, cost = find_limit(baseline, budget), running_cost(history, budget.kind)
     found = at_cost(history["accuracy"], cost, limit)
@@ -64,7 +64,7 @@ def measure_under(history: History, baseline: History, budget: Budget) -> tuple[
 
 
 def find_target(baseline: History) -> float:
-    """Returns the accuracy to be reached: the baseline's after half of its rounds, the median of its seeds."""
+    """Returns the target accuracy: the baseline's after half of its rounds, as the median over its seeds."""
     return float(np.median(fill_missing(baseline["accuracy"])[:, baseline.rounds // 2 - 1]))
 
 
@@ -72,9 +72,9 @@ def measure(history: History, baseline: History, facts: Facts) -> Rows:
     """Returns all measures of a run.
 
     Args:
-      history: of the run.
-      baseline: the same seeds of the baseline on the same federation.
-      facts: of the federation's clients.
+      history: the history of the run.
+      baseline: that of the baseline with the same seeds on the same federation.
+      facts: the facts about the federation's clients.
     """
     out: Rows = []
     for budget in BUDGETS:
@@ -93,7 +93,7 @@ def measure(history: History, baseline: History, facts: Facts) -> Rows:
 
 
 def has(history: History, metric: str) -> bool:
-    """Whether a run has a metric."""
+    """Returns whether a run has a metric."""
     try:
         history[metric]
     except KeyError:
@@ -102,7 +102,7 @@ def has(history: History, metric: str) -> bool:
 
 
 def measure_participation(history: History, facts: Facts) -> Rows:
-    """Returns how many clients were selected, how evenly, and whose labels and how many examples they had."""
+    """Returns how many clients were selected and how evenly, and their labels and numbers of examples."""
     cohorts = history.selections
     there = cohorts >= 0
     sizes = np.take_along_axis(facts.examples[:, None, :], np.where(there, cohorts, 0), axis=2) * there
@@ -117,7 +117,7 @@ def measure_participation(history: History, facts: Facts) -> Rows:
 
 
 def mean_or_nan(values: Float[np.ndarray, "R T"]) -> Float[np.ndarray, "R"]:
-    """Returns the mean of each seed's values that are not NaN; NaN where there are none."""
+    """Returns the mean of each seed's values that are not NaN, or NaN if there are none."""
     there = ~np.isnan(values)
     total = np.where(there, values, 0).sum(1)
     return np.where(there.any(1), total / np.maximum(there.sum(1), 1), np.nan)
@@ -127,7 +127,7 @@ COLUMNS = ("federation", "selector", "seed", "measure", "budget", "value", "cens
 
 
 def build_tidy(cells: Sequence[Cell], facts: dict[str, Facts]) -> pd.DataFrame:
-    """Returns the long table of all finished cells whose baseline is finished: `COLUMNS`, a number a row."""
+    """Returns the long table, with `COLUMNS`, of all finished cells whose baseline is finished; one number per row."""
     finished = {(cell.federation, cell.selector): cell.history for cell in cells if cell.history is not None}
     tables = []
     for (federation, selector), history in finished.items():

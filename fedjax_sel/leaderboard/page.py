@@ -1,4 +1,4 @@
-"""Writes what the leaderboard found: the tidy table, `leaderboard.json`, the pages and the figures."""
+"""Writes the leaderboard's results: the tidy table, `leaderboard.json`, the pages and the figures."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ STYLE = (
     ".wide{overflow-x:auto;margin:1rem 0}.wide img{max-width:100%}"
     "@media(max-width:700px){.wide table{min-width:44rem}.wide img{max-width:none;width:600px}}"
 )
-"""Of the page: what is wide is moved sideways by itself on a telephone."""
+"""The style of the page; wide elements scroll sideways by themselves on a phone."""
 
 PARQUET, JSON, MARKDOWN, HTML = "leaderboard.parquet", "leaderboard.json", "leaderboard.md", "leaderboard.html"
 
@@ -55,17 +55,17 @@ def write(
     console: Console,
     again: str,
 ) -> dict[str, Any]:
-    """Writes and prints what was found, and returns what `leaderboard.json` holds.
+    """Writes and prints the results, and returns the contents of `leaderboard.json`.
 
     Args:
-      scale: at which it ran.
-      seeds: over which.
-      cells: all, finished or not.
+      scale: the scale at which it ran.
+      seeds: its seeds.
+      cells: all cells, finished or not.
       tidy: their measures.
-      studies: what needs no cells.
-      out: folder.
-      console: where the first table goes.
-      again: the command that makes it again.
+      studies: the results of the studies that need no cells.
+      out: the folder of the leaderboard.
+      console: where the first table is printed.
+      again: the command that reproduces the leaderboard.
     """
     findings = judge_predictions(tidy, studies)
     tables, figures = list_tables(tidy, cells, findings), list_figures(tidy) if len(tidy) else []
@@ -101,7 +101,7 @@ def write(
 
 
 def describe(scale: str, seeds: Sequence[int], cells: Sequence[Cell], again: str) -> str:
-    """Returns the first paragraph: how large the leaderboard is, what of it is finished, and where that comes from."""
+    """Returns the first paragraph: the leaderboard's size, how much of it is finished, and which commits ran it."""
     counted = Counter(cell.status for cell in cells)
     federations = len({cell.federation for cell in cells if cell.status == FINISHED})
     selectors = len({cell.selector for cell in cells if cell.status == FINISHED})
@@ -117,7 +117,7 @@ def describe(scale: str, seeds: Sequence[int], cells: Sequence[Cell], again: str
 
 
 def list_tables(tidy: pd.DataFrame, cells: Sequence[Cell], findings: Sequence[Finding]) -> list[Table]:
-    """Returns all tables, the ranking first; only what is not finished where nothing is."""
+    """Returns all tables, the ranking first; only unfinished cells and findings if nothing is finished."""
     judged, unfinished = tabulate_findings(findings), tabulate_unfinished(cells)
     if not len(tidy):
         return [unfinished, judged]

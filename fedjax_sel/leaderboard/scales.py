@@ -1,4 +1,4 @@
-"""How large a leaderboard is, and under which budgets selectors are compared."""
+"""The sizes of a leaderboard, and the budgets under which selectors are compared."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class Scale:
     """A size of the leaderboard.
 
     Attributes:
-      seeds: of every cell.
+      seeds: number of seeds of every cell.
       rounds: `T`.
-      federations, selectors: names; empty: all.
-      tuned: whether each selector is tuned as well, all with as many configurations.
+      federations, selectors: their names; empty: all.
+      tuned: whether each selector is also tuned, with the same number of configurations for all.
     """
 
     seeds: int
@@ -41,11 +41,11 @@ SCALES: dict[str, Scale] = {
 
 @dataclass(frozen=True)
 class Budget:
-    """What all selectors may spend: as much as the baseline with the same seed spends in a share of its rounds.
+    """A limit on every selector's spending: what the baseline with the same seed spends in a share of its rounds.
 
     Attributes:
       kind: a total of `History` (`bytes`, `flops`), `seconds`, `joules`, or `rounds`.
-      share: of the baseline's rounds.
+      share: the share of the baseline's rounds.
     """
 
     kind: str
@@ -53,7 +53,7 @@ class Budget:
 
     @property
     def name(self) -> str:
-        """As tables have it.
+        """Its name in tables.
 
         >>> Budget("bytes", 0.5).name
         'bytes, 50 %'
@@ -66,7 +66,7 @@ BUDGETS: tuple[Budget, ...] = (
     Budget("rounds", 1.0),
     *(Budget(kind, share) for share in (0.5, 0.2) for kind in KINDS),
 )
-"""The budgets of tables. Below all rounds, so that a selector that costs less has spent it before its run ends."""
+"""The budgets of tables; all but the first are below all rounds, so that a cheaper selector spends them in its run."""
 
 PRIMARY = Budget("bytes", 0.5)
 """The budget of figures and rankings."""
@@ -76,13 +76,13 @@ def choose(scale: Scale, only: Sequence[str], added: Sequence[Competitor]) -> tu
     """Returns the federations and selectors of a leaderboard.
 
     Args:
-      scale: how large.
-      only: names of federations and of selectors, or patterns as `fashion-*`; a kind that is not named is not limited.
-        The baseline is always there.
-      added: the user's selectors, which are always there.
+      scale: the scale of the leaderboard.
+      only: names of federations and selectors, or patterns such as `fashion-*`; if none names a federation (or a
+        selector), these are not limited. The baseline is always included.
+      added: the user's selectors, which are always included.
 
     Raises:
-      ValueError: a name that is neither.
+      ValueError: a name is neither a federation nor a selector.
     """
     for text in only:
         if not any(fnmatch(name, text) for name in (*FEDERATIONS, *SELECTORS)):
@@ -93,7 +93,7 @@ def choose(scale: Scale, only: Sequence[str], added: Sequence[Competitor]) -> tu
 
 
 def pick(table: Mapping[str, T], listed: Sequence[str], only: Sequence[str]) -> dict[str, T]:
-    """Returns the entries that a pattern names; where no pattern names any, those that are listed, or all.
+    """Returns the entries that a pattern names; if no pattern names any, those that are listed, or all.
 
     >>> pick({"a": 1, "b": 2}, listed=["a"], only=["b"]), pick({"a": 1, "b": 2}, listed=["a"], only=["c"])
     ({'b': 2}, {'a': 1})

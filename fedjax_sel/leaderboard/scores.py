@@ -1,4 +1,4 @@
-"""Scores out of the tidy table: arrays over selectors, federations and seeds, complete ones only."""
+"""Scores from the tidy table: complete arrays over selectors, federations and seeds."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Block:
     """Accuracies of the selectors that finished on all of some federations.
 
     Attributes:
-      selectors, federations: names.
+      selectors, federations: their names.
       values: accuracy of each seed.
-      missing: selectors that did not finish on one of them, which no ranking can hold.
+      missing: selectors that did not finish on one of the federations, and so cannot be ranked.
     """
 
     selectors: tuple[str, ...]
@@ -37,7 +37,7 @@ class Block:
 
 
 def select(tidy: pd.DataFrame, measure: str, budget: str = "") -> pd.DataFrame:
-    """Returns the values of a measure under a budget: a line a selector and federation, a column a seed."""
+    """Returns the values of a measure under a budget: one row per selector and federation, one column per seed."""
     mine = tidy.loc[(tidy["measure"] == measure) & (tidy["budget"] == budget)]
     wide = mine.set_index(["selector", "federation", "seed"])["value"].unstack("seed")
     return pd.DataFrame(wide).reindex(
@@ -72,7 +72,7 @@ def list_gains(tidy: pd.DataFrame, budget: Budget) -> dict[tuple[str, str], Diff
 
 
 def mean_gains(tidy: pd.DataFrame, budget: Budget) -> dict[str, Difference]:
-    """Returns of every selector that ran on all federations the paired difference to the baseline of their mean.
+    """Returns, for every selector that ran on all federations, the paired difference of its mean to the baseline's.
 
     Raises:
       ValueError: no finished cell has an accuracy under the budget.
@@ -83,7 +83,7 @@ def mean_gains(tidy: pd.DataFrame, budget: Budget) -> dict[str, Difference]:
 
 
 def count_beating(gains: dict[tuple[str, str], Difference], selectors: Sequence[str]) -> dict[str, dict[str, int]]:
-    """Returns of each selector on how many federations its interval lies above the baseline, below, or holds 0."""
+    """Returns, for each selector, on how many federations its gain's interval is above 0, below 0, or contains 0."""
     out = {}
     for name in selectors:
         mine = [d for (selector, _), d in gains.items() if selector == name]

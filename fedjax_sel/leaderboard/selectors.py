@@ -1,4 +1,4 @@
-"""The selectors of the leaderboard: each with its paper's parameters, and what it needs of a run besides."""
+"""The selectors of the leaderboard, each with its paper's parameters and its other requirements for a run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 BASELINE = "uniform"
-"""With which every selector is compared."""
+"""The selector that every other one is compared with."""
 
 SIZE, CLIENT, COHORT = "size", "client", "cohort"
 """Weights of the mean: by examples, the same for each, or the cohort's own, which are unbiased."""
@@ -19,14 +19,15 @@ class Competitor:
     """A selector of the leaderboard.
 
     Attributes:
-      name: in tables; a selector of the library, or `module:Name`.
-      weighting: of the aggregation, as its source averages.
-      settings: its parameters that are not the defaults of the class, which are its paper's; "2m" is twice the cohort.
+      name: a selector of the library, or `module:Name`.
+      weighting: the weighting of the aggregation, as in its source.
+      settings: its parameters that differ from the defaults of the class, which are its paper's; "2m" is twice the
+        cohort.
       cohort: slots of its cohort, as a multiple of the federation's.
       public: whether it needs public examples.
       grid: two values of one of its parameters that `full` tries, by the parameter's name; empty: it has none.
       rate: factor on the federation's learning rate.
-      alias: its name in tables; "": as `name`.
+      alias: its name in tables; "": `name`.
     """
 
     name: str
@@ -44,7 +45,7 @@ class Competitor:
         return self.alias or self.name
 
     def configure(self, m: int) -> dict[str, Any]:
-        """Returns what it fixes in the configuration of a run with cohorts of `m`."""
+        """Returns the keys that it fixes in the configuration of a run with cohorts of `m`."""
         return {
             "client_selection": {"name": self.name, **{key: fill_in(value, m) for key, value in self.settings.items()}},
             "aggregation": {"name": "mean", "weighting": self.weighting},
@@ -63,7 +64,7 @@ def fill_in(value: Any, m: int) -> Any:
 
 
 def list_competitors() -> list[Competitor]:
-    """Returns all selectors of the library, controls first, then in the order of their names."""
+    """Returns all selectors of the library, controls first, then sorted by name."""
     return [
         Competitor(BASELINE),
         Competitor("round_robin"),

@@ -1,8 +1,8 @@
-"""How selectors are compared over federations and seeds: ranks, probabilities, profiles, critical differences, fronts.
+"""Compares selectors over federations and seeds: ranks, probabilities, profiles, critical differences, Pareto fronts.
 
-Scores are arrays `[k, D, R]` of `k` selectors on `D` federations with `R` seeds, larger is better. Intervals hold 95 %
-and come from the bootstrap over seeds within each federation, the same seeds for all selectors, since a seed draws
-data, model and cohorts of all of them.
+Scores are arrays `[k, D, R]` of `k` selectors on `D` federations with `R` seeds; larger is better. Intervals are 95 %
+intervals from the bootstrap over seeds within each federation, with the same seeds for all selectors, since a seed
+draws data, model and cohorts for all of them.
 
 Source of the interquartile mean, the probability of improvement, the profiles and the stratified bootstrap: Agarwal et
 al., "Deep Reinforcement Learning at the Edge of the Statistical Precipice", 2021, https://arxiv.org/abs/2108.13264.
@@ -22,18 +22,18 @@ DRAWS = 2000
 """Resamples of the bootstrap."""
 
 LEVEL = 0.05
-"""What lies outside an interval, and the level of the critical difference."""
+"""The probability outside an interval, and the significance level of the critical difference."""
 
 Scores = Float[np.ndarray, "k D R"]
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number of each selector with its interval.
+    """A number for each selector, with its interval.
 
     Attributes:
-      point: from all seeds.
-      low, high: ends of the interval.
+      point: the estimate from all seeds.
+      low, high: the ends of the interval.
     """
 
     point: Float[np.ndarray, "k"]
@@ -47,10 +47,10 @@ def bootstrap(
     """Returns a statistic of each selector, and its percentile interval.
 
     Args:
-      statistic: of scores.
-      scores: of all selectors.
-      draws: resamples of the seeds of each federation.
-      seed: of the resampling.
+      statistic: maps scores to a number for each selector.
+      scores: the scores of all selectors.
+      draws: number of resamples of the seeds of each federation.
+      seed: seed of the resampling.
     """
     rng = np.random.default_rng(seed)
     _, federations, seeds = scores.shape
@@ -63,7 +63,7 @@ def bootstrap(
 
 
 def mean_ranks(scores: Scores) -> Float[np.ndarray, "k"]:
-    """Returns each selector's rank by its mean over seeds, 1 is best, averaged over federations; ties share ranks.
+    """Returns each selector's rank by its mean over seeds (1 is best), averaged over federations; ties share ranks.
 
     >>> mean_ranks(np.array([[[0.9], [0.5]], [[0.8], [0.5]]]))
     array([1.25, 1.75])
@@ -72,12 +72,12 @@ def mean_ranks(scores: Scores) -> Float[np.ndarray, "k"]:
 
 
 def rank_within_federations(scores: Scores) -> Float[np.ndarray, "k D"]:
-    """Returns the ranks of the means over seeds, 1 is best."""
+    """Returns the ranks of the means over seeds; 1 is best."""
     return scipy.stats.rankdata(-scores.mean(axis=2), axis=0)
 
 
 def interquartile_means(scores: Scores) -> Float[np.ndarray, "k"]:
-    """Returns the mean of the middle half of each selector's scores, of all federations and seeds together.
+    """Returns the mean of the middle half of each selector's scores, over all federations and seeds together.
 
     A quarter of the scores, rounded down, is cut off at each end.
 
@@ -88,9 +88,9 @@ def interquartile_means(scores: Scores) -> Float[np.ndarray, "k"]:
 
 
 def improvement_probabilities(scores: Scores, baseline: Float[np.ndarray, "D R"]) -> Float[np.ndarray, "k"]:
-    """Returns `P(X > Y)`: of a run of each selector and one of the baseline, both drawn from the same federation.
+    """Returns `P(X > Y)` for a run `X` of each selector and one `Y` of the baseline, drawn from the same federation.
 
-    The mean over federations of the Mann-Whitney statistic over `R²`; a tie counts as a half.
+    It is the mean over federations of the Mann-Whitney statistic divided by `R²`; a tie counts as a half.
 
     >>> improvement_probabilities(np.array([[[1.0, 2.0]]]), np.array([[0.0, 2.0]]))
     array([0.625])
@@ -100,7 +100,7 @@ def improvement_probabilities(scores: Scores, baseline: Float[np.ndarray, "D R"]
 
 
 def performance_profiles(scores: Scores, thresholds: Float[np.ndarray, "q"]) -> Float[np.ndarray, "k q"]:
-    """Returns the share of each selector's runs, of all federations alike, whose score is above each threshold.
+    """Returns the share of each selector's runs, over all federations equally, whose score is above each threshold.
 
     >>> performance_profiles(np.array([[[0.2, 0.6]]]), np.array([0.0, 0.5, 0.7]))
     array([[1. , 0.5, 0. ]])
@@ -110,7 +110,7 @@ def performance_profiles(scores: Scores, thresholds: Float[np.ndarray, "q"]) -> 
 
 @dataclass(frozen=True)
 class Nemenyi:
-    """Friedman's test, and the difference of mean ranks from which on two selectors differ.
+    """Friedman's test, and the difference of mean ranks at which two selectors differ significantly.
 
     Attributes:
       ranks: mean rank of each selector over federations.
@@ -142,9 +142,9 @@ def apply_nemenyi(scores: Scores) -> Nemenyi:
 
 
 def find_cliques(ranks: Float[np.ndarray, "k"], difference: float) -> list[tuple[int, int]]:
-    """Returns the largest groups of selectors, in the order of their ranks, that differ by less than `difference`.
+    """Returns the maximal groups of selectors, in order of rank, whose ranks differ by less than `difference`.
 
-    Each is the first and last place in that order; groups of one are left out, and so are those inside another.
+    Each is given by its first and last position in that order; groups of one, or inside another group, are left out.
 
     >>> find_cliques(np.array([1.0, 1.5, 3.0, 3.2]), 1.0)
     [(0, 1), (2, 3)]
@@ -158,7 +158,7 @@ def find_cliques(ranks: Float[np.ndarray, "k"], difference: float) -> list[tuple
 
 
 def find_front(value: Float[np.ndarray, "k"], cost: Float[np.ndarray, "k"]) -> Bool[np.ndarray, "k"]:
-    """Returns which selectors no other one beats: none has at least their value at most at their cost, and one better.
+    """Returns which selectors are Pareto optimal: no other has as much value at no more cost, and improves one of them.
 
     >>> find_front(np.array([0.5, 0.7, 0.6]), np.array([1.0, 2.0, 3.0]))
     array([ True,  True, False])
@@ -169,10 +169,10 @@ def find_front(value: Float[np.ndarray, "k"], cost: Float[np.ndarray, "k"]) -> B
 
 
 def find_leaders(names: Sequence[str], scores: Scores) -> list[str]:
-    """Returns the selectors that are not told apart from that of the best mean rank: a winner only where it is alone.
+    """Returns the selectors that cannot be told apart from the one with the best mean rank; if alone, it is a winner.
 
-    They are those for which the interval of the difference of the two mean ranks holds 0; the bootstrap draws the same
-    seeds for both.
+    They are those for which the interval of the difference of the two mean ranks contains 0; the bootstrap draws the
+    same seeds for both.
 
     >>> find_leaders("abc", np.array([[[0.5, 0.7]], [[0.7, 0.5]], [[0.1, 0.2]]]))
     ['a', 'b']
@@ -188,7 +188,7 @@ def find_leaders(names: Sequence[str], scores: Scores) -> list[str]:
 
 
 def mean_agreement(rankings: Sequence[Float[np.ndarray, "k"]]) -> float:
-    """Returns the mean of Kendall's τ over all pairs of rankings: 1 where all are the same; NaN for fewer than two.
+    """Returns the mean of Kendall's τ over all pairs of rankings: 1 if all are the same; NaN for fewer than two.
 
     >>> round(mean_agreement([np.array([1, 2, 3]), np.array([1, 2, 3]), np.array([3, 2, 1])]), 3)
     -0.333

@@ -1,4 +1,4 @@
-"""Tables of the leaderboard, as text: Markdown and HTML are made of the same cells."""
+"""Tables of the leaderboard, as text; Markdown and HTML are made from the same cells."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from fedjax_sel.papers.paper import Table
 from fedjax_sel.report.markdown import table as render_markdown
 
 NONE = "—"
-"""Where a cell has no number."""
+"""Shown in a cell without a number."""
 
 COSTS = ("selection bytes", "selection flops")
 PARTICIPATION = ("coverage", "Jain's index", "label divergence", "relative size", *OF_CLIENTS)
@@ -44,7 +44,7 @@ def show_estimate(estimate: Estimate, i: int, digits: int = 2) -> str:
 
 
 def show_gain(gain: Difference | None) -> str:
-    """Returns a gain over the baseline in percentage points with half of its interval; a star where 0 is outside.
+    """Returns a gain over the baseline in percentage points ± half its interval; a star if 0 is outside.
 
     >>> show_gain(Difference(0.02, 0.01, 0.03, 1.0, 10)), show_gain(None)
     ('+2.0 ± 1.0 *', '—')
@@ -82,13 +82,13 @@ def tabulate_ranking(tidy: pd.DataFrame) -> Table:
 
 
 def estimate_improvement(block: Block, baseline: np.ndarray) -> Estimate:
-    """Returns the probability of improvement over the baseline, whose seeds are drawn again with the selectors'."""
+    """Returns the probability of improvement over the baseline, whose seeds are resampled with the selectors'."""
     place = block.selectors.index(BASELINE)
     return bootstrap(lambda scores: improvement_probabilities(scores, scores[place]), block.values, draws=500)
 
 
 def describe_leaders(block: Block) -> str:
-    """Returns who leads, which is a winner only where it is told apart from all others; and what the columns are."""
+    """Returns the note on the leaders, a winner only if told apart from all others, and on the columns."""
     leaders = find_leaders(block.selectors, block.values)
     if len(leaders) == 1:
         said = f"{leaders[0]} has the best mean rank, and is told apart from every other."
@@ -114,7 +114,7 @@ def tabulate_gains(tidy: pd.DataFrame, budget: Budget) -> Table:
 
 
 def tabulate_mean_gains(tidy: pd.DataFrame) -> Table:
-    """Returns the gain over the baseline of the mean over all federations, under every budget, the largest first."""
+    """Returns the gain over the baseline of the mean over all federations, under every budget, largest first."""
     there = [budget for budget in BUDGETS if not select(tidy, ACCURACY, budget.name).empty]
     gains = {budget: mean_gains(tidy, budget) for budget in there}
     first = gains[PRIMARY]
@@ -134,7 +134,7 @@ def tabulate_mean_gains(tidy: pd.DataFrame) -> Table:
 
 
 def tabulate_budgets(tidy: pd.DataFrame) -> Table:
-    """Returns accuracy of every selector under every budget, the mean over its federations."""
+    """Returns the accuracy of every selector under every budget, as the mean over its federations."""
     there = [budget for budget in BUDGETS if not select(tidy, ACCURACY, budget.name).empty]
     wide = {budget.name: select(tidy, ACCURACY, budget.name).mean(axis=1) for budget in there}
     early = tidy[tidy["censored"].astype(bool) & (tidy["measure"] == ACCURACY)]
@@ -157,7 +157,7 @@ def tabulate_budgets(tidy: pd.DataFrame) -> Table:
 
 
 def tabulate_costs(tidy: pd.DataFrame) -> Table:
-    """Returns learning speed, selection's own costs and participation, means over federations and seeds."""
+    """Returns learning speed, the costs of selection, and participation, as means over federations and seeds."""
     columns = (ROUNDS_TO, "area under the curve", *COSTS, CHOICE, *PARTICIPATION)
     wide = {name: select(tidy, name) for name in columns}
     late = tidy[tidy["measure"] == ROUNDS_TO].groupby("selector")["censored"].agg(["sum", "count"])
@@ -180,14 +180,14 @@ def tabulate_costs(tidy: pd.DataFrame) -> Table:
 
 
 def show_mean(values: pd.DataFrame, name: str) -> str:
-    """Returns the mean of a selector's values that are known, with three significant digits."""
+    """Returns the mean of a selector's known values, with three significant digits."""
     if name not in values.index or not values.loc[name].notna().any(axis=None):
         return NONE
     return f"{np.nanmean(values.loc[name]):.3g}"
 
 
 def tabulate_unfinished(cells: Sequence[Cell]) -> Table:
-    """Returns which cells have no numbers, and why; federations without any cell are one line."""
+    """Returns the cells without numbers, and why; a federation whose cells all have the same reason is one row."""
     rows, whole = [], {}
     for cell in cells:
         whole.setdefault(cell.federation, []).append(cell)
@@ -220,7 +220,7 @@ def describe(value: object) -> str:
 
 
 def to_markdown(table: Table) -> str:
-    """Returns a table as Markdown: heading, table, note; no text of a user's can end a cell or open a tag."""
+    """Returns a table as Markdown: heading, table, note; user text cannot end a cell or open a tag."""
     rows = [[html.escape(cell, quote=False) for cell in row] for row in table.rows]
     columns = [html.escape(name, quote=False) for name in table.columns]
     note = [html.escape(table.note, quote=False)] if table.note else []
@@ -229,16 +229,16 @@ def to_markdown(table: Table) -> str:
 
 
 def to_html(table: Table) -> str:
-    """Returns a table as HTML by `great_tables`, all text escaped.
+    """Returns a table as HTML, made by `great_tables`, with all text escaped.
 
     Raises:
       ImportError: `great_tables` is not installed (`pip install 'fedjax-sel[tables]'`).
     """
-    import great_tables as gt  # pyright: ignore[reportMissingImports]  # late: an extra
+    import great_tables as gt  # pyright: ignore[reportMissingImports]  # only the extra has it
 
     names = [f"column {i}" for i in range(len(table.columns))]
     frame = pd.DataFrame([list(row) for row in table.rows], columns=pd.Index(names))
-    id = re.sub(r"\W+", "-", table.title.lower())  # else one drawn anew for each page
+    id = re.sub(r"\W+", "-", table.title.lower())  # the default is random for each page
     made = gt.GT(frame, id=id).tab_header(title=table.title).cols_label(dict(zip(names, table.columns, strict=True)))
     if table.note:
         made = made.tab_source_note(table.note)

@@ -1,4 +1,4 @@
-"""The server's time for a choice: a selector alone, without any client's signals or training."""
+"""Times a selector's choice on the server, without any client's signals or training."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ ROUNDS, REPEATS = 100, 5
 
 
 class Stopwatch:
-    """The time of every selector's choice on one federation, kept in the leaderboard's folder.
+    """The time of every selector's choice on one federation, stored in the leaderboard's folder.
 
     Args:
       out: the leaderboard's folder.
-      console: where it is told what could not be timed.
+      console: where it reports selectors that could not be timed.
     """
 
     def __init__(self, out: Path, console: Console):
@@ -52,7 +52,7 @@ class Stopwatch:
             self.times = json.loads(self._place.read_text(encoding="utf-8"))
 
     def take(self, cell: Cell, federation: Entry, selector: Competitor, bench: Workbench) -> None:
-        """Times a selector that has finished a cell on the federation of the others, and was not timed as it is now."""
+        """Times a selector that finished a cell on the federation of the other times, unless this code was timed."""
         if cell.status != FINISHED or federation.name not in (self.times or {federation.name: {}}):
             return
         known = self.times.setdefault(federation.name, {})
@@ -64,14 +64,14 @@ class Stopwatch:
         try:
             seconds = time_choice(run.experiment, run.data.draws(run.seeds)[0])
             known[selector.label] = {"seconds": seconds, CODE: code}
-        except Exception as error:  # a user's selector may raise anything at numbers that were made up
+        except Exception as error:  # a user's selector may raise anything when its signals are made up
             text = f"{selector.label} is not timed alone: {type(error).__name__}: {error}"
             self._console.print(text, style="yellow", markup=False)
         self._place.parent.mkdir(parents=True, exist_ok=True)
         write_json(self._place, self.times)
 
     def add_to(self, tidy: pd.DataFrame) -> pd.DataFrame:
-        """Returns the tidy table with the times, in microseconds, of the selectors that it has."""
+        """Returns the tidy table with the times of its selectors, in microseconds, appended."""
         rows = [
             {**dict.fromkeys(tidy.columns, ""), "federation": federation, "selector": name, "seed": 0}
             | {"measure": CHOICE, "value": 1e6 * taken["seconds"], "censored": False}
@@ -83,16 +83,16 @@ class Stopwatch:
 
 
 def time_choice(experiment: Experiment, data: FederatedData, rounds: int = ROUNDS, repeats: int = REPEATS) -> float:
-    """Returns seconds a round that a selector takes on the server: candidates, cohort, and what it learns.
+    """Returns the seconds per round that a selector takes on the server: candidates, cohort, and state update.
 
-    Its signals are drawn beforehand, of the right shapes; no client computes anything. The first call compiles and is
-    not counted; of the others the quickest is.
+    Its signals are drawn beforehand, with the right shapes; no client computes anything. The first call compiles and is
+    not counted; the fastest of the others counts.
 
     Args:
-      experiment: with the selector.
-      data: for the sizes.
-      rounds: of each call.
-      repeats: how many calls are timed.
+      experiment: the experiment with the selector.
+      data: the federation, for its sizes.
+      rounds: rounds per call.
+      repeats: number of timed calls.
     """
     seed = jax.random.key(0)
     states, _ = init_runs([experiment], [data], seed[None], LAYOUT)
@@ -118,11 +118,11 @@ def choose_repeatedly(
     before: Values,
     signals: Values,
 ) -> jax.Array:
-    """Returns the sum of all that was selected, so that nothing of the choice is left out by the compiler."""
+    """Returns a sum over all selections and states, so that the compiler cannot remove any part of the choice."""
     selector = experiment.client_selection
 
     def step(carry: tuple[RoundState, jax.Array], t: jax.Array) -> tuple[Any, None]:
-        # Behind the barrier the signals depend on the round before: what is done to them is not done once for all.
+        # The barrier makes the signals depend on the previous round, so that work on them is not hoisted from the loop.
         (state, total), early, late = jax.lax.optimization_barrier((carry, before, signals))
         key = partial(key_for, seed, round=t)
         ctx = make_context(experiment, data, seed, t)
@@ -138,14 +138,14 @@ def choose_repeatedly(
 
 
 def numbers_of(tree: Any) -> list[jax.Array]:
-    """Returns the leaves that are numbers, not keys."""
+    """Returns the leaves that are numbers, not random keys."""
     return [leaf for leaf in jax.tree.leaves(tree) if not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)]
 
 
 def draw_signals(
     experiment: Experiment, data: FederatedData, seed: PRNGKey, state: RoundState
 ) -> tuple[Values, Values]:
-    """Returns numbers in place of a round's signals, those before the choice and all, of their shapes and types."""
+    """Returns random stand-ins for a round's signals, those before the choice and all, with their shapes and types."""
 
     def measure(state: RoundState) -> tuple[Values, Values]:
         t = jnp.int32(0)

@@ -1,4 +1,4 @@
-"""Every selector tuned by as many configurations, on seeds and examples that no comparison is measured with."""
+"""Tunes every selector over the same number of configurations, on seeds and examples that no comparison uses."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from fedjax_sel.metrics import mean_over_rounds
 from fedjax_sel.runs.files import write_json
 
 SEEDS = (1000, 1001, 1002)
-"""Of tuning; those of the comparison are others."""
+"""The seeds of tuning; the comparison uses other ones."""
 
 TRIALS = 6
-"""Configurations that are tried of every selector, whatever its parameters."""
+"""The number of configurations tried for every selector, whatever its parameters."""
 
 WITH_OWN = (1 / 3, 1.0, 3.0)
-"""Factors on the learning rate of a selector with two values of a parameter of its own."""
+"""Factors on the learning rate of a selector that also tries two values of its own parameter."""
 
 WITHOUT = (1 / 6, 1 / 3, 2 / 3, 1.0, 2.0, 4.0)
-"""Factors of one without."""
+"""Factors on the learning rate of a selector without such a parameter."""
 
 TUNED = " (tuned)"
-"""What the name of a tuned selector ends in."""
+"""The suffix of the name of a tuned selector."""
 
 
 def list_trials(selector: Competitor) -> list[Competitor]:
-    """Returns the configurations that are tried of a selector; all selectors have as many.
+    """Returns the configurations to try for a selector; all selectors have the same number.
 
     >>> len(list_trials(Competitor("uniform"))), len(list_trials(Competitor("e3cs", grid={"fairness": (0.5, 0.8)})))
     (6, 6)
@@ -55,14 +55,14 @@ def tune(
 ) -> Cell:
     """Returns the cell of the configuration with the largest area under the curve of validation accuracy.
 
-    It is tried on other seeds than it is compared with.
+    The seeds of tuning are not those of the comparison.
 
     Args:
-      federation, selector: of the cell.
-      trial: has drawn the federation for the seeds of tuning, and measures accuracy on the validation examples.
-      bench: has drawn it for those of the comparison.
-      out: folder of the leaderboard.
-      console: where progress goes.
+      federation, selector: those of the cell.
+      trial: a workbench with the seeds of tuning, which measures accuracy on the validation examples.
+      bench: a workbench with the seeds of the comparison.
+      out: the folder of the leaderboard.
+      console: where progress is shown.
     """
     trials = list_trials(selector)
     label = trials[0].label
@@ -74,7 +74,7 @@ def tune(
 
 
 def find_best(federation: Entry, trials: Sequence[Competitor], trial: Workbench, place: Path) -> int:
-    """Returns which configuration is best: read where it is known, else all are run in one program."""
+    """Returns the index of the best configuration, which is read if known; else all are run in one program."""
     configs = [configure(federation, one, trial.scale, trial.seeds) for one in trials]
     asked = [f"{'validation' if trial.tuning else 'test'} {config.fingerprint}" for config in configs]
     if place.exists() and (kept := json.loads(place.read_text(encoding="utf-8")))["trials"] == asked:

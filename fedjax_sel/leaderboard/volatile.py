@@ -1,4 +1,4 @@
-"""E3CS's numerical experiment: how many of the selected return, when clients fail, without any training."""
+"""E3CS's numerical experiment: how many selected clients return if clients can fail, without any training."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fedjax_sel.protocols import ClientSelector
 from fedjax_sel.types import Context, PRNGKey, StrategyState
 
 CHANCES = (0.1, 0.3, 0.6, 0.9)
-"""Of success, of a quarter of the clients each."""
+"""The probabilities of success, each of a quarter of the clients."""
 
 CLIENTS, COHORT, ROUNDS = 100, 20, 2500
 
@@ -33,11 +33,11 @@ def count_successes(
     """Returns how many turns succeeded, and how often each client was selected.
 
     Args:
-      selector: without signals.
-      state: that it begins with.
-      key: of a run.
-      chance: of each client, to return in a round, independently.
-      available: whom the selector may take.
+      selector: a selector without signals.
+      state: its initial state.
+      key: the random key of a run.
+      chance: each client's probability of returning in a round, independently.
+      available: the clients that the selector may take.
       cohort_size: `m`.
       rounds: `T`.
 
@@ -64,10 +64,10 @@ def count_successes(
 
 
 def study_volatile(seeds: int = 10, rounds: int = ROUNDS) -> dict[str, Any]:
-    """Returns successes of every selector and seed, and Jain's index of their turns.
+    """Returns the successes of every selector and seed, and Jain's index of the clients' turns.
 
     Args:
-      seeds: how many.
+      seeds: number of seeds.
       rounds: `T`.
     """
     chance = jnp.repeat(jnp.asarray(CHANCES), CLIENTS // len(CHANCES))
@@ -84,7 +84,7 @@ def study_volatile(seeds: int = 10, rounds: int = ROUNDS) -> dict[str, Any]:
     keys = jax.vmap(jax.random.key)(jnp.arange(seeds))
     found = {}
     for name, (selector, available) in methods.items():
-        state = jnp.zeros(CLIENTS) if isinstance(selector, E3CS) else ()  # all weigh the same
+        state = jnp.zeros(CLIENTS) if isinstance(selector, E3CS) else ()  # equal weights
         count = partial(count_successes, selector, state, chance=chance, available=available, rounds=rounds)
         run = jax.jit(jax.vmap(lambda key, count=count: count(key=key)))
         successes, turns = map(np.asarray, run(keys))

@@ -1,4 +1,4 @@
-"""How a client trains: one trainer a file, the learning-rate schedules over rounds, and augmentation."""
+"""How a client trains: one trainer per file, learning-rate schedules over rounds, and augmentation."""
 
 from functools import partial
 from typing import TYPE_CHECKING

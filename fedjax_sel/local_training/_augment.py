@@ -1,4 +1,4 @@
-"""Random changes of training images, drawn for each example of each step."""
+"""Random augmentation of training images, drawn for each example of each step."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from fedjax_sel.types import PRNGKey
 
 
 class CropFlip(Pytree):
-    """Images moved by up to `padding` pixels either way, and half of them mirrored.
+    """Randomly shifts images by up to `padding` pixels in each direction, and mirrors half of them.
 
-    Examples as stored are changed, before they are normalised: zero is black.
+    It is applied to examples as stored, before they are normalised: zero is black.
 
     Attributes:
       padding: pixels.
-      flip: whether images are mirrored, left to right.
-      border: what stands where nothing is left: None: zeros; `"reflect"`: the image, reflected at the middle of its
-        outermost pixels.
+      flip: whether half of the images are mirrored, left to right.
+      border: what fills the padding: None: zeros; `"reflect"`: the image, reflected at the middle of its outermost
+        pixels.
 
     Source: He et al., "Deep Residual Learning for Image Recognition", 2016, https://arxiv.org/abs/1512.03385, section
     4.2: "4 pixels are padded on each side, and a 32×32 crop is randomly sampled from the padded image or its horizontal
@@ -35,10 +35,10 @@ class CropFlip(Pytree):
     border: str | None = static(default=None, choices=["reflect"])
 
     def __call__(self, key: PRNGKey, x: Shaped[Array, "b ..."]) -> Shaped[Array, "b h w c"]:
-        """The images, changed.
+        """Returns the augmented images.
 
         Raises:
-          ValueError: examples are no images, or too small to be reflected.
+          ValueError: examples are not images, or too small to be reflected.
         """
         if x.ndim != 4:
             raise ValueError(
@@ -61,6 +61,6 @@ class CropFlip(Pytree):
 def crop_one(
     image: Shaped[Array, "H W c"], corner: Shaped[Array, "2"], mirrored: Bool[Array, ""], size: tuple[int, int]
 ) -> Shaped[Array, "h w c"]:
-    """The part of an image of this size that begins at a corner, or its mirror image."""
+    """Returns the part of an image of this size that starts at a corner, or its mirror image."""
     part = lax.dynamic_slice(image, (*corner, 0), (*size, image.shape[-1]))
     return jnp.where(mirrored, part[:, ::-1], part)

@@ -1,4 +1,4 @@
-"""Minibatch training on one client's examples, whatever the optimiser."""
+"""Minibatch training on one client's examples, with any optimiser."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ from fedjax_sel.types import Batch, Plan, PRNGKey, Update, Variables
 
 
 class MinibatchTrainer(LocalTrainer):
-    """Passes over a client's examples; each is a fresh shuffle, cut into batches, the last of them perhaps smaller.
+    """Passes over a client's examples, each a new shuffle cut into batches, of which the last may be smaller.
 
-    The base class of trainers that differ in what they do with a batch's gradient. A batch's loss is the mean over the
-    examples it has. Only `build_optimizer` is abstract.
+    This is the base class of trainers that differ in what they do with a batch's gradient. A batch's loss is the mean
+    over its examples. Only `build_optimizer` is abstract.
 
     Attributes:
       learning_rate: base rate.
       batch_size: `B`; None: all of the client's examples at once.
-      epochs: passes over the client's examples; None: 1 where `steps` is None.
+      epochs: passes over the client's examples; None: 1 if `steps` is None.
       steps: local steps, the same for every client whatever its size; a client with few examples passes over them more
-        often. None: as many as the epochs take.
-      epoch_decay: what each epoch but the round's first multiplies the learning rate by; None: nothing.
-      schedule: factor on the learning rate by round.
-      augment: what changes the examples of each batch at random; None: nothing. Not counted in FLOPs.
+        often. None: as many as the epochs need.
+      epoch_decay: factor on the learning rate for each epoch of a round after its first; None: 1.
+      schedule: factor on the learning rate in each round.
+      augment: random augmentation of the examples of each batch; None: none. Not counted in FLOPs.
 
     Raises:
-      ValueError: a number out of its range, or both `epochs` and `steps`.
+      ValueError: a number is out of range, or both `epochs` and `steps` are given.
     """
 
     learning_rate: Scalar = param(default=0.1, low=0, below=math.inf)
@@ -53,7 +53,7 @@ class MinibatchTrainer(LocalTrainer):
     takes_offset = True
 
     def __check_init__(self) -> None:
-        """Refuses both `epochs` and `steps`, and a schedule that is none."""
+        """Raises `ValueError` for both `epochs` and `steps`, or for something that is not a schedule."""
         if isinstance(self.schedule, type) or not callable(self.schedule):
             raise ValueError(
                 f"{title(type(self))}: schedule is {show(self.schedule)}; it must be a schedule, as Cosine()"
@@ -71,25 +71,26 @@ class MinibatchTrainer(LocalTrainer):
 
     @abstractmethod
     def build_optimizer(self, rate: Scalar) -> optax.GradientTransformation:
-        """Returns the optax transformation of a step at this rate."""
+        """Returns the optax transformation for a step at this learning rate."""
 
     def batch_gradient(
         self, loss: Callable[..., Any], trained: Variables, statistics: Variables, batch: Batch, key: PRNGKey
     ) -> tuple[Variables, Any]:
-        """Returns the gradient that a step follows, and what `loss` returns beside its value; the loss's by default.
+        """Returns the gradient that a step follows, by default that of `loss`, and the auxiliary output of `loss`.
 
         Args:
-          loss: of `trained` and the other arguments: the batch's mean, and what else is kept.
-          trained: what is trained.
-          statistics: of the model before the step.
-          batch: of the step.
-          key: of the step.
+          loss: function of `trained` and the other arguments that returns the batch's mean loss and an auxiliary
+            output.
+          trained: the trained variables.
+          statistics: batch statistics of the model before the step.
+          batch: the step's batch.
+          key: the step's key.
         """
         return jax.grad(loss, has_aux=True)(trained, statistics, batch, key)
 
     @property
     def heavy_ball(self) -> Scalar | None:
-        """The momentum with which each gradient enters the update more than once; None, the default: there is none."""
+        """The momentum by which each gradient enters the update more than once; None by default: there is none."""
         return None
 
     def step_examples(self, longest: int) -> int:
@@ -104,7 +105,7 @@ class MinibatchTrainer(LocalTrainer):
         rounds: Int[Array, ""] | int,
         max_steps: Int[Array, "*m"] | None = None,
     ) -> Plan:
-        """Returns steps, examples and rates of clients with so many examples."""
+        """Returns the steps, examples and rates of clients with `num_examples` examples."""
         num_examples = jnp.asarray(num_examples)
         size, batches = self.step_examples(longest), self.num_batches(num_examples, longest)
         steps = (self.epochs or 1) * batches if self.steps is None else self.steps
@@ -176,18 +177,18 @@ class MinibatchTrainer(LocalTrainer):
         return Update(delta, num_examples, plan.steps, seen, loss, mean_sq_loss)
 
     def num_batches(self, num_examples: Int[Array, "*m"], longest: int) -> Int[Array, "*m"]:
-        """Returns the batches of an epoch of clients with so many examples, at least 1."""
+        """Returns the batches per epoch of clients with `num_examples` examples, at least 1."""
         return jnp.maximum(-(-num_examples // self.step_examples(longest)), 1)
 
     def rate(self, epoch: Int[Array, "*e"], factor: Scalar) -> Float[Array, "*e"]:
-        """Learning rate of each epoch of a round with this factor."""
+        """Returns the learning rate of each epoch of a round with this factor."""
         rate = jnp.broadcast_to(jnp.asarray(self.learning_rate * factor, jnp.float32), epoch.shape)
         return rate if self.epoch_decay is None else rate * jnp.asarray(self.epoch_decay, jnp.float32) ** epoch
 
     def step_size_sum(
         self, steps: Int[Array, "*m"], batches: Int[Array, "*m"], factor: Scalar, momentum: Scalar | None
     ) -> Float[Array, "*m"]:
-        """Sum of the factors by which the gradients of `steps` steps enter the update, with this momentum."""
+        """Returns the sum of the factors by which gradients enter the update in `steps` steps with this momentum."""
         most = (self.epochs or 1) if self.steps is None else self.steps
         epoch = jnp.arange(most).reshape((1,) * jnp.ndim(steps) + (-1,))
         steps, batches = steps[..., None], batches[..., None]
@@ -200,7 +201,7 @@ class MinibatchTrainer(LocalTrainer):
 
 
 def accumulate(steps: Int[Array, "*m"], momentum: Scalar) -> Float[Array, "*m"]:
-    """How far `steps` heavy-ball steps go with rate and gradients of 1: `Σ_{k=1}^τ (1 - ρ^k) / (1 - ρ)`.
+    """Returns how far `steps` heavy-ball steps go with rate and gradients of 1: `Σ_{k=1}^τ (1 - ρ^k) / (1 - ρ)`.
 
     Source: Wang et al., 2020, https://arxiv.org/abs/2007.07481, section 4: `‖a_i‖₁` of local momentum.
 
@@ -212,11 +213,11 @@ def accumulate(steps: Int[Array, "*m"], momentum: Scalar) -> Float[Array, "*m"]:
     near = jnp.abs(gap) * tau < NEAR_ONE
     apart = jnp.where(near, 1.0, gap)
     closed = (tau - rho * (1 - rho**tau) / apart) / apart
-    # Σ_k (-gap)^k C(τ + 1, k + 2): what the closed form, 0 / 0 where ρ = 1, is near it.
+    # Σ_k (-gap)^k C(τ + 1, k + 2): the series of the closed form near ρ = 1, where that is 0 / 0.
     series = tau * (tau + 1) / 2
     series *= 1 - gap * (tau - 1) / 3 * (1 - gap * (tau - 2) / 4 * (1 - gap * (tau - 3) / 5))
     return jnp.where(near, series, closed)
 
 
 NEAR_ONE = 0.1
-"""`τ (1 - ρ)` below which the closed form of `accumulate` loses digits, and its series needs few terms."""
+"""`τ (1 - ρ)` below which the closed form of `accumulate` loses digits, and its series needs only a few terms."""

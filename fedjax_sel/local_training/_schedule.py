@@ -1,4 +1,4 @@
-"""Learning rates over rounds, as values: factors on the base rate, traced where optax's closures fix them."""
+"""Learning-rate schedules over rounds as traced values: factors on the base rate, which optax's closures would fix."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fedjax_sel.pytree import Pytree, Scalar, is_whole, param, show, static
 
 
 class Constant(Pytree):
-    """1 in every round.
+    """A factor of 1 in every round.
 
     >>> Constant()(jnp.int32(7), jnp.int32(100))
     Array(1., dtype=float32)
@@ -21,7 +21,7 @@ class Constant(Pytree):
     uses_rounds: ClassVar[bool] = False
 
     def __call__(self, round: Int[Array, ""], rounds: Int[Array, ""]) -> Float[Array, ""]:
-        """Factor in round `round` of `rounds`."""
+        """Returns the factor in round `round` of `rounds`."""
         return jnp.ones(())
 
 
@@ -29,7 +29,7 @@ class Exponential(Pytree):
     """`rate ^ round`.
 
     Attributes:
-      rate: factor from a round to the next.
+      rate: factor from one round to the next.
 
     >>> Exponential(0.5)(jnp.int32(3), jnp.int32(100))
     Array(0.125, dtype=float32)
@@ -40,16 +40,16 @@ class Exponential(Pytree):
     rate: Scalar = param(default=0.99, low=0, below=math.inf)
 
     def __call__(self, round: Int[Array, ""], rounds: Int[Array, ""]) -> Float[Array, ""]:
-        """Factor in round `round` of `rounds`."""
+        """Returns the factor in round `round` of `rounds`."""
         return jnp.asarray(self.rate, jnp.float32) ** round
 
 
 class Steps(Pytree):
-    """`factor` once for each round of `at` that has been reached.
+    """`factor`, multiplied once for each round in `at` that has been reached.
 
     Attributes:
       at: rounds.
-      factor: what each of them multiplies the rate by.
+      factor: factor on the rate at each of them.
 
     >>> Steps(at=(10, 20), factor=0.5)(jnp.int32(20), jnp.int32(100))
     Array(0.25, dtype=float32)
@@ -61,18 +61,18 @@ class Steps(Pytree):
     factor: Scalar = param(default=0.5, low=0, below=math.inf)
 
     def __check_init__(self) -> None:
-        """Refuses what are no rounds."""
+        """Raises `ValueError` unless `at` is a tuple of rounds."""
         if not isinstance(self.at, tuple) or not all(is_whole(t) and t >= 0 for t in self.at):
             raise ValueError(f"steps: at is {show(self.at)}; it must be a tuple of rounds, as in (150, 225)")
 
     def __call__(self, round: Int[Array, ""], rounds: Int[Array, ""]) -> Float[Array, ""]:
-        """Factor in round `round` of `rounds`."""
+        """Returns the factor in round `round` of `rounds`."""
         reached = sum((jnp.asarray(round >= t, jnp.float32) for t in self.at), jnp.zeros(()))
         return jnp.asarray(self.factor, jnp.float32) ** reached
 
 
 class Cosine(Pytree):
-    """From 1 down to `end` along half a cosine over the run.
+    """Decays from 1 to `end` along half a cosine over the run.
 
     Attributes:
       end: factor that the round after the last would have.
@@ -86,5 +86,5 @@ class Cosine(Pytree):
     end: Scalar = param(default=0.0, low=0, below=math.inf)
 
     def __call__(self, round: Int[Array, ""], rounds: Int[Array, ""]) -> Float[Array, ""]:
-        """Factor in round `round` of `rounds`."""
+        """Returns the factor in round `round` of `rounds`."""
         return self.end + (1 - self.end) * 0.5 * (1 + jnp.cos(jnp.pi * round / rounds))

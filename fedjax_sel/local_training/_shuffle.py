@@ -9,26 +9,26 @@ from jaxtyping import Array, Bool, Int, UInt32
 from fedjax_sel.types import PRNGKey
 
 NOISE = 9
-"""Bits of the 32 that decide no order: of what is left, two places of a client rarely share a value."""
+"""Bits of the 32 that are not used for the order: with the other bits, two places of a client rarely share a value."""
 
 MOST_DIGITS = 11
-"""Binary digits of a place that leave enough for its noise: beyond 2048 places, numbers and places are sorted apart."""
+"""Most binary digits of a place that leave enough for its noise: beyond 2048 places, the two stay separate."""
 
 MOST_SLOT_DIGITS = 15
-"""Binary digits of a slot that leave enough for its noise, where ties are broken at random."""
+"""Most binary digits of a slot that leave enough for its noise, where ties are broken at random."""
 
 
 def shuffle_epochs(key: PRNGKey, mask: Bool[Array, "L"], epochs: int) -> Int[Array, "epochs L"]:
     """Returns `epochs` random orders of the places where `mask` holds; the other places come last.
 
-    Place `j` draws the same numbers whatever `L` is. How many of their bits decide depends on the binary digits of `L`:
-    where padding adds one, two places whose noise ties may change places. Below a thousand places that is rare.
+    Place `j` draws the same numbers whatever `L` is. How many of their bits are used depends on the binary digits of
+    `L`: if padding adds a digit, two places whose noise then ties may be swapped. Below a thousand places this is rare.
     """
     noise = jax.vmap(lambda k: jax.random.bits(k, mask.shape, jnp.uint32))(jax.random.split(key, epochs))
     place, digits = jnp.arange(mask.shape[0], dtype=jnp.uint32), (mask.shape[0] - 1).bit_length()
     if digits > MOST_DIGITS:
         return jnp.argsort(jnp.where(mask[None], noise >> NOISE, jnp.uint32(2**32 - 1)), axis=-1)
-    # One number a place, its noise above its own digits: a CPU sorts these 3 to 7 times as fast as numbers with places.
+    # One number per place, with its noise above its digits: a CPU sorts these 3 to 7 times as fast as pairs.
     above = jnp.where(mask[None], noise >> max(NOISE, digits + 1), jnp.uint32(2 ** (31 - digits)))
     return (jax.lax.sort(above << digits | place[None]) & jnp.uint32(2**digits - 1)).astype(jnp.int32)
 
@@ -36,9 +36,9 @@ def shuffle_epochs(key: PRNGKey, mask: Bool[Array, "L"], epochs: int) -> Int[Arr
 def shuffle_steps(key: PRNGKey, mask: Bool[Array, "L"], steps: int, batch_size: int) -> Int[Array, "M"]:
     """Returns random orders of the `n` places where `mask` holds, one after another, enough for `steps` batches.
 
-    Slot `e n + j` holds the `j`-th place of epoch `e`. How many epochs a client passes depends on `n`, which is traced,
-    but all its epochs together have less than `M = (steps + L / batch_size) batch_size` slots, whatever `n` is: they
-    are sorted at once, by epoch and then at random.
+    Slot `e n + j` holds the `j`-th place of epoch `e`. The number of epochs depends on `n`, which is traced, but all
+    epochs together have fewer than `M = (steps + L / batch_size) batch_size` slots, whatever `n` is: they are sorted at
+    once, by epoch and then at random.
     """
     longest = mask.shape[0]
     slots = (steps + -(-longest // batch_size) - 1) * batch_size
@@ -55,11 +55,11 @@ def shuffle_steps(key: PRNGKey, mask: Bool[Array, "L"], steps: int, batch_size: 
         above = jnp.where(room < 32, epoch << room, jnp.uint32(0)) | noise >> (32 - room)
         _, rank = jax.lax.sort((above, rank), num_keys=1, is_stable=False)
         return places[rank].astype(jnp.int32)
-    # One number a slot: its epoch, its noise, its rank. A client with many epochs has few examples and the other way
-    # round, so that epoch and rank have together at most one digit more than a slot.
+    # One number per slot: its epoch, its noise, its rank. A client with many epochs has few examples and the other way
+    # round, so epoch and rank together have at most one digit more than a slot.
     of_noise, of_rank = 31 - digits, count_digits(num_examples - 1)
     below = (jnp.uint32(1) << of_rank) - jnp.uint32(1)
-    flip = jax.random.bits(key_ties, (), jnp.uint32) & below  # of two equal noises either rank may come first
+    flip = jax.random.bits(key_ties, (), jnp.uint32) & below  # with equal noise, either rank may come first
     packed = epoch << (of_noise + of_rank) | (noise >> (32 - of_noise)) << of_rank | rank ^ flip
     return places[(jax.lax.sort(packed) & below) ^ flip].astype(jnp.int32)
 

@@ -1,4 +1,4 @@
-"""First the personal parts, then the shared ones: local training of FedRep."""
+"""Trains the personal parts first, then the shared ones: FedRep's local training."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ __all__ = ["Alternating"]
 
 
 class Alternating(LocalTrainer):
-    """Epochs on the client's personal parts with the shared ones fixed, then the trainer's own with those fixed.
+    """Trains the client's personal parts with the shared ones fixed, then the shared ones with the personal ones fixed.
 
-    The model's personal parts are `Task.personal`. Corrections act on the shared parts. A part that is fixed is in
-    evaluation (no dropout). Both phases are billed as whole passes, though what is fixed has no gradient.
+    The model's personal parts are `Task.personal`. Corrections act on the shared parts. A fixed part is in evaluation
+    mode (no dropout). Both phases are billed as full passes, although fixed parts have no gradient.
 
     Attributes:
-      trainer: how; its epochs or steps are those of the shared parts.
-      personal_epochs: passes over the examples in which the personal parts move.
+      trainer: trains both parts; its epochs or steps are those of the shared parts.
+      personal_epochs: passes over the examples that train the personal parts.
 
     Source: Collins et al., "Exploiting Shared Representations for Personalized Federated Learning", 2021,
     https://arxiv.org/abs/2102.07078, Algorithm 1 (FedRep).
@@ -56,12 +56,12 @@ class Alternating(LocalTrainer):
 
     @property
     def uses_rounds(self) -> bool:
-        """Returns whether the trainer does."""
+        """Returns whether the trainer uses the number of rounds."""
         return self.trainer.uses_rounds
 
     @property
     def first(self) -> SGD | Optax:
-        """Returns how the personal parts train."""
+        """Returns the trainer of the personal parts."""
         return self.trainer.replace(epochs=self.personal_epochs, steps=None)
 
     def plan(
@@ -132,7 +132,7 @@ class Alternating(LocalTrainer):
 
 
 def fix(task: Task, part: Variables) -> Task:
-    """Returns the task in which a part of the variables keeps its values."""
+    """Returns the task with a part of the variables frozen at its values."""
     paths = [path[1:] for path in traverse_util.flatten_dict(part)]
     names = tuple(sorted({"/".join(path[:-1] or path) for path in paths}))
     values = merge_trees(task.frozen.variables, part)

@@ -1,4 +1,4 @@
-"""Minibatch SGD on clipped gradients of single examples, with Gaussian noise: private at the level of an example."""
+"""Minibatch SGD on clipped per-example gradients with Gaussian noise: example-level differential privacy."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ __all__ = ["DPSGD"]
 
 
 class DPSGD(MinibatchTrainer):
-    """SGD on `(Σ_b g_b min(1, S / ‖g_b‖) + N(0, (z S)² I)) / B`, of the batch's examples `b`.
+    """SGD on `(Σ_b g_b min(1, S / ‖g_b‖) + N(0, (z S)² I)) / B`, over the batch's examples `b`.
 
-    The sum is divided by the full batch size `B`, however many examples the last batch has. Needs a model without
-    statistics of batches, and memory for a gradient an example.
+    The sum is divided by the full batch size `B`, however many examples the last batch has. It needs a model without
+    batch statistics, and memory for one gradient per example.
 
     Attributes:
-      learning_rate, batch_size, epochs, steps, epoch_decay, schedule, augment: as `MinibatchTrainer` has them.
+      learning_rate, batch_size, epochs, steps, epoch_decay, schedule, augment: as in `MinibatchTrainer`.
       clip: `S`, the largest norm of an example's gradient.
       noise_multiplier: `z`.
 
@@ -40,16 +40,16 @@ class DPSGD(MinibatchTrainer):
     noise_multiplier: Scalar = param(default=1.0, low=0, below=math.inf)
 
     def build_optimizer(self, rate: Scalar) -> optax.GradientTransformation:
-        """Returns plain descent at this rate."""
+        """Returns plain gradient descent at this rate."""
         return optax.sgd(rate)
 
     def batch_gradient(
         self, loss: Callable[..., Any], trained: Variables, statistics: Variables, batch: Batch, key: PRNGKey
     ) -> tuple[Variables, Any]:
-        """Returns the noisy mean of the examples' clipped gradients, and what `loss` returns beside it.
+        """Returns the noisy mean of the examples' clipped gradients, and the auxiliary output of `loss`.
 
         Raises:
-          ValueError: the model has statistics of batches.
+          ValueError: the model has batch statistics.
         """
         if jax.tree.leaves(statistics):
             raise ValueError(

@@ -1,4 +1,4 @@
-"""Local training by any optimiser of optax."""
+"""Local training with any optax optimiser."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ OPTIMIZERS = (
     *("adabelief", "adadelta", "adamax", "adamaxw", "adan", "amsgrad", "fromage", "lamb", "lars", "nadam", "nadamw"),
     *("novograd", "radam", "sm3", "sign_sgd"),
 )
-"""Names of optax's optimisers that are built from numbers alone."""
+"""Names of the optax optimisers that can be built from numbers alone."""
 
 AVERAGED = ("momentum", "b1", "b2", "b3", "decay")
-"""Numbers that weigh the past in a running mean, where an optimiser has them; in [0, 1)."""
+"""Hyperparameters that weigh the past in a running mean, if an optimiser has them; in [0, 1)."""
 
 
 def keeps_rate(build: Callable[[float], optax.GradientTransformation]) -> bool:
@@ -34,20 +34,20 @@ def keeps_rate(build: Callable[[float], optax.GradientTransformation]) -> bool:
 
 
 class Optax(MinibatchTrainer):
-    """Epochs of minibatch steps by an optimiser of optax; its state starts anew every round.
+    """Epochs of minibatch steps with an optax optimiser, whose state is reset every round.
 
-    Batches are those of `sgd` with the same settings. The optimiser is built from numbers, inside the compiled program:
-    they may be swept over.
+    Batches are those of `sgd` with the same settings. The optimiser is built from numbers inside the compiled program,
+    so they may be swept over.
 
     Attributes:
-      learning_rate, batch_size, epochs, steps, epoch_decay, schedule, augment: as `MinibatchTrainer` has them.
-      optimizer: a name (`"adam"`, `"adamw"`, `"adagrad"`, `"rmsprop"`, `"yogi"`, `"lion"`, `"sgd"`, ...), or what makes
-        an `optax.GradientTransformation` of the numbers below, such as `optax.adam`.
-      hyperparams: the optimiser's other numbers, by the names of its arguments; None: it has its defaults.
+      learning_rate, batch_size, epochs, steps, epoch_decay, schedule, augment: as in `MinibatchTrainer`.
+      optimizer: a name (`"adam"`, `"adamw"`, `"adagrad"`, `"rmsprop"`, `"yogi"`, `"lion"`, `"sgd"`, ...), or a function
+        that makes an `optax.GradientTransformation` from the numbers below, such as `optax.adam`.
+      hyperparams: the optimiser's other numbers, by argument name; None: its defaults.
 
     Raises:
-      ValueError: an optimiser that does not exist, a number that it does not take, a number out of its range, or both
-        `epochs` and `steps`.
+      ValueError: the optimiser does not exist or does not take a number, a number is out of range, or both `epochs` and
+        `steps` are given.
 
     Source: Wang et al., "Local Adaptivity in Federated Learning: Convergence and Consistency", 2021,
     https://arxiv.org/abs/2106.02305, Algorithm 1, whose clients restart their adaptive optimisers every round.
@@ -63,7 +63,7 @@ class Optax(MinibatchTrainer):
     hyperparams: Mapping[str, Scalar] | None = None
 
     def __check_init__(self) -> None:
-        """Refuses what the optimiser does not take, and both `epochs` and `steps`."""
+        """Raises `ValueError` for what the optimiser does not take, and for both `epochs` and `steps`."""
         super().__check_init__()
         if isinstance(self.optimizer, str):
             check_name("optax: optimizer", self.optimizer, OPTIMIZERS)
@@ -97,7 +97,7 @@ class Optax(MinibatchTrainer):
             )
 
     def build_optimizer(self, rate: Scalar) -> optax.GradientTransformation:
-        """Returns the optax transformation of a step at this rate."""
+        """Returns the optax transformation for a step at this learning rate."""
         return self._factory(**{**(self.hyperparams or {}), "learning_rate": rate})
 
     @property

@@ -1,4 +1,4 @@
-"""Minibatch SGD on one client's examples: local training as federated averaging has it."""
+"""Minibatch SGD on one client's examples: local training as in federated averaging."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class SGD(MinibatchTrainer):
     """Epochs of minibatch SGD from the global model; the momentum starts at zero every round.
 
     Attributes:
-      learning_rate, batch_size, epochs, steps, epoch_decay, schedule, augment: as `MinibatchTrainer` has them.
+      learning_rate, batch_size, epochs, steps, epoch_decay, schedule, augment: as in `MinibatchTrainer`.
       momentum: of heavy-ball SGD; None: no buffer.
-      weight_decay: factor of the decay added to the gradient; None: none.
+      weight_decay: coefficient of the decay added to the gradient; None: none.
 
     Source: McMahan et al., 2017, https://arxiv.org/abs/1602.05629, Algorithm 1, ClientUpdate.
 
@@ -31,7 +31,7 @@ class SGD(MinibatchTrainer):
     weight_decay: Scalar | None = param(default=None, low=0, below=math.inf)
 
     def build_optimizer(self, rate: Scalar) -> optax.GradientTransformation:
-        """Returns the optax transformation of a step at this rate."""
+        """Returns the optax transformation for a step at this learning rate."""
         descent = optax.sgd(rate, self.momentum)
         if self.weight_decay is None:
             return descent

@@ -1,4 +1,4 @@
-"""What is computed from a finished run."""
+"""Metrics computed from a finished run."""
 
 from fedjax_sel.metrics.curves import at_cost, cost_to, fill_missing, last_mean, mean_over_rounds, rounds_to
 from fedjax_sel.metrics.participation import coverage, heat, jain, members

@@ -9,13 +9,13 @@ from jaxtyping import Float
 
 
 def linear_cka(x: Float[np.ndarray, "n p"], y: Float[np.ndarray, "n q"]) -> float:
-    """Returns linear CKA, `‖YᵀX‖² / (‖XᵀX‖ ‖YᵀY‖)` of centred columns, in Frobenius norms; NaN where one is constant.
+    """Returns linear CKA, `‖YᵀX‖² / (‖XᵀX‖ ‖YᵀY‖)` of centred columns, in Frobenius norms; NaN if one is constant.
 
-    It is 1 where one is a rotation, a scaling or a translation of the other. It is computed from products of examples
-    or from products of columns, whichever are fewer.
+    It is 1 if one is a rotation, a scaling or a translation of the other. It is computed from products of examples or
+    of columns, whichever are fewer.
 
     Args:
-      x, y: what two layers make of the same `n` examples.
+      x, y: representations of the same `n` examples by two layers.
 
     Source: Kornblith et al., "Similarity of Neural Network Representations Revisited", 2019,
     https://arxiv.org/abs/1905.00414, section 3.
@@ -38,7 +38,7 @@ def linear_cka(x: Float[np.ndarray, "n p"], y: Float[np.ndarray, "n q"]) -> floa
 
 
 def is_constant(x: Float[np.ndarray, "n p"]) -> bool:
-    """Whether all examples have the same representation.
+    """Returns whether all examples have the same representation.
 
     >>> is_constant(np.full((7, 3), 0.1))
     True
@@ -53,7 +53,7 @@ def kernel_cka(
 
     Args:
       kernels: `X Xᵀ` of each representation, its columns centred.
-      others: of the representations they are paired with; None: the same.
+      others: those of the representations to pair with; None: the same.
 
     >>> x = np.array([[[-1.0], [0.0], [1.0]], [[1.0], [-2.0], [1.0]]])  # two representations of three examples
     >>> kernel_cka(x @ x.transpose(0, 2, 1))
@@ -68,13 +68,13 @@ def kernel_cka(
 
 
 def minibatch_cka(batches: Iterable[tuple[Float[np.ndarray, "b p"], Float[np.ndarray, "b q"]]]) -> float:
-    """Returns linear CKA from minibatches; each of its three terms is the mean of an unbiased estimate (`hsic`).
+    """Returns linear CKA from minibatches; each of its three terms is a mean of unbiased estimates (`hsic`).
 
-    Its expectation does not depend on the size of the batches, so that the examples need never be in memory together.
-    It can be slightly above 1 or below 0.
+    The expectation of these terms does not depend on the batch size, so the examples need not be in memory together.
+    The result can be slightly above 1 or below 0.
 
     Args:
-      batches: what two layers make of the same examples, at least 4 examples each.
+      batches: representations of the same examples by two layers, at least 4 examples each.
 
     Source: Nguyen, Raghu and Kornblith, "Do Wide and Deep Networks Learn the Same Things?", 2021,
     https://arxiv.org/abs/2010.15327, its minibatch CKA.
@@ -95,7 +95,7 @@ def minibatch_cka(batches: Iterable[tuple[Float[np.ndarray, "b p"], Float[np.nda
 def minibatch_kernel_cka(kernels: Float[np.ndarray, "k B b b"]) -> Float[np.ndarray, "k k"]:
     """Returns minibatch CKA of each pair of representations, from products of examples; NaN where one is constant.
 
-    What `minibatch_cka` returns of each pair, all at once.
+    It computes what `minibatch_cka` returns for each pair, all at once.
 
     Args:
       kernels: `X Xᵀ` of each representation and batch of at least 4 examples; not centred.

@@ -7,7 +7,7 @@ from jaxtyping import Float
 
 
 def mean_over_clients(values: Float[np.ndarray, "... N"]) -> Float[np.ndarray, "..."]:
-    """Returns the plain mean over clients; one whose value is not finite does not count; without any, NaN.
+    """Returns the plain mean over clients, ignoring values that are not finite; NaN without any finite value.
 
     >>> mean_over_clients(np.array([0.5, np.nan, 1.0])).item()
     0.75
@@ -18,7 +18,7 @@ def mean_over_clients(values: Float[np.ndarray, "... N"]) -> Float[np.ndarray, "
 
 
 def worst_decile(values: Float[np.ndarray, "... N"], *, higher_is_better: bool) -> Float[np.ndarray, "..."]:
-    """Returns the mean over the worst tenth of the clients, rounded up to whole clients, of finite values.
+    """Returns the mean over the worst tenth of the clients with finite values, rounded up to whole clients.
 
     Args:
       values: of each client.
@@ -41,7 +41,7 @@ def worst_decile(values: Float[np.ndarray, "... N"], *, higher_is_better: bool) 
 
 
 def spread_over_clients(values: Float[np.ndarray, "... N"]) -> Float[np.ndarray, "..."]:
-    """Returns the standard deviation over clients (over `N`); those whose value is not finite do not count.
+    """Returns the standard deviation over clients (divided by their number), ignoring values that are not finite.
 
     >>> spread_over_clients(np.array([0.0, 1.0, np.nan])).item()
     0.5

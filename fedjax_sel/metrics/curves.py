@@ -1,4 +1,4 @@
-"""Numbers read off learning curves, one for each seed."""
+"""Numbers read off learning curves, one per seed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 
 
 def fill_missing(curve: Float[np.ndarray, "R T"]) -> Float[np.ndarray, "R T"]:
-    """Returns the curve with each missing value replaced by the last one before it; those before the first stay NaN.
+    """Returns the curve with each missing value replaced by the last value before it; NaN before the first.
 
     >>> fill_missing(np.array([[np.nan, 1.0, np.nan, 2.0]]))
     array([[nan,  1.,  1.,  2.]])
@@ -18,7 +18,7 @@ def fill_missing(curve: Float[np.ndarray, "R T"]) -> Float[np.ndarray, "R T"]:
 
 
 def rounds_to(curve: Float[np.ndarray, "R T"], target: float) -> Int[np.ndarray, "R"]:
-    """Returns the first round (from 1) whose value is at least `target`; `T + 1`, a lower bound, where none is.
+    """Returns the first round (from 1) whose value is at least `target`; `T + 1`, a lower bound, if none is.
 
     >>> rounds_to(np.array([[0.1, 0.5, 0.4], [0.1, 0.2, 0.3]]), 0.4)
     array([2, 4])
@@ -28,7 +28,7 @@ def rounds_to(curve: Float[np.ndarray, "R T"], target: float) -> Int[np.ndarray,
 
 
 def cost_to(curve: Float[np.ndarray, "R T"], cost: Float[np.ndarray, "R T"], target: float) -> Float[np.ndarray, "R"]:
-    """Returns the running cost at the first round whose value is at least `target`; infinite where none is.
+    """Returns the running cost at the first round whose value is at least `target`; infinite if none is.
 
     >>> cost_to(np.array([[0.1, 0.5], [0.1, 0.2]]), np.array([[10.0, 20.0], [10.0, 20.0]]), 0.4)
     array([20., inf])
@@ -41,7 +41,7 @@ def cost_to(curve: Float[np.ndarray, "R T"], cost: Float[np.ndarray, "R T"], tar
 def at_cost(
     curve: Float[np.ndarray, "R T"], cost: Float[np.ndarray, "R T"], budget: Float[np.ndarray, "R"]
 ) -> Float[np.ndarray, "R"]:
-    """Returns the value after the last round whose running cost is within `budget`; NaN where the first costs more.
+    """Returns the value after the last round whose running cost is within `budget`; NaN if the first costs more.
 
     >>> at_cost(np.array([[0.5, 0.7, 0.8]]), np.array([[10.0, 20.0, 30.0]]), np.array([25.0]))
     array([0.7])

@@ -1,4 +1,4 @@
-"""Divergence of a cohort's labels from those of all clients."""
+"""Divergence of a cohort's label distribution from that of all clients."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ def cohort_divergence(
     target: Float[np.ndarray, "C"],
     examples: Int[np.ndarray, "R N"] | None = None,
 ) -> Float[np.ndarray, "R T"]:
-    """Returns the relative entropy `KL(q_S ‖ p)`, in nats, of each cohort's labels to those of all examples.
+    """Returns the relative entropy `KL(q_S ‖ p)`, in nats, of each cohort's labels from those of all examples.
 
-    `q_S` is the plain mean of the members' shares, as in LEFL's code, or weighs them by their examples: the labels of
-    the pooled examples. A class that the cohort does not have adds 0. NaN where nobody was selected, infinite where
-    the cohort has a class that `target` lacks.
+    `q_S` is the plain mean of the members' shares, as in LEFL's code, or their mean weighted by examples: the label
+    distribution of the pooled examples. A class that the cohort lacks adds 0. The result is NaN if no client was
+    selected, and infinite if the cohort has a class that `target` lacks.
 
     Args:
       selections: cohorts; -1: empty slot.
-      shares: of each class, of each client, by seed.
+      shares: of each class for each client, by seed.
       target: `p`.
       examples: of each client; None: the plain mean.
 

@@ -23,7 +23,7 @@ def coverage(selections: Int[np.ndarray, "R T m"], clients: int) -> Float[np.nda
 
 
 def jain(counts: Int[np.ndarray, "R N"]) -> Float[np.ndarray, "R"]:
-    """Returns Jain's fairness index of selection counts, `(Σ c)² / (N Σ c²)`: 1 where equal, `1/N` where one has all.
+    """Returns Jain's fairness index of selection counts, `(Σ c)² / (N Σ c²)`: 1 if equal, `1/N` if one has all.
 
     Source: Jain, Chiu and Hawe, "A Quantitative Measure of Fairness and Discrimination", 1984.
 
@@ -44,12 +44,12 @@ def members(selections: Int[np.ndarray, "R T m"], group: Int[np.ndarray, "k"]) -
 
 
 def heat(selections: Int[np.ndarray, "R T m"], clients: int, together: int = 1) -> Float[np.ndarray, "k T"]:
-    """Returns the share of the seeds in which each client was selected in each round; `k = N` unless some are joined.
+    """Returns the share of the seeds in which each client was selected in each round; `k = N` unless grouped.
 
     Args:
       selections: cohorts; -1: empty slot.
       clients: `N`.
-      together: how many clients, one after another, are one line, which has the mean of their shares.
+      together: number of consecutive clients per line, which holds the mean of their shares.
 
     >>> heat(np.array([[[0], [1]], [[1], [1]]]), clients=2)
     array([[0.5, 0. ],

@@ -1,4 +1,4 @@
-"""How private noise makes a sum, by the accountant of `dp-accounting` (extra `dp`)."""
+"""Differential privacy of noisy sums, by the accountant of `dp-accounting` (extra `dp`)."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ __all__ = ["epsilon"]
 def epsilon(
     noise_multiplier: float, rounds: int, *, share: float | tuple[int, int], delta: float, sampling: str = "poisson"
 ) -> float:
-    """Returns `ε` of (ε, δ)-differential privacy of so many noisy sums over sampled clients (or examples).
+    """Returns `ε` of the (ε, δ)-differential privacy of `rounds` noisy sums over sampled clients (or examples).
 
-    `"poisson"`: neighbours differ in one client that is there or not, and a client moves the sum by its clip.
-    `"fixed"`: neighbours differ in one client that is replaced, which moves the sum by twice its clip.
+    With `"poisson"`, neighbouring data sets differ in the presence of one client, which moves the sum by at most its
+    clip. With `"fixed"`, they differ in one client that is replaced, which moves the sum by at most twice its clip.
 
     Args:
-      noise_multiplier: deviation of the noise over the clip.
-      rounds: how many sums are released.
-      share: the chance of a client to be drawn; for `"fixed"`, (clients drawn, clients in all).
+      noise_multiplier: standard deviation of the noise divided by the clip.
+      rounds: number of sums released.
+      share: the probability that a client is drawn; for `"fixed"`, (clients drawn, clients in all).
       delta: `δ`.
       sampling: one of `SAMPLINGS`.
 
     Raises:
       ImportError: `dp-accounting` is not installed.
-      ValueError: an unknown sampling, or a share that does not belong to it.
+      ValueError: the sampling is unknown, or the share does not fit it.
 
     Source: Mironov et al., "Rényi Differential Privacy of the Sampled Gaussian Mechanism", 2019,
     https://arxiv.org/abs/1908.10530; Wang et al., "Subsampled Rényi Differential Privacy and Analytical Moments

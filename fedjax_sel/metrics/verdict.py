@@ -1,4 +1,4 @@
-"""Verdicts on what a paper says of two methods, from their numbers over the same seeds."""
+"""Verdicts on a paper's claims about two methods, from their results over the same seeds."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class Difference:
     def larger(self, negligible: float = 0.0) -> str:
         """Returns the verdict on "the first is larger".
 
-        Reproduced where the whole interval is above 0; not reproduced where the interval ends at `negligible` or below,
-        so that no advantage above that is left; else undecided.
+        Reproduced if the whole interval is above 0; not reproduced if the interval ends at or below `negligible`, which
+        leaves no advantage above that; else undecided.
         """
         if self.low > 0:
             return REPRODUCED
@@ -57,22 +57,22 @@ class Difference:
         return NOT_REPRODUCED if self.low > margin or self.high < -margin else UNDECIDED
 
     def not_below(self, margin: float) -> str:
-        """Verdict on "the first is at most `margin` below the second": the interval lies above, or below, -margin."""
+        """Returns the verdict on "the first is at most `margin` below the second", by its interval and -margin."""
         if self.low > -margin:
             return REPRODUCED
         return NOT_REPRODUCED if self.high < -margin else UNDECIDED
 
     def p_above(self, bound: float = 0.0, *, or_at: bool = False) -> float:
-        """p-value, one-sided, of a mean above `bound`: below 0.025 where the interval lies above it.
+        """Returns the one-sided p-value of a mean above `bound`: below 0.025 if the interval lies above it.
 
         Args:
-          bound: which the mean is compared with.
-          or_at: whether a mean of exactly `bound`, without any spread, counts as above it.
+          bound: with which the mean is compared.
+          or_at: whether a mean of exactly `bound` without spread counts as above it.
         """
         return compute_p(self.mean - bound, self.mean - self.low, self.seeds, or_at)
 
     def p_below(self, bound: float = 0.0, *, or_at: bool = False) -> float:
-        """p-value, one-sided, of a mean below `bound`; see `p_above`."""
+        """Returns the one-sided p-value of a mean below `bound`; see `p_above`."""
         return compute_p(bound - self.mean, self.high - self.mean, self.seeds, or_at)
 
 
@@ -81,9 +81,10 @@ def compute_p(distance: float, reach: float, seeds: int, or_at: bool) -> float:
 
     Args:
       distance: of the mean, positive beyond the bound.
-      reach: half of the mean's 95 % interval on the side of the bound; infinite or NaN: nothing is known, and p is 1.
-      seeds: behind the mean.
-      or_at: whether no distance and no reach at all count as beyond.
+      reach: half of the mean's 95 % interval on the side of the bound; if infinite or NaN, nothing is known, and p is
+        1.
+      seeds: number of seeds of the mean.
+      or_at: whether a distance of 0 with a reach of 0 counts as beyond.
     """
     if not np.isfinite(distance) or not np.isfinite(reach):
         return 1.0
@@ -94,12 +95,13 @@ def compute_p(distance: float, reach: float, seeds: int, or_at: bool) -> float:
 
 
 def adjust_holm(p: Sequence[float]) -> list[float]:
-    """Returns the p-values of several tests, adjusted for how many they are.
+    """Returns the p-values of several tests, adjusted for their number.
 
-    Rejecting where an adjusted value is at most α, one wrongly rejects any of them with a probability of at most α. The
-    smallest is multiplied by their number `k`, the next by `k - 1`, and so on; none is below a smaller one's.
+    If tests with an adjusted value of at most α are rejected, the probability of any wrong rejection is at most α. The
+    smallest p-value is multiplied by their number `k`, the next by `k - 1`, and so on; adjusted values keep their
+    order.
 
-    One that is NaN is no test, stays NaN and counts nowhere.
+    A NaN is not a test: it stays NaN and does not count.
 
     >>> [round(value, 3) for value in adjust_holm([0.01, 0.04, 0.03, 0.005])]
     [0.03, 0.06, 0.06, 0.02]

@@ -1,6 +1,6 @@
 """Flax modules that map examples to logits; each takes `train` by keyword.
 
-`from_nnx` and `from_functions` adapt models that are no Linen modules.
+`from_nnx` and `from_functions` adapt models that are not Linen modules.
 """
 
 from functools import partial

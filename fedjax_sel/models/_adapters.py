@@ -1,4 +1,4 @@
-"""Models that are no Linen modules: two functions, or a Flax NNX module."""
+"""Models that are not Linen modules: two functions, or a Flax NNX module."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["FunctionModel", "NNXModel", "from_functions", "from_nnx"]
 
 @dataclass(frozen=True)
 class FunctionModel(ModelAdapter):
-    """A model that two functions make; made by `from_functions`.
+    """A model made of two functions; constructed by `from_functions`.
 
     Attributes:
       make: `init(key, x)`.
@@ -52,15 +52,15 @@ class FunctionModel(ModelAdapter):
 
 
 def from_functions(init: Callable[..., Variables], apply: Callable[..., Array]) -> FunctionModel:
-    """Returns a model of two functions, as other libraries write them (a Flax model of Hugging Face, Haiku, plain JAX).
+    """Returns a model made of two functions, as in other libraries (Flax models of Hugging Face, Haiku, plain JAX).
 
     Args:
-      init: `init(key, x)` returns the variables, a nested dictionary of arrays all of which are trained.
+      init: `init(key, x)` returns the variables, a nested dictionary of arrays, all of which are trained.
       apply: `apply(variables, x)` returns an output for each example. It may also take `train` (or `deterministic`),
         and `key`, which is None in evaluation.
 
     Raises:
-      ValueError: one of them is no function of two arguments.
+      ValueError: one of them is not a function of two arguments.
 
     >>> import jax.numpy as jnp
     >>> def init(key, x):
@@ -83,18 +83,18 @@ def from_functions(init: Callable[..., Variables], apply: Callable[..., Array]) 
 
 @dataclass(frozen=True)
 class NNXModel(ModelAdapter):
-    """A model that a Flax NNX module computes; made by `from_nnx`.
+    """A model computed by a Flax NNX module; constructed by `from_nnx`.
 
     Attributes:
-      make: from `nnx.Rngs` to a module.
-      takes: names of the module's keyword arguments that are known here.
+      make: makes a module from `nnx.Rngs`.
+      takes: names of the arguments of the module's `__call__`.
     """
 
     make: Callable[[nnx.Rngs], nnx.Module]
     takes: tuple[str, ...] = field(compare=False)
 
     def init(self, key: PRNGKey, x: Array, *, train: bool = False) -> Variables:
-        """Returns the initial variables: `params`, and `batch_stats` where there are some."""
+        """Returns the initial variables: `params`, and `batch_stats` if there are any."""
         _, params, statistics, _ = self.split(self.make(nnx.Rngs(key)))
         return {"params": to_dict(params)} | ({"batch_stats": to_dict(statistics)} if statistics else {})
 
@@ -108,8 +108,8 @@ class NNXModel(ModelAdapter):
         rngs: Mapping[str, PRNGKey] | None = None,
         mutable: Sequence[str] = (),
     ) -> Any:
-        """Returns the outputs, with the new statistics where they are `mutable`."""
-        # What is neither a parameter nor a statistic (streams of random keys) begins anew; XLA drops the unused rest.
+        """Returns the outputs, with the new statistics if they are `mutable`."""
+        # What is neither a parameter nor a statistic (streams of random keys) starts anew; XLA drops the unused rest.
         module = self.make(nnx.Rngs(jax.random.key(0) if rngs is None else rngs["dropout"]))
         definition, params, statistics, others = self.split(module)
         params = from_dict(params, variables["params"])
@@ -127,23 +127,24 @@ class NNXModel(ModelAdapter):
 
     @staticmethod
     def split(module: nnx.Module) -> tuple[Any, Any, Any, Any]:
-        """Returns a module's definition, parameters, statistics and all else."""
+        """Splits a module into its definition, parameters, statistics and everything else."""
         definition, params, statistics, others = nnx.split(module, nnx.Param, nnx.BatchStat, ...)
         return definition, params, statistics, others
 
 
 def from_nnx(make: Callable[[nnx.Rngs], nnx.Module]) -> NNXModel:
-    """Returns a model of a Flax NNX module.
+    """Returns a model made of a Flax NNX module.
 
-    The module is told whether it trains by `train()` and `eval()`, and by an argument `train` where its `__call__` has
-    one. Where it normalises by the moments of a batch, `__call__` takes `mask`, the examples that count, and hands it
+    The module is told whether it trains by `train()` and `eval()`, and by an argument `train` if its `__call__` has
+    one. If it normalises by the moments of a batch, `__call__` must take `mask`, the examples that count, and pass it
     to `nnx.BatchNorm`.
 
     Args:
       make: makes the module from `nnx.Rngs`, as in `lambda rngs: MyModule(10, rngs=rngs)`.
 
     Raises:
-      ValueError: `make` is a module instead of a function, or makes something else.
+      ValueError: `make` is a module instead of a function, does not return a module, or returns one with batch
+        statistics but without `mask`.
 
     >>> from fedjax_sel import Task
     >>> import jax.numpy as jnp
@@ -162,7 +163,7 @@ def from_nnx(make: Callable[[nnx.Rngs], nnx.Module]) -> NNXModel:
         return module
 
     module: Any = nnx.eval_shape(checked)
-    takes = tuple(inspect.signature(module).parameters)  # in order: what a checkpoint is of names the model
+    takes = tuple(inspect.signature(module).parameters)  # in order, as the mark of a checkpoint includes the model
     if NNXModel.split(module)[2] and "mask" not in takes:
         raise ValueError(
             f"from_nnx: {type(module).__name__} has batch statistics, but its __call__ takes no mask; add mask=None, "

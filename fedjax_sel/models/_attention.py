@@ -1,4 +1,4 @@
-"""What networks with attention are built of."""
+"""Building blocks of networks with attention."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ __all__ = ["EncoderBlock", "check_heads", "sinusoids"]
 
 
 class EncoderBlock(nn.Module):
-    """`y = x + A(N(x))`, then `y + F(N(y))`: self-attention over the places that count, and two affine maps with GELU.
+    """`y = x + A(N(x))`, then `y + F(N(y))`: self-attention over unmasked positions, and two affine maps with GELU.
 
     Attributes:
-      heads: of attention; they divide the width of `x`.
+      heads: attention heads; they divide the width of `x`.
       hidden: width between the two affine maps.
-      dropout: share of the numbers of `A` and `F` set to zero while training.
+      dropout: share of the outputs of `A` and `F` set to zero while training.
 
     Source: Vaswani et al., "Attention Is All You Need", 2017, https://arxiv.org/abs/1706.03762, section 3; normalised
     before each part as in Xiong et al., "On Layer Normalization in the Transformer Architecture", 2020,
@@ -33,7 +33,7 @@ class EncoderBlock(nn.Module):
     def __call__(
         self, x: Float[Array, "b places width"], counts: Bool[Array, "b places"] | None = None, *, train: bool = False
     ) -> Float[Array, "b places width"]:
-        """Returns the block's output; `counts` says which places are attended to, None: all."""
+        """Returns the block's output; `counts` says which positions are attended to; None: all."""
         width = x.shape[-1]
         seen = None if counts is None else counts[:, None, None, :]
         y = nn.LayerNorm(name="norm1")(x)
@@ -45,7 +45,7 @@ class EncoderBlock(nn.Module):
 
 
 def check_heads(model: str, width: int, heads: int) -> None:
-    """Raises `ValueError` where the heads do not divide the width.
+    """Raises `ValueError` if the heads do not divide the width.
 
     >>> check_heads("vit", 10, 3)
     Traceback (most recent call last):
@@ -58,7 +58,7 @@ def check_heads(model: str, width: int, heads: int) -> None:
 def sinusoids(places: int, width: int) -> Float[Array, "places width"]:
     """Returns `sin(p / 10000^(2k/width))` in the first half of the columns, and the cosine in the second.
 
-    Source: Vaswani et al., 2017, section 3.5, whose columns alternate; a permutation of columns is no other model.
+    Source: Vaswani et al., 2017, section 3.5, whose columns alternate; permuting columns does not change the model.
 
     >>> sinusoids(1, 4)
     Array([[0., 0., 1., 1.]], dtype=float32)

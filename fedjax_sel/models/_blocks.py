@@ -1,4 +1,4 @@
-"""What networks for images are built of."""
+"""Building blocks of networks for images."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ HE = nn.initializers.he_normal()
 
 
 def images(model: str, x: Float[Array, "b *example"], least: int) -> Float[Array, "b h w c"]:
-    """Examples with one axis of channels.
+    """Returns examples with one axis of channels.
 
     Raises:
-      ValueError: the examples are no images, or one of their sides is below `least`.
+      ValueError: the examples are not images, or one of their sides is below `least`.
     """
     if x.ndim not in (3, 4) or min(x.shape[1:3]) < least:
         raise ValueError(
@@ -29,7 +29,7 @@ def images(model: str, x: Float[Array, "b *example"], least: int) -> Float[Array
 
 
 def divisible(width: float, by: int = 8) -> int:
-    """The multiple of `by` nearest to `width`, the larger of two, at least `by` and at least 90 % of `width`.
+    """Returns the multiple of `by` nearest to `width`, the larger if tied, at least `by` and at least 90 % of `width`.
 
     Source: Sandler et al., "MobileNetV2: Inverted Residuals and Linear Bottlenecks", 2018,
     https://arxiv.org/abs/1801.04381, its code.
@@ -42,7 +42,7 @@ def divisible(width: float, by: int = 8) -> int:
 
 
 def convolution(width: int, kernel: int = 3, stride: int = 1, groups: int = 1, *, name: str) -> nn.Conv:
-    """A convolution without bias, padded to keep the resolution, but for the stride."""
+    """Returns a convolution without bias, padded to keep the resolution except for the stride."""
     return Conv(
         width,
         (kernel, kernel),
@@ -63,7 +63,7 @@ class ConvNorm(nn.Module):
       kernel: side of the kernel.
       stride: along both sides.
       groups: of channels in; as many as there are channels make it depthwise.
-      act: `None` for none.
+      act: the activation; `None` for none.
       norm: makes the normalisation.
     """
 
@@ -78,19 +78,19 @@ class ConvNorm(nn.Module):
     def __call__(
         self, x: Float[Array, "b h w c"], *, train: bool = False, mask: Bool[Array, "b"] | None = None
     ) -> Float[Array, "b y x o"]:
-        """Convolved."""
+        """Returns the convolved examples."""
         x = convolution(self.width, self.kernel, self.stride, self.groups, name="conv")(x)
         x = self.norm(name="norm")(x, train=train, mask=mask)
         return x if self.act is None else self.act(x)
 
 
 class SqueezeExcite(nn.Module):
-    """Every channel times a factor of the example, found from the channels' means by two affine maps.
+    """Multiplies each channel by a factor that two affine maps compute from the means of an example's channels.
 
     Attributes:
-      width: between the maps.
-      act: after the first.
-      gate: after the second; gives the factors.
+      width: width between the maps.
+      act: activation after the first map.
+      gate: activation after the second map; it gives the factors.
 
     Source: Hu et al., "Squeeze-and-Excitation Networks", 2018, https://arxiv.org/abs/1709.01507.
     """
@@ -101,25 +101,26 @@ class SqueezeExcite(nn.Module):
 
     @nn.compact
     def __call__(self, x: Float[Array, "b h w c"]) -> Float[Array, "b h w c"]:
-        """Scaled."""
+        """Returns the scaled examples."""
         squeezed = self.act(nn.Dense(self.width, name="squeeze")(x.mean((1, 2))))
         return x * self.gate(nn.Dense(x.shape[-1], name="excite")(squeezed))[:, None, None, :]
 
 
 class InvertedResidual(nn.Module):
-    """Channels expanded by a 1x1 convolution, each convolved alone, weighed by squeeze and excitation, and projected.
+    """1x1 expansion, depthwise convolution, squeeze and excitation, and 1x1 projection of the channels.
 
-    Where the shape stays, the block's input is added. Where `expanded` is the number of channels in, nothing expands.
+    If the block keeps the shape, its input is added. If `expanded` is the number of input channels, there is no
+    expansion.
 
     Attributes:
-      expanded: channels inside.
-      width: channels out.
+      expanded: channels inside the block.
+      width: output channels.
       kernel: side of the depthwise convolution.
-      stride: of the depthwise convolution.
-      act: after each convolution but the projection.
+      stride: stride of the depthwise convolution.
+      act: activation after each convolution except the projection.
       norm: makes the normalisation after each convolution.
       squeeze: makes squeeze and excitation; `None` for none.
-      drop: probability that an example passes by the block while training, where the input is added.
+      drop: probability that an example skips the block while training, if the input is added.
 
     Source: Sandler et al., "MobileNetV2: Inverted Residuals and Linear Bottlenecks", 2018,
     https://arxiv.org/abs/1801.04381.
@@ -138,7 +139,7 @@ class InvertedResidual(nn.Module):
     def __call__(
         self, x: Float[Array, "b h w c"], *, train: bool = False, mask: Bool[Array, "b"] | None = None
     ) -> Float[Array, "b y x o"]:
-        """The block's output."""
+        """Returns the block's output."""
         channels, y = x.shape[-1], x
         if self.expanded != channels:
             y = ConvNorm(self.expanded, 1, act=self.act, norm=self.norm, name="expand")(y, train=train, mask=mask)
@@ -154,7 +155,7 @@ class InvertedResidual(nn.Module):
 
 
 class Block(NamedTuple):
-    """A line of a network's table: what its `InvertedResidual` has of its own."""
+    """A row of a network's table: the fields of its `InvertedResidual` that differ between blocks."""
 
     expanded: int
     width: int
@@ -178,24 +179,24 @@ def inverted_residuals(
     train: bool,
     mask: Bool[Array, "b"] | None,
 ) -> Float[Array, "b last"]:
-    """Means of the channels after a 3x3 convolution, a table of blocks and a 1x1 convolution.
+    """Returns the channels' means after a 3x3 convolution, a table of blocks and a 1x1 convolution.
 
-    Adds `stem`, `block1`, `block2`, ..., `last` to the module inside whose call it runs.
+    It adds `stem`, `block1`, `block2`, ..., `last` to the module that calls it.
 
     Args:
-      model: the name in errors.
+      model: the model's name in errors.
       x: examples.
       stem: channels of the first convolution, whose stride is 2.
       blocks: the table.
       last: channels of the last convolution.
-      act: after the first and the last convolution.
-      halvings: strides of 2 kept, the last ones; those before them become 1.
+      act: activation after the first and the last convolution.
+      halvings: number of strides of 2 that are kept, the last ones; earlier ones become 1.
       norm: makes the normalisation after each convolution.
-      train: whether examples are trained on.
+      train: whether the model trains.
       mask: examples that count in the statistics of a batch.
 
     Raises:
-      ValueError: there are not as many strides of 2, or examples that are no images, or too small to be halved.
+      ValueError: there are fewer strides of 2, or examples are not images, or too small to be halved.
     """
     strides = [2, *(block.stride for block in blocks)]
     most = strides.count(2)

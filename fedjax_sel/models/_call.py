@@ -1,4 +1,4 @@
-"""How a model is called, whatever it calls its arguments."""
+"""Calls to models, whatever their arguments are called."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ __all__ = [
 ]
 
 MODES = {"train": True, "training": True, "is_training": True, "deterministic": False}
-"""Arguments by which modules learn that they train, with the value each has while they do."""
+"""Arguments that tell modules whether they train, with the value of each in training."""
 
 
 IN_EVALUATION = {**{name: not value for name, value in MODES.items()}, "use_running_average": True}
-"""The values of arguments and fields in evaluation, those of `flax.linen.BatchNorm` among them."""
+"""The values of such arguments and fields in evaluation, including those of `flax.linen.BatchNorm`."""
 
 EVALUATED: ContextVar[Callable[[Sequence[str]], bool] | None] = ContextVar("EVALUATED", default=None)
 
@@ -48,7 +48,7 @@ class TakesTokens:
 
 
 class ModelAdapter(ABC):
-    """A model that is no Linen module, called as one; made by `from_functions` or `from_nnx`."""
+    """A model that is not a Linen module but is called as one; constructed by `from_functions` or `from_nnx`."""
 
     @abstractmethod
     def init(self, key: PRNGKey, x: Array, *, train: bool = False) -> Variables:
@@ -65,7 +65,7 @@ class ModelAdapter(ABC):
         rngs: Mapping[str, PRNGKey] | None = None,
         mutable: Sequence[str] = (),
     ) -> Any:
-        """Returns the outputs; with the new values of the collections in `mutable`, where there are some."""
+        """Returns the outputs, with the new values of the collections in `mutable` if there are any."""
 
 
 Model = nn.Module | ModelAdapter
@@ -76,7 +76,7 @@ def init_model(model: Model, key: PRNGKey, x: Array, **options: Any) -> Variable
 
     Args:
       model: a Linen module, or an adapter (`from_functions`, `from_nnx`).
-      key: of the initial values.
+      key: key of the initial values.
       x: normalised examples.
       options: other keyword arguments of the model.
 
@@ -98,16 +98,16 @@ def apply_model(
     mutable: Sequence[str] = (),
     **options: Any,
 ) -> Any:
-    """Returns the model's outputs; with the new values of the collections in `mutable`, where there are some.
+    """Returns the model's outputs, with the new values of the collections in `mutable` if there are any.
 
-    A module that takes none of `MODES` is called alike in training and in evaluation. Where a module takes no `mask`,
-    its `flax.linen.BatchNorm` layers get it, so that padding does not enter the statistics.
+    A module that takes none of `MODES` is called in the same way in training and in evaluation. If a module takes no
+    `mask`, its `flax.linen.BatchNorm` layers get it, so that padding does not enter the statistics.
 
     Args:
       model, x, options: as for `init_model`.
-      variables: of the model.
+      variables: variables of the model.
       train: whether it trains.
-      key: of dropout and whatever else is drawn; None: nothing is.
+      key: key of dropout and other random draws; None: nothing is drawn.
       mask: which examples count in the statistics of a batch.
       mutable: names of collections.
 
@@ -134,16 +134,16 @@ def call_options(model: Model, *, train: bool, mask: Bool[Array, "b"] | None = N
 
 
 def signature_of(model: Any) -> inspect.Signature:
-    """Returns how a model is called: a container is called as what it holds, or as the first layer that it holds."""
+    """Returns the signature of a model's call; a container has that of the module or first layer that it holds."""
     if isinstance(model, FastConvolutions):
         return signature_of(model.module)
-    if isinstance(model, nn.Sequential):  # hands its keyword arguments to the first layer
+    if isinstance(model, nn.Sequential):  # passes its keyword arguments to the first layer
         return signature_of(model.layers[0])
     return inspect.signature(model.apply if isinstance(model, ModelAdapter) else model)
 
 
 def check_call(model: Model) -> None:
-    """Raises `ValueError` where a Linen module cannot be called with examples alone, or no program compiled for it."""
+    """Raises `ValueError` if a Linen module cannot be called with examples alone, or is not hashable."""
     if not isinstance(model, nn.Module):
         return
     signature, name = signature_of(model), type(model).__name__
@@ -164,19 +164,19 @@ def check_call(model: Model) -> None:
 
 
 def is_evaluated(path: Sequence[str]) -> bool:
-    """Returns whether a part of a model that trains is called as in evaluation; see `evaluate_parts`."""
+    """Returns whether a part of a training model is called as in evaluation; see `evaluate_parts`."""
     chosen = EVALUATED.get()
     return chosen is not None and chosen(path)
 
 
 @contextmanager
 def evaluate_parts(chosen: Callable[[Sequence[str]], bool]) -> Iterator[None]:
-    """A context in which parts of a model are called as in evaluation, though the model trains.
+    """Context manager in which parts of a model are called as in evaluation, although the model trains.
 
-    Of a Linen module, a part learns it by its arguments and its fields; of an NNX module, by its method `eval`.
+    Parts of a Linen module are told by their arguments and fields, parts of an NNX module by their method `eval`.
 
     Args:
-      chosen: tells of a part's path whether it is meant.
+      chosen: returns whether the part at a path is one of them.
     """
 
     def call(layer: Callable, args: tuple, kwargs: dict[str, Any], context: nn.module.InterceptorContext) -> Any:
@@ -198,16 +198,16 @@ def evaluate_parts(chosen: Callable[[Sequence[str]], bool]) -> Iterator[None]:
 
 
 def evaluate(name: str | None, value: Any) -> Any:
-    """Returns an argument's value in evaluation: its own, where it does not tell that a module trains."""
+    """Returns an argument's value in evaluation, unchanged if the argument is not about training."""
     return value if value is None or name is None else IN_EVALUATION.get(name, value)
 
 
 @contextmanager
 def evaluate_fields(module: nn.Module) -> Iterator[None]:
-    """A context in which the fields by which a module learns that it trains say that it does not."""
+    """Context manager in which a module's fields about training have their values in evaluation."""
     told = {name: getattr(module, name) for name in IN_EVALUATION if isinstance(getattr(module, name, None), bool)}
     for name in told:
-        object.__setattr__(module, name, IN_EVALUATION[name])  # a bound copy of the module, of this call alone
+        object.__setattr__(module, name, IN_EVALUATION[name])  # the module is a bound copy for this call alone
     try:
         yield
     finally:
@@ -217,7 +217,7 @@ def evaluate_fields(module: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def mask_batch_norms(mask: Bool[Array, "b"]) -> Iterator[None]:
-    """A context in which `flax.linen.BatchNorm` leaves out the examples that do not count."""
+    """Context manager in which `flax.linen.BatchNorm` leaves out the examples that do not count."""
 
     def call(layer: Callable, args: tuple, kwargs: dict[str, Any], context: nn.module.InterceptorContext) -> Any:
         if (

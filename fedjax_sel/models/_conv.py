@@ -1,10 +1,11 @@
 """Convolution and pooling as slices, one matrix product and one maximum.
 
-Every local step runs inside a loop, and there XLA's CPU backend takes 13 times as long for rounds of `conv_dropout`
-with native convolutions as differentiation writes them as with patches times a matrix (`python -m benchmarks --only
-mappings`), and nearly twice as slow where `reduce_window` pools (measured by hand). But on a CPU patches that outgrow
-the caches cost more than the products do. Where a device is one core, such a convolution is XLA's after all, its
-gradients in another form (`_native_conv`); elsewhere the batch is taken in blocks of examples, forwards and backwards.
+Every local step runs inside a loop. There, on XLA's CPU backend, rounds of `conv_dropout` take 13 times as long with
+native convolutions and their automatic gradients as with patches times a matrix (`python -m benchmarks --only
+mappings`), and nearly twice as long if `reduce_window` pools (measured by hand). But on a CPU, patches that outgrow the
+caches cost more than the products. For those, if a device is one core, the convolution is XLA's own after all, with
+gradients in another form (`_native_conv`); otherwise the batch is divided into blocks of examples, forwards and
+backwards.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from fedjax_sel.models._native_conv import convolve, find_padding
 __all__ = ["convolution", "is_lowered", "max_pool"]
 
 NATIVE: frozenset[str] = frozenset()
-"""Backends whose own convolution is always taken, as it is: none, until `python -m benchmarks --only layouts` has
-shown one on an accelerator that is faster with it."""
+"""Backends whose native convolution is always used, unchanged: none, until `python -m benchmarks --only layouts` shows
+that an accelerator is faster with it."""
 
 CHANNELS_LAST = ("NHWC", "HWIO", "NHWC")
 
@@ -48,24 +49,24 @@ def convolution(
 ) -> Float[Array, "b y x o"]:
     """Returns what `jax.lax.conv_general_dilated` computes for images, in a form that is fast inside a loop.
 
-    The `kh kw` shifted slices of the padded examples, side by side along the channels, times the kernel as one matrix.
-    With groups of `j` channels, one such product a group. Where a group is one channel (depthwise), the sum of the
-    slices, each times its weights: products that thin took longer (measured).
+    It concatenates the `kh kw` shifted slices of the padded examples along the channels, and multiplies them by the
+    kernel as one matrix. With groups of `j` channels, there is one such product per group. If a group is one channel
+    (depthwise), it sums the slices, each times its weights: products that thin took longer (measured).
 
     Args:
       lhs: examples.
       rhs: kernel.
-      window_strides: of both sides.
+      window_strides: strides along both sides.
       padding: `SAME`, `SAME_LOWER`, `VALID`, or the zeros before and after each side.
-      lhs_dilation: ones only: a transposed convolution is not lowered.
-      rhs_dilation: distance of the kernel's places along both sides.
+      lhs_dilation: ones only; transposed convolutions are not lowered.
+      rhs_dilation: spacing of the kernel's entries along both sides.
       dimension_numbers: NHWC, HWIO, NHWC only.
       feature_group_count: groups, `i / j`.
-      precision: of the products.
+      precision: precision of the products.
 
     Raises:
-      NotImplementedError: examples that are no images with channels last, or a `lhs_dilation` above 1.
-      ValueError: channels that fit neither kernel nor groups, or a kernel larger than the padded examples.
+      NotImplementedError: the examples are not images with channels last, or `lhs_dilation` is above 1.
+      ValueError: the channels do not fit kernel and groups, or the kernel is larger than the padded examples.
     """
     check_lowered(lhs.shape, rhs.shape, lhs_dilation, dimension_numbers)
     if jax.default_backend() in NATIVE:
@@ -102,7 +103,7 @@ def convolution(
 def extract_patches(
     lhs: Float[Array, "b h w i"], rhs: Float[Array, "kh kw j o"], padding, strides, dilation, precision
 ) -> Float[Array, "b y x o"]:
-    """The convolution of all examples at once."""
+    """Returns the convolution of all examples at once."""
     *kernel, width, out = rhs.shape
     groups = lhs.shape[-1] // width
     see = functools.partial(shift, kernel=kernel, strides=strides, padding=padding, dilation=dilation)
@@ -122,10 +123,10 @@ def extract_patches(
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
 def product(patches: Float[Array, "b y x k"], kernel: Float[Array, "k o"], precision: Any) -> Float[Array, "b y x o"]:
-    """`patches @ kernel`, whose backward pass computes the kernel's gradient as the transpose of `o x k`.
+    """Returns `patches @ kernel`; its backward pass computes the kernel's gradient as the transpose of `o x k`.
 
-    A CPU does that sum over all places 1.2 to 1.8 times as fast as the `k x o` that differentiation writes, to which
-    XLA would turn it back but for the barrier (`benchmarks/NOTES.md`).
+    A CPU computes that sum over all positions 1.2 to 1.8 times as fast as the `k x o` of automatic differentiation, to
+    which XLA would convert it without the barrier (`benchmarks/NOTES.md`).
     """
     return jnp.matmul(patches, kernel, precision=precision)
 
@@ -147,20 +148,20 @@ product.defvjp(product_forwards, product_backwards)
 
 
 SEVERAL_CORES, ONE_CORE = (10 * 2**20, 3 * 2**20), (8 * 2**20, 2**20)
-"""Bytes of patches beyond which a CPU takes a batch in blocks, and of the patches of one block, by a device's cores.
+"""Bytes of patches beyond which a CPU divides a batch into blocks, and those of one block, by a device's cores.
 
-Measured on 2 cores of 1 MiB of second-level cache, forwards and backwards: with both as one device, smaller blocks give
-each too little to do (`benchmarks/NOTES.md`).
+Measured on 2 cores with 1 MiB of second-level cache each, forwards and backwards; if both are one device, smaller
+blocks give each core too little to do (`benchmarks/NOTES.md`).
 """
 
 
 def block(out: tuple[int, ...], kernel: tuple[int, ...], itemsize: int, largest: int | None = None) -> int:
-    """How many examples to take at once: on a CPU few enough that their patches stay in its caches.
+    """Returns how many examples to process at once: on a CPU few enough that their patches stay in its caches.
 
     Args:
       out: shape of the result.
-      kernel: its shape.
-      itemsize: bytes of one number of every group.
+      kernel: shape of the kernel.
+      itemsize: bytes of one number from every group.
       largest: bytes of patches beyond which there are blocks; None: as measured.
     """
     examples, of_an_example = out[0], measure_patches(out, kernel, itemsize)
@@ -177,26 +178,27 @@ def measure_patches(out: tuple[int, ...], kernel: tuple[int, ...], itemsize: int
 
 
 def is_one_core() -> bool:
-    """Whether a device is one core of a CPU: there are several, as `runs.prepare` makes them, or only one core."""
+    """Returns whether a device is one core of a CPU: there are several devices (`runs.prepare`), or only one core."""
     return jax.default_backend() == "cpu" and (jax.local_device_count() > 1 or count_cores() == 1)
 
 
 NATIVE_PATCHES, NATIVE_CHANNELS, NATIVE_ROWS = 2 * 2**20, 16, 256
-"""Where XLA's convolution is faster than patches on one core: beyond so many bytes of patches, with a multiple of so
-many channels in (the width of a vector), and with so many channels of all examples together."""
+"""Limits from which XLA's convolution is faster than patches on one core: bytes of patches, the divisor of the input
+channels (the width of a vector), and input channels times examples."""
 
 
 def is_faster_natively(lhs: Array, out: tuple[int, ...], kernel: tuple[int, ...], itemsize: int) -> bool:
-    """Whether a convolution with stride 1 is faster as XLA's own, its gradients in the form of `_native_conv`.
+    """Returns whether a convolution with stride 1 is faster as XLA's own, its gradients in the form of `_native_conv`.
 
-    Measured with both of two cores busy: alone, 1.1 to 1.7 times as fast as the better of patches and blocks within
-    these limits, 0.2 to 0.9 of it outside of them or where a device is two cores; steps of residual networks took 0.83
-    to 0.95 of the time (`benchmarks/NOTES.md`). Where the sides shrink, the examples' gradient has more to compute.
+    Measured with both of two cores busy: the convolution alone is 1.1 to 1.7 times as fast as the better of patches and
+    blocks within these limits, and 0.2 to 0.9 times as fast outside of them or if a device is two cores; steps of
+    residual networks took 0.83 to 0.95 of the time (`benchmarks/NOTES.md`). If the sides shrink, the gradient of the
+    examples takes more operations.
 
     Args:
       lhs: examples.
       out: shape of the result.
-      kernel: its shape.
+      kernel: shape of the kernel.
       itemsize: bytes of one number.
     """
     channels, examples = kernel[2], out[0]
@@ -212,10 +214,10 @@ def is_faster_natively(lhs: Array, out: tuple[int, ...], kernel: tuple[int, ...]
 
 
 def max_pool(x: Float[Array, "*b h w c"], window: int = 2) -> Float[Array, "*b y x c"]:
-    """Returns the maximum of each `window`-sided square; incomplete squares are dropped, as by Flax and PyTorch.
+    """Returns the maximum of each `window`-sided square; incomplete squares are dropped, as in Flax and PyTorch.
 
     Raises:
-      ValueError: there is no whole square.
+      ValueError: there is no complete square.
 
     >>> max_pool(jnp.arange(15.0).reshape(3, 5, 1))[..., 0]
     Array([[6., 8.]], dtype=float32)
@@ -235,7 +237,7 @@ def shift(
     padding: str | Sequence[tuple[int, int]],
     dilation: Sequence[int],
 ) -> list[Float[Array, "b y x i"]]:
-    """Returns the slice of the examples that each place of the kernel sees, in the order of the kernel's places."""
+    """Returns the slice of the examples that each entry of the kernel sees, in the order of the entries."""
     reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
     sides = x.shape[1:3]
     pads = lax.padtype_to_pads(sides, reach, strides, padding) if isinstance(padding, str) else padding
@@ -256,7 +258,7 @@ def shift(
 def check_lowered(
     lhs: tuple[int, ...], rhs: tuple[int, ...], lhs_dilation: Sequence[int] | None, dimension_numbers: Any
 ) -> None:
-    """Raises `NotImplementedError` where a convolution of these shapes is not one of images with channels last."""
+    """Raises `NotImplementedError` if a convolution of these shapes is not one of images with channels last."""
     if len(lhs) != 4 or len(rhs) != 4:
         raise NotImplementedError(
             f"convolution: examples of shape {lhs} and a kernel of shape {rhs}; only images are lowered, of shapes "

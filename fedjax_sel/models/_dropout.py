@@ -17,12 +17,12 @@ MOST_BITS = 16
 
 
 class Dropout(nn.Module):
-    """Dropout as `flax.linen.Dropout`, from as few random bits as the rate allows, where Flax draws 32 a number.
+    """`flax.linen.Dropout` with as few random bits as the rate allows, where Flax draws 32 per number.
 
-    On a CPU these bits were a quarter of a local step of GPFL's perceptron (`benchmarks/NOTES.md`).
+    On a CPU those 32 bits took a quarter of a local step of GPFL's perceptron (`benchmarks/NOTES.md`).
 
     Attributes:
-      rate: share of the numbers set to zero while training; the others are divided by what is left.
+      rate: share of the numbers set to zero while training; the others are divided by the share that is kept.
 
     >>> Dropout(0.5).apply({}, jnp.ones(4), train=False)
     Array([1., 1., 1., 1.], dtype=float32)
@@ -32,7 +32,7 @@ class Dropout(nn.Module):
 
     @nn.compact
     def __call__(self, x: Float[Array, "*shape"], *, train: bool) -> Float[Array, "*shape"]:
-        """Returns the numbers, some of them zero."""
+        """Returns the numbers, some of them set to zero."""
         if not train or self.rate == 0:
             return x
         if self.rate == 1:
@@ -42,9 +42,9 @@ class Dropout(nn.Module):
 
 
 def draw_mask(key: PRNGKey, share: float, shape: tuple[int, ...]) -> tuple[Bool[Array, "*shape"], float]:
-    """Returns independent draws of true, and their probability: `share` rounded to `MOST_BITS` binary digits.
+    """Returns a mask of independent draws, and the probability of true: `share` rounded to `MOST_BITS` binary digits.
 
-    A number of `shape` draws the same whatever comes after it, so examples behind a batch change nothing in it.
+    An entry's draw does not depend on the entries after it, so examples appended to a batch do not change it.
     """
     bits = next(b for b in (1, 2, 4, 8, MOST_BITS) if b == MOST_BITS or (share * 2**b).is_integer())
     below, size = max(1, round(share * 2**bits)), math.prod(shape)

@@ -1,4 +1,4 @@
-"""Convolutional layers that are fast inside a compiled loop on a CPU, and how any Linen module gets them."""
+"""Convolutional layers that are fast inside a compiled loop on a CPU, and their use in any Linen module."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def fast_convolution(
 ) -> Float[Array, "b *out o"]:
     """Returns what `jax.lax.conv_general_dilated` computes: lowered for images and sequences, natively for all else.
 
-    Sequences are images of height 1. Native are other dimensions, channels that are not last, a `lhs_dilation` above 1,
-    and whatever else is asked for in `options` beside `precision`.
+    Sequences are treated as images of height 1. Other dimensions, channels that are not last, an `lhs_dilation` above
+    1, and `options` other than `precision` run natively.
     """
     options = {name: value for name, value in options.items() if value is not None}
     if not is_lowered(lhs.shape, rhs.shape, lhs_dilation, dimension_numbers) or options.keys() - {"precision"}:
@@ -69,8 +69,8 @@ def fast_convolution(
 class Conv(nn.Conv):
     """`flax.linen.Conv` for images and sequences, fast inside a compiled loop on a CPU.
 
-    Its fields and its parameters' names and shapes are those of `flax.linen.Conv`, so that either reads the other's
-    checkpoints; numbers agree to float tolerance. What the fast lowering does not cover (volumes, `input_dilation`)
+    Its fields and its parameters' names and shapes are those of `flax.linen.Conv`, so either can load the other's
+    checkpoints; results agree to float tolerance. What the fast lowering does not cover (volumes, `input_dilation`)
     runs natively.
 
     >>> import jax, jax.numpy as jnp
@@ -83,16 +83,16 @@ class Conv(nn.Conv):
 
 
 class FastConvolutions(nn.Module):
-    """A module whose native convolutions are replaced; made by `fast_convolutions`.
+    """A module whose native convolutions are replaced; constructed by `fast_convolutions`.
 
     Attributes:
-      module: which one; its variables keep their names.
+      module: the wrapped module; its variables keep their names.
     """
 
     module: nn.Module
 
     def setup(self) -> None:
-        """Gives the module's variables their own names, without one more level."""
+        """Lets the module's variables keep their names, without another level."""
         nn.share_scope(self, self.module)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -102,15 +102,15 @@ class FastConvolutions(nn.Module):
 
     @property
     def stages(self) -> tuple[str, ...]:
-        """The module's, where it has some."""
+        """The module's stages, if it has any."""
         return getattr(self.module, "stages", ())
 
 
 def fast_convolutions(module: nn.Module) -> FastConvolutions:
-    """A module whose `flax.linen.Conv` layers, at any depth, compute as `Conv` does; for any Linen module.
+    """Wraps any Linen module so that its `flax.linen.Conv` layers, at any depth, compute as `Conv` does.
 
-    Variables keep their names and shapes, initial values and checkpoints are the module's own. Inside a compiled loop
-    on a CPU, which every local step is in, XLA's own convolutions take several times as long.
+    Variables keep their names and shapes; initial values and checkpoints are the module's own. Inside a compiled loop
+    on a CPU, where every local step runs, XLA's own convolutions take several times as long.
 
     >>> import jax, jax.numpy as jnp
     >>> class Small(nn.Module):
@@ -126,15 +126,15 @@ def fast_convolutions(module: nn.Module) -> FastConvolutions:
 
 
 def lower_layer(layer: Callable, args: tuple, kwargs: dict[str, Any], context: nn.module.InterceptorContext) -> Any:
-    """Calls a layer as `flax.linen.intercept_methods` asks for; a native convolution with `fast_convolution`."""
+    """Interceptor for `flax.linen.intercept_methods` that calls native convolutions with `fast_convolution`."""
     if isinstance(context.module, nn.Conv) and is_native(context.module):
-        # A bound module is a copy that nobody else holds, made for this one call of `apply`.
+        # A bound module is a copy made for this one call of `apply`, which nothing else holds.
         object.__setattr__(context.module, "conv_general_dilated", fast_convolution)
     return layer(*args, **kwargs)
 
 
 def is_native(layer: nn.Conv) -> bool:
-    """Returns whether a layer calls XLA's own convolution where `fast_convolution` could take its place."""
+    """Returns whether a layer calls XLA's own convolution and `fast_convolution` could replace it."""
     kernel, dilation = layer.kernel_size, layer.input_dilation
     sides = 1 if isinstance(kernel, int) else len(kernel)
     plain = dilation in (None, 1) or (isinstance(dilation, Sequence) and set(dilation) == {1})

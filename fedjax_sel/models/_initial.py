@@ -14,7 +14,7 @@ KINDS = ("flax", "torch")
 
 
 def init_options(kind: str, fan_in: int) -> dict[str, Any]:
-    """`kernel_init` and `bias_init` of a layer whose outputs each see `fan_in` numbers.
+    """Returns `kernel_init` and `bias_init` of a layer whose outputs each see `fan_in` inputs.
 
     Source of `"torch"`: the default of PyTorch's `Linear` and `Conv2d`, whose kernels have a third of the variance.
     """
@@ -30,5 +30,5 @@ def init_options(kind: str, fan_in: int) -> dict[str, Any]:
 
 
 def dense(width: int, kind: str, x: jax.Array) -> jax.Array:
-    """An affine map of `x`, begun as `kind` says."""
+    """Applies an affine map to `x`, initialised as `kind` says."""
     return nn.Dense(width, **init_options(kind, x.shape[-1]))(x)

@@ -1,8 +1,8 @@
-"""XLA's own convolution, forwards and backwards in the one form that a CPU is fast at.
+"""XLA's own convolution, forwards and backwards, in the one form that is fast on a CPU.
 
-XLA hands a convolution to a fast kernel where examples come first and channels last. The two that differentiation
-writes have other orders, and take up to a hundred times as long on a CPU; here they are of that form too, at the cost
-of transposes.
+XLA uses a fast kernel for convolutions with examples first and channels last. The two convolutions of the automatic
+gradient have other orders, and take up to a hundred times as long on a CPU; here they have the fast form, too, at the
+cost of transposes.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ Padding = tuple[tuple[int, int], tuple[int, int]]
 def find_padding(
     sides: Sequence[int], kernel: Sequence[int], padding: str | Sequence[tuple[int, int]]
 ) -> Padding | None:
-    """Returns the zeros before and after each side; None where their gradient would be padded by less than 0.
+    """Returns the zeros before and after each side; None if the gradient would need negative padding.
 
-    There XLA reads beside the examples on a CPU (https://github.com/openxla/xla/issues/48713).
+    With negative padding XLA reads out of bounds on a CPU (https://github.com/openxla/xla/issues/48713).
 
     >>> find_padding((8, 8), (3, 3), "SAME"), find_padding((8, 8), (3, 3), [(3, 0), (0, 0)])
     (((1, 1), (1, 1)), None)
@@ -48,9 +48,9 @@ def convolve(
       lhs: examples.
       rhs: kernel.
       padding: zeros before and after each side.
-      precision: of the products.
-      stacked: another function of `lhs` and `rhs` with the same result. It is mapped where clients with kernels of
-        their own train side by side; XLA's convolution would become one of groups, which a CPU is slow at.
+      precision: precision of the products.
+      stacked: another function of `lhs` and `rhs` with the same result. It is vmapped if clients with kernels of their
+        own train side by side; XLA's convolution would become a grouped one, which is slow on a CPU.
     """
 
     @jax.custom_batching.custom_vmap
@@ -59,7 +59,7 @@ def convolve(
 
     @forwards.def_vmap
     def _(size, batched, lhs, rhs):
-        if not batched[1]:  # the same kernel for all: they are but more examples
+        if not batched[1]:  # the same kernel for all: just more examples
             out = forwards(lhs.reshape(-1, *lhs.shape[2:]), rhs)
             return out.reshape(size, -1, *out.shape[1:]), True
         return jax.vmap(stacked, [0 if b else None for b in batched])(lhs, rhs), True
@@ -92,9 +92,9 @@ def differentiate(
 ) -> tuple[Float[Array, "b h w i"], Float[Array, "kh kw i o"]]:
     """Returns the gradients of examples and kernel.
 
-    Of examples: the kernel, turned by 180°, moves over what is given. Of the kernel: what is given moves over the
-    examples, channels in place of examples and examples in place of channels. The barriers keep the transposes, which
-    XLA would take into the convolutions, and so into their slow forms.
+    For the examples, `given` is convolved with the kernel turned by 180°. For the kernel, the examples are convolved
+    with `given`, with the axes of examples and channels exchanged. The barriers keep the transposes, which XLA would
+    otherwise merge into the convolutions, and so give these their slow forms.
     """
     turned = lax.optimization_barrier(rhs[::-1, ::-1].swapaxes(2, 3))
     (top, bottom), (left, right) = padding
@@ -104,8 +104,8 @@ def differentiate(
 
 
 EXAMPLES_AT_ONCE = 16
-"""From so many a kernel's gradient is computed at once: with more, what is given outgrows a core's cache, and that can
-take several times as long (`benchmarks/NOTES.md`)."""
+"""The number of examples from which a kernel's gradient is computed at once: with more, the outputs' gradient outgrows
+a core's cache, which can take several times as long (`benchmarks/NOTES.md`)."""
 
 
 def differentiate_kernel(
@@ -115,7 +115,7 @@ def differentiate_kernel(
     padding: Padding,
     precision: Any,
 ) -> Float[Array, "kh kw i o"]:
-    """Returns the gradient of the kernel, a sum over equal blocks of examples where a batch can be divided so."""
+    """Returns the gradient of the kernel, summed over equal blocks of examples if the batch divides into them."""
 
     def of_block(lhs, given):
         channels_first, moving = lax.optimization_barrier((lhs.transpose(3, 1, 2, 0), given.transpose(1, 2, 0, 3)))
@@ -129,6 +129,6 @@ def differentiate_kernel(
 
 
 def call(lhs: Array, rhs: Array, padding: Padding, precision: Any) -> Array:
-    """XLA's convolution."""
+    """Calls XLA's convolution, with stride 1."""
     order = ("NHWC", "HWIO", "NHWC")
     return lax.conv_general_dilated(lhs, rhs, (1, 1), padding, dimension_numbers=order, precision=precision)

@@ -16,15 +16,15 @@ KINDS = ("batch", "group")
 class Norm(nn.Module):
     """Batch or group normalisation of channels, with scale and bias.
 
-    Batch: while training, by the moments of the batch's examples that count; in evaluation by running averages, which
-    clients move, and which are averaged like the model. Group: by each example's own moments; there is nothing to
-    average.
+    Batch normalisation uses the moments of the batch's examples that count in training, and running averages in
+    evaluation; clients update these, and the server averages them like the model. Group normalisation uses each
+    example's own moments, so there is nothing to average.
 
     Attributes:
       kind: `"batch"` or `"group"`.
-      groups: of channels, in group normalisation.
+      groups: groups of channels, in group normalisation.
       momentum: weight of the old running average.
-      epsilon: added to the variance; `None` for Flax's, 1e-5 with batches and 1e-6 with groups.
+      epsilon: added to the variance; `None` for Flax's default, 1e-5 with batches and 1e-6 with groups.
     """
 
     kind: str = "batch"
@@ -36,7 +36,7 @@ class Norm(nn.Module):
     def __call__(
         self, x: Float[Array, "b h w c"], *, train: bool = False, mask: Bool[Array, "b"] | None = None
     ) -> Float[Array, "b h w c"]:
-        """Normalised."""
+        """Returns the normalised examples."""
         check_name("norm", self.kind, list(KINDS))
         epsilon: dict[str, Any] = {} if self.epsilon is None else {"epsilon": self.epsilon}
         if self.kind == "group":

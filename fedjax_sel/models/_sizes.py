@@ -1,4 +1,4 @@
-"""What the numbers that describe a network must be, checked when it is made."""
+"""Checks of a network's sizes when it is constructed."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import flax.linen as nn
 from fedjax_sel.pytree import is_real, is_whole, show, title, to_plain
 
 COUNTS = ("classes", "hidden", "channels", "kernel", "depth", "width", "widths", "heads", "patch", "vocabulary")
-"""Fields that are whole numbers, at least 1; or several."""
+"""Fields that are whole numbers, at least 1, or tuples of them."""
 
 SHARES = ("dropout", "drop_path", "momentum")
-"""Fields that are in [0, 1); or several."""
+"""Fields that are numbers in [0, 1), or tuples of them."""
 
 
 def check_sizes(model: nn.Module) -> None:
-    """Raises `ValueError` where a width is not at least 1, or a share not in [0, 1).
+    """Raises `ValueError` if a size is not at least 1, or a share not in [0, 1).
 
-    Scalars of NumPy and JAX become Python's, and lists tuples, for which programs can be compiled.
+    Scalars of NumPy and JAX become Python numbers, and lists tuples, so that the model is hashable.
 
     >>> from fedjax_sel.models.mlp import MLP
     >>> MLP(hidden=(0,))
@@ -42,10 +42,10 @@ def check_sizes(model: nn.Module) -> None:
 
 
 def fits_count(value: Any) -> bool:
-    """Whether a value is a whole number, at least 1."""
+    """Returns whether a value is a whole number, at least 1."""
     return is_whole(value) and value >= 1
 
 
 def fits_share(value: Any) -> bool:
-    """Whether a value is a number in [0, 1)."""
+    """Returns whether a value is a number in [0, 1)."""
     return is_real(value) and 0 <= value < 1

@@ -14,7 +14,7 @@ __all__ = ["CNN"]
 
 
 class CNN(nn.Module):
-    """Convolutions without padding, halved by max-pooling between them, then affine maps; ReLU after each but the last.
+    """Convolutions without padding, with max-pooling between them, then affine maps; ReLU after each but the last.
 
     The default is FedCor's network for CIFAR-10: 122,570 parameters on examples of 32x32x3. LeNet-5 with max-pooling
     and ReLU is `CNN(channels=(6, 16), hidden=(120, 84), kernel=5, pooled=2)`: 62,006 parameters there, and 44,426 on
@@ -22,12 +22,12 @@ class CNN(nn.Module):
 
     Attributes:
       classes: `C`.
-      channels: of each convolution.
+      channels: channels of each convolution.
       hidden: width of each hidden layer after the convolutions.
       kernel: side of the convolutions.
-      pooled: how many convolutions, from the first on, are pooled; None: all but the last.
+      pooled: how many convolutions, from the first on, are followed by pooling; None: all but the last.
       dropout: share of each hidden layer's numbers set to zero while training, between the affine map and the ReLU.
-      initial: how parameters begin: `"flax"` (variance 1/fan-in, biases 0) or `"torch"` (uniform in ±1/sqrt(fan-in)).
+      initial: initialisation: `"flax"` (variance 1/fan-in, biases 0) or `"torch"` (uniform in ±1/sqrt(fan-in)).
 
     Source: Tang et al., "FedCor: Correlation-Based Active Client Selection Strategy for Heterogeneous Federated
     Learning", CVPR 2022, https://arxiv.org/abs/2103.13822, and its code.
@@ -47,7 +47,7 @@ class CNN(nn.Module):
     initial: str = "flax"
 
     def __post_init__(self) -> None:
-        """Refuses sizes that no network has."""
+        """Raises `ValueError` for invalid sizes."""
         check_sizes(self)
         if self.pooled is not None and not (is_whole(self.pooled) and 0 <= self.pooled <= len(self.channels)):
             raise ValueError(
@@ -58,10 +58,10 @@ class CNN(nn.Module):
 
     @nn.compact
     def __call__(self, x: Float[Array, "b *example"], *, train: bool = False) -> Float[Array, "b C"]:
-        """Logits.
+        """Returns logits.
 
         Raises:
-          ValueError: the examples are no images, or smaller than the convolutions need.
+          ValueError: the examples are not images, or are smaller than the convolutions need.
         """
         example = x.shape[1:]
         if len(example) not in (2, 3) or min(example[:2]) < self.smallest_side:
@@ -76,7 +76,7 @@ class CNN(nn.Module):
             x = Conv(width, (self.kernel, self.kernel), padding="VALID", **begin)(x)
             if i < self.num_pooled:
                 x = max_pool(x)
-            x = nn.relu(x)  # after pooling, where it changes nothing and has a quarter of the numbers to pass
+            x = nn.relu(x)  # after pooling, with the same result, on a quarter of the numbers
         x = x.reshape(x.shape[0], -1)
         for width in self.hidden:
             x = dense(width, self.initial, x)
@@ -87,12 +87,12 @@ class CNN(nn.Module):
 
     @property
     def num_pooled(self) -> int:
-        """Returns how many convolutions are pooled."""
+        """Returns how many convolutions are followed by pooling."""
         return len(self.channels) - 1 if self.pooled is None else self.pooled
 
     @property
     def smallest_side(self) -> int:
-        """Height and width below which a convolution or a pooling has nothing left to see."""
+        """The smallest height and width that leave each convolution and pooling something to see."""
         side = 1
         for i in reversed(range(len(self.channels))):
             side = (2 * side if i < self.num_pooled else side) + self.kernel - 1

@@ -1,4 +1,4 @@
-"""The convolutional network with dropout of Reddi et al., the field's usual one for handwriting."""
+"""The convolutional network with dropout of Reddi et al., the usual one for handwriting in this field."""
 
 import flax.linen as nn
 from jaxtyping import Array, Float
@@ -12,7 +12,7 @@ from fedjax_sel.models._sizes import check_sizes
 __all__ = ["ConvDropout"]
 
 LEAST = 6
-"""A smaller side leaves nothing of two convolutions and the pooling."""
+"""The smallest side of an image: a smaller one leaves nothing after two convolutions and the pooling."""
 
 
 class ConvDropout(nn.Module):
@@ -23,9 +23,9 @@ class ConvDropout(nn.Module):
 
     Attributes:
       classes: `C`.
-      channels: of the two convolutions.
+      channels: channels of the two convolutions.
       hidden: width of the hidden layer.
-      dropout: shares of the pooled numbers, and of the hidden layer's, set to zero while training.
+      dropout: shares of the pooled activations, and of the hidden layer's, set to zero while training.
 
     Source: Reddi et al., "Adaptive Federated Optimization", 2021, https://arxiv.org/abs/2003.00295, table 4.
 
@@ -41,16 +41,16 @@ class ConvDropout(nn.Module):
     dropout: tuple[float, float] = (0.25, 0.5)
 
     def __post_init__(self) -> None:
-        """Refuses sizes that no network has."""
+        """Raises `ValueError` for invalid sizes."""
         check_sizes(self)
         super().__post_init__()
 
     @nn.compact
     def __call__(self, x: Float[Array, "b *example"], *, train: bool = False) -> Float[Array, "b C"]:
-        """Logits.
+        """Returns logits.
 
         Raises:
-          ValueError: the examples are no images, or smaller than the convolutions need.
+          ValueError: the examples are not images, or are smaller than the convolutions need.
         """
         x = images("conv_dropout", x, LEAST)
         first, second = self.channels

@@ -19,7 +19,7 @@ class EfficientNet(nn.Module):
     """EfficientNet-B0: sixteen inverted residual blocks with squeeze and excitation, swish throughout.
 
     4,020,358 parameters with 10 classes, 5,288,548 with 1000 (statistics not counted). The source halves the resolution
-    five times: in the first convolution and in blocks 2, 4, 6 and 12. Made for examples of 32x32, this one does not
+    five times: in the first convolution and in blocks 2, 4, 6 and 12. This model, meant for examples of 32x32, does not
     halve it in the first convolution, so that the last one sees 2x2; with `halvings` 3 it sees 4x4, at 3.6 times the
     floating-point operations.
 
@@ -29,11 +29,11 @@ class EfficientNet(nn.Module):
       classes: `C`.
       norm: `"batch"` or `"group"`.
       dropout: share of the last convolution's means set to zero while training.
-      drop_path: while training, an example passes by block `i` of the 16, where that has a shortcut, with probability
+      drop_path: while training, an example skips block `i` of the 16, if the block has a shortcut, with probability
         `drop_path (i - 1) / 16` (stochastic depth); 0.2 in the source.
-      momentum: weight of the old running averages of batch normalisation; at the source's 0.99 they need some
+      momentum: weight of the old running averages of batch normalisation; at the source's 0.99 they need about a
         hundred steps to follow the model.
-      halvings: how often the resolution is halved, the source's first ones left out; 5 for examples of 224x224.
+      halvings: how often the resolution is halved, without the source's first ones; 5 for examples of 224x224.
 
     Source: Tan and Le, "EfficientNet: Rethinking Model Scaling for Convolutional Neural Networks", 2019,
     https://arxiv.org/abs/1905.11946, table 1.
@@ -52,7 +52,7 @@ class EfficientNet(nn.Module):
     halvings: int = 4
 
     def __post_init__(self) -> None:
-        """Refuses sizes that no network has."""
+        """Raises `ValueError` for invalid sizes."""
         check_sizes(self)
         super().__post_init__()
 
@@ -60,10 +60,10 @@ class EfficientNet(nn.Module):
     def __call__(
         self, x: Float[Array, "b *example"], *, train: bool = False, mask: Bool[Array, "b"] | None = None
     ) -> Float[Array, "b C"]:
-        """Logits; `mask` says which examples count in the statistics of a batch.
+        """Returns logits; `mask` says which examples count in the statistics of a batch.
 
         Raises:
-          ValueError: no such `halvings`, or examples that are no images or too small to be halved as often.
+          ValueError: `halvings` is invalid, or the examples are not images or too small to be halved that often.
         """
         x = inverted_residuals(
             "efficientnet",
@@ -95,7 +95,7 @@ STAGES = (
 
 
 def table(drop_path: float) -> list[Block]:
-    """The 16 blocks; squeezed to a quarter of the channels that enter a block."""
+    """Returns the 16 blocks, which squeeze to a quarter of their input channels."""
     blocks, channels, total = [], STEM, sum(stage[2] for stage in STAGES)
     for expansion, width, times, kernel, stride in STAGES:
         for i in range(times):

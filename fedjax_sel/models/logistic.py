@@ -12,8 +12,8 @@ __all__ = ["LogisticRegression"]
 class LogisticRegression(nn.Module):
     """One affine map of the flattened example, zero at the start, so that every class is equally likely.
 
-    Its kernel is Float["C features"], a class's weights behind each other, as in scikit-learn and PyTorch: few classes
-    fill no vector of a processor, their features do.
+    Its kernel is Float["C features"], with a class's weights contiguous, as in scikit-learn and PyTorch: a few classes
+    do not fill a processor's vector, but their features do.
 
     Attributes:
       classes: `C`.
@@ -27,13 +27,13 @@ class LogisticRegression(nn.Module):
     classes: int = 2
 
     def __post_init__(self) -> None:
-        """Refuses sizes that no network has."""
+        """Raises `ValueError` for invalid sizes."""
         check_sizes(self)
         super().__post_init__()
 
     @nn.compact
     def __call__(self, x: Float[Array, "b *example"], *, train: bool = False) -> Float[Array, "b C"]:
-        """Logits."""
+        """Returns logits."""
         x = x.reshape(x.shape[0], -1)
         kernel = self.param("kernel", nn.initializers.zeros, (self.classes, x.shape[1]))
         bias = self.param("bias", nn.initializers.zeros, (self.classes,))

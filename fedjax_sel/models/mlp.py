@@ -17,7 +17,7 @@ class MLP(nn.Module):
       classes: `C`.
       hidden: width of each hidden layer.
       dropout: share of each hidden layer's numbers set to zero while training, between the affine map and the ReLU.
-      initial: how parameters begin: `"flax"` (variance 1/fan-in, biases 0) or `"torch"` (uniform in ±1/sqrt(fan-in)).
+      initial: initialisation: `"flax"` (variance 1/fan-in, biases 0) or `"torch"` (uniform in ±1/sqrt(fan-in)).
 
     >>> import jax
     >>> x = jax.ShapeDtypeStruct((2, 5), "float32")
@@ -31,13 +31,13 @@ class MLP(nn.Module):
     initial: str = "flax"
 
     def __post_init__(self) -> None:
-        """Refuses sizes that no network has."""
+        """Raises `ValueError` for invalid sizes."""
         check_sizes(self)
         super().__post_init__()
 
     @nn.compact
     def __call__(self, x: Float[Array, "b *example"], *, train: bool = False) -> Float[Array, "b C"]:
-        """Logits."""
+        """Returns logits."""
         x = x.reshape(x.shape[0], -1)
         for width in self.hidden:
             x = dense(width, self.initial, x)

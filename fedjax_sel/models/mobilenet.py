@@ -19,8 +19,8 @@ class MobileNetV3(nn.Module):
     """MobileNetV3-Small: eleven inverted residual blocks, nine with squeeze and excitation, and a hidden layer of 1024.
 
     1,528,106 parameters with 10 classes, 2,542,856 with 1000 (statistics not counted). The source halves the resolution
-    five times: in the first convolution and in blocks 1, 2, 4 and 9. Made for examples of 32x32, this one halves it in
-    blocks 2, 4 and 9 only, so that the last convolution sees 4x4; block 1, its shape kept, then has a shortcut.
+    five times: in the first convolution and in blocks 1, 2, 4 and 9. This model, meant for examples of 32x32, halves it
+    in blocks 2, 4 and 9 only, so that the last convolution sees 4x4; block 1, which keeps the shape, has a shortcut.
 
     Parts: `stem`, `block1` to `block11`, `last` (1x1 convolution), `hidden`, `head`.
 
@@ -28,12 +28,12 @@ class MobileNetV3(nn.Module):
       classes: `C`.
       norm: `"batch"` or `"group"`.
       dropout: share of the hidden layer's numbers set to zero while training.
-      momentum: weight of the old running averages of batch normalisation; at the source's 0.99 they need some
+      momentum: weight of the old running averages of batch normalisation; at the source's 0.99 they need about a
         hundred steps to follow the model.
-      halvings: how often the resolution is halved, the source's first ones left out; 5 for examples of 224x224.
+      halvings: how often the resolution is halved, without the source's first ones; 5 for examples of 224x224.
 
     Source: Howard et al., "Searching for MobileNetV3", 2019, https://arxiv.org/abs/1905.02244, table 2; without squeeze
-    and excitation after the last convolution, as in torchvision, whose number of parameters this is.
+    and excitation after the last convolution, as in torchvision, whose number of parameters it matches.
 
     >>> import jax
     >>> x = jax.ShapeDtypeStruct((2, 32, 32, 3), "float32")
@@ -48,7 +48,7 @@ class MobileNetV3(nn.Module):
     halvings: int = 3
 
     def __post_init__(self) -> None:
-        """Refuses sizes that no network has."""
+        """Raises `ValueError` for invalid sizes."""
         check_sizes(self)
         super().__post_init__()
 
@@ -56,10 +56,10 @@ class MobileNetV3(nn.Module):
     def __call__(
         self, x: Float[Array, "b *example"], *, train: bool = False, mask: Bool[Array, "b"] | None = None
     ) -> Float[Array, "b C"]:
-        """Logits; `mask` says which examples count in the statistics of a batch.
+        """Returns logits; `mask` says which examples count in the statistics of a batch.
 
         Raises:
-          ValueError: no such `halvings`, or examples that are no images or too small to be halved as often.
+          ValueError: `halvings` is invalid, or the examples are not images or too small to be halved that often.
         """
         x = inverted_residuals(
             "mobilenet",
@@ -79,7 +79,7 @@ class MobileNetV3(nn.Module):
 
 
 def line(expanded: int, width: int, kernel: int, stride: int, squeeze: bool, act: str) -> Block:
-    """A line of the source's table; a quarter of the channels squeezed, `act` its RE or HS."""
+    """Returns a row of the source's table, which squeezes to a quarter of the channels; `act` is its RE or HS."""
     squeezed = partial(SqueezeExcite, divisible(expanded / 4), gate=nn.hard_sigmoid)
     return Block(
         expanded, width, kernel, stride, {"RE": nn.relu, "HS": nn.hard_swish}[act], squeezed if squeeze else None

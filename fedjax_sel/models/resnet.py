@@ -15,10 +15,10 @@ __all__ = ["ResNet"]
 
 
 class ResNet(nn.Module):
-    """Stages of residual blocks, by default of 16, 32 and 64 channels, each after the first at half the resolution.
+    """Stages of residual blocks, by default of 16, 32 and 64 channels, each stage halving the resolution of the last.
 
-    `depth = 2 stages blocks + 2`; with depth 20, batch normalisation and 10 classes 269,722 parameters (statistics not
-    counted). Where a block changes the shape, its shortcut takes every second pixel and pads channels with zeros, so it
+    `depth = 2 stages blocks + 2`; depth 20, batch normalisation and 10 classes give 269,722 parameters (statistics not
+    counted). If a block changes the shape, its shortcut takes every second pixel and pads channels with zeros, so it
     has no parameters (the source's option A), or is a 1x1 convolution with normalisation (option B). The ResNet-18 that
     is common on small images is `depth=18, widths=(64, 128, 256, 512), shortcut="projection"`: 11,173,962 parameters.
 
@@ -27,7 +27,7 @@ class ResNet(nn.Module):
       depth: 20, 32, 44, 56, ... with three stages.
       norm: `"batch"` or `"group"`.
       widths: channels of each stage.
-      shortcut: where a block changes the shape, `"pad"` or `"projection"`.
+      shortcut: shortcut of blocks that change the shape, `"pad"` or `"projection"`.
 
     Source: He et al., "Deep Residual Learning for Image Recognition", 2016, https://arxiv.org/abs/1512.03385,
     section 4.2.
@@ -45,7 +45,7 @@ class ResNet(nn.Module):
     shortcut: str = "pad"
 
     def __post_init__(self) -> None:
-        """Refuses sizes that no network has."""
+        """Raises `ValueError` for invalid sizes."""
         check_sizes(self)
         super().__post_init__()
 
@@ -53,10 +53,10 @@ class ResNet(nn.Module):
     def __call__(
         self, x: Float[Array, "b *example"], *, train: bool = False, mask: Bool[Array, "b"] | None = None
     ) -> Float[Array, "b C"]:
-        """Logits; `mask` says which examples count in the statistics of a batch.
+        """Returns logits; `mask` says which examples count in the statistics of a batch.
 
         Raises:
-          ValueError: no such depth, or examples that are no images.
+          ValueError: the depth, the shortcut or the widths are invalid, or the examples are not images of at least 4x4.
         """
         layers = 2 * len(self.widths)
         if self.depth < layers + 2 or (self.depth - 2) % layers:

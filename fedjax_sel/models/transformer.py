@@ -15,22 +15,22 @@ __all__ = ["Transformer"]
 
 
 class Transformer(TakesTokens, nn.Module):
-    """Token ids embedded, encoder blocks, the mean over the places that hold a token, and an affine map.
+    """Token embedding, encoder blocks, the mean over the positions that hold a token, and an affine map.
 
-    An example is a row of token ids, from 0 to `vocabulary - 1`; places with `padding` count nowhere. The task leaves
-    the ids as they are: `Task.on(model, dataset, normalise=False)`, or `model.normalise=false` in a configuration.
+    An example is a row of token ids, from 0 to `vocabulary - 1`; positions with `padding` are ignored. The task must
+    not normalise the ids: `Task.on(model, dataset, normalise=False)`, or `model.normalise=false` in a configuration.
 
     Attributes:
       classes: `C`.
-      vocabulary: how many tokens there are.
-      width: numbers of each place; even.
-      depth: blocks.
-      heads: of attention; they divide the width.
+      vocabulary: number of tokens.
+      width: width of each position's embedding; even.
+      depth: number of blocks.
+      heads: attention heads; they divide the width.
       hidden: width between the two affine maps of each block.
-      dropout: share of the numbers set to zero while training, after the embedding and in each block.
-      padding: id of the places that hold no token.
+      dropout: share of the activations set to zero while training, after the embedding and in each block.
+      padding: id of the positions that hold no token.
 
-    Source: Vaswani et al., "Attention Is All You Need", 2017, https://arxiv.org/abs/1706.03762, its encoder, normalised
+    Source: Vaswani et al., "Attention Is All You Need", 2017, https://arxiv.org/abs/1706.03762, the encoder, normalised
     before each part (Xiong et al., 2020).
 
     >>> import jax
@@ -49,7 +49,7 @@ class Transformer(TakesTokens, nn.Module):
     padding: int = 0
 
     def __post_init__(self) -> None:
-        """Refuses sizes that no network has."""
+        """Raises `ValueError` for invalid sizes."""
         check_sizes(self)
         check_heads("transformer", self.width, self.heads)
         if self.width % 2:
@@ -61,7 +61,7 @@ class Transformer(TakesTokens, nn.Module):
         """Returns logits.
 
         Raises:
-          ValueError: an example is no row of token ids.
+          ValueError: an example is not a row of token ids.
         """
         if x.ndim != 2:
             raise ValueError(

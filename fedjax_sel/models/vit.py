@@ -17,18 +17,18 @@ __all__ = ["ViT"]
 class ViT(nn.Module):
     """Square patches embedded by one affine map, a class token, encoder blocks, and an affine map of that token.
 
-    The default suits images of 28 to 32 pixels: 0.8 million parameters. With patches of 16, width 192, depth 12, 3
-    heads and a hidden width of 768 it is ViT-Ti/16: 5,717,416 parameters on 224x224x3 with 1000 classes. Patches are
-    cut by reshaping, so that there is no convolution.
+    The default suits images with sides of 28 to 32 pixels: 0.8 million parameters. With patches of 16, width 192, depth
+    12, 3 heads and a hidden width of 768 it is ViT-Ti/16: 5,717,416 parameters on 224x224x3 with 1000 classes. Patches
+    are cut by reshaping, without a convolution.
 
     Attributes:
       classes: `C`.
       patch: side of a patch; it divides height and width.
-      width: numbers of each patch.
-      depth: blocks.
-      heads: of attention; they divide the width.
+      width: width of each patch's embedding.
+      depth: number of blocks.
+      heads: attention heads; they divide the width.
       hidden: width between the two affine maps of each block.
-      dropout: share of the numbers set to zero while training, after the embedding and in each block.
+      dropout: share of the activations set to zero while training, after the embedding and in each block.
 
     Source: Dosovitskiy et al., "An Image is Worth 16x16 Words: Transformers for Image Recognition at Scale", 2021,
     https://arxiv.org/abs/2010.11929, Eq. (1) to (4).
@@ -48,7 +48,7 @@ class ViT(nn.Module):
     dropout: float = 0.0
 
     def __post_init__(self) -> None:
-        """Refuses sizes that no network has."""
+        """Raises `ValueError` for invalid sizes."""
         check_sizes(self)
         check_heads("vit", self.width, self.heads)
         super().__post_init__()
@@ -58,7 +58,7 @@ class ViT(nn.Module):
         """Returns logits.
 
         Raises:
-          ValueError: the examples are no images, or the patches do not divide them.
+          ValueError: the examples are not images, or the patches do not divide them.
         """
         x = images("vit", x, self.patch)
         b, height, width, channels = x.shape

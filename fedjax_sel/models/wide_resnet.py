@@ -18,13 +18,13 @@ __all__ = ["WideResNet"]
 class WideResNet(nn.Module):
     """Three groups of pre-activation blocks with 16, 32 and 64 times `width` channels, the last two halving the image.
 
-    `depth = 6 blocks + 4`, as many blocks in each group; with depth 16, width 1, batch normalisation and 10 classes
-    175,066 parameters (statistics not counted). Where a block changes the number of channels, its shortcut is a 1x1
+    `depth = 6 blocks + 4`, with as many blocks in each group; depth 16, width 1, batch normalisation and 10 classes
+    give 175,066 parameters (statistics not counted). If a block changes the number of channels, its shortcut is a 1x1
     convolution of the normalised input, the one that the block's first convolution sees.
 
-    Parts, to be named where one is frozen: `stem`, `group1`, `group2`, `group3` (each with `block1`, `block2`, ...),
-    `norm`, `head`. Where the collection `intermediates` is mutable, the outputs of the groups are in it: `low`, `mid`
-    and `up`, before the next normalisation.
+    Parts, by the names under which they can be frozen: `stem`, `group1`, `group2`, `group3` (each with `block1`,
+    `block2`, ...), `norm`, `head`. If the collection `intermediates` is mutable, it gets the outputs of the groups,
+    `low`, `mid` and `up`, before the next normalisation.
 
     Attributes:
       classes: `C`.
@@ -48,7 +48,7 @@ class WideResNet(nn.Module):
     stages: ClassVar[tuple[str, ...]] = ("stem", "group1", "group2", "group3", "norm", "head")
 
     def __post_init__(self) -> None:
-        """Refuses sizes that no network has."""
+        """Raises `ValueError` for invalid sizes."""
         check_sizes(self)
         super().__post_init__()
 
@@ -62,12 +62,12 @@ class WideResNet(nn.Module):
         begin: int = 0,
         end: int | None = None,
     ) -> Float[Array, "b *out"]:
-        """Logits; with `begin` and `end`, what the stages `begin:end` make of what those before them made.
+        """Returns logits; with `begin` and `end`, the output of stages `begin:end` on that of the stages before them.
 
         `mask` says which examples count in the statistics of a batch.
 
         Raises:
-          ValueError: no such depth or width, or examples that are no images.
+          ValueError: the depth or width is invalid, or the examples are not images.
         """
         if self.depth < 10 or (self.depth - 4) % 6:
             raise ValueError(f"wide_resnet: depth is {self.depth}; it must be 6 n + 4, as 10, 16, 22, 28 or 40")
@@ -99,8 +99,8 @@ class Group(nn.Module):
 
     Attributes:
       width: channels.
-      blocks: how many.
-      stride: of the first.
+      blocks: number of blocks.
+      stride: stride of the first block.
       norm: kind of normalisation.
     """
 
@@ -113,7 +113,7 @@ class Group(nn.Module):
     def __call__(
         self, x: Float[Array, "b h w c"], *, train: bool = False, mask: Bool[Array, "b"] | None = None
     ) -> Float[Array, "b y x o"]:
-        """The last block's output."""
+        """Returns the last block's output."""
         for i in range(self.blocks):
             block = Block(self.width, self.stride if i == 0 else 1, self.norm, name=f"block{i + 1}")
             x = block(x, train=train, mask=mask)
@@ -125,7 +125,7 @@ class Block(nn.Module):
 
     Attributes:
       width: channels.
-      stride: of the first convolution and the shortcut.
+      stride: stride of the first convolution and the shortcut.
       norm: kind of normalisation.
     """
 
@@ -137,7 +137,7 @@ class Block(nn.Module):
     def __call__(
         self, x: Float[Array, "b h w c"], *, train: bool = False, mask: Bool[Array, "b"] | None = None
     ) -> Float[Array, "b y x o"]:
-        """The block's output."""
+        """Returns the block's output."""
         y = nn.relu(Norm(self.norm, name="norm1")(x, train=train, mask=mask))
         if x.shape[-1] != self.width:
             x = convolution(self.width, 1, self.stride, name="shortcut")(y)

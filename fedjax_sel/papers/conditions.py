@@ -22,6 +22,7 @@ def observe_conditions(cells: Sequence[Cell], configs: Sequence[Config], histori
     for experiment, runs in by_experiment.items():
         there = [histories[cell.key] for cell, _ in runs]
         begun = [measure_best(histories[cell.begins]) for cell, _ in runs if cell.begins is not None]
+        begun += [cell.pretrained_accuracy for cell, _ in runs if cell.pretrained_accuracy is not None]
         classes = {history.about.get("classes") for history in there}
         best = max((measure_best(history) for history in there), default=math.nan)
         (of_chance,) = classes if len(classes) == 1 else (None,)

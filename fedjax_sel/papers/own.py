@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float
@@ -59,7 +59,7 @@ def list_own_cells(cells: Sequence[Cell], names: Sequence[str]) -> list[OwnCell]
             raise ValueError(f"--add {name!r}: no experiment of the paper has {PLACES[key]} as {key}, to be replaced")
         for cell in references.values():
             config = {**cell.config, key: {"name": name, CODE: code}}
-            out.append(OwnCell(Cell(cell.experiment, f"{name} {code}", config, cell.begins), cell))
+            out.append(OwnCell(replace(cell, method=f"{name} {code}", config=config), cell))
     return out
 
 

@@ -22,12 +22,14 @@ class Cell:
       method: as the paper names it.
       config: as `fedjax_sel.config` reads it; seeds are the paper's where it names none.
       begins: key of a cell before it, with whose final model it begins (of the first seed); None: with none.
+      pretrained_accuracy: of the library's model that it begins with instead, on its own data; None: with none.
     """
 
     experiment: str
     method: str
     config: dict[str, Any]
     begins: tuple[str, str] | None = None
+    pretrained_accuracy: float | None = None
 
     @property
     def slug(self) -> str:
@@ -161,7 +163,8 @@ class Claim:
       effect: of all its comparisons together: `pooled`, with its interval, and how many are on each side; empty where
         it rests on no comparison over seeds.
       rests_on: the experiments it rests on; empty: on studies, or on the run as a whole.
-      fixed: why no run could have come out otherwise; "": one could.
+      fixed: why no run could have come out otherwise, or why the true difference is 0, whatever is selected; "": one
+        could.
       reason: why it is not judged, or that it is by construction.
     """
 

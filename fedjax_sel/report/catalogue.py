@@ -1,4 +1,4 @@
-"""Lists of all components, a line for each, and their sources."""
+"""Lists of all components, one line each, and of their sources."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ SOURCES = {
     "hf:NAME": "A dataset of the library `datasets`, from the hub or a folder.",
     "MODULE:FUNCTION": "A function of yours that returns a `Dataset`.",
 }
-"""What each source of examples is, in a line."""
+"""A one-line description of each source of examples."""
 
 
 def list_choices() -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    """Yields the keys of a configuration, each with the names it can take and a line on each; then the presets."""
+    """Yields the keys of a configuration, each with its possible names and a line on each, and then the presets."""
     for key, kind in config.KINDS.items():
         yield key, describe_kind(kind)
     for key, kind in MEASURES.items():
@@ -65,7 +65,7 @@ def list_strategies() -> list[str]:
 def list_sources(names: Sequence[str] | None = None) -> Iterator[tuple[str, str]]:
     """Yields components of these names with their sources; None: all components that have one.
 
-    What two keys can name (`local_training` and `fine_tuning`) is listed once.
+    A component that two keys can name (`local_training` and `fine_tuning`) is listed once.
     """
     seen = set()
     for key, kind in config.KINDS.items():
@@ -82,7 +82,7 @@ NO_SOURCE = "no source: textbook method"
 
 
 def find_source(cls: Callable[..., Any]) -> str:
-    """Returns the paragraph `Source:` of a docstring, else the paragraphs with a link, in one line."""
+    """Returns the paragraph `Source:` of a docstring, else the paragraphs with a link, as one line."""
     paragraphs = [" ".join(p.split()) for p in re.split(r"\n\s*\n", inspect.getdoc(cls) or "")]
     named = [p for p in paragraphs if p.startswith("Source:")]
     linked = [p for p in paragraphs if "https://" in p]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -13,11 +14,11 @@ from rich.table import Table
 from fedjax_sel.config import KINDS
 from fedjax_sel.config.resolve import ANSWERS
 from fedjax_sel.engine.faults import say_diverged
-from fedjax_sel.engine.history import History
+from fedjax_sel.engine.history import TOTALS, History
 from fedjax_sel.metrics import cost_to, rounds_to
 from fedjax_sel.metrics.verdict import adjust_holm, difference
 from fedjax_sel.report.quantities import format_bytes, format_seconds
-from fedjax_sel.report.summary import format_quantity, summarize, take_last
+from fedjax_sel.report.summary import format_quantity, sum_metrics, summarize, take_last
 
 UNITS: dict[str, Callable[[float], str]] = {
     "bytes": format_bytes,
@@ -25,19 +26,50 @@ UNITS: dict[str, Callable[[float], str]] = {
     "joules": lambda joules: format_quantity(joules, "J"),
     "flops": lambda flops: format_quantity(flops, "FLOP"),
 }
-"""How the costs of a run are written."""
+"""How the costs of a run are formatted."""
+
+
+def choose_metric(runs: Mapping[str, tuple[History, dict]], metric: str | None = None) -> str:
+    """Returns the metric by which runs are compared: the one given, or accuracy, or loss if a run has no accuracy.
+
+    Raises:
+      ValueError: a run does not have the metric, or it is not one number a round.
+    """
+    if metric is None:
+        return "accuracy" if all(history.headline == "accuracy" for history, _ in runs.values()) else "loss"
+    for name, (history, _) in runs.items():
+        numbers = [one for one, values in history.metrics.items() if np.ndim(values) == 2]
+        if metric not in (known := [*numbers, *TOTALS]):
+            near = difflib.get_close_matches(metric, known, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ";"
+            raise ValueError(f"metric is {metric!r}, which {name} does not have{hint} it has {', '.join(known)}")
+    return metric
+
+
+def is_cost(metric: str) -> bool:
+    """Returns whether a run's rounds add up to its value, as bytes do.
+
+    >>> [name for name in ("accuracy", "bytes", "selection_bytes_up", "loss", "seconds") if is_cost(name)]
+    ['bytes', 'selection_bytes_up', 'seconds']
+    """
+    return metric.removeprefix("selection_").partition("_")[0] in UNITS
+
+
+def measure_runs(history: History, metric: str) -> Float[np.ndarray, "R"]:
+    """Returns each seed's last value of a metric, or the total of a cost."""
+    return sum_metrics(history, metric) if is_cost(metric) else take_last(history, metric)
+
+
+def name_value(metric: str) -> str:
+    """Returns what `measure_runs` gives in words."""
+    return f"{'total' if is_cost(metric) else 'final'} {metric}"
 
 
 def find_reachable_accuracy(runs: Mapping[str, tuple[History, dict]]) -> float:
-    """Returns an accuracy that every seed of every run reaches: the lowest best accuracy, rounded down to a per cent.
+    """Returns an accuracy that every seed of every run reaches: the lowest best accuracy, rounded down to 1 %.
 
-    Seeds that diverged do not count; 0 where all diverged.
-
-    Raises:
-      ValueError: a run has no accuracy.
+    Seeds that diverged do not count; the result is 0 if all diverged.
     """
-    if lacking := [name for name, (history, _) in runs.items() if history.headline != "accuracy"]:
-        raise ValueError(f"{lacking[0]} has no accuracy, as its targets are no classes; runs are compared by accuracy")
     best = [
         np.asarray(summarize(history)["best_accuracy"]["per_seed"])[history.diverged == 0]
         for history, _ in runs.values()
@@ -46,7 +78,7 @@ def find_reachable_accuracy(runs: Mapping[str, tuple[History, dict]]) -> float:
 
 
 def list_runs(runs: Mapping[str, tuple[History, dict]]) -> Iterator[str]:
-    """Yields a line for each run, in the order of the table: number, folder, data, selector, what differs, length."""
+    """Yields a line per run, in the order of the table: number, folder, data, selector, differences, length."""
     configs = [config for _, config in runs.values()]
     differing = [key for key in ANSWERS if any(config.get(key) != configs[0].get(key) for config in configs)]
     shown = dict.fromkeys(["client_selection", *(key for key in differing if KINDS[key].default is not None)])
@@ -59,32 +91,29 @@ def list_runs(runs: Mapping[str, tuple[History, dict]]) -> Iterator[str]:
         yield f"{number}: {name}, {about}, {seeds}"
 
 
-def compare_runs(runs: Mapping[str, tuple[History, dict]], target: float) -> Table:
-    """Returns a table with a line for each run, by its number; runs may differ in rounds and seeds.
+def compare_runs(
+    runs: Mapping[str, tuple[History, dict]], metric: str = "accuracy", target: float | None = None
+) -> Table:
+    """Returns a table with one row per run, numbered; runs may differ in rounds and seeds.
 
     Args:
-      runs: by name.
-      target: accuracy; the table has the rounds and bytes (simulated seconds and joules, where a run has devices) until
-        it is reached: medians over seeds.
+      runs: the runs, by name.
+      metric: what is compared.
+      target: accuracy; with it the table has the rounds and bytes (simulated seconds and joules if a run has devices)
+        until it is reached, as medians over seeds.
     """
-    out = Table(title=f"target accuracy {target:g}", title_justify="left")
+    out = Table(title=None if target is None else f"target accuracy {target:g}", title_justify="left")
     timed = any("seconds" in history.metrics for history, _ in runs.values())
     costs = ("bytes", "seconds", "joules") if timed else ("bytes",)
-    for head in (
-        "run",
-        "final accuracy",
-        "rounds to target",
-        *(f"{cost} to target" for cost in costs),
-        *costs,
-        "FLOPs",
-    ):
+    aims = () if target is None else ("rounds to target", *(f"{cost} to target" for cost in costs))
+    for head in ("run", name_value(metric), *aims, *costs, "FLOPs"):
         out.add_column(head, justify="right", overflow="fold")
     for number, (history, _) in enumerate(runs.values(), start=1):
         found = summarize(history)
         out.add_row(
             str(number),
-            format_spread(found["final_accuracy"]),
-            *format_costs_to(history, target, costs),
+            format_spread(measure_runs(history, metric)[history.diverged == 0], metric),
+            *(() if target is None else format_costs_to(history, target, costs)),
             *(format_cost(found, cost) for cost in costs),
             format_cost(found, "flops"),
         )
@@ -92,18 +121,18 @@ def compare_runs(runs: Mapping[str, tuple[History, dict]], target: float) -> Tab
 
 
 PAIRED = ("data", "public", "data_seed", "partition", "holdout", "devices")
-"""The keys by which a seed draws the same problem in two runs."""
+"""The keys that must agree for a seed to draw the same problem in two runs."""
 
 
-def compare_pairs(runs: Mapping[str, tuple[History, dict]]) -> tuple[Table | None, list[str]]:
-    """Returns the differences of every other run from the first, seed by seed, and lines on what is not compared.
+def compare_pairs(runs: Mapping[str, tuple[History, dict]], metric: str = "accuracy") -> tuple[Table | None, list[str]]:
+    """Returns a table of the other runs' differences from the first, paired by seed, and lines on what is not compared.
 
-    A difference is of final accuracies, over the seeds that both runs have and that diverged in neither, with the 95 %
-    interval of its mean by Student's t, and the p-value of the paired t test, adjusted after Holm where there are
-    several runs. None: there is nothing to compare.
+    A difference is that of the final accuracies, over the seeds that both runs have and that diverged in neither, with
+    the 95 % interval of its mean by Student's t, and the p-value of the paired t test, adjusted by Holm's method if
+    there are several tests. The table is None if there is nothing to compare.
 
     Args:
-      runs: by name; the first is the one that the others are compared with.
+      runs: the runs, by name; the others are compared with the first.
     """
     (first, config), *others = runs.values()
     rows, said = [], []
@@ -111,7 +140,7 @@ def compare_pairs(runs: Mapping[str, tuple[History, dict]]) -> tuple[Table | Non
         if differing := [key for key in (*PAIRED, "rounds") if config.get(key) != other.get(key)]:
             said.append(f"{number} is not compared with 1 seed by seed: {', '.join(differing)} differ")
             continue
-        if history.rounds != first.rounds:  # one was ended by a callback
+        if history.rounds != first.rounds:  # a callback ended one of them
             said.append(
                 f"{number} is not compared with 1 seed by seed: it ran {history.rounds} rounds, 1 {first.rounds}"
             )
@@ -121,40 +150,39 @@ def compare_pairs(runs: Mapping[str, tuple[History, dict]]) -> tuple[Table | Non
             if alone := sorted(set(mine.seeds) - set(theirs.seeds)):
                 said.append(f"seeds that {whose} has and {name} has not: {', '.join(map(str, alone))}")
         if common:
-            rows.append((number, difference(pick_final(history, common), pick_final(first, common))))
+            rows.append((number, difference(pick_seeds(history, common, metric), pick_seeds(first, common, metric))))
         else:
             said.append(f"{number} is not compared with 1 seed by seed: they have no seeds in common that are finite")
     if not rows:
         return None, said
     tested = [found for _, found in rows if found.seeds > 1]
     adjusted = iter(adjust_holm([compute_p_value(found.values) for found in tested]))
-    out = Table(title="final accuracy, difference from run 1, seed by seed", title_justify="left")
+    out = Table(title=f"{name_value(metric)}, difference from run 1, seed by seed", title_justify="left")
     holm = " (Holm)" if len(tested) > 1 else ""
     for head in ("run", "seeds", "mean difference", "95 % interval", f"p{holm}"):
         out.add_column(head, justify="right", overflow="fold")
     for number, found in rows:
         known = found.seeds > 1
-        interval = f"[{found.low:+.4f}, {found.high:+.4f}]" if known else "–"
-        out.add_row(
-            str(number), str(found.seeds), f"{found.mean:+.4f}", interval, f"{next(adjusted):.3g}" if known else "–"
-        )
+        low, mean, high = (format_value(x, metric, "+") for x in (found.low, found.mean, found.high))
+        interval = f"[{low}, {high}]" if known else "–"
+        out.add_row(str(number), str(found.seeds), mean, interval, f"{next(adjusted):.3g}" if known else "–")
     return out, said
 
 
 def find_common_seeds(first: History, second: History) -> list[int]:
-    """Returns the seeds that two runs have, in order, without those that diverged in one of them."""
+    """Returns the seeds that two runs have in common, in order, without those that diverged in either."""
     finite = [{s for s, ended in zip(one.seeds, one.diverged, strict=True) if not ended} for one in (first, second)]
     return sorted(finite[0] & finite[1])
 
 
-def pick_final(history: History, seeds: Sequence[int]) -> Float[np.ndarray, "k"]:
-    """Returns the final accuracy of these seeds."""
-    final = take_last(history, "accuracy")
-    return np.asarray([final[history.seeds.index(seed)] for seed in seeds], np.float64)
+def pick_seeds(history: History, seeds: Sequence[int], metric: str) -> Float[np.ndarray, "k"]:
+    """Returns the value of these seeds: the last of a metric, the total of a cost."""
+    values = measure_runs(history, metric)
+    return np.asarray([values[history.seeds.index(seed)] for seed in seeds], np.float64)
 
 
 def compute_p_value(values: Sequence[float]) -> float:
-    """Returns the two-sided p-value of the t test that differences of pairs, at least two, have mean 0.
+    """Returns the two-sided p-value of the t test that at least two paired differences have mean 0.
 
     >>> round(compute_p_value([1.0, 2.0, 3.0]), 4), compute_p_value([0.0, 0.0]), compute_p_value([1.0, 1.0])
     (0.0742, 1.0, 0.0)
@@ -168,7 +196,7 @@ def compute_p_value(values: Sequence[float]) -> float:
 def format_costs_to(history: History, target: float, costs: Sequence[str] = ("bytes",)) -> tuple[str, ...]:
     """Returns rounds and costs to the target as text: medians over seeds, with the number of seeds that never reach it.
 
-    A seed that never reaches it counts as more than all rounds; a cost that was not counted is –.
+    A seed that never reaches it counts as more than all rounds; a cost that was not recorded is –.
     """
     rounds = rounds_to(history["accuracy"], target)
     missed = int((rounds > history.rounds).sum())
@@ -186,23 +214,29 @@ def format_costs_to(history: History, target: float, costs: Sequence[str] = ("by
 
 
 def format_cost(found: Mapping[str, Mapping[str, Any]], cost: str) -> str:
-    """Returns the mean of a cost as text; – where it was not counted, or all seeds diverged."""
+    """Returns the mean of a cost as text; – if it was not recorded, or all seeds diverged."""
     known = cost in found and not np.isnan(found[cost]["mean"])
     return UNITS[cost](found[cost]["mean"]) if known else "–"
 
 
-def format_spread(number: Mapping[str, Any]) -> str:
-    """Returns mean ± standard deviation over seeds; the mean alone for one seed, – where all diverged."""
-    if np.isnan(number["mean"]):
+def format_value(value: float, metric: str, sign: str = "") -> str:
+    """Returns a metric's value as text: four decimals of an accuracy, four digits of what has no fixed range."""
+    return f"{value:{sign}.4f}" if "accuracy" in metric else f"{value:{sign}.4g}"
+
+
+def format_spread(values: Float[np.ndarray, "k"], metric: str) -> str:
+    """Returns mean ± standard deviation over seeds; the mean alone for one seed, – for none."""
+    if not len(values):
         return "–"
-    return f"{number['mean']:.4f}" + (f" ± {number['std']:.4f}" if len(number["per_seed"]) > 1 else "")
+    spread = f" ± {format_value(float(np.std(values, ddof=1)), metric)}" if len(values) > 1 else ""
+    return format_value(float(np.mean(values)), metric) + spread
 
 
 def describe_component(key: str, component: Mapping[str, Any]) -> str:
     """Returns a component with the parameters that differ from its defaults, as in `entropy(epsilon=0.2)`."""
     try:
         usual = KINDS[key].resolve(key, component["name"]) or {}
-    except ValueError:  # a strategy that is not installed here; its run can still be compared
+    except ValueError:  # the strategy is not installed here, but its run can still be compared
         usual = {}
     rest = ", ".join(f"{name}={value}" for name, value in component.items() if value != usual.get(name))
     return component["name"] + (f"({rest})" if rest else "")

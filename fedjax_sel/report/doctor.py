@@ -1,4 +1,4 @@
-"""An examination of an installation: versions, devices, caches, a tiny run."""
+"""Checks an installation: versions, devices, caches, a tiny run."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from fedjax_sel.report.environment import environment
 from fedjax_sel.report.quantities import format_bytes, format_seconds
 
 EXTRAS = ("tensorboardX", "wandb", "mlflow", "trackio", "optuna", "safetensors", "datasets")
-"""Packages of the extras."""
+"""The packages that the extras install."""
 
 LEAST = 2**30
-"""Bytes of a disk below which a run may not have room."""
+"""Free bytes of a disk below which a run may not fit."""
 
 
 def examine() -> Iterator[tuple[str, str, bool]]:
-    """Yields what was looked at, what was found, and whether it is as it should be."""
+    """Yields what was checked, what was found, and whether it is as it should be."""
     import jax
 
     known = environment()
@@ -38,13 +38,13 @@ def examine() -> Iterator[tuple[str, str, bool]]:
 
 
 def list_caches() -> list[tuple[str, Path]]:
-    """Returns the folders in which something is kept between runs."""
+    """Returns the folders that are kept between runs."""
     root = Path(os.environ.get("FEDJAX_SEL_CACHE") or "~/.cache/fedjax_sel").expanduser()
     return [("compiled programs", root / "xla"), ("decoded datasets", find_folder())]
 
 
 def examine_folder(name: str, place: Path) -> tuple[str, str, bool]:
-    """Returns how much a cache holds, and whether it can be written with room on its disk."""
+    """Returns the size of a cache, and whether it is writable and its disk has room."""
     held = sum(path.stat().st_size for path in place.rglob("*") if path.is_file()) if place.is_dir() else 0
     there = place
     while not there.exists():
@@ -61,7 +61,7 @@ def examine_run() -> tuple[str, str, bool]:
     given |= {"cohort_size": 2, "rounds": 2, "seeds": 1}
     try:
         history = config.build(config.resolve(given)).simulate()
-    except Exception as error:  # whatever is wrong with this installation
+    except Exception as error:  # anything may be wrong with this installation
         return "a run of 2 rounds", f"{type(error).__name__}: {error}", False
     took = format_seconds(time.perf_counter() - began)
     return "a run of 2 rounds", f"accuracy {history['accuracy'][0, -1]:.2f} in {took}, compilation included", True

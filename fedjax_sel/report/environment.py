@@ -9,15 +9,15 @@ from pathlib import Path
 
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy")
 CHANGES = "+changes"
-"""Behind a commit from which the package differs."""
+"""Suffix of a commit from which the package differs."""
 
 
 def environment() -> dict[str, str | bool | None]:
-    """Returns versions of packages, the device, and the commit of this package where it runs from a checkout.
+    """Returns versions of packages, the device, and the commit of this package if it runs from a checkout.
 
     `dirty` says whether the package differs from that commit; None: not a checkout.
     """
-    from fedjax_sel.engine.distributed import describe_device  # late: it starts the backend
+    from fedjax_sel.engine.distributed import describe_device  # imported here because it starts the backend
 
     of = find_commit(Path(__file__).parents[2])
     return {
@@ -40,7 +40,7 @@ def find_version(name: str) -> str | None:
 
 
 def find_commit(root: Path) -> str | None:
-    """Returns the commit checked out at `root`, with `+changes` where the package differs; None: no checkout."""
+    """Returns the commit checked out at `root`, with `+changes` if the package differs; None: not a checkout."""
     if not (root / ".git").exists():
         return None
     try:
@@ -51,6 +51,6 @@ def find_commit(root: Path) -> str | None:
 
 
 def run_git(root: Path, *arguments: str) -> str:
-    """Returns what a git command prints."""
+    """Returns the output of a git command."""
     done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, timeout=10, check=True)
     return done.stdout.strip()

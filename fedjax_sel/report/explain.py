@@ -1,4 +1,4 @@
-"""One component explained: its docstring, fields, signals and source, as its class declares them."""
+"""Explains a component: its docstring, fields, signals and source, as its class declares them."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from fedjax_sel.report.catalogue import find_source, list_choices
 
 
 def explain(name: str) -> Iterator[tuple[str, list[str]]]:
-    """Yields a head and lines on each component of this name, or on a strategy of the user's (`module:Name`).
+    """Yields headings, each with lines, on every component with this name, or on a user's strategy (`module:Name`).
 
     Raises:
-      ValueError: there is none; the nearest name is given.
+      ValueError: there is none; the message gives the nearest name.
 
     >>> heads = dict(explain("power_of_choice"))
     >>> heads["fields"][0]
@@ -39,7 +39,7 @@ def explain(name: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def find_parts(name: str) -> list[tuple[str, Any]]:
-    """Returns key and class or function of every component of a name; of the user's, the class by what it inherits.
+    """Returns key and class or function of every component with a name; a user's class has the key of its base class.
 
     Raises:
       ValueError: there is none.
@@ -57,22 +57,22 @@ def find_parts(name: str) -> list[tuple[str, Any]]:
 
 
 def list_fields(part: Any) -> Iterator[str]:
-    """Yields a line for each field of a component: type, default, what it may be."""
+    """Yields a line for each field of a component: type, default, allowed values."""
     if not dataclasses.is_dataclass(part):
         for name, one in inspect.signature(part).parameters.items():
             yield f"{name}" + ("" if one.default is inspect.Parameter.empty else f" = {one.default!r}")
         return
     for field in dataclasses.fields(part):
-        if not field.init or field.name in ("parent", "name"):  # a Flax module's own
+        if not field.init or field.name in ("parent", "name"):  # fields of every Flax module
             continue
         default = "" if field.default is dataclasses.MISSING else f" = {field.default!r}"
         kind = field.type if isinstance(field.type, str) else getattr(field.type, "__name__", str(field.type))
-        kind = "float" if "floating" in kind or kind == "Scalar" else kind  # a number, or an array of some
+        kind = "float" if "floating" in kind or kind == "Scalar" else kind  # a number, or an array of numbers
         yield f"{field.name}: {kind}{default}{describe_range(field.metadata)}"
 
 
 def describe_range(metadata: Any) -> str:
-    """Returns what a field may be, as in ", in [0, 1]"; nothing where nothing is said.
+    """Returns the allowed values of a field, as in ", in [0, 1]"; empty if they are not declared.
 
     >>> describe_range({"choices": ("a", "b")})
     ', one of a, b'
@@ -84,7 +84,7 @@ def describe_range(metadata: Any) -> str:
 
 
 def list_signals(part: Any) -> Iterator[str]:
-    """Yields a line for each signal that a selector asks for as it is constructed bare: moment, name, cost."""
+    """Yields a line for each signal that a selector with default fields asks for: moment, name, cost."""
     if not isinstance(part, type) or not issubclass(part, ClientSelector | DataSelector):
         return
     asked = part().signals()
@@ -97,16 +97,16 @@ def list_signals(part: Any) -> Iterator[str]:
 
 
 LISTED = {"preset": "run PRESET", "pretrained": "model.pretrained", "losses": "task.loss", "metrics": "task.metrics"}
-"""The keys of lists that have another name, too."""
+"""Other names of lists, with their keys."""
 
 
 def find_choices(word: str | None) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Returns the lists of all components; of the kind that a word names, or the lines in which it stands.
+    """Returns the lists of all components, or only those of the kind that a word names, or the lines that contain it.
 
     A kind is named by its key, by its short form, or by either in the plural: `selectors`, `client_selection`, `model`.
 
     Raises:
-      ValueError: it stands nowhere.
+      ValueError: no line contains the word.
     """
     choices = list(list_choices())
     if word is None:
@@ -130,11 +130,11 @@ def find_choices(word: str | None) -> list[tuple[str, list[tuple[str, str]]]]:
 
 
 BIBTEX = re.compile(r'^(?P<author>[^"“]+?),? ["“](?P<title>[^"”]+?),?["”],? (?:.*?)(?P<year>(?:19|20)\d\d)')
-"""Authors, title and year of a paragraph `Source:`."""
+"""Matches the authors, title and year in a paragraph `Source:`."""
 
 
 def write_bibtex(name: str, text: str) -> str:
-    """Returns a BibTeX entry of a source; a note where it is not of the usual form.
+    """Returns a BibTeX entry for a source; it is a note if the source does not have the usual form.
 
     >>> print(write_bibtex("power", 'Cho et al., "Selection", 2020, https://arxiv.org/abs/2010.01243, section 3.'))
     @misc{power,

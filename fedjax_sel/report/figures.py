@@ -1,4 +1,4 @@
-"""Figures that every report shares."""
+"""Figures shared by all reports."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fedjax_sel.engine.history import History
 from fedjax_sel.metrics import heat
 
 COLOURS = ("#0072b2", "#56b4e9", "#d55e00", "#555555", "#e69f00", "#009e73", "#cc79a7", "#f0e442")
-"""Okabe and Ito's colours, told apart by colour-blind readers."""
+"""Okabe and Ito's colours, which colour-blind readers can distinguish."""
 
 
 def curves(
@@ -34,18 +34,18 @@ def curves(
 ) -> Figure:
     """Returns a figure with a panel for each experiment and a line for each method, named below the panels.
 
-    A line is the median over seeds, its band runs from the first to the ninth decile; colours are those of methods, and
-    from the ninth on dashes, too.
+    A line is the median over seeds, and its band extends from the first to the ninth decile. Colours distinguish
+    methods; from the ninth on, dashes do, too.
 
     Args:
       panels: histories by title and method.
-      metric: what is drawn.
+      metric: the metric to draw.
       x: as in `History.plot`.
-      xlabel: of the axis.
-      log: logarithmic axis.
-      ylim: what part of the metric is shown; None: all.
-      columns: panels in a row; None: all.
-      looks: of a method's line, as matplotlib's `Line2D.set` has it, where it is not the next colour.
+      xlabel: label of the x axis.
+      log: whether the x axis is logarithmic.
+      ylim: the range of the metric that is shown; None: all.
+      columns: panels per row; None: all in one row.
+      looks: style of a method's line, as matplotlib's `Line2D.set` takes it, if it is not just the next colour.
     """
     columns = columns or len(panels)
     rows = -(-len(panels) // columns)
@@ -82,16 +82,17 @@ def curves(
     return figure
 
 
-def plot_comparison(runs: Mapping[str, History]) -> Figure:
-    """Returns a figure of accuracy against rounds, a line with its band for each run, all named inside the picture.
+def plot_comparison(runs: Mapping[str, History], metric: str = "accuracy") -> Figure:
+    """Returns a figure of a metric against rounds, with a line and its band for each run, and a legend.
 
     Args:
-      runs: by the name in the legend; up to 8 have a colour each, further ones another dash.
+      runs: the runs, by name in the legend; up to 8 have a colour each, and further ones a different dash.
+      metric: what is drawn.
     """
     figure, ax = plt.subplots(figsize=(8, 4.8), layout="constrained")
     for number, (name, history) in enumerate(runs.items()):
         ax.set_prop_cycle(color=[COLOURS[DISTINCT[number % len(DISTINCT)]]])
-        history.plot(label=textwrap.fill(name, 52 if len(runs) <= INSIDE else 110), ax=ax)
+        history.plot(metric, label=textwrap.fill(name, 52 if len(runs) <= INSIDE else 110), ax=ax)
         ax.lines[-1].set_linestyle(DASHES[number // len(DISTINCT) % len(DASHES)])
     ax.grid(alpha=0.25)
     if len(runs) <= INSIDE:
@@ -103,7 +104,7 @@ def plot_comparison(runs: Mapping[str, History]) -> Figure:
 
 
 INSIDE = 5
-"""As many runs are named on the axes; of more, the names stand below them."""
+"""The most runs whose legend is inside the axes; for more, it is below them."""
 
 DISTINCT = (0, 2, 5, 4, 6, 3, 1, 7)
 """The order of `COLOURS` in which neighbours differ most."""
@@ -114,7 +115,7 @@ DASHES = ("-", "--", ":", "-.")
 def plot_run(history: History) -> Iterator[tuple[str, Figure]]:
     """Yields a run's figures by name: accuracy (or loss) against rounds, bytes and, with devices, seconds and joules.
 
-    A run that evaluates every client has one of them, too.
+    A run that evaluates every client also has a figure of the clients.
     """
     of = history.headline
     drawn = [(of, "round", "round"), (f"{of}_by_bytes", "bytes", "bytes, both ways")]
@@ -132,8 +133,8 @@ def plot_run(history: History) -> Iterator[tuple[str, Figure]]:
 def plot_clients(history: History) -> Figure:
     """Returns a small figure of the headline metric on every client's own examples.
 
-    Left, the mean over clients and that of their worst tenth against rounds, median over seeds; right, all clients of
-    all seeds at the last evaluation.
+    The left panel shows the mean over clients and that over their worst tenth against rounds, as medians over seeds;
+    the right one shows all clients of all seeds at the last evaluation.
     """
     of = history.headline
     kept = history.diverged == 0 if (history.diverged == 0).any() else np.full(len(history.seeds), True)
@@ -155,14 +156,14 @@ def plot_clients(history: History) -> Figure:
 
 
 def heat_maps(panels: Mapping[str, Mapping[str, History]], first: int, first_name: str) -> Figure:
-    """Returns a figure of who was selected when: a row of panels for each experiment, a panel for each method.
+    """Returns a figure of which clients were selected when: a row of panels per experiment, a panel per method.
 
-    A client is a line of pixels.
+    Each client is a line of pixels.
 
     Args:
       panels: histories by title and method.
-      first: the clients below this number are drawn apart, magnified.
-      first_name: what they are.
+      first: clients below this number are drawn separately, magnified.
+      first_name: name of these clients.
     """
     methods = list(next(iter(panels.values())))
     figure, axes = plt.subplots(
@@ -202,13 +203,13 @@ def heat_maps(panels: Mapping[str, Mapping[str, History]], first: int, first_nam
 def intervals(
     rows: Sequence[tuple[str, float, float, float]], *, groups: Sequence[str], xlabel: str, zero: float = 0.0
 ) -> Figure:
-    """Returns a figure of means with their intervals, a line for each label.
+    """Returns a figure of means with their intervals, one line per label.
 
     Args:
-      rows: label, mean, low, high.
-      groups: of each row; a colour each.
-      xlabel: of the axis.
-      zero: where a line is drawn.
+      rows: label, mean, low and high of each line.
+      groups: the group of each row; each group has a colour.
+      xlabel: label of the x axis.
+      zero: position of a reference line.
     """
     names, labels = list(dict.fromkeys(groups)), list(dict.fromkeys(row[0] for row in rows))
     figure, ax = plt.subplots(figsize=(7, 0.26 * len(labels) + 1.2), layout="constrained")

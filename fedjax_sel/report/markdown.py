@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 SIDE, REFUTING, AGAINST = "on the claim's side", "refuting, after Holm", "over"
-"""What a claim's effect counts."""
+"""Keys of a claim's effect."""
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -24,7 +24,7 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def format_number(value: Any) -> str:
-    """Returns a number for reading, with four significant digits.
+    """Returns a number as text, with four significant digits.
 
     >>> format_number(0.123456), format_number(12), format_number(None), format_number({"mean": 1.5})
     ('0.1235', '12', '—', 'mean 1.5')
@@ -43,7 +43,7 @@ def format_number(value: Any) -> str:
 
 
 def bound(value: float | None) -> str:
-    """An end of an interval; JSON has no infinity, and None is an open end.
+    """Returns an end of an interval as text; None is an open end, since JSON has no infinity.
 
     >>> bound(0.5), bound(None)
     ('0.5', 'open')
@@ -57,7 +57,7 @@ def is_interval(value: Any) -> bool:
 
 
 def format_lines(name: str, value: Any, depth: int = 1) -> list[str]:
-    """Returns a named number as an item of a list; several named numbers as a list below the item.
+    """Returns a named number as a list item; several named numbers become a list below the item.
 
     >>> format_lines("a", 1), format_lines("b", {"x": 1, "y": {"z": 2.5}})
     (['  - a: 1'], ['  - b', '    - x: 1', '    - y: z 2.5'])
@@ -82,11 +82,11 @@ def report(
 
     Args:
       paper: a `papers.Paper`.
-      scale: at which it ran.
-      seeds: over which.
-      claims, tables, figures: as `papers` has them; the figures lie in `figures/`.
+      scale: the scale at which it ran.
+      seeds: its seeds.
+      claims, tables, figures: as `papers` has them; the figures are in `figures/`.
       environment: versions, device, commit.
-      notes: what a reader must know first, as what was changed since.
+      notes: what a reader must know first, such as what has changed since.
     """
     parts = [
         f"# {paper.title}: reproduction at scale `{scale}`",
@@ -109,7 +109,7 @@ def report(
 
 
 def show_notes(notes: Sequence[str]) -> list[str]:
-    """What a reader must know before the numbers, a paragraph each.
+    """Returns the notes that a reader must know before the numbers, one paragraph each.
 
     >>> show_notes(["Made before FedCor changed."])
     ['> **Note.** Made before FedCor changed.']
@@ -118,10 +118,10 @@ def show_notes(notes: Sequence[str]) -> list[str]:
 
 
 def show_claims(claims: Sequence[Any], regime: Any) -> list[str]:
-    """The section on claims, a part a paragraph: how they were judged, a table, and the numbers behind each.
+    """Returns the paragraphs of the section on claims: how they were judged, a table, and the numbers behind each.
 
     Args:
-      claims: settled.
+      claims: the settled claims.
       regime: the paper's `FairRegime`.
     """
     heads = ("claim", "source", "verdict", "pooled effect, 95 % interval", "comparisons on its side", "refuting")
@@ -147,7 +147,7 @@ def show_claims(claims: Sequence[Any], regime: Any) -> list[str]:
 
 
 def tell_verdicts(claims: Sequence[Any]) -> str:
-    """A sentence on how many claims have which verdict, the paper's apart from those that its reproduction adds."""
+    """Returns a sentence that counts the verdicts, those of the paper's claims apart from those of our own."""
 
     def count(those: Sequence[Any]) -> str:
         counted = Counter(c.verdict for c in those if not c.fixed)
@@ -160,9 +160,9 @@ def tell_verdicts(claims: Sequence[Any]) -> str:
 
 
 def show_effect(effect: Mapping[str, Any]) -> tuple[str, str, str]:
-    """A pooled effect with its interval and seeds, the comparisons on the claim's side, and those that refute it.
+    """Returns a pooled effect with its interval and seeds, and counts of comparisons for the claim and refuting it.
 
-    Where a claim is about each of several rivals, the effect names the one that it is over.
+    If a claim is about each of several rivals, the effect names the rival that it is measured against.
 
     >>> show_effect({})
     ('—', '—', '—')

@@ -1,6 +1,6 @@
-"""An overview of a run as one HTML page that needs no other file: numbers, curves, who was selected, how it was run.
+"""An overview of a run as one self-contained HTML page: numbers, curves, selected clients, and how it was run.
 
-Everything of the user's in it is escaped, and its pictures are images, in which nothing is run.
+All user text is escaped, and figures are embedded as images, so that no scripts in them run.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ CURVES = (
     ("seconds", "{Of} against simulated seconds: a round lasts as long as its slowest member."),
     ("joules", "{Of} against the joules that all clients spent."),
 )
-"""The costs that accuracy (or loss, where targets are no classes) is drawn against, where a run has them."""
+"""The costs that accuracy (or loss, if targets are not classes) is drawn against, if a run has them."""
 
 CLIENTS = (
     "{Of} on every client's own examples, by the model that it has: left, the mean over clients and that of their "
     "worst tenth, median over seeds; right, all clients at the last evaluation. No client is billed for it."
 )
-"""What is said of the clients' figure."""
+"""The caption of the clients' figure."""
 
 SMALL, WIDE = (5.0, 3.4), (11.0, 4.6)
 """Sizes of figures, in inches."""
@@ -64,11 +64,11 @@ SMALL, WIDE = (5.0, 3.4), (11.0, 4.6)
 
 @dataclass(frozen=True)
 class Page:
-    """The overview of a run; shown by a notebook, or written to a file.
+    """The overview of a run, which a notebook shows, or which is written to a file.
 
     Attributes:
-      history: of the run.
-      title: in one line.
+      history: the history of the run.
+      title: a one-line title.
       config: the configuration as YAML; empty: left out.
       said: lines below the title, such as the run's folder.
 
@@ -83,7 +83,7 @@ class Page:
     said: Sequence[str] = field(default_factory=tuple)
 
     def to_html(self) -> str:
-        """Returns the page, a whole document."""
+        """Returns the page as a complete document."""
         return (
             '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
             '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -91,7 +91,7 @@ class Page:
         )
 
     def _repr_html_(self) -> str:
-        """Returns what a notebook shows."""
+        """Returns the HTML that a notebook shows."""
         history = self.history
         about = f"{len(history.seeds)} seeds, {history.rounds} rounds, {history.num_clients} clients"
         parts = [
@@ -115,19 +115,19 @@ def report(history: History) -> Page:
 
 
 def render_numbers(history: History) -> Iterator[str]:
-    """Yields what went wrong, and the table of the numbers; nothing of a history without these."""
+    """Yields what went wrong and the table of the numbers; nothing if the history lacks them."""
     if not {history.headline, "loss"} <= history.metrics.keys() or not history.rounds:
         return
     try:
         found = summarize(history)
-    except KeyError:  # a history that counted no costs
+    except KeyError:  # the history recorded no costs
         return
     yield from (f'<p class="wrong">{html.escape(line)}</p>' for line in list_remarks(found))
     yield render_table(("", f"mean of {count_seeds(found)} seeds", "std"), format_rows(found), numbers=2)
 
 
 def render_table(heads: Sequence[str], rows: Sequence[Sequence[str]], numbers: int = 0) -> str:
-    """Returns a table, of which the last `numbers` columns are numbers."""
+    """Returns a table whose last `numbers` columns are numbers."""
 
     def line(tag: str, cells: Sequence[str]) -> str:
         kinds = [' class="number"' if i >= len(cells) - numbers else "" for i in range(len(cells))]
@@ -138,7 +138,7 @@ def render_table(heads: Sequence[str], rows: Sequence[Sequence[str]], numbers: i
 
 
 def render_figure(name: str, caption: str, figure: Figure, wide: bool) -> str:
-    """Returns a figure as an image in the page, and frees its memory."""
+    """Returns a figure as an image in the page, and closes it."""
     stream = io.BytesIO()
     figure.savefig(stream, format="svg")
     plt.close(figure)
@@ -150,7 +150,7 @@ def render_figure(name: str, caption: str, figure: Figure, wide: bool) -> str:
 
 
 def draw_all(history: History) -> Iterator[tuple[str, str, Figure, bool]]:
-    """Yields the page's figures: name, caption, figure, whether it needs the whole width."""
+    """Yields the page's figures: name, caption, figure, and whether it needs the whole width."""
     of = history.headline
     if not history.rounds or of not in history.metrics:
         return
@@ -173,7 +173,7 @@ def draw_all(history: History) -> Iterator[tuple[str, str, Figure, bool]]:
 
 
 def has_total(history: History, name: str) -> bool:
-    """Whether a history has all metrics of which a total is the sum."""
+    """Returns whether a history has all the metrics that a total sums."""
     try:
         history[name]
     except KeyError:
@@ -182,7 +182,7 @@ def has_total(history: History, name: str) -> bool:
 
 
 def draw_headline(history: History, x: str) -> Figure:
-    """Returns accuracy, or loss, against rounds or a running cost."""
+    """Returns a figure of accuracy (or loss) against rounds or a running cost."""
     figure, ax = plt.subplots(figsize=SMALL, layout="constrained")
     ax.set_prop_cycle(color=[COLOURS[0]])
     history.plot(x=x, ax=ax)
@@ -191,7 +191,7 @@ def draw_headline(history: History, x: str) -> Figure:
 
 
 def draw_coverage(history: History) -> Figure:
-    """Returns the share of the clients selected so far, against rounds."""
+    """Returns a figure of the share of clients selected so far against rounds."""
     figure, ax = plt.subplots(figsize=SMALL, layout="constrained")
     share = coverage(history.selections, history.num_clients).mean(0)
     ax.step(np.arange(1, history.rounds + 1), share, where="mid", color=COLOURS[5])
@@ -201,7 +201,7 @@ def draw_coverage(history: History) -> Figure:
 
 
 def draw_selections(history: History) -> Figure:
-    """Returns a raster, clients by rounds, of the share of seeds that selected; beside it the label distribution."""
+    """Returns a raster, clients by rounds, of the share of seeds that selected each, beside the label distribution."""
     labels = history.labels
     figure, axes = plt.subplots(
         1,

@@ -25,19 +25,19 @@ from fedjax_sel.engine.history import History
 from fedjax_sel.report.quantities import format_bytes, format_seconds
 
 SILENCE = 60.0
-"""Seconds after which a log, where no bar moves, gets a line."""
+"""Seconds without output after which a log, which has no moving bar, gets a line."""
 
 
 class Bar:
-    """Moves one bar with a run: round, accuracy or loss (mean over seeds), rounds a second; a callback of `simulate`.
+    """A callback of `simulate` that moves a bar and shows round, accuracy or loss (mean over seeds), rounds per second.
 
     Args:
-      progress: where the bar is.
-      task: which one it is.
-      announce: print device and layout when the run begins.
+      progress: the display that the bar belongs to.
+      task: the bar's task.
+      announce: whether to print device and layout when the run begins.
       label: text before the news.
-      place: where the bar is after so many rounds.
-      rounds: `T`, for the time that is left; None: it is not shown.
+      place: maps a number of rounds to a position of the bar.
+      rounds: `T`, for the remaining time; None: it is not shown.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Bar:
         self._spoke = time.monotonic()
 
     def on_train_begin(self, history: History) -> None:
-        """Prints how the run is done, before the first chunk."""
+        """Prints device, layout and sizes before the first chunk."""
         self._first, self._spoke = (history.rounds, time.monotonic()), time.monotonic()
         about, seeds = history.about, len(history.seeds)
         if self._announce:
@@ -73,18 +73,18 @@ class Bar:
         self._show(history.rounds, "compiling", since=time.monotonic())
 
     def on_compiled(self, history: History) -> None:
-        """Says that the first chunk runs, from which on time is counted."""
+        """Shows that the first chunk runs, and starts the clock."""
         self._first = history.rounds, time.monotonic()
         self._show(history.rounds, "first rounds", since=time.monotonic())
 
     def after_central_iteration(self, history: History) -> None:
-        """Moves the bar after a chunk; in a log, says where the run is when nothing was said for a while."""
+        """Moves the bar after a chunk; in a log, prints a line if there was none for a while."""
         rounds, began = self._first
         speed = (history.rounds - rounds) / max(time.monotonic() - began, 1e-9)
         measured = history[history.headline]
         known = np.nanmean(measured[:, ~np.isnan(measured).all(0)][:, -1:], axis=0)
         news = (f"{history.headline} {known[-1]:.4f} · " if known.size else "") + f"{speed:.3g} rounds/s"
-        if self._rounds is not None and rounds < history.rounds < self._rounds:  # a point gone on from is told again
+        if self._rounds is not None and rounds < history.rounds < self._rounds:  # a resumed round is reported again
             news += f" · {format_seconds((self._rounds - history.rounds) / speed)} left"
         self._show(history.rounds, news)
         self._speak(history.rounds, news)
@@ -101,11 +101,11 @@ class Bar:
         )
 
     def make_part(self, label: str, place: Callable[[int], float], *, announce: bool) -> Bar:
-        """Returns the same bar for one of several runs."""
+        """Returns a callback that moves the same bar for one of several runs."""
         return Bar(self._progress, self._task, announce=announce, label=label, place=place)
 
     def move_to(self, place: float) -> None:
-        """Moves the bar to a place."""
+        """Moves the bar to a position."""
         self._progress.update(self._task, completed=place)
 
     def _show(self, rounds: int, news: str, since: float | None = None) -> None:
@@ -113,7 +113,7 @@ class Bar:
 
 
 class News(ProgressColumn):
-    """The text `news` of a bar, and for how long it has been so, where `since` says when it began."""
+    """A column with the text `news` of a bar, and the time since `since` if that is set."""
 
     def render(self, task: Task) -> Text:
         """Returns the text, as in "compiling (12 s)"."""
@@ -123,13 +123,13 @@ class News(ProgressColumn):
 
 @contextmanager
 def show_progress(console: Console, label: str, rounds: int, *, announce: bool = True) -> Iterator[Bar]:
-    """Yields a bar that is shown while a run lasts, and stays when it is over.
+    """Yields a bar that is shown during a run and stays when it is over.
 
     Args:
       console: where the bar is shown.
-      label: what runs.
+      label: name of the run.
       rounds: `T`.
-      announce: print device, memory and layout first.
+      announce: whether to print device, memory and layout first.
     """
     columns = (
         TextColumn("{task.description}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")),

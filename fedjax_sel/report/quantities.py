@@ -1,4 +1,4 @@
-"""Quantities as a person reads them: bytes in GiB, times in minutes, energies in kJ."""
+"""Formats quantities for people: bytes in GiB, times in minutes, energies in kJ."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ UNITS = {
     "seconds": format_seconds,
     "seconds_of_first_chunk": format_seconds,
 }
-"""What is written of the numbers in `history.about` that have a unit."""
+"""How the numbers in `history.about` that have a unit are formatted."""
 
 
 def format_about(about: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Returns how a run was done, name and value as text.
+    """Returns the entries of `history.about`, each a name and a value as text.
 
     >>> format_about({"seconds": 90.0, "parameters": 1234567, "strategies": {"correction": "FedProx"}})
     [('seconds', '1.5 min'), ('parameters', '1,234,567'), ('strategies', 'correction FedProx')]

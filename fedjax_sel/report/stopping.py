@@ -1,4 +1,4 @@
-"""Signals that end a run: the chunk is finished and kept."""
+"""Handles signals that end a run, after its current chunk is finished and kept."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from fedjax_sel.engine.history import History
 
 STOPPING = (signal.SIGINT, signal.SIGTERM)
 GRACE = 2.0
-"""Seconds after a second signal in which the program can end by itself."""
+"""Seconds that the program has to end by itself after a second signal."""
 
 
 class Stopper:
-    """A callback that ends the run when a signal asked for it.
+    """A callback that ends the run after a signal.
 
     Attributes:
-      signal: the number of the first one; 0: none came.
+      signal: the number of the first signal; 0: none came.
     """
 
     def __init__(self):
@@ -36,11 +36,11 @@ class Stopper:
 
 @contextmanager
 def catch_signals(say: Callable[[str], None]) -> Iterator[Stopper]:
-    """The first Ctrl-C (or SIGTERM) finishes the chunk and keeps it, the second stops at once.
+    """Lets the first Ctrl-C (or SIGTERM) finish the chunk and keep it, and the second stop at once.
 
-    Python calls a signal's handler only when compiled code has returned, and takes two signals until then for one.
+    Python calls a signal handler only when compiled code has returned, and merges signals that arrive before then.
     Therefore a thread reads the signals as they come: it answers the first at once, and ends the program `GRACE`
-    seconds after the second, if the program still runs. The disk then holds what a killed program leaves.
+    seconds after the second, if it is still running. The disk then holds what a killed program leaves.
     """
     stopper, calls, (ours, theirs) = Stopper(), [], socket.socketpair()
 
@@ -51,7 +51,7 @@ def catch_signals(say: Callable[[str], None]) -> Iterator[Stopper]:
             raise KeyboardInterrupt
 
     def wait_for_signal() -> bool:
-        """Waits for a signal; returns false where the run is over."""
+        """Waits for a signal; returns false if the run is over."""
         while (byte := ours.recv(1)) and byte[0] not in STOPPING:
             pass
         return bool(byte)

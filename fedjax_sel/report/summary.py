@@ -1,4 +1,4 @@
-"""Summary of a finished run: a few numbers, a page, and a table for the terminal."""
+"""Summarises a finished run: a few numbers, a page, and a table for the terminal."""
 
 from __future__ import annotations
 
@@ -27,16 +27,15 @@ from fedjax_sel.task.task import is_own_metric
 def summarize(history: History) -> dict[str, dict[str, Any]]:
     """Returns the numbers of a run by name, each with its mean and standard deviation over seeds (0 for one seed).
 
-    `final_accuracy` and `best_accuracy` are there where targets are classes; `final_…` are the task's own metrics at
-    the end; `client_…`, where every client was
-    evaluated, are the mean over clients, the mean of their worst tenth, and their standard deviation, at the last
-    evaluation. `per_seed` holds the value of each seed. `bytes` and `flops` are totals, selection included;
-    `selection_bytes` and `selection_flops` are the part of selection. `seconds` and `joules`, where the clients have
-    devices, are simulated totals; `left_out`, where there are any, counts the updates that were not finite, and `idle`
-    the rounds in which nobody trained. `faults`, where there are any, is what strategies returned that cannot be
-    (`engine.faults.find_faults`), and `untrained` the seeds in which nobody ever trained. Seeds that diverged are in
-    `per_seed`, but not in the means; `diverged`, where there are any, has their `seeds`, the `rounds` in which they
-    ended, and `of` how many seeds they are.
+    `final_accuracy` and `best_accuracy` exist if targets are classes; `final_…` are the task's own metrics at the end;
+    `client_…`, if every client was evaluated, are the mean over clients, the mean of their worst tenth, and their
+    standard deviation, at the last evaluation. `per_seed` holds the value of each seed. `bytes` and `flops` are totals,
+    selection included; `selection_bytes` and `selection_flops` are selection's part of them. `seconds` and `joules`, if
+    the clients have devices, are simulated totals. These exist only if there are any: `left_out` counts updates that
+    were not finite, `idle` rounds in which no client trained; `faults` lists invalid results of strategies
+    (`engine.faults.find_faults`), `untrained` the seeds in which no client ever trained. Seeds that diverged are in
+    `per_seed`, but not in the means; `diverged`, if there are any, has their `seeds`, the `rounds` in which they ended,
+    and the total number of seeds, `of`.
     """
     diverged = history.diverged
     values = {
@@ -67,7 +66,7 @@ def summarize(history: History) -> dict[str, dict[str, Any]]:
 
 
 def summarize_accuracy(history: History) -> dict[str, Float[np.ndarray, "R"]]:
-    """Returns the last and the best accuracy of each seed; nothing where targets are no classes."""
+    """Returns the last and the best accuracy of each seed; empty if targets are not classes."""
     if history.headline != "accuracy":
         return {}
     accuracy = history["accuracy"]
@@ -79,9 +78,9 @@ def summarize_accuracy(history: History) -> dict[str, Float[np.ndarray, "R"]]:
 
 
 def take_last(history: History, name: str) -> Float[np.ndarray, "R *shape"]:
-    """Returns a metric's last value of each seed: where a callback ended the run, that of the evaluation before.
+    """Returns each seed's last value of a metric: that of the last evaluation, if a callback ended the run.
 
-    Of a seed that diverged, what it ended with.
+    For a seed that diverged, it is the value that the run ended with.
     """
     values = history[name]
     missing = np.all(np.isnan(values.reshape(*values.shape[:2], -1)), axis=-1)
@@ -90,15 +89,15 @@ def take_last(history: History, name: str) -> Float[np.ndarray, "R *shape"]:
 
 
 def sum_metrics(history: History, *metrics: str) -> Float[np.ndarray, "R"]:
-    """Returns the sum of these metrics over all rounds, of each seed."""
+    """Returns the sum of these metrics over all rounds, for each seed."""
     return np.sum([history[name].sum(1) for name in metrics], axis=0)
 
 
 def summarize_seeds(values: Float[np.ndarray, "R"], among: Bool[np.ndarray, "R"]) -> dict[str, Any]:
-    """Returns mean and standard deviation (over `R - 1`) of the seeds `among`, NaN for none, and all values."""
+    """Returns the mean and standard deviation (over `R - 1`) of the seeds `among`, NaN for none, and all values."""
     if not among.any():
         return {"mean": math.nan, "std": math.nan, "per_seed": values.tolist()}
-    with np.errstate(invalid="ignore"):  # older runs may hold infinite losses
+    with np.errstate(invalid="ignore"):  # older runs may have infinite losses
         std = float(np.std(values[among], ddof=1)) if among.sum() > 1 else 0.0
     return {"mean": float(np.mean(values[among])), "std": std, "per_seed": values.tolist()}
 
@@ -133,7 +132,7 @@ COSTS: tuple[Row, ...] = (
     ("left_out", "updates left out, not finite", "{:.4g}".format),
     ("idle", "rounds in which no update came back", "{:.4g}".format),
 )
-"""A run may lack some of them."""
+"""The costs; a run may lack some of them."""
 
 OVER_CLIENTS = {
     "mean": "mean over clients",
@@ -143,7 +142,7 @@ OVER_CLIENTS = {
 
 
 def list_rows(found: Mapping[str, Any]) -> list[Row]:
-    """Returns key, description and format of every number of a summary: quality, own metrics, clients, costs.
+    """Returns the key, description and format of every number of a summary: quality, own metrics, clients, costs.
 
     >>> [what for _, what, _ in list_rows({"final_loss": {}, "final_f1": {}, "client_f1_mean": {}, "bytes": {}})]
     ['final loss', 'final f1', 'client f1, mean over clients', 'bytes, selection included']
@@ -182,7 +181,7 @@ DEVICE_FIGURES = (
 
 
 def format_rows(found: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str, str]]:
-    """Returns name, mean and standard deviation of each number, as text; – where no seed has one."""
+    """Returns the name, mean and standard deviation of each number, as text; – if no seed has one."""
 
     def format_number(number: float, write: Callable[[float], str]) -> str:
         return "–" if math.isnan(number) else write(number)
@@ -198,12 +197,12 @@ def format_rows(found: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str, 
 
 
 def count_seeds(found: Mapping[str, Mapping[str, Any]]) -> int:
-    """Returns how many seeds did not diverge; the means are over them."""
+    """Returns the number of seeds that did not diverge; the means are over these."""
     return len(found["final_loss"]["per_seed"]) - len(found.get("diverged", {}).get("seeds", ()))
 
 
 def build_table(title: str, found: Mapping[str, Mapping[str, Any]]) -> Table:
-    """Returns the table that a run prints at its end."""
+    """Returns the table that is printed at the end of a run."""
     seeds = count_seeds(found)
     said = "\n".join(list_remarks(found)) or None
     out = Table(title=title, title_justify="left", caption=said, caption_justify="left")

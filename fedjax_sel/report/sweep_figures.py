@@ -18,11 +18,11 @@ from fedjax_sel.report.figures import COLOURS
 from fedjax_sel.report.sweeps import combine_seeds, format_value
 
 MOST_LINES = 8
-"""Most lines in a panel; where there are more combinations of the other axes, their mean is drawn."""
+"""The most lines in a panel; if there are more combinations of the other axes, their mean is drawn."""
 
 
 def plot_sweep(table: pd.DataFrame, axes: Sequence[str]) -> dict[str, Figure]:
-    """Returns figures by name: accuracy (or loss) against each axis, and a map where there are two axes of numbers."""
+    """Returns figures by name: accuracy (or loss) against each axis, and a map if there are two axes of numbers."""
     rows = combine_seeds(table, axes)
     out = {"accuracy": plot_axes(rows, axes)}
     if len(axes) == 2 and all(pd.api.types.is_numeric_dtype(rows[key]) for key in axes):
@@ -31,7 +31,7 @@ def plot_sweep(table: pd.DataFrame, axes: Sequence[str]) -> dict[str, Figure]:
 
 
 def plot_axes(rows: pd.DataFrame, axes: Sequence[str]) -> Figure:
-    """Returns a figure with a panel for each axis, and lines for combinations of the others, where they are few."""
+    """Returns a figure with a panel for each axis, and lines for combinations of the others if they are few."""
     figure, panels = plt.subplots(
         1, len(axes), figsize=(1.2 + 4.4 * len(axes), 4.2), sharey=True, squeeze=False, layout="constrained"
     )
@@ -42,7 +42,7 @@ def plot_axes(rows: pd.DataFrame, axes: Sequence[str]) -> Figure:
         for i, (label, of) in enumerate(known):
             measured: Any = of.groupby(axis, sort=False)
             at = measured.mean(numeric_only=True).reindex(values)
-            places = np.arange(len(values)) + 0.06 * (i - (len(known) - 1) / 2)  # beside each other
+            places = np.arange(len(values)) + 0.06 * (i - (len(known) - 1) / 2)  # side by side
             look: Any = {"color": COLOURS[i], "marker": "o", "markersize": 4, "capsize": 3, "label": label}
             ax.errorbar(places, at[f"final_{name}"], yerr=at[f"final_{name}_std"], **look)
             if f"best_{name}" in at:
@@ -57,12 +57,12 @@ def plot_axes(rows: pd.DataFrame, axes: Sequence[str]) -> Figure:
 
 
 def name_quality(rows: pd.DataFrame) -> str:
-    """Returns `"accuracy"`, or `"loss"` where runs have none."""
+    """Returns `"accuracy"`, or `"loss"` if runs have no accuracy."""
     return "accuracy" if "final_accuracy" in rows else "loss"
 
 
 def group_lines(rows: pd.DataFrame, others: list[str]) -> list[tuple[str, pd.DataFrame]]:
-    """Returns label and rows of each line: a combination of the other axes, or all rows where there are too many."""
+    """Returns the label and rows of each line: a combination of the other axes, or all rows if there are too many."""
     if not others:
         return [("", rows)]
     groups: Any = rows.groupby(others, sort=False)
@@ -97,6 +97,6 @@ def plot_plane(rows: pd.DataFrame, x: str, y: str) -> Figure:
 
 
 def list_values(rows: pd.DataFrame, axis: str) -> list[Any]:
-    """Returns the values of an axis: numbers sorted, others in the order given."""
+    """Returns the values of an axis: numbers are sorted, others stay in the order given."""
     values = rows[axis].unique().tolist()
     return sorted(values) if pd.api.types.is_numeric_dtype(rows[axis]) else values

@@ -1,4 +1,4 @@
-"""Summary of a finished sweep: a tidy table, the combinations compared, a page."""
+"""Summarises a finished sweep: a tidy table, a comparison of the combinations, a page."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fedjax_sel.report.summary import format_quantity, summarize
 def build_tidy(runs: Iterable[tuple[str, Mapping[str, Any], History]]) -> pd.DataFrame:
     """Returns one row for each combination and seed: combination, its value on every axis, seed, results.
 
-    `diverged` is the round in which the seed diverged, 0 where it did not. An axis with a value that is not a number
+    `diverged` is the round in which the seed diverged, or 0 if it did not. An axis with any value that is not a number
     is text.
 
     Args:
@@ -35,17 +35,17 @@ def build_tidy(runs: Iterable[tuple[str, Mapping[str, Any], History]]) -> pd.Dat
             rows.append({**row, **measured, "diverged": int(history.diverged[i])})
     out = pd.DataFrame(rows)
     for key in axes:
-        given = [row[key] for row in rows]  # a table would make NaN of None
+        given = [row[key] for row in rows]  # a table would turn None into NaN
         if not all(map(is_number, given)):
             out[key] = [format_value(value) for value in given]
     for name in ("left_out", "idle"):
-        if name in out:  # only runs that had any have it
+        if name in out:  # only runs with a nonzero count have the column
             out[name] = out[name].fillna(0.0)
     return out
 
 
 def is_number(value: Any) -> bool:
-    """Returns whether a value is a number; true and false are not."""
+    """Returns whether a value is a number; booleans are not."""
     return isinstance(value, int | float | np.number) and not isinstance(value, bool)
 
 
@@ -59,7 +59,7 @@ def format_value(value: Any) -> str:
 
 
 def combine_seeds(table: pd.DataFrame, axes: Sequence[str]) -> pd.DataFrame:
-    """Returns one row for each combination, in the table's order: means over the seeds that did not diverge."""
+    """Returns one row for each combination, in the table's order, with means over the seeds that did not diverge."""
     rows = []
     for name, of in table.groupby("combination", sort=False):
         kept = of[of["diverged"] == 0]
@@ -76,9 +76,9 @@ def combine_seeds(table: pd.DataFrame, axes: Sequence[str]) -> pd.DataFrame:
 
 
 def rank_combinations(table: pd.DataFrame, axes: Sequence[str]) -> pd.DataFrame:
-    """Returns the rows of `combine_seeds`, the best first: by mean final accuracy, or by loss where there is none.
+    """Returns the rows of `combine_seeds`, best first: by mean final accuracy, or by loss if there is none.
 
-    Those all of whose seeds diverged are last.
+    Combinations whose seeds all diverged are last.
     """
     by = "final_accuracy" if "final_accuracy" in table else "final_loss"
     ascending = by == "final_loss"
@@ -86,7 +86,7 @@ def rank_combinations(table: pd.DataFrame, axes: Sequence[str]) -> pd.DataFrame:
 
 
 def format_rows(table: pd.DataFrame, axes: Sequence[str]) -> tuple[list[str], list[list[str]]]:
-    """Returns heads and rows of the combinations, best first, as text."""
+    """Returns the headings and the rows of the combinations, best first, as text."""
     rows, shown = [], ("final_accuracy", "best_accuracy") if "final_accuracy" in table else ("final_loss",)
     for row in rank_combinations(table, axes).to_dict("records"):
         spent = (
@@ -111,7 +111,7 @@ def format_spread(row: Mapping[str, Any], metric: str) -> str:
 
 
 def build_table(title: str, table: pd.DataFrame, axes: Sequence[str]) -> Table:
-    """Returns the table that a sweep prints at its end: the combinations, best first."""
+    """Returns the table that is printed at the end of a sweep: the combinations, best first."""
     heads, rows = format_rows(table, axes)
     seeds = table["seed"].nunique()
     out = Table(
@@ -129,9 +129,9 @@ def render_page(table: pd.DataFrame, axes: Sequence[str], config: str, drawn: It
     """Returns `report.md` of a sweep.
 
     Args:
-      table: as `build_tidy` makes it.
+      table: the result of `build_tidy`.
       axes: its columns that are axes.
-      config: what was asked, as YAML.
+      config: the configuration of the sweep, as YAML.
       drawn: names of the figures.
     """
     heads, rows = format_rows(table, axes)

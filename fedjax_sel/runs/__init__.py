@@ -1,5 +1,5 @@
-"""A run on disk.
+"""Runs on disk.
 
-`files` writes files whole or not at all, `layout` says what a run's folder holds, `lock` keeps it for one process,
-`execute` carries a configuration out in it, `pretrained` keeps a model for other runs, `sweep` runs many of them.
+`files` writes files atomically, `layout` defines the contents of a run's folder, `lock` reserves it for one process,
+`execute` runs a configuration in it, `pretrained` stores a model for other runs, `sweep` runs many configurations.
 """

@@ -22,7 +22,7 @@ from fedjax_sel.types import Variables
 GIB = 2**30
 
 Say = Callable[[str], None]
-"""Takes a line that the user should see."""
+"""A function that shows a line to the user."""
 
 
 def execute(
@@ -43,30 +43,31 @@ def execute(
     say: Say | None = None,
     kept_in: Path | None = None,
 ) -> History:
-    """Returns the history of a run in a folder: read if it is finished, else run, with progress, and saved.
+    """Returns the history of the run in a folder, which is read if the run is finished, else executed and saved.
 
-    Of several processes the first one writes. A run that a callback of the configuration ends is a finished one.
+    If there are several processes, the first one writes. A run that a callback of the configuration ends is finished.
 
     Args:
-      name: in the progress bar.
-      config: of the run.
-      place: its folder.
-      run: what `build` gave for the configuration, so that its examples are not loaded again; None: it is built.
-      begin: variables that the model begins with, instead of those that `model.pretrained` names.
-      memory: GiB that a device may use; None: what it has.
-      debug: without compilation, and without checkpoints.
-      figures: draw and write the report.
-      keep_checkpoints: False: they are removed when the run is finished.
-      keep_variables: write the final model of the first seed, for other runs to begin with.
-      more_follow: other runs follow: a signal in the last chunk ends the program as well, after the run is saved.
-      announce: print device, layout and memory when the run begins.
-      console: where progress goes; None: the first process's standard output.
-      say: called with lines that the user should see; None: standard error.
-      kept_in: the folder in which a stopped run says it is kept; None: `place`.
+      name: name in the progress bar.
+      config: the configuration of the run.
+      place: the folder of the run.
+      run: the result of `build` for the configuration, which saves loading its examples again; None: it is built.
+      begin: initial variables of the model, instead of those that `model.pretrained` names.
+      memory: GiB that a device may use; None: all that it has.
+      debug: whether to run without compilation and without checkpoints.
+      figures: whether to draw figures and write the report.
+      keep_checkpoints: whether to keep the checkpoints when the run is finished.
+      keep_variables: whether to write the final model of the first seed, for other runs to start from.
+      more_follow: whether other runs follow; if so, a signal in the last chunk also ends the program, after the run is
+        saved.
+      announce: whether to print device, layout and memory when the run begins.
+      console: where to show progress; None: the first process's standard output.
+      say: called with lines that the user should see; None: prints them to standard error.
+      kept_in: the folder that a stopped run reports as the place where it is kept; None: `place`.
 
     Raises:
       FolderError: the folder holds something else, or another process uses it.
-      SystemExit: with 128 + its number, where a signal ended the run; what is done is kept.
+      SystemExit: a signal ended the run; the code is 128 + its number, and completed rounds are kept.
     """
     if layout.check(place, config) == "finished":
         return layout.read(place)[0]
@@ -93,23 +94,23 @@ def execute(
             layout.save(place, history, config, figures=figures)
             if points is not None and not keep_checkpoints:
                 points.clear()
-        wait_for_all()  # longer than JAX waits for a process at its end
+        wait_for_all()  # longer than JAX waits for the other processes when one exits
         if more_follow:
             exit_if_stopped(stopper, say, "after this run", kept_in)
     return history
 
 
 def exit_if_stopped(stopper: Stopper, say: Say, done: str, kept_in: Path | None) -> None:
-    """Ends the program if a signal asked for it, after a line that says what is done and kept.
+    """Ends the program if a signal asked for it, after a message that says what is done and kept.
 
     Args:
-      stopper: that listened.
-      say: takes the line.
-      done: as in "after 3 of 10 rounds".
-      kept_in: the folder that keeps it; None: nothing is kept.
+      stopper: the callback that listened for signals.
+      say: shows the message.
+      done: how much is done, as in "after 3 of 10 rounds".
+      kept_in: the folder that keeps the run; None: nothing is kept.
 
     Raises:
-      SystemExit: with 128 + the number of the signal.
+      SystemExit: a signal came; the code is 128 + its number.
     """
     if stopper.signal:
         goes_on = f"kept in {kept_in}: the same command goes on from there"

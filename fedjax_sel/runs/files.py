@@ -1,4 +1,4 @@
-"""Files of a run: each is written whole or not at all, and read back to the same arrays."""
+"""Reads and writes the files of a run; each is written atomically and read back to the same arrays."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from fedjax_sel.engine.disk import room
 from fedjax_sel.engine.history import History
 
 CHECKPOINTS = "checkpoints"
-"""In a run's folder: what an interrupted run goes on from."""
+"""The subfolder of a run's folder that an interrupted run resumes from."""
 
 PART = ".part"
-"""Ending of a file that is being written; a killed process may leave one."""
+"""Suffix of a file that is being written; a killed process may leave one behind."""
 
 
 @contextmanager
 def write_atomic(path: Path) -> Iterator[Path]:
-    """Yields a name beside `path` to write to; what is there becomes `path` if all went well, and is removed if not.
+    """Yields a temporary path beside `path` to write to; it is renamed to `path` on success, and removed on failure.
 
     Raises:
-      DiskFull: there is no room for it.
+      DiskFull: the disk has no room for the file.
     """
     with room(path.parent):
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=PART)
@@ -54,12 +54,12 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Writes strict JSON; numbers that it has no word for become null."""
+    """Writes strict JSON; numbers that it cannot represent become null."""
     write_text(path, json.dumps(to_jsonable(value), indent=1, allow_nan=False) + "\n")
 
 
 def to_jsonable(value: Any) -> Any:
-    """Returns a value as JSON has it: arrays as lists, keys as text, numbers that are not finite as null."""
+    """Returns a value that JSON can represent: arrays become lists, keys strings, and non-finite numbers None."""
     if isinstance(value, dict):
         return {str(k): to_jsonable(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
@@ -70,8 +70,8 @@ def to_jsonable(value: Any) -> Any:
 
 
 def write_figure(path: Path, figure: Any) -> None:
-    """Writes a matplotlib figure in the format that the path's ending names, and frees its memory."""
-    from matplotlib import pyplot as plt  # late, as in `History.plot`
+    """Writes a matplotlib figure in the format of the path's suffix, and closes it."""
+    from matplotlib import pyplot as plt  # imported here, as in `History.plot`
 
     with write_atomic(path) as new:
         figure.savefig(new, dpi=110, format=path.suffix[1:].lower())
@@ -79,7 +79,7 @@ def write_figure(path: Path, figure: Any) -> None:
 
 
 def write_metrics(path: Path, history: History) -> None:
-    """Writes every metric as Parquet, long: round, seed, metric, value."""
+    """Writes every metric as Parquet in long format: round, seed, metric, value."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -94,7 +94,7 @@ def read_metrics(path: Path, seeds: tuple[int, ...], rounds: int) -> dict[str, n
     """Returns the metrics that `write_metrics` wrote, each [R, T].
 
     Raises:
-      ValueError: they are of another number of rounds.
+      ValueError: the file is for another number of rounds.
     """
     import pyarrow.parquet as pq
 
@@ -114,16 +114,16 @@ def read_metrics(path: Path, seeds: tuple[int, ...], rounds: int) -> dict[str, n
 
 
 def write_clients(path: Path, history: History) -> None:
-    """Writes every client's metrics as Parquet: round, seed, client, and a column for each metric."""
+    """Writes every client's metrics as Parquet: round, seed, client, and one column per metric."""
     with write_atomic(path) as new:
         history.clients_to_pandas().to_parquet(new, index=False)
 
 
 def read_clients(path: Path, seeds: tuple[int, ...], clients: int) -> tuple[dict[str, np.ndarray], tuple[int, ...]]:
-    """Returns every client's metrics [R, E, N] that `write_clients` wrote, and the `E` rounds, from 1.
+    """Returns every client's metrics [R, E, N] that `write_clients` wrote, and the `E` rounds, counted from 1.
 
     Raises:
-      ValueError: they are of other seeds or clients.
+      ValueError: the file is for other seeds or clients.
     """
     table = pd.read_parquet(path)
     rounds = tuple(int(t) for t in table["round"].unique())
@@ -135,7 +135,7 @@ def read_clients(path: Path, seeds: tuple[int, ...], clients: int) -> tuple[dict
 
 
 def write_selections(path: Path, history: History) -> None:
-    """Writes every cohort, and the label distribution where it is known."""
+    """Writes every cohort, and the label distribution if it is known."""
     arrays: dict[str, Any] = {
         "selections": history.selections,
         "seeds": np.asarray(history.seeds),
@@ -148,7 +148,7 @@ def write_selections(path: Path, history: History) -> None:
 
 
 def read_selections(path: Path) -> tuple[np.ndarray, tuple[int, ...], int, np.ndarray | None]:
-    """Returns the cohorts [R, T, m] that `write_selections` wrote, seeds, number of clients, labels [N, C] or None."""
+    """Returns the cohorts [R, T, m] of `write_selections`, seeds, number of clients, and labels [N, C] or None."""
     with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
         labels = file["labels"] if "labels" in file.files else None
         return file["selections"], tuple(file["seeds"].tolist()), int(file["clients"]), labels

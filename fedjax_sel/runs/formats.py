@@ -1,6 +1,6 @@
-"""Variables of one model in a file: NumPy's archive, safetensors, or a checkpoint of Orbax.
+"""Reads and writes the variables of one model: as a NumPy archive, safetensors, or an Orbax checkpoint.
 
-The first two hold an array for each leaf, named `params/group1/.../kernel`; Orbax keeps the nested dictionaries.
+The first two hold one array per leaf, named `params/group1/.../kernel`; Orbax keeps the nested dictionaries.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from fedjax_sel.runs.files import PART, write_atomic
 from fedjax_sel.types import Variables
 
 ENDINGS = {"npz": ".npz", "safetensors": ".safetensors", "orbax": ".orbax"}
-"""Of the name of a file (of Orbax: a folder), by format."""
+"""The suffix of a file (for Orbax: a folder), by format."""
 
 ORBAX_METADATA = "_CHECKPOINT_METADATA"
 """A file in every folder that Orbax writes."""
 
 
 def save_variables(path: str | Path, variables: Variables, format: str | None = None) -> Path:
-    """Returns where the variables of one model were written.
+    """Writes the variables of one model and returns the path.
 
     Args:
-      path: a file, which is replaced; of Orbax: a folder that is not there yet.
+      path: a file, which is replaced; for Orbax: a folder that does not exist yet.
       variables: nested dictionaries of arrays.
-      format: `"npz"`, `"safetensors"` or `"orbax"`; None: as the name ends (`.npz`, `.safetensors`, `.orbax`).
+      format: `"npz"`, `"safetensors"` or `"orbax"`; None: given by the suffix (`.npz`, `.safetensors`, `.orbax`).
 
     Raises:
-      ValueError: an unknown format, or a package that is not installed.
-      FileExistsError: the folder is there already.
+      ValueError: the format is unknown or contradicts the suffix, or its package is not installed.
+      FileExistsError: the folder already exists.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "model.npz"
@@ -62,10 +62,10 @@ def load_variables(path: str | Path) -> Variables:
     """Returns the variables that `save_variables` wrote, nested dictionaries of NumPy arrays.
 
     Args:
-      path: a file ending in `.safetensors`, a folder of Orbax, or any other file: NumPy's archive.
+      path: a file with suffix `.safetensors`, an Orbax folder, or any other file, which is read as a NumPy archive.
 
     Raises:
-      FileNotFoundError: there is nothing.
+      FileNotFoundError: the path does not exist.
       ValueError: it cannot be read, holds no parameters, or a package is not installed.
     """
     path = Path(path).expanduser()
@@ -81,7 +81,7 @@ def load_variables(path: str | Path) -> Variables:
 
 
 def wrap_errors(read: Callable[[Path], dict[str, Any]], path: Path) -> dict[str, Any]:
-    """Returns what `read` finds; raises `ValueError`, in one line that names the file, where it finds nothing."""
+    """Returns what `read` returns; turns its errors into a one-line `ValueError` that names the file."""
     try:
         return read(path)
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
@@ -89,7 +89,7 @@ def wrap_errors(read: Callable[[Path], dict[str, Any]], path: Path) -> dict[str,
 
 
 def is_orbax(path: Path) -> bool:
-    """Whether this is a folder that Orbax wrote."""
+    """Returns whether a path is a folder that Orbax wrote."""
     return (path / ORBAX_METADATA).is_file()
 
 
@@ -99,13 +99,13 @@ def flatten(variables: Variables) -> dict[str, Any]:
 
 
 def write_npz(path: Path, variables: Variables) -> None:
-    """Writes NumPy's archive, an array a leaf."""
+    """Writes a NumPy archive with one array per leaf."""
     with write_atomic(path) as new, new.open("wb") as stream:
         np.savez(stream, **flatten(variables))
 
 
 def read_npz(path: Path) -> dict[str, Any]:
-    """Returns the arrays of NumPy's archive, by name."""
+    """Returns the arrays of a NumPy archive, by name."""
     with path.open("rb") as stream:
         file = np.load(stream, allow_pickle=False)
         if isinstance(file, np.ndarray):
@@ -114,12 +114,12 @@ def read_npz(path: Path) -> dict[str, Any]:
 
 
 def import_safetensors() -> Any:
-    """Returns `safetensors.numpy`; raises `ValueError` where it is not installed."""
+    """Returns `safetensors.numpy`; raises `ValueError` if it is not installed."""
     return import_extra("safetensors.numpy", "safetensors", "the format safetensors")
 
 
 def write_safetensors(path: Path, variables: Variables) -> None:
-    """Writes a file of safetensors, an array a leaf."""
+    """Writes a safetensors file with one array per leaf."""
     contiguous = {name: np.ascontiguousarray(a).reshape(a.shape) for name, a in flatten(variables).items()}
     content = import_safetensors().save(contiguous)
     with write_atomic(path) as new:
@@ -127,7 +127,7 @@ def write_safetensors(path: Path, variables: Variables) -> None:
 
 
 def read_safetensors(path: Path) -> dict[str, Any]:
-    """Returns the arrays of a file of safetensors, by name."""
+    """Returns the arrays of a safetensors file, by name."""
     module = import_safetensors()
     try:
         return dict(module.load_file(path))
@@ -136,7 +136,7 @@ def read_safetensors(path: Path) -> dict[str, Any]:
 
 
 def write_orbax(path: Path, variables: Variables) -> None:
-    """Writes a folder that Orbax's `StandardCheckpointer` reads; it has its name once it is complete."""
+    """Writes a folder that Orbax's `StandardCheckpointer` reads; it gets its name only when it is complete."""
     if path.exists():
         raise FileExistsError(f"{path} exists; give another folder, or remove it")
     new = path.absolute().with_name(f".{path.name}{PART}")
@@ -147,6 +147,6 @@ def write_orbax(path: Path, variables: Variables) -> None:
 
 
 def read_orbax(path: Path) -> dict[str, Any]:
-    """Returns the arrays of a folder of Orbax, by name."""
+    """Returns the arrays of an Orbax folder, by name."""
     with handler() as checkpointer, quiet():
         return {name: np.asarray(leaf) for name, leaf in flatten(checkpointer.restore(path.absolute())).items()}

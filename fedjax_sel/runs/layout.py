@@ -1,10 +1,10 @@
-"""A run's folder: what was asked, what came out, who was selected.
+"""The folder of a run: its configuration, its results, and the clients that it selected.
 
-`config.yaml` reruns the run; `metrics.parquet` is long (round, seed, metric, value); `clients.parquet`, where the run
-evaluates every client, has their metrics (round, seed, client, a column each); `selections.npz` holds every cohort;
-`summary.json` the numbers a reader looks for first, `report.md`, `report.html` and `figures/` the same for the eye;
-`checkpoints/` what an interrupted run goes on from. Every file is written whole or not at all. `config.yaml` comes
-first and `summary.json` last: with the one but not the other, the run was interrupted.
+`config.yaml` reproduces the run; `metrics.parquet` is in long format (round, seed, metric, value); `clients.parquet`,
+if the run evaluates every client, has their metrics (round, seed, client, one column per metric); `selections.npz`
+holds every cohort; `summary.json` the numbers a reader looks for first, and `report.md`, `report.html` and `figures/`
+present them; `checkpoints/` is what an interrupted run resumes from. Every file is written atomically. `config.yaml` is
+written first and `summary.json` last: a folder with the former but not the latter holds an interrupted run.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ CONFIG, METRICS, SELECTIONS, SUMMARY = "config.yaml", "metrics.parquet", "select
 CLIENTS = "clients.parquet"
 FIGURES, REPORT, HTML, LOCK = "figures", "report.md", "report.html", ".lock"
 MODELS = "models.npz"
-"""The final models of all seeds, each array with a leading `R`, where they were asked for."""
+"""The final models of all seeds, each array with a leading axis `R`; written on request."""
 
 
 class FolderError(ValueError):
-    """A folder that cannot be used; nothing in it was touched."""
+    """Raised for a folder that cannot be used; nothing in it was changed."""
 
 
 @see("docs/how-to/saved-runs.md")
@@ -45,7 +45,7 @@ def state(folder: str | Path) -> str:
     """Returns `"new"` (missing or empty), `"interrupted"` or `"finished"`.
 
     Raises:
-      FolderError: it is not a run's folder.
+      FolderError: it is not a folder of a run.
     """
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
@@ -65,7 +65,7 @@ def state(folder: str | Path) -> str:
 
 
 def contents(folder: Path) -> list[str]:
-    """Returns the names in a folder, in order, without the lock and what is being written."""
+    """Returns the sorted names in a folder, without the lock and files that are being written."""
     if not folder.is_dir():
         return []
     return sorted(path.name for path in folder.iterdir() if path.suffix != files.PART and path.name != LOCK)
@@ -73,16 +73,17 @@ def contents(folder: Path) -> list[str]:
 
 @see("docs/how-to/saved-runs.md")
 def check(folder: str | Path, config: Config, *, extend: bool = True, checkpoints: Path | None = None) -> str:
-    """Returns the state of a folder in which `config` is to be run, or `"extended"`; touches nothing.
+    """Returns the state of a folder in which `config` is to be run, or `"extended"`; changes nothing.
 
     Args:
-      folder: of the run.
-      config: what is to be run.
-      extend: a finished run which only has fewer rounds, and can go on, is `"extended"`; False: it is refused.
-      checkpoints: where those of a run that goes on are; None: in its folder.
+      folder: the folder of the run.
+      config: the configuration to run.
+      extend: if true, a finished run that differs only in having fewer rounds, and can be continued, is `"extended"`;
+        if false, it raises an error.
+      checkpoints: the folder of the checkpoints to resume from; None: in the run's folder.
 
     Raises:
-      FolderError: it holds something else, a run of another configuration, or cannot be written.
+      FolderError: it holds something else or a run of another configuration, or cannot be written.
     """
     folder, now = Path(folder), state(folder)
     if now != "new":
@@ -95,7 +96,7 @@ def check(folder: str | Path, config: Config, *, extend: bool = True, checkpoint
             now = "extended"
         elif done < config["rounds"] and done in Checkpoints(points).rounds():
             check_strategies(folder, done, config)
-            now = "extended"  # it was finished, and was stopped as it was about to be extended
+            now = "extended"  # the run was finished, and was stopped just as it was being extended
         else:
             check_same(folder, config, written)
     place = folder
@@ -107,17 +108,17 @@ def check(folder: str | Path, config: Config, *, extend: bool = True, checkpoint
 
 
 def read_config(folder: Path, config: Config) -> Config | None:
-    """Returns a folder's configuration, complete; None: it is `config`. Raises `FolderError` if it cannot be read."""
+    """Returns a folder's complete configuration, or None if it equals `config`; `FolderError` if it cannot be read."""
     theirs = read_file(folder / CONFIG, load_file)
     if theirs == config.to_dict():
         return None
-    # Of an earlier version, written by hand, or with a part of the user's whose source has changed since.
+    # It is from an earlier version, written by hand, or names a user's component whose source has changed since.
     known = read_file(folder / CONFIG, lambda _: resolve(drop_marks(theirs)))
     return Config({**known, **{key: part for key, part in theirs.items() if key in known and has_mark(part)}})
 
 
 def check_extension(folder: Path, done: int, config: Config, checkpoints: Path) -> None:
-    """Raises `FolderError` where the finished run in a folder, of `done` rounds, cannot go on to those of `config`."""
+    """Raises `FolderError` if a folder's finished run, of `done` rounds, cannot be continued to those of `config`."""
     had = read_file(folder / SUMMARY, lambda path: json.loads(path.read_text(encoding="utf-8"))["rounds"])
     if had < done <= config["rounds"]:
         raise FolderError(f"{folder} holds a run that a callback ended after {had} of {done} rounds; give another one")
@@ -130,7 +131,7 @@ def check_extension(folder: Path, done: int, config: Config, checkpoints: Path) 
 
 
 def check_strategies(folder: Path, done: int, config: Config) -> None:
-    """Raises `FolderError` where a strategy of the run in a folder depends on how many rounds there are."""
+    """Raises `FolderError` if a strategy of the run in a folder depends on the total number of rounds."""
     try:
         check_more_rounds(build_parts(config), done, config["rounds"])
     except ValueError as error:
@@ -138,7 +139,7 @@ def check_strategies(folder: Path, done: int, config: Config) -> None:
 
 
 def check_same(folder: Path, config: Config, written: Config | None) -> None:
-    """Raises `FolderError` if a folder's configuration, as `read_config` gives it, is another one."""
+    """Raises `FolderError` if a folder's configuration, as `read_config` returns it, differs from `config`."""
     if written is not None and (differing := config.differences(written)):
         one, other = written.flat(), config.flat()
         shown = "; ".join(f"{k}: {one.get(k, 'absent')} there, {other.get(k, 'absent')} here" for k in differing)
@@ -146,15 +147,15 @@ def check_same(folder: Path, config: Config, written: Config | None) -> None:
 
 
 def create(folder: str | Path, config: Config, *, checkpoints: Path | None = None) -> str:
-    """Returns the state of a folder, as `check` does; a new one is made, with its configuration.
+    """Returns the state of a folder, as `check` does, and creates a new folder with its configuration.
 
-    A finished run that is extended is one that was interrupted from now on.
+    A finished run that is extended counts as interrupted from then on.
     """
     folder, now = Path(folder), check(folder, config, checkpoints=checkpoints)
     if now == "extended":
-        (folder / SUMMARY).unlink(missing_ok=True)  # first: with another configuration it would be a finished run's
+        (folder / SUMMARY).unlink(missing_ok=True)  # first, or the new configuration would look like a finished run
         for name in (MODELS, pretrained.FILE):
-            (folder / name).unlink(missing_ok=True)  # of the shorter run
+            (folder / name).unlink(missing_ok=True)  # it belongs to the shorter run
     if now in ("new", "extended"):
         folder.mkdir(parents=True, exist_ok=True)
         files.write_text(folder / CONFIG, config.dump())
@@ -165,11 +166,11 @@ def save(folder: str | Path, history: History, config: Config, *, figures: bool 
     """Writes a finished run.
 
     Args:
-      folder: new, or of an interrupted run of this configuration.
-      history: all its rounds.
-      config: that it was built from.
-      figures: draw and write the report, too.
-      models: write the final models, too.
+      folder: a new folder, or that of an interrupted run of this configuration.
+      history: the history of all its rounds.
+      config: the configuration that it was built from.
+      figures: whether to draw figures and write the report, too.
+      models: whether to write the final models, too.
 
     Raises:
       FolderError: the folder holds something else, or a finished run.
@@ -202,7 +203,7 @@ def save(folder: str | Path, history: History, config: Config, *, figures: bool 
 
 def write_report(folder: Path, history: History, config: Config, found: dict[str, Any]) -> None:
     """Writes a run's figures and its page."""
-    from fedjax_sel.report.figures import plot_run  # late: matplotlib takes a second
+    from fedjax_sel.report.figures import plot_run  # imported here because matplotlib takes a second
 
     (folder / FIGURES).mkdir(exist_ok=True)
     for name, figure in plot_run(history):
@@ -212,24 +213,24 @@ def write_report(folder: Path, history: History, config: Config, found: dict[str
 
 
 def write_html(folder: Path, history: History, config: str, name: str) -> None:
-    """Writes a run's overview, one file that needs no other."""
-    from fedjax_sel.report.page import Page  # late, as above
+    """Writes a run's overview as a single, self-contained file."""
+    from fedjax_sel.report.page import Page  # imported here, as above
 
     files.write_text(folder / HTML, Page(history, name, config, (f"folder: {folder}",)).to_html())
 
 
 def read_environment(folder: Path) -> dict[str, Any]:
-    """Returns where a finished run was computed: versions, device, commit."""
+    """Returns the environment of a finished run: versions, device, commit."""
     return read_file(folder / SUMMARY, lambda path: json.loads(path.read_text(encoding="utf-8"))["environment"])
 
 
 @see("docs/how-to/saved-runs.md")
 def read(folder: str | Path) -> tuple[History, dict]:
-    """Returns a finished run as it was saved (without the models), and its configuration, its keys by today's names.
+    """Returns a finished run as it was saved (without the models), and its configuration under the current key names.
 
     Raises:
       FileNotFoundError: there is no such folder.
-      FolderError: it is not a run's, or the run is not finished, or a file cannot be read.
+      FolderError: it is not a folder of a run, the run is not finished, or a file cannot be read.
     """
     folder = Path(folder)
     now = state(folder)
@@ -238,7 +239,7 @@ def read(folder: str | Path) -> tuple[History, dict]:
             f"no run in {folder}: {'the folder is empty' if folder.is_dir() else 'no such folder'}; "
             "`fedjax-sel run PRESET --out FOLDER` makes one"
         )
-    # Not resolved: its strategies need not be installed.
+    # Not resolved, since its strategies need not be installed.
     config = read_file(folder / CONFIG, lambda path: rename(load_file(path))[0])
     if now == "interrupted":
         raise FolderError(f"the run in {folder} is not finished; run it again with the same configuration to go on")
@@ -253,7 +254,7 @@ def read(folder: str | Path) -> tuple[History, dict]:
 
 
 def read_file(path: Path, reader: Callable[[Path], Any]) -> Any:
-    """Returns what `reader` finds in a file, or raises an error that names the file."""
+    """Returns what `reader` returns for a file, or raises an error that names the file."""
     try:
         return reader(path)
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
@@ -266,7 +267,7 @@ def read_file(path: Path, reader: Callable[[Path], Any]) -> Any:
 
 
 def title(config: Config, rounds: int) -> str:
-    """Returns a run in one line: data, client selection, cohort, rounds (of how many, where a callback ended it)."""
+    """Returns a one-line title: data, client selection, cohort, rounds (of how many, if a callback ended the run)."""
     data, selection = config["data"]["name"], config["client_selection"]["name"]
     count = f"{rounds}" if rounds == config["rounds"] else f"{rounds} of {config['rounds']}"
     return f"{data}, {selection}, m = {config['cohort_size']}, {count} rounds"

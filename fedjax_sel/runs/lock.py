@@ -1,4 +1,4 @@
-"""A folder for one process at a time."""
+"""Locks that reserve a folder for one process at a time."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from fedjax_sel.runs.layout import LOCK, FolderError, check, create
 
 @contextmanager
 def lock_folder(folder: str | Path) -> Iterator[None]:
-    """Keeps a folder, made if it is missing, for this process alone; however the process ends, it is free again.
+    """Locks a folder, made if it is missing, for this process; it is released however the process ends.
 
-    Removes what killed processes left half-written in it.
+    Removes partial files that killed processes left in it.
 
     Raises:
       FolderError: another process uses it.
@@ -42,14 +42,14 @@ def lock_folder(folder: str | Path) -> Iterator[None]:
 
 
 class FolderLock:
-    """Keeps a run's folder while this process uses it; another one is refused.
+    """Locks a run's folder while this process uses it; any other process gets an error.
 
-    A context, and a callback: a folder that is not there yet is made when the run begins, after everything was checked.
-    Of several processes that run one program the first keeps it.
+    It is a context manager and a callback: a folder that does not exist yet is made when the run begins, after all
+    checks. If several processes run one program, the first one holds the lock.
 
     Args:
-      folder: new, or of an interrupted run of this configuration.
-      config: of the run.
+      folder: a new folder, or that of an interrupted run of this configuration.
+      config: the configuration of the run.
 
     Raises:
       FolderError: another process uses it.
@@ -68,7 +68,7 @@ class FolderLock:
         self._stack.close()
 
     def on_train_begin(self, history: History) -> None:
-        """Makes the folder."""
+        """Makes and locks the folder."""
         check(self.folder, self.config)
         self._take()
         create(self.folder, self.config)

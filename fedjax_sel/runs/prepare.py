@@ -1,4 +1,4 @@
-"""What JAX is told before a command runs anything."""
+"""Configures JAX before a command runs anything."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from fedjax_sel.cores import count_cores
 
 
 def prepare_jax(*, cores: bool, cache: bool) -> None:
-    """Prepares JAX, before anything of it is used.
+    """Configures JAX, before anything of it is used.
 
     Args:
-      cores: let it see a device in every core of a CPU, among which rounds and seeds are divided.
-      cache: keep compiled programs on disk.
+      cores: whether it sees every core of a CPU as a device, among which rounds and seeds are divided.
+      cache: whether to keep compiled programs on disk.
     """
     if cores:
         use_cores()
@@ -25,9 +25,9 @@ def prepare_jax(*, cores: bool, cache: bool) -> None:
 
 
 def use_cores() -> None:
-    """Lets JAX see a device in every core of a CPU.
+    """Lets JAX see every core of a CPU as a device.
 
-    Nothing changes where JAX has begun, where the number of devices is chosen already, or in one of several processes.
+    Nothing changes if JAX is initialised, if the number of devices is already chosen, or in one of several processes.
     """
     chosen = (
         "host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
@@ -35,12 +35,12 @@ def use_cores() -> None:
     )
     if chosen or jax.distributed.is_initialized():
         return
-    with contextlib.suppress(RuntimeError):  # JAX has begun
+    with contextlib.suppress(RuntimeError):  # JAX is already initialised
         jax.config.update("jax_num_cpu_devices", count_cores())
 
 
 def keep_compiled_programs() -> None:
-    """Lets XLA keep what it compiles for the next start; where that folder cannot be made, does nothing."""
+    """Lets XLA cache compiled programs on disk; does nothing if the folder cannot be made."""
     if getattr(jax.config, "jax_compilation_cache_dir", None):
         return
     place = Path(os.environ.get("FEDJAX_SEL_CACHE") or "~/.cache/fedjax_sel").expanduser() / "xla"
@@ -49,6 +49,6 @@ def keep_compiled_programs() -> None:
     except OSError:
         return
     jax.config.update("jax_compilation_cache_dir", str(place))
-    # The small programs before round 0 too: together they take seconds.
+    # This includes the small programs before round 0, which together take seconds.
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)

@@ -1,4 +1,4 @@
-"""Variables of a trained model, in a file or with the library, to begin other runs with."""
+"""Variables of trained models, in files or shipped with the library, that other runs start from."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from fedjax_sel.runs.files import CHECKPOINTS
 from fedjax_sel.types import Variables
 
 FILE = "pretrained.npz"
-"""In the folder of a pretraining."""
+"""The file of the variables in the folder of a pretraining."""
 
 
 def save(path: Path, variables: Variables) -> None:
-    """Writes the variables of one model, an array `params/group1/.../kernel` each."""
+    """Writes the variables of one model, each as an array named `params/group1/.../kernel`."""
     formats.save_variables(path, variables, "npz")
 
 
@@ -34,37 +34,37 @@ def list_shipped() -> list[str]:
 
 
 def describe(name: str) -> str:
-    """Returns the first comment of the configuration that a model of the library was trained by."""
+    """Returns the first comment of the configuration that a model of the library was trained with."""
     return (find_folder() / f"{name}.yaml").read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
 
 
 def find_folder() -> Traversable:
-    """Returns the folder of the models that come with the library: `NAME.npz`, and `NAME.yaml` that it was made by."""
+    """Returns the folder of the library's models: `NAME.npz`, and the configuration `NAME.yaml` that made it."""
     return resources.files("fedjax_sel") / "pretrained"
 
 
 def list_files(place: str | Path) -> list[Path]:
-    """Returns the file that `load` reads, or nothing: it is a model of the library, or what a run kept last."""
+    """Returns the file that `load` reads, as a list; empty for a model of the library, a checkpoint, or a folder."""
     path = locate(Path(place).expanduser())
     return [path] if str(place) not in list_shipped() and path.is_file() else []
 
 
 def locate(place: Path) -> Path:
-    """Returns the file of variables in the folder of a pretraining; what is no such folder stays."""
+    """Returns the file of variables in a run's folder; a file or an Orbax folder is returned unchanged."""
     return place / FILE if place.is_dir() and not formats.is_orbax(place) else place
 
 
 @see("docs/how-to/models.md")
 def load(place: str | Path) -> Variables:
-    """Returns the variables of a model: one that comes with the library, one in a file, or a run's.
+    """Returns the variables of a model that comes with the library, is in a file, or belongs to a run.
 
     Args:
-      place: a name (`list_shipped`), a file that `save_variables` wrote, or the folder of a run, whose first seed's
-        model is taken, as kept last.
+      place: a name (`list_shipped`), a file that `save_variables` wrote, or the folder of a run: the model of its first
+        seed is taken, as last saved.
 
     Raises:
-      FileNotFoundError: there is none of them.
-      ValueError: it cannot be read, holds no variables, or is a name and a place as well.
+      FileNotFoundError: none of these exists.
+      ValueError: it cannot be read, holds no variables, or is both a name and a path.
     """
     shipped, name, place = list_shipped(), str(place), Path(place).expanduser()
     if name in shipped:

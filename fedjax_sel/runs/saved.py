@@ -1,4 +1,4 @@
-"""A run's or a sweep's folder as a value: what was asked, what came out, and the models that it ended with."""
+"""Finished runs and sweeps, read from their folders: configurations, results, and final models."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from fedjax_sel.task import Task
 from fedjax_sel.types import Rows, Variables
 
 AT_ONCE = 1000
-"""Examples that pass the model together."""
+"""Examples per forward pass."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,9 +37,9 @@ class SavedRun:
     """A finished run in its folder.
 
     Attributes:
-      folder: of the run.
-      history: of all seeds; its `variables` are None, as they are read when they are asked for.
-      asked: the configuration as the folder has it, its keys by today's names.
+      folder: the folder of the run.
+      history: the history of all seeds; its `variables` are None, since models are read on demand.
+      asked: the configuration as the folder has it, under the current key names.
     """
 
     folder: Path
@@ -48,10 +48,10 @@ class SavedRun:
 
     @functools.cached_property
     def config(self) -> Config:
-        """The configuration, complete; with a warning where the user's code or files have changed since the run.
+        """The complete configuration; warns if the user's code or files have changed since the run.
 
         Raises:
-          ValueError: a part of it is not installed any more.
+          ValueError: a component is no longer installed.
         """
         try:
             return configuration.resolve(self.asked)
@@ -66,15 +66,15 @@ class SavedRun:
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """Seeds of the run, `R`."""
+        """The `R` seeds of the run."""
         return self.history.seeds
 
     @functools.cached_property
     def variables(self) -> Variables:
-        """The final models of all seeds, nested dictionaries with a leading `R`.
+        """The final models of all seeds, as nested dictionaries of arrays with a leading axis `R`.
 
         Raises:
-          FolderError: the folder has none, or they cannot be read.
+          FolderError: the folder has no models, or they cannot be read.
         """
         if (self.folder / layout.MODELS).is_file():
             return layout.read_file(self.folder / layout.MODELS, formats.load_variables)
@@ -88,33 +88,33 @@ class SavedRun:
 
     @see("docs/how-to/saved-runs.md")
     def model(self, seed: int | None = None) -> Variables:
-        """Returns the final model of a seed (None: of the first), as `save_variables` takes it."""
+        """Returns the final model of a seed (None: the first), as `save_variables` takes it."""
         if seed is not None and seed not in self.seeds:
             raise ValueError(f"seed is {seed!r}, but the run in {self.folder} has the seeds {list(self.seeds)}")
         place = 0 if seed is None else self.seeds.index(seed)
         return jax.tree.map(lambda leaf: leaf[place], self.variables)
 
     def params(self, seed: int | None = None) -> Variables:
-        """Returns the trained parameters of a seed's final model (None: of the first seed)."""
+        """Returns the trained parameters of the final model of a seed (None: the first)."""
         return self.model(seed)["params"]
 
     def build(self) -> Run:
-        """Returns the experiment, the federation and the seeds of the run; the data is loaded."""
+        """Builds the experiment, the federation and the seeds of the run; this loads the data."""
         return configuration.build(self.config)
 
     @functools.cached_property
     def problem(self) -> Problem:
-        """The task and its data, which is loaded; examples are as they are stored."""
+        """The task and its data, which is loaded; examples are as stored."""
         given = self.config.to_dict()
         return build_problem(Config({**given, "model": {**given["model"], "cached": False}}))
 
     @property
     def task(self) -> Task:
-        """What was learnt, on examples as they are stored; the data is loaded, for the normalisation."""
+        """The task of the run, for examples as stored; this loads the data, for the normalisation."""
         return self.problem.task
 
     def logits(self, x: Rows, seed: int | None = None) -> Float[np.ndarray, "b C"]:
-        """Returns the logits of examples as stored, by the final model of a seed (None: of the first)."""
+        """Returns the logits of examples as stored, by the final model of a seed (None: the first)."""
         x, variables = np.asarray(x), self.model(seed)
         if not len(x):
             raise ValueError("there are no examples; x must have at least one, along its first axis")
@@ -122,25 +122,25 @@ class SavedRun:
         return np.concatenate([np.asarray(part) for part in parts])
 
     def predict(self, x: Rows, seed: int | None = None) -> Shaped[np.ndarray, "b ..."]:
-        """Returns what the final model of a seed (None: of the first) predicts of examples as stored.
+        """Returns the predictions of the final model of a seed (None: the first) for examples as stored.
 
-        The class of each (of tokens: at each place); the numbers themselves where targets are continuous; 0 or 1 for
-        each label where an example may have several.
+        They are the class of each example (for tokens: at each position), the numbers themselves for continuous
+        targets, or 0 or 1 for each label for multilabel targets.
         """
         source, outputs = self.problem.source, self.logits(x, seed)
-        targets = source.targets if isinstance(source, Dataset) else "classes"  # of a generator
+        targets = source.targets if isinstance(source, Dataset) else "classes"  # generators make classes
         if targets == "continuous":
             return outputs
         return (outputs > 0).astype(np.int32) if targets == "multilabel" else outputs.argmax(-1)
 
     @see("docs/how-to/saved-runs.md")
     def export(self, path: str | Path | None = None, format: str | None = None, seed: int | None = None) -> Path:
-        """Returns where the final model of a seed (None: of the first) was written, with its frozen parts.
+        """Writes the final model of a seed (None: the first), with its frozen parts, and returns the path.
 
         Args:
-          path: None: `model-seed-S` in the run's folder, with the format's ending.
-          format: as `save_variables` takes it; None: as the path ends, or `"npz"`.
-          seed: of the model.
+          path: where to write; None: `model-seed-S` in the run's folder, with the format's suffix.
+          format: as `save_variables` takes it; None: given by the suffix of `path`, or `"npz"`.
+          seed: seed of the model.
         """
         if path is None:
             format = format or "npz"
@@ -157,9 +157,9 @@ class SavedSweep:
     """A sweep in its folder; `sweep[NAME]` is one of its runs.
 
     Attributes:
-      folder: of the sweep.
+      folder: the folder of the sweep.
       description: the values of every axis (`axes`), and what all combinations have in common (`common`).
-      table: one line a combination, seed and round, as in `table.parquet`.
+      table: one row per combination, seed and round, as in `table.parquet`.
     """
 
     folder: Path
@@ -171,7 +171,7 @@ class SavedSweep:
 
     @functools.cached_property
     def names(self) -> list[str]:
-        """Names of the combinations, in alphabetic order."""
+        """The names of the combinations, in alphabetical order."""
         return sorted(path.name for path in (self.folder / of_sweep.RUNS).iterdir() if path.is_dir())
 
     def __len__(self) -> int:
@@ -191,7 +191,7 @@ def open(folder: str | Path) -> SavedRun | SavedSweep:
 
     Raises:
       FileNotFoundError: there is no such folder.
-      FolderError: it is of something else, is not finished, or cannot be read.
+      FolderError: it holds something else, is not finished, or cannot be read.
 
     >>> import tempfile
     >>> from fedjax_sel.runs.execute import execute

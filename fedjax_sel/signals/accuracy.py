@@ -15,7 +15,7 @@ class ValidationAccuracy(ServerSignal):
     """Fraction of the validation examples whose largest logit is their label's. Costs the clients nothing.
 
     Attributes:
-      split: `"validation"`, or `"test"` for the test examples (a leak, for parity with codes that have it).
+      split: `"validation"`, or `"test"` for the test examples (a leak, for parity with code that has it).
 
     >>> ValidationAccuracy().measure(jnp.eye(2), jnp.array([0, 0])).item()
     0.5

@@ -1,4 +1,4 @@
-"""How sure the model is of the class that it predicts."""
+"""How confident the model is in the class that it predicts."""
 
 from typing import ClassVar
 

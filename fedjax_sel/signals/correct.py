@@ -1,4 +1,4 @@
-"""Whether the model is right about an example."""
+"""Whether the model classifies an example correctly."""
 
 from typing import ClassVar
 

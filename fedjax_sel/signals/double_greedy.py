@@ -1,4 +1,4 @@
-"""Which members of a cohort together make the best model."""
+"""The members of a cohort whose average makes the best model."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ __all__ = ["DoubleGreedy"]
 
 
 class DoubleGreedy(CohortSignal):
-    """1 for the members that double greedy search keeps, 0 for the others, by the loss of the mean of their models.
+    """1 for the members that double greedy search keeps, 0 for the others, by the loss of their mean model.
 
-    `R(A) = reward - F_V(w + mean_A Δ_i)`, `R(∅) = 0`, `F_V` the server's validation loss. In the order of the slots,
-    with `X` the members kept and `Y` those not yet left out, `a = R(X ∪ i) - R(X)` and `b = R(Y - i) - R(Y)`: `i` is
-    kept with chance `a⁺ / (a⁺ + b⁺)`, surely where both are 0; or, where `rule="deterministic"`, if `a ≥ b`. In rounds
-    that are not multiples of `interval` all members are kept, and nothing is measured. Clients pay nothing.
+    `R(A) = reward - F_V(w + mean_A Δ_i)`, `R(∅) = 0`, with `F_V` the server's validation loss. In the order of the
+    slots, with `X` the members kept and `Y` those not yet left out, `a = R(X ∪ i) - R(X)` and `b = R(Y - i) - R(Y)`:
+    `i` is kept with probability `a⁺ / (a⁺ + b⁺)`, and always if both are 0; with `rule="deterministic"`, if `a ≥ b`. In
+    rounds that are not multiples of `interval`, all members are kept and nothing is measured. This costs the clients
+    nothing.
 
     Attributes:
-      reward: of a model without loss, in nats.
+      reward: value of a model with loss 0, in nats.
       rule: `"randomized"` or `"deterministic"`.
       interval: rounds between two searches.
 
@@ -50,7 +51,7 @@ class DoubleGreedy(CohortSignal):
     def measure(
         self, key: PRNGKey, round: Int[Array, ""], task: Task, updates: Updates, batch: Batch
     ) -> Float[Array, "m"]:
-        """Returns who is kept, among those with an update."""
+        """Returns 1 for each member that is kept, among those with an update, else 0."""
         there = (updates.weight > 0).astype(jnp.float32)
 
         def value(members: Float[Array, "m"]) -> Float[Array, ""]:
@@ -64,13 +65,13 @@ class DoubleGreedy(CohortSignal):
 
 
 def double_greedy(value: Callable, key: PRNGKey, there: Float[Array, "m"], randomized: bool) -> Float[Array, "m"]:
-    """Returns who is kept, 1 or 0.
+    """Returns 1 for each member that is kept, else 0.
 
     Args:
-      value: of a set of members, given as 1 for members and 0 for others.
+      value: function of a set of members, given as 1 for members and 0 for others.
       key: for the coins.
       there: the members.
-      randomized: whether a coin decides.
+      randomized: whether the choice is random.
     """
     coins = jax.random.uniform(key, there.shape)
 

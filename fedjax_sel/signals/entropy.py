@@ -1,4 +1,4 @@
-"""Entropy of the predicted class: how unsure the model is of an example."""
+"""Entropy of the predicted class probabilities: how uncertain the model is about an example."""
 
 from typing import ClassVar
 
@@ -15,8 +15,8 @@ __all__ = ["Entropy"]
 class Entropy(ExampleSignal):
     """`H(x) = -Σ_c p_c log p_c` in nats, with `p = softmax(logits / temperature)`.
 
-    A temperature below 1 hardens the softmax: examples already told apart fall to zero, and the ranking approaches that
-    of (minus) the margin between the two largest logits.
+    A temperature below 1 hardens the softmax: examples that the model already separates fall to zero, and the ranking
+    approaches that of (minus) the margin between the two largest logits.
 
     Attributes:
       temperature: of the softmax, above 0.
@@ -42,8 +42,8 @@ class Entropy(ExampleSignal):
         """Returns the entropy of each example; the labels are ignored.
 
         With `d_c = (z_max - z_c) / temperature` and `s` the sum of `e^-d_c` over all classes but the likeliest,
-        `H = log(1 + s) + Σ_c d_c e^-d_c / (1 + s)`: no term is negative, so the entropy of an example that the
-        model is sure of is as exact as any, until `e^-d` itself is 0 in float32.
+        `H = log(1 + s) + Σ_c d_c e^-d_c / (1 + s)`: no term is negative, so the entropy of a confidently classified
+        example is as exact as any other, until `e^-d` itself is 0 in float32.
         """
         gap = (logits.max(-1, keepdims=True) - logits) / self.temperature  # FedFT-EDS, Eq. (6)
         likeliest = jax.nn.one_hot(logits.argmax(-1), logits.shape[-1], dtype=bool)

@@ -1,4 +1,4 @@
-"""Gradients of single examples: by the logits, by the output layer, by the whole model; and their norms."""
+"""Per-example gradients with respect to the logits, the output layer or the whole model, and their norms."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 __all__ = ["EL2N", "ExampleGradientNorm", "GraNd", "LastLayerGradient", "OutputGradient", "ValidationGradient"]
 
 AT_ONCE = 32
-"""Examples whose gradients are in memory together."""
+"""Examples whose gradients are in memory at the same time."""
 
 
 def differ(logits: Float[Array, "b C"], y: Int[Array, "b"]) -> Float[Array, "b C"]:
-    """Returns `p - y`, of probabilities and one-hot labels: the gradient of the cross-entropy by the logits."""
+    """Returns probabilities minus one-hot labels, `p - y`: the gradient of the cross-entropy w.r.t. the logits."""
     return jax.nn.softmax(logits) - jax.nn.one_hot(y, logits.shape[-1])
 
 
 class OutputGradient(ExampleSignal):
-    """`p - y`, the gradient of each example's cross-entropy by its logits: that of the output layer's bias, Float["C"].
+    """`p - y`, each example's cross-entropy gradient w.r.t. its logits, or the output layer's bias, Float["C"].
 
     >>> OutputGradient().measure(jnp.zeros((1, 2)), jnp.zeros(1, int)).tolist()
     [[-0.5, 0.5]]
@@ -52,7 +52,7 @@ class OutputGradient(ExampleSignal):
 
 
 class LastLayerGradient(FeatureSignal):
-    """`(p - y) ⊗ (1, h)`, the gradient of each example's cross-entropy by the output layer, Float["C (H + 1)"].
+    """`(p - y) ⊗ (1, h)`, each example's cross-entropy gradient w.r.t. the output layer, Float["C (H + 1)"].
 
     `h` are the example's features. A client's values take `L C (H + 1)` numbers.
 
@@ -71,7 +71,7 @@ class LastLayerGradient(FeatureSignal):
     def measure(
         self, logits: Float[Array, "b C"], y: Int[Array, "b"], features: Float[Array, "b H"]
     ) -> Float[Array, "b P"]:
-        """Returns the gradient of each example: of each class the bias, then its weights."""
+        """Returns the gradient of each example: for each class its bias, then its weights."""
         inputs = jnp.concatenate([jnp.ones((len(features), 1)), features], axis=1)
         return (differ(logits, y)[:, :, None] * inputs[:, None, :]).reshape(len(inputs), -1)
 
@@ -100,7 +100,7 @@ class EL2N(ExampleSignal):
 
 
 class GraNd(FeatureSignal):
-    """`‖p - y‖₂ √(1 + ‖h‖²)`, the norm of each example's gradient by the output layer; `h` are its features.
+    """`‖p - y‖₂ √(1 + ‖h‖²)`, the norm of each example's gradient w.r.t. the output layer; `h` are its features.
 
     Source: Paul, Ganguli and Dziugaite, 2021, https://arxiv.org/abs/2107.07075, Definition 2.1, for the output layer.
 
@@ -124,7 +124,7 @@ class GraNd(FeatureSignal):
 
 
 class ExampleGradientNorm(ClientSignal):
-    """`‖∇ℓ(x)‖₂` of each of a client's examples, by all parameters that are trained, without dropout, Float["L"].
+    """`‖∇ℓ(x)‖₂` of each of a client's examples, over all trained parameters, without dropout, Float["L"].
 
     Source: Paul, Ganguli and Dziugaite, 2021, https://arxiv.org/abs/2107.07075, Definition 2.1.
 
@@ -140,7 +140,7 @@ class ExampleGradientNorm(ClientSignal):
         return Cost(forward=1.0, backward=1.0, needs_model=True, up=1.0)
 
     def measure(self, task: Task, variables: Variables, batch: Batch, key: PRNGKey) -> Float[Array, "L"]:
-        """Returns the norm of each example; 0 where there is none."""
+        """Returns the norm of each example; 0 for padding."""
 
         def measure_one(example):
             x, y, counts = example
@@ -156,7 +156,7 @@ class ValidationGradient(ServerSignal):
     Costs the clients nothing, unless it is sent to them.
 
     Attributes:
-      split: `"validation"`, or `"test"` for the test examples (a leak, for parity with codes that have it).
+      split: `"validation"`, or `"test"` for the test examples (a leak, for parity with code that has it).
 
     >>> ValidationGradient().measure(jnp.zeros((2, 2)), jnp.zeros(2, int)).tolist()
     [[-0.5, 0.5], [0.0, 0.0]]

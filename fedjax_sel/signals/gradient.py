@@ -1,4 +1,4 @@
-"""Gradient of a client's loss, whole or in a few numbers, and how much its minibatches disagree about it."""
+"""Gradient of a client's loss, in full or as a sketch, and its noise over minibatches."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ __all__ = ["Gradient", "GradientNoise"]
 class Gradient(ClientSignal):
     """`∇F_i(w)` over all of a client's examples at once, without dropout, its leaves flattened one after the other.
 
-    With a sketch (as in `Sketch`) inner products, and so distances, are those of the gradients in expectation. The
-    client sends the whole gradient, a model's worth of numbers, or `k`.
+    With a sketch (as in `Sketch`), inner products and hence distances equal those of the gradients in expectation. The
+    client sends the whole gradient, a model's worth of numbers, or `k` numbers.
 
     Attributes:
-      k: how many numbers; None: all `P`.
+      k: length of the sketch; None: all `P` numbers.
 
     >>> Gradient().cost.models_up, Gradient(k=16).cost.up
     (1.0, 16.0)
@@ -40,7 +40,7 @@ class Gradient(ClientSignal):
 
     @property
     def cost(self) -> Cost:
-        """Returns the price: a forward and a backward pass, and what is sent."""
+        """Returns the cost: a forward and a backward pass, and what is sent."""
         whole = self.k is None
         return Cost(forward=1.0, backward=1.0, needs_model=True, up=float(self.k or 0), models_up=1.0 if whole else 0.0)
 
@@ -52,13 +52,13 @@ class Gradient(ClientSignal):
 class GradientNoise(ClientSignal):
     """`sqrt(E ‖∇F_i(w; B) - c‖²)` over the minibatches `B` of one epoch, without dropout.
 
-    With `c = ∇F_i(w)` that is the deviation `σ_i` of the gradients that local training follows, with `c = 0` their root
-    mean square norm, `sqrt(‖∇F_i(w)‖² + σ_i²)`.
+    With `c = ∇F_i(w)` this is the standard deviation `σ_i` of the gradients that local training follows; with `c = 0`
+    it is their root mean square norm, `sqrt(‖∇F_i(w)‖² + σ_i²)`.
 
-    Minibatches are drawn afresh every time; the last may be smaller, and each counts by its examples.
+    Minibatches are drawn again every time. The last may be smaller; each is weighted by its examples.
 
     Attributes:
-      batch_size: of the minibatches.
+      batch_size: size of the minibatches.
       around: `c`, `"mean"` or `"zero"`.
 
     >>> GradientNoise(32).cost.up
@@ -72,7 +72,7 @@ class GradientNoise(ClientSignal):
 
     @property
     def cost(self) -> Cost:
-        """Returns the price: a forward and a backward pass, and one number."""
+        """Returns the cost: a forward and a backward pass, and one number."""
         return Cost(forward=1.0, backward=1.0, needs_model=True, up=1.0)
 
     def measure(self, task: Task, variables: Variables, batch: Batch, key: PRNGKey) -> Float[Array, ""]:
@@ -86,7 +86,7 @@ class GradientNoise(ClientSignal):
         def measure_one(place, mask):
             return task.gradient(variables, Batch(batch.x[place], batch.y[place], mask)), mask.sum()
 
-        # In two passes: the difference of two mean squares has few digits.
+        # In two passes: the difference of two mean squares would lose digits.
         def add(total, part):
             gradient, count = measure_one(*part)
             return jax.tree.map(lambda a, g: a + count * g, total, gradient), None

@@ -20,8 +20,8 @@ __all__ = ["GradientNorm"]
 class GradientNorm(ClientSignal):
     """`‖∇F_i(w)‖₂` over all of a client's examples at once, without dropout.
 
-    The baseline "Gradient Norm-Based" of UACS-FL; as a way to choose clients: Marnissi et al., "Client Selection in
-    Federated Learning based on Gradients Importance", 2021, https://arxiv.org/abs/2111.11204.
+    The baseline "Gradient Norm-Based" of UACS-FL; for client selection: Marnissi et al., "Client Selection in Federated
+    Learning based on Gradients Importance", 2021, https://arxiv.org/abs/2111.11204.
 
     >>> GradientNorm().cost.backward
     1.0

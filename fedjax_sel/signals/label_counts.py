@@ -14,7 +14,7 @@ __all__ = ["LabelCounts"]
 class LabelCounts(UpfrontSignal):
     """Each client's training examples by class; `C` numbers, sent once, before round 0.
 
-    Labels are what federated learning keeps on the clients; a method that asks for their counts gives up some of that.
+    Federated learning keeps labels on the clients; a method that asks for their counts gives up some of that privacy.
 
     >>> LabelCounts().name
     'label_counts'

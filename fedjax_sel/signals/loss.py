@@ -1,4 +1,4 @@
-"""Loss of the model on an example, on a few of a client's examples, or on the server's."""
+"""Loss of the model on an example, on a minibatch of a client's examples, or on the server's examples."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ __all__ = ["Loss", "MinibatchLoss", "ValidationLoss"]
 
 
 def choose_loss(task: Task, given: Any) -> Any:
-    """Returns the loss that a signal measures of a task: the given one, else the task's; None: cross-entropy."""
+    """Returns the loss that a signal measures for a task: the given one, else the task's; None: cross-entropy."""
     return task.loss if given is None and not isinstance(task.loss, CrossEntropy) else given
 
 
 def measure_losses(loss: Any, outputs: Float[Array, "b ..."], targets: Shaped[Array, "b ..."]) -> Float[Array, "b"]:
-    """Returns the loss of each example, `-log softmax(outputs)_y` in nats where `loss` is None."""
+    """Returns the loss of each example, `-log softmax(outputs)_y` in nats if `loss` is None."""
     if loss is None:
         return optax.softmax_cross_entropy_with_integer_labels(outputs, targets)
     return loss(outputs, targets)
@@ -38,7 +38,7 @@ class Loss(ExampleSignal):
     """The task's loss, `-log softmax(logits)_y` in nats by default; a client's value is its mean, `F_i(w)`.
 
     Attributes:
-      loss: which is measured, as `Task.loss` has it; None: the task's.
+      loss: which loss is measured, as in `Task.loss`; None: the task's.
 
     >>> Loss().measure(jnp.zeros((1, 2)), jnp.zeros(1, int)).item() == jnp.log(2.0).item()
     True
@@ -63,10 +63,10 @@ class Loss(ExampleSignal):
 
 
 class MinibatchLoss(ClientSignal):
-    """Mean loss, in nats, of one minibatch of a client's examples, drawn afresh every time it is asked.
+    """Mean loss, in nats, of one minibatch of a client's examples, drawn again every time it is asked.
 
     Attributes:
-      batch_size: examples drawn without replacement; all where a client has fewer.
+      batch_size: examples drawn without replacement; all if a client has fewer.
 
     >>> MinibatchLoss(32).cost.max_examples
     32
@@ -92,8 +92,8 @@ class ValidationLoss(ServerSignal):
     """Mean loss, in nats, of the new global model on the server's validation examples. Costs the clients nothing.
 
     Attributes:
-      split: `"validation"`, or `"test"` for the test examples (a leak, for parity with codes that have it).
-      loss: which is measured, as `Task.loss` has it; None: the task's.
+      split: `"validation"`, or `"test"` for the test examples (a leak, for parity with code that has it).
+      loss: which loss is measured, as in `Task.loss`; None: the task's.
 
     >>> ValidationLoss(split="test")
     ValidationLoss(split='test')

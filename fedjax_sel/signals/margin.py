@@ -11,9 +11,9 @@ __all__ = ["Margin"]
 
 
 class Margin(ExampleSignal):
-    """Largest logit minus the second largest, `z_(1) - z_(2)`: small where the model hesitates.
+    """Largest logit minus the second largest, `z_(1) - z_(2)`: small where the model is uncertain.
 
-    Minus the margin ranks examples as the entropy of ever harder softmaxes does (temperature to 0).
+    The negative margin ranks examples as the entropy of the softmax does when its temperature goes to 0.
 
     >>> Margin().measure(jax.numpy.array([[3.0, 1.0, 2.5]]), jax.numpy.zeros(1, int)).tolist()
     [0.5]

@@ -1,4 +1,4 @@
-"""A signal of examples, measured on the federation's public examples."""
+"""An example signal, measured on the federation's public examples."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ __all__ = ["OnPublic"]
 class OnPublic(ClientSignal):
     """The mean of an example signal over the federation's public examples, by one client's model.
 
-    Public examples have no labels: a signal that looks at them sees zeros. Measured `trained`, members differ by the
-    models that they have just trained; before training all would answer alike. It arrives under the example signal's
-    name with `public_` before it.
+    Public examples have no labels: a signal that reads labels sees zeros. Measured as `trained`, members differ by the
+    models that they have just trained; before training, all would give the same value. The value arrives under the
+    example signal's name with the prefix `public_`.
 
     Attributes:
-      signal: what is measured of each example.
+      signal: what is measured on each example.
 
     >>> OnPublic().name, OnPublic().cost.forward
     ('public_soft_labels', 1.0)
@@ -37,12 +37,12 @@ class OnPublic(ClientSignal):
 
     @property
     def name(self) -> str:  # type: ignore[override]
-        """The example signal's, with `public_` before it."""
+        """Returns the example signal's name with the prefix `public_`."""
         return f"public_{self.signal.name}"
 
     @property
     def needs_classes(self) -> bool:  # type: ignore[override]
-        """Whether the example signal does."""
+        """Returns whether the example signal needs classes."""
         return self.signal.needs_classes
 
     @property
@@ -51,11 +51,11 @@ class OnPublic(ClientSignal):
         return self.signal.cost
 
     def count_up(self, classes: int) -> float:
-        """Returns as many numbers as the example signal has."""
+        """Returns how many numbers the example signal sends."""
         return self.signal.count_up(classes)
 
     def measure(self, task: Task, variables: Variables, batch: Batch, key: PRNGKey) -> Float[Array, "..."]:
-        """Returns the mean over the examples in the mask; 0 where there is none."""
+        """Returns the mean over the examples in the mask; 0 if there is none."""
         signal: Any = self.signal.of_task(task)
         value = signal.measure(task.logits(variables, batch.x), jnp.zeros_like(batch.y))
         weight = batch.mask / jnp.maximum(batch.mask.sum(), 1)

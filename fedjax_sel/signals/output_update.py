@@ -19,12 +19,12 @@ __all__ = ["OutputUpdate"]
 class OutputUpdate(UpdateSignal):
     """`Δb`, the change of the output layer's bias, or of its weights, in `C` numbers.
 
-    A class of which the client has many examples pulls its entry up, one that it lacks pushes it down. The server reads
-    it off the update that it received, so it costs the client nothing.
+    A class with many examples on the client pulls its entry up; a class that the client lacks has its entry pushed
+    down. The server reads the change off the update it received, so it costs the client nothing.
 
     Attributes:
       part: `"bias"`; `"weights"`, the mean change of the weights into each class; or `"layer"`, both, flattened.
-      layer: the output layer by its path, as in `"head"` or `"block/out"`; None: the one called `head`, or the last of
+      layer: path of the output layer, such as `"head"` or `"block/out"`; None: the one called `head`, or the last of
         the outermost layers `Dense_0`, `Dense_1`, ..., or the model itself.
 
     Source: Chen and Vikalo, "Heterogeneity-Guided Client Sampling: Towards Fast and Efficient Non-IID Federated
@@ -41,7 +41,7 @@ class OutputUpdate(UpdateSignal):
     layer: str | None = static(default=None)
 
     def measure(self, update: Update, reference: Variables | None) -> Float[Array, "k"]:
-        """Returns the change of the part of one update.
+        """Returns the change of `part` in one update.
 
         Raises:
           ValueError: the model has no such layer, or it has no bias.
@@ -56,11 +56,11 @@ class OutputUpdate(UpdateSignal):
 
 
 def find_output_layer(variables: Variables, name: str | None) -> dict[str, Any]:
-    """Returns kernel and bias of the output layer, the kernel with the classes last.
+    """Returns kernel and bias of the output layer, with the classes on the kernel's last axis.
 
     Args:
       variables: of a model, or their change.
-      name: its path; None: by the names that layers have.
+      name: its path; None: found by layer names.
 
     Raises:
       ValueError: there is none, or it has no bias.

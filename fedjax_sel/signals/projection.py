@@ -14,20 +14,20 @@ __all__ = ["Projection"]
 
 
 class Projection(UpdateSignal):
-    """`<Δ_i, G> / ‖G‖₂` of a client's update on the global model's change; 0 where that is 0.
+    """`<Δ_i, G> / ‖G‖₂` of a client's update on the global model's change; 0 if that is 0.
 
     The server computes it from what it received, so it costs the client nothing.
 
     Attributes:
-      norm_over: `"tensors"`, the mean of the projections of each tensor on its own, or `"whole"`, of all parameters
+      norm_over: `"tensors"`, the mean of the projections of each tensor separately, or `"whole"`, of all parameters
         together.
-      cosine: whether it is also divided by the length of the update.
-      reference: `"aggregate"`, this round's change, in which the update itself has a part, or `"previous"`, the round
-        before's.
+      cosine: whether it is also divided by the norm of the update.
+      reference: `"aggregate"`, this round's change, to which the update itself contributes, or `"previous"`, the
+        previous round's.
 
     Source: Na, Liang and Yiu, "GPFL: A Gradient Projection-Based Client Selection Framework for Efficient Federated
-    Learning", 2024, https://arxiv.org/abs/2403.17833, equation (3): over all parameters, against the round before; its
-    code: over tensors, against this round.
+    Learning", 2024, https://arxiv.org/abs/2403.17833, equation (3): over all parameters, against the previous round.
+    Its code: over tensors, against this round.
 
     >>> Projection(reference="previous")
     Projection(norm_over='tensors', cosine=False, reference='previous')

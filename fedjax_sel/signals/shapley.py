@@ -1,4 +1,4 @@
-"""What each member of a cohort adds to the value of the merged model."""
+"""The contribution of each member of a cohort to the value of the merged model."""
 
 from __future__ import annotations
 
@@ -22,29 +22,30 @@ if TYPE_CHECKING:
 __all__ = ["Shapley"]
 
 MOST = 10
-"""Members for whom all coalitions are measured at most."""
+"""Largest number of members for which all coalitions are measured."""
 
 WINDOW = 10
-"""Running means that are compared to see whether they move; twice as many are needed."""
+"""Running means that are compared to test convergence; twice as many orders are needed."""
 
 
 class Shapley(CohortSignal):
-    """Shapley values of the members in `v(A) = 1 - F_V(w + Σ_A a_i Δ_i / Σ_A a_i)`, the server's validation loss `F_V`.
+    """Shapley values of the members in `v(A) = 1 - F_V(w + Σ_A a_i Δ_i / Σ_A a_i)`, `F_V` the server's validation loss.
 
-    `v(∅)` is of the model that the cohort received. With `method="exact"` all `2^m` coalitions are measured. With
-    `"gtg"` members join in random orders, every member first in turn, and their marginal values are averaged, until the
-    averages of the last ten orders are within a hundredth of the last, or `passes` times `m` orders were seen; marginal
-    values count as 0 once a coalition is within `threshold` of the whole, and all do where the round changed less. A
-    slot without an update has value 0. The server measures it, and clients pay nothing.
+    `v(∅)` is the value of the model that the cohort received. With `method="exact"`, all `2^m` coalitions are measured.
+    With `"gtg"`, members join in random orders, each member first in turn, and their marginal values are averaged until
+    the averages of the last ten orders are within a hundredth of the last one, or after `passes` times `m` orders.
+    Marginal values count as 0 once a coalition is within `threshold` of the full cohort, and all of them do if the
+    round changed the value by less than that. A slot without an update has value 0. The server measures all this, so it
+    costs the clients nothing.
 
     Attributes:
       method: `"exact"`, for at most 10 slots, or `"gtg"`.
       threshold: of truncation, in nats; for `"gtg"`.
-      passes: at most; for `"gtg"`.
-      side_by_side: coalitions measured at once.
+      passes: largest number of passes; for `"gtg"`.
+      side_by_side: coalitions measured in parallel.
 
-    With at most 10 slots the values of all coalitions are measured before orders are drawn, where orders could ask for
-    more; the numbers are the same, up to rounding.
+    With at most 10 slots, all coalitions are measured before orders are drawn if the orders could ask for more values
+    than that; the results are the same, up to rounding.
 
     Source: Liu et al., "GTG-Shapley: Efficient and Accurate Participant Contribution Evaluation in Federated Learning",
     2022, https://arxiv.org/abs/2109.02053; the numbers are those of https://github.com/pringlesinghal/GreedyFed.
@@ -63,7 +64,7 @@ class Shapley(CohortSignal):
     def measure(
         self, key: PRNGKey, round: Int[Array, ""], task: Task, updates: Updates, batch: Batch
     ) -> Float[Array, "m"]:
-        """Returns the values; `ValueError` for `"exact"` with more than 10 slots."""
+        """Returns the values; raises `ValueError` for `"exact"` with more than 10 slots."""
 
         def value(members: Float[Array, "m"]) -> Float[Array, ""]:
             return 1 - task.mean_loss(updates.merge(members * updates.weight), batch)
@@ -78,9 +79,9 @@ def exact(value: Callable, m: int, side_by_side: int = 16) -> Float[Array, "m"]:
     """Returns Shapley values from the values of all coalitions.
 
     Args:
-      value: of a coalition, given as 1 for members and 0 for others.
+      value: function of a coalition, given as 1 for members and 0 for others.
       m: players.
-      side_by_side: coalitions measured at once.
+      side_by_side: coalitions measured in parallel.
 
     Raises:
       ValueError: there are more than 10 players.
@@ -104,7 +105,7 @@ def list_coalitions(m: int) -> Int[np.ndarray, "coalitions m"]:
 
 
 def measure_coalitions(value: Callable, m: int, side_by_side: int) -> Float[Array, "coalitions"]:
-    """Returns the values of all coalitions, so many measured at once."""
+    """Returns the values of all coalitions, `side_by_side` of them measured in parallel."""
     return jax.lax.map(value, jnp.asarray(list_coalitions(m), jnp.float32), batch_size=min(side_by_side, 2**m))
 
 
@@ -118,8 +119,8 @@ def sample_orders(
       key: for the orders.
       m: players.
       threshold: of truncation.
-      passes: at most; each has `m` orders.
-      side_by_side: coalitions measured at once, where all are measured beforehand.
+      passes: largest number of passes; each has `m` orders.
+      side_by_side: coalitions measured in parallel, if all are measured beforehand.
     """
     ends = (value(jnp.zeros(m)), value(jnp.ones(m)))
 
@@ -141,7 +142,7 @@ def average_orders(
     threshold: Scalar,
     passes: int,
 ) -> Float[Array, "m"]:
-    """Returns mean marginal values over random orders until they hardly move; `ends` are the values of none and all."""
+    """Returns mean marginal values over random orders until they converge; `ends` are the values of none and all."""
     nobody, whole = ends
 
     def join(j, carry):

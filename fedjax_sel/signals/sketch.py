@@ -1,4 +1,4 @@
-"""A few numbers that stand for a client's update."""
+"""A sketch of a client's update in a few numbers."""
 
 from typing import ClassVar
 
@@ -16,12 +16,12 @@ __all__ = ["Sketch"]
 class Sketch(UpdateSignal):
     """`s_b = Σ_{i: h(i) = b} σ(i) Δ_i`, `k` numbers; `h` hashes a parameter's place to one of `k`, `σ` to a sign.
 
-    The inner product of two sketches is that of the updates in expectation over hashes, with a variance that falls as
-    `1 / k`. The hash is fixed, so that sketches of all clients, rounds and runs can be compared. The server computes it
-    from the update that it received, so it costs the client nothing.
+    The inner product of two sketches equals that of the updates in expectation over hashes, with a variance that falls
+    as `1 / k`. The hash is fixed, so sketches of all clients, rounds and runs are comparable. The server computes the
+    sketch from the update it received, so it costs the client nothing.
 
     Attributes:
-      k: how many numbers; None: the update itself, `P` numbers, its leaves flattened one after the other.
+      k: length of the sketch; None: the update itself, `P` numbers, its leaves flattened one after the other.
 
     Source: Weinberger et al., "Feature Hashing for Large Scale Multitask Learning", 2009,
     https://arxiv.org/abs/0902.2206, section 2.
@@ -36,12 +36,12 @@ class Sketch(UpdateSignal):
     k: int | None = static(default=64, low=1)
 
     def measure(self, update: Update, reference: Variables | None) -> Float[Array, "k"]:
-        """Returns the sketch of one update, its leaves flattened one after the other."""
+        """Returns the sketch of one update, its leaves flattened and concatenated."""
         return sketch_tree(update.delta, self.k)
 
 
 def sketch_tree(tree: Variables, k: int | None) -> Float[Array, "k"]:
-    """Returns the sketch of a pytree's leaves, flattened one after the other; all their numbers where `k` is None."""
+    """Returns the sketch of a pytree's leaves, flattened and concatenated; all their numbers if `k` is None."""
     if k is None:
         return jnp.concatenate([leaf.ravel() for leaf in jax.tree.leaves(tree)]).astype(jnp.float32)
     sketch, start = jnp.zeros(k, jnp.float32), 0
@@ -54,7 +54,7 @@ def sketch_tree(tree: Variables, k: int | None) -> Float[Array, "k"]:
 
 
 def count_numbers(tree: Variables, k: int | None) -> int:
-    """Returns how many numbers `sketch_tree` gives."""
+    """Returns how many numbers `sketch_tree` returns."""
     return sum(leaf.size for leaf in jax.tree.leaves(tree)) if k is None else k
 
 

@@ -13,8 +13,8 @@ __all__ = ["SoftLabels"]
 class SoftLabels(ExampleSignal):
     """`softmax(logits)`, a vector over classes; a client's value is the mean over its examples.
 
-    A client sends `C` numbers. Measured `trained`, each member's own new model predicts its own examples; on the
-    federation's public examples: `OnPublic(SoftLabels())`.
+    A client sends `C` numbers. Measured as `trained`, each member's new model predicts its own examples. For the
+    federation's public examples, use `OnPublic(SoftLabels())`.
 
     Source: Ling et al., "FedEntropy: Efficient Device Grouping for Federated Learning Using Maximum Entropy Judgment",
     2022, https://arxiv.org/abs/2205.12038.

@@ -1,4 +1,4 @@
-"""Losses a client reports from its own training."""
+"""Losses that a client reports from its own training."""
 
 from typing import ClassVar
 
@@ -12,7 +12,7 @@ __all__ = ["TrainingLoss", "TrainingLossRMS"]
 
 
 class TrainingLoss(UpdateSignal):
-    """Mean training loss, in nats, over the examples of all local steps; it comes with the update for one number more.
+    """Mean training loss, in nats, over the examples of all local steps; it is one more number with the update.
 
     >>> TrainingLoss().cost.up
     1.0
@@ -31,7 +31,7 @@ class TrainingLoss(UpdateSignal):
 
 
 class TrainingLossRMS(UpdateSignal):
-    """`sqrt(mean loss²)`, in nats, over the examples of all local steps; it comes with the update for one number more.
+    """`sqrt(mean loss²)`, in nats, over the examples of all local steps; it is one more number with the update.
 
     >>> TrainingLossRMS().cost.up
     1.0

@@ -1,4 +1,4 @@
-"""Length of a client's update."""
+"""Norm of a client's update."""
 
 from typing import ClassVar
 
@@ -16,7 +16,7 @@ class UpdateNorm(UpdateSignal):
     """`‖Δ_i‖₂` of the update as the server received it, so it costs the client nothing.
 
     Attributes:
-      sends, receives: numbers that go up and down where the client measures it, before its update is asked for.
+      sends, receives: numbers sent up and down if the client measures the norm itself, before its update is requested.
 
     >>> UpdateNorm().cost.up, UpdateNorm(sends=1).cost.up
     (0.0, 1.0)
@@ -30,7 +30,7 @@ class UpdateNorm(UpdateSignal):
 
     @property
     def cost(self) -> Cost:
-        """Returns the price: the numbers that are sent."""
+        """Returns the cost: the numbers that are sent and received."""
         return Cost(up=float(self.sends), down=float(self.receives))
 
     def measure(self, update: Update, reference: Variables | None) -> Float[Array, ""]:

@@ -1,8 +1,8 @@
-"""What is learnt: a model, how its inputs are normalised, a loss and metrics.
+"""Tasks: a model, the normalisation of its inputs, a loss and metrics.
 
-`Task` is in `task`, with `losses` and `metrics`. Three files stand beside it: `freezing` (parts of the model that are
-not trained), `features` (the backbone, run once) and `costs` (parameters and floating-point operations);
-`convolutions` looks for slow layers.
+`Task` is in `task`, its losses and metrics in `losses` and `metrics`. Four more modules support it: `freezing` (parts
+of the model that are not trained), `features` (the backbone, run once), `costs` (parameters and floating-point
+operations) and `convolutions` (which finds slow layers).
 """
 
 from fedjax_sel.task.losses import (

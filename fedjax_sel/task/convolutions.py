@@ -1,4 +1,4 @@
-"""Layers of a model that a CPU runs slowly, named before anything compiles."""
+"""Detection, before anything compiles, of layers that a CPU runs slowly."""
 
 from __future__ import annotations
 
@@ -20,11 +20,9 @@ SHOWN = 3
 
 
 def native_convolutions(task: Task, x: Rows) -> list[str]:
-    """Paths of the model's layers that call XLA's own convolution, where `models.Conv` could take their place.
+    """Returns the paths of the model's layers that call XLA's own convolution and that `models.Conv` could replace.
 
-    Of a model that is no Linen module they are numbered.
-
-    The model is traced, not compiled.
+    Layers of a model that is not a Linen module are numbered. The model is traced, not compiled.
 
     Args:
       task: what is learnt.
@@ -45,7 +43,7 @@ def native_convolutions(task: Task, x: Rows) -> list[str]:
 
 
 def _native_operations(model: ModelAdapter, example: tuple[int, ...], dtype: Any) -> list[str]:
-    """Returns a name for each convolution of XLA's own in a model that is no Linen module."""
+    """Returns a name for each of XLA's own convolutions in a model that is not a Linen module."""
     x = jax.ShapeDtypeStruct((1, *example), dtype)
     variables = jax.eval_shape(lambda x: init_model(model, jax.random.key(0), x), x)
     program = jax.make_jaxpr(lambda variables, x: apply_model(model, variables, x, train=False))(variables, x)
@@ -57,13 +55,13 @@ def _native_operations(model: ModelAdapter, example: tuple[int, ...], dtype: Any
 def _native_layers(
     model: nn.Module, example: tuple[int, ...], dtype: Any, options: tuple[tuple[str, Any], ...]
 ) -> tuple[str, ...]:
-    """The paths, of a model called with these options."""
+    """Returns the paths in a Linen module that is called with these options."""
     found: dict[str, None] = {}
 
     def note(layer, args, kwargs, context):
         out = layer(*args, **kwargs)
         module = context.module
-        # After the call, in which it may have been replaced; a lifted layer (remat) is called again without a path.
+        # Checked after the call, which may have replaced it; a lifted layer (remat) is called again without a path.
         if module.path and isinstance(module, nn.Conv) and is_native(module):
             found["/".join(module.path)] = None
         return out
@@ -78,7 +76,7 @@ def _native_layers(
 
 
 def warn_native_convolutions(task: Task, x: Rows) -> None:
-    """Warns where a CPU will run native convolutions inside a compiled loop, and says what to do.
+    """Warns if a CPU will run native convolutions inside a compiled loop, and says what to do.
 
     Args:
       task: what is learnt.

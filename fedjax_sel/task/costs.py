@@ -1,4 +1,4 @@
-"""What a task costs: parameters, and floating-point operations forwards and backwards."""
+"""Costs of a task: parameters, and floating-point operations of forward and backward passes."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from fedjax_sel.types import Variables
 
 
 class Costs(NamedTuple):
-    """What a task costs.
+    """Costs of a task.
 
     Attributes:
       parameters: numbers in the variables that are trained.
       flops: floating-point operations of one example's forward pass, by XLA's count of the unoptimised program.
-      backward: an example's backward pass as a multiple of that; 2 where all is trained, less where parts are frozen.
+      backward: an example's backward pass as a multiple of that; 2 if all is trained, less if parts are frozen.
       outputs: shape of one example's logits.
       fixed_parameters: numbers in the frozen parts.
     """
@@ -33,15 +33,15 @@ class Costs(NamedTuple):
 
 
 def count_costs(logits: Callable[..., Array], frozen: FrozenParams, variables: Variables, *inputs: Any) -> Costs:
-    """Costs of a task, from XLA's counts of programs that are lowered and never compiled.
+    """Returns the costs of a task, from XLA's counts of programs that are lowered but never compiled.
 
-    A backward pass costs twice a forward pass where all is trained. Where parts are frozen it costs twice the share of
-    the gradient's operations beyond the forward pass that are left when only what is trained has gradients.
+    A backward pass costs twice a forward pass if all is trained. If parts are frozen, that is multiplied by the share
+    of the gradient's operations beyond the forward pass that remain when only the trained parts have gradients.
 
     Args:
-      logits: of `FrozenParams`, the variables that these leave to train, and `inputs`.
+      logits: function of `FrozenParams`, the variables that these leave to train, and `inputs`.
       frozen: the names of the frozen parts.
-      variables: shapes of all of the model's.
+      variables: shapes of all of the model's variables.
       inputs: shapes of one example, and of what else `logits` takes.
     """
     flops, outputs = count_flops(lambda v, *given: logits(FrozenParams(), v, *given), variables, *inputs)
@@ -63,7 +63,8 @@ def count_costs(logits: Callable[..., Array], frozen: FrozenParams, variables: V
 def count_flops(function: Callable[..., Any], *inputs: Any) -> tuple[float, Any]:
     """Returns XLA's count of a function's operations, and the shapes of its results; nothing is compiled.
 
-    XLA counts one turn of a loop; `lax.scan`, `lax.map`, and what `nn.RNN` and `nn.scan` make of them count with all.
+    XLA counts one iteration of a loop; here all iterations of `lax.scan` and `lax.map`, and so of `nn.RNN` and
+    `nn.scan`, are counted.
     """
     traced: Any = jax.jit(function).trace(*inputs)
     lowered = traced.lower()
@@ -71,7 +72,7 @@ def count_flops(function: Callable[..., Any], *inputs: Any) -> tuple[float, Any]
 
 
 def count_repeats(program: core.Jaxpr) -> float:
-    """Returns the operations of a program's loops of known length after their first turn."""
+    """Returns the operations of a program's loops of known length after their first iteration."""
     more = 0.0
     for equation in program.eqns:
         if equation.primitive.name == "scan":
@@ -84,7 +85,7 @@ def count_repeats(program: core.Jaxpr) -> float:
 
 
 def count_numbers(variables: Variables) -> int:
-    """How many numbers some variables hold.
+    """Returns how many numbers variables hold.
 
     >>> count_numbers({"kernel": np.zeros((3, 2)), "bias": np.zeros(2)})
     8

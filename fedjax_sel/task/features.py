@@ -18,18 +18,18 @@ from fedjax_sel.task.task import Task
 from fedjax_sel.types import Rows
 
 AT_ONCE = 500
-"""Examples that pass the backbone together."""
+"""The number of examples that pass through the backbone together."""
 
 
 def precompute_features(task: Task, *datasets: Dataset) -> tuple[Task, list[Dataset]]:
-    """The same task on the features that its frozen backbone computes, and the datasets of those features.
+    """Returns the task on the features that its frozen backbone computes, and the datasets of those features.
 
-    The backbone is the first of the model's `stages` that are all frozen; without any, everything is returned as it is.
-    What rounds cost is still counted with the backbone, as for clients that run it every time.
+    The backbone is the model's leading `stages` that are all frozen; if there are none, everything is returned
+    unchanged. Rounds are still billed with the backbone, as for clients that run it every time.
 
     Args:
       task: what is learnt.
-      datasets: whose training, test and validation examples are replaced; the first says their shape.
+      datasets: datasets whose training, test and validation examples are replaced; the first determines their shape.
     """
     stages = getattr(task.model, "stages", ())
     end = next((i for i, name in enumerate(stages) if not task.frozen.is_frozen((name,))), len(stages))
@@ -54,5 +54,5 @@ def precompute_features(task: Task, *datasets: Dataset) -> tuple[Task, list[Data
 
 @jit(static_argnames=("end",))
 def backbone(task: Task, x: Rows, *, end: int) -> Float[Array, "b ..."]:
-    """Features that the model's stages before `end`, all frozen, compute from examples as stored."""
+    """Returns the features that the model's stages before `end`, all frozen, compute from examples as stored."""
     return apply_model(task.model, task.frozen.variables, task.normalize(x), train=False, end=end)

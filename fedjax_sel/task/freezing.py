@@ -1,4 +1,4 @@
-"""Parts of a model that are not trained: which, with what values, and what follows for the others."""
+"""Frozen parts of a model, which are not trained: their names, their values, and the variables that are left."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ STATISTICS = "batch_stats"
 class FrozenParams(Pytree):
     """The parts of a model that are not trained, and their variables.
 
-    A part is named by its path in the model, as in `group1` or `group3/block1`; `*` stands for anything in one step of
-    the path. A frozen part takes no gradient, its normalisation uses its statistics and does not move them, and its
-    variables neither travel nor are averaged: they are not among the variables of the global model.
+    A part is named by its path in the model, as in `group1` or `group3/block1`; `*` matches anything within one step of
+    the path. A frozen part gets no gradient, its normalisation uses its statistics without updating them, and its
+    variables are neither sent nor averaged: they are not among the variables of the global model.
 
     Attributes:
-      names: of the frozen parts.
-      variables: theirs.
-      start: initial values of other parts, where they are known; the rest is drawn.
-      begin: how many of the model's `stages` were run beforehand, so that examples are the features those computed.
-      costs: of the whole task, a `Costs`, where examples are features; None: counted when asked for.
+      names: names of the frozen parts.
+      variables: variables of the frozen parts.
+      start: initial values of other parts, as far as they are known; the rest are drawn.
+      begin: how many of the model's `stages` were run in advance, so that examples are the features they computed.
+      costs: a `Costs` of the whole task, if examples are features; None: counted on request.
 
     >>> FrozenParams(names=("group1",)).is_frozen(("group1", "block2"))
     True
@@ -44,15 +44,15 @@ class FrozenParams(Pytree):
 
     @property
     def model_options(self) -> dict[str, Any]:
-        """Keyword arguments with which the model begins at the stage whose inputs the examples are."""
+        """Keyword arguments that make the model start at the stage whose inputs the examples are."""
         return {"begin": self.begin} if self.begin else {}
 
     def is_frozen(self, path: Sequence[str]) -> bool:
-        """Whether a module, or a variable in one, is in a frozen part; `path` without its collection."""
+        """Returns whether a module, or a variable in one, is in a frozen part; `path` without its collection."""
         return any(within(path, name) for name in self.names)
 
     def split(self, variables: Variables) -> tuple[Variables, Variables]:
-        """The variables that are trained, and those that are frozen."""
+        """Splits variables into those that are trained and those that are frozen."""
         if not self.names:
             return variables, {}
         flat = traverse_util.flatten_dict(variables)
@@ -61,26 +61,26 @@ class FrozenParams(Pytree):
         return trained, frozen
 
     def drop_frozen(self, variables: Variables) -> Variables:
-        """The variables that are trained."""
+        """Returns the variables that are trained."""
         return self.split(dict(variables))[0]
 
     def initialize(self, drawn: Variables) -> Variables:
-        """Initial values of what is trained: known ones where there are, else those drawn."""
+        """Returns initial values of the variables that are trained: the known ones, otherwise those drawn."""
         trained = self.drop_frozen(drawn)
         return merge_trees(trained, self.start) if self.start else trained
 
     def merge(self, trained: Variables) -> Variables:
-        """All of the model's variables."""
+        """Returns all of the model's variables."""
         return merge_trees(self.variables, trained) if self.variables else trained
 
     def drop_stages(self, stages: Sequence[str]) -> Variables:
-        """The frozen variables that are not in these stages."""
+        """Returns the frozen variables that are not in these stages."""
         flat = traverse_util.flatten_dict(self.variables)
         return traverse_util.unflatten_dict({path: leaf for path, leaf in flat.items() if path[1] not in stages})
 
     @contextmanager
     def evaluate_frozen(self) -> Iterator[None]:
-        """A context in which frozen parts are called as in evaluation."""
+        """Context manager in which frozen parts are called as in evaluation."""
         if not self.names:
             yield
             return
@@ -90,7 +90,7 @@ class FrozenParams(Pytree):
 
 
 def within(path: Sequence[str], name: str) -> bool:
-    """Whether a path begins with the steps of a name.
+    """Returns whether a path begins with the steps of a name.
 
     >>> within(("group1", "block2", "conv1"), "group1"), within(("group1", "block2"), "*/block1"), within((), "group1")
     (True, False, False)
@@ -100,7 +100,7 @@ def within(path: Sequence[str], name: str) -> bool:
 
 
 def merge_trees(tree: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """Both nested dictionaries in one; where both have a leaf, the other's.
+    """Merges two nested dictionaries; where both have a leaf, takes that of `other`.
 
     >>> merge_trees({"a": {"x": 1, "y": 2}}, {"a": {"y": 3}, "b": 4})
     {'a': {'x': 1, 'y': 3}, 'b': 4}
@@ -113,16 +113,16 @@ def merge_trees(tree: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, 
 
 
 def fit_variables(variables: Variables, like: Variables, frozen: FrozenParams, last: tuple[str, ...]) -> Variables:
-    """A checkpoint's variables, checked; without the last layer where that has another number of classes.
+    """Checks and returns a checkpoint's variables, without the last layer if it has another number of classes.
 
     Args:
-      variables: of a checkpoint.
-      like: shapes of the model's.
-      frozen: the parts that must fit whole.
+      variables: variables of a checkpoint.
+      like: shapes of the model's variables.
+      frozen: the parts that must fit completely.
       last: path of the last layer.
 
     Raises:
-      ValueError: variables are missing, too many, or of other shapes; they are named.
+      ValueError: variables are missing, superfluous, or of other shapes; the message names them.
     """
     given: dict[tuple[str, ...], Any] = dict(traverse_util.flatten_dict(variables))
     wanted: dict[tuple[str, ...], Any] = dict(traverse_util.flatten_dict(like))
@@ -139,24 +139,24 @@ def fit_variables(variables: Variables, like: Variables, frozen: FrozenParams, l
         shown = sorted(wrong, key=lambda line: (line.startswith(STATISTICS), line))[:6]
         raise ValueError(f"the checkpoint is of another model: {'; '.join(shown)}" + name_others(len(wrong) - 6))
     classes = [path for path in wanted if path[1:-1] == last]
-    if any(path not in out for path in classes):  # a layer is taken whole or not at all
+    if any(path not in out for path in classes):  # take a layer completely or not at all
         out = {path: leaf for path, leaf in out.items() if path not in classes}
     return traverse_util.unflatten_dict(out)
 
 
 def name_others(count: int) -> str:
-    """Says that there are others."""
+    """Returns the end of a message that says how many more there are."""
     return f"; and {count} more" if count > 0 else ""
 
 
 def check_parts(what: str, names: Sequence[str], variables: Variables, rest: str) -> None:
-    """Raises `ValueError` for names that no variable is in, or that are all of the model.
+    """Raises `ValueError` if a name matches no variable, or the names cover the whole model.
 
     Args:
-      what: the parts are, for errors.
-      names: of the parts.
-      variables: of the model.
-      rest: what the other parts are.
+      what: what the parts are, for error messages.
+      names: names of the parts.
+      variables: variables of the model.
+      rest: what the other parts are, for error messages.
     """
     paths = {path[1:] for path in traverse_util.flatten_dict(variables)}
     known = ", ".join(sorted({path[0] for path in paths}))

@@ -1,4 +1,4 @@
-"""Losses: how wrong the model's outputs are about the targets of each example."""
+"""Losses: the error of the model's outputs on the targets of each example."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Loss(Pytree, ABC):
     """A loss is called with outputs and targets; training minimises its mean over examples.
 
     Attributes:
-      targets: the kinds of targets that it is of (`types.TARGETS`); none: any.
+      targets: the kinds of targets that it applies to (`types.TARGETS`); empty: any.
     """
 
     targets: ClassVar[tuple[str, ...]] = ()
@@ -61,10 +61,10 @@ class CrossEntropy(Loss):
 
 
 class LabelSmoothing(Loss):
-    """Cross-entropy, in nats, from labels of which a part is spread evenly over all classes.
+    """Cross-entropy, in nats, from labels of which a share is spread evenly over all classes.
 
     Attributes:
-      smoothing: that part, in [0, 1).
+      smoothing: that share, in [0, 1).
 
     Source: Szegedy, Vanhoucke, Ioffe, Shlens and Wojna, "Rethinking the Inception Architecture for Computer Vision",
     2016, https://arxiv.org/abs/1512.00567, section 7.
@@ -109,7 +109,7 @@ class Focal(Loss):
 
 
 class SquaredError(Loss):
-    """`(outputs - targets)²`, the mean over the numbers of an example.
+    """`(outputs - targets)²`, averaged over the numbers of an example.
 
     >>> SquaredError()(jnp.array([[3.0], [1.0]]), jnp.array([1.0, 1.0]))
     Array([4., 0.], dtype=float32)
@@ -123,10 +123,10 @@ class SquaredError(Loss):
 
 
 class Huber(Loss):
-    """`½ r²` of a residual `r` up to `delta`, beyond it `delta (|r| - ½ delta)`; the mean over an example's numbers.
+    """`½ r²` of a residual `r` up to `delta`, beyond it `delta (|r| - ½ delta)`; averaged over an example's numbers.
 
     Attributes:
-      delta: above 0.
+      delta: the residual beyond which the loss is linear; above 0.
 
     Source: Huber, "Robust Estimation of a Location Parameter", 1964, https://doi.org/10.1214/aoms/1177703732.
 
@@ -144,7 +144,7 @@ class Huber(Loss):
 
 
 class BinaryCrossEntropy(Loss):
-    """Cross-entropy, in nats, of each label on its own, with `p = sigmoid(outputs)`; the mean over an example's labels.
+    """Cross-entropy, in nats, of each label separately, with `p = sigmoid(outputs)`; averaged over an example's labels.
 
     >>> BinaryCrossEntropy()(jnp.zeros((1, 3)), jnp.array([[0, 1, 1]])).round(4)
     Array([0.6931], dtype=float32)
@@ -158,10 +158,10 @@ class BinaryCrossEntropy(Loss):
 
 
 class NextToken(Loss):
-    """Cross-entropy, in nats, of the token at each place of a sequence; the mean over its places without padding.
+    """Cross-entropy, in nats, of the token at each position of a sequence; averaged over positions without padding.
 
     Attributes:
-      pad: the token that fills sequences up; places where it is the target do not count.
+      pad: the token that pads sequences; positions where it is the target do not count.
 
     >>> NextToken()(jnp.zeros((1, 3, 4)), jnp.array([[2, 1, 0]])).round(4)
     Array([1.3863], dtype=float32)
@@ -172,7 +172,7 @@ class NextToken(Loss):
     pad: int = static(default=0)
 
     def __call__(self, outputs: Float[Array, "b L C"], targets: Int[Array, "b L"]) -> Float[Array, "b"]:
-        """Returns the loss of each sequence; 0 where it is padding only."""
+        """Returns the loss of each sequence; 0 if it is all padding."""
         surprise = optax.softmax_cross_entropy(outputs, jax.nn.one_hot(targets, outputs.shape[-1]))
         return average_places(surprise, targets != self.pad)
 
@@ -186,7 +186,7 @@ LOSSES: dict[str, type[Loss]] = {
     "binary_cross_entropy": BinaryCrossEntropy,
     "next_token": NextToken,
 }
-"""The losses by the names that a configuration gives them."""
+"""The losses, by their names in a configuration."""
 
 DEFAULT_LOSS: dict[str, Loss] = {
     "classes": CrossEntropy(),
@@ -194,18 +194,18 @@ DEFAULT_LOSS: dict[str, Loss] = {
     "multilabel": BinaryCrossEntropy(),
     "tokens": NextToken(),
 }
-"""The loss of each kind of targets where none is given."""
+"""The default loss of each kind of targets."""
 
 cross_entropy = CrossEntropy()
 
 
 def align(targets: Num[Array, "b *k"], outputs: Float[Array, "b k"]) -> Num[Array, "b k"]:
-    """Returns targets of one number an example with the axis that outputs have for it."""
+    """Returns targets with one number per example with the additional axis of the outputs."""
     return targets[:, None] if targets.ndim == outputs.ndim - 1 else targets
 
 
 def average_places(value: Float[Array, "b L"], counts: Bool[Array, "b L"] | None = None) -> Float[Array, "b"]:
-    """Returns the mean over each example's places, of those that count; 0 where none does.
+    """Returns the mean over each example's positions that count; 0 if none do.
 
     >>> average_places(jnp.array([[1.0, 3.0, 9.0]]), jnp.array([[True, True, False]]))
     Array([2.], dtype=float32)

@@ -1,7 +1,8 @@
-"""Metrics: what is measured of a model on some examples, from what each example adds to a sum.
+"""Metrics: measures of a model on a set of examples, computed from sums over the examples.
 
-Sums of several sets of examples, of blocks, devices or clients, add up to the sum of all of them. So a metric that is
-no mean over examples (an F1 score, a calibration error) is measured on each client, and on all test examples, alike.
+Sums over several sets of examples (blocks, devices, clients) add up to the sum over all of them. So a metric that is
+not a mean over examples (an F1 score, a calibration error) is measured in the same way on each client and on all test
+examples.
 """
 
 from __future__ import annotations
@@ -18,17 +19,17 @@ from fedjax_sel.task.losses import ExampleFunction, align, average_places
 
 
 class Metric(Pytree, ABC):
-    """A number, or one for each class, of a set of examples.
+    """A number, or one for each class, measured on a set of examples.
 
     Attributes:
-      targets: the kinds of targets that it is of (`types.TARGETS`); none: any.
+      targets: the kinds of targets that it applies to (`types.TARGETS`); empty: any.
     """
 
     targets: ClassVar[tuple[str, ...]] = ()
 
     @property
     def higher_is_better(self) -> bool:
-        """Returns whether its lowest values are the worst; true by default."""
+        """Returns whether higher values are better; true by default."""
         return True
 
     @abstractmethod
@@ -36,11 +37,11 @@ class Metric(Pytree, ABC):
         """Returns what each example adds to the sums: a pytree of arrays with a leading `b`."""
 
     def __call__(self, outputs: Any, targets: Any) -> Any:
-        """Returns what `measure` does."""
+        """Returns what `measure` returns."""
         return self.measure(outputs, targets)
 
     def compute(self, sums: Any, count: Float[Array, ""] | float) -> Float[Array, "..."]:
-        """Returns the metric of `count` examples, from their sums; the mean by default."""
+        """Returns the metric on `count` examples, from their sums; the mean by default."""
         return sums / count
 
 
@@ -48,8 +49,8 @@ class MeanOf(Metric):
     """The mean over the examples of a plain function of outputs and targets.
 
     Attributes:
-      function: gives a number, or one for each class, of each example.
-      higher_is_better: which of its values are the worst ones.
+      function: returns a number, or one for each class, for each example.
+      higher_is_better: whether higher values are better.
 
     >>> MeanOf(lambda outputs, targets: outputs[:, 0] ** 2, higher_is_better=False).higher_is_better
     False
@@ -73,7 +74,7 @@ class Accuracy(Metric):
     targets: ClassVar[tuple[str, ...]] = ("classes",)
 
     def measure(self, outputs: Float[Array, "b C"], targets: Int[Array, "b"]) -> Bool[Array, "b"]:
-        """Returns whether the model is right about each example."""
+        """Returns whether the model classifies each example correctly."""
         return outputs.argmax(-1) == targets
 
 
@@ -81,7 +82,7 @@ accuracy = Accuracy()
 
 
 class ClassAccuracy(Metric):
-    """Fraction of each class's examples about which the model is right (its recall); NaN for a class without examples.
+    """Fraction of each class's examples that are classified correctly (its recall); NaN for a class without examples.
 
     >>> measured = ClassAccuracy().measure(jnp.eye(3)[:2], jnp.array([0, 0]))
     >>> ClassAccuracy().compute(jax.tree.map(lambda leaf: leaf.sum(0), measured), 2).tolist()
@@ -91,7 +92,7 @@ class ClassAccuracy(Metric):
     targets: ClassVar[tuple[str, ...]] = ("classes",)
 
     def measure(self, outputs: Float[Array, "b C"], targets: Int[Array, "b"]) -> dict[str, Float[Array, "b C"]]:
-        """Returns, by class, each example and whether the model is right about it."""
+        """Returns, by class, each example and whether the model classifies it correctly."""
         of = jax.nn.one_hot(targets, outputs.shape[-1])
         return {"right": of * accuracy(outputs, targets)[:, None], "examples": of}
 
@@ -103,14 +104,14 @@ class ClassAccuracy(Metric):
 class F1(Metric):
     """`2 TP / (2 TP + FP + FN)` of each class, or label, against all others.
 
-    It is NaN for a class that no example has and none was said to have; the mean over classes leaves it out, as
+    It is NaN for a class that no example has and that is predicted for none; the mean over classes leaves it out, as
     scikit-learn's does.
 
-    Labels, of which an example has several, are predicted where their output is above 0 (a probability above ½).
+    Labels, of which an example can have several, are predicted if their output is above 0 (a probability above ½).
 
     Attributes:
-      average: `"macro"`, the mean over classes; `"micro"`, of the counts of all classes together; or `"none"`, one for
-        each class.
+      average: `"macro"`, the mean over classes; `"micro"`, the score of the counts of all classes together; or
+        `"none"`, one score for each class.
 
     >>> F1(average="none")
     F1(average='none')
@@ -121,7 +122,7 @@ class F1(Metric):
     average: str = static(default="macro", choices=["macro", "micro", "none"])
 
     def measure(self, outputs: Float[Array, "b C"], targets: Int[Array, "b *C"]) -> dict[str, Float[Array, "b C"]]:
-        """Returns true positives, and what was predicted or is there, by class."""
+        """Returns, by class, true positives, and the number of predictions plus targets."""
         if targets.ndim == 1:
             classes = outputs.shape[-1]
             said, there = jax.nn.one_hot(outputs.argmax(-1), classes), jax.nn.one_hot(targets, classes)
@@ -134,15 +135,15 @@ class F1(Metric):
         both, either = sums["both"], sums["either"]
         if self.average == "micro":
             both, either = both.sum(), either.sum()
-        score = 2 * both / jnp.where(either > 0, either, jnp.nan)  # 2 TP + FP + FN: what was said and what is there
+        score = 2 * both / jnp.where(either > 0, either, jnp.nan)  # 2 TP + FP + FN: predictions and targets
         return jnp.nanmean(score) if self.average == "macro" else score
 
 
 class CalibrationError(Metric):
-    """`Σ_b (n_b / n) |acc_b - conf_b|` over bins of equal width of the largest probability, the expected one (ECE).
+    """`Σ_b (n_b / n) |acc_b - conf_b|` over equal-width bins of the largest probability: expected calibration error.
 
     Attributes:
-      bins: how many.
+      bins: number of bins.
 
     Source: Guo, Pleiss, Sun and Weinberger, "On Calibration of Modern Neural Networks", 2017,
     https://arxiv.org/abs/1706.04599, equation (3).
@@ -161,7 +162,7 @@ class CalibrationError(Metric):
         return False
 
     def measure(self, outputs: Float[Array, "b C"], targets: Int[Array, "b"]) -> Float[Array, "b bins"]:
-        """Returns by how much each example is right more often than the model says, in the bin of what it says."""
+        """Returns accuracy minus confidence of each example, in the bin of its confidence."""
         sure = jax.nn.softmax(outputs).max(-1)
         place = jnp.clip(jnp.ceil(sure * self.bins).astype(jnp.int32) - 1, 0, self.bins - 1)  # bins ((b-1)/B, b/B]
         return jax.nn.one_hot(place, self.bins) * (accuracy(outputs, targets) - sure)[:, None]
@@ -175,12 +176,12 @@ class AUC(Metric):
     """Area under the ROC curve of each class, or label, against all others; NaN without examples on both sides.
 
     Scores are the log-odds `s` of a class (a label's output), counted in bins of equal width of `s / (|s| + 4)`. Counts
-    add up over blocks and clients, which ranks do not, and the area is exact but for pairs of a positive and a negative
-    example in one bin: each counts one half, as a tie does. At even odds a bin is `16 / bins` wide.
+    add up over blocks and clients, which ranks do not. The area is exact except for pairs of a positive and a negative
+    example in the same bin: each counts one half, as a tie does. At even odds a bin is `16 / bins` wide.
 
     Attributes:
-      bins: how many.
-      average: `"macro"`, the mean over the classes that have an area; or `"none"`, one for each class.
+      bins: number of bins.
+      average: `"macro"`, the mean over the classes that have an area; or `"none"`, one area for each class.
 
     Source: Hanley and McNeil, "The Meaning and Use of the Area under a Receiver Operating Characteristic (ROC) Curve",
     1982, https://doi.org/10.1148/radiology.143.1.7063747: the probability that a positive example ranks above a
@@ -197,7 +198,7 @@ class AUC(Metric):
     average: str = static(default="macro", choices=["macro", "none"])
 
     def measure(self, outputs: Float[Array, "b C"], targets: Int[Array, "b *C"]) -> dict[str, Bool[Array, "b C ..."]]:
-        """Returns, by class, the bin of each example on the side that it is on, and whether its score is NaN."""
+        """Returns, by class, each example's bin on its side, positive or negative, and whether its score is NaN."""
         if targets.ndim == 1:
             score, there = log_odds(outputs), jax.nn.one_hot(targets, outputs.shape[-1], dtype=bool)
         else:
@@ -208,7 +209,7 @@ class AUC(Metric):
         return {"positive": at & there[..., None], "negative": at & ~there[..., None], "nan": jnp.isnan(score)}
 
     def compute(self, sums: dict[str, Num[Array, "C ..."]], count: Any) -> Float[Array, "..."]:
-        """Returns the area, or the areas; NaN where a score is."""
+        """Returns the area, or the areas; NaN if any score is NaN."""
         positive, negative = (jnp.asarray(sums[side], jnp.float32) for side in ("positive", "negative"))
         below = jnp.cumsum(negative, -1) - negative / 2
         pairs = positive.sum(-1) * negative.sum(-1)
@@ -218,7 +219,7 @@ class AUC(Metric):
 
 
 def log_odds(outputs: Float[Array, "b C"]) -> Float[Array, "b C"]:
-    """Returns `log p / (1 - p)` of each class's probability, exact where one is almost 1.
+    """Returns `log p / (1 - p)` of each class's probability `p`, accurate even if one is almost 1.
 
     >>> log_odds(jnp.array([[3.0, 1.0], [40.0, 0.0]])).tolist()
     [[2.0, -2.0], [40.0, -40.0]]
@@ -230,7 +231,7 @@ def log_odds(outputs: Float[Array, "b C"]) -> Float[Array, "b C"]:
 
 
 class AbsoluteError(Metric):
-    """`|outputs - targets|`, the mean over examples and their numbers.
+    """`|outputs - targets|`, averaged over examples and their numbers.
 
     >>> AbsoluteError().measure(jnp.array([[3.0]]), jnp.array([1.0])).tolist()
     [2.0]
@@ -249,10 +250,11 @@ class AbsoluteError(Metric):
 
 
 class R2(Metric):
-    """Coefficient of determination, `1 - Σ (y - f)² / Σ (y - ȳ)²`, the mean over an example's numbers.
+    """Coefficient of determination, `1 - Σ (y - f)² / Σ (y - ȳ)²`, averaged over an example's numbers.
 
-    Numbers that are the same in all examples have none, and are left out. The sums are of float32 numbers: targets far
-    from 0, beside their spread, lose digits, and count as the same where their variance is a millionth of their square.
+    Numbers that are the same in all examples have no coefficient, and are left out. The sums are in float32: targets
+    far from 0, relative to their spread, lose digits, and count as the same if their variance is at most a millionth of
+    their mean square.
 
     >>> R2().compute({"error": jnp.array([1.0]), "y": jnp.array([0.0]), "square": jnp.array([2.0])}, 2).item()
     0.5
@@ -261,7 +263,7 @@ class R2(Metric):
     targets: ClassVar[tuple[str, ...]] = ("continuous",)
 
     def measure(self, outputs: Float[Array, "b k"], targets: Num[Array, "b *k"]) -> dict[str, Float[Array, "b k"]]:
-        """Returns squared error, target, and its square."""
+        """Returns the squared error, the target, and the target's square."""
         y = align(targets, outputs)
         return {"error": (outputs - y) ** 2, "y": y, "square": y**2}
 
@@ -273,7 +275,7 @@ class R2(Metric):
 
 
 class LabelAccuracy(Metric):
-    """Fraction of the labels of all examples about which the model is right, each above or below probability ½.
+    """Fraction of the labels of all examples that the model predicts correctly, with threshold ½ on the probability.
 
     >>> LabelAccuracy().measure(jnp.array([[1.0, -1.0]]), jnp.array([[1, 1]])).tolist()
     [0.5]
@@ -282,15 +284,15 @@ class LabelAccuracy(Metric):
     targets: ClassVar[tuple[str, ...]] = ("multilabel",)
 
     def measure(self, outputs: Float[Array, "b C"], targets: Int[Array, "b C"]) -> Float[Array, "b"]:
-        """Returns the fraction of each example's labels."""
+        """Returns the fraction of each example's labels that are correct."""
         return average_places(((outputs > 0) == (targets > 0)).astype(jnp.float32))
 
 
 class TokenAccuracy(Metric):
-    """Fraction of the places of all sequences whose largest output is that of their token, without padding.
+    """Fraction of the positions of all sequences whose largest output is that of their token, without padding.
 
     Attributes:
-      pad: the token that fills sequences up; places where it is the target do not count.
+      pad: the token that pads sequences; positions where it is the target do not count.
 
     >>> TokenAccuracy().measure(jnp.eye(3)[None], jnp.array([[0, 1, 1]]))["right"].tolist()
     [1.0]
@@ -301,13 +303,13 @@ class TokenAccuracy(Metric):
     pad: int = static(default=0)
 
     def measure(self, outputs: Float[Array, "b L C"], targets: Int[Array, "b L"]) -> dict[str, Float[Array, "b"]]:
-        """Returns how many places of each sequence count, and at how many the model is right."""
+        """Returns how many positions of each sequence count, and at how many of them the model is right."""
         counts = targets != self.pad
         right = counts & (outputs.argmax(-1) == targets)
         return {"right": right.sum(-1).astype(jnp.float32), "places": counts.sum(-1).astype(jnp.float32)}
 
     def compute(self, sums: dict[str, Float[Array, ""]], count: Any) -> Float[Array, ""]:
-        """Returns the fraction of all places."""
+        """Returns the fraction of all positions that are right."""
         return sums["right"] / jnp.maximum(sums["places"], 1)
 
 
@@ -322,7 +324,7 @@ METRICS: dict[str, type[Metric]] = {
     "label_accuracy": LabelAccuracy,
     "token_accuracy": TokenAccuracy,
 }
-"""The metrics by the names that a configuration gives them."""
+"""The metrics, by their names in a configuration."""
 
 DEFAULT_METRICS: dict[str, dict[str, Metric]] = {
     "classes": {"accuracy": Accuracy()},
@@ -330,4 +332,4 @@ DEFAULT_METRICS: dict[str, dict[str, Metric]] = {
     "multilabel": {"label_accuracy": LabelAccuracy(), "f1": F1()},
     "tokens": {"token_accuracy": TokenAccuracy()},
 }
-"""The metrics of each kind of targets where none are given."""
+"""The default metrics of each kind of targets."""

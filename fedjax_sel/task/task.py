@@ -1,4 +1,4 @@
-"""What is learnt, as pure functions over a pytree of variables."""
+"""The task: what is learnt, as pure functions of a pytree of variables."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from fedjax_sel.types import Batch, PRNGKey, Rows, Variables
 
 TAKEN = ("loss", "training_loss", "seconds", "joules", "left_out", "alive", "idle")
 TAKEN += ("bytes", "bytes_up", "bytes_down", "flops", "client_flops")
-"""Names in a history that no metric of a task may have."""
+"""Names in a history that a task's metric may not have."""
 
 PREFIXES = ("selection_", "fault_", "client_")
-"""What the name of a metric of a task may not begin with."""
+"""Prefixes that the name of a task's metric may not have."""
 
 
 def is_own_metric(name: str) -> bool:
-    """Returns whether a metric of a history is one that its task was given, on the test examples.
+    """Returns whether a metric of a history is one of the task's own metrics, on the test examples.
 
     >>> [name for name in ("accuracy", "f1", "client_f1_mean", "bytes") if is_own_metric(name)]
     ['f1']
@@ -42,27 +42,27 @@ def is_own_metric(name: str) -> bool:
 
 
 class Task(Pytree):
-    """What is learnt by a Flax module: a model, how its inputs are normalised, a loss and metrics.
+    """What a model learns: the model, how its inputs are normalised, a loss and metrics.
 
     Attributes:
       model: maps normalised examples to outputs (logits of classes, of labels, of the next token; or numbers): any
-        Linen module, or what `models.from_nnx` and `models.from_functions` make. Called with `train=True` (or
-        `deterministic=False`) while a client trains, where it takes that. Where it has statistics (a collection
-        `batch_stats`), it gets `mask`, the examples that count, if it takes that; else its `flax.linen.BatchNorm`
+        Linen module, or what `models.from_nnx` and `models.from_functions` return. It is called with `train=True` (or
+        `deterministic=False`) while a client trains, if it takes that argument. If it has statistics (a collection
+        `batch_stats`), it gets `mask`, the examples that count, if it takes that; otherwise its `flax.linen.BatchNorm`
         layers do.
-      shift, scale: an example as stored becomes `(x - shift) * scale`; numbers, or one for each place of the example's
+      shift, scale: an example as stored becomes `(x - shift) * scale`; numbers, or one for each entry of the example's
         last axis.
-      loss: of each example, from the model's outputs and the targets; training minimises its mean. A `Loss`, whose
+      loss: loss of each example, from the model's outputs and the targets; training minimises its mean. A `Loss`, whose
         floats can be swept over, or a plain function.
-      metrics: by name, a `Metric`, or a plain function of outputs and targets, of whose values the mean is taken; a
-        history has their values on the test examples, one for each class as `NAME_0`, `NAME_1`, ...
+      metrics: by name, a `Metric`, or a plain function of outputs and targets whose values are averaged; a history has
+        their values on the test examples, one for each class as `NAME_0`, `NAME_1`, ...
       frozen: the parameters that are not trained.
-      raw: whether examples reach the model as stored, as token ids do: neither normalised nor made floats.
+      raw: whether examples reach the model as stored, as token ids do: neither normalised nor converted to floats.
       personal: names of the parts that each client keeps for itself (`FrozenParams` says how parts are named): they are
-        trained locally, never sent and never merged. A whole normalisation layer keeps its statistics with it.
+        trained locally, never sent and never merged. A whole normalisation layer includes its statistics.
 
     Raises:
-      ValueError: the loss or a metric is no function, or a metric has a name that a history uses.
+      ValueError: the loss or a metric is not a function, or a metric has a name that a history uses.
 
     >>> from fedjax_sel.models.mlp import MLP
     >>> task = Task(MLP(classes=3, hidden=(4,)))
@@ -83,7 +83,7 @@ class Task(Pytree):
     personal: tuple[str, ...] = static(default=())
 
     def __check_init__(self) -> None:
-        """Refuses a loss or metrics that cannot be computed, and makes the metrics hashable."""
+        """Raises `ValueError` if a field is invalid, and makes the metrics hashable."""
         if isinstance(self.model, type):
             raise ValueError(f"task: model is {self.model.__name__}, a class; give {self.model.__name__}(...)")
         if not all(callable(getattr(self.model, method, None)) for method in ("init", "apply")):
@@ -125,18 +125,19 @@ class Task(Pytree):
         metrics: Mapping[str, Metric | ExampleFunction] | None = None,
         normalise: bool | Literal["unit"] = True,
     ) -> Task:
-        """The task of learning `dataset`.
+        """Returns the task of learning `dataset` with `model`.
 
         Args:
-          model: what learns.
-          dataset: whose targets say which loss and metrics are taken where none are given.
-          loss, metrics: of the task.
-          normalise: to mean 0 and deviation 1 by the training examples; examples of a dataset whose targets are tokens
-            are not. Whole numbers that are not normalised, but for bytes, are token ids (`raw`). `"unit"`: bytes become
-            numbers from 0 to 1.
+          model: the model that learns.
+          dataset: the dataset, whose targets determine the default loss and metrics.
+          loss, metrics: of the task; None: the defaults.
+          normalise: whether to normalise to mean 0 and deviation 1 over the training examples, unless the dataset's
+            targets are tokens. Whole numbers other than bytes that are not normalised are token ids (`raw`). `"unit"`:
+            bytes become numbers from 0 to 1.
 
         Raises:
-          ValueError: examples that are no bytes cannot be normalised to 0 to 1.
+          ValueError: `normalise` is `"unit"`, but the examples are not bytes; or a model of texts gets examples that
+            are not token ids.
         """
         if not isinstance(dataset, Dataset):
             raise ValueError(
@@ -163,27 +164,27 @@ class Task(Pytree):
         return cls(model, shift, scale, **given)
 
     def init(self, key: PRNGKey, x: Rows) -> Variables:
-        """Initial values of what is trained, for examples like those of `x` (any number of them)."""
+        """Returns initial values of the variables that are trained, for examples like those of `x` (any number)."""
         example = jnp.zeros((1, *x.shape[1:]), x.dtype if self.raw else jnp.float32)
         return self.frozen.initialize(init_model(self.model, key, example, **self.frozen.model_options))
 
     def logits(
         self, variables: Variables, x: Rows, *, train: bool = False, key: PRNGKey | None = None
     ) -> Float[Array, "b ..."]:
-        """Outputs of examples as stored: logits where targets are classes.
+        """Returns the model's outputs for examples as stored: logits if targets are classes.
 
         Args:
-          variables: the model's.
+          variables: variables of the model.
           x: examples.
-          train: with dropout, drawn from `key`.
-          key: needed where `train`.
+          train: whether to use dropout, drawn from `key`.
+          key: required if `train`.
         """
         merged, options = self.frozen.merge(variables), self.frozen.model_options
         with self.frozen.evaluate_frozen():
             return apply_model(self.model, merged, self.normalize(x), train=train, key=key, **options)
 
     def logits_and_features(self, variables: Variables, x: Rows) -> tuple[Float[Array, "b C"], Float[Array, "b H"]]:
-        """Logits of examples as stored, in evaluation, and their features: the inputs of the last `nn.Dense`.
+        """Returns logits and features, the inputs of the last `nn.Dense`, of examples as stored, in evaluation.
 
         Raises:
           ValueError: the model does not end with an `nn.Dense`.
@@ -206,7 +207,7 @@ class Task(Pytree):
         return logits, seen[-1][0]
 
     def normalize(self, x: Rows) -> Shaped[Array, "b ..."]:
-        """Examples as the model sees them."""
+        """Returns examples as the model sees them."""
         if self.raw:
             return jnp.asarray(x)
         last, features = (1,) * (x.ndim - 1), max(np.size(self.shift), np.size(self.scale))
@@ -220,7 +221,7 @@ class Task(Pytree):
     def training_losses(
         self, variables: Variables, batch: Batch, key: PRNGKey | None = None
     ) -> tuple[Float[Array, "B"], Variables]:
-        """Loss of each of the batch's examples in training, 0 where it does not count, and the statistics after it."""
+        """Returns each example's loss in training, 0 if it does not count, and the statistics after the batch."""
         _, statistics = self.split(variables)
         if not statistics:
             return self.losses(variables, batch, train=True, key=key), statistics
@@ -241,33 +242,33 @@ class Task(Pytree):
         return self.example_losses(logits, batch.y) * batch.mask, after
 
     def split(self, variables: Variables) -> tuple[Variables, Variables]:
-        """What gradients change, and the statistics (empty where there are none)."""
+        """Splits variables into those that gradients change and the statistics (empty if there are none)."""
         if not isinstance(variables, dict) or "batch_stats" not in variables:
             return variables, {}
         statistics = {"batch_stats": variables["batch_stats"]}
         return {name: part for name, part in variables.items() if name not in statistics}, statistics
 
     def split_personal(self, variables: Variables) -> tuple[Variables, Variables]:
-        """What is shared, and the parts that a client keeps for itself (empty where there are none)."""
+        """Splits variables into those that are shared and a client's personal parts (empty if there are none)."""
         return FrozenParams(names=self.personal).split(variables)
 
     def check_personal(self, x: Rows) -> None:
-        """Raises `ValueError` where a personal part is no part of what is trained, or all of it."""
+        """Raises `ValueError` if a personal part is not among the trained variables, or all of them are personal."""
         if self.personal:
             like = jax.eval_shape(lambda x: self.init(jax.random.key(0), x), jax.ShapeDtypeStruct(x.shape, x.dtype))
             check_parts("personal", self.personal, like, "shared")
 
     def join(self, trained: Variables, statistics: Variables) -> Variables:
-        """The variables that `split` splits."""
+        """Returns the variables that `split` splits."""
         return {**trained, **statistics} if statistics else trained
 
     def gradient(self, variables: Variables, batch: Batch) -> Variables:
-        """Gradient of the mean loss of the batch's examples, in evaluation, by what gradients change."""
+        """Returns the gradient of a batch's mean loss, in evaluation, with respect to all variables but statistics."""
         trained, statistics = self.split(variables)
         return jax.grad(lambda trained: self.mean_loss(self.join(trained, statistics), batch))(trained)
 
     def example_losses(self, outputs: Float[Array, "b ..."], targets: Shaped[Array, "b ..."]) -> Float[Array, "b"]:
-        """Loss of each example; raises `ValueError` where the loss gives something else than a number for each."""
+        """Returns the loss of each example; raises `ValueError` if the loss does not return a number for each."""
         losses = self.loss(outputs, targets)
         if jnp.shape(losses) != outputs.shape[:1]:
             raise ValueError(
@@ -277,10 +278,10 @@ class Task(Pytree):
         return losses
 
     def example_metrics(self, outputs: Float[Array, "b ..."], targets: Shaped[Array, "b ..."]) -> dict[str, Any]:
-        """What each example adds to every metric, and its `loss`; arrays with a leading `b`.
+        """Returns what each example adds to every metric, and its `loss`; arrays with a leading `b`.
 
         Raises:
-          ValueError: a metric gives something else.
+          ValueError: a metric or the loss returns something else.
         """
         measured = {name: metric.measure(outputs, targets) for name, metric in self.metrics.items()}
         for name, value in measured.items():
@@ -293,38 +294,38 @@ class Task(Pytree):
         return {**measured, "loss": self.example_losses(outputs, targets)}
 
     def compute_metrics(self, sums: Mapping[str, Any], count: Any) -> dict[str, Float[Array, "..."]]:
-        """Every metric of `count` examples, and their mean `loss`, from the sums of what `example_metrics` returns."""
+        """Returns every metric on `count` examples, and their mean `loss`, from sums of `example_metrics`."""
         metrics = {name: metric.compute(sums[name], count) for name, metric in self.metrics.items()}
         return {**metrics, "loss": sums["loss"] / count}
 
     def is_better_higher(self, name: str) -> bool:
-        """Whether the lowest values of a metric are the worst ones, by its name in a history."""
+        """Returns whether higher values of a metric are better, by its name in a history."""
         own = {"loss": False, "accuracy": True, **{key: one.higher_is_better for key, one in self.metrics.items()}}
         return own.get(name, own.get(name.rpartition("_")[0], True))
 
     def losses(
         self, variables: Variables, batch: Batch, *, train: bool = False, key: PRNGKey | None = None
     ) -> Float[Array, "B"]:
-        """Loss of each of the batch's examples, unweighted; 0 where it does not count."""
+        """Returns the loss of each of the batch's examples, unweighted; 0 if it does not count."""
         return self.example_losses(self.logits(variables, batch.x, train=train, key=key), batch.y) * batch.mask
 
     def mean_loss(
         self, variables: Variables, batch: Batch, *, train: bool = False, key: PRNGKey | None = None
     ) -> Float[Array, ""]:
-        """Mean loss of the batch's examples that count, unweighted; 0 where none does."""
+        """Returns the mean loss of the batch's examples that count, unweighted; 0 if none do."""
         losses = self.losses(variables, batch, train=train, key=key)
         return jnp.sum(losses) / jnp.maximum(jnp.sum(batch.mask), 1)
 
     def fine_tune(self, x: Rows, *, frozen: Sequence[str] = (), pretrained: Variables | None = None) -> Task:
-        """The task that begins with pretrained variables and does not train some parts of the model.
+        """Returns the task that starts from pretrained variables and freezes some parts of the model.
 
         Args:
           x: examples as stored, for their shape.
           frozen: names of parts (`FrozenParams`).
-          pretrained: variables that the model begins with; None: all are drawn, frozen parts the same for every seed.
+          pretrained: variables that the model starts from; None: all are drawn, frozen parts the same for every seed.
 
         Raises:
-          ValueError: a name that is no part of the model, nothing left to train, or variables that do not fit.
+          ValueError: a name matches no part of the model, nothing is left to train, or variables do not fit.
         """
         if not (hasattr(x, "shape") and hasattr(x, "dtype")):
             raise ValueError(f"fine_tune: x is {show(x, 80)}; it must be examples as stored, such as dataset.x")
@@ -352,40 +353,40 @@ class Task(Pytree):
         return self.replace(frozen=named.replace(variables=fixed))
 
     def costs(self, x: Rows) -> Costs:
-        """What the task costs on examples like those of `x`."""
+        """Returns the costs of the task on examples like those of `x`."""
         if self.frozen.costs is not None:
             return self.frozen.costs
         shapes = jnp.shape(self.shift), jnp.shape(self.scale)
         return _costs_of(type(self), self.model, *shapes, x.shape[1:], x.dtype, self.frozen.names, self.raw)
 
     def parameters(self, x: Rows) -> int:
-        """`P`, the numbers in the variables that are trained."""
+        """Returns `P`, the number of values in the variables that are trained."""
         return self.costs(x).parameters
 
     def shared_parameters(self, x: Rows) -> int:
-        """The numbers in the variables that are trained and not personal: those that travel."""
+        """Returns the number of values in the variables that are trained and not personal: those that are sent."""
         return _count_shared(self, x) if self.personal else self.parameters(x)
 
     def fixed_parameters(self, x: Rows) -> int:
-        """The numbers in the frozen parts: every client receives them once."""
+        """Returns the number of values in the frozen parts, which every client receives once."""
         return self.costs(x).fixed_parameters
 
     def flops(self, x: Rows) -> float:
-        """Floating-point operations of one example's forward pass, by XLA's count of the unoptimised program."""
+        """Returns the floating-point operations of one example's forward pass, counted by XLA without optimisation."""
         return self.costs(x).flops
 
     def backward(self, x: Rows) -> float:
-        """An example's backward pass as a multiple of its forward pass: 2 where all is trained, else less."""
+        """Returns an example's backward pass as a multiple of its forward pass: 2 if all is trained, otherwise less."""
         return self.costs(x).backward
 
     def outputs(self, x: Rows) -> tuple[int, ...]:
-        """Shape of one example's outputs, `(1, C)`; `(1, L, C)` for the tokens of a sequence."""
+        """Returns the shape of one example's outputs, `(1, C)`; `(1, L, C)` for the tokens of a sequence."""
         return self.costs(x).outputs
 
 
 @see("docs/learn/own_model.md")
 def check_tokens(model: TakesTokens, dataset: Dataset, whole: bool) -> None:
-    """Raises `ValueError` where the examples of a model of texts are no token ids, or would be normalised."""
+    """Raises `ValueError` if the examples of a model of texts are not token ids, or would be normalised."""
     name = f"{dataset.name}: {type(model).__name__} takes token ids"
     parts = [x for x in (dataset.x, dataset.test_x) if x.size]
     if any(x.dtype.kind not in "iu" and not np.array_equal(x, np.round(x)) for x in parts):
@@ -398,13 +399,13 @@ def check_tokens(model: TakesTokens, dataset: Dataset, whole: bool) -> None:
 
 
 def _count_shared(task: Task, x: Rows) -> int:
-    """`Task.shared_parameters`, where parts are personal."""
+    """Returns `Task.shared_parameters` of a task with personal parts."""
     one = jax.ShapeDtypeStruct((1, *x.shape[1:]), x.dtype)
     drawn = jax.eval_shape(lambda one: task.init(jax.random.key(0), one), one)
     return count_numbers(task.split_personal(drawn)[0])
 
 
-@functools.lru_cache(maxsize=64)  # every seed, and every trace of a round, asks again
+@functools.lru_cache(maxsize=64)  # every seed, and every trace of a round, calls it again
 def _costs_of(
     cls: type[Task],
     model: nn.Module | ModelAdapter,
@@ -415,7 +416,7 @@ def _costs_of(
     names: tuple[str, ...],
     raw: bool,
 ) -> Costs:
-    """`count_costs` of the task of these shapes, of which the parts of these names are frozen."""
+    """Returns `count_costs` of a task with these shapes, whose parts `names` are frozen."""
     one = jax.ShapeDtypeStruct((1, *example), dtype)
     moments = (jax.ShapeDtypeStruct(shift, jnp.float32), jax.ShapeDtypeStruct(scale, jnp.float32))
     variables = jax.eval_shape(cls(model, raw=raw).init, jax.random.key(0), one)

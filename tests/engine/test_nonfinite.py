@@ -242,7 +242,7 @@ def test_reports_and_figures_stand_seeds_that_diverged(ends, tmp_path):
     assert find_reachable_accuracy(runs) == 0.8
     assert find_reachable_accuracy({"one": (history, config)}) == (0.0 if all(ends) else 0.82)
     assert "of 3 seeds diverged" in next(list_runs(runs))
-    compare_runs(runs, 0.5)
+    compare_runs(runs, target=0.5)
     for x in ("round", "bytes"):
         line = history.plot(x=x, ax=plt.figure().subplots()).lines[0]
         assert len(line.get_xdata()) == {(1, 3, 0): 4, (1, 1, 2): 1, (1, 1, 1): 0}[tuple(ends)]

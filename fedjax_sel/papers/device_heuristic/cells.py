@@ -23,6 +23,9 @@ FRACTIONS = (1.0, 0.75, 0.5)
 TENTH = 0.1
 """A fraction beyond the source: three devices."""
 
+LINEAR = "logistic regression"
+"""Experiments with another model than the source's."""
+
 LONGER, ROUNDS = "for longer", 2000
 """Experiments in which the proposed algorithm alone trains on, and for how many rounds: until it has spent what the
 others spend in theirs."""
@@ -53,7 +56,7 @@ ALONE = {
 def list_cells(scale: str) -> list[Cell]:
     """Returns both partitions, every fraction, all methods.
 
-    Not at `smoke`: telephones, `f` scaled to its range, more rounds.
+    Not at `smoke`: telephones, `f` scaled to its range, another model, more rounds.
     """
     out = [
         make_cell(scale, partition, epsilon, ALL if (epsilon, method) == (1.0, RANDOM) else method, selector)
@@ -73,6 +76,9 @@ def list_cells(scale: str) -> list[Cell]:
             out.append(make_cell(scale, partition, 0.5, PROPOSED, ranged, "f over its range"))
             for method in (PROPOSED, RANDOM):
                 out.append(make_cell(scale, partition, 0.5, method, METHODS[method], "telephones", devices=PHONE))
+            for epsilon, method in ((1.0, ALL), (0.5, PROPOSED), (0.5, RANDOM)):
+                selector = METHODS[RANDOM if method == ALL else method]
+                out.append(make_cell(scale, partition, epsilon, method, selector, LINEAR, model={"name": "logistic"}))
             for epsilon in (0.75, 0.5):
                 longer = {"rounds": ROUNDS, "chunk": 200}
                 out.append(make_cell(scale, partition, epsilon, PROPOSED, METHODS[PROPOSED], LONGER, **longer))

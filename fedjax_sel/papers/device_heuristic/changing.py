@@ -3,7 +3,8 @@
 The source selects anew in every round ("reiterated at each learning round"), but its properties do not change, and
 neither does the set. Here the network of every device is drawn afresh in each round, and training empties its battery:
 f2 is its energy efficiency times the share of the charge that is left, and a device that cannot pay a round is not
-available. The rounds themselves are the library's, on that round's devices.
+available. Before a selection, every available device tells its four numbers, which takes time, energy and bytes: in
+every round, or in the first, or never. The rounds themselves are the library's, on that round's devices.
 """
 
 from __future__ import annotations
@@ -21,14 +22,16 @@ from jaxtyping import Array, Bool, Float, Int
 from fedjax_sel.client_selection._device_heuristic import Weights
 from fedjax_sel.client_selection._device_solvers import greedy
 from fedjax_sel.client_selection._ops import cohort_of
+from fedjax_sel.client_selection.device_heuristic import PROPERTIES
 from fedjax_sel.config import Run, build, resolve
 from fedjax_sel.data.federated import FederatedData
-from fedjax_sel.devices.clock import joules
+from fedjax_sel.devices.clock import Timing, joules, slowest, timing
 from fedjax_sel.devices.profile import DeviceProfile, features
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.init import init_runs
 from fedjax_sel.engine.keys import Purpose, key_for
 from fedjax_sel.engine.layout import Layout
+from fedjax_sel.engine.ledger import BYTES
 from fedjax_sel.engine.round import make_context, round_step
 from fedjax_sel.engine.state import RoundState
 from fedjax_sel.papers.device_heuristic.cells import PARTITIONS, PROPOSED, list_cells, name_experiment
@@ -41,7 +44,10 @@ WAYS = (AGAIN, ONCE, CHANCE)
 """How the devices of a round are chosen."""
 
 LASTS = 0.5
-"""Share of the rounds that a full battery lasts if its device trains in each of them."""
+"""Share of the rounds that a full battery lasts if its device trains in each of them, at its first network."""
+
+OTHERS = (0.25, 1.0, 2.0)
+"""Shares that are looked at besides."""
 
 LAYOUT = Layout(clients=1, seeds="scan")
 NETWORKS = 0x4E7
@@ -62,26 +68,32 @@ class Prescribed(ClientSelector):
 
 
 def study_changing(scale: str, seeds: Sequence[int], _: Path) -> dict[str, Any]:
-    """Returns accuracy, members, seconds and joules by round, of each way and partition, half of the devices wanted."""
-    found = {}
+    """Returns what came of each way by partition and round, half of the devices wanted; of other batteries, the end."""
+    found, others = {}, {f"{lasts:g}": {} for lasts in OTHERS}
     for partition in PARTITIONS:
         (cell,) = [c for c in list_cells(scale) if c.key == (name_experiment(partition, 0.5), PROPOSED)]
         run = build(resolve({"seeds": list(seeds), **cell.config}))
-        found[partition] = {way: follow_seeds(run, way) for way in WAYS}
-    return {"rounds": run.experiment.rounds, "partitions": found}
+        found[partition] = {way: follow_seeds(run, way, LASTS) for way in WAYS}
+        for lasts in OTHERS:
+            numbers = {way: follow_seeds(run, way, lasts) for way in WAYS}
+            others[f"{lasts:g}"][partition] = {
+                way: {"final_accuracy": of["accuracy"][:, -1], "members": of["members"].mean(1)}
+                for way, of in numbers.items()
+            }
+    return {"rounds": run.experiment.rounds, "partitions": found, "other batteries": others}
 
 
-def follow_seeds(run: Run, way: str) -> dict[str, Any]:
-    """Returns one way's numbers, of every seed and round."""
+def follow_seeds(run: Run, way: str, lasts: float) -> dict[str, Any]:
+    """Returns one way's numbers, of every seed and round; a full battery lasts for the share `lasts` of the rounds."""
     experiment = replace(run.experiment, client_selection=Prescribed())
     rows = []
     for seed, data in zip(run.seeds, run.data.draws(run.seeds), strict=True):
         key, rounds = jax.random.key(seed), experiment.rounds
-        state, _ = init_runs([experiment], [data], key[None], LAYOUT)
+        state, _ = init_runs([experiment], [data], key[None], LAYOUT)  # `Prescribed` takes nothing before round 0
         state = jax.tree.map(lambda leaf: leaf[0], state)
         network = 1 - np.random.default_rng((NETWORKS, seed)).random((rounds, data.num_clients), np.float32)
-        number = jnp.int32(WAYS.index(way))  # traced, so that one program serves all ways
-        rows.append(follow(experiment, jax.tree.map(jnp.asarray, data), key, state, jnp.asarray(network), number))
+        given = jnp.int32(WAYS.index(way)), jnp.float32(lasts)  # traced, so that one program serves all
+        rows.append(follow(experiment, jax.tree.map(jnp.asarray, data), key, state, jnp.asarray(network), *given))
     return {name: np.stack([np.asarray(row[name]) for row in rows]) for name in rows[0]}
 
 
@@ -93,18 +105,20 @@ def follow(
     state: RoundState,
     network: Float[Array, "T N"],
     way: Int[Array, ""],
+    lasts: Float[Array, ""],
 ) -> dict[str, Array]:
-    """Returns accuracy, members, seconds and joules of every round.
+    """Returns accuracy, members, seconds, joules and bytes told of every round.
 
     Args:
       experiment: with `Prescribed` as its selector.
       data, key, state: of one seed.
       network: of each round, as a share of the best.
       way: how devices are chosen, a place in `WAYS`.
+      lasts: share of the rounds that a full battery lasts.
     """
     assert data.devices is not None
     devices = data.devices
-    full = LASTS * len(network) * price_round(experiment, data, key, jnp.int32(0))
+    full = lasts * len(network) * price_round(experiment, data, key, jnp.int32(0))
     s = experiment.count_cohort(data.num_clients)
 
     def step(carry, given):
@@ -112,8 +126,11 @@ def follow(
         t, quality = given
         now = replace(data, devices=change_network(devices, quality))
         price = price_round(experiment, now, key, t)
-        able = charge >= price
         assert now.devices is not None
+        telling = jnp.stack([t >= 0, t == 0, t < 0])[way]  # in the order of `WAYS`
+        turn = time_telling(now.devices)
+        told = jnp.where(telling, joules(now.devices, turn), 0)
+        able = charge >= price + told
         f = features(now.devices, "max")
         f = f.at[1].multiply(charge / full)
         best = greedy(f, Weights(), s, able).mask
@@ -122,13 +139,17 @@ def follow(
         drawn = able & (jnp.argsort(jnp.argsort(jnp.where(able, noise, jnp.inf))) < s)
         chosen = jnp.stack([best, first & able, drawn])[way]
         state, record = round_step(experiment, now, key, replace(state, client_selection=chosen), t, LAYOUT)
+        seconds, spent = record.ledger.seconds, record.ledger.joules
+        assert seconds is not None
+        assert spent is not None
         out = {
             "accuracy": record.accuracy,
             "members": chosen.sum(),
-            "seconds": record.ledger.seconds,
-            "joules": record.ledger.joules,
+            "seconds": seconds + slowest(turn, able & telling),
+            "joules": spent + jnp.where(able, told, 0).sum(),
+            "bytes_told": BYTES * PROPERTIES * (able & telling).sum(),
         }
-        return (state, charge - jnp.where(chosen, price, 0), first), out
+        return (state, charge - jnp.where(chosen, price, 0) - jnp.where(able, told, 0), first), out
 
     start = (state, full, jnp.zeros(data.num_clients, bool))
     return jax.lax.scan(step, start, (jnp.arange(len(network)), network))[1]
@@ -142,6 +163,11 @@ def change_network(devices: DeviceProfile, quality: Float[Array, "N"]) -> Device
       quality: of each network, as a share of the best among them.
     """
     return replace(devices, up=devices.up.max() * quality, down=devices.down.max() * quality)
+
+
+def time_telling(devices: DeviceProfile) -> Timing:
+    """Returns the seconds that every device takes to tell its properties, which it sends as numbers."""
+    return timing(devices, jnp.zeros(devices.num_clients), 0.0, float(BYTES * PROPERTIES))
 
 
 def price_round(experiment: Experiment, data: FederatedData, key: PRNGKey, t: Any) -> Float[Array, "N"]:

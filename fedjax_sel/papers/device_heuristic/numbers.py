@@ -10,9 +10,9 @@ from jaxtyping import Float
 
 from fedjax_sel.engine.history import History
 from fedjax_sel.metrics import Difference, at_cost, cost_to, coverage, difference, mean_over_rounds, rounds_to
-from fedjax_sel.papers.device_heuristic.cells import FRACTIONS, IID, name_experiment
-from fedjax_sel.papers.judging import ALONG, list_results, to_floats
-from fedjax_sel.papers.paper import Evidence, Result, join
+from fedjax_sel.papers.device_heuristic.cells import FRACTIONS, IID, PARTITIONS, PROPOSED, name_experiment
+from fedjax_sel.papers.judging import ALONG, list_results, open_interval, to_floats
+from fedjax_sel.papers.paper import Evidence, Histories, Result, join
 from fedjax_sel.papers.published import read_published
 
 CLASSES = 3
@@ -27,6 +27,12 @@ PUBLISHED: dict[tuple[float, str, str], float] = {
 
 OURS = "ours"
 """The source of a claim that the thesis does not make."""
+
+MARGIN = 0.01
+"""Accuracies closer than this are called equal."""
+
+NOTICED = 0.001
+"""A smaller advantage in accuracy would be noticed by nobody."""
 
 
 def measure(history: History) -> dict[str, np.ndarray]:
@@ -70,6 +76,22 @@ def compare(first: History, second: History, metric: str) -> Difference:
     return difference(measure(first)[metric], measure(second)[metric])
 
 
+def list_experiments(histories: Histories, epsilons: Iterable[float] = (0.75, 0.5), partitions=PARTITIONS) -> list[str]:
+    """Returns the experiments with these fractions."""
+    wanted = [name_experiment(partition, epsilon) for partition in partitions for epsilon in epsilons]
+    return [experiment for experiment in wanted if (experiment, PROPOSED) in histories]
+
+
+def compare_with_other(
+    histories: Histories, other: str, metric: str, epsilons: Iterable[float] = (0.75, 0.5)
+) -> dict[str, Difference]:
+    """Returns the proposed algorithm's measure minus another method's, by experiment."""
+    return {
+        experiment: compare(histories[experiment, PROPOSED], histories[experiment, other], metric)
+        for experiment in list_experiments(histories, epsilons)
+    }
+
+
 def compare_at_equal_cost(
     first: History, second: History, cost: str, budget: Float[np.ndarray, "R"]
 ) -> tuple[Difference, int]:
@@ -88,20 +110,27 @@ def compare_at_equal_cost(
     return difference(*filled), int(np.isnan(reached).any(0).sum())
 
 
-def compare_costs(first: History, second: History, cost: str, *, to_target: bool) -> dict[str, float]:
-    """Returns how many times as much `second` spends as `first`: geometric mean over seeds, with its 95 % interval.
+def compare_costs(first: History, second: History, cost: str, *, to_target: bool) -> Difference:
+    """Returns how many decades more `second` spends than `first`: to the target, or a round.
 
-    To the target, or a round where that is not asked for. A run that never reaches the target counts as reaching it in
-    the round after the last.
+    A run that never reaches the target counts as reaching it in the round after the last; the interval is open to the
+    side on which its cost is only known from below.
     """
-    spent = []
+    spent, missed = [], []
     for history in (first, second):
-        total = history.cumulative(cost)
-        one_more = total[:, -1] * (1 + 1 / history.rounds)
-        reached = cost_to(history["accuracy"], total, TARGET)
-        spent.append(np.where(np.isfinite(reached), reached, one_more) if to_target else total[:, -1] / history.rounds)
-    d = difference(np.log10(spent[1]), np.log10(spent[0]))
-    return {"factor": 10**d.mean, "low": 10**d.low, "high": 10**d.high}
+        value, a_round = measure(history), history.cumulative(cost)[:, -1] / history.rounds
+        reached = value[f"{cost}_to_{TARGET}"]
+        spent.append(np.where(np.isfinite(reached), reached, a_round * (history.rounds + 1)) if to_target else a_round)
+        missed.append(to_target and not np.isfinite(reached).all())
+    return open_interval(
+        difference(np.log10(spent[1]), np.log10(spent[0])), first_missed=missed[1], second_missed=missed[0]
+    )
+
+
+def describe_factor(decades: Difference) -> dict[str, float]:
+    """Returns how many times as much it is: the geometric mean over seeds, with its 95 % interval."""
+    low, high = (10**end if np.isfinite(end) else end for end in (decades.low, decades.high))
+    return {"factor": 10**decades.mean, "low": low, "high": high}
 
 
 def compare_runs(first: History, second: History) -> dict[str, float]:

@@ -47,7 +47,8 @@ def make_table_5_1(histories: Histories) -> Table:
         "Table 5.1 of the source beside ours: final accuracy (%) and loss",
         ("ε", "method", "theirs", "loss", *PARTITIONS, *(f"loss, {partition}" for partition in PARTITIONS)),
         tuple(rows),
-        "Theirs: one run, no deviation, no law of partition given. Ours: mean ± standard deviation over seeds.",
+        "Theirs: number of runs, rounds, test examples and partition are not given; 92.33 and 89.9 % are no shares of "
+        "30 or of 150 examples. Ours: mean ± standard deviation over seeds.",
     )
 
 

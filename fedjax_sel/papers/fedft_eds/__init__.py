@@ -23,10 +23,13 @@ momentum 0.5 from zero every round. WRN-16-1; trained are the third group, the l
 normalised by their own data's moments. No augmentation in fine-tuning.
 
 **Pretraining.** The source domain is Tiny-ImageNet at 32x32 (200 classes, JPEG-compressed) in the place of the source's
-"Small ImageNet"; SGD with momentum 0.9, weight decay 5e-4, batch 128, a cosine over the epochs, in one place. At
-`medium` and `full` images are shifted and mirrored at random, and accuracy is measured on a tenth of the training
-examples, held out (the test images of the file that we have are sharper than its training images). The classifier is
-drawn afresh for the target.
+"Small ImageNet"; SGD with momentum 0.9, weight decay 5e-4, batch 128, a cosine over the epochs, in one place. The test
+images of the file that we have are sharper than its training images: neighbours in a row differ by 19.1 levels on
+average, and by 14.3. `medium` begins with the library's model (`tiny_imagenet`: all 100,000 training images, 30 epochs,
+shifted and mirrored at random). It is right about 26.65 % of the test images as they are, and 35.72 % of them blurred
+to the training images' sharpness (Gaussian, 0.483 pixels), which is the accuracy that the fair regime is compared with.
+`full` pretrains in the same way on nine tenths of the training examples and measures accuracy on the rest. The
+classifier is drawn afresh for the target.
 
 **Scales.** `small` is small: pretraining with 15,000 examples for 4 epochs; CIFAR-10 (JPEG-compressed copies) with 500
 training and 1000 test examples, 10 clients (50 in the place of 100), batch 16, 1 local epoch (the source has 5), 10
@@ -41,14 +44,13 @@ nothing.
 judged, and both Dirichlet laws: each client draws its mix of classes (equal sizes, elsewhere), or each class draws its
 share for every client (sizes differ too; nobody is passed over, and none is asked for).
 
-`medium` takes hours on two cores: the backbone is pretrained on 90,000 examples of Tiny-ImageNet for 30 epochs;
-CIFAR-10 with all 50,000 examples, ten clients, E = 5, B = 32, 50 rounds. A tenth of the examples has five seeds; half
-of them, all of them, and FedAvg-RDS two. What trains the whole model on all examples (FedAvg, FedProx, from scratch, in
-one place) is run on **10,000 examples with one seed**, with FedFT-ALL (one seed), RDS and EDS (three) beside it; so are
-the studies, and both laws. 100 clients, of whom all, a fifth or a tenth take part, for the methods with a tenth of the
-examples (two seeds); spoken digits, all 3000 recordings, 20 clients (three seeds); the ablations among ten clients with
-a tenth of 10,000 examples (three seeds). Where comparisons have different numbers of seeds, those with at least three
-are judged.
+`medium` takes hours on two cores: the library's backbone; CIFAR-10 with all 50,000 examples, ten clients, E = 5, B =
+32, 50 rounds. A tenth of the examples has five seeds; half of them, all of them, and FedAvg-RDS two. What trains the
+whole model on all examples (FedAvg, FedProx, from scratch, in one place) is run on **10,000 examples with one seed**,
+with FedFT-ALL (one seed), RDS and EDS (three) beside it; so are the studies, and both laws. 100 clients, of whom all, a
+fifth or a tenth take part, for the methods with a tenth of the examples (two seeds); spoken digits, all 3000
+recordings, 20 clients (three seeds); the ablations among ten clients with a tenth of 10,000 examples (three seeds).
+Where comparisons have different numbers of seeds, those with at least three are judged.
 
 Clients' models are compared by minibatch CKA (Nguyen, Raghu and Kornblith, 2021, which the source cites) on all test
 examples in batches of 100.
