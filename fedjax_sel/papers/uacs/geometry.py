@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import scipy.spatial
+import scipy
 
 from fedjax_sel.data.uacs import Shape, curve, draw_clients
 from fedjax_sel.papers.uacs.cells import BOUNDARY
