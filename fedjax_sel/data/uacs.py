@@ -9,7 +9,7 @@ The paper shows its three settings as pictures and gives no numbers; the generat
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -47,6 +47,7 @@ def uacs(
     clients: int = 100,
     num_examples: int = 50,
     num_test_examples: int = 2000,
+    amplitude: float = SHAPE.amplitude,
 ) -> Dataset:
     """Returns one draw of a setting; client `i` owns its examples (partition: natural).
 
@@ -63,6 +64,7 @@ def uacs(
       clients: `N`.
       num_examples: examples of each client.
       num_test_examples: test examples of the server.
+      amplitude: `a` of the curve, 0 (a straight boundary) to 0.75, beyond which little of the square is left beside it.
 
     Raises:
       ValueError: a parameter is out of range.
@@ -80,7 +82,11 @@ def uacs(
         raise ValueError(
             f"uacs: num_examples is {num_examples}, num_test_examples is {num_test_examples}; both must be at least 1"
         )
-    return draw_clients(SHAPE, setting, seed, boundary, clients, num_examples, num_test_examples)
+    if not 0 <= amplitude <= 0.75:
+        raise ValueError(f"uacs: amplitude is {amplitude}; it must be from 0 to 0.75")
+    return draw_clients(
+        replace(SHAPE, amplitude=amplitude), setting, seed, boundary, clients, num_examples, num_test_examples
+    )
 
 
 def draw_clients(

@@ -112,6 +112,8 @@ def test_test_rows_are_uniform_on_the_square():
         ({"boundary": 20, "clients": 20}, "20 boundary clients of 20; there must be 1 to 19"),
         ({"num_examples": 0}, "num_examples is 0, num_test_examples is 2000; both must be at least 1"),
         ({"num_test_examples": -1}, "num_test_examples is -1"),
+        ({"amplitude": -0.1}, "amplitude is -0.1; it must be from 0 to 0.75"),
+        ({"amplitude": float("nan")}, "amplitude is nan"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused_with_what_can(arguments, words):
@@ -138,3 +140,10 @@ def test_by_default_the_shape_is_that_of_the_source():
     one, other = uacs(2, 5), draw_clients(Shape(), 2, 5)
     np.testing.assert_array_equal(one.x, other.x)
     np.testing.assert_array_equal(one.y, other.y)
+
+
+def test_an_amplitude_changes_the_curve_alone():
+    one, other = uacs(1, 5, amplitude=0.75), draw_clients(Shape(amplitude=0.75), 1, 5)
+    np.testing.assert_array_equal(one.x, other.x)
+    np.testing.assert_array_equal(one.test_x, uacs(1, 5).test_x)
+    np.testing.assert_array_equal(uacs(1, 5, amplitude=0.0).test_y, one.test_x[:, 1] > 0)

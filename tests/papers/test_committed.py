@@ -215,9 +215,10 @@ def test_claims_of_uacs_that_measures_alone_give_are_todays():
     again = [
         uacs.judge_random(histories),
         *uacs.judge_gradient_norm(histories),
+        uacs.judge_superior(histories),
         uacs.judge_exploration(histories),
         uacs.judge_boundary(histories),
-        *uacs.judge_linear(histories),
+        uacs.judge_linear(histories),
     ]
     committed = {claim["id"]: claim for claim in read_summary("uacs-full")["claims"]}
     for claim in again:
@@ -226,7 +227,7 @@ def test_claims_of_uacs_that_measures_alone_give_are_todays():
         for name, value in found["effect"].pop("pooled").items():
             assert committed[claim.id]["effect"]["pooled"][name] == pytest.approx(value)
         assert found["effect"].items() <= committed[claim.id]["effect"].items()
-    assert len(again) == 6
+    assert len(again) == 7
 
 
 def test_a_result_that_keeps_only_measures_says_so_where_rounds_are_needed():

@@ -6,12 +6,27 @@ import numpy as np
 import pytest
 
 from fedjax_sel import History, papers
-from fedjax_sel.data.uacs import SHAPE
-from fedjax_sel.papers.paper import Evidence
-from fedjax_sel.papers.uacs.cells import ENTROPY, GRADIENT, GREEDY, LINEAR, LONG, RANDOM, ROBIN, name_experiment
+from fedjax_sel.data.uacs import SHAPE, Shape, g, uacs
+from fedjax_sel.papers.paper import Evidence, Finished
+from fedjax_sel.papers.uacs.cells import (
+    COMPARED,
+    ENTROPY,
+    EVERYBODY,
+    GRADIENT,
+    GREEDY,
+    LINEAR,
+    LONG,
+    RANDOM,
+    ROBIN,
+    STRAIGHTER,
+    VARIATIONS,
+    list_cells,
+)
+from fedjax_sel.papers.uacs.geometry import measure_best_line, measure_least_distance
 from fedjax_sel.papers.uacs.numbers import measure
+from fedjax_sel.papers.uacs.robustness import UNREACHED, tabulate_generator, tabulate_variations
 from fedjax_sel.papers.uacs.studies import SHAPES
-from fedjax_sel.papers.uacs.tables import tabulate_generator
+from fedjax_sel.papers.uacs.tables import tabulate_equal_costs
 
 T, R, N, M = 20, 5, 100, 6
 LOW, HIGH = 0.80, 0.97  # accuracy before and after a run finds the boundary; the target 0.95 lies between
@@ -21,12 +36,13 @@ YES, NO, OPEN = "reproduced", "not reproduced", "undecided"
 
 @dataclasses.dataclass
 class Method:
-    """A method's runs: when each seed's accuracy jumps, from where to where, what a round costs, whom it selects."""
+    """A method's runs: when each seed's accuracy jumps, from where to where, costs of a round, whom it selects."""
 
     jump: tuple[int, ...] = (6, 6, 7, 6, 7)
     low: float = LOW
     high: float = HIGH
     cost: float = 1.0
+    flops: float = 1.0
     near: tuple[int, ...] = (6, 6, 6, 6, 6)
 
     def history(self):
@@ -39,6 +55,7 @@ class Method:
         costs |= dict.fromkeys(
             ("selection_bytes_down", "selection_bytes_up", "selection_flops"), (self.cost - 1) * ones
         )
+        costs["client_flops"] = self.flops * ones
         return History(tuple(range(R)), {"accuracy": np.where(after, self.high, self.low), **costs}, selections, N)
 
 
@@ -47,15 +64,33 @@ MIXED = Method(jump=(2, 12, 3, 10, 5))
 NEVER = Method(jump=(T + 1,) * R)
 
 
-def judged(changes=(), only_in=TITLES, long=None, **methods):
-    """Verdict by claim, in a world where all methods are alike but those given, and random selection's longer run."""
-    world = {name: Method() for name in (ENTROPY, GREEDY, GRADIENT, RANDOM, ROBIN)}
+def plan(only_in=TITLES, long=None, **methods):
+    """Histories of a world where all methods are alike but those given, and random selection's longer run."""
+    world = {name: Method() for name in (ENTROPY, GREEDY, GRADIENT, RANDOM, ROBIN, EVERYBODY)}
     histories = {}
     for title in TITLES:
         here = {**world, **(methods if title in only_in else {})}
         histories |= {(title, name): method.history() for name, method in here.items()}
         histories[f"{title}, {LONG}", RANDOM] = (long or here[RANDOM]).history()
-    return {claim.id: claim for claim in papers.load("uacs").claims("small", Evidence(histories))}
+    return histories
+
+
+def plan_linear(change, only_in=TITLES, **methods):
+    """Histories of a variation where all methods are alike but those given."""
+    return {
+        (f"{title}, {change}", name): (methods if title in only_in else {}).get(name, Method()).history()
+        for title in TITLES
+        for name in COMPARED
+    }
+
+
+def judge_world(histories):
+    """Claims by name; without those that rest on what is not in this world."""
+    return {claim.id: claim for claim in papers.load("uacs").claims("full", Evidence(Finished(histories)))}
+
+
+def judged(**world):
+    return judge_world(plan(**world))
 
 
 def verdict(claim, only_in=TITLES, **methods):
@@ -86,15 +121,48 @@ def test_random_must_underperform_in_all_three_experiments():
     ("gradient", "expected"),
     [
         (Method(), YES),
-        (Method(jump=(7, 7, 8, 7, 8)), YES),  # a round of twenty later: 0.0085 of mean accuracy
-        (Method(jump=(8, 8, 9, 8, 9)), NO),
-        (Method(jump=(4, 4, 5, 4, 5)), NO),
-        (MIXED, OPEN),
+        (LATE, YES),  # it ends alike, however late
+        (Method(high=HIGH - 0.009), YES),
+        (Method(high=HIGH - 0.011), NO),
+        (Method(high=HIGH + 0.011), NO),
+        (Method(jump=(6, 6, 6, 6, T + 1)), OPEN),
     ],
-    ids=["alike", "within the margin", "worse", "better", "sometimes either"],
+    ids=["alike", "later", "within the margin", "worse", "better", "one run never learns"],
 )
-def test_gradient_norm_is_comparable_within_a_hundredth(gradient, expected):
+def test_gradient_norm_is_comparable_where_it_ends_within_a_hundredth(gradient, expected):
     assert verdict("gradient-norm-comparable", **{GRADIENT: gradient}) == expected
+
+
+@pytest.mark.parametrize(("gradient", "other"), [(Method(), YES), (Method(jump=(8, 8, 9, 8, 9)), NO), (MIXED, OPEN)])
+def test_the_mean_over_rounds_is_told_beside_the_end(gradient, other):
+    claim = judged(**{GRADIENT: gradient})["gradient-norm-comparable"]
+    assert claim.verdict == YES
+    (told,) = [name for name in claim.statistic if name.startswith("by mean accuracy")]
+    assert told.endswith(f"it would be {other}")
+    earlier = (np.array(Method().jump) - np.array(gradient.jump)).mean() * (HIGH - LOW) / T
+    assert claim.statistic[told]["Experiment 1"]["mean"] == pytest.approx(earlier)
+
+
+BETTER = Method(jump=(4, 4, 5, 4, 5))
+
+
+@pytest.mark.parametrize(
+    ("methods", "expected"),
+    [
+        ({RANDOM: LATE, GRADIENT: LATE}, YES),
+        ({RANDOM: LATE, GRADIENT: Method()}, NO),  # no advantage at all is left over one of them
+        ({RANDOM: NEVER, GRADIENT: BETTER}, NO),  # a weak rival pays for no strong one
+        ({RANDOM: BETTER, GRADIENT: LATE}, NO),
+        ({RANDOM: LATE, GRADIENT: MIXED}, OPEN),
+        (
+            {RANDOM: LATE, GRADIENT: LATE, GREEDY: NEVER, ROBIN: BETTER, EVERYBODY: BETTER},
+            YES,
+        ),  # no rivals of the paper
+    ],
+    ids=["over both", "as gradient norm", "behind gradient norm", "behind random", "one open", "others do not count"],
+)
+def test_entropy_is_superior_where_it_is_over_each_of_the_papers_rivals(methods, expected):
+    assert verdict("superior-to-each", **methods) == expected
 
 
 @pytest.mark.parametrize(
@@ -115,9 +183,14 @@ def test_entropy_is_faster_where_gradient_norm_reaches_the_target_later(gradient
     assert verdict("entropy-faster-than-gradient-norm", **{GRADIENT: gradient}) == expected
 
 
-@pytest.mark.parametrize(
-    ("greedy", "expected"), [(Method(jump=(4, 4, 5, 4, 5)), YES), (Method(), NO), (LATE, NO), (MIXED, OPEN)]
-)
+def test_exploring_pays_is_a_question_of_ours_as_the_paper_ranks_its_variants_nowhere():
+    claims = judged()
+    ours = {name for name, claim in claims.items() if claim.is_ours}
+    assert ours == {"exploring-pays", "ahead-at-equal-bytes", "ahead-at-entropys-bytes"}
+    assert claims["ahead-at-equal-flops"].source.startswith("Introduction")
+
+
+@pytest.mark.parametrize(("greedy", "expected"), [(BETTER, YES), (Method(), NO), (LATE, NO), (MIXED, OPEN)])
 def test_exploring_pays_where_it_learns_sooner_than_pure_exploitation(greedy, expected):
     assert verdict("exploring-pays", **{GREEDY: greedy}) == expected
 
@@ -143,6 +216,16 @@ def test_the_cohort_is_at_the_boundary_where_five_of_six_are_after_the_first_fif
     assert verdict("top-m-are-boundary", **{ENTROPY: Method(near=near)}) == expected
 
 
+def test_other_bounds_than_five_of_six_are_told():
+    claim = judged(**{ENTROPY: Method(near=(5, 5, 5, 5, 4))})["top-m-are-boundary"]
+    bounds = claim.statistic["beyond other bounds"]
+    assert claim.verdict == OPEN
+    assert list(bounds) == [f"4.5 of 6 ({OPEN})", f"5 of 6 ({OPEN})"]
+    assert [value["mean"] for value in bounds.values()] == pytest.approx([0.3, -0.2])
+    least = judged(**{ENTROPY: Method(near=(5, 5, 5, 5, 5))})["top-m-are-boundary"]
+    assert list(least.statistic["beyond other bounds"]) == [f"4.5 of 6 ({YES})", f"5 of 6 ({YES})"]
+
+
 def test_whom_the_other_methods_select_decides_nothing_about_entropy():
     assert verdict("top-m-are-boundary", **{RANDOM: Method(near=(0,) * R), GRADIENT: Method(near=(1,) * R)}) == YES
 
@@ -164,6 +247,7 @@ def test_at_equal_cost_entropy_has_only_the_rounds_that_random_could_pay(unit, e
     assert verdict(f"ahead-at-equal-{unit}", **{ENTROPY: entropy, RANDOM: random}) == expected
 
 
+@pytest.mark.parametrize("unit", ["bytes", "flops"])
 @pytest.mark.parametrize(
     ("entropy", "long", "expected"),
     [
@@ -174,18 +258,54 @@ def test_at_equal_cost_entropy_has_only_the_rounds_that_random_could_pay(unit, e
     ],
     ids=["ahead", "caught up with", "before it is caught up with", "ahead in some seeds"],
 )
-def test_the_longer_run_of_random_selection_is_looked_at_where_it_has_spent_as_much(entropy, long, expected):
-    assert verdict("ahead-at-entropys-bytes", long=long, **{ENTROPY: entropy, RANDOM: LATE}) == expected
+def test_the_longer_run_of_random_selection_is_looked_at_where_it_has_spent_as_much(unit, entropy, long, expected):
+    assert verdict(f"ahead-at-entropys-{unit}", long=long, **{ENTROPY: entropy, RANDOM: LATE}) == expected
+
+
+@pytest.mark.parametrize(
+    ("everybody", "expected"),
+    [
+        (Method(), NO),
+        (Method(flops=10.0), YES),  # what entropy spends pays two of their rounds, in which they learn nothing
+        (Method(flops=10.0, jump=(1,) * R), NO),
+        (Method(flops=10.0, jump=(1,) * R, high=HIGH - 0.05), YES),
+        (Method(flops=10.0, jump=(1,) * R, high=HIGH + 0.01), NO),
+    ],
+    ids=["alike", "too dear", "a round is enough", "a round, worse", "a round, better"],
+)
+def test_all_clients_train_as_long_as_entropys_flops_pay_them(everybody, expected):
+    claim = judged(**{EVERYBODY: everybody})["ahead-of-all-clients-at-equal-flops"]
+    assert claim.verdict == expected
+    after = claim.statistic["entropy - all clients after as many rounds"]["Experiment 3"]["mean"]
+    assert after == pytest.approx(HIGH - everybody.high)
+
+
+def test_the_table_at_equal_cost_has_each_method_at_four_budgets():
+    world = plan(long=LATE, **{ENTROPY: Method(cost=0.5), EVERYBODY: Method(flops=10.0)})
+    table = tabulate_equal_costs(world)
+    assert table.columns[2:] == (
+        "Random Selection's 4e-05 MB",
+        "Entropy Based's 2e-05 MB",
+        "Random Selection's 2e-05 MFLOP",
+        "Entropy Based's 1e-05 MFLOP",
+    )
+    rows = {row[1]: row[2:] for row in table.rows if row[0] == TITLES[0]}
+    learnt, not_yet = "0.970 ± 0.000", "0.800 ± 0.000"
+    assert rows[ENTROPY] == (learnt,) * 4
+    assert rows[RANDOM] == (learnt, not_yet, learnt, not_yet)  # of the longer run, which jumps after half of it
+    assert rows[EVERYBODY] == (learnt, learnt, not_yet, not_yet)
+    assert "pay 10 of its rounds" in table.note
 
 
 def test_every_claim_has_a_sentence_a_source_and_numbers_for_each_experiment():
     claims = judged()
-    assert len(claims) == 8
+    assert len(claims) == 11
     for claim in claims.values():
         assert claim.text
         assert claim.source
-        for numbers in claim.statistic.values():
-            assert set(numbers) == set(TITLES) or {"mean", "least seed"} == set(numbers)
+        for name, numbers in claim.statistic.items():
+            rivals = {key.partition(", over ")[0] for key in numbers}
+            assert rivals == set(TITLES) or {"mean", "least seed"} == set(numbers) or name == "beyond other bounds"
 
 
 def test_measures_of_a_cell_are_what_was_planted():
@@ -215,22 +335,87 @@ def test_results_are_accuracies_on_the_way_and_every_measure_of_every_cell():
     assert all(result.published is None for result in found.values())
 
 
-def test_the_linear_model_is_judged_where_it_was_run():
-    assert "random-underperforms-linear" not in judged()
-    world = {name: Method() for name in (ENTROPY, GREEDY, GRADIENT, RANDOM, ROBIN)}
-    behind = {**world, ENTROPY: LATE}
-    histories = {
-        (name_experiment(setting, change), name): method.history()
-        for setting in (1, 2, 3)
-        for change in ("", LONG, LINEAR)
-        for name, method in (behind if (setting, change) == (3, LINEAR) else world).items()
+def plan_lines(behind=(), **methods):
+    """Histories with the linear model at all amplitudes; the methods given differ in the variations `behind`."""
+    variations = [plan_linear(name, **(methods if name in behind else {})) for name in (LINEAR, *STRAIGHTER)]
+    return plan() | {key: history for variation in variations for key, history in variation.items()}
+
+
+@pytest.mark.parametrize(
+    ("behind", "method", "expected"),
+    [
+        (STRAIGHTER, RANDOM, YES),
+        ([*STRAIGHTER][:1], RANDOM, NO),  # nothing at the other amplitude
+        ([LINEAR], RANDOM, NO),
+        (STRAIGHTER, ENTROPY, NO),
+    ],
+    ids=["where lines fit", "at one amplitude", "where no line fits alone", "entropy is behind"],
+)
+def test_the_linear_model_is_judged_where_a_line_can_follow_the_boundary(behind, method, expected):
+    claim = judge_world(plan_lines(behind, **{method: LATE}))["random-underperforms-linear"]
+    assert claim.verdict == expected
+    assert claim.effect["comparisons"] == 6
+    assert claim.rests_on == tuple(f"{title}, {name}" for name in STRAIGHTER for title in TITLES)
+    assert claim.statistic["final accuracy at amplitude 0.5"] == {
+        "best straight line": pytest.approx(0.9036, abs=1e-4),
+        "entropy": pytest.approx(HIGH),
+        "random": pytest.approx(HIGH),
     }
-    claims = {claim.id: claim for claim in papers.load("uacs").claims("full", Evidence(histories))}
-    claim = claims["random-underperforms-linear"]
-    assert claim.verdict == NO
-    assert claim.rests_on == tuple(f"{title}, logistic regression" for title in TITLES)
-    found = claim.statistic["entropy - random selection, mean accuracy"]
-    assert found["Experiment 3"]["mean"] < 0 == found["Experiment 1"]["mean"]
+
+
+def test_the_linear_model_is_not_judged_where_it_was_not_run():
+    assert "random-underperforms-linear" not in judged()
+
+
+@pytest.mark.parametrize(("amplitude", "best"), [(0.0, 1.0), (0.125, 0.9758), (0.5, 0.9036)])
+def test_no_line_is_better_on_test_examples_than_the_best_line(amplitude, best):
+    assert measure_best_line(Shape(amplitude=amplitude)) == pytest.approx(best, abs=1e-4)
+    drawn = uacs(1, 0, amplitude=amplitude, num_test_examples=20_000)
+    x, y = drawn.test_x, drawn.test_y
+    angles, offsets = np.linspace(0, np.pi, 91)[:, None], np.linspace(-0.3, 0.3, 13)
+    found = [((x @ np.array([-np.sin(a), np.cos(a)]) > b) == y).mean() for a in angles[:, 0] for b in offsets]
+    assert max(max(found), 1 - min(found)) == pytest.approx(best, abs=0.006)  # three deviations of a mean
+
+
+def test_examples_of_the_others_are_nearer_to_a_steep_boundary_than_the_margin_says():
+    for amplitude in (0.0, 0.5):
+        shape, drawn = Shape(amplitude=amplitude), uacs(1, 0, amplitude=amplitude)
+        others = drawn.x[np.asarray(drawn.owner) >= 6]
+        least = np.abs(g(others, shape)).min()
+        along = np.linspace(-1, 1, 2001)
+        to_curve = others[:, None] - np.stack([along, amplitude * np.sin(np.pi * along)], axis=1)
+        brute = np.sqrt((to_curve**2).sum(-1).min())
+        assert measure_least_distance(shape, 1, [0]) == pytest.approx(brute, abs=1e-4)
+        assert least > 0.25 >= brute - 1e-3
+        assert brute < (0.14 if amplitude else 0.26)
+
+
+def test_all_clients_train_in_the_controls_cells_and_straighter_boundaries_are_of_the_linear_model():
+    cells = {cell.key: cell.config for cell in list_cells("full")}
+    for title in TITLES:
+        assert cells[title, EVERYBODY]["cohort_size"] == 100
+        for name, amplitude in STRAIGHTER.items():
+            config = cells[f"{title}, {name}", RANDOM]
+            assert (config["model"]["name"], config["data"]["amplitude"]) == ("logistic", amplitude)
+    assert not any(method == EVERYBODY for cell in list_cells("small") for method in [cell.method])
+
+
+def test_variations_tell_equal_cost_and_where_the_target_is_out_of_reach():
+    unreached = dict.fromkeys((ENTROPY, GRADIENT, RANDOM, GREEDY), Method(high=0.9))
+    world = plan(**{ENTROPY: Method(cost=2.0), RANDOM: NEVER})
+    for name in VARIATIONS:
+        dear = {ENTROPY: Method(cost=9.0), RANDOM: LATE}
+        world |= plan_linear(name, **(unreached if name == LINEAR else dear if name == "1 local epoch" else {}))
+    table = tabulate_variations(world)
+    rows = {row[0]: dict(zip(table.columns[1:], row[1:], strict=True)) for row in table.rows}
+    faster, to_bytes, to_flops = (
+        next(head for head in table.columns if words in head) for words in ("entropy faster", "random's bytes", "FLOPs")
+    )
+    assert [name for name, row in rows.items() if row[faster] == UNREACHED] == [LINEAR]
+    assert rows["as above"][to_flops].startswith(f"{YES}: ")
+    for head in (to_bytes, to_flops):
+        assert rows["1 local epoch"][head].startswith(f"{NO}: ")
+    assert "0.9036: logistic regression cannot reach 0.95 there" in table.note
 
 
 def test_a_shape_changes_one_number_and_is_judged_beside_the_default():
@@ -241,8 +426,12 @@ def test_a_shape_changes_one_number_and_is_judged_beside_the_default():
     world = {ENTROPY: Method(), GRADIENT: Method(), RANDOM: LATE}
     histories = {(title, name): method.history() for title in TITLES for name, method in world.items()}
     alike = {name: measure("Experiment 3", Method().history()) for name in world}
-    (table,) = tabulate_generator(histories, {"box 0.05": {"Experiment 3": alike}})
+    distances: dict[str, dict[str, float]] = {
+        name: dict.fromkeys(TITLES, least) for name, least in (("default", 0.15), ("box 0.05", 0.16))
+    }
+    (table,) = tabulate_generator(histories, {"box 0.05": {"Experiment 3": alike}}, distances)
     assert [row[0] for row in table.rows] == ["default", "box 0.05"]
     assert table.rows[0][1].startswith("reproduced: ")
     assert table.rows[1][1].startswith("not reproduced: ")  # alike in experiment 3 alone
-    assert not tabulate_generator(histories, {})
+    assert [row[-1] for row in table.rows] == ["0.150, 0.150, 0.150", "0.160, 0.160, 0.160"]
+    assert not tabulate_generator(histories, {}, distances)

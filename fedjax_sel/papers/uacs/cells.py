@@ -1,28 +1,34 @@
-"""What the UACS-FL reproduction runs: three settings under five methods, and what `full` varies."""
+"""What the UACS-FL reproduction runs: three settings under five methods; `full`: all clients, and variations."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from fedjax_sel.data.uacs import SHAPE
 from fedjax_sel.papers.paper import Cell
 from fedjax_sel.papers.settings import merge_settings
 
-ENTROPY, GREEDY, GRADIENT, RANDOM, ROBIN, SLOTS = (
+ENTROPY, GREEDY, GRADIENT, RANDOM, ROBIN, SLOTS, EVERYBODY = (
     "Entropy Based",
     "Entropy+Eps-Greedy",
     "Gradient Norm-Based",
     "Random Selection",
     "Round-Robin (control)",
     "Entropy+Eps-Greedy, a coin a slot",
+    "All clients (control)",
 )
 SETTINGS = {1: "Experiment 1", 2: "Experiment 2", 3: "Experiment 3"}
-BOUNDARY, MORE_BOUNDARY = 6, 10
+CLIENTS, BOUNDARY, MORE_BOUNDARY = 100, 6, 10
 MORE = f"{MORE_BOUNDARY} boundary clients, m = {MORE_BOUNDARY}"
 """The variation with more clients at the boundary."""
 LONG, TIMES = "as many bytes as entropy selection", 9
 """The longer runs of random selection, and by how much: 106 models and 100 scores against 12 models a round."""
 LINEAR = "logistic regression"
 """The variation with a model that cannot follow the curve."""
+STRAIGHTER = {f"{LINEAR}, amplitude {amplitude:g}": amplitude for amplitude in (0.0, 0.125)}
+"""The variations with that model where the boundary is straight, or nearly: its amplitude by the variation's name."""
+LINES = {**STRAIGHTER, LINEAR: SHAPE.amplitude}
+"""All variations with that model, likewise."""
 
 METHODS: dict[str, dict[str, Any]] = {
     ENTROPY: {"name": "entropy", "epsilon": 0.0},
@@ -31,6 +37,8 @@ METHODS: dict[str, dict[str, Any]] = {
     RANDOM: {"name": "uniform"},
     ROBIN: {"name": "round_robin"},
 }
+COMPARED = (ENTROPY, GREEDY, GRADIENT, RANDOM)
+"""The paper's methods, which are run under every variation."""
 
 VARIATIONS: dict[str, dict[str, Any]] = {
     "m = 3": {"cohort_size": 3},
@@ -39,9 +47,10 @@ VARIATIONS: dict[str, dict[str, Any]] = {
     "learning rate 0.3": {"local_training": {"learning_rate": 0.3}},
     "1 local epoch": {"local_training": {"epochs": 1}},
     LINEAR: {"model": {"name": "logistic"}},
+    **{name: {"model": {"name": "logistic"}, "data": {"amplitude": a}} for name, a in STRAIGHTER.items()},
     MORE: {"data": {"boundary": MORE_BOUNDARY}, "cohort_size": MORE_BOUNDARY},
 }
-"""What `full` varies, one thing at a time."""
+"""What `full` varies, one thing at a time; the linear model on straighter boundaries besides."""
 
 BASE: dict[str, Any] = {
     "data": {"name": "uacs", "boundary": BOUNDARY},
@@ -54,7 +63,7 @@ BASE: dict[str, Any] = {
 
 
 def list_cells(scale: str) -> list[Cell]:
-    """Returns three settings, all methods; at `full` also longer runs of random selection, and the variations."""
+    """Returns three settings, all methods; at `full` also longer runs of random selection, all clients, variations."""
     base = {**BASE, "rounds": 15 if scale == "smoke" else 150}
 
     def cell(setting: int, method: str, selector: dict[str, Any], name: str = "") -> Cell:
@@ -67,12 +76,14 @@ def list_cells(scale: str) -> list[Cell]:
         for setting in SETTINGS:
             usual = cell(setting, RANDOM, METHODS[RANDOM]).config
             out.append(Cell(name_experiment(setting, LONG), RANDOM, merge_settings(usual, longer)))
+            everybody = merge_settings(usual, {"cohort_size": CLIENTS})
+            out.append(Cell(SETTINGS[setting], EVERYBODY, everybody))
         out += [cell(setting, SLOTS, {**METHODS[GREEDY], "per_slot": True}) for setting in SETTINGS]
         out += [
-            cell(setting, method, selector, name)
+            cell(setting, method, METHODS[method], name)
             for name in VARIATIONS
             for setting in SETTINGS
-            for method, selector in METHODS.items()
+            for method in COMPARED
         ]
     return out
 

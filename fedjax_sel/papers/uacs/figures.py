@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib import figure as mpl
 
-from fedjax_sel.data.uacs import curve, uacs
+from fedjax_sel.data.uacs import Shape, curve, uacs
 from fedjax_sel.engine.history import History
 from fedjax_sel.papers.paper import Evidence, Figure, Histories, join
 from fedjax_sel.papers.uacs.cells import (
     BOUNDARY,
+    COMPARED,
     ENTROPY,
+    EVERYBODY,
     GRADIENT,
-    LINEAR,
+    LINES,
     METHODS,
     RANDOM,
     SETTINGS,
     VARIATIONS,
     name_experiment,
 )
+from fedjax_sel.papers.uacs.geometry import measure_best_line
 from fedjax_sel.papers.uacs.numbers import compare
 from fedjax_sel.report.figures import curves, heat_maps, intervals
 
@@ -35,23 +38,24 @@ def make_figures(scale: str, evidence: Evidence) -> list[Figure]:
     """Returns figures as in the paper, and beyond it."""
     histories = evidence.histories
 
-    def group_panels(variation: str = "") -> Panels:
+    def group_panels(methods: Sequence[str], variation: str = "") -> dict[str, dict[str, History]]:
         experiments = {title: name_experiment(setting, variation) for setting, title in SETTINGS.items()}
-        return {title: {method: histories[name, method] for method in METHODS} for title, name in experiments.items()}
+        return {title: {method: histories[name, method] for method in methods} for title, name in experiments.items()}
 
-    caption = (
-        "With logistic regression: in experiment 3 the clients of highest entropy are those at the boundary, which no "
-        "straight line separates; a model of them is worse than one of a random cohort."
-    )
-    out = join(lambda: list_shared_figures(group_panels()))
+    out = join(lambda: list_shared_figures(group_panels([*METHODS, EVERYBODY] if scale == "full" else [*METHODS])))
     if scale != "full":
         return out
-    linear = Figure("accuracy-linear", caption, lambda: curves(group_panels(LINEAR), ylim=(0.7, 0.95)))
+    linear = Figure(
+        "accuracy-linear",
+        "With logistic regression, by the amplitude of the boundary. Dashed: the best straight line.",
+        lambda: draw_lines({name: group_panels(COMPARED, name) for name in LINES}),
+    )
     return [*out, linear, *join(lambda: [make_sensitivity_figure(histories)])]
 
 
 def list_shared_figures(panels: Panels) -> list[Figure]:
     """Returns what every scale shows."""
+    chosen = {title: {m: one for m, one in methods.items() if m != EVERYBODY} for title, methods in panels.items()}
     return [
         *(
             Figure(
@@ -79,7 +83,7 @@ def list_shared_figures(panels: Panels) -> list[Figure]:
         Figure(
             "selections",
             "Who was selected when: share of the seeds that selected each client in each round.",
-            lambda: heat_maps(panels, BOUNDARY, "boundary"),
+            lambda: heat_maps(chosen, BOUNDARY, "boundary"),
         ),
     ]
 
@@ -104,6 +108,20 @@ def draw_data(setting: int, boundary: int) -> mpl.Figure:
     for i, ax in enumerate(axes):
         ax.set(xticks=[], yticks=[])
         ax.set_title(f"boundary client {i}", fontsize=8)
+    return figure
+
+
+def draw_lines(variations: Mapping[str, Panels]) -> mpl.Figure:
+    """Returns the curves of the linear model on all boundaries, each with the accuracy of its best straight line."""
+    panels = {
+        f"{title}, amplitude {LINES[name]:g}": methods
+        for name, titles in variations.items()
+        for title, methods in titles.items()
+    }
+    best = [measure_best_line(Shape(amplitude=LINES[name])) for name, titles in variations.items() for _ in titles]
+    figure = curves(panels, columns=len(SETTINGS), log=True, ylim=(0.84, 1.005))
+    for ax, accuracy in zip(figure.axes, best, strict=True):
+        ax.axhline(accuracy, color="0.6", linestyle="--", linewidth=1, zorder=0)
     return figure
 
 

@@ -23,7 +23,10 @@ from fedjax_sel.papers.uacs.cells import BOUNDARY, ENTROPY, LONG, MORE, MORE_BOU
 TARGET = 0.95
 
 COMPARABLE = 0.01
-"""Mean accuracies closer than this are called comparable."""
+"""Accuracies closer than this are called comparable."""
+
+BOUNDS = (4.5, 5.0)
+"""So many of 6 selected must be boundary clients for the highest entropies to be theirs; judged by is the last."""
 
 NOTICED = 0.001
 """A smaller advantage in accuracy would be noticed by nobody."""
@@ -78,17 +81,35 @@ def subtract(first: np.ndarray, second: np.ndarray, metric: str, rounds: int) ->
     return open_interval(d, first_missed=bool((first > rounds).any()), second_missed=bool((second > rounds).any()))
 
 
-def measure_long_run(histories: Histories, setting: int) -> np.ndarray:
-    """Returns random selection's accuracy when it has sent what entropy selection sends in all, Float[R]."""
-    entropy, random = histories[SETTINGS[setting], ENTROPY], histories[name_experiment(setting, LONG), RANDOM]
-    return at_cost(random["accuracy"], random.cumulative("bytes"), entropy.cumulative("bytes")[:, -1])
+def find_paid(histories: Histories, setting: int, method: str, unit: str, payer: str) -> np.ndarray:
+    """Returns a method's accuracy when it has spent what another one spends in its whole run, Float[R].
+
+    Args:
+      histories: of the cells.
+      setting: 1, 2 or 3.
+      method: whose accuracy; of random selection that of its longer run.
+      unit: "bytes" or "flops".
+      payer: whose costs are the budget.
+    """
+    title = SETTINGS[setting]
+    history = histories[name_experiment(setting, LONG) if method == RANDOM else title, method]
+    return at_cost(history["accuracy"], history.cumulative(unit), histories[title, payer].cumulative(unit)[:, -1])
 
 
-def compare_at_equal_cost(histories: Histories, what: str) -> dict[str, Difference]:
+def compare_paid(histories: Histories, first: str, second: str, unit: str, payer: str) -> dict[str, Difference]:
+    """Returns `first - second` in each setting, both when they have spent what `payer` spends in all."""
+    return {
+        title: difference(*(find_paid(histories, setting, method, unit, payer) for method in (first, second)))
+        for setting, title in SETTINGS.items()
+    }
+
+
+def compare_at_equal_cost(histories: Histories, unit: str, variation: str = "") -> dict[str, Difference]:
     """Returns entropy selection's accuracy when it has spent what random selection spends in all, minus random's."""
     out = {}
-    for title in SETTINGS.values():
-        entropy, random = histories[title, ENTROPY], histories[title, RANDOM]
-        reached = at_cost(entropy["accuracy"], entropy.cumulative(what), random.cumulative(what)[:, -1])
+    for setting, title in SETTINGS.items():
+        experiment = name_experiment(setting, variation)
+        entropy, random = histories[experiment, ENTROPY], histories[experiment, RANDOM]
+        reached = at_cost(entropy["accuracy"], entropy.cumulative(unit), random.cumulative(unit)[:, -1])
         out[title] = difference(reached, random["accuracy"][:, -1])
     return out

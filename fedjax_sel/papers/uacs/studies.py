@@ -12,13 +12,14 @@ from fedjax_sel.config import build, resolve
 from fedjax_sel.config.build import build_problem
 from fedjax_sel.data.uacs import SHAPE, Shape, draw_clients
 from fedjax_sel.papers.uacs.cells import BOUNDARY, ENTROPY, GRADIENT, METHODS, RANDOM, SETTINGS, list_cells
+from fedjax_sel.papers.uacs.geometry import measure_least_distance
 from fedjax_sel.papers.uacs.numbers import TARGET, measure
 
-COMPARED = (ENTROPY, GRADIENT, RANDOM)
+SHAPED = (ENTROPY, GRADIENT, RANDOM)
 KEPT = ("mean_accuracy", "final_accuracy", f"rounds_to_{TARGET}", "boundary_clients_after_first_fifth")
 
 CHANGED: dict[str, tuple[float, ...]] = {
-    "amplitude": (0.0, 0.125, 0.25, 0.375),
+    "amplitude": (0.0, 0.125, 0.25, 0.375, 0.75),
     "strip": (0.075, 0.3),
     "margin": (0.1, 0.4),
     "box": (0.05, 0.2),
@@ -41,11 +42,20 @@ def study_generator(scale: str, seeds: Sequence[int], _: Path) -> dict[str, Any]
     """
     return {
         name: {
-            title: {method: measure_shape(SHAPES[name], setting, method, scale, seeds) for method in COMPARED}
+            title: {method: measure_shape(SHAPES[name], setting, method, scale, seeds) for method in SHAPED}
             for setting, title in SETTINGS.items()
             if setting == 3 or replace(SHAPES[name], box=SHAPE.box) != SHAPE
         }
         for name in VARIED[scale]
+    }
+
+
+def study_distances(scale: str, seeds: Sequence[int], _: Path) -> dict[str, Any]:
+    """Returns how near the others' examples come to the boundary, by shape and experiment."""
+    shapes = {"default": SHAPE, **{name: SHAPES[name] for name in VARIED[scale]}}
+    return {
+        name: {title: measure_least_distance(shape, setting, seeds) for setting, title in SETTINGS.items()}
+        for name, shape in shapes.items()
     }
 
 

@@ -2,58 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 
-from fedjax_sel.data.uacs import SHAPE
-from fedjax_sel.metrics import Difference
-from fedjax_sel.papers.judging import (
-    Judgement,
-    ask_comparable,
-    ask_not_smaller,
-    compare_with,
-    format_mean_std,
-    judge,
-    judge_larger,
-)
+from fedjax_sel.papers.judging import format_mean_std
 from fedjax_sel.papers.paper import Evidence, Histories, Table, join
 from fedjax_sel.papers.uacs.cells import (
     BOUNDARY,
     ENTROPY,
+    EVERYBODY,
     GRADIENT,
     GREEDY,
     LONG,
-    MORE,
-    MORE_BOUNDARY,
     RANDOM,
     SETTINGS,
     VARIATIONS,
     name_experiment,
 )
-from fedjax_sel.papers.uacs.numbers import (
-    COMPARABLE,
-    NOTICED,
-    TARGET,
-    compare,
-    measure,
-    measure_long_run,
-    subtract,
-)
-from fedjax_sel.report.markdown import format_number
+from fedjax_sel.papers.uacs.numbers import TARGET, compare, find_paid, measure
+from fedjax_sel.papers.uacs.robustness import tabulate_generator, tabulate_variations
 
 
 def make_tables(scale: str, evidence: Evidence) -> list[Table]:
     """Returns accuracy and what it cost; how the conclusion moves, where it was varied."""
     histories = evidence.histories
-    more = (tabulate_long_runs, tabulate_sensitivity, tabulate_variations) if scale == "full" else ()
+    more = (tabulate_equal_costs, tabulate_sensitivity, tabulate_variations) if scale == "full" else ()
     return join(
         lambda: [tabulate_accuracy(histories)],
         lambda: [tabulate_selections(histories)],
         lambda: [tabulate_costs(histories)],
         *(lambda one=one: [one(histories)] for one in more),
-        lambda: tabulate_generator(histories, evidence.studies["generator"]),
+        lambda: tabulate_generator(histories, evidence.studies["generator"], evidence.studies["distances"]),
     )
 
 
@@ -128,108 +106,30 @@ def tabulate_costs(histories: Histories) -> Table:
     )
 
 
-def tabulate_long_runs(histories: Histories) -> Table:
-    """Returns entropy selection beside random selection that may send as many bytes."""
+def tabulate_equal_costs(histories: Histories) -> Table:
+    """Returns what each method has reached when it has spent what random, or entropy selection, spends in all."""
+    budgets = [(payer, unit) for unit in ("bytes", "flops") for payer in (RANDOM, ENTROPY)]
     rows = []
     for setting, title in SETTINGS.items():
-        long = histories[name_experiment(setting, LONG), RANDOM]
-        entropy, random = measure(title, histories[title, ENTROPY]), measure(name_experiment(setting, LONG), long)
-        sent = entropy["bytes"].max() / 1e6
-        reached = (format_median(value[f"bytes_to_{TARGET}"] / 1e6, 3, sent) for value in (entropy, random))
-        accuracy = entropy["final_accuracy"], measure_long_run(histories, setting)
-        rows.append((title, f"{sent:.3g}", *(format_mean_std(value, 3) for value in accuracy), *reached))
-    return Table(
-        "Random selection with entropy selection's bytes",
-        (
-            "experiment",
-            "MB of entropy selection",
-            "entropy, final accuracy",
-            "random at as many bytes",
-            f"entropy, MB to {TARGET} (median)",
-            f"random, MB to {TARGET} (median)",
-        ),
-        tuple(rows),
-        f"Random selection went on for {long.rounds} rounds.",
-    )
-
-
-def tabulate_generator(histories: Histories, study: Mapping[str, Any]) -> list[Table]:
-    """Returns the verdicts on federations of other shapes; no table where no shape was varied."""
-    if not study:
-        return []
-    methods = (ENTROPY, GRADIENT, RANDOM)
-    default = {title: {m: measure(title, histories[title, m]) for m in methods} for title in SETTINGS.values()}
-    shapes, rounds = {"default": default, **study}, next(iter(histories.values())).rounds
-    return [
-        Table(
-            "How the verdicts hang on the generator: one of its numbers changed at a time, pooled effect",
-            (
-                "generator",
-                "random underperforms (entropy - random)",
-                "gradient norm comparable (gradient norm - entropy)",
-                f"entropy faster (rounds to {TARGET}, gradient norm - entropy)",
-                f"top m at the boundary (of {BOUNDARY}, minus 5)",
-            ),
-            tuple((shape, *judge_shape({**default, **found}, rounds)) for shape, found in shapes.items()),
-            f"Default: amplitude {SHAPE.amplitude:g}, strip {SHAPE.strip:g}, margin {SHAPE.margin:g}, box "
-            f"{SHAPE.box:g} (of setting 3 alone). Judged as the claims above.",
-        )
+        for method in (ENTROPY, GREEDY, GRADIENT, RANDOM, EVERYBODY):
+            reached = (find_paid(histories, setting, method, unit, payer) for payer, unit in budgets)
+            rows.append((title, method, *(format_mean_std(value, 3) for value in reached)))
+    first = SETTINGS[1]
+    spent = [measure(first, histories[first, payer])[unit].max() / 1e6 for payer, unit in budgets]
+    heads = [
+        f"{payer}'s {cost:.3g} {'MB' if unit == 'bytes' else 'MFLOP'}"
+        for (payer, unit), cost in zip(budgets, spent, strict=True)
     ]
-
-
-def tabulate_variations(histories: Histories) -> Table:
-    """Returns the verdicts under every variation."""
-    methods = (ENTROPY, GRADIENT, RANDOM, GREEDY)
-    rows = []
-    for change in ("", *VARIATIONS):
-        of = {title: name_experiment(setting, change) for setting, title in SETTINGS.items()}
-        found = {title: {m: measure(name, histories[name, m]) for m in methods} for title, name in of.items()}
-        rounds = histories[of[SETTINGS[1]], ENTROPY].rounds
-        exploring = judge_larger(compare(histories, GREEDY, ENTROPY, "mean_accuracy", change), NOTICED)
-        verdicts = judge_shape(found, rounds, LEAST.get(change, 5.0))
-        rows.append((change or "as above", *verdicts, show_judgement(exploring)))
+    long = histories[name_experiment(1, LONG), RANDOM].cumulative("bytes")
+    paid = int((long[0] <= histories[first, ENTROPY].cumulative("bytes")[0, -1]).sum())
     return Table(
-        "How the verdicts hang on the other settings that the source leaves open: one changed at a time, pooled effect",
-        (
-            "variation",
-            "random underperforms (entropy - random)",
-            "gradient norm comparable (gradient norm - entropy)",
-            f"entropy faster (rounds to {TARGET}, gradient norm - entropy)",
-            "top m at the boundary (minus five sixths of those that can be)",
-            "exploring is better (ε = 0.1 - ε = 0)",
-        ),
+        "Accuracy at equal cost, selection counted",
+        ("experiment", "method", *heads),
         tuple(rows),
-        "Judged as the claims above. At the boundary: of 6 clients, of 3 slots with m = 3, and of 10 clients of 10.",
+        "Mean ± standard deviation over seeds, after the last round that is within the budget: what random or entropy "
+        f"selection spends in {histories[first, ENTROPY].rounds} rounds. Random selection went on for longer: entropy "
+        f"selection's bytes pay {paid} of its rounds.",
     )
-
-
-LEAST = {"m = 3": 2.5, MORE: MORE_BOUNDARY * 5 / 6}
-"""Boundary clients in a cohort, at least, for the highest entropies to be theirs; elsewhere 5 of 6."""
-
-
-def judge_shape(found: Mapping[str, Any], rounds: int, least: float = 5.0) -> tuple[str, ...]:
-    """Returns the four verdicts on one shape, with their pooled effects, of runs of so many rounds."""
-
-    def take(method: str, metric: str) -> dict[str, np.ndarray]:
-        return {title: np.array(by[method][metric], np.float64) for title, by in found.items()}
-
-    def compare_all(first: str, second: str, metric: str) -> dict[str, Difference]:
-        one, other = take(first, metric), take(second, metric)
-        return {title: subtract(one[title], other[title], metric, rounds) for title in one}
-
-    near = take(ENTROPY, "boundary_clients_after_first_fifth")
-    judged = (
-        judge_larger(compare_all(ENTROPY, RANDOM, "mean_accuracy"), NOTICED),
-        judge(ask_comparable(COMPARABLE), compare_all(GRADIENT, ENTROPY, "mean_accuracy")),
-        judge_larger(compare_all(GRADIENT, ENTROPY, f"rounds_to_{TARGET}"), 1.0),
-        judge(ask_not_smaller(), {title: compare_with(value, least) for title, value in near.items()}),
-    )
-    return tuple(map(show_judgement, judged))
-
-
-def show_judgement(judgement: Judgement) -> str:
-    """Returns a verdict and its pooled effect."""
-    return f"{judgement.verdict}: {format_number(judgement.effect['pooled'])}"
 
 
 def tabulate_sensitivity(histories: Histories) -> Table:
