@@ -1,4 +1,4 @@
-"""How updates are merged: one strategy a file, each with one exported class that constructs without arguments."""
+"""How updates are merged: one strategy per file, each exporting one class that needs no arguments."""
 
 from functools import partial
 from typing import TYPE_CHECKING

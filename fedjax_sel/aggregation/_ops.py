@@ -1,4 +1,4 @@
-"""Parts of several aggregators: the weights of a sum over the cohort, and the server optimisers of Reddi et al."""
+"""Helpers shared by aggregators: the weights of a sum over the cohort, and the server optimisers of Reddi et al."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from fedjax_sel.pytree import Scalar
 from fedjax_sel.types import Cohort, Variables
 
 WEIGHTINGS = ("client", "size", "cohort")
-"""`"client"`: the cohort's weights, normalised (all equal, where the selector corrects nothing); `"size"`: times the
-examples trained on, normalised; `"cohort"`: the cohort's weights as they are, of any sum, for selectors whose weights
-make the sum unbiased (Horvitz and Thompson's estimate)."""
+"""`"client"`: the cohort's weights, normalised (all equal if the selector corrects nothing); `"size"`: the cohort's
+weights times the number of examples trained on, normalised; `"cohort"`: the cohort's weights as they are, whatever
+their sum, for selectors whose weights make the sum unbiased (the Horvitz-Thompson estimator)."""
 
 
 def cohort_weights(weighting: str, cohort: Cohort, num_examples: Int[Array, "m"]) -> Float[Array, "m"]:
-    """Returns the weight of each update by one of `WEIGHTINGS`, 0 for empty slots."""
+    """Returns the weight of each update under one of `WEIGHTINGS`; 0 for empty slots."""
     weight = cohort.weight * cohort.mask * (num_examples if weighting == "size" else 1.0)
     return weight if weighting == "cohort" else weight / jnp.maximum(weight.sum(), jnp.finfo(weight.dtype).tiny)
 
 
 def sort_present(leaf: Shaped[Array, "m ..."], present: Bool[Array, "m"]) -> Shaped[Array, "m ..."]:
-    """Returns each coordinate's values in ascending order, those of members that are not present last."""
+    """Returns each coordinate's values in ascending order; absent members come last, as infinity."""
     return jnp.sort(jnp.where(align(present, leaf), leaf, jnp.inf), axis=0)
 
 
 def align(per_member: Shaped[Array, "m"], leaf: Shaped[Array, "m ..."]) -> Shaped[Array, "m ..."]:
-    """Returns a value of each member with as many axes as a leaf."""
+    """Returns one value per member, with trailing axes so that it broadcasts against a leaf."""
     return per_member.reshape(per_member.shape + (1,) * (leaf.ndim - 1))
 
 
 class MomentsState(NamedTuple):
-    """First and second moment of the pseudo-gradients."""
+    """First and second moments of the pseudo-gradients."""
 
     first: Variables
     second: Variables
@@ -44,16 +44,16 @@ class MomentsState(NamedTuple):
 def uncorrected_adaptive(
     rule: str, learning_rate: Scalar, beta1: Scalar, beta2: Scalar, tau: Scalar
 ) -> optax.GradientTransformation:
-    """Returns the optimiser `w ← w - η m / (√v + τ)` without bias correction; `v` begins at `τ²`.
+    """Returns the optimiser `w ← w - η m / (√v + τ)` without bias correction; `v` starts at `τ²`.
 
     Args:
-      rule: of `v`: `"adagrad"`, `"adam"` or `"yogi"`.
+      rule: update rule of `v`: `"adagrad"`, `"adam"` or `"yogi"`.
       learning_rate: `η`.
       beta1, beta2: `β₁`, `β₂`.
       tau: `τ`.
 
-    Source: Reddi et al., "Adaptive Federated Optimization", 2021, https://arxiv.org/abs/2003.00295, Algorithm 2. The
-    optimisers of optax divide the moments by `1 - β^t`.
+    Source: Reddi et al., "Adaptive Federated Optimization", 2021, https://arxiv.org/abs/2003.00295, Algorithm 2.
+    Optax's optimisers divide the moments by `1 - β^t`.
     """
     second_moment = {
         "adagrad": lambda v, g: v + g**2,  # FedAdagrad

@@ -1,4 +1,4 @@
-"""Federated averaging of clipped updates, with Gaussian noise: private at the level of a client."""
+"""Federated averaging of clipped updates with Gaussian noise, for client-level differential privacy."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ __all__ = ["DPFedAvg"]
 class DPFedAvg(Aggregator):
     """`w ← w + (Σ_S Δ_i min(1, S / ‖Δ_i‖)) / q W + N(0, (z S / q W)² I)`; the norm is over the whole update.
 
-    The sum is divided by the expected number of members `q W`, however many returned, so that one client moves it by
-    `S / q W` at most. Where nobody returned, the noise is released all the same. `noise_multiplier=0` clips only, and
-    is not private. `engine.privacy.epsilon_of` says how private a run is.
+    The sum is divided by the expected number of members `q W`, however many return, so that one client changes it by at
+    most `S / q W`. If nobody returns, the noise is released all the same. `noise_multiplier=0` only clips and is not
+    private. `engine.privacy.epsilon_of` returns the `ε` of a run.
 
     Attributes:
       clip: `S`, the largest norm of an update.
       noise_multiplier: `z`.
-      expected: `q W`; None: the slots of a cohort. Where clients are drawn independently, by `Bernoulli(p)` among `N`
-        and with a cohort of all, it is `p N`.
+      expected: `q W`; None: the number of slots of a cohort. If clients are drawn independently, by `Bernoulli(p)`
+        among `N` with a cohort of all, it is `p N`.
 
     Source: McMahan et al., "Learning Differentially Private Recurrent Language Models", 2018,
-    https://arxiv.org/abs/1710.06963, Algorithm 1, with flat clipping and the estimator of fixed denominator.
+    https://arxiv.org/abs/1710.06963, Algorithm 1, with flat clipping and the fixed-denominator estimator.
 
     >>> import jax.numpy as jnp
     >>> DPFedAvg(clip=1.0).receive({"w": jnp.array([0.0, 4.0])})["w"]
@@ -42,7 +42,7 @@ class DPFedAvg(Aggregator):
     expected: Scalar | None = param(default=None, above=0, below=math.inf)
 
     def weights(self, cohort: Cohort, num_examples: Int[Array, "m"], plan: Plan) -> Float[Array, "m"]:
-        """Returns `1 / q W` of every member."""
+        """Returns `1 / q W` for every member; 0 for empty slots."""
         return jnp.where(cohort.mask, 1.0 / self.divisor(cohort.mask.shape[0]), 0.0)
 
     def divisor(self, slots: int) -> Scalar:
@@ -50,13 +50,13 @@ class DPFedAvg(Aggregator):
         return float(slots) if self.expected is None else self.expected
 
     def receive(self, delta: Variables) -> Variables:
-        """Returns an update whose norm is `S` at most."""
+        """Returns the update, clipped to a norm of at most `S`."""
         norm = optax.tree.norm(delta)
         factor = jnp.minimum(1.0, self.clip / jnp.maximum(norm, jnp.finfo(jnp.float32).tiny))
         return jax.tree.map(lambda leaf: leaf * factor, delta)
 
     def perturb(self, key: PRNGKey, change: Variables, slots: int) -> Variables:
-        """Returns the change with noise of deviation `z S / q W` on every number."""
+        """Returns the change with noise of standard deviation `z S / q W` added to every number."""
         leaves, tree = jax.tree.flatten(change)
         deviation = self.noise_multiplier * self.clip / self.divisor(slots)  # Alg. 1: σ = z S / (q W)
         keys = jax.random.split(key, len(leaves))

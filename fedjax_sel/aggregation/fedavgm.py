@@ -1,4 +1,4 @@
-"""FedAvgM: the mean of the updates with the server's momentum."""
+"""FedAvgM: the mean of the updates with server momentum."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ __all__ = ["FedAvgM"]
 
 
 class FedAvgM(Aggregator):
-    """`v ← β v + Δ`, `w ← w + η v`, with `Δ` the mean of the updates; `β = 0`, `η = 1` is `mean`.
+    """`v ← β v + Δ`, `w ← w + η v`, where `Δ` is the mean of the updates; `β = 0`, `η = 1` is `mean`.
 
-    An empty cohort leaves the model and `v` as they were.
+    An empty cohort leaves the model and `v` unchanged.
 
     Attributes:
       momentum: `β`, in [0, 1).
-      learning_rate: `η`, of the server.
+      learning_rate: the server's, `η`.
       weighting: weights of the mean, `"client"`, `"size"` or `"cohort"`.
 
     Source: Hsu, Qi and Brown, "Measuring the Effects of Non-Identical Data Distribution for Federated Visual

@@ -1,4 +1,4 @@
-"""FedNova: a client that took more steps does not pull harder."""
+"""FedNova: clients that take more local steps do not pull harder."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["FedNova"]
 class FedNova(Aggregator):
     """`w ← w + (Σ p_i a_i) Σ p_i Δ_i / a_i`: updates are normalised by the length of local training.
 
-    `p_i` are the shares of the cohort's examples and `a_i` what the steps of client `i` add up to, which its trainer
-    tells (`Plan.step_size_sum`, with the learning rate that cancels): `τ_i` without momentum,
-    `(τ_i - ρ (1 - ρ^τ_i) / (1 - ρ)) / (1 - ρ)` with the trainer's momentum `ρ`, which starts at zero every round. Where
-    all take the same steps it is the mean by size. The source's other lengths, of proximal and of adaptive local
-    training, are not implemented, and such training is refused. Batch statistics are averaged by `p_i / a_i`, as
-    updates are.
+    `p_i` is client `i`'s share of the cohort's examples, and `a_i` is the sum of the weights of its gradients in its
+    update, as reported by the trainer (`Plan.step_size_sum`, which includes the learning rate; it cancels): `τ_i`
+    without momentum, `(τ_i - ρ (1 - ρ^τ_i) / (1 - ρ)) / (1 - ρ)` with the trainer's momentum `ρ`, which starts at zero
+    in every round. If all clients take the same steps, this is the mean by size. The source's other lengths, for
+    proximal and adaptive local training, are not implemented, and such training is refused. Batch statistics are
+    averaged by `p_i / a_i`, as updates are.
 
     Source: Wang et al., "Tackling the Objective Inconsistency Problem in Heterogeneous Federated Optimization", 2020,
     https://arxiv.org/abs/2007.07481, section 4.
@@ -32,7 +32,7 @@ class FedNova(Aggregator):
     """
 
     def check(self, trainer: LocalTrainer, correction: Correction) -> None:
-        """Raises `ValueError` where what the steps add up to is another sum than the trainer's."""
+        """Raises `ValueError` if an update is not the sum of gradients whose weights the trainer reports."""
         if not trainer.linear:
             raise ValueError(
                 f"fednova needs local training whose update is a weighted sum of gradients, such as sgd (momentum "
@@ -45,7 +45,7 @@ class FedNova(Aggregator):
             )
 
     def weights(self, cohort: Cohort, num_examples: Int[Array, "m"], plan: Plan) -> Float[Array, "m"]:
-        """Returns `p_i (Σ p_j a_j) / a_i`, 0 for empty slots."""
+        """Returns `p_i (Σ p_j a_j) / a_i`; 0 for empty slots."""
         share = cohort_weights("size", cohort, num_examples)
         length = jnp.where(plan.step_size_sum > 0, plan.step_size_sum, 1.0)
         return share * (share * length).sum() / length

@@ -1,4 +1,4 @@
-"""FedOpt: the mean of the updates as a gradient for the server's adaptive optimiser."""
+"""FedOpt: the mean of the updates as a pseudo-gradient for an adaptive server optimiser."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ __all__ = ["FedOpt"]
 
 
 class FedOpt(Aggregator):
-    """`w ← w + η m / (√v + τ)` with `m ← β₁ m + (1 - β₁) Δ` and `v` by the optimiser's rule; `v` begins at `τ²`.
+    """`w ← w + η m / (√v + τ)` with `m ← β₁ m + (1 - β₁) Δ` and `v` by the optimiser's rule; `v` starts at `τ²`.
 
     `adagrad`: `v + Δ²`; `adam`: `β₂ v + (1 - β₂) Δ²`; `yogi`: `v - (1 - β₂) Δ² sign(v - Δ²)`. There is no bias
-    correction, as in the source. An empty cohort leaves the model, `m` and `v` as they were.
+    correction, as in the source. An empty cohort leaves the model, `m` and `v` unchanged.
 
     Attributes:
-      learning_rate: `η`, of the server.
+      learning_rate: the server's, `η`.
       beta1, beta2: `β₁`, `β₂`, in [0, 1).
-      tau: `τ`, how adaptive it is, from 1e-30 on.
+      tau: `τ`, which controls the adaptivity; at least 1e-30.
       optimizer: `"adam"`, `"adagrad"` or `"yogi"`.
       weighting: weights of the mean `Δ`, `"client"`, `"size"` or `"cohort"`.
 

@@ -1,4 +1,4 @@
-"""Krum: the update whose nearest neighbours are nearest, or the mean of the best few."""
+"""Krum: the update closest to its nearest neighbours, or the mean of the best few."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ __all__ = ["Krum"]
 
 
 class Krum(Aggregator):
-    """`w ← w + Δ_{i*}`, `i*` of the smallest score: the sum of its squared distances to the `m - f - 2` nearest others.
+    """`w ← w + Δ_{i*}`, where `i*` has the smallest sum of squared distances to its `m - f - 2` nearest others.
 
-    With `num_selected > 1` it is Multi-Krum: the mean of so many updates of the smallest scores. `m` is the number of
-    updates that came back; where `m - f - 2 < 1`, the one nearest counts, and of fewer updates than `num_selected` all
-    are taken. Its guarantee needs `2 f + 2 < m`. An empty cohort leaves the model as it was.
+    This sum is the update's score. With `num_selected > 1`, this is Multi-Krum: the mean of the `num_selected` updates
+    with the smallest scores, or of all if there are fewer. `m` is the number of updates that came back; if
+    `m - f - 2 < 1`, only the nearest one counts. The guarantee requires `2 f + 2 < m`. An empty cohort leaves the model
+    unchanged.
 
     Attributes:
-      f: how many updates may be arbitrary.
-      num_selected: how many are averaged; 1 is Krum.
+      f: number of updates that may be arbitrary.
+      num_selected: number of updates to average; 1 is Krum.
 
     Source: Blanchard et al., "Machine Learning with Adversaries: Byzantine Tolerant Gradient Descent", 2017,
     https://proceedings.neurips.cc/paper/2017/hash/f4b9ec30ad9f68f89b29639786cb62ef-Abstract.html, Krum and Multi-Krum;
@@ -44,10 +45,10 @@ class Krum(Aggregator):
         return cohort_weights("client", cohort, num_examples)
 
     def combine(self, deltas: Variables, weights: Float[Array, "m"]) -> Variables:
-        """Returns the mean of the updates of the smallest scores, 0 where there are none."""
+        """Returns the mean of the updates with the smallest scores; 0 if there are none."""
         present = weights > 0
         score = krum_scores(deltas, present, self.f)
-        order = jnp.lexsort((score, ~present))  # who is present first; ties: the first slot, as in the source
+        order = jnp.lexsort((score, ~present))  # present members first; ties: the first slot, as in the source
         position = jnp.argsort(order)
         chosen = present & (position < self.num_selected)
         count = jnp.maximum(chosen.sum(), 1)
@@ -55,7 +56,7 @@ class Krum(Aggregator):
 
 
 def krum_scores(deltas: Variables, present: Bool[Array, "m"], f: int) -> Float[Array, "m"]:
-    """Returns `s(i) = Σ_{i → j} ‖Δ_i - Δ_j‖²` over the `m - f - 2` nearest present others; ∞ for who is not present."""
+    """Returns `s(i) = Σ_{i → j} ‖Δ_i - Δ_j‖²` over the `m - f - 2` nearest present others; ∞ for absent members."""
     slots = present.shape[0]
     distance = jnp.zeros((slots, slots))
     for leaf in jax.tree.leaves(deltas):

@@ -13,11 +13,11 @@ __all__ = ["Mean"]
 
 
 class Mean(Aggregator):
-    """`w ← w + Σ_i a_i Δ_i`, by default with weights that add up to 1: equal, or in proportion to the examples.
+    """`w ← w + Σ_i a_i Δ_i`, by default with weights that sum to 1: equal, or proportional to the examples.
 
     With `weighting="size"`, `a_i = n_i / Σ_S n` (FedAvg); with `weighting="client"`, `a_i = 1/|S|`. A cohort's
-    importance corrections multiply the weights before they are normalised; with `weighting="cohort"` they are the
-    weights. An empty cohort leaves the model as it was.
+    importance corrections multiply the weights before they are normalised; with `weighting="cohort"`, they are the
+    weights. An empty cohort leaves the model unchanged.
 
     Attributes:
       weighting: `"client"`, `"size"` or `"cohort"`.

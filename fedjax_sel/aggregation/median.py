@@ -14,9 +14,9 @@ __all__ = ["Median"]
 
 
 class Median(Aggregator):
-    """`w ← w + med_i Δ_i`, each coordinate by itself; of an even number of updates, the mean of the middle two.
+    """`w ← w + med_i Δ_i` in each coordinate; of an even number of updates, the mean of the middle two.
 
-    Every present update counts the same. An empty cohort leaves the model as it was.
+    All updates that came back count equally. An empty cohort leaves the model unchanged.
 
     Source: Yin et al., "Byzantine-Robust Distributed Learning: Towards Optimal Statistical Rates", 2018,
     https://arxiv.org/abs/1803.01498, Definition 1 and Algorithm 1, Option I.
@@ -33,7 +33,7 @@ class Median(Aggregator):
         return cohort_weights("client", cohort, num_examples)
 
     def combine(self, deltas: Variables, weights: Float[Array, "m"]) -> Variables:
-        """Returns the median of the updates with a weight, 0 where there are none."""
+        """Returns the median of the updates with a weight above 0; 0 if there are none."""
         present = weights > 0
         count = present.sum()
         low, high = jnp.maximum(count - 1, 0) // 2, count // 2

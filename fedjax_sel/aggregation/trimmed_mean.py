@@ -1,4 +1,4 @@
-"""The coordinate-wise trimmed mean of the updates: the largest and the smallest values do not count."""
+"""The coordinate-wise trimmed mean of the updates, which ignores the largest and the smallest values."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ __all__ = ["TrimmedMean"]
 
 
 class TrimmedMean(Aggregator):
-    """`w ← w + Σ_{i ∈ U} Δ_i / |U|`, each coordinate by itself, `U` without its `β m` largest and `β m` smallest.
+    """`w ← w + Σ_{i ∈ U} Δ_i / |U|` in each coordinate; `U` leaves out the `β m` largest and `β m` smallest.
 
-    `m` is the number of updates that came back, and `β m` is rounded down (the source takes a whole number). Every
-    present update counts the same. An empty cohort leaves the model as it was.
+    `m` is the number of updates that came back, and `β m` is rounded down (the source assumes an integer). All of
+    them count equally. An empty cohort leaves the model unchanged.
 
     Attributes:
-      beta: `β`, the fraction removed at each end, in [0, 1/2); at least that of arbitrary updates.
+      beta: `β`, the fraction removed at each end, in [0, 1/2); at least the fraction of arbitrary updates.
 
     Source: Yin et al., "Byzantine-Robust Distributed Learning: Towards Optimal Statistical Rates", 2018,
     https://arxiv.org/abs/1803.01498, Definition 2 and Algorithm 1, Option II.
@@ -40,11 +40,11 @@ class TrimmedMean(Aggregator):
         return cohort_weights("client", cohort, num_examples)
 
     def combine(self, deltas: Variables, weights: Float[Array, "m"]) -> Variables:
-        """Returns the trimmed mean of the updates with a weight, 0 where there are none."""
+        """Returns the trimmed mean of the updates with a weight above 0; 0 if there are none."""
         present = weights > 0
         count = present.sum()
         cut = jnp.floor(self.beta * count + ROUNDING).astype(count.dtype)
-        cut = jnp.minimum(cut, jnp.maximum(count - 1, 0) // 2)  # something is left, also of a β rounded to 1/2
+        cut = jnp.minimum(cut, jnp.maximum(count - 1, 0) // 2)  # something is left, even if β is rounded to 1/2
         place = jnp.arange(weights.shape[0])
         inside = (place >= cut) & (place < count - cut)
 
@@ -56,4 +56,4 @@ class TrimmedMean(Aggregator):
 
 
 ROUNDING = 1e-4
-"""Added to `β m` before it is rounded down: 0.1 of 30 are 3, in 32 bits too."""
+"""Added to `β m` before it is rounded down, so that 0.1 of 30 is 3 in float32 too."""

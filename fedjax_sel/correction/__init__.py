@@ -1,4 +1,4 @@
-"""What is added to every step of local training: one correction a file, each with one exported class.
+"""What is added to every step of local training: one correction per file, each exporting one class.
 
 `none` is the default and costs nothing.
 """

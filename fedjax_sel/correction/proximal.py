@@ -20,7 +20,7 @@ class Proximal(Correction):
       mu: `μ`; 0 is plain local training.
 
     Source: Li et al., "Federated Optimization in Heterogeneous Networks", 2020, https://arxiv.org/abs/1812.06127,
-    FedProx, its subproblem solved by the steps of the local trainer.
+    FedProx; the local trainer's steps solve its subproblem.
 
     >>> Proximal(mu=0.5).correct((), gradient=2.0, variables=1.0, received=0.0)
     2.5

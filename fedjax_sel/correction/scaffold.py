@@ -1,4 +1,4 @@
-"""SCAFFOLD: control variates against the drift of clients."""
+"""SCAFFOLD: control variates against client drift."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ScaffoldState(NamedTuple):
     """What `Scaffold` carries from round to round.
 
     Attributes:
-      client: `c_i` of every client, with a leading `N`; what one client holds has its own.
+      client: `c_i` of every client, with a leading `N`; in a client's own state, its `c_i`.
       server: `c`.
     """
 
@@ -30,27 +30,27 @@ class ScaffoldState(NamedTuple):
 class Scaffold(Correction):
     """Steps of `∇F_i(y) - c_i + c`; then `c_i ← c_i - c + (w_t - y) / (K η)` and `c ← c + Σ_S Δc_i / N` (option II).
 
-    `K` are the client's steps and `η` its learning rate in the round; where that changes within the round, `K η` is the
-    sum over the steps. All variates begin at 0. Clients receive and return a second model's worth of numbers; the
-    server, in the simulation, keeps `N` models.
+    `K` is the client's number of steps and `η` its learning rate in the round; if the rate changes within the round,
+    `K η` is its sum over the steps. All variates start at 0. Clients receive and return as many numbers again as the
+    model has; in the simulation, the server keeps `N` such models.
 
-    The source's local steps are plain SGD. With the trainer's momentum the corrected gradient enters the momentum, and
+    The source's local steps are plain SGD. If the trainer has momentum, the corrected gradient enters the momentum, and
     `K η` becomes the sum of the weights of the gradients in the update (`Plan.step_size_sum`), so that `c_i` is still a
-    mean of the client's gradients. A trainer whose update is no weighted sum of gradients is refused.
+    mean of the client's gradients. A trainer whose update is not a weighted sum of gradients is refused.
 
-    The sum is over the cohort and divided by the number of all clients, as in the source; dividing by the cohort
-    instead is a known mistake of other implementations. The step size of the server is the aggregator's (1 with
-    `mean`).
+    The sum over the cohort is divided by the number of all clients, as in the source; dividing by the cohort size
+    instead is a known mistake of other implementations. The server's step size is the aggregator's (1 with `mean`).
 
     Flower's `niid_bench` is `Scaffold(applied="after_momentum", weighting="size")`: its steps are those of SGD with
-    momentum on the plain gradients, plus `η (c_i - c)`, and `K η` is the sum of the learning rates. Its variates are
-    those of the default times `Σ_k a_k / K` (`a_k`: how far the `k`-th gradient enters the update), so that the
-    corrections of a round add up to the same; the momentum merely spreads the default's over the later steps.
+    momentum on the uncorrected gradients, plus `η (c_i - c)`, and `K η` is the sum of the learning rates. Its variates
+    are the default's times `Σ_k a_k / K`, where `a_k` is the weight of the `k`-th gradient in the update, so the
+    corrections of a round have the same sum; in the default, momentum merely spreads them over the later steps.
 
     Attributes:
-      applied: where the correction enters a step: None: the gradient, and with it the momentum; `"after_momentum"`.
-      weighting: of the variates' changes on the server: None: all alike, as in the source; `"size"`: by the examples
-        that the members trained on, their sum times the cohort's share of all clients.
+      applied: where the correction enters a step. None: in the gradient, and so in the momentum; `"after_momentum"`:
+        after the momentum.
+      weighting: of the variates' changes on the server. None: equal, as in the source; `"size"`: by the examples that
+        the members trained on, scaled to the same sum of weights.
 
     Source: Karimireddy et al., "SCAFFOLD: Stochastic Controlled Averaging for Federated Learning", 2020,
     https://arxiv.org/abs/1910.06378, Algorithm 1.
@@ -67,7 +67,7 @@ class Scaffold(Correction):
     up = 1.0
 
     def check(self, trainer: LocalTrainer) -> None:
-        """Raises `ValueError` for a trainer whose update is no weighted sum of its gradients."""
+        """Raises `ValueError` if the trainer's update is not a weighted sum of gradients, or it cannot do `applied`."""
         if not trainer.linear:
             raise ValueError(
                 f"scaffold needs local training whose update is a weighted sum of gradients, such as sgd (momentum "
@@ -80,7 +80,7 @@ class Scaffold(Correction):
             )
 
     def init(self, variables: Variables, num_clients: int) -> ScaffoldState:
-        """Returns variates that are all 0."""
+        """Returns variates of 0."""
         client = jax.tree.map(lambda leaf: jnp.zeros((num_clients, *leaf.shape), leaf.dtype), variables)
         return ScaffoldState(client, jax.tree.map(jnp.zeros_like, variables))
 
@@ -91,14 +91,14 @@ class Scaffold(Correction):
     def correct(
         self, client_state: ScaffoldState, gradient: Variables, variables: Variables, received: Variables
     ) -> Variables:
-        """Returns the gradient less the client's variate, plus the server's; itself where those come after momentum."""
+        """Returns the gradient minus the client's variate plus the server's; the plain gradient if `applied` is set."""
         if self.applied:
             return gradient
         # the local step of Alg. 1: g_i(y_i) - c_i + c
         return jax.tree.map(lambda g, own, c: g - own + c, gradient, client_state.client, client_state.server)
 
     def offset(self, client_state: ScaffoldState) -> Variables | None:
-        """Returns the server's variate less the client's, where they come after the momentum."""
+        """Returns the server's variate minus the client's if they are applied after the momentum; else None."""
         return jax.tree.map(jnp.subtract, client_state.server, client_state.client) if self.applied else None
 
     def upload(self, client_state: ScaffoldState, delta: Variables, step_size_sum: Float[Array, ""]) -> Variables:
@@ -109,7 +109,7 @@ class Scaffold(Correction):
         return jax.tree.map(lambda d, c: jnp.where(moved, -c - d / divisor, 0.0), delta, client_state.server)
 
     def merge(self, state: ScaffoldState, cohort: Cohort, uploads: Variables) -> ScaffoldState:
-        """Returns the variates after the round: new ones of the members that returned, and of the server."""
+        """Returns the variates after the round, with those of the returned members and the server updated."""
         num_clients = jax.tree.leaves(state.client)[0].shape[0]
         weight = self.server_weights(cohort)
 
@@ -123,7 +123,7 @@ class Scaffold(Correction):
         )
 
     def server_weights(self, cohort: Cohort) -> Float[Array, "m"]:
-        """Returns the weight of each member's change in their sum, `|S|` in all; 0 for those that did not return."""
+        """Returns the weight of each member's change; they sum to `|S|`, with 0 for members that did not return."""
         returned = cohort.mask.astype(jnp.float32)
         if self.weighting is None:
             return returned

@@ -1,4 +1,4 @@
-"""On what a client trains: one strategy a file, each with one exported class that constructs without arguments."""
+"""What a client trains on: one strategy per file, each exporting one class that needs no arguments."""
 
 from functools import partial
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""Coresets: a few weighted examples whose gradients stand for those of all."""
+"""Coresets: a few weighted examples whose gradients represent those of all examples."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from fedjax_sel.types import PRNGKey, Turn
 
 
 class CoresetState(NamedTuple):
-    """What a client keeps.
+    """What a client carries from round to round.
 
     Attributes:
-      weight: of its examples in its coreset.
-      round: in which it chose that; -1: it has none.
+      weight: of each example in its coreset; 0 for the others.
+      round: round in which it chose the coreset; -1: it has none.
     """
 
     weight: Float[Array, "*N L"]
@@ -33,8 +33,8 @@ class Coreset(DataSelector):
     Attributes:
       fraction: of the client's examples, in (0, 1].
       every: rounds for which a client keeps its coreset.
-      gradient: what stands for an example's gradient, that of the loss by the logits (`"output"`, `p - y`) or by the
-        output layer (`"last_layer"`, `(p - y) ⊗ (1, h)`).
+      gradient: proxy for an example's gradient: that of the loss with respect to the logits (`"output"`, `p - y`) or to
+        the output layer (`"last_layer"`, `(p - y) ⊗ (1, h)`).
     """
 
     weighted = True
@@ -49,20 +49,20 @@ class Coreset(DataSelector):
     def choose(
         self, key: PRNGKey, point: Float[Array, "L k"], valid: Bool[Array, "L"], turn: Turn
     ) -> Float[Array, "L"]:
-        """Returns the weights of a fresh coreset; `point` are the gradients."""
+        """Returns the weights of a new coreset; `point` holds the gradients."""
 
     def signals(self) -> dict[str, ExampleSignal | FeatureSignal]:
         """Returns the gradients."""
         return {"point": signals.OutputGradient() if self.gradient == "output" else signals.LastLayerGradient()}
 
     def init(self, num_clients: int, longest: int) -> CoresetState | tuple[()]:
-        """Returns no coreset yet; nothing is kept where every round has its own."""
+        """Returns a state without coresets; no state if clients choose a new one in every round."""
         if self.every == 1:
             return ()
         return CoresetState(jnp.zeros((num_clients, longest)), jnp.full(num_clients, -1, jnp.int32))
 
     def asks(self, state: CoresetState | tuple[()], round: Int[Array, ""]) -> Bool[Array, ""]:
-        """Returns whether the client has no coreset, or one that is `every` rounds old."""
+        """Returns whether the client has no coreset, or one that is at least `every` rounds old."""
         if not isinstance(state, CoresetState):
             return jnp.array(True)
         return (state.round < 0) | (round >= state.round + self.every)
@@ -91,7 +91,7 @@ class Coreset(DataSelector):
         point: Float[Array, "L k"],
         turn: Turn,
     ) -> CoresetState | tuple[()]:
-        """Returns the coreset, and when it was chosen."""
+        """Returns the coreset and the round in which it was chosen."""
         if not isinstance(state, CoresetState):
             return state
         return CoresetState(weight, jnp.where(self.asks(state, turn.round), turn.round, state.round))

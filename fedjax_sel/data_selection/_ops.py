@@ -9,19 +9,19 @@ from fedjax_sel.types import PRNGKey
 
 
 def keep_top(key: PRNGKey, valid: Bool[Array, "L"], fraction: Scalar, *scores: Float[Array, "L"]) -> Bool[Array, "L"]:
-    """Returns the fraction of the valid examples that `scores` rank first (`places`); ties in all of them at random."""
+    """Returns a mask of the fraction of valid examples that `scores` rank first (`places`), ties broken at random."""
     noise = jax.random.uniform(key, valid.shape, jnp.float32)
     return valid & (places(valid, *scores, noise) < count_kept(valid, fraction))
 
 
 ROUNDING = 2.0**-22
-"""By how much of itself a product of two numbers of 32 bits may be off, each rounded, one of them a product before."""
+"""Bound on the relative error of a product of two rounded float32 numbers, one of which is itself a product."""
 
 
 def take_share(fraction: Scalar, count: Int[Array, ""]) -> Float[Array, ""]:
-    """Returns `fraction · count`, or the multiple of 1/2 that it is but for rounding.
+    """Returns `fraction · count`, or the multiple of 1/2 from which it differs only by rounding.
 
-    0.3 in float32 is a little more than 0.3, but 0.3 · 15 is meant as 4.5.
+    In float32, 0.3 is slightly more than 0.3, but 0.3 · 15 should be 4.5.
     """
     product = fraction * count
     half = jnp.round(2 * product) / 2
@@ -29,14 +29,14 @@ def take_share(fraction: Scalar, count: Int[Array, ""]) -> Float[Array, ""]:
 
 
 def floor_share(fraction: Scalar, count: Int[Array, ""]) -> Int[Array, ""]:
-    """Returns `floor(fraction · count)`, of the product that is meant (`take_share`)."""
+    """Returns `floor(fraction · count)`, without rounding errors in the product (`take_share`)."""
     return jnp.floor(take_share(fraction, count)).astype(jnp.int32)
 
 
 def share_among_classes(
     y: Int[Array, "L"], valid: Bool[Array, "L"], count: Int[Array, ""], classes: int
 ) -> Int[Array, "C"]:
-    """Returns `⌈count · n_c / n⌉` for each class, of which the client has `n_c` of its `n` examples.
+    """Returns `⌈count · n_c / n⌉` for each class, where `n_c` of the client's `n` examples are of that class.
 
     >>> share_among_classes(jnp.array([0, 0, 0, 2]), jnp.ones(4, bool), jnp.array(2), 3)
     Array([2, 0, 1], dtype=int32)
@@ -46,7 +46,7 @@ def share_among_classes(
 
 
 def share_exactly(y: Int[Array, "L"], valid: Bool[Array, "L"], count: Int[Array, ""], classes: int) -> Int[Array, "C"]:
-    """Returns `count n_c / n` for each class by largest remainder, `count` in all; the first of equal ones has more.
+    """Returns `count n_c / n` for each class, rounded by largest remainder to sum to `count`; the first wins ties.
 
     >>> share_exactly(jnp.array([0, 0, 0, 2]), jnp.ones(4, bool), jnp.array(2), 3)
     Array([2, 0, 0], dtype=int32)
@@ -59,9 +59,9 @@ def share_exactly(y: Int[Array, "L"], valid: Bool[Array, "L"], count: Int[Array,
 
 
 def scale_to_mean(weight: Float[Array, "L"], valid: Bool[Array, "L"]) -> Float[Array, "L"]:
-    """Returns `w_j U / n`, where `U` of the `n` valid examples have a weight.
+    """Returns `w_j U / n`, where `U` of the `n` valid examples have a weight above 0.
 
-    The mean of the weighted losses over those `U`, which a client minimises, is then `Σ_j w_j ℓ_j / n`.
+    A client minimises the mean of the weighted losses over those `U`, which is then `Σ_j w_j ℓ_j / n`.
 
     >>> scale_to_mean(jnp.array([3.0, 0.0, 1.0, 0.0]), jnp.ones(4, bool))
     Array([1.5, 0. , 0.5, 0. ], dtype=float32)
@@ -70,9 +70,9 @@ def scale_to_mean(weight: Float[Array, "L"], valid: Bool[Array, "L"]) -> Float[A
 
 
 def count_kept(valid: Bool[Array, "L"], fraction: Scalar) -> Int[Array, ""]:
-    """Returns `max(1, round(fraction · n))`, `n` being the number of valid examples; 0 where there is none.
+    """Returns `max(1, round(fraction · n))`, where `n` is the number of valid examples; 0 if there are none.
 
-    It is the product that is meant (`take_share`), and one half is rounded to the even neighbour, as in Python.
+    The product is free of rounding errors (`take_share`), and halves are rounded to even, as in Python.
     """
     n = valid.sum()
     return jnp.clip(jnp.round(take_share(fraction, n)), 1, n).astype(jnp.int32)

@@ -1,4 +1,4 @@
-"""Pruning by a score: the hardest examples, by the scores of one round or of a client's first turns."""
+"""Pruning by score: the hardest examples, by their scores in one round or in a client's first turns."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from fedjax_sel.types import PRNGKey
 
 
 class PruningState(NamedTuple):
-    """What a client keeps.
+    """What a client carries from round to round.
 
     Attributes:
       total: sum of each example's scores.
-      turns: in how many turns they were measured.
-      kept: which examples the client chose last, for good once it has had all turns.
+      turns: number of turns in which they were measured.
+      kept: which examples the client chose last; final once scores are not measured any more.
     """
 
     total: Float[Array, "*N L"]
@@ -33,11 +33,11 @@ class Pruning(DataSelector):
     """The base class of `EL2N` and `GraNd`, which differ in the score.
 
     Attributes:
-      fraction: of the client's examples that is kept, in (0, 1].
-      drop: fraction of the examples, those of highest score, that is left out first (they may be mislabelled), as long
-        as enough others remain.
-      turns: the mean score of a client's first so many turns decides, and is not measured any more afterwards; None:
-        the score of the round.
+      fraction: fraction of the client's examples to keep, in (0, 1].
+      drop: fraction of the examples to leave out first, those with the highest scores (they may be mislabelled), as
+        long as enough others remain.
+      turns: number of a client's first turns whose mean scores decide, after which scores are not measured any more;
+        None: the scores of each round decide.
     """
 
     fraction: Scalar = param(default=0.5, above=0, high=1)
@@ -54,14 +54,14 @@ class Pruning(DataSelector):
         return {"score": self.score}
 
     def init(self, num_clients: int, longest: int) -> PruningState | tuple[()]:
-        """Returns no scores yet."""
+        """Returns a state without scores; no state if `turns` is None."""
         if self.turns is None:
             return ()
         shape = num_clients, longest
         return PruningState(jnp.zeros(shape), jnp.zeros(num_clients, jnp.int32), jnp.zeros(shape, bool))
 
     def asks(self, state: PruningState | tuple[()], round: Int[Array, ""]) -> Bool[Array, ""]:
-        """Returns whether the client has had fewer turns than count."""
+        """Returns whether the client's scores are still measured."""
         if self.turns is None or not isinstance(state, PruningState):
             return jnp.array(True)
         return state.turns < self.turns
@@ -74,7 +74,7 @@ class Pruning(DataSelector):
         *,
         score: Float[Array, "L"],
     ) -> Bool[Array, "L"]:
-        """Returns 1 for the highest scores below those that are dropped; equal ones come in random order."""
+        """Returns 1 for the highest scores below those that are dropped; ties are broken at random."""
         if isinstance(state, PruningState):
             score = state.total + score
         noise = jax.random.uniform(key, valid.shape, jnp.float32)
@@ -94,7 +94,7 @@ class Pruning(DataSelector):
         *,
         score: Float[Array, "L"],
     ) -> PruningState | tuple[()]:
-        """Returns the sum with the scores of this turn, and its choice."""
+        """Returns the state with this turn's scores added, and its choice."""
         if self.turns is None or not isinstance(state, PruningState):
             return state
         return PruningState(state.total + score, jnp.minimum(state.turns + 1, self.turns), weight)

@@ -1,4 +1,4 @@
-"""Whole batches of examples of which the global model is unsure."""
+"""Whole batches of examples about which the global model is uncertain."""
 
 import jax
 import jax.numpy as jnp
@@ -14,24 +14,24 @@ __all__ = ["EntropyBatches"]
 
 
 class EntropyBatches(DataSelector):
-    """The batches of highest mean entropy on the model received, before training.
+    """The batches of highest mean entropy on the received model, before training.
 
-    Every round the client's examples, in a fresh random order, are cut into batches; the last one may be smaller.
-    Batches are kept in the order of their mean `H(x) = -Σ_c p_c log p_c`, `p = softmax(z)`, until one more would end no
-    nearer to `max(1, round(fraction · n_i))` examples: at least one batch, and never a part of one. All of them are at
-    most `batch_size` long, so the count is off by at most half a batch, or by less than a batch where only one is kept.
-    Training shuffles the examples that were kept and cuts its own batches.
+    In every round, the client's examples are shuffled and split into batches; the last one may be smaller. Batches are
+    kept in descending order of their mean `H(x) = -Σ_c p_c log p_c`, where `p = softmax(z)`, until another one would
+    bring the number of examples no closer to `max(1, round(fraction · n_i))`. At least one batch is kept, and batches
+    are kept whole, so the number is off by at most half a batch, or by less than a batch if only one is kept. Training
+    shuffles the kept examples and forms its own batches.
 
     Attributes:
       fraction: of the client's examples, in (0, 1].
-      batch_size: examples of a batch.
+      batch_size: examples per batch.
 
     Source: FedAvg-BE as FedFT-EDS describes it in section II-B, Shi, Radu and Yang, 2024,
-    https://arxiv.org/abs/2501.00170: batches of the examples of highest entropy; the mean and the fraction are ours.
-    FedAvg-BE itself is another rule: Orlandi et al., "Entropy to Mitigate Non-IID Data Problem on Federated Learning
-    for the Edge Intelligence Environment", IEEE Access, 2023, https://doi.org/10.1109/ACCESS.2023.3298704; its code,
-    https://github.com/fernanda-orlandi/dm-nvflare-fedavg-entropy, trains on the batches whose labels have less entropy
-    than a client's labels have on average, and does not ask the model.
+    https://arxiv.org/abs/2501.00170: batches of the examples with the highest entropy; the mean and the fraction are
+    ours. FedAvg-BE itself uses another rule: Orlandi et al., "Entropy to Mitigate Non-IID Data Problem on Federated
+    Learning for the Edge Intelligence Environment", IEEE Access, 2023,
+    https://doi.org/10.1109/ACCESS.2023.3298704; its code, https://github.com/fernanda-orlandi/dm-nvflare-fedavg-entropy,
+    trains on the batches whose label entropy is below the clients' average, and does not use the model.
 
     >>> EntropyBatches(batch_size=32).signals()
     {'entropy': Entropy(temperature=1.0)}
@@ -47,7 +47,7 @@ class EntropyBatches(DataSelector):
     def select(
         self, key: PRNGKey, state: StrategyState, valid: Bool[Array, "L"], *, entropy: Float[Array, "L"]
     ) -> Bool[Array, "L"]:
-        """Returns 1 for batches whose middle, counted in examples in the order of the means, is in the count."""
+        """Returns 1 for the batches whose midpoint, in examples ranked by batch mean, lies within the count."""
         batch = places(valid, jax.random.uniform(key, valid.shape, jnp.float32)) // self.batch_size
         batches = -(-valid.shape[0] // self.batch_size)
         size = jax.ops.segment_sum(valid.astype(jnp.int32), batch, batches)

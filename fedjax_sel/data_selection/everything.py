@@ -9,7 +9,7 @@ __all__ = ["Everything"]
 
 
 class Everything(DataSelector):
-    """Train on every example.
+    """Trains on every example.
 
     Source: FedAvg; McMahan et al., 2017, https://arxiv.org/abs/1602.05629, Algorithm 1.
 
@@ -18,5 +18,5 @@ class Everything(DataSelector):
     """
 
     def select(self, key: PRNGKey, state: StrategyState, valid: Bool[Array, "L"]) -> Bool[Array, "L"]:
-        """Returns 1 for all that are valid."""
+        """Returns 1 for all valid examples."""
         return valid

@@ -1,4 +1,4 @@
-"""FedBalancer: examples above a loss that the server raises as training gets on, and a deadline that it lowers."""
+"""FedBalancer: examples above a loss that the server raises as training progresses, and a deadline that it lowers."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = ["FedBalancer"]
 
 
 class BalancerState(NamedTuple):
-    """What the server keeps.
+    """What the server carries from round to round.
 
     Attributes:
-      threshold: loss from which on an example is hard; 0 until the ratio has risen.
-      loss_ratio, deadline_ratio: where threshold and deadline lie between their bounds.
+      threshold: loss from which an example counts as hard; 0 until the ratio first rises.
+      loss_ratio, deadline_ratio: positions of the threshold and the deadline between their bounds.
       window_loss: sum of the cohorts' mean losses in this window, each divided by its round's deadline.
-      previous_loss: that of the window before; NaN: there was none.
-      rounds: of this window so far.
+      previous_loss: the same sum for the previous window; NaN: there was none.
+      rounds: rounds of this window so far.
     """
 
     threshold: Float[Array, ""]
@@ -37,7 +37,7 @@ class BalancerState(NamedTuple):
 
 
 class LossReport(NamedTuple):
-    """What a member reports of its examples' losses: the least, the high one, their sum and their number."""
+    """What a member reports about its examples' losses: the smallest, the high quantile, their sum and their number."""
 
     low: Float[Array, "*m"]
     high: Float[Array, "*m"]
@@ -46,31 +46,32 @@ class LossReport(NamedTuple):
 
 
 class FedBalancer(DataSelector):
-    """Hard examples, of loss `lt` or more, as long as the deadline does not allow for others.
+    """Hard examples, those with a loss of at least `lt`, and others if the deadline leaves time for them.
 
-    A client with `n` examples, `|O|` of them hard, trains on all that it can until the deadline; on `L = |O|` where it
-    cannot train on all the hard ones, or where there are no devices. Of these `L`, `p L` are hard and the others easy,
-    drawn at random, unless there are too few of one kind.
+    A client trains on `L` examples: as many as it can before the deadline, or the number `|O|` of its hard examples if
+    it cannot train on all of these or if there are no devices. `p L` of them are hard and the others easy, drawn at
+    random, unless there are too few of one kind.
 
-    `lt = LL + (LH - LL) ltr` with the least loss `LL` of the last cohort and the mean `LH` of its members' largest
-    losses, but 0 until `ltr` first rises, as in the authors' code; the deadline is `lo + (hi - lo) ddlr`, where `lo`
-    and `hi` are the seconds `t` at which most members a second have finished 1 epoch, and all their epochs, on all
-    their examples. Where the cohorts' mean loss, divided by the round's deadline if there is one, was lower on average
-    in the last `window` rounds than in those before, `ltr` rises and `ddlr` falls by a step, else the reverse, within
-    [0, 1]; they begin with 0 and 1.
+    `lt = LL + (LH - LL) ltr`, where `LL` is the smallest loss in the last cohort and `LH` the mean of its members'
+    largest losses; until `ltr` first rises, `lt` is 0, as in the authors' code. The deadline is
+    `lo + (hi - lo) ddlr`, where `lo` and `hi` are the times `t` that maximise the number of members done by `t`,
+    divided by `t`, for one epoch and for all epochs on all their examples. After every `window` rounds, the average of
+    the cohorts' mean losses, each divided by its round's deadline if there is one, is compared with that of the
+    previous window: if it is lower, `ltr` rises and `ddlr` falls by a step, otherwise the reverse, within [0, 1]. They
+    start at 0 and 1.
 
-    The authors' code draws the part `p` from the easy examples (`prefer="easy"`), and takes the 80th percentile of a
-    client's losses for its largest (`high=0.8`). It looks for `lo` and `hi` among whole seconds, by the numbers of
-    examples that clients have trained on lately, takes `LL` and `LH` over all rounds so far, adds noise to the reports,
-    and leaves a ratio as it is where a step would take it out of [0, 1]. There a client passes all its examples forward
-    only when it is first selected; here, every time.
+    The authors' code draws the fraction `p` from the easy examples (`prefer="easy"`) and uses the 80th percentile of a
+    client's losses as its largest (`high=0.8`). It looks for `lo` and `hi` among whole seconds, by the numbers of
+    examples that clients have recently trained on, takes `LL` and `LH` over all rounds so far, adds noise to the
+    reports, and leaves a ratio unchanged if a step would take it out of [0, 1]. There, a client runs a forward pass
+    over all its examples only when it is first selected; here, every time.
 
     Attributes:
-      prefer: `"hard"` or `"easy"`.
+      prefer: kind of which the fraction `p` is drawn, `"hard"` or `"easy"`.
       part: `p`, in [0.5, 1].
       high: quantile of a client's losses that counts as its largest, in [0, 1].
-      window: rounds, `w`.
-      loss_step, deadline_step: in [0, 1].
+      window: rounds per window, `w`.
+      loss_step, deadline_step: steps of the ratios, in [0, 1].
       deadline: `"chosen"`, or `"fixed"` for the experiment's.
 
     Source: Shin et al., "FedBalancer: Data and Pace Control for Efficient Federated Learning on Heterogeneous Clients",
@@ -95,33 +96,33 @@ class FedBalancer(DataSelector):
         return {"loss": signals.Loss()}
 
     def count_down(self, classes: int) -> float:
-        """Returns 2, the threshold and the deadline."""
+        """Returns 2: the threshold and the deadline."""
         return 2.0
 
     def count_up(self, classes: int) -> float:
-        """Returns 4, of the losses."""
+        """Returns 4: the numbers of a `LossReport`."""
         return 4.0
 
     def prepare(self, key: PRNGKey, ctx: Context, host: Host) -> Prepared:
-        """Returns the lowest threshold and the latest deadline."""
+        """Returns the initial state: the lowest threshold and the latest deadline."""
         zero = jnp.zeros(())
         return Prepared(server=BalancerState(zero, zero, jnp.ones(()), zero, jnp.full((), jnp.nan), jnp.int32(0)))
 
     def choose_deadline(
         self, server: BalancerState, ctx: Context, cohort: Cohort, seconds: Scalar
     ) -> Float[Array, ""] | Scalar:
-        """Returns the seconds between those of 1 epoch and of all, by the deadline ratio."""
+        """Returns the deadline, which the ratio places between the times for one epoch and for all."""
         if self.deadline == "fixed" or ctx.timing is None or ctx.epoch is None:
             return seconds
         once, turn = (jax.tree.map(lambda leaf: leaf[cohort.client], one) for one in (ctx.epoch, ctx.timing))
         low, high = find_peak(once.total, cohort.mask), find_peak(turn.total, cohort.mask)  # Alg. 4
         ratio = server.deadline_ratio
-        return jnp.where(cohort.mask.any(), low * (1 - ratio) + high * ratio, seconds)  # `high` itself at ratio 1
+        return jnp.where(cohort.mask.any(), low * (1 - ratio) + high * ratio, seconds)  # exactly `high` at ratio 1
 
     def select(
         self, key: PRNGKey, state: StrategyState, valid: Bool[Array, "L"], *, loss: Float[Array, "L"], turn: Turn
     ) -> Bool[Array, "L"]:
-        """Returns 1 for so many hard and so many easy examples (Alg. 1)."""
+        """Returns 1 for the hard and the easy examples that are drawn (Alg. 1)."""
         hard = valid & (loss >= turn.server.threshold)
         easy = valid & ~hard
         count = hard.sum()
@@ -155,10 +156,10 @@ class FedBalancer(DataSelector):
     def merge(
         self, key: PRNGKey, server: BalancerState, ctx: Context, cohort: Cohort, reports: LossReport
     ) -> BalancerState:
-        """Returns the ratios, and the threshold of the next round; the same where nobody returned."""
+        """Returns the ratios and the next round's threshold; unchanged if nobody returned."""
         told = cohort.mask & (reports.count > 0)
         total = jnp.where(told, reports.total, 0.0).sum() / jnp.maximum(jnp.where(told, reports.count, 0.0).sum(), 1)
-        selected = cohort.replace(mask=cohort.client >= 0)  # by whom the deadline was chosen
+        selected = cohort.replace(mask=cohort.client >= 0)  # all members for whom the deadline was chosen
         moved = self.move_ratios(server, total / self.choose_deadline(server, ctx, selected, 1.0))
         low = jnp.where(told, reports.low, jnp.inf).min()
         high = jnp.where(told, reports.high, 0.0).sum() / jnp.maximum(told.sum(), 1)
@@ -168,7 +169,7 @@ class FedBalancer(DataSelector):
         return jax.tree.map(lambda new, old: jnp.where(told.any(), new, old), moved, server)
 
     def move_ratios(self, server: BalancerState, loss: Float[Array, ""]) -> BalancerState:
-        """Returns the ratios after a round of this mean loss, divided by the deadline (Alg. 3)."""
+        """Returns the ratios after a round; `loss` is its mean loss divided by the deadline (Alg. 3)."""
         total, rounds = server.window_loss + loss, server.rounds + 1
         ends = rounds >= self.window
         compared = ends & ~jnp.isnan(server.previous_loss)
@@ -184,7 +185,7 @@ class FedBalancer(DataSelector):
 
 
 def find_peak(seconds: Float[Array, "m"], mask: Bool[Array, "m"]) -> Float[Array, ""]:
-    """Returns the time at which the number of members that are done, divided by it, is largest.
+    """Returns the time `t` that maximises the number of members done by `t`, divided by `t`.
 
     >>> find_peak(jnp.array([10.0, 2.0, 3.0, 1.0]), jnp.array([True, True, True, False]))
     Array(3., dtype=float32)

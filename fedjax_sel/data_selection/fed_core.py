@@ -13,25 +13,26 @@ __all__ = ["FedCore"]
 
 
 class FedCore(Coreset):
-    """All examples, or the k-medoids of each class by `‖g_i - g_j‖` where training on all ends after the deadline.
+    """All examples, or the k-medoids of each class by `‖g_i - g_j‖` if training on all would miss the deadline.
 
-    The coreset has as many examples as the client can train on until the deadline, after a forward pass over all for
-    their gradients; at least 1, and at most `fraction`. A class of which the client has `n_c` of its `n` examples has
-    `⌈b n_c / n⌉` of the `b`; where there is a deadline, for which these may be too many, it has its share by largest
-    remainder (none where `b` is too small, and then its examples count for nothing). Medoids are chosen greedily and
-    then exchanged until no exchange helps (PAM; the authors use FasterPAM, whose local optimum may be another). An
-    example weighs as many as it is the nearest to. It takes `L²` numbers of memory.
+    The coreset has as many examples `b` as the client can train on before the deadline, after a forward pass over all
+    for their gradients; at least 1, and at most `fraction` of all. A class with `n_c` of the client's `n` examples gets
+    `⌈b n_c / n⌉` of them. With a deadline, for which these may be too many, `b` is shared by largest remainder instead
+    (a class gets none if `b` is too small, and then its examples count for nothing). Medoids are chosen greedily and
+    then swapped until no swap helps (PAM; the authors use FasterPAM, which may end in another local optimum). A
+    medoid's weight is the number of examples to which it is nearest. The selection takes `L²` numbers of memory.
 
-    A client trains on the mean of `w_j ℓ_j` over the coreset, of `U` examples, with the weights above times `U / n`,
-    which approximates its mean loss; the authors' code divides each minibatch by the sum of its weights instead. There
-    the first of `E` epochs trains on all examples, whose gradients come along, and `b = ⌈(c τ E - n) / (E - 1)⌉` fit in
-    the others at `c` examples a second; here the gradients take a forward pass, and all epochs train on the coreset.
+    A client minimises the mean of `w_j ℓ_j` over the `U` examples of the coreset, where `w_j` is the weight above times
+    `U / n`; this approximates its mean loss. The authors' code divides each minibatch by the sum of its weights
+    instead. There, the first of `E` epochs trains on all examples, which also yields their gradients, and
+    `b = ⌈(c τ E - n) / (E - 1)⌉` fit in the others at `c` examples per second; here, the gradients take a forward pass,
+    and all epochs train on the coreset.
 
     Attributes:
-      fraction: of the client's examples at most, in (0, 1]; the only limit where there are no devices.
+      fraction: largest fraction of the client's examples, in (0, 1]; the only limit if there are no devices.
       every: rounds for which a client keeps its coreset; 1 in the text.
-      gradient: what stands for an example's gradient, that of the loss by the logits (`"output"`, `p - y`) or by the
-        output layer (`"last_layer"`, `(p - y) ⊗ (1, h)`, as in the authors' code).
+      gradient: proxy for an example's gradient: that of the loss with respect to the logits (`"output"`, `p - y`) or to
+        the output layer (`"last_layer"`, `(p - y) ⊗ (1, h)`, as in the authors' code).
 
     Source: Guo et al., "FedCore: Straggler-Free Federated Learning with Distributed Coresets", 2024,
     https://arxiv.org/abs/2402.00219; code: https://github.com/hongpeng-guo/FedCore, `fedcore/client.py`.
@@ -46,11 +47,11 @@ class FedCore(Coreset):
     def choose(
         self, key: PRNGKey, point: Float[Array, "L k"], valid: Bool[Array, "L"], turn: Turn
     ) -> Float[Array, "L"]:
-        """Returns the weights of a fresh coreset; 1 for all examples where they are affordable."""
+        """Returns the weights of a new coreset; 1 for all examples if they are affordable."""
         n, size = valid.sum(), count_kept(valid, self.fraction)
         share = share_among_classes
         if turn.affordable is not None:
-            size, share = jnp.clip(turn.affordable, 1, size), share_exactly  # one more would be too late
+            size, share = jnp.clip(turn.affordable, 1, size), share_exactly  # one more would miss the deadline
         whole = size >= n
         budget = share(turn.y, valid, jnp.where(whole, 0, size), turn.classes)
         distance = pairwise_distances(point)

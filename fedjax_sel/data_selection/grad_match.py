@@ -1,4 +1,4 @@
-"""GRAD-MATCH and GCFL: weighted examples whose gradients add up to that of all, or to the server's."""
+"""GRAD-MATCH and GCFL: weighted examples whose gradients sum to that of all examples, or to the server's."""
 
 import jax
 import jax.numpy as jnp
@@ -16,37 +16,37 @@ __all__ = ["GradMatch"]
 
 
 class GradMatch(Coreset):
-    """In each class, examples and weights of small `‖Σ_{j ∈ S} w_j g_j - g‖² + λ ‖w‖²`, by orthogonal matching pursuit.
+    """Per class, examples and weights with small `‖Σ_{j ∈ S} w_j g_j - g‖² + λ ‖w‖²`, by orthogonal matching pursuit.
 
-    The target `g` is the sum of the class's gradients on the client (GRAD-MATCH), or that many times their mean over
-    the server's validation examples of the class (GCFL), which is then sent to every member. A class of which the
-    client has `n_c` of its `n` examples has `⌈b n_c / n⌉` in the coreset, `b = max(1, round(fraction · n))`; a class
-    with less than `fewest` has none. Where the pursuit ends early, the coreset is filled up with random examples of
-    weight 1. It takes one forward pass over all examples, and `L²` numbers of memory.
+    The target `g` is the sum of the client's gradients in the class (GRAD-MATCH), or as many times the mean gradient of
+    the server's validation examples in the class (GCFL), which is then sent to every member. A class with `n_c` of the
+    client's `n` examples gets `⌈b n_c / n⌉` in the coreset, where `b = max(1, round(fraction · n))`; a class with fewer
+    than `fewest` gets none. If the pursuit ends early, random examples of weight 1 fill up the coreset. The selection
+    takes one forward pass over all examples and `L²` numbers of memory.
 
-    A client trains on the mean of `w_j ℓ_j` over the coreset, with `w` scaled to a mean of 1, however much `λ` has
-    shrunk it, before it is filled up; weights below 0 count as 0, and where none is above 0, all are 1. The authors'
+    A client minimises the mean of `w_j ℓ_j` over the coreset. Before the coreset is filled up, `w` is scaled to a mean
+    of 1, however much `λ` has shrunk it; negative weights count as 0, and if none is positive, all are 1. The authors'
     code of GRAD-MATCH divides the loss of each minibatch by the sum of its weights instead.
 
-    In the authors' code of GCFL the gradients of a class are matched on its own row of the output layer alone, and to
-    their mean in place of the sum, whose weights are clamped, `min(5, max(1, w + 1))` (`weighting="clamped"`). The
-    function that passes the weights on returns nothing there, so that training is without. It adds, in place of the
-    largest inner product with the residual, the example that is nearest to it, or with a chance of one half a random
-    one, several at a time, and its gradients are those by the output layer, on the server too.
+    The authors' code of GCFL matches the gradients of a class on its own row of the output layer only, to their mean
+    instead of their sum, and clamps the weights to `min(5, max(1, w + 1))` (`weighting="clamped"`). There, the function
+    that passes on the weights returns nothing, so training does not use them. In place of the example with the largest
+    inner product with the residual, it adds the example nearest to the residual or, with probability 1/2, a random one,
+    several at a time; and its gradients are with respect to the output layer, on the server too.
 
     Attributes:
       fraction: of the client's examples, in (0, 1].
       every: rounds for which a client keeps its coreset.
-      gradient: what stands for an example's gradient, that of the loss by the logits (`"output"`, `p - y`) or by the
-        output layer (`"last_layer"`, `(p - y) ⊗ (1, h)`; not for `target="validation"`).
+      gradient: proxy for an example's gradient: that of the loss with respect to the logits (`"output"`, `p - y`) or to
+        the output layer (`"last_layer"`, `(p - y) ⊗ (1, h)`; not for `target="validation"`).
       target: `"client"` or `"validation"`.
-      weighting: `"matched"`, `"clamped"`, or `"none"` for weights of 1 on what is chosen for `"matched"`.
+      weighting: `"matched"`, `"clamped"`, or `"none"` for weights of 1 on what `"matched"` chooses.
       ridge: `λ`.
-      tolerance: the pursuit ends where `‖Σ w_j g_j - g‖` falls below so much of `‖g‖`.
-      fewest: examples of a class that is matched.
+      tolerance: the pursuit ends when `‖Σ w_j g_j - g‖` falls to this fraction of `‖g‖`.
+      fewest: smallest number of examples in a class that is matched.
 
     Raises:
-      ValueError: the gradient of the output layer is to match the server's.
+      ValueError: `target` is `"validation"`, but `gradient` is not `"output"`.
 
     Source: Killamsetty et al., "GRAD-MATCH: Gradient Matching based Data Subset Selection for Efficient Deep Model
     Training", 2021, https://arxiv.org/abs/2103.00123, Algorithm 2; GCFL: Sivasubramanian et al., "Gradient Coreset for
@@ -72,11 +72,11 @@ class GradMatch(Coreset):
             )
 
     def validation_signals(self) -> dict[str, ServerSignal]:
-        """Returns the mean gradient of each class."""
+        """Returns the server's mean gradient of each class, if it is the target."""
         return {"gradient": signals.ValidationGradient()} if self.target == "validation" else {}
 
     def count_down(self, classes: int) -> float:
-        """Returns `C²` where the server's gradients are sent, `C` where of each class's its own row is."""
+        """Returns `C²` if the server's gradients are sent, `C` if only each class's own row of them is."""
         if self.target != "validation":
             return 0.0
         return float(classes if self.weighting == "clamped" else classes**2)
@@ -84,7 +84,7 @@ class GradMatch(Coreset):
     def choose(
         self, key: PRNGKey, point: Float[Array, "L k"], valid: Bool[Array, "L"], turn: Turn
     ) -> Float[Array, "L"]:
-        """Returns the weights of a fresh coreset."""
+        """Returns the weights of a new coreset."""
         count = count_kept(valid, self.fraction)
         budget = share_among_classes(turn.y, valid, count, turn.classes)
 
@@ -113,7 +113,7 @@ class GradMatch(Coreset):
 
 
 def normalize(weight: Float[Array, "L"], chosen: Bool[Array, "L"]) -> Float[Array, "L"]:
-    """Returns the weights, scaled so that the mean of those above 0 is 1; 1 for all that are chosen where none is.
+    """Returns the weights, scaled so that the positive ones have mean 1; if none is positive, 1 for all chosen.
 
     >>> normalize(jnp.array([3e-9, 0.0, 1e-9]), jnp.ones(3, bool))
     Array([1.5, 0. , 0.5], dtype=float32)

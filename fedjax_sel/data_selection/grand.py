@@ -1,4 +1,4 @@
-"""GraNd: the examples of largest gradient."""
+"""GraNd: the examples with the largest gradients."""
 
 from fedjax_sel import signals
 from fedjax_sel.data_selection._pruning import Pruning
@@ -9,18 +9,19 @@ __all__ = ["GraNd"]
 
 
 class GraNd(Pruning):
-    """The `max(1, round(fraction · n_i))` examples of largest gradient norm `‖∇ℓ(x)‖₂`.
+    """The `max(1, round(fraction · n_i))` examples with the largest gradient norm `‖∇ℓ(x)‖₂`.
 
-    By default the gradient is that of the output layer, `‖p - y‖₂ √(1 + ‖h‖²)` with the features `h`, for a forward
-    pass; the paper's is that of all parameters, `layers="all"`, which takes a backward pass too. The paper averages
-    over initial models and prunes once; a client averages over its first `turns`, if these are given.
+    By default, the gradient is that of the output layer, of norm `‖p - y‖₂ √(1 + ‖h‖²)` with the features `h`, which
+    takes a forward pass. The paper's gradient is that of all parameters (`layers="all"`), which also takes a backward
+    pass. The paper averages over initial models and prunes once; here, with `turns`, a client averages over its first
+    turns.
 
     Attributes:
-      fraction: of the client's examples that is kept, in (0, 1].
-      drop: fraction of the examples, those of highest score, that is left out first (they may be mislabelled), as long
-        as enough others remain.
-      turns: the mean score of a client's first so many turns decides, and is not measured any more afterwards; None:
-        the score of the round.
+      fraction: fraction of the client's examples to keep, in (0, 1].
+      drop: fraction of the examples to leave out first, those with the highest scores (they may be mislabelled), as
+        long as enough others remain.
+      turns: number of a client's first turns whose mean scores decide, after which scores are not measured any more;
+        None: the scores of each round decide.
       layers: `"last"` or `"all"`.
 
     Source: Paul, Ganguli and Dziugaite, "Deep Learning on a Data Diet: Finding Important Examples Early in Training",

@@ -12,16 +12,17 @@ __all__ = ["HighLoss"]
 
 
 class HighLoss(DataSelector):
-    """The `max(1, round(fraction · n_i))` examples of largest loss on the model received, before training.
+    """The `max(1, round(fraction · n_i))` examples of largest loss on the received model, before training.
 
-    Unlike entropy and margin, the loss knows the label: an example that the model is sure of, and wrong about, comes
-    first. Mislabelled examples are such. Examples of equal loss come in random order.
+    Unlike entropy and margin, the loss depends on the label: examples on which the model is confident but wrong come
+    first, mislabelled ones among them. Ties are broken at random.
 
     Attributes:
       fraction: of the client's examples, in (0, 1].
 
-    Source: after online hard example mining; Shrivastava, Gupta and Girshick, 2016, https://arxiv.org/abs/1604.03540,
-    which ranks the regions of an image by their loss at every step; here a client ranks its examples once a round.
+    Source: adapted from online hard example mining, Shrivastava, Gupta and Girshick, 2016,
+    https://arxiv.org/abs/1604.03540, which ranks the regions of an image by their loss at every step; here, a client
+    ranks its examples once per round.
 
     >>> HighLoss(fraction=0.2).signals()
     {'loss': Loss()}

@@ -1,4 +1,4 @@
-"""Importance sampling: examples drawn by a bound of their gradients, and weighted so that the mean stays unbiased."""
+"""Importance sampling: examples drawn by a bound on their gradients and weighted so that the mean stays unbiased."""
 
 import jax
 import jax.numpy as jnp
@@ -14,19 +14,19 @@ __all__ = ["Importance"]
 
 
 class Importance(DataSelector):
-    """`K = max(1, round(fraction · n))` draws with replacement, example `j` with chance `q_j` proportional to a bound.
+    """`K = max(1, round(fraction · n))` draws with replacement, `j` with probability `q_j` proportional to a bound.
 
-    The bound is `‖p - y‖₂`, or the norm of the gradient by the output layer. An example drawn `k_j` times weighs
-    `k_j / (n q_j)`, times `U / K` of the `U` different ones: the mean over these of its weighted gradients is the mean
-    gradient over all `n` examples in expectation. With `uniform` above 0, `q` is mixed with the uniform chances, which
-    bounds what each draw weighs, `1 / (n q_j)`, by `1 / uniform`.
+    The bound is `‖p - y‖₂`, or the norm of the gradient with respect to the output layer. An example drawn `k_j` times
+    has weight `k_j U / (n q_j K)`, where `U` is the number of distinct examples drawn. The mean of their weighted
+    gradients is, in expectation, the mean gradient over all `n` examples. With `uniform` above 0, `q` is mixed with the
+    uniform distribution, which bounds the weight of each draw, `1 / (n q_j)`, by `1 / uniform`.
 
-    An aggregator by size counts all of the client's examples.
+    An aggregator that weights by size counts all of the client's examples.
 
     Attributes:
       fraction: of the client's examples, in (0, 1].
       bound: `"output"`, `‖p - y‖₂`, or `"last_layer"`, that times `√(1 + ‖h‖²)`.
-      uniform: part of the uniform chances in `q`, in [0, 1].
+      uniform: share of the uniform distribution in `q`, in [0, 1].
 
     Source: Katharopoulos and Fleuret, "Not All Samples Are Created Equal: Deep Learning with Importance Sampling",
     2018, https://arxiv.org/abs/1803.00942, section 3; in federated learning: Rizk, Vlaski and Sayed, "Optimal
@@ -50,7 +50,7 @@ class Importance(DataSelector):
     def select(
         self, key: PRNGKey, state: StrategyState, valid: Bool[Array, "L"], *, bound: Float[Array, "L"]
     ) -> Float[Array, "L"]:
-        """Returns the weight of the examples that were drawn."""
+        """Returns the weights of the examples that were drawn."""
         chance = mix_chances(bound, valid, self.uniform)
         count = count_kept(valid, self.fraction)
         drawn = draw_examples(key, chance)
@@ -59,7 +59,7 @@ class Importance(DataSelector):
 
 
 def mix_chances(bound: Float[Array, "L"], valid: Bool[Array, "L"], uniform: Scalar) -> Float[Array, "L"]:
-    """Returns `q`, of which `uniform` is the part that is the same for all; all of it where no bound is above 0."""
+    """Returns `q`, in which the uniform distribution has the share `uniform`, or all if no bound is above 0."""
     bound = jnp.where(valid, bound, 0.0)
     total, even = bound.sum(), valid / jnp.maximum(valid.sum(), 1)
     own = jnp.where(total > 0, bound / jnp.where(total > 0, total, 1.0), even)
@@ -67,8 +67,8 @@ def mix_chances(bound: Float[Array, "L"], valid: Bool[Array, "L"], uniform: Scal
 
 
 def draw_examples(key: PRNGKey, chance: Float[Array, "L"]) -> Int[Array, "L"]:
-    """Returns `L` draws with replacement; an example without a chance is never drawn."""
-    # In 32 bits XLA's sums need not rise: without this an example might be reached by rounding alone.
+    """Returns `L` draws with replacement; an example of probability 0 is never drawn."""
+    # XLA's cumulative sums in float32 may fall; without this, rounding alone could draw an example.
     reach = jax.lax.cummax(jnp.where(chance > 0, jnp.cumsum(chance), 0.0))
     mark = jax.random.uniform(key, chance.shape) * reach[-1]
     last = len(chance) - 1 - jnp.argmax(chance[::-1] > 0)  # a mark may be rounded up to the end
@@ -76,6 +76,6 @@ def draw_examples(key: PRNGKey, chance: Float[Array, "L"]) -> Int[Array, "L"]:
 
 
 def weigh_draws(times: Float[Array, "L"], chance: Float[Array, "L"], valid: Bool[Array, "L"]) -> Float[Array, "L"]:
-    """Returns `k_j U / (n q_j K)` for examples drawn `k_j` times in `K` draws, of which `U` were different."""
+    """Returns `k_j U / (n q_j K)` for examples drawn `k_j` times in `K` draws of `U` distinct examples."""
     count = jnp.maximum(times.sum(), 1)
     return scale_to_mean(jnp.where(times > 0, times / jnp.where(times > 0, count * chance, 1.0), 0.0), valid)

@@ -14,27 +14,27 @@ __all__ = ["Kakurenbo"]
 
 
 class Kakurenbo(DataSelector):
-    """All but those of the `⌊F n⌋` examples of lowest loss that are predicted right, with `max_c p_c` at least `τ`.
+    """All but those of the `⌊F n⌋` examples of lowest loss that are predicted correctly with `max_c p_c` at least `τ`.
 
-    `F` is `fraction`, times 0.8 from 3 tenths of the rounds on, 0.6 from 6 tenths, 0.4 from 8 tenths; one example is
-    kept in any case. To make up for the fewer steps, the learning rate is divided by `1 - F*`, where `F*` is the part
-    of the examples that is hidden; here, the examples' weights are, which is the same for SGD. Losses and predictions
-    are those of the model received, by a forward pass over all examples; the authors reuse those of the epoch before.
-    Equal losses come in random order.
+    `F` is `fraction`, times 0.8 after 3 tenths of the rounds, 0.6 after 6 tenths, and 0.4 after 8 tenths; at least one
+    example is kept. To compensate for the smaller number of steps, the paper divides the learning rate by `1 - F*`,
+    where `F*` is the fraction of hidden examples; here, the examples' weights are divided, which is the same for SGD.
+    Losses and predictions are those of the received model, from a forward pass over all examples; the authors reuse
+    those of the previous epoch. Ties are broken at random.
 
-    In the authors' code the learning rate is divided by `1 - F`, whatever was hidden (`rescale="scheduled"`), and the
-    probabilities are normalised over the batch instead of the classes, which is not implemented.
+    The authors' code divides the learning rate by `1 - F`, whatever is hidden (`rescale="scheduled"`), and normalises
+    the probabilities over the batch instead of the classes, which is not implemented.
 
-    An aggregator by size counts all of the client's examples.
+    An aggregator that weights by size counts all of the client's examples.
 
     Attributes:
-      fraction: of the examples that may be hidden, `F`, in [0, 1).
+      fraction: largest fraction of the examples to hide, `F` at the start, in [0, 1).
       confidence: `τ`, in [0, 1].
       rescale: `"hidden"`, `"scheduled"`, or `"none"` for weights of 1.
 
     Source: Nguyen et al., "KAKURENBO: Adaptively Hiding Samples in Deep Neural Network Training", 2023,
     https://arxiv.org/abs/2310.10102, section 3; code: https://github.com/TruongThaoNguyen/kakurenbo. It is a method for
-    one trainer; here each client hides its own.
+    a single trainer; here, each client hides examples of its own.
 
     >>> sorted(Kakurenbo(fraction=0.3).signals())
     ['confidence', 'correct', 'loss']
@@ -54,11 +54,11 @@ class Kakurenbo(DataSelector):
         return True
 
     def signals(self) -> dict[str, ExampleSignal]:
-        """Returns each example's loss, whether it is predicted right, and how surely."""
+        """Returns each example's loss, whether it is predicted correctly, and how confidently."""
         return {"loss": signals.Loss(), "correct": signals.Correct(), "confidence": signals.Confidence()}
 
     def limit(self, turn: Turn) -> Float[Array, ""]:
-        """Returns `F` of a round."""
+        """Returns `F` in a round."""
         tenths = 10 * turn.round
         steps = sum((tenths >= k * turn.rounds).astype(jnp.int32) for k in (3, 6, 8))
         return self.fraction * jnp.array([1.0, 0.8, 0.6, 0.4])[steps]
@@ -74,10 +74,10 @@ class Kakurenbo(DataSelector):
         confidence: Float[Array, "L"],
         turn: Turn,
     ) -> Float[Array, "L"]:
-        """Returns `1 / (1 - F*)` for all examples that are not hidden."""
+        """Returns `1 / (1 - F*)`, or what `rescale` says, for all examples that are not hidden."""
         n, limit = jnp.maximum(valid.sum(), 1), self.limit(turn)
         place = places(valid, -loss, jax.random.uniform(key, valid.shape, jnp.float32))
-        low = valid & (place < jnp.minimum(floor_share(limit, n), n - 1))  # `F` may be 1 in 32 bits
+        low = valid & (place < jnp.minimum(floor_share(limit, n), n - 1))  # `F` may be 1 in float32
         hidden = low & (correct > 0) & (confidence >= self.confidence)  # the others are moved back
         kept = (valid & ~hidden).astype(jnp.float32)
         if self.rescale == "none":

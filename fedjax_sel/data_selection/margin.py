@@ -12,17 +12,17 @@ __all__ = ["Margin"]
 
 
 class Margin(DataSelector):
-    """The `max(1, round(fraction · n_i))` examples of smallest `z_(1) - z_(2)` on the model received, before training.
+    """The `max(1, round(fraction · n_i))` examples of smallest `z_(1) - z_(2)` on the received model, before training.
 
     `z_(1)` and `z_(2)` are an example's two largest logits, so the difference is `log p_(1)/p_(2)`. This is the limit
-    of `data_selection.entropy` as its temperature goes to 0. Examples of equal margin come in random order.
+    of `data_selection.entropy` as its temperature goes to 0. Ties are broken at random.
 
     Attributes:
       fraction: of the client's examples, in (0, 1].
 
     Source: Scheffer, Decomain and Wrobel, "Active Hidden Markov Models for Information Extraction", 2001,
-    https://doi.org/10.1007/3-540-44816-0_31, where the margin is the difference of the two probabilities; FedFT-EDS
-    names it beside the entropy, section II-B.
+    https://doi.org/10.1007/3-540-44816-0_31, where the margin is the difference of the two probabilities; section II-B
+    of FedFT-EDS names it beside the entropy.
 
     >>> Margin(fraction=0.2).signals()
     {'margin': Margin()}

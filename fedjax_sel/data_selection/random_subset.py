@@ -1,4 +1,4 @@
-"""A fresh random part of a client's examples."""
+"""A new random subset of a client's examples in every round."""
 
 from jaxtyping import Array, Bool
 
@@ -11,7 +11,7 @@ __all__ = ["RandomSubset"]
 
 
 class RandomSubset(DataSelector):
-    """`max(1, round(fraction · n_i))` examples, drawn afresh every round, all subsets equally likely.
+    """`max(1, round(fraction · n_i))` examples, drawn anew in every round, with all subsets equally likely.
 
     Attributes:
       fraction: of the client's examples, in (0, 1].

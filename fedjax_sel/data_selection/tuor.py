@@ -1,4 +1,4 @@
-"""The examples that a benchmark model, trained on a few clean ones, finds as easy as clean ones."""
+"""The examples that a benchmark model, trained on a few clean examples, finds as easy as clean ones."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from fedjax_sel.types import PRNGKey, Variables
 __all__ = ["Tuor"]
 
 AT_ONCE = 500
-"""Examples that pass the benchmark model together."""
+"""Examples per forward pass of the benchmark model."""
 
 
 class Tuor(DataSelector):
     """The examples whose loss on a benchmark model is at most `λ`, chosen once for all clients, before round 0.
 
-    The server trains the benchmark model on a part of its validation examples, which are taken to be clean, by `passes`
-    turns of the experiment's local training. `λ` is the threshold under which the clients' losses are distributed most
-    like those of the other validation examples, by the largest distance of the two distribution functions
-    (Kolmogorov and Smirnov). Every client receives the model, passes all its examples once, and reports their losses;
-    one that has no relevant example does not train.
+    The server trains the benchmark model on a part of its validation examples, which are assumed to be clean, in
+    `passes` turns of the experiment's local training. `λ` is the threshold that brings the distribution of the clients'
+    losses up to `λ` closest to that of the other validation examples' losses, in Kolmogorov-Smirnov distance. Every
+    client receives the model, runs it once on all its examples, and reports their losses; a client without relevant
+    examples does not train.
 
     Attributes:
-      held_out: part of the validation examples that the benchmark model is not trained on, in (0, 1).
+      held_out: fraction of the validation examples that the benchmark model is not trained on, in (0, 1).
       passes: turns of local training.
       candidates: thresholds tried, at equally spaced ranks of the clients' losses.
 
     Source: Tuor et al., "Overcoming Noisy and Irrelevant Data in Federated Learning", 2021 (ICPR),
-    https://arxiv.org/abs/2001.08300, section III; read second-hand. The paper trains the benchmark model until it has
-    converged.
+    https://arxiv.org/abs/2001.08300, section III; read second-hand. The paper trains the benchmark model until it
+    converges.
 
     >>> Tuor(passes=5)
     Tuor(held_out=0.5, passes=5, candidates=100)
@@ -78,7 +78,7 @@ class Tuor(DataSelector):
         return Prepared(clients=jnp.asarray(valid) & (losses[index] <= threshold), cost=cost)
 
     def train(self, key: PRNGKey, host: Host, trained_on: Bool[Array, "b"]) -> Variables:
-        """Returns the benchmark model, from the initial global one."""
+        """Returns the benchmark model, trained from the initial global model."""
         data, trainer, count = jax.tree.map(jnp.asarray, host.data), host.trainer, trained_on.shape[0]
         index = jnp.arange(count)
         server = replace(data, x=data.validation_x, y=data.validation_y)
@@ -110,16 +110,16 @@ def measure_losses(host: Host, model: Variables, x: Array | HostArray, y: Array 
 def find_threshold(
     losses: Float[Array, "n"], clean: Float[Array, "b"], counts: Bool[Array, "b"], candidates: int
 ) -> Float[Array, ""]:
-    """Returns the threshold under which `losses` are distributed most like the clean ones that count.
+    """Returns the threshold up to which `losses` are distributed most like the clean losses that count.
 
     Args:
       losses: of the clients' examples.
-      clean: of clean ones.
-      counts: which of these count.
+      clean: of the clean examples.
+      counts: which of the clean losses count.
       candidates: how many of `losses`, at equally spaced ranks, are tried.
     """
     rising, held_out = jnp.sort(losses), jnp.sort(jnp.where(counts, clean, jnp.inf))
-    rank = -(-np.arange(1, candidates + 1) * len(losses) // candidates) - 1  # NumPy: the product may be beyond int32
+    rank = -(-np.arange(1, candidates + 1) * len(losses) // candidates) - 1  # in NumPy, as the product may exceed int32
     at = jnp.concatenate([rising, jnp.where(jnp.isfinite(held_out), held_out, rising[-1])])
     below = jnp.searchsorted(rising, at, side="right")
     wanted = jnp.searchsorted(held_out, at, side="right") / counts.sum()

@@ -1,4 +1,4 @@
-"""Heuristic device selection: the devices with the best mean compute, energy, memory, and the best worst network."""
+"""Heuristic device selection: devices with the best mean compute, energy and memory and the best worst network."""
 
 from fedjax_sel.papers.device_heuristic.cells import list_cells
 from fedjax_sel.papers.device_heuristic.changing import study_changing

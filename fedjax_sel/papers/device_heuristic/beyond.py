@@ -1,4 +1,4 @@
-"""What the thesis leaves to be asked: enumeration at its own size, other weights, devices that change."""
+"""Questions that the thesis leaves open: enumeration at its own size, other weights, devices that change."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from fedjax_sel.papers.paper import Claim, Evidence, Figure, Histories, Table
 from fedjax_sel.report.figures import COLOURS
 
 FASTER = 10
-"""As many times is "far less time"."""
+"""The factor that counts as "far less time"."""
 
 THRESHOLDS = (0.8, 0.9, 0.95)
 """Accuracies f(φ) at which training may stop."""
 
 
 def judge_beyond(studies: Mapping[str, Any]) -> list[Claim]:
-    """Returns the claims of those studies that were run."""
+    """Returns the claims of the studies that were run."""
     out = []
     if "enumeration" in studies:
         out.append(judge_enumeration(studies["enumeration"]))
@@ -47,7 +47,7 @@ def judge_beyond(studies: Mapping[str, Any]) -> list[Claim]:
 
 
 def judge_enumeration(study: Mapping[str, Any]) -> Claim:
-    """Returns the verdict on time and optimality where the thesis compares them."""
+    """Returns the verdict on time and optimality at the size at which the thesis compares them."""
     rows = {f"epsilon={row['epsilon']:g}": row for row in study["rows"]}
     times = {name: row["seconds"][EXHAUSTIVE] / row["seconds"][EVERY] for name, row in rows.items()}
     apart = max(row["largest_difference"] for row in rows.values())
@@ -69,7 +69,7 @@ def judge_enumeration(study: Mapping[str, Any]) -> Claim:
 
 
 def compare_weights(study: Mapping[str, Any]) -> dict[str, dict[str, Difference]]:
-    """Returns seconds and joules a round of the source's weights over those of others (decades), both partitions."""
+    """Returns seconds and joules per round of the source's weights over each other's (decades), mean of partitions."""
     out: dict[str, dict[str, Difference]] = {}
     for weights, found in study["grid"].items():
         if weights != EQUAL:
@@ -86,7 +86,7 @@ def compare_weights(study: Mapping[str, Any]) -> dict[str, dict[str, Difference]
 
 
 def judge_weights(study: Mapping[str, Any]) -> Claim:
-    """Returns the verdict on the thesis's weights, each other setting tested, after Holm's correction for all tests."""
+    """Returns the verdict on the thesis's weights against each other setting, with Holm's correction over all tests."""
     over = compare_weights(study)
     both = adjust_holm([max(d.p_above() for d in by.values()) for by in over.values()])
     better = [weights for weights, p in zip(over, both, strict=True) if p <= LEVEL]
@@ -112,13 +112,13 @@ def judge_weights(study: Mapping[str, Any]) -> Claim:
 
 
 def take_last(study: Mapping[str, Any], way: str, name: str, partition: str) -> np.ndarray:
-    """Returns a number a seed: accuracy after the last round, else the sum over rounds."""
+    """Returns one number per seed: for accuracy, that after the last round; otherwise the sum over rounds."""
     value = np.array(study["partitions"][partition][way][name], np.float64)
     return value[:, -1] if name == "accuracy" else value.sum(1)
 
 
 def judge_changing(study: Mapping[str, Any]) -> list[Claim]:
-    """Returns what selecting in every round is worth where devices change."""
+    """Returns the claims on the value of selecting in every round if devices change."""
     over = {
         other: {
             p: difference(take_last(study, AGAIN, "accuracy", p), take_last(study, other, "accuracy", p))
@@ -160,7 +160,7 @@ def compare_batteries(by: Mapping[str, Any], other: str) -> dict[str, Difference
 
 
 def make_beyond_tables(evidence: Evidence) -> list[Table]:
-    """Returns the threshold's table, and those of the studies that were run."""
+    """Returns the table of thresholds and those of the studies that were run."""
     studies, out = evidence.studies, [tabulate_thresholds(evidence.histories)]
     if "enumeration" in studies:
         out.append(tabulate_enumeration(studies["enumeration"]))
@@ -172,7 +172,7 @@ def make_beyond_tables(evidence: Evidence) -> list[Table]:
 
 
 def tabulate_thresholds(histories: Histories) -> Table:
-    """Returns what training takes that stops at the threshold f(φ)."""
+    """Returns the cost of training that stops at the threshold f(φ)."""
     rows = []
     for partition in PARTITIONS:
         for epsilon, method in ((1.0, ALL), (0.5, RANDOM), (0.5, PROPOSED)):
@@ -202,7 +202,7 @@ def tabulate_thresholds(histories: Histories) -> Table:
 
 
 def tabulate_enumeration(study: Mapping[str, Any]) -> Table:
-    """Returns time and optimality of looking at every set, at the source's own size."""
+    """Returns time and optimality of each solver, with enumeration, at the source's own size."""
     rows = [
         (
             f"{row['epsilon']:g}",
@@ -241,7 +241,7 @@ def tabulate_weights(study: Mapping[str, Any]) -> Table:
 
 
 def tabulate_changing(study: Mapping[str, Any]) -> Table:
-    """Returns accuracy, members and costs where devices change."""
+    """Returns accuracy, members and costs if devices change."""
     rows = []
     for partition in PARTITIONS:
         for way in WAYS:
@@ -270,7 +270,7 @@ def tabulate_changing(study: Mapping[str, Any]) -> Table:
 
 
 def tabulate_batteries(study: Mapping[str, Any]) -> Table:
-    """Returns accuracy and members of each way with batteries that last longer, or less long."""
+    """Returns accuracy and members of each way with batteries that last for longer or shorter."""
     usual = {
         p: {
             way: {
@@ -301,7 +301,7 @@ def tabulate_batteries(study: Mapping[str, Any]) -> Table:
 
 
 def make_beyond_figures(studies: Mapping[str, Any]) -> list[Figure]:
-    """Returns the figures of those studies that were run."""
+    """Returns the figures of the studies that were run."""
     out = []
     if "weights" in studies:
         caption = (

@@ -1,4 +1,4 @@
-"""What the reproduction of heuristic device selection runs: both partitions, every fraction, all methods."""
+"""The runs of the reproduction of heuristic device selection: both partitions, every fraction, all methods."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ONLY = {
     "Memory Only": "gamma",
     "Network Only": "delta",
 }
-"""H with one property alone, and the weight that is left."""
+"""Methods that use H with one property alone, and the weight that each keeps."""
 
 DEVICES = 30
 IID, SKEWED = "IID", "Dirichlet(0.3)"
@@ -24,21 +24,21 @@ TENTH = 0.1
 """A fraction beyond the source: three devices."""
 
 LINEAR = "logistic regression"
-"""Experiments with another model than the source's."""
+"""Experiments with a model other than the source's."""
 
 LONGER, ROUNDS = "for longer", 2000
-"""Experiments in which the proposed algorithm alone trains on, and for how many rounds: until it has spent what the
-others spend in theirs."""
+"""Experiments in which only the proposed algorithm trains for longer, and their number of rounds: until it has spent
+what the others spend in theirs."""
 
 LEVELS = {"name": "uniform", "compute": 2e7, "efficiency": 2e8, "up": 1e6, "down": 4e6, "radio": 0.1}
 PHONE = {"name": "uniform"}
-"""The law's own levels."""
+"""The law's default levels."""
 
 WEIGHTS = ("alpha", "beta", "gamma", "delta")
 
 
 def describe_selector(**given: Any) -> dict[str, Any]:
-    """Returns the selector, with `f` as it was drawn."""
+    """Returns the selector's settings, with `f` as it was drawn."""
     return {"name": "device_heuristic", "scale": "max", **given}
 
 
@@ -54,9 +54,9 @@ ALONE = {
 
 
 def list_cells(scale: str) -> list[Cell]:
-    """Returns both partitions, every fraction, all methods.
+    """Returns the cells of both partitions, every fraction and all methods.
 
-    Not at `smoke`: telephones, `f` scaled to its range, another model, more rounds.
+    `smoke` leaves out telephones, `f` scaled to its range, the other model and the longer runs.
     """
     out = [
         make_cell(scale, partition, epsilon, ALL if (epsilon, method) == (1.0, RANDOM) else method, selector)
@@ -86,14 +86,14 @@ def list_cells(scale: str) -> list[Cell]:
 
 
 def list_fractions(scale: str) -> tuple[float, ...]:
-    """Returns ε of a scale, largest first."""
+    """Returns the values of ε at a scale, largest first."""
     return (1.0, 0.5) if scale == "smoke" else (*FRACTIONS, TENTH)
 
 
 def make_cell(
     scale: str, partition: str, epsilon: float, method: str, selector: dict[str, Any], change: str = "", **other: Any
 ) -> Cell:
-    """Returns one run."""
+    """Returns the cell of one run."""
     law = {"name": "iid"} if partition == IID else {"name": "client_dirichlet", "alpha": 0.3}
     config = {
         "data": {"name": "iris", "seed": None},
@@ -111,5 +111,5 @@ def make_cell(
 
 
 def name_experiment(partition: str, epsilon: float, change: str = "") -> str:
-    """Returns what an experiment is called."""
+    """Returns the name of an experiment."""
     return f"{partition}, epsilon={epsilon:g}" + (f", {change}" if change else "")

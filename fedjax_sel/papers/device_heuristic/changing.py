@@ -1,10 +1,10 @@
-"""Devices that change between rounds, so that selecting again means something: batteries drain, the network is redrawn.
+"""Devices that change between rounds, so that selecting again matters: batteries drain, networks are redrawn.
 
-The source selects anew in every round ("reiterated at each learning round"), but its properties do not change, and
-neither does the set. Here the network of every device is drawn afresh in each round, and training empties its battery:
-f2 is its energy efficiency times the share of the charge that is left, and a device that cannot pay a round is not
-available. Before a selection, every available device tells its four numbers, which takes time, energy and bytes: in
-every round, or in the first, or never. The rounds themselves are the library's, on that round's devices.
+The source selects anew in every round ("reiterated at each learning round"), but its properties do not change, so
+neither does the set. Here, every device's network is redrawn in each round, and training drains its battery: f2 is its
+energy efficiency times the fraction of the charge that is left, and a device that cannot afford a round is unavailable.
+Before a selection, every available device reports its four numbers, which takes time, energy and bytes: in every round,
+only in the first, or never. The rounds themselves are run by the library, with that round's devices.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ WAYS = (AGAIN, ONCE, CHANCE)
 """How the devices of a round are chosen."""
 
 LASTS = 0.5
-"""Share of the rounds that a full battery lasts if its device trains in each of them, at its first network."""
+"""Fraction of the rounds that a full battery lasts if its device trains in every round with its initial network."""
 
 OTHERS = (0.25, 1.0, 2.0)
-"""Shares that are looked at besides."""
+"""Other such fractions that are studied."""
 
 LAYOUT = Layout(clients=1, seeds="scan")
 NETWORKS = 0x4E7
@@ -55,20 +55,20 @@ NETWORKS = 0x4E7
 
 
 class Prescribed(ClientSelector):
-    """The devices that its state marks; who they are is decided outside."""
+    """Selects the devices that its state marks, which is set from outside."""
 
     def init(self, key: PRNGKey, ctx: Context, host: Host) -> Bool[Array, "N"]:
-        """Returns nobody."""
+        """Returns a state that marks no device."""
         return jnp.zeros(ctx.num_clients, bool)
 
     def select(self, key: PRNGKey, state: Bool[Array, "N"], ctx: Context) -> Cohort:
-        """Returns those marked, at most `m`."""
+        """Returns the marked devices, at most `m`."""
         client = jnp.argsort(~state, stable=True)[: ctx.m]
         return cohort_of(client, state[client])
 
 
 def study_changing(scale: str, seeds: Sequence[int], _: Path) -> dict[str, Any]:
-    """Returns what came of each way by partition and round, half of the devices wanted; of other batteries, the end."""
+    """Returns each way's results by partition and round at ε = 0.5; for other batteries, final accuracy and members."""
     found, others = {}, {f"{lasts:g}": {} for lasts in OTHERS}
     for partition in PARTITIONS:
         (cell,) = [c for c in list_cells(scale) if c.key == (name_experiment(partition, 0.5), PROPOSED)]
@@ -84,7 +84,7 @@ def study_changing(scale: str, seeds: Sequence[int], _: Path) -> dict[str, Any]:
 
 
 def follow_seeds(run: Run, way: str, lasts: float) -> dict[str, Any]:
-    """Returns one way's numbers, of every seed and round; a full battery lasts for the share `lasts` of the rounds."""
+    """Returns one way's results by seed and round; a full battery lasts for the fraction `lasts` of the rounds."""
     experiment = replace(run.experiment, client_selection=Prescribed())
     rows = []
     for seed, data in zip(run.seeds, run.data.draws(run.seeds), strict=True):
@@ -107,14 +107,14 @@ def follow(
     way: Int[Array, ""],
     lasts: Float[Array, ""],
 ) -> dict[str, Array]:
-    """Returns accuracy, members, seconds, joules and bytes told of every round.
+    """Returns the accuracy, members, seconds, joules and reported bytes of every round.
 
     Args:
       experiment: with `Prescribed` as its selector.
       data, key, state: of one seed.
-      network: of each round, as a share of the best.
-      way: how devices are chosen, a place in `WAYS`.
-      lasts: share of the rounds that a full battery lasts.
+      network: of each device in each round, as a fraction of the best.
+      way: how devices are chosen, an index into `WAYS`.
+      lasts: fraction of the rounds that a full battery lasts.
     """
     assert data.devices is not None
     devices = data.devices
@@ -156,22 +156,22 @@ def follow(
 
 
 def change_network(devices: DeviceProfile, quality: Float[Array, "N"]) -> DeviceProfile:
-    """Returns the devices with another network, up and down in their fixed proportion.
+    """Returns the devices with other networks, whose uplink and downlink speeds keep their proportion.
 
     Args:
       devices: as they were drawn.
-      quality: of each network, as a share of the best among them.
+      quality: of each network, as a fraction of the best drawn.
     """
     return replace(devices, up=devices.up.max() * quality, down=devices.down.max() * quality)
 
 
 def time_telling(devices: DeviceProfile) -> Timing:
-    """Returns the seconds that every device takes to tell its properties, which it sends as numbers."""
+    """Returns the time that each device takes to send the numbers of its properties."""
     return timing(devices, jnp.zeros(devices.num_clients), 0.0, float(BYTES * PROPERTIES))
 
 
 def price_round(experiment: Experiment, data: FederatedData, key: PRNGKey, t: Any) -> Float[Array, "N"]:
-    """Returns the joules of a round of every device, if it trains on all its examples."""
+    """Returns the joules that a round takes each device if it trains on all its examples."""
     ctx = make_context(experiment, data, key, t)
     assert ctx.timing is not None
     assert data.devices is not None

@@ -1,4 +1,4 @@
-"""What the thesis on heuristic device selection says of accuracy and loss, judged."""
+"""Claims of the thesis on heuristic device selection about accuracy and loss, judged."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from fedjax_sel.papers.judging import (
 from fedjax_sel.papers.paper import Claim, Evidence, Histories, join
 
 STOPS = (0.2, 0.5, 1.0)
-"""Shares of our rounds after which what the thesis attains is compared: it does not give its rounds."""
+"""Fractions of our rounds after which we compare with the thesis, which does not give its number of rounds."""
 
 EVERYBODY = "at ε = 1 both methods select every device, so that they are one run"
 MORE_IS_DEARER = "in the simulation a round lasts as long as its slowest device, and the energy is the sum over devices"
@@ -61,7 +61,7 @@ EXCHANGEABLE = (
 
 
 def judge_claims(scale: str, evidence: Evidence) -> list[Claim]:
-    """Returns accuracy, then solvers, then costs, then what the source does not ask."""
+    """Returns the claims on accuracy, then solvers, then costs, then questions that the source leaves open."""
     histories, studies = evidence.histories, evidence.studies
     return join(
         lambda: judge_table_5_1(histories),
@@ -74,7 +74,7 @@ def judge_claims(scale: str, evidence: Evidence) -> list[Claim]:
 
 
 def judge_table_5_1(histories: Histories) -> list[Claim]:
-    """Returns the verdicts on its four rows."""
+    """Returns the verdicts on Table 5.1."""
     pairs = {
         f"{experiment}, {other}": compare_runs(histories[experiment, PROPOSED], histories[experiment, other])
         for experiment in list_experiments(histories, (1.0,))
@@ -114,12 +114,12 @@ def judge_table_5_1(histories: Histories) -> list[Claim]:
 
 
 def judge_rows(histories: Histories, epsilon: float, fixed: str) -> list[Claim]:
-    """Returns whether accuracy and loss of the two methods differ as in the table, where no run can show it.
+    """Returns the verdicts on the two methods' differences in the table, which no run can show.
 
     Args:
       histories: of the cells.
       epsilon: 1 or 0.5.
-      fixed: why.
+      fixed: why no run can show them.
     """
     out = []
     for metric in ("accuracy", "loss"):
@@ -145,17 +145,17 @@ def judge_rows(histories: Histories, epsilon: float, fixed: str) -> list[Claim]:
 
 
 def name_fraction(epsilon: float) -> str:
-    """Returns what a fraction is called in the id of a claim."""
+    """Returns the name of a fraction in the id of a claim."""
     return {1.0: "all", 0.5: "half"}[epsilon]
 
 
 def reverse(d: Difference) -> Difference:
-    """Returns `second - first` of a difference."""
+    """Returns the difference with the opposite sign, `second - first`."""
     return difference(np.zeros(d.seeds), np.array(d.values))
 
 
 def judge_attained(histories: Histories, epsilon: float, metric: str) -> Claim:
-    """Returns the verdict on an accuracy that the thesis gives, at least, or a loss, at most; as after fewer rounds."""
+    """Returns the verdict on attaining the thesis's accuracy at least, or its loss at most, also after fewer rounds."""
     experiment = name_experiment(IID, epsilon)
     published, history = PUBLISHED[epsilon, PROPOSED, f"final_{metric}"], histories[experiment, PROPOSED]
     curve = np.round(history[metric].astype(np.float64), 6)
@@ -206,7 +206,7 @@ def compare_with_all(histories: Histories, epsilon: float) -> dict[str, Differen
 
 
 def judge_accuracy(histories: Histories) -> list[Claim]:
-    """Returns what whom one selects, and how many, does to accuracy."""
+    """Returns the claims on how the choice and the number of devices affect accuracy."""
     than_exact = compare_with_other(histories, SET, "final_accuracy")
     more = {
         f"ε = {epsilon:g}": {name: reverse(d) for name, d in compare_with_all(histories, epsilon).items()}
@@ -256,7 +256,7 @@ def judge_accuracy(histories: Histories) -> list[Claim]:
 
 
 def judge_random_half(histories: Histories) -> list[Claim]:
-    """Returns what training half of the devices, at random, does to accuracy and costs."""
+    """Returns the claims on how training a random half of the devices affects accuracy and costs."""
     ends = {
         partition: (histories[name_experiment(partition, 1.0), ALL], histories[name_experiment(partition, 0.5), RANDOM])
         for partition in PARTITIONS
@@ -289,7 +289,7 @@ def judge_random_half(histories: Histories) -> list[Claim]:
 
 
 def judge_other_model(histories: Histories) -> list[Claim]:
-    """Returns whether methods are as far apart with logistic regression as with the source's network."""
+    """Returns the claim that methods are as far apart with logistic regression as with the source's network."""
     partitions = [p for p in PARTITIONS if (name_experiment(p, 0.5, LINEAR), PROPOSED) in histories]
     if not partitions:  # at `smoke`
         return []

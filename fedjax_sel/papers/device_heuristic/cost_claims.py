@@ -1,4 +1,4 @@
-"""What heuristic device selection is worth where rounds cost time and energy, judged; and what its constancy costs."""
+"""What heuristic device selection is worth if rounds cost time and energy, and what its fixed cohort costs, judged."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from fedjax_sel.papers.judging import (
 from fedjax_sel.papers.paper import Claim, Histories
 
 WORDS = {"seconds": "simulated time", "joules": "energy"}
-"""What a cost is called."""
+"""The name of each cost."""
 
 RIVALS = {RANDOM: ("a random cohort of the same size", "random"), ALL: ("all devices", "all")}
-"""Whom the heuristic is compared with: in words, and in the ids of claims."""
+"""Methods with which the heuristic is compared: in words, and in the ids of claims."""
 
 
 def judge_cost(histories: Histories) -> list[Claim]:
-    """Returns whether the heuristic is worth anything: accuracy against what is spent; and what its constancy costs."""
+    """Returns the claims on accuracy against what is spent, and on what a fixed cohort costs."""
     out = [
         *(judge_a_round(histories, cost) for cost in COSTS),
         *(judge_to_target(histories, cost) for cost in COSTS),
@@ -77,7 +77,7 @@ def judge_cost(histories: Histories) -> list[Claim]:
 
 
 def judge_a_round(histories: Histories, cost: str) -> Claim:
-    """Returns the verdict on what a round takes, the exchange of device information included."""
+    """Returns the verdict on the cost of a round, including the exchange of device information."""
     decades = {
         experiment: compare_costs(histories[experiment, PROPOSED], histories[experiment, RANDOM], cost, to_target=False)
         for experiment in list_experiments(histories)
@@ -94,7 +94,7 @@ def judge_a_round(histories: Histories, cost: str) -> Claim:
 
 
 def judge_to_target(histories: Histories, cost: str) -> Claim:
-    """Returns the verdict on what it takes to reach an accuracy, beside each rival."""
+    """Returns the verdict on the cost of reaching the target accuracy, against each rival."""
     pairs = {other: pair_with(histories, other) for other in RIVALS}
     decades = {
         other: {name: compare_costs(*pair, cost, to_target=True) for name, pair in of.items()}
@@ -126,7 +126,7 @@ def pair_with(histories: Histories, other: str, change: str = "") -> dict[str, t
     Args:
       histories: of the cells.
       other: a random cohort, or all devices.
-      change: of the experiments of the proposed algorithm.
+      change: variant of the experiments from which the proposed algorithm's runs are taken.
     """
     return {
         name_experiment(partition, epsilon): (
@@ -140,14 +140,14 @@ def pair_with(histories: Histories, other: str, change: str = "") -> dict[str, t
 
 
 def judge_at_equal_cost(histories: Histories, other: str, cost: str, *, own: bool) -> Claim:
-    """Returns the verdict on the heuristic's accuracy beside another method's that has spent as much.
+    """Returns the verdict on the heuristic's accuracy against that of another method that has spent as much.
 
     Args:
       histories: of the cells.
       other: the method.
       cost: what is spent.
-      own: the budget is what the heuristic spends in its rounds; else what the other spends in as many, for which the
-        heuristic trains on.
+      own: whether the budget is what the heuristic spends in its rounds; otherwise it is what the other spends in as
+        many rounds, and the heuristic trains for longer.
     """
     who, slug = RIVALS[other]
     pairs = pair_with(histories, other, "" if own else LONGER)

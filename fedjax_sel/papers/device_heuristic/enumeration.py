@@ -1,7 +1,7 @@
-"""Set-based selection at the source's own size: all sets of half of 30 devices, 155,117,520 of them, are looked at.
+"""Set-based selection at the source's own size: enumerates all 155,117,520 sets of half of 30 devices.
 
-A set is what it has of the first half of the devices and what it has of the second. For both, the sum of worths and the
-worst network of every part are computed once; then every pair of parts with `s` members is valued.
+A set is the union of a part of the first half of the devices and a part of the second. For each half, the sum of worths
+and the worst network of every part are computed once; then every pair of parts with `s` members is evaluated.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ from fedjax_sel.papers.device_heuristic.studies import (
 )
 
 BELOW_ONE = (0.75, 0.5)
-"""ε at which there is more than one set."""
+"""Values of ε at which there is more than one set."""
 
 LOOKED_AT = {"smoke": 1, "small": 20, "full": 100}
-"""Instances of each ε that are enumerated, at most one a seed at `smoke`."""
+"""Instances enumerated for each ε; at `smoke`, at most one per seed."""
 
 LARGEST = 34
-"""Devices whose halves are enumerated in a few seconds."""
+"""Largest number of devices whose halves are enumerated in a few seconds."""
 
 
 @partial(jax.jit, static_argnames="s")
 def enumerate_halves(f: Float[Array, "4 N"], weights: Weights, s: int) -> Choice:
-    """Returns the best set of `s` devices, found by looking at every one; for `N <= 34`.
+    """Returns the best set of `s` devices, found by enumeration; for `N <= 34`.
 
     Args:
       f: properties.
       weights: α, β, γ, δ.
-      s: devices wanted, 1 to `N`.
+      s: devices to select, 1 to `N`.
     """
     n = f.shape[1]
     if not 1 <= s <= n <= LARGEST:
@@ -84,12 +84,12 @@ def list_parts(n: int) -> np.ndarray:
 def value_parts(
     masks: np.ndarray, worth: Float[Array, "n"], network: Float[Array, "n"]
 ) -> tuple[Float[Array, "k"], Float[Array, "k"]]:
-    """Returns the sum of worths of every subset, and its worst network (infinite where it is empty)."""
+    """Returns the sum of worths of every subset, and its worst network (infinite if it is empty)."""
     return jnp.where(masks, worth, 0).sum(1), jnp.where(masks, network, jnp.inf).min(1)
 
 
 def study_enumeration(scale: str, seeds: Sequence[int], _: Path) -> dict[str, Any]:
-    """Returns, at the source's 30 devices, seconds of each solver and how often each finds what enumeration finds."""
+    """Returns, for the source's 30 devices, each solver's seconds and how often it finds what enumeration finds."""
     few = list(seeds)[: LOOKED_AT[scale]]
     each = max(1, LOOKED_AT[scale] // len(few))
     f = np.concatenate([draw_properties(seed, each, DEVICES) for seed in few])
@@ -97,11 +97,11 @@ def study_enumeration(scale: str, seeds: Sequence[int], _: Path) -> dict[str, An
 
 
 def compare_solvers(f: Float[np.ndarray, "k 4 N"], epsilon: float) -> dict[str, Any]:
-    """Returns one fraction's row.
+    """Returns the row of one fraction.
 
     Args:
-      f: properties, an instance each.
-      epsilon: fraction of the devices that are wanted.
+      f: properties of each instance.
+      epsilon: fraction of the devices to select.
     """
     n = f.shape[-1]
     s = cohort_size(epsilon, n)

@@ -34,7 +34,7 @@ from fedjax_sel.papers.paper import Evidence, Figure, Histories
 from fedjax_sel.report.figures import COLOURS, curves
 
 SHOWN = (0.6, 1.0)
-"""Accuracies drawn."""
+"""Range of accuracies drawn."""
 
 LOOKS = {
     ALL: {"color": COLOURS[3]},
@@ -48,7 +48,7 @@ COLOUR = dict(zip((EVERY, BEST, LETTER, EXACT, EXHAUSTIVE), COLOURS[:1] + COLOUR
 
 
 def make_figures(scale: str, evidence: Evidence) -> list[Figure]:
-    """Returns figures as in the source, and beyond it."""
+    """Returns figures like the source's, and further ones."""
     epsilons = [epsilon for epsilon in (0.75, 0.5, TENTH) if epsilon in list_fractions(scale)]
     law = Uniform(**{key: value for key, value in LEVELS.items() if key != "name"})
     histories, studies = evidence.histories, evidence.studies
@@ -106,7 +106,7 @@ def make_figures(scale: str, evidence: Evidence) -> list[Figure]:
 def group_panels(
     histories: Histories, epsilons: Sequence[float], methods: Sequence[str]
 ) -> dict[str, dict[str, History]]:
-    """Returns a panel a partition and fraction; in each also the run of all devices."""
+    """Returns one panel per partition and fraction, each with the run of all devices if it is among the methods."""
     out = {}
     for partition in PARTITIONS:
         for epsilon in epsilons:
@@ -119,7 +119,7 @@ def group_panels(
 
 
 def draw_devices(histories: Histories, law: Law) -> mpl.Figure:
-    """Draws who is selected, what they are like, and whose data is seen."""
+    """Draws which devices are selected, their properties, and the share whose data is seen."""
     experiment = name_experiment(IID, 0.5)
     runs = {method: histories[experiment, method] for method in (RANDOM, PROPOSED)}
     figure, (plane, bars, seen) = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
@@ -153,7 +153,7 @@ def draw_devices(histories: Histories, law: Law) -> mpl.Figure:
 
 
 def draw_optimality(study: Mapping[str, Any]) -> mpl.Figure:
-    """Draws a panel a fraction."""
+    """Draws the solvers' optimality, one panel per fraction."""
     epsilons = sorted({row["epsilon"] for row in study["optimality"]} - {1.0}, reverse=True)
     figure, axes = plt.subplots(
         1, len(epsilons), figsize=(4.6 * len(epsilons), 3.8), sharey=True, squeeze=False, layout="constrained"
@@ -173,7 +173,7 @@ def draw_optimality(study: Mapping[str, Any]) -> mpl.Figure:
 
 
 def draw_times(study: Mapping[str, Any]) -> mpl.Figure:
-    """Draws half of the devices, and a few of them."""
+    """Draws the solvers' times for half of the devices and for a few."""
     kinds = {"half": "s = N / 2", "few": "s = 10"}
     figure, axes = plt.subplots(1, 2, figsize=(9.6, 3.9), sharey=True, layout="constrained")
     for ax, (wanted, title) in zip(axes, kinds.items(), strict=True):

@@ -32,11 +32,11 @@ MARGIN = 0.01
 """Accuracies closer than this are called equal."""
 
 NOTICED = 0.001
-"""A smaller advantage in accuracy would be noticed by nobody."""
+"""An advantage in accuracy of at most this is negligible."""
 
 
 def measure(history: History) -> dict[str, np.ndarray]:
-    """Returns numbers a seed of one cell."""
+    """Returns the measures of one cell, with one number per seed."""
     accuracy, loss = np.round(history["accuracy"].astype(np.float64), 6), history["loss"]
     out = {
         "final_accuracy": accuracy[:, -1],
@@ -66,7 +66,7 @@ def list_solver_results(rows: Iterable[Mapping[str, Any]]) -> Iterator[Result]:
 
 
 def find_published(experiment: str, method: str, metric: str) -> float | None:
-    """Returns the source's number; it does not say how examples are divided, and is compared with IID."""
+    """Returns the source's number; as it does not give its partition, it is compared with IID."""
     by_name = {name_experiment(IID, epsilon): epsilon for epsilon in FRACTIONS}
     return PUBLISHED.get((by_name.get(experiment, 0.0), method, metric))
 
@@ -95,10 +95,10 @@ def compare_with_other(
 def compare_at_equal_cost(
     first: History, second: History, cost: str, budget: Float[np.ndarray, "R"]
 ) -> tuple[Difference, int]:
-    """Returns the accuracy of `first` minus that of `second`, each when it has spent a budget; and a count.
+    """Returns the accuracy of `first` minus that of `second` after spending a budget each, and a number of seeds.
 
-    Where the budget does not even pay for the first round of one, it has not learnt anything: accuracy `1/C`; in so
-    many seeds that holds for one of them. One that has not spent the budget in all its rounds counts as it ends.
+    A run that cannot pay its first round from the budget has learnt nothing, and counts with accuracy `1/C`; the number
+    is that of the seeds in which this holds for either. A run that never spends the budget counts as it ends.
 
     Args:
       first, second: over the same seeds.
@@ -111,10 +111,10 @@ def compare_at_equal_cost(
 
 
 def compare_costs(first: History, second: History, cost: str, *, to_target: bool) -> Difference:
-    """Returns how many decades more `second` spends than `first`: to the target, or a round.
+    """Returns how many decades more `second` spends than `first`, to the target or per round.
 
-    A run that never reaches the target counts as reaching it in the round after the last; the interval is open to the
-    side on which its cost is only known from below.
+    A run that never reaches the target counts as reaching it in the round after the last; the interval is open on
+    the side on which only a lower bound of its cost is known.
     """
     spent, missed = [], []
     for history in (first, second):
@@ -128,7 +128,7 @@ def compare_costs(first: History, second: History, cost: str, *, to_target: bool
 
 
 def describe_factor(decades: Difference) -> dict[str, float]:
-    """Returns how many times as much it is: the geometric mean over seeds, with its 95 % interval."""
+    """Returns a difference of decades as a factor: the geometric mean over seeds, with its 95 % interval."""
     low, high = (10**end if np.isfinite(end) else end for end in (decades.low, decades.high))
     return {"factor": 10**decades.mean, "low": low, "high": high}
 
@@ -144,7 +144,7 @@ def compare_runs(first: History, second: History) -> dict[str, float]:
 
 
 def select_rows(study: Mapping[str, Any], solver: str, *, epsilon: float, n: int | None = None) -> list[dict[str, Any]]:
-    """Returns the rows on optimality of one solver."""
+    """Returns one solver's rows on optimality."""
     return [
         row
         for row in study["optimality"]
@@ -153,5 +153,5 @@ def select_rows(study: Mapping[str, Any], solver: str, *, epsilon: float, n: int
 
 
 def select_seconds(study: Mapping[str, Any], solver: str, wanted: str) -> dict[int, float]:
-    """Returns the seconds of a call by `N`."""
+    """Returns the seconds per call by `N`."""
     return {row["N"]: row["seconds"] for row in study["times"] if (row["solver"], row["wanted"]) == (solver, wanted)}

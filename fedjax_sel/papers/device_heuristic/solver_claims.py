@@ -1,4 +1,4 @@
-"""What the thesis on heuristic device selection says of its search, judged."""
+"""Claims of the thesis on heuristic device selection about its search, judged."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fedjax_sel.papers.paper import Claim
 
 
 def judge_solvers(study: Mapping[str, Any]) -> list[Claim]:
-    """Returns how good the search is, and what the optimum takes; its time beside enumeration is judged at N = 30."""
+    """Returns the claims on the search and the cost of the optimum; the time of enumeration is judged at N = 30."""
     below_one = sorted({row["epsilon"] for row in study["optimality"]} - {1.0})
     largest = max(row["N"] for row in study["optimality"])
 
@@ -76,7 +76,7 @@ def judge_solvers(study: Mapping[str, Any]) -> list[Claim]:
 
 
 def judge_first_rates(study: Mapping[str, Any], epsilons: list[float], largest: int) -> Claim:
-    """Returns the rates known before this study."""
+    """Returns the verdict on the rates computed before this study."""
 
     def rates(solver: str, wanted: Callable[[int], bool] = lambda n: True) -> list[float]:
         rows = [row for epsilon in epsilons for row in select_rows(study, solver, epsilon=epsilon)]

@@ -1,7 +1,7 @@
 """How often each solver of the device heuristic finds the best set of devices, and how long it takes.
 
-No rounds are simulated here: `f` is U(0, 1) for each device and property, and a solver is asked for the best set.
-Seed `k` draws its instances from `k`; all solvers see the same ones.
+No rounds are simulated here: `f` is U(0, 1) for each device and property, and each solver looks for the best set.
+Seed `k` determines its instances; all solvers see the same ones.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ SOLVERS: dict[str, Callable[..., Choice]] = {
 }
 EPSILONS = (1.0, 0.75, 0.5)
 FEW = 10
-"""Devices wanted where greedy search has to finish among many: its time grows with `N² s`."""
+"""Devices to select when greedy search has to finish at large `N`: its time grows with `N² s`."""
 
 
 @dataclass(frozen=True)
 class Size:
-    """How much is studied.
+    """The size of the study.
 
     Attributes:
-      instances: a seed.
-      enumerated: of them.
-      devices: `N` at which optimality is looked at.
-      timed: `N` at which time is.
-      greedy_up_to: largest of them at which greedy search is asked for half of the devices.
+      instances: per seed.
+      enumerated: instances per seed that are also enumerated.
+      devices: values of `N` at which optimality is measured.
+      timed: values of `N` at which time is measured.
+      greedy_up_to: largest `N` at which greedy search is timed for half of the devices.
     """
 
     instances: int
@@ -63,7 +63,7 @@ INSTANCES = 0x501E
 """First word of the random stream."""
 
 SAME = 1e-6
-"""Values of `H` closer than this are equal."""
+"""Values of `H` closer than this count as equal."""
 
 
 def study_solvers(scale: str, seeds: Sequence[int], _: Path) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def study_solvers(scale: str, seeds: Sequence[int], _: Path) -> dict[str, Any]:
 
 
 def draw_properties(seed: int, count: int, n: int) -> Float[np.ndarray, "count 4 n"]:
-    """Returns properties of `n` devices, `count` times."""
+    """Returns `count` draws of the properties of `n` devices."""
     return np.random.default_rng((INSTANCES, seed)).random((count, 4, n), np.float32)
 
 
@@ -110,7 +110,7 @@ def solve(
 
 
 def measure_optimality(n: int, epsilon: float, value: dict[str, Float[np.ndarray, "R K"]]) -> list[dict[str, Any]]:
-    """Returns how near to the optimum each solver comes, for every seed."""
+    """Returns how close each solver comes to the optimum, by seed."""
     out = []
     for name in (EVERY, BEST, LETTER):
         gap = (value[EXACT] - value[name]) / value[EXACT]
@@ -130,7 +130,7 @@ def measure_optimality(n: int, epsilon: float, value: dict[str, Float[np.ndarray
 def compare_with_enumeration(
     f: Float[np.ndarray, "R K 4 N"], n: int, epsilon: float, value: Float[np.ndarray, "R K"]
 ) -> dict[str, Any]:
-    """Returns whether the exact solver's optimum is the one that looking at every set finds."""
+    """Returns how far the exact solver's optimum is from the one that enumeration finds."""
     flat = f.reshape(-1, *f.shape[2:])[:, :, :n]
     s = cohort_size(epsilon, n)
     best = np.asarray(enumerate_best(flat, s)).reshape(value.shape)
@@ -140,12 +140,12 @@ def compare_with_enumeration(
 
 @jax.jit
 def enumerate_best(f: Float[Array, "k 4 N"], s: Int[Array, ""] | int) -> Float[Array, "k"]:
-    """Returns the largest `H` of all sets of `s` devices, one instance after another: each looks at `2^N` sets."""
+    """Returns the largest `H` over all sets of `s` devices, one instance at a time, as each enumerates `2^N` sets."""
     return jax.lax.map(lambda one: exhaustive(one, Weights(), s).value, f)
 
 
 def measure_times(size: Size) -> list[dict[str, Any]]:
-    """Returns the seconds of one call after compilation, the median of several, against `N`."""
+    """Returns the seconds of a call after compilation, the median of several, by solver and `N`."""
     out = []
     for n in size.timed:
         f = jnp.asarray(draw_properties(0, 1, n)[0])

@@ -17,7 +17,7 @@ from fedjax_sel.papers.paper import Evidence, Histories, Table, join
 
 
 def make_tables(scale: str, evidence: Evidence) -> list[Table]:
-    """Returns the source's table, every cell, the solvers."""
+    """Returns the tables: the source's, those of every cell, of the solvers, and beyond the source."""
     histories = evidence.histories
     return join(
         lambda: [make_table_5_1(histories)],
@@ -53,7 +53,7 @@ def make_table_5_1(histories: Histories) -> Table:
 
 
 def make_run_tables(histories: Histories) -> list[Table]:
-    """Returns accuracy and what it cost, of every cell."""
+    """Returns the accuracy and the costs of every cell."""
     quality, costs = [], []
     for key, history in histories.items():
         value = measure(history)
@@ -92,7 +92,7 @@ def make_run_tables(histories: Histories) -> list[Table]:
 
 
 def format_quantity(value: float, unit: str) -> str:
-    """Returns a small or large number for reading.
+    """Returns a quantity in a readable unit.
 
     >>> [format_quantity(value, "s") for value in (0.0123, 0.00000123, float("inf"), 12.3)]
     ['12.3 ms', '1.23 µs', 'never', '12.3 s']

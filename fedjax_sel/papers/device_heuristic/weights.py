@@ -1,4 +1,4 @@
-"""What the weights of the heuristic do: a grid over α, β, γ, δ that add up to 1, at half of the devices."""
+"""The effect of the heuristic's weights: a grid over α, β, γ, δ that sum to 1, with half of the devices."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EQUAL = "0.25, 0.25, 0.25, 0.25"
 
 
 def list_weights(steps: int) -> list[tuple[float, ...]]:
-    """Returns all weights in steps of `1 / steps` that add up to 1, and the source's.
+    """Returns all weights in steps of `1 / steps` that sum to 1, and the source's.
 
     >>> len(list_weights(1)), len(list_weights(4))
     (5, 35)
@@ -31,7 +31,7 @@ GRIDS = {"smoke": list_weights(1)[-2:], "small": list_weights(4), "full": list_w
 
 
 def name_weights(weights: Sequence[float]) -> str:
-    """Returns what weights are called.
+    """Returns the name of a set of weights.
 
     >>> name_weights((0.25, 0.75, 0.0, 0.0))
     '0.25, 0.75, 0, 0'
@@ -40,7 +40,7 @@ def name_weights(weights: Sequence[float]) -> str:
 
 
 def study_weights(scale: str, seeds: Sequence[int], _: Path) -> dict[str, Any]:
-    """Returns final accuracy, seconds and joules a seed, by partition and weights."""
+    """Returns final accuracy, seconds and joules per round for each seed, by weights and partition."""
     found: dict[str, dict[str, Any]] = {}
     for partition in PARTITIONS:
         (cell,) = [c for c in list_cells(scale) if c.key == (name_experiment(partition, 0.5), PROPOSED)]
