@@ -225,7 +225,11 @@ def measure_client_signals(
 
 
 def measure_examples(
-    signals: Mapping[str, ExampleSignal | FeatureSignal], task: Task, variables: Variables, x: Rows, y: Int[Array, "L"]
+    signals: Mapping[str, ExampleSignal | FeatureSignal],
+    task: Task,
+    variables: Variables,
+    x: Rows,
+    y: Shaped[Array, "L ..."],
 ) -> dict[str, Shaped[Array, "L ..."]]:
     """Returns the value of each example or feature signal for one client's examples, from one forward pass."""
     if not signals:
