@@ -319,6 +319,9 @@ def list_medium() -> list[Cell]:
     for alpha in list_alphas(scale):
         base = {**size.describe_base(LESS, size.few, alpha), "seeds": 3}
         out += [make_method_cell(scale, name_few(LESS, alpha), method, base) for method in (RDS, EDS)]
+    for alpha in list_alphas(scale):
+        base = {**size.describe_base(LESS, size.few, alpha), "seeds": 1}
+        out.append(make_method_cell(scale, name_few(LESS, alpha), ALL, base))
     for methods, seeds in (((EDS, RDS, MARGIN, LOSS, BATCHES), 5), ((EDS50, RDS50, ALL, FEDAVG_RDS), 2)):
         for alpha in list_alphas(scale):
             base = {**size.describe_base(CIFAR10, size.few, alpha), "seeds": seeds}
@@ -326,9 +329,7 @@ def list_medium() -> list[Cell]:
     for alpha in list_alphas(scale):
         base = {**size.describe_base(LESS, size.few, alpha), "seeds": 1}
         by_class = merge_settings(base, {"partition": {"name": "dirichlet", "clients": size.few, "alpha": alpha}})
-        out += [
-            make_method_cell(scale, name_few(LESS, alpha), method, base) for method in (SCRATCH, FEDAVG, FEDPROX, ALL)
-        ]
+        out += [make_method_cell(scale, name_few(LESS, alpha), method, base) for method in (SCRATCH, FEDAVG, FEDPROX)]
         central = {**size.describe_central(LESS, WEAK), "seeds": 1}
         out.append(make_cell(name_few(LESS, alpha), CENTRAL, central, [], choose_source(scale)))
         out += [
