@@ -62,7 +62,7 @@ def curves(
             history.plot(metric, x=x, label=method, ax=ax)
             named[method] = ax.lines[-1]
             ax.lines[-1].set(**look)
-        ax.set_title(title)
+        ax.set_title(title, fontsize=9 if len(title) > 40 else None)  # a panel is about 45 letters wide
         ax.grid(alpha=0.25)
         if xlabel:
             ax.set_xlabel(xlabel)

@@ -134,6 +134,15 @@ SAMPLES = [
         seeds=1,
         rounds=10,
     ),
+    Sample(
+        "fedft_eds-medium",
+        ("CIFAR-10 (10,000 examples), few clients, α = 0.5", "FedFT-RDS (10 %)"),
+        "best_accuracy",
+        lambda history: np.nanmax(history["accuracy"], axis=1),
+        tolerance=0.03,
+        seeds=1,
+        rounds=50,
+    ),
 ]
 
 
@@ -177,7 +186,9 @@ def test_a_committed_result_has_todays_settings(folder):
     summary = read_summary(folder)
     cells = papers.load(summary["paper"]).cells(summary["scale"])
     today = {cell.key: fingerprint_settings(resolve({"seeds": len(summary["seeds"]), **cell.config})) for cell in cells}
-    assert {(cell["experiment"], cell["method"]): cell["settings"] for cell in summary["cells"]} == today
+    ran = {(cell["experiment"], cell["method"]): cell["settings"] for cell in summary["cells"]}
+    missing = {(experiment, method) for experiment, method in summary.get("unfinished", []) if experiment != "study"}
+    assert ran == {key: settings for key, settings in today.items() if key not in missing}
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
@@ -187,7 +198,7 @@ def test_a_committed_result_says_which_of_todays_cells_it_has_not_run(folder):
     ran = {(cell["experiment"], cell["method"]) for cell in summary["cells"]}
     assert ran <= today
     if today - ran:
-        assert any("not run yet" in note for note in summary["notes"])
+        assert any("not run yet" in note or "is not finished" in note for note in summary["notes"])
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
