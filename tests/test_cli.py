@@ -202,7 +202,7 @@ def test_what_cannot_be_compared_is_said(finished, tmp_path):
     by_loss = ("compare", finished / "entropy", "--metric", "loss")
     assert "final loss" in call(*by_loss).stdout
     assert "by loss; leave it out" in refused(*by_loss, "--target", 0.9)
-    assert "metric is 'los'" in refused("compare", finished / "entropy", "--metric", "los")
+    assert "did you mean 'loss'?" in refused("compare", finished / "entropy", "--metric", "los")
     assert "must end in" in refused("compare", finished / "entropy", "--figure", "a.doc")
     layout.create(tmp_path / "begun", config.resolve({"data": "iris"}))
     assert "not finished" in refused("compare", tmp_path / "begun")

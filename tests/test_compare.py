@@ -136,7 +136,7 @@ def test_runs_without_accuracy_are_compared_by_loss_and_an_unknown_metric_is_ref
     values = {name: value for name, value in one.metrics.items() if name != "accuracy"}
     runs = {"a": (one, CONFIG), "b": (History(one.seeds, values, one.selections, 10), CONFIG)}
     assert choose_metric(runs) == "loss"
-    with pytest.raises(ValueError, match=r"metric is 'accuracy', which b does not have; it has alive, .*loss"):
+    with pytest.raises(ValueError, match=r"unknown metric of b: 'accuracy'.* There are: alive, .*loss"):
         choose_metric(runs, "accuracy")
-    with pytest.raises(ValueError, match=r"metric is 'byte', which a does not have; did you mean bytes\? it has"):
+    with pytest.raises(ValueError, match=r"unknown metric of a: 'byte'; did you mean 'bytes'\? There are: "):
         choose_metric(runs, "byte")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ import scipy
 from jaxtyping import Float
 from rich.table import Table
 
+from fedjax_sel.catalog import check_name
 from fedjax_sel.config import KINDS
 from fedjax_sel.config.resolve import ANSWERS
 from fedjax_sel.engine.faults import say_diverged
@@ -39,10 +39,7 @@ def choose_metric(runs: Mapping[str, tuple[History, dict]], metric: str | None =
         return "accuracy" if all(history.headline == "accuracy" for history, _ in runs.values()) else "loss"
     for name, (history, _) in runs.items():
         numbers = [one for one, values in history.metrics.items() if np.ndim(values) == 2]
-        if metric not in (known := [*numbers, *TOTALS]):
-            near = difflib.get_close_matches(metric, known, n=1)
-            hint = f"; did you mean {near[0]}?" if near else ";"
-            raise ValueError(f"metric is {metric!r}, which {name} does not have{hint} it has {', '.join(known)}")
+        check_name(f"metric of {name}:", metric, [*numbers, *TOTALS])
     return metric
 
 
