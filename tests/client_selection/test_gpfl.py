@@ -12,7 +12,7 @@ import pytest
 from fedjax_sel import Experiment, Federation, Task, dataset, partition, signals
 from fedjax_sel.client_selection.gpfl import CHOICES, GPFL
 from fedjax_sel.engine.layout import Layout
-from fedjax_sel.engine.signals import measure_after
+from fedjax_sel.engine.signals import measure_after, measure_server
 from fedjax_sel.models.logistic import LogisticRegression
 from fedjax_sel.protocols import Host
 from fedjax_sel.types import Cohort, Context, Update
@@ -355,3 +355,14 @@ def test_a_projection_is_the_dot_product_with_the_direction_of_the_aggregate(ove
         update = Update(delta, one, one, one, jnp.ones(()), jnp.ones(()))
         got = signals.Projection(norm_over=over, cosine=cosine).measure(update, aggregate)
         np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_the_servers_examples_pass_the_model_as_many_at_once_as_the_layout_has(blobs, monkeypatch):
+    data = jax.tree.map(jnp.asarray, Federation(blobs, partition.Iid(clients=4)).draw(0))
+    task, seen, whole = Task(LogisticRegression(classes=3)), [], Task.logits
+    monkeypatch.setattr(Task, "logits", lambda self, variables, x: seen.append(len(x)) or whole(self, variables, x))
+    wanted = {"validation_loss": signals.ValidationLoss("test")}
+    variables = task.init(KEY, blobs.x)
+    for most in (8192, 8):
+        measure_server(wanted, task, variables, data, Layout(examples=most))
+    assert seen == [len(blobs.test_y), 8]
