@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,6 +42,7 @@ from fedjax_sel.papers.fedft_eds.methods import (
     WEAK,
     name_ablation,
     name_by_class,
+    name_by_client,
     name_fedavg,
     name_few,
     name_five_epochs,
@@ -67,6 +68,7 @@ class Scale:
       every: rounds between evaluations.
       pretraining: examples and epochs of pretraining.
       depth: of the network.
+      by_class: whether each class draws its clients, which asks for more examples than `smoke` and `small` have.
     """
 
     num_examples: int | None
@@ -79,6 +81,7 @@ class Scale:
     every: int
     pretraining: tuple[int | None, int] = (None, 30)
     depth: int = 16
+    by_class: bool = True
 
     def describe_data(self, name: str) -> dict[str, Any]:
         """Returns the settings of a target's data; speech has few test examples, all of which are used."""
@@ -92,7 +95,7 @@ class Scale:
         """Returns settings in which all clients take part and train the whole model on all their examples."""
         return {
             "data": self.describe_data(name),
-            "partition": {"name": "client_dirichlet", "clients": clients, "alpha": alpha},
+            "partition": divide_by_class(clients, alpha) if self.by_class else divide_by_client(clients, alpha),
             "model": {"name": "wide_resnet", "depth": self.depth},
             "local_training": {
                 "name": "sgd",
@@ -114,9 +117,23 @@ class Scale:
         return {**self.describe_base(name, 1, alpha), "partition": {"name": "iid", "clients": 1}}
 
 
+def divide_by_class(clients: int, alpha: float) -> dict[str, Any]:
+    """Returns a partition in which each class draws its clients as in FedML's code, which the paper names."""
+    return {"name": "dirichlet", "clients": clients, "alpha": alpha, "balance": True, "min_examples": 10}
+
+
+def divide_by_client(clients: int, alpha: float) -> dict[str, Any]:
+    """Returns a partition in which each client draws its mix of classes (Hsu, Qi and Brown, whom the paper names)."""
+    return {"name": "client_dirichlet", "clients": clients, "alpha": alpha}
+
+
 SCALES = {
-    "smoke": Scale(300, 200, 5, 10, epochs=1, batch_size=16, rounds=3, every=1, pretraining=(600, 2), depth=10),
-    "small": Scale(500, 1000, 10, 50, epochs=1, batch_size=16, rounds=10, every=2, pretraining=(15_000, 4)),
+    "smoke": Scale(
+        300, 200, 5, 10, epochs=1, batch_size=16, rounds=3, every=1, pretraining=(600, 2), depth=10, by_class=False
+    ),
+    "small": Scale(
+        500, 1000, 10, 50, epochs=1, batch_size=16, rounds=10, every=2, pretraining=(15_000, 4), by_class=False
+    ),
     "medium": Scale(None, None, 10, 100, epochs=5, batch_size=32, rounds=50, every=5),
     "full": Scale(None, None, 10, 100, epochs=5, batch_size=32, rounds=50, every=5, pretraining=(None, 30)),
 }
@@ -163,6 +180,11 @@ def list_targets(scale: str) -> list[str]:
 def find_studied(scale: str) -> str:
     """Returns the data set whose cells are used by the studies."""
     return LESS if scale == "medium" else list_targets(scale)[0]
+
+
+def list_compared(scale: str) -> list[str]:
+    """Returns the data sets on which the methods are compared: the targets, and what the studies use."""
+    return list(dict.fromkeys([*list_targets(scale), find_studied(scale)]))
 
 
 def list_alphas(scale: str) -> tuple[float, ...]:
@@ -313,29 +335,29 @@ def list_settings(scale: str) -> list[Cell]:
 
 
 def list_medium() -> list[Cell]:
-    """Returns partial training on all examples and the whole model on a fifth, most informative per hour first."""
-    scale = "medium"
-    size, out = SCALES[scale], []
-    for alpha in list_alphas(scale):
-        base = {**size.describe_base(LESS, size.few, alpha), "seeds": 3}
-        out += [make_method_cell(scale, name_few(LESS, alpha), method, base) for method in (RDS, EDS)]
-    for alpha in list_alphas(scale):
-        base = {**size.describe_base(LESS, size.few, alpha), "seeds": 1}
-        out.append(make_method_cell(scale, name_few(LESS, alpha), ALL, base))
-    for methods, seeds in (((EDS, RDS, MARGIN, LOSS, BATCHES), 5), ((EDS50, RDS50, ALL, FEDAVG_RDS), 2)):
+    """Returns runs on 10,000 examples and on all, most informative per hour first."""
+    scale, out = "medium", []
+
+    def add(data: str, methods: Iterable[str], seeds: int, law: Callable[..., str] = name_few) -> None:
         for alpha in list_alphas(scale):
-            base = {**size.describe_base(CIFAR10, size.few, alpha), "seeds": seeds}
-            out += [make_method_cell(scale, name_few(CIFAR10, alpha), method, base) for method in methods]
-    for alpha in list_alphas(scale):
-        base = {**size.describe_base(LESS, size.few, alpha), "seeds": 1}
-        by_class = merge_settings(base, {"partition": {"name": "dirichlet", "clients": size.few, "alpha": alpha}})
-        out += [make_method_cell(scale, name_few(LESS, alpha), method, base) for method in (SCRATCH, FEDAVG, FEDPROX)]
-        central = {**size.describe_central(LESS, WEAK), "seeds": 1}
+            base = {**SCALES[scale].describe_base(data, SCALES[scale].few, alpha), "seeds": seeds}
+            if law is name_by_client:
+                base["partition"] = divide_by_client(SCALES[scale].few, alpha)
+            out.extend(make_method_cell(scale, law(data, alpha), method, base) for method in methods)
+
+    add(LESS, (RDS, EDS), 5)
+    add(LESS, (RDS, EDS), 3, name_by_client)
+    add(LESS, (ALL,), 1, name_by_client)
+    add(LESS, (ALL, FEDAVG_RDS), 3)
+    add(CIFAR10, (EDS, RDS), 5)
+    add(LESS, (EDS50, RDS50, MARGIN, LOSS, BATCHES), 3)
+    add(CIFAR10, (MARGIN, LOSS, BATCHES), 5)
+    add(CIFAR10, (EDS50, RDS50, ALL, FEDAVG_RDS), 2)
+    add(LESS, (SCRATCH, FEDAVG, FEDPROX), 1)
+    for alpha in list_alphas(scale):  # the same run, listed in both
+        central = {**SCALES[scale].describe_central(LESS, WEAK), "seeds": 1}
         out.append(make_cell(name_few(LESS, alpha), CENTRAL, central, [], choose_source(scale)))
-        out += [
-            make_method_cell(scale, name_by_class(LESS, alpha), method, by_class)
-            for method in (SCRATCH, FEDAVG, RDS, EDS)
-        ]
+    add(LESS, (SCRATCH, FEDAVG), 1, name_by_client)
     return [*out, *list_medium_many(), *list_medium_ablations()]
 
 
@@ -358,4 +380,4 @@ def list_medium_many() -> list[Cell]:
 def list_medium_ablations() -> list[Cell]:
     """Returns the ablations of `full`, with ten clients and a tenth of 10,000 examples."""
     size = SCALES["medium"]
-    return vary({**size.describe_base(LESS, size.few, STRONG), "seeds": 3}, LITTLE, choose_source("medium"))
+    return vary({**size.describe_base(LESS, size.few, STRONG), "seeds": 5}, LITTLE, choose_source("medium"))

@@ -119,6 +119,11 @@ def name_by_class(name: str, alpha: float) -> str:
     return f"{name_few(name, alpha)}, drawn by class"
 
 
+def name_by_client(name: str, alpha: float) -> str:
+    """Returns the name of an experiment with few clients, each of which draws its mix of classes."""
+    return f"{name_few(name, alpha)}, drawn by client"
+
+
 def name_stragglers(method: str, share: str) -> str:
     """Returns the name of a method when only this share of the clients takes part.
 
