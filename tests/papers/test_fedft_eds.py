@@ -13,7 +13,7 @@ from scipy import stats
 from scipy.ndimage import gaussian_filter
 
 import fedjax_sel as fs
-from fedjax_sel import History, config, papers
+from fedjax_sel import History, config, papers, partition
 from fedjax_sel.config.build import build_problem
 from fedjax_sel.data.federated import Examples
 from fedjax_sel.engine.keys import Purpose, key_for
@@ -28,6 +28,8 @@ from fedjax_sel.papers.fedft_eds.cells import (
     SHIPPED,
     SHIPPED_ACCURACY,
     choose_source,
+    divide_by_class,
+    divide_by_client,
     list_cells,
     list_targets,
 )
@@ -63,6 +65,7 @@ from fedjax_sel.papers.fedft_eds.methods import (
     WEAK,
     name_ablation,
     name_by_class,
+    name_by_client,
     name_fedavg,
     name_few,
     name_many,
@@ -353,10 +356,10 @@ def test_one_level_that_is_less_alike_refutes():
 
 def test_the_pooled_gain_of_entropy_is_its_mean_over_experiments():
     claim = judged({EDS: GOOD}, "small")["entropy-beats-chance"]
-    assert len(claim.statistic["EDS - RDS, best accuracy"]) == 12, (
-        "two with few clients, many, speech; twice; and four with five epochs or by class"
+    assert len(claim.statistic["EDS - RDS, best accuracy"]) == 10, (
+        "two with few clients, many, speech; twice; and two with five epochs"
     )
-    assert claim.statistic["mean over experiments"] == pytest.approx(0.1 * 8 / 12)
+    assert claim.statistic["mean over experiments"] == pytest.approx(0.1 * 6 / 10)
 
 
 def test_measures_of_a_run_by_hand():
@@ -891,6 +894,8 @@ def test_medium_has_the_seeds_that_its_report_says_and_begins_with_the_librarys_
         for method in (SCRATCH, FEDAVG, FEDPROX, CENTRAL):
             assert seeds[name_few(LESS, alpha), method] == 1
         for method in (EDS, RDS):
+            assert seeds[name_few(LESS, alpha), method] == 5
+        for method in (ALL, FEDAVG_RDS, EDS50, RDS50, MARGIN, LOSS, BATCHES):
             assert seeds[name_few(LESS, alpha), method] == 3
     assert [cell.experiment for cell in cells[:4]] == [name_few(LESS, alpha) for alpha in (STRONG, WEAK) for _ in "12"]
     runs = dict(zip(seeds, identify_runs(cells, [config.resolve(cell.config) for cell in cells]), strict=True))
@@ -906,6 +911,11 @@ def test_medium_has_the_seeds_that_its_report_says_and_begins_with_the_librarys_
         assert (one["rounds"], one["local_training"]["epochs"], one["local_training"]["batch_size"]) == (50, 5, 32)
         whole = cell.experiment.startswith("CIFAR-10, ")
         assert one["data"].get("num_examples") == (None if whole or "spoken" in cell.experiment else 10_000), cell.key
+        if cell.method != CENTRAL:
+            law = one["partition"]
+            by_client = cell.experiment.endswith(", drawn by client")
+            assert law["name"] == ("client_dirichlet" if by_client else "dirichlet"), cell.key
+            assert by_client or (law["balance"], law["min_examples"]) == (True, 10)
 
 
 def test_the_backbone_of_full_is_pretrained_on_nine_tenths_of_tiny_imagenet():
@@ -954,10 +964,43 @@ def test_medium_is_reported_and_its_small_comparisons_are_not_judged():
         plt.close(figure.draw())
 
 
-def test_the_law_that_fits_is_the_one_whose_fall_is_the_published_one():
-    falls = {name_few(CIFAR10, STRONG): 0.4, name_few(CIFAR10, WEAK): 0.6}
-    falls |= {name_by_class(CIFAR10, STRONG): 0.4, name_by_class(CIFAR10, WEAK): 0.44}
+@pytest.mark.parametrize(
+    ("scale", "data", "other"), [("small", CIFAR10, name_by_class), ("medium", LESS, name_by_client)]
+)
+def test_the_law_that_fits_is_the_one_whose_fall_is_the_published_one(scale, data, other):
+    falls = {name_few(data, STRONG): 0.4, name_few(data, WEAK): 0.6}
+    falls |= {other(data, STRONG): 0.4, other(data, WEAK): 0.44}
     changes = {(name, m): Method(value) for name, value in falls.items() for m in (SCRATCH, FEDAVG, RDS, EDS)}
-    (table,) = tabulate_laws("small", world(changes).histories)
-    assert table.note.endswith("where each class draws its clients.")
+    (table,) = tabulate_laws(scale, world(changes, scale).histories)
+    closer = "class draws its clients" if scale == "small" else "client draws its classes"
+    assert table.note.endswith(f"where each {closer}.")
     assert len(table.rows) == 8
+
+
+@pytest.mark.parametrize(("scale", "other"), [("small", name_by_class), ("medium", name_by_client)])
+def test_claims_rest_on_one_dirichlet_law(scale, other):
+    data = {"small": CIFAR10, "medium": LESS}[scale]
+    changes = {(other(data, alpha), EDS): BAD for alpha in (STRONG, WEAK)}
+    assert verdicts({EDS: GOOD, EDS50: GOOD, **changes}, scale)["entropy-beats-chance"] == YES
+    assert verdicts({EDS: GOOD, EDS50: GOOD, (name_few(data, WEAK), EDS): BAD}, scale)["entropy-beats-chance"] != YES
+
+
+LAWS = {"dirichlet": partition.Dirichlet, "client_dirichlet": partition.ClientDirichlet}
+
+
+def test_the_laws_differ_by_a_factor_of_ten_at_the_same_alpha():
+    """With ten clients and ten classes, a client's own draw at α = 1 is as skewed as each class's draw at 0.1."""
+
+    def count_classes(settings):
+        made = LAWS[settings.pop("name")](**settings)
+        y = np.repeat(np.arange(10), 1000)
+        many = []
+        for seed in range(20):
+            client = made.assign(y, np.random.default_rng(seed))
+            share = np.array([np.bincount(y[client == i], minlength=10) / (client == i).sum() for i in range(10)])
+            many.append(np.exp(stats.entropy(share, axis=1)).mean())
+        return np.mean(many)
+
+    by_class, by_client = count_classes(divide_by_class(10, 0.1)), count_classes(divide_by_client(10, 0.1))
+    assert (round(by_class, 1), round(by_client, 1)) == (2.4, 1.3), "as the report says"
+    assert abs(count_classes(divide_by_client(10, 1.0)) - by_class) < 0.3

@@ -14,14 +14,17 @@ __all__ = ["PAPER"]
 OPEN = """
 The paper does not specify the number of rounds, the batch size, FedProx's μ, the weight decay, how it pretrains, its
 seeds, or which Dirichlet law divides the examples. We use batch size 32 and 50 rounds (`full`), μ = 0.01 and no weight
-decay in fine-tuning. Each client draws its mix of classes from Dirichlet(α), with equal sizes (Hsu, Qi and Brown, 2019,
-one of the three works that the paper names; in the code of another, FedML, each class draws its share for every client,
-skips clients that are full, and requires ten examples per client). All clients take part in every round unless stated
-otherwise, weighted by the number of examples that they train on. A client with n examples trains on max(1, round(P_ds
-n)) of them, chosen afresh in every round with the model that it receives. The learning rate is 0.1; the momentum is 0.5
-and starts from zero in every round. The network is WRN-16-1, of which the third group, the last normalisation and the
-classifier are trained (132,298 of 175,066 parameters); normalisation in the frozen parts uses its statistics and does
-not update them. Examples are normalised by the moments of their own data set. Fine-tuning uses no augmentation.
+decay in fine-tuning. At `medium` and `full`, each class draws its clients from Dirichlet(α), skips clients that are
+full, and gives every client at least ten examples, as in the code of FedML, one of the three works that the paper names
+for its law. In another of them (Hsu, Qi and Brown, 2019), each client draws its mix of classes, which at the same α is
+far more skewed: with ten clients and α = 0.1, a client has 1.3 classes (the exponential of its labels' entropy), and
+2.4 where each class draws. `smoke` and `small`, which have too few examples for FedML's law, use that of Hsu et al. All
+clients take part in every round unless stated otherwise, weighted by the number of examples that they train on. A
+client with n examples trains on max(1, round(P_ds n)) of them, chosen afresh in every round with the model that it
+receives. The learning rate is 0.1; the momentum is 0.5 and starts from zero in every round. The network is WRN-16-1, of
+which the third group, the last normalisation and the classifier are trained (132,298 of 175,066 parameters);
+normalisation in the frozen parts uses its statistics and does not update them. Examples are normalised by the moments
+of their own data set. Fine-tuning uses no augmentation.
 
 **Pretraining.** The source domain is Tiny-ImageNet at 32x32 (200 classes, JPEG-compressed) instead of the paper's
 "Small ImageNet". Pretraining is centralised, by SGD with momentum 0.9, weight decay 5e-4, batch size 128 and a cosine
@@ -43,16 +46,17 @@ and no claim is judged by it.
 
 `small` also runs FedAvg, FedProx, RDS and EDS with the paper's five local epochs, by which learning efficiency is
 judged, and both Dirichlet laws: each client draws its mix of classes (equal sizes; used everywhere else), or each class
-draws its share for every client (sizes differ too; no client is skipped, and each needs only one example).
+draws its share for every client (sizes differ too; no client is skipped, and each needs only one example). Claims rest
+on the law that a scale uses everywhere else.
 
-`medium` takes hours on two cores: the library's backbone and CIFAR-10 with all 50,000 examples, ten clients, E = 5, B =
-32, 50 rounds. FedFT has five seeds with a tenth of the examples, and two seeds with half or all of them; FedAvg-RDS has
-two. Methods that train the whole model on all examples (FedAvg, FedProx, from scratch, centralised) run on **10,000
-examples with one seed**, beside FedFT-ALL (one seed), RDS and EDS (three); so do the studies and the comparison of both
-laws. Methods with a tenth of the examples also run with 100 clients, of whom all, a fifth or a tenth take part (two
-seeds). The spoken digits have all 3000 recordings and 20 clients (three seeds); the ablations have ten clients and a
-tenth of 10,000 examples (three seeds). Where comparisons have different numbers of seeds, those with at least three are
-judged.
+`medium` takes hours on two cores: the library's backbone and CIFAR-10, ten clients, E = 5, B = 32, 50 rounds. With
+**10,000 examples**, RDS and EDS have five seeds, other choices of a tenth or half, FedFT-ALL and FedAvg-RDS three, and
+methods that train the whole model on all examples (FedAvg, FedProx, from scratch, centralised) one; the studies and the
+comparison of both laws use these examples, too. With **all 50,000**, FedFT has five seeds with a tenth of the examples,
+and two seeds with half or all of them; FedAvg-RDS has two. Methods with a tenth of the examples also run with 100
+clients, of whom all, a fifth or a tenth take part (two seeds). The spoken digits have all 3000 recordings and 20
+clients (three seeds); the ablations have ten clients and a tenth of 10,000 examples (five seeds). Where comparisons
+have different numbers of seeds, those with at least three are judged.
 
 Clients' models are compared by minibatch CKA (Nguyen, Raghu and Kornblith, 2021, which the paper cites) on all test
 examples, in batches of 100.

@@ -9,7 +9,7 @@ import numpy as np
 
 from fedjax_sel.metrics import Difference, difference
 from fedjax_sel.metrics.verdict import REPRODUCED, UNDECIDED
-from fedjax_sel.papers.fedft_eds.cells import list_targets
+from fedjax_sel.papers.fedft_eds.cells import list_compared, list_targets
 from fedjax_sel.papers.fedft_eds.comparisons import (
     NOTICED,
     compare,
@@ -149,7 +149,7 @@ def judge_alikeness(scale: str, histories: Histories, study: Mapping[str, Any]) 
 def judge_skew(scale: str, histories: Histories) -> Claim:
     """Returns the claim on the gain by pretraining under strong skew, compared with weak skew."""
     gain, more = compare(histories, FEDAVG, SCRATCH), {}
-    for name in list_targets(scale):
+    for name in list_compared(scale):
         if name_few(name, STRONG) in gain and name_few(name, WEAK) in gain:
             by_alpha = [
                 find_best_accuracy(histories, name_few(name, alpha), FEDAVG)
@@ -173,7 +173,7 @@ def judge_partial_training(scale: str, histories: Histories) -> Claim:
         method: {
             name: d
             for name, d in compare(histories, EDS, method).items()
-            if name in {name_few(n, a) for n in list_targets(scale) for a in (STRONG, WEAK)}
+            if name in {name_few(n, a) for n in list_compared(scale) for a in (STRONG, WEAK)}
         }
         for method in FULL_MODEL
     }
@@ -275,7 +275,7 @@ def judge_classifier(histories: Histories) -> Claim:
 def compare_with_gap(scale: str, histories: Histories) -> dict[str, Difference]:
     """Returns FedFT-RDS's gain over FedAvg from scratch minus 0.3 of the gain of centralised training over it."""
     out = {}
-    for name in list_targets(scale):
+    for name in list_compared(scale):
         for alpha in (STRONG, WEAK):
             at = name_few(name, alpha)
             if (at, CENTRAL) in histories:

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from fedjax_sel.metrics import Difference, difference
-from fedjax_sel.papers.fedft_eds.cells import list_targets
-from fedjax_sel.papers.fedft_eds.methods import EDS, STRONG, WEAK, name_few
+from fedjax_sel.papers.fedft_eds.cells import list_compared
+from fedjax_sel.papers.fedft_eds.methods import BY_CLASS, BY_CLIENT, EDS, STRONG, WEAK, name_few
 from fedjax_sel.papers.fedft_eds.numbers import measure
 from fedjax_sel.papers.paper import Histories
 
@@ -29,14 +29,18 @@ BEST = "best_accuracy"
 
 
 def list_experiments(histories: Histories, *methods: str) -> list[str]:
-    """Returns the experiments in which all of these methods were run."""
+    """Returns the experiments in which all of these methods were run, except those with the other Dirichlet law."""
     names = dict.fromkeys(experiment for experiment, _ in histories)
-    return [name for name in names if all((name, method) in histories for method in methods)]
+    return [
+        name
+        for name in names
+        if all((name, method) in histories for method in methods) and not name.endswith((BY_CLASS, BY_CLIENT))
+    ]
 
 
 def list_few_experiments(scale: str, histories: Histories) -> list[str]:
     """Returns the experiments with few clients that were run."""
-    named = [name_few(name, alpha) for name in list_targets(scale) for alpha in (STRONG, WEAK)]
+    named = [name_few(name, alpha) for name in list_compared(scale) for alpha in (STRONG, WEAK)]
     return [name for name in named if (name, EDS) in histories]
 
 

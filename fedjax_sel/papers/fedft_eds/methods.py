@@ -97,6 +97,8 @@ FRACTIONS = {"full": 1.0, "20 %": 0.2, "10 %": 0.1}
 """Fractions of FedAvg's clients that take part while the others are stragglers."""
 
 PRETRAINING = "pretraining"
+BY_CLASS, BY_CLIENT = ", drawn by class", ", drawn by client"
+"""Ends of the names of experiments with the Dirichlet law that a scale does not use elsewhere."""
 
 
 def name_few(name: str, alpha: float) -> str:
@@ -116,12 +118,12 @@ def name_five_epochs(name: str, alpha: float) -> str:
 
 def name_by_class(name: str, alpha: float) -> str:
     """Returns the name of an experiment with few clients in which each class draws its clients."""
-    return f"{name_few(name, alpha)}, drawn by class"
+    return name_few(name, alpha) + BY_CLASS
 
 
 def name_by_client(name: str, alpha: float) -> str:
     """Returns the name of an experiment with few clients, each of which draws its mix of classes."""
-    return f"{name_few(name, alpha)}, drawn by client"
+    return name_few(name, alpha) + BY_CLIENT
 
 
 def name_stragglers(method: str, share: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fedjax_sel.metrics import Difference, difference
-from fedjax_sel.papers.fedft_eds.cells import find_studied, list_targets
+from fedjax_sel.papers.fedft_eds.cells import find_studied, list_compared
 from fedjax_sel.papers.fedft_eds.comparisons import (
     NOTICED,
     compare,
@@ -62,7 +62,7 @@ def judge_efficiency(scale: str, histories: Histories, seconds: Mapping[str, Any
     simulated: dict[str, dict[str, Difference]] = {FEDAVG: {}, FEDPROX: {}}
     measured = {}
     names = []
-    for n, a in itertools.product(dict.fromkeys([*list_targets(scale), find_studied(scale)]), (STRONG, WEAK)):
+    for n, a in itertools.product(list_compared(scale), (STRONG, WEAK)):
         longer = name_five_epochs(n, a)
         name = longer if (longer, EDS) in histories else name_few(n, a)
         for method in (FEDAVG, FEDPROX):
@@ -99,7 +99,7 @@ def judge_other_efficiency(scale: str, histories: Histories) -> list[Claim]:
         }
         return {name: compare_with(mine / theirs, 1.0) for name, (mine, theirs) in values.items()}
 
-    every = dict.fromkeys([*list_targets(scale), find_studied(scale)])
+    every = list_compared(scale)
     few = [name_few(n, a) for n, a in itertools.product(every, (STRONG, WEAK))]
     many = [name_many(n, a) for n, a in itertools.product(every, (STRONG, WEAK))]
     random, chance, stragglers = (

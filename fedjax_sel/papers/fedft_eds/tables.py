@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fedjax_sel.papers.fedft_eds.cells import find_studied
+from fedjax_sel.papers.fedft_eds.cells import SCALES, find_studied
 from fedjax_sel.papers.fedft_eds.methods import (
     ALPHAS,
     CIFAR10,
@@ -21,6 +21,7 @@ from fedjax_sel.papers.fedft_eds.methods import (
     WEAK,
     name_ablation,
     name_by_class,
+    name_by_client,
     name_few,
 )
 from fedjax_sel.papers.fedft_eds.numbers import FLOPS_A_SECOND, find_published, measure
@@ -111,20 +112,22 @@ def tabulate_costs(histories: Histories, study: Any) -> Table:
     )
 
 
-LAWS = {"each client draws its classes": name_few, "each class draws its clients": name_by_class}
+BY_CLIENT_LAW, BY_CLASS_LAW = "each client draws its classes", "each class draws its clients"
 """The two Dirichlet laws that may divide the examples."""
 
 
 def tabulate_laws(scale: str, histories: Histories) -> list[Table]:
     """Returns accuracies under both Dirichlet laws beside the published ones; no table if only one law was run."""
     name, rows = find_studied(scale), []
+    by_client, by_class = (name_by_client, name_few) if SCALES[scale].by_class else (name_few, name_by_class)
+    laws = {BY_CLIENT_LAW: by_client, BY_CLASS_LAW: by_class}
     for method in (SCRATCH, FEDAVG, RDS, EDS):
         theirs = np.array([find_published(name_few(CIFAR10, a), method) or np.nan for a in (STRONG, WEAK)])
-        for law, title in LAWS.items():
-            keys = [(title(name, alpha), method) for alpha in (STRONG, WEAK)]
-            if (name_by_class(name, STRONG), method) not in histories or np.isnan(theirs).any():
-                continue
-            ours = [measure(histories[key])["best_accuracy"] for key in keys]
+        keys = {law: [(title(name, alpha), method) for alpha in (STRONG, WEAK)] for law, title in laws.items()}
+        if np.isnan(theirs).any() or not all(key in histories for both in keys.values() for key in both):
+            continue
+        for law, both in keys.items():
+            ours = [measure(histories[key])["best_accuracy"] for key in both]
             strong, weak = (float(value.mean()) for value in ours)
             published = f"{theirs[0]:.3f}, {theirs[1]:.3f}: {theirs[1] / theirs[0]:.3f}"
             rows.append((method, law, *(format_mean_std(v) for v in ours), f"{weak / strong:.3f}", published))
