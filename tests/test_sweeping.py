@@ -222,6 +222,25 @@ def in_blocks(monkeypatch, most):
     monkeypatch.setattr("fedjax_sel.engine.program.Program.check_fits", check)
 
 
+def test_a_sweep_is_compared_run_by_run_and_a_run_named_first_is_the_reference(finished, tmp_path):
+    place, names = finished[0], sorted(path.name for path in (finished[0] / "runs").iterdir())
+    compared = call("compare", place)
+    assert compared.exit_code == 0, compared.output
+    assert [line.partition(",")[0] for line in compared.stdout.splitlines()[:8]] == [
+        f"{number}: {name}".partition(",")[0] for number, name in enumerate(names, start=1)
+    ]
+    assert all(f"{number}: {name}, digits" in compared.stdout for number, name in enumerate(names, start=1))
+    other = call("compare", place / "runs" / names[3], place).stdout
+    order = [names[3], *names[:3], *names[4:]]
+    assert all(f"{number}: {name}, digits" in other for number, name in enumerate(order, start=1))
+    (tmp_path / "begun").mkdir()
+    (tmp_path / "begun" / "sweep.yaml").write_text((place / "sweep.yaml").read_text())
+    refused = call("compare", tmp_path / "begun")
+    assert refused.exit_code != 0
+    assert "the sweep in" in refused.stderr
+    assert "is not finished" in refused.stderr
+
+
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     """A sweep of three combinations and two seeds, all of which fit together."""

@@ -15,7 +15,10 @@ from fedjax_sel.cli.app import command
 
 @command
 def compare(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of finished runs.")],
+    runs: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN...", help="Folders of finished runs; a sweep stands for all of its runs."),
+    ],
     metric: Annotated[
         str | None, typer.Option(help="What is compared, as loss or bytes; by default accuracy, or loss without it.")
     ] = None,
@@ -26,11 +29,13 @@ def compare(
     from fedjax_sel.report import compare as comparison
     from fedjax_sel.runs import layout
     from fedjax_sel.runs.files import write_figure
+    from fedjax_sel.runs.saved import list_run_folders
 
-    names = [place.resolve().name for place in runs]
+    places = list_run_folders(runs)
+    names = [place.resolve().name for place in places]
     read = {
         name if names.count(name) == 1 else str(place): layout.read(place)
-        for name, place in zip(names, runs, strict=True)
+        for name, place in zip(names, places, strict=True)
     }
     if figure is not None and figure.suffix.lower() not in (".png", ".pdf", ".svg"):
         raise ValueError(f"figure is {figure}; its name must end in .png, .pdf or .svg")

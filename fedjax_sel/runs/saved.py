@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -223,6 +223,21 @@ def open_sweep(folder: Path) -> SavedSweep:
         raise FolderError(f"the sweep in {folder} is not finished; the same command goes on with the rest")
     described = of_sweep.read_description(folder)
     return SavedSweep(folder, described, layout.read_file(folder / of_sweep.PARQUET, pd.read_parquet))
+
+
+def list_run_folders(folders: Iterable[Path]) -> list[Path]:
+    """Returns the folders of runs, each once: those given, and for a finished sweep those of its combinations.
+
+    Raises:
+      FolderError: a sweep is not finished, or cannot be read.
+    """
+    out: dict[Path, Path] = {}
+    for folder in folders:
+        is_sweep = (folder / of_sweep.ASKED).is_file()
+        inside = [folder / of_sweep.RUNS / name for name in open_sweep(folder).names] if is_sweep else [folder]
+        for one in inside:
+            out.setdefault(one.resolve(), one)
+    return list(out.values())
 
 
 @jit()
