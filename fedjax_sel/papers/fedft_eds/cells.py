@@ -293,27 +293,47 @@ def list_ablations(scale: str) -> list[Cell]:
 
 
 def vary(base: dict[str, Any], fraction: float, source: str) -> list[Cell]:
-    """Returns the ablations of some settings.
+    """Returns the ablations of some settings, in the order of Fig. 10.
 
     Args:
       base: settings in which the whole model is trained.
       fraction: of the examples to select.
       source: data on which the model is pretrained.
     """
-    out = []
-    selections = {"RDS": select_randomly(fraction), "EDS": select_by_entropy(fraction)}
-    for part, frozen in PARTS.items():
-        for method, selection in selections.items():
-            changes = [{"model": {"frozen": list(frozen)}}, selection]
-            out.append(make_cell(name_ablation("trained:", part), method, base, changes, source))
-    for alpha in ALPHAS:
-        for method, selection in selections.items():
-            changes = [PARTLY, {"partition": {"alpha": alpha}}, selection]
-            out.append(make_cell(name_ablation("α =", f"{alpha:g}"), method, base, changes, source))
-    for rho in RHOS:
-        changes = [PARTLY, select_by_entropy(fraction, rho)]
-        out.append(make_cell(name_ablation("ρ =", f"{rho:g}"), "EDS", base, changes, source))
-    return out
+    return [way for change in (vary_part, vary_alpha, vary_rho) for way in change(base, fraction, source)]
+
+
+def vary_part(base: dict[str, Any], fraction: float, source: str) -> list[Cell]:
+    """Returns runs that train more or less of the model (Fig. 10a); see `vary`."""
+    return [
+        make_cell(name_ablation("trained:", part), way, base, [{"model": {"frozen": list(frozen)}}, selection], source)
+        for part, frozen in PARTS.items()
+        for way, selection in list_selections(fraction).items()
+    ]
+
+
+def vary_alpha(base: dict[str, Any], fraction: float, source: str) -> list[Cell]:
+    """Returns runs with other Dirichlet concentrations (Fig. 10b); see `vary`."""
+    return [
+        make_cell(
+            name_ablation("α =", f"{alpha:g}"), way, base, [PARTLY, {"partition": {"alpha": alpha}}, selection], source
+        )
+        for alpha in ALPHAS
+        for way, selection in list_selections(fraction).items()
+    ]
+
+
+def vary_rho(base: dict[str, Any], fraction: float, source: str) -> list[Cell]:
+    """Returns runs with other temperatures (Fig. 10c); see `vary`."""
+    return [
+        make_cell(name_ablation("ρ =", f"{rho:g}"), "EDS", base, [PARTLY, select_by_entropy(fraction, rho)], source)
+        for rho in RHOS
+    ]
+
+
+def list_selections(fraction: float) -> dict[str, dict[str, Any]]:
+    """Returns the settings of random and of entropy selection, by their names in the ablations."""
+    return {"RDS": select_randomly(fraction), "EDS": select_by_entropy(fraction)}
 
 
 def list_settings(scale: str) -> list[Cell]:
@@ -348,9 +368,14 @@ def list_medium() -> list[Cell]:
     add(LESS, (RDS, EDS), 5)
     add(LESS, (RDS, EDS), 3, name_by_client)
     add(LESS, (ALL,), 1, name_by_client)
-    add(LESS, (ALL, FEDAVG_RDS), 3)
+    add(LESS, (FEDAVG_RDS, MARGIN), 3)
+    base = {**SCALES[scale].describe_base(LESS, SCALES[scale].few, STRONG), "seeds": 5}
+    ablated = (base, LITTLE, choose_source(scale))
+    out += vary_rho(*ablated)
+    add(LESS, (ALL, EDS50), 3)
     add(CIFAR10, (EDS, RDS), 5)
-    add(LESS, (EDS50, RDS50, MARGIN, LOSS, BATCHES), 3)
+    out += [*vary_alpha(*ablated), *vary_part(*ablated)]
+    add(LESS, (RDS50, LOSS, BATCHES), 3)
     add(CIFAR10, (MARGIN, LOSS, BATCHES), 5)
     add(CIFAR10, (EDS50, RDS50, ALL, FEDAVG_RDS), 2)
     add(LESS, (SCRATCH, FEDAVG, FEDPROX), 1)
@@ -358,7 +383,7 @@ def list_medium() -> list[Cell]:
         central = {**SCALES[scale].describe_central(LESS, WEAK), "seeds": 1}
         out.append(make_cell(name_few(LESS, alpha), CENTRAL, central, [], choose_source(scale)))
     add(LESS, (SCRATCH, FEDAVG), 1, name_by_client)
-    return [*out, *list_medium_many(), *list_medium_ablations()]
+    return [*out, *list_medium_many()]
 
 
 def list_medium_many() -> list[Cell]:
@@ -375,9 +400,3 @@ def list_medium_many() -> list[Cell]:
     base = {**size.describe_base(speech, 20, STRONG), "seeds": 3}
     shown = (SCRATCH, FEDAVG, RDS, EDS, RDS50, EDS50)
     return [*out, *(make_method_cell(scale, name_many(speech, STRONG), method, base) for method in shown)]
-
-
-def list_medium_ablations() -> list[Cell]:
-    """Returns the ablations of `full`, with ten clients and a tenth of 10,000 examples."""
-    size = SCALES["medium"]
-    return vary({**size.describe_base(LESS, size.few, STRONG), "seeds": 5}, LITTLE, choose_source("medium"))
