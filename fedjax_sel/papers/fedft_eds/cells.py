@@ -20,6 +20,7 @@ from fedjax_sel.papers.fedft_eds.methods import (
     FEDAVG,
     FEDAVG_RDS,
     FEDPROX,
+    FEDPROX_RDS,
     FRACTIONS,
     HALF,
     LESS,
@@ -65,7 +66,7 @@ class Scale:
       epochs: local epochs per round.
       batch_size: of a local step.
       rounds: of an experiment.
-      every: rounds between evaluations.
+      every: rounds between evaluations (five with 10,000 examples, whose rounds are short).
       pretraining: examples and epochs of pretraining.
       depth: of the network.
       by_class: whether each class draws its clients, which asks for more examples than `smoke` and `small` have.
@@ -107,7 +108,7 @@ class Scale:
             "aggregation": {"name": "mean", "weighting": "size"},
             "cohort_size": clients,
             "rounds": self.rounds,
-            "evaluate_every": self.every,
+            "evaluate_every": 5 if name == LESS else self.every,
             "evaluate_last": 1,
             "layout": {"clients": 1, "seeds": "scan"},
         }
@@ -134,8 +135,8 @@ SCALES = {
     "small": Scale(
         500, 1000, 10, 50, epochs=1, batch_size=16, rounds=10, every=2, pretraining=(15_000, 4), by_class=False
     ),
-    "medium": Scale(None, None, 10, 100, epochs=5, batch_size=32, rounds=50, every=5),
-    "full": Scale(None, None, 10, 100, epochs=5, batch_size=32, rounds=50, every=5, pretraining=(None, 30)),
+    "medium": Scale(None, None, 10, 100, epochs=5, batch_size=32, rounds=50, every=2),
+    "full": Scale(None, None, 10, 100, epochs=5, batch_size=32, rounds=50, every=2, pretraining=(None, 30)),
 }
 
 SHIPPED, SHIPPED_ACCURACY = "tiny_imagenet", 0.3572
@@ -355,48 +356,63 @@ def list_settings(scale: str) -> list[Cell]:
 
 
 def list_medium() -> list[Cell]:
-    """Returns runs on 10,000 examples and on all, most informative per hour first."""
+    """Returns runs on all examples and on 10,000, those that settle most claims an hour first."""
     scale, out = "medium", []
+    size, source = SCALES[scale], choose_source(scale)
 
     def add(data: str, methods: Iterable[str], seeds: int, law: Callable[..., str] = name_few) -> None:
         for alpha in list_alphas(scale):
-            base = {**SCALES[scale].describe_base(data, SCALES[scale].few, alpha), "seeds": seeds}
+            base = {**size.describe_base(data, size.few, alpha), "seeds": seeds}
             if law is name_by_client:
-                base["partition"] = divide_by_client(SCALES[scale].few, alpha)
+                base["partition"] = divide_by_client(size.few, alpha)
             out.extend(make_method_cell(scale, law(data, alpha), method, base) for method in methods)
 
+    add(CIFAR10, (RDS, EDS), 5)
     add(LESS, (RDS, EDS), 5)
     add(LESS, (RDS, EDS), 3, name_by_client)
     add(LESS, (ALL,), 1, name_by_client)
-    add(LESS, (FEDAVG_RDS, MARGIN), 3)
-    base = {**SCALES[scale].describe_base(LESS, SCALES[scale].few, STRONG), "seeds": 5}
-    ablated = (base, LITTLE, choose_source(scale))
-    out += vary_rho(*ablated)
-    add(LESS, (ALL, EDS50), 3)
-    add(CIFAR10, (EDS, RDS), 5)
-    out += [*vary_alpha(*ablated), *vary_part(*ablated)]
-    add(LESS, (RDS50, LOSS, BATCHES), 3)
-    add(CIFAR10, (MARGIN, LOSS, BATCHES), 5)
-    add(CIFAR10, (EDS50, RDS50, ALL, FEDAVG_RDS), 2)
-    add(LESS, (SCRATCH, FEDAVG, FEDPROX), 1)
+    add(LESS, (FEDAVG_RDS, FEDPROX_RDS), 5)
+    add(LESS, (MARGIN, BATCHES), 3)
+    out += list_medium_many((RDS, EDS), list_alphas(scale))
+    out += vary({**size.describe_base(LESS, size.few, STRONG), "seeds": 3}, HALF, source)
+    out += list_medium_many((EDS50, RDS50, ALL), (STRONG,))
+    out += list_medium_stragglers((FEDAVG,), 3, "10 %")
+    add(LESS, (FEDAVG, SCRATCH), 3)
     for alpha in list_alphas(scale):  # the same run, listed in both
-        central = {**SCALES[scale].describe_central(LESS, WEAK), "seeds": 1}
-        out.append(make_cell(name_few(LESS, alpha), CENTRAL, central, [], choose_source(scale)))
-    add(LESS, (SCRATCH, FEDAVG), 1, name_by_client)
-    return [*out, *list_medium_many()]
-
-
-def list_medium_many() -> list[Cell]:
-    """Returns random and entropy selection of a tenth with many clients (full or partial participation), and speech."""
-    scale, size, out = "medium", SCALES["medium"], []
-    for alpha in list_alphas(scale):
-        base = {**size.describe_base(CIFAR10, size.many, alpha), "seeds": 2}
-        for fraction, share in FRACTIONS.items():
-            for method in (EDS, RDS):
-                name = method if fraction == "full" else name_stragglers(method, fraction)
-                changes = [*METHODS[method], {"cohort_size": round(share * size.many)}]
-                out.append(make_cell(name_many(CIFAR10, alpha), name, base, changes, choose_source(scale)))
-    speech = SPEECH[scale]
-    base = {**size.describe_base(speech, 20, STRONG), "seeds": 3}
+        central = {**size.describe_central(LESS, WEAK), "seeds": 3}
+        out.append(make_cell(name_few(LESS, alpha), CENTRAL, central, [], source))
+    add(CIFAR10, (EDS50, RDS50, ALL, FEDAVG_RDS), 3)
+    base = {**size.describe_base(SPEECH[scale], SPEAKING, STRONG), "seeds": 3}
     shown = (SCRATCH, FEDAVG, RDS, EDS, RDS50, EDS50)
-    return [*out, *(make_method_cell(scale, name_many(speech, STRONG), method, base) for method in shown)]
+    out += [make_method_cell(scale, name_many(SPEECH[scale], STRONG), method, base) for method in shown]
+    add(CIFAR10, (MARGIN, LOSS, BATCHES), 5)
+    out += list_medium_stragglers((EDS, RDS), 2, "20 %", "10 %")
+    add(LESS, (FEDPROX,), 1)
+    return out
+
+
+SPEAKING = 8
+"""Clients that share the spoken digits at `medium`, so that each has 300 examples."""
+
+
+def list_medium_many(methods: Iterable[str], alphas: Iterable[float]) -> list[Cell]:
+    """Returns methods with many clients on all examples, three seeds."""
+    size, out = SCALES["medium"], []
+    for alpha in alphas:
+        base = {**size.describe_base(CIFAR10, size.many, alpha), "seeds": 3}
+        out += [make_method_cell("medium", name_many(CIFAR10, alpha), method, base) for method in methods]
+    return out
+
+
+def list_medium_stragglers(methods: Iterable[str], seeds: int, *fractions: str) -> list[Cell]:
+    """Returns methods with many clients of which only these fractions take part."""
+    size, out = SCALES["medium"], []
+    for alpha in list_alphas("medium"):
+        base = {**size.describe_base(CIFAR10, size.many, alpha), "seeds": seeds}
+        for fraction in fractions:
+            changes = {"cohort_size": round(FRACTIONS[fraction] * size.many)}
+            for method in methods:
+                name = name_fedavg(fraction) if method == FEDAVG else name_stragglers(method, fraction)
+                settings = [*METHODS[method], changes]
+                out.append(make_cell(name_many(CIFAR10, alpha), name, base, settings, choose_source("medium")))
+    return out
