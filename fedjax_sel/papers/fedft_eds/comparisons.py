@@ -8,7 +8,7 @@ import numpy as np
 
 from fedjax_sel.metrics import Difference, difference
 from fedjax_sel.papers.fedft_eds.cells import list_compared
-from fedjax_sel.papers.fedft_eds.methods import BY_CLASS, BY_CLIENT, EDS, STRONG, WEAK, name_few
+from fedjax_sel.papers.fedft_eds.methods import BY_CLASS, BY_CLIENT, EDS, LESS, SPEECH, STRONG, WEAK, name_few
 from fedjax_sel.papers.fedft_eds.numbers import measure
 from fedjax_sel.papers.paper import Histories
 
@@ -29,12 +29,14 @@ BEST = "best_accuracy"
 
 
 def list_experiments(histories: Histories, *methods: str) -> list[str]:
-    """Returns the experiments in which all of these methods were run, except those with the other Dirichlet law."""
+    """Returns the experiments on images in which all of these methods were run, with the scale's own Dirichlet law."""
     names = dict.fromkeys(experiment for experiment, _ in histories)
     return [
         name
         for name in names
-        if all((name, method) in histories for method in methods) and not name.endswith((BY_CLASS, BY_CLIENT))
+        if all((name, method) in histories for method in methods)
+        and not name.endswith((BY_CLASS, BY_CLIENT))
+        and not name.startswith(tuple(SPEECH.values()))
     ]
 
 
@@ -45,22 +47,36 @@ def list_few_experiments(scale: str, histories: Histories) -> list[str]:
 
 
 def compare(histories: Histories, first: str, second: str, metric: str = BEST) -> dict[str, Difference]:
-    """Returns first minus second of a measure, wherever both were run, filtered by `keep_seeded`."""
-    return keep_seeded(
-        {
-            name: subtract(*(measure(histories[name, method])[metric] for method in (first, second)))
-            for name in list_experiments(histories, first, second)
-        }
-    )
+    """Returns first minus second of a measure, in the experiments on images that `keep_seeded` and `keep_whole` keep."""
+    return keep_whole(keep_seeded(compare_all(histories, first, second, metric)))
+
+
+def compare_all(histories: Histories, first: str, second: str, metric: str = BEST) -> dict[str, Difference]:
+    """Returns first minus second of a measure, in all experiments of `list_experiments`."""
+    return {
+        name: subtract(*(measure(histories[name, method])[metric] for method in (first, second)))
+        for name in list_experiments(histories, first, second)
+    }
+
+
+def pair(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns two measures for the seeds that both have."""
+    seeds = min(len(first), len(second))
+    return first[:seeds], second[:seeds]
 
 
 def subtract(first: np.ndarray, second: np.ndarray) -> Difference:
     """Returns first minus second over the seeds that both have."""
-    seeds = min(len(first), len(second))
-    return difference(first[:seeds], second[:seeds])
+    return difference(*pair(first, second))
 
 
 def keep_seeded(found: Mapping[str, Difference]) -> dict[str, Difference]:
     """Returns the comparisons with at least three seeds or, if none has three, with the most; tables show all."""
     least = min(ENOUGH, max((d.seeds for d in found.values()), default=0))
     return {name: d for name, d in found.items() if d.seeds >= least}
+
+
+def keep_whole(found: Mapping[str, Difference]) -> dict[str, Difference]:
+    """Returns the comparisons on all examples or, if there are none, those on 10,000; tables show all."""
+    whole = {name: d for name, d in found.items() if not name.startswith(LESS)}
+    return whole or dict(found)

@@ -76,8 +76,8 @@ def build_cell(cell: Cell, seeds: Sequence[int], scale: str, out: Path, **change
 
 
 def limit_seeds(scale: str, seeds: Sequence[int]) -> Sequence[int]:
-    """Returns the seeds with which a study trains models; at `medium`, only one."""
-    return seeds[:1] if scale == "medium" else seeds
+    """Returns the seeds with which a study trains models; at `medium`, three."""
+    return seeds[:3] if scale == "medium" else seeds
 
 
 def study_alikeness(scale: str, seeds: Sequence[int], out: Path) -> dict[str, Any]:
