@@ -80,7 +80,7 @@ def make_figures(scale: str, evidence: Evidence) -> list[Figure]:
         *out,
         Figure(
             "accuracy-fair",
-            "Accuracy of all methods with FedCor's settings: median over seeds, with a band from the first to the "
+            "Accuracy if all methods have FedCor's settings: median over seeds, with a band from the first to the "
             "ninth decile.",
             lambda: curves(need(group_panels("")), looks=LOOKS),
         ),
@@ -92,7 +92,7 @@ def make_figures(scale: str, evidence: Evidence) -> list[Figure]:
         ),
         Figure(
             "accuracy-theirs",
-            "Accuracy of all methods that were run with GPFL's settings.",
+            "Accuracy of the methods that were run with GPFL's settings.",
             lambda: curves(need(group_panels(THEIRS)), looks=LOOKS),
         ),
         Figure(
