@@ -119,13 +119,13 @@ def list_digits() -> list[Entry]:
 def list_images() -> list[Entry]:
     """Returns federations of Fashion-MNIST under six partitions, MNIST by writer, and spoken digits by speaker."""
     partitions = {
-        "one-shard": ("one shard a client", {"name": "shards", "shards_per_client": 1}),
-        "two-shards": ("two shards a client", {"name": "shards", "shards_per_client": 2}),
+        "one-shard": ("one shard per client", {"name": "shards", "shards_per_client": 1}),
+        "two-shards": ("two shards per client", {"name": "shards", "shards_per_client": 2}),
         "class-0.1": ("each class by Dir(0.1)", {"name": "dirichlet", "alpha": 0.1}),
         "class-0.5": ("each class by Dir(0.5)", {"name": "dirichlet", "alpha": 0.5}),
         "client-0.1": ("each client by Dir(0.1 prior)", {"name": "client_dirichlet", "alpha": 0.1}),
         "client-0.5": ("each client by Dir(0.5 prior)", {"name": "client_dirichlet", "alpha": 0.5}),
-        "skew-80": ("80 % of one label a client", {"name": "label_skew", "share": 0.8}),
+        "skew-80": ("80 % of each client's examples with one label", {"name": "label_skew", "share": 0.8}),
     }
     public = {"name": FASHION["name"], "num_examples": 500, "num_test_examples": 10, "seed": 1}
     out = [
@@ -146,7 +146,7 @@ def list_images() -> list[Entry]:
         *out,
         Entry(
             "mnist-writers",
-            "MNIST, a writer a client, 100 writers",
+            "MNIST, one writer per client, 100 writers",
             "writers",
             {"data": writers, **by_owner, "partition": {"name": "natural", "clients": 100}},
             {"name": writers["name"], "num_examples": 500, "num_test_examples": 10, "seed": 1},

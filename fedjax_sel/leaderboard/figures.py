@@ -48,20 +48,20 @@ def list_figures(tidy: pd.DataFrame) -> list[Figure]:
     out = [
         Figure(
             "gains",
-            f"Accuracy over uniform's at equal {PRIMARY.name}, in percentage points with half of the 95 % interval; "
-            "bold numbers have an interval without 0, and empty places no numbers.",
+            f"Accuracy minus uniform's at equal {PRIMARY.name}, in percentage points ± half of the 95 % interval. "
+            "Bold numbers have an interval that excludes 0; empty cells have no numbers.",
             lambda: draw_gains(tidy),
         ),
         Figure(
             "front",
-            "Accuracy after all rounds, as a share of uniform's, against what the whole run cost, as a multiple of "
-            "uniform's. Filled and numbered: no other selector is both better and cheaper. The diamond is uniform.",
+            "Accuracy after all rounds against the cost of the whole run, both as multiples of uniform's. No other "
+            "selector is both better and cheaper than one that is filled and numbered. The diamond is uniform.",
             lambda: draw_fronts(tidy),
         ),
         Figure(
             "profiles",
-            f"Share of runs whose accuracy at equal {PRIMARY.name} exceeds a share of uniform's mean on the same "
-            "federation. A curve further up and to the right is better.",
+            f"Share of runs whose accuracy at equal {PRIMARY.name} exceeds a given multiple of uniform's mean on the "
+            "same federation. A curve further up and to the right is better.",
             lambda: draw_profiles(tidy),
         ),
     ]
@@ -100,7 +100,7 @@ def draw_gains(tidy: pd.DataFrame, budget: Budget = PRIMARY) -> Drawing:
     ax.set_xticks(range(len(federations)), federations, rotation=40, ha="right", fontsize=8)
     ax.set_yticks(range(len(names)), names, fontsize=8)
     ax.tick_params(length=0)
-    figure.colorbar(image, ax=ax, label="percentage points over uniform", shrink=0.6, extend="both", format="%g")
+    figure.colorbar(image, ax=ax, label="percentage points above uniform", shrink=0.6, extend="both", format="%g")
     return figure
 
 

@@ -111,7 +111,7 @@ def describe(scale: str, seeds: Sequence[int], cells: Sequence[Cell], again: str
         f"Scale {scale}: {selectors} selectors on {federations} federations with {len(seeds)} seeds.",
         f"Cells: {told}. They ran for {sum(cell.seconds for cell in cells) / 3600:.1f} hours.",
         *list_notes(finished),
-        f"Again: `{again}`.",
+        f"To run it again: `{again}`.",
     ]
     return " ".join(parts)
 

@@ -91,15 +91,18 @@ def describe_leaders(block: Block) -> str:
     """Returns the note on the leaders, a winner only if told apart from all others, and on the columns."""
     leaders = find_leaders(block.selectors, block.values)
     if len(leaders) == 1:
-        said = f"{leaders[0]} has the best mean rank, and is told apart from every other."
+        said = f"{leaders[0]} has the best mean rank, and is distinguishable from every other selector."
     else:
-        said = f"No winner: the mean ranks of {len(leaders)} are not told apart from the best ({', '.join(leaders)})."
+        said = (
+            f"No winner: the mean ranks of {len(leaders)} selectors are indistinguishable from the best "
+            f"({', '.join(leaders)})."
+        )
     left = f" Not ranked, since a federation lacks them: {', '.join(block.missing)}." if block.missing else ""
     return (
-        f"{said}{left} Federations: {len(block.federations)}; seeds: {block.values.shape[2]}. Intervals of 95 % are of "
-        "the bootstrap over seeds, the same for all selectors; two mean ranks are told apart where that of their "
-        "difference leaves out 0. Accuracy over uniform's is the interquartile mean. Above, below and undecided count "
-        "federations by the paired interval of the difference to uniform."
+        f"{said}{left} Federations: {len(block.federations)}; seeds: {block.values.shape[2]}. The 95 % intervals are "
+        "from a bootstrap over seeds, with the same seeds for all selectors; two mean ranks are distinguishable if the "
+        "interval of their difference excludes 0. Accuracy over uniform's is an interquartile mean. The columns above, "
+        "below and undecided count federations by the paired interval of the difference from uniform."
     )
 
 
@@ -109,7 +112,9 @@ def tabulate_gains(tidy: pd.DataFrame, budget: Budget) -> Table:
     selectors = list(dict.fromkeys(selector for selector, _ in gains))
     federations = list(dict.fromkeys(tidy["federation"]))
     rows = [(one, *(show_gain(gains.get((one, name))) for name in federations)) for one in selectors]
-    note = "Accuracy in percentage points, paired over seeds, with half of the 95 % interval; * where 0 lies outside."
+    note = (
+        "Accuracy in percentage points, paired by seed, ± half of the 95 % interval; * marks intervals that exclude 0."
+    )
     return Table(f"Gain over uniform at equal {budget.name}", ("selector", *federations), tuple(rows), note)
 
 
@@ -125,9 +130,10 @@ def tabulate_mean_gains(tidy: pd.DataFrame) -> Table:
         for name, adjusted in zip(names, p, strict=True)
     ]
     note = (
-        "Accuracy in percentage points, the mean over all federations, paired over seeds, with half of the 95 % "
-        f"interval; * where 0 lies outside. p: of no difference at equal {PRIMARY.name}, two-sided by Student's t, by "
-        f"Holm for {len(names)} comparisons. Selectors that lack a federation are left out."
+        "Accuracy in percentage points, averaged over all federations, paired by seed, ± half of the 95 % interval; * "
+        f"marks intervals that exclude 0. p is that of no difference at equal {PRIMARY.name}, two-sided, by Student's "
+        f"t, with Holm's correction for {len(names)} comparisons. Selectors that did not finish on a federation are "
+        "left out."
     )
     columns = ("selector", *(budget.name for budget in there), "p (Holm)")
     return Table("Mean gain over uniform under every budget", columns, tuple(rows), note)
@@ -149,9 +155,10 @@ def tabulate_budgets(tidy: pd.DataFrame) -> Table:
         ]
         rows.append((name, *cells))
     note = (
-        "Accuracy in percent, the mean over the federations that the selector ran on. A budget is what uniform with "
-        "the same seed spends in that share of its rounds, selection's own cost included. ≥: a run ended with budget "
-        "left. A selector that cannot afford its first round counts with the accuracy of guessing."
+        "Accuracy in percent, averaged over the federations on which the selector ran. A budget is what uniform with "
+        "the same seed spends in that share of its rounds, including the cost of selection. ≥ marks means with a run "
+        "that ended before it had spent the budget. A selector that cannot afford its first round counts with the "
+        "accuracy of guessing."
     )
     return Table("Accuracy under every budget", ("selector", *wide), tuple(rows), note)
 
@@ -168,13 +175,13 @@ def tabulate_costs(tidy: pd.DataFrame) -> Table:
         rows.append((name, cells[0], missed, *cells[1:]))
     heads = (ROUNDS_TO, "never reached", *columns[1:])
     note = (
-        "Means over federations and seeds. The target is uniform's median accuracy after half of its rounds; a run "
-        "that never reaches it counts with all its rounds, a lower bound. Selection's bytes and FLOPs are of a whole "
-        "run; a choice is what the server does alone once it has the signals (candidates, cohort, what is learnt), "
-        "timed on one federation. Label divergence is the relative entropy of a cohort's labels to all labels, in "
-        "nats; relative size "
-        "is a member's examples over the mean of all clients. Over clients: accuracy of the last model on every "
-        "client's own examples, its mean, the mean of the worst tenth, and the standard deviation."
+        "Numbers are means over federations and seeds. The target is uniform's median accuracy after half of its "
+        "rounds; a run that never reaches it counts with all its rounds, a lower bound. Selection's bytes and FLOPs "
+        "are those of a whole run. A choice is what the server does alone once it has the signals (it draws "
+        "candidates, selects the cohort and learns), timed on one federation. Label divergence is the relative entropy "
+        "of a cohort's labels to all labels, in nats. Relative size is a member's number of examples over the mean of "
+        "all clients. The columns over clients are of the last model's accuracy on every client's own examples: its "
+        "mean, the mean of the worst tenth, and the standard deviation."
     )
     return Table("Learning, costs of selection, participation", ("selector", *heads), tuple(rows), note)
 
@@ -197,13 +204,17 @@ def tabulate_unfinished(cells: Sequence[Cell]) -> Table:
             rows.append((name, "all", *reasons.pop()))
             continue
         rows += [(name, cell.selector, cell.status, cell.reason) for cell in mine if cell.status != FINISHED]
-    return Table("What has no numbers, and why", ("federation", "selector", "status", "reason"), tuple(rows))
+    return Table("Cells without numbers, and why", ("federation", "selector", "status", "reason"), tuple(rows))
 
 
 def tabulate_findings(findings: Sequence[Finding]) -> Table:
     """Returns the predictions with their verdicts."""
     rows = [(one.text, one.because, one.verdict, one.reason or describe(one.statistic)) for one in findings]
-    return Table("Predictions, judged", ("written down before", "because", "verdict", "numbers"), tuple(rows))
+    return Table(
+        "Verdicts on the predictions",
+        ("prediction, written down before the run", "because", "verdict", "numbers"),
+        tuple(rows),
+    )
 
 
 def describe(value: object) -> str:

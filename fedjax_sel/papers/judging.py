@@ -284,7 +284,7 @@ def describe_differences(differences: Differences) -> dict[str, Any]:
 def describe_each(by_rival: Mapping[str, Differences]) -> dict[str, Any]:
     """Returns the differences against each of several rivals as a claim's statistic."""
     return {
-        f"{name}, over {rival}": describe_difference(d)
+        f"{name}, against {rival}": describe_difference(d)
         for rival, differences in by_rival.items()
         for name, d in differences.items()
     }

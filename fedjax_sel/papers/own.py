@@ -89,11 +89,19 @@ def tabulate_own(cells: Sequence[OwnCell], histories: Histories) -> Table:
         ends = (f"{take_last(mine).mean():.4f}", f"{take_last(theirs).mean():.4f}")
         rows.append((one.cell.experiment, f"{name} ({code})", ends[0], one.reference.method, ends[1], interval))
     return Table(
-        "Your own",
-        ("experiment", "strategy", "at the end", "in the place of", "at the end", "difference, 95 %"),
+        "Your own strategies",
+        (
+            "experiment",
+            "strategy",
+            "final quality",
+            "replaced method",
+            "its final quality",
+            "difference, 95 % interval",
+        ),
         tuple(rows),
-        "Accuracy on the test examples (loss where targets are no classes), the mean over seeds; differences are "
-        "paired by seed, with Student's t. In brackets, the digest of the source file. No verdict rests on these runs.",
+        "Final quality is the accuracy on the test examples (the loss if targets are not classes), averaged over "
+        "seeds. Differences are paired by seed, and their intervals are by Student's t. The digest of the source file "
+        "is in brackets. No verdict rests on these runs.",
     )
 
 

@@ -78,7 +78,7 @@ class FairRegime:
 
 
 NAMES = {
-    "examples_per_client": "training examples a client",
+    "examples_per_client": "training examples per client",
     "local_epochs": "local epochs",
     "rounds": "rounds",
     "seeds": "seeds",

@@ -175,8 +175,8 @@ def tell_unfinished(finished: int, unfinished: Sequence[tuple[str, str]]) -> lis
     studies = [name for experiment, name in unfinished if experiment == "study"]
     cells, missing = len(unfinished) - len(studies), f"; missing studies: {', '.join(studies)}" if studies else ""
     return [
-        f"This reproduction is not finished: {finished} of {finished + cells} cells are there{missing}. Every table, "
-        "figure and verdict is of what is there alone; what needs the rest is left out."
+        f"This reproduction is not finished: {finished} of {finished + cells} cells are there{missing}. Tables, "
+        "figures and verdicts use only what is finished; results that need the rest are left out."
     ]
 
 

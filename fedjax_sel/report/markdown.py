@@ -90,8 +90,8 @@ def report(
     """
     parts = [
         f"# {paper.title}: reproduction at scale `{scale}`",
-        f"{paper.reference}\n\nSeeds: {len(seeds)} ({', '.join(map(str, seeds))}). "
-        f"Again: `fedjax-sel reproduce {paper.name} --scale {scale}`.",
+        f"{paper.reference}\n\nSeeds: {len(seeds)} ({', '.join(map(str, seeds))}). To reproduce it: `fedjax-sel "
+        f"reproduce {paper.name} --scale {scale}`.",
         *show_notes(notes),
         "## What was run",
         paper.settings.strip(),
@@ -124,7 +124,10 @@ def show_claims(claims: Sequence[Any], regime: Any) -> list[str]:
       claims: the settled claims.
       regime: the paper's `FairRegime`.
     """
-    heads = ("claim", "source", "verdict", "pooled effect, 95 % interval", "comparisons on its side", "refuting")
+    heads = (
+        *("claim", "source", "verdict", "pooled effect, 95 % interval"),
+        *("comparisons that support it", "comparisons that refute it"),
+    )
     rows = [(c.text, c.source, f"**{c.verdict}**", *show_effect(c.effect)) for c in claims]
     listed = [
         "\n".join(
@@ -137,9 +140,9 @@ def show_claims(claims: Sequence[Any], regime: Any) -> list[str]:
     ]
     return [
         "## Claims",
-        f"Smallest fair regime: {regime.describe()}. Below it nothing is judged. A claim about several experiments is "
-        "judged by their pooled effect; an experiment refutes it after Holm's correction for their number. Verdicts by "
-        "construction count nowhere.",
+        f"Smallest fair regime: {regime.describe()}. Below it, nothing is judged. A claim about several experiments "
+        "is judged by their pooled effect; a single experiment can refute it, after Holm's correction for the number "
+        "of experiments. Verdicts by construction are not counted.",
         tell_verdicts(claims),
         table(heads, rows),
         "\n".join(listed),
@@ -154,9 +157,9 @@ def tell_verdicts(claims: Sequence[Any]) -> str:
         return ", ".join(f"{number} {verdict}" for verdict, number in sorted(counted.items())) or "none"
 
     groups = [count([c for c in claims if c.is_ours == ours]) for ours in (False, True)]
-    told = f"of the paper's claims {groups[0]}" + ("" if groups[1] == "none" else f"; of ours {groups[1]}")
+    told = f"Verdicts on the paper's claims: {groups[0]}" + ("" if groups[1] == "none" else f"; on ours: {groups[1]}")
     fixed = sum(bool(c.fixed) for c in claims)
-    return f"Verdicts: {told}" + (f"; counted nowhere: {fixed} by construction" if fixed else "") + "."
+    return told + (f"; not counted: {fixed} by construction" if fixed else "") + "."
 
 
 def show_effect(effect: Mapping[str, Any]) -> tuple[str, str, str]:
@@ -170,7 +173,7 @@ def show_effect(effect: Mapping[str, Any]) -> tuple[str, str, str]:
     if not effect:
         return "—", "—", "—"
     return (
-        format_number(effect["pooled"]) + (f", over {effect[AGAINST]}" if AGAINST in effect else ""),
+        format_number(effect["pooled"]) + (f", against {effect[AGAINST]}" if AGAINST in effect else ""),
         f"{effect[SIDE]} of {effect['comparisons']}",
         f"{effect[REFUTING]}",
     )

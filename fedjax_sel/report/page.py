@@ -45,16 +45,16 @@ STYLE = """
 """
 
 CURVES = (
-    ("bytes", "{Of} against bytes, both ways, selection included."),
-    ("flops", "{Of} against the clients' floating-point operations, selection included."),
+    ("bytes", "{Of} against bytes in both directions, including selection."),
+    ("flops", "{Of} against the clients' floating-point operations, including selection."),
     ("seconds", "{Of} against simulated seconds: a round lasts as long as its slowest member."),
     ("joules", "{Of} against the joules that all clients spent."),
 )
 """The costs that accuracy (or loss, if targets are not classes) is drawn against, if a run has them."""
 
 CLIENTS = (
-    "{Of} on every client's own examples, by the model that it has: left, the mean over clients and that of their "
-    "worst tenth, median over seeds; right, all clients at the last evaluation. No client is billed for it."
+    "{Of} of each client's model on its own examples. Left: the mean over clients and the mean of their worst tenth, "
+    "as medians over seeds. Right: all clients at the last evaluation. No client is billed for this evaluation."
 )
 """The caption of the clients' figure."""
 
@@ -154,7 +154,7 @@ def draw_all(history: History) -> Iterator[tuple[str, str, Figure, bool]]:
     of = history.headline
     if not history.rounds or of not in history.metrics:
         return
-    said = f"{of.capitalize()} on the test examples: median over seeds, band from the first to the ninth decile."
+    said = f"{of.capitalize()} on the test examples: median over seeds, with a band from the first to the ninth decile."
     yield of, said, draw_headline(history, "round"), False
     counted = {**history.metrics, **{name: 0 for name in ("bytes", "flops") if has_total(history, name)}}
     for name, caption in CURVES:
@@ -168,8 +168,15 @@ def draw_all(history: History) -> Iterator[tuple[str, str, Figure, bool]]:
         draw_coverage(history),
         False,
     )
-    beside = "" if history.labels is None else "; right, the training examples of each client by class, first seed"
-    yield "selections", f"Who was selected when, as a share of the seeds{beside}.", draw_selections(history), True
+    beside = (
+        "" if history.labels is None else ". Right: the training examples of each client by class, for the first seed"
+    )
+    yield (
+        "selections",
+        f"Share of the seeds that selected each client in each round{beside}.",
+        draw_selections(history),
+        True,
+    )
 
 
 def has_total(history: History, name: str) -> bool:

@@ -160,16 +160,16 @@ def list_rows(found: Mapping[str, Any]) -> list[Row]:
 
 FIGURES = (
     "![{Of} on the test examples against rounds](figures/{of}.png)",
-    "*{Of} on the test examples: median over seeds, band from the first to the ninth decile.*",
+    "*{Of} on the test examples: median over seeds, with a band from the first to the ninth decile.*",
     "![{Of} against bytes](figures/{of}_by_bytes.png)",
-    "*The same against the bytes sent both ways, selection included.*",
+    "*The same against the bytes sent in both directions, including selection.*",
 )
 
 CLIENT_FIGURES = (
     "![The model that each client has, on its own examples](figures/clients.png)",
-    "*The model that each client has (the global one, or one of its own), on its own examples: left, the mean over "
-    "clients and the mean of their worst tenth, median over seeds; right, all clients at the last evaluation. "
-    "This is evaluation: no client is billed for it.*",
+    "*The model that each client has (the global one, or one of its own), on the client's own examples. Left: the "
+    "mean over clients and the mean of their worst tenth, as medians over seeds. Right: all clients at the last "
+    "evaluation. No client is billed for this evaluation.*",
 )
 
 DEVICE_FIGURES = (

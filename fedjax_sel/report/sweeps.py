@@ -148,6 +148,7 @@ def render_page(table: pd.DataFrame, axes: Sequence[str], config: str, drawn: It
 
 
 CAPTIONS = {
-    "accuracy": "Accuracy against each axis: mean over seeds, bars of one standard deviation; dashed: the best round.",
+    "accuracy": "Accuracy against each axis: mean over seeds, with bars of one standard deviation. Dashed lines are "
+    "the accuracy of the best round.",
     "map": "Mean final accuracy over seeds.",
 }

@@ -142,7 +142,7 @@ def test_a_selector_that_lacks_a_federation_is_not_ranked_and_the_page_says_so(t
 
 def test_equal_selectors_have_no_winner(tidy):
     both = tidy[tidy["selector"].isin(["uniform", "equal"])]
-    assert tabulate_ranking(both).note.startswith("No winner: the mean ranks of 2 are not told apart")
+    assert tabulate_ranking(both).note.startswith("No winner: the mean ranks of 2 selectors are indistinguishable")
     assert tabulate_ranking(tidy).note.startswith("better has the best mean rank")
 
 

@@ -71,7 +71,7 @@ def test_devices_that_change_are_judged_with_their_batteries_and_shown_with_othe
     assert found["selecting-again-pays"].verdict == YES
     assert found["selecting-again-beats-chance"].verdict == NO
     assert all(claim.is_ours for claim in found.values())
-    shown = found["selecting-again-pays"].statistic["the same, both partitions, if a full battery lasts"]
+    shown = found["selecting-again-pays"].statistic["the same, pooled over both partitions, if a full battery lasts"]
     assert shown["200 % of the rounds"]["mean"] == pytest.approx(-0.05)
 
 
@@ -229,7 +229,11 @@ def test_a_loss_is_attained_where_it_is_no_higher():
 def test_what_is_attained_is_shown_after_fewer_rounds_too():
     found = judged()["accuracy-at-half"]
     assert found.verdict == YES
-    assert found.statistic["verdict if training ended there"] == {"round 4": NO, "round 10": YES, "round 20": YES}
+    assert found.statistic["verdict if training ended after that round"] == {
+        "round 4": NO,
+        "round 10": YES,
+        "round 20": YES,
+    }
 
 
 @pytest.mark.parametrize(
@@ -296,7 +300,7 @@ def test_ahead_at_equal_cost_where_the_other_cannot_pay_the_rounds_it_needs(unit
     assert verdict(claim, only_in=PARTITIONS[:1], **{other: Method(**{cost: 4.0})}) == NO
     assert verdict(claim, **{other: Method(**{cost: 100.0})}) == YES  # not even one round
     unpaid = judged(**{other: Method(**{cost: 100.0})})[claim].statistic[
-        "seeds in which one of them cannot pay a round"
+        "seeds in which one method cannot afford a single round"
     ]
     assert set(unpaid.values()) == {R}
 
@@ -332,7 +336,9 @@ def test_less_to_the_target_than_each_rival_and_open_where_a_run_misses_it(unit)
     assert found.effect["pooled"]["low"] == -np.inf
     found = judged(**{RANDOM: dataclasses.replace(dear, high=never.high), ALL: dear})[claim]
     assert found.verdict == YES, "the rival's cost is at least so much"
-    assert found.statistic["seeds that never reach it, proposed and other"]["IID, epsilon=0.5, " + RANDOM] == [0, 1]
+    assert found.statistic["seeds that never reach this accuracy, proposed and other"][
+        "IID, epsilon=0.5, " + RANDOM
+    ] == [0, 1]
 
 
 def test_more_devices_cost_more_where_a_round_does():

@@ -973,7 +973,7 @@ def test_the_law_that_fits_is_the_one_whose_fall_is_the_published_one(scale, dat
     changes = {(name, m): Method(value) for name, value in falls.items() for m in (SCRATCH, FEDAVG, RDS, EDS)}
     (table,) = tabulate_laws(scale, world(changes, scale).histories)
     closer = "class draws its clients" if scale == "small" else "client draws its classes"
-    assert table.note.endswith(f"where each {closer}.")
+    assert table.note.endswith(f"if each {closer}.")
     assert len(table.rows) == 8
 
 

@@ -144,7 +144,7 @@ def test_the_best_baseline_counts():
     better = judged([*((key, GOOD) for key in CODE), (("", POW_D), Method(0.75))])
     assert better["beats-all-fair"].verdict == NO
     assert better["beats-all-fair"].effect["over"] == POW_D
-    every = {f"{p}, over {baseline}" for p in PARTITIONS for baseline in BASELINES}
+    every = {f"{p}, against {baseline}" for p in PARTITIONS for baseline in BASELINES}
     assert set(better["beats-all-fair"].statistic["GPFL - baseline"]) == every
 
 
@@ -173,10 +173,12 @@ def test_coverage_tail_and_steadiness_are_read_off_the_runs():
     assert nothing["random-covers-in-100"].fixed
     assert judged([((AS_PUBLISHED, POW_D), Method(covers=300))])["pow-d-covers-in-100"].verdict == NO
     assert nothing["random-covers-in-100"].statistic["round of full coverage"]["Dir"] == {
-        "mean of those that cover": 100.0,
-        "seeds that never do": 0,
+        "mean over seeds that reach it": 100.0,
+        "seeds that never reach it": 0,
     }
-    assert set(nothing["fedcor-covers-late"].statistic["minus 200"]) == {"2SPC", "Dir"}, "cohorts of five alone"
+    assert set(nothing["fedcor-covers-late"].statistic["round of full coverage, minus 200"]) == {"2SPC", "Dir"}, (
+        "cohorts of five alone"
+    )
     found = judged(
         [
             ((AS_PUBLISHED, GPFL), Method(covers=40, favourite=450, swing=0.001)),
@@ -189,16 +191,18 @@ def test_coverage_tail_and_steadiness_are_read_off_the_runs():
     verdicts = ("fedcor-overlooks-some", "fedcor-has-a-tail", "longer-tail-than-fedcor")
     assert [found[c].verdict for c in verdicts] == [YES] * 3
     assert [nothing[c].verdict for c in verdicts] == [NO] * 3
-    assert set(found["long-tail"].statistic["largest count of a client"]) == {"2SPC", "Dir"}, "cohorts of five alone"
+    assert set(found["long-tail"].statistic["largest number of rounds with the same client"]) == {"2SPC", "Dir"}, (
+        "cohorts of five alone"
+    )
 
 
 def test_fedcor_is_left_out_where_table_2_has_it_as_steady():
     steady = [((AS_PUBLISHED, m), Method(swing=0.001)) for m in (GPFL, FEDCOR)]
     found = judged(steady)["steadiest"]
     assert found.verdict == NO, "on two partitions FedCor is as steady"
-    compared = found.statistic["baseline's - GPFL's"]
-    assert f"2SPC, over {FEDCOR}" not in compared
-    assert {f"Dir, over {FEDCOR}", f"2SPC, over {RANDOM}"} <= set(compared)
+    compared = found.statistic["baseline's deviation - GPFL's deviation"]
+    assert f"2SPC, against {FEDCOR}" not in compared
+    assert {f"Dir, against {FEDCOR}", f"2SPC, against {RANDOM}"} <= set(compared)
 
 
 @pytest.mark.parametrize(("lead", "verdict"), [(LEADS, YES), (dict.fromkeys(LEADS, 0.05), NO)])
@@ -257,7 +261,7 @@ def test_a_short_run_on_cifar_is_not_judged_and_takes_no_other_claim_with_it():
     assert not_judged == {"fedcor-worse-than-random", "beats-all-on-cifar"}
     reason = settled["beats-all-on-cifar"].reason
     assert "60 of at least 300 rounds" in reason
-    assert "49 of at least 390 training examples a client" in reason
+    assert "49 of at least 390 training examples per client" in reason
     assert "seeds" not in reason
     assert settled["coverage-within-50"].verdict == BY_CONSTRUCTION
     assert settled["beats-all-fair"] == next(claim for claim in found if claim.id == "beats-all-fair")

@@ -169,13 +169,13 @@ ENOUGH = Conditions(50.0, 5.0, 100, 5, 0.3, 0.3)
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"examples_per_client": 49.0}, "49 of at least 50 training examples a client (here)"),
+        ({"examples_per_client": 49.0}, "49 of at least 50 training examples per client (here)"),
         ({"local_epochs": 1.0}, "1 of at least 5 local epochs (here)"),
         ({"rounds": 99}, "99 of at least 100 rounds (here)"),
         ({"seeds": 4}, "4 of at least 5 seeds (here)"),
         ({"above_chance": 0.29}, "29 % of at least 30 % of the way from chance to accuracy 1 (here)"),
         ({"pretrained_accuracy": 0.07}, "7 % of at least 30 % accuracy of the pretrained model on its own data (here)"),
-        ({"examples_per_client": None}, "an unknown number of at least 50 training examples a client (here)"),
+        ({"examples_per_client": None}, "an unknown number of at least 50 training examples per client (here)"),
         ({"above_chance": math.nan}, "nan % of at least 30 % of the way from chance to accuracy 1 (here)"),
         ({"pretrained_accuracy": None}, ""),  # of runs that begin with a fresh model nothing is asked
         ({}, ""),
@@ -228,12 +228,12 @@ def test_verdicts_by_construction_are_counted_nowhere():
     text = "\n".join(show_claims(claims, REGIME))
     assert "| It is so | p. 1 | **reproduced** | +0.3 [0.2018, 0.3982], 5 seeds | 1 of 1 | 0 |" in text
     assert "- `it-is-so`: by construction: N of N" in text
-    assert "Verdicts: of the paper's claims 1 reproduced; counted nowhere: 1 by construction." in text
+    assert "Verdicts on the paper's claims: 1 reproduced; not counted: 1 by construction." in text
     ours = [
         dataclasses.replace(claims[0], source="ours: a control"),
         dataclasses.replace(claims[0], verdict=NO, source="ours"),
     ]
-    assert "Verdicts: of the paper's claims 1 reproduced; of ours 1 not reproduced, 1 reproduced" in "\n".join(
+    assert "Verdicts on the paper's claims: 1 reproduced; on ours: 1 not reproduced, 1 reproduced" in "\n".join(
         show_claims([*claims, *ours], REGIME)
     )
 

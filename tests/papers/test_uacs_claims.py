@@ -138,7 +138,7 @@ def test_the_mean_over_rounds_is_told_beside_the_end(gradient, other):
     claim = judged(**{GRADIENT: gradient})["gradient-norm-comparable"]
     assert claim.verdict == YES
     (told,) = [name for name in claim.statistic if name.startswith("by mean accuracy")]
-    assert told.endswith(f"it would be {other}")
+    assert told.endswith(f"the verdict would be {other}")
     earlier = (np.array(Method().jump) - np.array(gradient.jump)).mean() * (HIGH - LOW) / T
     assert claim.statistic[told]["Experiment 1"]["mean"] == pytest.approx(earlier)
 
@@ -218,12 +218,12 @@ def test_the_cohort_is_at_the_boundary_where_five_of_six_are_after_the_first_fif
 
 def test_other_bounds_than_five_of_six_are_told():
     claim = judged(**{ENTROPY: Method(near=(5, 5, 5, 5, 4))})["top-m-are-boundary"]
-    bounds = claim.statistic["beyond other bounds"]
+    bounds = claim.statistic["verdict with other bounds"]
     assert claim.verdict == OPEN
     assert list(bounds) == [f"4.5 of 6 ({OPEN})", f"5 of 6 ({OPEN})"]
     assert [value["mean"] for value in bounds.values()] == pytest.approx([0.3, -0.2])
     least = judged(**{ENTROPY: Method(near=(5, 5, 5, 5, 5))})["top-m-are-boundary"]
-    assert list(least.statistic["beyond other bounds"]) == [f"4.5 of 6 ({YES})", f"5 of 6 ({YES})"]
+    assert list(least.statistic["verdict with other bounds"]) == [f"4.5 of 6 ({YES})", f"5 of 6 ({YES})"]
 
 
 def test_whom_the_other_methods_select_decides_nothing_about_entropy():
@@ -276,7 +276,7 @@ def test_the_longer_run_of_random_selection_is_looked_at_where_it_has_spent_as_m
 def test_all_clients_train_as_long_as_entropys_flops_pay_them(everybody, expected):
     claim = judged(**{EVERYBODY: everybody})["ahead-of-all-clients-at-equal-flops"]
     assert claim.verdict == expected
-    after = claim.statistic["entropy - all clients after as many rounds"]["Experiment 3"]["mean"]
+    after = claim.statistic["entropy - all clients after equally many rounds"]["Experiment 3"]["mean"]
     assert after == pytest.approx(HIGH - everybody.high)
 
 
@@ -294,7 +294,7 @@ def test_the_table_at_equal_cost_has_each_method_at_four_budgets():
     assert rows[ENTROPY] == (learnt,) * 4
     assert rows[RANDOM] == (learnt, not_yet, learnt, not_yet)  # of the longer run, which jumps after half of it
     assert rows[EVERYBODY] == (learnt, learnt, not_yet, not_yet)
-    assert "pay 10 of its rounds" in table.note
+    assert "pay for 10 of its rounds" in table.note
 
 
 def test_every_claim_has_a_sentence_a_source_and_numbers_for_each_experiment():
@@ -304,8 +304,10 @@ def test_every_claim_has_a_sentence_a_source_and_numbers_for_each_experiment():
         assert claim.text
         assert claim.source
         for name, numbers in claim.statistic.items():
-            rivals = {key.partition(", over ")[0] for key in numbers}
-            assert rivals == set(TITLES) or {"mean", "least seed"} == set(numbers) or name == "beyond other bounds"
+            rivals = {key.partition(", against ")[0] for key in numbers}
+            assert (
+                rivals == set(TITLES) or {"mean", "lowest seed"} == set(numbers) or name == "verdict with other bounds"
+            )
 
 
 def test_measures_of_a_cell_are_what_was_planted():
@@ -409,7 +411,8 @@ def test_variations_tell_equal_cost_and_where_the_target_is_out_of_reach():
     table = tabulate_variations(world)
     rows = {row[0]: dict(zip(table.columns[1:], row[1:], strict=True)) for row in table.rows}
     faster, to_bytes, to_flops = (
-        next(head for head in table.columns if words in head) for words in ("entropy faster", "random's bytes", "FLOPs")
+        next(head for head in table.columns if words in head)
+        for words in ("entropy is faster", "random's bytes", "FLOPs")
     )
     assert [name for name, row in rows.items() if row[faster] == UNREACHED] == [LINEAR]
     assert rows["as above"][to_flops].startswith(f"{YES}: ")

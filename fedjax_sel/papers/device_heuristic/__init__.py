@@ -17,35 +17,37 @@ __all__ = ["PAPER"]
 OPEN = """
 The source gives 30 devices, Iris, an MLP with 32 hidden units, 5 local epochs, sparse categorical cross-entropy,
 aggregation by sample counts, α = β = γ = δ = 0.25, ε ∈ {1, 0.75, 0.5}, and accuracies without a deviation. It leaves
-open rounds, learning rate, batch, test examples, partition, seeds, and the law and the units of the properties f.
+open the number of rounds, the learning rate, the batch size, the test examples, the partition, the seeds, and the law
+and the units of the properties f.
 
-Ours: 30 of the 150 examples, in proportion to their classes, are test examples; every seed draws others. The 120
-training examples are 4 a device: dealt at random (IID), or of a mix of classes that each device draws from
-Dirichlet(0.3 × the shares of the classes), with equal sizes. 50 rounds of 5 epochs of SGD with learning rate 0.1; a
-batch is a device's 4 examples. They are normalised. A seed draws test examples, partition, devices, initial model and
-cohorts; all methods see the same.
+We use 30 of the 150 examples, in proportion to their classes, as test examples; every seed draws others. Each device
+has 4 of the 120 training examples: dealt at random (IID), or of a mix of classes that the device draws from
+Dirichlet(0.3 × the shares of the classes). Runs have 50 rounds of 5 epochs of SGD with learning rate 0.1; a batch is a
+device's 4 examples. Examples are normalised. A seed draws the test examples, the partition, the devices, the initial
+model and the cohorts; all methods see the same.
 
 Each property is U(0, 1] of its largest value, independently (the source shows a picture without units); f is the
-property over the largest among the devices. A device is a microcontroller: at most 20 MFLOP/s, 200 MFLOP/J, 1 MB/s up
-and 4 MB/s down, and 0.1 W of radio. These levels are ours; with them the best device spends half of a round's time and
-of its energy on computing, so that neither f1, f2 nor f4 is without effect. Memory has none in the simulation. Seconds
-and joules are simulated: a round lasts as long as its slowest device.
+property divided by the largest among the devices. A device is a microcontroller with at most 20 MFLOP/s, 200 MFLOP/J, 1
+MB/s up and 4 MB/s down, and 0.1 W of radio. These levels are ours. With them, the best device spends half of a round's
+time and half of its energy on computing, so f1, f2 and f4 all have an effect. Memory has none in the simulation.
+Seconds and joules are simulated: a round lasts as long as its slowest device.
 
-Properties are drawn independently of data and initial model, and only time and energy depend on them: where as many
-devices are trained in every round, who they are makes no difference to accuracy but by chance.
+Properties are drawn independently of the data and the initial model, and only time and energy depend on them. If
+equally many devices are trained in every round, it therefore makes no difference to accuracy, except by chance, which
+devices they are.
 
-*Proposed* is Algorithm 1 (greedy from every first device, with the evident corrections: the next device maximises
-H(S ∪ {n}), and the minimum of f4 is over S, not over the product with the mask, which is 0). *Set-based* is the optimum
-of H, found by an exact solver; a study looks at all 155,117,520 sets of 15 of 30 devices in 20 other instances.
-*Random* draws as many devices afresh in every round. Beyond the source: ε = 0.1, and H with one property alone;
-logistic regression; telephones, on which nearly all time and energy go into the transfer; f scaled to its range; a grid
-over the weights; and devices that change between rounds. What the devices tell of themselves, four numbers each, is on
-the first round's bill, and in every round's where they change. f(φ) of equation (3.3), a constant in F, is taken as a
-rule that ends training.
+*Proposed* is Algorithm 1: greedy search from every first device, with the evident corrections (the next device
+maximises H(S ∪ {n}), and the minimum of f4 is over S, not over the product with the mask, which is 0). *Set-based* is
+the optimum of H, found by an exact solver; a study enumerates all 155,117,520 sets of 15 of 30 devices in 20 other
+instances. *Random* draws equally many devices afresh in every round. Beyond the source, we run ε = 0.1, H with one
+property alone, logistic regression, telephones (which spend nearly all time and energy on the transfer), f scaled to
+its range, a grid over the weights, and devices that change between rounds. The four numbers that each device reports
+about itself are billed in the first round, and in every round if devices change. f(φ) of equation (3.3), a constant in
+F, is taken as a rule that ends training.
 
-An advantage of at most 0.001 of accuracy is negligible. At equal cost: final accuracy of the proposed algorithm, minus
-the accuracy of the other when it has spent as much. A run that never reaches the target counts as reaching it in the
-round after the last, and the interval is open on its side.
+An accuracy advantage of at most 0.001 counts as negligible. A difference at equal cost is the final accuracy of the
+proposed algorithm, minus the accuracy of the other method when it has spent as much. A run that never reaches the
+target counts as reaching it in the round after the last, and the interval is open on its side.
 """
 
 REGIME = FairRegime(
@@ -54,7 +56,7 @@ REGIME = FairRegime(
     rounds=50,
     seeds=5,
     above_chance=0.5,
-    reason="the source's own Iris on 30 devices and 5 epochs; rounds enough for training all devices to reach 0.9",
+    reason="the source's own Iris on 30 devices and 5 epochs; enough rounds for training all devices to reach 0.9",
 )
 
 PAPER = Paper(

@@ -53,17 +53,17 @@ def judge_enumeration(study: Mapping[str, Any]) -> Claim:
     apart = max(row["largest_difference"] for row in rows.values())
     return make_claim(
         "faster-at-thirty-devices",
-        f"At the thesis's own N = {study['N']} the algorithm takes far less time than looking at every set (at least "
-        f"{FASTER} times less, ε = 0.75 and 0.5)",
+        f"At the thesis's own N = {study['N']}, the algorithm takes far less time than enumerating all sets (at least "
+        f"{FASTER} times less, at ε = 0.75 and 0.5)",
         "4.2; 5.2",
         REPRODUCED if min(times.values()) >= FASTER and apart <= SAME else NOT_REPRODUCED,
         {
             "enumeration / greedy, seconds": times,
-            "sets looked at": {name: row["sets"] for name, row in rows.items()},
+            "sets enumerated": {name: row["sets"] for name, row in rows.items()},
             "share of instances with the enumerated optimum": {
                 name: row["share_optimal"][EVERY] for name, row in rows.items()
             },
-            "largest difference of exact from enumeration": apart,
+            "largest difference between the exact solver and enumeration": apart,
         },
     )
 
@@ -96,7 +96,8 @@ def judge_weights(study: Mapping[str, Any]) -> Claim:
     alone = sum(any(d.high < 0 for d in by.values()) for by in over.values())
     return make_claim(
         "equal-weights-balance",
-        "α = β = γ = δ = 0.25 strike the balance: all other weights of the grid take more time or more energy a round",
+        "The weights α = β = γ = δ = 0.25 strike the balance: all other weights of the grid need more time or more "
+        "energy per round",
         "5.1: 'to strike the optimal balance between properties'",
         NOT_REPRODUCED if better else REPRODUCED if len(worse) == len(over) else UNDECIDED,
         {
@@ -106,7 +107,7 @@ def judge_weights(study: Mapping[str, Any]) -> Claim:
                 weights: {cost: describe_difference(d) for cost, d in over[weights].items()} for weights in better
             }
             or "none",
-            "weight on memory": "has no effect in the simulation: it is taken from the other weights",
+            "weight on memory": "has no effect in the simulation; it is taken from the other weights",
         },
     )
 
@@ -133,17 +134,17 @@ def judge_changing(study: Mapping[str, Any]) -> list[Claim]:
     return [
         make_claim(
             name,
-            f"Where batteries drain (a full one lasts {100 * LASTS:g} % of the rounds) and the network changes, "
-            f"selecting in every round ends more accurate than {words}",
+            f"If batteries drain (a full one lasts {100 * LASTS:g} % of the rounds) and networks change, selecting in "
+            f"every round ends at a higher accuracy than {words}",
             f"{OURS}: devices that change (4: 'reiterated at each learning round')",
             judge_larger(over[other], NOTICED),
             {
                 "difference of final accuracy": describe_differences(over[other]),
-                "the same, both partitions, if a full battery lasts": {
+                "the same, pooled over both partitions, if a full battery lasts": {
                     f"{100 * float(lasts):g} % of the rounds": describe_difference(pool(compare_batteries(by, other)))
                     for lasts, by in study["other batteries"].items()
                 },
-                "members a round": shown,
+                "members per round": shown,
             },
             rests_on=[name_experiment(p, 0.5) for p in PARTITIONS],
         )
@@ -196,8 +197,8 @@ def tabulate_thresholds(histories: Histories) -> Table:
         "Training that stops at the accuracy threshold f(φ) of equation (3.3)",
         ("experiment", "method", "f(φ)", "seeds that reach it", "rounds", "simulated s", "J"),
         tuple(rows),
-        "Medians over seeds. f(φ) adds a constant to H, so it selects nobody; as a rule that ends training it decides "
-        "what is spent.",
+        "Numbers are medians over seeds. f(φ) adds a constant to H, so it has no effect on which devices are "
+        "selected; as a rule that ends training, it decides how much is spent.",
     )
 
 
@@ -215,10 +216,11 @@ def tabulate_enumeration(study: Mapping[str, Any]) -> Table:
         for solver in (EXHAUSTIVE, EVERY, BEST, EXACT)
     ]
     return Table(
-        f"Enumeration at the source's own N = {study['N']}: every set is looked at",
-        ("ε", "sets", "solver", "one call, compiled", "instances with the enumerated optimum"),
+        f"Enumeration of all sets at the source's own N = {study['N']}",
+        ("ε", "sets", "solver", "time of one call", "instances with the enumerated optimum"),
         tuple(rows),
-        f"{study['rows'][0]['instances']} random instances, which are none of the cells' devices; the first one timed.",
+        f"There are {study['rows'][0]['instances']} random instances, which are not the devices of the runs above. "
+        "The first one was timed, without compilation.",
     )
 
 
@@ -233,10 +235,10 @@ def tabulate_weights(study: Mapping[str, Any]) -> Table:
         for weights, by in study["grid"].items()
     ]
     return Table(
-        "A grid over α, β, γ, δ (ε = 0.5, optimal sets): mean final accuracy, median ms and mJ a round",
-        ("α, β, γ, δ", *PARTITIONS, "ms a round", "mJ a round"),
+        "A grid over α, β, γ, δ (ε = 0.5, optimal sets): mean final accuracy, median ms and mJ per round",
+        ("α, β, γ, δ", *PARTITIONS, "ms per round", "mJ per round"),
         tuple(rows),
-        "Memory has no effect in the simulation, so that weight on it is weight taken from the others.",
+        "Memory has no effect in the simulation, so weight on it is only taken from the other properties.",
     )
 
 
@@ -259,13 +261,22 @@ def tabulate_changing(study: Mapping[str, Any]) -> Table:
                 )
             )
     return Table(
-        "Devices that change: batteries drain, the network is drawn anew in every round (ε = 0.5: 15 wanted)",
-        ("partition", "devices are", "final accuracy", "members a round", "in the last round", "simulated s", "J"),
+        "Devices that change: batteries drain, and networks are redrawn in every round (ε = 0.5, so 15 devices are "
+        "wanted)",
+        (
+            "partition",
+            "devices are",
+            "final accuracy",
+            "members per round",
+            "members in the last round",
+            "simulated s",
+            "J",
+        ),
         tuple(rows),
-        "A full battery pays for half of the rounds at its device's first network, so that devices selected once are "
-        "spent by then; f2 is energy efficiency times the charge that is left; who cannot pay a round is not "
-        "available. Telling four numbers (16 bytes) is on the bill, of every available device: in every round, in the "
-        "first where devices are selected once, and never where they are random.",
+        "A full battery lasts for half of the rounds with its device's initial network, so devices that are selected "
+        "once are empty by then. f2 is the energy efficiency times the charge that is left. A device that cannot pay "
+        "for a round is not available. Every available device is billed for reporting four numbers (16 bytes): in "
+        "every round, only in the first if devices are selected once, and never if they are random.",
     )
 
 
@@ -293,10 +304,11 @@ def tabulate_batteries(study: Mapping[str, Any]) -> Table:
         for way in WAYS
     ]
     return Table(
-        "Devices that change: how much depends on the batteries",
-        ("a full battery lasts", "devices are", *PARTITIONS, *(f"members a round, {p}" for p in PARTITIONS)),
+        "Devices that change: how the results depend on the batteries",
+        ("a full battery lasts", "devices are", *PARTITIONS, *(f"members per round, {p}" for p in PARTITIONS)),
         tuple(rows),
-        "Share of the rounds, if its device trains in each, at its first network; mean final accuracy.",
+        "A battery's life is a share of the rounds, for a device that trains in every round with its initial network. "
+        "Accuracies are means of the final accuracy.",
     )
 
 
@@ -305,8 +317,8 @@ def make_beyond_figures(studies: Mapping[str, Any]) -> list[Figure]:
     out = []
     if "weights" in studies:
         caption = (
-            "What a weight does: mean final accuracy, and median seconds and joules a round, of all weights of the "
-            "grid in which that property has this weight; both partitions."
+            "Effect of each weight: mean final accuracy, and median seconds and joules per round, over all weights of "
+            "the grid in which that property has this weight, and over both partitions."
         )
         out.append(Figure("weights", caption, lambda: draw_weights(studies["weights"])))
     if "changing" in studies:

@@ -51,11 +51,14 @@ from fedjax_sel.papers.paper import Claim, Evidence, Histories, join
 STOPS = (0.2, 0.5, 1.0)
 """Fractions of our rounds after which we compare with the thesis, which does not give its number of rounds."""
 
-EVERYBODY = "at ε = 1 both methods select every device, so that they are one run"
-MORE_IS_DEARER = "in the simulation a round lasts as long as its slowest device, and the energy is the sum over devices"
+EVERYBODY = "at ε = 1 both methods select every device, so their runs are the same"
+MORE_IS_DEARER = (
+    "in the simulation, a round lasts as long as its slowest device, and the energy is the sum over devices"
+)
 EXCHANGEABLE = (
-    "the properties are drawn independently of data and model, and only time and energy depend on them: two sets of as "
-    "many devices, each trained in every round, learn equally well, and the true difference is 0, whatever selects them"
+    "the properties are drawn independently of data and model, and only time and energy depend on them; two sets of "
+    "equally many devices, each trained in every round, therefore learn equally well, and the true difference is 0, "
+    "however the devices are selected"
 )
 """Why some verdicts are fixed by construction."""
 
@@ -90,9 +93,9 @@ def judge_table_5_1(histories: Histories) -> list[Claim]:
     return [
         make_claim(
             "one-method-at-all",
-            "At ε = 1 every method selects everybody, and the table compares a method with itself: the runs are equal, "
-            "but for the order of sums",
-            f"{OURS}: follows from |S| = ⌈εN⌉ = N",
+            "At ε = 1 every method selects every device, so the table compares a method with itself: the runs are "
+            "equal, except for the order of sums",
+            f"{OURS}: it follows from |S| = ⌈εN⌉ = N",
             REPRODUCED if same else NOT_REPRODUCED,
             pairs,
             rests_on=list_experiments(histories, (1.0,)),
@@ -103,9 +106,10 @@ def judge_table_5_1(histories: Histories) -> list[Claim]:
         *(judge_attained(histories, epsilon, metric) for epsilon in (1.0, 0.5) for metric in ("accuracy", "loss")),
         make_claim(
             "half-better-than-all",
-            "Half of the devices, selected, are more accurate than all of them ('outperforms the conventional model')",
-            "Conclusion, where all devices take part in 'conventional' methods (the 89.9 % that it gives are Table "
-            "5.1's set-based method, at ε = 0.5)",
+            "Selecting half of the devices is more accurate than training all of them ('outperforms the conventional "
+            "model')",
+            "Conclusion, in which 'conventional' methods train all devices (the 89.9 % that it gives belong to Table "
+            "5.1's set-based method at ε = 0.5)",
             judge_larger(than_all, NOTICED),
             {"proposed at ε = 0.5 - all devices, final accuracy": describe_differences(than_all)},
             rests_on=[*list_experiments(histories, (1.0,)), *than_all],
@@ -129,7 +133,7 @@ def judge_rows(histories: Histories, epsilon: float, fixed: str) -> list[Claim]:
         out.append(
             make_claim(
                 f"{metric}-apart-at-{name_fraction(epsilon)}",
-                f"At ε = {epsilon:g} the proposed algorithm has a {'higher' if mine > theirs else 'lower'} {metric} "
+                f"At ε = {epsilon:g}, the proposed algorithm has a {'higher' if mine > theirs else 'lower'} {metric} "
                 f"than the set-based method ({mine:g} against {theirs:g})",
                 "Table 5.1" + ("; Conclusion" if metric == "accuracy" else ""),
                 judge_larger(claimed, NOTICED),
@@ -169,15 +173,15 @@ def judge_attained(histories: Histories, epsilon: float, metric: str) -> Claim:
     what = f"{100 * published:.4g} % accuracy" if metric == "accuracy" else f"a loss of {published:g}"
     return make_claim(
         f"{metric}-at-{name_fraction(epsilon)}",
-        f"With {who} the proposed algorithm attains {what} (IID; after our {history.rounds} rounds, the thesis gives "
-        "none)",
+        f"With {who}, the proposed algorithm attains {what} (IID; after our {history.rounds} rounds, as the thesis "
+        "does not give its number of rounds)",
         "Table 5.1" + ("; Conclusion" if metric == "accuracy" else ""),
         found[last],
         {
             f"{metric} - {published:g}" if metric == "accuracy" else f"{published:g} - {metric}": describe_differences(
                 after
             ),
-            "verdict if training ended there": {name: one.verdict for name, one in found.items()},
+            "verdict if training ended after that round": {name: one.verdict for name, one in found.items()},
         },
         rests_on=[experiment],
     )
@@ -222,9 +226,9 @@ def judge_accuracy(histories: Histories) -> list[Claim]:
     return [
         make_claim(
             "more-devices-more-accuracy",
-            "More participating devices improve accuracy ('can', in the thesis): all against three quarters, and "
-            "against half, of them, selected by the algorithm",
-            "1; 1.1 Motivation: 'increasing the fraction of participating devices', which is its ε",
+            "More participating devices improve accuracy (the thesis says 'can'): training all devices is more "
+            "accurate than training the three quarters, or the half, that the algorithm selects",
+            "1; 1.1 Motivation: 'increasing the fraction of participating devices', which is the thesis's ε",
             judge_larger_than_each(more, NOTICED),
             {"all - proposed, final accuracy": describe_each(more)},
             rests_on=[*list_experiments(histories, (1.0,)), *(name for by in more.values() for name in by)],
@@ -232,8 +236,8 @@ def judge_accuracy(histories: Histories) -> list[Claim]:
         *judge_random_half(histories),
         make_claim(
             "one-property-worse",
-            "Devices selected by one property alone make a worse global model ('may', in the thesis) than those of all "
-            "four",
+            "Devices that are selected by one property alone train a worse global model than devices that are "
+            "selected by all four (the thesis says 'may')",
             "1.1 Motivation",
             judge_larger_than_each(alone, NOTICED),
             {"four properties - one, final accuracy": describe_each(alone)},
@@ -242,7 +246,7 @@ def judge_accuracy(histories: Histories) -> list[Claim]:
         ),
         make_claim(
             "greedy-as-accurate",
-            f"The algorithm's sets train as well as the optimal ones (final accuracy within ±{MARGIN})",
+            f"The sets that the algorithm selects train as well as the optimal sets (final accuracy within ±{MARGIN})",
             "5.2 (implied)",
             judge(ask_comparable(MARGIN), than_exact),
             {
@@ -263,14 +267,15 @@ def judge_random_half(histories: Histories) -> list[Claim]:
     }
     more = {partition: compare(everybody, half, "final_accuracy") for partition, (everybody, half) in ends.items()}
     dearer = {
-        f"{partition}, {cost} a round": compare_costs(half, everybody, cost, to_target=False)
+        f"{partition}, {cost} per round": compare_costs(half, everybody, cost, to_target=False)
         for partition, (everybody, half) in ends.items()
         for cost in COSTS
     }
     return [
         make_claim(
             "random-limits-hurt",
-            "Randomly limiting participation hurts the global model ('can', in the thesis): all against a random half",
+            "Randomly limiting participation hurts the global model (the thesis says 'can'): training all devices is "
+            "more accurate than training a random half",
             "1.1 Motivation",
             judge_larger(more, NOTICED),
             {"all - random half, final accuracy": describe_differences(more)},
@@ -278,10 +283,11 @@ def judge_random_half(histories: Histories) -> list[Claim]:
         ),
         make_claim(
             "more-devices-more-cost",
-            "More participating devices cost more time and energy a round: all against a random half",
+            "More participating devices cost more time and energy per round: training all devices costs more than "
+            "training a random half",
             "1; 1.1 Motivation",
             REPRODUCED if all(one.low > 0 for one in dearer.values()) else NOT_REPRODUCED,
-            {"times as much": {name: describe_factor(one) for name, one in dearer.items()}},
+            {"all devices / random half": {name: describe_factor(one) for name, one in dearer.items()}},
             rests_on=list_experiments(histories, (1.0, 0.5)),
             fixed=MORE_IS_DEARER,
         ),
@@ -313,12 +319,13 @@ def judge_other_model(histories: Histories) -> list[Claim]:
     return [
         make_claim(
             "another-model-alike",
-            f"With another model, {LINEAR}, relative performance is the same: the algorithm's half of the devices is "
-            f"as far from a random half, and from all devices, as with the MLP (final accuracy, within ±{MARGIN})",
+            f"With another model ({LINEAR}), relative performance is the same: the final accuracy of the algorithm's "
+            "half of the devices is as far from that of a random half, and from that of all devices, as with the MLP "
+            f"(within ±{MARGIN})",
             "5.1: 'alternative machine learning models ..., their relative performance remains consistent'",
             judge_each(ask_comparable(MARGIN), apart),
             {
-                "how much farther, final accuracy": describe_each(apart),
+                f"proposed - other, final accuracy, with {LINEAR} minus with the MLP": describe_each(apart),
                 "proposed - other, final accuracy": describe_differences(shown),
                 f"{LINEAR} - MLP, final accuracy": describe_differences(higher),
             },

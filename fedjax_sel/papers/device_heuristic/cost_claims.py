@@ -55,20 +55,20 @@ def judge_cost(histories: Histories) -> list[Claim]:
         for experiment in list_experiments(histories, (0.75, 0.5, TENTH))
     }
     for name, epsilons, words in (
-        ("same-devices-cost-nothing", (0.75, 0.5), "three quarters, or half,"),
+        ("same-devices-cost-nothing", (0.75, 0.5), "three quarters, or the same half,"),
         ("same-few-devices-cost-nothing", (TENTH,), "tenth"),
     ):
         if behind := compare_with_other(histories, RANDOM, "final_accuracy", epsilons):
             out.append(
                 make_claim(
                     name,
-                    f"Training the same {words} of the devices in every round costs no accuracy (final, at most "
-                    f"{MARGIN} below a random cohort's)",
+                    f"Training the same {words} of the devices in every round costs no accuracy (the final accuracy "
+                    f"is at most {MARGIN} below that of random cohorts)",
                     f"{OURS}: f does not change, so neither does S, whatever the properties are",
                     judge(ask_not_below(MARGIN), behind),
                     {
                         "proposed - random, final accuracy": describe_differences(behind),
-                        "share of the devices ever seen": {name: seen[name] for name in behind},
+                        "share of the devices that ever train": {name: seen[name] for name in behind},
                     },
                     rests_on=behind,
                 )
@@ -84,11 +84,11 @@ def judge_a_round(histories: Histories, cost: str) -> Claim:
     }
     return make_claim(
         f"less-{cost}-a-round",
-        f"The algorithm is resource-efficient: its devices take less {WORDS[cost]} a round than a random cohort of the "
-        "same size (decades; the exchange of device information included)",
+        f"The algorithm is resource-efficient: its devices need less {WORDS[cost]} per round than a random cohort of "
+        "the same size (compared in decades, including the exchange of device information)",
         "1.1, contribution 2: 'a resource-efficient algorithm'",
         judge_larger(decades),
-        {f"random / proposed, {cost} a round": {name: describe_factor(d) for name, d in decades.items()}},
+        {f"random / proposed, {cost} per round": {name: describe_factor(d) for name, d in decades.items()}},
         rests_on=decades,
     )
 
@@ -102,15 +102,15 @@ def judge_to_target(histories: Histories, cost: str) -> Claim:
     }
     return make_claim(
         f"less-{cost}-to-{TARGET}",
-        f"It strikes the balance between resources and performance: it takes less {WORDS[cost]} to accuracy {TARGET} "
-        "than a random cohort of the same size, and than all devices (decades)",
+        f"The algorithm strikes the balance between resources and performance: it needs less {WORDS[cost]} to reach "
+        f"accuracy {TARGET} than a random cohort of the same size, and less than all devices (compared in decades)",
         "1.1, contribution 3: 'the optimal balance between resource consumption and global model performance'",
         judge_larger_than_each(decades),
         {
             f"other / proposed, {cost} to accuracy {TARGET}": {
                 f"{name}, {other}": describe_factor(d) for other, of in decades.items() for name, d in of.items()
             },
-            "seeds that never reach it, proposed and other": {
+            "seeds that never reach this accuracy, proposed and other": {
                 f"{name}, {other}": [int(np.isinf(measure(one)[f"{cost}_to_{TARGET}"]).sum()) for one in pair]
                 for other, of in pairs.items()
                 for name, pair in of.items()
@@ -154,16 +154,16 @@ def judge_at_equal_cost(histories: Histories, other: str, cost: str, *, own: boo
     ahead, unpaid = {}, {}
     for name, pair in pairs.items():
         ahead[name], unpaid[name] = compare_at_equal_cost(*pair, cost, pair[0 if own else 1].cumulative(cost)[:, -1])
-    whose = "the heuristic" if own else "the other"
+    whose = "the heuristic" if own else "the other method"
     return make_claim(
         f"ahead-of-{slug}-at-{'its' if own else 'their'}-{cost}",
-        f"At equal {cost}, those that {whose} spends in its rounds, the heuristic is more accurate than {who} "
-        f"(a method that cannot afford one round counts with accuracy 1/{CLASSES})",
-        f"{OURS}: what selecting by resources is for",
+        f"If both spend the {cost} that {whose} spends in its rounds, the heuristic is more accurate than {who} (a "
+        f"method that cannot afford a single round counts with accuracy 1/{CLASSES})",
+        f"{OURS}: the purpose of selecting by resources",
         judge_larger(ahead, NOTICED),
         {
             "proposed - other, accuracy at equal cost": describe_differences(ahead),
-            "seeds in which one of them cannot pay a round": unpaid,
+            "seeds in which one method cannot afford a single round": unpaid,
         },
         rests_on=[
             *pairs,

@@ -58,45 +58,45 @@ def make_figures(scale: str, evidence: Evidence) -> list[Figure]:
     return [
         Figure(
             "accuracy",
-            "Test accuracy against rounds, as figures 5.1 to 5.3 of the source: median over seeds, band from the first "
-            "to the ninth decile. At ε = 1 the three lines are one; elsewhere those of the two solvers differ only in "
-            "seeds in which greedy search misses the optimum.",
+            "Test accuracy against rounds, as in figures 5.1 to 5.3 of the source: median over seeds, with a band "
+            "from the first to the ninth decile. At ε = 1 the three lines coincide; elsewhere, the runs of the two "
+            "solvers differ only in seeds in which greedy search misses the optimum.",
             lambda: curves(everything, columns=1 + len(epsilons), ylim=SHOWN, looks=LOOKS),
         ),
         Figure(
             "loss",
-            "Test loss against rounds, as the loss of the source's Table 5.1: median over seeds, band from the first "
-            "to the ninth decile.",
+            "Test loss against rounds, as in the source's Table 5.1: median over seeds, with a band from the first to "
+            "the ninth decile.",
             lambda: curves(everything, "loss", columns=1 + len(epsilons), looks=LOOKS),
         ),
         Figure(
             "accuracy-against-joules",
-            "The same against the energy of all devices together.",
+            "Test accuracy against the energy of all devices together.",
             lambda: against(x="joules", xlabel="joules"),
         ),
         Figure(
             "accuracy-against-seconds",
-            "The same against simulated time, in which a round lasts as long as its slowest device.",
+            "Test accuracy against simulated time, in which a round lasts as long as its slowest device.",
             lambda: against(x="seconds", xlabel="simulated seconds"),
         ),
         Figure(
             "devices",
-            "Left: the devices of one seed; filled, those that the heuristic selects at ε = 0.5: a high mean of three "
-            "properties makes up for itself, a bad network for nobody. Middle: properties of the devices of the first "
-            "round, mean over seeds, and of the worst of them (crosses). Right: share of the devices, and so of the "
-            "examples, that took part at least once.",
+            "Left: the devices of one seed; the heuristic selects the filled ones at ε = 0.5. Three properties count "
+            "by their mean over the set, so one device can compensate for another; the network counts by its minimum. "
+            "Middle: mean properties of the first round's devices, and those of the worst of them (crosses), averaged "
+            "over seeds. Right: share of the devices, and so of the examples, that took part at least once.",
             lambda: draw_devices(histories, law),
         ),
         Figure(
             "solver-optimality",
-            "Share of random instances in which a solver finds the optimum: mean over seeds, bars of one standard "
-            "deviation. The exact solver always does.",
+            "Share of random instances in which a solver finds the optimum: mean over seeds, with bars of one "
+            "standard deviation. The exact solver always finds it.",
             lambda: draw_optimality(studies["solvers"]),
         ),
         Figure(
             "solver-time",
-            "Time of one call, compiled, median. Enumeration up to N = 16 (a table has N = 30); greedy "
-            "search from every device takes O(N² s), the exact solver O(N log N).",
+            "Median time of one call, without compilation. Enumeration is timed up to N = 16 (a table has N = 30). "
+            "Greedy search from every device takes O(N² s) time, the exact solver O(N log N).",
             lambda: draw_times(studies["solvers"]),
         ),
         *make_beyond_figures(evidence.studies),
@@ -139,11 +139,11 @@ def draw_devices(histories: Histories, law: Law) -> mpl.Figure:
         mean, worst = np.mean([one.mean(1) for one in mine], 0), np.mean([one.min(1) for one in mine], 0)
         place = np.arange(4) + 0.4 * (k - 0.5)
         bars.bar(place, mean, width=0.36, color=colour, alpha=0.75, label=method)
-        bars.plot(place, worst, "x", color="black", markersize=6, label=None if k else "worst selected")
+        bars.plot(place, worst, "x", color="black", markersize=6, label=None if k else "worst selected device")
         share = coverage(history.selections, history.num_clients).mean(0)
         seen.plot(np.arange(1, history.rounds + 1), share, color=colour, label=method)
     bars.set_xticks(range(4), PROPERTIES)
-    bars.set(title="properties of the selected (ε = 0.5)", ylim=(0, 1))
+    bars.set(title="properties of the selected devices (ε = 0.5)", ylim=(0, 1))
     bars.legend(fontsize=8)
     seen.set(xlabel="round", title="share of the devices ever selected", ylim=(0, 1.03))
     seen.legend(fontsize=8, loc="lower right")
@@ -183,5 +183,5 @@ def draw_times(study: Mapping[str, Any]) -> mpl.Figure:
         ax.set(title=title, xlabel="devices N")
         ax.grid(alpha=0.25, which="both")
         ax.legend(fontsize=8, loc="upper left")
-    axes[0].set_ylabel("seconds a call")
+    axes[0].set_ylabel("seconds per call")
     return figure

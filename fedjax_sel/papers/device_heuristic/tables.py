@@ -44,11 +44,14 @@ def make_table_5_1(histories: Histories) -> Table:
             )
         )
     return Table(
-        "Table 5.1 of the source beside ours: final accuracy (%) and loss",
-        ("ε", "method", "theirs", "loss", *PARTITIONS, *(f"loss, {partition}" for partition in PARTITIONS)),
+        "Table 5.1 of the source beside our results: final accuracy (%) and loss",
+        (
+            *("ε", "method", "published accuracy", "published loss"),
+            *(f"{what}, {partition}" for what in ("accuracy", "loss") for partition in PARTITIONS),
+        ),
         tuple(rows),
-        "Theirs: number of runs, rounds, test examples and partition are not given; 92.33 and 89.9 % are no shares of "
-        "30 or of 150 examples. Ours: mean ± standard deviation over seeds.",
+        "The source does not give its number of runs, rounds, test examples and partition; 92.33 and 89.9 % are not "
+        "shares of 30 or of 150 examples. Our numbers are mean ± standard deviation over seeds.",
     )
 
 
@@ -80,13 +83,15 @@ def make_run_tables(histories: Histories) -> list[Table]:
             "Accuracy, mean ± standard deviation over seeds",
             ("experiment", "method", "final accuracy", "loss", "mean over rounds", f"rounds to {TARGET}", "coverage"),
             tuple(quality),
-            "Rounds to the target: median. Coverage: share of the devices whose examples were ever trained on.",
+            "Rounds to the target are medians over seeds. Coverage is the share of the devices whose examples were "
+            "ever trained on.",
         ),
         Table(
-            "What it cost, medians over seeds",
-            ("experiment", "method", "a round", "a round, energy", f"time to {TARGET}", f"energy to {TARGET}"),
+            "Cost, medians over seeds",
+            ("experiment", "method", "time per round", "energy per round", f"time to {TARGET}", f"energy to {TARGET}"),
             tuple(costs),
-            "Simulated seconds: a round lasts as long as its slowest device. Joules: of all devices together.",
+            "Seconds are simulated: a round lasts as long as its slowest device. Joules are those of all devices "
+            "together.",
         ),
     ]
 
@@ -129,20 +134,21 @@ def make_solver_tables(study: Mapping[str, Any]) -> list[Table]:
     sizes = sorted({n for one in found for n in one})
     return [
         Table(
-            "Solvers: share of the instances in which the optimum is found, and what is lost otherwise (%)",
+            "Solvers: share of the instances in which the optimum is found, and loss of H (%)",
             (
                 *("ε", "N", "s", EVERY, BEST, LETTER),
                 *(f"mean loss, {solver}" for solver in (EVERY, BEST, LETTER)),
                 f"worst loss, {EVERY}",
             ),
             tuple(shares),
-            f"{study['instances a seed']} instances a seed, U(0, 1) properties. Losses of H are relative to the "
-            "optimum. At ε = 1 there is one set only, and all solvers find it.",
+            f"There are {study['instances a seed']} instances per seed, with properties from U(0, 1). Losses of H are "
+            "relative to the optimum. At ε = 1 there is only one set, and all solvers find it.",
         ),
         Table(
-            "Solvers: time of one call, compiled (median)",
+            "Solvers: median time of one call, without compilation",
             ("N", *(f"{solver}, s = {'N/2' if wanted == 'half' else 10}" for solver, wanted in kinds)),
             tuple((f"{n}", *(format_quantity(one[n], "s") if n in one else "—" for one in found)) for n in sizes),
-            "On the device named below, while it may have done other things: to be read as ratios.",
+            "Times were measured on the device named below, which may have been busy with other work; only their "
+            "ratios are meaningful.",
         ),
     ]

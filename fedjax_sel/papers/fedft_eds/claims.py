@@ -90,7 +90,8 @@ def judge_entropy(histories: Histories) -> Claim:
     over = keep_seeded(over)
     return make_claim(
         "entropy-beats-chance",
-        "Examples chosen by entropy (EDS) beat random ones (RDS) at equal P_ds, in every experiment",
+        "Training on examples chosen by entropy (EDS) is more accurate than on random ones (RDS) at equal P_ds, in "
+        "every experiment",
         "Tables II to IV",
         judge_larger(over, NOTICED),
         {
@@ -106,10 +107,10 @@ def judge_half(histories: Histories) -> Claim:
     half = compare(histories, EDS50, ALL)
     return make_claim(
         "half-beats-all",
-        "Half of the examples, chosen by entropy, beat all of them",
+        "Training on half of the examples, chosen by entropy, is more accurate than training on all of them",
         "Table III, section IV-E",
         judge_larger(half, NOTICED),
-        {"EDS 50 % - all rows, best accuracy": describe_differences(half)},
+        {"EDS 50 % - all examples, best accuracy": describe_differences(half)},
         rests_on=half,
     )
 
@@ -119,10 +120,10 @@ def judge_pretraining(histories: Histories) -> Claim:
     gain = compare(histories, FEDAVG, SCRATCH)
     return make_claim(
         "pretraining-raises-accuracy",
-        "FedAvg that begins pretrained beats FedAvg from scratch, in every experiment",
+        "FedAvg is more accurate with a pretrained model than from scratch, in every experiment",
         "Tables I to IV",
         judge_larger(gain, NOTICED),
-        {"pretrained - scratch, best accuracy": describe_differences(gain)},
+        {"pretrained - from scratch, best accuracy": describe_differences(gain)},
         rests_on=gain,
     )
 
@@ -138,10 +139,11 @@ def judge_alikeness(scale: str, histories: Histories, study: Mapping[str, Any]) 
                 cka[f"{name.removeprefix(f'{FEDAVG}, ')}, {level}"] = difference(mine, theirs)
     return make_claim(
         "pretraining-raises-alikeness",
-        "After a round of local training, clients' models are more alike (CKA) where they began pretrained",
+        "After a round of local training, clients' models are more similar (CKA) if training begins with a pretrained "
+        "model",
         "Fig. 2 to 4",
         judge_larger(cka),
-        {"pretrained - scratch, mean CKA over pairs": describe_differences(cka)},
+        {"pretrained - from scratch, mean CKA over pairs": describe_differences(cka)},
         rests_on=list_few_experiments(scale, histories),
     )
 
@@ -159,7 +161,7 @@ def judge_skew(scale: str, histories: Histories) -> Claim:
             more[name] = difference(*by_alpha)
     return make_claim(
         "pretraining-helps-most-under-skew",
-        "Pretraining gains more under strong skew (α = 0.1) than under weak (α = 0.5)",
+        "Pretraining gains more accuracy under strong skew (α = 0.1) than under weak skew (α = 0.5)",
         "Table I, section IV-B: 8 against 2 points",
         judge_larger(more, NOTICED),
         {"gain at α = 0.1 - gain at α = 0.5": describe_differences(more)},
@@ -179,7 +181,8 @@ def judge_partial_training(scale: str, histories: Histories) -> Claim:
     }
     return make_claim(
         "partial-training-beats-whole",
-        "FedFT-EDS with 10 % of the examples beats FedAvg and FedProx on the whole model, with all of them or 10 %",
+        "FedFT-EDS with 10 % of the examples is more accurate than FedAvg and FedProx, which train the whole model on "
+        "all examples or on 10 % of them",
         "Table II, section IV-C",
         judge_larger_than_each(over, NOTICED),
         {"FedFT-EDS - baseline, best accuracy": describe_each(over)},
@@ -192,8 +195,8 @@ def judge_part_alone(histories: Histories) -> Claim:
     over = compare(histories, RDS, FEDAVG_RDS)
     return make_claim(
         "partial-training-alone-pays",
-        "With a random tenth of the examples, training a part of the model (FedFT-RDS) beats training all of it "
-        "(FedAvg-RDS)",
+        "With a random tenth of the examples, training a part of the model (FedFT-RDS) is more accurate than training "
+        "all of it (FedAvg-RDS)",
         "Table II",
         judge_larger(over, NOTICED),
         {"FedFT-RDS - FedAvg-RDS, best accuracy": describe_differences(over)},
@@ -217,7 +220,7 @@ def judge_stragglers(scale: str, histories: Histories) -> Claim:
     }
     return make_claim(
         "beats-stragglers",
-        "FedFT-EDS (10 %) with all clients beats FedAvg with all, a fifth, and a tenth of them",
+        "FedFT-EDS (10 %) with all clients is more accurate than FedAvg with all, a fifth, and a tenth of the clients",
         "Table III, section IV-E",
         judge_larger_than_each(short, NOTICED),
         {"FedFT-EDS - FedAvg, best accuracy": describe_each(short)},
@@ -235,9 +238,9 @@ def judge_gap(scale: str, histories: Histories) -> Claim:
     there = judge_larger({name: gaps[name] for name in closed}).verdict == REPRODUCED
     return make_claim(
         "closes-the-gap",
-        "Pretraining and partial training (random tenth) close 30 % or more of the gap from FedAvg without either to "
-        "training in one place",
-        "section IV-C: '30% to 75%'; its own Table II gives 64 % to 75 %",
+        "Pretraining and partial training (on a random tenth of the examples) together close at least 30 % of the gap "
+        "between FedAvg without either and centralised training",
+        "section IV-C: '30% to 75%'; the paper's own Table II gives 64 % to 75 %",
         judge_larger(closed) if there else UNDECIDED,
         {
             "gain - 0.3 of the gap": describe_differences(closed),
@@ -264,7 +267,7 @@ def judge_classifier(histories: Histories) -> Claim:
     }
     return make_claim(
         "classifier-alone-is-best",
-        "Training the classifier alone is better than training any larger part",
+        "Training the classifier alone is more accurate than training any larger part",
         "Fig. 10a, section IV-H",
         judge_larger_than_each(parts, NOTICED),
         {"classifier - larger part, best accuracy": describe_each(parts)},

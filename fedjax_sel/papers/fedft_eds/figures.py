@@ -56,40 +56,42 @@ def make_figures(scale: str, evidence: Evidence) -> list[Figure]:
     out = [
         Figure(
             "accuracy",
-            "Accuracy against rounds (Fig. 5, 8, 9); median over seeds, band from the first to the ninth decile.",
+            "Accuracy against rounds (Fig. 5, 8, 9): median over seeds, with a band from the first to the ninth "
+            "decile.",
             lambda: curves(panels, looks=LOOKS, columns=2),
         ),
         Figure(
             "efficiency",
-            "Best accuracy against all clients' training seconds, simulated (Fig. 6, 7): means over seeds.",
+            "Best accuracy against the simulated training seconds of all clients (Fig. 6, 7): means over seeds.",
             lambda: draw_efficiency(panels),
         ),
         Figure(
             "learning-efficiency",
-            "Learning efficiency as in the source's Fig. 6 and 7: points of best accuracy a simulated client second "
-            "(bars, logarithmic) beside best accuracy (dots); means over seeds.",
+            "Learning efficiency as in the source's Fig. 6 and 7, in points of best accuracy per simulated client "
+            "second (bars, logarithmic), and best accuracy (dots): means over seeds.",
             lambda: draw_bars(panels),
         ),
         Figure(
             "cka",
-            "Minibatch CKA on the test examples of the models of all pairs of clients after one round of local "
-            "training, first seed (Fig. 2, 3). A level has one scale, from the least to the largest of two clients.",
+            "Minibatch CKA of the models of all pairs of clients on the test examples, after one round of local "
+            "training, for the first seed (Fig. 2, 3). Each level has its own colour scale, from the smallest to the "
+            "largest value of two clients.",
             lambda: draw_alikeness(studies["alike"]),
         ),
         Figure(
             "cka-mean",
-            "The same, mean over pairs; lines: seeds (Fig. 4).",
+            "Mean CKA over pairs of clients; thin lines are seeds (Fig. 4).",
             lambda: draw_mean_alikeness(studies["alike"]),
         ),
         Figure(
             "entropy",
-            "Entropy of the training examples on the model after the rounds of FedFT-ALL, first seed, by ρ.",
+            "Entropy of the training examples on the final model of FedFT-ALL, for the first seed, by ρ.",
             lambda: draw_histograms(studies["entropies"]),
         ),
         Figure(
             "chosen",
-            "Left: in how many rounds an example was trained on, share of the examples, mean over seeds. Right: "
-            "entropy of the labels that a client trains on, mean over clients and seeds.",
+            "Left: number of rounds in which an example was trained on, as shares of the examples, mean over seeds. "
+            "Right: entropy of the labels that a client trains on, mean over clients and seeds.",
             lambda: draw_choices(studies["chosen"]),
         ),
     ]
@@ -97,7 +99,7 @@ def make_figures(scale: str, evidence: Evidence) -> list[Figure]:
         out.append(
             Figure(
                 "ablations",
-                "Best accuracy by what is trained, by α, and by ρ (Fig. 10); mean over seeds, bars: one standard "
+                "Best accuracy by trained part, by α, and by ρ (Fig. 10): mean over seeds, with bars of one standard "
                 "deviation.",
                 lambda: draw_ablations(histories),
             )
@@ -145,7 +147,7 @@ def draw_bars(panels: dict[str, dict[str, History]]) -> mpl.Figure:
     for ax, (title, methods) in zip(axes.flat, panels.items(), strict=False):
         value = {method: measure(history) for method, history in methods.items()}
         ax.bar(range(len(value)), [v["efficiency"].mean() for v in value.values()], color=COLOURS[0], alpha=0.6)
-        ax.set(yscale="log", ylabel="points a second")
+        ax.set(yscale="log", ylabel="points per second")
         label_decades(ax.yaxis)
         ax.set_xticks(range(len(value)), list(value), rotation=45, ha="right", fontsize=7)
         ax.set_title(title, fontsize=9)

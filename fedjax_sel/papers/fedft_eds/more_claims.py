@@ -81,10 +81,13 @@ def judge_efficiency(scale: str, histories: Histories, seconds: Mapping[str, Any
     return make_claim(
         "three-times-the-efficiency",
         "FedFT-EDS (10 %) has at least three times the learning efficiency of FedAvg and FedProx (simulated, with "
-        "five local epochs where those were run)",
+        "five local epochs if these were run)",
         "Fig. 6, section IV-D",
         judge_larger_than_each(simulated),
-        {"ratio - 3": describe_each(simulated), "ratio by measured seconds of the simulator": measured},
+        {
+            "efficiency of FedFT-EDS / of the other method, minus 3": describe_each(simulated),
+            "ratio by measured seconds of the simulator": measured,
+        },
         rests_on=dict.fromkeys(names),
     )
 
@@ -110,21 +113,21 @@ def judge_other_efficiency(scale: str, histories: Histories) -> list[Claim]:
     asked = (
         (
             "fedavg-rds-is-as-efficient",
-            "FedAvg-RDS has about the learning efficiency of FedFT-EDS (10 %; within a quarter)",
+            "FedAvg-RDS has about the same learning efficiency as FedFT-EDS (10 %; within a quarter)",
             "section IV-D: 'a close learning efficiency'",
             ask_comparable(0.25),
             random,
         ),
         (
             "entropy-costs-little-efficiency",
-            "With many clients FedFT-EDS has at most a fifth less learning efficiency than FedFT-RDS",
+            "With many clients, FedFT-EDS has at most a fifth less learning efficiency than FedFT-RDS",
             "section IV-E: 'slightly lower'",
             ask_not_below(0.2),
             chance,
         ),
         (
             "few-clients-are-most-efficient",
-            "With many clients FedAvg with a tenth of them has a higher learning efficiency than FedFT-EDS",
+            "With many clients, FedAvg with a tenth of them has a higher learning efficiency than FedFT-EDS",
             "Fig. 7: 'FedAvg achieves the best learning efficiency with 10% client participation'",
             ask_larger(),
             stragglers,
@@ -132,7 +135,12 @@ def judge_other_efficiency(scale: str, histories: Histories) -> list[Claim]:
     )
     return [
         make_claim(
-            name, text, source, judge(question, found), {"ratio - 1": describe_differences(found)}, rests_on=found
+            name,
+            text,
+            source,
+            judge(question, found),
+            {"efficiency of the first method / of the second, minus 1": describe_differences(found)},
+            rests_on=found,
         )
         for name, text, source, question, found in asked
         if found
@@ -157,7 +165,7 @@ def judge_early(histories: Histories) -> list[Claim]:
     return [
         make_claim(
             "entropy-converges-faster",
-            f"Examples chosen by entropy (EDS) converge faster than random ones (RDS): {when}",
+            f"Training on examples chosen by entropy (EDS) converges faster than on random ones (RDS): {when}",
             "section IV-F; Fig. 8 and 9",
             judge_larger(early, NOTICED),
             {f"EDS - RDS, {when}": describe_differences(early)},
@@ -165,10 +173,10 @@ def judge_early(histories: Histories) -> list[Claim]:
         ),
         make_claim(
             "entropy-helps-most-early",
-            "The advantage of EDS over RDS is larger in the first rounds than in best accuracy",
+            "The advantage of EDS over RDS is larger in the accuracy of the first rounds than in the best accuracy",
             "section IV-F: 'especially on the first few rounds'",
             judge_larger(more, NOTICED),
-            {f"EDS - RDS, {when}, minus that of best accuracy": describe_differences(more)},
+            {f"EDS - RDS, {when}, minus EDS - RDS, best accuracy": describe_differences(more)},
             rests_on=rests_on,
         ),
     ]
@@ -189,11 +197,11 @@ def judge_alpha(histories: Histories) -> list[Claim]:
     return [
         make_claim(
             "entropy-helps-most-under-skew",
-            "The advantage of EDS over RDS is larger under strong skew (α up to 0.1) than under weak (α from 0.5)",
+            "The advantage of EDS over RDS is larger under strong skew (α up to 0.1) than under weak skew (α from 0.5)",
             "Fig. 10b, section IV-H",
             judge_larger(shrinks, NOTICED),
             {
-                "advantage at strong skew - at weak, best accuracy": describe_differences(shrinks),
+                "advantage under strong skew - under weak skew, best accuracy": describe_differences(shrinks),
                 "EDS - RDS": {at[alpha]: float(gain.mean()) for alpha, gain in gains.items()},
             },
             rests_on=list(at.values()),
@@ -217,7 +225,7 @@ def judge_rho(histories: Histories) -> list[Claim]:
     return [
         make_claim(
             "soft-is-worse-than-chance",
-            "With ρ > 1 entropy selection is worse than random selection",
+            "With ρ > 1, entropy selection is less accurate than random selection",
             "Fig. 10c, section IV-H",
             judge_larger(worse, NOTICED),
             {"RDS - EDS, best accuracy": describe_differences(worse)},
@@ -225,7 +233,7 @@ def judge_rho(histories: Histories) -> list[Claim]:
         ),
         make_claim(
             "hard-is-better-than-chance",
-            "With ρ < 1 entropy selection is better than random selection",
+            "With ρ < 1, entropy selection is more accurate than random selection",
             "Fig. 10c, section IV-H",
             judge_larger(better, NOTICED),
             {"EDS - RDS, best accuracy": describe_differences(better)},
@@ -244,11 +252,14 @@ def judge_order(scale: str, histories: Histories, by_rho: Mapping[str, Any]) -> 
     }
     return make_claim(
         "hardened-entropy-is-the-margin",
-        "At ρ = 0.1 the order of examples by entropy is that by margin (rank correlation above 0.99, overlap of "
+        "At ρ = 0.1, examples have the same order by entropy as by margin (rank correlation above 0.99, overlap of "
         "the chosen tenth above 0.9)",
-        "ours: the limit of ρ to 0",
+        "ours: it holds in the limit of ρ to 0",
         judge_larger(same),
-        {"minus the bound": describe_differences(same), "by ρ": {k: v["correlation"] for k, v in by_rho.items()}},
+        {
+            "value - bound": describe_differences(same),
+            "rank correlation by ρ": {k: v["correlation"] for k, v in by_rho.items()},
+        },
         rests_on=list_few_experiments(scale, histories),
     )
 
@@ -258,7 +269,7 @@ def judge_margin(histories: Histories) -> Claim:
     accuracy = compare(histories, EDS, MARGIN)
     return make_claim(
         "margin-is-as-good",
-        "Choosing by margin is as accurate as by hardened entropy (within 0.02)",
+        "Choosing examples by margin is as accurate as choosing them by hardened entropy (within 0.02)",
         "ours",
         judge(ask_comparable(0.02), accuracy),
         {"EDS - margin, best accuracy": describe_differences(accuracy)},

@@ -66,8 +66,8 @@ def tabulate_accuracy(histories: Histories) -> Table:
         "Accuracy (Tables I to IV)",
         ("experiment", "method", "best", "last", "published"),
         tuple(rows),
-        "Mean ± std over seeds. The published numbers are of one run each, of more rounds, all examples, and (for "
-        "speech) another data set; only at scale `full` are they of the same setting.",
+        "Numbers are mean ± std over seeds. Each published number is of one run, with more rounds, all examples and "
+        "(for speech) another data set; only at scale `full` is the setting the same.",
     )
 
 
@@ -93,22 +93,22 @@ def tabulate_costs(histories: Histories, study: Any) -> Table:
             )
         )
     return Table(
-        "What it costs the clients (Fig. 6 and 7)",
+        "Cost of the clients (Fig. 6 and 7)",
         (
             "experiment",
             "method",
             "client seconds, simulated",
             "learning efficiency",
-            "measured time over FedAvg's",
+            "measured time / FedAvg's time",
             "MB",
-            "FLOPs of selection",
+            "share of FLOPs for selection",
         ),
         tuple(rows),
-        f"Simulated: all clients' FLOPs, choice of examples included, at {FLOPS_A_SECOND / 1e9:g} GFLOP a second, the "
-        "fixed backbone passed for every example of every step. Learning efficiency: points of best accuracy a client "
-        f"second. Measured: {study['rounds']} round of the simulator with five local "
-        "epochs (`smoke`: one), one seed, compiled beforehand; the backbone's "
-        "features are cached there, which no client would pay less for.",
+        f"Simulated seconds are all clients' FLOPs at {FLOPS_A_SECOND / 1e9:g} GFLOP per second, including the choice "
+        "of examples and the frozen backbone's forward pass for every example of every step. Learning efficiency is "
+        f"points of best accuracy per client second. The measured time is that of {study['rounds']} round of the "
+        "simulator with five local epochs (`smoke`: one) and one seed, without compilation; the simulator caches the "
+        "backbone's features, which saves the clients nothing.",
     )
 
 
@@ -142,10 +142,10 @@ def tabulate_laws(scale: str, histories: Histories) -> list[Table]:
     return [
         Table(
             "The law by which examples are divided, which the source leaves open: best accuracy",
-            ("method", "law", "α = 0.1", "α = 0.5", "α = 0.5 over α = 0.1", "published, and its ratio"),
+            ("method", "law", "α = 0.1", "α = 0.5", "α = 0.5 / α = 0.1", "published, and their ratio"),
             tuple(rows),
-            f"The levels are of other scales, so the ratio is compared: mean distance of its logarithm from the "
-            f"published one is {told}. The published levels fit best where {nearest}.",
+            "Accuracies are not comparable across scales, so the ratios are compared: the mean distance of their "
+            f"logarithms from the published ones is {told}. The published ratios fit best if {nearest}.",
         )
     ]
 
@@ -174,7 +174,8 @@ def tabulate_ranks(study: Any) -> Table:
         for rho, row in study["rho"].items()
     ]
     return Table(
-        "Order of the training examples by entropy, beside that by margin, on the model after the rounds of FedFT-ALL",
+        "Order of the training examples by entropy, compared with their order by margin, on the final model of "
+        "FedFT-ALL",
         ("ρ", "rank correlation", "overlap of the first tenth"),
         tuple(rows),
     )

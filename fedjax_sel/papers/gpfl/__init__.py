@@ -85,8 +85,8 @@ REGIME = FairRegime(
     rounds=300,
     seeds=3,
     above_chance=0.3,
-    reason="60,000 examples on 100 clients and 500 rounds in the source, of which FedCor's code keeps a fifth for "
-    "measuring; on CIFAR-10 round 300 is the first that its Table II prints; five seeds were better than three",
+    reason="the source has 60,000 examples on 100 clients, of which FedCor's code keeps a fifth for measuring, and 500 "
+    "rounds; on CIFAR-10, round 300 is the first in its Table II; five seeds were better than three",
 )
 
 PAPER = Paper(

@@ -55,24 +55,24 @@ def judge_parameters(
             "α growing with the round (ρ = 1) beats every fixed α that was run",
             "section VI-E: 'higher test accuracy'; the code's logs have 0, 0.1, 2 and 5",
             judge_larger_than_each(fixed, NOTICED),
-            {"ρ = 1 minus fixed α, mean of the last 10": describe_each(fixed)},
+            {"ρ = 1 - fixed α, mean of the last 10 rounds": describe_each(fixed)},
         ),
         (
             "schedule-is-steadier",
             "α growing with the round (ρ = 1) fluctuates less over the last 10 rounds than every fixed α that was run",
             "section VI-E: 'greater stability'",
             judge_larger_than_each(steadier),
-            {"largest deviation, fixed α minus ρ = 1": describe_each(steadier)},
+            {"largest deviation, fixed α - ρ = 1": describe_each(steadier)},
         ),
     ]
     if over:
         asked.append(
             (
                 "rho-1-is-best",
-                "ρ = 1 gives the highest accuracy of ρ = 0.5, 1, 2, 5",
+                "ρ = 1 gives a higher accuracy than ρ = 0.5, 2 and 5",
                 "Fig. 7b, section VI-E",
                 judge_larger_than_each(over, NOTICED),
-                {"ρ = 1 minus other ρ, mean of the last 10": describe_each(over)},
+                {"ρ = 1 - the other ρ, mean of the last 10 rounds": describe_each(over)},
             )
         )
     if settings == LONG:
@@ -82,17 +82,17 @@ def judge_parameters(
         asked += [
             (
                 "exploring-pays",
-                "With exploration the result is better than without (α = 0)",
-                "section VI-E, of the rounds after 500: 'the results can still increase'",
+                "Exploration gives a higher accuracy than none (α = 0)",
+                "section VI-E, on the rounds after 500: 'the results can still increase'",
                 judge_larger(explored, NOTICED),
-                {"minus α = 0, mean of the last 10": describe_differences(explored)},
+                {"exploration - α = 0, mean of the last 10 rounds": describe_differences(explored)},
             ),
             (
                 "exploring-pays-a-tenth",
-                f"The best exploration ends {EXPLORED:g} above α = 0 at least",
+                f"The best exploration ends at least {EXPLORED:g} above α = 0",
                 "section VI-E: 'nearly 10% higher'",
                 judge(ask_not_smaller(), tenth),
-                {f"{best} minus α = 0, minus {EXPLORED:g}": describe_difference(tenth[best])},
+                {f"({best}) - (α = 0), minus {EXPLORED:g}": describe_difference(tenth[best])},
             ),
         ]
     rests_on = list_settings(histories, settings, partitions=(SENSITIVE,))

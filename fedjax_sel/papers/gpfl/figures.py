@@ -63,16 +63,16 @@ def make_figures(scale: str, evidence: Evidence) -> list[Figure]:
 
     out = []
     if cifar := group_panels("", of=CIFAR):
-        out.append(Figure("accuracy-cifar", "CIFAR-10, FedCor's settings.", lambda: curves(cifar, looks=LOOKS)))
+        out.append(Figure("accuracy-cifar", "CIFAR-10 with FedCor's settings.", lambda: curves(cifar, looks=LOOKS)))
     if studies.get("time_cifar", {}).get("methods"):
-        out.append(make_time_figure(studies["time_cifar"], "time-cifar", f"{CIFAR}, ", "Fig. 6b"))
+        out.append(make_time_figure(studies["time_cifar"], "time-cifar", f" on {CIFAR}", "Fig. 6b"))
     if not list_partitions(histories):  # CIFAR-10 alone
         return out
     if (name_experiment(data, SENSITIVE, LONG), GROWING) in histories:
         out.append(
             Figure(
                 "alpha-for-longer",
-                f"The same as `alpha` for 1500 rounds, {SENSITIVE}.",
+                f"The same as `alpha`, for 1500 rounds ({SENSITIVE}).",
                 lambda: curves(group_by_parameter(histories, data, LONG)),
             )
         )
@@ -80,52 +80,54 @@ def make_figures(scale: str, evidence: Evidence) -> list[Figure]:
         *out,
         Figure(
             "accuracy-fair",
-            "Accuracy under FedCor's settings for all; median over seeds, band from the first to the ninth decile.",
+            "Accuracy if all methods have FedCor's settings: median over seeds, with a band from the first to the "
+            "ninth decile.",
             lambda: curves(need(group_panels("")), looks=LOOKS),
         ),
         Figure(
             "accuracy-as-published",
-            "Accuracy with each method in its own code's settings: GPFL with another network, more examples and "
+            "Accuracy of each method with its own code's settings; GPFL has another network, more examples and "
             "another schedule (Fig. 3).",
             lambda: curves(need(group_panels(AS_PUBLISHED)), looks=LOOKS),
         ),
         Figure(
             "accuracy-theirs",
-            "Accuracy under GPFL's settings for all that were run with them.",
+            "Accuracy of the methods that were run with GPFL's settings.",
             lambda: curves(need(group_panels(THEIRS)), looks=LOOKS),
         ),
         Figure(
             "variants",
-            "The other methods under FedCor's settings.",
+            "Accuracy of the other methods with FedCor's settings.",
             lambda: curves(need(group_panels("", [RANDOM, *(m for m in (*METHODS, LITERAL) if m not in SHOWN)]))),
         ),
         Figure(
             "gap",
-            f"{SENSITIVE}: Random with one setting after the other exchanged, up to GPFL as published. Bars: means of "
-            "the last 10 accuracies over seeds, dots: seeds, crosses: published.",
+            f"{SENSITIVE}: from Random with FedCor's settings, which are replaced by GPFL's step by step, to GPFL as "
+            "published. Bars are means over seeds of the last 10 rounds, dots are seeds, and crosses are published "
+            "numbers.",
             lambda: draw_gap(histories, data),
         ),
         Figure(
             "coverage",
-            "Share of the clients selected at least once, mean over seeds, FedCor's settings (Fig. 4); dotted: the "
-            "source's 50 and 200 rounds.",
+            "Share of the clients that were selected at least once, with FedCor's settings, mean over seeds (Fig. 4). "
+            "Dotted lines are the source's 50 and 200 rounds.",
             lambda: draw_coverage(need(group_panels(""))),
         ),
         Figure(
             "counts",
-            f"How often clients were selected ({SENSITIVE}, all seeds), with Jain's index (Fig. 5).",
+            f"How often each client was selected ({SENSITIVE}, all seeds), with Jain's index (Fig. 5).",
             lambda: draw_counts(histories, data),
         ),
         Figure(
             "alpha",
-            f"GPFL with α fixed (left) and growing with the round (right), {SENSITIVE}, {SWEPT}.",
+            f"Accuracy of GPFL with fixed α (left) and with α growing with the round (right) ({SENSITIVE}, {SWEPT}).",
             lambda: curves(group_by_parameter(histories, data)),
         ),
         *join(lambda: [make_time_figure(studies["time"], "time", "", "Fig. 6")]),
         Figure(
             "regret",
-            "Regret so far as a share of what uniform cohorts would lose on the same path; 0: always the best cohort, "
-            "1: chance. Mean over seeds.",
+            "Cumulative regret, as a share of what uniform cohorts would lose on the same path, mean over seeds. 0 "
+            "means that the best cohort was always selected, and 1 is no better than random cohorts.",
             lambda: draw_regrets(studies["regret"]),
         ),
     ]
@@ -133,7 +135,7 @@ def make_figures(scale: str, evidence: Evidence) -> list[Figure]:
 
 def make_time_figure(study: Mapping[str, Any], name: str, data: str, source: str) -> Figure:
     """Returns the figure of one timing study."""
-    caption = f"{data}{study['rounds']} rounds: measured and simulated time over Random's ({source})."
+    caption = f"Measured and simulated time of {study['rounds']} rounds{data}, relative to Random's ({source})."
     return Figure(name, caption, lambda: draw_times(study))
 
 
@@ -157,7 +159,7 @@ def draw_gap(histories: Histories, data: str) -> mpl.Figure:
         if theirs is not None and (method, settings) in ((RANDOM, ""), (GPFL, AS_PUBLISHED)):
             ax.plot(i, theirs, "x", color="black", markersize=9, markeredgewidth=2)
     ax.set_xticks(range(len(steps)), [name for name, _, _ in steps], fontsize=8)
-    ax.set_ylabel("accuracy, last 10")
+    ax.set_ylabel("accuracy, mean of the last 10 rounds")
     ax.grid(axis="y", alpha=0.25)
     return figure
 
@@ -202,7 +204,7 @@ def draw_counts(histories: Histories, data: str) -> mpl.Figure:
     for ax in axes[-1]:
         ax.set_xlabel("times selected")
     for ax in axes[:, 0]:
-        ax.set_ylabel("% of the clients, all seeds")
+        ax.set_ylabel("% of the clients of all seeds")
     return figure
 
 
@@ -230,7 +232,7 @@ def draw_times(study: Mapping[str, Any]) -> mpl.Figure:
     axes[0].invert_yaxis()
     for ax, what in zip(axes, ("measured", "simulated"), strict=True):
         ax.axvline(1, color="0.4", linewidth=1)
-        ax.set_xlabel(f"{what} time over Random's")
+        ax.set_xlabel(f"{what} time / Random's time")
         ax.grid(axis="x", alpha=0.25)
     return figure
 
@@ -244,7 +246,7 @@ def draw_regrets(study: Mapping[str, Any]) -> mpl.Figure:
         (line,) = ax.plot(np.arange(1, len(share) + 1), share, label=method)
         line.set(**(LOOKS.get(method) or {"color": next(others)}))
     ax.axhline(1, color="0.6", linewidth=1, linestyle=":")
-    ax.set(xlabel="round", ylabel="regret so far / chance", ylim=(0, None))
+    ax.set(xlabel="round", ylabel="cumulative regret / that of random cohorts", ylim=(0, None))
     figure.legend(fontsize=8, loc="outside right upper")
     ax.grid(alpha=0.25)
     return figure

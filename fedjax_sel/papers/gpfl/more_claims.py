@@ -74,10 +74,13 @@ def judge_cost(study: Mapping[str, Any], slug: str, figure: str) -> list[Claim]:
     return [
         make_claim(
             f"cost-just-above-random{slug}",
-            f"{study['rounds']} rounds of GPFL take about as long as of Random{where} (within a tenth)",
+            f"{study['rounds']} rounds of GPFL take about as long as those of Random{where} (within a tenth)",
             f"{figure}, section VI-D",
             count_repeats(judge(ask_comparable(0.1), {GPFL: mine})),
-            {"measured time over Random's, median": shown, "GPFL, excess": describe_repeats(mine)},
+            {
+                "measured time / Random's time, median": shown,
+                "GPFL's time / Random's time, minus 1": describe_repeats(mine),
+            },
             rests_on=rests_on,
         ),
         make_claim(
@@ -85,15 +88,15 @@ def judge_cost(study: Mapping[str, Any], slug: str, figure: str) -> list[Claim]:
             f"Pow-d takes longer than GPFL{where}",
             f"{figure}, section VI-D: 'slightly slower'",
             count_repeats(judge_larger({POW_D: pow_d})),
-            {"Pow-d's time over GPFL's, minus 1": describe_repeats(pow_d)},
+            {"Pow-d's time / GPFL's time, minus 1": describe_repeats(pow_d)},
             rests_on=rests_on,
         ),
         make_claim(
             f"fedcor-is-slowest{slug}",
-            f"FedCor takes much longer than each of the others{where} (at least half as long again)",
+            f"FedCor takes much longer than each of the other methods{where} (at least 1.5 times as long)",
             f"{figure}, section VI-D: 'much more time'",
             count_repeats(judge_larger(longer)),
-            {f"FedCor's time over {m}'s, minus 1.5": describe_repeats(d) for m, d in longer.items()},
+            {f"FedCor's time / {m}'s time, minus 1.5": describe_repeats(d) for m, d in longer.items()},
             rests_on=rests_on,
         ),
     ]
@@ -128,10 +131,10 @@ def judge_cifar(histories: Histories) -> list[Claim]:
     on_1spc = [
         make_claim(
             "falls-short-of-pow-d-on-cifar",
-            "GPFL falls short of Pow-d on CIFAR-10 on 1SPC",
+            "GPFL is less accurate than Pow-d on CIFAR-10 with 1SPC",
             "Table II, section VI-B",
             judge_larger(short, NOTICED),
-            {"Pow-d - GPFL, mean of the last 10": describe_differences(short)},
+            {"Pow-d - GPFL, mean of the last 10 rounds": describe_differences(short)},
             rests_on=[name_experiment(CIFAR, p) for p in short],
         )
         for _ in short
@@ -140,18 +143,18 @@ def judge_cifar(histories: Histories) -> list[Claim]:
         *on_1spc,
         make_claim(
             "fedcor-worse-than-random",
-            "FedCor is worse than Random on CIFAR-10 (2SPC, Dir)",
+            "FedCor is less accurate than Random on CIFAR-10 (2SPC, Dir)",
             "Table II, which has FedCor ahead on 1SPC; section VI-B",
             judge_larger(worse, NOTICED),
-            {"Random - FedCor, mean of the last 10": describe_differences(worse)},
+            {"Random - FedCor, mean of the last 10 rounds": describe_differences(worse)},
             rests_on=[name_experiment(CIFAR, p) for p in worse],
         ),
         make_claim(
             "beats-all-on-cifar",
-            "GPFL beats Random, Pow-d and FedCor on CIFAR-10 (all but Pow-d on 1SPC), under equal settings",
+            "GPFL beats Random, FedCor and (except on 1SPC) Pow-d on CIFAR-10 under equal settings",
             "Table II, section VI-B",
             judge_larger_than_each(counted, NOTICED),
-            {"GPFL - baseline, mean of the last 10": describe_each(over)},
+            {"GPFL - baseline, mean of the last 10 rounds": describe_each(over)},
             rests_on=[name_experiment(CIFAR, p) for p in there],
         ),
     ]
@@ -171,16 +174,16 @@ def judge_ours(histories: Histories) -> list[Claim]:
             histories,
             ROBIN,
             "better-than-round-robin",
-            "GPFL is better than visiting the clients in turn",
+            "GPFL is more accurate than visiting the clients in turn",
             "ours: its bonus alone would be round-robin",
             "GPFL - round-robin",
         ),
         make_claim(
             "leak-is-harmless",
             "Rewarding by test accuracy instead of validation accuracy changes the result by less than 0.01",
-            "ours: the code's rewards look at the test set",
+            "ours: the code computes rewards on the test set",
             judge(ask_comparable(0.01), leak),
-            {"test - validation, mean of the last 10": describe_differences(leak)},
+            {"test rewards - validation rewards, mean of the last 10 rounds": describe_differences(leak)},
             rests_on=list_settings(histories, AS_PUBLISHED, THEIRS),
         ),
     ]
@@ -194,12 +197,12 @@ def judge_regret(study: Mapping[str, Any]) -> list[Claim]:
         make_claim(
             "regret-below-random",
             "In a federation small enough to try all cohorts (digits, 2 local epochs, below the regime of the other "
-            "claims), GPFL's regret, by its code with a visit of 4 rounds, is lower than Random's",
+            "claims), GPFL has a lower regret than Random (GPFL as in its code, with 4 rounds to visit all clients)",
             "ours; the bound of its theorem is negative for every t",
             judge_larger({GPFL: lower}),
             {
-                "regret as a share of a random cohort's": {m: float(v.mean()) for m, v in regret.items()},
-                "Random's - GPFL's": describe_difference(lower),
+                "regret, as a share of a random cohort's regret": {m: float(v.mean()) for m, v in regret.items()},
+                "Random's regret - GPFL's regret": describe_difference(lower),
             },
         ),
     ]
@@ -211,8 +214,8 @@ def judge_rewards(histories: Histories) -> list[Claim]:
         histories,
         BLIND,
         "rewards-pay",
-        "GPFL is better than itself with all rewards 0, which selects whoever was selected least",
-        "ours: what the source proposes is the reward",
+        "GPFL is more accurate than GPFL with all rewards 0, which selects the clients that were selected least",
+        "ours: the reward is what the source proposes",
         "GPFL - GPFL without rewards",
     )
 
@@ -239,7 +242,7 @@ def judge_against(histories: Histories, control: str, name: str, text: str, sour
         if there:
             claim = make_claim(
                 f"{name}{slug}",
-                f"{text} ({words}, mean of the last 10)",
+                f"{text} ({words}, mean of the last 10 rounds)",
                 source,
                 judge_larger(over, NOTICED),
                 {statistic: describe_differences(over)},
@@ -259,15 +262,15 @@ def judge_letter(histories: Histories) -> list[Claim]:
     return [
         make_claim(
             "letter-is-round-robin",
-            "To the letter of its equations (5) to (8) GPFL selects every client equally often (Jain's index at least "
-            "0.99): it is round-robin",
-            "ours: equations (5) to (8) as printed; rewards spread over all clients and rounds vanish beside the bonus",
+            "Exactly as in its equations (5) to (8), GPFL selects every client equally often (Jain's index at least "
+            "0.99), as round-robin does",
+            "ours: in equations (5) to (8) as printed, rewards that are spread over all clients and rounds vanish "
+            "beside the bonus",
             judge(ask_not_smaller(), {p: compare_with(v, 0.99) for p, v in jain.items()}),
             {
                 "Jain's index": {p: float(v.mean()) for p, v in jain.items()},
-                "to the letter, with its momentum of 0.1, - round-robin, mean of the last 10": describe_differences(
-                    ahead
-                ),
+                "GPFL as printed, with its momentum of 0.1 - round-robin, mean of the last 10 "
+                "rounds": describe_differences(ahead),
             },
             rests_on=[name_experiment(find_data(histories), p) for p in there],
         )

@@ -80,13 +80,13 @@ def make_table_2(histories: Histories) -> Table:
                     if history is not None:
                         rows.append(make_row_of_table_2(name, partition, method, protocol, history))
     return Table(
-        "Table II: accuracy at 15 % and 50 % of the rounds, mean of the last 10 ± largest deviation; in brackets "
-        "as published",
+        "Table II: accuracy after 15 % and 50 % of the rounds, and mean of the last 10 rounds ± largest deviation; "
+        "published numbers in brackets",
         ("data, partition", "method", "protocol", "15 %", "50 %", "last 10"),
         tuple(rows),
-        "Means over seeds. *Fair*: FedCor's settings for all. *As published*: Random, Pow-d and FedCor with FedCor's "
-        "settings and d = 10, GPFL with its own code's settings and rewards by test accuracy. The published numbers "
-        "are of one run each, and stand beside runs of as many rounds.",
+        "Numbers are means over seeds. *Fair*: all methods have FedCor's settings. *As published*: Random, Pow-d and "
+        "FedCor have FedCor's settings and d = 10, and GPFL has its own code's settings and rewards by test accuracy. "
+        "Each published number is of one run, and is shown only beside runs of as many rounds.",
     )
 
 
@@ -138,17 +138,17 @@ def tabulate_methods(histories: Histories) -> Table:
             "experiment",
             "method",
             "seeds",
-            "last 10, mean ± std over seeds",
-            "rounds to .60",
-            "full coverage after",
-            "largest count",
+            "mean of the last 10 rounds ± std over seeds",
+            "rounds to 0.6",
+            "round of full coverage",
+            "most selections of a client",
             "Jain",
             "GB",
             "TFLOP",
         ),
         tuple(rows),
-        "Rounds are medians over seeds, evaluated every 5 rounds (CIFAR-10: 10, at `small` 15). GB and TFLOP: all "
-        f"clients together, selection included. *{LITERAL}* has the text's momentum of 0.1 besides.",
+        "Rounds are medians over seeds; accuracy is evaluated every 5 rounds (CIFAR-10: 10, at `small` 15). GB and "
+        f"TFLOP are of all clients together, including selection. *{LITERAL}* also has the text's momentum of 0.1.",
     )
 
 
@@ -171,11 +171,12 @@ def tabulate_gap(histories: Histories) -> Table:
             texts.append("—" if history is None else format_mean_std(measure(history)["accuracy_last"]))
         rows.append((name, *texts))
     return Table(
-        "Where the published gap comes from: mean of the last 10, mean ± std over seeds",
-        ("what was run", *PARTITIONS),
+        "Where the published gap comes from: mean of the last 10 rounds, as mean ± std over seeds",
+        ("method and settings", *PARTITIONS),
         tuple(rows),
-        "FedCor's settings: 784-64-30-10, 80 % of the examples, plain mean, rate halved at rounds 150 and 300. GPFL's: "
-        "784-64-10, all examples, mean by size, rate halved at rounds 162 and 244.",
+        "FedCor's settings are 784-64-30-10, 80 % of the examples, a plain mean, and a rate that is halved at rounds "
+        "150 and 300. GPFL's settings are 784-64-10, all examples, a mean weighted by size, and a rate that is halved "
+        "at rounds 162 and 244.",
     )
 
 
@@ -199,7 +200,15 @@ def tabulate_sensitivity(histories: Histories, settings: str) -> Table:
         )
     return Table(
         f"Sensitivity of GPFL to α and ρ ({SENSITIVE}, {settings})",
-        ("method", "seeds", "last 10", "largest deviation", "full coverage after", "largest count", "Jain"),
+        (
+            "method",
+            "seeds",
+            "mean of the last 10 rounds",
+            "largest deviation",
+            "round of full coverage",
+            "most selections of a client",
+            "Jain",
+        ),
         tuple(rows),
     )
 
@@ -219,12 +228,12 @@ def tabulate_cost(study: Mapping[str, Any], data: str) -> Table:
         for method, row in study["methods"].items()
     ]
     return Table(
-        f"What {study['rounds']} rounds cost ({data}, {SENSITIVE}, FedCor's settings)",
-        ("method", "measured time over Random's", "simulated s", "simulated J", "MB", "GFLOP"),
+        f"Cost of {study['rounds']} rounds ({data}, {SENSITIVE}, FedCor's settings)",
+        ("method", "measured time / Random's time", "simulated s", "simulated J", "MB", "GFLOP"),
         tuple(rows),
-        f"Measured: {study['device']}, compiled beforehand, seed {study['seed']}, median of {len(random)} turns of all "
-        "methods, each of which evaluates the model once a round. Simulated: devices of the law `lognormal`; a round "
-        "lasts as long as its slowest client, asking and probing included.",
+        f"Times were measured on {study['device']}, without compilation, with seed {study['seed']}, as the median of "
+        f"{len(random)} turns of all methods; every method evaluates the model once per round. Simulated devices have "
+        "the law `lognormal`; a round lasts as long as its slowest client, including queries and probes.",
     )
 
 
@@ -235,11 +244,12 @@ def tabulate_regret(study: Mapping[str, Any]) -> Table:
         for method, row in study["methods"].items()
     ]
     return Table(
-        f"Regret where all cohorts can be tried: digits, {study['clients']} clients, m = {study['m']}, "
-        f"{study['rounds']} rounds, {len(study['seeds'])} seeds",
-        ("method", "regret, as a share of a random cohort's", "final accuracy"),
+        f"Regret in a federation in which all cohorts can be tried: digits, {study['clients']} clients, m = "
+        f"{study['m']}, {study['rounds']} rounds, {len(study['seeds'])} seeds",
+        ("method", "regret, as a share of a random cohort's regret", "final accuracy"),
         tuple(rows),
-        "A cohort's value: how much the mean of its updates lowers the validation loss in that round. 0 is the oracle.",
+        "A cohort's value is how much the mean of its updates lowers the validation loss in that round. A regret of 0 "
+        "is that of the oracle.",
     )
 
 
@@ -258,7 +268,7 @@ def tabulate_partitions(study: Mapping[str, Any]) -> Table:
     ]
     return Table(
         "Partitions as drawn",
-        ("partition", "examples a client", "std over clients", "fewest", "most", "classes above 5 %"),
+        ("partition", "examples per client", "std over clients", "fewest", "most", "classes above 5 %"),
         tuple(rows),
-        "Hold-out examples included. Means over seeds, fewest and most over all of them.",
+        "Hold-out examples are included. Numbers are means over seeds; *fewest* and *most* are over all seeds.",
     )

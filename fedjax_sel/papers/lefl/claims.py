@@ -116,7 +116,7 @@ def compare_costs(
 def list_medians(histories: Histories, names: Iterable[str], cells: Iterable[tuple[str, str]]) -> dict[str, Any]:
     """Returns the median over seeds of the rounds to the target."""
     return {
-        f"{name}, to {find_target(name):g}": {
+        f"{name}, to accuracy {find_target(name):g}": {
             f"{method} ({settings})": float(np.median(measure_cell(histories, name, settings, method, "rounds")))
             for settings, method in cells
         }
@@ -143,21 +143,23 @@ def judge_rounds(names: list[str], histories: Histories) -> list[Claim]:
         for claim in (
             make_claim(
                 f"three-times-fewer-rounds-at-{slug}",
-                f"LEFL needs at least {SPEED_UP:g} times fewer rounds than FedAvg, both at {settings}, equal cohorts",
-                "Table I: a sampling method's advantage",
+                f"LEFL needs at least {SPEED_UP:g} times fewer rounds than FedAvg if both use {settings} and cohorts "
+                "of the same size",
+                "Table I, read as the advantage of a sampling method",
                 judge_larger(thrice[settings]),
                 {
-                    f"FedAvg's rounds / LEFL's, minus {SPEED_UP:g}": describe_differences(thrice[settings]),
-                    "rounds, medians": list_medians(histories, names, [(settings, m) for m in (*BASELINES, LEFL)]),
+                    f"FedAvg's rounds / LEFL's rounds, minus {SPEED_UP:g}": describe_differences(thrice[settings]),
+                    "median rounds": list_medians(histories, names, [(settings, m) for m in (*BASELINES, LEFL)]),
                 },
                 rests_on=list_settings(names, settings),
             ),
             make_claim(
                 f"fewer-rounds-at-{slug}",
-                f"LEFL needs fewer rounds than each of the others, all at {settings}, equal cohorts",
+                f"LEFL needs fewer rounds than each of the other methods if all use {settings} and cohorts of the "
+                "same size",
                 "section IV-B: 'significantly fewer number of rounds'",
                 judge_larger_than_each(faster[settings]),
-                {"the other's rounds - LEFL's": describe_each(faster[settings])},
+                {"the other method's rounds - LEFL's rounds": describe_each(faster[settings])},
                 rests_on=list_settings(names, settings),
             ),
         )
@@ -165,12 +167,12 @@ def judge_rounds(names: list[str], histories: Histories) -> list[Claim]:
     return [
         make_claim(
             "three-times-fewer-rounds-as-published",
-            f"LEFL needs at least {SPEED_UP:g} times fewer rounds than FedAvg, LEFL at 0.1, FedAvg at 0.01",
+            f"LEFL with learning rate 0.1 needs at least {SPEED_UP:g} times fewer rounds than FedAvg with 0.01",
             "Table I",
             judge_larger(published),
             {
-                f"FedAvg's rounds / LEFL's, minus {SPEED_UP:g}": describe_differences(published),
-                "rounds, medians": list_medians(histories, names, [(AS_PUBLISHED, m) for m in (*BASELINES, LEFL)]),
+                f"FedAvg's rounds / LEFL's rounds, minus {SPEED_UP:g}": describe_differences(published),
+                "median rounds": list_medians(histories, names, [(AS_PUBLISHED, m) for m in (*BASELINES, LEFL)]),
             },
             rests_on=list_settings(names, AS_PUBLISHED),
         ),
@@ -180,7 +182,7 @@ def judge_rounds(names: list[str], histories: Histories) -> list[Claim]:
             f"FedAvg at LEFL's rate needs at least {SPEED_UP:g} times fewer rounds than at the baselines' rate",
             "ours: the rates of the code's two trainers are 0.1 and 0.01",
             judge_larger(rate),
-            {f"rounds at 0.01 / at 0.1, minus {SPEED_UP:g}": describe_differences(rate)},
+            {f"rounds at 0.01 / rounds at 0.1, minus {SPEED_UP:g}": describe_differences(rate)},
             rests_on=list_settings(names, LOW, HIGH),
         ),
         make_claim(
@@ -188,7 +190,7 @@ def judge_rounds(names: list[str], histories: Histories) -> list[Claim]:
             "FedProx needs more rounds than FedAvg (as published, μ = 1)",
             "Table I",
             judge_larger(prox),
-            {"FedProx's rounds - FedAvg's": describe_differences(prox)},
+            {"FedProx's rounds - FedAvg's rounds": describe_differences(prox)},
             rests_on=list_settings(names, AS_PUBLISHED),
         ),
         make_claim(
@@ -196,7 +198,7 @@ def judge_rounds(names: list[str], histories: Histories) -> list[Claim]:
             "SCAFFOLD needs fewer rounds than FedAvg (as published)",
             "Table I",
             judge_larger(scaffold),
-            {"FedAvg's rounds - SCAFFOLD's": describe_differences(scaffold)},
+            {"FedAvg's rounds - SCAFFOLD's rounds": describe_differences(scaffold)},
             rests_on=list_settings(names, AS_PUBLISHED),
         ),
     ]
@@ -204,11 +206,11 @@ def judge_rounds(names: list[str], histories: Histories) -> list[Claim]:
 
 def judge_accuracy(names: list[str], histories: Histories) -> list[Claim]:
     """Returns the claims of Fig. 5 on final accuracy."""
-    out, text = [], "LEFL ends at a higher accuracy than each of the others"
+    out, text = [], "LEFL ends at a higher accuracy than each of the other methods"
     for settings, slug, how, source in (
         (AS_PUBLISHED, "as-published", "as published", "5 % and 6 % over SCAFFOLD on EMNIST"),
-        (HIGH, "fair", f"all at {HIGH}, equal cohorts", "the rate is that of its code"),
-        (LOW, "at-their-rate", f"all at {LOW}, equal cohorts", "'learning rate of 0.01' of each client"),
+        (HIGH, "fair", f"all with {HIGH} and cohorts of the same size", "with the rate of LEFL's code"),
+        (LOW, "at-their-rate", f"all with {LOW} and cohorts of the same size", "each client's 'learning rate of 0.01'"),
     ):
         over = {
             method: compare(histories, names, "accuracy_last", (settings, LEFL), (settings, method))
@@ -217,22 +219,22 @@ def judge_accuracy(names: list[str], histories: Histories) -> list[Claim]:
         out.append(
             make_claim(
                 f"more-accurate-{slug}",
-                f"{text} ({how}; mean of the last 10)",
+                f"{text} ({how}; mean of the last 10 rounds)",
                 f"Fig. 5, section IV-B: {source}",
                 judge_larger_than_each(over, NOTICED),
-                {"LEFL - the other": describe_each(over)},
+                {"LEFL - the other method": describe_each(over)},
                 rests_on=list_settings(names, settings),
             )
         )
     for settings, slug, how, source in (
         (AS_PUBLISHED, "", f"as published, both at {LOW}", "Fig. 5, section IV-B"),
-        (HIGH, "-at-its-rate", f"both at {HIGH}", "ours; SCAFFOLD's own source"),
+        (HIGH, "-at-its-rate", f"both at {HIGH}", "ours; SCAFFOLD's own paper"),
     ):
         ahead = compare(histories, names, "accuracy_last", (settings, SCAFFOLD), (settings, FEDAVG))
         out.append(
             make_claim(
                 f"scaffold-beats-fedavg{slug}",
-                f"SCAFFOLD ends at a higher accuracy than FedAvg ({how}; mean of the last 10)",
+                f"SCAFFOLD ends at a higher accuracy than FedAvg ({how}; mean of the last 10 rounds)",
                 source,
                 judge_larger(ahead, NOTICED),
                 {"SCAFFOLD - FedAvg": describe_differences(ahead)},
@@ -244,16 +246,17 @@ def judge_accuracy(names: list[str], histories: Histories) -> list[Claim]:
 
 def judge_bytes(names: list[str], histories: Histories) -> list[Claim]:
     """Returns the claims on Table I's cost, including the pre-phase."""
-    what, out = "LEFL's bytes - FedAvg's; all of a run's, at least, where it never gets there", []
+    what = "LEFL's bytes - FedAvg's bytes; a run that never reaches the target counts with all its bytes, a lower bound"
+    out = []
     for settings, slug, source in (
-        (AS_PUBLISHED, "as-published", "section IV-B, of EMNIST, for which these data stand: '0.02GB additional'"),
+        (AS_PUBLISHED, "as-published", "section IV-B, on EMNIST, for which these data stand in: '0.02GB additional'"),
         (HIGH, "fair", "ours: at equal rates"),
     ):
         more = compare_costs(histories, names, "bytes", (settings, LEFL), (settings, FEDAVG))
         out.append(
             make_claim(
                 f"more-bytes-{slug}",
-                f"LEFL takes more bytes to the target than FedAvg, its pre-phase included ({settings})",
+                f"LEFL, including its pre-phase, needs more bytes than FedAvg to reach the target ({settings})",
                 source,
                 judge_larger(more),
                 {what: describe_differences(more)},
@@ -277,23 +280,24 @@ def judge_combinations(names: list[str], histories: Histories) -> list[Claim]:
     for name in there:
         best = max((FEDPROX, *TUNED), key=lambda m, n=name: measure_cell(histories, n, HIGH, m, "accuracy_last").mean())
         tuned |= {
-            f"{name}, over {best}": d
+            f"{name}, against {best}": d
             for d in compare(histories, [name], "accuracy_last", (HIGH, LEFL), (HIGH, best)).values()
         }
     return [
         make_claim(
             "adds-to-the-other-methods",
             "LEFL's cohorts raise the accuracy of FedAvg (with proportional quotas), FedProx, SCAFFOLD and FedNova, "
-            "all at LEFL's rate (mean of the last 10)",
-            "ours; section II has it that LEFL 'can easily be augmented' with them",
+            "all at LEFL's rate (mean of the last 10 rounds)",
+            "ours; section II says that LEFL 'can easily be augmented' with them",
             judge_larger_than_each(over, NOTICED),
-            {"with LEFL - without": describe_each(over)},
+            {"with LEFL - without LEFL": describe_each(over)},
             rests_on=list_settings(there, HIGH),
         ),
         make_claim(
             "more-accurate-than-tuned-fedprox",
-            "LEFL ends at a higher accuracy than FedProx with the best μ of 0.001, 0.01, 0.1 and 1, best in hindsight",
-            "ours: with the default μ FedProx is FedAvg",
+            "LEFL ends at a higher accuracy than FedProx with the μ, out of 0.001, 0.01, 0.1 and 1, that is best in "
+            "hindsight",
+            "ours: with the default μ, FedProx is FedAvg",
             judge_larger(tuned, NOTICED),
             {"LEFL - FedProx": describe_differences(tuned)},
             rests_on=list_settings(there, HIGH),
@@ -313,7 +317,7 @@ def judge_medium(names: list[str], histories: Histories) -> list[Claim]:
     return [
         make_claim(
             "more-accurate-than-fedavg",
-            "LEFL ends at a higher accuracy than FedAvg at the same rate (mean of the last 10)",
+            "LEFL ends at a higher accuracy than FedAvg at the same rate (mean of the last 10 rounds)",
             "Table I, Fig. 5",
             judge_larger(over, NOTICED),
             {"LEFL - FedAvg": describe_differences(over)},

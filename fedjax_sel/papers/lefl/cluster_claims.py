@@ -43,7 +43,8 @@ def judge_clusters(study: Mapping[str, Any], groups: Mapping[str, Any]) -> list[
     return [
         make_claim(
             "cohorts-nearer-to-all-labels",
-            "Stratified cohorts have a lower relative entropy to everybody's labels than uniform ones of the same size",
+            "The labels of stratified cohorts have a lower relative entropy to the labels of all clients than those "
+            "of uniform cohorts of the same size",
             "Fig. 4, section IV-A",
             judge_larger(entropy),
             {"uniform - stratified, nats": describe_differences(entropy), "stratified / uniform": share},
@@ -51,28 +52,30 @@ def judge_clusters(study: Mapping[str, Any], groups: Mapping[str, Any]) -> list[
         ),
         make_claim(
             "clusters-nearer-in-latent-space",
-            "Models of one cluster are nearer in latent space than models of random clusters of the same sizes",
+            "Models within a cluster are nearer to each other in latent space than models within random clusters of "
+            "the same sizes",
             "Fig. 3, section IV-A",
             judge_larger(nearer),
-            {"random - clusters, mean distance": describe_differences(nearer)},
+            {"mean distance in random clusters - in LEFL's clusters": describe_differences(nearer)},
             rests_on=[name_experiment(name, HIGH) for name in study],
         ),
         make_claim(
             "clusters-alike-in-late-layers",
-            f"In the last layer, models of one cluster have a higher CKA than models of two ({'; '.join(last)})",
+            "In the last layer, models of the same cluster have a higher CKA than models of different clusters "
+            f"({'; '.join(last)})",
             "Fig. 2, section IV-A",
             judge_larger(last),
             {
-                "one cluster - two, last layer": describe_differences(last),
+                "same cluster - different clusters, last layer": describe_differences(last),
                 "first layer": {n: [float(v) for v in cka[:, :, 0].mean(0)] for n, cka in alike.items()},
             },
             rests_on=[name_experiment(name, HIGH) for name in study if name in last],
         ),
         make_claim(
             "as-good-as-the-labels",
-            "Clusters of soft labels give cohorts as near to everybody's labels as clusters of the clients' true "
-            "labels (within 0.02 nats)",
-            "ours: what the method could reach at best",
+            "Clusters of soft labels give cohorts whose labels are as near to the labels of all clients as with "
+            "clusters of the clients' true labels (within 0.02 nats)",
+            "ours: the best that the method could reach",
             judge(ask_comparable(0.02), labels),
             {"soft labels - true labels, nats": describe_differences(labels)},
             rests_on=[name_experiment(name, HIGH) for name in study],
@@ -86,8 +89,8 @@ def judge_quotas(study: Mapping[str, Any]) -> list[Claim]:
     """Returns the claims of Fig. 4 with proportional quotas, for both directions of the divergence, if drawn."""
     out = []
     for name, words in (
-        ("entropy_proportional", "row i of KL(p_i ‖ p_j), as the text has it"),
-        ("entropy_transposed", "row i of KL(p_j ‖ p_i), as its code computes it"),
+        ("entropy_proportional", "row i of KL(p_i ‖ p_j), as in the text"),
+        ("entropy_transposed", "row i of KL(p_j ‖ p_i), as in the code"),
     ):
         lower = {
             n: difference(np.array(row["entropy_random"]), np.array(row[name]))
@@ -98,8 +101,9 @@ def judge_quotas(study: Mapping[str, Any]) -> list[Claim]:
             out.append(
                 make_claim(
                     f"{name.replace('entropy_', '')}-cohorts-nearer-to-all-labels",
-                    "With proportional quotas stratified cohorts have a lower relative entropy to everybody's labels "
-                    f"than uniform ones of the same size (clusters of {words})",
+                    "With proportional quotas, the labels of stratified cohorts have a lower relative entropy to the "
+                    "labels of all clients than those of uniform cohorts of the same size (client i is clustered by "
+                    f"{words})",
                     "Fig. 4, section IV-A: 'a proportional number of clients'",
                     judge_larger(lower),
                     {"uniform - stratified, nats": describe_differences(lower)},
@@ -115,8 +119,17 @@ def judge_conjectures(study: Mapping[str, Any]) -> list[Claim]:
         zip(
             CORRELATED,
             (
-                ("conjecture-1", "Clients whose divergence (KL_ij + KL_ji) is small have learned similar features"),
-                ("conjecture-2", "Clients whose rows of the divergence are similar have learned similar features"),
+                (
+                    "conjecture-1",
+                    "Clients whose divergence (KL_ij + KL_ji) is small have learned similar features: over pairs of "
+                    "clients, this divergence has a rank correlation above 0 with the distance in latent space",
+                ),
+                (
+                    "conjecture-2",
+                    "Clients whose rows of the divergence are similar have learned similar features: over pairs of "
+                    "clients, the distance between rows has a rank correlation above 0 with the distance in latent "
+                    "space",
+                ),
             ),
             strict=True,
         )
@@ -128,7 +141,7 @@ def judge_conjectures(study: Mapping[str, Any]) -> list[Claim]:
             out.append(
                 make_claim(
                     name,
-                    f"{text}: its rank correlation over pairs with their distance in latent space is above 0",
+                    text,
                     f"Conjecture {name[-1]}, section III",
                     judge_larger(found),
                     {"Spearman's rank correlation": describe_differences(found)},
@@ -149,14 +162,15 @@ def judge_groups(study: Mapping[str, Any]) -> list[Claim]:
     return [
         make_claim(
             "groups-are-found",
-            "The clusters of 24 clients are the five groups that share a pair of labels",
+            "LEFL's clusters of 24 clients are the five groups of clients that share a pair of labels",
             "section V",
             judge(ask_not_smaller(), perfect),
             {"adjusted Rand index by seed": {name: value.tolist() for name, value in rand.items()}},
         ),
         make_claim(
             "their-cohorts-hold-all-labels",
-            "There, stratified cohorts have a relative entropy close to 0 (below 0.05 nats)",
+            "With these 24 clients, the labels of stratified cohorts have a relative entropy close to 0 to the labels "
+            "of all clients (below 0.05 nats)",
             "Fig. 6, section V",
             judge_larger(entropy),
             {

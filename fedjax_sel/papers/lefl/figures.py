@@ -58,7 +58,10 @@ def make_figures(scale: str, evidence: Evidence) -> list[Figure]:
 
     runs = [] if scale == "medium" else list_run_figures(group_panels)
     if more := group_panels(HIGH, (FEDAVG, LEFL, *COMBINED, *TUNED, BY_CODE)):
-        caption = "LEFL with its text's quotas and under the other methods, and FedProx with other μ, at LEFL's rate."
+        caption = (
+            "LEFL with its text's quotas, LEFL combined with the other methods, and FedProx with other μ, all at "
+            "LEFL's rate."
+        )
         there = {name: methods for name, methods in more.items() if PROPORTIONAL in methods}
         runs += [Figure("combined", caption, lambda: curves(there, log=True))] if there else []
     if scale == "medium":
@@ -75,23 +78,24 @@ def list_run_figures(group_panels: Callable[..., dict[str, dict[str, History]]])
     return [
         Figure(
             "accuracy-as-published",
-            "Each method as published: LEFL at learning rate 0.1 with its code's allocation, the others at "
-            "0.01 (Fig. 5). Median over seeds, band from the first to the ninth decile.",
+            "Each method as published: LEFL at learning rate 0.1 with its code's allocation, the others at 0.01 (Fig. "
+            "5). Median over seeds, with a band from the first to the ninth decile.",
             lambda: curves(need(group_panels(AS_PUBLISHED)), looks=LOOKS, log=True),
         ),
         Figure(
             "accuracy-at-its-rate",
-            "All methods at LEFL's rate and schedule, cohorts equal.",
+            "All methods at LEFL's rate and schedule, with cohorts of the same size.",
             lambda: curves(need(group_panels(HIGH)), looks=LOOKS, log=True),
         ),
         Figure(
             "accuracy-at-their-rate",
-            "All methods at the baselines' rate, cohorts equal.",
+            "All methods at the baselines' rate, with cohorts of the same size.",
             lambda: curves(need(group_panels(LOW)), looks=LOOKS, log=True),
         ),
         Figure(
             "other-servers",
-            "Other servers at LEFL's local rate; adaptive ones with server rate 0.01, not tuned.",
+            "Other server optimisers at LEFL's local rate; the adaptive ones have server rate 0.01, which is not "
+            "tuned.",
             lambda: curves(need(others), looks={**LOOKS, **dict(zip(OTHERS, SPARE, strict=True))}, log=True),
         ),
     ]
@@ -107,25 +111,26 @@ def list_study_figures(studies: Mapping[str, Any]) -> list[Figure]:
     return [
         Figure(
             "entropy",
-            "Relative entropy of each round's cohort to everybody's labels, mean over seeds: uniform, stratified by "
-            "LEFL's clusters, and by clusters of the true labels (Fig. 4); lines: means over all rounds.",
+            "Relative entropy of the labels of each round's cohort to the labels of all clients, mean over seeds "
+            "(Fig. 4). Cohorts are uniform, stratified by LEFL's clusters, or stratified by clusters of the true "
+            "labels. Horizontal lines are means over all rounds.",
             lambda: draw_entropy(studies["clusters"]),
         ),
         Figure(
             "distance",
-            "Mean distance in latent space of models in one cluster, over that in random clusters of the same sizes "
-            "(Fig. 3, 6); dots: seeds.",
+            "Mean distance in latent space of models of the same cluster, divided by that in random clusters of the "
+            "same sizes (Fig. 3, 6). Dots are seeds.",
             lambda: draw_distances({**studies["clusters"], **studies["ablation"]}),
         ),
         Figure(
             "kl",
-            "KL divergences of the first seed's clients, sorted by cluster; lines part clusters.",
+            "KL divergences of the first seed's clients, sorted by cluster; lines separate clusters.",
             lambda: draw_divergences(find_small()),
         ),
         Figure(
             "cka",
-            "CKA of every layer of one client's model with every layer of another's, mean over pairs, first seed: of "
-            "one cluster (left), of two (right) (Fig. 2).",
+            "CKA of every layer of one client's model with every layer of another's, for the first seed (Fig. 2): "
+            "mean over pairs of the same cluster (left), and of different clusters (right).",
             lambda: draw_alikeness(find_small()),
         ),
     ]
@@ -191,7 +196,7 @@ def draw_alikeness(study: Mapping[str, Any]) -> mpl.Figure:
     figure, axes = plt.subplots(len(study), 2, figsize=(6.4, 2.9 * len(study)), layout="constrained", squeeze=False)
     image = None
     for line, (title, row) in zip(axes, study.items(), strict=True):
-        for ax, value, what in zip(line, np.array(row["heat"]), ("one cluster", "two clusters"), strict=True):
+        for ax, value, what in zip(line, np.array(row["heat"]), ("same cluster", "different clusters"), strict=True):
             image = ax.imshow(value, vmin=0, vmax=1, cmap="magma", origin="lower")
             ax.set_xticks(range(0, len(value), max(1, len(value) // 5)))
             ax.set_yticks(range(0, len(value), max(1, len(value) // 5)))

@@ -40,11 +40,12 @@ def tabulate_targets(scale: str, histories: Mapping[tuple[str, str], History]) -
                     )
     most = max(len(targets) for targets in TARGETS.values())
     return Table(
-        "Rounds, and GB in all, to a target accuracy (as Table I)",
-        ("experiment", "method", *(f"target {i + 1}" for i in range(most)), "clients a round", "pre-phase, GB"),
+        "Rounds and total GB to reach a target accuracy (as in Table I)",
+        ("experiment", "method", *(f"target {i + 1}" for i in range(most)), "clients per round", "pre-phase, GB"),
         tuple((*row[:2], *(*row[2:-2], *("—",) * (most + 4 - len(row))), *row[-2:]) for row in rows),
-        "A target's cell: its accuracy, the median over seeds of the rounds to it, and of the GB (10⁹ bytes) of all "
-        "clients up to there, selection included; >: not in so many rounds. In brackets, as published.",
+        "Each target's cell has the accuracy, and the medians over seeds of the rounds to reach it and of the GB (10⁹ "
+        "bytes) of all clients until then, including selection; > means that the target was not reached in so many "
+        "rounds. Published numbers are in brackets.",
     )
 
 
@@ -71,13 +72,14 @@ def tabulate_accuracy(scale: str, histories: Mapping[tuple[str, str], History]) 
             if set(texts) != {"—"}:
                 rows.append((name, method, *texts))
     return Table(
-        "Accuracy, mean of the last 10 rounds, mean ± std over seeds (Fig. 5)",
+        "Accuracy (Fig. 5): mean of the last 10 rounds, as mean ± std over seeds",
         ("experiment", "method", "each as published", "all at LEFL's rate", "all at the baselines' rate"),
         tuple(rows),
-        "LEFL's rate: 0.1, times 0.99 after each local epoch, from anew every round. The baselines': 0.01. As "
-        "published: LEFL at its rate with its code's allocation (more clients a round), the others at 0.01, FedProx "
-        "with μ = 1 (elsewhere 0.001, or as said; the best of them in hindsight is FedProx tuned). "
-        "FedAdagrad, FedAdam and FedYogi: server rate 0.01, not tuned.",
+        "LEFL's rate is 0.1, multiplied by 0.99 after each local epoch and reset in every round. The baselines' rate "
+        "is 0.01. As published, LEFL has its own rate and its code's allocation (more clients per round), and the "
+        "others have 0.01. FedProx has μ = 1 as published, and 0.001 elsewhere unless stated otherwise; tuned FedProx "
+        "is the one that is best in hindsight. FedAdagrad, FedAdam and FedYogi have server rate 0.01, which is not "
+        "tuned.",
     )
 
 
@@ -102,13 +104,14 @@ def make_cost_table() -> Table:
             )
     clients = ", ".join(f"{name}: {p:,} parameters, {n} clients" for name, (p, n, *_) in MODELS.items())
     return Table(
-        "Table I's communication, from its own rounds: GB (10⁹ bytes) as printed and as it comes to",
+        "Communication in Table I, in GB (10⁹ bytes): as printed, and as computed from its own rounds",
         ("experiment", "method", "rounds", "printed", "Δ printed", "computed", "Δ computed"),
         tuple(rows),
-        "Computed: 8 bytes a parameter, client and round (down and up), SCAFFOLD twice that, FedNova as FedAvg; LEFL "
-        "plus its pre-phase: model and 1000 public examples of one byte a number down, soft labels of four bytes up, "
-        f"for all clients. {clients}. The printed EMNIST numbers count one way only, CIFAR's both; Δ printed is the "
-        "difference of the printed totals, pre-phase included, where the source's column has -3.78, -6.9 and +0.02.",
+        "We compute 8 bytes per parameter, client and round (down and up), twice as many for SCAFFOLD, and as many "
+        "for FedNova as for FedAvg. LEFL adds its pre-phase, in which all clients receive the model and 1000 public "
+        f"examples of one byte per number, and send soft labels of four bytes per number. {clients}. The printed "
+        "numbers count one direction only for EMNIST, and both for CIFAR. Δ is the difference from FedAvg. Δ printed "
+        "uses the printed totals, including the pre-phase; the source's own column has -3.78, -6.9 and +0.02.",
     )
 
 
@@ -144,19 +147,20 @@ def tabulate_clusters(study: Mapping[str, Any]) -> Table:
             "proportional, transposed",
             "by true labels",
             "uniform",
-            "distance within",
-            "in random clusters",
-            "CKA within",
-            "CKA between",
+            "distance within clusters",
+            "distance within random clusters",
+            "CKA within clusters",
+            "CKA between clusters",
             "rank correlation, pairs",
             "rank correlation, rows",
         ),
         tuple(rows),
-        "Relative entropy of the mean of the cohort's label shares to the labels of all training examples, cohorts of "
-        "m clients (those of LEFL, exactly m). Stratified: at least one of each cluster; proportional: a share rounded "
-        "by chance; transposed: clusters of the other direction of the divergence. Rank correlation with distance in "
-        "latent space: conjectures 1 and 2. By true labels: strata are clusters of the clients' label shares. "
-        "Distances: mean over 100 test examples of the last layer's inputs.",
+        "The relative entropy is that of the mean of the cohort's label shares to the labels of all training "
+        "examples, for cohorts of m clients (exactly m also for LEFL). *Stratified* takes at least one client of each "
+        "cluster; *proportional* takes each cluster's share, rounded at random; *transposed* has clusters of the "
+        "other direction of the divergence; *by true labels* has clusters of the clients' label shares as strata. "
+        "Distances are between the last layer's inputs, averaged over 100 test examples. The rank correlations with "
+        "this distance test conjectures 1 and 2.",
     )
 
 
@@ -176,18 +180,19 @@ def tabulate_groups(study: Mapping[str, Any]) -> Table:
         for name, row in study.items()
     ]
     return Table(
-        "24 clients in five groups with a pair of labels each (section V)",
+        "24 clients in five groups, each of which shares a pair of labels (section V)",
         (
             "experiment",
             "adjusted Rand index",
             "entropy, stratified",
             "entropy, uniform",
-            "distance within",
-            "in random clusters",
-            "CKA within",
-            "CKA between",
+            "distance within clusters",
+            "distance within random clusters",
+            "CKA within clusters",
+            "CKA between clusters",
             "seeds",
         ),
         tuple(rows),
-        "1: the clusters are the groups. CKA of the last layer, mean over pairs of clients.",
+        "A Rand index of 1 means that the clusters are the groups. CKA is that of the last layer, averaged over pairs "
+        "of clients.",
     )

@@ -13,26 +13,27 @@ __all__ = ["PAPER"]
 
 OPEN = """
 The paper gives ε ∈ {0, 0.1}, 100 clients, two classes, 6 boundary clients (elsewhere "6-10"), three settings as
-pictures, and results as curves without numbers. It leaves open the cohort, model, learning rate, epochs, batch, rounds,
-seeds and the law of the data.
+pictures, and results as curves without numbers. It leaves open the cohort size, the model, the learning rate, the
+epochs, the batch size, the rounds, the seeds and the law of the data.
 
-Ours: examples in [-1, 1]², boundary x₂ = 0.5 sin(π x₁), 50 examples a client; boundary clients draw within 0.15 of the
-curve's height, the others beyond 0.25, half of them of each class (`fedjax_sel.data.uacs`). MLP 2-32-2, m = 6, 150
-rounds (15 at scale `smoke`), 5 local epochs of SGD with batch 10 and learning rate 0.1, examples normalised to
-deviation 1, aggregation 1/m, accuracy on 2000 examples uniform on the square. A seed draws data, initial model and
-cohorts. Every method sees the same data and initial model, and a client shuffles its examples in the same way under all
-of them.
+Our examples lie in [-1, 1]², with the boundary x₂ = 0.5 sin(π x₁) and 50 examples per client. Boundary clients draw
+examples within 0.15 of the curve's height. The other clients draw examples more than 0.25 from it; half of these
+clients have one class, and half the other (`fedjax_sel.data.uacs`). The model is an MLP 2-32-2. Runs have m = 6 and 150
+rounds (15 at scale `smoke`) of 5 local epochs of SGD with batch size 10 and learning rate 0.1. Examples are normalised
+to deviation 1, aggregation is 1/m, and accuracy is measured on 2000 examples that are uniform on the square. A seed
+draws the data, the initial model and the cohorts. Every method sees the same data and initial model, and a client
+shuffles its examples in the same way under all of them.
 
-Entropy and gradient norm are measured on the global model by every client in every round. The paper does not count
-this; we do: the model goes to all 100 clients instead of 6, and all examples are passed through it.
+Every client measures entropy or gradient norm on the global model in every round. The paper does not count this cost;
+we do: the model goes to all 100 clients instead of 6, and all examples are passed through it.
 
-The curve's amplitude, the strip, the margin and the boxes are ours: `full` changes one at a time. It also changes
-cohort, learning rate, epochs, boundary clients and model. Logistic regression also runs where the boundary is straight,
-or nearly: at the default amplitude random selection is about as accurate as the best straight line. Controls are
-round-robin and, at `full`, all clients in every round.
+The curve's amplitude, the strip, the margin and the boxes are ours: `full` changes one at a time. It also changes the
+cohort size, the learning rate, the epochs, the boundary clients and the model. Logistic regression also runs with a
+boundary that is straight, or nearly so: at the default amplitude, random selection is about as accurate as the best
+straight line. Controls are round-robin and, at `full`, all clients in every round.
 
-An advantage of at most 0.001 of accuracy, or of 1 round, is negligible. A run that never reaches the target counts as
-reaching it in the round after the last.
+An advantage of at most 0.001 in accuracy, or of 1 round, counts as negligible. A run that never reaches the target
+counts as reaching it in the round after the last.
 """
 
 REGIME = FairRegime(

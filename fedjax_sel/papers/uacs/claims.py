@@ -47,7 +47,7 @@ from fedjax_sel.papers.uacs.numbers import (
 )
 
 COSTS = "Introduction: reducing computational costs (implied)"
-SOURCES = {"bytes": "ours: implied by comparing per round", "FLOPs": COSTS}
+SOURCES = {"bytes": "ours: implied by the comparison per round", "FLOPs": COSTS}
 
 
 def judge_claims(scale: str, evidence: Evidence) -> list[Claim]:
@@ -77,7 +77,8 @@ def judge_random(histories: Histories) -> Claim:
     sooner = compare(histories, RANDOM, ENTROPY, f"rounds_to_{TARGET}")
     return make_claim(
         "random-underperforms",
-        "Random selection underperforms entropy selection in all three experiments (mean accuracy over the rounds)",
+        "Random selection is less accurate than entropy selection in all three experiments (mean accuracy over the "
+        "rounds)",
         "Remarks, first item",
         judge_larger(area, NOTICED),
         {
@@ -99,18 +100,20 @@ def judge_gradient_norm(histories: Histories) -> list[Claim]:
     return [
         make_claim(
             "gradient-norm-comparable",
-            f"Gradient norm-based selection is comparable to entropy in its results (final accuracy ±{COMPARABLE})",
+            "Gradient norm-based selection is about as accurate as entropy selection (final accuracy within "
+            f"±{COMPARABLE})",
             "Remarks, second item",
             judge(ask_comparable(COMPARABLE), end),
             {
                 "gradient norm - entropy, final accuracy": describe_differences(end),
-                f"by mean accuracy, in which speed counts, it would be {other}": describe_differences(mean),
+                "by mean accuracy over the rounds, in which speed counts, the verdict "
+                f"would be {other}": describe_differences(mean),
             },
             rests_on=SETTINGS.values(),
         ),
         make_claim(
             "entropy-faster-than-gradient-norm",
-            f"Entropy converges faster than gradient norm (rounds to accuracy {TARGET})",
+            f"Entropy selection converges faster than gradient norm-based selection (rounds to accuracy {TARGET})",
             "Remarks, second item",
             judge_larger(faster, 1.0),
             {f"gradient norm - entropy, rounds to {TARGET}": describe_differences(faster)},
@@ -128,8 +131,8 @@ def judge_superior(histories: Histories) -> Claim:
     mean = compare_each(ENTROPY, "mean_accuracy")
     return make_claim(
         "superior-to-each",
-        "Entropy demonstrates superior performance, over random selection and over gradient norm (mean accuracy over "
-        "the rounds)",
+        "Entropy selection is more accurate than random selection and than gradient norm-based selection (mean "
+        "accuracy over the rounds)",
         "Remarks, second item",
         judge_larger_than_each(mean, NOTICED),
         {
@@ -146,8 +149,8 @@ def judge_exploration(histories: Histories) -> Claim:
     more = compare(histories, GREEDY, ENTROPY, "mean_accuracy")
     return make_claim(
         "exploring-pays",
-        "Exploring (ε = 0.1) is better than pure exploitation (mean accuracy over the rounds)",
-        "ours: the source ranks its two variants nowhere",
+        "Entropy selection with exploration (ε = 0.1) is more accurate than without (mean accuracy over the rounds)",
+        "ours: the source does not rank its two variants",
         judge_larger(more, NOTICED),
         {"entropy+eps-greedy - entropy, mean accuracy": describe_differences(more)},
         rests_on=SETTINGS.values(),
@@ -166,13 +169,13 @@ def judge_boundary(histories: Histories) -> Claim:
     }
     return make_claim(
         "top-m-are-boundary",
-        "The clients of highest entropy are the boundary clients (at least 5 of 6, a bound of ours, after a fifth of "
-        "the rounds)",
+        "The clients with the highest entropy are the boundary clients (at least 5 of 6 selected clients, averaged "
+        "over the rounds after the first fifth; the bound is ours)",
         "Experimental Objectives and Experiment 1 (implied)",
         by_bound[max(BOUNDS)],
         {
-            **{title: {"mean": float(np.mean(v)), "least seed": float(np.min(v))} for title, v in near.items()},
-            "beyond other bounds": {
+            **{title: {"mean": float(np.mean(v)), "lowest seed": float(np.min(v))} for title, v in near.items()},
+            "verdict with other bounds": {
                 f"{bound:g} of 6 ({found.verdict})": found.effect["pooled"] for bound, found in by_bound.items()
             },
         },
@@ -185,8 +188,8 @@ def judge_at_equal_cost(histories: Histories, unit: str) -> Claim:
     paid = compare_at_equal_cost(histories, unit.lower())
     return make_claim(
         f"ahead-at-equal-{unit.lower()}",
-        f"Entropy selection is ahead of random selection also at equal {unit}, selection counted "
-        "(accuracy when it has spent what random spends in the whole run)",
+        f"Entropy selection is also ahead of random selection at equal {unit}, including the cost of selection (its "
+        "accuracy when it has spent what random selection spends in the whole run)",
         SOURCES[unit],
         judge_larger(paid, NOTICED),
         {f"entropy - random at equal {unit}": describe_differences(paid)},
@@ -204,8 +207,8 @@ def judge_long_runs(histories: Histories, unit: str) -> Claim:
         saved[title] = {name: float(np.median(value) / 1e6) for name, value in needed.items()}
     return make_claim(
         f"ahead-at-entropys-{unit.lower()}",
-        "Entropy selection is ahead of random selection also where random selection goes on until it has spent as "
-        f"many {unit} as entropy selection in the whole run (final accuracy)",
+        "Entropy selection is also ahead of random selection if random selection continues until it has spent as many "
+        f"{unit} as entropy selection spends in the whole run (final accuracy)",
         SOURCES[unit],
         judge_larger(over, NOTICED),
         {
@@ -222,13 +225,13 @@ def judge_everybody(histories: Histories) -> Claim:
     rounds = compare(histories, ENTROPY, EVERYBODY, "final_accuracy")
     return make_claim(
         "ahead-of-all-clients-at-equal-flops",
-        "Entropy selection is ahead of training all clients at equal FLOPs (its final accuracy; theirs when they "
-        "have spent as many)",
+        "Entropy selection is ahead of training all clients at equal FLOPs (its final accuracy against that of all "
+        "clients when they have spent as many)",
         COSTS,
         judge_larger(paid, NOTICED),
         {
             "entropy - all clients at entropy's FLOPs": describe_differences(paid),
-            "entropy - all clients after as many rounds": describe_differences(rounds),
+            "entropy - all clients after equally many rounds": describe_differences(rounds),
         },
         rests_on=SETTINGS.values(),
     )
@@ -251,8 +254,9 @@ def judge_linear(histories: Histories) -> Claim:
     found = compare_all(RANDOM, STRAIGHTER)
     return make_claim(
         "random-underperforms-linear",
-        "Random selection underperforms entropy selection in all three experiments also with logistic regression, "
-        "where a straight line can follow the boundary (amplitude 0) or nearly (0.125; mean accuracy over the rounds)",
+        "With logistic regression, too, random selection is less accurate than entropy selection in all three "
+        "experiments if the boundary is a straight line (amplitude 0) or nearly one (0.125; mean accuracy over the "
+        "rounds)",
         "ours: the source names no model",
         judge_larger(found, NOTICED),
         {

@@ -47,7 +47,8 @@ def make_figures(scale: str, evidence: Evidence) -> list[Figure]:
         return out
     linear = Figure(
         "accuracy-linear",
-        "With logistic regression, by the amplitude of the boundary. Dashed: the best straight line.",
+        "Test accuracy of logistic regression against rounds, by the amplitude of the boundary. Dashed lines are the "
+        "accuracy of the best straight line.",
         lambda: draw_lines({name: group_panels(COMPARED, name) for name in LINES}),
     )
     return [*out, linear, *join(lambda: [make_sensitivity_figure(histories)])]
@@ -60,29 +61,32 @@ def list_shared_figures(panels: Panels) -> list[Figure]:
         *(
             Figure(
                 f"data-{setting}",
-                f"{title}: examples of all clients and of each boundary client (seed 0); dotted green: the boundary.",
+                f"{title}: examples of all clients and of each boundary client (seed 0); the dotted green line is the "
+                "boundary.",
                 lambda setting=setting: draw_data(setting, BOUNDARY),
             )
             for setting, title in SETTINGS.items()
         ),
         Figure(
             "accuracy",
-            "Test accuracy against rounds: median over seeds, band from the first to the ninth decile, from 0.84 up.",
+            "Test accuracy against rounds, above 0.84: median over seeds, with a band from the first to the ninth "
+            "decile.",
             lambda: curves(panels, ylim=SHOWN),
         ),
         Figure(
             "accuracy-against-bytes",
-            "The same against all bytes sent. Entropy and gradient norm send the model to every client in every round.",
+            "Test accuracy against all bytes sent. Entropy and gradient norm send the model to every client in every "
+            "round.",
             lambda: curves(panels, x="bytes", xlabel="bytes, down and up, all clients", log=True, ylim=SHOWN),
         ),
         Figure(
             "accuracy-against-flops",
-            "The same against the clients' floating-point operations, training and selection.",
+            "Test accuracy against the clients' floating-point operations, including those of selection.",
             lambda: curves(panels, x="flops", xlabel="FLOPs of all clients", log=True, ylim=SHOWN),
         ),
         Figure(
             "selections",
-            "Who was selected when: share of the seeds that selected each client in each round.",
+            "Share of the seeds that selected each client in each round.",
             lambda: heat_maps(chosen, BOUNDARY, "boundary"),
         ),
     ]
@@ -140,6 +144,6 @@ def make_sensitivity_figure(histories: Histories) -> Figure:
         lambda: intervals(
             [(label, d.mean, d.low, d.high) for label, _, d in rows],
             groups=[f"entropy - {other.lower()}" for _, other, _ in rows],
-            xlabel="difference of mean accuracy over the rounds",
+            xlabel="difference in mean accuracy over the rounds",
         ),
     )

@@ -36,10 +36,10 @@ from fedjax_sel.papers.uacs.numbers import (
 from fedjax_sel.report.markdown import format_number
 
 HEADS = (
-    "random underperforms (entropy - random)",
-    "gradient norm comparable (final accuracy, gradient norm - entropy)",
-    "the same by mean accuracy over the rounds",
-    f"entropy faster (rounds to {TARGET}, gradient norm - entropy)",
+    "random is less accurate (entropy - random)",
+    "gradient norm is about as accurate (final accuracy, gradient norm - entropy)",
+    "the same, by mean accuracy over the rounds",
+    f"entropy is faster (rounds to {TARGET}, gradient norm - entropy)",
 )
 """What is judged in every row."""
 
@@ -60,21 +60,22 @@ def tabulate_generator(
     shapes, rounds = {"default": default, **study}, next(iter(histories.values())).rounds
     return [
         Table(
-            "How the verdicts hang on the generator: one of its numbers changed at a time, pooled effect",
+            "How the verdicts depend on the generator: one of its numbers is changed at a time; verdict and pooled "
+            "effect",
             (
                 "generator",
                 *HEADS,
-                f"top m at the boundary (of {BOUNDARY}, minus 5)",
-                "least distance of the others from the boundary, experiments 1 to 3",
+                f"the top m are boundary clients (number of {BOUNDARY}, minus 5)",
+                "least distance of other clients' examples from the boundary, experiments 1 to 3",
             ),
             tuple(
                 (shape, *judge_shape({**default, **found}, rounds), show_distances(distances[shape]))
                 for shape, found in shapes.items()
             ),
-            f"Default: amplitude {SHAPE.amplitude:g}, strip {SHAPE.strip:g}, margin {SHAPE.margin:g}, box "
-            f"{SHAPE.box:g} (of setting 3 alone). Judged as the claims above. Strip and margin are measured along "
-            "x₂, so that a larger amplitude, which makes the curve steeper, also brings the others' examples nearer to "
-            "it: the last column is their least Euclidean distance over all seeds.",
+            f"The default is amplitude {SHAPE.amplitude:g}, strip {SHAPE.strip:g}, margin {SHAPE.margin:g}, and box "
+            f"{SHAPE.box:g} (in setting 3 only). Verdicts are reached as for the claims above. Strip and margin are "
+            "measured along x₂, so a larger amplitude, which makes the curve steeper, also brings the other clients' "
+            "examples nearer to it; the last column is their least Euclidean distance over all seeds.",
         )
     ]
 
@@ -92,21 +93,22 @@ def tabulate_variations(histories: Histories) -> Table:
         verdicts = judge_shape(found, rounds, LEAST.get(change, 5.0))
         rows.append((change or "as above", *verdicts, *map(show_judgement, (exploring, *paid))))
     return Table(
-        "How the verdicts hang on the other settings that the source leaves open: one changed at a time, pooled effect",
+        "How the verdicts depend on the other settings that the source leaves open: one is changed at a time; verdict "
+        "and pooled effect",
         (
             "variation",
             *HEADS,
-            "top m at the boundary (minus five sixths of those that can be)",
-            "exploring is better (ε = 0.1 - ε = 0)",
-            "ahead at random's bytes (entropy - random)",
-            "ahead at random's FLOPs (entropy - random)",
+            "the top m are boundary clients (number, minus five sixths of the possible number)",
+            "exploration is more accurate (ε = 0.1 - ε = 0)",
+            "entropy is ahead at random's bytes (entropy - random)",
+            "entropy is ahead at random's FLOPs (entropy - random)",
         ),
         tuple(rows),
-        "Judged as the claims above. At the boundary: of 6 clients, of 3 slots with m = 3, and of 10 clients of 10. "
-        f"With a boundary of amplitude {SHAPE.amplitude:g} the best straight line has an accuracy of "
-        f"{measure_best_line(SHAPE):.4f}: logistic regression cannot reach {TARGET} there, and random selection is "
-        "about as accurate as that line. What selection costs does not depend on epochs and hardly on m, what "
-        "training costs does, and so do the verdicts at equal cost.",
+        "Verdicts are reached as for the claims above. The possible number of boundary clients is 6, but 3 with m = "
+        f"3, and 10 with 10 boundary clients. With a boundary of amplitude {SHAPE.amplitude:g}, the best straight "
+        f"line has an accuracy of {measure_best_line(SHAPE):.4f}: logistic regression cannot reach {TARGET} there, "
+        "and random selection is about as accurate as that line. The cost of selection does not depend on the epochs "
+        "and hardly on m; the cost of training does, and so do the verdicts at equal cost.",
     )
 
 

@@ -80,12 +80,13 @@ def tabulate_selections(histories: Histories) -> Table:
         (
             "experiment",
             "method",
-            f"boundary clients of {BOUNDARY}, after a fifth of the rounds",
+            f"boundary clients of {BOUNDARY} selected, after the first fifth of the rounds",
             "coverage",
             "Jain",
         ),
         tuple(rows),
-        "Coverage: share of all clients selected at least once. Jain's index of the selection counts: 1 is even.",
+        "Coverage is the share of all clients that were selected at least once. Jain's index is that of the selection "
+        "counts; 1 is even.",
     )
 
 
@@ -99,7 +100,7 @@ def tabulate_costs(histories: Histories) -> Table:
         )
         rows.append((*key, f"{value['bytes'].mean() / 1e6:.3g}", f"{value['flops'].mean() / 1e6:.3g}", *reached))
     return Table(
-        "What it cost, all clients together",
+        "Cost of all clients together",
         ("experiment", "method", "MB", "MFLOP", f"MB to {TARGET} (median)", f"MFLOP to {TARGET} (median)"),
         tuple(rows),
         "Entropy and gradient norm send the model to all clients and pass all examples through it in every round.",
@@ -123,12 +124,12 @@ def tabulate_equal_costs(histories: Histories) -> Table:
     long = histories[name_experiment(1, LONG), RANDOM].cumulative("bytes")
     paid = int((long[0] <= histories[first, ENTROPY].cumulative("bytes")[0, -1]).sum())
     return Table(
-        "Accuracy at equal cost, selection counted",
+        "Accuracy at equal cost, including the cost of selection",
         ("experiment", "method", *heads),
         tuple(rows),
-        "Mean ± standard deviation over seeds, after the last round that is within the budget: what random or entropy "
-        f"selection spends in {histories[first, ENTROPY].rounds} rounds. Random selection went on for longer: entropy "
-        f"selection's bytes pay {paid} of its rounds.",
+        "Mean ± standard deviation over seeds, after the last round within the budget, which is what random or "
+        f"entropy selection spends in {histories[first, ENTROPY].rounds} rounds. Random selection ran for longer: "
+        f"entropy selection's bytes pay for {paid} of its rounds.",
     )
 
 
@@ -143,7 +144,7 @@ def tabulate_sensitivity(histories: Histories) -> Table:
             best = measure(experiment, histories[experiment, ENTROPY])["final_accuracy"]
             rows.append((change or "as above", title, format_mean_std(best, 3), *texts))
     return Table(
-        "How the conclusion moves: mean accuracy over the rounds, difference with 95 % interval",
+        "How the conclusion depends on the settings: difference in mean accuracy over the rounds, with 95 % interval",
         ("variation", "experiment", "entropy, final accuracy", "entropy - random", "entropy - gradient norm"),
         tuple(rows),
         list_behind(histories),
@@ -153,10 +154,10 @@ def tabulate_sensitivity(histories: Histories) -> Table:
 def list_behind(histories: Histories) -> str:
     """Returns a sentence on where entropy is certainly behind random selection or gradient norm."""
     behind = [
-        f"{title} under {change or 'the settings above'}, by {-d.mean:.4f} behind {other.lower()}"
+        f"{title} with {change or 'the settings above'}, {-d.mean:.4f} behind {other.lower()}"
         for change in ("", *VARIATIONS)
         for other in (RANDOM, GRADIENT)
         for title, d in compare(histories, ENTROPY, other, "mean_accuracy", change).items()
         if d.high < 0
     ]
-    return f"Entropy is behind, its interval below 0: {'; '.join(behind) or 'nowhere'}."
+    return f"Cases in which entropy is behind, with an interval below 0: {'; '.join(behind) or 'none'}."
