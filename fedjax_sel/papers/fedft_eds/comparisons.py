@@ -8,7 +8,19 @@ import numpy as np
 
 from fedjax_sel.metrics import Difference, difference
 from fedjax_sel.papers.fedft_eds.cells import list_compared
-from fedjax_sel.papers.fedft_eds.methods import BY_CLASS, BY_CLIENT, EDS, LESS, SPEECH, STRONG, WEAK, name_few
+from fedjax_sel.papers.fedft_eds.methods import (
+    BY_CLASS,
+    BY_CLIENT,
+    EDS,
+    EDS50,
+    LESS,
+    RDS,
+    RDS50,
+    SPEECH,
+    STRONG,
+    WEAK,
+    name_few,
+)
 from fedjax_sel.papers.fedft_eds.numbers import measure
 from fedjax_sel.papers.paper import Histories
 
@@ -24,8 +36,8 @@ def find_best_accuracy(histories: Histories, experiment: str, method: str) -> np
     return measure(histories[experiment, method])[BEST]
 
 
-BEST = "best_accuracy"
-"""The measure that the source reports."""
+BEST, LAST = "best_accuracy", "accuracy_last"
+"""The measure that the source reports, and that of the last evaluation."""
 
 
 def list_experiments(histories: Histories, *methods: str) -> list[str]:
@@ -47,7 +59,7 @@ def list_few_experiments(scale: str, histories: Histories) -> list[str]:
 
 
 def compare(histories: Histories, first: str, second: str, metric: str = BEST) -> dict[str, Difference]:
-    """Returns first minus second of a measure, in the experiments on images that `keep_seeded` and `keep_whole` keep."""
+    """Returns first minus second of a measure on images, wherever `keep_seeded` and `keep_whole` keep it."""
     return keep_whole(keep_seeded(compare_all(histories, first, second, metric)))
 
 
@@ -80,3 +92,25 @@ def keep_whole(found: Mapping[str, Difference]) -> dict[str, Difference]:
     """Returns the comparisons on all examples or, if there are none, those on 10,000; tables show all."""
     whole = {name: d for name, d in found.items() if not name.startswith(LESS)}
     return whole or dict(found)
+
+
+def keep_rivals(by_rival: Mapping[str, Mapping[str, Difference]]) -> dict[str, dict[str, Difference]]:
+    """Returns the rivals that were run, without those that `keep_seeded` leaves out beside the others."""
+    every = keep_seeded({f"{rival}, {name}": d for rival, found in by_rival.items() for name, d in found.items()})
+    kept = {r: {name: d for name, d in found.items() if f"{r}, {name}" in every} for r, found in by_rival.items()}
+    return {rival: found for rival, found in kept.items() if found}
+
+
+def name_experiments(by_rival: Mapping[str, Mapping[str, Difference]]) -> list[str]:
+    """Returns the experiments of all comparisons, each once."""
+    return list(dict.fromkeys(name for found in by_rival.values() for name in found))
+
+
+TENTH, HALF_OF_THEM = "a random tenth", "a random half"
+PAIRS = {TENTH: (EDS, RDS), HALF_OF_THEM: (EDS50, RDS50)}
+"""Entropy selection and its rival, random selection of as many examples."""
+
+
+def compare_with_random(histories: Histories, metric: str = BEST) -> dict[str, dict[str, Difference]]:
+    """Returns entropy selection minus random selection of as many examples, by rival and experiment."""
+    return keep_rivals({rival: compare(histories, *pair, metric) for rival, pair in PAIRS.items()})

@@ -1,0 +1,197 @@
+"""Verdicts on FedFT-EDS's ablations, and on other ways to choose examples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from fedjax_sel.metrics import Difference, difference
+from fedjax_sel.papers.fedft_eds.cells import find_studied
+from fedjax_sel.papers.fedft_eds.comparisons import NOTICED, compare, find_best_accuracy, subtract
+from fedjax_sel.papers.fedft_eds.methods import (
+    ALPHAS,
+    BATCHES,
+    EDS,
+    MARGIN,
+    PARTS,
+    RHOS,
+    STRONG,
+    name_ablation,
+    name_few,
+)
+from fedjax_sel.papers.judging import (
+    ask_comparable,
+    compare_with,
+    describe_differences,
+    describe_each,
+    judge,
+    judge_larger,
+    judge_larger_than_each,
+    make_claim,
+)
+from fedjax_sel.papers.paper import Claim, Histories
+
+
+def judge_parts(histories: Histories) -> list[Claim]:
+    """Returns the claims on how much of the model is trained; none if that was not varied."""
+    at = {part: name_ablation("trained:", part) for part in PARTS}
+    if not all((name, way) in histories for name in at.values() for way in ("EDS", "RDS")):
+        return []
+
+    def subtract_at(first: tuple[str, str], second: tuple[str, str]) -> Difference:
+        return subtract(*(find_best_accuracy(histories, at[part], way) for part, way in (first, second)))
+
+    parts = {
+        part: {way: subtract_at(("classifier", way), (part, way)) for way in ("EDS", "RDS")}
+        for part in PARTS
+        if part != "classifier"
+    }
+    gains = {name: subtract_at((part, "EDS"), (part, "RDS")) for part, name in at.items()}
+    large, little = (
+        np.mean([gains[at[part]].values for part in some], axis=0)
+        for some in (("full", "large"), ("moderate", "classifier"))
+    )
+    grows = {"full and large - moderate and classifier": difference(large, little)}
+    return [
+        make_claim(
+            "classifier-alone-is-best",
+            "Training the classifier alone is more accurate than training any larger part",
+            "Fig. 10a, section IV-H, of pretraining in 'very similar' domains",
+            judge_larger_than_each(parts, NOTICED),
+            {"classifier - larger part, best accuracy": describe_each(parts)},
+            rests_on=at.values(),
+        ),
+        make_claim(
+            "entropy-beats-chance-whatever-is-trained",
+            "EDS is more accurate than RDS whatever part of the model is trained",
+            "Fig. 10a, section IV-H: 'In all scenarios'",
+            judge_larger(gains, NOTICED),
+            {"EDS - RDS, best accuracy": describe_differences(gains)},
+            rests_on=at.values(),
+        ),
+        make_claim(
+            "entropy-helps-most-with-most-trained",
+            "The advantage of EDS over RDS is larger if all or a large part of the model is trained than if less is",
+            "section IV-H: 'the gap increases with more trainable layers'",
+            judge_larger(grows, NOTICED),
+            {"difference of the advantages, best accuracy": describe_differences(grows)},
+            rests_on=at.values(),
+        ),
+    ]
+
+
+def judge_alpha(histories: Histories) -> list[Claim]:
+    """Returns the claims on entropy's advantage from α = 0.05 on; none if α was not varied.
+
+    At α = 0.01, where a client has about one class, no method is in the fair regime.
+    """
+    at = {alpha: name_ablation("α =", f"{alpha:g}") for alpha in ALPHAS if alpha > ALPHAS[0]}
+    if not all((name, way) in histories for name in at.values() for way in ("EDS", "RDS")):
+        return []
+    gains = {
+        name: subtract(*(find_best_accuracy(histories, name, way) for way in ("EDS", "RDS"))) for name in at.values()
+    }
+    strong, weak = (
+        np.mean([gains[name].values for alpha, name in at.items() if (alpha <= STRONG) == is_strong], axis=0)
+        for is_strong in (True, False)
+    )
+    shrinks = {"α of 0.05 and 0.1 - α of 0.5 and 1": difference(strong, weak)}
+    return [
+        make_claim(
+            "entropy-beats-chance-under-any-skew",
+            "EDS is more accurate than RDS at every α from 0.05 to 1",
+            "Fig. 10b, section IV-H: 'across all scenarios'",
+            judge_larger(gains, NOTICED),
+            {"EDS - RDS, best accuracy": describe_differences(gains)},
+            rests_on=at.values(),
+        ),
+        make_claim(
+            "entropy-helps-most-under-skew",
+            "The advantage of EDS over RDS is larger under strong skew (α = 0.05 and 0.1) than under weak skew "
+            "(α = 0.5 and 1)",
+            "Fig. 10b, section IV-H",
+            judge_larger(shrinks, NOTICED),
+            {"advantage under strong skew - under weak skew, best accuracy": describe_differences(shrinks)},
+            rests_on=at.values(),
+        ),
+    ]
+
+
+def judge_rho(histories: Histories) -> list[Claim]:
+    """Returns the verdicts on ρ."""
+    chance = (name_ablation("α =", f"{STRONG:g}"), "RDS")
+    above = [name_ablation("ρ =", f"{rho:g}") for rho in RHOS if rho > 1]
+    below = [name_ablation("ρ =", f"{rho:g}") for rho in RHOS if rho < 1]
+    if chance not in histories:
+        return []
+    random = find_best_accuracy(histories, *chance)
+    worse = {n: subtract(random, find_best_accuracy(histories, n, "EDS")) for n in above}
+    better = {n: subtract(find_best_accuracy(histories, n, "EDS"), random) for n in below}
+    return [
+        make_claim(
+            "soft-is-worse-than-chance",
+            "With ρ > 1, entropy selection is less accurate than random selection",
+            "Fig. 10c, section IV-H",
+            judge_larger(worse, NOTICED),
+            {"RDS - EDS, best accuracy": describe_differences(worse)},
+            rests_on=[chance[0], *above],
+        ),
+        make_claim(
+            "hard-is-better-than-chance",
+            "With ρ < 1, entropy selection is more accurate than random selection",
+            "Fig. 10c, section IV-H",
+            judge_larger(better, NOTICED),
+            {"EDS - RDS, best accuracy": describe_differences(better)},
+            rests_on=[chance[0], *below],
+        ),
+    ]
+
+
+def judge_order(scale: str, by_rho: Mapping[str, Any]) -> Claim:
+    """Returns our claim on what the hardened entropy ranks by."""
+    row = by_rho["0.1"]
+    correlation, overlap = np.array(row["correlation"]), np.array(row["overlap"])
+    same = {
+        "rank correlation above 0.99": compare_with(correlation, 0.99),
+        "overlap of the chosen tenth above 0.9": compare_with(overlap, 0.9),
+    }
+    return make_claim(
+        "hardened-entropy-is-the-margin",
+        "At ρ = 0.1, examples have the same order by entropy as by margin (rank correlation above 0.99, overlap of "
+        "the chosen tenth above 0.9)",
+        "ours: it holds in the limit of ρ to 0",
+        judge_larger(same),
+        {
+            "value - bound": describe_differences(same),
+            "rank correlation by ρ": {k: v["correlation"] for k, v in by_rho.items()},
+        },
+        rests_on=[name_few(find_studied(scale), STRONG)],
+    )
+
+
+def judge_margin(histories: Histories) -> Claim:
+    """Returns our claim on whether selection by margin is as good."""
+    accuracy = compare(histories, EDS, MARGIN)
+    return make_claim(
+        "margin-is-as-good",
+        "Choosing examples by margin is as accurate as choosing them by hardened entropy (within 0.02)",
+        "ours",
+        judge(ask_comparable(0.02), accuracy),
+        {"EDS - margin, best accuracy": describe_differences(accuracy)},
+        rests_on=accuracy,
+    )
+
+
+def judge_batches(histories: Histories) -> Claim:
+    """Returns the claim on choosing single examples against choosing batches."""
+    over = compare(histories, EDS, BATCHES)
+    return make_claim(
+        "examples-beat-batches",
+        "Choosing single examples by entropy is more accurate than choosing batches of high entropy, as FedAvg-BE does",
+        "section II: 'batch level entropy masks the utility of individual samples'",
+        judge_larger(over, NOTICED),
+        {"EDS - high-entropy batches, best accuracy": describe_differences(over)},
+        rests_on=over,
+    )

@@ -1,0 +1,143 @@
+"""Verdicts on what FedFT-EDS says about learning efficiency."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from fedjax_sel.metrics import Difference
+from fedjax_sel.papers.fedft_eds.cells import find_studied, list_compared
+from fedjax_sel.papers.fedft_eds.comparisons import (
+    find_best_accuracy,
+    keep_rivals,
+    keep_seeded,
+    keep_whole,
+    name_experiments,
+    pair,
+)
+from fedjax_sel.papers.fedft_eds.methods import (
+    EDS,
+    EDS50,
+    FEDAVG,
+    FEDAVG_RDS,
+    FEDPROX,
+    RDS50,
+    STRONG,
+    WEAK,
+    name_fedavg,
+    name_few,
+    name_five_epochs,
+    name_many,
+)
+from fedjax_sel.papers.fedft_eds.numbers import measure
+from fedjax_sel.papers.judging import (
+    ask_comparable,
+    ask_larger,
+    ask_not_below,
+    compare_with,
+    describe_differences,
+    describe_each,
+    judge,
+    judge_larger_than_each,
+    make_claim,
+)
+from fedjax_sel.papers.paper import Claim, Histories
+
+
+def judge_efficiency(scale: str, histories: Histories, seconds: Mapping[str, Any]) -> Claim:
+    """Returns the claim on learning efficiency: best accuracy divided by client training seconds.
+
+    Args:
+      scale, histories: of the reproduction.
+      seconds: measured seconds of the simulator's rounds, by method.
+    """
+    simulated: dict[str, dict[str, Difference]] = {FEDAVG: {}, FEDPROX: {}}
+    measured = {}
+    for n, a in itertools.product(list_compared(scale), (STRONG, WEAK)):
+        longer = name_five_epochs(n, a)
+        name = longer if (longer, EDS) in histories else name_few(n, a)
+        for method in (FEDAVG, FEDPROX):
+            if (name, method) not in histories:
+                continue
+            mine, theirs = pair(*(measure(histories[name, m])["efficiency"] for m in (EDS, method)))
+            simulated[method][name] = compare_with(mine / theirs, 3.0)
+    compared = keep_rivals(simulated)
+    for method in (FEDAVG, FEDPROX):
+        if method in seconds:
+            name = name_few(find_studied(scale), STRONG)
+            gained = float(
+                np.mean(find_best_accuracy(histories, name, EDS)) / np.mean(find_best_accuracy(histories, name, method))
+            )
+            measured[method] = gained * float(np.median(seconds[method]) / np.median(seconds[EDS]))
+    return make_claim(
+        "three-times-the-efficiency",
+        f"FedFT-EDS (10 %) has at least three times the learning efficiency of {' and '.join(compared)} (simulated, "
+        "with five local epochs if these were run)",
+        "Fig. 6, section IV-D",
+        judge_larger_than_each(compared),
+        {
+            "efficiency of FedFT-EDS / of the other method, minus 3": describe_each(compared),
+            "ratio by measured seconds of the simulator": measured,
+        },
+        rests_on=name_experiments(compared),
+    )
+
+
+def judge_other_efficiency(scale: str, histories: Histories) -> list[Claim]:
+    """Returns the source's claims on learning efficiency beyond those on FedAvg and FedProx."""
+
+    def relate(first: str, second: str, names: Iterable[str]) -> dict[str, Difference]:
+        there = [name for name in names if {(name, first), (name, second)} <= histories.keys()]
+        values = {
+            name: pair(*(measure(histories[name, method])["efficiency"] for method in (first, second)))
+            for name in there
+        }
+        found = {name: compare_with(mine / theirs, 1.0) for name, (mine, theirs) in values.items()}
+        return keep_whole(keep_seeded(found))
+
+    every = list_compared(scale)
+    few = [name_few(n, a) for n, a in itertools.product(every, (STRONG, WEAK))]
+    many = [name_many(n, a) for n, a in itertools.product(every, (STRONG, WEAK))]
+    random, chance, stragglers = (
+        relate(FEDAVG_RDS, EDS, few),
+        relate(EDS50, RDS50, many),
+        relate(name_fedavg("10 %"), EDS, many),
+    )
+    asked = (
+        (
+            "fedavg-rds-is-as-efficient",
+            "FedAvg-RDS has about the same learning efficiency as FedFT-EDS (10 %; within a quarter)",
+            "section IV-D: 'a close learning efficiency'",
+            ask_comparable(0.25),
+            random,
+        ),
+        (
+            "entropy-costs-little-efficiency",
+            "With many clients, FedFT-EDS (50 %) has at most a quarter less learning efficiency than FedFT-RDS (50 %)",
+            "section IV-E: 'slightly lower'; Fig. 7: 'FedFT-EDS (50%) trades a small amount'",
+            ask_not_below(0.25),
+            chance,
+        ),
+        (
+            "few-clients-are-most-efficient",
+            "With many clients, FedAvg with a tenth of them has a higher learning efficiency than FedFT-EDS",
+            "Fig. 7: 'FedAvg achieves the best learning efficiency with 10% client participation'",
+            ask_larger(),
+            stragglers,
+        ),
+    )
+    return [
+        make_claim(
+            name,
+            text,
+            source,
+            judge(question, found),
+            {"efficiency of the first method / of the second, minus 1": describe_differences(found)},
+            rests_on=found,
+        )
+        for name, text, source, question, found in asked
+        if found
+    ]
