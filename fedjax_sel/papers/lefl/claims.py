@@ -297,7 +297,7 @@ def judge_combinations(names: list[str], histories: Histories) -> list[Claim]:
             "more-accurate-than-tuned-fedprox",
             "LEFL ends at a higher accuracy than FedProx with the μ, out of 0.001, 0.01, 0.1 and 1, that is best in "
             "hindsight",
-            "ours: with the default μ, FedProx is FedAvg",
+            "ours: with the default μ, FedProx is nearly FedAvg",
             judge_larger(tuned, NOTICED),
             {"LEFL - FedProx": describe_differences(tuned)},
             rests_on=list_settings(there, HIGH),
