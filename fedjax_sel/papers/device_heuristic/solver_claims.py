@@ -97,8 +97,8 @@ def judge_first_rates(study: Mapping[str, Any], epsilons: list[float], largest: 
     return make_claim(
         "rates-as-first-computed",
         "Greedy search finds the optimum in at least 99.7 % of the instances up to N = 12 and in at least 97 % at "
-        "N = 30, with losses of up to 0.8 %; in 40-78 % if it starts from the best device alone; and in 46-58 % if it follows "
-        "the pseudocode to the letter (at N = 10, 12 and 30; ±1 %)",
+        "N = 30, with losses of up to 0.8 %; in 40-78 % if it starts from the best device alone; and in 46-58 % if it "
+        "follows the pseudocode to the letter (at N = 10, 12 and 30; ±1 %)",
         f"{OURS}: computed once before this study",
         REPRODUCED if all(holds.values()) else NOT_REPRODUCED,
         {
