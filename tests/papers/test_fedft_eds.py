@@ -23,17 +23,7 @@ from fedjax_sel.metrics.cka import minibatch_cka
 from fedjax_sel.models.wide_resnet import WideResNet
 from fedjax_sel.papers.fedft_eds import REGIME
 from fedjax_sel.papers.fedft_eds import studies as fedft_studies
-from fedjax_sel.papers.fedft_eds.cells import (
-    BLUR,
-    SHARPNESS,
-    SHIPPED,
-    SHIPPED_ACCURACY,
-    choose_source,
-    divide_by_class,
-    divide_by_client,
-    list_cells,
-    list_targets,
-)
+from fedjax_sel.papers.fedft_eds.cells import list_cells
 from fedjax_sel.papers.fedft_eds.comparisons import HALF_OF_THEM, TENTH, keep_seeded
 from fedjax_sel.papers.fedft_eds.methods import (
     ALL,
@@ -72,6 +62,16 @@ from fedjax_sel.papers.fedft_eds.methods import (
     name_many,
 )
 from fedjax_sel.papers.fedft_eds.numbers import find_published, list_all_results, measure
+from fedjax_sel.papers.fedft_eds.scales import (
+    BLUR,
+    SHARPNESS,
+    SHIPPED,
+    SHIPPED_ACCURACY,
+    choose_source,
+    divide_by_class,
+    divide_by_client,
+    list_targets,
+)
 from fedjax_sel.papers.fedft_eds.studies import (
     LEVELS,
     SHOWN,

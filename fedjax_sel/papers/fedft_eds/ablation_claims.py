@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from fedjax_sel.metrics import Difference, difference
-from fedjax_sel.papers.fedft_eds.cells import find_studied
 from fedjax_sel.papers.fedft_eds.comparisons import NOTICED, compare, find_best_accuracy, subtract
 from fedjax_sel.papers.fedft_eds.methods import (
     ALPHAS,
@@ -21,6 +20,7 @@ from fedjax_sel.papers.fedft_eds.methods import (
     name_ablation,
     name_few,
 )
+from fedjax_sel.papers.fedft_eds.scales import find_studied
 from fedjax_sel.papers.judging import (
     ask_comparable,
     compare_with,

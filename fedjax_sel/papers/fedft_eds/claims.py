@@ -17,7 +17,6 @@ from fedjax_sel.papers.fedft_eds.ablation_claims import (
     judge_parts,
     judge_rho,
 )
-from fedjax_sel.papers.fedft_eds.cells import find_studied, list_alphas, list_compared, list_targets
 from fedjax_sel.papers.fedft_eds.comparisons import (
     LAST,
     NOTICED,
@@ -54,6 +53,7 @@ from fedjax_sel.papers.fedft_eds.methods import (
     name_many,
 )
 from fedjax_sel.papers.fedft_eds.numbers import EARLY
+from fedjax_sel.papers.fedft_eds.scales import find_studied, list_alphas, list_compared, list_targets
 from fedjax_sel.papers.judging import (
     describe_differences,
     describe_each,

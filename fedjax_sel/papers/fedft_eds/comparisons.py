@@ -7,7 +7,6 @@ from collections.abc import Mapping
 import numpy as np
 
 from fedjax_sel.metrics import Difference, difference
-from fedjax_sel.papers.fedft_eds.cells import list_compared
 from fedjax_sel.papers.fedft_eds.methods import (
     BY_CLASS,
     BY_CLIENT,
@@ -22,6 +21,7 @@ from fedjax_sel.papers.fedft_eds.methods import (
     name_few,
 )
 from fedjax_sel.papers.fedft_eds.numbers import measure
+from fedjax_sel.papers.fedft_eds.scales import list_compared
 from fedjax_sel.papers.paper import Histories
 
 NOTICED = 0.005

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from fedjax_sel.metrics import Difference
-from fedjax_sel.papers.fedft_eds.cells import find_studied, list_compared
 from fedjax_sel.papers.fedft_eds.comparisons import (
     find_best_accuracy,
     keep_rivals,
@@ -33,6 +32,7 @@ from fedjax_sel.papers.fedft_eds.methods import (
     name_many,
 )
 from fedjax_sel.papers.fedft_eds.numbers import measure
+from fedjax_sel.papers.fedft_eds.scales import find_studied, list_compared
 from fedjax_sel.papers.judging import (
     ask_comparable,
     ask_larger,

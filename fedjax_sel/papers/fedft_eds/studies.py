@@ -25,7 +25,7 @@ from fedjax_sel.engine.layout import Layout
 from fedjax_sel.engine.round import make_context, round_step
 from fedjax_sel.engine.state import RoundState
 from fedjax_sel.metrics.cka import minibatch_kernel_cka
-from fedjax_sel.papers.fedft_eds.cells import find_studied, list_cells
+from fedjax_sel.papers.fedft_eds.cells import list_cells
 from fedjax_sel.papers.fedft_eds.methods import (
     ALL,
     EDS,
@@ -41,6 +41,7 @@ from fedjax_sel.papers.fedft_eds.methods import (
     WEAK,
     name_few,
 )
+from fedjax_sel.papers.fedft_eds.scales import find_studied
 from fedjax_sel.papers.paper import Cell, locate_cell
 from fedjax_sel.pytree import jit
 from fedjax_sel.runs import pretrained

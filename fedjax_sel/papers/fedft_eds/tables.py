@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from fedjax_sel.papers.fedft_eds.cells import SCALES, find_studied
 from fedjax_sel.papers.fedft_eds.methods import (
     ALPHAS,
     CIFAR10,
@@ -25,6 +24,7 @@ from fedjax_sel.papers.fedft_eds.methods import (
     name_few,
 )
 from fedjax_sel.papers.fedft_eds.numbers import FLOPS_A_SECOND, find_published, measure
+from fedjax_sel.papers.fedft_eds.scales import SCALES, find_studied
 from fedjax_sel.papers.judging import format_mean_std
 from fedjax_sel.papers.paper import Evidence, Histories, Table, join
 
