@@ -290,6 +290,21 @@ def describe_each(by_rival: Mapping[str, Differences]) -> dict[str, Any]:
     }
 
 
+def pair(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns two measures for the seeds that both have.
+
+    >>> pair(np.array([0.1, 0.2, 0.3]), np.array([0.5, 0.6]))
+    (array([0.1, 0.2]), array([0.5, 0.6]))
+    """
+    seeds = min(len(first), len(second))
+    return first[:seeds], second[:seeds]
+
+
+def subtract(first: np.ndarray, second: np.ndarray) -> Difference:
+    """Returns first minus second over the seeds that both have."""
+    return difference(*pair(first, second))
+
+
 def compare_with(values: np.ndarray, bound: float) -> Difference:
     """Returns the difference between each seed's value and one number."""
     return difference(values, np.full(len(values), bound))

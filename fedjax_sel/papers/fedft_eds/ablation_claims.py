@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedjax_sel.metrics import Difference, difference
-from fedjax_sel.papers.fedft_eds.comparisons import NOTICED, compare, find_best_accuracy, subtract
+from fedjax_sel.papers.fedft_eds.comparisons import NOTICED, compare, find_best_accuracy
 from fedjax_sel.papers.fedft_eds.methods import (
     ALPHAS,
     BATCHES,
@@ -30,6 +30,7 @@ from fedjax_sel.papers.judging import (
     judge_larger,
     judge_larger_than_each,
     make_claim,
+    subtract,
 )
 from fedjax_sel.papers.paper import Claim, Histories
 

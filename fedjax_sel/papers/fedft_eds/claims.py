@@ -28,8 +28,6 @@ from fedjax_sel.papers.fedft_eds.comparisons import (
     keep_rivals,
     list_few_experiments,
     name_experiments,
-    pair,
-    subtract,
 )
 from fedjax_sel.papers.fedft_eds.efficiency_claims import judge_efficiency, judge_other_efficiency
 from fedjax_sel.papers.fedft_eds.methods import (
@@ -60,6 +58,8 @@ from fedjax_sel.papers.judging import (
     judge_larger,
     judge_larger_than_each,
     make_claim,
+    pair,
+    subtract,
 )
 from fedjax_sel.papers.paper import Claim, Evidence, Histories, join
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from fedjax_sel.metrics import Difference, difference
+from fedjax_sel.metrics import Difference
 from fedjax_sel.papers.fedft_eds.methods import (
     BY_CLASS,
     BY_CLIENT,
@@ -22,6 +22,7 @@ from fedjax_sel.papers.fedft_eds.methods import (
 )
 from fedjax_sel.papers.fedft_eds.numbers import measure
 from fedjax_sel.papers.fedft_eds.scales import list_compared
+from fedjax_sel.papers.judging import subtract
 from fedjax_sel.papers.paper import Histories
 
 NOTICED = 0.005
@@ -69,17 +70,6 @@ def compare_all(histories: Histories, first: str, second: str, metric: str = BES
         name: subtract(*(measure(histories[name, method])[metric] for method in (first, second)))
         for name in list_experiments(histories, first, second)
     }
-
-
-def pair(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns two measures for the seeds that both have."""
-    seeds = min(len(first), len(second))
-    return first[:seeds], second[:seeds]
-
-
-def subtract(first: np.ndarray, second: np.ndarray) -> Difference:
-    """Returns first minus second over the seeds that both have."""
-    return difference(*pair(first, second))
 
 
 def keep_seeded(found: Mapping[str, Difference]) -> dict[str, Difference]:

@@ -15,7 +15,6 @@ from fedjax_sel.papers.fedft_eds.comparisons import (
     keep_seeded,
     keep_whole,
     name_experiments,
-    pair,
 )
 from fedjax_sel.papers.fedft_eds.methods import (
     EDS,
@@ -43,6 +42,7 @@ from fedjax_sel.papers.judging import (
     judge,
     judge_larger_than_each,
     make_claim,
+    pair,
 )
 from fedjax_sel.papers.paper import Claim, Histories
 

@@ -31,7 +31,8 @@ Table II reports runs of GPFL's own code from before its last released version; 
 version. It is not known how much GPFL explores in Table II: the text has α = t / T, older versions of the code have t /
 800, and the last version has an α that falls again after round 100, which we use unless stated otherwise. Some scripts
 for one shard per client select five clients with Pow-d, out of ten candidates, and ten clients with the other methods.
-"The last 10" rounds are eleven in its log. Both codes normalise pixels by the constants of MNIST.
+"The last 10" rounds are eleven in its log. On Fashion-MNIST, both codes normalise pixels by the constants of MNIST; on
+CIFAR-10, FedCor's uses mean and deviation 0.5 for every channel.
 
 **Two protocols.** *Fair*: all methods run with FedCor's settings. The published methods and two controls (round-robin,
 GPFL without rewards) also run with GPFL's settings on 2SPC; on 1SPC and Dir, only Random, GPFL and the controls do. *As
@@ -39,18 +40,23 @@ published*: each method runs as in its own code. In between, on 2SPC, Random run
 by GPFL's step by step.
 
 Both protocols share our settings. There are 100 clients. In every run, the server keeps 1000 examples of the training
-set (stratified) for validation, so that all methods train on the same examples. Parameters are initialised as in
-PyTorch's layers; pixels are normalised by their own moments. E = 3 (24 steps for an average client, 30 if it trains on
-all its examples; the text says 20), B = 64, weight decay 1e-4, momentum 0 as in both codes (the text says 0.1); 500
-rounds. 1SPC and 2SPC: one or two label-sorted shards per client; Dir: class mixes from Dirichlet(0.2 × the classes'
-shares), sizes from the quadratic program. m = 10 on 1SPC, 5 elsewhere. Pow-d and its variants have twice the cohort as
-candidates (adapow-d: four times); as published, 10, which leaves no choice on 1SPC. FedCor: β = 0.95, γ = 0.95, fitted
-every 10 rounds after round 15. Accuracy is measured every 5 rounds and in each of the last 10.
+set (stratified; 100 of CIFAR-10 at `small`) for validation, so that all methods train on the same examples. Parameters
+are initialised as in PyTorch's layers; pixels are normalised by their own moments. E = 3 (24 steps for an average
+client, 30 if it trains on all its examples; the text says 20), B = 64, weight decay 1e-4, momentum 0 as in both codes
+(the text says 0.1); 500 rounds. 1SPC and 2SPC: one or two label-sorted shards per client; Dir: class mixes from
+Dirichlet(0.2 × the classes' shares), sizes from the quadratic program. m = 10 on 1SPC, 5 elsewhere. Pow-d and its
+variants have twice the cohort as candidates (adapow-d: four times); as published, 10, which leaves no choice on 1SPC.
+FedCor: β = 0.95, γ = 0.95, fitted every 10 rounds after round 15. Accuracy is measured every 5 rounds and in each of
+the last 10.
 
 CIFAR-10 is decoded from JPEG-compressed copies where the data pack of this machine is used; their quality is slightly
 below the original's. At scale `small`, CIFAR-10 has a tenth of the training examples and 60 rounds on 2SPC, which says
 little about the paper's 2000 rounds; `full` runs all of it, and is meant for an accelerator. `smoke` runs
-scikit-learn's digits instead. At every scale, CIFAR-10 runs under FedCor's settings only.
+scikit-learn's digits instead. At every scale, CIFAR-10 runs under FedCor's settings only; GPFL's own script has the
+same network, rate, epochs and batches there, and differs in that clients train on all 500 examples and in weights by
+size. `medium` has all examples and 300 rounds, the first column of Table II. Runs that end there are compared with that
+column, and only where it shows the difference. GPFL explores there as in its code (α averages 0.67 over rounds 20 to
+299); one more method has the text's α = t / 2000 instead.
 
 GPFL's theorem bounds the regret by t exp(-τ/2) / (1 - (t + 1) exp(-τ/2)) with τ = 2 ln n / n_i. With n = t and n_i ≥ 1,
 exp(-τ/2) = t^(-1/n_i) ≥ 1/t, so the denominator is negative for every t: the bound says nothing. Instead, we measure
@@ -61,8 +67,7 @@ exactly as in equation (8), and their mean over all rounds. These rewards vanish
 the clients in turn.
 
 The Fashion-MNIST cells that claims about accuracy rest on have ten seeds; all other cells, including those for α and ρ,
-have three (at `full`, five). `medium` runs CIFAR-10 only, with all examples, 300 rounds and two seeds, which are too
-few to judge by.
+have three (at `full`, five). `medium` runs CIFAR-10 only, with five seeds.
 
 The paper's Fig. 7 has other settings than its Table II: the script for α has learning rate 0.01 without decay, five
 local epochs, batches of 50 and weight decay 3e-4. Its logs are of two data sets: Fashion-MNIST (500 rounds, α of 0,
@@ -84,9 +89,10 @@ REGIME = FairRegime(
     local_epochs=3,
     rounds=300,
     seeds=3,
-    above_chance=0.3,
+    above_chance=0.2,
     reason="the source has 60,000 examples on 100 clients, of which FedCor's code keeps a fifth for measuring, and 500 "
-    "rounds; on CIFAR-10, round 300 is the first in its Table II; five seeds were better than three",
+    "rounds; on CIFAR-10, round 300 is the first in its Table II, where its own runs are 23 to 29 % of the way from "
+    "chance to accuracy 1 (2SPC, Dir); five seeds were better than three",
 )
 
 PAPER = Paper(
@@ -94,7 +100,7 @@ PAPER = Paper(
     title="GPFL",
     reference='Shijie Na, Yuzhi Liang and Siu-Ming Yiu, "GPFL: A Gradient Projection-Based Client Selection Framework '
     'for Efficient Federated Learning", 2024, https://arxiv.org/abs/2403.17833.',
-    seeds={"smoke": 2, "small": 3, "medium": 2, "full": 5},
+    seeds={"smoke": 2, "small": 3, "medium": 5, "full": 5},
     settings=OPEN,
     regime=REGIME,
     cells=list_cells,

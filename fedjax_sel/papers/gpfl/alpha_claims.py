@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fedjax_sel.metrics import Difference, difference
+from fedjax_sel.metrics import Difference
 from fedjax_sel.papers.gpfl.cells import ALPHAS, GROWING, LONG, NEVER, RHOS, SENSITIVE, SWEPT, name_experiment
 from fedjax_sel.papers.gpfl.comparisons import NOTICED, list_settings, measure_cell
 from fedjax_sel.papers.gpfl.numbers import find_data
@@ -21,6 +21,7 @@ from fedjax_sel.papers.judging import (
     judge_larger,
     judge_larger_than_each,
     make_claim,
+    subtract,
 )
 from fedjax_sel.papers.paper import Claim, Histories
 
@@ -41,7 +42,7 @@ def judge_parameters(
 
     def compare(first: str, second: str, metric: str = "accuracy_last") -> dict[str, Difference]:
         return {
-            SENSITIVE: difference(*(measure_cell(histories, SENSITIVE, settings, m, metric) for m in (first, second)))
+            SENSITIVE: subtract(*(measure_cell(histories, SENSITIVE, settings, m, metric) for m in (first, second)))
         }
 
     experiment = name_experiment(find_data(histories), SENSITIVE, settings)
