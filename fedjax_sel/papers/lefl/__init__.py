@@ -83,7 +83,7 @@ PAPER = Paper(
     title="LEFL",
     reference='Waqwoya Abebe, Pablo Munoz and Ali Jannesari, "LEFL: Low Entropy Client Sampling in Federated '
     'Learning", 2023, https://arxiv.org/abs/2312.17430.',
-    seeds={"smoke": 2, "small": 5, "medium": 2, "full": 5},
+    seeds={"smoke": 2, "small": 5, "medium": 5, "full": 5},
     settings=OPEN,
     regime=REGIME,
     cells=list_cells,
