@@ -881,12 +881,12 @@ def test_layers_are_compared_wherever_clients_are_few_but_not_where_they_train_t
     assert CIFAR in studies("small")["clusters"]
 
 
-def test_all_studies_have_all_seeds(monkeypatch):
+def test_all_studies_have_all_seeds(monkeypatch, tmp_path):
     asked = []
     monkeypatch.setattr(lefl_studies, "examine_clusters", lambda _, scale, seeds, truth=None: asked.append(seeds))
     for scale in EXPERIMENTS:
-        lefl_studies.study_ablation(scale, range(5), None)
-        lefl_studies.study_clusters(scale, range(5), None)
+        lefl_studies.study_ablation(scale, range(5), tmp_path)
+        lefl_studies.study_clusters(scale, range(5), tmp_path)
     assert all(seeds == range(5) for seeds in asked)
 
 

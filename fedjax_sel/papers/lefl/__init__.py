@@ -26,16 +26,16 @@ SCAFFOLD and FedNova were not released. So we run everything in three settings:
 
 **Decay.** In FedAvg's code, each client has its own learning rate, which depends on how often the client was selected.
 Here, all clients have the same rate in a round, which is the mean of theirs: if a client is selected with probability
-m/N, the mean of 0.99^(epochs trained so far) at the beginning of round t is (1 − m/N · (1 − 0.99^epochs))^t. With ten
-epochs, the factor per round is 0.999044 with 10 of 1000 clients (0.62 after 500 rounds), 0.990438 with 10 of 100 (0.56
-after 60 rounds, 0.008 after 500), and 0.933 with 35 of 50 (0.001 after 100 rounds).
+m/N, the mean of 0.99^(epochs trained so far) after t rounds is (1 − m/N · (1 − 0.99^epochs))^t. With ten epochs, the
+factor per round is 0.999044 with 10 of 1000 clients (0.62 after 500 rounds), 0.990438 with 10 of 100 (0.56 after 60
+rounds, 0.008 after 500), and 0.933 with 35 of 50 (0.001 after 100 rounds).
 
 **Quotas.** LEFL has its text's quotas, "a proportional number of clients from each cluster": a cluster's share of the m
 slots, rounded up or down at random, so that every client is selected equally often and a cohort has exactly m clients.
 As published, it has its code's quotas, `max(1, round(rate · size))` for each cluster, which add up to more clients than
 the other methods have. The labels of cohorts are also measured with at least one client from each cluster, and with
-the code's direction of the divergence, beside uniform cohorts of the same size; those two claims are ours. At `small`,
-clusters are examined at LEFL's rate and with the text's settings.
+the code's direction of the divergence, beside uniform cohorts of the same size; those two claims are ours. On the
+stand-ins for EMNIST, clusters are examined at LEFL's rate and with the text's settings.
 
 **Pixels.** As in the code, those of EMNIST and its stand-ins range from 0 to 1. CIFAR's are standardised by the moments
 of the training examples; the code uses those of ImageNet.
@@ -73,12 +73,12 @@ normalise. The claim that LEFL needs more bytes is nearly arithmetic at `small`:
 At scale `small`, the clusters of CIFAR-10 with ResNet-20 are examined with 500 training examples, 20 clients and 2
 epochs, with public examples from Tiny-ImageNet; no claim is judged by them. `medium` is CIFAR-10 with ResNet-20 on
 10,000 training examples, 100 clients and 60 rounds: all methods at LEFL's rate, and FedAvg, SCAFFOLD and LEFL in the
-other settings. Its claims are about the state after 60 rounds, and each is about one of the settings. It also examines
-the clusters of 20 clients without planted groups, and of 24 clients with planted groups (500 examples each). `full` has
-the paper's own eight experiments, and is meant for an accelerator; CIFAR-10 and Tiny-ImageNet are JPEG-compressed
-copies where the data pack of this project is used. Public examples of Tiny-ImageNet are read from
-`tiny_imagenet_32.npz` in the data folder. `smoke` runs scikit-learn's digits, which are their own public examples;
-their pixels are standardised.
+other settings. Its claims are about the state after 60 rounds, and each, except the one that compares rates, is about
+one of the settings. It also examines the clusters of 20 clients without planted groups, and of 24 clients with planted
+groups (500 examples each). `full` has the paper's own eight experiments, and is meant for an accelerator; CIFAR-10 and
+Tiny-ImageNet are JPEG-compressed copies where the data pack of this project is used. Public examples of Tiny-ImageNet
+are read from `tiny_imagenet_32.npz` in the data folder. `smoke` runs scikit-learn's digits, which are their own public
+examples; their pixels are standardised.
 
 All scales except `smoke` have five seeds. If two runs have different numbers of seeds, they are compared on the seeds
 that both have.
