@@ -62,7 +62,8 @@ def curves(
             history.plot(metric, x=x, label=method, ax=ax)
             named[method] = ax.lines[-1]
             ax.lines[-1].set(**look)
-        ax.set_title(title, fontsize=9 if len(title) > 40 else None)  # a panel is about 45 letters wide
+        lines = textwrap.fill(title, 48)  # a panel is about 45 letters wide, or 50 small ones
+        ax.set_title(lines, fontsize=9 if len(title) > 40 else None)
         ax.grid(alpha=0.25)
         if xlabel:
             ax.set_xlabel(xlabel)

@@ -136,7 +136,7 @@ SAMPLES = [
     ),
     Sample(
         "fedft_eds-medium",
-        ("CIFAR-10 (10,000 examples), few clients, α = 0.5", "FedFT-RDS (10 %)"),
+        ("CIFAR-10 (10,000 examples), few clients, α = 0.1", "FedFT-RDS (10 %)"),
         "best_accuracy",
         lambda history: np.nanmax(history["accuracy"], axis=1),
         tolerance=0.03,
