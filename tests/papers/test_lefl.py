@@ -36,7 +36,7 @@ from fedjax_sel.papers.lefl.cells import (
     SCAFFOLD,
     STAND_IN,
     TUNED,
-    decay,
+    compute_round_decay,
     find_experiment,
     is_short,
     list_cells,
@@ -561,17 +561,17 @@ def test_the_texts_settings_differ_from_lefls_rate_in_rate_and_decay(scale):
             high, low = one["local_training"], other["local_training"]
             assert (high["learning_rate"], high["epoch_decay"], high["schedule"]["name"]) == (0.1, 0.99, "constant")
             assert (low["learning_rate"], low["epoch_decay"], low["schedule"]["name"]) == (0.01, 0.99, "exponential")
-            assert low["schedule"]["rate"] == decay(base)
+            assert low["schedule"]["rate"] == compute_round_decay(base)
         assert whole[name_experiment(name, LOW), FEDPROX]["correction"]["mu"] == 1.0
 
 
 @pytest.mark.parametrize(("name", "factor"), [(MNIST, 0.999044), ("CIFAR-10, ResNet-20, 100 @ 10 %", 0.990438)])
 def test_the_decay_is_the_mean_of_clients_own(name, factor):
     base = EXPERIMENTS["full"][name]
-    assert decay(base) == pytest.approx(factor, abs=5e-7)
+    assert compute_round_decay(base) == pytest.approx(factor, abs=5e-7)
     m, clients = base["cohort_size"], base["partition"]["clients"]
     times = np.random.default_rng(0).binomial(200, m / clients, 100_000)  # that a client was selected in 200 rounds
-    assert decay(base) ** 200 == pytest.approx(np.mean(0.99 ** (10 * times)), rel=0.02)
+    assert compute_round_decay(base) ** 200 == pytest.approx(np.mean(0.99 ** (10 * times)), rel=0.02)
 
 
 @pytest.mark.parametrize("scale", ["small", "full"])

@@ -49,30 +49,31 @@ GAMMA = 0.99
 """The text's "decay rate", which the code applies after every local epoch."""
 
 
-def decay(config: dict[str, Any], gamma: float = GAMMA) -> float:
+def compute_round_decay(config: dict[str, Any], gamma: float = GAMMA) -> float:
     """Returns the factor on the learning rate from one round to the next, as the source's baselines have it on average.
 
     In the code of FedAvg, a client's rate is multiplied by gamma after every epoch that the client has trained since
     the run began. If every client is selected with probability m / N, a client was selected k ~ Binomial(t, m / N)
     times before round t, and E[gamma^(epochs k)] = (1 - m / N (1 - gamma^epochs))^t.
 
-    >>> decay({"cohort_size": 10, "partition": {"clients": 100}, "local_training": {"epochs": 1}}, gamma=0.5)
+    >>> config = {"cohort_size": 10, "partition": {"clients": 100}, "local_training": {"epochs": 1}}
+    >>> compute_round_decay(config, gamma=0.5)
     0.95
     """
     share = config["cohort_size"] / config["partition"]["clients"]
     return 1 - share * (1 - gamma ** config["local_training"]["epochs"])
 
 
-def of_text(config: dict[str, Any]) -> dict[str, Any]:
+def describe_text_rate(config: dict[str, Any]) -> dict[str, Any]:
     """Returns the changes that give an experiment the text's learning rate of 0.01 and its decay of 0.99.
 
-    The decay applies within a round, and persists over rounds; see `decay`.
+    The decay applies within a round, and persists over rounds; see `compute_round_decay`.
     """
-    schedule = {"name": "exponential", "rate": decay(config)}
+    schedule = {"name": "exponential", "rate": compute_round_decay(config)}
     return {"local_training": {"learning_rate": 0.01, "epoch_decay": GAMMA, "schedule": schedule}}
 
 
-def of_code(config: dict[str, Any]) -> dict[str, Any]:
+def describe_code_quotas(config: dict[str, Any]) -> dict[str, Any]:
     """Returns the changes that give LEFL its code's quotas and direction of the divergence; the rate is LEFL's."""
     m, clients = config["cohort_size"], config["partition"]["clients"]
     code = {"name": "lefl", "allocation": "code", "kl_direction": "code", "fraction": m / clients}
@@ -162,7 +163,7 @@ RESNET_18 = {"CIFAR-10, ResNet-18, 20 clients": load_experiment("cifar10_resnet1
 EXPERIMENTS = {"smoke": SMOKE, "small": STAND_IN, "medium": MEDIUM, "full": {**STAND_IN, **FULL}}
 """Settings by scale, at LEFL's rate, without a selector."""
 
-BY_TEXT = {f"{name}, {LOW}": merge_settings(config, of_text(config)) for name, config in STAND_IN.items()}
+BY_TEXT = {f"{name}, {LOW}": merge_settings(config, describe_text_rate(config)) for name, config in STAND_IN.items()}
 
 STUDIED: dict[str, dict[str, dict[str, Any]]] = {
     "smoke": {},
@@ -257,5 +258,5 @@ def describe_run(settings: str, method: str, config: dict[str, Any]) -> dict[str
     if settings == HIGH:
         return SHOWN[method]
     if (settings, method) == (AS_PUBLISHED, LEFL):
-        return of_code(config)
-    return {**of_text(config), **(PUBLISHED_FEDPROX if method == FEDPROX else METHODS[method])}
+        return describe_code_quotas(config)
+    return {**describe_text_rate(config), **(PUBLISHED_FEDPROX if method == FEDPROX else METHODS[method])}
