@@ -153,7 +153,7 @@ def test_a_summary_a_page_and_a_figure_show_it(history):
     np.testing.assert_allclose(found["client_accuracy_mean"]["per_seed"], history["client_accuracy_mean"][:, -1])
     page = render_page("run", found, "", history.about)
     assert "figures/clients.png" in page
-    assert "no client is billed" in page
+    assert "No client is billed" in page
     assert "worst tenth of the clients" in page
     figures = dict(plot_run(history))
     assert len(figures["clients"].axes) == 2
