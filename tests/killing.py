@@ -58,11 +58,17 @@ class Program:
 
     def says(self, words: str) -> None:
         """Waits until it has printed these words."""
+        assert self.says_or_ends(words), self.said
+
+    def says_or_ends(self, words: str) -> bool:
+        """Waits until it has printed these words, or has ended without; returns whether it printed them."""
         until = time.monotonic() + PATIENCE
         while words not in self.said:
-            assert self.process.is_alive(), self.said
+            if not self.process.is_alive():
+                return words in self.said
             assert time.monotonic() < until, self.said
             time.sleep(0.02)
+        return True
 
     def kill(self) -> None:
         """Kills it if it has not ended, and waits for that."""

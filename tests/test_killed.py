@@ -68,8 +68,7 @@ def test_a_run_killed_at_any_moment_ends_as_if_it_had_not_been(whole, tmp_path):
         here.mkdir()
         while not done:
             program, moment = Program([*RUN, "run"], here), rng.uniform(0, whole[1])
-            if kills < KILLS:
-                program.says("device: ")
+            if kills < KILLS and program.says_or_ends("device: "):  # it ends at once if it was killed when finished
                 program.process.join(moment)
                 program.process.kill()
             status = program.ended()

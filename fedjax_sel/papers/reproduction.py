@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from itertools import compress
@@ -58,9 +58,10 @@ def reproduce(
 ) -> dict[str, Any]:
     """Runs a paper's experiments at a scale, and writes tables, figures, report and `summary.json`.
 
-    A cell that is finished in `out` with the same configuration is read, not run again; so is a study of the same scale
-    and seeds. With `finished`, nothing is run, so another process may be running the rest: results that need missing
-    cells or studies are left out, and the report says how many there are.
+    A cell that is finished in `out` with the same configuration is read, not run again. So is a study of the same scale
+    and seeds, whose other settings are code: if another commit made it, the terminal and the report say which. With
+    `finished`, nothing is run, so another process may be running the rest: results that need missing cells or studies
+    are left out, and the report says how many there are.
 
     Args:
       paper: the paper to reproduce.
@@ -106,8 +107,10 @@ def reproduce(
         unfinished += [("study", name) for name in paper.studies if name not in studies]
         evidence = Evidence(Finished(known), Finished(studies)) if unfinished else Evidence(known, studies)
         conditions = observe_conditions(cells, configs, known)
-        made = describe_cells(out, cells, configs)
-        summary = write_reproduction(paper, scale, numbers, evidence, conditions, made, out, console, more, unfinished)
+        made, of_studies = describe_cells(out, cells, configs), describe_studies(out, studies)
+        summary = write_reproduction(
+            paper, scale, numbers, evidence, conditions, made, of_studies, out, console, more, unfinished
+        )
         console.print(
             f"{time.perf_counter() - began:.0f} s. Report, figures and summary.json are in [bold]{out}[/]",
             soft_wrap=True,
@@ -122,6 +125,7 @@ def write_reproduction(
     evidence: Evidence,
     conditions: Mapping[str, Conditions],
     made: list[dict[str, Any]],
+    of_studies: list[dict[str, Any]],
     out: Path,
     console: Console,
     more: Sequence[Table] = (),
@@ -133,6 +137,7 @@ def write_reproduction(
       paper, scale, seeds, evidence: of the reproduction.
       conditions: of the runs of every experiment; claims are settled by them.
       made: the settings of every cell, and the commit that ran it.
+      of_studies: the name of every study, and the commit that made it.
       out: folder.
       console: where verdicts are printed.
       more: tables that come before the paper's.
@@ -146,11 +151,12 @@ def write_reproduction(
         "scale": scale,
         "seeds": list(seeds),
         "environment": environment(),
-        "notes": [*tell_unfinished(len(made), unfinished), *list_notes(made)],
+        "notes": [*tell_unfinished(len(made), unfinished), *list_notes(made, of_studies)],
         **({"unfinished": [list(key) for key in unfinished]} if unfinished else {}),
         "regime": vars(paper.regime),
         "conditions": describe_conditions(conditions),
         "cells": made,
+        "studies": of_studies,
         "results": [describe_result(result) for result in results],
         "claims": [vars(claim) for claim in claims],
         **({"own": [vars(table) for table in more]} if more else {}),
@@ -272,14 +278,26 @@ def describe_cells(out: Path, cells: Sequence[Cell], configs: Sequence[Config]) 
     return described
 
 
-def list_notes(made: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Returns what a reader must know about the cells' origin: several commits, or uncommitted changes."""
+def describe_studies(out: Path, names: Iterable[str]) -> list[dict[str, Any]]:
+    """Returns each study's name, and the commit that made it; None: it was not recorded."""
+    return [{"name": name, "commit": read_study(locate_study(out, name)).get("commit")} for name in names]
+
+
+def list_notes(made: Sequence[Mapping[str, Any]], of_studies: Sequence[Mapping[str, Any]] = ()) -> list[str]:
+    """Returns what a reader must know about where cells and studies come from: several commits, uncommitted changes."""
     commits = {cell["commit"] for cell in made}
     out = []
     if len(commits) > 1:
         out.append(f"The cells were run at several commits: {', '.join(sorted(str(commit) for commit in commits))}.")
     if any(commit is None or commit.endswith(CHANGES) for commit in commits):
         out.append("Some cells were not run from a clean checkout: no commit says what ran.")
+    others: dict[str, list[str]] = {}
+    for study in of_studies:
+        if study["commit"] not in commits:
+            others.setdefault(study["commit"] or "a commit that was not recorded", []).append(study["name"])
+    if others:
+        listed = "; ".join(f"{', '.join(names)} at {commit}" for commit, names in others.items())
+        out.append(f"These studies were made at other commits than the cells: {listed}.")
     return out
 
 
@@ -288,26 +306,42 @@ def run_studies(
 ) -> dict[str, Any]:
     """Returns the studies' results, which are read if finished at this scale with these seeds, and computed otherwise.
 
+    If a study that is read was made at another commit than today's, the terminal says so.
+
     Args:
       out: folder of the reproduction.
       paper, scale, seeds: of the reproduction.
       console: where progress is printed.
       only_finished: whether to leave out studies that are not finished.
     """
-    out, found = out / "studies", {}
+    found, today = {}, environment()["commit"]
     for name, study in paper.studies.items():
-        place, asked = out / f"{name}.json", {"scale": scale, "seeds": list(seeds)}
+        place, asked = locate_study(out, name), {"scale": scale, "seeds": list(seeds)}
         kept = read_study(place)
         if {key: kept.get(key) for key in asked} != asked:
             if only_finished:
                 continue
             with console.status(f"study: {name.replace('_', ' ')}"):
-                kept = to_jsonable({**asked, "found": study(scale, seeds, out.parent)})
-            out.mkdir(parents=True, exist_ok=True)
+                kept = to_jsonable({**asked, "commit": today, "found": study(scale, seeds, out)})
+            place.parent.mkdir(parents=True, exist_ok=True)
             write_json(place, kept)
             kept = read_study(place)  # so that it equals what later calls read
+        elif not only_finished and kept.get("commit") != today:
+            console.print(
+                f"The study {name} is read from {place}; it was made at {kept.get('commit') or 'an unknown commit'}. "
+                "If its settings have changed since, delete that file, and it is made again.",
+                style="yellow",
+                soft_wrap=True,
+                highlight=False,
+                markup=False,
+            )
         found[name] = kept["found"]
     return found
+
+
+def locate_study(out: Path, name: str) -> Path:
+    """Returns the file of a study in a reproduction's folder."""
+    return out / "studies" / f"{name}.json"
 
 
 def read_study(place: Path) -> dict[str, Any]:

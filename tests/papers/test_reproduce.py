@@ -1,5 +1,6 @@
 """A reproduction leaves the same form for every paper, and does nothing twice."""
 
+import io
 import json
 import math
 import re
@@ -153,6 +154,34 @@ def test_a_second_time_nothing_is_run_and_the_same_comes_out(out, summary, nothi
         r["per_seed"] for r in summary["results"]
     ]
     assert [c["verdict"] for c in again["claims"]] == [c["verdict"] for c in summary["claims"]]
+
+
+def test_a_study_that_another_commit_made_is_read_and_the_reader_is_told(out, summary, tmp_path, nothing_runs):
+    commit = summary["environment"]["commit"]
+    assert summary["studies"] == [{"name": "generator", "commit": commit}, {"name": "distances", "commit": commit}]
+    shutil.copytree(out, tmp_path / "copy")
+    older, unknown = (tmp_path / "copy" / "studies" / f"{name}.json" for name in ("generator", "distances"))
+    found = json.loads(older.read_text(encoding="utf-8"))
+    older.write_text(json.dumps({**found, "commit": "f" * 40}), encoding="utf-8")
+    found = json.loads(unknown.read_text(encoding="utf-8"))
+    unknown.write_text(json.dumps({name: found[name] for name in found if name != "commit"}), encoding="utf-8")
+    before = older.read_text(encoding="utf-8"), unknown.read_text(encoding="utf-8")
+
+    console = Console(record=True, width=500, file=io.StringIO())
+    again = papers.reproduce("uacs", scale="smoke", out=tmp_path / "copy", console=console)
+    said = console.export_text()
+    assert f"study generator is read from {older}; it was made at {'f' * 40}" in said
+    assert (f"study distances is read from {unknown}; it was made at an unknown commit" in said) == (commit is not None)
+    assert (older.read_text(encoding="utf-8"), unknown.read_text(encoding="utf-8")) == before
+    assert [study["commit"] for study in again["studies"]] == ["f" * 40, None]
+    (note,) = [note for note in again["notes"] if "studies" in note]
+    assert f"generator at {'f' * 40}" in note
+    assert ("distances at a commit that was not recorded" in note) == (commit is not None)
+    assert note in (tmp_path / "copy" / "report.md").read_text(encoding="utf-8")
+
+    console = Console(record=True, width=500, file=io.StringIO())
+    papers.reproduce("uacs", scale="smoke", out=out, console=console)
+    assert "it was made at" not in console.export_text(), "today's own are read without a word"
 
 
 def test_a_folder_of_another_configuration_is_refused_and_left_alone(out, returned, nothing_runs):
