@@ -16,24 +16,37 @@ The paper compares LEFL with FedAvg, FedProx, SCAFFOLD and FedNova "with learnin
 0.99". In its code, LEFL's trainer has a hard-coded learning rate of **0.1**, multiplied by 0.99 after each of the ten
 local epochs and reset in every round (there is no weight decay). FedAvg trains with the configured rate, 0.01,
 multiplied by 0.99 after every epoch that a client has trained since the beginning of the run. The trainers of FedProx,
-SCAFFOLD and FedNova were not released. LEFL's quotas, `max(1, round(rate · size))` for each cluster, add up to more
-clients per round than the other methods have. So we run everything three times:
+SCAFFOLD and FedNova were not released. So we run everything in three settings:
 
-- **as published**: LEFL at 0.1, with its code's allocation and direction of the divergence; the others at 0.01, FedProx
-  with μ = 1, the default of the code's program, which does not use it;
-- **LEFL's rate**: all methods at 0.1, multiplied by 0.99 per epoch; LEFL with exactly m clients (largest remainder);
-- **the baselines' rate**: all methods at 0.01; LEFL with exactly m clients.
+- **LEFL's rate**: all methods at 0.1, multiplied by 0.99 after each epoch and reset in every round.
+- **the text's settings**: all methods at 0.01, multiplied by 0.99 after each epoch, with a decay that persists over
+  rounds; FedProx with μ = 1, the default of the code's program, which does not use it.
+- **as published**: LEFL as its code runs it, at LEFL's rate, with its code's quotas and direction of the divergence;
+  the other methods with the text's settings (the same runs as above).
 
-Here, the rate of 0.01 is constant. In FedAvg's code, a client that is selected five times, as one of 1000 is on
-average, would end with 0.6 of it. With ten clusters, LEFL at 0.01 selects one client from each, whatever its size;
-these are not the text's quotas, which were run at 0.1 only (at `medium`, at both rates).
+**Decay.** In FedAvg's code, each client has its own learning rate, which depends on how often the client was selected.
+Here, all clients have the same rate in a round, which is the mean of theirs: if a client is selected with probability
+m/N, the mean of 0.99^(epochs trained so far) after t rounds is (1 − m/N · (1 − 0.99^epochs))^t. With ten epochs, the
+factor per round is 0.999044 with 10 of 1000 clients (0.62 after 500 rounds), 0.990438 with 10 of 100 (0.56 after 60
+rounds, 0.008 after 500), and 0.933 with 35 of 50 (0.001 after 100 rounds).
 
-At LEFL's rate, LEFL also runs with its text's quotas (*proportional*: every client is selected equally often, whereas
-"at least one" from each of ten clusters for ten slots means one from each, whatever its size), and combined with
-FedProx, SCAFFOLD and FedNova. FedProx also runs with μ = 0.01, 0.1 and 1; the comparison uses the μ, of these and
-0.001, that is best in hindsight. We measure the labels of cohorts with both quotas and both directions of the
-divergence, beside uniform cohorts of the same size. We test conjectures 1 and 2 by rank correlation over pairs of
-clients. The clusters of ResNet-18, the network of Fig. 2, are examined at `full` (`cifar10_resnet18_lefl`).
+**Quotas.** LEFL has its text's quotas, "a proportional number of clients from each cluster": a cluster's share of the m
+slots, rounded up or down at random, so that every client is selected equally often and a cohort has exactly m clients.
+As published, it has its code's quotas, `max(1, round(rate · size))` for each cluster, which add up to more clients than
+the other methods have. The labels of cohorts are also measured with at least one client from each cluster, and with
+the code's direction of the divergence, beside uniform cohorts of the same size; those two claims are ours. On the
+stand-ins for EMNIST, clusters are examined at LEFL's rate and with the text's settings.
+
+**Pixels.** As in the code, those of EMNIST and its stand-ins range from 0 to 1. CIFAR's are standardised by the moments
+of the training examples; the code uses those of ImageNet.
+
+At LEFL's rate, LEFL is also combined with FedProx, SCAFFOLD and FedNova, and FedProx also runs with μ = 0.1 and 1; the
+comparison uses the μ, of these and 0.001, that is best in hindsight. FedProx has μ = 0.001 at LEFL's rate otherwise.
+Conjectures 1 and 2 are tested by rank correlation over pairs of clients. The clusters of ResNet-18, the network of
+Fig. 2, are examined at `full` (`cifar10_resnet18_lefl`).
+
+Earlier results also had other server optimisers, FedProx with μ = 0.01, a constant rate of 0.01, standardised pixels,
+and LEFL with at least one client from each cluster. No sentence of the paper is about these, so they are not run.
 
 The verdict on LEFL's advantage as a sampling method rests on the two settings in which all rates are equal.
 
@@ -42,29 +55,39 @@ skipped (the labeldir of NIID-Bench), ⌈log₂ N⌉ clusters, 1000 public examp
 weights are discarded (in the text it is "sandwiched" between rounds, in the code it is not). The divergence of two
 clients compares their predictions on the same examples, as in the text, with fixed batch statistics; the code shuffles
 the public examples for each client and does not restore their order, so that it compares predictions on different
-examples, in training mode. FedProx has μ = 0.001 unless stated otherwise. SCAFFOLD divides by N, as in its own paper (a
-fork that the code builds on divides by the cohort size). The weights of the mean in the text's equation (1) do not sum
-to 1 over a cohort; ours do.
+examples, in training mode. SCAFFOLD divides by N, as in its own paper (a fork that the code builds on divides by the
+cohort size). The weights of the mean in the text's equation (1) do not sum to 1 over a cohort; ours do.
+
+**Incomplete batches.** The code drops every incomplete batch, so that a client with fewer than 64 examples never trains
+there. We keep them: at `small`, a client has 60 examples on average, and at `medium`, 16 % of clients have fewer than
+64.
 
 **Stand-in for EMNIST.** EMNIST is not on the machine that made the committed results, so its two experiments run on
 Fashion-MNIST (labeldir) and MNIST (label2: 2 of 10 labels, in place of 15 of 62), each with 1000 clients, ten per
 round, the 784-128-10 network with PyTorch's initialisation, and public examples from the other data set. Their
 accuracies are not EMNIST's. A client has 60 examples, where one of EMNIST's would have some 700, so it takes 10 to 14
 local steps per round instead of about 100. FedProx therefore has little drift to counteract here, and FedNova little to
-normalise. A client with fewer than 64 examples keeps its incomplete batch, which the code drops. Pixels are
-standardised; in the code, they range from 0 to 1, which makes a step of the first layer five to nine times shorter:
-0.01 here is closer to the code's 0.1 than the numbers say.
+normalise. The claim that LEFL needs more bytes is nearly arithmetic at `small`: its pre-phase sends 1.23 GB, as much as
+150 rounds of FedAvg, so LEFL needs more bytes wherever FedAvg reaches the target in at most 150 rounds.
 
-At scale `small`, CIFAR-10 with ResNet-20 has 500 training examples, 20 clients and 6 rounds of 2 epochs, with public
-examples from Tiny-ImageNet: it shows that everything runs and what the clusters look like there; no claim is judged by
-it. `medium` is CIFAR-10 with ResNet-20 on 10,000 training examples, 100 clients, 60 rounds and two seeds. `full` has
-the paper's own eight experiments, and is meant for an accelerator; CIFAR-10 and Tiny-ImageNet are JPEG-compressed
-copies where the data pack of this project is used. Public examples of Tiny-ImageNet are read from
-`tiny_imagenet_32.npz` in the data folder. `smoke` runs scikit-learn's digits, which are their own public examples.
+At scale `small`, the clusters of CIFAR-10 with ResNet-20 are examined with 500 training examples, 20 clients and 2
+epochs, with public examples from Tiny-ImageNet; no claim is judged by them. `medium` is CIFAR-10 with ResNet-20 on
+10,000 training examples, 100 clients and 60 rounds: all methods at LEFL's rate, and FedAvg, SCAFFOLD and LEFL in the
+other settings. Its claims are about the state after 60 rounds, and each, except the one that compares rates, is about
+one of the settings. It also examines the clusters of 20 clients without planted groups, and of 24 clients with planted
+groups (500 examples each). `full` has the paper's own eight experiments, and is meant for an accelerator; CIFAR-10 and
+Tiny-ImageNet are JPEG-compressed copies where the data pack of this project is used. Public examples of Tiny-ImageNet
+are read from `tiny_imagenet_32.npz` in the data folder. `smoke` runs scikit-learn's digits, which are their own public
+examples; their pixels are standardised.
+
+All scales except `smoke` have five seeds. If two runs have different numbers of seeds, they are compared on the seeds
+that both have.
 
 Models are compared by CKA on 100 test examples (the paper: 1000). Accuracy is measured every second round and in each
-of the last 10, so rounds to a target are known to within two rounds. Targets were set before the runs: 0.7, 0.75 and
-0.8 on Fashion-MNIST, 0.8, 0.9 and 0.95 on MNIST; claims are judged by the middle one.
+of the last 10, so rounds to a target are known to within two rounds. How noisy training is, is measured by the standard
+deviation of the last 10 accuracies, which includes any trend in these rounds. Targets were set before the runs: 0.7,
+0.75 and 0.8 on Fashion-MNIST, 0.8, 0.9 and 0.95 on MNIST, and 0.3, 0.4 and 0.5 on CIFAR-10 at `medium`; claims are
+judged by the middle one.
 
 An accuracy advantage of at most 0.005 counts as negligible.
 """
@@ -75,7 +98,8 @@ REGIME = FairRegime(
     rounds=60,
     seeds=5,
     above_chance=0.3,
-    reason="the source's ten local epochs; LEFL reaches the targets of Table I in rounds 29 to 79",
+    reason="the source's ten local epochs; LEFL reaches Table I's target on EMNIST in round 29, but those on CIFAR in "
+    "rounds 69 and 79, so that claims on CIFAR after 60 rounds say so",
 )
 
 PAPER = Paper(
@@ -83,7 +107,7 @@ PAPER = Paper(
     title="LEFL",
     reference='Waqwoya Abebe, Pablo Munoz and Ali Jannesari, "LEFL: Low Entropy Client Sampling in Federated '
     'Learning", 2023, https://arxiv.org/abs/2312.17430.',
-    seeds={"smoke": 2, "small": 5, "medium": 2, "full": 5},
+    seeds={"smoke": 2, "small": 5, "medium": 5, "full": 5},
     settings=OPEN,
     regime=REGIME,
     cells=list_cells,

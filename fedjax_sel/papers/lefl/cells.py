@@ -1,4 +1,4 @@
-"""The runs of the LEFL reproduction: all methods at LEFL's rate, at its baselines' rate, and as published."""
+"""The runs of the LEFL reproduction: all methods at LEFL's rate, with the text's settings, and as published."""
 
 from __future__ import annotations
 
@@ -14,52 +14,71 @@ METHODS: dict[str, dict[str, Any]] = {
     FEDPROX: {"correction": {"name": "proximal", "mu": 0.001}},
     SCAFFOLD: {"correction": "scaffold"},
     FEDNOVA: {"aggregation": "fednova"},
-    LEFL: {"client_selection": "lefl"},
+    LEFL: {"client_selection": {"name": "lefl", "allocation": "proportional"}},
 }
-"""The methods of the source's Table I; all except the last draw cohorts uniformly."""
+"""The methods of the source's Table I; all except the last draw cohorts uniformly.
 
-OTHERS: dict[str, dict[str, Any]] = {
-    "FedAvgM": {"aggregation": {"name": "fedavgm", "momentum": 0.9, "weighting": "size"}},
-    "FedAdagrad": {"aggregation": {"name": "fedopt", "optimizer": "adagrad", "weighting": "size"}},
-    "FedAdam": {"aggregation": {"name": "fedopt", "optimizer": "adam", "weighting": "size"}},
-    "FedYogi": {"aggregation": {"name": "fedopt", "optimizer": "yogi", "weighting": "size"}},
-}
-"""Other server optimisers, at LEFL's rate, on one experiment."""
+LEFL has its text's quotas, "a proportional number of clients from each cluster".
+"""
 
-PROPORTIONAL = "LEFL (proportional)"
 COMBINED: dict[str, dict[str, Any]] = {
-    PROPORTIONAL: {"client_selection": {"name": "lefl", "allocation": "proportional"}},
     f"LEFL + {FEDPROX}": {**METHODS[FEDPROX], **METHODS[LEFL]},
     f"LEFL + {SCAFFOLD}": {**METHODS[SCAFFOLD], **METHODS[LEFL]},
     f"LEFL + {FEDNOVA}": {**METHODS[FEDNOVA], **METHODS[LEFL]},
 }
-"""LEFL with its text's quotas, and combined with the other methods, at LEFL's rate."""
+"""LEFL combined with the other methods, at LEFL's rate."""
 
-MUS = (0.01, 0.1, 1.0)
+MUS = (0.1, 1.0)
 TUNED: dict[str, dict[str, Any]] = {
     f"{FEDPROX}, μ = {mu:g}": {"correction": {"name": "proximal", "mu": mu}} for mu in MUS
 }
 """FedProx at LEFL's rate with μ that have an effect, besides the 0.001 of `METHODS`; the best is compared."""
 
-BY_CODE = "LEFL (its code's quotas)"
-"""LEFL as its code draws cohorts, where it is listed beside proportional quotas."""
-
 BASELINES = tuple(method for method in METHODS if method != LEFL)
 
-SHOWN = (*METHODS, *OTHERS, *COMBINED, *TUNED, BY_CODE)
+SHOWN: dict[str, dict[str, Any]] = {**METHODS, **COMBINED, **TUNED}
 """All methods, in the order of the tables."""
 
-HIGH, LOW, AS_PUBLISHED = "LEFL's rate", "the baselines' rate", "as published"
+HIGH, LOW, AS_PUBLISHED = "LEFL's rate", "the text's settings", "as published"
 """The settings; in the first two, the rate is the same for all methods."""
 
-RATES: dict[str, dict[str, Any]] = {
-    HIGH: {},
-    LOW: {"local_training": {"learning_rate": 0.01, "epoch_decay": None}},
-}
-"""Changes to the experiments' settings, whose rate is LEFL's."""
-
 PUBLISHED_FEDPROX = {"correction": {"name": "proximal", "mu": 1.0}}
-"""FedProx with the default μ of the authors' code."""
+"""FedProx with the default μ of the authors' code, wherever it has the text's settings."""
+
+GAMMA = 0.99
+"""The text's "decay rate", which the code applies after every local epoch."""
+
+
+def compute_round_decay(config: dict[str, Any], gamma: float = GAMMA) -> float:
+    """Returns the factor on the learning rate from one round to the next, as the source's baselines have it on average.
+
+    In the code of FedAvg, a client's rate is multiplied by gamma after every epoch that the client has trained since
+    the run began. If every client is selected with probability m / N, a client was selected k ~ Binomial(t, m / N)
+    times before round t, and E[gamma^(epochs k)] = (1 - m / N (1 - gamma^epochs))^t.
+
+    >>> config = {"cohort_size": 10, "partition": {"clients": 100}, "local_training": {"epochs": 1}}
+    >>> compute_round_decay(config, gamma=0.5)
+    0.95
+    """
+    share = config["cohort_size"] / config["partition"]["clients"]
+    return 1 - share * (1 - gamma ** config["local_training"]["epochs"])
+
+
+def describe_text_rate(config: dict[str, Any]) -> dict[str, Any]:
+    """Returns the changes that give an experiment the text's learning rate of 0.01 and its decay of 0.99.
+
+    The decay applies within a round, and persists over rounds; see `compute_round_decay`.
+    """
+    schedule = {"name": "exponential", "rate": compute_round_decay(config)}
+    return {"local_training": {"learning_rate": 0.01, "epoch_decay": GAMMA, "schedule": schedule}}
+
+
+def describe_code_quotas(config: dict[str, Any]) -> dict[str, Any]:
+    """Returns the changes that give LEFL its code's quotas and direction of the divergence; the rate is LEFL's."""
+    m, clients = config["cohort_size"], config["partition"]["clients"]
+    code = {"name": "lefl", "allocation": "code", "kl_direction": "code", "fraction": m / clients}
+    return {"client_selection": code, "cohort_size": count_slots(m, clients)}
+
 
 LAST = 10
 """Number of final rounds over which accuracy is averaged; all of them are evaluated."""
@@ -91,13 +110,10 @@ SMALL_CIFAR: dict[str, dict[str, Any]] = {
             "partition": {"clients": 20, "min_examples": 2},
             "local_training": {"epochs": 2, "batch_size": 16, "augment": None},
             "cohort_size": 5,
-            "rounds": 6,
-            "evaluate_every": 3,
-            "evaluate_last": 1,
         },
     )
 }
-"""The part of the CIFAR-10 experiment that a small machine can run."""
+"""The part of the CIFAR-10 experiment that a small machine can run: its clusters are examined, it is not run."""
 
 FULL: dict[str, dict[str, Any]] = {
     "CIFAR-10, ResNet-20, 100 @ 10 %": load_experiment("cifar10_lefl"),
@@ -115,7 +131,7 @@ ON_DIGITS: dict[str, Any] = {
     "data": {"name": "digits"},
     "public": {"name": "digits", "num_examples": 100},
     "partition": {"clients": 40},
-    "model": {"hidden": [32]},
+    "model": {"hidden": [32], "normalise": True},
     "local_training": {"epochs": 5, "batch_size": 16},
     "cohort_size": 6,
     "rounds": 20,
@@ -130,17 +146,32 @@ SMOKE: dict[str, dict[str, Any]] = {
 
 MEDIUM_CIFAR = "CIFAR-10 (10,000 examples), ResNet-20, 100 @ 10 %"
 MEDIUM: dict[str, dict[str, Any]] = {
-    MEDIUM_CIFAR: load_experiment(
-        "cifar10_lefl", {"data": {"num_examples": 10_000}, "rounds": 60, "evaluate_every": 2, "seeds": 2}
+    MEDIUM_CIFAR: load_experiment("cifar10_lefl", {"data": {"num_examples": 10_000}, "rounds": 60, "evaluate_every": 2})
+}
+"""A fifth of the examples and 60 rounds of the source's first experiment."""
+
+FEW_AT_MEDIUM: dict[str, dict[str, Any]] = {
+    "CIFAR-10 (10,000 examples), ResNet-20, 20 clients": load_experiment(
+        "cifar10_lefl", {"data": {"num_examples": 10_000}, "partition": {"clients": 20}, "cohort_size": 5}
     )
 }
-"""A fifth of the examples and 60 rounds of the source's first experiment; two seeds."""
+"""As many clients as in the source's Fig. 2, whose models are compared layer by layer."""
 
-STUDIED_FULL = {"CIFAR-10, ResNet-18, 20 clients": load_experiment("cifar10_resnet18_lefl")}
-"""The network of the source's Fig. 2; its clusters are examined, and it is not trained further."""
+RESNET_18 = {"CIFAR-10, ResNet-18, 20 clients": load_experiment("cifar10_resnet18_lefl")}
+"""The network of the source's Fig. 2."""
 
-EXPERIMENTS = {"smoke": SMOKE, "small": {**STAND_IN, **SMALL_CIFAR}, "medium": MEDIUM, "full": {**STAND_IN, **FULL}}
+EXPERIMENTS = {"smoke": SMOKE, "small": STAND_IN, "medium": MEDIUM, "full": {**STAND_IN, **FULL}}
 """Settings by scale, at LEFL's rate, without a selector."""
+
+BY_TEXT = {f"{name}, {LOW}": merge_settings(config, describe_text_rate(config)) for name, config in STAND_IN.items()}
+
+STUDIED: dict[str, dict[str, dict[str, Any]]] = {
+    "smoke": {},
+    "small": {**BY_TEXT, **SMALL_CIFAR},
+    "medium": FEW_AT_MEDIUM,
+    "full": {**BY_TEXT, **RESNET_18},
+}
+"""Settings whose clusters are examined by scale, besides those of `EXPERIMENTS`."""
 
 TARGETS = {
     "digits": (0.7, 0.9),
@@ -149,8 +180,9 @@ TARGETS = {
     "EMNIST": (0.7,),
     "CIFAR-10": (0.7,),
     "CIFAR-100": (0.4,),
+    MEDIUM_CIFAR: (0.3, 0.4, 0.5),
 }
-"""Target accuracies by data set; the source's if it has one."""
+"""Target accuracies by experiment or data set; the source's if it has one."""
 
 
 def name_experiment(name: str, settings: str) -> str:
@@ -158,14 +190,25 @@ def name_experiment(name: str, settings: str) -> str:
     return f"{name} ({settings})"
 
 
+def find_experiment(studied: str) -> str | None:
+    """Returns the experiment whose cells have the settings of a study's entry; None if no cell has them.
+
+    >>> find_experiment("MNIST, label2"), find_experiment("MNIST, label2, the text's settings")
+    ("MNIST, label2 (LEFL's rate)", "MNIST, label2 (the text's settings)")
+    """
+    name = studied.removesuffix(f", {LOW}")
+    there = any(name in experiments for experiments in EXPERIMENTS.values())
+    return name_experiment(name, HIGH if name == studied else LOW) if there else None
+
+
 def is_short(name: str) -> bool:
-    """Returns whether an experiment is too short to be judged."""
+    """Returns whether clients train too little, in an entry of a study, to be judged."""
     return name == CIFAR
 
 
 def describe_lefl(name: str) -> dict[str, Any]:
-    """Returns the settings of LEFL, with a shorter pre-phase in an experiment that is too short to be judged."""
-    return {"client_selection": {"name": "lefl", "epochs": 2}} if is_short(name) else METHODS[LEFL]
+    """Returns the settings of LEFL, with a shorter pre-phase where clients train too little to be judged."""
+    return merge_settings(METHODS[LEFL], {"client_selection": {"epochs": 2}}) if is_short(name) else METHODS[LEFL]
 
 
 def count_slots(m: int, clients: int) -> int:
@@ -176,51 +219,44 @@ def count_slots(m: int, clients: int) -> int:
     return min(clients, m + math.ceil(math.log2(clients)))
 
 
-def list_medium() -> list[Cell]:
-    """Returns FedAvg and LEFL (with both kinds of quotas) at both rates, and the other methods at LEFL's rate."""
-    (name, config), m = next(iter(MEDIUM.items())), MEDIUM[MEDIUM_CIFAR]["cohort_size"]
-    clients = config["partition"]["clients"]
-    code = {"name": "lefl", "allocation": "code", "kl_direction": "code", "fraction": m / clients}
-    own = {"client_selection": code, "cohort_size": count_slots(m, clients)}
-    both = {FEDAVG: {}, PROPORTIONAL: COMBINED[PROPORTIONAL], BY_CODE: own}
-    out = [make_cell(name, s, method, config, RATES[s], change) for s in (HIGH, LOW) for method, change in both.items()]
-    others = (FEDPROX, SCAFFOLD, FEDNOVA)
-    return [*out, *(make_cell(name, HIGH, method, config, RATES[HIGH], METHODS[method]) for method in others)]
+MEDIUM_RUNS = (
+    (HIGH, FEDAVG),
+    (HIGH, LEFL),
+    (LOW, FEDAVG),
+    (AS_PUBLISHED, FEDAVG),
+    (AS_PUBLISHED, LEFL),
+    (LOW, LEFL),
+    (LOW, SCAFFOLD),
+    (AS_PUBLISHED, SCAFFOLD),
+    (HIGH, FEDPROX),
+    (HIGH, SCAFFOLD),
+    (HIGH, FEDNOVA),
+)
+"""What is run at `medium`, what settles most claims an hour first; as published, baselines share LOW's runs."""
+
+
+def list_runs(scale: str) -> list[tuple[str, str]]:
+    """Returns the settings and the method of each run of an experiment."""
+    if scale == "medium":
+        return list(MEDIUM_RUNS)
+    more = () if scale == "smoke" else (*COMBINED, *TUNED)
+    every = [(settings, method) for settings in (HIGH, LOW, AS_PUBLISHED) for method in METHODS]
+    return [*every, *((HIGH, method) for method in more)]
 
 
 def list_cells(scale: str) -> list[Cell]:
-    """Returns all methods at LEFL's rate, at the baselines' rate, and as published."""
-    if scale == "medium":
-        return list_medium()
-    out = []
-    for number, (name, config) in enumerate(EXPERIMENTS[scale].items()):
-        for settings in (HIGH,) if is_short(name) else (HIGH, LOW):
-            for method, change in METHODS.items():
-                own = describe_lefl(name) if method == LEFL else change
-                out.append(make_cell(name, settings, method, config, RATES[settings], own))
-        if is_short(name):
-            continue
-        out += list_as_published(name, config)
-        if number == 0:
-            out += [make_cell(name, HIGH, method, config, RATES[HIGH], change) for method, change in OTHERS.items()]
-        if scale != "smoke":
-            more = {**COMBINED, **TUNED}
-            out += [make_cell(name, HIGH, method, config, RATES[HIGH], change) for method, change in more.items()]
-    return out
+    """Returns all methods at LEFL's rate, with the text's settings, and as published."""
+    return [
+        Cell(name_experiment(name, settings), method, merge_settings(config, describe_run(settings, method, config)))
+        for name, config in EXPERIMENTS[scale].items()
+        for settings, method in list_runs(scale)
+    ]
 
 
-def list_as_published(name: str, config: dict[str, Any]) -> list[Cell]:
-    """Returns the baselines at their rate, and LEFL as its code runs it."""
-    out = []
-    for method in BASELINES:
-        change = PUBLISHED_FEDPROX if method == FEDPROX else METHODS[method]
-        out.append(make_cell(name, AS_PUBLISHED, method, config, RATES[LOW], change))
-    m, clients = config["cohort_size"], config["partition"]["clients"]
-    code = {"name": "lefl", "allocation": "code", "kl_direction": "code", "fraction": m / clients}
-    own = {"client_selection": code, "cohort_size": count_slots(m, clients)}
-    return [*out, make_cell(name, AS_PUBLISHED, LEFL, config, RATES[HIGH], own)]
-
-
-def make_cell(name: str, settings: str, method: str, config: dict[str, Any], *changes: dict[str, Any]) -> Cell:
-    """Returns one run."""
-    return Cell(name_experiment(name, settings), method, merge_settings(config, *changes))
+def describe_run(settings: str, method: str, config: dict[str, Any]) -> dict[str, Any]:
+    """Returns the changes that a run makes to its experiment; as published, baselines have the text's settings."""
+    if settings == HIGH:
+        return SHOWN[method]
+    if (settings, method) == (AS_PUBLISHED, LEFL):
+        return describe_code_quotas(config)
+    return {**describe_text_rate(config), **(PUBLISHED_FEDPROX if method == FEDPROX else METHODS[method])}

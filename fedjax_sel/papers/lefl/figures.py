@@ -12,7 +12,6 @@ from matplotlib import figure as mpl
 from fedjax_sel.engine.history import History
 from fedjax_sel.papers.lefl.cells import (
     AS_PUBLISHED,
-    BY_CODE,
     COMBINED,
     EXPERIMENTS,
     FEDAVG,
@@ -22,8 +21,6 @@ from fedjax_sel.papers.lefl.cells import (
     LEFL,
     LOW,
     METHODS,
-    OTHERS,
-    PROPORTIONAL,
     SCAFFOLD,
     TUNED,
     name_experiment,
@@ -40,10 +37,6 @@ LOOKS = {
 }
 
 
-SPARE = ({"color": "#cc79a7"}, {"color": "#56b4e9"}, {"color": "#009e73"}, {"color": "#0072b2", "linestyle": "--"})
-"""Line styles of the other server optimisers."""
-
-
 def make_figures(scale: str, evidence: Evidence) -> list[Figure]:
     """Returns the source's figures, with the control."""
     histories, studies = evidence.histories, evidence.studies
@@ -56,30 +49,18 @@ def make_figures(scale: str, evidence: Evidence) -> list[Figure]:
                 out[name] = kept
         return out
 
-    runs = [] if scale == "medium" else list_run_figures(group_panels)
-    if more := group_panels(HIGH, (FEDAVG, LEFL, *COMBINED, *TUNED, BY_CODE)):
-        caption = (
-            "LEFL with its text's quotas, LEFL combined with the other methods, and FedProx with other μ, all at "
-            "LEFL's rate."
-        )
-        there = {name: methods for name, methods in more.items() if PROPORTIONAL in methods}
-        runs += [Figure("combined", caption, lambda: curves(there, log=True))] if there else []
-    if scale == "medium":
-        caption = "FedAvg and LEFL at the baselines' rate."
-        low = group_panels(LOW, (FEDAVG, PROPORTIONAL, BY_CODE))
-        runs.append(Figure("accuracy-at-their-rate", caption, lambda: curves(need(low), log=True)))
-    return [*runs, *list_study_figures(studies)]
+    return [*list_run_figures(group_panels), *list_study_figures(studies)]
 
 
 def list_run_figures(group_panels: Callable[..., dict[str, dict[str, History]]]) -> list[Figure]:
-    """Returns the figures of accuracy under each of the settings, and with other server optimisers."""
-    others = group_panels(HIGH, (FEDAVG, LEFL, *OTHERS))
-    others = {name: methods for name, methods in others.items() if set(OTHERS) <= set(methods)}
-    return [
+    """Returns the figures of accuracy under each of the settings and, if they were run, of combinations."""
+    combined = group_panels(HIGH, (FEDAVG, LEFL, *COMBINED, *TUNED))
+    combined = {name: methods for name, methods in combined.items() if set(COMBINED) <= set(methods)}
+    out = [
         Figure(
             "accuracy-as-published",
-            "Each method as published: LEFL at learning rate 0.1 with its code's allocation, the others at 0.01 (Fig. "
-            "5). Median over seeds, with a band from the first to the ninth decile.",
+            "Each method as published: LEFL at learning rate 0.1 with its code's quotas, the others with the text's "
+            "settings (Fig. 5). Median over seeds, with a band from the first to the ninth decile.",
             lambda: curves(need(group_panels(AS_PUBLISHED)), looks=LOOKS, log=True),
         ),
         Figure(
@@ -89,16 +70,12 @@ def list_run_figures(group_panels: Callable[..., dict[str, dict[str, History]]])
         ),
         Figure(
             "accuracy-at-their-rate",
-            "All methods at the baselines' rate, with cohorts of the same size.",
+            "All methods with the text's settings and cohorts of the same size.",
             lambda: curves(need(group_panels(LOW)), looks=LOOKS, log=True),
         ),
-        Figure(
-            "other-servers",
-            "Other server optimisers at LEFL's local rate; the adaptive ones have server rate 0.01, which is not "
-            "tuned.",
-            lambda: curves(need(others), looks={**LOOKS, **dict(zip(OTHERS, SPARE, strict=True))}, log=True),
-        ),
     ]
+    caption = "LEFL combined with the other methods, and FedProx with other μ, all at LEFL's rate."
+    return [*out, Figure("combined", caption, lambda: curves(combined, log=True))] if combined else out
 
 
 def list_study_figures(studies: Mapping[str, Any]) -> list[Figure]:
@@ -112,8 +89,9 @@ def list_study_figures(studies: Mapping[str, Any]) -> list[Figure]:
         Figure(
             "entropy",
             "Relative entropy of the labels of each round's cohort to the labels of all clients, mean over seeds "
-            "(Fig. 4). Cohorts are uniform, stratified by LEFL's clusters, or stratified by clusters of the true "
-            "labels. Horizontal lines are means over all rounds.",
+            "(Fig. 4). Cohorts are uniform, or stratified by LEFL's clusters (in proportion to their sizes, or with at "
+            "least one client of each) or by clusters of the true labels (at least one client of each). Horizontal "
+            "lines are means over all rounds.",
             lambda: draw_entropy(studies["clusters"]),
         ),
         Figure(
@@ -140,12 +118,18 @@ def draw_entropy(study: Mapping[str, Any]) -> mpl.Figure:
     """Draws relative entropy against rounds."""
     looks = {
         "entropy_random": ("uniform", "#555555"),
-        "entropy_stratified": ("LEFL's clusters", "#d55e00"),
-        "entropy_proportional": ("LEFL's clusters, proportional", "#e69f00"),
+        "entropy_proportional": ("LEFL's clusters, proportional", "#d55e00"),
+        "entropy_stratified": ("LEFL's clusters, at least one of each", "#e69f00"),
         "entropy_by_labels": ("clusters of true labels", "#56b4e9"),
     }
-    figure, axes = plt.subplots(1, len(study), figsize=(4.2 * len(study), 3.4), layout="constrained", squeeze=False)
-    for ax, (title, row) in zip(axes[0], study.items(), strict=True):
+    columns = min(4, len(study))
+    lines = -(-len(study) // columns)
+    figure, axes = plt.subplots(
+        lines, columns, figsize=(4.2 * columns, 3.4 * lines), layout="constrained", squeeze=False
+    )
+    for ax in axes.flat[len(study) :]:
+        ax.set_visible(False)
+    for ax, (title, row) in zip(axes.flat, study.items(), strict=False):
         for name, (label, colour) in looks.items():
             if name not in row["curves"]:
                 continue

@@ -37,15 +37,20 @@ MODELS = {
 def find_data(name: str) -> str:
     """Returns the data of an experiment, or of one of its titles.
 
-    >>> find_data("CIFAR-10 (a fiftieth), ResNet-20, 20 clients"), find_data("MNIST, label2 (as published)")
+    >>> find_data("CIFAR-10 (10,000 examples), ResNet-20, 20 clients"), find_data("MNIST, label2 (as published)")
     ('CIFAR-10', 'MNIST')
     """
     return name.partition(",")[0].partition(" (")[0]
 
 
+def list_targets(name: str) -> tuple[float, ...]:
+    """Returns the target accuracies of an experiment: its own, or those of its data set."""
+    return TARGETS[name] if name in TARGETS else TARGETS[find_data(name)]
+
+
 def find_target(name: str) -> float:
-    """Returns the target accuracy by which claims are judged: the middle one for the data set."""
-    targets = TARGETS[find_data(name)]
+    """Returns the target accuracy by which claims are judged: the middle one of the experiment."""
+    targets = list_targets(name)
     return targets[len(targets) // 2]
 
 
@@ -74,15 +79,25 @@ def measure(name: str, history: History) -> dict[str, np.ndarray]:
     accuracy, paid = history["accuracy"], history.cumulative("bytes")
     out = {
         "accuracy_last": last_mean(accuracy, LAST),
+        "noise_last": measure_noise(accuracy),
         "best_accuracy": np.nanmax(accuracy, axis=1),
         "cohort": (history.selections >= 0).sum(-1).mean(1),
         "bytes": paid[:, -1],
         "selection_bytes": history.cumulative("selection_bytes_down", "selection_bytes_up")[:, -1],
     }
-    for target in TARGETS[find_data(name)]:
+    for target in list_targets(name):
         out[f"rounds_to_{target:g}"] = rounds_to(accuracy, target)
         out[f"bytes_to_{target:g}"] = cost_to(accuracy, paid, target)
     return out
+
+
+def measure_noise(accuracy: np.ndarray) -> np.ndarray:
+    """Returns the standard deviation, with denominator n - 1, of each seed's last evaluated accuracies.
+
+    >>> measure_noise(np.array([[0.9, *[0.5, 0.7] * 5]])).round(3)
+    array([0.105])
+    """
+    return np.array([np.std(row[~np.isnan(row)][-LAST:], ddof=1) for row in accuracy])
 
 
 def find_published(experiment: str, method: str, metric: str) -> float | None:

@@ -20,7 +20,7 @@ from fedjax_sel.data.partition.label_groups import LabelGroups
 from fedjax_sel.engine.init import selector_inputs
 from fedjax_sel.engine.keys import Purpose, key_for
 from fedjax_sel.metrics.labels import cohort_divergence, label_shares
-from fedjax_sel.papers.lefl.cells import EXPERIMENTS, METHODS, STUDIED_FULL, describe_lefl, load_experiment
+from fedjax_sel.papers.lefl.cells import EXPERIMENTS, METHODS, STUDIED, describe_lefl, load_experiment
 from fedjax_sel.papers.lefl.cells import LEFL as LEFL_NAME
 from fedjax_sel.papers.lefl.latent import (
     CORRELATED,
@@ -57,7 +57,7 @@ def study_clusters(scale: str, seeds: Sequence[int], _: Path) -> dict[str, Any]:
 
 def list_studied(scale: str) -> dict[str, dict[str, Any]]:
     """Returns the experiments whose clusters are examined."""
-    return {**EXPERIMENTS[scale], **(STUDIED_FULL if scale == "full" else {})}
+    return {**EXPERIMENTS[scale], **STUDIED[scale]}
 
 
 NUMBERS = ("within", "random", "rand", *CORRELATED)
@@ -78,7 +78,9 @@ ABLATION: dict[str, dict[str, dict[str, Any]]] = {
             },
         ),
     },
-    "medium": {"Fashion-MNIST, 784-128-10": load_experiment("fashion_mnist_lefl")},
+    "medium": {
+        "CIFAR-10 (12,000 examples), ResNet-20": load_experiment("cifar10_lefl", {"data": {"num_examples": 12_000}})
+    },
     "full": {
         "Fashion-MNIST, 784-128-10": load_experiment("fashion_mnist_lefl"),
         "CIFAR-10, ResNet-20": load_experiment("cifar10_lefl"),
@@ -89,12 +91,10 @@ ABLATION: dict[str, dict[str, dict[str, Any]]] = {
 
 def study_ablation(scale: str, seeds: Sequence[int], _: Path) -> dict[str, Any]:
     """Returns the results of the source's section V: 24 clients in five groups that each share a pair of labels."""
-    found = {}
-    for name, config in ABLATION[scale].items():
-        config = merge_settings(config, ON_GROUPS)
-        some = seeds[:2] if config["model"]["name"] == "resnet" and scale == "small" else seeds
-        found[name] = examine_clusters(config, scale, some, truth=LabelGroups(24, 2))
-    return found
+    return {
+        name: examine_clusters(merge_settings(config, ON_GROUPS), scale, seeds, truth=LabelGroups(24, 2))
+        for name, config in ABLATION[scale].items()
+    }
 
 
 def examine_clusters(
@@ -175,16 +175,17 @@ def draw_cohorts(
 ) -> dict[str, Int[np.ndarray, "T m"]]:
     """Returns cohorts of `rounds` rounds, each with `m` clients: stratified by several clusterings, and uniform.
 
-    They are stratified by LEFL's clusters, with at least one client of each and with proportional quotas; by the
-    clusters of the other direction of the divergence, with proportional quotas; and by clusters of the true labels.
+    They are stratified by LEFL's clusters, with proportional quotas and with at least one client of each; by the
+    clusters of the other direction of the divergence, with proportional quotas; and by clusters of the true labels,
+    with at least one client of each.
     """
-    proportional = replace(selector, allocation="proportional")
+    proportional, each = replace(selector, allocation="proportional"), replace(selector, allocation="hamilton")
     by_labels = cluster_clients(shares, selector.strata(ctx.num_clients))
     selections: dict[str, tuple[ClientSelector, Any]] = {
-        "entropy_stratified": (selector, jnp.asarray(cluster, jnp.int32)),
+        "entropy_stratified": (each, jnp.asarray(cluster, jnp.int32)),
         "entropy_proportional": (proportional, jnp.asarray(cluster, jnp.int32)),
         "entropy_transposed": (proportional, jnp.asarray(transposed, jnp.int32)),
-        "entropy_by_labels": (selector, jnp.asarray(by_labels, jnp.int32)),
+        "entropy_by_labels": (each, jnp.asarray(by_labels, jnp.int32)),
         "entropy_random": (Uniform(), ()),
     }
     keys = jax.random.split(jax.random.key(seed), rounds)
