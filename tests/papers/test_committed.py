@@ -123,7 +123,7 @@ SAMPLES = [
         lambda history: rounds_to(history["accuracy"], 0.7),
         tolerance=2,
         seeds=1,
-        rounds=20,
+        rounds=30,  # the last ten are all evaluated, those before as in the result: every second one
     ),
     Sample(
         "fedft_eds-small",
