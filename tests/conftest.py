@@ -1,8 +1,8 @@
 """Sets up every test: strict shapes, no warnings, two CPU devices, compiled programs kept, no network.
 
-XLA compiles without its expensive passes, without its newer fusion emitters, and each program in one thread, which
-takes a third of the time; numbers agree within the tolerances. Small programs stay in memory from file to file, and
-garbage is collected rarely.
+XLA compiles without its expensive passes and without its newer fusion emitters, which takes a third of the time, and
+each program in one thread, as the other core has a worker of its own; numbers agree within the tolerances. Small
+programs stay in memory from file to file, and garbage is collected rarely.
 """
 
 import gc
@@ -20,7 +20,7 @@ from jaxtyping import install_import_hook
 
 FEWER_PASSES = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 FEWER_PASSES += " --xla_cpu_use_fusion_emitters=false"
-FEWER_PASSES += " --xla_cpu_parallel_codegen_split_count=1"  # the other core has the other worker
+FEWER_PASSES += " --xla_cpu_parallel_codegen_split_count=1"
 os.environ["XLA_FLAGS"] = f"{FEWER_PASSES} {os.environ.get('XLA_FLAGS', '')}".strip()
 os.environ["FEDJAX_SEL_CACHE"] = str(Path(tempfile.gettempdir()) / "fedjax_sel_tests")
 
