@@ -5,6 +5,7 @@ They are forked from a process that has imported what they need, so that startin
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import resource
@@ -26,6 +27,11 @@ FORK.set_forkserver_preload(
         "orbax.checkpoint",
         "matplotlib.pyplot",
         "pyarrow.parquet",
+        "sklearn.datasets",
+        "fedjax_sel.report",
+        "fedjax_sel.client_selection.gpfl",
+        "fedjax_sel.correction.scaffold",
+        "fedjax_sel.models.mlp",
     ]
 )
 PATIENCE = 300.0
@@ -104,6 +110,8 @@ def body(
         has begun to write that round's checkpoint; `before_metrics=action`: acts before the metrics are written;
         `pause`: that of the checkpoints; `heartbeat`: that of several processes.
     """
+    gc.freeze()  # the million objects of imported modules
+    gc.set_threshold(100_000, 20, 20)
     os.chdir(here)
     with open(said, "ab", buffering=0) as file:
         os.dup2(file.fileno(), 1)

@@ -99,12 +99,12 @@ def test_every_mapping_and_the_uncompiled_run_agree(blobs, skewed, selector):
         cohort_size=4,
         rounds=2,
     )
-    uncompiled = simulate(experiment, skewed, seeds=[1, 2], debug=True)
+    uncompiled = simulate(experiment, skewed, seeds=[2], debug=True)
     for layout in (Layout(), Layout(clients=1, seeds="scan"), Layout(clients=3, examples=50)):
         compiled = simulate(experiment, skewed, seeds=[1, 2], layout=layout)
-        np.testing.assert_array_equal(compiled.selections, uncompiled.selections)
+        np.testing.assert_array_equal(compiled.selections[1:], uncompiled.selections)
         for metric in compiled.metrics:
-            np.testing.assert_allclose(compiled[metric], uncompiled[metric], **CLOSE, err_msg=metric)
+            np.testing.assert_allclose(compiled[metric][1:], uncompiled[metric], **CLOSE, err_msg=metric)
 
 
 def test_a_seed_alone_is_the_seed_within_a_sweep(blobs):

@@ -309,8 +309,8 @@ def test_the_report_has_all_tables_and_figures():
     tables, figures = paper.tables("small", evidence), paper.figures("small", evidence)
     text = report(paper, "small", range(R), paper.claims("small", evidence), tables, figures, {})
     assert "0.800 ± 0.02 (0.778)" in text
-    assert len(tables) == 7
-    assert len({figure.name for figure in figures}) == len(figures) == 11
+    assert len(tables) == 8
+    assert len({figure.name for figure in figures}) == len(figures) == 12
     for figure in figures:
         drawn = figure.draw()
         assert drawn.axes
@@ -327,8 +327,8 @@ def test_protocols_are_what_the_report_says_they_are():
     letter = full[name_experiment(FASHION, "2SPC"), LITERAL]
     assert (letter["local_training"]["momentum"], letter["client_selection"]["softmax"]) == (0.1, "everyone")
     long, swept, theirs = (full[name_experiment(FASHION, SENSITIVE, name), GROWING] for name in (LONG, SWEPT, THEIRS))
-    assert set(long.differences(swept)) == {"rounds", "evaluate_every"}
-    assert (long["rounds"], swept["rounds"]) == (1500, 500)
+    assert set(long.differences(swept)) == {"rounds", "evaluate_every", "seeds"}
+    assert (long["rounds"], swept["rounds"], long["seeds"], swept["seeds"]) == (1500, 500, 5, 10)
     assert {key.split(".")[0] for key in swept.differences(theirs)} == {"local_training"}
     training = swept["local_training"]
     assert (training["learning_rate"], training["epochs"], training["batch_size"]) == (0.01, 5, 50)
