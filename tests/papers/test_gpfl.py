@@ -329,7 +329,7 @@ def test_protocols_are_what_the_report_says_they_are():
     long, swept, theirs = (full[name_experiment(FASHION, SENSITIVE, name), GROWING] for name in (LONG, SWEPT, THEIRS))
     assert set(long.differences(swept)) == {"rounds", "evaluate_every", "seeds"}
     assert (long["rounds"], swept["rounds"], long["seeds"], swept["seeds"]) == (1500, 500, 5, 10)
-    assert {key.split(".")[0] for key in swept.differences(theirs)} == {"local_training"}
+    assert {key.split(".")[0] for key in swept.differences(theirs)} == {"local_training", "seeds"}
     training = swept["local_training"]
     assert (training["learning_rate"], training["epochs"], training["batch_size"]) == (0.01, 5, 50)
     assert (training["weight_decay"], training["schedule"]["name"]) == (3e-4, "constant")
