@@ -111,13 +111,14 @@ class MinibatchTrainer(LocalTrainer):
         steps = (self.epochs or 1) * batches if self.steps is None else self.steps
         steps = jnp.where(num_examples > 0, steps, 0)
         steps = steps if max_steps is None else jnp.minimum(steps, max_steps)
-        factor = self.schedule(jnp.asarray(round), jnp.asarray(rounds))
+        factor, momentum = self.schedule(jnp.asarray(round), jnp.asarray(rounds)), self.heavy_ball
+        rate_sum = self.step_size_sum(steps, batches, factor, None)
         return Plan(
             steps=steps,
             examples_seen=steps // batches * num_examples + jnp.minimum(steps % batches * size, num_examples),
-            step_size_sum=self.step_size_sum(steps, batches, factor, self.heavy_ball),
+            step_size_sum=rate_sum if momentum is None else self.step_size_sum(steps, batches, factor, momentum),
             rate_factor=jnp.broadcast_to(factor, num_examples.shape),
-            rate_sum=self.step_size_sum(steps, batches, factor, None),
+            rate_sum=rate_sum,
         )
 
     def train(
