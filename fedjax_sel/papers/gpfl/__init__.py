@@ -35,9 +35,8 @@ for one shard per client select five clients with Pow-d, out of ten candidates, 
 CIFAR-10, FedCor's uses mean and deviation 0.5 for every channel.
 
 **Two protocols.** *Fair*: all methods run with FedCor's settings. The published methods and two controls (round-robin,
-GPFL without rewards) also run with GPFL's settings on 2SPC; on 1SPC and Dir, only Random, GPFL and the controls do. *As
-published*: each method runs as in its own code. In between, on 2SPC, Random runs while FedCor's settings are replaced
-by GPFL's step by step.
+GPFL without rewards) also run with GPFL's settings. *As published*: each method runs as in its own code. In between, on
+2SPC, Random runs while FedCor's settings are replaced by GPFL's step by step.
 
 Both protocols share our settings. There are 100 clients. In every run, the server keeps 1000 examples of the training
 set (stratified; 100 of CIFAR-10 at `small`) for validation, so that all methods train on the same examples. Parameters
