@@ -274,6 +274,8 @@ def test_measures_of_a_planted_run():
     np.testing.assert_allclose(measure_last_deviation(history), 0.05)
     np.testing.assert_array_equal(find_coverage_round(history), 40)
     assert (value["most_selected"] >= 300).all()
+    np.testing.assert_array_equal(value["selected_late"], M)
+    assert (measure(Method().history())["selected_late"] > 90).all()
     np.testing.assert_allclose(value["accuracy_at_15"], [0.598, 0.6, 0.602])
 
 

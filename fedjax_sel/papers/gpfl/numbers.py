@@ -25,6 +25,9 @@ from fedjax_sel.papers.published import read_published
 CIFAR_ROUNDS = 2000
 """Rounds of the source's runs on CIFAR-10."""
 
+LATE = 100
+"""Final rounds in which the different clients are counted."""
+
 SHARES = {"15 %": 0.15, "50 %": 0.5}
 """Fractions of the rounds at which Table II reports accuracy."""
 
@@ -81,6 +84,12 @@ def find_coverage_round(history: History) -> np.ndarray:
     return np.where(done.any(1), done.argmax(1) + 1, history.rounds + 1)
 
 
+def count_late(history: History) -> np.ndarray:
+    """Returns how many different clients were selected in the last 100 rounds."""
+    late = history.selections[:, -LATE:]
+    return np.array([len(np.unique(seed[seed >= 0])) for seed in late])
+
+
 def measure(history: History) -> dict[str, np.ndarray]:
     """Returns the measures of one cell, one number per seed."""
     if isinstance(history, StoredCell):
@@ -94,6 +103,7 @@ def measure(history: History) -> dict[str, np.ndarray]:
         "rounds_to_0.6": rounds_to(accuracy, 0.6),
         "coverage_round": find_coverage_round(history),
         "most_selected": counts.max(1),
+        "selected_late": count_late(history),
         "jain": jain(counts),
         "bytes": history.cumulative("bytes")[:, -1],
         "flops": history.cumulative("flops")[:, -1],

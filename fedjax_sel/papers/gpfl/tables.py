@@ -30,6 +30,7 @@ from fedjax_sel.papers.gpfl.cells import (
 )
 from fedjax_sel.papers.gpfl.numbers import (
     CIFAR_ROUNDS,
+    LATE,
     SHARES,
     find_data,
     find_published,
@@ -202,6 +203,7 @@ def tabulate_sensitivity(histories: Histories, settings: str) -> Table:
                 f"{value['deviation_last'].mean():.3f}",
                 format_round(value["coverage_round"], history.rounds),
                 f"{value['most_selected'].mean():.0f}",
+                f"{value['selected_late'].mean():.0f}",
                 format_mean_std(value["jain"]),
             )
         )
@@ -214,6 +216,7 @@ def tabulate_sensitivity(histories: Histories, settings: str) -> Table:
             "largest deviation",
             "round of full coverage",
             "most selections of a client",
+            f"clients in the last {LATE} rounds",
             "Jain",
         ),
         tuple(rows),
