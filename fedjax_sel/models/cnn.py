@@ -5,9 +5,10 @@ from jaxtyping import Array, Float
 
 from fedjax_sel.models._conv import max_pool
 from fedjax_sel.models._dropout import Dropout
-from fedjax_sel.models._fast_conv import Conv
+from fedjax_sel.models._fast_conv import Conv, fast_convolution
 from fedjax_sel.models._initial import dense, init_options
 from fedjax_sel.models._sizes import check_sizes
+from fedjax_sel.models._thin_conv import are_thin, convolve_thin, pool_thin
 from fedjax_sel.pytree import is_whole
 
 __all__ = ["CNN"]
@@ -71,11 +72,13 @@ class CNN(nn.Module):
                 f"{self.kernel}"
             )
         x = x.reshape(*x.shape[:3], -1)
+        thin = self.num_pooled == len(self.channels) and are_thin(x.shape, self.kernel, self.channels)
+        convolve, pool = (convolve_thin, pool_thin) if thin else (fast_convolution, max_pool)
         for i, width in enumerate(self.channels):
             begin = init_options(self.initial, self.kernel**2 * x.shape[-1])
-            x = Conv(width, (self.kernel, self.kernel), padding="VALID", **begin)(x)
+            x = Conv(width, (self.kernel, self.kernel), padding="VALID", conv_general_dilated=convolve, **begin)(x)
             if i < self.num_pooled:
-                x = max_pool(x)
+                x = pool(x)
             x = nn.relu(x)  # after pooling, with the same result, on a quarter of the numbers
         x = x.reshape(x.shape[0], -1)
         for width in self.hidden:
