@@ -23,6 +23,10 @@ def reproduce(
     finished: Annotated[
         bool, typer.Option("--finished", help="Run nothing; report on what is finished, also while the rest runs.")
     ] = False,
+    known: Annotated[
+        Path | None,
+        typer.Option(help="With --finished: the folder of an earlier report, for cells that were run elsewhere."),
+    ] = None,
     debug: Annotated[bool, typer.Option("--debug", help="Errors with traceback.")] = False,
     no_cache: NoCache = False,
 ) -> None:
@@ -36,7 +40,8 @@ def reproduce(
         check_name("paper", paper, papers.available())
     prepare_jax(cores=True, cache=not no_cache)
     try:
-        papers.reproduce(paper, scale=scale, out=out, seeds=seeds, add=add or (), finished=finished, console=Console())
+        options = {"add": add or (), "finished": finished, "known": known, "console": Console()}
+        papers.reproduce(paper, scale=scale, out=out, seeds=seeds, **options)
     except KeyboardInterrupt:
         where = out or Path("runs") / f"{paper}-{scale or 'small'}"
         Console(stderr=True).print(

@@ -43,15 +43,36 @@ class Cell:
         return self.experiment, self.method
 
 
+class NotRun(KeyError):
+    """A requested cell or study was not run."""
+
+
 @dataclass(frozen=True)
 class StoredCell(History):
-    """A cell of which only the measures are known, not the individual rounds.
+    """A cell of which only the measures are known: requesting its individual rounds or its cohorts raises `NotRun`.
 
     Attributes:
       stored: measures by name, Float[R].
+      stored_rounds: `T`.
     """
 
     stored: Mapping[str, np.ndarray] = field(default_factory=dict)
+    stored_rounds: int = 0
+
+    def __getitem__(self, metric: str) -> np.ndarray:
+        """Raises `NotRun`."""
+        raise NotRun(f"{metric}: only the measures over all rounds are known")
+
+    def __getattribute__(self, name: str) -> Any:
+        """Returns an attribute; raises `NotRun` for the cohorts."""
+        if name == "selections":
+            raise NotRun("selections: only the measures over all rounds are known")
+        return super().__getattribute__(name)
+
+    @property
+    def rounds(self) -> int:
+        """`T`."""
+        return self.stored_rounds
 
 
 Histories = Mapping[tuple[str, str], History]
@@ -60,10 +81,6 @@ Histories = Mapping[tuple[str, str], History]
 Study = Callable[[str, Sequence[int], Path], dict[str, Any]]
 """Computes numbers that no run gives (a solver's time, a partition's skew) from a scale, seeds and the folder of
 finished cells; returns what JSON can hold."""
-
-
-class NotRun(KeyError):
-    """A requested cell or study was not run."""
 
 
 class Finished(dict):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -29,6 +29,30 @@ class Conditions:
     seeds: int
     above_chance: float | None
     pretrained_accuracy: float | None = None
+
+
+def merge_conditions(first: Conditions | None, second: Conditions) -> Conditions:
+    """Returns the conditions of the runs of both; the first may be missing.
+
+    >>> merge_conditions(Conditions(300.0, 5.0, 50, 5, 0.4), Conditions(300.0, 1.0, 50, 3, 0.6)).above_chance
+    0.6
+    """
+    if first is None:
+        return second
+
+    def choose(name: str, best: Callable[..., float], lost: bool = True) -> Any:
+        both = [vars(one)[name] for one in (first, second)]
+        sure = [value for value in both if value is not None]
+        return best(sure) if sure and (len(sure) == 2 or not lost) else None
+
+    return Conditions(
+        examples_per_client=choose("examples_per_client", min),
+        local_epochs=choose("local_epochs", min),
+        rounds=min(first.rounds, second.rounds),
+        seeds=min(first.seeds, second.seeds),
+        above_chance=choose("above_chance", max),
+        pretrained_accuracy=choose("pretrained_accuracy", min, lost=False),  # None: began with a fresh model
+    )
 
 
 @dataclass(frozen=True)

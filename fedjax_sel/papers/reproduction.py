@@ -37,7 +37,8 @@ from fedjax_sel.papers.paper import (
     join,
     locate_cell,
 )
-from fedjax_sel.papers.regime import Conditions, describe_conditions
+from fedjax_sel.papers.regime import Conditions, describe_conditions, merge_conditions
+from fedjax_sel.papers.stored import Report, read_report
 from fedjax_sel.report.environment import CHANGES, environment
 from fedjax_sel.report.markdown import report
 from fedjax_sel.runs import layout, pretrained
@@ -54,6 +55,7 @@ def reproduce(
     seeds: int | Sequence[int] | None = None,
     add: Sequence[str] = (),
     finished: bool = False,
+    known: Path | None = None,
     console: Console | None = None,
 ) -> dict[str, Any]:
     """Runs a paper's experiments at a scale, and writes tables, figures, report and `summary.json`.
@@ -70,6 +72,9 @@ def reproduce(
       seeds: a count or numbers; None: as many as the scale says.
       add: the user's strategies (`module:Name`), which run in every experiment that has a place for them.
       finished: whether to report on what is finished in `out`, and run nothing.
+      known: with `finished`, the folder of an earlier report, for example from another machine: cells that are not
+        finished in `out` have that report's measures, if their settings are the same. Their individual rounds are not
+        known, so figures of rounds leave them out.
       console: where progress and tables are printed.
 
     Returns:
@@ -77,7 +82,8 @@ def reproduce(
 
     Raises:
       ValueError: an unknown scale, a name that is no strategy or has no place, a folder of something else or in use by
-        another process, or, with `finished`, a folder in which nothing is finished.
+        another process, with `finished` a folder in which nothing is finished, or `known` without `finished` or without
+        a report of this paper at this scale.
     """
     console = console or Console(quiet=True)
     scales = list(paper.seeds)
@@ -92,24 +98,36 @@ def reproduce(
     for cell, config in zip(cells, configs, strict=True):  # everything is checked before anything runs
         layout.check(locate_cell(out, cell), config, extend=False)
 
+    if known is not None and not finished:
+        raise ValueError("known is for a report on what is finished; give finished (--finished), too")
+
     with nullcontext() if finished else lock_folder(out):
         began = time.perf_counter()
         numbers = check_seeds(seeds)
-        there = find_finished(out, cells, configs) if finished else [True] * len(cells)
-        histories = run_cells(out, [*compress(cells, there)], [*compress(configs, there)], console)
+        here = find_finished(out, cells, configs) if finished else [True] * len(cells)
+        elsewhere = {
+            c.key: fingerprint_settings(g) for c, g, done in zip(cells, configs, here, strict=True) if not done
+        }
+        earlier = Report() if known is None else read_report(Path(known), paper.name, scale, elsewhere)
+        if not any(here) and not earlier.histories:
+            raise ValueError(f"no cell of this reproduction is finished in {out}; leave out --finished to run it there")
+        histories = run_cells(out, [*compress(cells, here)], [*compress(configs, here)], console)
         more = [tabulate_own([one for one in added if one.cell.key in histories], histories)] if added else []
-        theirs = len(cells) - len(added)  # the paper's claims, tables and figures do not see the user's cells
-        cells, configs, there = cells[:theirs], configs[:theirs], there[:theirs]
-        unfinished = [cell.key for cell, done in zip(cells, there, strict=True) if not done]
-        cells, configs = [*compress(cells, there)], [*compress(configs, there)]
-        known = {cell.key: histories[cell.key] for cell in cells}
+        theirs = slice(len(cells) - len(added))  # the paper's claims, tables and figures do not see the user's cells
+        cells, configs, here = cells[theirs], configs[theirs], here[theirs]
+        every = {**earlier.histories, **histories}
+        there = {cell.key: every[cell.key] for cell in cells if cell.key in every}
+        unfinished = [cell.key for cell in cells if cell.key not in there]
+        cells, configs = [*compress(cells, here)], [*compress(configs, here)]
         studies = run_studies(out, paper, scale, numbers, console, only_finished=finished)
         unfinished += [("study", name) for name in paper.studies if name not in studies]
-        evidence = Evidence(Finished(known), Finished(studies)) if unfinished else Evidence(known, studies)
-        conditions = observe_conditions(cells, configs, known)
+        evidence = Evidence(Finished(there), Finished(studies)) if unfinished else Evidence(there, studies)
+        conditions = observe_conditions(cells, configs, histories)
+        for name, had in earlier.conditions.items():
+            conditions[name] = merge_conditions(conditions.get(name), had)
         made, of_studies = describe_cells(out, cells, configs), describe_studies(out, studies)
         summary = write_reproduction(
-            paper, scale, numbers, evidence, conditions, made, of_studies, out, console, more, unfinished
+            paper, scale, numbers, evidence, conditions, made, of_studies, out, console, more, unfinished, earlier
         )
         console.print(
             f"{time.perf_counter() - began:.0f} s. Report, figures and summary.json are in [bold]{out}[/]",
@@ -130,34 +148,42 @@ def write_reproduction(
     console: Console,
     more: Sequence[Table] = (),
     unfinished: Sequence[tuple[str, str]] = (),
+    earlier: Report | None = None,
 ) -> dict[str, Any]:
     """Writes and prints what the evidence shows, and returns the content of `summary.json`.
 
     Args:
       paper, scale, seeds, evidence: of the reproduction.
       conditions: of the runs of every experiment; claims are settled by them.
-      made: the settings of every cell, and the commit that ran it.
+      made: the settings of every cell that was run, and the commit that ran it.
       of_studies: the name of every study, and the commit that made it.
       out: folder.
       console: where verdicts are printed.
       more: tables that come before the paper's.
       unfinished: experiment and method of every cell that the evidence lacks; `("study", name)` for studies.
+      earlier: the report from which the evidence has the other cells; None: there are no others.
     """
+    earlier = earlier or Report()
+    made = [*made, *earlier.made.values()]
+    ran = evidence
+    if earlier.histories:  # whose results are rows already
+        ran_here = {key: one for key, one in evidence.histories.items() if key not in earlier.histories}
+        ran = Evidence(Finished(ran_here), evidence.studies)
     found = join(lambda: paper.claims(scale, evidence))
     claims = settle_claims(found, paper.regime, conditions, finished=not unfinished)
-    results = join(lambda: paper.results(scale, evidence))
+    results = join(lambda: paper.results(scale, ran))
     summary = {
         "paper": paper.name,
         "scale": scale,
         "seeds": list(seeds),
         "environment": environment(),
-        "notes": [*tell_unfinished(len(made), unfinished), *list_notes(made, of_studies)],
+        "notes": [*tell_unfinished(len(made), unfinished), *tell_earlier(earlier), *list_notes(made, of_studies)],
         **({"unfinished": [list(key) for key in unfinished]} if unfinished else {}),
         "regime": vars(paper.regime),
         "conditions": describe_conditions(conditions),
         "cells": made,
         "studies": of_studies,
-        "results": [describe_result(result) for result in results],
+        "results": [*(describe_result(result) for result in results), *earlier.results],
         "claims": [vars(claim) for claim in claims],
         **({"own": [vars(table) for table in more]} if more else {}),
     }
@@ -186,6 +212,20 @@ def tell_unfinished(finished: int, unfinished: Sequence[tuple[str, str]]) -> lis
     ]
 
 
+def tell_earlier(earlier: Report) -> list[str]:
+    """Returns notes on an earlier report: how many cells are known from it, and which it has with other settings."""
+    out, number = [], len(earlier.histories)
+    if number:
+        out.append(
+            f"Of {number} cell{'s' * (number > 1)} only the results are known, from an earlier report; figures that "
+            "need their individual rounds leave them out."
+        )
+    if earlier.changed:
+        names = "; ".join(", ".join(key) for key in earlier.changed)
+        out.append(f"These cells of an earlier report are left out, as their settings have changed: {names}.")
+    return out
+
+
 def draw_figure(folder: Path, figure: Figure) -> bool:
     """Draws a figure into a file of its name; returns whether everything that it needs was run."""
     try:
@@ -196,20 +236,13 @@ def draw_figure(folder: Path, figure: Figure) -> bool:
 
 
 def find_finished(out: Path, cells: Sequence[Cell], configs: Sequence[Config]) -> list[bool]:
-    """Returns whether each cell's run is finished.
-
-    Raises:
-      ValueError: none is.
-    """
+    """Returns whether each cell's run is finished."""
     first: dict[tuple[str, ...], Path] = {}
     places = [
         first.setdefault(same, locate_cell(out, cell))
         for cell, same in zip(cells, identify_runs(cells, configs), strict=True)
     ]
-    done = [layout.state(place) == "finished" for place in places]
-    if not any(done):
-        raise ValueError(f"no cell of this reproduction is finished in {out}; leave out --finished to run it there")
-    return done
+    return [layout.state(place) == "finished" for place in places]
 
 
 def run_cells(out: Path, cells: Sequence[Cell], configs: Sequence[Config], console: Console) -> Histories:

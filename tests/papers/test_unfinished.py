@@ -13,7 +13,7 @@ from fedjax_sel.cli import main
 from fedjax_sel.engine import driver
 from fedjax_sel.papers.judging import settle_claims
 from fedjax_sel.papers.paper import Evidence, Figure, Finished, NotRun, join, locate_cell
-from fedjax_sel.papers.regime import Conditions
+from fedjax_sel.papers.regime import Conditions, merge_conditions
 from fedjax_sel.papers.reproduction import draw_figure
 from fedjax_sel.papers.stored import read_evidence
 from fedjax_sel.runs.lock import lock_folder
@@ -93,6 +93,69 @@ def test_a_folder_in_which_nothing_is_finished_is_refused_and_not_made(tmp_path)
     with pytest.raises(ValueError, match=r"no cell of this reproduction is finished in .*new; leave out --finished"):
         papers.reproduce("uacs", scale="smoke", out=out, finished=True)
     assert not out.exists()
+
+
+def sort_rows(rows):
+    return sorted(
+        rows, key=lambda row: (row["experiment"], row["method"], row.get("metric", ""), row.get("round") or 0)
+    )
+
+
+def test_cells_of_an_earlier_report_count_where_their_runs_are_missing(whole, part):
+    papers.reproduce("uacs", scale="smoke", out=part, finished=True, known=whole)
+    there, complete = read(part), read(whole)
+    assert "unfinished" not in there
+    for name in ("conditions", "claims"):
+        assert there[name] == complete[name], name
+    for name in ("cells", "results"):
+        assert sort_rows(there[name]) == sort_rows(complete[name]), name
+    assert there["notes"][0].startswith("Of 2 cells only the results are known")
+    assert not (part / "figures" / "accuracy.png").exists(), "it has a line for every method"
+    # A report that knows cells from a report alone passes them on.
+    again = part.parent / "again"
+    papers.reproduce("uacs", scale="smoke", out=again, finished=True, known=part)
+    last = read(again)
+    for name in ("cells", "results"):
+        assert sort_rows(last[name]) == sort_rows(complete[name]), name
+    assert last["claims"] == [claim for claim in complete["claims"] if claim["id"] in {c["id"] for c in last["claims"]}]
+    assert last["claims"]
+    assert last["notes"][0].startswith("This reproduction is not finished: 15 of 15 cells are there; missing studies: ")
+    assert last["notes"][1].startswith("Of 15 cells")
+
+
+def test_cells_of_an_earlier_report_with_other_settings_are_left_out(whole, part, tmp_path):
+    other = tmp_path / "other"
+    shutil.copytree(whole, other)
+    summary = read(other)
+    for row in summary["cells"]:
+        if (row["experiment"], row["method"]) == MISSING[0]:
+            row["settings"] = "00000000"
+    (other / "summary.json").write_text(json.dumps(summary), encoding="utf-8")
+    there = papers.reproduce("uacs", scale="smoke", out=part, finished=True, known=other)
+    assert there["unfinished"] == [list(MISSING[0])]
+    assert any("settings have changed: Experiment 2, Round-Robin (control)." in note for note in there["notes"])
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"finished": False}, "give finished"),
+        ({"known": "empty"}, r"empty has no summary\.json"),
+        ({"scale": "small"}, "is about uacs at scale smoke, not about uacs at scale small"),
+    ],
+    ids=str,
+)
+def test_an_earlier_report_that_cannot_be_used_is_refused(options, said, whole, part):
+    given = {"scale": "smoke", "finished": True, "known": whole, "out": part.parent / "new", **options}
+    with pytest.raises(ValueError, match=said):
+        papers.reproduce("uacs", **given)
+    assert not given["out"].exists()
+
+
+def test_conditions_of_both_are_the_smallest_and_the_best():
+    first, second = Conditions(300.0, 5.0, 50, 5, 0.4, None), Conditions(500.0, None, 40, 3, 0.6, 0.3)
+    assert merge_conditions(first, second) == Conditions(300.0, None, 40, 3, 0.6, 0.3)
+    assert merge_conditions(None, first) == first
 
 
 @pytest.mark.parametrize("folder", ["fedft_eds-small", "gpfl-small", "lefl-small"])

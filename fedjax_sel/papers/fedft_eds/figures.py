@@ -29,7 +29,7 @@ from fedjax_sel.papers.fedft_eds.methods import (
     name_ablation,
 )
 from fedjax_sel.papers.fedft_eds.numbers import measure
-from fedjax_sel.papers.paper import Evidence, Figure, Histories
+from fedjax_sel.papers.paper import Evidence, Figure, Histories, StoredCell, need
 from fedjax_sel.report.figures import COLOURS, curves
 
 LOOKS = {
@@ -58,7 +58,7 @@ def make_figures(scale: str, evidence: Evidence) -> list[Figure]:
             "accuracy",
             "Accuracy against rounds (Fig. 5, 8, 9): median over seeds, with a band from the first to the ninth "
             "decile.",
-            lambda: curves(panels, looks=LOOKS, columns=2),
+            lambda: curves(need(keep_rounds(panels)), looks=LOOKS, columns=2),
         ),
         Figure(
             "efficiency",
@@ -105,6 +105,15 @@ def make_figures(scale: str, evidence: Evidence) -> list[Figure]:
             )
         )
     return out
+
+
+def keep_rounds(panels: dict[str, dict[str, History]]) -> dict[str, dict[str, History]]:
+    """Returns the runs whose individual rounds are known, without panels in which there are none."""
+    kept = {
+        title: {method: history for method, history in methods.items() if not isinstance(history, StoredCell)}
+        for title, methods in panels.items()
+    }
+    return {title: methods for title, methods in kept.items() if methods}
 
 
 def draw_efficiency(panels: dict[str, dict[str, History]]) -> mpl.Figure:
