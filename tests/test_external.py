@@ -152,6 +152,30 @@ def test_an_interval_of_a_difference_is_welchs():
     assert away == pytest.approx(np.mean(ours) - np.mean(theirs))
 
 
+def test_one_seed_is_compared_with_a_further_run_of_theirs():
+    rng = np.random.default_rng(1)
+    runs = rng.normal(size=(20_000, 4))
+    of = [results.Published(float(np.mean(row)), float(np.std(row, ddof=1))) for row in runs[:, :3]]
+    agreeing = [
+        results.judge(*results.compare(results.Measured((one,)), it)) for one, it in zip(runs[:, 3], of, strict=True)
+    ]
+    assert agreeing.count("agree") / len(runs) == pytest.approx(0.95, abs=0.005)
+
+
+def test_runs_of_several_machines_come_together():
+    settings = {"rounds": 50}
+    known = {"settings": settings, "runs": [a_run(98.0, 1), a_run(97.0, 0)]}
+    new = {"settings": settings, "runs": [a_run(99.0, 1), a_run(90.0, data="fashion_mnist")]}
+    joined = results.join_runs(new, known)["runs"]
+    assert [(run["data"], run["seed"], run["best"]) for run in joined] == [
+        ("fashion_mnist", 0, 90.0),
+        ("mnist", 0, 97.0),
+        ("mnist", 1, 99.0),
+    ]
+    assert results.join_runs(new, None) == new
+    assert results.join_runs(new, {**known, "settings": {"rounds": 2}}) == new
+
+
 def a_run(best, seed=0, data="mnist", law="dirichlet", method="fedavg", mu=None, rounds=50):
     """What the JSON keeps of a run."""
     place = {"data": data, "partition": law, "method": method, "mu": mu, "seed": seed, "rounds": rounds}
@@ -183,10 +207,10 @@ def test_the_page_shows_what_was_measured_and_says_what_was_not_run(small):
     assert "98.89 [98.77, 99.01], ± 0.05, 3 seeds" in of["Dirichlet (0.5)", "FedAvg", "98.89 ± 0.07"]
     assert "| agree |" in of["Dirichlet (0.5)", "FedAvg", "98.89 ± 0.07"]
     assert "| ours above |" in of["Dirichlet (0.5)", "FedNova", "98.03 ± 0.06"]
-    assert "89.00, one seed | -0.23 | one seed |" in of["IID", "FedAvg", "89.23 ± 0.45"]
+    assert "89.00, one seed | -0.23 [-2.47, +2.01] | agree |" in of["IID", "FedAvg", "89.23 ± 0.45"]
     assert "77.50 [" in of["two labels", "FedProx, μ = 0.01 (best of 2)", "78.05 ± 0.99"]
     assert "10.00, one seed" in of["two labels", "SCAFFOLD", "33.80 ± 41.22"]
-    assert "Of 36 cells 3 were run with several seeds: 2 agree, 1 of ours are above, 0 below." in text
+    assert "Of 36 cells 5 were run, 2 of them with one seed: 4 agree, 1 of ours are above, 0 below." in text
     assert "- MNIST, Dirichlet (0.5), FedNova: ours above by 0.87 points" in text
     assert "misprint" in text
     assert "13 runs, 6.5 hours in all, on 2 x cpu; commit abc." in text

@@ -1,6 +1,6 @@
 """Runs the settings of Flower's `niid_bench`, and writes the page that compares them with its table.
 
-python -m benchmarks.external --out RUNS                  # all, verdicts early; resumes where it stopped
+python -m benchmarks.external --out RUNS                  # all that the committed JSON lacks; resumes where it stopped
 python -m benchmarks.external --out RUNS --stages fedavg,others
 python -m benchmarks.external --out RUNS --page           # benchmarks/results/niid-bench.json, docs/results/external.md
 python -m benchmarks.external --page                      # the page again, from the committed JSON
@@ -16,6 +16,7 @@ import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from benchmarks.external.settings import ROUNDS, SEEDS, STAGES, Cell, configure, order_runs
 
@@ -54,7 +55,7 @@ def named(cell: Cell, names: str) -> bool:
 
 
 def run_all(out: Path, wanted: Sequence[tuple[Cell, int]], rounds: int) -> None:
-    """Runs all unfinished cells, and writes the JSON after every run.
+    """Runs all cells that are neither finished nor in the committed JSON, and writes the JSON after every run.
 
     Raises:
       SystemExit: a signal ended a run; completed rounds are kept.
@@ -62,14 +63,15 @@ def run_all(out: Path, wanted: Sequence[tuple[Cell, int]], rounds: int) -> None:
     from fedjax_sel.runs.prepare import prepare_jax
 
     prepare_jax(cores=True, cache=True)
-    from benchmarks.external.results import collect, locate
+    from benchmarks.external.results import collect, join_runs, locate, name_run
     from fedjax_sel.runs import layout
     from fedjax_sel.runs.execute import execute
     from fedjax_sel.runs.files import write_json
 
+    there = {name_run(run) for run in join_runs(collect(out), read_kept())["runs"]} if rounds == ROUNDS else set()
     for number, (cell, seed) in enumerate(wanted, start=1):
         place, began = locate(out, cell, seed), time.monotonic()
-        if layout.state(place) == "finished":
+        if (cell.data, cell.partition, cell.method, cell.mu, seed) in there or layout.state(place) == "finished":
             continue
         history = execute(
             f"{number}/{len(wanted)} {cell.name}, seed {seed}",
@@ -86,19 +88,26 @@ def run_all(out: Path, wanted: Sequence[tuple[Cell, int]], rounds: int) -> None:
         print(f"{cell.name}, seed {seed}: best {best:.2f} %, {(time.monotonic() - began) / 60:.1f} min", flush=True)
 
 
+KEPT = ROOT / "benchmarks" / "results" / JSON
+
+
+def read_kept() -> dict[str, Any] | None:
+    """Returns the committed JSON, in which runs of several machines come together; None if there is none."""
+    return json.loads(KEPT.read_text(encoding="utf-8")) if KEPT.exists() else None
+
+
 def write(out: Path | None) -> None:
-    """Writes the page and its figure, and first the committed JSON if runs are given."""
+    """Writes the page and its figure, and first adds runs, if given, to the committed JSON."""
     from benchmarks.external.page import draw, render
     from fedjax_sel.runs.files import write_figure, write_json, write_text
 
-    kept = ROOT / "benchmarks" / "results" / JSON
     if out is not None:
-        from benchmarks.external.results import collect
+        from benchmarks.external.results import collect, join_runs
 
-        write_json(kept, collect(out))
-    found = json.loads(kept.read_text(encoding="utf-8"))
+        write_json(KEPT, join_runs(collect(out), read_kept()))
+    found = json.loads(KEPT.read_text(encoding="utf-8"))
     write_text(ROOT / "docs" / "results" / "external.md", render(found))
-    write_figure(kept.with_suffix(".png"), draw(found))
+    write_figure(KEPT.with_suffix(".png"), draw(found))
 
 
 if __name__ == "__main__":

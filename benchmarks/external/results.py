@@ -56,18 +56,22 @@ class Measured:
 
 
 def compare(ours: Measured, theirs: Published) -> tuple[float, float, float]:
-    """Returns our mean minus theirs, and its 95 % interval by Welch's method; the ends are NaN for one seed.
+    """Returns our mean minus theirs, and its 95 % interval.
+
+    With several seeds it is Welch's. One seed is compared with what another run of theirs would give: the prediction
+    interval of Student's t, in which our deviation is taken to be theirs.
 
     >>> compare(Measured((88.0, 89.0, 90.0)), Published(89.0, 1.0))
     (0.0, -2.266..., 2.266...)
+    >>> compare(Measured((88.0,)), Published(89.0, 1.0))
+    (-1.0, -5.968..., 3.968...)
     """
     away, n = ours.mean - theirs.mean, len(ours.best)
-    if n < 2:
-        return away, math.nan, math.nan
-    parts = ours.std**2 / n, theirs.std**2 / PUBLISHED_SEEDS
+    parts = (ours.std if n > 1 else theirs.std) ** 2 / n, theirs.std**2 / PUBLISHED_SEEDS
     if sum(parts) == 0:
         return away, away, away
-    degrees = sum(parts) ** 2 / (parts[0] ** 2 / (n - 1) + parts[1] ** 2 / (PUBLISHED_SEEDS - 1))
+    freedom = parts[1] ** 2 / (PUBLISHED_SEEDS - 1) + (parts[0] ** 2 / (n - 1) if n > 1 else 0.0)
+    degrees = sum(parts) ** 2 / freedom if n > 1 else PUBLISHED_SEEDS - 1
     reach = float(stats.t.ppf((1 + LEVEL) / 2, degrees)) * math.sqrt(sum(parts))
     return away, away - reach, away + reach
 
@@ -75,11 +79,9 @@ def compare(ours: Measured, theirs: Published) -> tuple[float, float, float]:
 def judge(away: float, low: float, high: float) -> str:
     """Returns the verdict of a difference with its interval, in words.
 
-    >>> judge(0.1, -0.2, 0.4), judge(0.5, 0.1, 0.9), judge(-1.0, -2.0, -0.1), judge(0.1, math.nan, math.nan)
-    ('agree', 'ours above', 'ours below', 'one seed')
+    >>> judge(0.1, -0.2, 0.4), judge(0.5, 0.1, 0.9), judge(-1.0, -2.0, -0.1)
+    ('agree', 'ours above', 'ours below')
     """
-    if math.isnan(low):
-        return "one seed"
     return "agree" if low <= 0 <= high else ("ours above" if away > 0 else "ours below")
 
 
@@ -123,6 +125,21 @@ def collect(out: Path, seeds: Iterable[int] = range(20)) -> dict[str, Any]:
     settings = configure(Cell("mnist", "iid", "fedavg"), 0).to_dict()
     shared = {key: settings[key] for key in ("local_training", "model", "cohort_size", "rounds", "data_seed")}
     return {"benchmark": "niid_bench", "published_seeds": PUBLISHED_SEEDS, "settings": shared, "runs": runs}
+
+
+def join_runs(new: Mapping[str, Any], known: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Returns the runs of both, those of `new` where both have one; runs with other settings are left out."""
+    if known is None or known["settings"] != new["settings"]:
+        return dict(new)
+    named = {name_run(run): run for run in (*known["runs"], *new["runs"])}
+    cells = [cell for cells in STAGES.values() for cell in cells]
+    order = {(cell.data, cell.partition, cell.method, cell.mu): i for i, cell in enumerate(cells)}
+    return {**new, "runs": [named[key] for key in sorted(named, key=lambda key: (order[key[:4]], key[4]))]}
+
+
+def name_run(run: Mapping[str, Any]) -> tuple[str, str, str, float | None, int]:
+    """Returns what tells a run from others: data, partition, method, `μ` and seed."""
+    return run["data"], run["partition"], run["method"], run["mu"], run["seed"]
 
 
 def summarize(runs: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str, str], Measured]:
