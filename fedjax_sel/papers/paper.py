@@ -49,23 +49,28 @@ class NotRun(KeyError):
 
 @dataclass(frozen=True)
 class StoredCell(History):
-    """A cell of which only the measures are known: requesting its individual rounds or its cohorts raises `NotRun`.
+    """A cell of which only the measures are known, not the individual rounds.
 
     Attributes:
       stored: measures by name, Float[R].
       stored_rounds: `T`.
+      may_lack: whether a request for individual rounds or cohorts raises `NotRun`, so that what needs them is left out;
+        otherwise it is an error.
     """
 
     stored: Mapping[str, np.ndarray] = field(default_factory=dict)
     stored_rounds: int = 0
+    may_lack: bool = False
 
     def __getitem__(self, metric: str) -> np.ndarray:
-        """Raises `NotRun`."""
-        raise NotRun(f"{metric}: only the measures over all rounds are known")
+        """Raises `NotRun` or `KeyError`."""
+        if self.may_lack:
+            raise NotRun(f"{metric}: only the measures over all rounds are known")
+        return super().__getitem__(metric)
 
     def __getattribute__(self, name: str) -> Any:
-        """Returns an attribute; raises `NotRun` for the cohorts."""
-        if name == "selections":
+        """Returns an attribute; may raise `NotRun` for the cohorts."""
+        if name == "selections" and self.may_lack:
             raise NotRun("selections: only the measures over all rounds are known")
         return super().__getattribute__(name)
 

@@ -21,6 +21,7 @@ from fedjax_sel.engine.driver import check_seeds
 from fedjax_sel.engine.history import History
 from fedjax_sel.metrics.verdict import NOT_REPRODUCED, REPRODUCED
 from fedjax_sel.papers.conditions import observe_conditions
+from fedjax_sel.papers.earlier import Report, read_report
 from fedjax_sel.papers.judging import settle_claims
 from fedjax_sel.papers.own import list_own_cells, tabulate_own
 from fedjax_sel.papers.paper import (
@@ -38,7 +39,6 @@ from fedjax_sel.papers.paper import (
     locate_cell,
 )
 from fedjax_sel.papers.regime import Conditions, describe_conditions, merge_conditions
-from fedjax_sel.papers.stored import Report, read_report
 from fedjax_sel.report.environment import CHANGES, environment
 from fedjax_sel.report.markdown import report
 from fedjax_sel.runs import layout, pretrained
@@ -108,7 +108,7 @@ def reproduce(
         elsewhere = {
             c.key: fingerprint_settings(g) for c, g, done in zip(cells, configs, here, strict=True) if not done
         }
-        earlier = Report() if known is None else read_report(Path(known), paper.name, scale, elsewhere)
+        earlier = Report() if known is None else read_report(Path(known), paper.name, scale, cells, elsewhere)
         if not any(here) and not earlier.histories:
             raise ValueError(f"no cell of this reproduction is finished in {out}; leave out --finished to run it there")
         histories = run_cells(out, [*compress(cells, here)], [*compress(configs, here)], console)
