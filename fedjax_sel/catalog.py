@@ -19,8 +19,14 @@ def available(package: str) -> list[str]:
     >>> "entropy" in available("fedjax_sel.client_selection")
     True
     """
+    return list(list_modules(package))
+
+
+@functools.cache
+def list_modules(package: str) -> tuple[str, ...]:
+    """Returns the names of a folder's modules that do not begin with an underscore, read from disk once."""
     path = importlib.import_module(package).__path__
-    return sorted(module.name for module in pkgutil.iter_modules(path) if not module.name.startswith("_"))
+    return tuple(sorted(module.name for module in pkgutil.iter_modules(path) if not module.name.startswith("_")))
 
 
 def load(package: str, name: str) -> Any:

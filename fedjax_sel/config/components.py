@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import typing
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ from flax import nnx
 
 from fedjax_sel import catalog
 from fedjax_sel.config import marks, own
-from fedjax_sel.config.checks import REQUIRED, Parameter, complete, list_parameters, make_value
+from fedjax_sel.config.checks import REQUIRED, Parameter, complete, get_type_hints, list_parameters, make_value
 from fedjax_sel.data import sources
 from fedjax_sel.data.federation import DeviceLaw, Partition
 from fedjax_sel.data.synthetic import synthetic
@@ -311,7 +310,7 @@ def list_source_parameters(name: str) -> dict[str, Parameter]:
 def list_arguments(function: Callable, without: tuple[str, ...]) -> dict[str, Parameter]:
     """Returns the arguments of a function that a configuration may set, without `*args` and `**options`."""
     call = signed_function(function)
-    hints = typing.get_type_hints(call)
+    hints = get_type_hints(call)
     return {
         name: Parameter(hints.get(name, Any), REQUIRED if p.default is inspect.Parameter.empty else p.default)
         for name, p in inspect.signature(call).parameters.items()

@@ -77,10 +77,10 @@ def rename(config: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
     """
     out, renamed = copy.deepcopy(dict(config)), {}
     for alias, own in (SHORT | OTHER).items():
-        if alias not in set(list_dotted_keys(out)):
-            continue
         *path, last = alias.split(".")
-        holder = out if not path else out[path[0]]
+        holder = out.get(path[0]) if path else out
+        if not isinstance(holder, dict) or last not in holder:
+            continue
         put(out, own, holder.pop(last), alias)
         if alias in OTHER:
             renamed[alias] = own
@@ -137,14 +137,6 @@ def list_known_parameters(config: Mapping[str, Any], key: str) -> frozenset[str]
         return frozenset(list_source_parameters(name) if isinstance(name, str) else ())
     except ValueError:  # the name is checked elsewhere, and the error raised there
         return frozenset()
-
-
-def list_dotted_keys(config: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """Yields all dotted keys, including those of nested dictionaries."""
-    for key, value in config.items():
-        yield f"{prefix}{key}"
-        if isinstance(value, Mapping):
-            yield from list_dotted_keys(value, f"{prefix}{key}.")
 
 
 def put(config: dict[str, Any], key: str, value: Any, alias: str | None = None) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import typing
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -12,7 +11,7 @@ import yaml
 
 from fedjax_sel.catalog import check_name, see
 from fedjax_sel.config import callbacks, marks, own
-from fedjax_sel.config.checks import Parameter, coerce, complete, list_parameters
+from fedjax_sel.config.checks import Parameter, coerce, complete, get_type_hints, list_parameters
 from fedjax_sel.config.components import KINDS, SYNTHETIC, list_source_parameters, split_component
 from fedjax_sel.config.config import Config
 from fedjax_sel.config.files import parse_yaml
@@ -45,7 +44,7 @@ NAMED_LAYOUTS = ("auto", "vmap", "scan")
 
 def list_plain_keys() -> dict[str, Parameter]:
     """Returns the keys that are not components."""
-    hints, defaults = typing.get_type_hints(Experiment), {f.name: f.default for f in dataclasses.fields(Experiment)}
+    hints, defaults = get_type_hints(Experiment), {f.name: f.default for f in dataclasses.fields(Experiment)}
     return {name: Parameter(hints[name], defaults[name]) for name in NUMBERS} | {
         "holdout": Parameter(float, 0.0),
         "data_seed": Parameter(int | None, None),

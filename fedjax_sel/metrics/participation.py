@@ -14,10 +14,8 @@ def coverage(selections: Int[np.ndarray, "R T m"], clients: int) -> Float[np.nda
     """
     runs, rounds, _ = selections.shape
     first = np.full((runs, clients), rounds)
-    for t in range(rounds - 1, -1, -1):
-        for run in range(runs):
-            chosen = selections[run, t]
-            first[run, chosen[chosen >= 0]] = t
+    run, t, slot = np.nonzero(selections >= 0)
+    np.minimum.at(first, (run, selections[run, t, slot]), t)
     new = [np.bincount(at, minlength=rounds + 1)[:rounds] for at in first]
     return np.cumsum(new, axis=1) / clients
 
