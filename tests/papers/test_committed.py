@@ -117,6 +117,15 @@ SAMPLES = [
         rounds=75,
     ),
     Sample(
+        "gpfl-medium",
+        ("CIFAR-10, 2SPC", "Random"),
+        "accuracy_at_15",
+        read_last,
+        tolerance=0.03,
+        seeds=1,
+        rounds=45,
+    ),
+    Sample(
         "lefl-small",
         ("Fashion-MNIST, labeldir (LEFL's rate)", "FedAvg"),
         "rounds_to_0.7",
