@@ -5,7 +5,7 @@ native convolutions and their automatic gradients as with patches times a matrix
 mappings`), and nearly twice as long if `reduce_window` pools (measured by hand). But on a CPU, patches that outgrow the
 caches cost more than the products. For those, if a device is one core, the convolution is XLA's own after all, with
 gradients in another form (`_native_conv`); otherwise the batch is divided into blocks of examples, forwards and
-backwards.
+backwards. Kernels of 3x3 between many channels need a quarter of the products (`_winograd`).
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from fedjax_sel.cores import count_cores
+from fedjax_sel.models import _winograd
 from fedjax_sel.models._batches import divide_batch, in_blocks
 from fedjax_sel.models._native_conv import convolve, find_padding
 
@@ -91,13 +92,19 @@ def convolution(
     lowered = functools.partial(
         extract_patches, padding=padding, strides=window_strides, dilation=dilation, precision=precision
     )
-    sizes = jax.eval_shape(lowered, lhs, rhs).shape, rhs.shape, lhs.dtype.itemsize * groups
-    if (*window_strides, *dilation, groups) == (1,) * 5 and is_faster_natively(lhs, *sizes):
+    out = jax.eval_shape(lowered, lhs, rhs).shape
+    bytes_of_patches = measure_patches(out, rhs.shape, lhs.dtype.itemsize * groups)
+    if (*window_strides, *dilation, groups) == (1,) * 5:
+        if is_faster_in_tiles(lhs, out, rhs.shape):
+            in_tiles = functools.partial(_winograd.convolve, padding=padding, precision=precision)
+            bytes_of_tiles = _winograd.measure_tiles(out, rhs.shape, lhs.dtype.itemsize)
+            return in_blocks(in_tiles, block(len(lhs), bytes_of_tiles), lhs, rhs)
         pads = find_padding(lhs.shape[1:3], rhs.shape[:2], padding)
-        if pads is not None:
-            return convolve(lhs, rhs, pads, precision, functools.partial(in_blocks, lowered, block(*sizes, largest=0)))
-    size = block(*sizes)
-    return lowered(lhs, rhs) if size >= lhs.shape[0] else in_blocks(lowered, size, lhs, rhs)
+        if pads is not None and is_faster_natively(lhs, out, rhs.shape, bytes_of_patches):
+            blocks = functools.partial(in_blocks, lowered, block(len(lhs), bytes_of_patches, largest=0))
+            return convolve(lhs, rhs, pads, precision, blocks)
+    at_once = len(lhs) if rhs.shape[:2] == (1, 1) else block(len(lhs), bytes_of_patches)  # 1x1: no copies
+    return in_blocks(lowered, at_once, lhs, rhs)
 
 
 def extract_patches(
@@ -155,21 +162,19 @@ blocks give each core too little to do (`benchmarks/NOTES.md`).
 """
 
 
-def block(out: tuple[int, ...], kernel: tuple[int, ...], itemsize: int, largest: int | None = None) -> int:
+def block(examples: int, bytes_of_example: int, largest: int | None = None) -> int:
     """Returns how many examples to process at once: on a CPU few enough that their patches stay in its caches.
 
     Args:
-      out: shape of the result.
-      kernel: shape of the kernel.
-      itemsize: bytes of one number from every group.
-      largest: bytes of patches beyond which there are blocks; None: as measured.
+      examples: the batch.
+      bytes_of_example: of the patches, or of Winograd's tiles, of one example.
+      largest: bytes of the batch beyond which there are blocks; None: as measured.
     """
-    examples, of_an_example = out[0], measure_patches(out, kernel, itemsize)
     few, best = ONE_CORE if is_one_core() else SEVERAL_CORES
     largest = few if largest is None else largest
-    if jax.default_backend() != "cpu" or kernel[:2] == (1, 1) or examples * of_an_example <= largest:
+    if jax.default_backend() != "cpu" or examples * bytes_of_example <= largest:
         return examples
-    return divide_batch(examples, max(1, best // of_an_example))
+    return divide_batch(examples, max(1, best // bytes_of_example))
 
 
 def measure_patches(out: tuple[int, ...], kernel: tuple[int, ...], itemsize: int) -> int:
@@ -187,7 +192,7 @@ NATIVE_PATCHES, NATIVE_CHANNELS, NATIVE_ROWS = 2 * 2**20, 16, 256
 channels (the width of a vector), and input channels times examples."""
 
 
-def is_faster_natively(lhs: Array, out: tuple[int, ...], kernel: tuple[int, ...], itemsize: int) -> bool:
+def is_faster_natively(lhs: Array, out: tuple[int, ...], kernel: tuple[int, ...], bytes_of_patches: int) -> bool:
     """Returns whether a convolution with stride 1 is faster as XLA's own, its gradients in the form of `_native_conv`.
 
     Measured with both of two cores busy: the convolution alone is 1.1 to 1.7 times as fast as the better of patches and
@@ -199,7 +204,7 @@ def is_faster_natively(lhs: Array, out: tuple[int, ...], kernel: tuple[int, ...]
       lhs: examples.
       out: shape of the result.
       kernel: shape of the kernel.
-      itemsize: bytes of one number.
+      bytes_of_patches: of one example.
     """
     channels, examples = kernel[2], out[0]
     return (
@@ -209,7 +214,38 @@ def is_faster_natively(lhs: Array, out: tuple[int, ...], kernel: tuple[int, ...]
         and kernel[:2] != (1, 1)
         and channels % NATIVE_CHANNELS == 0
         and channels * examples >= NATIVE_ROWS
-        and examples * measure_patches(out, kernel, itemsize) > NATIVE_PATCHES
+        and examples * bytes_of_patches > NATIVE_PATCHES
+    )
+
+
+THINNEST, CHANNELS, TILES, COVERED = 16, 48, 16, 1.5
+"""Limits from which Winograd's tiles are faster than patches on a CPU: the fewest channels in and out, both together,
+tiles of a batch, and the outputs that tiles cover as a multiple of those needed."""
+
+
+def is_faster_in_tiles(lhs: Array, out: tuple[int, ...], kernel: tuple[int, ...]) -> bool:
+    """Returns whether a convolution with stride 1 is faster by Winograd's minimal filtering.
+
+    Within these limits it takes 0.3 to 0.75 of the time of the other forms, forwards and backwards, and at most as
+    long if clients' kernels are stacked (`benchmarks/NOTES.md`). A single example, of which the operations are
+    counted for the bill, is never in tiles.
+
+    Args:
+      lhs: examples.
+      out: shape of the result.
+      kernel: shape of the kernel.
+    """
+    examples, height, width = out[:3]
+    tiles = _winograd.count_tiles(height) * _winograd.count_tiles(width)
+    return (
+        jax.default_backend() == "cpu"
+        and lhs.dtype in (jnp.float32, jnp.float64)
+        and kernel[:2] == (3, 3)
+        and min(kernel[2:]) >= THINNEST
+        and sum(kernel[2:]) >= CHANNELS
+        and examples > 1
+        and examples * tiles >= TILES
+        and tiles * _winograd.TILE**2 <= COVERED * height * width
     )
 
 

@@ -170,7 +170,7 @@ def test_which_convolutions_are_xlas_own(change, expected, monkeypatch):
     examples, kernel = change.get("examples", 8), change.get("kernel", (3, 3, 32, 32))
     out = (examples, *(change.get("sides", 32),) * 2, kernel[3])
     lhs = jax.ShapeDtypeStruct((examples, *change.get("sides_in", (32, 32)), kernel[2]), change.get("dtype", "float32"))
-    assert _conv.is_faster_natively(lhs, out, kernel, 4) is expected
+    assert _conv.is_faster_natively(lhs, out, kernel, _conv.measure_patches(out, kernel, 4)) is expected
 
 
 def test_pixels_have_no_gradient_in_blocks(monkeypatch):
@@ -188,20 +188,18 @@ def test_pixels_have_no_gradient_in_blocks(monkeypatch):
 
 
 def test_a_batch_of_large_patches_is_taken_in_blocks_on_a_cpu_only(monkeypatch):
-    shape = (50, 32, 32, 64), (3, 3, 32, 64), 4
+    large = _conv.measure_patches((50, 32, 32, 64), (3, 3, 32, 64), 4)
+    small = _conv.measure_patches((8, 8, 32, 64), (3, 3, 3, 64), 4)
     monkeypatch.setattr(jax, "local_device_count", lambda: 1)
     monkeypatch.setattr(_conv, "count_cores", lambda: 2)
-    assert _conv.block(*shape) == 2
-    assert _conv.block((8, 32, 32, 64), *shape[1:]) == 8
+    assert [_conv.block(50, large), _conv.block(8, large)] == [2, 8]
     monkeypatch.setattr(jax, "local_device_count", lambda: 2)  # a core each
-    assert _conv.block(*shape) == 1
-    assert _conv.block((8, 32, 32, 64), *shape[1:]) == 1
+    assert [_conv.block(50, large), _conv.block(8, large)] == [1, 1]
     monkeypatch.setattr(jax, "local_device_count", lambda: 1)
     monkeypatch.setattr(_conv, "count_cores", lambda: 1)
-    assert _conv.block(*shape) == 1
-    assert _conv.block((8, 8, 32, 64), (3, 3, 3, 64), 4) == 8
+    assert [_conv.block(50, large), _conv.block(8, small)] == [1, 8]
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    assert _conv.block(*shape) == 50
+    assert _conv.block(50, large) == 50
 
 
 @pytest.mark.parametrize("groups", [1, 2, 4])
