@@ -119,6 +119,7 @@ def convolve_tiles(lhs: Array, rhs: Array, precision: Any) -> Array:
     return forwards(lhs, rhs, precision)[0]
 
 
+@functools.partial(jax.jit, static_argnums=2)  # traced once for all layers of equal shapes
 def forwards(lhs, rhs, precision):
     """Returns the outputs, and for the backward pass the transformed inputs and the kernel."""
     inputs = transform_tiles(TRANSFORMS.inputs, lhs)
@@ -132,6 +133,7 @@ def forwards(lhs, rhs, precision):
     return outputs, (inputs, rhs)
 
 
+@functools.partial(jax.jit, static_argnums=0)
 def backwards(precision, kept, given):
     """Returns the gradients of examples and kernel: each transform's transpose, in the opposite order."""
     inputs, rhs = kept
