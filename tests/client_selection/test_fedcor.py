@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from fedjax_sel.client_selection import _gaussian_process
 from fedjax_sel.client_selection._gaussian_process import fit, gradient, greedy
 from fedjax_sel.client_selection.fedcor import FedCor
 from fedjax_sel.protocols import Host
@@ -72,9 +73,18 @@ def instance(seed, k, n, draws=7):
 def test_the_gradient_is_the_dense_one(k, n, noise):
     factor, mean, changes = (a.astype(np.float32).astype(float) for a in instance(1, k, n))
     weight = 0.9 ** np.arange(7)
-    got = jax.jit(gradient)(*single(factor, noise, changes - mean, weight))
+    got = jax.jit(gradient)(*single(np.concatenate([factor, changes - mean]), noise, weight))
     expected = dense(factor, noise, mean, changes, weight)
     np.testing.assert_allclose(got, expected, rtol=5e-3, atol=2e-3 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("block", [8, 16, 40])
+def test_the_gradient_is_the_same_in_blocks_of_clients(block, monkeypatch):
+    factor, mean, changes = instance(1, 3, 40)
+    monkeypatch.setattr(_gaussian_process, "BLOCK", block)
+    got = gradient(*single(np.concatenate([factor, changes - mean]), 0.5, np.ones(7)))
+    expected = dense(factor, 0.5, mean, changes, np.ones(7))
+    np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4 * np.abs(expected).max())
 
 
 def test_the_dense_gradient_is_that_of_scipys_density():
