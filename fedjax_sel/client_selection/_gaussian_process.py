@@ -19,7 +19,7 @@ BLOCK = 16_384
 """Clients in a block. A CPU copies what it multiplies, beyond 32 MiB into memory that is new each time."""
 
 
-def products(rows: Float[Array, "R N"], k: int) -> Float[Array, "k R"]:
+def multiply_rows(rows: Float[Array, "R N"], k: int) -> Float[Array, "k R"]:
     """Returns the products of the first `k` rows with all rows, as a sum over blocks of clients."""
     whole = rows.shape[1] // BLOCK
     rest = rows[:, whole * BLOCK :]
@@ -40,7 +40,7 @@ def gradient(rows: Float[Array, "R N"], noise: Scalar, weight: Float[Array, "H"]
       weight: `w`.
     """
     k = len(rows) - len(weight)
-    product = products(rows, k)
+    product = multiply_rows(rows, k)
     chol = jnp.linalg.cholesky(product[:, :k] + noise**2 * jnp.eye(k))
     solved = functools.partial(jax.scipy.linalg.cho_solve, (chol, True))
     z, inverse = solved(product[:, k:]), solved(jnp.eye(k))  # K columns: solving for N takes longer
