@@ -4,7 +4,9 @@ Another machine sums in another order, so that equality to the bit cannot be ask
 another processor, differed by at most 0.0045 in a seed's accuracy, at the largest learning rate and under selection by
 entropy, where one cohort that differs makes others differ; device selection's by no test example and 3e-6 of loss. The
 cells here select uniformly, and the tolerances are a few test examples: of 2000 (UACS-FL), 30 (Iris), 10,000
-(Fashion-MNIST, MNIST) and 1000 (CIFAR-10).
+(Fashion-MNIST, MNIST) and 1000 (CIFAR-10). FedFT-EDS from scratch scatters most: a learning rate that is off by one or
+two millionths gives 0.113 to 0.118 instead of 0.119, and convolutions in tiles, which sum in another order, 0.116 to
+0.125.
 """
 
 import json
@@ -139,7 +141,7 @@ SAMPLES = [
         ("CIFAR-10, few clients, α = 0.1", "FedAvg w/o pretraining"),
         "best_accuracy",
         lambda history: np.nanmax(history["accuracy"], axis=1),
-        tolerance=0.005,
+        tolerance=0.01,
         seeds=1,
         rounds=10,
     ),
