@@ -174,3 +174,13 @@ def test_the_floor_counts_the_products_of_a_gradient_and_of_the_programs_inside(
     work = sorted(2 * eqn.outvars[0].aval.size * contracted(eqn) for eqn in found)
     forwards, backwards = [2 * 5 * 7 * 3, 2 * 5 * 3 * 2], [2 * 7 * 5 * 3, 2 * 3 * 5 * 2, 2 * 5 * 2 * 3]
     assert work == sorted(forwards + backwards)
+
+
+def test_the_floor_of_a_convolutional_step_is_its_products_of_patches_and_kernels():
+    from benchmarks.floor import MODELS, contracted, gradient, products_of_step
+
+    found = products_of_step(*gradient(*MODELS["pfl-cifar, 10 rows"]))
+    work = sorted(2 * eqn.outvars[0].aval.size * contracted(eqn) for eqn in found)
+    first, second = 2 * 10 * 30**2 * 3**2 * 3 * 32, 2 * 10 * 28**2 * 3**2 * 32 * 64
+    hidden, last = 2 * 10 * 14**2 * 64 * 128, 2 * 10 * 128 * 10
+    assert work == sorted([*[first] * 2, *[second, hidden, last] * 3])  # pixels need no gradient
