@@ -20,7 +20,7 @@ NAMES = ("flute-lr", "gpfl-mlp", "pfl-cifar", "lefl-resnet", "population", "mill
 
 def main() -> None:
     """Runs the command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measures the workloads.")
     parser.add_argument("--only", default="", help=f"of {', '.join(NAMES)}; separated by commas")
     parser.add_argument("--quick", action="store_true", help="small versions on random rows")
     parser.add_argument("--out", type=Path, default=None, help="by default benchmarks/results/workloads-BACKEND.json")

@@ -59,7 +59,7 @@ def own_time(events: list[tuple[float, float, str]]) -> collections.Counter:
     Args:
       events: begin, duration and name of the events of one thread.
     """
-    spent: collections.Counter = collections.Counter()
+    spent: Any = collections.Counter()  # of floats
     inside: list[tuple[float, str]] = []  # ends and names of the enclosing events
     for begin, lasted, name in sorted(events, key=lambda e: (e[0], -e[1])):
         while inside and inside[-1][0] <= begin:
@@ -96,12 +96,12 @@ def moved(experiment: fs.Experiment, data: Any) -> float:
     """
     drawn, trainer = data.draw(0), experiment.local_training
     size, longest = jnp.asarray(drawn.num_examples), int(np.max(drawn.num_examples))
-    steps = trainer.local_steps(size, longest)
-    rows = trainer.examples_seen(size, steps, longest)
+    plan = trainer.plan(size, longest, jnp.int32(0), jnp.int32(experiment.rounds))
     row = drawn.x[:1].nbytes
     parameters = experiment.task.parameters(drawn.x)
     return (
-        experiment.cohort(drawn.num_clients) * float(jnp.mean(rows * row + steps * 8.0 * parameters))
+        experiment.count_cohort(drawn.num_clients)
+        * float(jnp.mean(plan.examples_seen * row + plan.steps * 8.0 * parameters))
         + 4 * drawn.num_clients
     )
 
@@ -167,7 +167,9 @@ def shown(name: str, found: dict[str, Any]) -> str:
 
 def main() -> None:
     """Runs the command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.profiles", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.profiles", description="Traces compiled rounds of workloads."
+    )
     parser.add_argument("--only", default=",".join(TRACED))
     parser.add_argument("--keep", type=Path)
     parser.add_argument("--print", action="store_true", dest="only_print")

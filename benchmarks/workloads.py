@@ -141,11 +141,13 @@ def layouts(scale: Scale, peak: float) -> Iterator[Row]:
         name = make.__name__.replace("_", "-")
         rounds = 20 if scale.accelerator or make is not pfl_cifar else 4
         experiment = replace(experiment, rounds=rounds, evaluate_every=rounds)
-        for m, (way, layout), native in itertools.product(cohorts, WAYS.items(), (False, True)):
+        for (m, way), native in itertools.product(itertools.product(cohorts, WAYS), (False, True)):
             if native and (make is not pfl_cifar or not (scale.accelerator or way == "scan")):
                 continue
             with lowered(native):
-                found = measured(replace(experiment, cohort_size=m), data, chunk=rounds // 4, layout=layout, peak=peak)
+                found = measured(
+                    replace(experiment, cohort_size=m), data, chunk=rounds // 4, layout=WAYS[way], peak=peak
+                )
             convolution = {"convolution": "native" if native else "patches"} if make is pfl_cifar else {}
             yield {"what": name, "cohort_size": m, "clients": way, **convolution, **found}
 

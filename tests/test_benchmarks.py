@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 import fedjax_sel as fs
+from fedjax_sel.local_training.sgd import SGD
+from fedjax_sel.models.mlp import MLP
 
 ROOT = Path(__file__).parents[1]
 
@@ -47,6 +49,17 @@ def test_the_time_of_an_operation_is_without_those_inside():
 
     events = [(0, 100, "while"), (10, 30, "dot"), (15, 5, "copy"), (50, 40, "dot"), (200, 7, "sort")]
     assert own_time(events) == {"while": 30, "dot": 65, "copy": 5, "sort": 7}
+
+
+def test_a_round_moves_at_least_rows_parameters_and_scores(blobs):
+    from benchmarks.profiles import moved
+
+    experiment = fs.Experiment(
+        fs.Task.on(MLP(classes=3, hidden=(4,)), blobs), cohort_size=3, local_training=SGD(batch_size=8)
+    )
+    federation = fs.Federation(blobs, fs.partition.Iid(clients=12))
+    rows, steps, parameters = 216 // 12, 3, (2 + 1) * 4 + (4 + 1) * 3
+    assert moved(experiment, federation) == 3 * (rows * 2 * 4 + steps * 2 * 4 * parameters) + 4 * 12
 
 
 def test_a_ratio_is_of_one_turn_and_failures_are_left_out():

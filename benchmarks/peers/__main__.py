@@ -98,7 +98,9 @@ def peer(name: str, work: Path, out: Path, rounds: int) -> dict[str, Any]:
 
 def main() -> None:
     """Runs the command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.peers", description="Runs the workloads in other simulators, too."
+    )
     parser.add_argument("--only", default=",".join(PEERS), help="peers, separated by commas")
     parser.add_argument("--works", default=",".join(WORKS), help="workloads, separated by commas")
     parser.add_argument("--repeats", type=int, default=3, help="turns; a ratio is of one turn, their median is told")

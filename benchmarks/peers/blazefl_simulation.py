@@ -1,4 +1,5 @@
 """BlazeFL's simulation by threads or processes, whichever is faster: python blazefl_simulation.py WORK.npz OUT.json."""
+# pyright: reportMissingImports=false
 
 import json
 import os
@@ -116,7 +117,7 @@ if __name__ == "__main__":
     rounds = len(FILE["cohorts"])
     few = min(3, rounds)
     tried = {way: median(run(way, few)[0]) for way in ("threads", "processes")}
-    way = min(tried, key=tried.get)
+    way = min(tried, key=tried.__getitem__)
     seconds, model = run(way, rounds)
     found = {"seconds": seconds, "accuracy": accuracy(model, ROWS[2], ROWS[3]), "way": way}
     found["versions"] = {"blazefl": version("blazefl"), "torch": torch.__version__, "python": sys.version.split()[0]}

@@ -1,4 +1,5 @@
 """FedJAX (Ro et al., 2021), used as in its own examples: python fedjax_loop.py WORK.npz OUT.json."""
+# pyright: reportMissingImports=false
 
 import json
 import sys

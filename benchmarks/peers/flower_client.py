@@ -1,4 +1,5 @@
 """A client of Flower's simulation; it is a module so that actors import it and do not receive it with all its rows."""
+# pyright: reportMissingImports=false
 
 import json
 import os

@@ -1,4 +1,5 @@
 """Flower's simulation, with one actor per core: python flower_simulation.py WORK.npz OUT.json."""
+# pyright: reportMissingImports=false
 
 import json
 import os

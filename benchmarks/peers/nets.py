@@ -1,4 +1,5 @@
 """The three models in PyTorch, for the peers that use it."""
+# pyright: reportMissingImports=false
 
 import numpy as np
 import torch

@@ -1,4 +1,5 @@
 """pfl-research (Granqvist et al., 2024) with PyTorch: python pfl_research.py WORK.npz OUT.json."""
+# pyright: reportMissingImports=false
 
 import json
 import sys

@@ -1,4 +1,5 @@
 """The loop over clients that everyone writes first, in PyTorch: python torch_loop.py WORK.npz OUT.json."""
+# pyright: reportMissingImports=false
 
 import copy
 import json
