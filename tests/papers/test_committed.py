@@ -4,7 +4,7 @@ Another machine sums in another order, so that equality to the bit cannot be ask
 another processor, differed by at most 0.0045 in a seed's accuracy, at the largest learning rate and under selection by
 entropy, where one cohort that differs makes others differ; device selection's by no test example and 3e-6 of loss. The
 cells here select uniformly, and the tolerances are a few test examples: of 2000 (UACS-FL), 30 (Iris), 10,000
-(Fashion-MNIST, MNIST) and 1000 (CIFAR-10). FedFT-EDS from scratch scatters most: a learning rate that is off by one or
+(Fashion-MNIST, MNIST) and 1000 (CIFAR-10). FedFT-EDS from scratch scatters more: a learning rate that is off by one or
 two millionths gives 0.113 to 0.118 instead of 0.119, and convolutions in tiles, which sum in another order, 0.116 to
 0.125.
 """
