@@ -19,7 +19,7 @@ import numpy as np
 from jax import lax
 
 import fedjax_sel as fs
-from fedjax_sel.models import _conv
+from fedjax_sel.models import _conv, _dense
 from fedjax_sel.models.cnn import CNN
 from fedjax_sel.models.conv_dropout import ConvDropout
 from fedjax_sel.models.mlp import MLP
@@ -140,12 +140,12 @@ def main() -> None:
 
 @contextlib.contextmanager
 def one_product_per_batch():
-    """Makes each convolution the product of all its patches and its kernel."""
-    replaced = dict.fromkeys(("is_faster_natively", "is_faster_in_tiles"), lambda *_: False)
-    replaced |= {"block": lambda examples, *_, **__: examples}
+    """Makes each convolution the product of all its patches and its kernel, and each kernel's gradient a product."""
+    replaced = dict.fromkeys(((_conv, "is_faster_natively"), (_conv, "is_faster_in_tiles")), lambda *_: False)
+    replaced |= {(_dense, "is_faster_in_sums"): lambda *_: False, (_conv, "block"): lambda examples, *_, **__: examples}
     with contextlib.ExitStack() as stack:
-        for name, function in replaced.items():
-            stack.enter_context(mock.patch.object(_conv, name, function))
+        for (module, name), function in replaced.items():
+            stack.enter_context(mock.patch.object(module, name, function))
         yield
 
 
