@@ -20,6 +20,7 @@ def prepare_jax(*, cores: bool, cache: bool) -> None:
     """
     if cores:
         use_cores()
+        let_devices_wait()
     if cache:
         keep_compiled_programs()
 
@@ -37,6 +38,23 @@ def use_cores() -> None:
         return
     with contextlib.suppress(RuntimeError):  # JAX is already initialised
         jax.config.update("jax_num_cpu_devices", count_cores())
+
+
+PATIENCE = 24 * 3600
+"""Seconds that a device waits for the others of a CPU before XLA ends the process; by default, 40."""
+
+
+def let_devices_wait(seconds: int = PATIENCE) -> None:
+    """Lets devices of a CPU that are done with a round wait for those that still train.
+
+    In a cohort of five on two devices, one of them trains a client more, which can take minutes. Nothing changes if JAX
+    is initialised, or if `XLA_FLAGS` already says how long.
+    """
+    flags = os.environ.get("XLA_FLAGS", "")
+    for name in ("warn_stuck", "terminate"):
+        flag = f"--xla_cpu_collective_call_{name}_timeout_seconds"
+        flags += "" if flag in flags else f" {flag}={seconds}"
+    os.environ["XLA_FLAGS"] = flags.strip()
 
 
 def keep_compiled_programs() -> None:
