@@ -47,12 +47,18 @@ for name, value in KEPT.items():
     os.environ[name.upper()] = str(value)  # for the processes that tests start
 
 
+from fedjax_sel.engine import init  # noqa: E402 (imported with the settings above)
+from fedjax_sel.pytree import jit  # noqa: E402
+
 mlir.make_ir_context = functools.cache(mlir.make_ir_context)
 """All programs are written in one context of MLIR.
 
 JAX makes one for each program and keeps it, which takes 5 ms, and longer the more there are; the tests compile 15,000
 programs, most of them a single operation.
 """
+
+init.compiled_variables = jit(static_argnames=["example"])(init.init_variables)
+"""Initial models are drawn without LLVM's optimisation, too, which halves the time until they are compiled."""
 
 QUICK = ("devices/", "kernels/", "metrics/", "data/", "leaderboard/test_statistics", "papers/test_judging")
 QUICK += ("test_layers", "test_pytree", "test_config", "client_selection/test_ops", "client_selection/test_inclusion")

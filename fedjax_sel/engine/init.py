@@ -35,19 +35,28 @@ def init_runs(
     selector_states, prepared, costs = [], [], []
     longest = max(data.longest for data in drawn)  # states per example are equally long in all runs
     for i, (experiment, data) in enumerate(zip(experiments, drawn, strict=True)):
-        own = jax.tree.map(lambda leaf, i=i: leaf[i], variables)
-        state, paid = init_selector(experiment, data, keys[i], own, layout.clients)
+        own, key = take_run((variables, keys), i)
+        state, paid = init_selector(experiment, data, key, own, layout.clients, longest)
         selector_states.append(state)
-        prepared.append(prepare_data_selector(experiment, replace(data, longest=longest), keys[i], own))
+        prepared.append(prepare_data_selector(experiment, replace(data, longest=longest), key, own))
         if prepared[-1].cost is not None:
             add_costs(paid, price_upfront(prepared[-1].cost, data, "selection_"))
         costs.append(paid)
-    stacked, ready = (
-        jax.tree.map(lambda *leaves: jnp.stack(leaves), *each)
-        for each in (selector_states, [replace(one, cost=None) for one in prepared])
-    )
+    stacked, ready = stack_runs(selector_states), stack_runs([replace(one, cost=None) for one in prepared])
     state = init_states(experiments, replace(drawn[0], longest=longest), variables, stacked, ready)
     return state, {name: np.array([one[name] for one in costs]) for name in costs[0]}
+
+
+@jit()
+def take_run(tree: Any, run: int) -> Any:
+    """Returns what belongs to one run, from leaves with a leading `R`."""
+    return jax.tree.map(lambda leaf: leaf[run], tree)
+
+
+@jit()
+def stack_runs(trees: Sequence[Any]) -> Any:
+    """Returns one pytree, whose leaves have a leading `R`, from the pytrees of all runs."""
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
 
 
 def init_variables(task: Task, keys: PRNGKey, example: Any) -> Variables:
@@ -121,16 +130,22 @@ def init_states(
 
 
 def init_selector(
-    experiment: Experiment, data: FederatedData, seed: PRNGKey, variables: Variables, side_by_side: int | None = None
+    experiment: Experiment,
+    data: FederatedData,
+    seed: PRNGKey,
+    variables: Variables,
+    side_by_side: int | None = None,
+    longest: int | None = None,
 ) -> tuple[StrategyState, dict[str, float]]:
     """Returns the client selector's state for one seed, and what it cost the clients before round 0, by metric.
 
     Args:
       experiment, data, seed, variables: of one run.
       side_by_side: how many clients' models may be trained at once; None: those of a whole cohort.
+      longest: the most examples of any client of any run; None: of this run.
     """
     selector, task = experiment.client_selection, experiment.task
-    key, ctx, host = selector_inputs(experiment, data, seed, variables, side_by_side)
+    key, ctx, host = selector_inputs(experiment, data, seed, variables, side_by_side, longest)
     upfront = {}
     costs: dict[str, float] = {}
     for i, (name, signal) in enumerate(selector.signals().at("upfront").items()):
@@ -184,11 +199,25 @@ def shape_prepared(experiment: Experiment, data: FederatedData, seed: PRNGKey, v
 
 
 def selector_inputs(
-    experiment: Experiment, data: FederatedData, seed: PRNGKey, variables: Variables, side_by_side: int | None = None
+    experiment: Experiment,
+    data: FederatedData,
+    seed: PRNGKey,
+    variables: Variables,
+    side_by_side: int | None = None,
+    longest: int | None = None,
 ) -> tuple[PRNGKey, Context, Host]:
-    """Returns the arguments of a selector's initialisation before round 0, for one seed."""
+    """Returns the arguments of a selector's initialisation before round 0, for one seed.
+
+    Args:
+      experiment, data, seed, variables, side_by_side, longest: as for `init_selector`.
+    """
     host = Host(experiment.task, data, variables, experiment.local_training, side_by_side)
-    return key_for(seed, Purpose.SELECTOR), make_context(experiment, data, seed, jnp.int32(0)), host
+    alike = replace(data, longest=longest or data.longest)  # the context is the same, and seeds share a program
+    return key_for(seed, Purpose.SELECTOR), compiled_context(experiment, alike, seed, jnp.int32(0)), host
+
+
+compiled_context = jit()(make_context)
+"""`make_context` as one program instead of sixty, of which each takes some 25 ms to compile."""
 
 
 def price_upfront(taken: Upfront, data: FederatedData, kind: str = "") -> dict[str, float]:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.protocols import MOMENTS, ClientSelector, DataSelector
-from fedjax_sel.pytree import show
+from fedjax_sel.pytree import jit, show
 from fedjax_sel.task import Task
 from fedjax_sel.task.losses import LOSSES, OwnLoss
 from fedjax_sel.task.metrics import METRICS, MeanOf
@@ -60,16 +60,33 @@ def measure_once(task: Task, data: FederatedData) -> None:
     """Raises `ValueError` if the loss or a metric cannot be computed from the outputs and the targets."""
     outputs = jax.ShapeDtypeStruct((2, *task.outputs(data.like)[1:]), jnp.float32)
     targets = jax.ShapeDtypeStruct((2, *data.y.shape[1:]), data.y.dtype)
+    try:
+        found = compute_metrics.trace(task, outputs, targets).out_info
+    except Exception:
+        refuse_part(task, outputs, targets)
+        raise
+    for name, value in found.items():
+        if len(value.shape) > 1:
+            raise ValueError(
+                f"the task's metric {name!r} is of shape {value.shape}; it must be a number, or one for each class"
+            )
 
-    def measure(of: Any) -> Any:
-        return jax.eval_shape(of, outputs, targets)
 
-    for what, part, of in (
+@jit()
+def compute_metrics(task: Task, outputs: Any, targets: Any) -> dict[str, Any]:
+    """Returns the loss and every metric; it is traced once for all seeds, and never run."""
+    each = task.example_metrics(outputs, targets)
+    return task.compute_metrics(jax.tree.map(lambda value: jnp.sum(value, axis=0, dtype=jnp.float32), each), 2.0)
+
+
+def refuse_part(task: Task, outputs: Any, targets: Any) -> None:
+    """Raises `ValueError` for the first of loss and metrics that cannot be computed, alone."""
+    for what, part, measure in (
         ("loss", task.loss, task.loss),
         *((f"metric {name!r}", metric, metric.measure) for name, metric in task.metrics.items()),
     ):
         try:
-            measure(of)
+            jax.eval_shape(measure, outputs, targets)
         except Exception as error:
             name = show(part.function) if isinstance(part, OwnLoss | MeanOf) else type(part).__name__
             reason = (str(error).splitlines() or [type(error).__name__])[0]
@@ -77,13 +94,6 @@ def measure_once(task: Task, data: FederatedData) -> None:
                 f"the task's {what}, {name}, cannot be computed of outputs of shape {outputs.shape} and targets "
                 f"{targets.dtype} of shape {targets.shape}: {reason}"
             ) from error
-    measured = measure(task.example_metrics)
-    sums = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], jnp.float32), measured)
-    for name, value in jax.eval_shape(lambda sums: task.compute_metrics(sums, 2.0), sums).items():
-        if value.ndim > 1:
-            raise ValueError(
-                f"the task's metric {name!r} is of shape {value.shape}; it must be a number, or one for each class"
-            )
 
 
 def check_strategies(client_selection: ClientSelector, data_selection: DataSelector, targets: str) -> None:
