@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
+from fedjax_sel.arrays import take
 from fedjax_sel.data.host_array import HostArray
 from fedjax_sel.pytree import Pytree, static
 from fedjax_sel.types import Batch
@@ -87,15 +88,16 @@ class FederatedData(Pytree):
           client: number of the client.
           holdout: whether to return its hold-out examples instead of its training examples.
         """
-        start, count = self.offset[client], self.num_examples[client]
+        start, count = take(self.offset, client), take(self.num_examples, client)
         if holdout:
-            start, count = start + count, self.num_holdout[client]
+            start, count = start + count, take(self.num_holdout, client)
         place = jnp.arange(self.longest)
-        return self.order.at[start + place].get(mode="clip"), place < count
+        return take(self.order, start + place), place < count
 
     def batch(self, index: Int[Array, "B"], mask: Bool[Array, "B"]) -> Batch:
         """Returns the examples at `index`."""
-        return Batch(self.x[index], self.y[index], mask)
+        x, y = (part[index] if isinstance(part, HostArray) else take(part, index) for part in (self.x, self.y))
+        return Batch(x, y, mask)
 
     @property
     def stays_on_host(self) -> bool:
@@ -137,8 +139,8 @@ class Examples(Pytree):
 
     def batch(self, place: Int[Array, "B"], mask: Bool[Array, "B"]) -> Batch:
         """Returns the examples at some of the `L` places; a place beyond the last must be false in `mask`."""
-        weight = None if self.weight is None else self.weight.at[place].get(mode="clip")
-        return replace(self.data.batch(self.index.at[place].get(mode="clip"), mask), weight=weight)
+        weight = None if self.weight is None else take(self.weight, place)
+        return replace(self.data.batch(take(self.index, place), mask), weight=weight)
 
 
 def federate(

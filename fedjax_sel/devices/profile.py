@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from fedjax_sel.arrays import take
 from fedjax_sel.pytree import Pytree
 
 UNITS = {
@@ -88,7 +89,7 @@ class DeviceProfile(Pytree):
 
     def take(self, client: Int[Array, "m"]) -> DeviceProfile:
         """Returns the devices of these clients; for `PAD_CLIENT`, some client's device."""
-        return jax.tree.map(lambda leaf: leaf[client], self)
+        return jax.tree.map(lambda leaf: take(leaf, client), self)
 
     def check(self, clients: int | None = None) -> None:
         """Raises `ValueError` for a length other than `N`, and for negative, NaN or infinite numbers or a rate of 0."""

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from fedjax_sel.arrays import choose
 from fedjax_sel.engine.faults import may_diverge
 from fedjax_sel.engine.state import FaultCounts, RoundRecord, RoundState
 from fedjax_sel.types import PAD_CLIENT, Update, Variables
@@ -43,7 +44,7 @@ def guard_update(train: Callable[..., Update]) -> Callable[..., Update]:
         finite = all_finite((update.delta, update.upload, update.loss, update.mean_sq_loss))
 
         def keep(leaf):
-            return jnp.where(finite, leaf, jnp.zeros_like(leaf)) if jnp.issubdtype(leaf.dtype, jnp.inexact) else leaf
+            return choose(finite, leaf, jnp.zeros_like(leaf)) if jnp.issubdtype(leaf.dtype, jnp.inexact) else leaf
 
         return replace(jax.tree.map(keep, update), finite=finite)
 
@@ -83,7 +84,7 @@ def guard_round(
         alive = before.alive & finite
 
         def freeze(new, old):
-            return jax.tree.map(lambda a, b: jnp.where(alive, a, b), new, old)
+            return choose(alive, new, old)
 
         state = replace(
             after,
@@ -105,7 +106,7 @@ def hide_ended(record: RoundRecord, began: Bool[Array, ""], alive: Bool[Array, "
     """Removes the quality from the record of a seed that is no longer `alive`; everything if it had ended before."""
 
     def hide(value, shown, otherwise: float | int = 0):
-        return jnp.where(shown, value, jnp.asarray(otherwise, value.dtype))
+        return choose(shown, value, jnp.full_like(value, otherwise))
 
     counted: Any = jax.tree.map(lambda value: hide(value, began), (record.ledger, record.probe))
     quality: Any = jax.tree.map(

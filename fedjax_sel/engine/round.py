@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from fedjax_sel.arrays import choose
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.engine.contract import (
     check_array,
@@ -145,7 +146,7 @@ def aggregate(experiment: Experiment, state: RoundState, trained: Trained) -> tu
         whole = trained.weight.sum()
         if not overrides(experiment.aggregation, "perturb"):  # noise is released whoever returned
             new, old = (stepped, aggregation), (model, state.aggregation)
-            stepped, aggregation = jax.tree.map(lambda a, b: jnp.where(whole == 0, b, a), new, old)
+            stepped, aggregation = choose(whole == 0, old, new)
         share = jnp.where(whole > 0, 1 / jnp.where(whole > 0, whole, 1.0), 0.0)
         variables = task.join(stepped, jax.tree.map(lambda s, d: s + d * share, statistics, moved))
         check_finite(variables)

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int
 
+from fedjax_sel.arrays import choose, take
 from fedjax_sel.data.federated import Examples
 from fedjax_sel.local_training._augment import CropFlip
 from fedjax_sel.local_training._schedule import Constant, Cosine, Exponential, Steps
@@ -111,11 +112,12 @@ class MinibatchTrainer(LocalTrainer):
         steps = (self.epochs or 1) * batches if self.steps is None else self.steps
         steps = jnp.where(num_examples > 0, steps, 0)
         steps = steps if max_steps is None else jnp.minimum(steps, max_steps)
+        passes = jax.lax.div(steps, batches)
         factor, momentum = self.schedule(jnp.asarray(round), jnp.asarray(rounds)), self.heavy_ball
         rate_sum = self.step_size_sum(steps, batches, factor, None)
         return Plan(
             steps=steps,
-            examples_seen=steps // batches * num_examples + jnp.minimum(steps % batches * size, num_examples),
+            examples_seen=passes * num_examples + jnp.minimum(jax.lax.rem(steps, batches) * size, num_examples),
             step_size_sum=rate_sum if momentum is None else self.step_size_sum(steps, batches, factor, momentum),
             rate_factor=jnp.broadcast_to(factor, num_examples.shape),
             rate_sum=rate_sum,
@@ -152,21 +154,22 @@ class MinibatchTrainer(LocalTrainer):
 
         def step(s, carry):
             trained, statistics, moments, total, seen = carry
-            place = (s % batches) * size + jnp.arange(size)
-            slot = s // batches * stride + jnp.minimum(place, stride - 1)
-            batch = examples.batch(order.at[slot].get(mode="clip"), (place < num_examples) & (s < plan.steps))
+            epoch, counts = jax.lax.div(s, batches), s < plan.steps
+            place = jax.lax.rem(s, batches) * size + jnp.arange(size)
+            slot = epoch * stride + jnp.minimum(place, stride - 1)
+            batch = examples.batch(take(order, slot), (place < num_examples) & counts)
             key_step = jax.random.fold_in(key_dropout, s)
             if self.augment is not None:
                 key_step, key_augment = jax.random.split(key_step)
                 batch = batch.replace(x=self.augment(key_augment, batch.x))
             gradient, (sums, statistics) = self.batch_gradient(mean_loss, trained, statistics, batch, key_step)
             gradient = gradient if transform is None else transform(gradient, trained)
-            rate = self.rate(s // batches, factor)
+            rate = self.rate(epoch, factor)
             change, moved_moments = self.build_optimizer(rate).update(gradient, moments, trained)
             if offset is not None:
                 change = jax.tree.map(lambda moved, more: moved - rate * more, change, offset)
             new, old = (optax.apply_updates(trained, change), moved_moments), (trained, moments)
-            trained, moments = jax.tree.map(lambda a, b: jnp.where(s < plan.steps, a, b), new, old)
+            trained, moments = choose(counts, new, old)
             return trained, statistics, moments, total + sums, seen + batch.mask.sum()
 
         trained, statistics = task.split(params)
@@ -179,7 +182,8 @@ class MinibatchTrainer(LocalTrainer):
 
     def num_batches(self, num_examples: Int[Array, "*m"], longest: int) -> Int[Array, "*m"]:
         """Returns the batches per epoch of clients with `num_examples` examples, at least 1."""
-        return jnp.maximum(-(-num_examples // self.step_examples(longest)), 1)
+        size = self.step_examples(longest)
+        return jnp.maximum(jax.lax.div(num_examples + (size - 1), size), 1)
 
     def rate(self, epoch: Int[Array, "*e"], factor: Scalar) -> Float[Array, "*e"]:
         """Returns the learning rate of each epoch of a round with this factor."""
