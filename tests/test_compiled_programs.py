@@ -10,6 +10,7 @@ from rich.console import Console
 import fedjax_sel as fs
 from fedjax_sel import papers
 from fedjax_sel.config import resolve
+from fedjax_sel.devices.laws import LogNormal
 from fedjax_sel.engine.scan import run_chunk
 from fedjax_sel.papers.reproduction import run_cells
 from fedjax_sel.runs.prepare import keep_compiled_programs
@@ -40,14 +41,24 @@ def own_cache(tmp_path, monkeypatch):
     compilation_cache.reset_cache()
 
 
-def test_what_is_compiled_before_the_first_chunk_is_what_runs(blobs):
+@pytest.fixture
+def compiled():
+    """The names of the programs that are compiled, or read from disk, in this process while a test runs."""
+    names = []
+
+    def note(event, seconds, fun_name="", **_):
+        if event.endswith("backend_compile_duration"):
+            names.append(fun_name)
+
+    jax.monitoring.register_event_duration_secs_listener(note)
+    yield names
+    jax.monitoring.unregister_event_duration_listener(note)
+
+
+def test_what_is_compiled_before_the_first_chunk_is_what_runs(blobs, compiled):
     experiment = fs.Experiment(fs.Task(fs.models.MLP(3, (4,))), cohort_size=2, rounds=3)
     clients = fs.Federation(blobs, fs.partition.Iid(clients=5))
-    found, events = [], []
-
-    def count(event, seconds, fun_name="", **_):
-        if event.endswith("backend_compile_duration"):
-            found.append(fun_name)
+    found, events = compiled, []
 
     class Watch:
         def on_train_begin(self, history):
@@ -60,16 +71,30 @@ def test_what_is_compiled_before_the_first_chunk_is_what_runs(blobs):
             events.append(("chunk", history.rounds, "run_chunk" in str(found)))
 
     run_chunk.clear_cache()
-    jax.monitoring.register_event_duration_secs_listener(count)
-    try:
-        fs.simulate(experiment, clients, callbacks=[Watch()], chunk=2)
-        assert events == [("begin", 0, False), ("compiled", 0, True), ("chunk", 2, True), ("chunk", 3, True)]
-        assert sum("run_chunk" in name for name in found) == 1
-        events.clear()
-        fs.simulate(experiment, clients, callbacks=[Watch()], debug=True)
-        assert "compiled" not in [name for name, *_ in events]
-    finally:
-        jax.monitoring.unregister_event_duration_listener(count)
+    fs.simulate(experiment, clients, callbacks=[Watch()], chunk=2)
+    assert events == [("begin", 0, False), ("compiled", 0, True), ("chunk", 2, True), ("chunk", 3, True)]
+    assert sum("run_chunk" in name for name in found) == 1
+    events.clear()
+    fs.simulate(experiment, clients, callbacks=[Watch()], debug=True)
+    assert "compiled" not in [name for name, *_ in events]
+
+
+def test_seeds_with_clients_of_other_sizes_share_the_few_programs_before_round_0(blobs, compiled):
+    """Some of a known model, for another number of clients: not one for each operation on the clients' devices."""
+    task = fs.Task(fs.models.MLP(3, (4,)))
+    experiment = fs.Experiment(task, client_selection=fs.client_selection.Oort(), cohort_size=3, rounds=2)
+
+    def programs(clients, seeds):
+        lots = fs.partition.Dirichlet(clients=clients, alpha=0.3)
+        federation = fs.Federation(blobs, lots, devices=LogNormal())
+        assert len({one.longest for one in federation.draws(range(seeds))}) == seeds
+        del compiled[:]
+        fs.simulate(experiment, federation, seeds=seeds, chunk=1)
+        return [name for name in compiled if "run_chunk" not in name]
+
+    programs(31, 2)
+    assert sum("make_context" in name for name in programs(32, 3)) == 1
+    assert len(compiled) <= 20
 
 
 def test_a_cell_of_a_reproduction_compiles_nothing_the_second_time(own_cache, tmp_path):
