@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Shaped
@@ -96,7 +97,7 @@ class FederatedData(Pytree):
 
     def batch(self, index: Int[Array, "B"], mask: Bool[Array, "B"]) -> Batch:
         """Returns the examples at `index`."""
-        x, y = (part[index] if isinstance(part, HostArray) else take(part, index) for part in (self.x, self.y))
+        x, y = (take(part, index) if isinstance(part, jax.Array) else part[index] for part in (self.x, self.y))
         return Batch(x, y, mask)
 
     @property
