@@ -151,7 +151,8 @@ class History:
         across = np.arange(1, self.rounds + 1) if x == "round" else np.median(self.cumulative(*names)[kept], axis=0)
         shown = ~np.isnan(self[metric][kept]).all(axis=0)
         values = self[metric][kept][:, shown]
-        low, middle, high = np.nanquantile(values, [0.1, 0.5, 0.9], axis=0) if values.size else np.empty((3, 0))
+        quantile = np.nanquantile if np.isnan(values).any() else np.quantile  # a hundred times as fast
+        low, middle, high = quantile(values, [0.1, 0.5, 0.9], axis=0) if values.size else np.empty((3, 0))
         (line,) = ax.plot(across[shown], middle, label=label)
         ax.fill_between(across[shown], low, high, color=line.get_color(), alpha=0.15, linewidth=0)
         ax.set(xlabel="round" if x == "round" else " + ".join(names).replace("_", " "), ylabel=metric.replace("_", " "))

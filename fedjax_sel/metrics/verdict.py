@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -131,5 +132,12 @@ def difference(first: Real[np.ndarray, "R"], second: Real[np.ndarray, "R"]) -> D
     elif np.ptp(d) == 0:
         low = high = mean
     else:
-        low, high = scipy.stats.t.interval(0.95, len(d) - 1, mean, scipy.stats.sem(d))
+        error = d.std(ddof=1) / np.sqrt(len(d))
+        low, high = (mean + quantile * error for quantile in find_quantiles(len(d) - 1))
     return Difference(mean, float(low), float(high), float((d >= 0).mean()), len(d), tuple(map(float, d)))
+
+
+@functools.cache
+def find_quantiles(freedom: int) -> tuple[float, float]:
+    """Returns the ends of the 95 % interval of Student's t; a report asks thousands of times, and SciPy takes 1 ms."""
+    return scipy.stats.t.interval(0.95, freedom)

@@ -12,6 +12,7 @@ from fedjax_sel.engine.history import History
 from fedjax_sel.metrics import Difference, at_cost, cost_to, coverage, difference, mean_over_rounds, rounds_to
 from fedjax_sel.papers.device_heuristic.cells import FRACTIONS, IID, PARTITIONS, PROPOSED, name_experiment
 from fedjax_sel.papers.judging import ALONG, list_results, open_interval, to_floats
+from fedjax_sel.papers.measures import measure_once
 from fedjax_sel.papers.paper import Evidence, Histories, Result, join
 from fedjax_sel.papers.published import read_published
 
@@ -35,6 +36,7 @@ NOTICED = 0.001
 """An advantage in accuracy of at most this is negligible."""
 
 
+@measure_once
 def measure(history: History) -> dict[str, np.ndarray]:
     """Returns the measures of one cell, with one number per seed."""
     accuracy, loss = np.round(history["accuracy"].astype(np.float64), 6), history["loss"]

@@ -11,6 +11,7 @@ from fedjax_sel.engine.history import History
 from fedjax_sel.metrics import fill_missing
 from fedjax_sel.papers.fedft_eds.methods import EDS, SPEECH, name_few, name_many
 from fedjax_sel.papers.judging import list_results, to_floats
+from fedjax_sel.papers.measures import measure_once
 from fedjax_sel.papers.paper import Evidence, Finished, Result, StoredCell, join
 from fedjax_sel.papers.published import read_published
 
@@ -43,6 +44,7 @@ def find_published(experiment: str, method: str) -> float | None:
     return PUBLISHED.get((experiment, method))
 
 
+@measure_once
 def measure(history: History) -> dict[str, np.ndarray]:
     """Returns the measures of one cell, one number per seed."""
     if isinstance(history, StoredCell):

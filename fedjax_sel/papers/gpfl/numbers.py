@@ -19,6 +19,7 @@ from fedjax_sel.papers.gpfl.cells import (
     name_experiment,
 )
 from fedjax_sel.papers.judging import list_results
+from fedjax_sel.papers.measures import measure_once
 from fedjax_sel.papers.paper import Evidence, Finished, Histories, Result, StoredCell
 from fedjax_sel.papers.published import read_published
 
@@ -90,6 +91,7 @@ def count_late(history: History) -> np.ndarray:
     return np.array([len(np.unique(seed[seed >= 0])) for seed in late])
 
 
+@measure_once
 def measure(history: History) -> dict[str, np.ndarray]:
     """Returns the measures of one cell, one number per seed."""
     if isinstance(history, StoredCell):

@@ -10,6 +10,7 @@ from fedjax_sel.engine.history import History
 from fedjax_sel.metrics import cost_to, last_mean, rounds_to
 from fedjax_sel.papers.judging import list_results, to_floats
 from fedjax_sel.papers.lefl.cells import AS_PUBLISHED, LAST, LEFL, SCAFFOLD, TARGETS
+from fedjax_sel.papers.measures import measure_once
 from fedjax_sel.papers.paper import Evidence, Finished, Result, StoredCell
 from fedjax_sel.papers.published import read_published
 
@@ -67,6 +68,7 @@ def compute_gigabytes(name: str, method: str) -> tuple[float, float]:
     return training / 1e9, before / 1e9
 
 
+@measure_once
 def measure(name: str, history: History) -> dict[str, np.ndarray]:
     """Returns the measures of one cell, one number per seed.
 

@@ -17,6 +17,7 @@ from fedjax_sel.metrics import (
     rounds_to,
 )
 from fedjax_sel.papers.judging import ALONG, list_results, open_interval
+from fedjax_sel.papers.measures import measure_once
 from fedjax_sel.papers.paper import Evidence, Finished, Histories, Result, StoredCell
 from fedjax_sel.papers.uacs.cells import BOUNDARY, ENTROPY, LONG, MORE, MORE_BOUNDARY, RANDOM, SETTINGS, name_experiment
 
@@ -32,6 +33,7 @@ NOTICED = 0.001
 """A smaller advantage in accuracy would be noticed by nobody."""
 
 
+@measure_once
 def measure(experiment: str, history: History) -> dict[str, np.ndarray]:
     """Returns numbers a seed of one cell.
 
