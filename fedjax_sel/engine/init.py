@@ -36,7 +36,9 @@ def init_runs(
     longest = max(data.longest for data in drawn)  # states per example are equally long in all runs
     for i, (experiment, data) in enumerate(zip(experiments, drawn, strict=True)):
         own, key = take_run((variables, keys), i)
-        state, paid = init_selector(experiment, data, key, own, layout.clients, longest)
+        state, paid = init_selector(
+            experiment, data, *selector_inputs(experiment, data, key, own, layout.clients, longest)
+        )
         selector_states.append(state)
         prepared.append(prepare_data_selector(experiment, replace(data, longest=longest), key, own))
         if prepared[-1].cost is not None:
@@ -130,22 +132,15 @@ def init_states(
 
 
 def init_selector(
-    experiment: Experiment,
-    data: FederatedData,
-    seed: PRNGKey,
-    variables: Variables,
-    side_by_side: int | None = None,
-    longest: int | None = None,
+    experiment: Experiment, data: FederatedData, key: PRNGKey, ctx: Context, host: Host
 ) -> tuple[StrategyState, dict[str, float]]:
     """Returns the client selector's state for one seed, and what it cost the clients before round 0, by metric.
 
     Args:
-      experiment, data, seed, variables: of one run.
-      side_by_side: how many clients' models may be trained at once; None: those of a whole cohort.
-      longest: the most examples of any client of any run; None: of this run.
+      experiment, data: of one run.
+      key, ctx, host: as returned by `selector_inputs`.
     """
     selector, task = experiment.client_selection, experiment.task
-    key, ctx, host = selector_inputs(experiment, data, seed, variables, side_by_side, longest)
     upfront = {}
     costs: dict[str, float] = {}
     for i, (name, signal) in enumerate(selector.signals().at("upfront").items()):
@@ -209,7 +204,9 @@ def selector_inputs(
     """Returns the arguments of a selector's initialisation before round 0, for one seed.
 
     Args:
-      experiment, data, seed, variables, side_by_side, longest: as for `init_selector`.
+      experiment, data, seed, variables: of one run.
+      side_by_side: how many clients' models may be trained at once; None: those of a whole cohort.
+      longest: the most examples of any client of any run; None: of this run.
     """
     host = Host(experiment.task, data, variables, experiment.local_training, side_by_side)
     alike = replace(data, longest=longest or data.longest)  # the context is the same, and seeds share a program
