@@ -230,6 +230,16 @@ def test_the_list_names_everything():
         assert name in done.stdout
 
 
+def test_a_list_of_one_kind_loads_no_paper(monkeypatch):
+    from fedjax_sel import papers
+
+    monkeypatch.setattr(papers, "load", lambda name: pytest.fail(f"{name} is loaded, with its figures"))
+    done = call("list", "selectors")
+    assert done.exit_code == 0, done.output
+    assert " gpfl " in done.stdout
+    assert "reproduce PAPER" not in done.stdout
+
+
 def test_every_strategy_can_be_cited():
     done = call("cite")
     assert done.exit_code == 0, done.output

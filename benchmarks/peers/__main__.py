@@ -24,7 +24,7 @@ ROOT = HERE.parents[1]
 RESULTS = HERE.parent / "results" / "peers.json"
 CACHE = Path(os.environ.get("FEDJAX_SEL_CACHE") or "~/.cache/fedjax_sel").expanduser() / "peers"
 
-TORCH = "torch==2.15.0"
+TORCH = "torch==2.14.1"
 PEERS = {
     "torch": ("torch_loop.py", (TORCH, "numpy")),
     "fedjax": (

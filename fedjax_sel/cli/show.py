@@ -96,10 +96,11 @@ def everything(
     from fedjax_sel.report.explain import find_choices
 
     console, found = Console(), []
-    titles = [("reproduce PAPER", [(name, papers.load(name).title) for name in papers.available()])]
     if word is None or word.lower() not in ("paper", "papers"):
         found = find_choices(word)
-    for key, lines in [*found, *(titles if word is None or not found else [])]:
+    if word is None or not found:
+        found = [*found, ("reproduce PAPER", [(name, papers.load(name).title) for name in papers.available()])]
+    for key, lines in found:
         console.print(Text(key, style="bold underline"))
         table = Table(show_header=False, box=None, padding=(0, 2))
         table.add_column(style="bold", no_wrap=True)
