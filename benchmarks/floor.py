@@ -8,6 +8,7 @@ fewer.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import time
 from typing import Any
@@ -126,6 +127,9 @@ def fastest(compiled: Any, carry: Any, steps: int) -> float:
 
 def main() -> None:
     """Measures and prints."""
+    argparse.ArgumentParser(
+        prog="python -m benchmarks.floor", description="Measures steps' products alone."
+    ).parse_args()
     use_cores()
     lines = []
     for name, (model, shape) in MODELS.items():

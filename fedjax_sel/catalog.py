@@ -177,9 +177,13 @@ def check_name(what: str, name: Any, known: Iterable[str], aliases: Mapping[str,
     >>> check_name("client selection", "entrop", ["entropy", "uniform"])
     Traceback (most recent call last):
     ValueError: unknown client selection 'entrop'; did you mean 'entropy'? There are: entropy, uniform
+    >>> check_name("metric", "acc", ["auc", "accuracy"])
+    Traceback (most recent call last):
+    ValueError: unknown metric 'acc'; did you mean 'accuracy'? There are: auc, accuracy
     """
     known = list(known)
     if name not in known:
-        near = difflib.get_close_matches(str(name), [*known, *aliases], n=1, cutoff=0.5)
+        begin = [one for one in known if len(str(name)) > 2 and one.startswith(str(name))]
+        near = begin if len(begin) == 1 else difflib.get_close_matches(str(name), [*known, *aliases], n=1, cutoff=0.5)
         hint = f"; did you mean {aliases.get(near[0], near[0])!r}?" if near else "."
         raise ValueError(f"unknown {what} {name!r}{hint} There are: {', '.join(known)}{more}")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 
 PACKAGE = f"{Path(__file__).parent}/"
 LIBRARIES = ("site-packages", "dist-packages", "<frozen", f"{Path(traceback.__file__).parent}/")
@@ -82,3 +83,22 @@ def name_model(model: Any, x: Any) -> Iterator[None]:
             f"task: {type(model).__name__} cannot be applied to examples of shape {tuple(x.shape[1:])} and type "
             f"{x.dtype}: {describe(error)}{channels}"
         ) from error
+
+
+@contextmanager
+def refuse_global_random_numbers() -> Iterator[None]:
+    """Context manager for code that is compiled, or could be: its random numbers must come from a key.
+
+    Python's own generator is not watched, since libraries draw from it.
+
+    Raises:
+      OwnCodeError: the state of NumPy's global generator changed inside.
+    """
+    before = np.random.get_state(legacy=False)  # noqa: NPY002 (user code draws from it)
+    yield
+    after = np.random.get_state(legacy=False)  # noqa: NPY002
+    if not all(map(np.array_equal, jax.tree.leaves(before), jax.tree.leaves(after))):
+        raise OwnCodeError(
+            "random numbers were drawn from np.random: a compiled program draws them once, for all rounds and seeds, "
+            "and no seed repeats them; draw them from the key, as in jax.random.uniform(key, (n,))"
+        )

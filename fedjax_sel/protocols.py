@@ -732,5 +732,9 @@ class Availability(Strategy):
 
 def overrides(strategy: Strategy, method: str) -> bool:
     """Returns whether a strategy overrides a method of its base class."""
-    base = next(cls for cls in type(strategy).__mro__ if Strategy in cls.__bases__)
-    return getattr(type(strategy), method) is not getattr(base, method)
+    return getattr(type(strategy), method) is not getattr(find_base(strategy), method)
+
+
+def find_base(strategy: Strategy) -> type[Strategy]:
+    """Returns the base class of a strategy's kind, as `ClientSelector`."""
+    return next(cls for cls in type(strategy).__mro__ if Strategy in cls.__bases__)

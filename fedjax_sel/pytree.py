@@ -179,8 +179,11 @@ class Pytree:
                     f"{cls.__name__} defines {name}, but {name} is a field of {base.__name__}, and its value would be "
                     f"used instead; give it when a value is made, as in {base.__name__}(..., {name}=...)"
                 )
+        is_generated = "__init__" not in vars(cls)
         dataclasses.dataclass(frozen=True)(cls)
         fields = dataclasses.fields(cls)  # type: ignore[arg-type]
+        if is_generated:
+            cls.__init__ = suggest_arguments(cls.__init__, tuple(f.name for f in fields if f.init))  # type: ignore
         leaves = tuple(f.name for f in fields if not f.metadata.get("static"))
         others = tuple(f.name for f in fields if f.metadata.get("static"))
         keys = tuple(jax.tree_util.GetAttrKey(name) for name in leaves)
@@ -226,6 +229,29 @@ class Pytree:
 
     def __check_init__(self) -> None:
         """Raises `ValueError` for fields that do not go together; does nothing by default."""
+
+
+def suggest_arguments(init: Callable[..., None], names: Sequence[str]) -> Callable[..., None]:
+    """Returns an `__init__` whose error for an unknown argument gives the nearest one, and all that there are.
+
+    >>> class Spread(Pytree):
+    ...     low: float = 0.0
+    >>> Spread(lo=1.0)
+    Traceback (most recent call last):
+    TypeError: Spread: unknown argument 'lo'; did you mean 'low'? There are: low
+    """
+
+    @functools.wraps(init)
+    def checked(self: Any, *args: Any, **given: Any) -> None:
+        for name in given:
+            if name not in names:
+                try:
+                    check_name("argument", name, names)
+                except ValueError as error:
+                    raise TypeError(f"{title(type(self))}: {error}") from None
+        init(self, *args, **given)
+
+    return checked
 
 
 def is_pytree(cls: type) -> bool:

@@ -66,11 +66,70 @@ class Averages(nn.Module):
         return nn.Dense(3)(x).mean(0)
 
 
+class Scaled(fs.ClientSelector):
+    """A field that must be a number."""
+
+    factor: float = 1.0
+
+    def select(self, key, state, ctx):
+        return top_m(key, self.factor * ctx.num_examples, ctx.available, ctx.m)
+
+
+class Misspelt(fs.ClientSelector):
+    """Overrides nothing but `select`."""
+
+    def select(self, key, state, ctx):
+        return uniform_m(key, ctx.available, ctx.m)
+
+    def obsrve(self, key, state, ctx, cohort):
+        return state
+
+
+class Flagged(fs.ClientSelector):
+    """Does not say that it depends on the number of rounds."""
+
+    uses_round = True
+
+    def select(self, key, state, ctx):
+        return uniform_m(key, ctx.available, ctx.m)
+
+
+class Helped(fs.ClientSelector):
+    """Has methods of its own, none of them named like one that could be overridden."""
+
+    def select(self, key, state, ctx):
+        return top_m(key, self.rank(ctx), ctx.available, ctx.m)
+
+    def rank(self, ctx):
+        return ctx.num_examples
+
+
 M = "it must be a whole number from 1 to N, or a fraction in (0, 1]"
 SEEDS = "there must be at least one, all different whole numbers from 0 to 2^32 - 1"
 ROUNDS = "it must be a whole number, at least 1"
 
 REFUSED: list[tuple[str, str]] = [
+    # Fields and arguments.
+    (
+        "make(client_selection=Scaled(factor='x'))",
+        "client_selection: Scaled: factor is 'x' (str); it must be a number or an array, as only a static field",
+    ),
+    (
+        "make(cohortsize=3, client_selection=Scaled(fctor=2.0))",
+        "Scaled: unknown argument 'fctor'; did you mean 'factor'?",
+    ),
+    ("fs.Experiment(task, cohortsize=3)", "experiment: unknown argument 'cohortsize'; did you mean 'cohort_size'?"),
+    ("SGD(lr=0.1)", "sgd: unknown argument 'lr'. There are: learning_rate, batch_size"),
+    (
+        "run(task=fs.Task(models.from_functions(lambda key, x: {'w': jnp.zeros((2, 3), int)}, lambda v, x: x @ v['w'])))",
+        "task: FunctionModel: the parameter ['w'] is int32; what is trained must be floats",
+    ),
+    (
+        "fs.metrics.difference(np.ones((5, 10)), np.zeros((5, 10)))",
+        "difference: the values have the shapes (5, 10) and (5, 10); both must have one number a seed, as in history[",
+    ),
+    ("fs.metrics.difference(np.ones(5), np.zeros(4))", "difference: the values have the shapes (5,) and (4,)"),
+    ("laws.LogNormal(compute=-1.0).draw(0, 8)", "law LogNormal: compute is -1.0 FLOP/s; it must be finite and above 0"),
     # Parts that do not go together, and numbers that cannot be.
     (
         "fs.simulate(experiment.replace(aggregation=fs.aggregation.FedNova(), correction=Proximal()), federation)",
@@ -122,7 +181,7 @@ REFUSED: list[tuple[str, str]] = [
     ),
     ("fs.simulate(experiment, experiment)", "the data is an Experiment; it must be a Federation"),
     ("fs.simulate(experiment, (X, Y))", "the data is a tuple; it must be a Federation"),
-    ("fs.simulate(experiment, X)", "the data is a ndarray; it must be a Federation"),
+    ("fs.simulate(experiment, X)", "the data is float32 of shape (12, 2); it must be a Federation"),
     ("fs.simulate(experiment, 'digits')", "the data is a str; it must be a Federation"),
     ("fs.simulate(experiment, None)", "the data is None; it must be a Federation"),
     ("fs.simulate(experiment, fs.Federation)", "the data is Federation, a class; give Federation(...)"),
@@ -511,6 +570,14 @@ REFUSED: list[tuple[str, str]] = [
 
 WARNED: list[tuple[str, str]] = [
     (
+        "run_check(client_selection=Misspelt())",
+        "Misspelt.obsrve overrides nothing; did you mean Misspelt.observe?",
+    ),
+    (
+        "run_check(client_selection=Flagged())",
+        "Flagged.uses_round overrides nothing; did you mean Flagged.uses_rounds?",
+    ),
+    (
         "fs.dataset('mine', X, Y, test=(X, Y + 1))",
         "only test or validation examples have labels 3, so that no client can",
     ),
@@ -542,6 +609,7 @@ WARNED: list[tuple[str, str]] = [
 ]
 
 UNREMARKED: list[str] = [
+    "run_check(client_selection=Helped())",
     "fs.dataset('mine', X, Y, classes=3, test=(X[:3], Y[:3]))",
     "fs.dataset('mine', X, 2 * Y, classes=9)",
     "fs.dataset('mine', np.zeros((12, 32, 32, 3), np.uint8), Y)",
@@ -588,7 +656,18 @@ EQUAL = {"weights": lambda self, cohort, num_examples, plan: cohort.weight / 3}
 
 BROKEN: list[tuple[str, type, dict, str]] = [
     ("select: nothing", fs.ClientSelector, {"select": no_cohort}, "Mine.select returned None; it must return a Cohort"),
-    ("select: an array", fs.ClientSelector, {"select": give(jnp.arange(3))}, "Mine.select returned an ArrayImpl; it m"),
+    (
+        "select: an array",
+        fs.ClientSelector,
+        {"select": give(jnp.arange(3))},
+        "Mine.select returned int32 of shape (3,); it",
+    ),
+    (
+        "init: forgets its return",
+        fs.ClientSelector,
+        {**ANY, "init": lambda self, key, ctx, host: None},
+        "Mine.init returned None; it must return the state, () if there is none",
+    ),
     ("select: a tuple", fs.ClientSelector, {"select": give((1, 2, 3))}, "Mine.select returned a tuple; it must return"),
     ("select: a class", fs.ClientSelector, {"select": give(Cohort)}, "it must return a Cohort, as `top_m` does"),
     (
@@ -661,7 +740,7 @@ BROKEN: list[tuple[str, type, dict, str]] = [
         "accept: a mask",
         fs.ClientSelector,
         {**ANY, "accept": give(jnp.ones(3, bool))},
-        "Mine.accept returned an ArrayIm",
+        "Mine.accept returned bool of shape (3,)",
     ),
     (
         "accept: fewer",
@@ -1015,6 +1094,14 @@ COUNTED: list[tuple[str, type, dict, str]] = [
 
 DIGITS = "run digits partition.clients=20 cohort_size=3 rounds=2 --seeds 1 "
 COMMANDS: list[tuple[str, str]] = [
+    (
+        "run digits devices.compute=1e9",
+        "devices has compute, but no name that says which one it is, as in devices=NAME",
+    ),
+    ("run digits devices=lognormal devices.compute=-1", "law LogNormal: compute is -1.0 FLOP/s; it must be finite and"),
+    ("run digits selector=power_of_choice selector.d=1", "see `fedjax-sel explain power_of_choice`"),
+    ("run digits task.metrics=[acc]", "did you mean 'accuracy'?"),
+    ("run digits selector=../mine.py:Mine", "/mine.py (../mine.py, seen from the working directory)"),
     ("run digit", "digits"),
     ("run missing.yaml", "missing.yaml"),
     ("run", "Missing argument"),
@@ -1262,6 +1349,19 @@ def test_a_strategy_that_breaks_the_contract_is_refused_before_anything_compiles
     check_words(str(caught.value), words)
 
 
+@pytest.mark.usefixtures("nothing_compiles")
+def test_random_numbers_that_are_not_drawn_from_the_key_are_refused(names):
+    """They would be the same in every round of a compiled program."""
+    for base, draw in (
+        (fs.ClientSelector, lambda self, key, state, ctx: top_m(key, jnp.asarray(np.random.rand(N)), ctx.available, 3)),
+        (fs.DataSelector, lambda self, key, state, valid: valid & jnp.asarray(np.random.rand(len(valid)) < 0.9)),
+    ):
+        for debug in (False, True):
+            with pytest.raises(ValueError, match="drawn from np.random: a compiled program draws them once") as caught:
+                fs.simulate(names["make"](**strategy(base, {"select": draw})), names["federation"], debug=debug)
+            assert any(note.startswith("in ") and "selection" in note for note in caught.value.__notes__)
+
+
 @pytest.mark.parametrize(("base", "methods", "words"), [row[1:] for row in COUNTED], ids=[row[0] for row in COUNTED])
 def test_a_number_that_cannot_be_is_an_error_in_debug_mode(names, base, methods, words):
     experiment = names["make"](**strategy(base, methods), rounds=1)
@@ -1374,6 +1474,22 @@ def test_a_run_in_which_nobody_trains_says_so(names, answers):
     assert found["idle"]["per_seed"] == [2.0, 2.0]
     assert line in build_table("idle", found).caption
     assert history["idle"].all()
+
+
+def test_a_run_in_which_no_update_has_a_weight_says_so(names):
+    history, found, said = idle_run(names, **strategy(fs.ClientSelector, chosen(0, 1, 2, weight=(0.0, 0.0, 0.0))))
+    (line,) = said
+    assert line.startswith("all updates had the weight 0 in every round of all seeds: nothing was merged")
+    assert found["unweighted"] == {"seeds": [0, 1], "of": 2}
+    assert line in build_table("empty", found).caption
+    assert not history["idle"].any()
+
+
+def test_a_client_that_does_not_exist_is_no_selection(names):
+    with pytest.warns(UserWarning, match="2 selected clients that do not exist"):
+        history = names["run"](**strategy(fs.ClientSelector, chosen(1, 8, 2)))
+    np.testing.assert_array_equal(history.counts()[0], [0, 2, 2, 0, 0, 0, 0, 0])
+    assert (history.selections[..., 1] == -1).all()
 
 
 def test_single_rounds_in_which_nobody_trains_are_counted(names):

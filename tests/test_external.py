@@ -210,7 +210,7 @@ def test_the_page_shows_what_was_measured_and_says_what_was_not_run(small):
     assert "89.00, one seed | -0.23 [-2.47, +2.01] | agree |" in of["IID", "FedAvg", "89.23 ± 0.45"]
     assert "77.50 [" in of["two labels", "FedProx, μ = 0.01 (best of 2)", "78.05 ± 0.99"]
     assert "10.00, one seed" in of["two labels", "SCAFFOLD", "33.80 ± 41.22"]
-    assert "Of 36 cells 5 were run, 2 of them with one seed: 4 agree, 1 of ours are above, 0 below." in text
+    assert "Of 36 cells 5 were run, 2 of them with one seed: 4 agree, and ours is above in 1 and below in 0." in text
     assert "- MNIST, Dirichlet (0.5), FedNova: ours above by 0.87 points" in text
     assert "misprint" in text
     assert "13 runs, 6.5 hours in all, on 2 x cpu; commit abc." in text

@@ -197,6 +197,20 @@ def test_a_finished_run_is_read_with_a_warning_after_its_source_has_changed(here
     assert "has changed since" in " ".join(shown.stderr.split())
 
 
+def test_the_model_of_a_finished_run_is_used_without_the_code_of_its_strategies(here, monkeypatch, tmp_path):
+    assert call("run", *SMALL, "selector=mine.py:Last", "--out", "out").exit_code == 0
+    x = np.asarray(fs.load("iris").test_x)
+    before = fs.open("out").predict(x)
+    (here / "mine.py").unlink()
+    sys.modules.pop("mine", None)
+    monkeypatch.chdir(tmp_path)
+    opened = fs.open(here / "out")
+    np.testing.assert_array_equal(opened.predict(x), before)
+    assert opened.export().is_file()
+    with pytest.raises(ValueError, match=r"there is no file .*mine.py \(mine.py, seen from the working directory\)"):
+        _ = opened.config
+
+
 def test_a_sweep_over_ones_own_selectors_does_not_mix_two_states_of_their_source(here):
     axis = "client_selection=uniform,mine:Last"
     place = here / "out"

@@ -62,6 +62,21 @@ def test_a_run_has_its_history_configuration_and_final_models(done, run):
         run.predict(np.zeros((1, 4)), seed=4)
 
 
+@pytest.mark.parametrize(
+    ("x", "says"),
+    [
+        (np.full((3, 4), np.nan), "predict: 3 of 3 examples hold NaN or infinity"),
+        (np.zeros(4), r"predict examples have the shape \(\), and those of the run \(4,\)"),
+        (np.zeros((3, 5)), r"predict examples have the shape \(5,\), and those of the run \(4,\)"),
+        (np.zeros((0, 4)), "there are no examples"),
+        (np.array([["a"] * 4]), "predict examples are <U1; they must be numbers"),
+    ],
+)
+def test_what_cannot_be_predicted_is_refused_in_one_line(run, x, says):
+    with pytest.raises(ValueError, match=says):
+        run.predict(x)
+
+
 def test_predictions_are_those_of_the_last_evaluation(done, run):
     """Accuracy and mean cross-entropy of each seed, computed here from logits, are those in the history."""
     _, history = done

@@ -35,7 +35,7 @@ def render(found: Mapping[str, Any]) -> str:
     parts = [
         "# Numbers that others published",
         "Flower's [`niid_bench`](https://github.com/adap/flower/tree/main/baselines/niid_bench) trains LeNet on three "
-        "datasets, three of its partitions among 10 clients, by four methods, and says everything about it: a control "
+        "datasets, three of its partitions among 10 clients, by four methods, and documents every setting: a control "
         "for the engine, the partitions, the corrections and the aggregators, in which no client is selected. The page "
         "is written by `python -m benchmarks.external --page` from "
         "[`niid-bench.json`](../../benchmarks/results/niid-bench.json).",
@@ -100,8 +100,8 @@ def tell_counts(measured: Mapping[Key, Measured], published: Mapping[Key, Publis
         return f"**No cell of {len(published)} was run yet.**"
     verdicts = [judge(*compare(ours, published[key])) for key, ours in measured.items()]
     once = sum(len(ours.best) == 1 for ours in measured.values())
-    counts = f"{verdicts.count('agree')} agree, {verdicts.count('ours above')} of ours are above, "
-    counts += f"{verdicts.count('ours below')} below"
+    above, below = verdicts.count("ours above"), verdicts.count("ours below")
+    counts = f"{verdicts.count('agree')} agree, and ours is above in {above} and below in {below}"
     return f"**Of {len(published)} cells {len(measured)} were run, {once} of them with one seed: {counts}.**"
 
 

@@ -333,6 +333,8 @@ def split_component(key: str, given: Any, default: str | None) -> tuple[str, dic
     if not isinstance(given, dict):
         raise ValueError(f"{key} is {given!r}; it must be a name, or a mapping with a name and parameters")
     name = given.get("name", default)
+    if name is None and given:
+        raise ValueError(f"{key} has {', '.join(given)}, but no name that says which one it is, as in {key}=NAME")
     if not isinstance(name, str):
         raise ValueError(f"{key}.name is {name!r}; it must be a name")
     return name, {k: v for k, v in given.items() if k != "name"}

@@ -114,7 +114,8 @@ def import_module(what: str, name: str) -> ModuleType:
     try:
         return import_file(Path(name).expanduser().resolve()) if name.endswith(".py") else importlib.import_module(name)
     except FileNotFoundError as error:
-        raise ValueError(f"{what}: there is no file {error.filename}") from error
+        looked = f" ({name}, seen from the working directory)" if not Path(name).expanduser().is_absolute() else ""
+        raise ValueError(f"{what}: there is no file {error.filename}{looked}") from error
     except ModuleNotFoundError as error:
         by = "" if error.name == name.split(".")[0] else f", which {name} imports"
         raise ValueError(f"{what}: there is no module {error.name!r}{by}, in {here} or on Python's path") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import numpy as np
 
@@ -213,6 +214,27 @@ def _as_array(what: str, x: np.ndarray) -> np.ndarray:
         raise ValueError(f"{what} examples cannot be one array ({error}); all examples need the same shape") from error
     if x.dtype.kind not in "iubf":
         raise ValueError(f"{what} examples are {x.dtype}; they must be numbers (uint8, integers, floats)")
+    return x
+
+
+def convert_more(what: str, x: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """Returns more examples like those of a dataset, in the type and with the axes in which they are stored.
+
+    Args:
+      what: what they are, for the error message.
+      x: examples, one after the other along the first axis.
+      shape: the shape of a stored example.
+
+    Raises:
+      ValueError: they have another shape, are no numbers, or hold NaN or infinity.
+    """
+    x = _as_array(what, x)
+    if not x.ndim or not len(x):
+        raise ValueError(f"{what}: there are no examples; x must have at least one, along its first axis")
+    x = convert_examples(what, x)
+    if x.shape[1:] != shape:
+        alone = "; give a single one as x[None]" if x.shape == shape else ""
+        raise ValueError(f"{what} examples have the shape {x.shape[1:]}, and those of the run {shape}{alone}")
     return x
 
 

@@ -5,7 +5,9 @@ Faults that depend on values (a client that does not exist, a weight below 0) ar
 
 from __future__ import annotations
 
+import difflib
 import inspect
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,6 +23,7 @@ from fedjax_sel.protocols import (
     FeatureSignal,
     ServerSignal,
     Signals,
+    find_base,
     overrides,
 )
 from fedjax_sel.pytree import show
@@ -146,6 +149,8 @@ def check_init(strategy: Any, state: Any, leading: int | None = None, method: st
       leading: length of every array's first axis; None: any.
       method: the method that made it.
     """
+    if state is None and method == "init" and overrides(strategy, method):
+        raise ValueError(f"{type(strategy).__name__}.init returned None; it must return the state, () if there is none")
     for path, leaf in jax.tree_util.tree_leaves_with_path(state):
         place = jax.tree_util.keystr(path) or "it"
         if not (is_numeric(leaf) or is_key(leaf)):
@@ -158,6 +163,47 @@ def check_init(strategy: Any, state: Any, leading: int | None = None, method: st
                 f"{type(strategy).__name__}.{method} returned a state in which {place} is {describe(leaf)}; "
                 f"its first axis must be N = {leading}, one entry a client"
             )
+
+
+def check_fields(name: str, strategy: Any) -> None:
+    """Raises `ValueError` if a field of a strategy that is not static holds anything but numbers.
+
+    Args:
+      name: which part of the experiment it is.
+      strategy: the strategy.
+    """
+    for path, leaf in jax.tree_util.tree_leaves_with_path(strategy):
+        if not (is_numeric(leaf) or is_key(leaf)):
+            field = jax.tree_util.keystr(path, simple=True, separator=".")
+            raise ValueError(
+                f"{name}: {type(strategy).__name__}: {field} is {describe(leaf)}; it must be a number or an array, as "
+                f"only a static field ({field}: ... = fs.static(default=...)) may be anything else"
+            )
+
+
+def warn_of_misspelt_methods(strategy: Any) -> None:
+    """Warns of a public method or class attribute that overrides nothing, but is named almost like one that could be.
+
+    >>> class Last(ClientSelector):
+    ...     def select(self, key, state, ctx): ...
+    ...     def obsrve(self, key, state, ctx, cohort): ...
+    >>> with warnings.catch_warnings(record=True, action="always") as found:
+    ...     warn_of_misspelt_methods(Last())
+    >>> print(found[0].message)
+    Last.obsrve overrides nothing; did you mean Last.observe?
+    """
+    ancestors = type(strategy).__mro__
+    known = find_base(strategy)
+    names = [name for name in dir(known) if not name.startswith("_")]
+    for cls in ancestors[: ancestors.index(known)]:
+        fields = inspect.get_annotations(cls)
+        for name in vars(cls):
+            if name.startswith("_") or name in names or name in fields:
+                continue
+            for near in difflib.get_close_matches(name, names, n=1, cutoff=0.8):
+                if getattr(cls, near) is getattr(known, near):
+                    where = cls.__name__
+                    warnings.warn(f"{where}.{name} overrides nothing; did you mean {where}.{near}?", stacklevel=2)
 
 
 def check_signals(selector: Any, data_selection: Any) -> None:
@@ -246,9 +292,9 @@ def describe(value: Any) -> str:
 
 
 def name_kind(value: Any) -> str:
-    """Returns the name of a value's class, with an indefinite article."""
-    if value is None:
-        return "None"
+    """Names the class of a value, with an indefinite article; describes an array by type and shape."""
+    if value is None or isinstance(value, ARRAYS):
+        return describe(value)
     kind = type(value).__name__
     return f"{'an' if kind[0].lower() in 'aeiou' else 'a'} {kind}"
 

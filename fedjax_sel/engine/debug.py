@@ -10,14 +10,18 @@ import jax
 import jax.numpy as jnp
 from jax.core import Tracer
 
-from fedjax_sel.mistakes import name_own_code
+from fedjax_sel.mistakes import name_own_code, refuse_global_random_numbers
 
 
 @contextmanager
 def stage(name: str, **where: Any) -> Iterator[None]:
-    """Adds a note to any error raised inside: the stage, and the values in `where` that are not traced."""
+    """Adds a note to any error raised inside: the stage, and the values in `where` that are not traced.
+
+    Raises:
+      OwnCodeError: code inside drew random numbers that do not come from a key.
+    """
     try:
-        with name_own_code():
+        with name_own_code(), refuse_global_random_numbers():
             yield
     except Exception as error:
         known = ", ".join(f"{k} {v}" for k, v in where.items() if not isinstance(v, Tracer))

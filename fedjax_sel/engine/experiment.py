@@ -20,7 +20,7 @@ from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.data_selection.everything import Everything
 from fedjax_sel.devices.availability import Always
 from fedjax_sel.devices.clock import Deadline
-from fedjax_sel.engine.contract import check_signals
+from fedjax_sel.engine.contract import check_fields, check_signals, warn_of_misspelt_methods
 from fedjax_sel.engine.targets import check_targets
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.protocols import (
@@ -177,6 +177,8 @@ class Experiment(Pytree):
             self.check_personal(data)
         with see("docs/learn/own_selector.md"):
             check_signals(self.client_selection, self.data_selection)
+            for part in self.parts.values():
+                warn_of_misspelt_methods(part)
         signals = self.client_selection.signals()
         measured = {**signals.at("before"), **signals.at("trained")}
         on_examples = [n for n, s in measured.items() if isinstance(s, ExampleSignal | ClientSignal) and not s.public]
@@ -300,3 +302,5 @@ def check_part(name: str, part: Any) -> None:
         raise ValueError(
             f"{name} is {show(part, 80)} ({type(part).__name__}); it must be an instance of fedjax_sel.{base.__name__}"
         )
+    with see("docs/learn/own_selector.md"):
+        check_fields(name, part)

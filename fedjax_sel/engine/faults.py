@@ -248,9 +248,37 @@ def say_untrained(seeds: list[int], of: int) -> str:
     >>> say_untrained([0, 1], 2).split(";")[0]
     'no update came back in any round of all seeds: the model is as it began'
     """
-    which = "all seeds" if len(seeds) == of else f"seed{'s' * (len(seeds) != 1)} {', '.join(map(str, seeds))}"
     causes = "availability, volatility, deadline, candidates"
-    return f"no update came back in any round of {which}: the model is as it began; see {causes}"
+    return f"no update came back in any round of {name_seeds(seeds, of)}: the model is as it began; see {causes}"
+
+
+def find_unweighted(history: History) -> list[int]:
+    """Returns the seeds in which finite updates came back, but in every round all of them had the weight 0.
+
+    None if a strategy is at fault, since a weight may then be no number.
+    """
+    known = {"training_loss", "idle"} <= history.metrics.keys() and history.rounds
+    if not known or any(name.startswith(PREFIX) for name in history.metrics):
+        return []
+    empty = np.isnan(history["training_loss"]).all(axis=1) & ~history["idle"].all(axis=1) & (history.diverged == 0)
+    if "left_out" in history.metrics:
+        empty &= ~history["left_out"].any(axis=1)
+    return [int(seed) for seed, nothing in zip(history.seeds, empty, strict=True) if nothing]
+
+
+def say_unweighted(seeds: list[int], of: int) -> str:
+    """Returns one line of text that says that no update ever had a weight.
+
+    >>> say_unweighted([1], 2).split(";")[0]
+    'all updates had the weight 0 in every round of seed 1: nothing was merged'
+    """
+    where = name_seeds(seeds, of)
+    return f"all updates had the weight 0 in every round of {where}: nothing was merged; see the weights of `select`"
+
+
+def name_seeds(seeds: list[int], of: int) -> str:
+    """Names seeds in words, all of them together as such."""
+    return "all seeds" if len(seeds) == of else f"seed{'s' * (len(seeds) != 1)} {', '.join(map(str, seeds))}"
 
 
 def warn_of_faults(history: History, *, alone: bool) -> None:
@@ -265,5 +293,7 @@ def warn_of_faults(history: History, *, alone: bool) -> None:
         lines.append(f"{say_diverged(ended)}; their numbers are NaN from there on")
     if untrained := find_untrained(history):
         lines.append(say_untrained(untrained, len(history.seeds)))
+    if unweighted := find_unweighted(history):
+        lines.append(say_unweighted(unweighted, len(history.seeds)))
     for line in lines:
         warnings.warn(line, stacklevel=4)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fedjax_sel.catalog import see
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.devices.clock import joules, slowest, timing
 from fedjax_sel.engine.contract import check_init, name_kind
@@ -21,8 +23,8 @@ from fedjax_sel.engine.personal import init_personal
 from fedjax_sel.engine.round import make_context
 from fedjax_sel.engine.signals import refers_to_previous
 from fedjax_sel.engine.state import RoundState
-from fedjax_sel.protocols import Host, Prepared, Upfront, overrides
-from fedjax_sel.pytree import jit
+from fedjax_sel.protocols import Host, Prepared, Strategy, Upfront, overrides
+from fedjax_sel.pytree import jit, title
 from fedjax_sel.task import Task
 from fedjax_sel.types import Context, PRNGKey, StrategyState, Variables
 
@@ -155,13 +157,20 @@ def init_selector(
             costs,
             price_upfront(Upfront(np.zeros(data.num_clients), BYTES * signal.cost.down, given), data, "selection_"),
         )
-    state = selector.init(key, ctx, host, **upfront)
-    check_init(selector, state)
+    with see_strategy(selector):
+        state = selector.init(key, ctx, host, **upfront)
+        check_init(selector, state)
     if (taken := selector.upfront(ctx, host)) is not None:
         add_costs(costs, price_upfront(taken, data, "selection_"))
     if fixed := task.fixed_parameters(data.like):
         add_costs(costs, price_upfront(Upfront(np.zeros(data.num_clients), float(BYTES * fixed), 0.0), data))
     return state, costs
+
+
+def see_strategy(strategy: Strategy) -> AbstractContextManager[None]:
+    """Points errors to the explanation of a strategy, or for a user's own to the page on writing one."""
+    is_own = not type(strategy).__module__.startswith("fedjax_sel.")
+    return see("docs/learn/own_selector.md" if is_own else f"`fedjax-sel explain {title(type(strategy))}`")
 
 
 def prepare_data_selector(experiment: Experiment, data: FederatedData, seed: PRNGKey, variables: Variables) -> Prepared:

@@ -16,6 +16,7 @@ from fedjax_sel.engine.ledger import Rates, as_selection, price
 from fedjax_sel.engine.program import Program
 from fedjax_sel.engine.state import RoundRecord, unflatten_record
 from fedjax_sel.metrics.clients import mean_over_clients, spread_over_clients, worst_decile
+from fedjax_sel.types import PAD_CLIENT
 
 CLIENTS = "clients."
 """Prefix of the names of arrays with an axis of clients in a flattened record."""
@@ -82,7 +83,7 @@ class Recorder:
         return History(
             seeds,
             metrics,
-            np.asarray(record.client),
+            empty_outside(np.asarray(record.client), about["clients"]),
             about["clients"],
             about,
             client_metrics=clients,
@@ -137,6 +138,15 @@ class Recorder:
                 out[full] = np.full((len(values), of_rounds), np.nan)
                 out[full][:, rounds] = self.of_clients[full]
         return out
+
+
+def empty_outside(selections: np.ndarray, clients: int) -> np.ndarray:
+    """Returns cohorts whose slots with a client that does not exist are empty; faults count these clients.
+
+    >>> empty_outside(np.array([[[0, 7], [2, -1]]]), clients=3).tolist()
+    [[[0, -1], [2, -1]]]
+    """
+    return np.where((selections >= 0) & (selections < clients), selections, PAD_CLIENT)
 
 
 def spread_classes(metrics: Mapping[str, Any] | None, axes: int) -> dict[str, np.ndarray]:

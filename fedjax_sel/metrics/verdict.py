@@ -122,9 +122,18 @@ def difference(first: Real[np.ndarray, "R"], second: Real[np.ndarray, "R"]) -> D
 
     The interval is infinite with one seed, and a point where all seeds have the same difference.
 
+    Raises:
+      ValueError: they do not have one number a seed.
+
     >>> difference(np.array([2.0, 3.0, 4.0]), np.array([1.0, 1.0, 1.0]))
     Difference(mean=2.0, low=-0.48..., high=4.48..., share=1.0, seeds=3)
     """
+    shapes = np.shape(first), np.shape(second)
+    if shapes[0] != shapes[1] or len(shapes[0]) != 1 or not shapes[0][0]:
+        raise ValueError(
+            f"difference: the values have the shapes {shapes[0]} and {shapes[1]}; both must have one number a seed, as "
+            "in history['accuracy'][:, -1]"
+        )
     d = np.asarray(first, np.float64) - np.asarray(second, np.float64)
     mean = float(d.mean())
     if len(d) == 1:

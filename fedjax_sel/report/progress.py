@@ -139,4 +139,10 @@ def show_progress(console: Console, label: str, rounds: int, *, announce: bool =
         TimeElapsedColumn(),
     )
     with Progress(*columns, console=console, expand=True) as bars:
-        yield Bar(bars, bars.add_task(label, total=rounds, news="", since=None), announce=announce, rounds=rounds)
+        task = bars.add_task(label, total=rounds, news="", since=None)
+        try:
+            yield Bar(bars, task, announce=announce, rounds=rounds)
+        except BaseException:
+            if not bars.tasks[0].fields["news"]:  # it ended before anything ran
+                bars.update(task, visible=False)
+            raise

@@ -14,9 +14,11 @@ from fedjax_sel.engine.faults import (
     find_diverged,
     find_faults,
     find_untrained,
+    find_unweighted,
     say_diverged,
     say_fault,
     say_untrained,
+    say_unweighted,
 )
 from fedjax_sel.engine.history import History
 from fedjax_sel.report.markdown import table
@@ -33,7 +35,8 @@ def summarize(history: History) -> dict[str, dict[str, Any]]:
     selection included; `selection_bytes` and `selection_flops` are selection's part of them. `seconds` and `joules`, if
     the clients have devices, are simulated totals. These exist only if there are any: `left_out` counts updates that
     were not finite, `idle` rounds in which no client trained; `faults` lists invalid results of strategies
-    (`engine.faults.find_faults`), `untrained` the seeds in which no client ever trained. Seeds that diverged are in
+    (`engine.faults.find_faults`), `untrained` the seeds in which no client ever trained,
+    `unweighted` those in which no update ever had a weight. Seeds that diverged are in
     `per_seed`, but not in the means; `diverged`, if there are any, has their `seeds`, the `rounds` in which they ended,
     and the total number of seeds, `of`.
     """
@@ -62,6 +65,8 @@ def summarize(history: History) -> dict[str, dict[str, Any]]:
         found["faults"] = {"found": faults}
     if untrained := find_untrained(history):
         found["untrained"] = {"seeds": untrained, "of": len(history.seeds)}
+    if unweighted := find_unweighted(history):
+        found["unweighted"] = {"seeds": unweighted, "of": len(history.seeds)}
     return found
 
 
@@ -107,6 +112,7 @@ def list_remarks(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
     return [
         *([say_diverged(found["diverged"])] if "diverged" in found else []),
         *([say_untrained(**found["untrained"])] if "untrained" in found else []),
+        *([say_unweighted(**found["unweighted"])] if "unweighted" in found else []),
         *(say_fault(fault) for fault in found.get("faults", {}).get("found", ())),
     ]
 

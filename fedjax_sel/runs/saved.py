@@ -16,8 +16,9 @@ from jaxtyping import Array, Float, Shaped
 from fedjax_sel import config as configuration
 from fedjax_sel.catalog import see
 from fedjax_sel.config import Config
-from fedjax_sel.config.build import Problem, Run, build_problem
+from fedjax_sel.config.build import PROBLEM, Problem, Run, build_problem
 from fedjax_sel.config.marks import SourceChangedError, drop_marks
+from fedjax_sel.data.checks import convert_more
 from fedjax_sel.data.dataset import Dataset
 from fedjax_sel.engine.checkpoint import Checkpoints
 from fedjax_sel.engine.history import History
@@ -53,13 +54,17 @@ class SavedRun:
         Raises:
           ValueError: a component is no longer installed.
         """
+        return self.resolve(self.asked)
+
+    def resolve(self, asked: dict) -> Config:
+        """Returns the complete configuration of what was asked, or of a part; warns as `config` does."""
         try:
-            return configuration.resolve(self.asked)
+            return configuration.resolve(asked)
         except SourceChangedError as error:
             warnings.warn(
-                f"{self.folder}: {str(error).partition(';')[0]}; what needs it uses it as it is now", stacklevel=3
+                f"{self.folder}: {str(error).partition(';')[0]}; what needs it uses it as it is now", stacklevel=4
             )
-            return configuration.resolve(drop_marks(self.asked))
+            return configuration.resolve(drop_marks(asked))
 
     def __repr__(self) -> str:
         return f"SavedRun({str(self.folder)!r}, {self.history!r})"
@@ -104,8 +109,8 @@ class SavedRun:
 
     @functools.cached_property
     def problem(self) -> Problem:
-        """The task and its data, which is loaded; examples are as stored."""
-        given = self.config.to_dict()
+        """The task and its data, which is loaded; examples are as stored. No strategy is needed for it."""
+        given = self.resolve({key: self.asked[key] for key in PROBLEM if key in self.asked}).to_dict()
         return build_problem(Config({**given, "model": {**given["model"], "cached": False}}))
 
     @property
@@ -114,10 +119,14 @@ class SavedRun:
         return self.problem.task
 
     def logits(self, x: Rows, seed: int | None = None) -> Float[np.ndarray, "b C"]:
-        """Returns the logits of examples as stored, by the final model of a seed (None: the first)."""
-        x, variables = np.asarray(x), self.model(seed)
-        if not len(x):
-            raise ValueError("there are no examples; x must have at least one, along its first axis")
+        """Returns the logits of examples as stored, by the final model of a seed (None: the first).
+
+        Raises:
+          ValueError: the examples have another shape than the run's, are no numbers, or hold NaN or infinity.
+        """
+        variables, source = self.model(seed), self.problem.source
+        like = source if isinstance(source, Dataset) else source(0)  # of a generator, any seed's
+        x = convert_more("predict", x, like.x.shape[1:])
         parts = [compute_logits(self.task, variables, x[i : i + AT_ONCE]) for i in range(0, len(x), AT_ONCE)]
         return np.concatenate([np.asarray(part) for part in parts])
 
@@ -148,7 +157,9 @@ class SavedRun:
             number = self.seeds[0] if seed is None else seed
             path = self.folder / f"model-seed-{number}{formats.ENDINGS[format]}"
         model = self.model(seed)
-        whole = self.task.frozen.merge(model) if self.config["model"].get("frozen") else model
+        given = self.asked.get("model")
+        is_partly_frozen = isinstance(given, dict) and given.get("frozen")
+        whole = self.task.frozen.merge(model) if is_partly_frozen else model
         return formats.save_variables(path, whole, format)
 
 

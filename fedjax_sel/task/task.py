@@ -164,9 +164,20 @@ class Task(Pytree):
         return cls(model, shift, scale, **given)
 
     def init(self, key: PRNGKey, x: Rows) -> Variables:
-        """Returns initial values of the variables that are trained, for examples like those of `x` (any number)."""
+        """Returns initial values of the variables that are trained, for examples like those of `x` (any number).
+
+        Raises:
+          ValueError: a parameter is no float.
+        """
         example = jnp.zeros((1, *x.shape[1:]), x.dtype if self.raw else jnp.float32)
-        return self.frozen.initialize(init_model(self.model, key, example, **self.frozen.model_options))
+        variables = self.frozen.initialize(init_model(self.model, key, example, **self.frozen.model_options))
+        for path, leaf in jax.tree_util.tree_leaves_with_path(variables.get("params", {})):
+            if not jnp.issubdtype(jnp.result_type(leaf), jnp.floating):
+                raise ValueError(
+                    f"task: {type(self.model).__name__}: the parameter {jax.tree_util.keystr(path)} is "
+                    f"{jnp.result_type(leaf)}; what is trained must be floats"
+                )
+        return variables
 
     def logits(
         self, variables: Variables, x: Rows, *, train: bool = False, key: PRNGKey | None = None
