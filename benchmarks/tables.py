@@ -18,7 +18,7 @@ PEERS = {
     "torch": "PyTorch loop",
     "fedjax": "FedJAX 0.0.17",
     "pfl": "pfl-research 0.6",
-    "flower": "Flower 1.41",
+    "flower": "Flower 1.42",
     "blazefl": "BlazeFL 2.0",
 }
 """The peers' names in the documentation."""

@@ -121,7 +121,7 @@ REFUSED: list[tuple[str, str]] = [
     ("fs.Experiment(task, cohortsize=3)", "experiment: unknown argument 'cohortsize'; did you mean 'cohort_size'?"),
     ("SGD(lr=0.1)", "sgd: unknown argument 'lr'. There are: learning_rate, batch_size"),
     (
-        "run(task=fs.Task(models.from_functions(lambda key, x: {'w': jnp.zeros((2, 3), int)}, lambda v, x: x @ v['w'])))",
+        "run(task=fs.Task(models.from_functions(lambda k, x: {'w': jnp.zeros((2, 3), int)}, lambda v, x: x @ v['w'])))",
         "task: FunctionModel: the parameter ['w'] is int32; what is trained must be floats",
     ),
     (
@@ -1352,13 +1352,19 @@ def test_a_strategy_that_breaks_the_contract_is_refused_before_anything_compiles
 @pytest.mark.usefixtures("nothing_compiles")
 def test_random_numbers_that_are_not_drawn_from_the_key_are_refused(names):
     """They would be the same in every round of a compiled program."""
-    for base, draw in (
-        (fs.ClientSelector, lambda self, key, state, ctx: top_m(key, jnp.asarray(np.random.rand(N)), ctx.available, 3)),
-        (fs.DataSelector, lambda self, key, state, valid: valid & jnp.asarray(np.random.rand(len(valid)) < 0.9)),
+
+    def draw(count):
+        return jnp.asarray(np.random.rand(count))  # noqa: NPY002 (what is refused)
+
+    for base, draws in (
+        (fs.ClientSelector, lambda self, key, state, ctx: top_m(key, draw(N), ctx.available, ctx.m)),
+        (fs.DataSelector, lambda self, key, state, valid: valid & (draw(len(valid)) < 0.9)),
     ):
         for debug in (False, True):
-            with pytest.raises(ValueError, match="drawn from np.random: a compiled program draws them once") as caught:
-                fs.simulate(names["make"](**strategy(base, {"select": draw})), names["federation"], debug=debug)
+            with pytest.raises(
+                ValueError, match=r"drawn from np\.random: a compiled program draws them once"
+            ) as caught:
+                fs.simulate(names["make"](**strategy(base, {"select": draws})), names["federation"], debug=debug)
             assert any(note.startswith("in ") and "selection" in note for note in caught.value.__notes__)
 
 
