@@ -101,9 +101,9 @@ def test_a_deadline_of_a_selector_may_be_infinite_as_well():
 
 WRONG = {
     "law": ({"devices": "unifrom"}, "unknown law of devices 'unifrom'; did you mean 'uniform'"),
-    "no law": ({"devices": {"low": 0.1}}, "devices.name is None"),
+    "no law": ({"devices": {"low": 0.1}}, "devices has low, but no name that says which one it is"),
     "law parameter": ({"devices": {"name": "lognormal", "spred": 1}}, "did you mean 'spread'"),
-    "law number": ({"devices": {"name": "uniform", "compute": -1.0}}, "compute of client 0 is -"),
+    "law number": ({"devices": {"name": "uniform", "compute": -1.0}}, "law Uniform: compute is -1.0 FLOP/s"),
     "infinite": ({"devices": {"name": "uniform", "compute": math.inf}}, "devices.compute is inf; it must be a finite"),
     "no path": ({"devices": "csv"}, "devices.path is missing"),
     "availability": ({"availability": "bernouli"}, "unknown availability 'bernouli'; did you mean 'bernoulli'"),

@@ -105,7 +105,7 @@ def test_tiers_have_their_share_of_the_clients(share, clients):
     ("law", "message"),
     [
         (Uniform(low=1.5), "low is 1.5"),
-        (Uniform(compute=-1.0), "compute of client 0 is -"),
+        (Uniform(compute=-1.0), "law Uniform: compute is -1.0 FLOP/s; it must be finite and above 0"),
         (LogNormal(spread=-1.0), "spread is -1.0"),
         (LogNormal(spread=float("nan")), "spread is nan"),
         (Tiers(()), "at least one tier"),

@@ -158,7 +158,7 @@ class Wrong(ClientSelector):
 @pytest.mark.parametrize(
     ("how", "says"),
     [
-        ("type", r"Wrong.select returned a .*; it must return a Cohort"),
+        ("type", r"Wrong.select returned int32 of shape \(4,\); it must return a Cohort"),
         ("shape", r"whose client is int32 of shape \(3,\); it must be integer of shape \(4,\)"),
         ("mask", r"whose mask is int32 of shape \(4,\); it must be bool of shape"),
         ("state", r"Wrong.observe returned a state in which it is int32 of shape \(\); `init` made it float32"),
