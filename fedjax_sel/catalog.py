@@ -8,7 +8,7 @@ import functools
 import importlib
 import importlib.util
 import pkgutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -183,7 +183,18 @@ def check_name(what: str, name: Any, known: Iterable[str], aliases: Mapping[str,
     """
     known = list(known)
     if name not in known:
-        begin = [one for one in known if len(str(name)) > 2 and one.startswith(str(name))]
-        near = begin if len(begin) == 1 else difflib.get_close_matches(str(name), [*known, *aliases], n=1, cutoff=0.5)
-        hint = f"; did you mean {aliases.get(near[0], near[0])!r}?" if near else "."
+        hint = suggest(name, known, aliases) or "."
         raise ValueError(f"unknown {what} {name!r}{hint} There are: {', '.join(known)}{more}")
+
+
+def suggest(name: Any, known: Sequence[str], aliases: Mapping[str, str] = {}) -> str:
+    """Returns a question for the end of an error message, whether the nearest known name was meant; "" if none is near.
+
+    The only known name that begins with the given one is the nearest.
+
+    >>> suggest("unifrom", ["entropy", "uniform"])
+    "; did you mean 'uniform'?"
+    """
+    begin = [one for one in known if len(str(name)) > 2 and one.startswith(str(name))]
+    near = begin if len(begin) == 1 else difflib.get_close_matches(str(name), [*known, *aliases], n=1, cutoff=0.5)
+    return f"; did you mean {aliases.get(near[0], near[0])!r}?" if near else ""

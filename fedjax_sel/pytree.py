@@ -20,7 +20,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float
 
-from fedjax_sel.catalog import check_name
+from fedjax_sel.catalog import check_name, suggest
 
 MISSING = dataclasses.MISSING
 
@@ -215,8 +215,10 @@ class Pytree:
             if value is None and (field.default is None or allows_none(field.type)):
                 continue
             where: str = f"{title(type(self))}: {field.name}"
-            if "choices" in field.metadata:
-                check_name(where, value, field.metadata["choices"])
+            if (choices := field.metadata.get("choices")) is not None:
+                if value not in choices:
+                    allowed = f"{', '.join(choices)}{suggest(value, choices)}"
+                    raise ValueError(f"{where} is {show(value)}; it must be one of {allowed}")
             else:
                 field.metadata["range"].check(where, value)
                 if is_whole(value) and not field.metadata["range"].whole:

@@ -387,7 +387,7 @@ REFUSED: list[tuple[str, str]] = [
     ("FedAvgM(momentum=1.0)", "momentum is 1.0; it must be in [0, 1)"),
     ("FedAvgM(weighting='sise')", "did you mean 'size'"),
     ("FedOpt(beta2=1)", "beta2 is 1; it must be in [0, 1)"),
-    ("FedOpt(optimizer='adamw')", "unknown fedopt: optimizer 'adamw'"),
+    ("FedOpt(optimizer='adamw')", "fedopt: optimizer is 'adamw'; it must be one of "),
     ("TrimmedMean(beta=0.5)", "beta is 0.5; it must be in [0, 0.5)"),
     ("Krum(f=-1)", "f is -1; it must be a whole number, at least 0"),
     ("Krum(num_selected=0)", "num_selected is 0; it must be a whole number, at least 1"),
@@ -397,7 +397,7 @@ REFUSED: list[tuple[str, str]] = [
     ("Diurnal(period=0)", "period is 0; it must be above 0"),
     ("Deadline(seconds=0)", "seconds is 0; it must be above 0"),
     ("Deadline(seconds=float('nan'))", "seconds is nan; it must be above 0"),
-    ("Deadline(late='wait')", "unknown Deadline: late 'wait'. There are: drop, partial"),
+    ("Deadline(late='wait')", "Deadline: late is 'wait'; it must be one of drop, partial"),
     # Models and tasks.
     ("models.MLP(classes=0)", "classes is 0; it must be a whole number, at least 1"),
     ("models.MLP(classes='3')", "classes is '3'; it must be a whole number, at least 1"),

@@ -176,7 +176,10 @@ WRONG = {
     "data seed": ({"data_seed": -1}, "data_seed is -1"),
     "signals": ({"signal_split": "test"}, "signal_split is 'test'"),
     "holdout": ({"holdout": 1.0}, "holdout is 1.0"),
-    "own check": ({"aggregation": {"by": "volume"}}, "unknown mean: (by|weighting) 'volume'. There are: client, size"),
+    "own check": (
+        {"aggregation": {"by": "volume"}},
+        "mean: (by|weighting) is 'volume'; it must be one of client, size",
+    ),
     "too many clients": ({"partition": {"clients": 1000}}, "only 120 examples"),
     "no test rows": ({"data": {"name": "iris", "test": 0.0}}, "no test examples"),
     "setting": ({"data": {"name": "uacs", "setting": 4}, "partition": "natural"}, "setting is 4"),

@@ -164,7 +164,7 @@ def test_leaves_are_what_is_not_static():
         ({"y": jnp.float32(1)}, r"y is .*; it must be in \(0, 1\)"),
         ({"count": 0}, r"count is 0; it must be a whole number, at least 1"),
         ({"count": 1.0}, r"count is 1.0; it must be a whole number"),
-        ({"name": "c"}, r"unknown Point: name 'c'. There are: a, b"),
+        ({"name": "c"}, r"Point: name is 'c'; it must be one of a, b"),
     ],
 )
 def test_a_value_out_of_range_is_refused_in_one_line(given, message):
