@@ -20,7 +20,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float
 
-from fedjax_sel.catalog import check_name, suggest
+from fedjax_sel.catalog import suggest
 
 MISSING = dataclasses.MISSING
 
@@ -247,10 +247,8 @@ def suggest_arguments(init: Callable[..., None], names: Sequence[str]) -> Callab
     def checked(self: Any, *args: Any, **given: Any) -> None:
         for name in given:
             if name not in names:
-                try:
-                    check_name("argument", name, names)
-                except ValueError as error:
-                    raise TypeError(f"{title(type(self))}: {error}") from None
+                hint = suggest(name, names) or "."
+                raise TypeError(f"{title(type(self))}: unknown argument {name!r}{hint} There are: {', '.join(names)}")
         init(self, *args, **given)
 
     return checked

@@ -1557,6 +1557,7 @@ def test_a_command_that_cannot_be_carried_out_answers_in_one_line(line, words):
     assert done.exit_code == 2, (done.output, done.exception)
     said = done.stderr.strip()
     assert "Traceback" not in done.output
+    assert "0:00:0" not in done.stdout, "the bar of a run that never began"
     assert not said.startswith("error: ") or leads_somewhere(said.rpartition("; see ")[2])
     assert re.sub(r"\s+", " ", words) in re.sub(r"[\s│]+", " ", said)
     if said.startswith("error: "):

@@ -65,11 +65,11 @@ def test_a_run_has_its_history_configuration_and_final_models(done, run):
 @pytest.mark.parametrize(
     ("x", "says"),
     [
-        (np.full((3, 4), np.nan), "predict: 3 of 3 examples hold NaN or infinity"),
-        (np.zeros(4), r"predict examples have the shape \(\), and those of the run \(4,\)"),
-        (np.zeros((3, 5)), r"predict examples have the shape \(5,\), and those of the run \(4,\)"),
+        (np.full((3, 4), np.nan), "new: 3 of 3 examples hold NaN or infinity"),
+        (np.zeros(4), r"new examples have the shape \(\), and those of the run \(4,\); give a single one as x\[None\]"),
+        (np.zeros((3, 5)), r"new examples have the shape \(5,\), and those of the run \(4,\)"),
         (np.zeros((0, 4)), "there are no examples"),
-        (np.array([["a"] * 4]), "predict examples are <U1; they must be numbers"),
+        (np.array([["a"] * 4]), "new examples are <U1; they must be numbers"),
     ],
 )
 def test_what_cannot_be_predicted_is_refused_in_one_line(run, x, says):

@@ -43,7 +43,7 @@ PEERS = {
     "flower": ("flower_simulation.py", (TORCH, "flwr[simulation]")),
     "blazefl": ("blazefl_simulation.py", (TORCH, "blazefl[contrib,reproducibility]")),
 }
-"""The script and packages of each peer, in the latest versions that work together."""
+"""The script and packages of each peer. FedJAX works with these versions alone; PyTorch's is that of the results."""
 
 OLDEST = {"blazefl": (3, 12)}
 """The oldest Python of peers that need a newer one than ours; one on the path makes their environments."""

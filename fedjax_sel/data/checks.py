@@ -217,24 +217,23 @@ def _as_array(what: str, x: np.ndarray) -> np.ndarray:
     return x
 
 
-def convert_more(what: str, x: Any, shape: tuple[int, ...]) -> np.ndarray:
-    """Returns more examples like those of a dataset, in the type and with the axes in which they are stored.
+def convert_new(x: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """Returns new examples, to predict, in the type and with the axes in which those of a dataset are stored.
 
     Args:
-      what: what they are, for the error message.
       x: examples, one after the other along the first axis.
       shape: the shape of a stored example.
 
     Raises:
       ValueError: they have another shape, are no numbers, or hold NaN or infinity.
     """
-    x = _as_array(what, x)
+    x = _as_array("new", x)
     if not x.ndim or not len(x):
-        raise ValueError(f"{what}: there are no examples; x must have at least one, along its first axis")
-    x = convert_examples(what, x)
+        raise ValueError("there are no examples; x must have at least one, along its first axis")
+    x = convert_examples("new", x)
     if x.shape[1:] != shape:
         alone = "; give a single one as x[None]" if x.shape == shape else ""
-        raise ValueError(f"{what} examples have the shape {x.shape[1:]}, and those of the run {shape}{alone}")
+        raise ValueError(f"new examples have the shape {x.shape[1:]}, and those of the run {shape}{alone}")
     return x
 
 

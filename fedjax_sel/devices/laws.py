@@ -12,7 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
-from fedjax_sel.devices.profile import MAY_BE_ZERO, UNITS, DeviceProfile
+from fedjax_sel.devices.profile import UNITS, DeviceProfile, is_possible, say_possible
 
 DEVICES = 0x0DE5
 """First word of the random stream, so that no two uses of a seed draw the same numbers."""
@@ -163,7 +163,8 @@ def stream(seed: int, clients: int) -> np.random.Generator:
 def _scale(law: Uniform | LogNormal | Tiers, factor: np.ndarray) -> DeviceProfile:
     """Returns the law's levels times each client's factors of compute, efficiency, memory and network, `[N, 4]`."""
     for name, unit in UNITS.items():
-        check_level(f"law {type(law).__name__}: {name}", getattr(law, name), unit, zero=name in MAY_BE_ZERO)
+        if not is_possible(name, level := getattr(law, name)):
+            raise ValueError(f"law {type(law).__name__}: {name} is {level} {unit}; it must be {say_possible(name)}")
     compute, efficiency, memory, network = factor.T
     return DeviceProfile.of(
         compute=law.compute * compute,
@@ -173,16 +174,3 @@ def _scale(law: Uniform | LogNormal | Tiers, factor: np.ndarray) -> DeviceProfil
         down=law.down * network,
         radio=np.full(len(factor), law.radio),
     )
-
-
-def check_level(where: str, value: float, unit: str, *, zero: bool) -> None:
-    """Raises `ValueError` if a level is not finite, or not above 0.
-
-    Args:
-      where: what it is, for the error message.
-      value: the level.
-      unit: its unit.
-      zero: whether it may be 0.
-    """
-    if not (np.isfinite(value) and (value >= 0 if zero else value > 0)):
-        raise ValueError(f"{where} is {value} {unit}; it must be finite and {'0 or above' if zero else 'above 0'}")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from fedjax_sel.arrays import take
 from fedjax_sel.pytree import Pytree
@@ -105,13 +105,22 @@ def check_property(name: str, value: np.ndarray, clients: int) -> None:
             f"devices: {name} has shape {value.shape}, but there are N = {clients} clients; "
             "one number a client is needed"
         )
-    bad = ~np.isfinite(value) | (value < 0 if name in MAY_BE_ZERO else value <= 0)
+    bad = ~is_possible(name, value)
     if bad.any():
-        allowed = "0 or above" if name in MAY_BE_ZERO else "above 0"
         raise ValueError(
             f"devices: {name} of client {bad.argmax()} is {value[bad.argmax()]} {UNITS[name]} "
-            f"({bad.sum()} of {clients} clients); it must be finite and {allowed}"
+            f"({bad.sum()} of {clients} clients); it must be {say_possible(name)}"
         )
+
+
+def is_possible(name: str, value: np.ndarray | float) -> Bool[np.ndarray, "*N"]:
+    """Returns whether a device can have these values of a property."""
+    return np.isfinite(value) & np.asarray(value >= 0 if name in MAY_BE_ZERO else value > 0)
+
+
+def say_possible(name: str) -> str:
+    """Returns in words which values of a property a device can have."""
+    return f"finite and {'0 or above' if name in MAY_BE_ZERO else 'above 0'}"
 
 
 def features(devices: DeviceProfile, scale: str = "range") -> Float[Array, "4 N"]:

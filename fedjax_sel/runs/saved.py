@@ -18,7 +18,7 @@ from fedjax_sel.catalog import see
 from fedjax_sel.config import Config
 from fedjax_sel.config.build import PROBLEM, Problem, Run, build_problem
 from fedjax_sel.config.marks import SourceChangedError, drop_marks
-from fedjax_sel.data.checks import convert_more
+from fedjax_sel.data.checks import convert_new
 from fedjax_sel.data.dataset import Dataset
 from fedjax_sel.engine.checkpoint import Checkpoints
 from fedjax_sel.engine.history import History
@@ -108,10 +108,21 @@ class SavedRun:
         return configuration.build(self.config)
 
     @functools.cached_property
+    def problem_config(self) -> Config:
+        """The configuration of what is learnt; the strategies of the run, whose code may be gone, are left out."""
+        return self.resolve({key: self.asked[key] for key in PROBLEM if key in self.asked})
+
+    @functools.cached_property
     def problem(self) -> Problem:
-        """The task and its data, which is loaded; examples are as stored. No strategy is needed for it."""
-        given = self.resolve({key: self.asked[key] for key in PROBLEM if key in self.asked}).to_dict()
+        """The task and its data, which is loaded; examples are as stored."""
+        given = self.problem_config.to_dict()
         return build_problem(Config({**given, "model": {**given["model"], "cached": False}}))
+
+    @functools.cached_property
+    def example_shape(self) -> tuple[int, ...]:
+        """The shape of an example as stored; this loads the data."""
+        source = self.problem.source
+        return (source if isinstance(source, Dataset) else source(0)).x.shape[1:]  # a generator's, with any seed
 
     @property
     def task(self) -> Task:
@@ -124,9 +135,7 @@ class SavedRun:
         Raises:
           ValueError: the examples have another shape than the run's, are no numbers, or hold NaN or infinity.
         """
-        variables, source = self.model(seed), self.problem.source
-        like = source if isinstance(source, Dataset) else source(0)  # of a generator, any seed's
-        x = convert_more("predict", x, like.x.shape[1:])
+        variables, x = self.model(seed), convert_new(x, self.example_shape)
         parts = [compute_logits(self.task, variables, x[i : i + AT_ONCE]) for i in range(0, len(x), AT_ONCE)]
         return np.concatenate([np.asarray(part) for part in parts])
 
@@ -157,9 +166,7 @@ class SavedRun:
             number = self.seeds[0] if seed is None else seed
             path = self.folder / f"model-seed-{number}{formats.ENDINGS[format]}"
         model = self.model(seed)
-        given = self.asked.get("model")
-        is_partly_frozen = isinstance(given, dict) and given.get("frozen")
-        whole = self.task.frozen.merge(model) if is_partly_frozen else model
+        whole = self.task.frozen.merge(model) if self.problem_config["model"].get("frozen") else model
         return formats.save_variables(path, whole, format)
 
 

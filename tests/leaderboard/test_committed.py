@@ -65,15 +65,15 @@ def test_the_first_page_says_what_the_table_says(summary, tidy):
     left = {row[0] for row in table["rows"] if float(row[-1]) < 0.05 and not row[3].startswith("-")}
     assert set(order) - left == {"gpfl", "shuffled_round_robin"}
     assert "after Holm's correction GPFL and shuffled round robin are not ahead." in page
-    rewards = {}
-    for kind in ("bytes", "seconds"):
-        block = take_block(tidy, Budget(kind, 0.5))
-        gpfl, control = (block.values[block.selectors.index(one)] for one in ("gpfl", "gpfl_without_rewards"))
-        rewards[kind] = difference(gpfl.mean(axis=0), control.mean(axis=0))
-    assert rewards["bytes"].low < 0 < rewards["bytes"].high
-    assert rewards["seconds"].high < 0
+    control = "gpfl_without_rewards"
+    by_bytes, by_seconds = (lead(tidy, Budget(kind, 0.5), "gpfl", control) for kind in ("bytes", "seconds"))
+    assert by_bytes.low < 0 < by_bytes.high
+    assert by_seconds.high < 0
     told = "at equal bytes GPFL is indistinguishable from its control without them, and at equal seconds "
-    assert f"{told}{-100 * rewards['seconds'].mean:.1f} points behind." in page
+    assert f"{told}{-100 * by_seconds.mean:.1f} points behind." in page
+    turns, rest = gains["shuffled_round_robin"], lead(tidy, Budget("bytes", 0.5), control, "shuffled_round_robin")
+    assert f"About half of the control's gain ({in_points(turns, ' points')})" in page
+    assert f"first 20 cohorts, which are half as large ({in_points(rest)})." in page
     most = max(count_wins(tidy, Budget(kind, 0.5))[0] for kind in KINDS)
     assert f"none beats it on more than {most} of the 17 federations" in page
     early, leaders = count_wins(tidy, Budget("bytes", 0.2))
@@ -88,6 +88,17 @@ def test_the_first_page_says_what_the_table_says(summary, tidy):
     assert f"{-100 * behind.mean:.0f} points behind at equal bytes" in page
     cover = select(tidy, "coverage").loc["oort"].mean(axis=1)
     assert f"selected {100 * cover.min():.0f} to {100 * cover.max():.0f} % of the clients" in page
+
+
+def lead(tidy, budget, first, second):
+    """Returns the mean lead of a selector over another on the federations that both were run on, with its interval."""
+    block = take_block(tidy, budget)
+    one, other = (block.values[block.selectors.index(name)].mean(axis=0) for name in (first, second))
+    return difference(one, other)
+
+
+def in_points(found, unit=""):
+    return f"{100 * found.mean:.1f}{unit} [{100 * found.low:.1f}, {100 * found.high:.1f}]"
 
 
 def count_wins(tidy, budget):
