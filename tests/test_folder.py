@@ -2,6 +2,7 @@
 
 import errno
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -76,6 +77,25 @@ def test_the_folder_holds_what_is_promised(tmp_path):
         *("figures/accuracy.png", "figures/accuracy_by_bytes.png"),
     }
     assert "(figures/accuracy.png)" in (tmp_path / "run" / "report.md").read_text()
+
+
+def test_figures_of_fewer_rounds_do_not_stay(tmp_path, monkeypatch):
+    """Those of a run with devices whose clients were evaluated, which has all figures; other files stay."""
+    place, history = tmp_path / "run", a_history()
+    more = ("seconds", "joules", "client_accuracy_mean", "client_accuracy_worst_decile")
+    metrics = dict.fromkeys(more, history["accuracy"])
+    clients = {"accuracy": np.full((2, 1, history.num_clients), 0.5)}
+    layout.save(
+        place,
+        replace(history, metrics={**history.metrics, **metrics}, client_metrics=clients, client_rounds=(4,)),
+        CONFIG,
+    )
+    assert len(list((place / "figures").iterdir())) == 5
+    (place / "figures" / "mine.png").touch()
+    monkeypatch.setattr(layout, "check", lambda *_, **__: "extended")
+    layout.create(place, CONFIG)
+    names = {str(path.relative_to(place)) for path in content(place)}
+    assert names == {"config.yaml", "metrics.parquet", "selections.npz", "clients.parquet", "figures/mine.png"}
 
 
 def test_the_summary_is_strict_json_with_environment_and_results(saved):

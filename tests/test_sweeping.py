@@ -3,6 +3,7 @@
 import functools
 import json
 import os
+import shutil
 import signal
 
 import numpy as np
@@ -78,6 +79,18 @@ def test_axes_of_floats_run_in_one_program_compiled_once(finished):
     assert said.count("device: ") == 1
     assert len(list((place / "runs").iterdir())) == 8
     assert not (place / "programs").exists()
+
+
+def test_a_combination_is_drawn_when_it_is_shown_or_where_it_is_asked_for(finished, tmp_path):
+    place, _ = finished
+    drawn = ("report.md", "report.html", "figures/accuracy.png", "figures/accuracy_by_bytes.png")
+    one = shutil.copytree(next((place / "runs").iterdir()), tmp_path / "one")
+    assert not any((one / name).exists() for name in drawn)
+    done = call("show", one)
+    assert done.exit_code == 0, done.output
+    assert all((one / name).is_file() for name in drawn)
+    swept(tmp_path / "sweep", "lr=0.1,0.2", "--figures")
+    assert all((run / name).is_file() for run in (tmp_path / "sweep" / "runs").iterdir() for name in drawn)
 
 
 def test_a_combination_is_the_same_configuration_run_alone(finished, tmp_path):

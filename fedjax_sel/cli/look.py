@@ -47,9 +47,10 @@ def show_folder(folder: Path, opened: bool) -> None:
     page = folder / layout.REPORT
     if isinstance(found, SavedRun):
         page, title = folder / layout.HTML, layout.title(found.config, found.history.rounds)
-        if not page.exists():  # the run is from an earlier version, or was made without figures
-            layout.write_html(folder, found.history, found.config.dump(), title)
-        console.print(summary.build_table(title, summary.summarize(found.history)))
+        numbers = summary.summarize(found.history)
+        if not page.exists():  # the run is from an earlier version, or was made without figures, as in a sweep
+            layout.write_report(folder, found.history, found.config, numbers)
+        console.print(summary.build_table(title, numbers))
     else:
         for name in found.names:
             console.print(f"{folder / 'runs' / name}", soft_wrap=True, highlight=False)

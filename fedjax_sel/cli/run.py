@@ -85,6 +85,9 @@ def sweep(
     keep_checkpoints: Annotated[
         bool, typer.Option("--keep-checkpoints", help="Keep what the sweep can go on from to more rounds.")
     ] = False,
+    figures: Annotated[
+        bool, typer.Option("--figures", help="Draw every run's figures now; else `show RUN` does for one.")
+    ] = False,
 ) -> None:
     """Run or resume all combinations of some values; those that differ only in floats share one program.
 
@@ -106,7 +109,9 @@ def sweep(
     of_sweep.check(place, grid)
     finished = of_sweep.is_complete(place, grid)
     prepare_jax(cores=grid[0].config["mesh"] is None, cache=not no_cache)
-    table = execute_sweep(name, grid, place, memory=memory, models=keep_models, checkpoints=keep_checkpoints)
+    table = execute_sweep(
+        name, grid, place, memory=memory, models=keep_models, checkpoints=keep_checkpoints, figures=figures
+    )
     said = NOTHING.format("sweep") if finished else "The sweep is in "
     print_end(Console(), sweeps.build_table(name, table, list(grid[0].values)), said, place)
 

@@ -32,6 +32,9 @@ from fedjax_sel.runs.files import CHECKPOINTS as CHECKPOINTS
 CONFIG, METRICS, SELECTIONS, SUMMARY = "config.yaml", "metrics.parquet", "selections.npz", "summary.json"
 CLIENTS = "clients.parquet"
 FIGURES, REPORT, HTML, LOCK = "figures", "report.md", "report.html", ".lock"
+DRAWN = (*(of + by for of in ("accuracy", "loss") for by in ("", "_by_bytes", "_by_seconds", "_by_joules")), "clients")
+"""The figures that a run can have."""
+
 MODELS = "models.npz"
 """The final models of all seeds, each array with a leading axis `R`; written on request."""
 
@@ -154,8 +157,9 @@ def create(folder: str | Path, config: Config, *, checkpoints: Path | None = Non
     folder, now = Path(folder), check(folder, config, checkpoints=checkpoints)
     if now == "extended":
         (folder / SUMMARY).unlink(missing_ok=True)  # first, or the new configuration would look like a finished run
-        for name in (MODELS, pretrained.FILE):
-            (folder / name).unlink(missing_ok=True)  # it belongs to the shorter run
+        drawn = (folder / FIGURES / f"{name}.png" for name in DRAWN)
+        for path in (*(folder / name for name in (MODELS, pretrained.FILE, REPORT, HTML)), *drawn):
+            path.unlink(missing_ok=True)  # it belongs to the shorter run
     if now in ("new", "extended"):
         folder.mkdir(parents=True, exist_ok=True)
         files.write_text(folder / CONFIG, config.dump())
@@ -169,7 +173,7 @@ def save(folder: str | Path, history: History, config: Config, *, figures: bool 
       folder: a new folder, or that of an interrupted run of this configuration.
       history: the history of all its rounds.
       config: the configuration that it was built from.
-      figures: whether to draw figures and write the report, too.
+      figures: whether to draw figures and write the report, too; `fedjax-sel show` does later where it is not there.
       models: whether to write the final models, too.
 
     Raises:
@@ -202,21 +206,16 @@ def save(folder: str | Path, history: History, config: Config, *, figures: bool 
 
 
 def write_report(folder: Path, history: History, config: Config, found: dict[str, Any]) -> None:
-    """Writes a run's figures and its page."""
+    """Writes a run's figures and its pages, `report.html` last."""
     from fedjax_sel.report.figures import plot_run  # imported here because matplotlib takes a second
+    from fedjax_sel.report.page import Page
 
     (folder / FIGURES).mkdir(exist_ok=True)
     for name, figure in plot_run(history):
         files.write_figure(folder / FIGURES / f"{name}.png", figure)
     files.write_text(folder / REPORT, render_page(title(config, history.rounds), found, config.dump(), history.about))
-    write_html(folder, history, config.dump(), title(config, history.rounds))
-
-
-def write_html(folder: Path, history: History, config: str, name: str) -> None:
-    """Writes a run's overview as a single, self-contained file."""
-    from fedjax_sel.report.page import Page  # imported here, as above
-
-    files.write_text(folder / HTML, Page(history, name, config, (f"folder: {folder}",)).to_html())
+    page = Page(history, title(config, history.rounds), config.dump(), (f"folder: {folder}",))
+    files.write_text(folder / HTML, page.to_html())
 
 
 def read_environment(folder: Path) -> dict[str, Any]:

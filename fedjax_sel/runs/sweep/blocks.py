@@ -68,6 +68,7 @@ def run_block(
     say: Say,
     models: bool = False,
     checkpoints: bool = False,
+    figures: bool = False,
 ) -> None:
     """Runs a block to its end, or until it is stopped, and saves what is finished.
 
@@ -84,6 +85,7 @@ def run_block(
       say: called with a line that the user should see.
       models: keep the final models.
       checkpoints: keep those of the end.
+      figures: draw each combination's figures, and write its report.
     """
     first, finished = block.runs[0], place / RUNS
     left = list_unfinished(place, block.members)
@@ -120,7 +122,8 @@ def run_block(
             for event in ("on_train_begin", "after_central_iteration", "on_train_end"):
                 tell(own[i], event, history)
         about = {"side_by_side": f"{len(experiments)} combinations x {len(block.seeds[0])} seeds"}
-        of_run.save(finished / one.name, replace(history, about={**history.about, **about}), one.config, models=models)
+        history = replace(history, about={**history.about, **about})
+        of_run.save(finished / one.name, history, one.config, figures=figures, models=models)
     for points in kept:
         if not checkpoints:
             points.clear()

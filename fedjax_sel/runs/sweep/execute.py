@@ -32,6 +32,7 @@ def execute_sweep(
     memory: float | None = None,
     models: bool = False,
     checkpoints: bool = False,
+    figures: bool = False,
     console: Console | None = None,
 ) -> pd.DataFrame:
     """Returns the table of a sweep in a folder: read if it is finished, else what is not done is run and saved.
@@ -45,6 +46,8 @@ def execute_sweep(
       memory: GiB that a device may use; None: what it has.
       models: keep the final models of every combination.
       checkpoints: keep those of the end, from which the sweep can go on to more rounds.
+      figures: draw the figures of every combination and write its report, which takes a second or two each;
+        `fedjax-sel show` does so for one that lacks them.
       console: where progress goes; None: standard output.
 
     Raises:
@@ -67,7 +70,7 @@ def execute_sweep(
                 data, of_group = draw_seeds(block.runs[0]), block.group
             part = functools.partial(bar.make_part, f"program {number}/{len(work)} · ", announce=announce)
             done = len(grid) - len(layout.list_unfinished(place, grid))
-            run_block(block, data, place, part, done, stopper, allowed, say, models, checkpoints)
+            run_block(block, data, place, part, done, stopper, allowed, say, models, checkpoints, figures)
             announce = False
             if left := layout.list_unfinished(place, grid):
                 done = f"with {len(grid) - len(left)} of {len(grid)} combinations finished"
