@@ -144,7 +144,12 @@ class ClientSignal(Signal):
     """A value per client, computed from all its examples together.
 
     All client signals of a client get the same key in a round, so those that draw at random share their draw.
+
+    Attributes:
+      received: whether a `trained` signal looks at the model that the member received instead of the one it trained.
     """
+
+    received: ClassVar[bool] = False
 
     @abstractmethod
     def measure(self, task: Task, variables: Variables, batch: Batch, key: PRNGKey) -> Float[Array, "..."]:

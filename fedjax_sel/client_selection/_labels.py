@@ -28,14 +28,15 @@ def label_distances(counts: Int[np.ndarray, "N C"], distance: str) -> Float[np.n
     return np.sqrt(np.maximum(square[:, None] + square[None] - 2 * p @ p.T, 0.0))
 
 
-def cluster_labels(counts: Int[np.ndarray, "N C"], eps: float, distance: str) -> Int[np.ndarray, "N"]:
+def cluster_labels(counts: Int[np.ndarray, "N C"], eps: float | None, distance: str) -> Int[np.ndarray, "N"]:
     """Returns the cluster of each client by label distribution; a client outside all clusters gets its own.
 
-    Runs OPTICS with at least two clients per cluster and cuts at distance `eps`, as DBSCAN would.
+    Runs OPTICS with at least two clients per cluster.
 
     Args:
       counts: examples of each client and class.
-      eps: largest distance between neighbours.
+      eps: largest distance between neighbours, where clusters are cut as DBSCAN would; None: they are cut where
+        reachability falls by 5 % (scikit-learn's `xi`).
       distance: as in `label_distances`.
     """
     from sklearn.cluster import OPTICS  # late: the import takes a second, which other selectors save
@@ -45,6 +46,7 @@ def cluster_labels(counts: Int[np.ndarray, "N C"], eps: float, distance: str) ->
     if len(apart) < 2:
         return np.zeros(len(apart), np.int32)
     with np.errstate(divide="ignore", invalid="ignore"):  # ratios of reachabilities where clients are alike
-        found = OPTICS(min_samples=2, cluster_method="dbscan", eps=eps, metric="precomputed").fit_predict(apart)
+        cut: dict[str, Any] = {"cluster_method": "xi"} if eps is None else {"cluster_method": "dbscan", "eps": eps}
+        found = OPTICS(min_samples=2, metric="precomputed", **cut).fit_predict(apart)
     alone = found < 0
     return np.where(alone, found.max(initial=-1) + np.cumsum(alone), found).astype(np.int32)

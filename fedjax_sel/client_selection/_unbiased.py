@@ -67,8 +67,8 @@ def chances_of_inclusion(importance: Float[Array, "N"], expected: Scalar | int) 
 
     With the importances in ascending order, `u_(1) ≤ … ≤ u_(n)`, the `l` smallest get
     `π_i = (expected + l - n) u_i / Σ_{j ≤ l} u_(j)` and the others 1, with the largest `l` for which no `π` exceeds 1.
-    These probabilities minimise `Σ u_i² / π_i`, the variance of the weighted sum. If fewer than `expected` clients have
-    a positive importance, each of these has `π = 1`.
+    These probabilities minimise `Σ u_i² / π_i`, the variance of the weighted sum of independent draws. If fewer than
+    `expected` clients have a positive importance, each of these has `π = 1`.
 
     Source: Chen, Horváth and Richtárik, "Optimal Client Sampling for Federated Learning", 2022,
       https://arxiv.org/abs/2010.13723, equation (7).

@@ -46,7 +46,9 @@ class AdaPowD(ClientSelector):
 
     def candidates(self, key: PRNGKey, state: StrategyState, ctx: Context) -> Int[Array, "d"]:
         """Returns candidates drawn in proportion to their examples; `PAD_CLIENT` beyond this round's number."""
-        asked = self.d - (self.d - ctx.m) * ctx.round // jnp.maximum(ctx.rounds - 1, 1)
+        last = jnp.maximum(ctx.rounds - 1, 1)
+        whole, rest = jnp.divmod(jnp.int32(self.d - ctx.m), last)  # their product with t could exceed int32
+        asked = self.d - (whole * ctx.round + rest * ctx.round // last)
         return jnp.where(jnp.arange(self.d) < asked, draw_candidates(key, ctx, self.d), PAD_CLIENT)
 
     def select(self, key: PRNGKey, state: StrategyState, ctx: Context, *, loss: Float[Array, "d"]) -> Cohort:

@@ -16,7 +16,7 @@ class CPowD(ClientSelector):
 
     Attributes:
       d: number of candidates, `m <= d <= N`.
-      batch_size: examples of the minibatch.
+      batch_size: examples of the minibatch; a client with no more examples reports its whole loss.
 
     Source: Cho et al., "Client Selection in Federated Learning: Convergence Analysis and Power-of-Choice Selection
     Strategies", 2020, https://arxiv.org/abs/2010.01243, section 4, "computation-efficient variant".

@@ -47,10 +47,12 @@ class CriticalFL(ClientSelector):
     of the members are dropped, down to `smallest`. Give the run as many slots as the largest cohort (`cohort_size`; in
     the source, three quarters of all clients).
 
-    The wrapped selector selects for all `m` slots, and only the first are kept: its best, if it ranks clients. A member
-    makes one more forward and backward pass over all its examples and sends one number. The authors' code sums the
-    norms of the minibatches that a client trains on, times the learning rate, without another pass; in critical periods
-    it also uploads only the largest fifth of an update, which is not a matter of selection.
+    The wrapped selector selects for all `m` slots, and only the first are kept: the best of a selector that puts them
+    first, as `power_of_choice` does (`entropy` and `epsilon_greedy` fill slots in random order, `fed_gs` and
+    `device_heuristic` in the order of the clients' numbers). A member makes one more forward and backward pass over all
+    its examples and sends one number. The authors' code sums the norms of the minibatches that a client trains on,
+    times the learning rate, without another pass; in critical periods it also uploads only the largest fifth of an
+    update, which is not a matter of selection.
 
     Attributes:
       selector: the wrapped selector; one that probes is rejected.

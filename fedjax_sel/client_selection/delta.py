@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
@@ -32,10 +32,11 @@ class Delta(ClientSelector):
     `"all"`, which the theory covers, all clients do so in every round and no state is kept. A round with a single
     distinct member, or in which all `s` are 0, changes nothing.
 
-    `variant="code"` follows the authors' code and always asks all clients: the probability is proportional to
-    `α₁ l_i ‖g_i - ḡ‖ + α₂ sqrt(l_i)`, where `l_i`, the client's share of the sum of the losses, replaces `σ_i`. Draws
-    are without replacement and equally weighted, so they are biased. In the authors' code `g_i` is the update of one
-    local epoch; here it is the gradient.
+    `variant="code"` follows the authors' code and always asks all clients: the probability `p_i` is proportional to
+    `α₁ l_i ‖g_i - ḡ‖ + α₂ sqrt(l_i)`, where `l_i`, the client's share of the examples, replaces `σ_i`. Draws are
+    without replacement, with weight `l_i / (N p_i)` and `l_i` the share of the cohort's examples, so they are biased.
+    In the authors' code, where `α₁ = α₂ = 0.5`, `g_i` is the mean of the minibatch gradients along one local epoch, and
+    examples are counted in batches (or not at all); here it is the gradient.
 
     The paper's factors, `α₁ = 20 K² L η_L` and `α₂ = 5 K L η_L + η / n` (`η_L` the clients' learning rate, `η` the
     server's), depend on an unknown smoothness `L`; the defaults are those of its usual implementation.
@@ -44,14 +45,14 @@ class Delta(ClientSelector):
       alpha1, alpha2: `α₁`, `α₂`.
       gradients: `"stale"` or `"all"`.
       variant: `"paper"` or `"code"`.
-      batch_size: size of the minibatches for `σ_i`.
+      batch_size: size of the minibatches for `σ_i`; give it that of local training. With no more examples, `σ_i = 0`.
       sketch: length of the sketch that represents a gradient; None: all `P` numbers.
 
     Source: Wang et al., "DELTA: Diverse Client Sampling for Fasting Federated Learning", 2023,
     https://arxiv.org/abs/2205.13925, its practical algorithm; code: https://github.com/L3030/DELTA_FL.
 
     >>> Delta(sketch=8).signals().before
-    {'gradient': Gradient(k=8), 'local': GradientNoise(batch_size=64, around='mean')}
+    {'gradient': Gradient(k=8, before_training=False), 'local': GradientNoise(batch_size=64, around='mean')}
     """
 
     replacement: ClassVar[bool] = True
@@ -64,9 +65,9 @@ class Delta(ClientSelector):
     sketch: int | None = static(default=None, low=1)
 
     def signals(self) -> Signals:
-        """Returns the gradients at the global model, and `σ_i` of each client, or its loss in the code."""
-        local: Any = signals.Loss() if self.variant == "code" else signals.GradientNoise(self.batch_size)
-        return Signals(before={"gradient": signals.Gradient(self.sketch), "local": local})
+        """Returns the gradients at the global model and, but for the code's rule, `σ_i` of each client."""
+        local = {} if self.variant == "code" else {"local": signals.GradientNoise(self.batch_size)}
+        return Signals(before={"gradient": signals.Gradient(self.sketch), **local})
 
     def init(self, key: PRNGKey, ctx: Context, host: Host) -> Float[Array, "N"]:
         """Returns equal probabilities."""
@@ -78,13 +79,19 @@ class Delta(ClientSelector):
         return draw_clients(key, state, ctx) if stale else None
 
     def score(
-        self, gradient: Float[Array, "d k"], local: Float[Array, "d"], mask: Bool[Array, "d"]
+        self, gradient: Float[Array, "d k"], local: Float[Array, "d"] | Int[Array, "d"], mask: Bool[Array, "d"]
     ) -> Float[Array, "d"]:
-        """Returns `s` for the clients in the mask, which holds each client once; 0 for the others."""
+        """Returns `s` for the clients in the mask, which holds each client once; 0 for the others.
+
+        Args:
+          gradient: of each client.
+          local: `σ_i`; for the code's rule, the number of examples.
+          mask: which clients count.
+        """
         mean = jnp.where(mask[:, None], gradient, 0.0).sum(0) / jnp.maximum(mask.sum(), 1)
         zeta = jnp.linalg.norm(gradient - mean[None], axis=1)
         if self.variant == "code":
-            part = normalize(jnp.where(mask, local, 0.0))
+            part = normalize(jnp.where(mask, local, 0).astype(jnp.float32))
             return jnp.where(mask, self.alpha1 * part * zeta + self.alpha2 * jnp.sqrt(part), 0.0)
         return jnp.where(mask, jnp.sqrt(self.alpha1 * zeta**2 + self.alpha2 * local**2), 0.0)
 
@@ -95,14 +102,18 @@ class Delta(ClientSelector):
         ctx: Context,
         *,
         gradient: Float[Array, "d k"],
-        local: Float[Array, "d"],
+        local: Float[Array, "d"] | None = None,
     ) -> Cohort:
         """Returns the clients that were asked, or draws by all clients' gradients."""
         if ctx.candidates is not None:
             return weigh_draws(ctx.candidates, state, ctx)
+        if local is None:
+            score = self.score(gradient, ctx.num_examples, ctx.available)
+            cohort = gumbel_m(key, jnp.log(score), ctx.available, ctx.m)
+            share = normalize(jnp.where(cohort.mask, ctx.num_examples[cohort.client], 0).astype(jnp.float32))
+            chance = ctx.num_clients * normalize(score)[cohort.client]
+            return cohort.replace(weight=jnp.where(cohort.mask, share / jnp.where(chance > 0, chance, 1.0), 0.0))
         score = self.score(gradient, local, ctx.available)
-        if self.variant == "code":
-            return gumbel_m(key, jnp.log(score), ctx.available, ctx.m)
         return weigh_draws(draw_clients(key, score, ctx), score, ctx)
 
     def observe(
@@ -113,9 +124,9 @@ class Delta(ClientSelector):
         cohort: Cohort,
         *,
         gradient: Float[Array, "d k"],
-        local: Float[Array, "d"],
+        local: Float[Array, "d"] | None = None,
     ) -> Float[Array, "N"]:
         """Returns the probabilities, updated for the members that returned."""
-        if ctx.candidates is None:
+        if ctx.candidates is None or local is None:
             return state
         return renew_chances(state, cohort.client, cohort.mask, self.score(gradient, local, cohort.mask))

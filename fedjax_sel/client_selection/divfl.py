@@ -38,10 +38,10 @@ class DivFL(ClientSelector):
     """The `m` clients for which `Σ_i min_{j ∈ S} ‖g_i - g_j‖` is least, found greedily; `g_i` the clients' gradients.
 
     With `gradients="stale"`, every client sends its gradient at the initial model in round 0. Afterwards, each member
-    sends its gradient at the model that it has just trained, and a client's last gradient counts (0 for a client
-    unavailable in round 0, until it trains). With `"all"`, every client sends its gradient at the global model in every
-    round. A gradient takes a forward and a backward pass over all of a client's examples and is as large as the model,
-    or `sketch` numbers. Ties are broken at random.
+    sends its gradient at the model that it receives, before it trains, and a client's last gradient counts (0 for a
+    client unavailable in round 0, until it trains). With `"all"`, every client sends its gradient at the global model
+    in every round. A gradient takes a forward and a backward pass over all of a client's examples and is as large as
+    the model, or `sketch` numbers. Ties are broken at random.
 
     Two rules are ours. With `"stale"`, a client that was selected but did not return is left out, if enough others are
     available, until a draw with probability `m / N` per round gives it another turn. With `"all"`, the sum excludes
@@ -62,7 +62,7 @@ class DivFL(ClientSelector):
     https://openreview.net/forum?id=nwKXyFvaUm, section 3; code: https://github.com/melodi-lab/divfl.
 
     >>> DivFL(sketch=16).signals().before
-    {'gradient': Gradient(k=16)}
+    {'gradient': Gradient(k=16, before_training=False)}
     """
 
     gradients: str = static(default="stale", choices=["stale", "all"])
@@ -71,10 +71,10 @@ class DivFL(ClientSelector):
     greedy: str = static(default="full", choices=["full", "stochastic"])
 
     def signals(self) -> Signals:
-        """Returns the gradients: all clients' before training, in some rounds, and the members' after training."""
-        gradient = signals.Gradient(self.sketch)
+        """Returns the gradients at the received model: all clients', in some rounds, and the members'."""
+        of_members = {"trained_gradient": signals.Gradient(self.sketch, before_training=True)}
         return Signals(
-            before={"gradient": gradient}, trained={"trained_gradient": gradient} if self.gradients == "stale" else {}
+            before={"gradient": signals.Gradient(self.sketch)}, trained=of_members if self.gradients == "stale" else {}
         )
 
     def asks(self, round: Int[Array, ""]) -> Bool[Array, ""]:

@@ -40,8 +40,9 @@ class FedGS(ClientSelector):
     selected.
 
     The source hands the problem to a solver; here a greedy cohort is improved by exchanging one member at a time, the
-    best exchange first, until none helps (at most `10 m` times). Each client sends its label counts, `C` numbers, once,
-    before the first round.
+    best exchange first, until none helps (at most `10 m` times). Ties are broken by random numbers up to 1e-5 in each
+    client's term, which also decide where members' mean distances differ by less than `5e-6 m / α`. Each client sends
+    its label counts, `C` numbers, once, before the first round.
 
     Attributes:
       alpha: α, the weight of distances relative to past selections.

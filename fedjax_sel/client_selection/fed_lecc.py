@@ -28,7 +28,9 @@ class FedLECC(ClientSelector):
 
     Attributes:
       clusters: `J`.
-      eps: largest distance between neighbours.
+      eps: largest distance between neighbours; None: clusters are where reachability is steep (OPTICS's own rule, with
+        scikit-learn's defaults), since most clients with Dirichlet classes have either no neighbour at a distance, or
+        nearly all others.
 
     Source: Jimenez-Gutierrez et al., "FedLECC: Cluster- and Loss-Guided Client Selection for Federated Learning under
     Non-IID Data", 2026, https://arxiv.org/abs/2603.08911. The number of clusters and how they are cut are ours.
@@ -38,7 +40,7 @@ class FedLECC(ClientSelector):
     """
 
     clusters: int = static(default=3, low=1)
-    eps: Scalar = param(default=0.25, above=0)
+    eps: Scalar | None = param(default=None, above=0)
 
     def signals(self) -> Signals:
         """Returns the clients' label counts, once, and their losses before training."""
@@ -46,15 +48,16 @@ class FedLECC(ClientSelector):
 
     def init(self, key: PRNGKey, ctx: Context, host: Host, *, label_counts: Int[Array, "N C"]) -> Int[Array, "N"]:
         """Returns the cluster of each client."""
-        return jnp.asarray(cluster_labels(np.asarray(label_counts), float(self.eps), "hellinger"), jnp.int32)
+        eps = None if self.eps is None else float(self.eps)
+        return jnp.asarray(cluster_labels(np.asarray(label_counts), eps, "hellinger"), jnp.int32)
 
     def select(self, key: PRNGKey, state: Int[Array, "N"], ctx: Context, *, loss: Float[Array, "N"]) -> Cohort:
         """Returns clients of the clusters of highest loss, the highest first."""
         n, each = ctx.num_clients, -(-ctx.m // self.clusters)
-        noise = jax.random.uniform(key, (n,))
+        noise, tie = jax.random.uniform(key, (2, n))
         count = jnp.zeros(n).at[state].add(ctx.available.astype(jnp.float32))
         mean = jnp.zeros(n).at[state].add(jnp.where(ctx.available, loss, 0.0)) / jnp.maximum(count, 1)
-        worse = jnp.argsort(jnp.argsort(jnp.where(count > 0, -mean, jnp.inf)))  # rank of each cluster
+        worse = jnp.argsort(jnp.lexsort((tie, jnp.where(count > 0, -mean, jnp.inf))))  # rank of each cluster
         place = places_in_strata(noise, -loss, jnp.where(ctx.available, state, n))
         order = jnp.lexsort((place, worse[state], place // each, ~ctx.available))
         client = order[: ctx.m]

@@ -53,7 +53,8 @@ class FedCor(ClientSelector):
     examples if `Experiment.signal_split` says so, as in the source. An unavailable client gets the mean change of the
     others.
 
-    This follows the authors' code (with its `--update_mean`), except for when losses are measured. A probe starts from
+    This follows the authors' code (with its `--update_mean`), which merges by the unweighted mean, except for when
+    losses are measured. A probe starts from
     the model before its round, in the authors' code from the one after it. The change in round `warm_up`, the newest
     draw of their first fit, is not known yet here and does not enter.
 

@@ -27,7 +27,7 @@ class FedIS(ClientSelector):
     clients keep theirs. A member makes one more forward and backward pass over its examples than training alone, and
     sends one number. With `"all"`, all clients do so in every round. A client whose gradient was 0 is not drawn again.
 
-    The authors' code multiplies the norms by the clients' shares of the losses, and draws without replacement; that
+    The authors' code multiplies the norms by the clients' shares of the examples, and draws without replacement; that
     rule is not implemented.
 
     Attributes:

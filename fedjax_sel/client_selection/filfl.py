@@ -15,10 +15,10 @@ __all__ = ["FilFL"]
 class FilFL(ClientSelector):
     """Every `interval` rounds all `m` slots train and are filtered; in between, cohorts are drawn from those kept.
 
-    In a filtering round, double greedy search keeps the members whose mean model has the lowest loss on the server's
-    validation examples, and `members` of them, all subsets equally likely, are merged. In the other rounds, `members`
-    of the clients kept last are selected, or all of them if they are fewer; if none of them is available, `members` of
-    all available clients.
+    In a filtering round, double greedy search keeps the members whose unweighted mean model has the lowest loss on the
+    server's validation examples, and `members` of them, all subsets equally likely, are merged. In the other rounds,
+    `members` of the clients kept last are selected, or all of them if they are fewer; if none of them is available,
+    `members` of all available clients.
 
     Set `cohort_size` to the number of clients to filter. In a filtering round all members train and upload, and the
     server evaluates its validation examples `2 m + 1` times.

@@ -17,9 +17,10 @@ __all__ = ["Importance"]
 class Importance(ClientSelector):
     """`m` clients drawn in proportion to `p_i ‖∇F_i(w)‖`, weighted so that the sum of their updates is unbiased.
 
-    `p_i` is the client's weight in full participation. These probabilities minimise the variance of
-    `Σ weight_i ∇F_i(w)`. Draws are with replacement, with weight `p_i / (m q_i)`; or without, with weight `p_i / π_i`,
-    where the inclusion probability `π_i` is proportional to the importance and at most 1. Use the aggregation's
+    `p_i` is the client's weight in full participation. Draws are with replacement, with weight `p_i / (m q_i)`; or
+    without, with weight `p_i / π_i`, where the inclusion probability `π_i` is proportional to the importance and at
+    most 1. These probabilities minimise the variance of `Σ weight_i ∇F_i(w)` with replacement; without, they would if
+    clients were drawn independently, while here exactly `m` are. Use the aggregation's
     `weighting: cohort`: the weights are complete, and sum to 1 in expectation only.
 
     Every client receives the global model in every round, passes all its examples forward and backward, and sends one

@@ -22,7 +22,7 @@ STEPS = 4
 class OptimalSampling(ClientSelector):
     """A uniform cohort trains, and member `i` uploads with a probability `π_i` that grows with `u_i = w_i ‖Δ_i‖`.
 
-    `cohort_size` members train (the source's `n`); in expectation, `uploads` of them (its `m`) send their updates.
+    `cohort_size` members train (the source's `n`); in expectation, at most `uploads` of them (its `m`) send updates.
     `w_i` is the weight of a member in its cohort. With the aggregation's `weighting: cohort`, the sum
     `Σ (w_i / π_i) Δ_i` over those that upload equals the cohort's weighted mean in expectation, and these probabilities
     minimise its variance. Each member decides independently, so occasionally none uploads, and the model does not
@@ -31,10 +31,12 @@ class OptimalSampling(ClientSelector):
     `chances="optimal"` (OCS): `π_i` is proportional to `u_i`, capped at 1 for the largest updates; each member sends
     `u_i` and receives what it needs to compute `π_i`. `chances="approximate"` (AOCS): `π_i = min(m u_i / Σ u, 1)`, then
     four times `π_i ← min(C π_i, 1)` for the members below 1, `I`, with `C = (m - n + |I|) / Σ_I π`. This needs only
-    sums, so aggregation can be secure. A member sends its norm and at most eight more numbers, and receives five.
+    sums, so aggregation can be secure, but fewer upload where norms differ by orders of magnitude. A member sends its
+    norm and at most eight more numbers, and receives five.
 
     Attributes:
-      uploads: expected number of uploads; all members that returned upload if they are no more than this.
+      uploads: expected number of uploads. If no more members than this have changed the model, all of these upload
+        (with `"approximate"`, perhaps not all).
       chances: `"optimal"` or `"approximate"`.
       weighting: `w_i` in proportion to the members' `"size"`, or equal, `"client"`.
 

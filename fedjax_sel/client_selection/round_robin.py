@@ -11,10 +11,10 @@ __all__ = ["RoundRobin"]
 
 
 class RoundRobin(ClientSelector):
-    """The `m` clients whose last turn is longest ago, ties at random.
+    """The `m` clients at the head of a queue, which is in random order at first; they rejoin it at the end.
 
-    If all `N` clients are available, each trains once in every `⌈N/m⌉` rounds; an unavailable client keeps its turn.
-    This is the control for every method that explores: it shows what coverage alone is worth.
+    If all `N` clients are available, no client ever has two turns more than another; an unavailable client keeps its
+    place. This is the control for every method that explores: it shows what coverage alone is worth.
 
     Source: Yang et al., "Scheduling Policies for Federated Learning in Wireless Networks", 2019,
     https://arxiv.org/abs/1908.06287, policy RR.
@@ -24,13 +24,14 @@ class RoundRobin(ClientSelector):
     """
 
     def init(self, key: PRNGKey, ctx: Context, host: Host) -> Int[Array, "N"]:
-        """Returns the round of each client's last turn; -1: none yet."""
+        """Returns the number of each client's last turn, of all clients' turns; -1: none yet."""
         return jnp.full(ctx.num_clients, -1, jnp.int32)
 
     def select(self, key: PRNGKey, state: Int[Array, "N"], ctx: Context) -> Cohort:
         """Returns the clients that have waited longest."""
-        return top_m(key, -state.astype(jnp.float32), ctx.available, ctx.m)
+        waited = state.max() - state  # a difference, which float32 holds for longer than the numbers themselves
+        return top_m(key, waited.astype(jnp.float32), ctx.available, ctx.m)
 
     def observe(self, key: PRNGKey, state: Int[Array, "N"], ctx: Context, cohort: Cohort) -> Int[Array, "N"]:
-        """Returns the rounds of the last turns; a member that returned nothing has had its turn, too."""
-        return state.at[cohort.selected].set(ctx.round, mode="drop")
+        """Returns the numbers of the last turns; a member that returned nothing has had its turn, too."""
+        return state.at[cohort.selected].set(ctx.round * ctx.m + jnp.arange(ctx.m), mode="drop")

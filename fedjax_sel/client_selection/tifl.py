@@ -42,8 +42,8 @@ class TiFL(ClientSelector):
     examples if `Experiment.signal_split` says so). A tier's accuracy is their mean, weighted by their training
     examples. If that of the tier drawn last has not risen since the report before, the probabilities are reset: with
     tiers ranked by accuracy, 0 the lowest, rank `r` of `n` gets `(n - r) / (n (n + 1) / 2)`, which is 5, 4, 3, 2, 1
-    fifteenths for five. A tier without credits or without available clients is not drawn; if no tier with available
-    clients has credits left, credits do not count.
+    fifteenths for five; tiers of equal accuracy share theirs. A tier without credits or without available clients is
+    not drawn; if no tier with available clients has credits left, credits do not count.
 
     The source leaves open how probabilities follow from accuracies and how many credits there are; the ranks are those
     of its usual implementations, the credits are ours. Tiers are made once, from expected times.
@@ -124,8 +124,9 @@ class TiFL(ClientSelector):
         examples = jnp.zeros(self.tiers).at[state.tier].add(weight)
         right = jnp.zeros(self.tiers).at[state.tier].add(weight * correct)
         accuracy = jnp.where(examples > 0, right / jnp.maximum(examples, 1), state.accuracy)
-        stuck = accuracy[state.current] <= state.accuracy[state.current]
-        rank = jnp.argsort(jnp.argsort(accuracy))
+        stuck = (examples[state.current] > 0) & (accuracy[state.current] <= state.accuracy[state.current])
+        mine, other = accuracy[:, None], accuracy[None]
+        rank = (mine > other).sum(1) + ((mine == other).sum(1) - 1) / 2
         chance = (self.tiers - rank) / (self.tiers * (self.tiers + 1) / 2)
         asked = self.asks(ctx.round)
         return state._replace(

@@ -43,7 +43,7 @@ class UCBCS(ClientSelector):
     losses, while usual implementations take those of minibatches.
 
     Attributes:
-      gamma: γ, the discount.
+      gamma: γ, the discount, in (0, 1].
 
     Source: Cho et al., "Bandit-based Communication-Efficient Client Selection Strategies for Federated Learning", 2020,
     https://arxiv.org/abs/2012.08009.
@@ -52,7 +52,7 @@ class UCBCS(ClientSelector):
     ['training_loss', 'training_loss_rms']
     """
 
-    gamma: Scalar = param(default=0.7, low=0, high=1)
+    gamma: Scalar = param(default=0.7, above=0, high=1)
 
     def signals(self) -> Signals:
         """Returns mean and root mean square of the members' training losses."""

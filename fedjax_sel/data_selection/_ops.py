@@ -41,8 +41,9 @@ def share_among_classes(
     >>> share_among_classes(jnp.array([0, 0, 0, 2]), jnp.ones(4, bool), jnp.array(2), 3)
     Array([2, 0, 1], dtype=int32)
     """
-    of_class = jax.ops.segment_sum(valid.astype(jnp.int32), y, classes)
-    return (-(-(count * of_class) // jnp.maximum(valid.sum(), 1))).astype(jnp.int32)
+    of_class, n = jax.ops.segment_sum(valid.astype(jnp.int32), y, classes), jnp.maximum(valid.sum(), 1)
+    whole, rest = divide_product(count, of_class, n)
+    return whole + (rest > 0)
 
 
 def share_exactly(y: Int[Array, "L"], valid: Bool[Array, "L"], count: Int[Array, ""], classes: int) -> Int[Array, "C"]:
@@ -52,10 +53,20 @@ def share_exactly(y: Int[Array, "L"], valid: Bool[Array, "L"], count: Int[Array,
     Array([2, 0, 0], dtype=int32)
     """
     of_class = jax.ops.segment_sum(valid.astype(jnp.int32), y, classes)
-    n = jnp.maximum(valid.sum(), 1)
-    whole, rest = count * of_class // n, count * of_class % n
+    whole, rest = divide_product(count, of_class, jnp.maximum(valid.sum(), 1))
     place = jnp.argsort(jnp.argsort(-rest))
     return (whole + (place < count - whole.sum())).astype(jnp.int32)
+
+
+def divide_product(
+    count: Int[Array, ""], of_class: Int[Array, "C"], n: Int[Array, ""]
+) -> tuple[Int[Array, "C"], Int[Array, "C"]]:
+    """Returns quotient and remainder of `count · n_c` and `n`; exact for up to 65,535 examples of a client.
+
+    The product of two counts of that size exceeds the largest `int32`, but not the largest `uint32`.
+    """
+    product, by = count.astype(jnp.uint32) * of_class.astype(jnp.uint32), n.astype(jnp.uint32)
+    return (product // by).astype(jnp.int32), (product % by).astype(jnp.int32)
 
 
 def scale_to_mean(weight: Float[Array, "L"], valid: Bool[Array, "L"]) -> Float[Array, "L"]:

@@ -26,7 +26,8 @@ class FedCore(Coreset):
     `U / n`; this approximates its mean loss. The authors' code divides each minibatch by the sum of its weights
     instead. There, the first of `E` epochs trains on all examples, which also yields their gradients, and
     `b = ⌈(c τ E - n) / (E - 1)⌉` fit in the others at `c` examples per second; here, the gradients take a forward pass,
-    and all epochs train on the coreset.
+    and all epochs train on the coreset. For logistic regression, their code compares the inputs themselves instead of
+    gradients, which is not implemented.
 
     Attributes:
       fraction: largest fraction of the client's examples, in (0, 1]; the only limit if there are no devices.

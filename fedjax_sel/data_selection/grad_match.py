@@ -19,10 +19,11 @@ class GradMatch(Coreset):
     """Per class, examples and weights with small `‖Σ_{j ∈ S} w_j g_j - g‖² + λ ‖w‖²`, by orthogonal matching pursuit.
 
     The target `g` is the sum of the client's gradients in the class (GRAD-MATCH), or as many times the mean gradient of
-    the server's validation examples in the class (GCFL), which is then sent to every member. A class with `n_c` of the
-    client's `n` examples gets `⌈b n_c / n⌉` in the coreset, where `b = max(1, round(fraction · n))`; a class with fewer
-    than `fewest` gets none. If the pursuit ends early, random examples of weight 1 fill up the coreset. The selection
-    takes one forward pass over all examples and `L²` numbers of memory.
+    the server's validation examples in the class (GCFL), which is sent to every member, also in rounds in which it
+    keeps its coreset. A class with `n_c` of the client's `n` examples gets `⌈b n_c / n⌉` in the coreset, where
+    `b = max(1, round(fraction · n))`; a class with fewer than `fewest` gets none. If the pursuit ends early, random
+    examples of weight 1 fill up the coreset. The selection takes one forward pass over all examples and `L²` numbers of
+    memory.
 
     A client minimises the mean of `w_j ℓ_j` over the coreset. Before the coreset is filled up, `w` is scaled to a mean
     of 1, however much `λ` has shrunk it; negative weights count as 0, and if none is positive, all are 1. The authors'

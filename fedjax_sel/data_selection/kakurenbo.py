@@ -18,7 +18,8 @@ class Kakurenbo(DataSelector):
 
     `F` is `fraction`, times 0.8 after 3 tenths of the rounds, 0.6 after 6 tenths, and 0.4 after 8 tenths; at least one
     example is kept. To compensate for the smaller number of steps, the paper divides the learning rate by `1 - F*`,
-    where `F*` is the fraction of hidden examples; here, the examples' weights are divided, which is the same for SGD.
+    where `F*` is the fraction of hidden examples; here, the examples' weights are divided, which is the same for SGD
+    without weight decay, clipping or a correction.
     Losses and predictions are those of the received model, from a forward pass over all examples; the authors reuse
     those of the previous epoch. Ties are broken at random.
 

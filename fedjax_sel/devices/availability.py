@@ -90,7 +90,7 @@ class Diurnal(Availability):
 
     Attributes:
       period: rounds in a day.
-      mean: probability over a whole day.
+      mean: probability over a whole day, before the cut; with one (`mean (1 + depth) > 1`), it is less.
       depth: 0: constant over the day; 1: between 0 and `2 mean`.
       phase: when client `i`'s probability peaks, in days; None: spread evenly over the day, `i (√5 - 1)/2 mod 1`, so
         that the phase of a client does not depend on the number of clients.

@@ -17,7 +17,7 @@ from fedjax_sel.protocols import overrides
 __all__ = ["epsilon_of"]
 
 
-def epsilon_of(experiment: Experiment, data: FederatedData, delta: float) -> float:
+def epsilon_of(experiment: Experiment, data: FederatedData, delta: float, *, public_moments: bool = False) -> float:
     """Returns `ε` of client-level (ε, δ)-differential privacy for the release of the models of all rounds.
 
     What an experiment measures (accuracy, losses, ledgers) is not covered, as it is not released.
@@ -27,6 +27,8 @@ def epsilon_of(experiment: Experiment, data: FederatedData, delta: float) -> flo
         with the probability of `Bernoulli` availability.
       data: data of its clients.
       delta: `δ`.
+      public_moments: whether the constants by which the task normalises examples, one a feature or channel, are public,
+        rather than those of the clients' examples, as `Task.on` computes them.
 
     Raises:
       ValueError: the guarantee does not hold: something else depends on the clients' data, or clients are drawn in
@@ -49,6 +51,9 @@ def epsilon_of(experiment: Experiment, data: FederatedData, delta: float) -> flo
         f"data_selection is {type(choice).__name__}, by which clients tell the server of their examples": any(
             overrides(choice, name) for name in ("prepare", "merge", "choose_deadline")
         ),
+        "the task normalises by moments that may be of the clients' examples; use Task.on(..., normalise=False) or "
+        "'unit', or constants of other data and public_moments=True": not public_moments
+        and any(np.ndim(a) for a in (experiment.task.shift, experiment.task.scale)),
         f"volatility is {type(experiment.volatility).__name__}, not Always": not isinstance(
             experiment.volatility, Always
         ),

@@ -299,7 +299,10 @@ def measure_trained(
     own = partial(client_batch, data, client, holdout=holdout)
     if by_example:
         values |= average_examples(by_example, task, variables, own)
-    return values | measure_client_signals(by_client, task, variables, data, own, key)
+    for model, at_received in ((variables, False), (received, True)):
+        some = {name: signal for name, signal in by_client.items() if signal.received == at_received}
+        values |= measure_client_signals(some, task, model, data, own, key)
+    return values
 
 
 def measure_after(

@@ -23,9 +23,11 @@ def mean_final_quality(history: History) -> float:
     return float(kept.mean()) if kept.size else float("nan")
 
 
-def check_direction(study: Any, experiment: Experiment) -> None:
+def check_direction(study: Any, experiment: Experiment, data: Federation | FederatedData) -> None:
     """Raises `ValueError` if a study's direction is wrong for the headline metric of an experiment."""
-    name, better = ("accuracy", "maximize") if "accuracy" in experiment.task.metrics else ("loss", "minimize")
+    targets = data.source.targets if isinstance(data, Federation) else data.targets
+    accurate = targets == "classes" or "accuracy" in experiment.task.metrics
+    name, better = ("accuracy", "maximize") if accurate else ("loss", "minimize")
     if study.direction.name.lower() != better:
         raise ValueError(
             f"the study is to {study.direction.name.lower()}, but its objective is the final {name}; give "
@@ -83,7 +85,7 @@ def tune(
         try:
             experiments = [make(trial) for trial in asked]
             if objective is mean_final_quality:
-                check_direction(study, experiments[0])
+                check_direction(study, experiments[0], data)
             histories = sweep(experiments, data, seeds, execution)
             values = [float(objective(history)) for history in histories]
         except BaseException:

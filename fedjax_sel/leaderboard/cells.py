@@ -38,12 +38,12 @@ class Facts:
     Attributes:
       shares: the share of each class among each client's examples.
       examples: the number of examples of each client.
-      target: the share of each class among all examples.
+      target: the share of each class among all examples, by seed.
     """
 
     shares: Float[np.ndarray, "R N C"]
     examples: Int[np.ndarray, "R N"]
-    target: Float[np.ndarray, "C"]
+    target: Float[np.ndarray, "R C"]
 
 
 @dataclass(frozen=True)
@@ -196,7 +196,7 @@ def describe_clients(drawn: Sequence[FederatedData]) -> Facts:
         labels = np.asarray(one.y)[one.order]
         shares.append(label_shares(labels, np.asarray(one.owner), one.num_clients, one.classes))
         target.append(np.bincount(labels, minlength=one.classes) / len(labels))
-    return Facts(np.stack(shares), np.stack([one.num_examples for one in drawn]), np.mean(target, axis=0))
+    return Facts(np.stack(shares), np.stack([one.num_examples for one in drawn]), np.stack(target))
 
 
 def run_cell(

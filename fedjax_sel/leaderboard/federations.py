@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fedjax_sel.config.resolve import KEYS
+from fedjax_sel.leaderboard.selectors import BATCH
 
 VALIDATION = 0.05
 """Share of the training examples that the server keeps, for selectors that use its validation examples."""
@@ -40,7 +41,7 @@ class Entry:
 
 def train(rate: float) -> dict[str, Any]:
     """Returns local training with the same number of steps for all clients, whatever their number of examples."""
-    return {"name": "sgd", "learning_rate": rate, "batch_size": 20, "steps": 5}
+    return {"name": "sgd", "learning_rate": rate, "batch_size": BATCH, "steps": 5}
 
 
 SYNTHETIC: dict[str, Any] = {

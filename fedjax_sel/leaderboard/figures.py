@@ -16,7 +16,7 @@ from matplotlib.colors import SymLogNorm
 from matplotlib.figure import Figure as Drawing
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
-from fedjax_sel.leaderboard.measures import COSTS
+from fedjax_sel.leaderboard.measures import ACCURACY, COSTS
 from fedjax_sel.leaderboard.scales import PRIMARY, Budget
 from fedjax_sel.leaderboard.scores import list_gains, select, take_block
 from fedjax_sel.leaderboard.selectors import BASELINE
@@ -77,7 +77,7 @@ def list_figures(tidy: pd.DataFrame) -> list[Figure]:
 def draw_gains(tidy: pd.DataFrame, budget: Budget = PRIMARY) -> Drawing:
     """Returns the heat map of gains over the baseline, selectors by federations, best selector first."""
     gains = list_gains(tidy, budget)
-    federations = list(dict.fromkeys(tidy["federation"]))
+    federations = list(dict.fromkeys(tidy.loc[tidy["measure"] == ACCURACY, "federation"]))
     overall = {name: np.mean([d.mean for (one, _), d in gains.items() if one == name]) for name, _ in gains}
     names = sorted(overall, key=lambda name: -overall[name])
     mean = np.full((len(names), len(federations)), np.nan)
@@ -109,7 +109,7 @@ def draw_fronts(tidy: pd.DataFrame) -> Drawing:
     kinds = [kind for kind in COSTS if not select(tidy, f"{kind} of the run").empty]
     figure, axes = plt.subplots(2, 2, figsize=(12.5, 8.4), squeeze=False, layout="constrained", sharey=True)
     block = take_block(tidy, LATEST)
-    value = bootstrap(interquartile_means, block.relative, draws=500)
+    value = bootstrap(lambda values: interquartile_means(block.over_baseline(values)), block.values, draws=500)
     for ax, kind in zip(axes.flat, kinds, strict=False):
         wide = select(tidy, f"{kind} of the run").mean(axis=1).unstack("federation")[list(block.federations)]
         cost = (wide.loc[list(block.selectors)] / wide.loc[BASELINE]).mean(axis=1).to_numpy()

@@ -55,12 +55,20 @@ def measure_under(history: History, baseline: History, budget: Budget) -> tuple[
     """Returns accuracy under a budget, and whether the run ended before it had spent the budget.
 
     The accuracy is that of the last evaluation within the budget. If there is none, nothing was learnt, and the
-    accuracy is that of guessing, `1 / C`. For a run that ended before, it is a lower bound.
+    accuracy is that of guessing, `1 / C`, as after a seed has diverged (`settle`). For a run that ended before, it is a
+    lower bound.
     """
     limit, cost = find_limit(baseline, budget), running_cost(history, budget.kind)
-    found = at_cost(history["accuracy"], cost, limit)
+    found = at_cost(settle(history), cost, limit)
     guessing = 1 / history.about["classes"]
-    return np.where(np.isnan(found), guessing, found), cost[:, -1] < limit * (1 - 1e-9)
+    ended = (cost[:, -1] < limit * (1 - 1e-9)) & (history.diverged == 0)
+    return np.where(np.isnan(found), guessing, found), ended
+
+
+def settle(history: History) -> Float[np.ndarray, "R T"]:
+    """Returns accuracy, which is that of guessing, `1 / C`, from the round on in which a seed diverged."""
+    end, round = history.diverged[:, None], np.arange(1, history.rounds + 1)
+    return np.where((end > 0) & (round >= end), 1 / history.about["classes"], history["accuracy"])
 
 
 def find_target(baseline: History) -> float:
@@ -82,7 +90,7 @@ def measure(history: History, baseline: History, facts: Facts) -> Rows:
             out.append((ACCURACY, budget.name, *measure_under(history, baseline, budget)))
     first = rounds_to(history["accuracy"], find_target(baseline)).astype(float)
     out.append((ROUNDS_TO, "", np.minimum(first, history.rounds), first > history.rounds))
-    out.append(("area under the curve", "", mean_over_rounds(history["accuracy"]), False))
+    out.append(("area under the curve", "", mean_over_rounds(settle(history)), False))
     for kind in COSTS:
         if has(history, kind):
             out.append((f"{kind} of the run", "", running_cost(history, kind)[:, -1], False))

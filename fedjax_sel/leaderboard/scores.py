@@ -33,7 +33,11 @@ class Block:
     @property
     def relative(self) -> Float[np.ndarray, "k D R"]:
         """Accuracy over the baseline's mean accuracy on the same federation: 1 is as good as the baseline."""
-        return self.values / self.values[self.selectors.index(BASELINE)].mean(axis=1)[None, :, None]
+        return self.over_baseline(self.values)
+
+    def over_baseline(self, values: Float[np.ndarray, "k D R"]) -> Float[np.ndarray, "k D R"]:
+        """Returns accuracies, such as resampled ones, over the baseline's mean of them on the same federation."""
+        return values / values[self.selectors.index(BASELINE)].mean(axis=1)[None, :, None]
 
 
 def select(tidy: pd.DataFrame, measure: str, budget: str = "") -> pd.DataFrame:

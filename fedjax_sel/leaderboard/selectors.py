@@ -13,6 +13,9 @@ BASELINE = "uniform"
 SIZE, CLIENT, COHORT = "size", "client", "cohort"
 """Weights of the mean: by examples, the same for each, or the cohort's own, which are unbiased."""
 
+BATCH = 20
+"""Examples of a minibatch, in local training and where a selector measures its noise."""
+
 
 @dataclass(frozen=True)
 class Competitor:
@@ -77,9 +80,9 @@ def list_competitors() -> list[Competitor]:
         Competitor("active_fl", grid={"alpha2": (0.01, 0.1)}),
         Competitor("adapow_d", CLIENT, {"d": "2m"}),
         Competitor("clustered_sampling", CLIENT),
-        Competitor("cpow_d", CLIENT, {"d": "2m"}),
+        Competitor("cpow_d", CLIENT, {"d": "2m", "batch_size": BATCH}),
         Competitor("critical_fl", settings={"smallest": "1m"}, cohort=2, grid={"threshold": (0.01, 0.1)}),
-        Competitor("delta", COHORT, grid={"alpha1": (0.8, 0.5)}),
+        Competitor("delta", COHORT, {"batch_size": BATCH}, grid={"alpha1": (0.8, 0.5)}),
         Competitor("device_heuristic", grid={"alpha": (0.25, 0.5)}),
         Competitor("divfl", settings={"weighting": "none"}),
         Competitor("e3cs", grid={"fairness": (0.5, 0.8)}),
@@ -90,10 +93,10 @@ def list_competitors() -> list[Competitor]:
         Competitor("fed_entropy", grid={"epsilon": (0.2, 0.5)}),
         Competitor("fed_gs", grid={"alpha": (0.1, 1.0)}),
         Competitor("fed_lecc"),
-        Competitor("fedcor", grid={"beta": (0.95, 0.75)}),
+        Competitor("fedcor", CLIENT, grid={"beta": (0.95, 0.75)}),
         Competitor("fedcs"),
         Competitor("fedis", COHORT),
-        Competitor("filfl", settings={"members": "1m"}, cohort=2),
+        Competitor("filfl", CLIENT, settings={"members": "1m"}, cohort=2),
         Competitor("gpfl", grid={"alpha": (1.0, 0.5)}),
         Competitor("gradient_norm", CLIENT),
         Competitor("greedy_shapley", grid={"alpha": (0.75, 0.5)}),

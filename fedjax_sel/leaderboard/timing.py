@@ -83,7 +83,7 @@ class Stopwatch:
 
 
 def time_choice(experiment: Experiment, data: FederatedData, rounds: int = ROUNDS, repeats: int = REPEATS) -> float:
-    """Returns the seconds per round that a selector takes on the server: candidates, cohort, and state update.
+    """Returns the seconds per round that a selector takes on the server: candidates, cohort, updates, and new state.
 
     Its signals are drawn beforehand, with the right shapes; no client computes anything. The first call compiles and is
     not counted; the fastest of the others counts.
@@ -128,6 +128,9 @@ def choose_repeatedly(
         ctx = make_context(experiment, data, seed, t)
         ctx = ctx.replace(candidates=choose_candidates(experiment, key(Purpose.CANDIDATES), state, ctx))
         cohort = select_cohort(experiment, key(Purpose.SELECT), state, ctx, early)
+        if selector.accepts:
+            trained = {name: late[name] for name in selector.signals().at("trained")}
+            cohort = selector.accept(key(Purpose.ACCEPT), state.client_selection, ctx, cohort, **trained)
         learnt = selector.observe(key(Purpose.OBSERVE), state.client_selection, ctx, cohort, **late)
         chosen = jnp.where(cohort.mask, cohort.client, 0).sum()
         return (state.replace(client_selection=learnt), total + chosen), None

@@ -14,6 +14,7 @@ from rich.console import Console
 from fedjax_sel.engine.driver import sweep
 from fedjax_sel.leaderboard.cells import Cell, Workbench, configure, locate, run_cell, tell_failure
 from fedjax_sel.leaderboard.federations import Entry
+from fedjax_sel.leaderboard.measures import settle
 from fedjax_sel.leaderboard.selectors import Competitor
 from fedjax_sel.metrics import mean_over_rounds
 from fedjax_sel.runs.files import write_json
@@ -81,8 +82,8 @@ def find_best(federation: Entry, trials: Sequence[Competitor], trial: Workbench,
         return kept["best"]
     runs = [trial.build(federation, config) for config in configs]
     histories = sweep([run.experiment for run in runs], runs[0].data, runs[0].seeds, runs[0].execution)
-    areas = [float(mean_over_rounds(history["accuracy"]).mean()) for history in histories]
-    best = int(np.nanargmax(areas))
+    areas = [float(mean_over_rounds(settle(history)).mean()) for history in histories]
+    best = int(np.argmax(areas))
     place.parent.mkdir(parents=True, exist_ok=True)
     write_json(place, {"trials": asked, "areas": areas, "best": best})
     return best

@@ -103,6 +103,7 @@ class Alternating(LocalTrainer):
         key_first, key_second = jax.random.split(key)
         count, longest = examples.mask.sum(), examples.longest
         whole = self.first.plan(jnp.asarray([count, longest]), longest, 0, 1).steps
+        rest = self.trainer.plan(jnp.asarray([longest]), longest, 0, 1).steps[0]
         first_plan = replace(plan, steps=jnp.minimum(plan.steps, whole[0]))
         second_plan = replace(plan, steps=plan.steps - first_plan.steps)
         shared, personal = task.split_personal(params)
@@ -125,7 +126,7 @@ class Alternating(LocalTrainer):
             shared,
             examples,
             second_plan,
-            num_steps=num_steps,
+            num_steps=jnp.minimum(num_steps, rest),
             transform=None if transform is None else transform_shared,
         )
         return join_updates(one, two, plan)

@@ -83,13 +83,31 @@ def minibatch_cka(batches: Iterable[tuple[Float[np.ndarray, "b p"], Float[np.nda
     >>> round(minibatch_cka((batch, 2 * batch) for batch in np.split(x, 4)), 6)
     1.0
     """
-    sums = np.zeros(3)
+    sums, squares = np.zeros(3), np.zeros(2)
     for x, y in batches:
         check_examples(x, y)
         k, other = (np.asarray(a, np.float64) @ np.asarray(a, np.float64).T for a in (x, y))
         sums += hsic(k, other), hsic(k, k), hsic(other, other)
-    both, first, second = sums
-    return float(both / np.sqrt(first * second)) if min(first, second) > 0 else float("nan")
+        squares += (k**2).mean(), (other**2).mean()
+    own = drop_rounding(sums[1:], squares)
+    return float(sums[0] / np.sqrt(own[0] * own[1]))
+
+
+ROUNDING = 1e-11
+"""What rounding leaves of the variation of a constant, as a part of its mean square, is below this.
+
+Representations that vary by less than 0.2 % of their size count as constant, which float32 products hardly resolve.
+"""
+
+
+def drop_rounding(own: Float[np.ndarray, "k"], squares: Float[np.ndarray, "k"]) -> Float[np.ndarray, "k"]:
+    """Returns what representations have in common with themselves; NaN where it is only rounding.
+
+    Args:
+      own: sums of unbiased estimates.
+      squares: sums of the mean squares of the same products of examples.
+    """
+    return np.where(own > ROUNDING * squares, own, np.nan)
 
 
 def minibatch_kernel_cka(kernels: Float[np.ndarray, "k B b b"]) -> Float[np.ndarray, "k k"]:
@@ -108,14 +126,14 @@ def minibatch_kernel_cka(kernels: Float[np.ndarray, "k B b b"]) -> Float[np.ndar
     count, _, n, _ = kernels.shape
     if n < 4:
         raise ValueError(f"a batch of {n} examples; an unbiased estimate needs at least 4")
-    sums = np.zeros((count, count))
+    sums, squares = np.zeros((count, count)), np.zeros(count)
     for batch in kernels.swapaxes(0, 1):
         k = batch.astype(np.float64) * (1 - np.eye(n))
         flat, total, rows = k.reshape(count, -1), k.sum((1, 2)), k.sum(1)
         sums += flat @ flat.T + np.outer(total, total) / ((n - 1) * (n - 2)) - 2 / (n - 2) * rows @ rows.T
-    own = np.diagonal(sums)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return sums / np.sqrt(np.where(own > 0, own, np.nan)[:, None] * np.where(own > 0, own, np.nan))
+        squares += (flat**2).sum(1)
+    own = drop_rounding(np.diagonal(sums), squares)
+    return sums / np.sqrt(own[:, None] * own)
 
 
 def hsic(k: Float[np.ndarray, "b b"], other: Float[np.ndarray, "b b"]) -> float:

@@ -24,7 +24,7 @@ def label_shares(
 def cohort_divergence(
     selections: Int[np.ndarray, "R T m"],
     shares: Float[np.ndarray, "R N C"],
-    target: Float[np.ndarray, "C"],
+    target: Float[np.ndarray, "*R C"],
     examples: Int[np.ndarray, "R N"] | None = None,
 ) -> Float[np.ndarray, "R T"]:
     """Returns the relative entropy `KL(q_S ‖ p)`, in nats, of each cohort's labels from those of all examples.
@@ -36,7 +36,7 @@ def cohort_divergence(
     Args:
       selections: cohorts; -1: empty slot.
       shares: of each class for each client, by seed.
-      target: `p`.
+      target: `p`, for all seeds or by seed.
       examples: of each client; None: the plain mean.
 
     Source: Abebe, Munoz and Jannesari, "LEFL: Low Entropy Client Sampling in Federated Learning", 2023,
@@ -47,12 +47,13 @@ def cohort_divergence(
     array([[0.    , 0.6931]])
     """
     out = np.full(selections.shape[:2], np.nan)
-    for run, (cohorts, share) in enumerate(zip(selections, shares, strict=True)):
+    goals = np.broadcast_to(target, (len(selections), np.shape(target)[-1]))
+    for run, (cohorts, share, goal) in enumerate(zip(selections, shares, goals, strict=True)):
         weight = np.ones(len(share)) if examples is None else np.asarray(examples[run], np.float64)
         member = (cohorts >= 0) * weight[cohorts]
         total = member.sum(1)
         mix = np.einsum("tm,tmc->tc", member, share[cohorts]) / np.where(total > 0, total, 1)[:, None]
         with np.errstate(divide="ignore"):
-            log_ratio = np.log(np.where(mix > 0, mix, 1)) - np.log(np.where(mix > 0, target, 1))
+            log_ratio = np.log(np.where(mix > 0, mix, 1)) - np.log(np.where(mix > 0, goal, 1))
         out[run] = np.where(total > 0, np.sum(mix * log_ratio, axis=1), np.nan)
     return out

@@ -29,6 +29,7 @@ class Gradient(ClientSignal):
 
     Attributes:
       k: length of the sketch; None: all `P` numbers.
+      before_training: whether a member's gradient, as a `trained` signal, is at the model that it received.
 
     >>> Gradient().cost.models_up, Gradient(k=16).cost.up
     (1.0, 16.0)
@@ -37,6 +38,12 @@ class Gradient(ClientSignal):
     name: ClassVar[str] = "gradient"
 
     k: int | None = static(default=None, low=1)
+    before_training: bool = static(default=False)
+
+    @property
+    def received(self) -> bool:  # type: ignore[override]
+        """Returns whether it looks at the model that a member received."""
+        return self.before_training
 
     @property
     def cost(self) -> Cost:

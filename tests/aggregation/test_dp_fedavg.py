@@ -240,6 +240,16 @@ def test_where_the_guarantee_does_not_hold_there_is_no_epsilon(changes, match, c
         epsilon_of(BASE.replace(**{"aggregation": DPFedAvg(), **changes}), clients.draw(0), 1e-3)
 
 
+def test_moments_of_the_clients_examples_have_no_epsilon_unless_they_are_said_to_be_public(clients):
+    """Another client's examples would change every client's update."""
+    pytest.importorskip("dp_accounting")
+    data, private = clients.draw(0), BASE.replace(aggregation=DPFedAvg(noise_multiplier=1.5), rounds=20)
+    normalised = private.replace(task=Task.on(LogisticRegression(classes=3), clients.source))
+    with pytest.raises(ValueError, match=r"no ε: the task normalises by moments .* use Task.on\(\.\.\."):
+        epsilon_of(normalised, data, 1e-3)
+    assert epsilon_of(normalised, data, 1e-3, public_moments=True) == epsilon_of(private, data, 1e-3)
+
+
 def test_what_does_not_fit_is_refused():
     with pytest.raises(ValueError, match=r"share is 0\.1; with sampling='fixed' it must be"):
         epsilon(1.0, 1, share=0.1, delta=1e-5, sampling="fixed")

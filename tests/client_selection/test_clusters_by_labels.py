@@ -10,6 +10,7 @@ from fedjax_sel.client_selection._labels import cluster_labels
 from fedjax_sel.client_selection._strata import draw_stratified, places_in_strata, top_stratified
 from fedjax_sel.client_selection.fed_lecc import FedLECC
 from fedjax_sel.client_selection.haccs import HACCS, HACCSState
+from fedjax_sel.data.partition import Dirichlet
 from tests.client_selection.rounds import HOST, KEY, cohort, context, inclusion, many, members
 
 COUNTS = np.array([[9, 1, 0], [18, 2, 0], [0, 10, 0], [0, 0, 7], [8, 1, 0], [0, 1, 20], [1, 8, 0], [5, 5, 5]])
@@ -25,6 +26,21 @@ def test_clients_with_like_labels_share_a_cluster_and_one_like_nobody_has_its_ow
     cluster = cluster_labels(COUNTS, 0.3, distance)
     assert partition_of(cluster) == {frozenset({0, 1, 4}), frozenset({2, 6}), frozenset({3, 5}), frozenset({7})}
     assert set(cluster.tolist()) == {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize("alpha", [0.1, 0.3, 1.0])
+def test_at_their_defaults_haccs_and_fed_lecc_form_clusters_of_a_hundred_clients(alpha):
+    """Most clients share a cluster with others, at least for the classes of `fashion_mnist` and like data."""
+    y = np.repeat(np.arange(10), 1000)
+    owner = Dirichlet(100, alpha).assign(y, np.random.default_rng(0))
+    counts = jnp.asarray([np.bincount(y[owner == i], minlength=10) for i in range(100)])
+    ctx = context(counts.sum(1), 10, seconds=np.arange(1, 101))
+    for found in (
+        HACCS().init(KEY, ctx, HOST, label_counts=counts).cluster,
+        FedLECC().init(KEY, ctx, HOST, label_counts=counts),
+    ):
+        sizes = np.bincount(found)
+        assert sizes[sizes > 1].sum() >= 45
 
 
 def test_equal_clients_are_one_cluster_and_different_ones_are_alone():
@@ -113,7 +129,7 @@ def test_haccs_remembers_losses_of_who_came_back_and_begins_with_that_of_a_guess
     np.testing.assert_allclose(state.loss, np.log(3), rtol=1e-6)
     after = HACCS().observe(KEY, state, ctx, cohort([5, 2], [True, False]), training_loss=jnp.array([0.25, 9.0]))
     np.testing.assert_allclose(after.loss, [np.log(3)] * 5 + [0.25] + [np.log(3)] * 2, rtol=1e-6)
-    assert partition_of(after.cluster) == partition_of(cluster_labels(COUNTS, 0.3, "hellinger"))
+    assert partition_of(after.cluster) == partition_of(cluster_labels(COUNTS, 0.3, "euclidean"))
 
 
 def test_haccs_refuses_clients_without_devices():
@@ -153,6 +169,15 @@ def test_fed_lecc_by_hand():
     assert members(FedLECC(2).select(KEY, cluster, context(np.ones(7), 4), loss=loss)) == [2, 3, 5, 6]
     assert members(FedLECC(2).select(KEY, cluster, context(np.ones(7), 5), loss=loss)) == [2, 3, 4, 5, 6]
     assert FedLECC().signals().before["loss"].cost.needs_model
+
+
+def test_clusters_of_equal_loss_are_chosen_at_random():
+    cluster, ctx = jnp.arange(8) // 2, context(np.ones(8), 4)
+    drawn = jax.vmap(lambda key: FedLECC(2).select(key, cluster, ctx, loss=jnp.ones(8)).client)(
+        jax.random.split(KEY, 4000)
+    )
+    share = np.bincount(np.asarray(cluster)[np.asarray(drawn)].ravel(), minlength=4) / (2 * 4000)
+    np.testing.assert_allclose(share, 0.5, atol=0.03)
 
 
 def test_fed_lecc_refuses_no_clusters():

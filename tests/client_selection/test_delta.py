@@ -41,12 +41,24 @@ def test_the_score_of_some_is_about_their_mean():
     np.testing.assert_allclose(got, [1, 0, 1, 0], atol=1e-6)  # their mean is 0
 
 
-def test_the_codes_score_has_parts_of_the_loss():
-    loss = jnp.array([1.0, 1, 2, 4])
-    got = Delta(0.6, 0.4, variant="code").score(G, loss, jnp.ones(4, bool))
+def test_the_codes_score_has_parts_of_the_examples():
+    size = jnp.array([10, 10, 20, 40])
+    got = Delta(0.6, 0.4, variant="code").score(G, size, jnp.ones(4, bool))
     mean, part = np.mean(G, axis=0), np.array([1, 1, 2, 4]) / 8
     wanted = [0.6 * part[i] * np.linalg.norm(G[i] - mean) + 0.4 * np.sqrt(part[i]) for i in range(4)]
     np.testing.assert_allclose(got, wanted, rtol=1e-5)
+
+
+def test_the_codes_draws_weigh_their_share_of_the_cohort_over_n_times_their_probability():
+    """As its `comm_helpers`: `l_i / (N p_i) / Σ_S l`."""
+    size, selector = np.array([10, 10, 20, 40]), Delta(0.6, 0.4, variant="code")
+    ctx = context(4, 2).replace(num_examples=jnp.asarray(size))
+    score = np.asarray(selector.score(G, ctx.num_examples, ctx.available))
+    for key in KEYS[:8]:
+        cohort = selector.select(key, selector.init(key, ctx, HOST), ctx, gradient=G)
+        who = np.asarray(cohort.client)
+        wanted = size[who] / size[who].sum() / (4 * (score / score.sum())[who])
+        np.testing.assert_allclose(cohort.weight, wanted, rtol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +155,7 @@ def test_a_member_that_did_not_come_back_keeps_its_chance_and_scores_of_0_change
         (Delta(), "members", 27 + 1),
         (Delta(sketch=6), "members", 6 + 1),
         (Delta(gradients="all", sketch=6), "all", 6 + 1),
-        (Delta(variant="code", sketch=6), "all", 6 + 1),
+        (Delta(variant="code", sketch=6), "all", 6),
         (FedIS(), "members", 1),
         (FedIS(gradients="all"), "all", 1),
     ],

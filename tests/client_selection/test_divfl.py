@@ -136,6 +136,33 @@ def test_stale_gradients_are_everybodys_in_round_0_and_then_those_of_the_members
     assert 0 < sum(not one.silent[0] for one in turns) < 60, "by chance it has another turn"
 
 
+def test_a_members_gradient_is_that_at_the_model_it_received(blobs):
+    """With all clients in every round, it is what everybody's would be; local training is long."""
+    parts = {"cohort_size": 12, "rounds": 3, "local_training": fs.local_training.SGD(0.5, epochs=5)}
+    task = fs.Task.on(fs.models.LogisticRegression(classes=3), blobs)
+    seen = {}
+
+    class Watch(DivFL):
+        def observe(self, key, state, ctx, cohort, **values):
+            jax.debug.callback(
+                lambda round, client, all, mine: seen.update({int(round): (client, all, mine)}),
+                ctx.round,
+                cohort.client,
+                values["gradient"],
+                values["trained_gradient"],
+            )
+            return super().observe(key, state, ctx, cohort, **values)
+
+        def asks(self, round):
+            return round >= 0
+
+    federation = fs.Federation(blobs, fs.partition.Iid(clients=12))
+    fs.simulate(fs.Experiment(task, client_selection=Watch(), **parts), federation, seeds=[0])
+    assert sorted(seen) == [0, 1, 2]
+    for client, everybody, mine in seen.values():
+        np.testing.assert_allclose(mine, np.asarray(everybody)[np.asarray(client)], rtol=1e-4, atol=1e-5)
+
+
 def test_the_stochastic_greedy_rule_tries_only_some():
     """With m of N = 10 m tried, the medoid is chosen first in a tenth of the draws, not always."""
     g = jnp.asarray(np.random.default_rng(2).normal(size=(40, 2)), jnp.float32)

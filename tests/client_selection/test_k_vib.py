@@ -7,7 +7,7 @@ import pytest
 
 from fedjax_sel import Experiment, simulate
 from fedjax_sel.aggregation.mean import Mean
-from fedjax_sel.client_selection.k_vib import KVib
+from fedjax_sel.client_selection.k_vib import Feedback, KVib
 from fedjax_sel.local_training.sgd import SGD
 from tests.client_selection.rounds import HOST, KEY, cohort, context, many, members
 from tests.quadratic import OPTIMUM, TASK, clients, weights_of
@@ -24,15 +24,21 @@ def solve(weight, k):
         cut |= chance > 1
 
 
-@pytest.mark.parametrize("rule", ["text", "code"])
-def test_chances_follow_the_rule_over_rounds(rule):
-    rng, n, m, rounds, r = np.random.default_rng(0), 12, 12, 40, 0.01
-    size = rng.integers(5, 50, n)
-    selector, share = KVib(2 / 12, r, rule=rule), size / size.sum()
+def after(total):
+    """The state with this feedback; the largest is that of no update."""
+    return Feedback(jnp.asarray(total, jnp.float32), jnp.zeros(()))
+
+
+@pytest.mark.parametrize(("rule", "regularizer"), [("text", 0.01), ("code", 0.01), ("text", None)])
+def test_chances_follow_the_rule_over_rounds(rule, regularizer):
+    rng, n, m, rounds = np.random.default_rng(0), 12, 12, 40
+    size, largest = rng.integers(5, 50, n), 0.0
+    selector, share = KVib(2 / 12, regularizer, rule=rule), size / size.sum()
     ctx, k = context(size, m, rounds=rounds), 2.0
     theta = (n / (rounds * k)) ** (1 / 3)
     feedback, state = np.zeros(n), selector.init(KEY, ctx, HOST)
     for t in range(12):
+        r = (largest or 1.0) if regularizer is None else regularizer
         inner = feedback + r * n / (theta * k)
         p = (1 - theta) * solve(inner if rule == "code" else np.sqrt(inner), k) + theta * k / n
         np.testing.assert_allclose(selector.chances(state, ctx).drawn, p, rtol=1e-4)
@@ -43,13 +49,15 @@ def test_chances_follow_the_rule_over_rounds(rule):
         state = selector.observe(KEY, state, ctx, one, update_norm=jnp.asarray(length))
         for i, a in zip(members(one), length[np.asarray(one.mask)], strict=True):
             feedback[i] += (share[i] * a) ** 2 / p[i]
-        np.testing.assert_allclose(state, feedback, rtol=1e-4)
+            largest = max(largest, (share[i] * a) ** 2)
+        np.testing.assert_allclose(state.total, feedback, rtol=1e-4)
+        np.testing.assert_allclose(state.largest, largest, rtol=1e-5)
     assert feedback.max() > 1
 
 
 def test_where_some_cannot_be_reached_weights_add_up_to_1_over_the_others():
     size, available = np.arange(1, 13), np.arange(12) % 2 == 0
-    drawn = many(KVib(1.0), jnp.ones(12), context(size, 6, rounds=30, available=available), 20000)
+    drawn = many(KVib(1.0), after(np.ones(12)), context(size, 6, rounds=30, available=available), 20000)
     total = np.where(drawn.mask, drawn.weight, 0).sum(1)
     assert abs(total.mean() - 1) < 4.5 * total.std() / np.sqrt(20000)
 
@@ -60,7 +68,7 @@ def test_the_weighted_sum_is_that_of_all_clients_on_average_also_where_slots_are
     rng, n, draws = np.random.default_rng(1), 10, 40000
     size, value = rng.integers(1, 30, n), rng.normal(size=n)
     selector, ctx = KVib(expected), context(size, 4, rounds=30)
-    drawn = many(selector, jnp.asarray(rng.lognormal(2, 2, n), jnp.float32), ctx, draws)
+    drawn = many(selector, after(rng.lognormal(2, 2, n)), ctx, draws)
     client, weight, mask = (np.asarray(leaf) for leaf in (drawn.client, drawn.weight, drawn.mask))
     total = np.where(mask, weight * value[client], 0).sum(1)
     assert abs(total.mean() - (size * value).sum() / size.sum()) < 4.5 * total.std() / np.sqrt(draws)
@@ -71,15 +79,33 @@ def test_the_weighted_sum_is_that_of_all_clients_on_average_also_where_slots_are
 
 def test_who_cannot_be_reached_is_not_drawn_and_few_are_drawn_surely():
     selector, ctx = KVib(), context(np.ones(5), 3, available=[True, False, False, True, False])
-    np.testing.assert_allclose(selector.chances(jnp.arange(5.0), ctx).drawn, [1, 0, 0, 1, 0], atol=1e-6)
-    assert sorted(members(selector.select(KEY, jnp.arange(5.0), ctx))) == [0, 3]
+    np.testing.assert_allclose(selector.chances(after(np.arange(5)), ctx).drawn, [1, 0, 0, 1, 0], atol=1e-6)
+    assert sorted(members(selector.select(KEY, after(np.arange(5)), ctx))) == [0, 3]
 
 
 def test_updates_that_did_not_return_are_not_remembered():
     selector, ctx = KVib(), context(np.full(4, 5), 2)
     one = cohort([1, 3], [True, False], [0.5, 0.0])
-    after = selector.observe(KEY, jnp.zeros(4), ctx, one, update_norm=jnp.array([2.0, 9.0]))
-    np.testing.assert_allclose(after, [0, 0.25 * 4 * 0.5, 0, 0])
+    state = selector.observe(KEY, after(np.zeros(4)), ctx, one, update_norm=jnp.array([2.0, 9.0]))
+    np.testing.assert_allclose(state.total, [0, 0.25 * 4 * 0.5, 0, 0])
+    np.testing.assert_allclose(state.largest, (0.25 * 2) ** 2)
+
+
+@pytest.mark.parametrize(("regularizer", "least"), [(None, 1.2), (0.1, 1.0)])
+def test_probabilities_follow_norms_of_any_scale_unless_the_regularizer_has_another(regularizer, least):
+    """Half of 100 clients send updates ten times as long as the others', of norm 2: `a²` is at most 4e-4."""
+    selector, ctx = KVib(regularizer=regularizer), context(np.ones(100), 10, rounds=500)
+    norms = jnp.where(jnp.arange(100) < 50, 0.2, 2.0)
+
+    def play(state, t):
+        now, key = ctx.replace(round=t), jax.random.fold_in(KEY, t)
+        one = selector.select(key, state, now)
+        return selector.observe(key, state, now, one, update_norm=norms[one.client]), None
+
+    state, _ = jax.lax.scan(play, selector.init(KEY, ctx, HOST), jnp.arange(100))
+    drawn = selector.chances(state, ctx).drawn
+    ratio = float(drawn[50:].mean() / drawn[:50].mean())
+    assert least < ratio < (4 if regularizer is None else 1.02)
 
 
 def test_with_weights_of_the_cohort_it_approaches_the_optimum_of_all_clients():

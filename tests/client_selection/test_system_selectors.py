@@ -201,6 +201,25 @@ def test_the_worst_tier_gets_five_fifteenths():
     assert stats.chisquare(np.bincount(tiers[:, 0]), np.array([2, 5, 3, 4, 1]) / 15 * 6000).pvalue > 1e-4
 
 
+def test_tiers_of_equal_accuracy_share_their_chances():
+    selector, ctx = TiFL(), context(np.arange(10.0), 2, round=10)
+    state = selector.init(KEY, ctx, HOST)._replace(accuracy=jnp.full(5, 1.0))
+    correct = jnp.array([1.0, 1.0, 0.2, 0.2, 1.0, 1.0, 0.2, 0.2, 1.0, 1.0])
+    chance = selector.update_chances(state, ctx, correct).chance
+    np.testing.assert_allclose(chance, np.array([2, 4.5, 2, 4.5, 2]) / 15, rtol=1e-6)
+
+
+def test_chances_stay_where_the_drawn_tier_could_not_report():
+    selector, available = TiFL(), np.arange(10) > 1  # all but the first tier
+    ctx = context(np.arange(10.0), 2, round=10, available=available)
+    state = selector.init(KEY, ctx, HOST)._replace(accuracy=jnp.full(5, 0.9))
+    assert state.tier[:2].tolist() == [0, 0]
+    kept = selector.update_chances(state, ctx, jnp.linspace(0, 1, 10))
+    np.testing.assert_array_equal(kept.chance, state.chance)
+    moved = selector.update_chances(state._replace(current=jnp.int32(1)), ctx, jnp.linspace(0, 1, 10))
+    assert not np.array_equal(moved.chance, state.chance)
+
+
 def test_a_tiers_accuracy_is_the_one_on_the_rows_of_its_available_clients():
     selector = TiFL(tiers=2)
     ctx = context([1, 2, 3, 4], 1, size=[10, 30, 5, 5], available=[True, True, True, False])

@@ -93,3 +93,5 @@ def test_a_client_not_heard_of_for_long_is_selected_and_a_round_without_updates_
 def test_a_discount_outside_0_and_1_is_refused():
     with pytest.raises(ValueError, match=r"ucb_cs: gamma is 1.2|UCBCS: gamma is 1.2"):
         UCBCS(1.2)
+    with pytest.raises(ValueError, match=r"ucb_cs: gamma is 0.0; it must be in \(0, 1\]"):
+        UCBCS(0.0)

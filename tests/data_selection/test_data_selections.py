@@ -1,5 +1,6 @@
 """What all data selections by a score have in common: how many rows, which never, ties, refusals, the bill."""
 
+import math
 from fractions import Fraction
 
 import jax
@@ -8,7 +9,14 @@ import numpy as np
 import pytest
 
 from fedjax_sel import Experiment, Federation, Task, data_selection, partition, simulate
-from fedjax_sel.data_selection._ops import count_kept, floor_share, places, take_share
+from fedjax_sel.data_selection._ops import (
+    count_kept,
+    floor_share,
+    places,
+    share_among_classes,
+    share_exactly,
+    take_share,
+)
 from fedjax_sel.data_selection.entropy import Entropy
 from fedjax_sel.data_selection.high_loss import HighLoss
 from fedjax_sel.data_selection.margin import Margin
@@ -216,3 +224,13 @@ def test_clients_in_turn_measure_their_examples_in_passes_and_choose_the_same(bl
     assert min(seen) == 8
     np.testing.assert_allclose(parts["loss"], whole["loss"], rtol=1e-5)
     np.testing.assert_array_equal(parts.selections, whole.selections)
+
+
+def test_shares_of_classes_are_exact_where_products_of_counts_exceed_int32():
+    y, valid = jnp.where(jnp.arange(50_000) < 49_990, 0, 1), jnp.ones(50_000, bool)
+    for count in (1, 45_000, 50_000):
+        exact = [count * 49_990 / 50_000, count * 10 / 50_000]
+        assert share_among_classes(y, valid, jnp.int32(count), 2).tolist() == [math.ceil(part) for part in exact]
+        whole = share_exactly(y, valid, jnp.int32(count), 2)
+        assert int(whole.sum()) == count
+        np.testing.assert_allclose(whole, exact, atol=1)

@@ -11,6 +11,7 @@ from fedjax_sel import Experiment, Federation, Layout, Task, dataset, partition,
 from fedjax_sel.aggregation.mean import Mean
 from fedjax_sel.client_selection.power_of_choice import PowerOfChoice
 from fedjax_sel.correction.proximal import Proximal
+from fedjax_sel.data.federated import Examples
 from fedjax_sel.engine.keys import Purpose, key_for
 from fedjax_sel.local_training._shuffle import shuffle_epochs
 from fedjax_sel.local_training.alternating import Alternating
@@ -234,3 +235,21 @@ def test_without_hold_out_examples_nobody_is_judged_but_clients_train(clients):
     with pytest.raises(ValueError, match="no client has any; give the federation a holdout"):
         simulate(PER, without)
     assert not simulate(PER.replace(evaluate_clients_every=None, rounds=1), without).client_metrics
+
+
+def test_each_phase_of_alternating_training_loops_over_its_own_steps_alone(clients, monkeypatch):
+    data = jax.tree.map(jnp.asarray, clients.draw(0))
+    trainer = Alternating(SGD(RATE, batch_size=5), personal_epochs=10)
+    task, bounds, train = REP.task, [], SGD.train
+
+    def watched(self, *given, num_steps, **named):
+        bounds.append(num_steps)
+        return train(self, *given, num_steps=num_steps, **named)  # type: ignore[misc]
+
+    monkeypatch.setattr(SGD, "train", watched)
+    examples = Examples(data, *data.examples_of(0))
+    plan = trainer.plan(examples.mask.sum(), data.longest, 0, 1)
+    both = trainer.plan(jnp.int32(data.longest), data.longest, 0, 1).steps  # of the client with most examples
+    trainer.train(jax.random.key(0), task, task.init(jax.random.key(0), data.x), examples, plan, num_steps=both)
+    once = -(-data.longest // 5)
+    assert [int(bound) for bound in bounds] == [10 * once, once]

@@ -55,6 +55,10 @@ def test_a_trial_without_a_value_fails_and_so_do_those_of_a_batch_that_cannot_ru
 def test_a_study_in_the_wrong_direction_is_refused_and_numbers_are_tuned_by_their_loss(data):
     with pytest.raises(ValueError, match=r"to minimize, .* final accuracy; give create_study\(direction='maximize'\)"):
         fs.tune(optuna.create_study(), make, data, trials=1)
+    own = experiment(0.1)  # accuracy is added to metrics without it
+    own = own.replace(task=own.task.replace(metrics={"certain": lambda logits, y: logits.max(-1)}))
+    with pytest.raises(ValueError, match=r"to minimize, .* final accuracy; give create_study"):
+        fs.tune(optuna.create_study(direction="minimize"), lambda trial: own, data, trials=1)
     diabetes = fs.load("diabetes")
     task, clients = (
         fs.Task.on(fs.models.MLP(classes=1, hidden=(3,)), diabetes),

@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 from fedjax_sel import catalog
+from fedjax_sel.client_selection.fed_entropy import FedEntropy
 from fedjax_sel.config.components import KINDS
 from fedjax_sel.engine.experiment import Experiment, stack_experiments
 from fedjax_sel.engine.scan import run_chunk
@@ -240,6 +241,23 @@ def test_accuracy_of_clients_is_of_the_last_model(board):
     lowest = np.sort(last, axis=1)[:, : int(np.ceil(np.isfinite(last[0]).sum() / 10))]
     np.testing.assert_allclose(found["worst decile of clients"].iloc[0], lowest[0].mean(), rtol=1e-5)
     np.testing.assert_allclose(found["spread over clients"], np.nanstd(last, axis=1), rtol=1e-5)
+
+
+def test_the_time_of_a_choice_includes_which_updates_are_merged(monkeypatch):
+    """That of FedEntropy is in `accept`, which also runs where the shapes of signals are found, before it is timed."""
+    called, accept, draw = [], FedEntropy.accept, timing.draw_signals
+
+    def draw_and_forget(*given):
+        drawn = draw(*given)
+        called.clear()
+        return drawn
+
+    monkeypatch.setattr(FedEntropy, "accept", lambda *given, **named: called.append(1) or accept(*given, **named))
+    monkeypatch.setattr(timing, "draw_signals", draw_and_forget)
+    entry, selector = FEDERATIONS["digits"], SELECTORS["fed_entropy"]
+    run = Workbench([entry], SCALES["smoke"], 1).build(entry, configure(entry, selector, SCALES["smoke"], 1))
+    assert timing.time_choice(run.experiment, run.data.draws(run.seeds)[0], rounds=3, repeats=1) > 0
+    assert called
 
 
 def test_a_choice_is_timed_where_the_first_federation_has_no_data_and_again_when_its_source_is_another(

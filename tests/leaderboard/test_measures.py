@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -10,7 +11,7 @@ from fedjax_sel.leaderboard import statistics
 from fedjax_sel.leaderboard.cells import FAILED, FINISHED, Cell, Facts
 from fedjax_sel.leaderboard.figures import list_figures
 from fedjax_sel.leaderboard.findings import JUDGES, judge_predictions, read_predictions
-from fedjax_sel.leaderboard.measures import build_tidy, find_target, measure_under
+from fedjax_sel.leaderboard.measures import build_tidy, find_target, measure, measure_under, settle
 from fedjax_sel.leaderboard.page import list_tables, render_html, render_markdown
 from fedjax_sel.leaderboard.scales import PRIMARY, Budget
 from fedjax_sel.leaderboard.scores import list_gains, select, take_block
@@ -24,7 +25,7 @@ from fedjax_sel.leaderboard.tables import (
 ROUNDS, CLIENTS = 10, 4
 NASTY = "<script>alert(1)</script>|x"
 FACTS = Facts(
-    np.tile(np.eye(2)[[0, 1, 0, 1]], (3, 1, 1)), np.tile(np.array([10, 20, 30, 40]), (3, 1)), np.array([0.5, 0.5])
+    np.tile(np.eye(2)[[0, 1, 0, 1]], (3, 1, 1)), np.tile(np.array([10, 20, 30, 40]), (3, 1)), np.full((3, 2), 0.5)
 )
 
 
@@ -70,6 +71,32 @@ def test_a_budget_is_what_the_baseline_spends_and_dear_rounds_are_cut_off():
     accuracy, ended = measure_under(dear, baseline, Budget("bytes", 0.5))  # 50 bytes: two rounds of 25
     np.testing.assert_allclose(accuracy, dear["accuracy"][:, 1])
     assert not ended.any()
+
+
+def test_a_seed_that_diverged_counts_as_guessing_from_then_on():
+    """Its costs are 0 from round 4 on, which must not look like a run that ended before it spent its budget."""
+    baseline, wild = make_history(0.5), make_history(0.9)
+    alive = np.ones((3, ROUNDS), bool)
+    alive[1, 3:] = False
+    metrics = {name: np.where(alive, value, 0) for name, value in wild.metrics.items()}
+    metrics["accuracy"] = np.where(alive, wild["accuracy"], np.nan)
+    wild = replace(wild, metrics={**metrics, "alive": alive})
+    accuracy, ended = measure_under(wild, baseline, Budget("bytes", 0.5))
+    expected = make_history(0.9)["accuracy"][:, 4]
+    np.testing.assert_allclose(accuracy, [expected[0], 0.25, expected[2]])
+    assert not ended.any()
+    np.testing.assert_allclose(settle(wild)[1], [*wild["accuracy"][1, :3], *[0.25] * 7])
+    areas = {name: value for name, _, value, _ in measure(wild, baseline, FACTS)}["area under the curve"]
+    np.testing.assert_allclose(areas[1], settle(wild)[1].mean())
+
+
+def test_intervals_of_accuracy_over_uniforms_are_of_both(tidy):
+    """The baseline's own ratio has an interval from the curvature of the mean alone, as it is resampled with itself."""
+    block = take_block(tidy, PRIMARY)
+    place = block.selectors.index("uniform")
+    found = statistics.bootstrap(lambda values: block.over_baseline(values).mean(axis=(1, 2)), block.values)
+    np.testing.assert_allclose([found.low[place], found.high[place]], 1, atol=1e-12)
+    np.testing.assert_allclose(found.point, block.relative.mean(axis=(1, 2)))
 
 
 def test_a_first_round_that_nobody_can_afford_counts_as_guessing():
@@ -212,7 +239,7 @@ def test_predictions_are_judged_by_the_numbers():
     for f, name in enumerate(names):
         for selector, final in {"uniform": 0.5, "round_robin": 0.5, "oort": 0.6, "a": 0.4, "b": 0.3}.items():
             cells.append(Cell(name, selector, FINISHED, history=make_history(final + 0.01 * f, seeds=10)))
-    facts = Facts(np.repeat(FACTS.shares[:1], 10, 0), np.repeat(FACTS.examples[:1], 10, 0), FACTS.target)
+    facts = Facts(np.repeat(FACTS.shares[:1], 10, 0), np.repeat(FACTS.examples[:1], 10, 0), np.full((10, 2), 0.5))
     found = {one.id: one for one in judge_predictions(build_tidy(cells, dict.fromkeys(names, facts)), STUDIES)}
     assert found["controls"].statistic == {"of": 4, "beat it": 1, "undecided": 1, "which": ["oort"]}
     assert found["controls"].verdict == "undecided"  # the one that is undecided could make it half

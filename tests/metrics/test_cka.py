@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from fedjax_sel.metrics.cka import check_examples, hsic, kernel_cka, linear_cka, minibatch_cka
+from fedjax_sel.metrics.cka import check_examples, hsic, kernel_cka, linear_cka, minibatch_cka, minibatch_kernel_cka
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(30, 7)), RNG.normal(size=(30, 4))
@@ -96,6 +96,28 @@ def test_minibatches_estimate_the_same_whatever_their_size():
         assert biased - whole > (0.1 if size == 10 else 0.02), "the plain one is biased upwards"
     independent = [(rng.normal(size=(10, 5)), rng.normal(size=(10, 3))) for _ in range(400)]
     assert abs(minibatch_cka(independent)) < 0.05
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_constant_has_no_similarity_whatever_its_digits_are(dtype, seed):
+    """As behind a dead layer: rows equal to a vector of which no power of two is a divisor."""
+    rng = np.random.default_rng(seed)
+    constant = np.tile(rng.normal(size=3), (40, 1)).astype(dtype)
+    x = rng.normal(size=(40, 5)).astype(dtype)
+    batches = [(x[i : i + 8], constant[i : i + 8]) for i in range(0, 40, 8)]
+    assert np.isnan(minibatch_cka(batches))
+    products = np.stack([np.stack([a @ a.T for a in part]) for part in zip(*batches, strict=True)])
+    np.testing.assert_array_equal(np.isnan(minibatch_kernel_cka(products)), [[False, True], [True, True]])
+
+
+def test_what_varies_by_a_hundredth_is_no_constant():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(200, 5)).astype(np.float32)
+    batches = [(1 + 0.01 * x[i : i + 20], x[i : i + 20]) for i in range(0, 200, 20)]
+    assert minibatch_cka(batches) == pytest.approx(1, abs=0.01)
+    products = np.stack([np.stack([a @ a.T for a in part]) for part in zip(*batches, strict=True)])
+    np.testing.assert_allclose(minibatch_kernel_cka(products), np.ones((2, 2)), atol=0.01)
 
 
 def test_bad_input():

@@ -43,3 +43,15 @@ def test_shares_are_counted():
     for i in range(5):
         np.testing.assert_allclose(got[i], np.bincount(y[client == i], minlength=4) / (client == i).sum())
     assert (got[5] == 0).all()
+
+
+def test_each_seed_can_have_its_own_target():
+    """A cohort of all clients has the labels of all examples, whatever the seed has drawn."""
+    rng = np.random.default_rng(0)
+    shares, rows = rng.dirichlet(np.ones(4), (3, 5)), rng.integers(1, 30, (3, 5))
+    target = np.einsum("rn,rnc->rc", rows, shares) / rows.sum(1)[:, None]
+    everybody = np.tile(np.arange(5), (3, 2, 1))
+    np.testing.assert_allclose(cohort_divergence(everybody, shares, target, rows), 0, atol=1e-12)
+    for run in range(3):
+        one = cohort_divergence(everybody[:, :, :2], shares, target, rows)[run]
+        np.testing.assert_allclose(one, cohort_divergence(everybody[:, :, :2], shares, target[run], rows)[run])

@@ -17,11 +17,11 @@ DRAWS = 100
 class Dirichlet:
     """For each class, p ~ Dir(alpha * 1_N): client i owns the share p_i of the examples of that class.
 
-    Both sizes and label mixes vary. NIID-Bench, FedLab's `hetero_dir` and Flower's `DirichletPartitioner` follow the
-    same law. Not to be confused with `ClientDirichlet`, where each *client* draws its mix of classes.
+    Both sizes and label mixes vary. Flower's `DirichletPartitioner` follows the same law by default. Not to be confused
+    with `ClientDirichlet`, where each *client* draws its mix of classes.
 
-    With `balance`, a client that already has `n / N` examples gets none of the later classes, as in the authors' code
-    and in NIID-Bench (Li et al., "Federated Learning on Non-IID Data Silos", ICDE 2022,
+    With `balance`, a client that already has `n / N` examples gets none of the later classes, as in the authors' code,
+    in FedLab's `hetero_dir` and in NIID-Bench (Li et al., "Federated Learning on Non-IID Data Silos", ICDE 2022,
     https://arxiv.org/abs/2102.02079; with `min_examples=10`, it is the "label-dir" of LEFL). The text has no such rule.
 
     Attributes:

@@ -26,8 +26,13 @@ def observe_last_layer(task: Task, variables: Variables, examples: dict[str, Row
 def observe_all_layers(task: Task, variables: Variables, examples: dict[str, Rows]) -> tuple[Array, Array, Array]:
     """Returns the same as `observe_last_layer`, and for every layer the inner products of all pairs of examples."""
     latent, layers = record_layers(task, variables, examples["seen"])
-    flat = [(layer - layer.mean(0, keepdims=True)).reshape(len(layer), -1) for layer in layers]
+    flat = [centre(layer).reshape(len(layer), -1) for layer in layers]
     return predict_log_probs(task, variables, examples["public"]), latent, jnp.stack([x @ x.T for x in flat])
+
+
+def centre(layer: Float[Array, "b *d"]) -> Float[Array, "b *d"]:
+    """Returns a layer's outputs without their mean over examples: exactly 0 where all examples have the same."""
+    return jnp.where((layer == layer[:1]).all(), 0, layer - layer.mean(0, keepdims=True))
 
 
 def record_layers(task: Task, variables: Variables, x: Rows) -> tuple[Float[Array, "b d"], list[Array]]:
