@@ -163,6 +163,21 @@ class Rates:
     trained_public: float = 0.0
     after_up: float = 0.0
 
+    @property
+    def told_down(self) -> float:
+        """Bytes that a member receives besides model and correction."""
+        return self.choice_down + self.trained_down
+
+    @property
+    def told_up(self) -> float:
+        """Bytes that a member sends whether or not it uploads its update."""
+        return self.choice_up + self.trained_up
+
+    @property
+    def upload(self) -> float:
+        """Bytes that a member sends if it uploads its update, without `told_up`."""
+        return self.model * (1 + self.correction_up) + self.after_up
+
 
 def rates_of(experiment: Experiment, x: Rows, num_public: int = 0) -> Rates:
     """Returns the unit costs of an experiment on examples like `x`, with `num_public` public examples."""
@@ -217,9 +232,7 @@ def price(ledger: Ledger, rates: Rates) -> dict[str, np.ndarray]:
         + n.asked * rates.before_down
         + n.reports * rates.trained_down
         + n.members * rates.choice_down,
-        "selection_bytes_up": n.asked * rates.before_up
-        + n.reports * (rates.trained_up + rates.choice_up)
-        + n.uploads * rates.after_up,
+        "selection_bytes_up": n.asked * rates.before_up + n.reports * rates.told_up + n.uploads * rates.after_up,
         "selection_flops": looked * rates.flops,
     }
 

@@ -47,8 +47,7 @@ def expect_turns(experiment: Experiment, data: FederatedData, ctx: Context) -> t
     plan = experiment.local_training.plan(count, data.longest, ctx.round, ctx.rounds)
     flops = training_flops(experiment, data, plan, jnp.arange(data.num_clients))
     rates = rates_of(experiment, data.like, count_public(data))
-    down = rates.model * (1 + rates.correction_down) + rates.choice_down
-    up = rates.model * (1 + rates.correction_up) + rates.choice_up
+    down, up = rates.model * (1 + rates.correction_down) + rates.told_down, rates.upload + rates.told_up
     passes = jnp.maximum(plan.examples_seen / jnp.maximum(count, 1), 1.0)
     once = flops._replace(trained=flops.trained / passes)
     return timing(data.devices, flops.total, down, up), timing(data.devices, once.total, down, up)
@@ -70,8 +69,7 @@ def count_affordable(
     own = jnp.full(longest, client)
     flops = training_flops(experiment, data, plan, own).total
     down = jnp.where(jnp.full(longest, holds_model), 0.0, rates.model) + rates.model * rates.correction_down
-    up = rates.model * (1 + rates.correction_up) + rates.choice_up
-    turn = timing(data.devices.take(own), flops, down + rates.choice_down, up)
+    turn = timing(data.devices.take(own), flops, down + rates.told_down, rates.upload + rates.told_up)
     return jnp.where(turn.total <= experiment.deadline.seconds, count, 0).max()
 
 
@@ -109,8 +107,8 @@ def plan_cohort(
     )
     flops = training_flops(experiment, data, plan, cohort.client, screened)
     down = jnp.where(holds_model[cohort.client], 0.0, rates.model) + rates.model * rates.correction_down
-    up = rates.model * (1 + rates.correction_up) + rates.choice_up
-    whole = timing(devices, flops.total, down + rates.choice_down, jnp.where(plan.steps > 0, up, 0.0))
+    up = jnp.where(plan.steps > 0, rates.upload + rates.told_up, 0.0)
+    whole = timing(devices, flops.total, down + rates.told_down, up)
     looking, fixed = flops.looked / devices.compute, (flops.looked + flops.after) / devices.compute
     share = deadline.share(whole, fixed)
     done = jnp.floor(share * plan.steps).astype(plan.steps.dtype)

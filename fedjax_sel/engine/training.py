@@ -28,12 +28,12 @@ from fedjax_sel.engine.faults import (
 )
 from fedjax_sel.engine.keys import Purpose, key_for
 from fedjax_sel.engine.layout import Layout
-from fedjax_sel.engine.ledger import Ledger, empty_ledger, limits_of
+from fedjax_sel.engine.ledger import Ledger, empty_ledger, limits_of, rates_of
 from fedjax_sel.engine.nonfinite import guard_update, reweight
 from fedjax_sel.engine.personal import own_variables
 from fedjax_sel.engine.signals import expand, measure_cohort, measure_trained
 from fedjax_sel.engine.state import RoundState, Values
-from fedjax_sel.engine.timing import CohortWork, fail_members, plan_cohort, restrict, time_cohort
+from fedjax_sel.engine.timing import CohortWork, count_public, fail_members, plan_cohort, restrict, time_cohort
 from fedjax_sel.protocols import CohortSignal, Signals, UpdateSignal
 from fedjax_sel.pytree import Pytree
 from fedjax_sel.task import Task
@@ -107,7 +107,7 @@ def train_cohort(
         if keeps_deltas:
             together = Updates(state.variables, deltas, aggregator.weights(merged, num_examples, work.plan))
             values |= measure_cohort(signals.at("trained"), experiment.task, data, seed, ctx.round, together)
-        merged, uploaded, work, found = accept_updates(experiment, seed, state, ctx, merged, values, work)
+        merged, uploaded, work, found = accept_updates(experiment, data, seed, state, ctx, merged, values, work)
         faults |= found
         final = aggregator.weights(merged, num_examples, work.plan)
         faults |= refuse_faults(experiment, count_update_faults(final, merged), final)
@@ -123,6 +123,7 @@ def train_cohort(
 
 def accept_updates(
     experiment: Experiment,
+    data: FederatedData,
     seed: PRNGKey,
     state: RoundState,
     ctx: Context,
@@ -133,7 +134,7 @@ def accept_updates(
     """Returns the cohort of accepted updates, which members upload theirs, the work after that, and faults.
 
     Args:
-      experiment, seed, state, ctx: of the round.
+      experiment, data, seed, state, ctx: of the round.
       returned: the cohort; its mask says whose update is finite.
       values: the selector's `trained` signals.
       work: work of the cohort if every member uploads.
@@ -148,7 +149,9 @@ def accept_updates(
     merged = restrict(accepted, accepted.mask & returned.mask)
     if not selector.accepts_before_upload:
         return merged, work.returned, work, faults
-    upload = jnp.where(work.returned & ~merged.mask, 0.0, work.spent.upload)  # late members were still sending
+    rates = rates_of(experiment, data.like, count_public(data))
+    told = rates.told_up / (rates.upload + rates.told_up)  # late members were still sending
+    upload = jnp.where(work.returned & ~merged.mask, told, 1.0) * work.spent.upload
     return merged, merged.mask, replace(work, spent=replace(work.spent, upload=upload)), faults
 
 

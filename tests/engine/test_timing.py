@@ -12,6 +12,7 @@ from fedjax_sel.aggregation.dp_fedavg import DPFedAvg
 from fedjax_sel.aggregation.fednova import FedNova
 from fedjax_sel.aggregation.mean import Mean
 from fedjax_sel.client_selection._ops import cohort_of
+from fedjax_sel.client_selection.divfl import DivFL
 from fedjax_sel.client_selection.entropy import Entropy
 from fedjax_sel.client_selection.oort import Oort
 from fedjax_sel.client_selection.tifl import TiFL
@@ -21,7 +22,7 @@ from fedjax_sel.data_selection.everything import Everything
 from fedjax_sel.data_selection.high_loss import HighLoss
 from fedjax_sel.data_selection.random_subset import RandomSubset
 from fedjax_sel.devices.availability import Bernoulli, Trace
-from fedjax_sel.devices.clock import Deadline
+from fedjax_sel.devices.clock import Deadline, Timing, joules
 from fedjax_sel.devices.laws import LogNormal
 from fedjax_sel.devices.profile import DeviceProfile
 from fedjax_sel.engine.checkpoint import Checkpoints
@@ -31,7 +32,7 @@ from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.models.logistic import LogisticRegression
 from fedjax_sel.models.mlp import MLP
 from fedjax_sel.protocols import ClientSelector, Signals
-from fedjax_sel.signals import Loss
+from fedjax_sel.signals import Loss, UpdateNorm
 
 N, CLOSE = 12, {"rtol": 2e-4, "atol": 2e-5}
 
@@ -422,3 +423,42 @@ def test_a_selector_with_a_memory_of_devices_goes_on_where_it_was_stopped(blobs,
 def test_a_deadline_needs_devices(blobs):
     with pytest.raises(ValueError, match="nobody is late; give the federation devices"):
         simulate(experiment(blobs, Uniform(), deadline=Deadline(1.0)), federation(blobs))
+
+
+class LongestOf(ClientSelector):
+    """All clients train and report the length of their update; the server wants that of the longest alone."""
+
+    def signals(self):
+        return Signals(trained={"length": UpdateNorm(sends=2, receives=3)})
+
+    def select(self, key, state, ctx):
+        return cohort_of(jnp.arange(ctx.m), jnp.ones(ctx.m, bool))
+
+    def accept(self, key, state, ctx, cohort, *, length):
+        return cohort.replace(mask=cohort.mask & (length == length.max()))
+
+
+def alike():
+    return DeviceProfile.of(compute=np.full(N, 1e4), efficiency=1e3, memory=1e9, up=200.0, down=500.0, radio=1.5)
+
+
+def test_what_members_send_besides_models_takes_time(blobs):
+    """A model has 2·3 + 3 = 9 numbers; so has the gradient that each member of DivFL sends."""
+    data = federation(blobs, alike())
+    for sketch, numbers in ((None, 9), (5, 5)):
+        one = experiment(blobs, DivFL(sketch=sketch), cohort_size=N, rounds=3)
+        history = simulate(one, data, seeds=[0])
+        flops = (history["client_flops"] + history["selection_flops"])[0] / N
+        expected = 4 * 9 / 500 + flops / 1e4 + 4 * (9 + numbers) / 200
+        np.testing.assert_allclose(history["seconds"][0, 1:], expected[1:], rtol=1e-5)
+
+
+def test_a_member_whose_update_is_not_wanted_sends_what_it_was_judged_by_alone(blobs):
+    history = simulate(experiment(blobs, LongestOf(), cohort_size=N, rounds=2), federation(blobs, alike()), seeds=[0])
+    np.testing.assert_array_equal(history["bytes_up"][0], 4 * 9)
+    np.testing.assert_array_equal(history["selection_bytes_up"][0], 4 * 2 * N)
+    flops = history["client_flops"][0] / N
+    download, upload = 4 * (9 + 3) / 500, np.array([4 * (9 + 2) / 200] + [4 * 2 / 200] * (N - 1))
+    spent = Timing(jnp.full(N, download), jnp.full(N, flops[0] / 1e4), jnp.asarray(upload))
+    np.testing.assert_allclose(history["joules"][0], float(joules(alike(), spent).sum()), rtol=1e-4)
+    np.testing.assert_allclose(history["seconds"][0], float(spent.total.max()), rtol=1e-4)
