@@ -26,6 +26,10 @@ def leaderboard(
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder; by default runs/leaderboard-SCALE.")] = None,
     seeds: Annotated[int | None, typer.Option(help="How many seeds instead of the scale's.")] = None,
+    known: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="An earlier leaderboard; its numbers count for what is not run here."),
+    ] = None,
     debug: Annotated[bool, typer.Option("--debug", help="Errors with traceback.")] = False,
     no_cache: NoCache = False,
 ) -> None:
@@ -34,4 +38,4 @@ def leaderboard(
     from fedjax_sel.runs.prepare import prepare_jax
 
     prepare_jax(cores=True, cache=not no_cache)
-    run_leaderboard(scale, only=only or (), add=add or (), out=out, seeds=seeds, console=Console())
+    run_leaderboard(scale, only=only or (), add=add or (), out=out, seeds=seeds, known=known, console=Console())

@@ -19,6 +19,7 @@ from fedjax_sel.leaderboard import page
 from fedjax_sel.leaderboard.cells import FAILED, FINISHED, LEFT_OUT, Cell, Facts, Workbench, group_by_family, run_cell
 from fedjax_sel.leaderboard.federations import Entry
 from fedjax_sel.leaderboard.findings import find_studies
+from fedjax_sel.leaderboard.known import join_known, read_known
 from fedjax_sel.leaderboard.measures import build_tidy
 from fedjax_sel.leaderboard.scales import SCALES, Scale, choose
 from fedjax_sel.leaderboard.selectors import SELECTORS, Competitor
@@ -35,6 +36,7 @@ def run_leaderboard(
     add: Sequence[str] = (),
     out: Path | None = None,
     seeds: int | Sequence[int] | None = None,
+    known: Path | None = None,
     console: Console | None = None,
 ) -> dict[str, Any]:
     """Runs the leaderboard at a scale, and writes the table, figures, findings and pages.
@@ -49,25 +51,31 @@ def run_leaderboard(
       add: the user's selectors, `module:Name` or `file.py:Name`.
       out: the folder; None: `runs/leaderboard-SCALE`.
       seeds: a count or numbers; None: as many as the scale has.
+      known: the folder of an earlier leaderboard of the same scale and seeds, for example of another machine; its
+        numbers count for all cells that are not run here. The baseline is run here, too, as it sets the budgets.
       console: where progress and tables are printed.
 
     Returns:
       The contents of `leaderboard.json`.
 
     Raises:
-      ValueError: a scale, name or selector is unknown, or another process uses the folder.
+      ValueError: a scale, name or selector is unknown, `known` has no such leaderboard, or another process uses the
+        folder.
     """
     console = console or Console(quiet=True)
     check_name("scale", scale, SCALES)
     size, out = SCALES[scale], Path(out or Path("runs") / f"leaderboard-{scale}")
     federations, selectors = choose(size, only, [make_competitor(name) for name in add])
     numbers = check_seeds(size.seeds if seeds is None else seeds)
+    earlier = None if known is None else read_known(known, scale, numbers)
     with lock_folder(out):
         began = time.perf_counter()
         watch = Stopwatch(out, console)
         cells, facts = run_cells(federations, selectors, size, list(numbers), out, console, watch)
         studies, tidy = find_studies(out, console), watch.add_to(build_tidy(cells, facts))
-        summary = page.write(scale, numbers, cells, tidy, studies, out, console, tell_again(scale, only, add))
+        if earlier is not None:
+            cells, tidy = join_known(cells, tidy, earlier)
+        summary = page.write(scale, numbers, cells, tidy, studies, out, console, tell_again(scale, only, add, known))
         console.print(
             f"{time.perf_counter() - began:.0f} s. Tables, figures and leaderboard.json are in [bold]{out}[/]",
             soft_wrap=True,
@@ -75,13 +83,14 @@ def run_leaderboard(
     return summary
 
 
-def tell_again(scale: str, only: Sequence[str], add: Sequence[str]) -> str:
+def tell_again(scale: str, only: Sequence[str], add: Sequence[str], known: Path | None = None) -> str:
     """Returns the command that runs a leaderboard.
 
-    >>> tell_again("smoke", ["fashion-*"], ["mine.py:Last"])
-    "fedjax-sel leaderboard --scale smoke --only 'fashion-*' --add mine.py:Last"
+    >>> tell_again("smoke", ["fashion-*"], ["mine.py:Last"], Path("earlier"))
+    "fedjax-sel leaderboard --scale smoke --only 'fashion-*' --add mine.py:Last --known earlier"
     """
-    named = [part for option, values in (("--only", only), ("--add", add)) for one in values for part in (option, one)]
+    options = (("--only", only), ("--add", add), ("--known", () if known is None else (str(known),)))
+    named = [part for option, values in options for one in values for part in (option, one)]
     return shlex.join(["fedjax-sel", "leaderboard", "--scale", scale, *named])
 
 

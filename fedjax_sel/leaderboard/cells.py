@@ -54,8 +54,9 @@ class Cell:
       federation, selector: their names.
       status: finished, left out or failed.
       reason: why it is not finished.
-      history: the history of a finished cell.
+      history: the history of a finished cell; None: only its numbers are known.
       commit: the commit that ran it; None: it was not run from a checkout.
+      seconds: the seconds that it ran.
     """
 
     federation: str
@@ -64,11 +65,7 @@ class Cell:
     reason: str = ""
     history: History | None = field(default=None, repr=False)
     commit: str | None = None
-
-    @property
-    def seconds(self) -> float:
-        """The seconds that it ran."""
-        return 0.0 if self.history is None else self.history.about["seconds"]
+    seconds: float = 0.0
 
 
 def configure(federation: Entry, selector: Competitor, scale: Scale, seeds: Any = None, **changes: Any) -> Config:
@@ -223,7 +220,7 @@ def run_cell(
         state = config["client_selection"].get(CODE, "")  # a user's selector that was edited is a different one
         place = locate(out, federation.name, f"{selector.label}-{state}" if state else selector.label)
         if layout.check(place, config, extend=False) == "finished":
-            return Cell(*name, FINISHED, history=layout.read(place)[0], commit=layout.read_environment(place)["commit"])
+            return finish(*name, layout.read(place)[0], place)
         history = execute(
             f"{federation.name}, {selector.label}",
             config,
@@ -237,11 +234,17 @@ def run_cell(
             say=partial(console.print, style="yellow", soft_wrap=True, highlight=False, markup=False),
             kept_in=out,
         )
-        return Cell(*name, FINISHED, history=history, commit=layout.read_environment(place)["commit"])
+        return finish(*name, history, place)
     except layout.FolderError:
         raise
     except Exception as error:  # a user's selector may raise anything, and the others continue
         return tell_failure(*name, error)
+
+
+def finish(federation: str, selector: str, history: History, place: Path) -> Cell:
+    """Returns the cell of a finished run in a folder."""
+    commit, seconds = layout.read_environment(place)["commit"], history.about["seconds"]
+    return Cell(federation, selector, FINISHED, history=history, commit=commit, seconds=seconds)
 
 
 def tell_failure(federation: str, selector: str, error: Exception) -> Cell:

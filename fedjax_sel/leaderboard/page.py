@@ -89,7 +89,7 @@ def write(
         "environment": about,
         "cells": [
             {**{key: value for key, value in vars(cell).items() if key != "history"}, "seconds": round(cell.seconds)}
-            for cell in cells
+            for cell in cells  # `known.read_known` reads them
         ],
         "findings": [vars(one) for one in findings],
         "tables": [vars(table) for table in tables],

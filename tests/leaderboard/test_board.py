@@ -1,7 +1,9 @@
 import io
 import json
 import re
+import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -72,6 +74,47 @@ def test_other_seeds_in_the_same_folder_are_refused(board):
     out, _, _, _ = board
     with pytest.raises(ValueError, match=r"holds a run of another configuration \(seeds: 2 there, 3 here\)"):
         run_leaderboard("smoke", only=["uniform", "digits"], out=out, seeds=3)
+
+
+def test_numbers_of_an_earlier_leaderboard_count_for_what_is_not_run_here(board, tmp_path):
+    """One selector and the baseline are run, on one of two federations."""
+    out, _, (whole, _, _, tidy), _ = board
+    shutil.copytree(out / "studies", tmp_path / "studies")
+    told = io.StringIO()
+    summary = run_leaderboard(
+        "smoke",
+        only=["digits", "round_robin"],
+        out=tmp_path,
+        known=out,
+        console=Console(file=told, width=200),
+    )
+    assert "2 of 2 cells" in told.getvalue()
+    joined = pd.read_parquet(tmp_path / "leaderboard.parquet")
+    wanted = {(one["federation"], one["selector"]): one["status"] for one in whole["cells"]}
+    got = {(one["federation"], one["selector"]): one["status"] for one in summary["cells"]}
+    assert got == wanted | {("digits", "round_robin"): "finished"}
+    accuracy = [frame[frame["measure"] == "accuracy"].reset_index(drop=True) for frame in (joined, tidy)]
+    old = accuracy[0][accuracy[0]["selector"] != "round_robin"].reset_index(drop=True)
+    pd.testing.assert_frame_equal(old, accuracy[1], rtol=1e-6)
+    assert set(accuracy[0][accuracy[0]["selector"] == "round_robin"]["federation"]) == {"digits"}
+    assert f"--known {out}" in (tmp_path / "leaderboard.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"seeds": 3}, r"whose seeds is \[0, 1\]; it must be \[0, 1, 2\], as here"),
+        ({"scale": "small"}, "whose scale is smoke; it must be small, as here"),
+        ({"known": "nowhere"}, "which has no leaderboard.json and no leaderboard.parquet; give the folder of a"),
+    ],
+)
+def test_an_earlier_leaderboard_that_does_not_fit_is_refused(board, tmp_path, changes, says):
+    out, _, _, _ = board
+    given = {"scale": "smoke", "known": out, **changes}
+    given["known"] = Path(given["known"])
+    with pytest.raises(ValueError, match=says):
+        run_leaderboard(**given, only=["uniform", "digits"], out=tmp_path / "new")
+    assert not (tmp_path / "new").exists()
 
 
 def test_what_is_finished_is_read_and_not_run_again(board):
