@@ -195,7 +195,7 @@ BY_SCORE = {"adapow_d", "cpow_d", "device_heuristic", "divfl", "entropy", "epsil
 BY_SCORE |= {"power_of_choice"}
 """Selectors that, without exploration and with all clients asked, leave nothing to chance where no two clients tie."""
 
-BY_CLUSTER = {"fed_lecc", "haccs"}
+BY_CLUSTER = {"fed_lecc"}
 """Selectors that leave as little to chance, with clusters made of the clients' examples once."""
 
 

@@ -105,14 +105,16 @@ class Delta(ClientSelector):
         local: Float[Array, "d"] | None = None,
     ) -> Cohort:
         """Returns the clients that were asked, or draws by all clients' gradients."""
-        if ctx.candidates is not None:
-            return weigh_draws(ctx.candidates, state, ctx)
-        if local is None:
+        if self.variant == "code":
             score = self.score(gradient, ctx.num_examples, ctx.available)
             cohort = gumbel_m(key, jnp.log(score), ctx.available, ctx.m)
             share = normalize(jnp.where(cohort.mask, ctx.num_examples[cohort.client], 0).astype(jnp.float32))
             chance = ctx.num_clients * normalize(score)[cohort.client]
             return cohort.replace(weight=jnp.where(cohort.mask, share / jnp.where(chance > 0, chance, 1.0), 0.0))
+        if local is None:
+            raise TypeError("delta: select() lacks the signal 'local'")
+        if ctx.candidates is not None:
+            return weigh_draws(ctx.candidates, state, ctx)
         score = self.score(gradient, local, ctx.available)
         return weigh_draws(draw_clients(key, score, ctx), score, ctx)
 
