@@ -91,8 +91,8 @@ class KVib(ClientSelector):
         n = jnp.maximum(ctx.available.sum(), 1).astype(jnp.float32)
         k = jnp.minimum(self.expected * ctx.m, n)
         theta = jnp.minimum((n / (ctx.rounds * k)) ** (1 / 3), 1.0)
-        unknown = jnp.where(state.largest > 0, state.largest, 1.0)  # without any update, all are equal
-        r = unknown if self.regularizer is None else self.regularizer
+        bound = jnp.where(state.largest > 0, state.largest, 1.0)  # G²; without any update, all chances are equal
+        r = bound if self.regularizer is None else self.regularizer
         log_weight = jnp.log(state.total + r * n / (theta * k)) / (1 if self.rule == "code" else 2)
         p, _ = fill_chances(jnp.where(ctx.available, log_weight, -jnp.inf), k)
         return Chances(jnp.where(ctx.available, (1 - theta) * p + theta * k / n, 0.0), theta)

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from fedjax_sel.leaderboard import page
-from fedjax_sel.leaderboard.cells import FINISHED, LEFT_OUT, Cell
+from fedjax_sel.leaderboard.cells import LEFT_OUT, Cell
 
 WHERE = ["federation", "selector"]
 """The columns of the tidy table that name a cell."""
@@ -47,13 +47,12 @@ def join_known(
     earlier, numbers = known
     joined = {name_of(cell): cell for cell in earlier}
     here = {name_of(cell): cell for cell in cells if cell.status != LEFT_OUT or name_of(cell) not in joined}
-    joined |= here
-    frames: dict[Any, pd.DataFrame] = dict(iter(numbers.groupby(WHERE, sort=False)))
-    own: dict[Any, pd.DataFrame] = dict(iter(tidy.groupby(WHERE, sort=False)))
-    frames = {name: frame for name, frame in frames.items() if name not in here or name in own} | {
-        name: frame for name, frame in own.items() if joined[name].status == FINISHED
+    # Times of choices that the folder keeps from another run are of cells that were not run here.
+    own: dict[Any, pd.DataFrame] = {name: frame for name, frame in tidy.groupby(WHERE, sort=False) if name in here}
+    frames: dict[Any, pd.DataFrame] = {
+        name: frame for name, frame in numbers.groupby(WHERE, sort=False) if name not in here or name in own
     }
-    return list(joined.values()), pd.concat(list(frames.values()), ignore_index=True)
+    return list((joined | here).values()), pd.concat(list((frames | own).values()), ignore_index=True)
 
 
 def name_of(cell: Cell) -> tuple[str, str]:

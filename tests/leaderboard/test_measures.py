@@ -8,14 +8,17 @@ from scipy import stats
 
 from fedjax_sel.engine.history import History
 from fedjax_sel.leaderboard import statistics
-from fedjax_sel.leaderboard.cells import FAILED, FINISHED, Cell, Facts
+from fedjax_sel.leaderboard.cells import FAILED, FINISHED, LEFT_OUT, Cell, Facts
 from fedjax_sel.leaderboard.figures import list_figures
 from fedjax_sel.leaderboard.findings import JUDGES, judge_predictions, read_predictions
+from fedjax_sel.leaderboard.known import join_known
 from fedjax_sel.leaderboard.measures import build_tidy, find_target, measure, measure_under, settle
 from fedjax_sel.leaderboard.page import list_tables, render_html, render_markdown
 from fedjax_sel.leaderboard.scales import PRIMARY, Budget
 from fedjax_sel.leaderboard.scores import list_gains, select, take_block
+from fedjax_sel.leaderboard.statistics import interquartile_means
 from fedjax_sel.leaderboard.tables import (
+    show_estimate,
     tabulate_budgets,
     tabulate_mean_gains,
     tabulate_ranking,
@@ -97,6 +100,40 @@ def test_intervals_of_accuracy_over_uniforms_are_of_both(tidy):
     found = statistics.bootstrap(lambda values: block.over_baseline(values).mean(axis=(1, 2)), block.values)
     np.testing.assert_allclose([found.low[place], found.high[place]], 1, atol=1e-12)
     np.testing.assert_allclose(found.point, block.relative.mean(axis=(1, 2)))
+    middle = statistics.bootstrap(lambda values: interquartile_means(block.over_baseline(values)), block.values)
+    (row,) = [row for row in tabulate_ranking(tidy).rows if row[0] == "uniform"]
+    assert row[2] == show_estimate(middle, place, 3)
+    known = statistics.bootstrap(interquartile_means, block.relative)
+    assert row[2] != show_estimate(known, place, 3), "as if uniform's mean were known"
+
+
+def test_of_an_earlier_leaderboard_only_cells_that_ran_here_are_replaced(tidy):
+    """What is left out or failed here, and times that the folder keeps of cells that did not run."""
+    names = [(one, name) for one in ("one", "two") for name in ("uniform", "better")]
+    earlier = [Cell(*name, FINISHED, seconds=1.0) for name in names]
+    numbers = tidy[tidy["selector"].isin(["uniform", "better"])]
+    cells = [
+        Cell("one", "better", FINISHED, seconds=2.0),
+        Cell("two", "uniform", LEFT_OUT, "no data"),
+        Cell("two", "better", FAILED, "why"),
+        Cell("three", "new", LEFT_OUT, "no data"),
+    ]
+    mine = numbers[(numbers["federation"] == "one") & (numbers["selector"] == "better")].assign(value=7.0)
+    stored = mine.iloc[:1].assign(selector="uniform", measure="microseconds a choice")
+    joined, found = join_known(cells, pd.concat([mine, stored]), (earlier, numbers))
+    assert [(one.federation, one.selector, one.status, one.seconds) for one in joined] == [
+        ("one", "uniform", FINISHED, 1.0),
+        ("one", "better", FINISHED, 2.0),
+        ("two", "uniform", FINISHED, 1.0),
+        ("two", "better", FAILED, 0.0),
+        ("three", "new", LEFT_OUT, 0.0),
+    ]
+    parts = {name: frame["value"].to_numpy() for name, frame in found.groupby(["federation", "selector"])}
+    assert set(parts) == {("one", "uniform"), ("one", "better"), ("two", "uniform")}
+    assert (parts["one", "better"] == 7).all()
+    for one in ("one", "two"):
+        before = numbers[(numbers["federation"] == one) & (numbers["selector"] == "uniform")]["value"]
+        np.testing.assert_array_equal(parts[one, "uniform"], before)
 
 
 def test_a_first_round_that_nobody_can_afford_counts_as_guessing():
