@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 from dataclasses import replace
 from pathlib import Path
 
@@ -157,6 +158,16 @@ def draw_some(
     return hold_out(f"{name}: {key}", y if classes else None, np.arange(len(y)), count / len(y), seed)[1]
 
 
+@functools.cache
+def read_built_in(function: str) -> tuple[np.ndarray, np.ndarray]:
+    """Returns examples and targets of a function of `sklearn.datasets`, read once; nobody can change them."""
+    from sklearn import datasets  # imported here because it takes a second, which commands without data save
+
+    x, y = map(np.asarray, getattr(datasets, function)(return_X_y=True))
+    x.flags.writeable = y.flags.writeable = False
+    return x, y
+
+
 def load_built_in(name: str, *, seed: int, validation: float, test: float) -> Dataset:
     """Returns one of the datasets of scikit-learn."""
     if name not in BUILT_IN:
@@ -166,9 +177,7 @@ def load_built_in(name: str, *, seed: int, validation: float, test: float) -> Da
             "(TensorFlow Datasets, e.g. tfds:fashion_mnist), hf:NAME (the library datasets)"
             + (f"; did you mean {near[0]!r}?" if near else "")
         )
-    from sklearn import datasets  # imported here because it takes a second, which commands without data save
-
-    x, y = map(np.asarray, getattr(datasets, BUILT_IN[name])(return_X_y=True))
+    x, y = read_built_in(BUILT_IN[name])
     if name == "digit_images":
         x = x.reshape(-1, 8, 8, 1)
     targets = "continuous" if y.dtype.kind == "f" else "classes"

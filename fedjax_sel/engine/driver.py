@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import operator
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,7 @@ import numpy as np
 from fedjax_sel.catalog import check_name, see
 from fedjax_sel.data.dataset import Dataset
 from fedjax_sel.data.federated import FederatedData
-from fedjax_sel.data.federation import Federation
+from fedjax_sel.data.federation import EXAMPLES, Federation
 from fedjax_sel.engine.callback import needs_variables, tell
 from fedjax_sel.engine.checkpoint import Checkpoints, Point, to_host
 from fedjax_sel.engine.contract import name_kind
@@ -29,7 +29,7 @@ from fedjax_sel.engine.history import History
 from fedjax_sel.engine.init import init_runs
 from fedjax_sel.engine.layout import Layout
 from fedjax_sel.engine.ledger import rates_of
-from fedjax_sel.engine.mark import mark_of
+from fedjax_sel.engine.mark import digest_examples, mark_of
 from fedjax_sel.engine.metrics import is_due
 from fedjax_sel.engine.program import Program, plan_program
 from fedjax_sel.engine.recorder import CLIENTS, Recorder, split_history
@@ -94,6 +94,7 @@ def sweep(
     layout, mesh = (Layout(clients=1, seeds="scan"), None) if how.debug else (how.layout, how.mesh)
     program = plan_program(experiments, drawn, seeds, layout=layout, mesh=mesh, chunk=how.chunk, others=others)
     program = program.settle(how.memory, how.examples_on)
+    mark = None if how.checkpoints is None else mark_program(program)
     state, upfront = init_runs(program.experiments, program.drawn, program.keys, program.layout)
     upfront = {name: value[: program.count] for name, value in upfront.items()}
     program = program.without_public_examples()
@@ -105,7 +106,7 @@ def sweep(
 
     public = drawn[0].public_x
     rates = rates_of(program.first, drawn[0].like, 0 if public is None else len(public))
-    history = run_rounds(program, state, Recorder(program, rates, upfront), about, how, began)
+    history = run_rounds(program, state, Recorder(program, rates, upfront), about, how, mark, began)
     histories = split_history(history, len(experiments))
     for one in histories:
         warn_of_faults(one, alone=len(experiments) == 1)
@@ -113,7 +114,13 @@ def sweep(
 
 
 def run_rounds(
-    program: Program, state: RoundState, recorder: Recorder, about: dict[str, Any], how: Execution, began: float
+    program: Program,
+    state: RoundState,
+    recorder: Recorder,
+    about: dict[str, Any],
+    how: Execution,
+    mark_at: Callable[[int], str] | None,
+    began: float,
 ) -> History:
     """Runs all rounds of a program, with callbacks and checkpoints between chunks, and returns the history.
 
@@ -123,14 +130,15 @@ def run_rounds(
       recorder: writes the history.
       about: what the history says about the run.
       how: its checkpoints, callbacks and `debug` are used.
+      mark_at: returns the mark of the run, if it had so many rounds; None: there are no checkpoints.
       began: when the run began, by `time.perf_counter`.
     """
     rounds, length = program.first.rounds, program.length
     first, spent, mark = 0, 0.0, ""
     history = recorder.write(about)
-    if how.checkpoints is not None:
-        mark = mark_program(program, rounds)
-        point = restore_point(program, state, how.checkpoints, mark)
+    if how.checkpoints is not None and mark_at is not None:
+        mark = mark_at(rounds)
+        point = restore_point(program, state, how.checkpoints, mark, mark_at)
         if point is not None:
             first, spent, state = point.round, point.seconds, point.state
             about = {**about, "seconds": spent, "resumed_at": first}
@@ -187,20 +195,23 @@ def copy_models(program: Program, models: Variables) -> Variables:
     return jax.tree.map(lambda leaf: to_host(leaf)[: program.count], models)
 
 
-def mark_program(program: Program, rounds: int) -> str:
-    """Returns a digest of what a program computes in `rounds` rounds."""
-    told = replace(program.together, x=0, y=np.asarray(program.together.y), test_x=0, validation_x=0)
-    return mark_of(program.shared.replace(rounds=rounds), program.seeds, told, str(program.layout))
+def mark_program(program: Program) -> Callable[[int], str]:
+    """Returns a function that returns a digest of what a program computes in so many rounds."""
+    examples = {name: digest_examples([getattr(one, name) for one in program.drawn]) for name in (*EXAMPLES, "public_x")}
+    told = replace(program.together, **examples)
+    return lambda rounds: mark_of(program.shared.replace(rounds=rounds), program.seeds, told, str(program.layout))
 
 
-def restore_point(program: Program, state: RoundState, checkpoints: Checkpoints, mark: str) -> Point | None:
+def restore_point(
+    program: Program, state: RoundState, checkpoints: Checkpoints, mark: str, mark_at: Callable[[int], str]
+) -> Point | None:
     """Returns the newest point of a program, or the end of the same program with fewer rounds; None: there is none.
 
     Raises:
       ValueError: as `Checkpoints.restore`; or a finished run cannot be given more rounds (`check_more_rounds`).
     """
     first = program.first
-    point = checkpoints.restore(state, mark, lambda n: mark_program(program, n))
+    point = checkpoints.restore(state, mark, mark_at)
     if point is None or not point.ended:
         return point
     check_more_rounds(first.parts, point.round, first.rounds)

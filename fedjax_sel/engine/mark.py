@@ -6,7 +6,7 @@ import functools
 import hashlib
 import inspect
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import CodeType
 from typing import Any
 
@@ -15,6 +15,12 @@ import numpy as np
 
 from fedjax_sel.engine.distributed import fetch
 from fedjax_sel.pytree import Pytree
+
+WHOLE = 2**28
+"""Bytes of an array of examples up to which all of them are part of a mark."""
+
+BLOCK = 2**20
+"""Bytes of each block of a larger array that is part of a mark."""
 
 
 def mark_of(*parts: Any) -> str:
@@ -25,6 +31,36 @@ def mark_of(*parts: Any) -> str:
     return digest(
         {"tree": np.frombuffer(text.encode(), np.uint8)} | {name_of(path): fetch(leaf) for path, leaf in paths}
     )
+
+
+def digest_examples(arrays: Sequence[Any]) -> np.ndarray:
+    """Returns UInt8[R, 32], the SHA-256 of the examples of each run; no array is read twice.
+
+    Args:
+      arrays: one of each run, on the host or a device, or mapped from a file; or None. Of an array beyond `WHOLE` bytes,
+        as many bytes count, in blocks spread evenly over it, the first and the last example among them.
+    """
+    found = {}
+    for array in arrays:
+        if id(array) not in found:
+            rows = np.asarray(() if array is None else array)
+            blocks = {str(start): rows[start:end] for start, end in choose_blocks(len(rows), rows.nbytes)}
+            found[id(array)] = bytes.fromhex(digest({"shape": np.asarray(rows.shape), **blocks}))
+    return np.stack([np.frombuffer(found[id(array)], np.uint8) for array in arrays])
+
+
+def choose_blocks(count: int, nbytes: int) -> list[tuple[int, int]]:
+    """Returns first and last row, the latter exclusive, of the blocks of `count` rows that are read.
+
+    >>> choose_blocks(5, 20), choose_blocks(10, 20 * WHOLE)
+    ([(0, 5)], [(0, 1), (9, 10)])
+    """
+    if nbytes <= WHOLE:
+        return [(0, count)]
+    number = min(count, max(2, WHOLE // max(BLOCK, nbytes // count)))
+    rows = max(1, BLOCK * count // nbytes)
+    starts = np.linspace(0, count - rows, number).astype(int).tolist()
+    return [(start, start + rows) for start in starts]
 
 
 def functions_in(tree: Any) -> Iterator[Any]:

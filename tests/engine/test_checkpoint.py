@@ -15,7 +15,7 @@ from fedjax_sel.data import sources
 from fedjax_sel.data.federation import Federation
 from fedjax_sel.data.partition import Iid
 from fedjax_sel.devices.availability import Function
-from fedjax_sel.engine import checkpoint
+from fedjax_sel.engine import checkpoint, mark
 from fedjax_sel.engine.checkpoint import SPARE, Checkpoints, Point
 from fedjax_sel.engine.driver import simulate
 from fedjax_sel.engine.experiment import Experiment
@@ -216,6 +216,41 @@ def test_a_checkpoint_of_another_run_is_refused(data, tmp_path):
         simulate(experiment(Entropy(epsilon=0.2)), data, checkpoints=Checkpoints(tmp_path))
     with pytest.raises(ValueError, match="of another run"):
         simulate(mine, data, seeds=[1], checkpoints=Checkpoints(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["x", "test_x", "test_y", "public_x"])
+@pytest.mark.parametrize("whole", [2**28, 400], ids=["every byte", "the first and the last, of more than so many bytes"])
+def test_other_examples_are_another_run_wherever_they_lie(name, whole, tmp_path, monkeypatch):
+    """One number of one example changes, in place and behind the same labels."""
+    monkeypatch.setattr(mark, "WHOLE", whole)
+    monkeypatch.setattr(mark, "BLOCK", 100)
+    source = sources.load("iris", validation=0.2)
+    data = Federation(source, Iid(clients=12), public=source.x[:40] + 1).draw(0)
+    go_on = functools.partial(simulate, experiment(), seeds=2, chunk=2, checkpoints=Checkpoints(tmp_path))
+    go_on(data, callbacks=[stopped_after(2)])
+    assert go_on(data, examples_on="host", callbacks=[stopped_after(4)]).about["resumed_at"] == 2
+    changed = np.array(getattr(data, name))
+    changed[(-1,) * changed.ndim] = 1 - changed[(-1,) * changed.ndim]
+    with pytest.raises(ValueError, match=r"of another run \(other data, seeds"):
+        go_on(dataclasses.replace(data, **{name: changed}))
+    assert go_on(data).about["resumed_at"] == 4
+
+
+def test_of_large_examples_blocks_from_all_over_the_array_count(monkeypatch):
+    monkeypatch.setattr(mark, "WHOLE", 4000)
+    monkeypatch.setattr(mark, "BLOCK", 100)
+    rows = np.arange(40_000, dtype=np.uint8).reshape(-1, 4)
+    before = mark.digest_examples([rows, rows, None])
+    assert (before[0] == before[1]).all()
+    assert (before[0] != before[2]).any()
+    found = []
+    for start in range(0, len(rows), 250):
+        changed = rows.copy()
+        changed[start : start + 250] += 1
+        found.append((mark.digest_examples([changed]) != before[:1]).any())
+    assert all(found), "nothing as long as the distance of two blocks can change unnoticed"
+    read = sum(end - start for start, end in mark.choose_blocks(len(rows), rows.nbytes)) * 4
+    assert 0.9 * mark.WHOLE < read <= mark.WHOLE
 
 
 @pytest.mark.parametrize("by", [1, 2])
