@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
-from fedjax_sel.protocols import ExampleSignal, FeatureSignal, Signal
+from fedjax_sel.protocols import ExampleSignal, FeatureSignal, Signal, Signals
 from fedjax_sel.pytree import Pytree
 
 if TYPE_CHECKING:
@@ -32,7 +32,10 @@ COLUMNS = (
 )
 
 ALL = "all"
-"""The key in `signal_examples` of signals that pass all of a client's examples."""
+"""The key in `signal_examples` and `reported_examples` of signals that pass all of a client's examples."""
+
+BY_LIMIT = {"signal_examples": "before", "reported_examples": "trained"}
+"""Counts of a ledger that are kept by `limits_of` the signals of a moment."""
 
 
 class Ledger(Pytree):
@@ -47,7 +50,7 @@ class Ledger(Pytree):
       trained_examples: examples passed forward and backward, counting repetitions.
       screened_examples: examples on which members measured signals, to choose among them.
       reports: members that returned, and reported their `trained` signals.
-      reported_examples: examples that those signals passed.
+      reported_examples: examples that those signals passed, by the same limits.
       uploads: updates sent to the server.
       left_out: updates that came back but were not finite.
       seconds: simulated seconds; None without devices.
@@ -62,7 +65,7 @@ class Ledger(Pytree):
     trained_examples: Int[Array, "..."]
     screened_examples: Int[Array, "..."]
     reports: Int[Array, "..."]
-    reported_examples: Int[Array, "..."]
+    reported_examples: dict[str, Int[Array, "..."]]
     uploads: Int[Array, "..."]
     left_out: Int[Array, "..."]
     seconds: Float[Array, "..."] | None = None
@@ -73,15 +76,18 @@ class Ledger(Pytree):
         return jax.tree.map(operator.add, self, other)
 
 
-def empty_ledger(limits: Iterable[str], *, devices: bool) -> Ledger:
+def empty_ledger(signals: Signals, *, devices: bool) -> Ledger:
     """Returns a ledger of zeros.
 
     Args:
-      limits: of the `before` signals (`limits_of`).
+      signals: of the selector.
       devices: whether seconds and joules are counted.
     """
     none, no_time = jnp.zeros((), jnp.int32), jnp.zeros(()) if devices else None
-    return Ledger(none, none, dict.fromkeys(limits, none), *(none,) * 8, seconds=no_time, joules=no_time)
+    counts: dict[str, Any] = dict.fromkeys((field.name for field in fields(Ledger)), none)
+    for name, moment in BY_LIMIT.items():
+        counts[name] = dict.fromkeys(limits_of(signals.at(moment).values()), none)
+    return Ledger(**counts | {"seconds": no_time, "joules": no_time})
 
 
 def limits_of(signals: Iterable[Signal]) -> dict[str, tuple[Signal, ...]]:
@@ -94,9 +100,21 @@ def limits_of(signals: Iterable[Signal]) -> dict[str, tuple[Signal, ...]]:
     return out
 
 
+def count_passed(
+    signals: Iterable[Signal], count: Int[Array, "k"], asked: Bool[Array, "k"]
+) -> dict[str, Int[Array, ""]]:
+    """Returns how many of the `count` examples of each client asked these signals pass, in all, by `limits_of`."""
+    return {limit: jnp.where(asked, limit_examples(count, limit), 0).sum() for limit in limits_of(signals)}
+
+
 def limit_examples(count: Int[Array, "..."], limit: str) -> Int[Array, "..."]:
     """Returns how many of a client's examples signals with this limit pass."""
     return count if limit == ALL else jnp.minimum(count, int(limit))
+
+
+def total_passes(count: Int[Array, "k"], passes: Mapping[str, float]) -> Float[Array, "k"]:
+    """Returns the forward passes of clients with `count` examples each, if signals cost so many by `limits_of`."""
+    return sum((per * limit_examples(count, limit) for limit, per in passes.items()), jnp.zeros(count.shape))
 
 
 def passes(signals: Iterable[Signal], backward: float = 2.0) -> float:
@@ -138,10 +156,10 @@ class Rates:
       screening: forward passes for each example among which data selection chooses.
       choice_down, choice_up: bytes that data selection sends each member, and that each member reports.
       trained_down, trained_up: bytes of the `trained` signals of one member.
-      trained_passes: forward passes per example of the `trained` signals.
+      trained_passes: forward passes per example of the `trained` signals, by `limits_of`.
       asked_public, trained_public: forward passes over public examples of one client, for `before` and `trained`
         signals.
-      after_up: bytes of the `after` signals of one member.
+      after_down, after_up: bytes of the `after` signals of one member.
     """
 
     model: float
@@ -152,21 +170,22 @@ class Rates:
     needs_model: bool = False
     before_down: float = 0.0
     before_up: float = 0.0
-    before_passes: Mapping[str, float] | Any = None
+    before_passes: Mapping[str, float] = field(default_factory=dict)
     screening: float = 0.0
     choice_down: float = 0.0
     choice_up: float = 0.0
     trained_down: float = 0.0
     trained_up: float = 0.0
-    trained_passes: float = 0.0
+    trained_passes: Mapping[str, float] = field(default_factory=dict)
     asked_public: float = 0.0
     trained_public: float = 0.0
+    after_down: float = 0.0
     after_up: float = 0.0
 
     @property
     def told_down(self) -> float:
         """Bytes that a member receives besides model and correction."""
-        return self.choice_down + self.trained_down
+        return self.choice_down + self.trained_down + self.after_down
 
     @property
     def told_up(self) -> float:
@@ -186,6 +205,12 @@ def rates_of(experiment: Experiment, x: Rows, num_public: int = 0) -> Rates:
     backward, classes = task.backward(x), task.outputs(x)[-1]
     model = float(BYTES * task.shared_parameters(x))
 
+    def passed(signals: Iterable[Signal]) -> dict[str, float]:
+        return {limit: passes(of_own(some), backward) for limit, some in limits_of(signals).items()}
+
+    def received(signals: Iterable[Signal]) -> float:
+        return float(BYTES * sum(s.cost.down for s in signals))
+
     def sent(signals: Iterable[Signal]) -> float:
         return float(sum(BYTES * s.count_up(classes) + model * s.cost.models_up for s in signals))
 
@@ -196,17 +221,18 @@ def rates_of(experiment: Experiment, x: Rows, num_public: int = 0) -> Rates:
         correction_down=correction.down,
         correction_up=correction.up,
         needs_model=any(s.cost.needs_model for s in before),
-        before_down=float(BYTES * sum(s.cost.down for s in before)),
+        before_down=received(before),
         before_up=sent(before),
-        before_passes={limit: passes(of_own(some), backward) for limit, some in limits_of(before).items()},
+        before_passes=passed(before),
         screening=passes(experiment.data_selection.signals().values(), backward),
         choice_down=float(BYTES * experiment.data_selection.count_down(classes)),
         choice_up=float(BYTES * experiment.data_selection.count_up(classes)),
-        trained_down=float(BYTES * sum(s.cost.down for s in trained)),
+        trained_down=received(trained),
         trained_up=sent(trained),
-        trained_passes=passes(of_own(trained), backward),
+        trained_passes=passed(trained),
         asked_public=num_public * passes(of_public(before), backward),
         trained_public=num_public * passes(of_public(trained), backward),
+        after_down=received(after),
         after_up=sent(after),
     )
 
@@ -221,8 +247,9 @@ def price(ledger: Ledger, rates: Rates) -> dict[str, np.ndarray]:
     the signals themselves; and the passes over the examples measured, in which example signals share one forward pass.
     """
     n: Any = jax.tree.map(lambda count: np.asarray(count, np.float64), ledger)
-    looked = sum((n.signal_examples[limit] * k for limit, k in (rates.before_passes or {}).items()), 0.0)
-    looked = looked + n.screened_examples * rates.screening + n.reported_examples * rates.trained_passes
+    looked = n.screened_examples * rates.screening
+    looked = looked + sum(n.signal_examples[limit] * k for limit, k in rates.before_passes.items())
+    looked = looked + sum(n.reported_examples[limit] * k for limit, k in rates.trained_passes.items())
     looked = looked + n.asked * rates.asked_public + n.reports * rates.trained_public
     return {
         "bytes_down": (n.models_sent + n.members * rates.correction_down) * rates.model,
@@ -231,6 +258,7 @@ def price(ledger: Ledger, rates: Rates) -> dict[str, np.ndarray]:
         "selection_bytes_down": n.models_for_signals * rates.model * rates.needs_model
         + n.asked * rates.before_down
         + n.reports * rates.trained_down
+        + n.uploads * rates.after_down
         + n.members * rates.choice_down,
         "selection_bytes_up": n.asked * rates.before_up + n.reports * rates.told_up + n.uploads * rates.after_up,
         "selection_flops": looked * rates.flops,

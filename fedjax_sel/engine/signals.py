@@ -17,7 +17,7 @@ from fedjax_sel.engine.contract import check_array, check_value
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.keys import Purpose, key_for
 from fedjax_sel.engine.layout import Layout
-from fedjax_sel.engine.ledger import Ledger, empty_ledger, limit_examples, limits_of
+from fedjax_sel.engine.ledger import Ledger, count_passed, empty_ledger
 from fedjax_sel.engine.personal import own_variables
 from fedjax_sel.engine.state import RoundState, Values
 from fedjax_sel.engine.timing import time_signals
@@ -73,15 +73,14 @@ def count_before(
       asked: which clients were asked.
       has_model: which clients are sent the model anyway.
     """
-    limits = limits_of(experiment.client_selection.signals().at("before").values())
+    signals = experiment.client_selection.signals()
     count = data.num_holdout if experiment.signal_split == "holdout" else data.num_examples
-    examples = {limit: jnp.where(asked, limit_examples(count, limit), 0).sum() for limit in limits}
     seconds, joules = time_signals(experiment, data, asked)
     return replace(
-        empty_ledger(limits, devices=data.devices is not None),
+        empty_ledger(signals, devices=data.devices is not None),
         asked=asked.sum(),
         models_for_signals=(asked & ~has_model).sum(),
-        signal_examples=examples,
+        signal_examples=count_passed(signals.at("before").values(), count, asked),
         seconds=seconds,
         joules=joules,
     )

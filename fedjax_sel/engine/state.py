@@ -10,7 +10,7 @@ import numpy as np
 from flax import traverse_util
 from jaxtyping import Array, Bool, Float, Int
 
-from fedjax_sel.engine.ledger import Ledger
+from fedjax_sel.engine.ledger import BY_LIMIT, Ledger
 from fedjax_sel.pytree import Pytree, static
 from fedjax_sel.types import StrategyState, Variables
 
@@ -106,7 +106,6 @@ def flatten_record(record: RoundRecord) -> dict[str, Any]:
 def unflatten_record(arrays: dict[str, np.ndarray]) -> RoundRecord:
     """Returns the record whose arrays have these dotted names."""
     nested: dict[str, Any] = traverse_util.unflatten_dict(arrays, sep=".")
-    ledgers = {
-        name: Ledger(**{"signal_examples": {}, **nested[name]}) for name in ("ledger", "probe") if name in nested
-    }
+    no_signals: dict[str, Any] = {name: {} for name in BY_LIMIT}
+    ledgers = {name: Ledger(**no_signals | nested[name]) for name in ("ledger", "probe") if name in nested}
     return RoundRecord(**{"faults": {}, "metrics": {}, **nested, **ledgers})

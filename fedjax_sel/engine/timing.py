@@ -14,7 +14,7 @@ from fedjax_sel.devices.clock import Timing, joules, slowest, timing
 from fedjax_sel.engine.contract import check_array, check_plan
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.keys import Purpose, key_for
-from fedjax_sel.engine.ledger import limit_examples, rates_of
+from fedjax_sel.engine.ledger import rates_of, total_passes
 from fedjax_sel.protocols import overrides
 from fedjax_sel.pytree import Pytree
 from fedjax_sel.types import Cohort, Context, Plan, PRNGKey
@@ -178,9 +178,7 @@ def time_signals(
         return None, None
     rates = rates_of(experiment, data.like, count_public(data))
     count = data.num_holdout if experiment.signal_split == "holdout" else data.num_examples
-    passed = jnp.zeros(data.num_clients)
-    for limit, per_example in (rates.before_passes or {}).items():
-        passed += per_example * limit_examples(count, limit)
+    passed = total_passes(count, rates.before_passes)
     if rates.asked_public:
         passed += rates.asked_public
     answer = timing(
@@ -223,7 +221,7 @@ def training_flops(
     return TurnFlops(
         looked=among * (rates.screening * rates.flops),
         trained=plan.examples_seen * ((1 + rates.backward) * rates.flops),
-        after=measured * (rates.trained_passes * rates.flops) + rates.trained_public * rates.flops,
+        after=total_passes(measured, rates.trained_passes) * rates.flops + rates.trained_public * rates.flops,
     )
 
 

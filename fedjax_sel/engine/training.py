@@ -28,7 +28,7 @@ from fedjax_sel.engine.faults import (
 )
 from fedjax_sel.engine.keys import Purpose, key_for
 from fedjax_sel.engine.layout import Layout
-from fedjax_sel.engine.ledger import Ledger, empty_ledger, limits_of, rates_of
+from fedjax_sel.engine.ledger import Ledger, count_passed, empty_ledger, rates_of
 from fedjax_sel.engine.nonfinite import guard_update, reweight
 from fedjax_sel.engine.personal import own_variables
 from fedjax_sel.engine.signals import expand, measure_cohort, measure_trained
@@ -265,17 +265,16 @@ def count_training(experiment: Experiment, data: FederatedData, trained: Trained
     """Returns what the training of a cohort used; `models_sent` is the number of members that were sent the model."""
     cohort, work = trained.selected, trained.work
     signals = experiment.client_selection.signals()
-    limits = limits_of(signals.at("before").values())
     seconds, joules = time_cohort(data, cohort, work)
     held = data.num_holdout if experiment.signal_split == "holdout" else data.num_examples
     return replace(
-        empty_ledger(limits, devices=data.devices is not None),
+        empty_ledger(signals, devices=data.devices is not None),
         members=cohort.mask.sum(),
         models_sent=models_sent,
         trained_examples=trained.updates.examples_seen.sum() + work.wasted.sum(),
         screened_examples=trained.chosen.screened.sum(),
         reports=work.returned.sum(),
-        reported_examples=jnp.where(work.returned, held[cohort.client], 0).sum(),
+        reported_examples=count_passed(signals.at("trained").values(), held[cohort.client], work.returned),
         uploads=trained.uploaded.sum(),
         left_out=(work.returned & ~trained.updates.finite).sum(),
         seconds=seconds,

@@ -14,7 +14,7 @@ from fedjax_sel.client_selection.power_of_choice import PowerOfChoice
 from fedjax_sel.client_selection.uniform import Uniform
 from fedjax_sel.correction.none import NoCorrection
 from fedjax_sel.data_selection.everything import Everything
-from fedjax_sel.engine.ledger import ALL, COLUMNS, Ledger, price, rates_of
+from fedjax_sel.engine.ledger import ALL, BY_LIMIT, COLUMNS, Ledger, price, rates_of
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.models.logistic import LogisticRegression
 from fedjax_sel.models.mlp import MLP
@@ -32,12 +32,13 @@ class Fixed(ClientSelector):
 
     before: tuple = ()
     after: tuple = ()
+    trained: tuple = ()
     asked: tuple | None = static(default=None)
     cohort: tuple = static(default=(2, 3, 4))
     always: bool = static(default=True)
 
     def signals(self):
-        return Signals(before=self.before, after=self.after)
+        return Signals(before=self.before, after=self.after, trained=self.trained)
 
     def asks(self, round):
         return jnp.logical_or(self.always, round % 2 == 0)
@@ -189,8 +190,11 @@ def test_rows_a_client_looks_at_to_choose_from_are_paid_and_send_nothing(run, un
 
 
 def counted(**some):
-    count = {name: np.array([some.get(name, 0)]) for name in Ledger.__dataclass_fields__}
-    return Ledger(**count | {"signal_examples": {ALL: count["signal_examples"]}, "seconds": None, "joules": None})
+    """A ledger with these counts; those by limit are of signals that pass all examples, or given by their limits."""
+    count = {name: np.array([some.get(name, 0)]) for name in Ledger.__dataclass_fields__ if name not in BY_LIMIT}
+    by_limit = {name: some.get(name, 0) for name in BY_LIMIT}
+    by_limit = {name: value if isinstance(value, dict) else {ALL: np.array([value])} for name, value in by_limit.items()}
+    return Ledger(**count | by_limit | {"seconds": None, "joules": None})
 
 
 class Dear(ClientSignal):
@@ -260,6 +264,37 @@ def test_a_vector_over_classes_and_passes_over_public_examples_are_priced():
     assert paid["selection_bytes_up"].item() == 4 * 4 * 3
     assert paid["selection_flops"].item() == 4 * 8 * 7
     assert paid["bytes_up"].item() == 2 * 400
+
+
+def test_members_pay_for_as_many_examples_as_a_signal_passes_and_for_what_they_receive_after_the_round():
+    class Few(Dear):
+        name = "few"
+
+        @property
+        def cost(self):
+            return Cost(forward=1.0, up=1.0, max_examples=5)
+
+    class Compared(signals.UpdateNorm):
+        name = "compared"
+
+        @property
+        def cost(self):
+            return Cost(down=6.0, up=2.0)
+
+    what = rates(Fixed(trained=(Few(), Dear()), after=(Compared(),)), 100, 7.0)
+    paid = price(counted(reports=4, uploads=3, reported_examples={"5": np.array([20]), ALL: np.array([90])}), what)
+    assert paid["selection_flops"].item() == (20 * 1 + 90 * (2 + 2)) * 7
+    assert paid["selection_bytes_down"].item() == 4 * (4 * 10 + 3 * 6)
+    assert paid["selection_bytes_up"].item() == 4 * (4 * (3 + 1) + 3 * 2)
+
+
+def test_a_minibatch_of_a_trained_model_costs_its_size_in_a_run(run, unequal):
+    check(
+        run(unequal, Fixed(trained=(signals.MinibatchLoss(4),))),
+        unequal,
+        selection_bytes_up=lambda cohort, data: 4 * len(cohort),
+        selection_flops=lambda cohort, data: F * sum(min(4, data.num_examples[i]) for i in cohort),
+    )
 
 
 def test_ledgers_add_up_and_their_prices_too():
