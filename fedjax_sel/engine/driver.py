@@ -197,8 +197,8 @@ def copy_models(program: Program, models: Variables) -> Variables:
 
 def mark_program(program: Program) -> Callable[[int], str]:
     """Returns a function that returns a digest of what a program computes in so many rounds."""
-    examples = {name: digest_examples([getattr(one, name) for one in program.drawn]) for name in (*EXAMPLES, "public_x")}
-    told = replace(program.together, **examples)
+    names = (*EXAMPLES, "public_x")
+    told = replace(program.together, **{n: digest_examples([getattr(one, n) for one in program.drawn]) for n in names})
     return lambda rounds: mark_of(program.shared.replace(rounds=rounds), program.seeds, told, str(program.layout))
 
 

@@ -85,9 +85,8 @@ def empty_ledger(signals: Signals, *, devices: bool) -> Ledger:
     """
     none, no_time = jnp.zeros((), jnp.int32), jnp.zeros(()) if devices else None
     counts: dict[str, Any] = dict.fromkeys((field.name for field in fields(Ledger)), none)
-    for name, moment in BY_LIMIT.items():
-        counts[name] = dict.fromkeys(limits_of(signals.at(moment).values()), none)
-    return Ledger(**counts | {"seconds": no_time, "joules": no_time})
+    counts |= {name: dict.fromkeys(limits_of(signals.at(moment).values()), none) for name, moment in BY_LIMIT.items()}
+    return Ledger(**{**counts, "seconds": no_time, "joules": no_time})
 
 
 def limits_of(signals: Iterable[Signal]) -> dict[str, tuple[Signal, ...]]:

@@ -37,8 +37,8 @@ def digest_examples(arrays: Sequence[Any]) -> np.ndarray:
     """Returns UInt8[R, 32], the SHA-256 of the examples of each run; no array is read twice.
 
     Args:
-      arrays: one of each run, on the host or a device, or mapped from a file; or None. Of an array beyond `WHOLE` bytes,
-        as many bytes count, in blocks spread evenly over it, the first and the last example among them.
+      arrays: one of each run, on the host or a device, or mapped from a file; or None. Of an array beyond `WHOLE`
+        bytes, as many count, in blocks spread evenly over it, the first and the last example among them.
     """
     found = {}
     for array in arrays:

@@ -219,7 +219,7 @@ def test_a_checkpoint_of_another_run_is_refused(data, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["x", "test_x", "test_y", "public_x"])
-@pytest.mark.parametrize("whole", [2**28, 400], ids=["every byte", "the first and the last, of more than so many bytes"])
+@pytest.mark.parametrize("whole", [2**28, 400], ids=["every byte", "the first and the last row"])
 def test_other_examples_are_another_run_wherever_they_lie(name, whole, tmp_path, monkeypatch):
     """One number of one example changes, in place and behind the same labels."""
     monkeypatch.setattr(mark, "WHOLE", whole)

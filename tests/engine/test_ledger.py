@@ -192,8 +192,8 @@ def test_rows_a_client_looks_at_to_choose_from_are_paid_and_send_nothing(run, un
 def counted(**some):
     """A ledger with these counts; those by limit are of signals that pass all examples, or given by their limits."""
     count = {name: np.array([some.get(name, 0)]) for name in Ledger.__dataclass_fields__ if name not in BY_LIMIT}
-    by_limit = {name: some.get(name, 0) for name in BY_LIMIT}
-    by_limit = {name: value if isinstance(value, dict) else {ALL: np.array([value])} for name, value in by_limit.items()}
+    given = {name: some.get(name, 0) for name in BY_LIMIT}
+    by_limit = {name: n if isinstance(n, dict) else {ALL: np.array([n])} for name, n in given.items()}
     return Ledger(**count | by_limit | {"seconds": None, "joules": None})
 
 
