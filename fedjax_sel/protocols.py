@@ -10,7 +10,7 @@ A strategy that needs a measurement declares a signal for it and receives its va
 declared signal is billed; one that nobody declares generates no code and costs nothing. A signal is measured at one of
 four moments:
 
-- **before** training, of the candidates, on the global model (`ExampleSignal`, `ClientSignal`);
+- **before** training, of the candidates, on the global model (`ExampleSignal`, `ClientSignal`, `GradientSignal`);
 - **trained**: of a member of the cohort, on the model that it has just trained (`ExampleSignal`, `ClientSignal`), or of
   its update (`UpdateSignal`), or of all updates together on the server's validation examples (`CohortSignal`), before
   anything is merged;
@@ -154,6 +154,22 @@ class ClientSignal(Signal):
     @abstractmethod
     def measure(self, task: Task, variables: Variables, batch: Batch, key: PRNGKey) -> Float[Array, "..."]:
         """Returns the value of the client whose examples `batch` holds; `key` is for random draws."""
+
+
+class GradientSignal(ClientSignal):
+    """A value per client, computed from the gradient `∇F_i(w)` of its mean loss over all its examples, without dropout.
+
+    Where all clients are asked at the global model, the engine adds up gradients in blocks of a client's examples, so
+    that a client takes as long as its own examples; all such signals of a round share them.
+    """
+
+    @abstractmethod
+    def measure_gradient(self, gradient: Variables) -> Float[Array, "..."]:
+        """Returns the value of the client with this gradient."""
+
+    def measure(self, task: Task, variables: Variables, batch: Batch, key: PRNGKey) -> Float[Array, "..."]:
+        """Returns the value of the client whose examples `batch` holds."""
+        return self.measure_gradient(task.gradient(variables, batch))
 
 
 class UpdateSignal(Signal):

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec
 from jaxtyping import Array, Float, Int
 
+from fedjax_sel.arrays import take
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.engine.collectives import CLIENTS, exchange, gather, share
 from fedjax_sel.pytree import is_whole, to_plain
@@ -175,6 +176,75 @@ class Layout:
             return jax.lax.map(f, part, batch_size=self.clients) if self.clients else jax.vmap(f)(part)
 
         return self._divide(mine, clients)
+
+    def size_of_blocks(self, longest: int, mean: float) -> int:
+        """Returns of how many examples blocks of one client's examples are, with at most `longest`, `mean` on average.
+
+        >>> Layout().size_of_blocks(30, 20.0), Layout().size_of_blocks(500, 20.0)
+        (30, 24)
+        """
+        usual = longest if longest <= 2 * mean else 8 * math.ceil(mean / 8)
+        return min(usual, self.examples)
+
+    def over_blocks(
+        self,
+        f: Callable[[Any, Int[Array, "b"]], Any],
+        finish: Callable[[Any], Any],
+        clients: Any,
+        count: Int[Array, "k"],
+        longest: int,
+        size: int,
+        like: Any,
+    ) -> Any:
+        """Sums over clients' examples in blocks, as many as the examples need, instead of the longest client's for all.
+
+        Args:
+          f: returns what the examples at these places, 0 to `count - 1` of a client, add to its sum; places beyond add
+            nothing.
+          finish: turns a client's sum into what is returned of it.
+          clients: pytree with a leading `k`: what `f` gets of each client.
+          count: number of each client's examples.
+          longest: the most that a client can have.
+          size: places of a block; as many blocks are side by side as clients in training.
+          like: a sum, for its structure, shapes and types.
+
+        Returns:
+          What `finish` returned, with a leading `k`.
+        """
+        if size == longest:
+            return self.over_clients(lambda client: finish(f(client, jnp.arange(longest))), clients)
+        return self._divide(lambda part: self._over_blocks(f, finish, part, longest, size, like), (clients, count))
+
+    def _over_blocks(self, f, finish, part, longest, size, like):
+        clients, count = part
+        k = count.shape[0]
+        width = min(self.clients or k, k)  # blocks side by side
+        blocks = -(-count // size)
+        ends = jnp.cumsum(blocks)
+        zero = jax.tree.map(jnp.zeros_like, like)
+
+        def step(i, carry):
+            kept, done = carry
+            block = i * width + jnp.arange(width)
+            owner = jnp.searchsorted(ends, block, side="right")  # k: there is no such block
+            own = jax.tree.map(lambda a: take(a, jnp.minimum(owner, k - 1)), (clients, blocks, ends))
+            mine, blocks_of, end = own
+            before = jnp.where(owner < k, block - end + blocks_of, longest)  # blocks of the same client before this one
+            place = before[:, None] * size + jnp.arange(size)[None]
+            if width == 1:
+                added = jax.tree.map(lambda a: a[None], f(jax.tree.map(lambda a: a[0], mine), place[0]))
+            else:
+                added = jax.vmap(f)(mine, place)
+            rank = jnp.cumsum(owner != jnp.concatenate([owner[:1], owner[:-1]]))
+            sums = jax.tree.map(lambda a: jax.ops.segment_sum(a, rank, width, indices_are_sorted=True), added)
+            sums = jax.tree.map(lambda a, b: a.at[0].add(jnp.where(before[0] == 0, 0, b)), sums, kept)
+            who = jnp.full(width, k).at[rank].set(owner)
+            done = jax.tree.map(lambda a, b: a.at[who].set(b, mode="drop"), done, jax.vmap(finish)(sums))
+            return jax.tree.map(lambda a: a[rank[-1]], sums), done
+
+        nothing = jax.tree.map(lambda a: jnp.broadcast_to(a, (k, *jnp.shape(a))), finish(zero))
+        steps = self.longest_of(-(-ends[-1:] // width))
+        return jax.lax.fori_loop(0, steps, step, (zero, nothing))[1]
 
     def over_examples(self, f: Callable, *arrays: Any) -> Any:
         """Applies `f`, which returns outputs per example, to flat examples in passes of at most `self.examples`."""

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, Shaped
 
+from fedjax_sel.arrays import take
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.engine.contract import check_array, check_value
 from fedjax_sel.engine.experiment import Experiment
@@ -26,6 +27,7 @@ from fedjax_sel.protocols import (
     CohortSignal,
     ExampleSignal,
     FeatureSignal,
+    GradientSignal,
     ServerSignal,
     Signal,
     UpdateSignal,
@@ -101,7 +103,8 @@ def measure_clients(
     """Returns each signal's value for each candidate, with a leading `d`; for each client, `N`, if all are asked.
 
     All clients share the global model, so their example signals come from one pass over all examples and a segment
-    mean; if clients keep personal parts, each client's values come from its own model.
+    mean, and their gradients from blocks of examples; if clients keep personal parts, each client's values come from
+    its own model.
 
     Args:
       signals: example and client signals by name.
@@ -124,8 +127,12 @@ def measure_clients(
         index, mask = jax.vmap(lambda i: data.examples_of(i, holdout=holdout))(ctx.candidates)
         each = measure_flat(by_example, task, variables, data, layout, index.ravel())
         values |= {name: average_masked(v.reshape(*mask.shape, *v.shape[1:]), mask) for name, v in each.items()}
+    clients = jnp.arange(ctx.num_clients) if ctx.candidates is None else ctx.candidates
+    by_gradient = {name: signal for name, signal in by_client.items() if isinstance(signal, GradientSignal)}
+    if by_gradient and not jax.tree.leaves(personal):
+        by_client = {name: signal for name, signal in by_client.items() if name not in by_gradient}
+        values |= measure_gradients(by_gradient, task, variables, data, clients, layout, holdout=holdout)
     if by_client or apart:
-        clients = jnp.arange(ctx.num_clients) if ctx.candidates is None else ctx.candidates
 
         def measure(i):
             own, mine = partial(client_batch, data, i, holdout=holdout), own_variables(variables, personal, i)
@@ -134,6 +141,36 @@ def measure_clients(
 
         values |= layout.over_clients(measure, clients)
     return values
+
+
+def measure_gradients(
+    signals: Mapping[str, GradientSignal],
+    task: Task,
+    variables: Variables,
+    data: FederatedData,
+    clients: Int[Array, "k"],
+    layout: Layout,
+    *,
+    holdout: bool = False,
+) -> Values:
+    """Returns each signal's value for each of these clients, with a leading `k`, all at the model `variables`."""
+    start, count = take(data.offset, clients), take(data.num_examples, clients)
+    if holdout:
+        start, count = start + count, take(data.num_holdout, clients)
+
+    def add_up(client: tuple[Any, Any], place: Int[Array, "b"]) -> Variables:
+        start, count = client
+        mask = place < count
+        gradient = task.gradient(variables, data.batch(take(data.order, start + place), mask))
+        share = mask.sum() / jnp.maximum(count, 1)
+        return jax.tree.map(lambda leaf: share * leaf, gradient)
+
+    def measure(gradient: Variables) -> Values:
+        return {name: signal.measure_gradient(gradient) for name, signal in signals.items()}
+
+    like = task.split(variables)[0]
+    size = layout.size_of_blocks(data.longest, len(data.order) / data.num_clients)
+    return layout.over_blocks(add_up, measure, (start, count), count, data.longest, size, like)
 
 
 def measure_flat(

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float
 
-from fedjax_sel.protocols import ClientSignal, Cost
+from fedjax_sel.protocols import ClientSignal, Cost, GradientSignal
 from fedjax_sel.pytree import static
 from fedjax_sel.signals.sketch import sketch_tree
 from fedjax_sel.types import Batch, PRNGKey, Variables
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Gradient", "GradientNoise"]
 
 
-class Gradient(ClientSignal):
+class Gradient(GradientSignal):
     """`∇F_i(w)` over all of a client's examples at once, without dropout, its leaves flattened one after the other.
 
     With a sketch (as in `Sketch`), inner products and hence distances equal those of the gradients in expectation. The
@@ -51,9 +51,9 @@ class Gradient(ClientSignal):
         whole = self.k is None
         return Cost(forward=1.0, backward=1.0, needs_model=True, up=float(self.k or 0), models_up=1.0 if whole else 0.0)
 
-    def measure(self, task: Task, variables: Variables, batch: Batch, key: PRNGKey) -> Float[Array, "k"]:
+    def measure_gradient(self, gradient: Variables) -> Float[Array, "k"]:
         """Returns the gradient of the mean loss, or its sketch."""
-        return sketch_tree(task.gradient(variables, batch), self.k)
+        return sketch_tree(gradient, self.k)
 
 
 class GradientNoise(ClientSignal):

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import optax
 from jaxtyping import Array, Float
 
-from fedjax_sel.protocols import ClientSignal, Cost
-from fedjax_sel.types import Batch, PRNGKey, Variables
-
-if TYPE_CHECKING:
-    from fedjax_sel.task import Task
-
+from fedjax_sel.protocols import Cost, GradientSignal
+from fedjax_sel.types import Variables
 
 __all__ = ["GradientNorm"]
 
 
-class GradientNorm(ClientSignal):
+class GradientNorm(GradientSignal):
     """`‖∇F_i(w)‖₂` over all of a client's examples at once, without dropout.
 
     The baseline "Gradient Norm-Based" of UACS-FL; for client selection: Marnissi et al., "Client Selection in Federated
@@ -34,6 +30,6 @@ class GradientNorm(ClientSignal):
         """Returns the cost: a forward and a backward pass, and one number."""
         return Cost(forward=1.0, backward=1.0, needs_model=True, up=1.0)
 
-    def measure(self, task: Task, variables: Variables, batch: Batch, key: PRNGKey) -> Float[Array, ""]:
+    def measure_gradient(self, gradient: Variables) -> Float[Array, ""]:
         """Returns the norm over all parameters together."""
-        return optax.tree.norm(task.gradient(variables, batch))
+        return optax.tree.norm(gradient)

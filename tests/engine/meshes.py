@@ -54,7 +54,7 @@ CASES = {
     "stacked updates": (BASE.replace(client_selection=GPFL(), data_selection=Margin(0.5)), CLIENTS),
     "client signals on rows held out": (
         BASE.replace(client_selection=GradientNorm(), signal_split="holdout"),
-        Federation(ROWS, partition.Iid(clients=9), holdout=0.3),
+        Federation(ROWS, partition.Unequal(clients=9, min_examples=4), holdout=0.3),  # gradients in blocks of examples
     ),
     "devices with a deadline": (
         BASE.replace(client_selection=Oort(), deadline=Deadline(seconds=3e-4, late="partial"), cohort_size=3),
