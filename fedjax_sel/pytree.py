@@ -21,6 +21,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from fedjax_sel.catalog import suggest
+from fedjax_sel.code import describe_own
 
 MISSING = dataclasses.MISSING
 
@@ -314,7 +315,7 @@ def classes_of(tree: Any) -> tuple[type, ...]:
 
 
 class Compiled:
-    """A jitted function that is compiled for the classes of its arguments' nodes, too."""
+    """A jitted function that is compiled for the classes of its arguments' nodes, too, and for the user's code."""
 
     def __init__(
         self,
@@ -327,7 +328,7 @@ class Compiled:
         self._traces = 0
         self._static = frozenset(static_argnames)
 
-        def by_class(*args: Any, _classes: tuple[type, ...], **kwargs: Any) -> Any:
+        def by_class(*args: Any, _classes: tuple[Any, ...], **kwargs: Any) -> Any:
             self._traces += 1
             return function(*args, **kwargs)
 
@@ -344,9 +345,10 @@ class Compiled:
             compiler_options=compiler_options,
         )
 
-    def _classes(self, args: tuple, kwargs: dict[str, Any]) -> tuple[type, ...]:
+    def _classes(self, args: tuple, kwargs: dict[str, Any]) -> tuple[Any, ...]:
         given = self._signature.bind(*args, **kwargs).arguments
-        return classes_of([value for name, value in given.items() if name not in self._static])
+        trees = [value for name, value in given.items() if name not in self._static]
+        return (*classes_of(trees), describe_own(trees, contents=False))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Calls the function."""

@@ -11,7 +11,7 @@ import fedjax_sel
 ROOT = Path(fedjax_sel.__file__).parent
 STRATEGIES = ("client_selection", "data_selection", "local_training", "correction", "aggregation")
 LAYERS = (
-    ("pytree", "arrays", "catalog", "mistakes", "cores"),
+    ("pytree", "arrays", "catalog", "code", "mistakes", "cores"),
     ("types", "protocols"),
     ("models", "task", "signals", "data", "devices", "metrics", "kernels"),
     STRATEGIES,
@@ -122,6 +122,7 @@ def test_only_what_has_no_room_is_a_module_at_the_root():
         "types",
         "protocols",
         "catalog",
+        "code",
         "mistakes",
         "cores",
         "task",

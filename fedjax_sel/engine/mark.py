@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
-import inspect
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from types import CodeType
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
+from fedjax_sel.code import describe_own
 from fedjax_sel.engine.distributed import fetch
-from fedjax_sel.pytree import Pytree
 
 WHOLE = 2**28
 """Bytes of an array of examples up to which all of them are part of a mark."""
@@ -27,7 +24,7 @@ def mark_of(*parts: Any) -> str:
     """Returns a digest of pytrees that define a run: their structure, static fields included, and all their numbers."""
     paths, tree = jax.tree_util.tree_flatten_with_path(parts)
     text = re.sub(r" at 0x[0-9a-f]+", "", str(tree))  # a function's address does not matter
-    text += "".join(describe(function, ()) for function in functions_in(parts))
+    text += describe_own(parts)
     return digest(
         {"tree": np.frombuffer(text.encode(), np.uint8)} | {name_of(path): fetch(leaf) for path, leaf in paths}
     )
@@ -61,53 +58,6 @@ def choose_blocks(count: int, nbytes: int) -> list[tuple[int, int]]:
     rows = max(1, BLOCK * count // nbytes)
     starts = np.linspace(0, count - rows, number).astype(int).tolist()
     return [(start, start + rows) for start in starts]
-
-
-def functions_in(tree: Any) -> Iterator[Any]:
-    """Yields the functions among the static fields of all nodes of a pytree, in order."""
-
-    def walk(definition: Any) -> Iterator[Any]:
-        node = definition.node_data()
-        fixed = node[1][0] if node is not None and isinstance(node[0], type) and issubclass(node[0], Pytree) else ()
-        yield from (value for value in fixed if inspect.isfunction(value) or isinstance(value, functools.partial))
-        for child in definition.children():
-            yield from walk(child)
-
-    return walk(jax.tree.structure(tree))
-
-
-def describe(value: Any, within: tuple[int, ...]) -> str:
-    """Describes a function, or a value that it is made of, as text that is the same in every process.
-
-    Args:
-      value: a function, described by its code, defaults and closure; a code object; or plain values.
-      within: identities of the values that contain it, which are not described again.
-    """
-    if id(value) in within:
-        return "itself"
-    inside = (*within, id(value))
-    if isinstance(value, functools.partial):
-        parts = (value.func, *value.args, *sorted(value.keywords.items()))
-    elif inspect.isfunction(value):
-        filled = [held for cell in value.__closure__ or () for held in content_of(cell)]
-        parts = (value.__code__, *(value.__defaults__ or ()), *sorted((value.__kwdefaults__ or {}).items()), *filled)
-    elif isinstance(value, CodeType):
-        parts = (value.co_code.hex(), *value.co_names, *value.co_consts)
-    elif isinstance(value, tuple | list):
-        parts = tuple(value)
-    elif isinstance(value, str | bytes | int | float | None):
-        return repr(value)
-    else:
-        return getattr(value, "__qualname__", type(value).__qualname__)
-    return f"({' '.join(describe(part, inside) for part in parts)})"
-
-
-def content_of(cell: Any) -> tuple[Any, ...]:
-    """Returns the content of a closure cell; empty if it has no value yet."""
-    try:
-        return (cell.cell_contents,)
-    except ValueError:
-        return ()
 
 
 def digest(arrays: Mapping[str, np.ndarray]) -> str:

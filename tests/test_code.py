@@ -1,0 +1,207 @@
+"""User code is known by what it computes: a changed class, global or closure is another program and another run."""
+
+import functools
+import subprocess
+import sys
+import textwrap
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fedjax_sel as fs
+from fedjax_sel import Experiment, Federation, partition, simulate
+from fedjax_sel.code import describe, describe_own
+from fedjax_sel.devices.availability import Function
+from fedjax_sel.engine.checkpoint import Checkpoints
+from fedjax_sel.engine.scan import run_chunk
+from fedjax_sel.models.mlp import MLP
+
+CELL = """
+import jax.numpy as jnp
+import fedjax_sel as fs
+from fedjax_sel.client_selection import top_m
+
+SIGN = 1.0
+
+def score(n):
+    return SIGN * jnp.arange(n, dtype=jnp.float32)
+
+class Mine(fs.ClientSelector):
+    def select(self, key, state, ctx):
+        return top_m(key, score(ctx.num_clients), ctx.available, ctx.m)
+"""
+
+
+def run_cell(text, names=None):
+    """What a notebook's cell does."""
+    names = {"__name__": "notebook"} if names is None else names
+    exec(compile(textwrap.dedent(text), "cell 1", "exec"), names)
+    return names
+
+
+@pytest.fixture(scope="module")
+def federation():
+    return Federation(fs.load("iris"), partition.Iid(clients=6))
+
+
+def experiment(selector, rounds=4):
+    return Experiment(
+        fs.Task.on(MLP(classes=3), fs.load("iris")), client_selection=selector, cohort_size=2, rounds=rounds
+    )
+
+
+CHANGES = {
+    "a global number": "SIGN = -1.0",
+    "a function that a method calls": "def score(n):\n    return -jnp.arange(n, dtype=jnp.float32)",
+    "the class": CELL.replace("top_m(key, score", "top_m(key, -score"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_a_notebook_changes_counts_in_the_next_run_and_is_not_mixed_with_older_rounds(
+    federation, change, tmp_path
+):
+    names = run_cell(CELL)
+    largest = simulate(experiment(names["Mine"]()), federation, chunk=2)
+    assert set(largest.selections.ravel().tolist()) == {4, 5}
+    before = run_chunk.programs
+    simulate(experiment(names["Mine"]()), federation, chunk=2)
+    assert run_chunk.programs == before, "nothing has changed"
+    first = simulate(
+        experiment(names["Mine"]()),
+        federation,
+        chunk=2,
+        checkpoints=Checkpoints(tmp_path),
+        callbacks=[lambda history: history.rounds >= 2],
+    )
+    assert first.rounds == 2
+    run_cell(CHANGES[change], names)
+    smallest = simulate(experiment(names["Mine"]()), federation, chunk=2)
+    assert set(smallest.selections.ravel().tolist()) == {0, 1}
+    with pytest.raises(ValueError, match="of another run"):
+        simulate(experiment(names["Mine"]()), federation, chunk=2, checkpoints=Checkpoints(tmp_path))
+
+
+def table(rows):
+    return Function(lambda round, n: jnp.asarray(rows)[round % 2])
+
+
+class Reachable:
+    def __init__(self, odd):
+        self.odd = odd
+
+    def __call__(self, round, n):
+        return (jnp.arange(n) % 2 == 1) == self.odd
+
+
+def weigh(by):
+    return lambda round, n: jnp.arange(n) < by["k"]
+
+
+PAIRS = {
+    "arrays": (table(np.eye(2, 6, dtype=bool)), table(~np.eye(2, 6, dtype=bool))),
+    "arrays of jax": (table(jnp.eye(2, 6, dtype=bool)), table(~jnp.eye(2, 6, dtype=bool))),
+    "dictionaries": (Function(weigh({"k": 2})), Function(weigh({"k": 3}))),
+    "numbers of numpy": (Function(weigh({"k": np.int64(2)})), Function(weigh({"k": np.int64(3)}))),
+    "compiled functions": (Function(jax.jit(lambda r, n: n > 1)), Function(jax.jit(lambda r, n: n > 2))),
+    "objects that are called": (Function(Reachable(odd=True)), Function(Reachable(odd=False))),
+    "methods": (Function(Reachable(odd=True).__call__), Function(Reachable(odd=False).__call__)),
+    "partial functions": tuple(Function(functools.partial(lambda r, n, k: n > k, k=k)) for k in (1, 2)),
+    "constants": (Function(lambda r, n: n in {1, 2}), Function(lambda r, n: n in {1, 3})),
+}
+
+
+@pytest.mark.parametrize("kind", PAIRS)
+def test_functions_differ_by_all_that_they_hold(kind):
+    one, other = PAIRS[kind]
+    assert describe_own(one) == describe_own(one)
+    assert describe_own(one) != describe_own(other)
+
+
+NET = """
+from typing import Any
+import flax.linen as nn
+
+class Net(nn.Module):
+    activation: Any = None
+
+    @nn.compact
+    def __call__(self, x):
+        return {}
+"""
+
+
+def test_a_model_differs_by_its_functions_and_by_its_class():
+    net = run_cell(NET.format("self.activation(x)"))["Net"]
+    assert describe(net(lambda x: jnp.maximum(x, 0))) != describe(net(lambda x: jnp.tanh(x)))
+    linear, twice = (run_cell(NET.format(f"nn.Dense(3)({x})"))["Net"]() for x in ("x", "2 * x"))
+    assert describe(linear) != describe(twice)
+
+
+def test_what_a_function_notes_while_it_runs_does_not_count():
+    names = run_cell(
+        """
+        seen, calls = [], 0
+        def f(x):
+            global calls
+            calls += 1
+            seen.append(x)
+            return x
+        """
+    )
+    before = describe(names["f"])
+    names["f"](3)
+    assert (names["calls"], names["seen"]) == (1, [3])
+    assert describe(names["f"]) == before
+
+
+def test_what_is_noted_in_a_closure_compiles_nothing_again(federation):
+    heard = []
+
+    class Noting(fs.ClientSelector):
+        def select(self, key, state, ctx):
+            jax.debug.callback(heard.append, ctx.round)
+            return fs.client_selection.top_m(key, jnp.zeros(ctx.num_clients), ctx.available, ctx.m)
+
+    before = run_chunk.programs
+    simulate(experiment(Noting()), federation, chunk=1)
+    jax.effects_barrier()
+    assert len(heard) == 4
+    assert run_chunk.programs == before + 1
+
+
+def test_strategies_of_the_library_hold_no_user_code_and_recursion_ends():
+    parts = [fs.client_selection.load(name)() for name in fs.client_selection.available()]
+    assert describe_own(parts) == ""
+    names = run_cell("def f(n):\n    return g(n)\ndef g(n):\n    return f(n - 1) if n else 0\n")
+    assert describe(names["f"]) == describe(names["f"])
+
+
+def test_a_description_is_the_same_in_every_process(tmp_path):
+    script = tmp_path / "mine.py"
+    script.write_text(
+        textwrap.dedent(
+            """
+            import numpy as np
+            from fedjax_sel.code import describe
+            import fedjax_sel as fs
+            TABLE = np.arange(3)
+            def rule(x, names=frozenset({"a", "b", "c", "d"})):
+                return TABLE[x] in {"p", "q", "r", "s"} or (lambda y: y in names)(x)
+            class Mine(fs.ClientSelector):
+                limit = 3
+                def select(self, key, state, ctx):
+                    return rule(self.limit)
+            print(describe(Mine))
+            """
+        )
+    )
+    said = {
+        subprocess.run(
+            [sys.executable, str(script)], capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": seed}
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(said) == 1
