@@ -422,3 +422,18 @@ def test_a_configuration_is_frozen():
 def test_the_fields_of_an_experiment_stand_once():
     fields = {field.name for field in dataclasses.fields(Experiment)} - {"task"}
     assert fields <= set(config.resolve(IRIS))
+
+
+@pytest.mark.parametrize("asked", [{"clients": 30}, {"name": "natural", "clients": 30}])
+def test_clients_of_synthetic_data_own_what_they_draw_however_many_are_asked_for(asked):
+    resolved = config.resolve({"data": "synthetic", "partition": asked})
+    assert (resolved["partition"]["name"], resolved["partition"]["clients"]) == ("natural", 30)
+    sizes = np.asarray(config.build(resolved).data.draw(0).num_examples)
+    assert len(sizes) == 30
+    assert sizes.max() > 3 * np.median(sizes)
+
+
+def test_two_metrics_of_one_name_are_refused():
+    twice = [{"name": "f1", "average": "macro"}, {"name": "f1", "average": "micro"}]
+    with pytest.raises(ValueError, match=r"task.metrics has two called f1; give each a name, as in \{mine: \{name: f1"):
+        config.resolve({"data": "iris", "task": {"metrics": twice}})

@@ -23,7 +23,8 @@ class FedOpt(Aggregator):
 
     Attributes:
       learning_rate: the server's, `η`.
-      beta1, beta2: `β₁`, `β₂`, in [0, 1).
+      beta1: `β₁`, in [0, 1); None: 0.9, and 0 for `adagrad`, as in the source's experiments.
+      beta2: `β₂`, in [0, 1); `adagrad` has none.
       tau: `τ`, which controls the adaptivity; at least 1e-30.
       optimizer: `"adam"`, `"adagrad"` or `"yogi"`.
       weighting: weights of the mean `Δ`, `"client"`, `"size"` or `"cohort"`.
@@ -36,7 +37,7 @@ class FedOpt(Aggregator):
     """
 
     learning_rate: Scalar = param(default=0.01, low=0, below=math.inf)
-    beta1: Scalar = param(default=0.9, low=0, below=1)
+    beta1: Scalar | None = param(default=None, low=0, below=1)
     beta2: Scalar = param(default=0.99, low=0, below=1)
     tau: Scalar = param(default=0.001, low=1e-30, below=math.inf)
     optimizer: str = static(default="adam", choices=["adam", "adagrad", "yogi"])
@@ -48,4 +49,6 @@ class FedOpt(Aggregator):
 
     def server_optimizer(self) -> optax.GradientTransformation:
         """Returns the source's optimiser, without bias correction."""
-        return uncorrected_adaptive(self.optimizer, self.learning_rate, self.beta1, self.beta2, self.tau)
+        usual = 0.0 if self.optimizer == "adagrad" else 0.9
+        beta1 = usual if self.beta1 is None else self.beta1
+        return uncorrected_adaptive(self.optimizer, self.learning_rate, beta1, self.beta2, self.tau)

@@ -160,7 +160,7 @@ def apply_backbone(task: Task, example: Dataset, source: Any, public: Dataset | 
     return (
         rest,
         lambda seed: precompute_features(task, source(seed))[1][0],
-        None if public is None else precompute_features(task, public)[1],
+        None if public is None else precompute_features(task, public)[1][0],
     )
 
 

@@ -77,7 +77,9 @@ def resolve(given: Mapping[str, Any]) -> Config:
     out: dict[str, Any] = {"data": resolve_source("data", config["data"])}
     out["public"] = resolve_public(config.get("public"))
     if out["data"]["name"] in SYNTHETIC:
-        config.setdefault("partition", "natural")
+        asked = config.setdefault("partition", "natural")
+        if isinstance(asked, Mapping) and "name" not in asked:
+            config["partition"] = {"name": "natural", **asked}
     for key, kind in KINDS.items():
         out[key] = kind.resolve(key, config.get(key))
     for key, parameter in list_plain_keys().items():

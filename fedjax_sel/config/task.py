@@ -80,8 +80,12 @@ def resolve_metrics(given: Any) -> dict[str, dict] | None:
     if isinstance(given, str):
         given = [given]
     if isinstance(given, list | tuple):
-        named = [split_component("task.metrics", one, None)[0] for one in given]
-        given = {name.rpartition(":")[2]: one for name, one in zip(named, given, strict=True)}
+        named = [split_component("task.metrics", one, None)[0].rpartition(":")[2] for one in given]
+        if twice := [name for name in named if named.count(name) > 1]:
+            raise ValueError(
+                f"task.metrics has two called {twice[0]}; give each a name, as in {{mine: {{name: {twice[0]}}}}}"
+            )
+        given = dict(zip(named, given, strict=True))
     if not isinstance(given, Mapping):
         raise ValueError(f"task.metrics is {given!r}; it must be a list of names, as in [accuracy, f1], or a mapping")
     return {name: METRIC.resolve(f"task.metrics.{name}", one) or {} for name, one in given.items()}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+import numpy as np
+
 from fedjax_sel.engine.history import History
 from fedjax_sel.pytree import show
 
@@ -72,5 +74,11 @@ def tell(callbacks: Sequence[Any], event: str, history: History) -> bool:
         if method is None and event == "after_central_iteration" and callable(callback):
             method = callback
         if method is not None:
-            answers.append(bool(method(history)))
+            answer = method(history)
+            if not isinstance(answer, bool | np.bool_ | None):
+                raise ValueError(
+                    f"callback {show(callback)}: {event} answered {show(answer)}; it must answer True, which ends the "
+                    "run, or False or None"
+                )
+            answers.append(bool(answer))
     return any(answers)

@@ -41,7 +41,9 @@ def guard_update(train: Callable[..., Update]) -> Callable[..., Update]:
 
     def guarded(*args: Any) -> Update:
         update = train(*args)
-        finite = all_finite((update.delta, update.upload, update.loss, update.mean_sq_loss))
+        most = jnp.finfo(update.mean_sq_loss.dtype).max  # the square of a finite loss may overflow
+        update = replace(update, mean_sq_loss=jnp.minimum(update.mean_sq_loss, most))
+        finite = all_finite((update.delta, update.upload, update.loss))
 
         def keep(leaf):
             return choose(finite, leaf, jnp.zeros_like(leaf)) if jnp.issubdtype(leaf.dtype, jnp.inexact) else leaf

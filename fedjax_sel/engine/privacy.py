@@ -38,6 +38,8 @@ def epsilon_of(experiment: Experiment, data: FederatedData, delta: float, *, pub
     choice = experiment.data_selection
     m, n = experiment.count_cohort(data.num_clients), data.num_clients
     drawn = jax.eval_shape(lambda: experiment.task.init(jax.random.key(0), data.like))
+    task = experiment.task
+    normalised = task.frozen.normalised or any(np.ndim(a) for a in (task.shift, task.scale))
     problems = {
         f"aggregation is {type(aggregation).__name__}, not DPFedAvg": not isinstance(aggregation, DPFedAvg),
         f"client_selection is {type(selector).__name__}, not Uniform": not isinstance(selector, Uniform),
@@ -52,8 +54,7 @@ def epsilon_of(experiment: Experiment, data: FederatedData, delta: float, *, pub
             overrides(choice, name) for name in ("prepare", "merge", "choose_deadline")
         ),
         "the task normalises by moments that may be of the clients' examples; use Task.on(..., normalise=False) or "
-        "'unit', or constants of other data and public_moments=True": not public_moments
-        and any(np.ndim(a) for a in (experiment.task.shift, experiment.task.scale)),
+        "'unit', or constants of other data and public_moments=True": normalised and not public_moments,
         f"volatility is {type(experiment.volatility).__name__}, not Always": not isinstance(
             experiment.volatility, Always
         ),

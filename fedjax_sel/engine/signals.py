@@ -307,6 +307,7 @@ def measure_trained(
     task: Task,
     data: FederatedData,
     received: Variables,
+    begun: Variables,
     update: Update,
     sent: Update,
     client: Int[Array, ""],
@@ -320,7 +321,8 @@ def measure_trained(
     Args:
       signals: the selector's `trained` signals.
       task, data: of the run.
-      received: the global model from which it trained.
+      received: the model from which it trained: the global one, with its own personal parts.
+      begun: the global model, with its personal parts as they are after training.
       update: its update.
       sent: the update as the server receives it.
       client: number of the client.
@@ -331,7 +333,7 @@ def measure_trained(
     by_example, by_client, updates = split_signals(signals)
     seen, before = strip_statistics(task, sent), None if previous is None else task.split(previous)[0]
     values: Values = {n: s.measure(seen, before if s.reference == "previous" else None) for n, s in updates.items()}
-    variables = jax.tree.map(jnp.add, received, update.delta)
+    variables = jax.tree.map(jnp.add, begun, update.delta)
     own = partial(client_batch, data, client, holdout=holdout)
     if by_example:
         values |= average_examples(by_example, task, variables, own)

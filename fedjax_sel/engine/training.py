@@ -205,7 +205,7 @@ def train_member(
                 key, task, mine, examples, plan, num_steps=num_steps, transform=transform, **more
             )
             check_update(experiment.local_training, update, state.variables)
-            check_finite({"delta": update.delta, "loss": update.loss, "mean squared loss": update.mean_sq_loss})
+            check_finite({"delta": update.delta, "loss": update.loss})
             changed, _ = task.split(keep_apart(task, update, mine)[0].delta)
             sum_of_steps = plan.step_size_sum if offset is None else plan.rate_sum
             return replace(update, upload=correction.upload(own, changed, sum_of_steps))
@@ -221,7 +221,7 @@ def train_member(
         holdout = experiment.signal_split == "holdout"
         key_signals = key_for(seed, Purpose.TRAINED_SIGNALS, ctx.round, client)
         begun = merge_trees(state.variables, kept) if task.personal else state.variables
-        args = (signals, task, data, begun, update, sent, client, state.change, key_signals)
+        args = (signals, task, data, mine, begun, update, sent, client, state.change, key_signals)
         return sent, (measure_trained(*args, holdout=holdout), kept)
 
 

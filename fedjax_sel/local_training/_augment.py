@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Shaped
 
 from fedjax_sel.pytree import Pytree, static
+from fedjax_sel.task import Task
 from fedjax_sel.types import PRNGKey
 
 
@@ -56,6 +60,15 @@ class CropFlip(Pytree):
         sides = (self.padding, self.padding)
         padded = jnp.pad(x, ((0, 0), sides, sides, (0, 0)), self.border or "constant")
         return jax.vmap(crop_one, in_axes=(0, 0, 0, None))(padded, corner, mirrored, (x.shape[1], x.shape[2]))
+
+
+def check_images(augment: Callable[..., Any], task: Task) -> None:
+    """Raises `ValueError` if the examples that would be changed are features of a frozen backbone, not images."""
+    if task.frozen.begin:
+        raise ValueError(
+            f"augment is {type(augment).__name__}, which changes images, but the examples are features of the frozen "
+            "parts, computed once (model.cached); model.cached=false trains on the images themselves"
+        )
 
 
 def crop_one(

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Int
 
 from fedjax_sel.arrays import choose, take
 from fedjax_sel.data.federated import Examples
-from fedjax_sel.local_training._augment import CropFlip
+from fedjax_sel.local_training._augment import CropFlip, check_images
 from fedjax_sel.local_training._schedule import Constant, Cosine, Exponential, Steps
 from fedjax_sel.local_training._shuffle import shuffle_epochs, shuffle_steps
 from fedjax_sel.protocols import LocalTrainer
@@ -160,6 +160,7 @@ class MinibatchTrainer(LocalTrainer):
             batch = examples.batch(take(order, slot), (place < num_examples) & counts)
             key_step = jax.random.fold_in(key_dropout, s)
             if self.augment is not None:
+                check_images(self.augment, task)
                 key_step, key_augment = jax.random.split(key_step)
                 batch = batch.replace(x=self.augment(key_augment, batch.x))
             gradient, (sums, statistics) = self.batch_gradient(mean_loss, trained, statistics, batch, key_step)

@@ -49,7 +49,7 @@ def is_constant(x: Float[np.ndarray, "n p"]) -> bool:
 def kernel_cka(
     kernels: Float[np.ndarray, "k b b"], others: Float[np.ndarray, "j b b"] | None = None
 ) -> Float[np.ndarray, "k j"]:
-    """Returns linear CKA of each pair of representations, from products of centred examples; NaN where one is constant.
+    """Returns linear CKA of each pair of representations, from products of centred examples; NaN where one is 0.
 
     Args:
       kernels: `X Xᵀ` of each representation, its columns centred.

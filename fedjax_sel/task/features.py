@@ -44,7 +44,10 @@ def precompute_features(task: Task, *datasets: Dataset) -> tuple[Task, list[Data
         return out
 
     frozen = task.frozen.replace(
-        variables=task.frozen.drop_stages(stages[:end]), begin=end, costs=task.costs(datasets[0].x)
+        variables=task.frozen.drop_stages(stages[:end]),
+        begin=end,
+        costs=task.costs(datasets[0].x),
+        normalised=any(np.ndim(a) for a in (task.shift, task.scale)),
     )
     done = [
         replace(d, x=features(d.x), test_x=features(d.test_x), validation_x=features(d.validation_x)) for d in datasets

@@ -45,6 +45,12 @@ class OwnLoss(Loss):
         return self.function(outputs, targets)
 
 
+def surprise(outputs: Float[Array, "... C"], targets: Int[Array, "..."]) -> Float[Array, "..."]:
+    """Returns `-log p` of each target, in nats; other classes may be impossible (a logit of -∞)."""
+    own = jax.nn.one_hot(targets, outputs.shape[-1], dtype=bool)  # not an index: the gradient then has no scatter
+    return -jnp.where(own, jax.nn.log_softmax(outputs), 0.0).sum(-1)
+
+
 class CrossEntropy(Loss):
     """`-log softmax(outputs)_y`, in nats.
 
@@ -56,8 +62,7 @@ class CrossEntropy(Loss):
 
     def __call__(self, outputs: Float[Array, "b C"], targets: Int[Array, "b"]) -> Float[Array, "b"]:
         """Returns the loss of each example."""
-        # From one-hot labels: the gradient then has no scatter.
-        return optax.softmax_cross_entropy(outputs, jax.nn.one_hot(targets, outputs.shape[-1]))
+        return surprise(outputs, targets)
 
 
 class LabelSmoothing(Loss):
@@ -173,8 +178,7 @@ class NextToken(Loss):
 
     def __call__(self, outputs: Float[Array, "b L C"], targets: Int[Array, "b L"]) -> Float[Array, "b"]:
         """Returns the loss of each sequence; 0 if it is all padding."""
-        surprise = optax.softmax_cross_entropy(outputs, jax.nn.one_hot(targets, outputs.shape[-1]))
-        return average_places(surprise, targets != self.pad)
+        return average_places(surprise(outputs, targets), targets != self.pad)
 
 
 LOSSES: dict[str, type[Loss]] = {

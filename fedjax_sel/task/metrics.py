@@ -104,8 +104,8 @@ class ClassAccuracy(Metric):
 class F1(Metric):
     """`2 TP / (2 TP + FP + FN)` of each class, or label, against all others.
 
-    It is NaN for a class that no example has and that is predicted for none; the mean over classes leaves it out, as
-    scikit-learn's does.
+    It is NaN for a class or label that no example has and that is predicted for none; the mean leaves it out, as
+    scikit-learn's does for classes, and for labels with `zero_division=nan` (its default counts such a label as 0).
 
     Labels, of which an example can have several, are predicted if their output is above 0 (a probability above ½).
 
@@ -177,7 +177,7 @@ class AUC(Metric):
 
     Scores are the log-odds `s` of a class (a label's output), counted in bins of equal width of `s / (|s| + 4)`. Counts
     add up over blocks and clients, which ranks do not. The area is exact except for pairs of a positive and a negative
-    example in the same bin: each counts one half, as a tie does. At even odds a bin is `16 / bins` wide.
+    example in the same bin: each counts one half, as a tie does. At even odds a bin is `8 / bins` wide.
 
     Attributes:
       bins: number of bins.
@@ -309,8 +309,8 @@ class TokenAccuracy(Metric):
         return {"right": right.sum(-1).astype(jnp.float32), "places": counts.sum(-1).astype(jnp.float32)}
 
     def compute(self, sums: dict[str, Float[Array, ""]], count: Any) -> Float[Array, ""]:
-        """Returns the fraction of all positions that are right."""
-        return sums["right"] / jnp.maximum(sums["places"], 1)
+        """Returns the fraction of all positions that are right; NaN if none counts."""
+        return sums["right"] / jnp.where(sums["places"] > 0, sums["places"], jnp.nan)
 
 
 METRICS: dict[str, type[Metric]] = {

@@ -229,3 +229,16 @@ def test_numbers_out_of_range_are_refused(make, said, number):
 
     with pytest.raises(ValueError, match=said):
         make(of)
+
+
+def test_fedadagrad_has_no_momentum_unless_it_is_given():
+    """As in the source's experiments: the first step is `η Δ / (sqrt(Δ² + τ²) + τ)`."""
+    for optimizer, beta1 in (("adagrad", 0.0), ("adam", 0.9), ("yogi", 0.9)):
+        default, given = (
+            FedOpt(0.5, beta, 0.99, 0.01, optimizer=optimizer).server_optimizer() for beta in (None, beta1)
+        )
+        change = jnp.array([2.0, -0.5])
+        (first, _), (other, _) = (rule.update(change, rule.init(change)) for rule in (default, given))
+        np.testing.assert_array_equal(first, other)
+        if optimizer == "adagrad":
+            np.testing.assert_allclose(-first, 0.5 * change / (jnp.sqrt(change**2 + 0.01**2) + 0.01), rtol=1e-5)

@@ -7,7 +7,8 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
-from fedjax_sel import callbacks, config
+from fedjax_sel import Experiment, Federation, Task, callbacks, config, partition, simulate
+from fedjax_sel.models.logistic import LogisticRegression
 from fedjax_sel.report import catalogue
 
 EXTRAS = {"mlflow": "mlflow", "trackio": "trackio"}
@@ -80,3 +81,13 @@ def test_a_callback_is_told_in_a_run_without_compilation_too(name, small, tmp_pa
     )
     assert built.simulate(callbacks=built.callbacks(place), debug=True).rounds == 2
     assert (name != "early_stopping") == bool(files(place))
+
+
+@pytest.mark.parametrize("answer", [3, "done", 0.5, [1]])
+def test_only_true_ends_a_run_and_other_answers_are_refused(blobs, answer):
+    task = Task.on(LogisticRegression(classes=3), blobs)
+    one, data = Experiment(task, cohort_size=2, rounds=4), Federation(blobs, partition.Iid(clients=4))
+    with pytest.raises(ValueError, match="after_central_iteration answered .*; it must answer True"):
+        simulate(one, data, chunk=1, callbacks=[lambda history: answer])
+    assert simulate(one, data, chunk=1, callbacks=[lambda history: np.True_]).rounds == 1
+    assert simulate(one, data, chunk=1, callbacks=[lambda history: None, lambda history: False]).rounds == 4

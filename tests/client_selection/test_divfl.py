@@ -215,3 +215,26 @@ def test_gradients_are_billed_in_round_0_and_of_members_afterwards(blobs):
 def test_parameters_out_of_their_range_are_refused(make, says):
     with pytest.raises(ValueError, match=says):
         make()
+
+
+def test_the_model_that_a_member_received_has_the_personal_parts_from_before_it_trained(blobs):
+    """With all clients in every round, everybody's gradient at its own model is the member's."""
+    parts = {"cohort_size": 12, "rounds": 2, "local_training": fs.local_training.SGD(0.5, epochs=5)}
+    model = fs.models.MLP(classes=3, hidden=(4,))
+    task = fs.Task.on(model, blobs).replace(personal=("Dense_1",))
+    seen = []
+
+    class Watch(DivFL):
+        def observe(self, key, state, ctx, cohort, **values):
+            told = cohort.client, values["gradient"], values["trained_gradient"]
+            jax.debug.callback(lambda *told: seen.append(told), *told)
+            return super().observe(key, state, ctx, cohort, **values)
+
+        def asks(self, round):
+            return round >= 0
+
+    federation = fs.Federation(blobs, fs.partition.Iid(clients=12))
+    fs.simulate(fs.Experiment(task, client_selection=Watch(), **parts), federation, seeds=[0])
+    assert len(seen) == 2
+    for client, everybody, mine in seen:
+        np.testing.assert_allclose(mine, np.asarray(everybody)[np.asarray(client)], rtol=1e-4, atol=1e-5)

@@ -26,6 +26,7 @@ from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.metrics import difference
 from fedjax_sel.metrics.curves import at_cost, cost_to, rounds_to
 from fedjax_sel.models.logistic import LogisticRegression
+from fedjax_sel.models.mlp import MLP
 from fedjax_sel.pytree import Pytree
 from fedjax_sel.report.compare import compare_runs, find_reachable_accuracy, list_runs
 from fedjax_sel.report.summary import build_table, format_rows, render_page, summarize
@@ -289,3 +290,14 @@ def test_a_number_that_is_not_finite_is_found_in_arrays_of_any_size_and_none_tha
     many = {i: jax.ShapeDtypeStruct((4, 64 * SMALL), jnp.float32) for i in range(20)}
     taken = jax.jit(jax.vmap(all_finite)).lower(many).compile().memory_analysis()
     assert taken.temp_size_in_bytes < taken.argument_size_in_bytes / 2
+
+
+def test_a_loss_whose_square_overflows_is_a_finite_update():
+    """Targets of 1e10 have losses of 1e20; nothing that is sent overflows."""
+    y = (1e10 * np.arange(1, 41)).astype(np.float32)
+    data = dataset("revenue", np.ones((40, 1), np.float32), y, test=0.1, targets="continuous")
+    task = Task.on(MLP(classes=1, hidden=()), data)
+    one = Experiment(task, local_training=SGD(1e-3), cohort_size=2, rounds=2)
+    history = simulate(one, Federation(data, partition.Iid(clients=4)))
+    np.testing.assert_array_equal(history["left_out"], 0)
+    assert (history["training_loss"] > 1e19).all()

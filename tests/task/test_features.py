@@ -5,8 +5,14 @@ import numpy as np
 import pytest
 
 from fedjax_sel import Experiment, Federation, Task, load, partition, simulate
+from fedjax_sel.aggregation.dp_fedavg import DPFedAvg
+from fedjax_sel.client_selection.uniform import Uniform as UniformSelection
+from fedjax_sel.config import build, resolve
 from fedjax_sel.data_selection.entropy import Entropy
+from fedjax_sel.data_selection.everything import Everything
 from fedjax_sel.devices.laws import Uniform
+from fedjax_sel.engine import privacy
+from fedjax_sel.local_training import CropFlip
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.models.mlp import MLP
 from fedjax_sel.models.wide_resnet import WideResNet
@@ -64,3 +70,36 @@ def test_without_a_checkpoint_fixed_parts_are_the_same_for_all_seeds():
     assert set(history.variables["params"]) == {"Dense_1", "Dense_2"}
     assert history["accuracy"].shape == (2, 2)
     assert precompute_features(task, FLAT)[0] is task, "an MLP has no stages to run beforehand"
+
+
+def test_features_are_neither_cropped_nor_flipped(partly):
+    rest, (rows,) = precompute_features(partly, DIGITS)
+    federation = Federation(rows, partition.Iid(4))
+    with pytest.raises(ValueError, match="augment is CropFlip, which changes images, but the examples are features"):
+        simulate(experiment(rest, local_training=SGD(augment=CropFlip())), federation)
+
+
+def test_features_of_examples_normalised_by_the_clients_moments_have_no_epsilon(monkeypatch):
+    monkeypatch.setattr(privacy, "epsilon", lambda *args, **given: 1.5)
+    private = {"aggregation": DPFedAvg(), "client_selection": UniformSelection(), "data_selection": Everything()}
+    model = WideResNet(classes=10, depth=10, norm="group")
+    refusal = "no ε: the task normalises by moments"
+    for normalise, refused in ((True, True), (False, False)):
+        task = Task.on(model, DIGITS, normalise=normalise).fine_tune(DIGITS.x, frozen=BACKBONE)
+        rest, (rows,) = precompute_features(task, DIGITS)
+        data = Federation(rows, partition.Iid(4)).draw(0)
+        one = experiment(rest, **private)
+        if refused:
+            with pytest.raises(ValueError, match=refusal):
+                privacy.epsilon_of(one, data, 1e-3)
+        else:
+            assert privacy.epsilon_of(one, data, 1e-3) == 1.5
+        assert privacy.epsilon_of(one, data, 1e-3, public_moments=True) == 1.5
+
+
+def test_public_examples_are_features_too_where_each_seed_draws_its_data():
+    given = {"data": {"name": "digit_images", "seed": None, "num_examples": 40}, "public": "digit_images"}
+    given |= {"model": {"name": "wide_resnet", "depth": 10, "frozen": list(BACKBONE)}, "partition": {"clients": 4}}
+    built = build(resolve({**given, "cohort_size": 2, "rounds": 1}))
+    public = built.data.draw(0).public_x
+    assert public.shape[1:] == built.data.draw(0).x.shape[1:] == (4, 4, 32)

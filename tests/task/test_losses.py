@@ -186,3 +186,25 @@ def test_all_names_of_losses_and_metrics_are_values_that_compare_equal():
     for cls in (*LOSSES.values(), *METRICS.values()):
         assert cls() == cls()
         assert hash(cls()) == hash(cls())
+
+
+def test_classes_that_cannot_be_are_no_reason_for_a_loss_that_is_no_number():
+    """A model may exclude classes by a logit of -∞."""
+    outputs, y = jnp.array([[1.0, -jnp.inf, 2.0], [0.0, 3.0, -jnp.inf]]), jnp.array([0, 1])
+    expected = optax.softmax_cross_entropy_with_integer_labels(outputs, y)
+    np.testing.assert_allclose(losses.CrossEntropy()(outputs, y), expected, rtol=1e-6)
+    gradient = jax.grad(lambda z: losses.CrossEntropy()(z, y).sum())(outputs)
+    p = np.exp(outputs) / np.exp(outputs).sum(1, keepdims=True)
+    np.testing.assert_allclose(gradient, p - np.eye(3)[y], atol=1e-6)
+
+
+def test_sequences_of_padding_alone_have_no_accuracy():
+    sums = jax.tree.map(lambda leaf: leaf.sum(0), metrics.TokenAccuracy().measure(PLACES, jnp.zeros_like(TOKENS)))
+    assert np.isnan(metrics.TokenAccuracy().compute(sums, 8.0))
+
+
+def test_a_label_that_nobody_has_is_left_out_of_the_mean():
+    labels = np.array([[1, 0], [1, 0], [0, 0]])
+    sums = jax.tree.map(lambda a: a.sum(0), metrics.F1().measure(jnp.asarray(2.0 * labels - 1), jnp.asarray(labels)))
+    expected = oracle.f1_score(labels, labels, average="macro", zero_division=np.nan)
+    assert metrics.F1().compute(sums, 3) == expected == 1
