@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -92,13 +93,26 @@ def refuse_global_random_numbers() -> Iterator[None]:
     Python's own generator is not watched, since libraries draw from it.
 
     Raises:
-      OwnCodeError: the state of NumPy's global generator changed inside.
+      OwnCodeError: the state of NumPy's global generator changed inside, or user code made a generator without a seed.
     """
+    drawn = (
+        "random numbers were drawn from np.random: a compiled program draws them once, for all rounds and seeds, "
+        "and no seed repeats them; draw them from the key, as in jax.random.uniform(key, (n,))"
+    )
+    make = np.random.default_rng
+
+    def refuse(seed: Any = None) -> np.random.Generator:
+        caller = sys._getframe(1).f_code.co_filename
+        if seed is None and not caller.startswith(PACKAGE) and not any(name in caller for name in LIBRARIES):
+            raise OwnCodeError(drawn)
+        return make(seed)
+
     before = np.random.get_state(legacy=False)  # noqa: NPY002 (user code draws from it)
-    yield
+    np.random.default_rng = refuse  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        np.random.default_rng = make  # type: ignore[assignment]
     after = np.random.get_state(legacy=False)  # noqa: NPY002
     if not all(map(np.array_equal, jax.tree.leaves(before), jax.tree.leaves(after))):
-        raise OwnCodeError(
-            "random numbers were drawn from np.random: a compiled program draws them once, for all rounds and seeds, "
-            "and no seed repeats them; draw them from the key, as in jax.random.uniform(key, (n,))"
-        )
+        raise OwnCodeError(drawn)

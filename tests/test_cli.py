@@ -342,3 +342,21 @@ def test_a_folder_of_the_first_edition_is_the_same_run(finished, tmp_path):
     assert "Nothing was run" in call("run", *SMALL, "--out", old).stdout
     assert call("compare", finished / "uniform", old).exit_code == 0
     assert layout.read(old)[1]["client_selection"]["name"] == "entropy"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["pretrain", "mlp", "--epochs", "2", "rounds=1"], "rounds"),
+        (["pretrain", "mlp", "model=logistic"], "model"),
+        (["show", "iris", "--open"], "--open is not used"),
+        (["run", "iris", "--memory", "inf"], "memory is inf GiB; it must be a number above 0"),
+        (["run", "iris", "fine_tuning=sgd"], "fine_tuning trains clients' models before they are evaluated"),
+    ],
+)
+def test_what_would_be_ignored_is_refused(arguments, says, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(main, arguments)
+    assert done.exit_code == 2, done.output
+    assert says in done.stderr
+    assert not (tmp_path / "runs").exists()

@@ -356,3 +356,12 @@ def test_a_selector_of_the_users_is_explained_as_a_built_in_one_is(tmp_path):
     assert told[f"client_selection: {name}"] == ["The clients of largest loss."]
     assert told["fields"] == ["bonus: float = 0.3, 0 or above"]
     assert told["signals"][0].startswith("before: loss = Loss(); a client pays")
+
+
+@pytest.mark.parametrize("name", ["selectors", "optax"])
+def test_a_file_named_like_a_module_of_python_is_refused(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / f"{name}.py").write_text("from fedjax_sel.client_selection import Uniform\n")
+    for given in (f"{name}.py:Uniform", f"{name}:Uniform"):
+        with pytest.raises(ValueError, match=f"{name} is a module of Python or of a library; give the file {name}.py"):
+            resolve({"data": "iris", "client_selection": given})

@@ -500,3 +500,12 @@ def test_the_last_value_is_that_of_the_last_evaluation():
     alive[1, 1:] = 0
     history = History((0, 1, 2, 3), {"accuracy": accuracy, "alive": alive}, np.zeros((4, 4, 1), int), 2)
     np.testing.assert_array_equal(take_last(history, "accuracy"), [0.5, nan, 0.7, nan])
+
+
+def test_a_callback_that_would_end_a_run_is_refused_where_all_run_to_the_end(tmp_path):
+    (tmp_path / "stops.py").write_text(
+        "class Stop:\n    def after_central_iteration(self, history):\n        return history.rounds >= 1\n"
+    )
+    done = call("sweep", *SMALL, "lr=0.1,0.2", "callbacks=stops.py:Stop", "--out", tmp_path / "sweep")
+    assert done.exit_code == 2
+    assert "a callback answered True, to end a run before its last round, but a sweep" in done.stderr

@@ -128,7 +128,8 @@ def collect(out: Path, seeds: Iterable[int] = range(20)) -> dict[str, Any]:
 
 
 def join_runs(new: Mapping[str, Any], known: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Returns the runs of both, those of `new` where both have one; runs with other settings are left out."""
+    """Returns the runs of both, those of `new` where both have one; not those with other settings or rounds."""
+    new = {**new, "runs": [run for run in new["runs"] if run["rounds"] == ROUNDS]}
     if known is None or known["settings"] != new["settings"]:
         return dict(new)
     named = {name_run(run): run for run in (*known["runs"], *new["runs"])}

@@ -32,8 +32,12 @@ def show(
             raise ValueError(
                 f"{target} is a folder, whose configuration stays as it is; {' '.join(overrides)} is not used"
             )
+        if figure is not None:
+            raise ValueError(f"{target} is a folder, whose figures are in it; --figure {figure} is not used")
         show_folder(Path(target).expanduser(), opened)
     else:
+        if opened:
+            raise ValueError(f"{target} is no folder of a run, whose report.html could be opened; --open is not used")
         show_partition(target, overrides or [], figure)
 
 

@@ -123,14 +123,14 @@ def pretrain(
         list[str] | None,
         typer.Argument(metavar="[KEY=VALUE]...", help="As in local_training.batch_size=64 data.num_examples=20000."),
     ] = None,
-    data: Annotated[str, typer.Option(help="Examples to train on, all of them in one place.")] = "digits",
-    epochs: Annotated[int, typer.Option(help="Passes over the examples.")] = 10,
+    data: Annotated[str | None, typer.Option(help="Examples to train on, all in one place (default: digits).")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Passes over the examples (default: 10).")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder; by default runs/pretrain-MODEL-HASH.")] = None,
     no_cache: NoCache = False,
 ) -> None:
     """Train a model on examples in one place, and keep its variables for other runs to start from."""
-    given = {**CENTRAL, "data": {"name": data}, "model": {"name": model}, "rounds": epochs}
-    config = resolve(given, overrides, {})
+    given = {**CENTRAL, "data": {"name": "digits"}, "rounds": 10}
+    config = resolve(given, overrides, {"data": data, "model": model, "rounds": epochs})
     place = out or Path("runs") / f"pretrain-{model}-{config.fingerprint}"
     run_and_show(f"pretrain {model}", config, place, no_cache=no_cache, keep_variables=True)
     Console().print(

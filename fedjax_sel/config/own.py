@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from fedjax_sel.catalog import check_name
-from fedjax_sel.mistakes import describe
+from fedjax_sel.mistakes import LIBRARIES, describe
 
 FORMATS = ("npz", "tfds", "hf")
 """Prefixes before a colon that are data formats, not modules."""
@@ -108,6 +108,7 @@ def load_function(what: str, name: str) -> Any:
 
 def import_module(what: str, name: str) -> ModuleType:
     """Imports and returns the user's module; raises as `load_own` does."""
+    check_stem(what, Path(name).stem if name.endswith(".py") else name.split(".")[0])
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)  # as with `python -m`; the module's later imports are found there, too
@@ -121,6 +122,13 @@ def import_module(what: str, name: str) -> ModuleType:
         raise ValueError(f"{what}: there is no module {error.name!r}{by}, in {here} or on Python's path") from error
     except Exception as error:
         raise ValueError(f"{what}: {name} cannot be imported: {describe_failure(error)}") from error
+
+
+def check_stem(what: str, stem: str) -> None:
+    """Raises `ValueError` if a user's file has the name of a module of Python, or of a library that is in use."""
+    known = getattr(sys.modules.get(stem), "__file__", None) or ""
+    if stem in sys.stdlib_module_names or any(name in known for name in LIBRARIES):
+        raise ValueError(f"{what}: {stem} is a module of Python or of a library; give the file {stem}.py another name")
 
 
 def import_file(path: Path) -> ModuleType:

@@ -185,20 +185,27 @@ def warn_of_axes(name: str, x: np.ndarray) -> None:
         )
 
 
-def warn_of_owners(name: str, owner: np.ndarray, left: np.ndarray) -> None:
-    """Warns of owners who are not clients because all their examples were set apart.
+def warn_of_owners(
+    name: str,
+    owner: np.ndarray,
+    left: np.ndarray,
+    how: str = "in the test or validation share",
+    advice: str = "give the test examples apart, as test=(x, y), or a smaller share",
+) -> None:
+    """Warns of owners who are not clients because all their examples were set apart or left out.
 
     Args:
       name: name of the dataset.
       owner: owner of each example.
       left: which of the examples are training examples.
+      how: where the others are.
+      advice: how to keep the owners.
     """
     if len(lost := np.setdiff1d(owner, owner[left])):
         shown = ", ".join(repr(one) for one in lost[:5].tolist()) + (", ..." if len(lost) > 5 else "")
         warnings.warn(
-            f"{name}: {len(lost)} of {len(np.unique(owner))} owners ({shown}) have all their examples in the test or "
-            "validation share, so that they are no clients, and those after them are numbered without them; give the "
-            "test examples apart, as test=(x, y), or a smaller share",
+            f"{name}: {len(lost)} of {len(np.unique(owner))} owners ({shown}) have all their examples {how}, so that "
+            f"they are no clients, and those after them are numbered without them; {advice}",
             stacklevel=3,
         )
 

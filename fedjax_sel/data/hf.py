@@ -85,10 +85,10 @@ def find_columns(name: str, columns: Any) -> tuple[str, str | None, list[str]]:
     left = {column: kind for column, kind in kinds.items() if column not in (labels[0], owner, *classes)}
     arrays = [column for column, kind in left.items() if kind in ARRAYS or kind.startswith("Array")]
     numbers = [column for column, kind in left.items() if kind == "Value" and columns[column].dtype.startswith(NUMBERS)]
-    if len(arrays) > 1 or not (arrays or numbers):
+    if len(arrays) > 1 or not (arrays or numbers) or (not arrays and len(numbers) < len(left)):
         shown = ", ".join(f"{column} ({kind})" for column, kind in left.items()) or "nothing"
         raise ValueError(
-            f"hf:{name} has {shown} beside its labels; one column of images or arrays is needed, or some of numbers; "
+            f"hf:{name} has {shown} beside its labels; one column of images or arrays is needed, or numbers alone; "
             "make a Dataset of it in code (fs.dataset), or name a function of your own that does"
         )
     return labels[0], owner, arrays or numbers
@@ -100,6 +100,9 @@ def read_split(
     """Returns the examples and labels of a split, and the indices of their rows; unlabelled rows (-1) are left out.
 
     Labels that are strings are numbered in the order of `words`.
+
+    Raises:
+      ValueError: a label is missing, unknown, below -1, or all are -1; or examples differ in shape.
     """
     y = np.asarray(split[label])
     if y.dtype == object and (empty := [i for i, one in enumerate(y) if one is None]):
@@ -117,5 +120,12 @@ def read_split(
         shapes = sorted({np.shape(one) for one in columns[0]}, key=str)
         raise ValueError(f"hf:{name}: examples differ in shape ({shapes[0]}, {shapes[-1]}); examples must be alike")
     x = columns[0] if len(examples) == 1 and columns[0].ndim > 1 else np.stack(columns, axis=1).astype(np.float32)
+    if y.dtype.kind in "if" and y.size and (y < -1).any():
+        raise ValueError(f"hf:{name}: a label is {y.min()}; labels must be numbers from 0, or -1 where there is none")
     kept = np.flatnonzero(y >= 0)
+    if not len(kept):
+        raise ValueError(
+            f"hf:{name} has a split of {len(y)} examples without any label (-1); if it is the test split, set "
+            "test_from=training, which sets training examples apart"
+        )
     return (x, y, kept) if len(kept) == len(y) else (x[kept], y[kept], kept)

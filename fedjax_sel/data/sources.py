@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fedjax_sel.data.checks import warn_of_owners
 from fedjax_sel.data.dataset import Dataset, dataset
 from fedjax_sel.data.files import list_places, npz_dataset
 from fedjax_sel.data.hf import hf_dataset
@@ -131,7 +132,10 @@ def take_fewer(data: Dataset, training: int | None, test: int | None, validation
     """Returns a dataset with the given numbers of examples of each part, stratified by class; None: all."""
     classes = data.targets == "classes"
     if (kept := draw_some(data.name, "num_examples", "training", data.y, training, seed, classes)) is not None:
-        owner = None if data.owner is None else np.unique(data.owner[kept], return_inverse=True)[1].astype(np.int32)
+        owner = None
+        if data.owner is not None:
+            warn_of_owners(data.name, data.owner, kept, "left out by num_examples", "ask for more examples")
+            owner = np.unique(data.owner[kept], return_inverse=True)[1].astype(np.int32)
         data = replace(data, x=data.x[kept], y=data.y[kept], owner=owner)
     if (kept := draw_some(data.name, "num_test_examples", "test", data.test_y, test, seed, classes)) is not None:
         data = replace(data, test_x=data.test_x[kept], test_y=data.test_y[kept])

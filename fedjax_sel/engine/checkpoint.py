@@ -8,6 +8,7 @@ carries a digest of its content: a damaged checkpoint is detected and reported, 
 
 from __future__ import annotations
 
+import errno
 import logging
 import re
 import shutil
@@ -35,6 +36,9 @@ FOLDER = re.compile(r"round-(\d{6,})")
 STATE, MEASURED, ABOUT = "state.", "measured.", "about."
 METADATA = 2**16
 """Approximate bytes of a checkpoint besides its arrays."""
+PASSING = {errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE}
+"""Errors of the system after which a checkpoint may be whole: the run ends with them instead of starting anew."""
+
 SPARE = 9
 """Least time between two checkpoints, as a multiple of the time that saving one takes."""
 
@@ -99,6 +103,7 @@ class Checkpoints:
             run.
 
         Raises:
+          OSError, MemoryError: one cannot be read now (`PASSING`), which is no damage.
           ValueError: the newest readable checkpoint is of another run, or of another version of this program; or the
             folder is a file.
         """
@@ -108,7 +113,11 @@ class Checkpoints:
             path = self._path(number)
             try:
                 arrays = read(path)
+            except MemoryError:
+                raise
             except Exception as error:  # damaged files can make the reader raise anything
+                if getattr(error, "errno", None) in PASSING:
+                    raise
                 reason = (str(error).splitlines() or [""])[0]
                 self.say(f"checkpoint {path} is damaged ({type(error).__name__}: {reason}); using the one before it")
                 continue

@@ -151,6 +151,11 @@ class Experiment(Pytree):
     def check_personal(self, data: FederatedData) -> None:
         """Raises `ValueError` if personal parts are not in the model, or clients' models cannot be evaluated."""
         self.task.check_personal(data.like)
+        if self.fine_tuning is not None and self.evaluate_clients_every is None:
+            raise ValueError(
+                "fine_tuning trains clients' models before they are evaluated, but they never are; set "
+                "evaluate_clients_every"
+            )
         judged = self.has_own_models and self.evaluate_clients_every is not None
         if judged and int(jnp.max(data.num_holdout)) == 0:
             raise ValueError(

@@ -75,7 +75,9 @@ def run_leaderboard(
         studies, tidy = find_studies(out, console), watch.add_to(build_tidy(cells, facts))
         if earlier is not None:
             cells, tidy = join_known(cells, tidy, earlier)
-        summary = page.write(scale, numbers, cells, tidy, studies, out, console, tell_again(scale, only, add, known))
+        summary = page.write(
+            scale, numbers, cells, tidy, studies, out, console, tell_again(scale, only, add, known, numbers)
+        )
         console.print(
             f"{time.perf_counter() - began:.0f} s. Tables, figures and leaderboard.json are in [bold]{out}[/]",
             soft_wrap=True,
@@ -83,13 +85,21 @@ def run_leaderboard(
     return summary
 
 
-def tell_again(scale: str, only: Sequence[str], add: Sequence[str], known: Path | None = None) -> str:
-    """Returns the command that runs a leaderboard.
+def tell_again(
+    scale: str, only: Sequence[str], add: Sequence[str], known: Path | None = None, seeds: Sequence[int] = ()
+) -> str:
+    """Returns the command that runs a leaderboard, with its seeds where they are not the scale's.
 
     >>> tell_again("smoke", ["fashion-*"], ["mine.py:Last"], Path("earlier"))
     "fedjax-sel leaderboard --scale smoke --only 'fashion-*' --add mine.py:Last --known earlier"
     """
-    options = (("--only", only), ("--add", add), ("--known", () if known is None else (str(known),)))
+    usual = not seeds or list(seeds) == list(range(SCALES[scale].seeds))
+    options = (
+        ("--only", only),
+        ("--add", add),
+        ("--known", () if known is None else (str(known),)),
+        ("--seeds", () if usual else (",".join(map(str, seeds)),)),
+    )
     named = [part for option, values in options for one in values for part in (option, one)]
     return shlex.join(["fedjax-sel", "leaderboard", "--scale", scale, *named])
 

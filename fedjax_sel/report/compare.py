@@ -13,7 +13,7 @@ from rich.table import Table
 from fedjax_sel.catalog import check_name
 from fedjax_sel.config import KINDS
 from fedjax_sel.config.resolve import ANSWERS
-from fedjax_sel.engine.faults import say_diverged
+from fedjax_sel.engine.faults import PREFIX, say_diverged
 from fedjax_sel.engine.history import TOTALS, History
 from fedjax_sel.metrics import cost_to, rounds_to
 from fedjax_sel.metrics.verdict import adjust_holm, difference
@@ -27,6 +27,9 @@ UNITS: dict[str, Callable[[float], str]] = {
     "flops": lambda flops: format_quantity(flops, "FLOP"),
 }
 """How the costs of a run are formatted."""
+
+COUNTED = {*UNITS, *(part for parts in TOTALS.values() for part in parts), "left_out", "idle"}
+"""Metrics that are added up over rounds, with those of `faults.PREFIX`."""
 
 
 def choose_metric(runs: Mapping[str, tuple[History, dict]], metric: str | None = None) -> str:
@@ -46,10 +49,10 @@ def choose_metric(runs: Mapping[str, tuple[History, dict]], metric: str | None =
 def is_cost(metric: str) -> bool:
     """Returns whether a run's rounds add up to its value, as bytes do.
 
-    >>> [name for name in ("accuracy", "bytes", "selection_bytes_up", "loss", "seconds") if is_cost(name)]
-    ['bytes', 'selection_bytes_up', 'seconds']
+    >>> [name for name in ("accuracy", "bytes", "client_flops", "client_accuracy", "loss", "seconds") if is_cost(name)]
+    ['bytes', 'client_flops', 'seconds']
     """
-    return metric.removeprefix("selection_").partition("_")[0] in UNITS
+    return metric in COUNTED or metric.startswith(PREFIX)
 
 
 def measure_runs(history: History, metric: str) -> Float[np.ndarray, "R"]:

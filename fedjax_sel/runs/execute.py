@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -125,5 +126,7 @@ def say_on_stderr() -> Say:
 
 
 def to_bytes(gib: float | None) -> int | None:
-    """Returns GiB as bytes; None stays None."""
+    """Returns GiB as bytes; None stays None. Raises `ValueError` if it is not a positive number."""
+    if gib is not None and not 0 < gib < math.inf:
+        raise ValueError(f"memory is {gib} GiB; it must be a number above 0")
     return None if gib is None else int(gib * GIB)

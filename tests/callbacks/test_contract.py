@@ -87,7 +87,8 @@ def test_a_callback_is_told_in_a_run_without_compilation_too(name, small, tmp_pa
 def test_only_true_ends_a_run_and_other_answers_are_refused(blobs, answer):
     task = Task.on(LogisticRegression(classes=3), blobs)
     one, data = Experiment(task, cohort_size=2, rounds=4), Federation(blobs, partition.Iid(clients=4))
-    with pytest.raises(ValueError, match="after_central_iteration answered .*; it must answer True"):
+    refusal = r"after_central_iteration answered .*; it must answer True"
+    with pytest.raises(ValueError, match=refusal):
         simulate(one, data, chunk=1, callbacks=[lambda history: answer])
     assert simulate(one, data, chunk=1, callbacks=[lambda history: np.True_]).rounds == 1
     assert simulate(one, data, chunk=1, callbacks=[lambda history: None, lambda history: False]).rounds == 4

@@ -309,3 +309,26 @@ def test_a_table_that_cannot_be_read_is_one_clear_error(frame, given, says):
 def test_test_examples_need_no_owner():
     data = from_frame(POINTS, label="y", client="who", test=POINTS[["x1", "x2", "y"]])
     assert len(data.test_y) == 4
+
+
+def test_texts_that_are_no_examples_and_labels_that_are_no_numbers_from_0_are_refused(tmp_path):
+    classes = datasets.ClassLabel(names=["a", "b"])
+    columns = {"sentence": ["x", "y"], "label": [0, 1], "idx": [0, 1]}
+    features = {"sentence": datasets.Value("string"), "label": classes, "idx": datasets.Value("int32")}
+    save(tmp_path / "glue", columns, datasets.Features(features))
+    with pytest.raises(ValueError, match=r"has sentence \(Value\), idx \(Value\) .*, or numbers alone"):
+        fs.load(f"hf:{tmp_path / 'glue'}")
+    save(tmp_path / "signs", {"a": [1.0, 2.0], "label": [-2, 2]})
+    with pytest.raises(ValueError, match="a label is -2; labels must be numbers from 0, or -1"):
+        fs.load(f"hf:{tmp_path / 'signs'}")
+    save(tmp_path / "hidden", {"a": [1.0, 2.0], "label": [-1, -1]})
+    with pytest.raises(ValueError, match=r"2 examples without any label .* set test_from=training"):
+        fs.load(f"hf:{tmp_path / 'hidden'}")
+
+
+def test_owners_without_an_example_among_those_asked_for_are_told(tmp_path):
+    rng = np.random.default_rng(0)
+    owner = np.repeat(np.arange(20), 4)
+    np.savez(tmp_path / "mine.npz", x=rng.normal(size=(80, 2)), y=rng.integers(0, 2, 80), owner=owner)
+    with pytest.warns(UserWarning, match=r"owners .* left out by num_examples.* ask for more"):
+        fs.load(f"npz:{tmp_path / 'mine.npz'}", num_examples=20, test=0.0)

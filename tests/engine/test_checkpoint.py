@@ -311,3 +311,17 @@ def test_an_error_of_a_callback_costs_no_round_that_was_computed(data, tmp_path)
     history = simulate(experiment(), data, chunk=2, checkpoints=points)
     assert history.about["resumed_at"] == 4
     same(history, simulate(experiment(), data, chunk=2))
+
+
+@pytest.mark.parametrize("error", [MemoryError(), OSError(24, "Too many open files"), PermissionError(13, "denied")])
+def test_what_cannot_be_read_now_is_not_damaged_and_is_kept(data, tmp_path, monkeypatch, error):
+    simulate(experiment(), data, chunk=2, checkpoints=Checkpoints(tmp_path), callbacks=[stopped_after(4)])
+
+    def fail(path):
+        raise error
+
+    kept = Checkpoints(tmp_path).rounds()
+    monkeypatch.setattr(checkpoint, "read", fail)
+    with pytest.raises(type(error)):
+        simulate(experiment(), data, chunk=2, checkpoints=Checkpoints(tmp_path))
+    assert Checkpoints(tmp_path).rounds() == kept

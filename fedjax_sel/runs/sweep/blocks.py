@@ -25,7 +25,7 @@ from fedjax_sel.runs.sweep.programs import Block, Drawn
 
 
 class Apart:
-    """Tells each combination's callbacks of its own history; what they answer ends nothing.
+    """Tells each combination's callbacks of its own history; none can end it, as all run side by side.
 
     Args:
       callbacks: of each combination.
@@ -54,7 +54,11 @@ class Apart:
 
     def _tell(self, event: str, history: History) -> None:
         for callbacks, own in zip(self.callbacks, split_history(history, self.size), strict=False):
-            tell(callbacks, event, own)
+            if tell(callbacks, event, own) and event == "after_central_iteration":
+                raise ValueError(
+                    "a callback answered True, to end a run before its last round, but a sweep runs every combination "
+                    "to its end; `fedjax-sel run` runs one with it"
+                )
 
 
 def run_block(
