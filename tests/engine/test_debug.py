@@ -92,7 +92,10 @@ def test_finite_numbers_integers_and_compiled_code_pass():
 def test_a_loss_that_overflows_is_an_error_in_debug_mode(blobs):
     """The update is finite, but its loss is not, for which it would be left out."""
     experiment = Experiment(
-        Task(LogisticRegression(classes=3)), local_training=SGD(5e37, batch_size=8), cohort_size=2, rounds=3
+        Task(LogisticRegression(classes=3), loss=lambda outputs, targets: 3e38 + outputs[:, 0]),
+        local_training=SGD(batch_size=8),
+        cohort_size=2,
+        rounds=3,
     )
     with pytest.raises(FloatingPointError, match=r"loss'.* is not finite"):
         simulate(experiment, Federation(blobs, partition.Iid(clients=4)), debug=True)
