@@ -268,6 +268,11 @@ SPOKEN = name_many(SPEECH["small"], STRONG)
         ({EDS: SOON, EDS50: SOON}, "entropy-helps-most-early", YES),
         ({EDS: GOOD, EDS50: GOOD}, "entropy-converges-faster", YES),
         ({EDS: GOOD, EDS50: GOOD}, "entropy-helps-most-early", NO),
+        (
+            {EDS: SOON, EDS50: SOON, RDS: GOOD, RDS50: GOOD},
+            "entropy-helps-most-early",
+            NO,
+        ),  # a smaller deficit is no lead
         ({EDS: SOON}, "entropy-converges-faster", NO),
         ({RDS: GOOD}, "partial-training-alone-pays", YES),
         ({FEDAVG_RDS: GOOD}, "partial-training-alone-pays", NO),
