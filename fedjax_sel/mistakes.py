@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 import traceback
 from collections.abc import Iterator
@@ -31,7 +32,9 @@ class OwnCodeError(ValueError):
 def find_place(error: BaseException) -> str:
     """Returns the innermost line of user code in an error's traceback, "" if there is none."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if not frame.filename.startswith(PACKAGE) and not any(name in frame.filename for name in LIBRARIES):
+        generated = frame.filename == "<string>" and frame.name.startswith("__")  # by dataclasses
+        is_library = frame.filename.startswith(PACKAGE) or any(name in frame.filename for name in LIBRARIES)
+        if not generated and not is_library:
             return f"{Path(frame.filename).name}, line {frame.lineno}, in {frame.name}"
     return ""
 
@@ -44,19 +47,21 @@ def describe(error: BaseException) -> str:
     """
     if isinstance(error, TRACED):
         return REMEDY
+    if isinstance(error, dataclasses.FrozenInstanceError):
+        return f"{error}: a strategy does not change; what it learns is its state (init, observe)"
     return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
 @contextmanager
 def name_own_code() -> Iterator[None]:
-    """Context manager that adds the line of user code to an error about types or shapes.
+    """Context manager that adds the line of user code to an error about types, shapes or a field that was set.
 
     Raises:
-      OwnCodeError: a `TypeError` was raised inside, and its traceback passes through user code.
+      OwnCodeError: such an error was raised inside, and its traceback passes through user code.
     """
     try:
         yield
-    except TypeError as error:
+    except (TypeError, dataclasses.FrozenInstanceError) as error:
         place = find_place(error)
         if not place:
             raise

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from fedjax_sel.mistakes import OwnCodeError, refuse_global_random_numbers
+import fedjax_sel as fs
+from fedjax_sel.mistakes import OwnCodeError, name_own_code, refuse_global_random_numbers
 
 
 def draw(text):
@@ -26,3 +27,15 @@ def test_a_seed_makes_them_constants_and_libraries_draw_as_they_like():
         from sklearn.cluster import KMeans
 
         KMeans(2, n_init=1, random_state=0).fit(np.arange(8.0).reshape(-1, 1))
+
+
+def test_a_field_that_is_set_is_told_with_its_line_and_what_to_do_instead():
+    class Counting(fs.ClientSelector):
+        seen: int = fs.static(default=0)
+
+        def select(self, key, state, ctx):
+            self.seen = 1
+
+    said = r"test_mistakes\.py, line \d+, in select: .*its state \(init, observe\)"
+    with pytest.raises(OwnCodeError, match=said), name_own_code():
+        Counting().select(None, None, None)

@@ -38,4 +38,5 @@ def leaderboard(
     from fedjax_sel.runs.prepare import prepare_jax
 
     prepare_jax(cores=True, cache=not no_cache)
-    run_leaderboard(scale, only=only or (), add=add or (), out=out, seeds=seeds, known=known, console=Console())
+    chosen = {"only": only or (), "add": add or (), "seeds": seeds, "known": known}
+    run_leaderboard(scale, **chosen, out=out, console=Console(), debug=debug)

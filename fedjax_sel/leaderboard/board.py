@@ -38,6 +38,7 @@ def run_leaderboard(
     seeds: int | Sequence[int] | None = None,
     known: Path | None = None,
     console: Console | None = None,
+    debug: bool = False,
 ) -> dict[str, Any]:
     """Runs the leaderboard at a scale, and writes the table, figures, findings and pages.
 
@@ -51,6 +52,7 @@ def run_leaderboard(
       add: the user's selectors, `module:Name` or `file.py:Name`.
       out: the folder; None: `runs/leaderboard-SCALE`.
       seeds: a count or numbers; None: as many as the scale has.
+      debug: raise an error in a cell, instead of showing it in the table.
       known: the folder of an earlier leaderboard of the same scale and seeds, for example of another machine; its
         numbers count for all cells that are not run here. The baseline is run here, too, as it sets the budgets.
       console: where progress and tables are printed.
@@ -71,7 +73,7 @@ def run_leaderboard(
     with lock_folder(out):
         began = time.perf_counter()
         watch = Stopwatch(out, console)
-        cells, facts = run_cells(federations, selectors, size, list(numbers), out, console, watch)
+        cells, facts = run_cells(federations, selectors, size, list(numbers), out, console, watch, debug)
         studies, tidy = find_studies(out, console), watch.add_to(build_tidy(cells, facts))
         if earlier is not None:
             cells, tidy = join_known(cells, tidy, earlier)
@@ -88,17 +90,17 @@ def run_leaderboard(
 def tell_again(
     scale: str, only: Sequence[str], add: Sequence[str], known: Path | None = None, seeds: Sequence[int] = ()
 ) -> str:
-    """Returns the command that runs a leaderboard, with its seeds where they are not the scale's.
+    """Returns the command that runs a leaderboard, with the number of its seeds where it is not the scale's.
 
     >>> tell_again("smoke", ["fashion-*"], ["mine.py:Last"], Path("earlier"))
     "fedjax-sel leaderboard --scale smoke --only 'fashion-*' --add mine.py:Last --known earlier"
     """
-    usual = not seeds or list(seeds) == list(range(SCALES[scale].seeds))
+    counted = len(seeds) if list(seeds) == list(range(len(seeds))) else 0  # others are for Python
     options = (
         ("--only", only),
         ("--add", add),
         ("--known", () if known is None else (str(known),)),
-        ("--seeds", () if usual else (",".join(map(str, seeds)),)),
+        ("--seeds", () if counted in (0, SCALES[scale].seeds) else (str(counted),)),
     )
     named = [part for option, values in options for one in values for part in (option, one)]
     return shlex.join(["fedjax-sel", "leaderboard", "--scale", scale, *named])
@@ -126,11 +128,12 @@ def run_cells(
     out: Path,
     console: Console,
     watch: Stopwatch,
+    debug: bool = False,
 ) -> tuple[list[Cell], dict[str, Facts]]:
     """Runs all cells and returns them, with facts about each federation's clients.
 
     Cells run selector by selector within a family of federations, so that each program is compiled once and dropped
-    when the family is done.
+    when the family is done. With `debug` an error in a cell is raised.
     """
     cells: list[Cell] = []
     facts: dict[str, Facts] = {}
@@ -139,8 +142,8 @@ def run_cells(
     for family, entries in group_by_family(federations).items():
         compiled = run_chunk.programs
         with console.status(f"drawing {family}"):
-            bench = Workbench(entries, scale, seeds)
-            trial = Workbench(entries, scale, list(SEEDS), tuning=True) if scale.tuned else None
+            bench = Workbench(entries, scale, seeds, debug=debug)
+            trial = Workbench(entries, scale, list(SEEDS), tuning=True, debug=debug) if scale.tuned else None
         facts |= bench.facts
         for name, reason in bench.left_out.items():
             console.print(f"{name} is left out: {reason}", style="yellow", soft_wrap=True, markup=False)

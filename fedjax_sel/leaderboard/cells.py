@@ -106,14 +106,17 @@ class Workbench:
       seeds: the seeds of the runs.
       tuning: whether accuracy is measured on the server's validation examples, so that nothing is chosen by the test
         examples, which other seeds share.
+      debug: whether an error in a cell is raised instead of becoming its reason.
 
     Attributes:
       left_out: the reason for each federation that cannot be drawn here, by name.
       facts: the facts about the others, by name.
     """
 
-    def __init__(self, entries: Sequence[Entry], scale: Scale, seeds: Any = None, *, tuning: bool = False):
-        self.scale, self.seeds, self.tuning = scale, seeds, tuning
+    def __init__(
+        self, entries: Sequence[Entry], scale: Scale, seeds: Any = None, *, tuning: bool = False, debug: bool = False
+    ):
+        self.scale, self.seeds, self.tuning, self.debug = scale, seeds, tuning, debug
         self.left_out: dict[str, str] = {}
         self.facts: dict[str, Facts] = {}
         self._sources: dict[str, Any] = {}
@@ -238,6 +241,8 @@ def run_cell(
     except layout.FolderError:
         raise
     except Exception as error:  # a user's selector may raise anything, and the others continue
+        if bench.debug:
+            raise
         return tell_failure(*name, error)
 
 

@@ -70,6 +70,8 @@ def tune(
     try:
         best = find_best(federation, trials, trial, out / "tuning" / f"{locate(out, federation.name, label).name}.json")
     except Exception as error:  # as in `run_cell`
+        if bench.debug:
+            raise
         return tell_failure(federation.name, label, error)
     return run_cell(federation, trials[best], bench, out, console)
 

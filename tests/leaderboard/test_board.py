@@ -124,6 +124,12 @@ def test_what_is_finished_is_read_and_not_run_again(board):
     pd.testing.assert_frame_equal(before, after)
 
 
+def test_in_debug_mode_the_error_of_a_selector_is_raised(board, tmp_path):
+    _, add, _, _ = board
+    with pytest.raises(Exception, match="not today"):
+        run_leaderboard("smoke", only=["digits"], add=[add[1]], out=tmp_path, seeds=1, debug=True)
+
+
 def test_a_broken_selector_stands_in_the_table_and_the_others_go_on(board):
     out, add, (summary, _, told, tidy), _ = board
     status = {(cell["federation"], cell["selector"]): (cell["status"], cell["reason"]) for cell in summary["cells"]}
