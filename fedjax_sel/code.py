@@ -46,18 +46,39 @@ def list_own(tree: Any) -> Iterator[Any]:
             if is_own_class(node[0]):
                 yield node[0]
             fixed = node[1][0] if isinstance(node[1], tuple) and node[1] else ()
-            yield from (value for value in (fixed if isinstance(fixed, tuple) else ()) if may_hold_code(value))
+            yield from (value for value in (fixed if isinstance(fixed, tuple) else ()) if holds_code(value))
         for child in definition.children():
             yield from walk(child)
 
     return walk(jax.tree.structure(tree))
 
 
-def may_hold_code(value: Any) -> bool:
-    """Returns whether a static field's value can hold code: a function, or an object that is no plain value."""
-    if isinstance(value, tuple):
-        return any(map(may_hold_code, value))
-    return not isinstance(value, PLAIN)
+def holds_code(value: Any) -> bool:
+    """Returns whether a static field's value holds what may be the user's code: a function, an object of its class."""
+    if isinstance(value, PLAIN):
+        return False
+    if isinstance(value, tuple | list | set | frozenset):
+        return any(map(holds_code, value))
+    if isinstance(value, dict):
+        return any(map(holds_code, value.values()))
+    if isinstance(value, type):
+        return is_own_class(value)
+    if inspect.isroutine(value) or isinstance(value, functools.partial) or hasattr(value, "__wrapped__"):
+        return True
+    if is_own_class(type(value)):
+        return True
+    if not dataclasses.is_dataclass(value):
+        return False
+    try:
+        return is_any_field_code(value)
+    except TypeError:  # it cannot be hashed
+        return is_any_field_code.__wrapped__(value)
+
+
+@functools.lru_cache(maxsize=128)
+def is_any_field_code(value: Any) -> bool:
+    """Returns whether a field of a library's dataclass, such as a model, holds what may be the user's code."""
+    return any(holds_code(getattr(value, field.name, None)) for field in dataclasses.fields(value))
 
 
 def is_own(function: Any) -> bool:
@@ -67,6 +88,7 @@ def is_own(function: Any) -> bool:
     return not place.startswith((PACKAGE, "<string>")) and not any(name in place for name in LIBRARIES)
 
 
+@functools.cache
 def is_own_class(cls: type) -> bool:
     """Returns whether any method of a class is written by the user."""
     return any(is_own(function) for _, function in list_methods(cls))
