@@ -365,3 +365,25 @@ def test_a_file_named_like_a_module_of_python_is_refused(name, tmp_path, monkeyp
     for given in (f"{name}.py:Uniform", f"{name}:Uniform"):
         with pytest.raises(ValueError, match=f"{name} is a module of Python or of a library; give the file {name}.py"):
             resolve({"data": "iris", "client_selection": given})
+
+
+def test_a_finished_run_is_shown_without_the_code_of_its_strategies(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "gone_soon.py"
+    file.write_text("from fedjax_sel.client_selection import Uniform\n\n\nclass Mine(Uniform):\n    pass\n")
+    given = [
+        "run",
+        "iris",
+        "client_selection=gone_soon.py:Mine",
+        "partition.clients=6",
+        "m=2",
+        "rounds=1",
+        "--out",
+        "one",
+    ]
+    done = CliRunner().invoke(main, given)
+    assert done.exit_code == 0, done.output
+    file.unlink()
+    done = CliRunner().invoke(main, ["show", "one"])
+    assert done.exit_code == 0, done.output
+    assert "iris, gone_soon.py:Mine, m = 2, 1 rounds" in done.output

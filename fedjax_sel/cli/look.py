@@ -50,7 +50,7 @@ def show_folder(folder: Path, opened: bool) -> None:
     console, found = Console(), open(folder)
     page = folder / layout.REPORT
     if isinstance(found, SavedRun):
-        page, title = folder / layout.HTML, layout.title(found.config, found.history.rounds)
+        page, title = folder / layout.HTML, layout.title(found.asked, found.history.rounds)
         numbers = summary.summarize(found.history)
         if not page.exists():  # the run is from an earlier version, or was made without figures, as in a sweep
             layout.write_report(folder, found.history, found.config, numbers)

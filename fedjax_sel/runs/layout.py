@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import os
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -265,7 +265,7 @@ def read_file(path: Path, reader: Callable[[Path], Any]) -> Any:
         raise FolderError(f"{path} cannot be read ({reason}); {cure}") from error
 
 
-def title(config: Config, rounds: int) -> str:
+def title(config: Config | Mapping[str, Any], rounds: int) -> str:
     """Returns a one-line title: data, client selection, cohort, rounds (of how many, if a callback ended the run)."""
     data, selection = config["data"]["name"], config["client_selection"]["name"]
     count = f"{rounds}" if rounds == config["rounds"] else f"{rounds} of {config['rounds']}"
