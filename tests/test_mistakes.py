@@ -1,10 +1,107 @@
-"""Random numbers that no seed repeats, in code that is compiled."""
+"""Mistakes in a user's own code: one line that says where, and what helps."""
 
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from rich.console import Console
 
 import fedjax_sel as fs
+from fedjax_sel.client_selection import top_m
 from fedjax_sel.mistakes import OwnCodeError, name_own_code, refuse_global_random_numbers
+from fedjax_sel.report.summary import build_table, summarize
+
+POINTS = fs.dataset("points", np.eye(4)[np.arange(40) % 4], np.arange(40) % 2, test=0.2)
+CLIENTS = fs.Federation(POINTS, fs.partition.Iid(clients=4))
+LINEAR = fs.Task.on(fs.models.LogisticRegression(classes=2), POINTS)
+
+
+class Asking(fs.ClientSelector):
+    """Asks for losses; what is wrong is in `score`."""
+
+    def signals(self):
+        return fs.Signals(before=[fs.signals.Loss()])
+
+    def select(self, key, state, ctx, *, loss):
+        return top_m(key, self.score(loss), ctx.available, ctx.m)
+
+
+class Branches(Asking):
+    def score(self, loss):
+        return loss if loss[0] > 0 else -loss
+
+
+class CallsNumpy(Asking):
+    def score(self, loss):
+        return np.log(loss)
+
+
+class Short(Asking):
+    def score(self, loss):
+        return loss + loss[:3]
+
+
+class Divides(Asking):
+    def score(self, loss):
+        return loss / (1 // 0)
+
+
+class Images(nn.Module):
+    @nn.compact
+    def __call__(self, x):
+        if x.ndim < 4:
+            raise RuntimeError("no channels")
+        return nn.Dense(2)(x.reshape(x.shape[0], -1))
+
+
+def run(selector):
+    return fs.simulate(fs.Experiment(LINEAR, client_selection=selector, cohort_size=2, rounds=1), CLIENTS)
+
+
+@pytest.mark.parametrize(
+    ("selector", "said"),
+    [
+        (Branches(), r"test_mistakes.py, line \d+, in score: a number that is known only .* jnp.where"),
+        (CallsNumpy(), r"test_mistakes.py, line \d+, in score: a number that is known only .* jnp instead of np"),
+        (Short(), r"test_mistakes.py, line \d+, in score: TypeError: .*shapes for broadcasting: \(4,\), \(3,\)"),
+    ],
+)
+def test_an_error_of_types_in_a_selector_names_its_line_and_what_helps(selector, said):
+    with pytest.raises(OwnCodeError, match=said) as caught:
+        run(selector)
+    assert caught.value.__notes__[0] == "in client selection"
+
+
+def test_other_errors_of_a_selector_stay_what_they_are():
+    with pytest.raises(ZeroDivisionError):
+        run(Divides())
+
+
+def test_a_model_that_cannot_be_applied_names_the_examples_it_was_given():
+    flat = fs.dataset("flat", np.zeros((8, 6, 6)), np.arange(8) % 2, test=0.5)
+    said = r"Images cannot be applied to examples of shape \(6, 6\) and type float32: RuntimeError: no channels; images"
+    with pytest.raises(OwnCodeError, match=said):
+        fs.Task.on(Images(), flat).init(jax.random.key(0), flat.x)
+
+
+def test_examples_of_another_shape_than_a_models_are_named():
+    task = LINEAR.replace(shift=jnp.zeros(()), scale=jnp.ones(()))
+    with pytest.raises(OwnCodeError, match=r"LogisticRegression cannot be applied to examples of shape \(7,\)"):
+        task.logits(task.init(jax.random.key(0), POINTS.x), jnp.zeros((2, 7)))
+
+
+def test_a_runs_table_has_the_tasks_own_metrics_on_the_test_examples_and_of_clients():
+    task = LINEAR.replace(metrics={"margin": lambda logits, y: jnp.abs(logits[:, 0] - logits[:, 1])})
+    experiment = fs.Experiment(task, cohort_size=2, rounds=2, evaluate_clients_every=2)
+    history = fs.simulate(experiment, CLIENTS)
+    found = summarize(history)
+    assert found["final_margin"]["mean"] == pytest.approx(history["margin"][0, -1])
+    console = Console(record=True, width=120)
+    console.print(build_table("a run", found))
+    shown = console.export_text()
+    assert "final margin" in shown
+    assert "client margin, worst tenth of the clients" in shown
 
 
 def draw(text):
