@@ -387,3 +387,11 @@ def test_a_finished_run_is_shown_without_the_code_of_its_strategies(tmp_path, mo
     done = CliRunner().invoke(main, ["show", "one"])
     assert done.exit_code == 0, done.output
     assert "iris, gone_soon.py:Mine, m = 2, 1 rounds" in done.output
+
+
+def test_a_package_that_is_installed_is_no_file_of_a_bad_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found = resolve({"data": "iris", "client_selection": "fedjax_sel.client_selection.uniform:Uniform"})
+    assert found["client_selection"]["name"] == "fedjax_sel.client_selection.uniform:Uniform"
+    with pytest.raises(ValueError, match="unknown name in optax"):
+        resolve({"data": "iris", "client_selection": "optax:Uniform"})

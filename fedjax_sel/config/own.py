@@ -108,7 +108,9 @@ def load_function(what: str, name: str) -> Any:
 
 def import_module(what: str, name: str) -> ModuleType:
     """Imports and returns the user's module; raises as `load_own` does."""
-    check_stem(what, Path(name).stem if name.endswith(".py") else name.split(".")[0])
+    stem = Path(name).stem if name.endswith(".py") else name.split(".")[0]
+    if name.endswith(".py") or Path(f"{stem}.py").is_file():  # an installed package of the user's is a library, too
+        check_stem(what, stem)
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)  # as with `python -m`; the module's later imports are found there, too

@@ -94,7 +94,7 @@ def sweep(
     layout, mesh = (Layout(clients=1, seeds="scan"), None) if how.debug else (how.layout, how.mesh)
     program = plan_program(experiments, drawn, seeds, layout=layout, mesh=mesh, chunk=how.chunk, others=others)
     program = program.settle(how.memory, how.examples_on)
-    mark = None if how.checkpoints is None else mark_program(program)
+    mark_at = None if how.checkpoints is None else mark_program(program)
     state, upfront = init_runs(program.experiments, program.drawn, program.keys, program.layout)
     upfront = {name: value[: program.count] for name, value in upfront.items()}
     program = program.without_public_examples()
@@ -106,7 +106,7 @@ def sweep(
 
     public = drawn[0].public_x
     rates = rates_of(program.first, drawn[0].like, 0 if public is None else len(public))
-    history = run_rounds(program, state, Recorder(program, rates, upfront), about, how, mark, began)
+    history = run_rounds(program, state, Recorder(program, rates, upfront), about, how, mark_at, began)
     histories = split_history(history, len(experiments))
     for one in histories:
         warn_of_faults(one, alone=len(experiments) == 1)
