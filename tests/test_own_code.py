@@ -384,9 +384,13 @@ def test_a_finished_run_is_shown_without_the_code_of_its_strategies(tmp_path, mo
     done = CliRunner().invoke(main, given)
     assert done.exit_code == 0, done.output
     file.unlink()
-    done = CliRunner().invoke(main, ["show", "one"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        done = CliRunner().invoke(main, ["show", "one"])
     assert done.exit_code == 0, done.output
-    assert "iris, gone_soon.py:Mine, m = 2, 1 rounds" in done.output
+    assert "iris, gone_soon.py:Mine, m = 2, 1 rounds" in done.stdout
+    assert "one is shown, but cannot be run again: " in done.stderr
+    assert "there is no file" in done.stderr
 
 
 def test_a_package_that_is_installed_is_no_file_of_a_bad_name(tmp_path, monkeypatch):

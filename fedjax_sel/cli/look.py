@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Annotated
 
@@ -50,11 +51,15 @@ def show_folder(folder: Path, opened: bool) -> None:
     console, found = Console(), open(folder)
     page = folder / layout.REPORT
     if isinstance(found, SavedRun):
-        page, title = folder / layout.HTML, layout.title(found.asked, found.history.rounds)
-        numbers = summary.summarize(found.history)
+        page, numbers = folder / layout.HTML, summary.summarize(found.history)
         if not page.exists():  # the run is from an earlier version, or was made without figures, as in a sweep
             layout.write_report(folder, found.history, found.config, numbers)
-        console.print(summary.build_table(title, numbers))
+        try:
+            config = found.config
+        except ValueError as error:  # the code of a strategy is gone
+            warnings.warn(f"{folder} is shown, but cannot be run again: {error}", stacklevel=2)
+            config = found.asked
+        console.print(summary.build_table(layout.title(config, found.history.rounds), numbers))
     else:
         for name in found.names:
             console.print(f"{folder / 'runs' / name}", soft_wrap=True, highlight=False)
