@@ -384,6 +384,7 @@ def test_a_finished_run_is_shown_without_the_code_of_its_strategies(tmp_path, mo
     done = CliRunner().invoke(main, given)
     assert done.exit_code == 0, done.output
     file.unlink()
+    sys.modules.pop("gone_soon")
     with warnings.catch_warnings():
         warnings.simplefilter("default")
         done = CliRunner().invoke(main, ["show", "one"])
