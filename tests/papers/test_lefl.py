@@ -138,14 +138,16 @@ def found(clients, *, entropy=(0.2, 0.2, 0.4), within=0.8, cka=(0.9, 0.6), early
     return out
 
 
-def studies(scale="small", groups=1.0, of_groups=0.01, **changes):
+def studies(scale="small", groups=1.0, of_groups=0.01, by_text=0.01, near_groups=0.8, **changes):
     """As JSON has them."""
     clients = {name: cell["partition"]["clients"] for name, cell in list_studied(scale).items()}
     alike = {key: changes[key] for key in ("cka", "early") if key in changes}
     planted = {
         "clusters": {name: found(n, **changes) for name, n in clients.items()},
         "ablation": {
-            name: found(24, rand=groups, entropy=(of_groups, 0.02, 0.5), m=5, **alike) for name in ABLATION[scale]
+            name: found(24, rand=groups, entropy=(of_groups, 0.02, 0.5), within=near_groups, m=5, **alike)
+            | {"entropy_proportional": by_text + 0.001 * JITTER}
+            for name in ABLATION[scale]
         },
     }
     return json.loads(json.dumps(to_jsonable(planted)))
@@ -173,11 +175,13 @@ EVERYBODY = (*BASELINES, LEFL)
 def test_where_all_are_alike_nothing_is_reproduced_but_what_the_studies_say(scale):
     got = verdicts(scale=scale)
     said = ["cohorts-nearer-to-all-labels", "clusters-nearer-in-latent-space", "clusters-alike-in-late-layers"]
-    said += ["clusters-alike-in-the-first-layer"]
-    said += ["as-good-as-the-labels", "groups-are-found", "their-cohorts-hold-all-labels"]
+    said += ["clusters-alike-in-the-first-layer"] if scale != "smoke" else []
+    said += ["clusters-alike-in-the-first-dense-layer"]
+    said += ["as-good-as-the-labels", "groups-are-found", "groups-nearer-in-latent-space"]
+    said += ["their-cohorts-hold-all-labels", "their-proportional-cohorts-hold-all-labels"]
     assert {claim for claim, verdict in got.items() if verdict == YES} == set(said)
     assert {claim for claim, verdict in got.items() if verdict == NO} == set(got) - set(said)
-    assert len(got) == {"smoke": 25, "small": 27, "full": 29}[scale]
+    assert len(got) == {"smoke": 27, "small": 30, "full": 32}[scale]
 
 
 @pytest.mark.parametrize(
@@ -379,12 +383,19 @@ def test_runs_with_unequal_seeds_are_compared_on_those_that_both_have():
         ({"early": (0.95, 0.88)}, "clusters-alike-in-the-first-layer", YES),
         ({"early": (0.95, 0.85)}, "clusters-alike-in-the-first-layer", OPEN),
         ({"early": (0.95, 0.75)}, "clusters-alike-in-the-first-layer", NO),
+        ({"early": (0.95, 0.75)}, "clusters-alike-in-the-first-dense-layer", NO),
+        ({"near_groups": 0.9}, "groups-nearer-in-latent-space", YES),
+        ({"near_groups": 1.0}, "groups-nearer-in-latent-space", OPEN),
+        ({"near_groups": 1.1}, "groups-nearer-in-latent-space", NO),
         ({"groups": 1.0}, "groups-are-found", YES),
         ({"groups": [1.0, 1.0, 0.8]}, "groups-are-found", OPEN),
         ({"groups": 0.8}, "groups-are-found", NO),
         ({"of_groups": 0.04}, "their-cohorts-hold-all-labels", YES),
         ({"of_groups": 0.05}, "their-cohorts-hold-all-labels", OPEN),
         ({"of_groups": 0.06}, "their-cohorts-hold-all-labels", NO),
+        ({"by_text": 0.04}, "their-proportional-cohorts-hold-all-labels", YES),
+        ({"by_text": 0.05}, "their-proportional-cohorts-hold-all-labels", OPEN),
+        ({"by_text": 0.06}, "their-proportional-cohorts-hold-all-labels", NO),
     ],
     ids=str,
 )
@@ -871,12 +882,17 @@ def test_layers_are_compared_wherever_clients_are_few_but_not_where_they_train_t
     for scale, more in (("small", set()), ("medium", set(FEW_AT_MEDIUM)), ("full", set(RESNET_18))):
         planted = studies(scale)
         claims = {claim.id: claim for claim in judge_clusters(planted["clusters"], planted["ablation"])}
-        for layer in ("late-layers", "the-first-layer"):
-            claim = claims[f"clusters-alike-in-{layer}"]
-            compared = set(next(iter(claim.statistic.values())))
-            few = {name for name, row in planted["clusters"].items() if "cka" in row and find_experiment(name)}
-            assert compared == few | more | set(ABLATION[scale])
-            assert set(claim.rests_on) == {name_experiment(name, HIGH) for name in few}
+        few = {name for name, row in planted["clusters"].items() if "cka" in row and find_experiment(name)}
+        every = few | more | set(ABLATION[scale])
+        conv = {name for name in every if "ResNet" in name}
+        for layer, there in (("late-layers", every), ("the-first-layer", conv), ("the-first-dense-layer", every - conv)):
+            if there:
+                claim = claims[f"clusters-alike-in-{layer}"]
+                assert set(next(iter(claim.statistic.values()))) == there
+                assert set(claim.rests_on) == {name_experiment(name, HIGH) for name in few & there}
+                assert claim.is_ours == (layer == "the-first-dense-layer")
+            else:
+                assert f"clusters-alike-in-{layer}" not in claims
     assert is_short(CIFAR)
     assert CIFAR in studies("small")["clusters"]
 
