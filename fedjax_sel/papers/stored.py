@@ -54,10 +54,7 @@ def write_again(folder: Path, commit: str | None) -> None:
     _, _, after = text.partition("\n## Results\n")
     head, _, _ = text.partition("\n## What was run\n")
     head = "\n\n".join(part for part in head.split("\n\n") if not part.startswith("> **Note.**")).rstrip()
-    notes = "\n\n".join(show_notes(summary["notes"]))
-    section = "\n\n".join(show_claims(claims, paper.regime))
-    write_text(
-        folder / "report.md",
-        f"{head}\n\n{notes}\n\n## What was run\n\n{paper.settings.strip()}\n\n{section}\n\n## Results\n{after}",
-    )
+    parts = [head, *show_notes(summary["notes"]), "## What was run", paper.settings.strip()]
+    parts += [*show_claims(claims, paper.regime), f"## Results\n{after}"]
+    write_text(folder / "report.md", "\n\n".join(parts))
     write_json(place, summary)
