@@ -231,6 +231,12 @@ def test_parameters_are_compared_with_all_others():
     assert little["exploring-pays-for-longer"].verdict == YES
     assert little["exploring-pays-a-tenth-for-longer"].verdict == NO
     assert "exploring-pays" not in found, "of the rounds after 500"
+    assert found["gains-after-500"].verdict == NO, "they were as good after 500"
+    assert found["plateau-without-exploring"].verdict == YES
+    later = [((LONG, m), GOOD) for m in ALPHAS if m != "GPFL, α = 0"]
+    assert judged(later, "full")["gains-after-500"].verdict == YES
+    assert judged(later[:1], "full")["gains-after-500"].verdict == NO, "not with the other α"
+    assert judged([((LONG, "GPFL, α = 0"), GOOD)], "full")["plateau-without-exploring"].verdict == NO
     swinging = [((SWEPT, method), Method(swing=0.05)) for method in ALPHAS]
     assert judged(swinging)["schedule-is-steadier"].verdict == YES
     assert judged([*swinging, ((SWEPT, GROWING), Method(swing=0.06))])["schedule-is-steadier"].verdict == NO

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 
 from fedjax_sel.metrics import Difference
-from fedjax_sel.papers.gpfl.cells import ALPHAS, GROWING, LONG, NEVER, RHOS, SENSITIVE, SWEPT, name_experiment
+from fedjax_sel.papers.gpfl.cells import ALPHAS, FOR_LONGER, GROWING, LONG, NEVER, RHOS, SENSITIVE, SWEPT, name_experiment
 from fedjax_sel.papers.gpfl.comparisons import NOTICED, list_settings, measure_cell
 from fedjax_sel.papers.gpfl.numbers import find_data
 from fedjax_sel.papers.judging import (
     Judgement,
+    ask_comparable,
     ask_not_smaller,
     compare_with,
     describe_difference,
@@ -27,6 +28,9 @@ from fedjax_sel.papers.paper import Claim, Histories
 
 EXPLORED = 0.09
 """What "nearly 10% higher" means at least."""
+
+PLATEAU = 0.01
+"""By how much accuracy changes at most on a plateau."""
 
 
 def judge_parameters(
@@ -100,4 +104,37 @@ def judge_parameters(
     return [
         make_claim(f"{name}{slug}", f"{text}{words}", source, found, statistic, rests_on=rests_on)
         for name, text, source, found, statistic in asked
+    ]
+
+
+def judge_growth(histories: Histories) -> list[Claim]:
+    """Returns the verdicts on what rounds 501 to 1500 bring, with and without exploration, at fixed α.
+
+    The rate is constant and α is fixed, so a run of 1500 rounds continues one of 500. With α = t/T it does not.
+    """
+    gains = {
+        method: subtract(*(measure_cell(histories, SENSITIVE, s, method, "accuracy_last") for s in (LONG, SWEPT)))
+        for method in FOR_LONGER
+        if method in ALPHAS
+    }
+    exploring = {method: gain for method, gain in gains.items() if method != NEVER}
+    what = "mean of the last 10 of 1500 rounds - of 500"
+    rests_on = list_settings(histories, LONG, SWEPT, partitions=(SENSITIVE,))
+    return [
+        make_claim(
+            "gains-after-500",
+            f"With exploration, accuracy still rises after round 500 ({'; '.join(exploring)}; 1500 rounds)",
+            "section VI-E: 'the results can still increase after 500 rounds'",
+            judge_larger(exploring, NOTICED),
+            {what: describe_differences(exploring)},
+            rests_on=rests_on,
+        ),
+        make_claim(
+            "plateau-without-exploring",
+            f"Without exploration, accuracy plateaus after round 500 (within {PLATEAU:g}; 1500 rounds)",
+            "section VI-E: 'performance plateaus after this point'",
+            judge(ask_comparable(PLATEAU), {NEVER: gains[NEVER]}),
+            {what: describe_difference(gains[NEVER])},
+            rests_on=rests_on,
+        ),
     ]

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from fedjax_sel.metrics import Difference, difference
-from fedjax_sel.papers.gpfl.alpha_claims import judge_parameters
+from fedjax_sel.papers.gpfl.alpha_claims import judge_growth, judge_parameters
 from fedjax_sel.papers.gpfl.cells import (
     AS_PUBLISHED,
     CIFAR,
@@ -88,6 +88,7 @@ def judge_claims(scale: str, evidence: Evidence) -> list[Claim]:
             lambda: judge_exploration(histories),
             lambda: judge_parameters(histories),
             lambda: judge_parameters(histories, LONG, "-for-longer", " (1500 rounds)") if long else [],
+            lambda: judge_growth(histories) if long else [],
         ),
         *judge_times(evidence),
         *cifar,
