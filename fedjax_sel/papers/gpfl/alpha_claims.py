@@ -88,7 +88,7 @@ def judge_parameters(
             (
                 "exploring-pays",
                 "Exploration gives a higher accuracy than none (α = 0)",
-                "section VI-E, on the rounds after 500: 'the results can still increase'",
+                "section VI-E, on the rounds after 500: 'higher than that without EE'",
                 judge_larger(explored, NOTICED),
                 {"exploration - α = 0, mean of the last 10 rounds": describe_differences(explored)},
             ),
