@@ -885,7 +885,11 @@ def test_layers_are_compared_wherever_clients_are_few_but_not_where_they_train_t
         few = {name for name, row in planted["clusters"].items() if "cka" in row and find_experiment(name)}
         every = few | more | set(ABLATION[scale])
         conv = {name for name in every if "ResNet" in name}
-        for layer, there in (("late-layers", every), ("the-first-layer", conv), ("the-first-dense-layer", every - conv)):
+        for layer, there in (
+            ("late-layers", every),
+            ("the-first-layer", conv),
+            ("the-first-dense-layer", every - conv),
+        ):
             if there:
                 claim = claims[f"clusters-alike-in-{layer}"]
                 assert set(next(iter(claim.statistic.values()))) == there

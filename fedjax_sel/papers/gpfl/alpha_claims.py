@@ -7,7 +7,17 @@ from typing import Any
 import numpy as np
 
 from fedjax_sel.metrics import Difference
-from fedjax_sel.papers.gpfl.cells import ALPHAS, FOR_LONGER, GROWING, LONG, NEVER, RHOS, SENSITIVE, SWEPT, name_experiment
+from fedjax_sel.papers.gpfl.cells import (
+    ALPHAS,
+    FOR_LONGER,
+    GROWING,
+    LONG,
+    NEVER,
+    RHOS,
+    SENSITIVE,
+    SWEPT,
+    name_experiment,
+)
 from fedjax_sel.papers.gpfl.comparisons import NOTICED, list_settings, measure_cell
 from fedjax_sel.papers.gpfl.numbers import find_data
 from fedjax_sel.papers.judging import (

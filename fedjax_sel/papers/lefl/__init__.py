@@ -99,8 +99,8 @@ REGIME = FairRegime(
     seeds=5,
     above_chance=0.3,
     reason="the source's ten local epochs; LEFL reaches Table I's target on EMNIST in round 29, but those on CIFAR in "
-    "rounds 69 and 79, so that claims on CIFAR after 60 rounds say so; 50 examples are our choice, a tenth or less of the "
-    "source's 500 on CIFAR and some 700 on EMNIST, so that the stand-ins, with 60, are judged",
+    "rounds 69 and 79, so that claims on CIFAR after 60 rounds say so; 50 examples are our choice, a tenth or less of "
+    "the source's 500 on CIFAR and some 700 on EMNIST, so that the stand-ins, with 60, are judged",
 )
 
 PAPER = Paper(

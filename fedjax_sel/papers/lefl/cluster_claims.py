@@ -220,8 +220,8 @@ def judge_groups(study: Mapping[str, Any]) -> list[Claim]:
         ),
         make_claim(
             "groups-nearer-in-latent-space",
-            "With these 24 clients, models within a cluster are nearer to each other in latent space than models within "
-            "random clusters of the same sizes",
+            "With these 24 clients, models within a cluster are nearer to each other in latent space than models "
+            "within random clusters of the same sizes",
             "Fig. 6, section V: 'a wide gap'",
             judge_larger(farther),
             {"mean distance in random clusters / in LEFL's clusters, minus 1": describe_differences(farther)},
@@ -259,8 +259,8 @@ def judge_small_entropy(study: Mapping[str, Any], name: str, slug: str, quotas: 
     entropy = {n: difference(np.full(len(row[name]), CLOSE), np.array(row[name])) for n, row in study.items()}
     return make_claim(
         slug,
-        f"With these 24 clients and {quotas}, the labels of stratified cohorts have a relative entropy close to 0 to the "
-        f"labels of all clients (below {CLOSE:g} nats)",
+        f"With these 24 clients and {quotas}, the labels of stratified cohorts have a relative entropy close to 0 to "
+        f"the labels of all clients (below {CLOSE:g} nats)",
         source,
         judge_larger(entropy),
         {

@@ -1,0 +1,166 @@
+"""Verdicts on what FedFT-EDS says about its first rounds, and about the time to its rivals' accuracy."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+
+import numpy as np
+
+from fedjax_sel.engine.history import History
+from fedjax_sel.metrics import Difference, difference
+from fedjax_sel.metrics.verdict import REPRODUCED
+from fedjax_sel.papers.fedft_eds.comparisons import (
+    BEST,
+    NOTICED,
+    compare,
+    compare_with_random,
+    keep_rivals,
+    list_few_experiments,
+    name_experiments,
+)
+from fedjax_sel.papers.fedft_eds.methods import (
+    EDS,
+    FEDAVG,
+    FEDAVG_RDS,
+    FEDPROX,
+    FEDPROX_RDS,
+    RDS,
+    SCRATCH,
+    STRONG,
+    WEAK,
+    name_few,
+    name_five_epochs,
+)
+from fedjax_sel.papers.fedft_eds.numbers import EARLY, FLOPS_A_SECOND, measure
+from fedjax_sel.papers.fedft_eds.scales import list_compared
+from fedjax_sel.papers.judging import (
+    ask_not_below,
+    describe_each,
+    judge_each,
+    judge_larger_than_each,
+    make_claim,
+    subtract,
+)
+from fedjax_sel.papers.paper import Claim, Histories, NotRun, StoredCell, join
+
+WHEN = f"mean accuracy in the first {EARLY:.0%} of the rounds".replace("%", " %")
+BASELINES = (FEDAVG, FEDPROX, FEDAVG_RDS, FEDPROX_RDS)
+"""The methods that the source compares FedFT with; all of them train the whole model."""
+
+
+def judge_early(histories: Histories) -> list[Claim]:
+    """Returns the claims on entropy's advantage in the first rounds, alone and compared with that in best accuracy."""
+    early, best = compare_with_random(histories, "accuracy_early"), compare_with_random(histories)
+    more = {
+        rival: {name: difference(np.array(d.values), np.array(best[rival][name].values)) for name, d in found.items()}
+        for rival, found in early.items()
+    }
+    is_ahead = judge_larger_than_each(early, NOTICED)
+    helps = judge_larger_than_each(more, NOTICED) if is_ahead.verdict == REPRODUCED else is_ahead
+    return [
+        make_claim(
+            "entropy-converges-faster",
+            f"Training on examples chosen by entropy (EDS) converges faster than on random ones (RDS): {WHEN}",
+            "section IV-F; Fig. 8 and 9",
+            is_ahead,
+            {f"EDS - RDS, {WHEN}": describe_each(early)},
+            rests_on=name_experiments(early),
+        ),
+        make_claim(
+            "entropy-helps-most-early",
+            "EDS is ahead of RDS in the accuracy of the first rounds, and by more than in the best accuracy",
+            "section IV-F: 'outperforms all the other methods, especially on the first few rounds'",
+            helps,
+            {f"EDS - RDS, {WHEN}, minus EDS - RDS, best accuracy": describe_each(more)},
+            rests_on=name_experiments(more),
+        ),
+    ]
+
+
+def judge_convergence(scale: str, histories: Histories) -> list[Claim]:
+    """Returns the claims of Fig. 5 on the first rounds: partial training against the whole model, and from scratch."""
+    few = list_few_experiments(scale, histories)
+
+    def judge_lead(name: str, text: str, source: str, pairs: dict[str, tuple[str, str]]) -> list[Claim]:
+        found = {rival: compare(histories, *pair, "accuracy_early") for rival, pair in pairs.items()}
+        over = keep_rivals({rival: {n: d for n, d in by.items() if n in few} for rival, by in found.items()})
+        return [
+            make_claim(
+                name,
+                text.format(" and ".join(over)),
+                source,
+                judge_larger_than_each(over, NOTICED),
+                {f"first - second, {WHEN}": describe_each(over)},
+                rests_on=name_experiments(over),
+            )
+        ]
+
+    def judge_part(method: str, kind: str) -> list[Claim]:
+        return judge_lead(
+            f"{kind}partial-training-converges-faster",
+            f"{method} converges faster than {{}}, which train the whole model: {WHEN}",
+            "Fig. 5, section IV-C: 'faster convergence than the baseline models even when using 10%'",
+            {rival: (method, rival) for rival in BASELINES},
+        )
+
+    return join(
+        lambda: judge_part(EDS, ""),
+        lambda: judge_part(RDS, "random-"),
+        lambda: judge_lead(
+            "scratch-converges-slowest",
+            f"FedAvg from scratch converges slower than {{}}: {WHEN}",
+            "Fig. 5, section IV-C: 'the worst convergence rate'",
+            {rival: (rival, SCRATCH) for rival in (*BASELINES, RDS, EDS)},
+        ),
+    )
+
+
+def judge_time(scale: str, histories: Histories) -> Claim:
+    """Returns the claim that a third of a baseline's training time suffices for its accuracy."""
+
+    def relate(rival: str, names: Iterable[str]) -> dict[str, Difference]:
+        found = {}
+        for name in names:
+            if {(name, EDS), (name, rival)} <= histories.keys():
+                theirs = measure(histories[name, rival])
+                mine = find_best_within(histories[name, EDS], theirs["client_seconds"] / 3)
+                found[name] = subtract(mine, theirs[BEST])
+        return found
+
+    names = []
+    for name, alpha in itertools.product(list_compared(scale), (STRONG, WEAK)):
+        longer = name_five_epochs(name, alpha)
+        names.append(longer if (longer, EDS) in histories else name_few(name, alpha))
+    over = keep_rivals({rival: relate(rival, names) for rival in (FEDAVG, FEDPROX)})
+    return make_claim(
+        "as-accurate-in-a-third-of-the-time",
+        f"In a third of the client seconds of {' and '.join(over)}, FedFT-EDS (10 %) is at most {NOTICED:g} less "
+        "accurate than they are in all (best accuracy; simulated, with five local epochs if these were run)",
+        "abstract: 'using one third of training time on clients to achieve an equivalent performance to the baselines'",
+        judge_each(ask_not_below(NOTICED), over),
+        {"FedFT-EDS in a third of the time - the other method, best accuracy": describe_each(over)},
+        rests_on=name_experiments(over),
+    )
+
+
+def find_best_within(history: History, seconds: np.ndarray) -> np.ndarray:
+    """Returns the best accuracy of each seed that is reached within these client seconds; 0 if none is.
+
+    Args:
+      history: of one cell.
+      seconds: by seed; if runs have different numbers of seeds, those that both have count.
+
+    Raises:
+      NotRun: the cell's rounds are not stored, and the whole run takes longer.
+    """
+    if isinstance(history, StoredCell):
+        whole = measure(history)
+        seeds = min(len(seconds), len(whole[BEST]))
+        if (whole["client_seconds"][:seeds] > seconds[:seeds]).any():
+            raise NotRun("the rounds of a run that takes more than a third of the time")
+        return whole[BEST][:seeds]
+    spent, accuracy = history.cumulative("flops") / FLOPS_A_SECOND, history["accuracy"]
+    seeds = min(len(seconds), len(spent))
+    there = (spent[:seeds] <= seconds[:seeds, None]) & ~np.isnan(accuracy[:seeds])
+    return np.where(there, accuracy[:seeds], 0.0).max(axis=1)
