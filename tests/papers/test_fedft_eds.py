@@ -1065,7 +1065,7 @@ def test_comparisons_on_few_examples_count_only_where_there_are_none_on_all():
 def test_the_best_accuracy_within_a_time_is_read_from_the_rounds_or_from_a_whole_run_that_is_short_enough():
     history = Method(seconds=30).history()
     np.testing.assert_allclose(find_best_within(history, np.array([30.0, 16.0, 0.1])), [0.599, 0.6, 0.0])
-    np.testing.assert_allclose(find_best_within(history, np.array([11.0])), [0.399])
+    np.testing.assert_allclose(find_best_within(history, np.array([12.5])), [0.399])
     stored = {"best_accuracy": np.array([0.5, 0.6]), "client_seconds": np.array([30.0, 30.0])}
     whole = StoredCell((0, 1), {}, np.zeros((2, 0, 0), int), 0, stored=stored, stored_rounds=T)
     np.testing.assert_array_equal(find_best_within(whole, np.array([30.0, 31.0, 1.0])), [0.5, 0.6])
