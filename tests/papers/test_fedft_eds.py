@@ -87,7 +87,7 @@ from fedjax_sel.papers.fedft_eds.studies import (
     study_entropies,
 )
 from fedjax_sel.papers.fedft_eds.tables import tabulate_laws
-from fedjax_sel.papers.paper import Cell, Evidence, locate_cell
+from fedjax_sel.papers.paper import Cell, Evidence, NotRun, StoredCell, locate_cell
 from fedjax_sel.papers.reproduction import identify_runs
 from fedjax_sel.papers.settings import merge_settings
 from fedjax_sel.pytree import Pytree
