@@ -103,8 +103,8 @@ def measure_clients(
     """Returns each signal's value for each candidate, with a leading `d`; for each client, `N`, if all are asked.
 
     All clients share the global model, so their example signals come from one pass over all examples and a segment
-    mean, and their gradients from blocks of examples; if clients keep personal parts, each client's values come from
-    its own model.
+    mean, those of candidates and all gradients from blocks of examples; if clients keep personal parts, each client's
+    values come from its own model.
 
     Args:
       signals: example and client signals by name.
@@ -124,9 +124,7 @@ def measure_clients(
         each = measure_flat(by_example, task, variables, data, layout)
         values |= {name: average_by_client(value, data, holdout=holdout) for name, value in each.items()}
     elif by_example and not apart:
-        index, mask = jax.vmap(lambda i: data.examples_of(i, holdout=holdout))(ctx.candidates)
-        each = measure_flat(by_example, task, variables, data, layout, index.ravel())
-        values |= {name: average_masked(v.reshape(*mask.shape, *v.shape[1:]), mask) for name, v in each.items()}
+        values |= measure_candidates(by_example, task, variables, data, ctx.candidates, layout, holdout=holdout)
     clients = jnp.arange(ctx.num_clients) if ctx.candidates is None else ctx.candidates
     by_gradient = {name: signal for name, signal in by_client.items() if isinstance(signal, GradientSignal)}
     if by_gradient and not jax.tree.leaves(personal):
@@ -154,9 +152,7 @@ def measure_gradients(
     holdout: bool = False,
 ) -> Values:
     """Returns each signal's value for each of these clients, with a leading `k`, all at the model `variables`."""
-    start, count = take(data.offset, clients), take(data.num_examples, clients)
-    if holdout:
-        start, count = start + count, take(data.num_holdout, clients)
+    start, count = locate_examples(data, clients, holdout=holdout)
 
     def add_up(client: tuple[Any, Any], place: Int[Array, "b"]) -> Variables:
         start, count = client
@@ -171,6 +167,49 @@ def measure_gradients(
     like = task.split(variables)[0]
     size = layout.size_of_blocks(data.longest, len(data.order) / data.num_clients)
     return layout.over_blocks(add_up, measure, (start, count), count, data.longest, size, like)
+
+
+def measure_candidates(
+    signals: Mapping[str, ExampleSignal],
+    task: Task,
+    variables: Variables,
+    data: FederatedData,
+    candidates: Int[Array, "d"],
+    layout: Layout,
+    *,
+    holdout: bool = False,
+) -> Values:
+    """Returns each signal's mean over each candidate's examples, with a leading `d`, all at the model `variables`.
+
+    If some clients have many more examples than most, they come in blocks; otherwise in one flat pass.
+    """
+    size = layout.size_of_blocks(data.longest, len(data.order) / data.num_clients)
+    if size == data.longest:
+        index, mask = jax.vmap(lambda i: data.examples_of(i, holdout=holdout))(candidates)
+        each = measure_flat(signals, task, variables, data, layout, index.ravel())
+        return {name: average_masked(v.reshape(*mask.shape, *v.shape[1:]), mask) for name, v in each.items()}
+
+    def add_up(client: tuple[Any, Any], place: Int[Array, "b"]) -> Values:
+        start, count = client
+        mask = place < count
+        batch = data.batch(take(data.order, start + place), mask)
+        each = measure_examples(signals, task, variables, batch.x, batch.y)
+        total = {name: jnp.where(expand(mask, v), v, 0).sum(0) for name, v in each.items()}
+        return {name: v / jnp.maximum(count, 1) for name, v in total.items()}
+
+    clients = locate_examples(data, candidates, holdout=holdout)
+    one = jax.tree.map(lambda a: a[0], clients)
+    like = jax.eval_shape(add_up, one, jnp.arange(size))
+    zero = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), like)
+    return layout.over_blocks(add_up, lambda mean: mean, clients, clients[1], data.longest, size, zero)
+
+
+def locate_examples(
+    data: FederatedData, clients: Int[Array, "k"], *, holdout: bool = False
+) -> tuple[Int[Array, "k"], Int[Array, "k"]]:
+    """Returns where the examples of these clients begin in `data.order`, and how many they are; 0 of an empty slot."""
+    start, count = take(data.offset, clients), take(data.num_examples, clients)
+    return (start + count, take(data.num_holdout, clients)) if holdout else (start, count)
 
 
 def measure_flat(

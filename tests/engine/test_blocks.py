@@ -1,4 +1,4 @@
-"""Sums over clients' examples in blocks: as many as the examples need, the same sums, and gradients by hand."""
+"""Sums over clients' examples in blocks: as many as the examples need, the same sums, losses and gradients by hand."""
 
 import jax
 import jax.numpy as jnp
@@ -70,13 +70,13 @@ def test_blocks_are_whole_clients_unless_some_are_much_longer_or_too_long_for_a_
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
 @pytest.mark.parametrize("holdout", [False, True])
 @pytest.mark.parametrize("asked", [None, (3, 7, 7, -1, 0)])
-def test_gradients_are_those_of_softmax_regression_by_hand(blobs, layout, holdout, asked):
+def test_losses_and_gradients_are_those_of_softmax_regression_by_hand(blobs, layout, holdout, asked):
     recipe = Federation(blobs, partition.Dirichlet(clients=9, alpha=0.05), holdout=0.3)
     task, data = Task.on(LogisticRegression(classes=3), blobs), jax.tree.map(jnp.asarray, recipe.draw(5))
     assert layout.size_of_blocks(data.longest, len(data.order) / 9) < data.longest
     like = task.init(jax.random.key(0), blobs.x)
     stacked = jax.tree.map(lambda leaf: jax.random.normal(jax.random.key(leaf.ndim), (2, *leaf.shape)), like)
-    wanted = {"norm": signals.GradientNorm(), "whole": signals.Gradient(k=None)}
+    wanted = {"norm": signals.GradientNorm(), "whole": signals.Gradient(k=None), "loss": signals.Loss()}
     ctx = Context(jnp.int32(0), jnp.int32(9), data.num_examples, jnp.ones(9, bool), cohort_size=3)
     ctx = ctx.replace(candidates=None if asked is None else jnp.array(asked))
 
@@ -95,6 +95,8 @@ def test_gradients_are_those_of_softmax_regression_by_hand(blobs, layout, holdou
             start, count = (start + count, int(data.num_holdout[client])) if holdout else (start, count)
             rows = np.asarray(data.order[start : start + count])
             p = softmax_of(x[rows] @ kernel[seed].T + bias[seed], axis=1)
+            loss = -np.log(p[np.arange(count), np.asarray(data.y)[rows]]).sum() / max(count, 1)
+            np.testing.assert_allclose(found["loss"][seed, slot], loss, rtol=2e-5, atol=2e-6)
             p[np.arange(count), np.asarray(data.y)[rows]] -= 1
             whole = np.concatenate([p.sum(0), (p.T @ x[rows]).ravel()]) / max(count, 1)
             np.testing.assert_allclose(found["whole"][seed, slot], whole, rtol=2e-5, atol=2e-6)
