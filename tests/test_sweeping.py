@@ -93,6 +93,26 @@ def test_a_combination_is_drawn_when_it_is_shown_or_where_it_is_asked_for(finish
     assert all((run / name).is_file() for run in (tmp_path / "sweep" / "runs").iterdir() for name in drawn)
 
 
+def test_what_finished_runs_did_not_keep_is_drawn_where_it_can_be_and_otherwise_refused(finished, tmp_path):
+    shutil.copytree(finished[0], tmp_path / "kept")
+    before = run_chunk.programs
+    assert refused(*SMALL, *GRID, "--out", "kept", "--keep-models").endswith(
+        "and others), which --keep-models cannot add; give another folder"
+    )
+    assert "without checkpoints, which --keep-checkpoints cannot add" in refused(
+        *SMALL, *GRID, "--out", "kept", "--keep-checkpoints"
+    )
+    runs = sorted((tmp_path / "kept" / "runs").iterdir())
+    assert not any((run / layout.HTML).exists() for run in runs)
+    for run in runs[2:]:
+        shutil.rmtree(run / "figures", ignore_errors=True)
+        (run / layout.HTML).write_text("drawn before")
+    swept("kept", *GRID, "--figures")
+    assert run_chunk.programs == before
+    assert all((run / layout.HTML).stat().st_size > 1000 and list((run / "figures").glob("*.png")) for run in runs[:2])
+    assert all((run / layout.HTML).read_text() == "drawn before" for run in runs[2:])
+
+
 def test_a_combination_is_the_same_configuration_run_alone(finished, tmp_path):
     place, _ = finished
     one = place / "runs" / "client_selection.epsilon=0.05,local_training.learning_rate=0.1"

@@ -52,11 +52,15 @@ def execute_sweep(
 
     Raises:
       ValueError: one of them cannot run; before any of them does.
+      FolderError: finished runs lack the models or checkpoints that are to be kept.
       SystemExit: with 128 + its number, where a signal ended the sweep; what is done is kept.
     """
     check_callbacks(grid)
     layout.check(place, grid)
+    layout.check_kept(place, grid, models=models, checkpoints=checkpoints)
     if layout.is_complete(place, grid):
+        if figures:
+            layout.draw_missing(place, grid)
         return layout.read_table(place, grid)
     console, say, allowed = console or Console(), say_on_stderr(), to_bytes(memory)
     work = plan(grid, allowed)

@@ -21,6 +21,7 @@ from fedjax_sel.config.marks import MARKS
 from fedjax_sel.engine.checkpoint import Checkpoints
 from fedjax_sel.report import sweeps
 from fedjax_sel.report.environment import environment
+from fedjax_sel.report.summary import summarize
 from fedjax_sel.runs import files
 from fedjax_sel.runs import layout as of_run
 from fedjax_sel.runs.layout import FolderError
@@ -140,6 +141,32 @@ def list_unfinished(place: Path, grid: Sequence[Combination]) -> list[Combinatio
 def is_complete(place: Path, grid: Sequence[Combination]) -> bool:
     """Whether nothing is left to do."""
     return (place / of_run.SUMMARY).exists() and find_done(place, grid) is None and not list_unfinished(place, grid)
+
+
+def check_kept(place: Path, grid: Sequence[Combination], *, models: bool, checkpoints: bool) -> None:
+    """Raises `FolderError` where finished runs did not keep what is to be kept, as they are not run again."""
+    if not (place / ASKED).exists() or find_done(place, grid) is not None:
+        return  # it is new, or goes on to more rounds
+    left = {one.name for one in list_unfinished(place, grid)}
+    done = [place / RUNS / one.name for one in grid if one.name not in left]
+    if models and (without := [folder.name for folder in done if not (folder / of_run.MODELS).exists()]):
+        raise FolderError(
+            f"{place} holds finished runs without their models ({without[0]}{' and others' * (len(without) > 1)}), "
+            "which --keep-models cannot add; give another folder"
+        )
+    if checkpoints and is_complete(place, grid) and not (place / PROGRAMS).exists():
+        raise FolderError(
+            f"{place} holds a finished sweep without checkpoints, which --keep-checkpoints cannot add; give another "
+            "folder"
+        )
+
+
+def draw_missing(place: Path, grid: Sequence[Combination]) -> None:
+    """Draws the figures and writes the report of every finished run that lacks them."""
+    for folder, config in ((place / RUNS / one.name, one.config) for one in grid):
+        if not (folder / of_run.HTML).exists():
+            history, _ = of_run.read(folder)
+            of_run.write_report(folder, history, config, summarize(history))
 
 
 def read_table(place: Path, grid: Sequence[Combination]) -> pd.DataFrame:
