@@ -113,6 +113,30 @@ def test_the_summary_is_strict_json_with_environment_and_results(saved):
     assert set(summary["environment"]) == expected
 
 
+def test_the_summary_names_every_environment_that_took_part(tmp_path, monkeypatch):
+    place, now = tmp_path / "run", {"jax": "0.9", "commit": "a"}
+    monkeypatch.setattr(layout, "environment", lambda: dict(now))
+    layout.create(place, CONFIG)
+    layout.create(place, CONFIG)
+    assert layout.read_environments(place) == [now]
+    now["jax"] = "0.10"
+    layout.create(place, CONFIG)
+    layout.save(place, a_history(), CONFIG, figures=False)
+    two = [{"jax": "0.9", "commit": "a"}, {"jax": "0.10", "commit": "a"}]
+    summary = json.loads((place / "summary.json").read_text())
+    assert (summary["earlier_environments"], summary["environment"]) == (two[:1], two[1])
+    assert layout.read_environments(place) == two
+    assert layout.read_commit(place) == "a"
+    assert not (place / layout.ENVIRONMENTS).exists()
+    now["commit"] = "b"
+    monkeypatch.setattr(layout, "check", lambda *_, **__: "extended")
+    layout.create(place, CONFIG)
+    monkeypatch.setattr(layout, "check", lambda *_, **__: "interrupted")
+    layout.save(place, a_history(), CONFIG, figures=False)
+    assert layout.read_environments(place) == [*two, {"jax": "0.10", "commit": "b"}]
+    assert layout.read_commit(place) == "a then b"
+
+
 def test_a_folder_is_new_then_interrupted_then_finished(tmp_path):
     place = tmp_path / "run"
     assert layout.state(place) == "new"

@@ -248,7 +248,7 @@ def run_cell(
 
 def finish(federation: str, selector: str, history: History, place: Path) -> Cell:
     """Returns the cell of a finished run in a folder."""
-    commit, seconds = layout.read_environment(place)["commit"], history.about["seconds"]
+    commit, seconds = layout.read_commit(place), history.about["seconds"]
     return Cell(federation, selector, FINISHED, history=history, commit=commit, seconds=seconds)
 
 

@@ -305,7 +305,7 @@ def describe_cells(out: Path, cells: Sequence[Cell], configs: Sequence[Config]) 
                 "experiment": cell.experiment,
                 "method": cell.method,
                 "settings": fingerprint_settings(config),
-                "commit": layout.read_environment(place).get("commit"),
+                "commit": layout.read_commit(place),
             }
         )
     return described
@@ -322,7 +322,7 @@ def list_notes(made: Sequence[Mapping[str, Any]], of_studies: Sequence[Mapping[s
     out = []
     if len(commits) > 1:
         out.append(f"The cells were run at several commits: {', '.join(sorted(str(commit) for commit in commits))}.")
-    if any(commit is None or commit.endswith(CHANGES) for commit in commits):
+    if any(commit is None or CHANGES in commit or layout.UNKNOWN in commit for commit in commits):
         out.append("Some cells were not run from a clean checkout: no commit says what ran.")
     others: dict[str, list[str]] = {}
     for study in of_studies:

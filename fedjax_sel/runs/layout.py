@@ -35,6 +35,9 @@ FIGURES, REPORT, HTML, LOCK = "figures", "report.md", "report.html", ".lock"
 DRAWN = (*(of + by for of in ("accuracy", "loss") for by in ("", "_by_bytes", "_by_seconds", "_by_joules")), "clients")
 """The figures that a run can have."""
 
+ENVIRONMENTS = "environments.json"
+"""Versions, device and commit of each process that took part in a run that is not finished."""
+
 MODELS = "models.npz"
 """The final models of all seeds, each array with a leading axis `R`; written on request."""
 
@@ -152,9 +155,11 @@ def check_same(folder: Path, config: Config, written: Config | None) -> None:
 def create(folder: str | Path, config: Config, *, checkpoints: Path | None = None) -> str:
     """Returns the state of a folder, as `check` does, and creates a new folder with its configuration.
 
-    A finished run that is extended counts as interrupted from then on.
+    A finished run that is extended counts as interrupted from then on. The environment of this process is noted if it
+    differs from that of the process before.
     """
     folder, now = Path(folder), check(folder, config, checkpoints=checkpoints)
+    earlier = [] if now == "new" else read_environments(folder)
     if now == "extended":
         (folder / SUMMARY).unlink(missing_ok=True)  # first, or the new configuration would look like a finished run
         drawn = (folder / FIGURES / f"{name}.png" for name in DRAWN)
@@ -163,6 +168,8 @@ def create(folder: str | Path, config: Config, *, checkpoints: Path | None = Non
     if now in ("new", "extended"):
         folder.mkdir(parents=True, exist_ok=True)
         files.write_text(folder / CONFIG, config.dump())
+    if now != "finished" and (today := [environment()]) != earlier[-1:]:
+        files.write_json(folder / ENVIRONMENTS, [*earlier, *today])
     return now
 
 
@@ -202,7 +209,10 @@ def save(folder: str | Path, history: History, config: Config, *, figures: bool 
         "environment": environment(),
         "about": history.about,
     }
+    if earlier := read_environments(folder)[:-1]:
+        summary["earlier_environments"] = earlier
     files.write_json(folder / SUMMARY, summary)
+    (folder / ENVIRONMENTS).unlink(missing_ok=True)
 
 
 def write_report(folder: Path, history: History, config: Config, found: dict[str, Any]) -> None:
@@ -218,9 +228,28 @@ def write_report(folder: Path, history: History, config: Config, found: dict[str
     files.write_text(folder / HTML, page.to_html())
 
 
-def read_environment(folder: Path) -> dict[str, Any]:
-    """Returns the environment of a finished run: versions, device, commit."""
-    return read_file(folder / SUMMARY, lambda path: json.loads(path.read_text(encoding="utf-8"))["environment"])
+def read_environments(folder: Path) -> list[dict[str, Any]]:
+    """Returns the environments (versions, device, commit) of the processes that ran a run, in the order of its rounds.
+
+    Consecutive ones differ. Earlier versions noted only the last.
+    """
+    if (folder / SUMMARY).exists():
+        summary = read_file(folder / SUMMARY, lambda path: json.loads(path.read_text(encoding="utf-8")))
+        return [*summary.get("earlier_environments", []), summary["environment"]]
+    if not (folder / ENVIRONMENTS).exists():
+        return []
+    return read_file(folder / ENVIRONMENTS, lambda path: json.loads(path.read_text(encoding="utf-8")))
+
+
+def read_commit(folder: Path) -> str | None:
+    """Returns the commit that ran a finished run; None: it was not run from a checkout; of several, joined by "then"."""
+    commits = [one.get("commit") for one in read_environments(folder)]
+    several = list(dict.fromkeys(commits))
+    return several[0] if len(several) == 1 else " then ".join(commit or UNKNOWN for commit in several)
+
+
+UNKNOWN = "an unknown commit"
+"""The commit of a part of a run that was not run from a checkout."""
 
 
 @see("docs/how-to/saved-runs.md")
