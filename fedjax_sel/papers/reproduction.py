@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
@@ -127,7 +128,19 @@ def reproduce(
             conditions[name] = merge_conditions(conditions.get(name), had)
         made, of_studies = describe_cells(out, cells, configs), describe_studies(out, studies)
         summary = write_reproduction(
-            paper, scale, numbers, evidence, conditions, made, of_studies, out, console, more, unfinished, earlier
+            paper,
+            scale,
+            numbers,
+            evidence,
+            conditions,
+            made,
+            of_studies,
+            out,
+            console,
+            more,
+            unfinished,
+            earlier,
+            tell_again(paper, scale, numbers, add),
         )
         console.print(
             f"{time.perf_counter() - began:.0f} s. Report, figures and summary.json are in [bold]{out}[/]",
@@ -149,6 +162,7 @@ def write_reproduction(
     more: Sequence[Table] = (),
     unfinished: Sequence[tuple[str, str]] = (),
     earlier: Report | None = None,
+    again: str = "",
 ) -> dict[str, Any]:
     """Writes and prints what the evidence shows, and returns the content of `summary.json`.
 
@@ -162,8 +176,9 @@ def write_reproduction(
       more: tables that come before the paper's.
       unfinished: experiment and method of every cell that the evidence lacks; `("study", name)` for studies.
       earlier: the report from which the evidence has the other cells; None: there are no others.
+      again: the command that reproduces it; "": that of the scale.
     """
-    earlier = earlier or Report()
+    earlier, again = earlier or Report(), again or tell_again(paper, scale, seeds)
     made = [*made, *earlier.made.values()]
     ran = evidence
     if earlier.histories:  # whose results are rows already
@@ -192,12 +207,27 @@ def write_reproduction(
     figures = join(lambda: paper.figures(scale, evidence))
     figures = [figure for figure in figures if draw_figure(out / "figures", figure)]
     text = report(
-        paper, scale, summary["seeds"], claims, tables, figures, summary["environment"], notes=summary["notes"]
+        paper, scale, summary["seeds"], claims, tables, figures, summary["environment"], again, notes=summary["notes"]
     )
     write_text(out / "report.md", text)
     write_json(out / "summary.json", summary)
     print_verdicts(console, paper, tables, claims)
     return summary
+
+
+def tell_again(paper: Paper, scale: str, seeds: Sequence[int], add: Sequence[str] = ()) -> str:
+    """Returns the command that runs a reproduction, with the number of its seeds where it is not the scale's.
+
+    Seeds that are not numbered from 0 can be given in Python alone, and are left out.
+
+    >>> from fedjax_sel import papers
+    >>> tell_again(papers.load("lefl"), "smoke", (0, 1, 2, 3), ["mine.py:Last"])
+    'fedjax-sel reproduce lefl --scale smoke --seeds 4 --add mine.py:Last'
+    """
+    counted = list(seeds) == list(range(len(seeds))) and len(seeds) != len(check_seeds(paper.seeds[scale]))
+    options = (("--seeds", [str(len(seeds))] if counted else []), ("--add", add))
+    named = [part for option, values in options for one in values for part in (option, one)]
+    return shlex.join(["fedjax-sel", "reproduce", paper.name, "--scale", scale, *named])
 
 
 def tell_unfinished(finished: int, unfinished: Sequence[tuple[str, str]]) -> list[str]:

@@ -76,6 +76,7 @@ def report(
     tables: Sequence[Any],
     figures: Sequence[Any],
     environment: Mapping[str, Any],
+    again: str,
     notes: Sequence[str] = (),
 ) -> str:
     """Returns the page from which a reader can judge the reproduction.
@@ -86,12 +87,12 @@ def report(
       seeds: its seeds.
       claims, tables, figures: as `papers` has them; the figures are in `figures/`.
       environment: versions, device, commit.
+      again: the command that reproduces it.
       notes: what a reader must know first, such as what has changed since.
     """
     parts = [
         f"# {paper.title}: reproduction at scale `{scale}`",
-        f"{paper.reference}\n\nSeeds: {len(seeds)} ({', '.join(map(str, seeds))}). To reproduce it: `fedjax-sel "
-        f"reproduce {paper.name} --scale {scale}`.",
+        f"{paper.reference}\n\nSeeds: {len(seeds)} ({', '.join(map(str, seeds))}). To reproduce it: `{again}`.",
         *show_notes(notes),
         "## What was run",
         paper.settings.strip(),

@@ -242,7 +242,7 @@ def read_environments(folder: Path) -> list[dict[str, Any]]:
 
 
 def read_commit(folder: Path) -> str | None:
-    """Returns the commit that ran a finished run; None: it was not run from a checkout; of several, joined by "then"."""
+    """Returns the commit that ran a finished run, of several all in turn; None: it was not run from a checkout."""
     commits = [one.get("commit") for one in read_environments(folder)]
     several = list(dict.fromkeys(commits))
     return several[0] if len(several) == 1 else " then ".join(commit or UNKNOWN for commit in several)

@@ -672,7 +672,7 @@ def test_the_report_has_all_tables_and_figures(scale):
     evidence = world({EDS: Method(0.7, of_selection=0.25, seconds=20)}, scale, seconds=1.0)
     paper = papers.load("fedft_eds")
     tables, figures = paper.tables(scale, evidence), paper.figures(scale, evidence)
-    text = report(paper, scale, range(R), paper.claims(scale, evidence), tables, figures, {})
+    text = report(paper, scale, range(R), paper.claims(scale, evidence), tables, figures, {}, "command")
     assert len(tables) == {"smoke": 4, "small": 6, "full": 5}[scale]
     for table in tables:
         assert all(len(row) == len(table.columns) for row in table.rows), table.title

@@ -315,7 +315,7 @@ def test_the_report_has_all_tables_and_figures():
     evidence = world([((AS_PUBLISHED, GPFL), Method(0.8))])
     paper = papers.load("gpfl")
     tables, figures = paper.tables("small", evidence), paper.figures("small", evidence)
-    text = report(paper, "small", range(R), paper.claims("small", evidence), tables, figures, {})
+    text = report(paper, "small", range(R), paper.claims("small", evidence), tables, figures, {}, "command")
     assert "0.800 ± 0.02 (0.778)" in text
     assert len(tables) == 8
     assert len({figure.name for figure in figures}) == len(figures) == 12

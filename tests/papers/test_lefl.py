@@ -511,7 +511,7 @@ def test_the_report_has_all_tables_and_figures(scale):
     evidence = world([((AS_PUBLISHED, LEFL), Method(70, cohort=13)), ((HIGH, FEDAVG), Method(None))], scale)
     paper = papers.load("lefl")
     tables, figures = paper.tables(scale, evidence), paper.figures(scale, evidence)
-    text = report(paper, scale, range(R), paper.claims(scale, evidence), tables, figures, {})
+    text = report(paper, scale, range(R), paper.claims(scale, evidence), tables, figures, {}, "command")
     assert len(tables) == 5
     for table in tables:
         assert all(len(row) == len(table.columns) for row in table.rows), table.title
