@@ -7,11 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import benchmarks.external.__main__ as main
 from benchmarks.external import page, results
 from benchmarks.external.partition import PublicDraw, count_labels
 from benchmarks.external.settings import DATA, METHODS, PARTITIONS, STAGES, Cell, configure, order_runs, read_published
 from fedjax_sel.aggregation.fednova import FedNova
 from fedjax_sel.aggregation.mean import Mean
+from fedjax_sel.config import resolve
 from fedjax_sel.config.build import build_parts
 from fedjax_sel.correction.none import NoCorrection
 from fedjax_sel.correction.proximal import Proximal
@@ -20,6 +22,7 @@ from fedjax_sel.data import partition
 from fedjax_sel.local_training import CropFlip
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.models.cnn import CNN
+from fedjax_sel.runs import layout
 from fedjax_sel.task import Task
 
 ROOT = Path(__file__).parents[1]
@@ -215,6 +218,21 @@ def test_the_page_shows_what_was_measured_and_says_what_was_not_run(small):
     assert "misprint" in text
     assert "13 runs, 6.5 hours in all, on 2 x cpu; commit abc." in text
     assert "1 of them have fewer than 50 rounds, and are in no table." in text
+
+
+def test_a_trial_goes_on_to_all_rounds(tmp_path, monkeypatch):
+    of = {"data": "iris", "partition": {"clients": 4}, "cohort_size": 4, "seeds": 1}
+    monkeypatch.setattr(main, "configure", lambda cell, seed, rounds: resolve({**of, "rounds": rounds}))
+    monkeypatch.setattr("fedjax_sel.runs.prepare.prepare_jax", lambda **_: None)
+    monkeypatch.setattr(main, "ROUNDS", 3)
+    monkeypatch.setattr(results, "collect", lambda out: {"runs": []})
+    monkeypatch.setattr(main, "KEPT", tmp_path / "none.json")
+    cell = Cell("mnist", "iid", "fedavg")
+    ran = []
+    for rounds in (1, 1, 3, 3, 1):
+        main.run_all(tmp_path, [(cell, 0)], rounds)
+        ran.append(layout.read(results.locate(tmp_path, cell, 0))[0].rounds)
+    assert ran == [1, 1, 3, 3, 3]
 
 
 def test_without_runs_nothing_is_claimed():

@@ -63,22 +63,21 @@ def run_all(out: Path, wanted: Sequence[tuple[Cell, int]], rounds: int) -> None:
     from fedjax_sel.runs.prepare import prepare_jax
 
     prepare_jax(cores=True, cache=True)
-    from benchmarks.external.results import collect, join_runs, locate, name_run
-    from fedjax_sel.runs import layout
+    from benchmarks.external.results import collect, is_done, join_runs, locate, name_run
     from fedjax_sel.runs.execute import execute
     from fedjax_sel.runs.files import write_json
 
     there = {name_run(run) for run in join_runs(collect(out), read_kept())["runs"]} if rounds == ROUNDS else set()
     for number, (cell, seed) in enumerate(wanted, start=1):
         place, began = locate(out, cell, seed), time.monotonic()
-        if (cell.data, cell.partition, cell.method, cell.mu, seed) in there or layout.state(place) == "finished":
+        if (cell.data, cell.partition, cell.method, cell.mu, seed) in there or is_done(place, rounds):
             continue
         history = execute(
             f"{number}/{len(wanted)} {cell.name}, seed {seed}",
             configure(cell, seed, rounds),
             place,
             figures=False,
-            keep_checkpoints=False,
+            keep_checkpoints=rounds < ROUNDS,  # from which a trial goes on to all rounds
             more_follow=True,
             say=partial(print, flush=True),
             kept_in=out,

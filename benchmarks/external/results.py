@@ -90,6 +90,11 @@ def locate(out: Path, cell: Cell, seed: int) -> Path:
     return out / "runs" / f"{cell.name}-seed{seed}"
 
 
+def is_done(place: Path, rounds: int) -> bool:
+    """Returns whether a folder has a finished run of at least so many rounds; a trial with fewer goes on."""
+    return layout.state(place) == "finished" and layout.read(place)[0].rounds >= rounds
+
+
 def describe_run(place: Path, cell: Cell, seed: int) -> dict[str, Any]:
     """Returns the entry of a finished run in the JSON."""
     history, _ = layout.read(place)
