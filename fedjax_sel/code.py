@@ -1,7 +1,8 @@
 """What user code computes, as text that is the same in every process: a program or checkpoint of other code is another.
 
-A compiled program keeps what a method read when it was traced. A class, function, global number or closure that is
-changed afterwards, as in a notebook, must not run the old program, nor go on from its checkpoint.
+A compiled program keeps what a method read when it was traced. A class, function, global or closure that is changed
+afterwards, as in a notebook, must not run the old program, nor go on from its checkpoint. What the code itself only
+notes (`log.append(x)`, `table[i] = x`, `self.calls += 1`) is left out.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import dis
 import functools
 import hashlib
 import inspect
+import itertools
+import sys
 from collections.abc import Iterator
 from types import CodeType, MethodType, ModuleType
 from typing import Any
@@ -24,17 +27,17 @@ from fedjax_sel.mistakes import LIBRARIES, PACKAGE
 PLAIN = str | bytes | int | float | complex | None
 
 
-def describe_own(tree: Any, *, contents: bool = True) -> str:
+NOTING = {"append", "appendleft", "add", "clear", "extend", "insert", "pop", "put", "setdefault", "update", "write"}
+"""Methods by which code notes something in a list, set, dictionary, queue or file."""
+
+
+def describe_own(tree: Any) -> str:
     """Describes the user's code in a pytree: classes of its nodes, and functions and objects in their static fields.
 
     "" if there is none. What is in a module that the user's code imports as a whole is not followed.
-
-    Args:
-      tree: any pytree.
-      contents: whether lists, dictionaries and attributes of objects count, in which user code may note what happens.
     """
     seen: dict[int, tuple[int, Any]] = {}
-    return " ".join(describe(value, seen, contents=contents) for value in list_own(tree))
+    return " ".join(describe(value, seen) for value in list_own(tree))
 
 
 def list_own(tree: Any) -> Iterator[Any]:
@@ -90,8 +93,16 @@ def is_own(function: Any) -> bool:
 
 @functools.cache
 def is_own_class(cls: type) -> bool:
-    """Returns whether any method of a class is written by the user."""
-    return any(is_own(function) for _, function in list_methods(cls))
+    """Returns whether the user wrote a class, a class that it is derived from, or a method of one of them."""
+    return any(is_own_module(one.__module__) or any(is_own(f) for _, f in list_methods(one)) for one in cls.__mro__)
+
+
+def is_own_module(name: str) -> bool:
+    """Returns whether a module is neither in this package, nor in a library, nor Python's."""
+    place = getattr(sys.modules.get(name), "__file__", None)
+    if name.partition(".")[0] in sys.stdlib_module_names:
+        return name == "__main__"
+    return place is None or not (place.startswith(PACKAGE) or any(library in place for library in LIBRARIES))
 
 
 def list_methods(cls: type) -> Iterator[tuple[str, Any]]:
@@ -101,16 +112,22 @@ def list_methods(cls: type) -> Iterator[tuple[str, Any]]:
         inner = getattr(value, "__func__", inner)
         function = value if inspect.isfunction(value) else inner
         if inspect.isfunction(function):
-            yield name, inspect.unwrap(function)
+            yield name, strip_library(function)
 
 
-def describe(value: Any, seen: dict[int, tuple[int, Any]] | None = None, *, contents: bool = True) -> str:
+def strip_library(function: Any) -> Any:
+    """Returns what libraries have wrapped: the outermost function that the user wrote, if any, else the innermost."""
+    while not is_own(function) and hasattr(function, "__wrapped__"):
+        function = function.__wrapped__
+    return function
+
+
+def describe(value: Any, seen: dict[int, tuple[int, Any]] | None = None) -> str:
     """Describes a value as text: functions by code, defaults, closure and the globals that they read; arrays by digest.
 
     Args:
       value: anything.
       seen: numbers of the values described before, and these values, by identity; they are not described again.
-      contents: as for `describe_own`.
     """
     seen = {} if seen is None else seen
     if isinstance(value, PLAIN) or value is Ellipsis:
@@ -119,11 +136,13 @@ def describe(value: Any, seen: dict[int, tuple[int, Any]] | None = None, *, cont
         return type(value).__qualname__
     if isinstance(value, np.ndarray | np.generic | jax.Array):
         return describe_array(value)
-    if not isinstance(value, tuple | frozenset | CodeType):  # these may or may not be one object, as Python likes
+    if isinstance(value, set | frozenset):  # in no order
+        return f"({type(value).__name__} {' '.join(sorted(describe(part, dict(seen)) for part in value))})"
+    if not isinstance(value, tuple | CodeType):  # these may or may not be one object, as Python likes
         if id(value) in seen:
             return f"#{seen[id(value)][0]}"
         seen[id(value)] = len(seen), value
-    parts = [describe(part, seen, contents=contents) for part in list_parts(value, contents)]
+    parts = [describe(part, seen) for part in list_parts(value)]
     return f"({' '.join(parts)})" if parts else getattr(value, "__qualname__", type(value).__qualname__)
 
 
@@ -137,10 +156,8 @@ def describe_array(value: Any) -> str:
     return f"{array.dtype}{array.shape}{hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()}"
 
 
-def list_parts(value: Any, contents: bool) -> list[Any]:
+def list_parts(value: Any) -> list[Any]:
     """Returns what a value is made of, in an order that is the same in every process; [] if its name says enough."""
-    if isinstance(value, list | dict | set) and not contents:
-        return []
     if isinstance(value, functools.partial):
         return [value.func, *value.args, *sorted(value.keywords.items())]
     if isinstance(value, MethodType):
@@ -149,14 +166,10 @@ def list_parts(value: Any, contents: bool) -> list[Any]:
         return [value.co_code.hex(), *value.co_names, *value.co_consts]
     if isinstance(value, tuple | list):
         return [type(value).__name__, *value]
-    if isinstance(value, set | frozenset):
-        return [type(value).__name__, *sorted(map(repr, value))]
     if isinstance(value, dict):
-        return [type(value).__name__, *sorted(value.items(), key=lambda item: repr(item[0]))]
+        return [type(value).__name__, *sorted(value.items(), key=lambda item: describe(item[0]))]
     if isinstance(value, type):
-        bases = [base for base in value.__mro__[1:] if is_own_class(base)]
-        fixed = [(name, one) for name, one in sorted(vars(value).items()) if name[:2] != "__" and is_fixed(one)]
-        return [value.__qualname__, *list_methods(value), *fixed, *bases] if is_own_class(value) else []
+        return list_parts_of_class(value) if is_own_class(value) else []
     if inspect.isfunction(value):
         return list_parts_of_function(value)
     wrapped = getattr(value, "__wrapped__", None)
@@ -168,47 +181,86 @@ def list_parts(value: Any, contents: bool) -> list[Any]:
         kept = [(field.name, getattr(value, field.name, None)) for field in dataclasses.fields(value)]
         return [type(value).__qualname__, type(value), *kept]
     if is_own_class(type(value)):
-        return [type(value), *(sorted(getattr(value, "__dict__", {}).items()) if contents else ())]
+        return [type(value), *list_attributes(value)]
     return []
+
+
+def list_parts_of_class(cls: type) -> list[Any]:
+    """Returns a class's name, its methods and attributes, and the user's classes that it is derived from."""
+    methods = list(list_methods(cls))
+    taken = {name for name, _ in methods}
+    held = [(name, value) for name, value in sorted(vars(cls).items()) if name[:2] != "__" and name not in taken]
+    bases = [base for base in cls.__mro__[1:] if is_own_class(base)]
+    return [cls.__qualname__, *methods, *((name, value) for name, value in held if counts(value)), *bases]
+
+
+def list_attributes(value: Any) -> list[tuple[str, Any]]:
+    """Returns names and values of an object's attributes, without those that its methods set after it was made."""
+    classes = type(value).__mro__
+    slots = [name for cls in classes for name in np.atleast_1d(vars(cls).get("__slots__", ())).tolist()]
+    held = {name: getattr(value, name) for name in slots if hasattr(value, name)} | getattr(value, "__dict__", {})
+    later = [function for cls in classes for name, function in list_methods(cls) if name not in ("__init__", "__new__")]
+    steps = [step for function in later for step in list_steps(function.__code__)]
+    noted = {step.argval for step in steps if step.opname == "STORE_ATTR"}
+    return [(name, one) for name, one in sorted(held.items()) if name not in noted]
 
 
 def list_parts_of_function(function: Any) -> list[Any]:
     """Returns code, defaults, the closure's content and, if the user wrote it, the globals that a function reads."""
-    held = [content for cell in function.__closure__ or () for content in content_of(cell)]
-    parts = [function.__code__, *(function.__defaults__ or ()), *sorted((function.__kwdefaults__ or {}).items()), *held]
+    code, noted = function.__code__, find_noted(function.__code__)
+    cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
+    held = [content for name, cell in cells if name not in noted for content in content_of(cell)]
+    parts = [code, *(function.__defaults__ or ()), *sorted((function.__kwdefaults__ or {}).items()), *held]
     if not is_own(function):
         return parts
     known = function.__globals__
-    names = [name for name in list_globals(function.__code__) if name in known]
+    names = [name for name in list_globals(code) if name in known and name not in noted]
     return parts + [(name, known[name]) for name in names if counts(known[name])]
 
 
 def counts(value: Any) -> bool:
-    """Returns whether a global is followed: numbers, texts, arrays, and the user's functions and classes.
-
-    A list or dictionary is not: user code uses these to note what happens.
-    """
+    """Returns whether a global or an attribute of a class is followed: not modules, nor libraries' functions alone."""
     if isinstance(value, type):
         return is_own_class(value)
-    if isinstance(value, tuple):
-        return all(map(counts, value))
-    return is_fixed(value) or is_own(getattr(value, "__wrapped__", value))
+    inner = strip_library(value)
+    if inspect.isroutine(inner) and not is_own(inner):
+        return bool(getattr(inner, "__closure__", None))  # made by a call, with what was given
+    return not isinstance(value, ModuleType)
 
 
-def is_fixed(value: Any) -> bool:
-    """Returns whether a value is a number, a text or an array."""
-    return isinstance(value, PLAIN | np.ndarray | np.generic | jax.Array)
-
-
-def list_globals(code: CodeType) -> list[str]:
-    """Returns the names of the globals that a function's code reads and does not set, the functions inside included."""
+def list_steps(code: CodeType) -> list[dis.Instruction]:
+    """Returns the instructions of a function's code, those of the functions inside included."""
     codes = [code]
     for one in codes:
         codes += [const for const in one.co_consts if isinstance(const, CodeType)]
-    steps = [step for one in codes for step in dis.get_instructions(one)]
+    return [step for one in codes for step in dis.get_instructions(one)]
+
+
+def list_globals(code: CodeType) -> list[str]:
+    """Returns the names of the globals that a function's code reads and does not set."""
+    steps = list_steps(code)
     stored = {step.argval for step in steps if step.opname == "STORE_GLOBAL"}
     read = (step.argval for step in steps if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"))
     return [name for name in dict.fromkeys(read) if name not in stored]
+
+
+def find_noted(code: CodeType) -> set[str]:
+    """Returns the names of globals and closure variables in which a function's code notes something.
+
+    >>> def note(x): calls.append(x); table[0] = x
+    >>> sorted(find_noted(note.__code__))
+    ['calls', 'table']
+    """
+    steps = [step for step in list_steps(code) if step.opname not in ("CACHE", "PRECALL", "EXTENDED_ARG")]
+    named = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF")
+    by_method = {
+        one.argval
+        for one, after in itertools.pairwise(steps)
+        if one.opname in named and after.opname in ("LOAD_METHOD", "LOAD_ATTR") and after.argval in NOTING
+    }
+    pairs = zip(steps, steps[2:], strict=False)  # the array, and what is done once the index is there
+    by_index = {one.argval for one, last in pairs if one.opname in named and last.opname == "STORE_SUBSCR"}
+    return by_method | by_index
 
 
 def content_of(cell: Any) -> tuple[Any, ...]:

@@ -13,6 +13,7 @@ import functools
 import inspect
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self, dataclass_transform
 
 import jax
@@ -326,6 +327,7 @@ class Compiled:
     ):
         functools.update_wrapper(self, function)
         self._traces = 0
+        self._described: dict[Any, str] | None = None
         self._static = frozenset(static_argnames)
 
         def by_class(*args: Any, _classes: tuple[Any, ...], **kwargs: Any) -> Any:
@@ -348,7 +350,22 @@ class Compiled:
     def _classes(self, args: tuple, kwargs: dict[str, Any]) -> tuple[Any, ...]:
         given = self._signature.bind(*args, **kwargs).arguments
         trees = [value for name, value in given.items() if name not in self._static]
-        return (*classes_of(trees), describe_own(trees, contents=False))
+        classes = classes_of(trees)
+        if self._described is None:
+            return (*classes, describe_own(trees))
+        key = classes, jax.tree.structure(trees)
+        if key not in self._described:
+            self._described[key] = describe_own(trees)
+        return (*classes, self._described[key])
+
+    @contextmanager
+    def as_of_now(self) -> Iterator[None]:
+        """Within it, the user's code counts as it is at the first call, whatever it notes in the meantime."""
+        before, self._described = self._described, {}
+        try:
+            yield
+        finally:
+            self._described = before
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Calls the function."""

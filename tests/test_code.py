@@ -143,18 +143,137 @@ def test_a_model_differs_by_its_functions_and_by_its_class():
 def test_what_a_function_notes_while_it_runs_does_not_count():
     names = run_cell(
         """
-        seen, calls = [], 0
+        import numpy as np
+        seen, calls, table = [], 0, np.zeros(5)
         def f(x):
             global calls
             calls += 1
             seen.append(x)
+            table[x] = x
             return x
+        class Counter:
+            def __init__(self, step):
+                self.step, self.calls = step, 0
+            def __call__(self, x):
+                self.calls += self.step
+        counter = Counter(2)
+        def g(x):
+            counter(x)
         """
     )
-    before = describe(names["f"])
-    names["f"](3)
-    assert (names["calls"], names["seen"]) == (1, [3])
-    assert describe(names["f"]) == before
+    before = describe(names["f"]), describe(names["g"])
+    names["f"](3), names["g"](3)
+    assert (names["calls"], names["seen"], names["table"][3], names["counter"].calls) == (1, [3], 3, 2)
+    assert (describe(names["f"]), describe(names["g"])) == before
+    names["counter"].step = 3
+    assert describe(names["g"]) != before[1]
+
+
+READS = """
+import dataclasses, enum, functools
+import optax
+import jax.numpy as jnp
+import fedjax_sel as fs
+from fedjax_sel.client_selection import top_m
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    sign: float
+
+class Sign(enum.Enum):
+    UP = 1.0
+    DOWN = -1.0
+
+class Slots:
+    __slots__ = ("sign",)
+    def __init__(self, sign):
+        self.sign = sign
+
+def times(by):
+    def decorate(f):
+        @functools.wraps(f)
+        def inside(*args):
+            return by * f(*args)
+        return inside
+    return decorate
+
+GLOBAL = {value}
+
+class Base(fs.ClientSelector):
+    HELD = {value}
+    def read(self):
+        return {read}
+    def select(self, key, state, ctx):
+        return top_m(key, self.score(ctx.num_clients), ctx.available, ctx.m)
+    {decorator}
+    def score(self, n):
+        return self.read() * jnp.arange(n, dtype=jnp.float32)
+
+class Mine(Base):
+    "No method of its own."
+    {own}
+"""
+
+VALUES = {
+    "a number": ("{}", "GLOBAL"),
+    "a list": ("[{}]", "GLOBAL[0]"),
+    "a dictionary": ("{{'sign': {}}}", "GLOBAL['sign']"),
+    "a tuple of lists": ("([{}],)", "GLOBAL[0][0]"),
+    "a dataclass": ("Config({})", "GLOBAL.sign"),
+    "an enum": ("Sign({})", "GLOBAL.value"),
+    "an object with slots": ("Slots({})", "GLOBAL.sign"),
+    "a partial function": ("functools.partial(jnp.multiply, {})", "GLOBAL(1.0)"),
+    "a transformation of optax": ("optax.scale({})", "GLOBAL.update(1.0, optax.EmptyState())[0]"),
+    "an attribute of a class": ("({},)", "self.HELD[0]"),
+}
+
+
+def write_reads(sign, kind):
+    if kind == "a decorator":
+        return READS.format(value=1.0, read="1.0", decorator=f"@times({sign})", own="")
+    if kind == "a constant of a derived class":
+        return READS.format(value=1.0, read="self.HELD", decorator="", own=f"HELD = {sign}")
+    value, read = VALUES[kind]
+    return READS.format(value=value.format(sign), read=read, decorator="", own="")
+
+
+@pytest.mark.parametrize("kind", [*VALUES, "a decorator", "a constant of a derived class"])
+def test_whatever_a_method_reads_counts(kind):
+    up, again, down = (run_cell(write_reads(sign, kind))["Mine"]() for sign in (1.0, 1.0, -1.0))
+    assert describe_own(up) == describe_own(again) != ""
+    assert describe_own(up) != describe_own(down)
+
+
+def test_a_changed_list_or_dataclass_is_another_program(federation):
+    for kind in ("a list", "a dataclass"):
+        names = run_cell(write_reads(1.0, kind))
+        mine = experiment(names["Mine"]())
+        assert set(simulate(mine, federation, chunk=4).selections.ravel().tolist()) == {4, 5}
+        names["GLOBAL"] = run_cell(write_reads(-1.0, kind))["GLOBAL"]
+        assert set(simulate(mine, federation, chunk=4).selections.ravel().tolist()) == {0, 1}
+
+
+def test_what_is_noted_in_ways_that_are_not_seen_compiles_nothing_again_within_a_run(federation):
+    names = run_cell(
+        """
+        import jax
+        import numpy as np
+        import jax.numpy as jnp
+        import fedjax_sel as fs
+        LOG = np.zeros(4)
+        def note(round):
+            np.put(LOG, round, 1)
+        class Noting(fs.ClientSelector):
+            def select(self, key, state, ctx):
+                jax.debug.callback(note, ctx.round)
+                return fs.client_selection.top_m(key, jnp.zeros(ctx.num_clients), ctx.available, ctx.m)
+        """
+    )
+    before = run_chunk.programs
+    simulate(experiment(names["Noting"]()), federation, chunk=1)
+    jax.effects_barrier()
+    np.testing.assert_array_equal(names["LOG"], 1)
+    assert run_chunk.programs == before + 1
 
 
 def test_what_is_noted_in_a_closure_compiles_nothing_again(federation):

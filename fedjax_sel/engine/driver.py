@@ -62,6 +62,7 @@ def simulate(
     return sweep([experiment], data, seeds, execution, **changes)[0]
 
 
+@run_chunk.as_of_now()
 def sweep(
     experiments: Sequence[Experiment],
     data: Federation | FederatedData,
