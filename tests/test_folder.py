@@ -95,7 +95,8 @@ def test_figures_of_fewer_rounds_do_not_stay(tmp_path, monkeypatch):
     monkeypatch.setattr(layout, "check", lambda *_, **__: "extended")
     layout.create(place, CONFIG)
     names = {str(path.relative_to(place)) for path in content(place)}
-    assert names == {"config.yaml", "metrics.parquet", "selections.npz", "clients.parquet", "figures/mine.png"}
+    kept = {"config.yaml", "environments.json", "metrics.parquet", "selections.npz", "clients.parquet"}
+    assert names == kept | {"figures/mine.png"}
 
 
 def test_the_summary_is_strict_json_with_environment_and_results(saved):
@@ -133,8 +134,12 @@ def test_the_summary_names_every_environment_that_took_part(tmp_path, monkeypatc
     layout.create(place, CONFIG)
     monkeypatch.setattr(layout, "check", lambda *_, **__: "interrupted")
     layout.save(place, a_history(), CONFIG, figures=False)
-    assert layout.read_environments(place) == [*two, {"jax": "0.10", "commit": "b"}]
+    three = [*two, {"jax": "0.10", "commit": "b"}]
+    assert layout.read_environments(place) == three
     assert layout.read_commit(place) == "a then b"
+    monkeypatch.setattr(layout, "check", lambda *_, **__: "extended")
+    layout.create(place, CONFIG)
+    assert layout.read_environments(place) == three, "extended where it was finished"
 
 
 def test_a_folder_is_new_then_interrupted_then_finished(tmp_path):

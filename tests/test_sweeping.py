@@ -113,6 +113,13 @@ def test_what_finished_runs_did_not_keep_is_drawn_where_it_can_be_and_otherwise_
     assert all((run / layout.HTML).read_text() == "drawn before" for run in runs[2:])
 
 
+def test_an_interrupted_sweep_also_draws_the_runs_that_were_finished(finished, tmp_path):
+    shutil.copytree(finished[0], tmp_path / "left")
+    (tmp_path / "left" / "summary.json").unlink()
+    swept("left", *GRID, "--figures")
+    assert all((run / layout.HTML).is_file() for run in (tmp_path / "left" / "runs").iterdir())
+
+
 def test_a_combination_is_the_same_configuration_run_alone(finished, tmp_path):
     place, _ = finished
     one = place / "runs" / "client_selection.epsilon=0.05,local_training.learning_rate=0.1"

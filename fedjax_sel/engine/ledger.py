@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from fedjax_sel.protocols import ExampleSignal, FeatureSignal, Signal, Signals
+from fedjax_sel.protocols import ExampleSignal, FeatureSignal, GradientSignal, Signal, Signals
 from fedjax_sel.pytree import Pytree
 
 if TYPE_CHECKING:
@@ -117,7 +117,9 @@ def total_passes(count: Int[Array, "k"], passes: Mapping[str, float]) -> Float[A
 
 
 def passes(signals: Iterable[Signal], backward: float = 2.0) -> float:
-    """Returns the forward passes per example that these signals cost together; example signals share theirs.
+    """Returns the forward passes per example that these signals cost together.
+
+    Example signals share their forward passes, and signals of the same gradient that gradient.
 
     Args:
       signals: the signals, with their costs.
@@ -126,8 +128,10 @@ def passes(signals: Iterable[Signal], backward: float = 2.0) -> float:
     signals = tuple(signals)
     each = (ExampleSignal, FeatureSignal)
     shared = max((s.cost.forward for s in signals if isinstance(s, each)), default=0.0)
-    alone = sum(s.cost.forward + backward * s.cost.backward for s in signals if not isinstance(s, each))
-    return shared + alone
+    of_gradient = [s.cost.forward + backward * s.cost.backward for s in signals if isinstance(s, GradientSignal)]
+    others = (s for s in signals if not isinstance(s, (*each, GradientSignal)))
+    alone = sum(s.cost.forward + backward * s.cost.backward for s in others)
+    return shared + max(of_gradient, default=0.0) + alone
 
 
 def of_public(signals: Iterable[Signal]) -> tuple[Signal, ...]:

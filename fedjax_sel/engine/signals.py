@@ -164,7 +164,8 @@ def measure_gradients(
     def measure(gradient: Variables) -> Values:
         return {name: signal.measure_gradient(gradient) for name, signal in signals.items()}
 
-    like = task.split(variables)[0]
+    parameters = task.split(variables)[0]
+    like = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, jnp.promote_types(leaf.dtype, jnp.float32)), parameters)
     size = layout.size_of_blocks(data.longest, len(data.order) / data.num_clients)
     return layout.over_blocks(add_up, measure, (start, count), count, data.longest, size, like)
 
@@ -207,9 +208,11 @@ def measure_candidates(
 def locate_examples(
     data: FederatedData, clients: Int[Array, "k"], *, holdout: bool = False
 ) -> tuple[Int[Array, "k"], Int[Array, "k"]]:
-    """Returns where the examples of these clients begin in `data.order`, and how many they are; 0 of an empty slot."""
+    """Returns where the examples of these clients begin in `data.order`, and how many they are; none of an empty slot."""
     start, count = take(data.offset, clients), take(data.num_examples, clients)
-    return (start + count, take(data.num_holdout, clients)) if holdout else (start, count)
+    if holdout:
+        start, count = start + count, take(data.num_holdout, clients)
+    return start, jnp.where(clients >= 0, count, 0)
 
 
 def measure_flat(

@@ -159,17 +159,20 @@ def create(folder: str | Path, config: Config, *, checkpoints: Path | None = Non
     differs from that of the process before.
     """
     folder, now = Path(folder), check(folder, config, checkpoints=checkpoints)
-    earlier = [] if now == "new" else read_environments(folder)
+    if now != "finished":
+        if now == "new":
+            folder.mkdir(parents=True, exist_ok=True)
+            files.write_text(folder / CONFIG, config.dump())
+        environments = [] if now == "new" else read_environments(folder)
+        if environments[-1:] != (today := [environment()]):
+            environments += today
+        files.write_json(folder / ENVIRONMENTS, environments)
     if now == "extended":
         (folder / SUMMARY).unlink(missing_ok=True)  # first, or the new configuration would look like a finished run
         drawn = (folder / FIGURES / f"{name}.png" for name in DRAWN)
         for path in (*(folder / name for name in (MODELS, pretrained.FILE, REPORT, HTML)), *drawn):
             path.unlink(missing_ok=True)  # it belongs to the shorter run
-    if now in ("new", "extended"):
-        folder.mkdir(parents=True, exist_ok=True)
         files.write_text(folder / CONFIG, config.dump())
-    if now != "finished" and (today := [environment()]) != earlier[-1:]:
-        files.write_json(folder / ENVIRONMENTS, [*earlier, *today])
     return now
 
 

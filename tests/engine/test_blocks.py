@@ -101,3 +101,20 @@ def test_losses_and_gradients_are_those_of_softmax_regression_by_hand(blobs, lay
             whole = np.concatenate([p.sum(0), (p.T @ x[rows]).ravel()]) / max(count, 1)
             np.testing.assert_allclose(found["whole"][seed, slot], whole, rtol=2e-5, atol=2e-6)
             np.testing.assert_allclose(found["norm"][seed, slot], np.sqrt((whole**2).sum()), rtol=2e-5, atol=2e-6)
+
+
+def test_gradients_of_parameters_of_half_precision_are_added_up_in_single_precision(blobs):
+    recipe = Federation(blobs, partition.Dirichlet(clients=9, alpha=0.05))
+    data = jax.tree.map(jnp.asarray, recipe.draw(5))
+    task, layout = Task.on(LogisticRegression(classes=3), blobs), Layout(seeds="scan")
+    assert layout.size_of_blocks(data.longest, len(data.order) / 9) < data.longest
+    whole = task.init(jax.random.key(0), blobs.x)
+    ctx = Context(jnp.int32(0), jnp.int32(9), data.num_examples, jnp.ones(9, bool), cohort_size=3)
+
+    def measure(variables):
+        wanted, key = {"norm": signals.GradientNorm()}, jax.random.key(0)
+        return measure_clients(wanted, task, variables, {}, data, ctx, layout, key=key)["norm"]
+
+    found = jax.jit(measure)(jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), whole))
+    assert found.dtype == jnp.float32
+    np.testing.assert_allclose(found, measure(whole), rtol=0.05)

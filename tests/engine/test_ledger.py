@@ -14,7 +14,7 @@ from fedjax_sel.client_selection.power_of_choice import PowerOfChoice
 from fedjax_sel.client_selection.uniform import Uniform
 from fedjax_sel.correction.none import NoCorrection
 from fedjax_sel.data_selection.everything import Everything
-from fedjax_sel.engine.ledger import ALL, BY_LIMIT, COLUMNS, Ledger, price, rates_of
+from fedjax_sel.engine.ledger import ALL, BY_LIMIT, COLUMNS, Ledger, passes, price, rates_of
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.models.logistic import LogisticRegression
 from fedjax_sel.models.mlp import MLP
@@ -136,6 +136,13 @@ def test_gradient_norm_pays_a_forward_and_a_backward_pass_which_is_three_forward
         selection_bytes_up=lambda cohort, data: 4 * N,
         selection_flops=lambda cohort, data: 3 * F * data.num_examples.sum(),
     )
+
+
+def test_signals_of_the_same_gradient_share_it():
+    norm, sketch, noise = signals.GradientNorm(), signals.Gradient(k=4), signals.GradientNoise(4)
+    assert passes([norm]) == passes([norm, sketch]) == 3
+    assert passes([norm, noise]) == passes([norm, sketch, noise]) == 6
+    assert passes([norm, signals.Loss(), signals.Entropy()]) == 4
 
 
 def test_signals_on_holdout_rows_are_passes_over_holdout_rows(run, unequal):

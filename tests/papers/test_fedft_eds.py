@@ -279,6 +279,12 @@ SPOKEN = name_many(SPEECH["small"], STRONG)
             "entropy-helps-most-early",
             NO,
         ),  # a smaller deficit is no lead
+        ({EDS: Method(0.7, 0.1, early=-0.1), EDS50: GOOD}, "entropy-converges-faster", OPEN),
+        (
+            {EDS: Method(0.7, 0.1, early=-0.1), EDS50: GOOD},
+            "entropy-helps-most-early",
+            NO,
+        ),  # surely less than at its best
         ({EDS: SOON}, "entropy-converges-faster", NO),
         ({RDS: GOOD}, "partial-training-alone-pays", YES),
         ({FEDAVG_RDS: GOOD}, "partial-training-alone-pays", NO),

@@ -222,7 +222,7 @@ def judge_groups(study: Mapping[str, Any]) -> list[Claim]:
             "groups-nearer-in-latent-space",
             "With these 24 clients, models within a cluster are nearer to each other in latent space than models "
             "within random clusters of the same sizes",
-            "Fig. 6, section V: 'a wide gap'",
+            "Fig. 6, section V",
             judge_larger(farther),
             {"mean distance in random clusters / in LEFL's clusters, minus 1": describe_differences(farther)},
         ),

@@ -80,6 +80,8 @@ def execute_sweep(
                 done = f"with {len(grid) - len(left)} of {len(grid)} combinations finished"
                 exit_if_stopped(stopper, say, done, place)
         bar.move_to(len(grid))
+        if figures:
+            layout.draw_missing(place, grid)
         table = layout.write(place, grid, checkpoints=checkpoints)
     console.print(f"programs run: {len(work)}, compiled: {run_chunk.programs - compiled}", highlight=False)
     return table
