@@ -88,7 +88,8 @@ def is_own(function: Any) -> bool:
     """Returns whether a function is written by the user: neither in this package nor in a library."""
     code = getattr(function, "__code__", None)
     place = "<string>" if code is None else code.co_filename
-    return not place.startswith((PACKAGE, "<string>")) and not any(name in place for name in LIBRARIES)
+    generated = ("<string>", "<@")  # by dataclasses, by beartype
+    return not place.startswith((PACKAGE, *generated)) and not any(name in place for name in LIBRARIES)
 
 
 @functools.cache
@@ -99,8 +100,9 @@ def is_own_class(cls: type) -> bool:
 
 def is_own_module(name: str) -> bool:
     """Returns whether a module is neither in this package, nor in a library, nor Python's."""
-    place = getattr(sys.modules.get(name), "__file__", None)
-    if name.partition(".")[0] in sys.stdlib_module_names:
+    package = name.partition(".")[0]
+    place = getattr(sys.modules.get(name) or sys.modules.get(package), "__file__", None)
+    if package in sys.stdlib_module_names:
         return name == "__main__"
     return place is None or not (place.startswith(PACKAGE) or any(library in place for library in LIBRARIES))
 
