@@ -208,7 +208,7 @@ def measure_candidates(
 def locate_examples(
     data: FederatedData, clients: Int[Array, "k"], *, holdout: bool = False
 ) -> tuple[Int[Array, "k"], Int[Array, "k"]]:
-    """Returns where the examples of these clients begin in `data.order`, and how many they are; none of an empty slot."""
+    """Returns where the examples of these clients begin in `data.order`, and how many there are; 0 of an empty slot."""
     start, count = take(data.offset, clients), take(data.num_examples, clients)
     if holdout:
         start, count = start + count, take(data.num_holdout, clients)
