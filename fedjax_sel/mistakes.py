@@ -54,14 +54,14 @@ def describe(error: BaseException) -> str:
 
 @contextmanager
 def name_own_code() -> Iterator[None]:
-    """Context manager that adds the line of user code to an error about types, shapes or a field that was set.
+    """Context manager that adds the line of user code to an error about types, shapes, names or a field that was set.
 
     Raises:
       OwnCodeError: such an error was raised inside, and its traceback passes through user code.
     """
     try:
         yield
-    except (TypeError, dataclasses.FrozenInstanceError) as error:
+    except (TypeError, NameError, AttributeError) as error:  # the last, also of a field that was set
         place = find_place(error)
         if not place:
             raise

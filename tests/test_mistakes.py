@@ -47,6 +47,16 @@ class Divides(Asking):
         return loss / (1 // 0)
 
 
+class Misspelt(Asking):
+    def score(self, loss):
+        return los
+
+
+class MisspeltOfJax(Asking):
+    def score(self, loss):
+        return jnp.arrange(loss)  # type: ignore[attr-defined]
+
+
 class Images(nn.Module):
     @nn.compact
     def __call__(self, x):
@@ -64,6 +74,8 @@ def run(selector):
     [
         (Branches(), r"test_mistakes.py, line \d+, in score: a number that is known only .* jnp.where"),
         (CallsNumpy(), r"test_mistakes.py, line \d+, in score: a number that is known only .* jnp instead of np"),
+        (Misspelt(), r"test_mistakes.py, line \d+, in score: NameError: name 'los' is not defined"),
+        (MisspeltOfJax(), r"test_mistakes.py, line \d+, in score: AttributeError: .* no attribute 'arrange'"),
         (Short(), r"test_mistakes.py, line \d+, in score: TypeError: .*shapes for broadcasting: \(4,\), \(3,\)"),
     ],
 )
