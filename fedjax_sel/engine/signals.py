@@ -120,11 +120,11 @@ def measure_clients(
     by_client = {name: signal for name, signal in signals.items() if isinstance(signal, ClientSignal)}
     values: Values = {}
     apart = by_example if jax.tree.leaves(personal) else {}
-    if by_example and not apart and ctx.candidates is None:
+    if by_example and not apart and ctx.candidates is not None:
+        values |= measure_candidates(by_example, task, variables, data, ctx.candidates, layout, holdout=holdout)
+    elif by_example and not apart:
         each = measure_flat(by_example, task, variables, data, layout)
         values |= {name: average_by_client(value, data, holdout=holdout) for name, value in each.items()}
-    elif by_example and not apart:
-        values |= measure_candidates(by_example, task, variables, data, ctx.candidates, layout, holdout=holdout)
     clients = jnp.arange(ctx.num_clients) if ctx.candidates is None else ctx.candidates
     by_gradient = {name: signal for name, signal in by_client.items() if isinstance(signal, GradientSignal)}
     if by_gradient and not jax.tree.leaves(personal):
