@@ -14,7 +14,7 @@ import hashlib
 import inspect
 import itertools
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping, MutableSequence, MutableSet
 from types import CodeType, MethodType, ModuleType
 from typing import Any
 
@@ -25,10 +25,11 @@ from jax.core import Tracer
 from fedjax_sel.mistakes import LIBRARIES, PACKAGE
 
 PLAIN = str | bytes | int | float | complex | None
-
+CONTAINERS = MutableMapping | MutableSequence | MutableSet | np.ndarray
+"""What code can note something in; `update` of another object, as of an optimiser, reads it."""
 
 NOTING = {"append", "appendleft", "add", "clear", "extend", "insert", "pop", "put", "setdefault", "update", "write"}
-"""Methods by which code notes something in a list, set, dictionary, queue or file."""
+"""Methods by which code notes something in a container."""
 
 
 def describe_own(tree: Any) -> str:
@@ -197,26 +198,32 @@ def list_parts_of_class(cls: type) -> list[Any]:
 
 
 def list_attributes(value: Any) -> list[tuple[str, Any]]:
-    """Returns names and values of an object's attributes, without those that its methods set after it was made."""
+    """Returns names and values of an object's attributes, without those that one of its methods both reads and sets."""
     classes = type(value).__mro__
     slots = [name for cls in classes for name in np.atleast_1d(vars(cls).get("__slots__", ())).tolist()]
     held = {name: getattr(value, name) for name in slots if hasattr(value, name)} | getattr(value, "__dict__", {})
     later = [function for cls in classes for name, function in list_methods(cls) if name not in ("__init__", "__new__")]
-    steps = [step for function in later for step in list_steps(function.__code__)]
-    noted = {step.argval for step in steps if step.opname == "STORE_ATTR"}
+    noted: set[str] = set()
+    for steps in (list_steps(function.__code__) for function in later):
+        read, stored = ({s.argval for s in steps if s.opname == kind} for kind in ("LOAD_ATTR", "STORE_ATTR"))
+        noted |= read & stored
     return [(name, one) for name, one in sorted(held.items()) if name not in noted]
 
 
 def list_parts_of_function(function: Any) -> list[Any]:
     """Returns code, defaults, the closure's content and, if the user wrote it, the globals that a function reads."""
     code, noted = function.__code__, find_noted(function.__code__)
+
+    def is_noted(name: str, value: Any) -> bool:
+        return name in noted and isinstance(value, CONTAINERS)
+
     cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
-    held = [content for name, cell in cells if name not in noted for content in content_of(cell)]
+    held = [one for name, cell in cells for one in content_of(cell) if not is_noted(name, one)]
     parts = [code, *(function.__defaults__ or ()), *sorted((function.__kwdefaults__ or {}).items()), *held]
     if not is_own(function):
         return parts
     known = function.__globals__
-    names = [name for name in list_globals(code) if name in known and name not in noted]
+    names = [name for name in list_globals(code) if name in known and not is_noted(name, known[name])]
     return parts + [(name, known[name]) for name in names if counts(known[name])]
 
 

@@ -154,6 +154,8 @@ def test_what_a_function_notes_while_it_runs_does_not_count():
         class Counter:
             def __init__(self, step):
                 self.step, self.calls = step, 0
+            def change(self, step):
+                self.step = step
             def __call__(self, x):
                 self.calls += self.step
         counter = Counter(2)
@@ -165,7 +167,7 @@ def test_what_a_function_notes_while_it_runs_does_not_count():
     names["f"](3), names["g"](3)
     assert (names["calls"], names["seen"], names["table"][3], names["counter"].calls) == (1, [3], 3, 2)
     assert (describe(names["f"]), describe(names["g"])) == before
-    names["counter"].step = 3
+    names["counter"].change(3)
     assert describe(names["g"]) != before[1]
 
 
@@ -200,7 +202,7 @@ def times(by):
 GLOBAL = {value}
 
 class Base(fs.ClientSelector):
-    HELD = {value}
+    HELD = {held}
     def read(self):
         return {read}
     def select(self, key, state, ctx):
@@ -230,11 +232,12 @@ VALUES = {
 
 def write_reads(sign, kind):
     if kind == "a decorator":
-        return READS.format(value=1.0, read="1.0", decorator=f"@times({sign})", own="")
+        return READS.format(value=1.0, held=1.0, read="1.0", decorator=f"@times({sign})", own="")
     if kind == "a constant of a derived class":
-        return READS.format(value=1.0, read="self.HELD", decorator="", own=f"HELD = {sign}")
+        return READS.format(value=1.0, held=1.0, read="self.HELD", decorator="", own=f"HELD = {sign}")
     value, read = VALUES[kind]
-    return READS.format(value=value.format(sign), read=read, decorator="", own="")
+    value, held = (1.0, value.format(sign)) if "HELD" in read else (value.format(sign), 1.0)
+    return READS.format(value=value, held=held, read=read, decorator="", own="")
 
 
 @pytest.mark.parametrize("kind", [*VALUES, "a decorator", "a constant of a derived class"])

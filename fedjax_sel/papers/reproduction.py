@@ -137,10 +137,10 @@ def reproduce(
             of_studies,
             out,
             console,
+            tell_again(paper, scale, numbers, add),
             more,
             unfinished,
             earlier,
-            tell_again(paper, scale, numbers, add),
         )
         console.print(
             f"{time.perf_counter() - began:.0f} s. Report, figures and summary.json are in [bold]{out}[/]",
@@ -159,10 +159,10 @@ def write_reproduction(
     of_studies: list[dict[str, Any]],
     out: Path,
     console: Console,
+    again: str,
     more: Sequence[Table] = (),
     unfinished: Sequence[tuple[str, str]] = (),
     earlier: Report | None = None,
-    again: str = "",
 ) -> dict[str, Any]:
     """Writes and prints what the evidence shows, and returns the content of `summary.json`.
 
@@ -173,12 +173,12 @@ def write_reproduction(
       of_studies: the name of every study, and the commit that made it.
       out: folder.
       console: where verdicts are printed.
+      again: the command that reproduces it.
       more: tables that come before the paper's.
       unfinished: experiment and method of every cell that the evidence lacks; `("study", name)` for studies.
       earlier: the report from which the evidence has the other cells; None: there are no others.
-      again: the command that reproduces it; "": that of the scale.
     """
-    earlier, again = earlier or Report(), again or tell_again(paper, scale, seeds)
+    earlier = earlier or Report()
     made = [*made, *earlier.made.values()]
     ran = evidence
     if earlier.histories:  # whose results are rows already
