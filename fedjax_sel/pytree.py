@@ -323,7 +323,7 @@ class Compiled:
         function: Callable,
         static_argnames: Sequence[str],
         donate_argnames: Sequence[str],
-        compiler_options: dict[str, Any] | None,
+        cpu_options: dict[str, Any] | None,
     ):
         functools.update_wrapper(self, function)
         self._traces = 0
@@ -340,12 +340,17 @@ class Compiled:
         by_class.__signature__ = self._signature.replace(  # type: ignore[attr-defined]
             parameters=[*self._signature.parameters.values(), extra]
         )
-        self._jitted: Any = jax.jit(
+        self._jit = functools.partial(
+            jax.jit,
             by_class,
             static_argnames=[*static_argnames, "_classes"],
             donate_argnames=list(donate_argnames),
-            compiler_options=compiler_options,
         )
+        self._cpu_options = cpu_options
+
+    @functools.cached_property
+    def _jitted(self) -> Any:
+        return self._jit(compiler_options=self._cpu_options if jax.default_backend() == "cpu" else None)
 
     def _classes(self, args: tuple, kwargs: dict[str, Any]) -> tuple[Any, ...]:
         given = self._signature.bind(*args, **kwargs).arguments
@@ -395,11 +400,12 @@ def jit(
     *,
     static_argnames: Sequence[str] = (),
     donate_argnames: Sequence[str] = (),
-    compiler_options: dict[str, Any] | None = None,
+    cpu_options: dict[str, Any] | None = None,
 ) -> Callable[[Callable], Compiled]:
     """Decorates a function as `jax.jit` does, but also selects its program by the classes of its arguments' nodes.
 
     Args:
-      static_argnames, donate_argnames, compiler_options: as `jax.jit` takes them.
+      static_argnames, donate_argnames: as `jax.jit` takes them.
+      cpu_options: its `compiler_options` if the program runs on a CPU.
     """
-    return lambda function: Compiled(function, static_argnames, donate_argnames, compiler_options)
+    return lambda function: Compiled(function, static_argnames, donate_argnames, cpu_options)

@@ -24,7 +24,10 @@ FEWER_PASSES = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_
 FEWER_PASSES += " --xla_cpu_parallel_codegen_split_count=1"
 if jax.__version_info__ < (0, 11):  # later ones end at a flag that they no longer know
     FEWER_PASSES += " --xla_cpu_use_fusion_emitters=false"
-os.environ["XLA_FLAGS"] = f"{FEWER_PASSES} {os.environ.get('XLA_FLAGS', '')}".strip()
+PLATFORMS = os.environ.get("FEDJAX_SEL_TESTS_ON", "cpu")
+"""`cuda,cpu` runs them on a GPU; with `JAX_DEFAULT_MATMUL_PRECISION=float32`, as the tolerances are not those of TF32."""
+if PLATFORMS == "cpu":
+    os.environ["XLA_FLAGS"] = f"{FEWER_PASSES} {os.environ.get('XLA_FLAGS', '')}".strip()
 os.environ["FEDJAX_SEL_CACHE"] = str(Path(tempfile.gettempdir()) / "fedjax_sel_tests")
 
 # Modules that compute with arrays; data and states also hold NumPy arrays, stacks of seeds and axis specifications.
@@ -34,7 +37,7 @@ CHECKED += [f"engine.{name}" for name in ("signals", "timing", "metrics", "layou
 CHECKED += [f"devices.{name}" for name in ("availability", "clock", "laws", "table")]
 install_import_hook([f"fedjax_sel.{name}" for name in CHECKED], "beartype.beartype")
 
-jax.config.update("jax_platforms", "cpu")
+jax.config.update("jax_platforms", PLATFORMS)
 jax.config.update("jax_num_cpu_devices", 2)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 

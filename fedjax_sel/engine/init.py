@@ -75,9 +75,7 @@ def init_variables(task: Task, keys: PRNGKey, example: Any) -> Variables:
     return jax.vmap(lambda key: task.init(key_for(key, Purpose.MODEL), x))(keys)
 
 
-compiled_variables = jit(static_argnames=["example"], compiler_options={"xla_backend_optimization_level": 1})(
-    init_variables
-)
+compiled_variables = jit(static_argnames=["example"], cpu_options={"xla_backend_optimization_level": 1})(init_variables)
 """`init_variables` as one program, which runs once: LLVM's higher optimisation levels are slow and change no bit."""
 
 

@@ -21,7 +21,7 @@ Results are the same bit for bit; rounds of `conv_dropout` take 0.88 of the time
 """
 
 
-@jit(static_argnames=("layout", "length", "differs", "axes"), donate_argnames=("state",), compiler_options=FEWER_COPIES)
+@jit(static_argnames=("layout", "length", "differs", "axes"), donate_argnames=("state",), cpu_options=FEWER_COPIES)
 def run_chunk(
     experiment: Experiment,
     data: FederatedData,

@@ -64,10 +64,21 @@ def count_flops(function: Callable[..., Any], *inputs: Any) -> tuple[float, Any]
     """Returns XLA's count of a function's operations, and the shapes of its results; nothing is compiled.
 
     XLA counts one iteration of a loop; here all iterations of `lax.scan` and `lax.map`, and so of `nn.RNN` and
-    `nn.scan`, are counted.
+    `nn.scan`, are counted. JAX offers the count for a CPU alone; so the bill is the same on every device.
+
+    Raises:
+      ValueError: `JAX_PLATFORMS` leaves out the CPU.
     """
-    traced: Any = jax.jit(function).trace(*inputs)
-    lowered = traced.lower()
+    try:
+        cpu = jax.local_devices(backend="cpu")[0]
+    except RuntimeError as error:
+        raise ValueError(
+            f"JAX has no CPU ({str(error).splitlines()[0]}), for which operations are counted; add it, as in "
+            "JAX_PLATFORMS=cuda,cpu"
+        ) from error
+    with jax.default_device(cpu):
+        traced: Any = jax.jit(function).trace(*inputs)
+        lowered = traced.lower()
     return float(lowered.cost_analysis()["flops"]) + count_repeats(traced.jaxpr.jaxpr), lowered.out_info
 
 
