@@ -25,7 +25,7 @@ FEWER_PASSES += " --xla_cpu_parallel_codegen_split_count=1"
 if jax.__version_info__ < (0, 11):  # later ones end at a flag that they no longer know
     FEWER_PASSES += " --xla_cpu_use_fusion_emitters=false"
 PLATFORMS = os.environ.get("FEDJAX_SEL_TESTS_ON", "cpu")
-"""`cuda,cpu` runs them on a GPU; with `JAX_DEFAULT_MATMUL_PRECISION=float32`, as the tolerances are not those of TF32."""
+"""`cuda,cpu` runs them on a GPU, with `JAX_DEFAULT_MATMUL_PRECISION=float32`: the tolerances are not those of TF32."""
 if PLATFORMS == "cpu":
     os.environ["XLA_FLAGS"] = f"{FEWER_PASSES} {os.environ.get('XLA_FLAGS', '')}".strip()
 os.environ["FEDJAX_SEL_CACHE"] = str(Path(tempfile.gettempdir()) / "fedjax_sel_tests")
