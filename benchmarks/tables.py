@@ -107,8 +107,10 @@ def documented() -> list[str]:
     """Returns the tables of docs/results/speed.md (the README shows the first), from the committed results."""
     side_by_side = json.loads((RESULTS / "peers.json").read_text())
     found = json.loads((RESULTS / "workloads-cpu.json").read_text())
-    alone = {name: found[name] for name in ("flute-lr", "gpfl-mlp", "pfl-cifar", "lefl-resnet", "sweep")}
-    return [peers(side_by_side), printed(alone), population(found)]
+    on_gpu = json.loads((RESULTS / "workloads-gpu.json").read_text())
+    alone = ("flute-lr", "gpfl-mlp", "pfl-cifar", "lefl-resnet", "sweep")
+    both = [printed({name: there[name] for name in alone}) for there in (found, on_gpu)]
+    return [peers(side_by_side), *both, population(found)]
 
 
 if __name__ == "__main__":

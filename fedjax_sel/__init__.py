@@ -148,7 +148,8 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"{__name__}.data.partition")
     if name in __all__:
         return importlib.import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    hint = "" if name.startswith("__") else importlib.import_module(f"{__name__}.catalog").suggest(name, __all__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
 
 
 def __dir__() -> list[str]:

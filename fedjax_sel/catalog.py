@@ -58,9 +58,7 @@ def namespace(package: str, **private: str) -> tuple[Callable[[str], Any], Calla
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         home = {**private, **exports(package)}
         if name not in home:
-            near = difflib.get_close_matches(name, home, n=1, cutoff=0.5)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise AttributeError(f"module {package!r} has no attribute {name!r}{hint}")
+            raise AttributeError(f"module {package!r} has no attribute {name!r}{suggest(name, list(home))}")
         return getattr(importlib.import_module(f"{package}.{home[name]}"), name)
 
     def list_names() -> list[str]:
@@ -190,11 +188,15 @@ def check_name(what: str, name: Any, known: Iterable[str], aliases: Mapping[str,
 def suggest(name: Any, known: Sequence[str], aliases: Mapping[str, str] = {}) -> str:
     """Returns a question for the end of an error message, whether the nearest known name was meant; "" if none is near.
 
-    The only known name that begins with the given one is the nearest.
+    The only known name that begins with the given one is the nearest, or one that differs in capitals alone.
 
     >>> suggest("unifrom", ["entropy", "uniform"])
     "; did you mean 'uniform'?"
+    >>> suggest("Mlp", ["CNN", "MLP"])
+    "; did you mean 'MLP'?"
     """
+    if same := [one for one in known if one.lower() == str(name).lower()]:
+        return f"; did you mean {same[0]!r}?"
     begin = [one for one in known if len(str(name)) > 2 and one.startswith(str(name))]
     near = begin if len(begin) == 1 else difflib.get_close_matches(str(name), [*known, *aliases], n=1, cutoff=0.5)
     return f"; did you mean {aliases.get(near[0], near[0])!r}?" if near else ""

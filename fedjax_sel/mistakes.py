@@ -29,14 +29,20 @@ class OwnCodeError(ValueError):
     """Raised for user code that cannot be compiled or does not fit its input."""
 
 
-def find_place(error: BaseException) -> str:
-    """Returns the innermost line of user code in an error's traceback, "" if there is none."""
+def find_frame(error: BaseException) -> traceback.FrameSummary | None:
+    """Returns the innermost line of user code in an error's traceback; None if there is none."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         generated = frame.filename == "<string>" and frame.name.startswith("__")  # by dataclasses
         is_library = frame.filename.startswith(PACKAGE) or any(name in frame.filename for name in LIBRARIES)
         if not generated and not is_library:
-            return f"{Path(frame.filename).name}, line {frame.lineno}, in {frame.name}"
-    return ""
+            return frame
+    return None
+
+
+def find_place(error: BaseException) -> str:
+    """Returns the innermost line of user code in an error's traceback, as text; "" if there is none."""
+    frame = find_frame(error)
+    return "" if frame is None else f"{Path(frame.filename).name}, line {frame.lineno}, in {frame.name}"
 
 
 def describe(error: BaseException) -> str:
@@ -48,6 +54,12 @@ def describe(error: BaseException) -> str:
     if isinstance(error, TRACED):
         return REMEDY
     if isinstance(error, dataclasses.FrozenInstanceError):
+        frame = find_frame(error)
+        if frame is not None and frame.name == "__init__":
+            return (
+                f"{error}: a strategy has no __init__ of its own; declare each of its numbers as a field, as in "
+                "bonus: float = fs.param(default=0.1)"
+            )
         return f"{error}: a strategy does not change; what it learns is its state (init, observe)"
     return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
@@ -66,6 +78,29 @@ def name_own_code() -> Iterator[None]:
         if not place:
             raise
         raise OwnCodeError(f"{place}: {describe(error)}") from error
+
+
+@contextmanager
+def name_operation() -> Iterator[None]:
+    """Context manager that names the function of JAX in its errors about operations that it traced but cannot compile.
+
+    Some of NumPy's functions call a traced array's method with arguments that the method does not know, and JAX
+    notices when it compiles: `np.argsort(x)` calls `x.argsort(stable=None)`.
+
+    Raises:
+      OwnCodeError: such an error was raised inside; JAX gives the operation's frame as its cause.
+    """
+    try:
+        yield
+    except TypeError as error:
+        frames = traceback.extract_tb(error.__cause__.__traceback__) if error.__cause__ else []
+        if not frames:
+            raise
+        name = frames[-1].name
+        raise OwnCodeError(
+            f"JAX cannot compile {name} ({describe(error):.60}...); if your code calls np.{name}, or the array's "
+            f"method, write jnp.{name}"
+        ) from error
 
 
 @contextmanager

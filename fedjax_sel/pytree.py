@@ -31,6 +31,9 @@ if not TYPE_CHECKING:  # NumPy's scalars too; libraries that take numbers are an
     Scalar = float | np.floating | Float[Array, "..."]
 """A hyperparameter: a Python float outside, traced inside a compiled program, an array where it is swept over."""
 
+SCALARS = ("Scalar", "float", Scalar, float)
+"""Annotations of fields that hold one number."""
+
 
 def param(
     *,
@@ -223,6 +226,8 @@ class Pytree:
                     raise ValueError(f"{where} is {show(value)}; it must be one of {allowed}")
             else:
                 field.metadata["range"].check(where, value)
+                if field.type in SCALARS and getattr(value, "ndim", 0):
+                    raise ValueError(f"{where} is {show(value)}; it must be one number; fs.sweep runs several")
                 if is_whole(value) and not field.metadata["range"].whole:
                     object.__setattr__(self, field.name, float(np.asarray(value)))  # so that a program sees one type
         self.__check_init__()

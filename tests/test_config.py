@@ -109,6 +109,8 @@ def test_other_names_of_the_field_are_understood():
         "lr": "local_training.learning_rate",
     }
     assert config.translate_key("lr") == "local_training.learning_rate"
+    assert config.translate_key("batchsize") == "local_training.batch_size"
+    assert config.translate_key("clients") == "partition.clients"
 
 
 def test_an_override_replaces_a_component_whole_and_a_parameter_alone():
@@ -237,6 +239,8 @@ def test_a_file_that_is_not_there_or_not_readable_is_named(tmp_path):
         config.load(str(tmp_path / "bytes.yaml"))
     with pytest.raises(ValueError, match="unknown preset 'digit'; did you mean 'digits'"):
         config.load("digit")
+    with pytest.raises(ValueError, match="no preset or file before 'lr=1'; name one first, as in `fedjax-sel run"):
+        config.load("lr=1")
 
 
 def test_every_component_there_is_can_be_named():

@@ -385,6 +385,7 @@ PAIRS += [(RARE[i % len(RARE)], selector) for i, selector in enumerate(SELECTORS
 """Data selections that keep something on the server, or look at features, meet some selections of clients each."""
 
 
+@pytest.mark.filterwarnings("ignore:krum. f is")  # the cohorts are small
 @pytest.mark.parametrize(("samples", "selector"), PAIRS)
 def test_any_selection_of_clients_runs_with_any_selection_of_examples(blobs, selector, samples):
     """Aggregators and corrections take turns, so that each meets every data selection and most client selections.

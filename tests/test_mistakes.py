@@ -9,7 +9,7 @@ from rich.console import Console
 
 import fedjax_sel as fs
 from fedjax_sel.client_selection import top_m
-from fedjax_sel.mistakes import OwnCodeError, name_own_code, refuse_global_random_numbers
+from fedjax_sel.mistakes import OwnCodeError, name_operation, name_own_code, refuse_global_random_numbers
 from fedjax_sel.report.summary import build_table, summarize
 
 POINTS = fs.dataset("points", np.eye(4)[np.arange(40) % 4], np.arange(40) % 2, test=0.2)
@@ -148,3 +148,40 @@ def test_a_field_that_is_set_is_told_with_its_line_and_what_to_do_instead():
     said = r"test_mistakes\.py, line \d+, in select: .*its state \(init, observe\)"
     with pytest.raises(OwnCodeError, match=said), name_own_code():
         Counting().select(None, None, None)
+
+
+class MakesItself(fs.ClientSelector):
+    def __init__(self, bonus=0.1):
+        self.bonus = bonus
+
+    def select(self, key, state, ctx):
+        return top_m(key, ctx.num_examples + 0.0, ctx.available, ctx.m)
+
+
+def test_a_constructor_of_ones_own_is_told_of_fields():
+    said = r"in __init__: cannot assign .*declare .* as a field, .*fs.param\("
+    with pytest.raises(OwnCodeError, match=said), name_own_code():
+        MakesItself()
+
+
+class SortsWithNumpy(fs.ClientSelector):
+    def select(self, key, state, ctx):
+        return top_m(key, np.argsort(ctx.num_examples) + 0.0, ctx.available, ctx.m)
+
+
+def test_an_operation_that_jax_traces_but_cannot_compile_is_named():
+    experiment = fs.Experiment(LINEAR, client_selection=SortsWithNumpy(), cohort_size=2, rounds=1)
+    with pytest.raises(OwnCodeError, match=r"JAX cannot compile argsort .*write jnp.argsort"):
+        fs.simulate(experiment, CLIENTS)
+
+
+def test_errors_of_types_that_no_operation_caused_stay_what_they_are():
+    with pytest.raises(TypeError, match="mine") as raised, name_operation():
+        raise TypeError("mine")
+    assert not isinstance(raised.value, OwnCodeError)
+
+
+@pytest.mark.parametrize(("module", "given", "meant"), [(fs, "Simulate", "simulate"), (fs.models, "Mlp", "MLP")])
+def test_a_name_in_other_capitals_is_suggested(module, given, meant):
+    with pytest.raises(AttributeError, match=f"has no attribute '{given}'; did you mean '{meant}'"):
+        getattr(module, given)

@@ -224,3 +224,13 @@ def test_whole_numbers_of_parameters_are_floats_like_all_others():
 
     stacked, _ = stack_experiments([Experiment(Task(LogisticRegression(classes=3)), Rated(r)) for r in (1, 0.1)])
     np.testing.assert_allclose(stacked.client_selection.rate, [1, 0.1])
+
+
+def test_options_of_the_cpus_compiler_stay_on_cpus(monkeypatch):
+    def make():
+        return jit(cpu_options={"xla_no_such_option": True})(jnp.sin)
+
+    with pytest.raises(Exception, match="xla_no_such_option"):
+        make()(1.0)
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert make()(0.0) == 0.0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
@@ -39,6 +41,15 @@ class Krum(Aggregator):
     num_selected: int = static(default=1, low=1)
 
     stacked = True
+
+    def check_cohort(self, m: int) -> None:
+        """Warns if the guarantee does not hold even if all members return."""
+        if m <= 2 * self.f + 2:
+            warnings.warn(
+                f"krum: f is {self.f}, but cohorts have {m} members; its guarantee needs more than 2 f + 2 = "
+                f"{2 * self.f + 2}",
+                stacklevel=2,
+            )
 
     def weights(self, cohort: Cohort, num_examples: Int[Array, "m"], plan: Plan) -> Float[Array, "m"]:
         """Returns equal weights."""

@@ -302,6 +302,8 @@ def list_source_parameters(name: str) -> dict[str, Parameter]:
         return list_arguments(own.load_function("data", name), without=())
     if name in ("npz:PATH", "tfds:NAME", "hf:NAME", "MODULE:FUNCTION"):
         raise ValueError(f"data.name is {name!r}; put a file or a dataset in its place, as in 'tfds:fashion_mnist'")
+    if name.endswith(".npz") and ":" not in name:
+        raise ValueError(f"unknown data {name!r}; a file is named 'npz:{name}'")
     if not (name.startswith(("npz:", "tfds:", "hf:")) and name.partition(":")[2]):
         catalog.check_name("data", name, SOURCE_NAMES)
     return list_arguments(sources.load, without=("name",)) | {"seed": Parameter(int | None, 0)}

@@ -48,12 +48,16 @@ def load(name: str) -> tuple[str, dict]:
       name: a preset's name, or a path (it ends in `.yaml` or `.yml`, has a separator in it, or exists).
 
     Raises:
-      ValueError: the preset is unknown, or the file is not a configuration.
+      ValueError: the preset is unknown, a setting is in its place, or the file is not a configuration.
       FileNotFoundError: there is no such file.
     """
     path = Path(name).expanduser()
     if path.suffix in (".yaml", ".yml") or os.sep in name or path.is_file():
         return path.stem, load_file(path)
+    if "=" in name:
+        raise ValueError(
+            f"there is no preset or file before {name!r}; name one first, as in `fedjax-sel run digits {name}`"
+        )
     check_name("preset", name, list_presets())
     return name, parse_mapping(f"preset {name}", find_preset(name).read_text(encoding="utf-8"))
 

@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from fedjax_sel.catalog import check_name
-from fedjax_sel.mistakes import LIBRARIES, describe
+from fedjax_sel.mistakes import LIBRARIES, describe, find_frame
 
 FORMATS = ("npz", "tfds", "hf")
 """Prefixes before a colon that are data formats, not modules."""
@@ -91,7 +91,7 @@ def run_own(what: str, name: str) -> Iterator[None]:
 
 def describe_failure(error: Exception) -> str:
     """Returns a description of an error, with the file and line that raised it."""
-    at = traceback.extract_tb(error.__traceback__)[-1]
+    at = find_frame(error) or traceback.extract_tb(error.__traceback__)[-1]
     place = f"{at.filename}, line {at.lineno}"
     if isinstance(error, SyntaxError):
         place = f"{error.filename}, line {error.lineno}"

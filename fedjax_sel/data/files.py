@@ -91,9 +91,11 @@ def _read(path: Path) -> dict[str, np.ndarray]:
     try:
         # Opened here because np.load does not close a file that it cannot read.
         with path.open("rb") as stream:
+            start = stream.read(6)
+            stream.seek(0)
+            if not start.startswith(b"PK"):
+                raise ValueError("it holds a single array" if start == b"\x93NUMPY" else "it is no .npz archive")
             file = np.load(stream, allow_pickle=False)
-            if not isinstance(file, np.lib.npyio.NpzFile):
-                raise ValueError("it holds a single array")
             wanted = speech.ARRAYS if speech.has_audio(file.files) else ROWS
             arrays = {}
             for name in file.files:

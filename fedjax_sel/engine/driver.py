@@ -35,6 +35,7 @@ from fedjax_sel.engine.program import Program, plan_program
 from fedjax_sel.engine.recorder import CLIENTS, Recorder, split_history
 from fedjax_sel.engine.scan import run_chunk
 from fedjax_sel.engine.state import RoundState, flatten_record
+from fedjax_sel.mistakes import name_operation
 from fedjax_sel.pytree import is_whole, show, to_plain
 from fedjax_sel.task.convolutions import warn_native_convolutions
 from fedjax_sel.types import Variables
@@ -155,7 +156,9 @@ def run_rounds(
     shared, together, keys, state = program.place(state)
     try:
         if first < rounds and not (ended or how.debug):  # compiled here, run below
-            run_chunk.lower(shared, together, keys, state, np.int32(first), **program.static).compile()
+            with name_operation():
+                lowered = run_chunk.lower(shared, together, keys, state, np.int32(first), **program.static)
+            lowered.compile()
             wait_for_all()  # compiling may take one process longer than the others wait in a collective
             tell(how.callbacks, "on_compiled", history)
         for t in range(first, rounds, length):

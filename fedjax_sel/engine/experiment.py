@@ -36,7 +36,7 @@ from fedjax_sel.protocols import (
     ServerSignal,
     Strategy,
 )
-from fedjax_sel.pytree import Pytree, classes_of, is_whole, show, static, to_plain
+from fedjax_sel.pytree import Pytree, classes_of, is_whole, show, static, title, to_plain
 from fedjax_sel.task import Task
 
 
@@ -173,6 +173,7 @@ class Experiment(Pytree):
         with see("docs/how-to/strategies.md"):
             self.correction.check(self.local_training)
             self.aggregation.check(self.local_training, self.correction)
+            self.aggregation.check_cohort(self.count_cohort(data.num_clients))
         with see("docs/how-to/devices.md"):
             self.availability.check(data.num_clients)
             self.volatility.check(data.num_clients)
@@ -184,18 +185,18 @@ class Experiment(Pytree):
             check_signals(self.client_selection, self.data_selection)
             for part in self.parts.values():
                 warn_of_misspelt_methods(part)
-        signals = self.client_selection.signals()
+        selector, signals = title(type(self.client_selection)), self.client_selection.signals()
         measured = {**signals.at("before"), **signals.at("trained")}
         on_examples = [n for n, s in measured.items() if isinstance(s, ExampleSignal | ClientSignal) and not s.public]
         if self.signal_split == "holdout" and on_examples and int(jnp.min(data.num_holdout)) == 0:
             raise ValueError(
-                f"signal_split is 'holdout', and the selector wants {', '.join(on_examples)}, but some client has no "
+                f"signal_split is 'holdout', and {selector} wants {', '.join(on_examples)}, but some client has no "
                 "hold-out examples; give the federation a holdout"
             )
         public = [n for m in ("before", "trained") for n, s in signals.at(m).items() if s.public]
         if public and data.public_x is None:
             raise ValueError(
-                f"the selector wants {', '.join(public)} on public examples, but the federation has none; "
+                f"{selector} wants {', '.join(public)} on public examples, but the federation has none; "
                 "give it some (public=...)"
             )
         if not len(data.test_y):
@@ -205,14 +206,14 @@ class Experiment(Pytree):
         server += [n for n, s in known.items() if isinstance(s, CohortSignal)]
         if server and not len(data.validation_y):
             raise ValueError(
-                f"the selector wants {', '.join(server)}, but the server has no validation examples; "
-                "load the data with a validation share"
+                f"{selector} wants {', '.join(server)}, but the server has no validation examples; "
+                "load the data with a validation share (data.validation=0.1)"
             )
         on_server = self.data_selection.validation_signals()
         if any(s.split == "validation" for s in on_server.values()) and not len(data.validation_y):
             raise ValueError(
-                f"the data selector wants {', '.join(on_server)}, but the server has no validation examples; "
-                "load the data with a validation share"
+                f"{title(type(self.data_selection))} wants {', '.join(on_server)}, but the server has no validation "
+                "examples; load the data with a validation share (data.validation=0.1)"
             )
         check_targets(self.task, self.client_selection, self.data_selection, data)
 

@@ -30,8 +30,8 @@ from fedjax_sel.models._native_conv import convolve, find_padding
 __all__ = ["convolution", "is_lowered", "max_pool"]
 
 NATIVE: frozenset[str] = frozenset()
-"""Backends whose native convolution is always used, unchanged: none, until `python -m benchmarks --only layouts` shows
-that an accelerator is faster with it."""
+"""Backends whose native convolution is always used, unchanged: none. On a GPU (H100) stacked clients make it a grouped
+one, with which rounds take 1.5 (ResNet-20) to 5 times (`conv_dropout`) as long (`benchmarks/NOTES.md`)."""
 
 CHANNELS_LAST = ("NHWC", "HWIO", "NHWC")
 

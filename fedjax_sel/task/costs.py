@@ -79,7 +79,7 @@ def count_flops(function: Callable[..., Any], *inputs: Any) -> tuple[float, Any]
     with jax.default_device(cpu):
         traced: Any = jax.jit(function).trace(*inputs)
         lowered = traced.lower()
-    return float(lowered.cost_analysis()["flops"]) + count_repeats(traced.jaxpr.jaxpr), lowered.out_info
+    return float(lowered.cost_analysis().get("flops", 0.0)) + count_repeats(traced.jaxpr.jaxpr), lowered.out_info
 
 
 def count_repeats(program: core.Jaxpr) -> float:

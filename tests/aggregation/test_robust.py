@@ -1,19 +1,24 @@
 """Robust aggregators against NumPy transcriptions of their papers, also where slots are empty."""
 
 import itertools
+import warnings
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedjax_sel import Experiment, Layout, simulate
+from fedjax_sel import Experiment, Federation, Layout, Task, simulate
 from fedjax_sel.aggregation.krum import Krum
 from fedjax_sel.aggregation.mean import Mean
 from fedjax_sel.aggregation.median import Median
 from fedjax_sel.aggregation.trimmed_mean import TrimmedMean
+from fedjax_sel.data.partition import Iid
 from fedjax_sel.local_training.sgd import SGD
+from fedjax_sel.models.logistic import LogisticRegression
 from tests.quadratic import TASK, A, clients, gradient, weights_of
+
+pytestmark = pytest.mark.filterwarnings("ignore:krum. f is")  # six clients are few; it has a test of its own
 
 ROBUST = [Median(), TrimmedMean(0.2), TrimmedMean(0.4), Krum(), Krum(f=2), Krum(f=1, num_selected=3)]
 
@@ -134,6 +139,21 @@ def test_bad_settings_are_refused():
         Krum(num_selected=0)
     with pytest.raises(ValueError, match=r"trimmed_mean: beta is 0.5; it must be in \[0, 0.5\)"):
         TrimmedMean(0.5)
+
+
+@pytest.mark.parametrize(("m", "f", "too_small"), [(4, 1, True), (5, 1, False), (2, 0, True), (3, 0, False)])
+def test_krum_warns_of_cohorts_without_its_guarantee(blobs, m, f, too_small):
+    """Blanchard et al. 2017, proposition 1: `2 f + 2 < n`."""
+    experiment = Experiment(Task(LogisticRegression(3)), aggregation=Krum(f=f), cohort_size=m)
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        experiment.check(Federation(blobs, Iid(clients=6)).draw(0))
+    said = [str(one.message) for one in found]
+    assert (
+        said
+        == [f"krum: f is {f}, but cohorts have {m} members; its guarantee needs more than 2 f + 2 = {2 * f + 2}"]
+        * too_small
+    )
 
 
 def test_updates_whose_distances_overflow_come_before_empty_slots():

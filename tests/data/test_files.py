@@ -91,6 +91,12 @@ def test_a_single_array_is_not_an_archive(tmp_path):
         load(f"npz:{tmp_path / 'mine.npy'}")
 
 
+def test_a_text_is_not_an_archive(tmp_path):
+    (tmp_path / "mine.npz").write_text("x,y\n1,2\n")
+    with pytest.raises(ValueError, match=r"mine.npz cannot be read \(it is no .npz archive\); an .npz archive without"):
+        load(f"npz:{tmp_path / 'mine.npz'}")
+
+
 def test_a_missing_file_gets_the_nearest_one_beside_it(tmp_path):
     saved(tmp_path, x=X, y=Y)
     with pytest.raises(FileNotFoundError, match=r"no file .*mien.npz; did you mean .*mine.npz"):

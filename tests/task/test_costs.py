@@ -56,3 +56,27 @@ def test_loops_in_loops_multiply():
 
     flops, _ = count_flops(lambda x: jax.lax.scan(row, x, length=3)[0], jnp.zeros((1, 4)))
     assert flops == pytest.approx(3 * 5 * 2 * 16, rel=0.2)
+
+
+def test_operations_are_counted_for_the_cpu_whatever_the_device(monkeypatch):
+    """JAX counts those of a lowered program for its CPU alone, and returns nothing for a GPU; here, the second CPU."""
+    cpu, lower = jax.devices()[1], jax.stages.Traced.lower
+    lowered_for = []
+
+    def note(traced, *args, **kwargs):
+        lowered_for.append(jnp.zeros(()).devices())
+        return lower(traced, *args, **kwargs)
+
+    monkeypatch.setattr(jax.stages.Traced, "lower", note)
+    monkeypatch.setattr(jax, "local_devices", lambda backend: {"cpu": [cpu]}[backend])
+    count_flops(jnp.vdot, jnp.zeros(3), jnp.ones(3))
+    assert lowered_for == [{cpu}]
+
+
+def test_without_a_cpu_the_remedy_is_named(monkeypatch):
+    def refuse(backend):
+        raise RuntimeError(f"Unknown backend {backend}")
+
+    monkeypatch.setattr(jax, "local_devices", refuse)
+    with pytest.raises(ValueError, match=r"JAX has no CPU \(Unknown backend cpu\).*JAX_PLATFORMS=cuda,cpu"):
+        count_flops(jnp.vdot, jnp.zeros(3), jnp.ones(3))
