@@ -197,3 +197,19 @@ def test_the_floor_of_a_convolutional_step_is_its_products_of_patches_and_kernel
     first, second = 2 * 10 * 30**2 * 3**2 * 3 * 32, 2 * 10 * 28**2 * 3**2 * 32 * 64
     hidden, last = 2 * 10 * 14**2 * 64 * 128, 2 * 10 * 128 * 10
     assert work == sorted([*[first] * 2, *[second, hidden, last] * 3])  # pixels need no gradient
+
+
+@pytest.mark.parametrize("padding", ["SAME", "VALID"])
+def test_every_form_of_a_convolution_that_is_timed_computes_xlas_own(padding):
+    from benchmarks.convolutions import list_ways
+
+    rng = np.random.default_rng(0)
+    x, kernel = (jnp.asarray(rng.normal(size=shape), jnp.float32) for shape in ((2, 6, 6, 3), (3, 3, 3, 4)))
+    ways = list_ways(padding)
+
+    def both(way):
+        return way(x, kernel), jax.grad(lambda x, kernel: (way(x, kernel) ** 3).sum(), (0, 1))(x, kernel)
+
+    wanted = both(ways["XLA's own"])
+    for way in ways.values():
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-2), both(way), wanted)
