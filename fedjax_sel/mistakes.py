@@ -93,14 +93,18 @@ def name_operation() -> Iterator[None]:
     try:
         yield
     except TypeError as error:
-        frames = traceback.extract_tb(error.__cause__.__traceback__) if error.__cause__ else []
-        if not frames:
+        operation = error.__cause__
+        if type(operation).__name__ != "JaxStackTraceBeforeTransformation" or MISFIT not in str(error):
             raise
-        name = frames[-1].name
+        name = traceback.extract_tb(operation.__traceback__)[-1].name
         raise OwnCodeError(
-            f"JAX cannot compile {name} ({describe(error):.60}...); if your code calls np.{name}, or the array's "
-            f"method, write jnp.{name}"
+            f"JAX cannot compile {name} with the arguments that it was called with; if your code calls np.{name}, or "
+            f"the array's method, write jnp.{name}"
         ) from error
+
+
+MISFIT = "incompatible function arguments"
+"""What JAX says of an argument for which a compiled program has no form."""
 
 
 @contextmanager

@@ -694,8 +694,8 @@ class Aggregator(Strategy):
     def check(self, trainer: LocalTrainer, correction: Correction) -> None:
         """Raises `ValueError` for local training or a correction that it does not work with; accepts all by default."""
 
-    def check_cohort(self, m: int) -> None:
-        """Raises `ValueError`, or warns, if cohorts of at most `m` members are too small; accepts all by default."""
+    def check_size(self, m: int) -> None:
+        """Raises `ValueError`, or warns, if `m`, the most members a cohort has, is too few; accepts all by default."""
 
     @abstractmethod
     def weights(self, cohort: Cohort, num_examples: Int[Array, "m"], plan: Plan) -> Float[Array, "m"]:

@@ -31,9 +31,6 @@ if not TYPE_CHECKING:  # NumPy's scalars too; libraries that take numbers are an
     Scalar = float | np.floating | Float[Array, "..."]
 """A hyperparameter: a Python float outside, traced inside a compiled program, an array where it is swept over."""
 
-SCALARS = ("Scalar", "float", Scalar, float)
-"""Annotations of fields that hold one number."""
-
 
 def param(
     *,
@@ -226,7 +223,7 @@ class Pytree:
                     raise ValueError(f"{where} is {show(value)}; it must be one of {allowed}")
             else:
                 field.metadata["range"].check(where, value)
-                if field.type in SCALARS and getattr(value, "ndim", 0):
+                if is_scalar(field.type) and getattr(value, "ndim", 0):
                     raise ValueError(f"{where} is {show(value)}; it must be one number; fs.sweep runs several")
                 if is_whole(value) and not field.metadata["range"].whole:
                     object.__setattr__(self, field.name, float(np.asarray(value)))  # so that a program sees one type
@@ -294,6 +291,18 @@ def allows_none(annotation: Any) -> bool:
     """
     written = annotation if isinstance(annotation, str) else str(annotation)
     return "None" in [option.strip() for option in written.split("|")]
+
+
+def is_scalar(annotation: Any) -> bool:
+    """Returns whether an annotation, given as a string or as a type, is of one number, or also of None.
+
+    >>> is_scalar("fs.Scalar | None"), is_scalar(float), is_scalar("Float[Array, 'N']")
+    (True, True, False)
+    """
+    if not isinstance(annotation, str):
+        return annotation in (float, Scalar)
+    options = {option.strip().rpartition(".")[-1] for option in annotation.split("|")}
+    return options - {"None"} in ({"Scalar"}, {"float"})
 
 
 def title(cls: type) -> str:

@@ -22,7 +22,7 @@ from jaxtyping import install_import_hook
 
 FEWER_PASSES = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 FEWER_PASSES += " --xla_cpu_parallel_codegen_split_count=1"
-if jax.__version_info__ < (0, 11):  # later ones end at a flag that they no longer know
+if jax.__version_info__ < (0, 11):  # later ones do not know this flag, and abort
     FEWER_PASSES += " --xla_cpu_use_fusion_emitters=false"
 PLATFORMS = os.environ.get("FEDJAX_SEL_TESTS_ON", "cpu")
 """`cuda,cpu` runs them on a GPU, with `JAX_DEFAULT_MATMUL_PRECISION=float32`: the tolerances are not those of TF32."""

@@ -239,8 +239,9 @@ def test_a_file_that_is_not_there_or_not_readable_is_named(tmp_path):
         config.load(str(tmp_path / "bytes.yaml"))
     with pytest.raises(ValueError, match="unknown preset 'digit'; did you mean 'digits'"):
         config.load("digit")
-    with pytest.raises(ValueError, match="no preset or file before 'lr=1'; name one first, as in `fedjax-sel run"):
-        config.load("lr=1")
+    for given in ("lr=1", "data=npz:/tmp/mine.npz", "a=b.yaml"):
+        with pytest.raises(ValueError, match=f"no preset or file before '{given}'; name one first, as in `fedjax-sel"):
+            config.load(given)
 
 
 def test_every_component_there_is_can_be_named():

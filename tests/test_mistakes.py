@@ -175,9 +175,21 @@ def test_an_operation_that_jax_traces_but_cannot_compile_is_named():
         fs.simulate(experiment, CLIENTS)
 
 
-def test_errors_of_types_that_no_operation_caused_stay_what_they_are():
-    with pytest.raises(TypeError, match="mine") as raised, name_operation():
-        raise TypeError("mine")
+@pytest.mark.parametrize("cause", [None, KeyError("theirs")])
+def test_errors_of_types_that_no_operation_caused_stay_what_they_are(cause):
+    with pytest.raises(TypeError, match="mine: incompatible function arguments") as raised, name_operation():
+        raise TypeError("mine: incompatible function arguments") from cause
+    assert not isinstance(raised.value, OwnCodeError)
+
+
+def test_another_error_of_an_operation_stays_what_it_is():
+    @jax.custom_vjp
+    def squared(x):
+        return x**2
+
+    squared.defvjp(lambda x: (x**2, x), lambda x, given: (given, given))
+    with pytest.raises(TypeError, match=r"custom_vjp|bwd") as raised, name_operation():
+        jax.jit(jax.grad(squared)).lower(1.0)
     assert not isinstance(raised.value, OwnCodeError)
 
 

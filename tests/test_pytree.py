@@ -230,6 +230,7 @@ def test_options_of_the_cpus_compiler_stay_on_cpus(monkeypatch):
     def make():
         return jit(cpu_options={"xla_no_such_option": True})(jnp.sin)
 
+    monkeypatch.setattr(jax, "default_backend", lambda: "cpu")
     with pytest.raises(Exception, match="xla_no_such_option"):
         make()(1.0)
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")

@@ -52,12 +52,12 @@ def load(name: str) -> tuple[str, dict]:
       FileNotFoundError: there is no such file.
     """
     path = Path(name).expanduser()
-    if path.suffix in (".yaml", ".yml") or os.sep in name or path.is_file():
-        return path.stem, load_file(path)
-    if "=" in name:
+    if "=" in name and not path.exists():
         raise ValueError(
             f"there is no preset or file before {name!r}; name one first, as in `fedjax-sel run digits {name}`"
         )
+    if path.suffix in (".yaml", ".yml") or os.sep in name or path.is_file():
+        return path.stem, load_file(path)
     check_name("preset", name, list_presets())
     return name, parse_mapping(f"preset {name}", find_preset(name).read_text(encoding="utf-8"))
 

@@ -173,7 +173,7 @@ class Experiment(Pytree):
         with see("docs/how-to/strategies.md"):
             self.correction.check(self.local_training)
             self.aggregation.check(self.local_training, self.correction)
-            self.aggregation.check_cohort(self.count_cohort(data.num_clients))
+            self.aggregation.check_size(self.count_cohort(data.num_clients))
         with see("docs/how-to/devices.md"):
             self.availability.check(data.num_clients)
             self.volatility.check(data.num_clients)

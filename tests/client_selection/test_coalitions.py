@@ -248,7 +248,7 @@ def test_shapley_runs_greedily_and_needs_validation_examples(blobs):
     history = run(blobs, GreedyShapley(method="gtg"), slots=3, rounds=8, seeds=2)
     first = history.selections[0][:5].ravel().tolist()
     assert len(set(first)) == 15
-    with pytest.raises(ValueError, match="wants shapley, but the server has no validation examples"):
+    with pytest.raises(ValueError, match="greedy_shapley wants shapley, but the server has no validation examples"):
         run(replace(blobs, validation_x=blobs.validation_x[:0], validation_y=blobs.validation_y[:0]), GreedyShapley())
 
 

@@ -204,7 +204,7 @@ def test_what_a_data_selector_declares_and_does_not_take_is_refused(blobs, unequ
         with pytest.raises(ValueError, match=says):
             simulate(experiment(blobs, selector), unequal)
     few = fs.dataset("few", np.zeros((20, 2), np.float32), np.arange(20) % 3, test=0.2)
-    with pytest.raises(ValueError, match="wants clean, but the server has no validation examples"):
+    with pytest.raises(ValueError, match="Growing wants clean, but the server has no validation examples"):
         simulate(experiment(few, Growing(), cohort_size=1), Federation(few, partition.Iid(clients=2)))
 
 

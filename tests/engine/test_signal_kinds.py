@@ -273,7 +273,7 @@ def test_signals_on_test_rows_need_no_validation_rows_but_others_beside_them_do(
     bare = dataset("bare", blobs.x, blobs.y, test=(blobs.test_x, blobs.test_y))
     history = run(experiment(bare, listener := Listener((), TESTED), rounds=1), recipe(bare), [4])
     np.testing.assert_allclose(listener.told(4, 0)["validation_accuracy"], history["accuracy"][0, 0], rtol=1e-6)
-    with pytest.raises(ValueError, match=r"wants own_loss, but the server has no validation examples"):
+    with pytest.raises(ValueError, match=r"Listener wants own_loss, but the server has no validation examples"):
         run(experiment(bare, Listener((), (*TESTED, OwnLoss()))), recipe(bare))
 
 

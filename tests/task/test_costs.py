@@ -60,7 +60,7 @@ def test_loops_in_loops_multiply():
 
 def test_operations_are_counted_for_the_cpu_whatever_the_device(monkeypatch):
     """JAX counts those of a lowered program for its CPU alone, and returns nothing for a GPU; here, the second CPU."""
-    cpu, lower = jax.devices()[1], jax.stages.Traced.lower
+    cpu, lower = jax.devices("cpu")[1], jax.stages.Traced.lower
     lowered_for = []
 
     def note(traced, *args, **kwargs):
