@@ -93,7 +93,7 @@ def name_operation() -> Iterator[None]:
     try:
         yield
     except TypeError as error:
-        operation = error.__cause__
+        operation: Any = error.__cause__
         if type(operation).__name__ != "JaxStackTraceBeforeTransformation" or MISFIT not in str(error):
             raise
         name = traceback.extract_tb(operation.__traceback__)[-1].name
