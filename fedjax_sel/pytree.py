@@ -223,8 +223,6 @@ class Pytree:
                     raise ValueError(f"{where} is {show(value)}; it must be one of {allowed}")
             else:
                 field.metadata["range"].check(where, value)
-                if is_scalar(field.type) and getattr(value, "ndim", 0):
-                    raise ValueError(f"{where} is {show(value)}; it must be one number; fs.sweep runs several")
                 if is_whole(value) and not field.metadata["range"].whole:
                     object.__setattr__(self, field.name, float(np.asarray(value)))  # so that a program sees one type
         self.__check_init__()
@@ -303,6 +301,25 @@ def is_scalar(annotation: Any) -> bool:
         return annotation in (float, Scalar)
     options = {option.strip().rpartition(".")[-1] for option in annotation.split("|")}
     return options - {"None"} in ({"Scalar"}, {"float"})
+
+
+def check_scalars(node: Any) -> None:
+    """Raises `ValueError` if a value holds an array, to be mapped over, where it is to be run with one number.
+
+    >>> class Spread(Pytree):
+    ...     high: float = param(default=1.0, above=0)
+    >>> check_scalars(Spread(np.array([1.0, 2.0])))
+    Traceback (most recent call last):
+    ValueError: Spread: high is array([1., 2.]); it must be one number; fs.sweep runs several
+    """
+    for field in dataclasses.fields(node):
+        value = getattr(node, field.name)
+        if isinstance(value, Pytree):
+            check_scalars(value)
+        elif "range" in field.metadata and is_scalar(field.type) and getattr(value, "ndim", 0):
+            raise ValueError(
+                f"{title(type(node))}: {field.name} is {show(value)}; it must be one number; fs.sweep runs several"
+            )
 
 
 def title(cls: type) -> str:

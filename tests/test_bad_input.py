@@ -389,8 +389,18 @@ REFUSED: list[tuple[str, str]] = [
     ("FedOpt(beta2=1)", "beta2 is 1; it must be in [0, 1)"),
     ("FedOpt(optimizer='adamw')", "fedopt: optimizer is 'adamw'; it must be one of "),
     ("TrimmedMean(beta=0.5)", "beta is 0.5; it must be in [0, 0.5)"),
-    ("SGD(0.1, momentum=np.array([0.1, 0.2]))", "sgd: momentum is array([0.1, 0.2]); it must be one number"),
-    ("SGD(np.array([0.1, 0.2]))", "sgd: learning_rate is array([0.1, 0.2]); it must be one number; fs.sweep runs"),
+    (
+        "run(local_training=SGD(0.1, momentum=np.array([0.1, 0.2])))",
+        "sgd: momentum is array([0.1, 0.2]); it must be one number",
+    ),
+    (
+        "run(local_training=SGD(np.array([0.1, 0.2])))",
+        "sgd: learning_rate is array([0.1, 0.2]); it must be one number; ",
+    ),
+    (
+        "run(client_selection=Entropy(epsilon=jnp.array([0.1, 0.2])))",
+        "entropy: epsilon is Array([0.1, 0.2], dtype=float32)",
+    ),
     ("Krum(f=-1)", "f is -1; it must be a whole number, at least 0"),
     ("Krum(num_selected=0)", "num_selected is 0; it must be a whole number, at least 1"),
     ("Proximal(mu=-1)", "mu is -1; it must be in [0, inf)"),

@@ -36,7 +36,7 @@ from fedjax_sel.protocols import (
     ServerSignal,
     Strategy,
 )
-from fedjax_sel.pytree import Pytree, classes_of, is_whole, show, static, title, to_plain
+from fedjax_sel.pytree import Pytree, check_scalars, classes_of, is_whole, show, static, title, to_plain
 from fedjax_sel.task import Task
 
 
@@ -99,6 +99,7 @@ class Experiment(Pytree):
             raise ValueError(f"deadline is {show(self.deadline)}; it must be a Deadline, as in Deadline(seconds=60)")
         for name in COUNTS:
             object.__setattr__(self, name, to_plain(getattr(self, name)))
+        check_scalars(self)
 
     @property
     def parts(self) -> dict[str, Strategy]:
