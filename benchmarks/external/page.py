@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,12 +15,13 @@ Key = tuple[str, str, str]
 NOT_RUN = "not run"
 
 REASONS: dict[Key, str] = {
-    ("mnist", "dirichlet", "fednova"): "the first edition of the table (one run) has 98.8 here, and FedAvg with the "
-    "same steps a client differs by 0.9 points: 98.03 is likely a misprint, which nobody confirmed",
+    ("mnist", "dirichlet", "fednova"): "The first edition of the table (one run) has 98.8 here, and the published "
+    "FedAvg, with the same steps a client, is 0.9 points above it. So 98.03 is likely a misprint; nobody has confirmed "
+    "it.",
     ("fashion_mnist", "labels", "scaffold"): "33.80 ± 41.22 are two runs that collapsed to chance (10 %) and one of "
-    "81.4: whether a run collapses decides the mean",
-    ("fashion_mnist", "labels", "fedavg"): "the best of 50 rounds of a curve that jumps from round to round: few seeds "
-    "say little of its deviation",
+    "81.4. Whether a run collapses decides the mean.",
+    ("fashion_mnist", "labels", "fedavg"): "This is the best of 50 rounds of a curve that jumps from round to round, "
+    "so few seeds say little of its deviation.",
 }
 """What may explain the difference of a cell of the table; shown if the cell was measured and differs."""
 
@@ -44,14 +44,15 @@ def render(found: Mapping[str, Any]) -> str:
         "interval over seeds (Student's t), deviation, number of seeds. Difference: ours minus published, with its "
         "95 % interval by Welch, in which both have spread. Where we have one seed, the interval is that of a "
         "further run of theirs, with their deviation (Student's t with 2 degrees of freedom). They *agree* if it holds "
-        "0, which a wide interval does easily: its width is what may be hidden. With 36 cells, two would disagree by "
-        "chance.",
+        "0, which a wide interval does easily: its width is what may be hidden.",
     ]
     for data, title in DATA.items():
         rows = [row_of((data, law, method), measured, published) for law in PARTITIONS for method in METHODS]
         parts += [f"## {title}", table(("partition", "method", "published", "ours", "difference", ""), rows)]
     if measured:
-        parts.append("![Published and our accuracies with intervals](../../benchmarks/results/niid-bench.png)")
+        parts.append(
+            "![Our accuracies minus the published ones, with intervals](../../benchmarks/results/niid-bench.png)"
+        )
     parts += explain(measured, published)
     parts += ["## What is the same, and what is not", SETTINGS.read_text(encoding="utf-8").strip()]
     parts += ["## What was run", *tell_runs(found)]
@@ -95,14 +96,19 @@ def show_difference(away: float, low: float, high: float) -> str:
 
 
 def tell_counts(measured: Mapping[Key, Measured], published: Mapping[Key, Published]) -> str:
-    """Returns how many cells agree."""
+    """Returns how many cells agree, and how many of these could have shown a difference of a point."""
     if not measured:
         return f"**No cell of {len(published)} was run yet.**"
-    verdicts = [judge(*compare(ours, published[key])) for key, ours in measured.items()]
+    found = [compare(ours, published[key]) for key, ours in measured.items()]
+    verdicts = [judge(*one) for one in found]
+    narrow = sum(high - low <= 2 for _, low, high in found if low <= 0 <= high)
+    agree, above, below = (verdicts.count(name) for name in ("agree", "ours above", "ours below"))
     once = sum(len(ours.best) == 1 for ours in measured.values())
-    above, below = verdicts.count("ours above"), verdicts.count("ours below")
-    counts = f"{verdicts.count('agree')} agree, and ours is above in {above} and below in {below}"
-    return f"**Of {len(published)} cells {len(measured)} were run, {once} of them with one seed: {counts}.**"
+    seeds = "each with one seed" if once == len(measured) else f"{once} of them with one seed"
+    counts = (
+        f"{agree} agree ({narrow} with an interval within ± 1 point), ours is above in {above} and below in {below}"
+    )
+    return f"**Of {len(published)} cells {len(measured)} were run, {seeds}: {counts}.**"
 
 
 def explain(measured: Mapping[Key, Measured], published: Mapping[Key, Published]) -> list[str]:
@@ -112,9 +118,9 @@ def explain(measured: Mapping[Key, Measured], published: Mapping[Key, Published]
         away, low, high = compare(ours, published[key])
         if (verdict := judge(away, low, high)) == "agree":
             continue
-        why = REASONS.get(key, "not explained")
+        why = REASONS.get(key, "Not explained.")
         where = f"{DATA[key[0]]}, {PARTITIONS[key[1]]}, {METHODS[key[2]]}"
-        lines.append(f"- {where}: {verdict} by {abs(away):.2f} points ({show_difference(away, low, high)}): {why}.")
+        lines.append(f"- {where}: {verdict} by {abs(away):.2f} points ({show_difference(away, low, high)}). {why}")
     by_chance = f"One interval of 95 % in twenty leaves out 0 by chance; of {len(measured)}, {len(lines)} did."
     return ["## Where they differ", by_chance, "\n".join(lines)] if lines else []
 
@@ -149,39 +155,37 @@ def tell_runs(found: Mapping[str, Any]) -> list[str]:
 
 
 def draw(found: Mapping[str, Any]) -> Any:
-    """Returns a figure with a panel per dataset: published means and ours, with intervals, side by side."""
+    """Returns a figure of our accuracies minus the published ones, with intervals, logarithmic beyond a point."""
     import matplotlib.pyplot as plt
-    import numpy as np
-    from scipy import stats
 
     from fedjax_sel.report.figures import COLOURS
 
     measured, published = summarize(found["runs"]), read_published()
-    half = float(stats.t.ppf(0.975, 2)) / math.sqrt(3)
-    figure, axes = plt.subplots(1, len(DATA), figsize=(12, 4.6), layout="constrained", squeeze=False)
-    for ax, (data, title) in zip(axes[0], DATA.items(), strict=True):
-        keys = [(data, law, method) for law in PARTITIONS for method in METHODS]
-        for place, key in enumerate(keys):
-            y = -(place + place // len(METHODS))
-            theirs = published[key]
-            mark(ax, theirs.mean, half * theirs.std, y + 0.15, COLOURS[3], "o", "published, 3 runs")
-            if ours := measured.get(key):
-                low, _ = ours.interval()
-                mark(ax, ours.mean, np.nan_to_num(ours.mean - low), y - 0.15, COLOURS[2], "s", "ours")
-        shown = [published[key].mean for key in keys] + [measured[key].mean for key in keys if key in measured]
-        room = 0.08 * (max(shown) - min(shown)) + 0.3
-        ax.set_xlim(min(shown) - room, max(shown) + room)
-        ax.set_title(title)
-        ax.set_xlabel("best test accuracy (%), 95 % interval")
-        places = [-(i + i // len(METHODS)) for i in range(len(keys))]
-        ax.set_yticks(places, [f"{PARTITIONS[law]}, {METHODS[method]}" for _, law, method in keys], fontsize=7)
-        ax.grid(axis="x", alpha=0.25)
-    shown = [ax.get_legend_handles_labels() for ax in axes.flat]  # not every method was run on all datasets
-    named = {label: handle for handles, labels in shown for handle, label in zip(handles, labels, strict=True)}
-    figure.legend(named.values(), named.keys(), loc="outside lower center", ncols=2, fontsize=8)
+    keys = [(data, law, method) for data in DATA for law in PARTITIONS for method in METHODS]
+    keys = [key for key in keys if key in measured]
+    figure, ax = plt.subplots(figsize=(8, 1.6 + 0.26 * len(keys)), layout="constrained")
+    ax.axvline(0.0, color="black", linewidth=0.8)
+    for place, key in enumerate(keys):
+        away, low, high = compare(measured[key], published[key])
+        colour = COLOURS[3] if judge(away, low, high) == "agree" else COLOURS[2]
+        ax.errorbar(
+            away,
+            -place,
+            xerr=[[away - low], [high - away]],
+            fmt="o",
+            color=colour,
+            markersize=4,
+            capsize=2,
+            linewidth=1,
+        )
+    ax.set_xscale("symlog", linthresh=1.0)
+    ticks = [-100, -10, -1, 0, 1, 10, 100]
+    ax.set_xticks(ticks, [f"{tick:+d}" if tick else "0" for tick in ticks])
+    ax.set_yticks(
+        [-place for place in range(len(keys))],
+        [f"{DATA[data]}, {PARTITIONS[law]}, {METHODS[method]}" for data, law, method in keys],
+        fontsize=8,
+    )
+    ax.set_xlabel("best test accuracy, ours minus published (points), 95 % interval")
+    ax.grid(axis="x", alpha=0.25)
     return figure
-
-
-def mark(ax: Any, mean: float, reach: float, y: float, colour: str, marker: str, label: str) -> None:
-    """Draws a mean with its interval."""
-    ax.errorbar(mean, y, xerr=reach, fmt=marker, color=colour, markersize=3.5, capsize=2, linewidth=1, label=label)

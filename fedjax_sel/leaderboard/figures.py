@@ -110,20 +110,27 @@ def draw_fronts(tidy: pd.DataFrame) -> Drawing:
     figure, axes = plt.subplots(2, 2, figsize=(12.5, 8.4), squeeze=False, layout="constrained", sharey=True)
     block = take_block(tidy, LATEST)
     value = bootstrap(lambda values: interquartile_means(block.over_baseline(values)), block.values, draws=500)
+    fronts = []
     for ax, kind in zip(axes.flat, kinds, strict=False):
         wide = select(tidy, f"{kind} of the run").mean(axis=1).unstack("federation")[list(block.federations)]
         cost = (wide.loc[list(block.selectors)] / wide.loc[BASELINE]).mean(axis=1).to_numpy()
-        draw_front(ax, block.selectors, value, cost)
+        fronts.append((ax, *draw_front(ax, block.selectors, value, cost)))
         ax.set_xlabel(f"{kind if kind != 'flops' else 'FLOPs'}, times uniform's")
     for ax in axes.flat[len(kinds) :]:
         ax.set_visible(False)
     for ax in axes[:, 0]:
         ax.set_ylabel("accuracy over uniform's")
+    figure.draw_without_rendering()
+    for front in fronts:
+        number_points(*front)
     return figure
 
 
-def draw_front(ax: Axes, names: Sequence[str], value: Estimate, cost: np.ndarray) -> None:
-    """Draws one panel: points with intervals, the front in colour with names, and the baseline as a diamond."""
+def draw_front(ax: Axes, names: Sequence[str], value: Estimate, cost: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Draws one panel: points with intervals, the front in colour, its names beside, and the baseline as a diamond.
+
+    Returns the points, and which of them are the front from the cheapest on, to be numbered at the panels' final sizes.
+    """
     front, here = find_front(value.point, cost), list(names).index(BASELINE)
     error = np.maximum(np.stack([value.point - value.low, value.high - value.point]), 0)
     ax.errorbar(cost, value.point, yerr=error, fmt="none", ecolor="0.85", linewidth=1, zorder=1)
@@ -132,10 +139,6 @@ def draw_front(ax: Axes, names: Sequence[str], value: Estimate, cost: np.ndarray
     ax.scatter(cost[here], value.point[here], s=34, marker="D", color="black", zorder=4)
     order = np.flatnonzero(front)[np.argsort(cost[front])]
     ax.step(cost[order], value.point[order], where="post", color=COLOURS[2], linewidth=1)
-    for number, i in enumerate(order, start=1):
-        up = 5 if number % 2 else -11
-        look = {"fontsize": 8, "color": COLOURS[2], "zorder": 5}
-        ax.annotate(str(number), (cost[i], value.point[i]), (-2, up), textcoords="offset points", **look)
     listed = [f"{number} {names[i]}" for number, i in enumerate(order, start=1)]
     ax.text(1.02, 1.0, "\n".join([*listed, "◆ uniform"]), transform=ax.transAxes, va="top", fontsize=8)
     ax.set_xscale("log")
@@ -145,6 +148,43 @@ def draw_front(ax: Axes, names: Sequence[str], value: Estimate, cost: np.ndarray
     ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
     ax.xaxis.set_minor_formatter(NullFormatter())
     ax.grid(alpha=0.25)
+    return np.stack([cost, value.point], axis=1), order
+
+
+def number_points(ax: Axes, points: np.ndarray, order: np.ndarray) -> None:
+    """Numbers some of a panel's points from 1, where no point and no other number is; a line leads to a distant one.
+
+    Args:
+      ax: the panel.
+      points: x and y of each.
+      order: of those to be numbered.
+    """
+    shown = ax.transData.transform(points) * 72 / ax.figure.dpi  # in units of 1/72 inch
+    taken = list(shown)
+    for number, i in enumerate(order, start=1):
+        spots = [reach * spot for reach in (9.0, 16.0, 24.0, 32.0) for spot in AROUND]
+        room = [min(np.linalg.norm(shown[i] + spot - other) for other in taken) for spot in spots]
+        spot = spots[int(np.argmax(np.minimum(room, 8.0)))]  # the first with room, else that with most
+        taken.append(shown[i] + spot)
+        line = {"arrowstyle": "-", "color": COLOURS[2], "linewidth": 0.5, "shrinkA": 4}
+        ax.annotate(
+            str(number),
+            points[i],
+            spot,
+            textcoords="offset points",
+            ha="center",
+            va="center",
+            fontsize=8,
+            color=COLOURS[2],
+            zorder=5,
+            arrowprops=line if np.linalg.norm(spot) > 10 else None,
+        )
+
+
+AROUND = [
+    np.array([np.cos(angle), np.sin(angle)]) for angle in np.pi * np.array([0.5, 1.5, 0.75, 0.25, 1, 0, 1.25, 1.75])
+]
+"""Directions in which the number of a point may stand, the first ones first."""
 
 
 def draw_critical(tidy: pd.DataFrame) -> Drawing:

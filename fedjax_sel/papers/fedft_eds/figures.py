@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib import figure as mpl
-from matplotlib.ticker import LogLocator, NullFormatter
+from matplotlib.axes import Axes
+from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 
 from fedjax_sel.engine.history import History
 from fedjax_sel.papers.fedft_eds.methods import (
@@ -62,13 +64,14 @@ def make_figures(scale: str, evidence: Evidence) -> list[Figure]:
         ),
         Figure(
             "efficiency",
-            "Best accuracy against the simulated training seconds of all clients (Fig. 6, 7): means over seeds.",
+            "Best accuracy against the simulated training seconds of all clients (Fig. 6, 7): means over seeds, with "
+            "bars of one standard deviation.",
             lambda: draw_efficiency(panels),
         ),
         Figure(
             "learning-efficiency",
-            "Learning efficiency as in the source's Fig. 6 and 7, in points of best accuracy per simulated client "
-            "second (bars, logarithmic), and best accuracy (dots): means over seeds.",
+            "Learning efficiency as in the source's Fig. 6 and 7, in points of best accuracy per 1000 simulated client "
+            "seconds (blue), and best accuracy (black): means and standard deviations over seeds.",
             lambda: draw_bars(panels),
         ),
         Figure(
@@ -108,64 +111,68 @@ def make_figures(scale: str, evidence: Evidence) -> list[Figure]:
 
 
 def keep_rounds(panels: dict[str, dict[str, History]]) -> dict[str, dict[str, History]]:
-    """Returns the runs whose individual rounds are known, without panels in which there are none."""
+    """Returns the runs whose individual rounds are known, without panels of fewer than two, which compare nothing."""
     kept = {
         title: {method: history for method, history in methods.items() if not isinstance(history, StoredCell)}
         for title, methods in panels.items()
     }
-    return {title: methods for title, methods in kept.items() if methods}
+    return {title: methods for title, methods in kept.items() if len(methods) > 1}
 
 
 def draw_efficiency(panels: dict[str, dict[str, History]]) -> mpl.Figure:
     """Draws accuracy against seconds."""
-    wide = min(2, len(panels))
-    tall = -(-len(panels) // wide)
-    figure, axes = plt.subplots(tall, wide, figsize=(4.6 * wide, 3.2 * tall), layout="constrained", squeeze=False)
+    figure, axes = make_panels(panels, width=4.6)
     shown: dict[str, Any] = {}
-    for ax, (title, methods) in zip(axes.flat, panels.items(), strict=False):
+    for ax, methods in zip(axes, panels.values(), strict=True):
+        spent = []
         for method, history in methods.items():
-            value = measure(history)
-            look = LOOKS[method]
+            value, look = measure(history), LOOKS[method]
+            spent.append(value["client_seconds"].mean())
+            mean, deviation = summarize(value["best_accuracy"])
             marker = "o" if look.get("linestyle") else "s"
-            (shown[method],) = ax.plot(
-                value["client_seconds"].mean(), value["best_accuracy"].mean(), marker, color=look["color"], label=method
-            )
-        ax.set(xscale="log", xlabel="client seconds")
-        label_decades(ax.xaxis)
-        ax.set_title(title, fontsize=9)
+            shown[method] = ax.errorbar(spent[-1], mean, deviation, fmt=marker, color=look["color"], capsize=2)
+        ax.set(xscale="log", xlabel="client seconds", xlim=(min(spent) / 2, max(spent) * 2), ylabel="best accuracy")
+        ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        ax.xaxis.set_major_formatter(EngFormatter(sep=""))
+        ax.xaxis.set_minor_formatter(NullFormatter())
         ax.grid(alpha=0.25)
-    for ax in list(axes.flat)[len(panels) :]:
-        ax.set_axis_off()
-    axes[0, 0].set_ylabel("best accuracy")
     figure.legend(shown.values(), shown.keys(), fontsize=8, loc="outside lower center", ncols=3)
     return figure
 
 
-def label_decades(axis: Any) -> None:
-    """Labels 1 and 3 of every decade of a logarithmic axis."""
-    axis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
-    axis.set_major_formatter("{x:g}")
-    axis.set_minor_formatter(NullFormatter())
-
-
 def draw_bars(panels: dict[str, dict[str, History]]) -> mpl.Figure:
     """Draws learning efficiency and accuracy of each method."""
-    wide = min(2, len(panels))
-    tall = -(-len(panels) // wide)
-    figure, axes = plt.subplots(tall, wide, figsize=(5.6 * wide, 3.2 * tall), layout="constrained", squeeze=False)
-    for ax, (title, methods) in zip(axes.flat, panels.items(), strict=False):
-        value = {method: measure(history) for method, history in methods.items()}
-        ax.bar(range(len(value)), [v["efficiency"].mean() for v in value.values()], color=COLOURS[0], alpha=0.6)
-        ax.set(yscale="log", ylabel="points per second")
-        label_decades(ax.yaxis)
-        ax.set_xticks(range(len(value)), list(value), rotation=45, ha="right", fontsize=7)
-        ax.set_title(title, fontsize=9)
+    figure, axes = make_panels(panels, width=5.6)
+    for ax, methods in zip(axes, panels.values(), strict=True):
+        value, places = [measure(history) for history in methods.values()], range(len(methods))
+        mean, deviation = zip(*(summarize(1000 * v["efficiency"]) for v in value), strict=True)
+        ax.bar(places, mean, yerr=deviation, color=COLOURS[0], alpha=0.6, ecolor=COLOURS[0], capsize=3)
+        ax.set(ylabel="points per 1000 client seconds", ylim=(0, None))
+        ax.set_xticks(places, list(methods), rotation=45, ha="right", fontsize=7)
         other = ax.twinx()
-        other.plot(range(len(value)), [v["best_accuracy"].mean() for v in value.values()], "o", color="black")
-        other.set_ylabel("best accuracy")
+        mean, deviation = zip(*(summarize(v["best_accuracy"]) for v in value), strict=True)
+        other.errorbar(places, mean, deviation, fmt="o", color="black", capsize=3)
+        other.set(ylabel="best accuracy", ylim=(0, 1))
+    return figure
+
+
+def make_panels(panels: Mapping[str, Any], width: float) -> tuple[mpl.Figure, list[Axes]]:
+    """Returns a figure with a panel for each experiment, two in a row, under its name."""
+    columns = min(2, len(panels))
+    rows = -(-len(panels) // columns)
+    size = (width * columns, 3.3 * rows)
+    figure, axes = plt.subplots(rows, columns, figsize=size, layout="constrained", squeeze=False)
     for ax in list(axes.flat)[len(panels) :]:
         ax.set_axis_off()
-    return figure
+    used = list(axes.flat)[: len(panels)]
+    for ax, title in zip(used, panels, strict=True):
+        ax.set_title(title if len(title) < 45 else ",\n".join(title.rsplit(", ", 1)), fontsize=9)
+    return figure, used
+
+
+def summarize(value: np.ndarray) -> tuple[float, float]:
+    """Returns the mean and the standard deviation over seeds; 0 for one seed."""
+    return float(value.mean()), float(value.std(ddof=1)) if len(value) > 1 else 0.0
 
 
 def draw_alikeness(study: Any) -> mpl.Figure:
@@ -242,9 +249,8 @@ def draw_ablations(histories: Histories) -> mpl.Figure:
         for way, colour in (("EDS", "#d55e00"), ("RDS", "#0072b2")):
             there = [(i, histories[name, way]) for i, (_, name) in enumerate(names) if (name, way) in histories]
             if there:
-                value = [measure(history)["best_accuracy"] for _, history in there]
-                deviation = [v.std(ddof=1) if len(v) > 1 else 0.0 for v in value]
-                mean = [v.mean() for v in value]
+                value = [summarize(measure(history)["best_accuracy"]) for _, history in there]
+                mean, deviation = zip(*value, strict=True)
                 ax.errorbar([i for i, _ in there], mean, deviation, fmt="o-", color=colour, label=way, capsize=3)
         ax.set_xticks(range(len(names)), [label for label, _ in names])
         ax.set_xlabel(what)

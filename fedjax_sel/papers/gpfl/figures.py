@@ -154,13 +154,15 @@ def draw_gap(histories: Histories, data: str) -> mpl.Figure:
     for i, (_, settings, method) in enumerate(steps):
         value = measure(histories[name_experiment(data, SENSITIVE, settings), method])["accuracy_last"]
         ax.bar(i, value.mean(), color=LOOKS[method]["color"], width=0.7)
-        ax.plot(np.full(len(value), i), value, "o", color="black", markersize=3)
+        ax.plot(np.full(len(value), i), value, "o", color="black", markersize=3, label="a seed" if i == 0 else None)
         theirs = find_published(data, SENSITIVE, method, "last")
         if theirs is not None and (method, settings) in ((RANDOM, ""), (GPFL, AS_PUBLISHED)):
-            ax.plot(i, theirs, "x", color="black", markersize=9, markeredgewidth=2)
+            label = "published" if i == 0 else None
+            ax.plot(i, theirs, "x", color="black", markersize=9, markeredgewidth=2, label=label)
     ax.set_xticks(range(len(steps)), [name for name, _, _ in steps], fontsize=8)
     ax.set_ylabel("accuracy, mean of the last 10 rounds")
     ax.grid(axis="y", alpha=0.25)
+    figure.legend(fontsize=8, loc="outside lower center", ncols=2)
     return figure
 
 
