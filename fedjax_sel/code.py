@@ -2,47 +2,56 @@
 
 A compiled program keeps what a method read when it was traced. A class, function, global or closure that is changed
 afterwards, as in a notebook, must not run the old program, nor go on from its checkpoint. What the code itself only
-notes (`log.append(x)`, `table[i] = x`, `self.calls += 1`) is left out.
+notes (`log.append(x)`, `table[i] = x`, `self.calls += 1`) is left out. What it reads from files, from the environment
+or from a library's modules is not followed.
 """
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import dis
 import functools
 import hashlib
 import inspect
-import itertools
 import sys
-from collections.abc import Iterator, MutableMapping, MutableSequence, MutableSet
-from types import CodeType, MethodType, ModuleType
+import weakref
+from collections import ChainMap
+from collections.abc import Iterator, Mapping, MutableMapping, MutableSequence, MutableSet
+from types import CodeType, MethodType, ModuleType, SimpleNamespace
 from typing import Any
 
 import jax
 import numpy as np
 from jax.core import Tracer
 
-from fedjax_sel.mistakes import LIBRARIES, PACKAGE
+from fedjax_sel.mistakes import FROM_KEY, LIBRARIES, PACKAGE, OwnCodeError
 
 PLAIN = str | bytes | int | float | complex | None
 CONTAINERS = MutableMapping | MutableSequence | MutableSet | np.ndarray
 """What code can note something in; `update` of another object, as of an optimiser, reads it."""
 
-NOTING = {"append", "appendleft", "add", "clear", "extend", "insert", "pop", "put", "setdefault", "update", "write"}
-"""Methods by which code notes something in a container."""
+NOTING = {"append", "appendleft", "add", "clear", "extend", "insert", "put", "update", "write"}
+"""Methods by which code notes something in a container, and which return nothing of it."""
+
+LOADS = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF"}
+"""Instructions that load a global or a variable of a closure."""
+
+SILENT = {"CACHE", "PRECALL", "EXTENDED_ARG", "PUSH_NULL", "RESUME"}
+"""Instructions between others that do nothing of interest here."""
 
 
 def describe_own(tree: Any) -> str:
-    """Describes the user's code in a pytree: classes of its nodes, and functions and objects in their static fields.
+    """Describes the user's code in a pytree: classes of its nodes, and what in their static fields can change.
 
-    "" if there is none. What is in a module that the user's code imports as a whole is not followed.
+    "" if there is none.
     """
     seen: dict[int, tuple[int, Any]] = {}
     return " ".join(describe(value, seen) for value in list_own(tree))
 
 
 def list_own(tree: Any) -> Iterator[Any]:
-    """Yields the user's classes among the nodes of a pytree, and what its nodes' static fields hold of user code."""
+    """Yields the user's classes among the nodes of a pytree, and what its nodes' static fields hold that can change."""
 
     def walk(definition: Any) -> Iterator[Any]:
         node = definition.node_data()
@@ -50,21 +59,21 @@ def list_own(tree: Any) -> Iterator[Any]:
             if is_own_class(node[0]):
                 yield node[0]
             fixed = node[1][0] if isinstance(node[1], tuple) and node[1] else ()
-            yield from (value for value in (fixed if isinstance(fixed, tuple) else ()) if holds_code(value))
+            yield from (value for value in (fixed if isinstance(fixed, tuple) else ()) if can_change(value))
         for child in definition.children():
             yield from walk(child)
 
     return walk(jax.tree.structure(tree))
 
 
-def holds_code(value: Any) -> bool:
-    """Returns whether a static field's value holds what may be the user's code: a function, an object of its class."""
+def can_change(value: Any) -> bool:
+    """Returns whether a static field's value can change while it equals itself: the user's code, and containers."""
     if isinstance(value, PLAIN):
         return False
-    if isinstance(value, tuple | list | set | frozenset):
-        return any(map(holds_code, value))
-    if isinstance(value, dict):
-        return any(map(holds_code, value.values()))
+    if isinstance(value, tuple | frozenset):
+        return any(map(can_change, value))
+    if isinstance(value, CONTAINERS | SimpleNamespace | argparse.Namespace):
+        return True
     if isinstance(value, type):
         return is_own_class(value)
     if inspect.isroutine(value) or isinstance(value, functools.partial) or hasattr(value, "__wrapped__"):
@@ -81,8 +90,8 @@ def holds_code(value: Any) -> bool:
 
 @functools.lru_cache(maxsize=128)
 def is_any_field_code(value: Any) -> bool:
-    """Returns whether a field of a library's dataclass, such as a model, holds what may be the user's code."""
-    return any(holds_code(getattr(value, field.name, None)) for field in dataclasses.fields(value))
+    """Returns whether a field of a library's dataclass, such as a model, holds what can change."""
+    return any(can_change(getattr(value, field.name, None)) for field in dataclasses.fields(value))
 
 
 def is_own(function: Any) -> bool:
@@ -139,6 +148,10 @@ def describe(value: Any, seen: dict[int, tuple[int, Any]] | None = None) -> str:
         return type(value).__qualname__
     if isinstance(value, np.ndarray | np.generic | jax.Array):
         return describe_array(value)
+    if isinstance(value, np.random.Generator | np.random.RandomState):
+        raise OwnCodeError(
+            f"random numbers are drawn from a {type(value).__name__} of np.random that was made before: {FROM_KEY}"
+        )
     if isinstance(value, set | frozenset):  # in no order
         return f"({type(value).__name__} {' '.join(sorted(describe(part, dict(seen)) for part in value))})"
     if not isinstance(value, tuple | CodeType):  # these may or may not be one object, as Python likes
@@ -155,8 +168,22 @@ def describe_array(value: Any) -> str:
         value = jax.random.key_data(value)
     array = np.asarray(value)
     if array.dtype.kind == "O":
-        return f"objects {array.shape}"
-    return f"{array.dtype}{array.shape}{hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()}"
+        return f"objects {array.shape} {describe(array.ravel().tolist(), {})}"
+    digest = f"{array.dtype}{array.shape}{hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()}"
+    if isinstance(value, np.ndarray) and jax.dtypes.canonicalize_dtype(value.dtype) != value.dtype:
+        place = id(value)
+        known, before = CONVERTED.get(place, (lambda: None, digest))
+        if known() is value and before != digest:
+            jax.clear_caches()
+        CONVERTED[place] = weakref.ref(value, lambda _: CONVERTED.pop(place, None)), digest
+    return digest
+
+
+CONVERTED: dict[int, tuple[Any, str]] = {}
+"""Arrays of types that JAX converts, as float64, by identity, with their digests.
+
+While a program holds the converted copy, JAX takes that copy for the array, also after the array was changed in place.
+"""
 
 
 def list_parts(value: Any) -> list[Any]:
@@ -185,7 +212,41 @@ def list_parts(value: Any) -> list[Any]:
         return [type(value).__qualname__, type(value), *kept]
     if is_own_class(type(value)):
         return [type(value), *list_attributes(value)]
-    return []
+    if isinstance(value, Mapping):
+        return [type(value).__name__, *sorted(value.items(), key=lambda item: describe(item[0]))]
+    return list_parts_of_library_object(value)
+
+
+def list_parts_of_library_object(value: Any) -> list[Any]:
+    """Returns what an object of a library's class is made of, as it would be pickled; [] if it is not, or no value.
+
+    A value is of a class of Python's, or of one that says which of its objects are equal.
+
+    >>> import threading
+    >>> list_parts_of_library_object(SimpleNamespace(rate=0.1)), list_parts_of_library_object(threading.Lock())
+    (['SimpleNamespace', {'rate': 0.1}], [])
+    """
+    cls = type(value)
+    if hasattr(cls, "__array__"):  # of pandas or PyTorch
+        return [cls.__qualname__, np.asarray(value), *(getattr(value, name, None) for name in ("index", "columns"))]
+    if isinstance(value, type) or not (
+        cls.__module__.partition(".")[0] in sys.stdlib_module_names or has_equality(cls)
+    ):
+        return []
+    try:
+        reduced = value.__reduce_ex__(4)
+    except Exception:  # it is bound to this process: a lock, a file
+        return []
+    if isinstance(reduced, str):
+        return [cls.__qualname__, reduced]
+    _, made_of, *more = reduced
+    state, items, pairs = (*more, None, None, None)[:3]
+    return [cls.__qualname__, *(one for one in made_of if one is not cls), state, *(items or ()), *(pairs or ())]
+
+
+def has_equality(cls: type) -> bool:
+    """Returns whether a class says which of its objects are equal."""
+    return cls.__eq__ is not object.__eq__
 
 
 def list_parts_of_class(cls: type) -> list[Any]:
@@ -224,7 +285,36 @@ def list_parts_of_function(function: Any) -> list[Any]:
         return parts
     known = function.__globals__
     names = [name for name in list_globals(code) if name in known and not is_noted(name, known[name])]
-    return parts + [(name, known[name]) for name in names if counts(known[name])]
+    read = [*((name, known[name]) for name in names), *list_read_of_modules(function)]
+    return parts + [(name, value) for name, value in read if counts(value)]
+
+
+def list_read_of_modules(function: Any) -> list[tuple[str, Any]]:
+    """Returns what a function reads of the user's modules, by name: `helpers.rate`, `helpers.score(x)`."""
+    code, cells = function.__code__, function.__closure__ or ()
+    held = {name: value for name, cell in zip(code.co_freevars, cells, strict=True) for value in content_of(cell)}
+    known, found = ChainMap({}, held, function.__globals__), {}
+    place, path, imported = None, "", None
+    for step in list_steps(code):
+        name = step.argval
+        if step.opname == "IMPORT_NAME":
+            place = imported = sys.modules.get(name)
+            path = name
+        elif step.opname == "STORE_FAST" and isinstance(place, ModuleType):  # import helpers, within the function
+            known[name] = sys.modules.get(path.partition(".")[0]) if place is imported else place
+            place = None
+        elif step.opname in ("LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM"):
+            place = imported if step.opname == "IMPORT_FROM" else place
+            if isinstance(place, ModuleType) and is_own_module(place.__name__) and hasattr(place, name):
+                path, place = f"{path}.{name}", getattr(place, name)
+                found[path] = place
+            else:
+                place = None
+        elif step.opname in LOADS or step.opname.startswith("LOAD_FAST"):
+            place, path = known.get(name) if isinstance(name, str) else None, str(name)
+        else:
+            place = None
+    return list(found.items())
 
 
 def counts(value: Any) -> bool:
@@ -237,12 +327,13 @@ def counts(value: Any) -> bool:
     return not isinstance(value, ModuleType)
 
 
-def list_steps(code: CodeType) -> list[dis.Instruction]:
-    """Returns the instructions of a function's code, those of the functions inside included."""
+@functools.lru_cache(maxsize=4096)
+def list_steps(code: CodeType) -> tuple[dis.Instruction, ...]:
+    """Returns the instructions of a function's code, those of the functions inside included, without silent ones."""
     codes = [code]
     for one in codes:
         codes += [const for const in one.co_consts if isinstance(const, CodeType)]
-    return [step for one in codes for step in dis.get_instructions(one)]
+    return tuple(step for one in codes for step in dis.get_instructions(one) if step.opname not in SILENT)
 
 
 def list_globals(code: CodeType) -> list[str]:
@@ -254,22 +345,21 @@ def list_globals(code: CodeType) -> list[str]:
 
 
 def find_noted(code: CodeType) -> set[str]:
-    """Returns the names of globals and closure variables in which a function's code notes something.
+    """Returns the names of globals and closure variables in which a function's code notes something, and nothing else.
 
-    >>> def note(x): calls.append(x); table[0] = x
+    >>> def note(x): calls.append(x); table[0] = x; seen.add(x); return seen
     >>> sorted(find_noted(note.__code__))
     ['calls', 'table']
     """
-    steps = [step for step in list_steps(code) if step.opname not in ("CACHE", "PRECALL", "EXTENDED_ARG")]
-    named = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF")
-    by_method = {
-        one.argval
-        for one, after in itertools.pairwise(steps)
-        if one.opname in named and after.opname in ("LOAD_METHOD", "LOAD_ATTR") and after.argval in NOTING
-    }
-    pairs = zip(steps, steps[2:], strict=False)  # the array, and what is done once the index is there
-    by_index = {one.argval for one, last in pairs if one.opname in named and last.opname == "STORE_SUBSCR"}
-    return by_method | by_index
+    steps = list_steps(code)
+    following = zip(steps, [*steps[1:], None], [*steps[2:], None, None], strict=True)
+    noted: dict[str, bool] = {}
+    for one, after, last in following:
+        if one.opname in LOADS:
+            by_method = after is not None and after.opname in ("LOAD_METHOD", "LOAD_ATTR") and after.argval in NOTING
+            by_index = last is not None and last.opname == "STORE_SUBSCR"  # the array, the index, and what is done
+            noted[one.argval] = noted.get(one.argval, True) and (by_method or by_index)
+    return {name for name, only in noted.items() if only}
 
 
 def content_of(cell: Any) -> tuple[Any, ...]:

@@ -130,19 +130,26 @@ def name_model(model: Any, x: Any) -> Iterator[None]:
         ) from error
 
 
+FROM_KEY = (
+    "a compiled program draws them once, for all rounds and seeds, and no seed repeats them; draw them from the key, "
+    "as in jax.random.uniform(key, (n,))"
+)
+"""What goes wrong with other random numbers in compiled code, and what to do instead."""
+
+
 @contextmanager
-def refuse_global_random_numbers() -> Iterator[None]:
-    """Context manager for code that is compiled, or could be: its random numbers must come from a key.
+def refuse_global_random_numbers(instead: str = FROM_KEY) -> Iterator[None]:
+    """Context manager for code whose random numbers must be given to it, as it is compiled or must be repeatable.
 
     Python's own generator is not watched, since libraries draw from it.
+
+    Args:
+      instead: what goes wrong otherwise, and what to do.
 
     Raises:
       OwnCodeError: the state of NumPy's global generator changed inside, or user code made a generator without a seed.
     """
-    drawn = (
-        "random numbers were drawn from np.random: a compiled program draws them once, for all rounds and seeds, "
-        "and no seed repeats them; draw them from the key, as in jax.random.uniform(key, (n,))"
-    )
+    drawn = f"random numbers were drawn from np.random: {instead}"
     make = np.random.default_rng
 
     def refuse(seed: Any = None) -> np.random.Generator:

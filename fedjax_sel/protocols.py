@@ -363,11 +363,14 @@ class ClientSelector(Strategy):
         its update only if it is accepted (as in optimal client sampling); otherwise every member uploads its update.
       replacement: whether a client may be drawn into a cohort more than once; it trains once and its weights add up.
       needs_classes: whether targets must be classes, for a reason other than a signal.
+      ordered: whether the slots of a cohort stand in an order that matters but ranks nobody, as by stratum, so that a
+        selector which keeps a part of the cohort draws it.
     """
 
     accepts_before_upload: ClassVar[bool] = True
     replacement: ClassVar[bool] = False
     needs_classes: ClassVar[bool] = False
+    ordered: ClassVar[bool] = False
 
     @property
     def accepts(self) -> bool:

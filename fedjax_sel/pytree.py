@@ -211,6 +211,11 @@ class Pytree:
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
             if field.metadata.get("static") and (plain := to_plain(getattr(self, field.name))) is not None:
                 object.__setattr__(self, field.name, plain)  # programs are compiled for it, so it must be hashable
+                if isinstance(plain, np.ndarray | jax.Array):
+                    raise ValueError(
+                        f"{title(type(self))}: {field.name} is {show(plain)}; a static field cannot hold an array, as "
+                        "programs are compared by it; declare the field with fs.param, or give a tuple"
+                    )
             if not (field.metadata.keys() & {"range", "choices"}):
                 continue
             value: Any = getattr(self, field.name)
@@ -235,6 +240,15 @@ class Pytree:
         """Raises `ValueError` for fields that do not go together; does nothing by default."""
 
 
+SHORT = {
+    "selector": "client_selection",
+    "samples": "data_selection",
+    "trainer": "local_training",
+    "aggregator": "aggregation",
+}
+"""Other names of fields: the command line's short forms."""
+
+
 def suggest_arguments(init: Callable[..., None], names: Sequence[str]) -> Callable[..., None]:
     """Returns an `__init__` whose error for an unknown argument gives the nearest one, and all that there are.
 
@@ -244,12 +258,13 @@ def suggest_arguments(init: Callable[..., None], names: Sequence[str]) -> Callab
     Traceback (most recent call last):
     TypeError: Spread: unknown argument 'lo'; did you mean 'low'? There are: low
     """
+    also = {other: name for other, name in SHORT.items() if name in names and other not in names}
 
     @functools.wraps(init)
     def checked(self: Any, *args: Any, **given: Any) -> None:
         for name in given:
             if name not in names:
-                hint = suggest(name, names) or "."
+                hint = suggest(name, names, also) or "."
                 raise TypeError(f"{title(type(self))}: unknown argument {name!r}{hint} There are: {', '.join(names)}")
         init(self, *args, **given)
 

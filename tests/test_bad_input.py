@@ -43,10 +43,11 @@ from fedjax_sel.data.own import from_frame, from_items
 from fedjax_sel.data_selection.everything import Everything
 from fedjax_sel.data_selection.random_subset import RandomSubset
 from fedjax_sel.devices import laws
-from fedjax_sel.devices.availability import Always, Bernoulli, Diurnal, Trace
+from fedjax_sel.devices.availability import Always, Bernoulli, Diurnal, Function, Trace
 from fedjax_sel.devices.clock import Deadline
 from fedjax_sel.engine.driver import run_chunk
 from fedjax_sel.engine.execution import Execution
+from fedjax_sel.engine.privacy import epsilon_of
 from fedjax_sel.local_training._schedule import Cosine, Exponential, Steps
 from fedjax_sel.local_training.optax import Optax
 from fedjax_sel.local_training.sgd import SGD
@@ -92,6 +93,46 @@ class Flagged(fs.ClientSelector):
 
     def select(self, key, state, ctx):
         return uniform_m(key, ctx.available, ctx.m)
+
+
+class Swapped(fs.ClientSelector):
+    """Has the arguments of `select` in another order."""
+
+    def select(self, state, key, ctx):
+        return uniform_m(key, ctx.available, ctx.m)
+
+
+class Sized(fs.ClientSelector):
+    """Wants an array where programs are compared."""
+
+    sizes: object = fs.static(default=None)
+
+    def select(self, key, state, ctx):
+        return uniform_m(key, ctx.available, ctx.m)
+
+
+class Pair(nn.Module):
+    """Returns features, too."""
+
+    @nn.compact
+    def __call__(self, x):
+        return nn.Dense(3)(x), x
+
+
+class Nothing(nn.Module):
+    """Forgets to return."""
+
+    @nn.compact
+    def __call__(self, x):
+        nn.Dense(3)(x)
+
+
+class Trained(nn.Module):
+    """Calls the flag otherwise."""
+
+    @nn.compact
+    def __call__(self, x, training_mode=False, features=False):
+        return nn.Dense(3)(nn.Dropout(0.5, deterministic=not training_mode)(x))
 
 
 class Helped(fs.ClientSelector):
@@ -328,6 +369,47 @@ REFUSED: list[tuple[str, str]] = [
         "fs.simulate(experiment, fs.Federation(bare, partition.Iid(N)))",
         "there are no test examples to evaluate on; load",
     ),
+    (
+        "run(availability=Function(lambda round, n: jnp.asarray(np.random.rand(n) < 0.5)))",
+        "random numbers were drawn from np.random: a compiled program draws them once",
+    ),
+    (
+        "run(volatility=Function(lambda round, n: jnp.ones(n, bool) if round < 2 else jnp.zeros(n, bool)))",
+        "write jnp.where or jax.lax.cond instead of `if`",
+    ),
+    (
+        "fs.Federation(blobs, partition.Function(lambda y, rng: np.random.randint(0, 3, len(y)))).draw(0)",
+        "random numbers were drawn from np.random: the partition of a seed is not the same twice; draw them from rng",
+    ),
+    (
+        "fs.Federation(blobs, partition.Function(lambda y, rng: np.full(len(y), -1))).draw(0)",
+        "the partition function returned -1 (nobody) for all examples; clients count from 0",
+    ),
+    ("experiment.replace(selector=Uniform())", "unknown argument 'selector'; did you mean 'client_selection'?"),
+    ("make(trainer=SGD())", "unknown argument 'trainer'; did you mean 'local_training'?"),
+    (
+        "run(client_selection=Swapped())",
+        "Swapped.select takes (state, key, ctx); it must take (key, state, ctx), in this",
+    ),
+    (
+        "Sized(sizes=np.ones(2))",
+        "Sized: sizes is array([1., 1.]); a static field cannot hold an array, as programs are",
+    ),
+    ("run(task=fs.Task(Pair()))", "task: Pair returns a tuple; it must return one array, a row for each example"),
+    ("run(task=fs.Task(Nothing()))", "task: Nothing returns nothing; it must return one array, a row for each example"),
+    (
+        "epsilon_of(experiment, federation, 1e-5)",
+        "data is a Federation; it must be the data of one seed, federation.draw",
+    ),
+    (
+        "fs.Task(models.MLP(3), metrics=['f1'])",
+        "metrics is ['f1']; it must be a mapping from names to functions, or to",
+    ),
+    (
+        "fs.Task(models.MLP(3), loss='focal')",
+        "loss is 'focal'; it must be a function of outputs and targets, or a loss of",
+    ),
+    ("fs.Task(models.MLP(3), personal='Dense_0')", "personal is 'Dense_0'; it must be names of parts, as ('Dense_0',)"),
     # Numbers of strategies.
     ("Entropy(epsilon=1.5)", "epsilon is 1.5; it must be in [0, 1]"),
     ("Entropy(epsilon=-0.1)", "epsilon is -0.1; it must be in [0, 1]"),
@@ -581,6 +663,10 @@ REFUSED: list[tuple[str, str]] = [
 ]
 
 WARNED: list[tuple[str, str]] = [
+    (
+        "fs.Task(Trained())",
+        "Trained.__call__ takes training_mode, which is False in training, too; of its arguments, only",
+    ),
     (
         "run_check(client_selection=Misspelt())",
         "Misspelt.obsrve overrides nothing; did you mean Misspelt.observe?",

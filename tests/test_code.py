@@ -1,6 +1,7 @@
 """User code is known by what it computes: a changed class, global or closure is another program and another run."""
 
 import functools
+import importlib
 import subprocess
 import sys
 import textwrap
@@ -172,8 +173,10 @@ def test_what_a_function_notes_while_it_runs_does_not_count():
 
 
 READS = """
-import dataclasses, enum, functools
+import argparse, collections, dataclasses, decimal, enum, functools, pathlib, types
+import numpy as np
 import optax
+import pandas as pd
 import jax.numpy as jnp
 import fedjax_sel as fs
 from fedjax_sel.client_selection import top_m
@@ -225,6 +228,17 @@ VALUES = {
     "an enum": ("Sign({})", "GLOBAL.value"),
     "an object with slots": ("Slots({})", "GLOBAL.sign"),
     "a partial function": ("functools.partial(jnp.multiply, {})", "GLOBAL(1.0)"),
+    "a namespace": ("types.SimpleNamespace(sign={})", "GLOBAL.sign"),
+    "parsed arguments": ("argparse.Namespace(sign={})", "GLOBAL.sign"),
+    "a queue": ("collections.deque([{}])", "GLOBAL[0]"),
+    "a decimal number": ("decimal.Decimal({})", "float(GLOBAL)"),
+    "a range": ("range(int({}), 5)", "GLOBAL.start"),
+    "a path": ("pathlib.Path(str({}))", "float(str(GLOBAL))"),
+    "a view of a dictionary": ("types.MappingProxyType({{'sign': {}}})", "GLOBAL['sign']"),
+    "a dictionary of a library": ("collections.UserDict(sign={})", "GLOBAL['sign']"),
+    "a series of pandas": ("pd.Series([{}])", "GLOBAL.iloc[0]"),
+    "a column of objects": ("np.array([{}, None], object)", "GLOBAL[0]"),
+    "a default that is also set": ("{{'sign': {}}}", "GLOBAL.setdefault('sign', 1.0)"),
     "a transformation of optax": ("optax.scale({})", "GLOBAL.update(1.0, optax.EmptyState())[0]"),
     "an attribute of a class": ("({},)", "self.HELD[0]"),
 }
@@ -245,6 +259,78 @@ def test_whatever_a_method_reads_counts(kind):
     up, again, down = (run_cell(write_reads(sign, kind))["Mine"]() for sign in (1.0, 1.0, -1.0))
     assert describe_own(up) == describe_own(again) != ""
     assert describe_own(up) != describe_own(down)
+
+
+MODULE = "RATE = {0}\ndef score():\n    return {0}\n"
+READS_OF_MODULES = {
+    "an attribute": ("import helpers", "helpers.RATE"),
+    "a function": ("import helpers", "helpers.score()"),
+    "imported within": ("", "__import__('sys') and rate()"),
+}
+WITHIN = "def rate():\n    import helpers as other\n    from helpers import RATE\n    return other.score() + RATE\n"
+
+
+@pytest.mark.parametrize("kind", READS_OF_MODULES)
+def test_what_a_function_reads_of_ones_own_module_counts(kind, tmp_path, monkeypatch):
+    head, read = READS_OF_MODULES[kind]
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.delitem(sys.modules, "helpers", raising=False)
+    (tmp_path / "helpers.py").write_text(MODULE.format(1.0))
+    helpers = importlib.import_module("helpers")
+    names = run_cell(f"{WITHIN}{head}\nimport math\ndef f(x):\n    return x * {read} + math.pi\n")
+    before = describe(names["f"])
+    assert before == describe(names["f"])
+    (tmp_path / "helpers.py").write_text(MODULE.format(-1.0))
+    importlib.reload(helpers)
+    assert describe(names["f"]) != before
+    monkeypatch.delitem(sys.modules, "helpers")
+
+
+def test_what_is_bound_to_a_process_has_a_name_alone():
+    names = run_cell("import sys, threading\nlock, out = threading.Lock(), sys.stdout\ndef f():\n    return lock, out")
+    assert describe(names["f"]) == describe(names["f"])
+    assert "lock" in describe(names["f"])
+
+
+def test_a_container_that_is_changed_in_a_static_field_is_another_program(federation):
+    names = run_cell(
+        """
+        import jax.numpy as jnp
+        import fedjax_sel as fs
+        from fedjax_sel.client_selection import top_m
+        class Mine(fs.ClientSelector):
+            options: dict = fs.static()
+            def select(self, key, state, ctx):
+                return top_m(key, self.options["sign"] * jnp.arange(6.0), ctx.available, ctx.m)
+        """
+    )
+    options, make = {"sign": 1.0}, names["Mine"]
+    assert set(simulate(experiment(make(options)), federation).selections.ravel().tolist()) == {4, 5}
+    options["sign"] = -1.0
+    for same in (options, {"sign": -1.0}):
+        assert set(simulate(experiment(make(same)), federation).selections.ravel().tolist()) == {0, 1}
+    assert set(simulate(experiment(make({"sign": 1.0})), federation).selections.ravel().tolist()) == {4, 5}
+
+
+def test_an_array_of_a_type_that_jax_converts_may_be_changed_in_place(federation):
+    names = run_cell(
+        CELL.replace("SIGN = 1.0", "SIGN = np.arange(6.0)").replace("return SIGN *", "return SIGN + 0 *"),
+        {"np": np, "__name__": "notebook"},
+    )
+    assert names["SIGN"].dtype == np.float64
+    assert set(simulate(experiment(names["Mine"]()), federation).selections.ravel().tolist()) == {4, 5}
+    names["SIGN"] *= -1
+    assert set(simulate(experiment(names["Mine"]()), federation).selections.ravel().tolist()) == {0, 1}
+
+
+@pytest.mark.parametrize("made", ["np.random.default_rng(3)", "np.random.RandomState(3)"])
+def test_a_generator_of_numpy_that_was_made_before_is_refused(federation, made):
+    names = run_cell(
+        CELL.replace("SIGN = 1.0", f"SIGN = {made}").replace("return SIGN *", "return SIGN.random(n) *"), {"np": np}
+    )
+    with pytest.raises(ValueError, match=r"random numbers are drawn from a \w+ of np\.random .*draw them from the key"):
+        simulate(experiment(names["Mine"]()), federation)
 
 
 def test_a_changed_list_or_dataclass_is_another_program(federation):

@@ -2,12 +2,39 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from fedjax_sel.pytree import Scalar
+from fedjax_sel.pytree import Scalar, show
 from fedjax_sel.types import NOBODY, PAD_CLIENT, Cohort, PRNGKey
+
+
+def check_numbers(name: str, number: Any, available: Any, m: Any, what: str = "score") -> None:
+    """Raises `ValueError` unless there is one number for each client, and true or false for its availability.
+
+    Args:
+      name: the function that was called.
+      number, available, m: what it was given.
+      what: what its numbers are called.
+    """
+    n = np.shape(available)
+    if len(n) != 1 or getattr(available, "dtype", None) != jnp.bool_:
+        raise ValueError(
+            f"{name}: available is {describe(available)}; it must be true or false for each client, as ctx.available"
+        )
+    if not hasattr(number, "dtype") or np.shape(number) != n:
+        raise ValueError(f"{name}: {what} is {describe(number)}; it must be one number for each of the {n[0]} clients")
+    if not isinstance(m, int | np.integer) or isinstance(m, bool):
+        raise ValueError(f"{name}: m is {describe(m)}; it must be a whole number, as ctx.m")
+
+
+def describe(value: Any) -> str:
+    """Describes a value for an error: an array by type and shape."""
+    return f"{value.dtype} of shape {value.shape}" if hasattr(value, "dtype") else show(value)
 
 
 def top_m(key: PRNGKey, score: Float[Array, "N"], available: Bool[Array, "N"], m: int) -> Cohort:
@@ -18,6 +45,7 @@ def top_m(key: PRNGKey, score: Float[Array, "N"], available: Bool[Array, "N"], m
     If fewer are available, the last slots are empty. `lax.top_k` alone would break ties by the lowest index, and in the
     first round of many methods all clients tie.
     """
+    check_numbers("top_m", score, available, m)
     return top_by_noise(jax.random.uniform(key, score.shape), score, available, m)
 
 
@@ -54,6 +82,7 @@ def learn_values(state: Float[Array, "N"], cohort: Cohort, value: Float[Array, "
 
 def uniform_m(key: PRNGKey, available: Bool[Array, "N"], m: int) -> Cohort:
     """Returns `m` available clients, all subsets equally likely."""
+    check_numbers("uniform_m", available, available, m)
     noise = jax.random.uniform(key, available.shape)
     _, client = jax.lax.top_k(jnp.where(available, noise, -1.0), m)
     return cohort_of(client, available[client])
@@ -62,14 +91,17 @@ def uniform_m(key: PRNGKey, available: Bool[Array, "N"], m: int) -> Cohort:
 def gumbel_m(key: PRNGKey, log_weight: Float[Array, "N"], available: Bool[Array, "N"], m: int) -> Cohort:
     """Returns `m` available clients, drawn one after another in proportion to `exp(log_weight)` among those left.
 
-    A NaN weight is treated as 0 and counted in the cohort's `nan_scores`.
+    A client of weight 0 is drawn only if nobody else is left. A NaN weight is treated as 0 and counted in the cohort's
+    `nan_scores`.
 
     Source: Kool et al., "Stochastic Beams and Where to Find Them", 2019, https://arxiv.org/abs/1903.06059
       (Gumbel-top-k).
     """
+    check_numbers("gumbel_m", log_weight, available, m, "log_weight")
     undecided = available & jnp.isnan(log_weight)
     noisy = log_weight + jax.random.gumbel(key, log_weight.shape)
-    noisy = jnp.where(available, jnp.where(undecided, jnp.finfo(noisy.dtype).min, noisy), -jnp.inf)
+    least = jnp.finfo(noisy.dtype).min  # of a weight of 0, which is drawn if nobody else is left
+    noisy = jnp.where(available, jnp.where(undecided, least, jnp.maximum(noisy, least)), -jnp.inf)
     _, client = jax.lax.top_k(noisy, m)
     return cohort_of(client, available[client], undecided.sum())
 

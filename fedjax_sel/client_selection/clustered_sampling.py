@@ -59,6 +59,7 @@ class ClusteredSampling(ClientSelector):
     """
 
     replacement: ClassVar[bool] = True
+    ordered: ClassVar[bool] = True
 
     by: str = static(default="similarity", choices=["similarity", "size", "oracle"])
     measure: str = static(default="cosine", choices=["cosine", "l1", "l2", "l2_squared"])
@@ -115,9 +116,8 @@ def fill_distributions(size: Int[Array, "N"], order: Int[Array, "N"], m: int) ->
       order: in which the clients fill them.
       m: number of distributions.
     """
-    mass, capacity = m * size.astype(jnp.float32), size.sum().astype(jnp.float32)
-    room = jnp.full(m, capacity)
-    return divide_rows(overlap(mass[order], room)[:, jnp.argsort(order)])  # Alg. 1
+    room = jnp.full(m, size.sum())
+    return divide_rows(overlap(m * size[order], room)[:, jnp.argsort(order)])  # Alg. 1
 
 
 def fill_around_clusters(size: Int[Array, "N"], cluster: Int[Array, "N"], m: int) -> Float[Array, "m N"]:
@@ -129,26 +129,36 @@ def fill_around_clusters(size: Int[Array, "N"], cluster: Int[Array, "N"], m: int
       m: number of distributions.
     """
     n = size.shape[0]
-    mass, capacity = m * size.astype(jnp.float32), size.sum().astype(jnp.float32)
-    weight = jnp.zeros(n).at[cluster].add(mass)
+    mass, capacity = m * size, size.sum()
+    weight = jnp.zeros(n).at[cluster].add(m * size.astype(jnp.float32))
     heaviest = jnp.argsort(jnp.argsort(-weight, stable=True))  # rank of each cluster
     rank = heaviest[cluster]
-    own = jnp.where(rank < m, jnp.minimum(mass, capacity), 0.0)
-    kept = jnp.zeros((m, n)).at[rank, jnp.arange(n)].set(own, mode="drop")
+    own = jnp.where(rank < m, jnp.where(size > capacity // m, capacity, mass), 0)  # at most a whole distribution
+    kept = jnp.zeros((m, n), mass.dtype).at[rank, jnp.arange(n)].set(own, mode="drop")
     order = jnp.lexsort((-size, -rank))  # the lightest cluster first
-    room = jnp.maximum(capacity - kept.sum(1), 0.0)
+    room = jnp.maximum(capacity - kept.sum(1), 0)
     return divide_rows(kept + overlap((mass - own)[order], room)[:, jnp.argsort(order)])  # Alg. 2
 
 
-def overlap(mass: Float[Array, "N"], room: Float[Array, "m"]) -> Float[Array, "m N"]:
-    """Returns how much of each mass lies in each room, when masses and rooms are each laid end to end."""
+def overlap(mass: Int[Array, "N"], room: Int[Array, "m"]) -> Int[Array, "m N"]:
+    """Returns how much of each mass lies in each room, when masses and rooms are each laid end to end.
+
+    Exact if each room holds less than 2^30: integers wrap around, so the difference of two ends is right where it is
+    small, and float32 tells where it is.
+    """
     end_mass, end_room = jnp.cumsum(mass), jnp.cumsum(room)
-    end = jnp.minimum(end_mass[None, :], end_room[:, None])
-    begin = jnp.maximum((end_mass - mass)[None, :], (end_room - room)[:, None])
-    return jnp.maximum(end - begin, 0.0)
+    far_mass, far_room = jnp.cumsum(mass.astype(jnp.float32)), jnp.cumsum(room.astype(jnp.float32))
+
+    def reach(end: Int[Array, "N"], far: Float[Array, "N"]) -> Int[Array, "m N"]:
+        """Returns how far each room is filled when all masses up to each end are laid."""
+        beyond = far[None, :] - (far_room - room)[:, None]
+        filled = jnp.clip(end[None, :] - (end_room - room)[:, None], 0, room[:, None])
+        return jnp.where(beyond < -(2.0**30), 0, jnp.where(beyond > 2.0**30, room[:, None], filled))
+
+    return reach(end_mass, far_mass) - reach(end_mass - mass, far_mass - mass)
 
 
-def divide_rows(mass: Float[Array, "m N"]) -> Float[Array, "m N"]:
+def divide_rows(mass: Int[Array, "m N"]) -> Float[Array, "m N"]:
     """Returns each row divided by its sum."""
     total = mass.sum(1, keepdims=True)
     return mass / jnp.where(total > 0, total, 1.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
@@ -49,10 +50,12 @@ class CriticalFL(ClientSelector):
 
     The wrapped selector selects for all `m` slots, and only the first are kept: the best of a selector that puts them
     first, as `power_of_choice` does (`entropy` and `epsilon_greedy` fill slots in random order, `fed_gs` and
-    `device_heuristic` in the order of the clients' numbers). A member makes one more forward and backward pass over all
-    its examples and sends one number. The authors' code sums the norms of the minibatches that a client trains on,
-    times the learning rate, without another pass; in critical periods it also uploads only the largest fifth of an
-    update, which is not a matter of selection.
+    `device_heuristic` in the order of the clients' numbers). If the slots are `ordered` otherwise, as by cluster in
+    `clustered_sampling`, the part that is kept is drawn instead.
+
+    A member makes one more forward and backward pass over all its examples and sends one number. The authors' code sums
+    the norms of the minibatches that a client trains on, times the learning rate, without another pass; in critical
+    periods it also uploads only the largest fifth of an update, which is not a matter of selection.
 
     Attributes:
       selector: the wrapped selector; one that probes is rejected.
@@ -106,6 +109,11 @@ class CriticalFL(ClientSelector):
         return self.selector.needs_classes
 
     @property
+    def ordered(self) -> bool:  # type: ignore[override]
+        """Returns the wrapped selector's value."""
+        return self.selector.ordered
+
+    @property
     def uses_rounds(self) -> bool:
         """Returns whether the wrapped selector does."""
         return self.selector.uses_rounds
@@ -148,9 +156,15 @@ class CriticalFL(ClientSelector):
         return self.selector.candidates(key, state.inner, ctx)
 
     def select(self, key: PRNGKey, state: CriticalFLState, ctx: Context, **before: Any) -> Cohort:
-        """Returns the first members of the wrapped selector's cohort."""
+        """Returns the first members of the wrapped selector's cohort, or random ones if its slots are `ordered`."""
+        if self.selector.ordered:
+            key, key_kept = jax.random.split(key)
         cohort = self.selector.select(key, state.inner, ctx, **before)
-        mask = cohort.mask & (jnp.cumsum(cohort.mask) <= state.size)
+        place = jnp.cumsum(cohort.mask)
+        if self.selector.ordered:
+            noise = jnp.where(cohort.mask, jax.random.uniform(key_kept, cohort.mask.shape), 2.0)
+            place = jnp.argsort(jnp.argsort(noise)) + 1
+        mask = cohort.mask & (place <= state.size)
         kept = cohort.mask.sum() / jnp.maximum(mask.sum(), 1)  # keeps the expected sum of unbiased weights
         client, weight = jnp.where(mask, cohort.client, PAD_CLIENT), jnp.where(mask, kept * cohort.weight, 0.0)
         return cohort.replace(client=client, mask=mask, weight=weight)

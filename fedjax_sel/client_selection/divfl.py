@@ -97,6 +97,11 @@ class DivFL(ClientSelector):
 
         return jax.lax.cond(ctx.round == 0, begin, lambda: state)
 
+    @property
+    def ordered(self) -> bool:  # type: ignore[override]
+        """Returns whether the weights say how many clients each member stands for; the first ones have the most."""
+        return self.weighting == "cluster"
+
     def select(
         self, key: PRNGKey, state: DivFLState | tuple[()], ctx: Context, *, gradient: Float[Array, "N k"]
     ) -> Cohort:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -45,6 +47,7 @@ class Importance(ClientSelector):
     uniform: Scalar = param(default=0.0, low=0, high=1)
     weighting: str = static(default="size", choices=["size", "client"])
     noise: bool = static(default=False)
+    ordered: ClassVar[bool] = True
     replacement: bool = static(default=False)  # type: ignore[assignment]
     batch_size: int = static(default=64, low=1)
 

@@ -60,6 +60,7 @@ class LEFL(ClientSelector):
     """
 
     needs_classes: ClassVar[bool] = True
+    ordered: ClassVar[bool] = True
 
     clusters: int | None = static(default=None, low=1)
     epochs: int = static(default=10, low=1)

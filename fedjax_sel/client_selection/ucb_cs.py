@@ -14,6 +14,10 @@ from fedjax_sel.types import NOBODY, Cohort, Context, PRNGKey
 __all__ = ["UCBCS"]
 
 
+LEAST = 1e-30
+"""The smallest number of reports: one who reported long ago is not one who never did, and its index is finite."""
+
+
 class UCBCSState(NamedTuple):
     """What `UCBCS` carries from round to round; the sums are discounted.
 
@@ -95,10 +99,11 @@ class UCBCS(ClientSelector):
         reported = jnp.where(count > 0, cohort.selected, NOBODY)  # without any report, nothing is expected
         variance = jnp.maximum(training_loss_rms**2 - training_loss**2, 0.0)
         largest = jnp.sqrt(jnp.max(jnp.where(cohort.mask, variance, 0.0)))
-        tiny = jnp.finfo(jnp.float32).tiny  # a client that reported long ago is not one that never did
-        reports = jnp.where(state.reports > 0, jnp.maximum(self.gamma * state.reports, tiny), 0.0)
+        faded = seen & (self.gamma * state.reports < LEAST)
+        losses = jnp.where(faded, mean * LEAST, self.gamma * state.losses)
+        reports = jnp.where(faded, LEAST, self.gamma * state.reports)
         return UCBCSState(
-            losses=(self.gamma * state.losses).at[reported].add(loss, mode="drop"),
+            losses=losses.at[reported].add(loss, mode="drop"),
             reports=reports.at[reported].add(1.0, mode="drop"),
             rounds=self.gamma * state.rounds + 1,
             deviation=jnp.where(cohort.mask.any(), largest, state.deviation),

@@ -261,6 +261,9 @@ def check_takes(strategy: Any, method: str, arguments: tuple[str, ...], signals:
             f"{where} cannot be called as it is declared ({error}); with the declared signals it must take "
             f"({', '.join(arguments)}{asked})"
         ) from None
+    given = tuple(name for name, one in signature.parameters.items() if one.kind is one.POSITIONAL_OR_KEYWORD)
+    if given[: len(arguments)] != arguments and sorted(given[: len(arguments)]) == sorted(arguments):
+        raise ValueError(f"{where} takes ({', '.join(given)}); it must take ({', '.join(arguments)}), in this order")
 
 
 def check_value(name: str, value: Any, count: int) -> None:

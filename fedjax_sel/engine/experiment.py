@@ -21,6 +21,7 @@ from fedjax_sel.data_selection.everything import Everything
 from fedjax_sel.devices.availability import Always
 from fedjax_sel.devices.clock import Deadline
 from fedjax_sel.engine.contract import check_fields, check_signals, warn_of_misspelt_methods
+from fedjax_sel.engine.debug import stage
 from fedjax_sel.engine.targets import check_targets
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.protocols import (
@@ -99,7 +100,6 @@ class Experiment(Pytree):
             raise ValueError(f"deadline is {show(self.deadline)}; it must be a Deadline, as in Deadline(seconds=60)")
         for name in COUNTS:
             object.__setattr__(self, name, to_plain(getattr(self, name)))
-        check_scalars(self)
 
     @property
     def parts(self) -> dict[str, Strategy]:
@@ -167,6 +167,7 @@ class Experiment(Pytree):
     @see("docs/how-to/data.md")
     def check(self, data: FederatedData) -> None:
         """Raises `ValueError` if the experiment cannot run on `data`."""
+        check_scalars(self)
         with see("docs/how-to/command-line.md"):
             self.count_cohort(data.num_clients)
             if self.signal_split not in ("training", "holdout"):
@@ -176,8 +177,9 @@ class Experiment(Pytree):
             self.aggregation.check(self.local_training, self.correction)
             self.aggregation.check_size(self.count_cohort(data.num_clients))
         with see("docs/how-to/devices.md"):
-            self.availability.check(data.num_clients)
-            self.volatility.check(data.num_clients)
+            with stage("availability"):
+                self.availability.check(data.num_clients)
+                self.volatility.check(data.num_clients)
             self.check_devices(data)
         self.check_counts()
         with see("docs/learn/personalisation.md"):

@@ -34,6 +34,8 @@ def epsilon_of(experiment: Experiment, data: FederatedData, delta: float, *, pub
       ValueError: the guarantee does not hold: something else depends on the clients' data, or clients are drawn in
         another way.
     """
+    if not isinstance(data, FederatedData):
+        raise ValueError(f"data is a {type(data).__name__}; it must be the data of one seed, federation.draw(seed)")
     aggregation, selector, availability = experiment.aggregation, experiment.client_selection, experiment.availability
     choice = experiment.data_selection
     m, n = experiment.count_cohort(data.num_clients), data.num_clients

@@ -92,7 +92,8 @@ def average_loss(trained: Trained) -> Float[Array, ""]:
 def make_context(experiment: Experiment, data: FederatedData, seed: PRNGKey, t: Int[Array, ""]) -> Context:
     """Returns what the server knows for free in round `t`."""
     n, availability = data.num_clients, experiment.availability
-    available = availability.available(key_for(seed, Purpose.AVAILABILITY, t), t, n)
+    with stage("availability", round=t):
+        available = availability.available(key_for(seed, Purpose.AVAILABILITY, t), t, n)
     where = f"{type(availability).__name__}.available"
     check_array(where, available, (n,), jnp.bool_, f"true or false for each of the N = {n} clients")
     available = jnp.asarray(available)  # a user's strategy may return a NumPy array

@@ -12,6 +12,7 @@ from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.devices.availability import Always
 from fedjax_sel.devices.clock import Timing, joules, slowest, timing
 from fedjax_sel.engine.contract import check_array, check_plan
+from fedjax_sel.engine.debug import stage
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.keys import Purpose, key_for
 from fedjax_sel.engine.ledger import rates_of, total_passes
@@ -144,7 +145,8 @@ def fail_members(
     if isinstance(experiment.volatility, Always):
         return work
     n, volatility = ctx.num_clients, experiment.volatility
-    comes_back = volatility.available(key_for(seed, Purpose.VOLATILITY, ctx.round), ctx.round, n)
+    with stage("volatility", round=ctx.round):
+        comes_back = volatility.available(key_for(seed, Purpose.VOLATILITY, ctx.round), ctx.round, n)
     where = f"{type(volatility).__name__}.available"
     check_array(where, comes_back, (n,), jnp.bool_, f"true or false for each of the N = {n} clients")
     returned = work.returned & jnp.asarray(comes_back)[cohort.client]

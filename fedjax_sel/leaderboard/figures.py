@@ -163,14 +163,14 @@ def number_points(ax: Axes, points: np.ndarray, order: np.ndarray) -> None:
     taken = list(shown)
     for number, i in enumerate(order, start=1):
         spots = [reach * spot for reach in (9.0, 16.0, 24.0, 32.0) for spot in AROUND]
-        room = [min(np.linalg.norm(shown[i] + spot - other) for other in taken) for spot in spots]
+        room = np.array([min(np.linalg.norm(shown[i] + spot - other) for other in taken) for spot in spots])
         spot = spots[int(np.argmax(np.minimum(room, 8.0)))]  # the first with room, else that with most
         taken.append(shown[i] + spot)
         line = {"arrowstyle": "-", "color": COLOURS[2], "linewidth": 0.5, "shrinkA": 4}
         ax.annotate(
             str(number),
-            points[i],
-            spot,
+            (points[i, 0], points[i, 1]),
+            (spot[0], spot[1]),
             textcoords="offset points",
             ha="center",
             va="center",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import re
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -31,8 +33,11 @@ __all__ = [
     "is_evaluated",
 ]
 
-MODES = {"train": True, "training": True, "is_training": True, "deterministic": False}
+MODES = {"train": True, "training": True, "is_training": True, "is_train": True, "deterministic": False}
 """Arguments that tell modules whether they train, with the value of each in training."""
+
+MODE_LIKE = re.compile("train|eval|infer|determin|test")
+"""What other arguments that are meant to tell it have in their names."""
 
 
 IN_EVALUATION = {**{name: not value for name, value in MODES.items()}, "use_running_average": True}
@@ -120,8 +125,11 @@ def apply_model(
     with name_model(model, x):
         if mask is not None and "mask" not in signature_of(model).parameters:
             with mask_batch_norms(mask):
-                return model.apply(variables, x, rngs=rngs, **call_options(model, train=train), **options)
-        return model.apply(variables, x, rngs=rngs, **call_options(model, train=train, mask=mask), **options)
+                outputs = model.apply(variables, x, rngs=rngs, **call_options(model, train=train), **options)
+        else:
+            outputs = model.apply(variables, x, rngs=rngs, **call_options(model, train=train, mask=mask), **options)
+    check_outputs(model, outputs[0] if mutable else outputs)
+    return outputs
 
 
 def call_options(model: Model, *, train: bool, mask: Bool[Array, "b"] | None = None) -> dict[str, Any]:
@@ -161,6 +169,22 @@ def check_call(model: Model) -> None:
             f"task: {name}.__call__{signature} cannot be called with a batch of examples ({error}); give its other "
             "arguments defaults, or wrap it: fedjax_sel.models.from_functions(init, apply)"
         ) from None
+    for parameter in signature.parameters.values():
+        if parameter.name not in MODES and isinstance(parameter.default, bool) and MODE_LIKE.search(parameter.name):
+            warnings.warn(
+                f"task: {name}.__call__ takes {parameter.name}, which is {parameter.default} in training, too; of its "
+                f"arguments, only {', '.join(MODES)} tell whether it trains",
+                stacklevel=2,
+            )
+
+
+def check_outputs(model: Model, outputs: Any) -> None:
+    """Raises `ValueError` if a model's outputs are not one array."""
+    if not hasattr(outputs, "shape"):
+        kind = "nothing" if outputs is None else f"a {type(outputs).__name__}"
+        raise ValueError(
+            f"task: {type(model).__name__} returns {kind}; it must return one array, a row for each example"
+        )
 
 
 def is_evaluated(path: Sequence[str]) -> bool:

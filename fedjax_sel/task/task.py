@@ -96,8 +96,13 @@ class Task(Pytree):
             value: Any = getattr(self, name)
             if not isinstance(value, Tracer) and not (is_real(value) and np.isfinite(value).all()):
                 raise ValueError(f"task: {name} is {show(value)}; it must be a finite number, or one a feature")
+        if isinstance(self.personal, str):
+            raise ValueError(f"task: personal is {self.personal!r}; it must be names of parts, as ({self.personal!r},)")
         if not isinstance(self.metrics, Mapping):
-            raise ValueError(f"task: metrics is {show(self.metrics)}; it must be a mapping from names to functions")
+            raise ValueError(
+                f"task: metrics is {show(self.metrics)}; it must be a mapping from names to functions, or to metrics "
+                "of fedjax_sel.task, as in {'f1': F1()}"
+            )
         for name, part in {
             "loss": self.loss,
             **{f"metric {name!r}": one for name, one in self.metrics.items()},
@@ -106,7 +111,11 @@ class Task(Pytree):
                 raise ValueError(f"task: {name} is {part.__name__}, a class; give {part.__name__}(...)")
             if not callable(part) and not isinstance(part, Metric):
                 each = "" if name == "loss" else " that gives a number for each example"
-                raise ValueError(f"task: {name} is {part!r}; it must be a function of outputs and targets{each}")
+                known = "a loss" if name == "loss" else "a metric"
+                raise ValueError(
+                    f"task: {name} is {part!r}; it must be a function of outputs and targets{each}, or {known} of "
+                    "fedjax_sel.task"
+                )
         if wrong := [name for name in self.metrics if name in TAKEN or name.startswith(PREFIXES)]:
             raise ValueError(f"task: a metric is called {wrong[0]!r}, as a history calls something else; rename it")
         if wrong := [name for name in self.metrics if not name or "." in name or "/" in name]:

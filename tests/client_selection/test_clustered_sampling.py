@@ -105,6 +105,19 @@ def test_distributions_around_clusters_are_the_filled_bins(seed):
     check_unbiased(chance, size, m)
 
 
+@pytest.mark.parametrize("around_clusters", [False, True])
+def test_the_smallest_of_many_clients_has_its_mass_to_the_last_example(around_clusters):
+    """Sums up to m n = 10^9 in float32 would lose 64 examples of them, and a third of the smallest clients' mass."""
+    rng, n, m = np.random.default_rng(0), 40_000, 100
+    size = np.maximum(1, rng.lognormal(4, 1.5, n)).astype(np.int32)
+    assert m * int(size.sum()) > 5 * 10**8
+    if around_clusters:
+        chance = fill_around_clusters(jnp.asarray(size), jnp.arange(n), m)
+    else:
+        chance = fill_distributions(jnp.asarray(size), jnp.argsort(-size, stable=True), m)
+    np.testing.assert_allclose(np.asarray(chance, np.float64).sum(0), m * size / size.sum(), rtol=1e-5)
+
+
 def same_partition(a, b):
     return len(set(zip(a, b, strict=True))) == len(set(a)) == len(set(b))
 

@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 
 from fedjax_sel import Experiment, Federation, Task, partition, simulate
+from fedjax_sel.client_selection.clustered_sampling import ClusteredSampling
 from fedjax_sel.client_selection.critical_fl import NORM, CriticalFL
+from fedjax_sel.client_selection.divfl import DivFL
 from fedjax_sel.client_selection.fed_entropy import FedEntropy
 from fedjax_sel.client_selection.fedcor import FedCor
+from fedjax_sel.client_selection.importance import Importance
 from fedjax_sel.client_selection.md import MD
 from fedjax_sel.client_selection.power_of_choice import PowerOfChoice
 from fedjax_sel.client_selection.uniform import Uniform
@@ -110,6 +113,33 @@ def test_weights_of_a_smaller_cohort_add_up_to_what_those_of_the_whole_did():
         one, whole = selector.select(KEY, state, ctx), inner.select(KEY, state.inner, ctx)
         assert len(members(one)) == 2
         np.testing.assert_allclose(one.weight.sum(), whole.weight.sum(), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "inner", [ClusteredSampling(by="size"), Importance(), DivFL(gradients="all")], ids=lambda one: type(one).__name__
+)
+def test_of_ordered_slots_the_part_that_is_kept_is_drawn(inner):
+    """Every client is in as many cohorts, and has as much weight, as with the whole cohort, up to the smaller size."""
+    n, m, rng = 24, 12, np.random.default_rng(0)
+    selector, ctx = CriticalFL(inner, smallest=3), context(np.sort(rng.integers(1, 60, n))[::-1].copy(), m)
+    before = {"gradient_norm": jnp.ones(n)} if isinstance(inner, Importance) else {}
+    if isinstance(inner, DivFL):
+        before = {"gradient": jnp.asarray(rng.normal(size=(n, 4)), jnp.float32)}
+    state = selector.init(KEY, ctx, HOST)
+
+    def weights(select, state):
+        def one(key):
+            drawn = select(key, state, ctx, **before)
+            return jnp.zeros(n).at[drawn.client].add(jnp.where(drawn.mask, drawn.weight, 0.0)), drawn.mask.sum()
+
+        weight, size = jax.jit(jax.vmap(one))(jax.random.split(KEY, 4000))
+        return np.asarray(weight), np.asarray(size)
+
+    part, size = weights(selector.select, state)
+    whole, _ = weights(inner.select, state.inner)
+    assert set(size.tolist()) == {3}
+    error = np.sqrt((part.var(axis=0) + whole.var(axis=0)) / len(part))
+    assert (np.abs(part.mean(axis=0) - whole.mean(axis=0)) < 5 * error + 1e-6).all()
 
 
 def test_updates_are_kept_only_where_the_wrapped_selector_chooses_among_them():

@@ -1,12 +1,15 @@
 """The kernels that several selectors share, against NumPy's sort."""
 
+import itertools
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from fedjax_sel.client_selection import _ops
-from fedjax_sel.client_selection._ops import draw_members, gumbel_m, nth_smallest
+from fedjax_sel.client_selection._ops import check_numbers, draw_members, gumbel_m, nth_smallest
 from tests.client_selection.rounds import cohort
 
 
@@ -43,6 +46,40 @@ def test_those_drawn_are_the_first_of_the_cohort_that_gumbel_noise_draws(count):
     assert int(few.sum()) == min(3, count)
     tied = draw_members(jax.random.key(0), jnp.full(30, jnp.inf), jnp.asarray(allowed), jnp.int32(count), 9)
     assert int(tied.sum()) == count
+
+
+def test_a_client_of_weight_0_fills_a_slot_that_nobody_else_can_whatever_its_number():
+    weight = jnp.log(jnp.array([1.0, 1.0, 1.0, 0.0]))
+    for order in itertools.permutations(range(4)):
+        available = jnp.array([True, True, False, True])[jnp.array(order)]
+        cohort = gumbel_m(jax.random.key(0), weight[jnp.array(order)], available, 3)
+        assert cohort.mask.all()
+        assert [order[i] for i in cohort.client.tolist()][2] == 3
+
+
+ALL = jnp.ones(6, bool)
+
+
+@pytest.mark.parametrize(
+    ("score", "available", "m", "says"),
+    [
+        (
+            jnp.float32(1.0),
+            ALL,
+            2,
+            "top_m: score is float32 of shape (); it must be one number for each of the 6 clients",
+        ),
+        (jnp.ones((6, 1)), ALL, 2, "top_m: score is float32 of shape (6, 1); it must be one number for each of the 6"),
+        (jnp.ones(4), ALL, 2, "top_m: score is float32 of shape (4,); it must be one number for each of the 6 clients"),
+        ([1.0, 2.0], ALL, 2, "top_m: score is [1.0, 2.0]; it must be one number for each of the 6 clients"),
+        (ALL, jnp.ones(6), 2, "top_m: available is float32 of shape (6,); it must be true or false for each client"),
+        (2, 3, 2, "top_m: available is 3; it must be true or false for each client, as ctx.available"),
+        (jnp.ones(6), ALL, ALL, "top_m: m is bool of shape (6,); it must be a whole number, as ctx.m"),
+    ],
+)
+def test_what_is_no_number_for_each_client_is_refused(score, available, m, says):
+    with pytest.raises(ValueError, match=re.escape(says)):
+        check_numbers("top_m", score, available, m)
 
 
 def test_places_of_the_selected_and_of_those_who_returned_skip_empty_slots():

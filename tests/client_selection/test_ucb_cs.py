@@ -90,6 +90,18 @@ def test_a_client_not_heard_of_for_long_is_selected_and_a_round_without_updates_
     assert float(silent.deviation) == float(state.deviation) > 0
 
 
+def test_a_client_not_heard_of_for_ages_keeps_its_mean_and_never_ties_with_those_who_never_reported():
+    selector, ctx = UCBCS(0.7), context(np.ones(5), 1)
+    state = observe(selector, selector.init(KEY, ctx, HOST), ctx, cohort([0]), [9.0], [2.0])
+    for age in range(1, 400):
+        state = observe(selector, state, ctx, cohort([1]), [1.0], [2.0])
+        assert float(state.losses[0] / state.reports[0]) == pytest.approx(9.0, rel=1e-4), age
+    index = np.asarray(selector.indices(state, ctx))
+    assert np.isfinite(index[:2]).all()
+    assert index[0] > index[1]
+    assert np.isinf(index[2:]).all()
+
+
 def test_a_discount_outside_0_and_1_is_refused():
     with pytest.raises(ValueError, match=r"ucb_cs: gamma is 1.2|UCBCS: gamma is 1.2"):
         UCBCS(1.2)

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Int
 
 from fedjax_sel.data.partition._ops import NO_CLIENT
+from fedjax_sel.mistakes import refuse_global_random_numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +68,8 @@ class Function:
     """The partition that a function of the labels returns.
 
     Attributes:
-      function: from labels and a random generator to the client of each example, -1 for an example that no client owns.
+      function: from labels and a random generator to the client of each example, from 0; -1 for an example that no
+        client owns. All random numbers must come from the generator, which is the same for the same seed.
       clients: `N`; None: as many as the function returns.
 
     >>> Function(lambda y, rng: y // 2).assign(np.array([0, 1, 2, 3]), np.random.default_rng(0))
@@ -81,12 +83,15 @@ class Function:
         self, y: Int[np.ndarray, "n"], rng: np.random.Generator, owner: Int[np.ndarray, "n"] | None = None
     ) -> Int[np.ndarray, "n"]:
         """Returns the client of each example; raises `ValueError` if the function returns something else."""
-        client = np.asarray(self.function(y, rng))
+        with refuse_global_random_numbers("the partition of a seed is not the same twice; draw them from rng"):
+            client = np.asarray(self.function(y, rng))
         if client.shape != np.shape(y)[:1] or not np.issubdtype(client.dtype, np.integer):
             raise ValueError(
                 f"the partition function returned {client.dtype} of shape {client.shape}; it must return a whole "
                 f"number for each of the {len(y)} examples"
             )
+        if len(client) and (client < 0).all():
+            raise ValueError("the partition function returned -1 (nobody) for all examples; clients count from 0")
         return client
 
 
