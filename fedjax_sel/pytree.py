@@ -12,9 +12,9 @@ import dataclasses
 import functools
 import inspect
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Self, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, Self, dataclass_transform
 
 import jax
 import numpy as np
@@ -169,6 +169,8 @@ class Pytree:
     ValueError: Spread: high is -1; it must be above 0
     """
 
+    other_names: ClassVar[Mapping[str, str]] = {}
+
     def __init_subclass__(cls, **kwargs: Any):
         super().__init_subclass__(**kwargs)
         if "__post_init__" in vars(cls):
@@ -240,17 +242,10 @@ class Pytree:
         """Raises `ValueError` for fields that do not go together; does nothing by default."""
 
 
-SHORT = {
-    "selector": "client_selection",
-    "samples": "data_selection",
-    "trainer": "local_training",
-    "aggregator": "aggregation",
-}
-"""Other names of fields: the command line's short forms."""
-
-
 def suggest_arguments(init: Callable[..., None], names: Sequence[str]) -> Callable[..., None]:
     """Returns an `__init__` whose error for an unknown argument gives the nearest one, and all that there are.
+
+    The class's `other_names` are names under which users may know an argument.
 
     >>> class Spread(Pytree):
     ...     low: float = 0.0
@@ -258,13 +253,12 @@ def suggest_arguments(init: Callable[..., None], names: Sequence[str]) -> Callab
     Traceback (most recent call last):
     TypeError: Spread: unknown argument 'lo'; did you mean 'low'? There are: low
     """
-    also = {other: name for other, name in SHORT.items() if name in names and other not in names}
 
     @functools.wraps(init)
     def checked(self: Any, *args: Any, **given: Any) -> None:
         for name in given:
             if name not in names:
-                hint = suggest(name, names, also) or "."
+                hint = suggest(name, names, type(self).other_names) or "."
                 raise TypeError(f"{title(type(self))}: unknown argument {name!r}{hint} There are: {', '.join(names)}")
         init(self, *args, **given)
 

@@ -9,16 +9,8 @@ from typing import Any
 from fedjax_sel.config import callbacks
 from fedjax_sel.config.checks import list_parameters
 from fedjax_sel.config.components import KINDS, list_source_parameters
+from fedjax_sel.engine.experiment import SHORT
 from fedjax_sel.engine.layout import Layout
-
-SHORT = {
-    "selector": "client_selection",
-    "samples": "data_selection",
-    "trainer": "local_training",
-    "aggregator": "aggregation",
-    "m": "cohort_size",
-}
-"""Short forms of keys, for the command line."""
 
 OTHER = {
     "signals_on": "signal_split",

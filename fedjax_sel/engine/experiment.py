@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import flax.linen as nn
 import jax
@@ -40,6 +40,15 @@ from fedjax_sel.protocols import (
 from fedjax_sel.pytree import Pytree, check_scalars, classes_of, is_whole, show, static, title, to_plain
 from fedjax_sel.task import Task
 
+SHORT = {
+    "selector": "client_selection",
+    "samples": "data_selection",
+    "trainer": "local_training",
+    "aggregator": "aggregation",
+    "m": "cohort_size",
+}
+"""Short forms of its fields, for the command line."""
+
 
 class Experiment(Pytree):
     """What is learnt, and how each round answers its four questions.
@@ -70,6 +79,8 @@ class Experiment(Pytree):
       fine_tuning: how each client trains the new global model on its own examples before it is evaluated
         (`evaluate_clients_every`); None: not at all. It is not billed, and its result is not kept.
     """
+
+    other_names: ClassVar[Mapping[str, str]] = SHORT
 
     task: Task
     client_selection: ClientSelector = Uniform()
