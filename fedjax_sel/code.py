@@ -13,11 +13,14 @@ import dataclasses
 import dis
 import functools
 import hashlib
+import importlib.util
 import inspect
+import operator
+import os
 import sys
 import weakref
 from collections import ChainMap
-from collections.abc import Iterator, Mapping, MutableMapping, MutableSequence, MutableSet
+from collections.abc import Iterator, Mapping, MutableMapping, MutableSequence, MutableSet, Sequence
 from types import CodeType, MethodType, ModuleType, SimpleNamespace
 from typing import Any
 
@@ -36,6 +39,9 @@ NOTING = {"append", "appendleft", "add", "clear", "extend", "insert", "put", "up
 
 LOADS = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF"}
 """Instructions that load a global or a variable of a closure."""
+
+LONGEST = 10_000
+"""Characters of a description; of a longer one, there is a digest."""
 
 SILENT = {"CACHE", "PRECALL", "EXTENDED_ARG", "PUSH_NULL", "RESUME"}
 """Instructions between others that do nothing of interest here."""
@@ -146,12 +152,8 @@ def describe(value: Any, seen: dict[int, tuple[int, Any]] | None = None) -> str:
         return repr(value)
     if isinstance(value, Tracer | ModuleType):
         return type(value).__qualname__
-    if isinstance(value, np.ndarray | np.generic | jax.Array):
+    if isinstance(value, np.ndarray | np.generic | jax.Array) and value.dtype != object:
         return describe_array(value)
-    if isinstance(value, np.random.Generator | np.random.RandomState):
-        raise OwnCodeError(
-            f"random numbers are drawn from a {type(value).__name__} of np.random that was made before: {FROM_KEY}"
-        )
     if isinstance(value, set | frozenset):  # in no order
         return f"({type(value).__name__} {' '.join(sorted(describe(part, dict(seen)) for part in value))})"
     if not isinstance(value, tuple | CodeType):  # these may or may not be one object, as Python likes
@@ -159,7 +161,8 @@ def describe(value: Any, seen: dict[int, tuple[int, Any]] | None = None) -> str:
             return f"#{seen[id(value)][0]}"
         seen[id(value)] = len(seen), value
     parts = [describe(part, seen) for part in list_parts(value)]
-    return f"({' '.join(parts)})" if parts else getattr(value, "__qualname__", type(value).__qualname__)
+    text = f"({' '.join(parts)})" if parts else getattr(value, "__qualname__", type(value).__qualname__)
+    return text if len(text) < LONGEST else hashlib.sha256(text.encode()).hexdigest()
 
 
 def describe_array(value: Any) -> str:
@@ -167,8 +170,6 @@ def describe_array(value: Any) -> str:
     if jax.numpy.issubdtype(value.dtype, jax.dtypes.prng_key):
         value = jax.random.key_data(value)
     array = np.asarray(value)
-    if array.dtype.kind == "O":
-        return f"objects {array.shape} {describe(array.ravel().tolist(), {})}"
     digest = f"{array.dtype}{array.shape}{hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()}"
     if isinstance(value, np.ndarray) and jax.dtypes.canonicalize_dtype(value.dtype) != value.dtype:
         place = id(value)
@@ -212,36 +213,43 @@ def list_parts(value: Any) -> list[Any]:
         return [type(value).__qualname__, type(value), *kept]
     if is_own_class(type(value)):
         return [type(value), *list_attributes(value)]
-    if isinstance(value, Mapping):
-        return [type(value).__name__, *sorted(value.items(), key=lambda item: describe(item[0]))]
+    if isinstance(value, np.ndarray):  # of objects
+        return ["objects", value.shape, *value.ravel().tolist()]
     return list_parts_of_library_object(value)
 
 
 def list_parts_of_library_object(value: Any) -> list[Any]:
     """Returns what an object of a library's class is made of, as it would be pickled; [] if it is not, or no value.
 
-    A value is of a class of Python's, or of one that says which of its objects are equal.
+    A value is of a class that says which of its objects are equal, and is not used in a `with` statement.
 
     >>> import threading
     >>> list_parts_of_library_object(SimpleNamespace(rate=0.1)), list_parts_of_library_object(threading.Lock())
     (['SimpleNamespace', {'rate': 0.1}], [])
     """
     cls = type(value)
-    if hasattr(cls, "__array__"):  # of pandas or PyTorch
-        return [cls.__qualname__, np.asarray(value), *(getattr(value, name, None) for name in ("index", "columns"))]
-    if isinstance(value, type) or not (
-        cls.__module__.partition(".")[0] in sys.stdlib_module_names or has_equality(cls)
+    is_resource = hasattr(cls, "__enter__") and not isinstance(value, os.PathLike)
+    if (
+        isinstance(value, type)
+        or is_resource
+        or value is os.environ
+        or not (has_equality(cls) or isinstance(value, GETTERS))
     ):
         return []
     try:
-        reduced = value.__reduce_ex__(4)
-    except Exception:  # it is bound to this process: a lock, a file
+        if hasattr(cls, "__array__"):  # of pandas or PyTorch
+            return [cls.__qualname__, np.asarray(value), *(getattr(value, one, None) for one in ("index", "columns"))]
+        if isinstance(value, Mapping):
+            return [cls.__qualname__, *sorted(value.items(), key=lambda item: describe(item[0]))]
+        _, made_of, *more = value.__reduce_ex__(4)
+    except Exception:  # it is bound to this process, or to a device
         return []
-    if isinstance(reduced, str):
-        return [cls.__qualname__, reduced]
-    _, made_of, *more = reduced
     state, items, pairs = (*more, None, None, None)[:3]
     return [cls.__qualname__, *(one for one in made_of if one is not cls), state, *(items or ()), *(pairs or ())]
+
+
+GETTERS = operator.itemgetter | operator.attrgetter | operator.methodcaller
+"""Values that do not say which they equal."""
 
 
 def has_equality(cls: type) -> bool:
@@ -286,35 +294,48 @@ def list_parts_of_function(function: Any) -> list[Any]:
     known = function.__globals__
     names = [name for name in list_globals(code) if name in known and not is_noted(name, known[name])]
     read = [*((name, known[name]) for name in names), *list_read_of_modules(function)]
+    for name, value in (*((None, one) for one in held), *read):
+        if isinstance(value, np.random.Generator | np.random.RandomState) and function.__name__ != "init":
+            raise OwnCodeError(
+                f"{function.__qualname__} reads {name or 'a variable'}, a {type(value).__name__} of np.random that was "
+                f"made before: {FROM_KEY}"
+            )
     return parts + [(name, value) for name, value in read if counts(value)]
 
 
 def list_read_of_modules(function: Any) -> list[tuple[str, Any]]:
     """Returns what a function reads of the user's modules, by name: `helpers.rate`, `helpers.score(x)`."""
-    code, cells = function.__code__, function.__closure__ or ()
-    held = {name: value for name, cell in zip(code.co_freevars, cells, strict=True) for value in content_of(cell)}
-    known, found = ChainMap({}, held, function.__globals__), {}
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    held = {name: value for name, cell in cells for value in content_of(cell)}
+    known, found, noted = ChainMap({}, held, function.__globals__), {}, {}
     place, path, imported = None, "", None
-    for step in list_steps(code):
-        name = step.argval
-        if step.opname == "IMPORT_NAME":
-            place = imported = sys.modules.get(name)
-            path = name
-        elif step.opname == "STORE_FAST" and isinstance(place, ModuleType):  # import helpers, within the function
-            known[name] = sys.modules.get(path.partition(".")[0]) if place is imported else place
-            place = None
-        elif step.opname in ("LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM"):
-            place = imported if step.opname == "IMPORT_FROM" else place
+    steps = list_steps(function.__code__)
+    for i, step in enumerate(steps):
+        kind, name = step.opname, step.argval
+        if kind == "IMPORT_NAME":  # after the level and the names that are imported from it
+            level, names = steps[i - 2].argval, steps[i - 1].argval
+            full = importlib.util.resolve_name("." * level + name, known.get("__package__")) if level else name
+            path = full if names else full.partition(".")[0]
+            place = imported = sys.modules.get(path)
+            continue
+        if kind.startswith("STORE_FAST") and isinstance(place, ModuleType):  # import helpers, within the function
+            known[name if isinstance(name, str) else name[0]] = place
+        if kind in ("LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM"):
+            place = imported if kind == "IMPORT_FROM" else place
             if isinstance(place, ModuleType) and is_own_module(place.__name__) and hasattr(place, name):
-                path, place = f"{path}.{name}", getattr(place, name)
+                path, place = f"{place.__name__}.{name}", getattr(place, name)
                 found[path] = place
+                noted[path] = (
+                    noted.get(path, True) and isinstance(place, CONTAINERS) and is_noting(steps[i + 1 : i + 3])
+                )
             else:
                 place = None
-        elif step.opname in LOADS or step.opname.startswith("LOAD_FAST"):
-            place, path = known.get(name) if isinstance(name, str) else None, str(name)
+        elif kind in LOADS or "LOAD_FAST" in kind:
+            path = name if isinstance(name, str) else name[-1]
+            place = known.get(path)
         else:
             place = None
-    return list(found.items())
+    return [(name, value) for name, value in found.items() if not noted[name]]
 
 
 def counts(value: Any) -> bool:
@@ -352,14 +373,24 @@ def find_noted(code: CodeType) -> set[str]:
     ['calls', 'table']
     """
     steps = list_steps(code)
-    following = zip(steps, [*steps[1:], None], [*steps[2:], None, None], strict=True)
-    noted: dict[str, bool] = {}
-    for one, after, last in following:
-        if one.opname in LOADS:
-            by_method = after is not None and after.opname in ("LOAD_METHOD", "LOAD_ATTR") and after.argval in NOTING
-            by_index = last is not None and last.opname == "STORE_SUBSCR"  # the array, the index, and what is done
-            noted[one.argval] = noted.get(one.argval, True) and (by_method or by_index)
-    return {name for name, only in noted.items() if only}
+    noted: dict[str, list[str]] = {}
+    for i, step in enumerate(steps):
+        if step.opname in LOADS:
+            noted.setdefault(step.argval, []).append(is_noting(steps[i + 1 : i + 3]))
+    return {name for name, ways in noted.items() if all(ways) or "by index" in ways}
+
+
+def is_noting(following: Sequence[dis.Instruction]) -> str:
+    """Returns how two instructions note something in a container that was loaded before them; "" if they read it.
+
+    Whoever stores by index may read the container, too: it is a memo.
+    """
+    after, last = (*(step.opname for step in following), "", "")[:2]
+    if last == "STORE_SUBSCR":  # the index, and what is done
+        return "by index"
+    if after == "CONTAINS_OP":  # what is there is not noted again
+        return "whether"
+    return "by method" if after in ("LOAD_METHOD", "LOAD_ATTR") and following[0].argval in NOTING else ""
 
 
 def content_of(cell: Any) -> tuple[Any, ...]:

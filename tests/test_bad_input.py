@@ -379,7 +379,7 @@ REFUSED: list[tuple[str, str]] = [
     ),
     (
         "fs.Federation(blobs, partition.Function(lambda y, rng: np.random.randint(0, 3, len(y)))).draw(0)",
-        "random numbers were drawn from np.random: the partition of a seed is not the same twice; draw them from rng",
+        "random numbers were drawn from np.random: draw them from rng, so that every seed has a partition of its own",
     ),
     (
         "fs.Federation(blobs, partition.Function(lambda y, rng: np.full(len(y), -1))).draw(0)",

@@ -2,9 +2,12 @@
 
 import functools
 import importlib
+import os
 import subprocess
 import sys
 import textwrap
+import threading
+import types
 
 import jax
 import jax.numpy as jnp
@@ -265,9 +268,14 @@ MODULE = "RATE = {0}\ndef score():\n    return {0}\n"
 READS_OF_MODULES = {
     "an attribute": ("import helpers", "helpers.RATE"),
     "a function": ("import helpers", "helpers.score()"),
-    "imported within": ("", "__import__('sys') and rate()"),
+    "imported within": ("def rate():\n    import helpers\n    return helpers.RATE", "rate()"),
+    "imported by another name": ("def rate():\n    import helpers as other\n    return other.score()", "rate()"),
+    "imported from it": ("def rate():\n    from helpers import RATE as r\n    return r", "rate()"),
+    "called otherwise": ("import helpers\ndef rate():\n    h = helpers\n    return h.RATE", "rate()"),
+    "of a package": ("def rate():\n    import package.helpers as h\n    return h.RATE", "rate()"),
+    "next to it": ("def rate():\n    from . import helpers\n    return helpers.RATE", "rate()"),
+    "from next to it": ("def rate():\n    from .helpers import score\n    return score()", "rate()"),
 }
-WITHIN = "def rate():\n    import helpers as other\n    from helpers import RATE\n    return other.score() + RATE\n"
 
 
 @pytest.mark.parametrize("kind", READS_OF_MODULES)
@@ -275,22 +283,91 @@ def test_what_a_function_reads_of_ones_own_module_counts(kind, tmp_path, monkeyp
     head, read = READS_OF_MODULES[kind]
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    monkeypatch.delitem(sys.modules, "helpers", raising=False)
-    (tmp_path / "helpers.py").write_text(MODULE.format(1.0))
-    helpers = importlib.import_module("helpers")
-    names = run_cell(f"{WITHIN}{head}\nimport math\ndef f(x):\n    return x * {read} + math.pi\n")
-    before = describe(names["f"])
-    assert before == describe(names["f"])
-    (tmp_path / "helpers.py").write_text(MODULE.format(-1.0))
-    importlib.reload(helpers)
-    assert describe(names["f"]) != before
-    monkeypatch.delitem(sys.modules, "helpers")
+    inside = "package" in head or "." in head.partition("import")[0] or "from ." in head
+    place, name = (tmp_path / "package", "package.helpers") if inside else (tmp_path, "helpers")
+    place.mkdir(exist_ok=True)
+    (place / "helpers.py").write_text(MODULE.format(1.0))
+    helpers = importlib.import_module(name)
+    names = run_cell(
+        f"{head}\nimport math\ndef f(x):\n    return x * {read} + math.pi\n",
+        {"__name__": "notebook", "__package__": "package" if inside else None},
+    )
+    try:
+        before = describe(names["f"])
+        assert before == describe(names["f"])
+        (place / "helpers.py").write_text(MODULE.format(-1.0))
+        importlib.reload(helpers)
+        assert describe(names["f"]) != before
+    finally:
+        for one in ("helpers", "package", "package.helpers"):
+            sys.modules.pop(one, None)
 
 
 def test_what_is_bound_to_a_process_has_a_name_alone():
-    names = run_cell("import sys, threading\nlock, out = threading.Lock(), sys.stdout\ndef f():\n    return lock, out")
-    assert describe(names["f"]) == describe(names["f"])
-    assert "lock" in describe(names["f"])
+    head = "import io, itertools, os, queue, random, sys, threading\nfrom os import environ\n"
+    made = "(threading.Lock(), sys.stdout, queue.Queue(), itertools.count(), random.Random(), environ)"
+    names = run_cell(f"{head}held = {made}\ndef f():\n    return held\n")
+    before = describe(names["f"])
+    _, out, waiting, count, drawn, environ = names["held"]
+    waiting.put(1), next(count), drawn.random(), os.environ.__setitem__("FEDJAX_SEL_TEST", "1")
+    assert environ is os.environ
+    del os.environ["FEDJAX_SEL_TEST"]
+    names["held"] = (threading.Lock(), out, waiting, count, drawn, environ)
+    assert describe(names["f"]) == before
+
+
+def test_objects_that_refer_to_each_other_and_large_tables_have_a_description():
+    names = run_cell(
+        """
+        import numpy as np
+        class Node:
+            pass
+        nodes = np.array([Node(), Node()], object)
+        for node in nodes:
+            node.all = nodes
+        table = np.array(["a word"] * 100_000, object)
+        def f():
+            return nodes, table
+        """
+    )
+    assert len(describe(names["f"])) < 10_000
+    before = describe(names["f"])
+    names["table"][-1] = "another"
+    assert describe(names["f"]) != before
+
+
+def test_a_memo_and_what_a_module_notes_compile_nothing_again():
+    shared = types.ModuleType("shared_notes")
+    shared.log, shared.count = [], {}
+    names = run_cell(
+        """
+        memo, seen, notes = {}, set(), []
+        def f(x):
+            if x not in memo:
+                memo[x] = x + 1
+            if x not in seen:
+                seen.add(x)
+            shared.log.append(x)
+            shared.count[x] = x
+            return memo[x]
+        def g(x):
+            notes.append(x)
+            return len(notes), len(shared.log)
+        """,
+        {"__name__": "notebook", "shared": shared},
+    )
+    sys.modules["shared_notes"] = shared
+    try:
+        before, of_g = describe(names["f"]), describe(names["g"])
+        assert names["f"](3) == 4
+        assert shared.log == [3]
+        assert describe(names["f"]) == before
+        assert describe(names["g"]) != of_g, "this reads the log"
+        of_g = describe(names["g"])
+        names["g"](3)
+        assert describe(names["g"]) != of_g, "and what it noted itself"
+    finally:
+        del sys.modules["shared_notes"]
 
 
 def test_a_container_that_is_changed_in_a_static_field_is_another_program(federation):
@@ -329,7 +406,7 @@ def test_a_generator_of_numpy_that_was_made_before_is_refused(federation, made):
     names = run_cell(
         CELL.replace("SIGN = 1.0", f"SIGN = {made}").replace("return SIGN *", "return SIGN.random(n) *"), {"np": np}
     )
-    with pytest.raises(ValueError, match=r"random numbers are drawn from a \w+ of np\.random .*draw them from the key"):
+    with pytest.raises(ValueError, match=r"score reads SIGN, a \w+ of np\.random that was made before.*from the key"):
         simulate(experiment(names["Mine"]()), federation)
 
 

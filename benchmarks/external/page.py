@@ -101,7 +101,7 @@ def tell_counts(measured: Mapping[Key, Measured], published: Mapping[Key, Publis
         return f"**No cell of {len(published)} was run yet.**"
     found = [compare(ours, published[key]) for key, ours in measured.items()]
     verdicts = [judge(*one) for one in found]
-    narrow = sum(high - low <= 2 for _, low, high in found if low <= 0 <= high)
+    narrow = sum(-1 <= low <= 0 <= high <= 1 for _, low, high in found)
     agree, above, below = (verdicts.count(name) for name in ("agree", "ours above", "ours below"))
     once = sum(len(ours.best) == 1 for ours in measured.values())
     seeds = "each with one seed" if once == len(measured) else f"{once} of them with one seed"

@@ -99,11 +99,16 @@ def gumbel_m(key: PRNGKey, log_weight: Float[Array, "N"], available: Bool[Array,
     """
     check_numbers("gumbel_m", log_weight, available, m, "log_weight")
     undecided = available & jnp.isnan(log_weight)
-    noisy = log_weight + jax.random.gumbel(key, log_weight.shape)
-    least = jnp.finfo(noisy.dtype).min  # of a weight of 0, which is drawn if nobody else is left
-    noisy = jnp.where(available, jnp.where(undecided, least, jnp.maximum(noisy, least)), -jnp.inf)
+    noisy = jnp.where(available, add_gumbel(key, log_weight), -jnp.inf)
     _, client = jax.lax.top_k(noisy, m)
     return cohort_of(client, available[client], undecided.sum())
+
+
+def add_gumbel(key: PRNGKey, log_weight: Float[Array, "N"]) -> Float[Array, "N"]:
+    """Returns log weights with Gumbel noise; those of weight 0 come after all others in random order, and NaN last."""
+    noise, least = jax.random.gumbel(key, log_weight.shape), jnp.finfo(log_weight.dtype).min
+    last = least * (1 - 0.5 * jnp.exp(-jnp.exp(-noise)))
+    return jnp.where(jnp.isnan(log_weight), least, jnp.maximum(log_weight + noise, last))
 
 
 def epsilon_greedy_m(
@@ -137,9 +142,7 @@ def draw_members(
     key: PRNGKey, log_weight: Float[Array, "N"], allowed: Bool[Array, "N"], count: Int[Array, ""], m: int
 ) -> Bool[Array, "N"]:
     """Returns the mask of `count` allowed clients, drawn as by `gumbel_m`; `count <= m` may be traced."""
-    noisy = log_weight + jax.random.gumbel(key, log_weight.shape)
-    noisy = jnp.where(jnp.isnan(noisy), jnp.finfo(noisy.dtype).min, noisy)  # `top_k` would put NaN first
-    _, client = jax.lax.top_k(jnp.where(allowed, noisy, -jnp.inf), m)
+    _, client = jax.lax.top_k(jnp.where(allowed, add_gumbel(key, log_weight), -jnp.inf), m)
     return allowed & jnp.zeros_like(allowed).at[client].set(jnp.arange(m) < count)
 
 

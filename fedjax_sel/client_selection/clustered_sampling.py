@@ -117,7 +117,8 @@ def fill_distributions(size: Int[Array, "N"], order: Int[Array, "N"], m: int) ->
       m: number of distributions.
     """
     room = jnp.full(m, size.sum())
-    return divide_rows(overlap(m * size[order], room)[:, jnp.argsort(order)])  # Alg. 1
+    mass = overlap(m * size[order], m * size[order].astype(jnp.float32), room)
+    return divide_rows(mass[:, jnp.argsort(order)])  # Alg. 1
 
 
 def fill_around_clusters(size: Int[Array, "N"], cluster: Int[Array, "N"], m: int) -> Float[Array, "m N"]:
@@ -129,25 +130,31 @@ def fill_around_clusters(size: Int[Array, "N"], cluster: Int[Array, "N"], m: int
       m: number of distributions.
     """
     n = size.shape[0]
-    mass, capacity = m * size, size.sum()
-    weight = jnp.zeros(n).at[cluster].add(m * size.astype(jnp.float32))
+    mass, far, capacity = m * size, m * size.astype(jnp.float32), size.sum()
+    weight = jnp.zeros(n).at[cluster].add(far)
     heaviest = jnp.argsort(jnp.argsort(-weight, stable=True))  # rank of each cluster
     rank = heaviest[cluster]
     own = jnp.where(rank < m, jnp.where(size > capacity // m, capacity, mass), 0)  # at most a whole distribution
     kept = jnp.zeros((m, n), mass.dtype).at[rank, jnp.arange(n)].set(own, mode="drop")
     order = jnp.lexsort((-size, -rank))  # the lightest cluster first
     room = jnp.maximum(capacity - kept.sum(1), 0)
-    return divide_rows(kept + overlap((mass - own)[order], room)[:, jnp.argsort(order)])  # Alg. 2
+    rest = overlap((mass - own)[order], (far - own)[order], room)
+    return divide_rows(kept + rest[:, jnp.argsort(order)])  # Alg. 2
 
 
-def overlap(mass: Int[Array, "N"], room: Int[Array, "m"]) -> Int[Array, "m N"]:
+def overlap(mass: Int[Array, "N"], far: Float[Array, "N"], room: Int[Array, "m"]) -> Int[Array, "m N"]:
     """Returns how much of each mass lies in each room, when masses and rooms are each laid end to end.
 
     Exact if each room holds less than 2^30: integers wrap around, so the difference of two ends is right where it is
     small, and float32 tells where it is.
+
+    Args:
+      mass: exact, up to multiples of 2^32.
+      far: the same masses, rounded.
+      room: what each room holds.
     """
     end_mass, end_room = jnp.cumsum(mass), jnp.cumsum(room)
-    far_mass, far_room = jnp.cumsum(mass.astype(jnp.float32)), jnp.cumsum(room.astype(jnp.float32))
+    far_mass, far_room = jnp.cumsum(far), jnp.cumsum(room.astype(jnp.float32))
 
     def reach(end: Int[Array, "N"], far: Float[Array, "N"]) -> Int[Array, "m N"]:
         """Returns how far each room is filled when all masses up to each end are laid."""
@@ -155,7 +162,7 @@ def overlap(mass: Int[Array, "N"], room: Int[Array, "m"]) -> Int[Array, "m N"]:
         filled = jnp.clip(end[None, :] - (end_room - room)[:, None], 0, room[:, None])
         return jnp.where(beyond < -(2.0**30), 0, jnp.where(beyond > 2.0**30, room[:, None], filled))
 
-    return reach(end_mass, far_mass) - reach(end_mass - mass, far_mass - mass)
+    return reach(end_mass, far_mass) - reach(end_mass - mass, far_mass - far)
 
 
 def divide_rows(mass: Int[Array, "m N"]) -> Float[Array, "m N"]:

@@ -1,5 +1,7 @@
 """The set of devices with the best heuristic `H(S)`: fast, frugal and roomy on average, and none with a bad network."""
 
+from typing import ClassVar
+
 import jax.numpy as jnp
 import numpy as np
 
@@ -40,6 +42,7 @@ class DeviceHeuristic(ClientSelector):
     'greedy'
     """
 
+    ordered: ClassVar[bool] = True
     alpha: Scalar = param(default=0.25, low=0)
     beta: Scalar = param(default=0.25, low=0)
     gamma: Scalar = param(default=0.25, low=0)

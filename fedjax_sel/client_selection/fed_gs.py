@@ -1,6 +1,6 @@
 """FedGS: cohorts of clients that are far apart, with all clients selected equally often."""
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -57,6 +57,7 @@ class FedGS(ClientSelector):
     ['label_counts']
     """
 
+    ordered: ClassVar[bool] = True
     alpha: Scalar = param(default=0.1, low=0)
     epsilon: Scalar = param(default=0.01, low=0, below=1)
     sigma: Scalar = param(default=0.1, above=0)

@@ -36,7 +36,7 @@ __all__ = [
 MODES = {"train": True, "training": True, "is_training": True, "is_train": True, "deterministic": False}
 """Arguments that tell modules whether they train, with the value of each in training."""
 
-MODE_LIKE = re.compile("train|eval|infer|determin|test")
+MODE_LIKE = re.compile(r"(^|_)(train|training|eval|evaluate|evaluation|inference|deterministic)(_|$)")
 """What other arguments that are meant to tell it have in their names."""
 
 

@@ -107,7 +107,7 @@ def test_distributions_around_clusters_are_the_filled_bins(seed):
 
 @pytest.mark.parametrize("around_clusters", [False, True])
 def test_the_smallest_of_many_clients_has_its_mass_to_the_last_example(around_clusters):
-    """Sums up to m n = 10^9 in float32 would lose 64 examples of them, and a third of the smallest clients' mass."""
+    """Sums up to m n = 10^9 in float32 would lose 64 examples of them, and a quarter of the smallest clients' mass."""
     rng, n, m = np.random.default_rng(0), 40_000, 100
     size = np.maximum(1, rng.lognormal(4, 1.5, n)).astype(np.int32)
     assert m * int(size.sum()) > 5 * 10**8
@@ -116,6 +116,13 @@ def test_the_smallest_of_many_clients_has_its_mass_to_the_last_example(around_cl
     else:
         chance = fill_distributions(jnp.asarray(size), jnp.argsort(-size, stable=True), m)
     np.testing.assert_allclose(np.asarray(chance, np.float64).sum(0), m * size / size.sum(), rtol=1e-5)
+
+
+def test_masses_beyond_32_bits_are_told_apart():
+    for size, m in (([22_000_000, 5, 7, 9, 100_000], 100), ([3_000_000] * 5 + [1, 2, 3], 1000)):
+        chance = np.asarray(fill_distributions(jnp.asarray(size), jnp.arange(len(size)), m), np.float64)
+        np.testing.assert_allclose(chance.sum(0), m * np.array(size) / sum(size), rtol=1e-5)
+        np.testing.assert_allclose(chance, by_size(size, m), atol=1e-5)
 
 
 def same_partition(a, b):

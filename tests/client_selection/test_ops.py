@@ -55,6 +55,13 @@ def test_a_client_of_weight_0_fills_a_slot_that_nobody_else_can_whatever_its_num
         cohort = gumbel_m(jax.random.key(0), weight[jnp.array(order)], available, 3)
         assert cohort.mask.all()
         assert [order[i] for i in cohort.client.tolist()][2] == 3
+    nobody, some = jnp.full(5, -jnp.inf).at[4].set(0.0), jnp.array([False, True, True, True, True])
+    second = {int(gumbel_m(jax.random.key(k), nobody, some, 2).client[1]) for k in range(40)}
+    assert second == {1, 2, 3}, "in random order"
+    assert draw_members(jax.random.key(0), nobody[:2], jnp.array([False, True]), jnp.int32(1), 1).tolist() == [
+        False,
+        True,
+    ]
 
 
 ALL = jnp.ones(6, bool)

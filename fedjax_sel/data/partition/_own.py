@@ -83,7 +83,9 @@ class Function:
         self, y: Int[np.ndarray, "n"], rng: np.random.Generator, owner: Int[np.ndarray, "n"] | None = None
     ) -> Int[np.ndarray, "n"]:
         """Returns the client of each example; raises `ValueError` if the function returns something else."""
-        with refuse_global_random_numbers("the partition of a seed is not the same twice; draw them from rng"):
+        with refuse_global_random_numbers(
+            "draw them from rng, so that every seed has a partition of its own, and always the same"
+        ):
             client = np.asarray(self.function(y, rng))
         if client.shape != np.shape(y)[:1] or not np.issubdtype(client.dtype, np.integer):
             raise ValueError(
