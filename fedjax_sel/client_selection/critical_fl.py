@@ -50,7 +50,7 @@ class CriticalFL(ClientSelector):
 
     The wrapped selector selects for all `m` slots, and only the first are kept: the best of a selector that puts them
     first, as `power_of_choice` does (`entropy` and `epsilon_greedy` fill slots in random order). If the slots are
-    `ordered` otherwise, as by cluster in `clustered_sampling`, or by number in `fed_gs`, the part that is kept is drawn.
+    `ordered` otherwise, as by cluster in `clustered_sampling` or by number in `fed_gs`, the part that is kept is drawn.
 
     A member makes one more forward and backward pass over all its examples and sends one number. The authors' code sums
     the norms of the minibatches that a client trains on, times the learning rate, without another pass; in critical
