@@ -160,7 +160,7 @@ def describe(value: Any, seen: dict[int, tuple[int, Any]] | None = None) -> str:
         if id(value) in seen:
             return f"#{seen[id(value)][0]}"
         seen[id(value)] = len(seen), value
-    parts = [describe(part, seen) for part in list_parts(value)]
+    parts = [describe(part, seen) for part in list_parts(value, seen)]
     text = f"({' '.join(parts)})" if parts else getattr(value, "__qualname__", type(value).__qualname__)
     return text if len(text) < LONGEST else hashlib.sha256(text.encode()).hexdigest()
 
@@ -187,8 +187,12 @@ While a program holds the converted copy, JAX takes that copy for the array, als
 """
 
 
-def list_parts(value: Any) -> list[Any]:
-    """Returns what a value is made of, in an order that is the same in every process; [] if its name says enough."""
+def list_parts(value: Any, seen: Mapping[int, tuple[int, Any]]) -> list[Any]:
+    """Returns what a value is made of, in an order that is the same in every process; [] if its name says enough.
+
+    Args:
+      value, seen: as in `describe`.
+    """
     if isinstance(value, functools.partial):
         return [value.func, *value.args, *sorted(value.keywords.items())]
     if isinstance(value, MethodType):
@@ -198,7 +202,7 @@ def list_parts(value: Any) -> list[Any]:
     if isinstance(value, tuple | list):
         return [type(value).__name__, *value]
     if isinstance(value, dict):
-        return [type(value).__name__, *sorted(value.items(), key=lambda item: describe(item[0]))]
+        return [type(value).__name__, *sort_items(value, seen)]
     if isinstance(value, type):
         return list_parts_of_class(value) if is_own_class(value) else []
     if inspect.isfunction(value):
@@ -215,16 +219,21 @@ def list_parts(value: Any) -> list[Any]:
         return [type(value), *list_attributes(value)]
     if isinstance(value, np.ndarray):  # of objects
         return ["objects", value.shape, *value.ravel().tolist()]
-    return list_parts_of_library_object(value)
+    return list_parts_of_library_object(value, seen)
 
 
-def list_parts_of_library_object(value: Any) -> list[Any]:
+def sort_items(value: Mapping[Any, Any], seen: Mapping[int, tuple[int, Any]]) -> list[tuple[Any, Any]]:
+    """Returns the items of a mapping by the descriptions of their keys."""
+    return sorted(value.items(), key=lambda item: describe(item[0], dict(seen)))
+
+
+def list_parts_of_library_object(value: Any, seen: Mapping[int, tuple[int, Any]]) -> list[Any]:
     """Returns what an object of a library's class is made of, as it would be pickled; [] if it is not, or no value.
 
     A value is of a class that says which of its objects are equal, and is not used in a `with` statement.
 
     >>> import threading
-    >>> list_parts_of_library_object(SimpleNamespace(rate=0.1)), list_parts_of_library_object(threading.Lock())
+    >>> list_parts_of_library_object(SimpleNamespace(rate=0.1), {}), list_parts_of_library_object(threading.Lock(), {})
     (['SimpleNamespace', {'rate': 0.1}], [])
     """
     cls = type(value)
@@ -240,7 +249,7 @@ def list_parts_of_library_object(value: Any) -> list[Any]:
         if hasattr(cls, "__array__"):  # of pandas or PyTorch
             return [cls.__qualname__, np.asarray(value), *(getattr(value, one, None) for one in ("index", "columns"))]
         if isinstance(value, Mapping):
-            return [cls.__qualname__, *sorted(value.items(), key=lambda item: describe(item[0]))]
+            return [cls.__qualname__, *sort_items(value, seen)]
         _, made_of, *more = value.__reduce_ex__(4)
     except Exception:  # it is bound to this process, or to a device
         return []

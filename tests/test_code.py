@@ -326,8 +326,13 @@ def test_objects_that_refer_to_each_other_and_large_tables_have_a_description():
         for node in nodes:
             node.all = nodes
         table = np.array(["a word"] * 100_000, object)
+        table_of = {}
+        class Key:
+            def listen(self):
+                return table_of
+        table_of[Key()] = 1
         def f():
-            return nodes, table
+            return nodes, table, table_of
         """
     )
     assert len(describe(names["f"])) < 10_000
