@@ -240,24 +240,29 @@ def draw_choices(study: Any) -> mpl.Figure:
 
 
 def draw_ablations(histories: Histories) -> mpl.Figure:
-    """Draws Fig. 10."""
-    figure, axes = plt.subplots(1, 3, figsize=(11, 3.2), sharey=True, layout="constrained")
-    parts = [(part, name_ablation("trained:", part)) for part in PARTS]
-    alphas = [(f"{alpha:g}", name_ablation("α =", f"{alpha:g}")) for alpha in ALPHAS]
-    rhos = [(f"{rho:g}", name_ablation("ρ =", f"{rho:g}")) for rho in RHOS]
-    for ax, what, names in zip(axes, ("trained part", "α", "ρ"), (parts, alphas, rhos), strict=True):
+    """Draws Fig. 10: what was varied, where at least two runs compare something."""
+    varied = {
+        "trained part": [(part, name_ablation("trained:", part)) for part in PARTS],
+        "α": [(f"{alpha:g}", name_ablation("α =", f"{alpha:g}")) for alpha in ALPHAS],
+        "ρ": [(f"{rho:g}", name_ablation("ρ =", f"{rho:g}")) for rho in RHOS],
+    }
+    panels = {what: of for what, of in varied.items() if sum((name, "EDS") in histories for _, name in of) > 1}
+    size = (3.7 * len(need(panels)), 3.4)
+    figure, axes = plt.subplots(1, len(panels), figsize=size, sharey=True, layout="constrained", squeeze=False)
+    shown: dict[str, Any] = {}
+    for ax, (what, names) in zip(axes[0], panels.items(), strict=True):
         for way, colour in (("EDS", "#d55e00"), ("RDS", "#0072b2")):
             there = [(i, histories[name, way]) for i, (_, name) in enumerate(names) if (name, way) in histories]
             if there:
                 value = [summarize(measure(history)["best_accuracy"]) for _, history in there]
                 mean, deviation = zip(*value, strict=True)
-                ax.errorbar([i for i, _ in there], mean, deviation, fmt="o-", color=colour, label=way, capsize=3)
+                shown[way] = ax.errorbar([i for i, _ in there], mean, deviation, fmt="o-", color=colour, capsize=3)
         ax.set_xticks(range(len(names)), [label for label, _ in names])
         ax.set_xlabel(what)
         ax.grid(alpha=0.25)
-    chance = histories.get((name_ablation("α =", f"{STRONG:g}"), "RDS"))
-    if chance is not None:
-        axes[2].axhline(measure(chance)["best_accuracy"].mean(), color="#0072b2", linestyle="--", label="RDS")
-    axes[0].set_ylabel("best accuracy")
-    axes[0].legend(fontsize=8)
+        chance = histories.get((name_ablation("α =", f"{STRONG:g}"), "RDS"))
+        if what == "ρ" and chance is not None:
+            ax.axhline(measure(chance)["best_accuracy"].mean(), color="#0072b2", linestyle="--")
+    axes[0, 0].set_ylabel("best accuracy")
+    figure.legend(shown.values(), shown.keys(), fontsize=8, loc="outside lower center", ncols=2)
     return figure
