@@ -120,24 +120,24 @@ def test_weights_of_a_smaller_cohort_add_up_to_what_those_of_the_whole_did():
 )
 def test_of_ordered_slots_the_part_that_is_kept_is_drawn(inner):
     """Every client is in as many cohorts, and has as much weight, as with the whole cohort, up to the smaller size."""
-    n, m, rng = 24, 12, np.random.default_rng(0)
-    selector, ctx = CriticalFL(inner, smallest=3), context(np.sort(rng.integers(1, 60, n))[::-1].copy(), m)
+    n, m, rng = 10, 6, np.random.default_rng(0)
+    selector, ctx = CriticalFL(inner, smallest=2), context([40, 20, 10, 10, 5, 5, 4, 3, 2, 1], m)
     before = {"gradient_norm": jnp.ones(n)} if isinstance(inner, Importance) else {}
     if isinstance(inner, DivFL):
         before = {"gradient": jnp.asarray(rng.normal(size=(n, 4)), jnp.float32)}
-    state = selector.init(KEY, ctx, HOST)
+    state, draws = selector.init(KEY, ctx, HOST), 400_000 if isinstance(inner, Importance) else 20_000  # a bias of 3 %
 
     def weights(select, state):
         def one(key):
             drawn = select(key, state, ctx, **before)
             return jnp.zeros(n).at[drawn.client].add(jnp.where(drawn.mask, drawn.weight, 0.0)), drawn.mask.sum()
 
-        weight, size = jax.jit(jax.vmap(one))(jax.random.split(KEY, 4000))
+        weight, size = jax.jit(jax.vmap(one))(jax.random.split(KEY, draws))
         return np.asarray(weight), np.asarray(size)
 
     part, size = weights(selector.select, state)
     whole, _ = weights(inner.select, state.inner)
-    assert set(size.tolist()) == {3}
+    assert set(size.tolist()) == {2}
     error = np.sqrt((part.var(axis=0) + whole.var(axis=0)) / len(part))
     assert (np.abs(part.mean(axis=0) - whole.mean(axis=0)) < 5 * error + 1e-6).all()
 
