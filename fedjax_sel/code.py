@@ -314,11 +314,14 @@ def list_parts_of_function(function: Any) -> list[Any]:
 
 def list_read_of_modules(function: Any) -> list[tuple[str, Any]]:
     """Returns what a function reads of the user's modules, by name: `helpers.rate`, `helpers.score(x)`."""
-    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    code, defaults = function.__code__, function.__defaults__ or ()
+    cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
     held = {name: value for name, cell in cells for value in content_of(cell)}
-    known, found, noted = ChainMap({}, held, function.__globals__), {}, {}
+    positional = code.co_varnames[: code.co_argcount][code.co_argcount - len(defaults) :]
+    given = dict(zip(positional, defaults, strict=True)) | (function.__kwdefaults__ or {})
+    known, found, noted = ChainMap(given, held, function.__globals__), {}, {}
     place, path, imported = None, "", None
-    steps = list_steps(function.__code__)
+    steps = list_steps(code)
     for i, step in enumerate(steps):
         kind, name = step.opname, step.argval
         if kind == "IMPORT_NAME":  # after the level and the names that are imported from it

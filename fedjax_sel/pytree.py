@@ -280,6 +280,20 @@ def show(value: Any, most: int = 60) -> str:
     return text if len(text) <= most else f"{text[:most]}..."
 
 
+ARRAYS = (jax.Array, np.ndarray, np.generic)
+
+
+def show_value(value: Any) -> str:
+    """Returns an array's type and shape, or anything else as `show` does with its class, for an error message.
+
+    >>> show_value(np.eye(2)), show_value([1, 2]), show_value(None)
+    ('float64 of shape (2, 2)', '[1, 2] (list)', 'None')
+    """
+    if isinstance(value, ARRAYS):
+        return f"{value.dtype} of shape {value.shape}"
+    return f"{show(value)} ({type(value).__name__})" if value is not None else "None"
+
+
 def to_plain(value: Any) -> Any:
     """Converts a scalar of NumPy or JAX to a Python number; returns anything else unchanged.
 

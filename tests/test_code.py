@@ -272,6 +272,8 @@ READS_OF_MODULES = {
     "imported by another name": ("def rate():\n    import helpers as other\n    return other.score()", "rate()"),
     "imported from it": ("def rate():\n    from helpers import RATE as r\n    return r", "rate()"),
     "called otherwise": ("import helpers\ndef rate():\n    h = helpers\n    return h.RATE", "rate()"),
+    "given by default": ("import helpers\ndef rate(h=helpers):\n    return h.RATE", "rate()"),
+    "given by name": ("import helpers\ndef rate(a=2, *, h=helpers):\n    return h.RATE", "rate()"),
     "of a package": ("def rate():\n    import package.helpers as h\n    return h.RATE", "rate()"),
     "next to it": ("def rate():\n    from . import helpers\n    return helpers.RATE", "rate()"),
     "from next to it": ("def rate():\n    from .helpers import score\n    return score()", "rate()"),

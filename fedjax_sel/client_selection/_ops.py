@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from fedjax_sel.pytree import Scalar, show
+from fedjax_sel.pytree import Scalar, show_value
 from fedjax_sel.types import NOBODY, PAD_CLIENT, Cohort, PRNGKey
 
 
@@ -24,17 +24,14 @@ def check_numbers(name: str, number: Any, available: Any, m: Any, what: str = "s
     n = np.shape(available)
     if len(n) != 1 or getattr(available, "dtype", None) != jnp.bool_:
         raise ValueError(
-            f"{name}: available is {describe(available)}; it must be true or false for each client, as ctx.available"
+            f"{name}: available is {show_value(available)}; it must be true or false for each client, as ctx.available"
         )
     if not hasattr(number, "dtype") or np.shape(number) != n:
-        raise ValueError(f"{name}: {what} is {describe(number)}; it must be one number for each of the {n[0]} clients")
+        raise ValueError(
+            f"{name}: {what} is {show_value(number)}; it must be one number for each of the {n[0]} clients"
+        )
     if not isinstance(m, int | np.integer) or isinstance(m, bool):
-        raise ValueError(f"{name}: m is {describe(m)}; it must be a whole number, as ctx.m")
-
-
-def describe(value: Any) -> str:
-    """Describes a value for an error: an array by type and shape."""
-    return f"{value.dtype} of shape {value.shape}" if hasattr(value, "dtype") else show(value)
+        raise ValueError(f"{name}: m is {show_value(m)}; it must be a whole number, as ctx.m")
 
 
 def top_m(key: PRNGKey, score: Float[Array, "N"], available: Bool[Array, "N"], m: int) -> Cohort:

@@ -13,7 +13,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from fedjax_sel.protocols import (
     ClientSelector,
@@ -26,10 +25,8 @@ from fedjax_sel.protocols import (
     find_base,
     overrides,
 )
-from fedjax_sel.pytree import show
+from fedjax_sel.pytree import ARRAYS, show, show_value
 from fedjax_sel.types import PAD_CLIENT, Cohort, Context, Plan, Update
-
-ARRAYS = (jax.Array, np.ndarray, np.generic)
 
 
 def check_cohort(selector: ClientSelector, cohort: Any, ctx: Context, method: str = "select") -> None:
@@ -42,7 +39,7 @@ def check_cohort(selector: ClientSelector, cohort: Any, ctx: Context, method: st
         value = getattr(cohort, field)
         if not (isinstance(value, ARRAYS) and value.shape == (ctx.m,) and jnp.issubdtype(value.dtype, kind)):
             raise ValueError(
-                f"{where} returned a cohort whose {field} is {describe(value)}; "
+                f"{where} returned a cohort whose {field} is {show_value(value)}; "
                 f"it must be {kind.__name__.rstrip('_')} of shape ({ctx.m},), one entry a slot"
             )
 
@@ -54,7 +51,7 @@ def check_candidates(selector: ClientSelector, candidates: Any) -> None:
     fits = isinstance(candidates, ARRAYS) and candidates.ndim == 1 and jnp.issubdtype(candidates.dtype, jnp.integer)
     if not fits or candidates.size == 0:
         raise ValueError(
-            f"{type(selector).__name__}.candidates returned {describe(candidates)}; "
+            f"{type(selector).__name__}.candidates returned {show_value(candidates)}; "
             "it must be None (everyone), or the integer numbers of clients, of shape (d,)"
         )
 
@@ -70,7 +67,7 @@ def check_array(where: str, value: Any, shape: tuple[int, ...], kind: Any, words
       words: what it must be, in words.
     """
     if not (is_numeric(value) and jnp.shape(value) == shape and jnp.issubdtype(jnp.result_type(value), kind)):
-        raise ValueError(f"{where} returned {describe(value)}; it must be {words}")
+        raise ValueError(f"{where} returned {show_value(value)}; it must be {words}")
 
 
 def check_example_weights(selector: Any, weight: Any, longest: int) -> None:
@@ -78,7 +75,7 @@ def check_example_weights(selector: Any, weight: Any, longest: int) -> None:
     where = f"{type(selector).__name__}.select"
     if not is_numeric(weight) or jnp.shape(weight) != (longest,):
         raise ValueError(
-            f"{where} returned {describe(weight)}; it must be one weight (or true and false) for each of the L = "
+            f"{where} returned {show_value(weight)}; it must be one weight (or true and false) for each of the L = "
             f"{longest} places of a client's examples"
         )
 
@@ -122,7 +119,7 @@ def check_like(where: str, like: Any, given: Any, noun: str = "a model", origin:
         if not (fits and jnp.result_type(old) == jnp.result_type(new)):
             place = jax.tree_util.keystr(path) or "it"
             raise ValueError(
-                f"{where} returned {noun} in which {place} is {describe(new)}; {origin} it {describe(old)}"
+                f"{where} returned {noun} in which {place} is {show_value(new)}; {origin} it {show_value(old)}"
             )
 
 
@@ -155,12 +152,12 @@ def check_init(strategy: Any, state: Any, leading: int | None = None, method: st
         place = jax.tree_util.keystr(path) or "it"
         if not (is_numeric(leaf) or is_key(leaf)):
             raise ValueError(
-                f"{type(strategy).__name__}.{method} returned a state in which {place} is {describe(leaf)}; "
+                f"{type(strategy).__name__}.{method} returned a state in which {place} is {show_value(leaf)}; "
                 "a state is a pytree of arrays: what is no number belongs in a static field"
             )
         if leading is not None and jnp.shape(leaf)[:1] != (leading,):
             raise ValueError(
-                f"{type(strategy).__name__}.{method} returned a state in which {place} is {describe(leaf)}; "
+                f"{type(strategy).__name__}.{method} returned a state in which {place} is {show_value(leaf)}; "
                 f"its first axis must be N = {leading}, one entry a client"
             )
 
@@ -176,8 +173,8 @@ def check_fields(name: str, strategy: Any) -> None:
         if not (is_numeric(leaf) or is_key(leaf)):
             field = jax.tree_util.keystr(path, simple=True, separator=".")
             raise ValueError(
-                f"{name}: {type(strategy).__name__}: {field} is {describe(leaf)}; it must be a number or an array, as "
-                f"only a static field ({field}: ... = fs.static(default=...)) may be anything else"
+                f"{name}: {type(strategy).__name__}: {field} is {show_value(leaf)}; it must be a number or an array, "
+                f"as only a static field ({field}: ... = fs.static(default=...)) may be anything else"
             )
 
 
@@ -270,7 +267,7 @@ def check_value(name: str, value: Any, count: int) -> None:
     """Raises `ValueError` if a signal's values of `count` examples do not have one entry per example."""
     if not is_numeric(value) or jnp.shape(value)[:1] != (count,):
         raise ValueError(
-            f"the signal {name!r} returned {describe(value)} for {count} examples; its first axis must be as long, "
+            f"the signal {name!r} returned {show_value(value)} for {count} examples; its first axis must be as long, "
             "one entry an example"
         )
 
@@ -287,17 +284,10 @@ def is_key(value: Any) -> bool:
     return isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
 
 
-def describe(value: Any) -> str:
-    """Describes a value for an error: an array by type and shape, anything else by its text and class."""
-    if isinstance(value, ARRAYS):
-        return f"{value.dtype} of shape {value.shape}"
-    return f"{show(value)} ({type(value).__name__})" if value is not None else "None"
-
-
 def name_kind(value: Any) -> str:
     """Names the class of a value, with an indefinite article; describes an array by type and shape."""
     if value is None or isinstance(value, ARRAYS):
-        return describe(value)
+        return show_value(value)
     kind = type(value).__name__
     return f"{'an' if kind[0].lower() in 'aeiou' else 'a'} {kind}"
 

@@ -8,10 +8,13 @@ import pytest
 from fedjax_sel import Experiment, Federation, Task, partition, simulate
 from fedjax_sel.client_selection.clustered_sampling import ClusteredSampling
 from fedjax_sel.client_selection.critical_fl import NORM, CriticalFL
+from fedjax_sel.client_selection.device_heuristic import DeviceHeuristic
 from fedjax_sel.client_selection.divfl import DivFL
 from fedjax_sel.client_selection.fed_entropy import FedEntropy
+from fedjax_sel.client_selection.fed_gs import FedGS, FedGSState
 from fedjax_sel.client_selection.fedcor import FedCor
 from fedjax_sel.client_selection.importance import Importance
+from fedjax_sel.client_selection.lefl import LEFL
 from fedjax_sel.client_selection.md import MD
 from fedjax_sel.client_selection.power_of_choice import PowerOfChoice
 from fedjax_sel.client_selection.uniform import Uniform
@@ -115,17 +118,32 @@ def test_weights_of_a_smaller_cohort_add_up_to_what_those_of_the_whole_did():
         np.testing.assert_allclose(one.weight.sum(), whole.weight.sum(), rtol=1e-6)
 
 
-@pytest.mark.parametrize(
-    "inner", [ClusteredSampling(by="size"), Importance(), DivFL(gradients="all")], ids=lambda one: type(one).__name__
-)
+def state_of(inner, ctx, rng):
+    """The wrapped selector's state in round 0, where it takes neither training nor labels to know it."""
+    n = ctx.num_clients
+    if isinstance(inner, LEFL):
+        return jnp.arange(n) % inner.clusters
+    if isinstance(inner, FedGS):
+        apart = rng.random((n, n))
+        return FedGSState(jnp.asarray((apart + apart.T) * (1 - np.eye(n)), jnp.float32), jnp.zeros(n, jnp.int32))
+    return inner.init(KEY, ctx, HOST)
+
+
+ORDERED = [ClusteredSampling(by="size"), Importance(), DivFL(gradients="all"), LEFL(clusters=3), FedGS()]
+ORDERED += [DeviceHeuristic()]
+
+
+@pytest.mark.parametrize("inner", ORDERED, ids=lambda one: type(one).__name__)
 def test_of_ordered_slots_the_part_that_is_kept_is_drawn(inner):
     """Every client is in as many cohorts, and has as much weight, as with the whole cohort, up to the smaller size."""
     n, m, rng = 10, 6, np.random.default_rng(0)
-    selector, ctx = CriticalFL(inner, smallest=2), context([40, 20, 10, 10, 5, 5, 4, 3, 2, 1], m)
+    ctx = context([40, 20, 10, 10, 5, 5, 4, 3, 2, 1], m, seconds=np.ones(n))
+    selector = CriticalFL(inner, smallest=2)
     before = {"gradient_norm": jnp.ones(n)} if isinstance(inner, Importance) else {}
     if isinstance(inner, DivFL):
         before = {"gradient": jnp.asarray(rng.normal(size=(n, 4)), jnp.float32)}
-    state, draws = selector.init(KEY, ctx, HOST), 400_000 if isinstance(inner, Importance) else 20_000  # a bias of 3 %
+    state = selector.begin(state_of(inner, ctx, rng), ctx)
+    draws = 400_000 if isinstance(inner, Importance) else 20_000  # a bias of 3 %
 
     def weights(select, state):
         def one(key):

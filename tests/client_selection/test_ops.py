@@ -78,9 +78,9 @@ ALL = jnp.ones(6, bool)
         ),
         (jnp.ones((6, 1)), ALL, 2, "top_m: score is float32 of shape (6, 1); it must be one number for each of the 6"),
         (jnp.ones(4), ALL, 2, "top_m: score is float32 of shape (4,); it must be one number for each of the 6 clients"),
-        ([1.0, 2.0], ALL, 2, "top_m: score is [1.0, 2.0]; it must be one number for each of the 6 clients"),
+        ([1.0, 2.0], ALL, 2, "top_m: score is [1.0, 2.0] (list); it must be one number for each of the 6 clients"),
         (ALL, jnp.ones(6), 2, "top_m: available is float32 of shape (6,); it must be true or false for each client"),
-        (2, 3, 2, "top_m: available is 3; it must be true or false for each client, as ctx.available"),
+        (2, 3, 2, "top_m: available is 3 (int); it must be true or false for each client, as ctx.available"),
         (jnp.ones(6), ALL, ALL, "top_m: m is bool of shape (6,); it must be a whole number, as ctx.m"),
     ],
 )
