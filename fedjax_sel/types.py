@@ -69,7 +69,8 @@ class Context(Pytree):
       candidates: the clients that the selector asks for signals; None: all.
       devices: what each client's device can do; None: the run has no devices.
       timing: seconds of each client's turn if it trained on all its examples; None without devices.
-      epoch: seconds of each client's turn if it trained for one epoch; None without devices.
+      epoch: seconds of each client's turn if it trained for one epoch, or for all its steps if these are fewer; None
+        without devices.
       cohort_size: how many clients the cohort holds, `m`.
     """
 

@@ -162,7 +162,7 @@ class LEFL(ClientSelector):
         return Upfront(
             flops=np.asarray(plan.examples_seen, np.float64) * (1 + task.backward(data.like)) * flops
             + len(public) * flops,
-            down=4.0 * task.parameters(data.like) + public.nbytes,
+            down=4.0 * task.shared_parameters(data.like) + public.nbytes,
             up=4.0 * len(public) * data.classes,
         )
 

@@ -74,7 +74,8 @@ class Tuor(DataSelector):
         valid = place < count[:, None]
         threshold = find_threshold(losses[index[valid]], held_out, ~trained_on, self.candidates)
         size = np.asarray(data.num_examples, np.float64)
-        cost = Upfront(size * task.flops(data.like), 4.0 * (task.parameters(data.like) + 1), 4.0 * float(size.mean()))
+        down = 4.0 * (task.shared_parameters(data.like) + 1)
+        cost = Upfront(size * task.flops(data.like), down, 4.0 * float(size.mean()))
         return Prepared(clients=jnp.asarray(valid) & (losses[index] <= threshold), cost=cost)
 
     def train(self, key: PRNGKey, host: Host, trained_on: Bool[Array, "b"]) -> Variables:

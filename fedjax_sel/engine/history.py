@@ -89,7 +89,7 @@ class History:
 
     def cumulative(self, *metrics: str) -> np.ndarray:
         """Returns the sum of these metrics up to and including each round, Float[R, T]."""
-        return np.cumsum(sum(self[metric] for metric in metrics), axis=1)
+        return np.cumsum(sum(self[metric] for metric in metrics), axis=1, dtype=np.float64)
 
     def to_pandas(self) -> pd.DataFrame:
         """Returns a long table with columns round (from 1), seed, metric, value; rounds without a value are omitted."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
@@ -18,12 +18,12 @@ from fedjax_sel.engine.contract import check_init, name_kind
 from fedjax_sel.engine.experiment import Experiment, stack_experiments
 from fedjax_sel.engine.keys import OF_UPFRONT, Purpose, key_for
 from fedjax_sel.engine.layout import Layout
-from fedjax_sel.engine.ledger import BYTES
+from fedjax_sel.engine.ledger import BYTES, limit_examples, limits_of, passes
 from fedjax_sel.engine.personal import init_personal
 from fedjax_sel.engine.round import make_context
 from fedjax_sel.engine.signals import refers_to_previous
 from fedjax_sel.engine.state import RoundState
-from fedjax_sel.protocols import Host, Prepared, Strategy, Upfront, overrides
+from fedjax_sel.protocols import Host, Prepared, Strategy, Upfront, UpfrontSignal, overrides
 from fedjax_sel.pytree import jit, title
 from fedjax_sel.task import Task
 from fedjax_sel.types import Context, PRNGKey, StrategyState, Variables
@@ -141,20 +141,18 @@ def init_selector(
       key, ctx, host: as returned by `selector_inputs`.
     """
     selector, task = experiment.client_selection, experiment.task
-    upfront = {}
+    signals, upfront = selector.signals().at("upfront"), {}
     costs: dict[str, float] = {}
-    for i, (name, signal) in enumerate(selector.signals().at("upfront").items()):
+    for i, (name, signal) in enumerate(signals.items()):
         value = jnp.asarray(signal.measure(jax.random.fold_in(key, OF_UPFRONT + i), host))
         if value.ndim < 1 or value.shape[0] != data.num_clients:
             raise ValueError(
                 f"the upfront signal {name!r} has shape {value.shape}; its first axis must be N = {data.num_clients}"
             )
         upfront[name] = value
-        given = BYTES * (signal.cost.up or value.size / data.num_clients)
-        add_costs(
-            costs,
-            price_upfront(Upfront(np.zeros(data.num_clients), BYTES * signal.cost.down, given), data, "selection_"),
-        )
+    if signals:
+        numbers = {name: value.size / data.num_clients for name, value in upfront.items()}
+        add_costs(costs, price_upfront(charge_signals(signals, numbers, task, data), data, "selection_"))
     with see_strategy(selector):
         state = selector.init(key, ctx, host, **upfront)
         check_init(selector, state)
@@ -222,6 +220,30 @@ def selector_inputs(
 
 compiled_context = jit()(make_context)
 """`make_context` as one program instead of sixty, of which each takes some 25 ms to compile."""
+
+
+def charge_signals(
+    signals: Mapping[str, UpfrontSignal], numbers: Mapping[str, float], task: Task, data: FederatedData
+) -> Upfront:
+    """Returns what signals before round 0 cost each client; the model is sent once for all that need it.
+
+    Args:
+      signals: by name.
+      numbers: how many numbers the value of each client has; that many are sent if the signal declares none.
+      task: with the model.
+      data: of the clients.
+    """
+    model, size = BYTES * task.shared_parameters(data.like), np.asarray(data.num_examples)
+    passed = np.zeros(data.num_clients)
+    for limit, some in limits_of(signals.values()).items():
+        passed += passes(some, task.backward(data.like)) * np.asarray(limit_examples(size, limit))
+    sent = sum(BYTES * (one.count_up(data.classes) or numbers[name]) for name, one in signals.items())
+    return Upfront(
+        flops=passed * task.flops(data.like),
+        down=sum(BYTES * one.cost.down for one in signals.values())
+        + model * any(one.cost.needs_model for one in signals.values()),
+        up=sent + sum(model * one.cost.models_up for one in signals.values()),
+    )
 
 
 def price_upfront(taken: Upfront, data: FederatedData, kind: str = "") -> dict[str, float]:

@@ -32,9 +32,9 @@ COLUMNS = (
 )
 
 ALL = "all"
-"""The key in `signal_examples` and `reported_examples` of signals that pass all of a client's examples."""
+"""The key in `signal_examples` and `measured_examples` of signals that pass all of a client's examples."""
 
-BY_LIMIT = {"signal_examples": "before", "reported_examples": "trained"}
+BY_LIMIT = {"signal_examples": "before", "measured_examples": "trained"}
 """Counts of a ledger that are kept by `limits_of` the signals of a moment."""
 
 
@@ -50,7 +50,8 @@ class Ledger(Pytree):
       trained_examples: examples passed forward and backward, counting repetitions.
       screened_examples: examples on which members measured signals, to choose among them.
       reports: members that returned, and reported their `trained` signals.
-      reported_examples: examples that those signals passed, by the same limits.
+      measured: members that measured them, also those that then failed or were late.
+      measured_examples: examples that those signals passed, by the same limits.
       uploads: updates sent to the server.
       left_out: updates that came back but were not finite.
       seconds: simulated seconds; None without devices.
@@ -65,7 +66,8 @@ class Ledger(Pytree):
     trained_examples: Int[Array, "..."]
     screened_examples: Int[Array, "..."]
     reports: Int[Array, "..."]
-    reported_examples: dict[str, Int[Array, "..."]]
+    measured: Int[Array, "..."]
+    measured_examples: dict[str, Int[Array, "..."]]
     uploads: Int[Array, "..."]
     left_out: Int[Array, "..."]
     seconds: Float[Array, "..."] | None = None
@@ -252,8 +254,8 @@ def price(ledger: Ledger, rates: Rates) -> dict[str, np.ndarray]:
     n: Any = jax.tree.map(lambda count: np.asarray(count, np.float64), ledger)
     looked = n.screened_examples * rates.screening
     looked = looked + sum(n.signal_examples[limit] * k for limit, k in rates.before_passes.items())
-    looked = looked + sum(n.reported_examples[limit] * k for limit, k in rates.trained_passes.items())
-    looked = looked + n.asked * rates.asked_public + n.reports * rates.trained_public
+    looked = looked + sum(n.measured_examples[limit] * k for limit, k in rates.trained_passes.items())
+    looked = looked + n.asked * rates.asked_public + n.measured * rates.trained_public
     return {
         "bytes_down": (n.models_sent + n.members * rates.correction_down) * rates.model,
         "bytes_up": n.uploads * rates.model * (1 + rates.correction_up),

@@ -27,18 +27,20 @@ class CohortWork(Pytree):
     Attributes:
       plan: what each member does that counts; no steps if it returns nothing.
       returned: which members return something.
+      measured: which members measured their `trained` signals, also if they fail or are late afterwards.
       wasted: examples passed forward and backward by members that do not.
       spent: seconds that each member was busy.
     """
 
     plan: Plan
     returned: Bool[Array, "m"]
+    measured: Bool[Array, "m"]
     wasted: Int[Array, "m"]
     spent: Timing
 
 
 def expect_turns(experiment: Experiment, data: FederatedData, ctx: Context) -> tuple[Timing | None, Timing | None]:
-    """Returns seconds of every client's turn if it trained on all its examples, Float["N"], and if for one epoch.
+    """Returns seconds of every client's turn if it trained on all its examples, Float["N"], and for one epoch at most.
 
     None without devices.
     """
@@ -100,7 +102,7 @@ def plan_cohort(
     if data.devices is None:
         none = jnp.zeros(cohort.mask.shape)
         returned = cohort.mask & (plan.steps > 0)  # without anything to train on, there is nothing to send
-        return CohortWork(plan, returned, jnp.zeros_like(plan.steps), Timing(none, none, none))
+        return CohortWork(plan, returned, returned, jnp.zeros_like(plan.steps), Timing(none, none, none))
     devices, deadline, rates = (
         data.devices.take(cohort.client),
         experiment.deadline,
@@ -123,7 +125,8 @@ def plan_cohort(
     training = jnp.maximum(whole.compute - fixed, jnp.finfo(jnp.float32).tiny)
     busy = jnp.clip((spent.compute - looking) / training, 0, 1)
     wasted = jnp.floor(busy * plan.examples_seen).astype(plan.steps.dtype)
-    return CohortWork(counted, returned, jnp.where(cohort.mask & ~returned, wasted, 0), spent)
+    measured = returned | (cohort.mask & (plan.steps > 0) & (spent.compute >= whole.compute))  # too late to send it
+    return CohortWork(counted, returned, measured, jnp.where(cohort.mask & ~returned, wasted, 0), spent)
 
 
 def fail_members(
@@ -154,7 +157,8 @@ def fail_members(
     steps = jnp.where(returned, work.plan.steps, 0)
     plan = experiment.local_training.plan(num_examples, data.longest, ctx.round, ctx.rounds, max_steps=steps)
     spent = replace(work.spent, upload=jnp.where(failed, 0.0, work.spent.upload))
-    return CohortWork(plan, returned, jnp.where(failed, work.plan.examples_seen, work.wasted), spent)
+    wasted = jnp.where(failed, work.plan.examples_seen, work.wasted)
+    return CohortWork(plan, returned, work.measured, wasted, spent)
 
 
 def restrict(cohort: Cohort, mask: Bool[Array, "m"]) -> Cohort:

@@ -118,7 +118,7 @@ def list_digits() -> list[Entry]:
 
 
 def list_images() -> list[Entry]:
-    """Returns federations of Fashion-MNIST under six partitions, MNIST by writer, and spoken digits by speaker."""
+    """Returns federations of Fashion-MNIST under seven partitions, MNIST by writer, and spoken digits by speaker."""
     partitions = {
         "one-shard": ("one shard per client", {"name": "shards", "shards_per_client": 1}),
         "two-shards": ("two shards per client", {"name": "shards", "shards_per_client": 2}),

@@ -46,9 +46,16 @@ def running_cost(history: History, kind: str) -> Float[np.ndarray, "R T"]:
 
 
 def find_limit(baseline: History, budget: Budget) -> Float[np.ndarray, "R"]:
-    """Returns the limit of a budget for each seed: the baseline's cost, with the same seed, at its share of rounds."""
+    """Returns the limit of a budget for each seed: the baseline's cost, with the same seed, at its share of rounds.
+
+    A seed in which the baseline diverged before counts as if it had gone on to spend as until then.
+    """
     by_then = max(1, round(budget.share * baseline.rounds))
-    return running_cost(baseline, budget.kind)[:, by_then - 1]
+    spent = running_cost(baseline, budget.kind)[:, by_then - 1]
+    if budget.kind == "rounds":
+        return spent
+    ended, every = baseline.diverged, np.full(len(baseline.seeds), by_then)
+    return spent * by_then / np.where(ended > 0, np.minimum(ended, every), every)
 
 
 def measure_under(history: History, baseline: History, budget: Budget) -> tuple[np.ndarray, np.ndarray]:
@@ -73,7 +80,7 @@ def settle(history: History) -> Float[np.ndarray, "R T"]:
 
 def find_target(baseline: History) -> float:
     """Returns the target accuracy: the baseline's after half of its rounds, as the median over its seeds."""
-    return float(np.median(fill_missing(baseline["accuracy"])[:, baseline.rounds // 2 - 1]))
+    return float(np.median(fill_missing(settle(baseline))[:, baseline.rounds // 2 - 1]))
 
 
 def measure(history: History, baseline: History, facts: Facts) -> Rows:

@@ -30,8 +30,8 @@ def cohort_divergence(
     """Returns the relative entropy `KL(q_S ‖ p)`, in nats, of each cohort's labels from those of all examples.
 
     `q_S` is the plain mean of the members' shares, as in LEFL's code, or their mean weighted by examples: the label
-    distribution of the pooled examples. A class that the cohort lacks adds 0. The result is NaN if no client was
-    selected, and infinite if the cohort has a class that `target` lacks.
+    distribution of the pooled examples. A class that the cohort lacks adds 0, and a member without examples does not
+    count. The result is NaN if no client was selected, and infinite if the cohort has a class that `target` lacks.
 
     Args:
       selections: cohorts; -1: empty slot.
@@ -49,7 +49,8 @@ def cohort_divergence(
     out = np.full(selections.shape[:2], np.nan)
     goals = np.broadcast_to(target, (len(selections), np.shape(target)[-1]))
     for run, (cohorts, share, goal) in enumerate(zip(selections, shares, goals, strict=True)):
-        weight = np.ones(len(share)) if examples is None else np.asarray(examples[run], np.float64)
+        has_any = share.sum(axis=1) > 0
+        weight = np.where(has_any, 1.0 if examples is None else np.asarray(examples[run], np.float64), 0.0)
         member = (cohorts >= 0) * weight[cohorts]
         total = member.sum(1)
         mix = np.einsum("tm,tmc->tc", member, share[cohorts]) / np.where(total > 0, total, 1)[:, None]

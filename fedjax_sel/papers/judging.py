@@ -40,11 +40,13 @@ class Question:
       judge: gives the verdict of one interval.
       refute: gives the one-sided p-value of the opposite.
       points: whether a mean lies on the claim's side.
+      holds: by how much a difference, as far as its interval reaches, is on the claim's side; below 0: on the other.
     """
 
     judge: Callable[[Difference], str]
     refute: Callable[[Difference], float]
     points: Callable[[float], bool]
+    holds: Callable[[Difference], float] = lambda d: d.low
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,7 @@ def ask_comparable(margin: float) -> Question:
         lambda d: d.comparable(margin),
         lambda d: min(d.p_above(margin), d.p_below(-margin)),
         lambda mean: abs(mean) < margin,
+        lambda d: margin - max(-d.low, d.high),
     )
 
 
@@ -138,7 +141,7 @@ def judge_each(question: Question, by_rival: Mapping[str, Differences]) -> Judge
         verdict = REPRODUCED
     else:
         verdict = UNDECIDED
-    least = min(pooled, key=lambda rival: (not at_fault[rival], pooled[rival].low, pooled[rival].mean))
+    least = min(pooled, key=lambda rival: (not at_fault[rival], question.holds(pooled[rival]), pooled[rival].mean))
     effect = {
         "pooled": describe_difference(pooled[least]),
         "comparisons": len(single),

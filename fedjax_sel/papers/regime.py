@@ -135,20 +135,25 @@ def describe_shortfalls(regime: FairRegime, conditions: Mapping[str, Conditions]
             if known is None or (known[0] is not None and (there is None or there < known[0])):
                 worst[name] = there, asked, experiment
     return "; ".join(
-        f"{format_value(name, there)} of at least {format_value(name, asked)} {NAMES[name]} ({experiment})"
+        f"{format_value(name, there, format_value(name, asked))} of at least {format_value(name, asked)} {NAMES[name]} "
+        f"({experiment})"
         for name, (there, asked, experiment) in worst.items()
     )
 
 
-def format_value(name: str, value: float | None) -> str:
-    """Returns a requirement's value as readable text.
+def format_value(name: str, value: float | None, unlike: str = "") -> str:
+    """Returns a requirement's value as readable text, with more digits where it would read as `unlike`.
 
     >>> format_value("rounds", 50), format_value("above_chance", 0.3), format_value("rounds", None)
     ('50', '30 %', 'an unknown number')
+    >>> format_value("above_chance", 0.2996, unlike="30 %")
+    '29.96 %'
     """
     if value is None:
         return "an unknown number"
-    return f"{100 * value:.2g} %" if name in ("above_chance", "pretrained_accuracy") else f"{value:.4g}"
+    percent = name in ("above_chance", "pretrained_accuracy")
+    texts = (f"{100 * value:.{d}g} %" if percent else f"{value:.{d}g}" for d in range(2 if percent else 4, 18))
+    return next(text for text in texts if text != unlike)
 
 
 def describe_conditions(conditions: Mapping[str, Conditions]) -> dict[str, dict[str, Any]]:

@@ -143,6 +143,20 @@ def test_the_codes_allocation_says_how_large_its_cohort_is():
     assert members.min() == members.max() == 5, "one of each cluster: max(1, round(0.1 * 5))"
 
 
+def test_personal_parts_are_not_on_the_bill_as_they_are_not_sent():
+    """The last layer of 32 x 10 weights and 10 biases stays with the clients."""
+    from fedjax_sel.engine.init import selector_inputs
+
+    one, data = experiment(LEFL()), federation().draw(0)
+    own = one.replace(task=one.task.replace(personal=("Dense_1",)))
+    costs = []
+    for some in (one, own):
+        variables = some.task.init(jax.random.key(0), data.x)
+        _, ctx, host = selector_inputs(some, data, jax.random.key(0), variables)
+        costs.append(LEFL().upfront(ctx, host).down)
+    assert costs[0] - costs[1] == 4 * (32 * 10 + 10)
+
+
 def test_the_pre_phase_is_on_the_bill_of_the_first_round_alone():
     lefl = simulate(experiment(LEFL(epochs=3)), federation(devices=UniformLaw(low=0.5)), seeds=2)
     plain = simulate(experiment(Uniform()), federation(devices=UniformLaw(low=0.5)), seeds=2)

@@ -1,5 +1,7 @@
 """What a run leaves, read back in every way."""
 
+import dataclasses
+
 import matplotlib
 
 matplotlib.use("Agg")
@@ -63,6 +65,12 @@ def test_a_metric_is_an_array_by_seed_and_round_and_an_unknown_one_is_named_with
     assert history["accuracy"].shape == (2, 4)
     with pytest.raises(KeyError, match=r"'accurracy'.*accuracy, bytes_down, bytes_up"):
         history["accurracy"]
+
+
+def test_many_seconds_add_up_though_each_has_the_precision_of_float32(history):
+    many = np.full((2, 200_000), 0.1, np.float32)
+    long = dataclasses.replace(history, metrics={**history.metrics, "seconds": many})
+    np.testing.assert_allclose(long.cumulative("seconds")[:, -1], 200_000 * float(np.float32(0.1)), rtol=1e-12)
 
 
 def test_cumulative_adds_metrics_up_over_rounds(history):

@@ -1,6 +1,7 @@
 """The ledger and its price against hand counts: who trained is read off the history, what it costs is added up here."""
 
 from types import SimpleNamespace
+from typing import ClassVar
 
 import jax.numpy as jnp
 import numpy as np
@@ -18,7 +19,7 @@ from fedjax_sel.engine.ledger import ALL, BY_LIMIT, COLUMNS, Ledger, passes, pri
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.models.logistic import LogisticRegression
 from fedjax_sel.models.mlp import MLP
-from fedjax_sel.protocols import ClientSelector, ClientSignal, Cost, DataSelector, Signals
+from fedjax_sel.protocols import ClientSelector, ClientSignal, Cost, DataSelector, Signals, UpfrontSignal
 from fedjax_sel.pytree import static
 
 N, M, EPOCHS, SEEDS = 9, 3, 2, (4, 9)
@@ -258,8 +259,63 @@ def test_every_entry_of_a_cost_is_priced():
     assert both["selection_flops"] == 70 * (4 + 1) * 7, "a client signal shares no pass with an example signal"
 
 
+class Pretested(UpfrontSignal):
+    """Measured on the initial model before round 0, on four examples at most: seven numbers of each client."""
+
+    name: ClassVar[str] = "pretested"
+    declared: Cost = Cost()
+
+    @property
+    def cost(self):
+        return self.declared
+
+    def measure(self, key, host):
+        return jnp.zeros((host.data.num_clients, 7))
+
+
+class Prepared(Fixed):
+    """Two signals before round 0."""
+
+    first: Pretested = Pretested()
+
+    def signals(self):
+        return Signals(upfront={"one": self.first, "labels": signals.LabelCounts()})
+
+    def init(self, key, ctx, host, *, one, labels):
+        return ()
+
+
+@pytest.mark.parametrize(
+    ("cost", "down", "up", "flops"),
+    [
+        (Cost(), 0, 4 * 7 * N, lambda size: 0 * size),
+        (Cost(up=2.0, down=3.0), 4 * 3 * N, 4 * 2 * N, lambda size: 0 * size),
+        (Cost(forward=1.0, backward=1.0, needs_model=True, up=1.0), MODEL * N, 4 * N, lambda size: 3 * F * size),
+        (
+            Cost(forward=1.0, models_up=2.0, up=1.0, max_examples=4),
+            0,
+            (2 * MODEL + 4) * N,
+            lambda size: F * np.minimum(size, 4),
+        ),
+    ],
+    ids=["nothing", "numbers", "passes", "models"],
+)
+def test_signals_before_round_0_are_billed_to_it_as_they_declare(run, unequal, cost, down, up, flops):
+    """Numbers that are not declared are those of the value; the counts of three classes are sent beside it."""
+    paid, plain = run(unequal, Prepared(first=Pretested(cost))), run(unequal, Fixed())
+    sizes = [np.asarray(unequal.draw(seed).num_examples) for seed in SEEDS]
+    expected = {
+        "selection_bytes_down": down,
+        "selection_bytes_up": up + 4 * 3 * N,
+        "selection_flops": [flops(size).sum() for size in sizes],
+    }
+    for column in COLUMNS:
+        np.testing.assert_array_equal(paid[column][:, 0] - plain[column][:, 0], expected.get(column, 0), column)
+        np.testing.assert_array_equal(paid[column][:, 1:], plain[column][:, 1:], column)
+
+
 def test_a_vector_over_classes_and_passes_over_public_examples_are_priced():
-    """Soft labels of 8 public examples, by 4 members: 3 numbers up, 8 forward passes each."""
+    """Soft labels of 8 public examples, by 5 members, 8 forward passes each; 3 numbers up from the 4 that return."""
 
     class Public(Fixed):
         def signals(self):
@@ -267,9 +323,9 @@ def test_a_vector_over_classes_and_passes_over_public_examples_are_priced():
 
     parts = {"client_selection": Public(), "data_selection": Everything(), "correction": NoCorrection()}
     what = rates_of(SimpleNamespace(task=Known(100, 7.0), **parts), None, num_public=8)
-    paid = price(counted(reports=4, uploads=2, reported_examples=50), what)
+    paid = price(counted(reports=4, measured=5, uploads=2, measured_examples=50), what)
     assert paid["selection_bytes_up"].item() == 4 * 4 * 3
-    assert paid["selection_flops"].item() == 4 * 8 * 7
+    assert paid["selection_flops"].item() == 5 * 8 * 7
     assert paid["bytes_up"].item() == 2 * 400
 
 
@@ -289,7 +345,7 @@ def test_members_pay_for_as_many_examples_as_a_signal_passes_and_for_what_they_r
             return Cost(down=6.0, up=2.0)
 
     what = rates(Fixed(trained=(Few(), Dear()), after=(Compared(),)), 100, 7.0)
-    paid = price(counted(reports=4, uploads=3, reported_examples={"5": np.array([20]), ALL: np.array([90])}), what)
+    paid = price(counted(reports=4, uploads=3, measured_examples={"5": np.array([20]), ALL: np.array([90])}), what)
     assert paid["selection_flops"].item() == (20 * 1 + 90 * (2 + 2)) * 7
     assert paid["selection_bytes_down"].item() == 4 * (4 * 10 + 3 * 6)
     assert paid["selection_bytes_up"].item() == 4 * (4 * (3 + 1) + 3 * 2)

@@ -1,5 +1,7 @@
 """Members that fail once they have trained: what is merged, what is billed, and what E3CS makes of it."""
 
+import math
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -7,7 +9,9 @@ import pytest
 import fedjax_sel as fs
 from fedjax_sel import Experiment, Layout, simulate
 from fedjax_sel.devices.availability import Bernoulli, Trace
+from fedjax_sel.devices.clock import Deadline
 from fedjax_sel.devices.laws import Uniform
+from fedjax_sel.devices.profile import DeviceProfile
 from fedjax_sel.protocols import ClientSelector
 from fedjax_sel.types import Cohort
 from tests.quadratic import TASK, A, clients, gradient, weights_of
@@ -62,6 +66,39 @@ def test_on_devices_who_fails_computes_and_uploads_nothing():
     assert (never["seconds"] < always["seconds"]).all()
     assert (never["joules"] < always["joules"]).all()
     np.testing.assert_array_equal(never["bytes_up"], 0)
+
+
+class Judged(ByCalendar):
+    """Members measure their loss after training, on their own examples and on public ones, and send it."""
+
+    def signals(self):
+        own, public = fs.signals.Loss(), fs.signals.OnPublic(fs.signals.SoftLabels())
+        return fs.Signals(trained={"trained_loss": own, "soft_labels": public})
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_who_fails_or_is_late_has_measured_its_signals(late):
+    """All energy is that of operations, at 1e6 a joule; the upload alone misses the deadline."""
+    iris = fs.load("iris")
+    slow = 1e9 if not late else 40.0
+    devices = DeviceProfile.of(compute=[1e4, 1e4], efficiency=1e4, memory=1e9, up=slow, down=1e9, radio=0.0)
+    federation = fs.Federation(iris, fs.partition.Iid(clients=2), data_seed=0, devices=devices, public=iris.x[:7])
+    task = fs.Task.on(fs.models.LogisticRegression(classes=3), iris)
+
+    def run(back, seconds):
+        volatility, trainer = Trace(np.full((1, 2), back)), fs.local_training.SGD(0.1, epochs=1)
+        limits = {"deadline": Deadline(seconds), "volatility": volatility}
+        parts = {"client_selection": Judged(), "local_training": trainer, **limits}
+        return simulate(Experiment(task, cohort_size=2, rounds=1, **parts), federation, seeds=1)
+
+    whole = run(True, math.inf)
+    with pytest.warns(UserWarning, match="no update came back"):
+        none = run(late, whole["seconds"][0, 0] - 0.01 if late else math.inf)
+    assert whole["selection_flops"][0, 0] > 0
+    np.testing.assert_array_equal(none["flops"], whole["flops"])
+    np.testing.assert_allclose(none["joules"], whole["joules"], rtol=1e-6)
+    np.testing.assert_allclose(whole["joules"] * 1e4, whole["flops"], rtol=1e-6)
+    np.testing.assert_array_equal(none["selection_bytes_up"], 0)
 
 
 def test_e3cs_finds_who_comes_back_in_a_run():

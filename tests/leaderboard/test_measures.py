@@ -12,7 +12,7 @@ from fedjax_sel.leaderboard.cells import FAILED, FINISHED, LEFT_OUT, Cell, Facts
 from fedjax_sel.leaderboard.figures import list_figures
 from fedjax_sel.leaderboard.findings import JUDGES, judge_predictions, read_predictions
 from fedjax_sel.leaderboard.known import join_known
-from fedjax_sel.leaderboard.measures import build_tidy, find_target, measure, measure_under, settle
+from fedjax_sel.leaderboard.measures import build_tidy, find_limit, find_target, measure, measure_under, settle
 from fedjax_sel.leaderboard.page import list_tables, render_html, render_markdown
 from fedjax_sel.leaderboard.scales import PRIMARY, Budget
 from fedjax_sel.leaderboard.scores import list_gains, select, take_block
@@ -91,6 +91,23 @@ def test_a_seed_that_diverged_counts_as_guessing_from_then_on():
     np.testing.assert_allclose(settle(wild)[1], [*wild["accuracy"][1, :3], *[0.25] * 7])
     areas = {name: value for name, _, value, _ in measure(wild, baseline, FACTS)}["area under the curve"]
     np.testing.assert_allclose(areas[1], settle(wild)[1].mean())
+
+
+def test_where_the_baseline_diverged_others_have_the_budget_that_it_would_have_spent():
+    """Its seed 1 is gone from round 3 on, after three rounds of ten bytes; at half of its rounds it would have 50."""
+    whole, alive = make_history(0.5), np.ones((3, ROUNDS), bool)
+    alive[1, 2:] = False
+    spends = np.array([[True] * 10, [True] * 3 + [False] * 7, [True] * 10])
+    metrics = {name: np.where(spends, value, 0) for name, value in whole.metrics.items()}
+    baseline = replace(
+        whole, metrics={**metrics, "accuracy": np.where(alive, whole["accuracy"], np.nan), "alive": alive}
+    )
+    for share in (0.2, 0.5, 1.0):
+        np.testing.assert_allclose(find_limit(baseline, Budget("bytes", share)), 100 * share)
+    accuracy, ended = measure_under(make_history(0.9), baseline, Budget("bytes", 0.5))
+    np.testing.assert_allclose(accuracy, make_history(0.9)["accuracy"][:, 4])
+    assert not ended.any()
+    assert find_target(baseline) == np.median([whole["accuracy"][0, 4], 0.25, whole["accuracy"][2, 4]])
 
 
 def test_intervals_of_accuracy_over_uniforms_are_of_both(tidy):

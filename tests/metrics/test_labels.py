@@ -29,6 +29,13 @@ def test_empty_slots_and_empty_cohorts():
     assert np.isnan(got[0, 1])
 
 
+def test_members_without_examples_do_not_count():
+    shares = np.concatenate([SHARES[:1], np.zeros((1, 1, 4))], axis=1)
+    got = cohort_divergence(np.array([[[0, 6, 2], [6, -1, -1]]]), shares, TARGET)
+    np.testing.assert_allclose(got[0, 0], stats.entropy(SHARES[0, [0, 2]].mean(0), TARGET))
+    assert np.isnan(got[0, 1])
+
+
 def test_a_cohort_like_everybody_has_none_and_a_missing_class_counts_nothing():
     shares = np.eye(3)[None]
     third = np.full(3, 1 / 3)

@@ -20,13 +20,14 @@ from fedjax_sel.papers.judging import (
     ask_not_smaller,
     count_verdicts,
     judge,
+    judge_each,
     make_claim,
     pool,
     settle_claims,
 )
 from fedjax_sel.papers.paper import Cell, NotRun
 from fedjax_sel.papers.regime import Conditions, FairRegime, describe_shortfalls
-from fedjax_sel.report.markdown import show_claims
+from fedjax_sel.report.markdown import AGAINST, show_claims
 
 YES, NO, OPEN = "reproduced", "not reproduced", "undecided"
 SPREAD = np.array([-1.0, -0.5, 0.0, 0.5, 1.0])
@@ -149,6 +150,14 @@ def test_each_question_has_its_three_answers(question, mean, expected, several):
     assert judge(question, {f"{i}": around(mean) for i in range(several)}).verdict == expected
 
 
+def test_of_rivals_to_be_equal_to_the_one_that_is_farthest_off_is_shown():
+    """Above as well as below: 0 ± .1 is within .2, and .15 ± .1 and -.15 ± .1 may not be."""
+    for mean in (0.15, -0.15):
+        found = judge_each(ask_comparable(0.2), {"near": {"here": around(0.0)}, "far": {"here": around(mean)}})
+        assert found.verdict == OPEN
+        assert found.effect[AGAINST] == "far"
+
+
 def test_nothing_to_compare_is_no_verdict():
     with pytest.raises(NotRun):
         judge(ask_larger(), {})
@@ -173,6 +182,8 @@ ENOUGH = Conditions(50.0, 5.0, 100, 5, 0.3, 0.3)
         ({"local_epochs": 1.0}, "1 of at least 5 local epochs (here)"),
         ({"rounds": 99}, "99 of at least 100 rounds (here)"),
         ({"seeds": 4}, "4 of at least 5 seeds (here)"),
+        ({"rounds": 99.9999}, "99.9999 of at least 100 rounds (here)"),
+        ({"above_chance": 0.2996}, "29.96 % of at least 30 % of the way from chance to accuracy 1 (here)"),
         ({"above_chance": 0.29}, "29 % of at least 30 % of the way from chance to accuracy 1 (here)"),
         ({"pretrained_accuracy": 0.07}, "7 % of at least 30 % accuracy of the pretrained model on its own data (here)"),
         ({"examples_per_client": None}, "an unknown number of at least 50 training examples per client (here)"),

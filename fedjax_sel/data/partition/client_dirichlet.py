@@ -22,7 +22,7 @@ class ClientDirichlet:
     2019, https://arxiv.org/abs/1909.06335. Not to be confused with `Dirichlet`, where each *class* is divided among the
     clients. There, the same alpha gives far less skew: with ten clients and ten classes of 1000 examples, alpha = 0.1
     there is about as skewed as alpha = 1 here (2.8 and 2.6 classes per client, as the exponential of the entropy of its
-    labels; 2.4 with `balance=True` there; 1.2 for 0.1 here).
+    labels; 2.4 with `balance=True` there; 1.3 for 0.1 here).
 
     Attributes:
       clients: `N`.
