@@ -205,7 +205,7 @@ class Update(Pytree):
 
     Attributes:
       delta: its variables minus the ones it received; None where only the sum over the cohort was kept.
-      num_examples: how many distinct examples it trained on.
+      num_examples: how many distinct examples it chose to train on, also if its steps did not reach all of them.
       steps: how many local steps it took.
       examples_seen: examples passed forward and backward in these steps, counting repetitions.
       loss: its training loss in nats, the mean over all the examples of its steps.

@@ -47,5 +47,6 @@ class FedNova(Aggregator):
     def weights(self, cohort: Cohort, num_examples: Int[Array, "m"], plan: Plan) -> Float[Array, "m"]:
         """Returns `p_i (Σ p_j a_j) / a_i`; 0 for empty slots."""
         share = cohort_weights("size", cohort, num_examples)
-        length = jnp.where(plan.step_size_sum > 0, plan.step_size_sum, 1.0)
-        return share * (share * length).sum() / length
+        some = (share * plan.step_size_sum).sum() > 0
+        length = jnp.where(some, plan.step_size_sum, 1.0)  # a learning rate of 0 leaves none
+        return share * (share * length).sum() / jnp.where(length > 0, length, 1.0)  # an update without gradients is 0

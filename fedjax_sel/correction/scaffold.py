@@ -43,7 +43,7 @@ class Scaffold(Correction):
 
     Flower's `niid_bench` is `Scaffold(applied="after_momentum", weighting="size")`: its steps are those of SGD with
     momentum on the uncorrected gradients, plus `η (c_i - c)`, and `K η` is the sum of the learning rates. Its variates
-    are the default's times `Σ_k a_k / K`, where `a_k` is the weight of the `k`-th gradient in the update, so the
+    are the default's times `Σ_k a_k / (K η)`, where `a_k` is the weight of the `k`-th gradient in the update, so the
     corrections of a round have the same sum; in the default, momentum merely spreads them over the later steps.
 
     Attributes:

@@ -25,8 +25,8 @@ class CRAIG(Coreset):
     Attributes:
       fraction: of the client's examples, in (0, 1].
       every: rounds for which a client keeps its coreset; 1 in the text.
-      gradient: proxy for an example's gradient: that of the loss with respect to the logits (`"output"`, `p - y`) or to
-        the output layer (`"last_layer"`, `(p - y) ⊗ (1, h)`).
+      gradient: proxy for an example's gradient: that of the loss with respect to the logits (`"output"`, for the
+        cross-entropy `p - y`) or to the output layer (`"last_layer"`, that `⊗ (1, h)`).
       distance: `"euclidean"`, as in the text, or `"squared"`, as in the library CORDS, which GCFL uses.
       weighting: `"cluster"`, or `"none"` for weights of 1.
 

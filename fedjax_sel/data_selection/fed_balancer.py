@@ -96,8 +96,8 @@ class FedBalancer(DataSelector):
         return {"loss": signals.Loss()}
 
     def count_down(self, classes: int) -> float:
-        """Returns 2: the threshold and the deadline."""
-        return 2.0
+        """Returns 2, the threshold and the deadline; 1 if the deadline is fixed."""
+        return 1.0 if self.deadline == "fixed" else 2.0
 
     def count_up(self, classes: int) -> float:
         """Returns 4: the numbers of a `LossReport`."""
@@ -144,7 +144,8 @@ class FedBalancer(DataSelector):
         loss: Float[Array, "L"],
         turn: Turn,
     ) -> LossReport:
-        """Returns what the server needs for the next threshold."""
+        """Returns what the server needs for the next threshold; losses that are not finite do not count."""
+        valid = valid & jnp.isfinite(loss)
         rising = jnp.sort(jnp.where(valid, loss, jnp.inf))
         n = valid.sum()
         place = self.high * jnp.maximum(n - 1, 0)

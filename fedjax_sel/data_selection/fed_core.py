@@ -13,7 +13,10 @@ __all__ = ["FedCore"]
 
 
 class FedCore(Coreset):
-    """All examples, or the k-medoids of each class by `‖g_i - g_j‖` if training on all would miss the deadline.
+    """All examples, or the k-medoids of each class by `‖g_i - g_j‖` if there is no time for all before the deadline.
+
+    Every client first makes a forward pass over all its examples. (In the authors' code, one that can train on all does
+    not; here, it trains on all only if there is time for both.)
 
     The coreset has as many examples `b` as the client can train on before the deadline, after a forward pass over all
     for their gradients; at least 1, and at most `fraction` of all. A class with `n_c` of the client's `n` examples gets
@@ -23,17 +26,17 @@ class FedCore(Coreset):
     medoid's weight is the number of examples to which it is nearest. The selection takes `L²` numbers of memory.
 
     A client minimises the mean of `w_j ℓ_j` over the `U` examples of the coreset, where `w_j` is the weight above times
-    `U / n`; this approximates its mean loss. The authors' code divides each minibatch by the sum of its weights
-    instead. There, the first of `E` epochs trains on all examples, which also yields their gradients, and
-    `b = ⌈(c τ E - n) / (E - 1)⌉` fit in the others at `c` examples per second; here, the gradients take a forward pass,
-    and all epochs train on the coreset. For logistic regression, their code compares the inputs themselves instead of
-    gradients, which is not implemented.
+    `U / n`; this approximates its mean loss if every class has a medoid. The authors' code divides each minibatch by
+    the sum of its weights instead. There, the first of `E` epochs trains on all examples, which also yields their
+    gradients, and `b = ⌈(c τ E - n) / (E - 1)⌉` fit in the others at `c` examples per second; here, the gradients take
+    a forward pass, and all epochs train on the coreset. For logistic regression, their code compares the inputs
+    themselves instead of gradients, which is not implemented.
 
     Attributes:
       fraction: largest fraction of the client's examples, in (0, 1]; the only limit if there are no devices.
       every: rounds for which a client keeps its coreset; 1 in the text.
-      gradient: proxy for an example's gradient: that of the loss with respect to the logits (`"output"`, `p - y`) or to
-        the output layer (`"last_layer"`, `(p - y) ⊗ (1, h)`, as in the authors' code).
+      gradient: proxy for an example's gradient: that of the loss with respect to the logits (`"output"`, for the
+        cross-entropy `p - y`) or to the output layer (`"last_layer"`, that `⊗ (1, h)`, as in the authors' code).
 
     Source: Guo et al., "FedCore: Straggler-Free Federated Learning with Distributed Coresets", 2024,
     https://arxiv.org/abs/2402.00219; code: https://github.com/hongpeng-guo/FedCore, `fedcore/client.py`.

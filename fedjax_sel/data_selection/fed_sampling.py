@@ -38,6 +38,10 @@ class FedSampling(DataSelector):
     honest: Scalar = param(default=1.0, above=0, high=1)
     most: int | None = static(default=None, low=2)
 
+    def count_down(self, classes: int) -> float:
+        """Returns 1: the probability."""
+        return 1.0
+
     def prepare(self, key: PRNGKey, ctx: Context, host: Host) -> Prepared:
         """Returns the probability of each example, for which each client sends one number."""
         size = jnp.asarray(ctx.num_examples)

@@ -38,8 +38,8 @@ class GradMatch(Coreset):
     Attributes:
       fraction: of the client's examples, in (0, 1].
       every: rounds for which a client keeps its coreset.
-      gradient: proxy for an example's gradient: that of the loss with respect to the logits (`"output"`, `p - y`) or to
-        the output layer (`"last_layer"`, `(p - y) ⊗ (1, h)`; not for `target="validation"`).
+      gradient: proxy for an example's gradient: that of the loss with respect to the logits (`"output"`, for the
+        cross-entropy `p - y`) or to the output layer (`"last_layer"`, that `⊗ (1, h)`; not for `target="validation"`).
       target: `"client"` or `"validation"`.
       weighting: `"matched"`, `"clamped"`, or `"none"` for weights of 1 on what `"matched"` chooses.
       ridge: `λ`.

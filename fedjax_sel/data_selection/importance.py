@@ -16,16 +16,17 @@ __all__ = ["Importance"]
 class Importance(DataSelector):
     """`K = max(1, round(fraction · n))` draws with replacement, `j` with probability `q_j` proportional to a bound.
 
-    The bound is `‖p - y‖₂`, or the norm of the gradient with respect to the output layer. An example drawn `k_j` times
-    has weight `k_j U / (n q_j K)`, where `U` is the number of distinct examples drawn. The mean of their weighted
-    gradients is, in expectation, the mean gradient over all `n` examples. With `uniform` above 0, `q` is mixed with the
-    uniform distribution, which bounds the weight of each draw, `1 / (n q_j)`, by `1 / uniform`.
+    The bound is `‖p - y‖₂`, as of the cross-entropy, or the norm of the loss's gradient with respect to the output
+    layer. An example drawn `k_j` times has weight `k_j U / (n q_j K)`, where `U` is the number of distinct examples
+    drawn. The mean of their weighted gradients is, in expectation, the mean gradient over all `n` examples. With
+    `uniform` above 0, `q` is mixed with the uniform distribution, which bounds the weight of each draw, `1 / (n q_j)`,
+    by `1 / uniform`.
 
     An aggregator that weights by size counts all of the client's examples.
 
     Attributes:
       fraction: of the client's examples, in (0, 1].
-      bound: `"output"`, `‖p - y‖₂`, or `"last_layer"`, that times `√(1 + ‖h‖²)`.
+      bound: `"output"`, `‖p - y‖₂`, or `"last_layer"`, the gradient's norm.
       uniform: share of the uniform distribution in `q`, in [0, 1].
 
     Source: Katharopoulos and Fleuret, "Not All Samples Are Created Equal: Deep Learning with Importance Sampling",

@@ -119,11 +119,12 @@ def find_threshold(
       counts: which of the clean losses count.
       candidates: how many of `losses`, at equally spaced ranks, are tried.
     """
+    losses, clean = (jnp.where(jnp.isnan(a), jnp.inf, a) for a in (losses, clean))  # as large as can be
     rising, held_out = jnp.sort(losses), jnp.sort(jnp.where(counts, clean, jnp.inf))
     rank = -(-np.arange(1, candidates + 1) * len(losses) // candidates) - 1  # in NumPy, as the product may exceed int32
     at = jnp.concatenate([rising, jnp.where(jnp.isfinite(held_out), held_out, rising[-1])])
     below = jnp.searchsorted(rising, at, side="right")
-    wanted = jnp.searchsorted(held_out, at, side="right") / counts.sum()
+    wanted = jnp.minimum(jnp.searchsorted(held_out, at, side="right") / counts.sum(), 1.0)
 
     def measure(threshold):
         kept = jnp.searchsorted(rising, threshold, side="right")

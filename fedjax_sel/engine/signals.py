@@ -312,8 +312,9 @@ def measure_examples(
     """Returns the value of each example or feature signal for one client's examples, from one forward pass."""
     if not signals:
         return {}
+    signals = of_task(signals, task)
     by_features = {name: s for name, s in signals.items() if isinstance(s, FeatureSignal)}
-    by_logits = of_task({name: s for name, s in signals.items() if isinstance(s, ExampleSignal)}, task)
+    by_logits = {name: s for name, s in signals.items() if isinstance(s, ExampleSignal)}
     values: Values = {}
     if by_features:
         logits, features = task.logits_and_features(variables, x)

@@ -59,7 +59,7 @@ def expect_turns(experiment: Experiment, data: FederatedData, ctx: Context) -> t
 def count_affordable(
     experiment: Experiment, data: FederatedData, ctx: Context, client: Int[Array, ""], holds_model: Bool[Array, ""]
 ) -> Int[Array, ""] | None:
-    """Returns how many examples a client can train on before the deadline, if it measures signals on all it has.
+    """Returns how many of its examples a client can train on before the deadline, if it measures signals on all.
 
     0 if not even one example fits; None without devices.
     """
@@ -73,7 +73,8 @@ def count_affordable(
     flops = training_flops(experiment, data, plan, own).total
     down = jnp.where(jnp.full(longest, holds_model), 0.0, rates.model) + rates.model * rates.correction_down
     turn = timing(data.devices.take(own), flops, down + rates.told_down, rates.upload + rates.told_up)
-    return jnp.where(turn.total <= experiment.deadline.seconds, count, 0).max()
+    fits = (turn.total <= experiment.deadline.seconds) & (count <= jnp.asarray(data.num_examples)[client])
+    return jnp.where(fits, count, 0).max()  # with a number of steps, more examples may take less time
 
 
 def plan_cohort(

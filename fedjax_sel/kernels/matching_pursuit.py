@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
+from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Bool, Float, Int
 
 from fedjax_sel.pytree import Scalar
@@ -23,8 +26,9 @@ def pursue(
     """Returns the weights of all vectors, 0 outside the set `S`, and the mask of `S`.
 
     In each step, the vector of largest `|⟨g_j, r⟩|` joins, where `r = b - Σ_{i ∈ S} w_i g_i` is the residual of the
-    target `b`; then `w` minimises `‖b - Σ_{i ∈ S} w_i g_i‖² + λ ‖w‖²`. The inverse of `G_S G_S^T + λ I` is kept and
-    grows by one row a step, so a step takes `O(L² + L k)`. Among equally good vectors, the first joins.
+    target `b`; then `w` minimises `‖b - Σ_{i ∈ S} w_i g_i‖² + λ ‖w‖²`. The Cholesky factor of `G_S G_S^T + λ I` is kept
+    and grows by one row a step, so a step takes `O(L² + L k)`. (The inverse would take as long to grow, but in float32
+    its errors add up.) Among equally good vectors, the first joins.
 
     Args:
       point: `g`.
@@ -42,26 +46,30 @@ def pursue(
     >>> (100 * pursue(g, g.sum(0), jnp.ones(4, bool), 2, ridge=0.5)[0]).round()
     Array([  0.,   0., 161.,  98.], dtype=float32)
     """
-    n, aimed, size = point.shape[0], point @ target, jnp.linalg.norm(target)
+    dot = partial(jnp.matmul, precision="highest")
+    n, size, place = point.shape[0], jnp.linalg.norm(target), jnp.arange(point.shape[0])
+    aimed = dot(point, target)
 
     def step(_, carry):
-        inverse, weight, chosen, left = carry
-        residual = target - point.T @ weight
-        score = jnp.where(left, jnp.abs(point @ residual), -jnp.inf)
-        new = jnp.arange(n) == score.argmax()
+        factor, order, joined, weight, left = carry
+        residual = target - dot(point.T, weight)
+        new = jnp.where(left, jnp.abs(dot(point, residual)), -jnp.inf).argmax()
         wanted = left.any() & (jnp.linalg.norm(residual) > tolerance * size)
-        own = new.astype(point.dtype) @ point
-        column = jnp.where(chosen, point @ own, 0.0)
-        inside = inverse @ column
-        whole = own @ own + ridge
-        rest = whole - column @ inside  # Schur complement
+        column = jnp.where(place < joined, dot(point, point[new])[order], 0.0)
+        row = solve_triangular(factor, column, lower=True)
+        whole = dot(point[new], point[new]) + ridge
+        rest = whole - dot(row, row)  # Schur complement
         joins = wanted & (rest > DEPENDENT * whole)
-        off = inside - new
-        grown = inverse + off[:, None] * off[None, :] / jnp.where(joins, rest, 1.0)
-        inverse = jnp.where(joins, grown, inverse)
-        chosen = chosen | (new & joins)
-        return inverse, inverse @ jnp.where(chosen, aimed, 0.0), chosen, left & ~(new & wanted)
+        grown = factor.at[joined].set(row + jnp.where(place == joined, jnp.sqrt(jnp.maximum(rest, 0.0)), 0.0))
+        factor, order = jnp.where(joins, grown, factor), jnp.where(joins, order.at[joined].set(new), order)
+        joined = joined + joins
+        inside = place < joined
+        half = solve_triangular(factor, jnp.where(inside, aimed[order], 0.0), lower=True)
+        solved = solve_triangular(factor, half, lower=True, trans=1)
+        weight = jnp.zeros_like(aimed).at[order].add(jnp.where(inside, solved, 0.0))
+        return factor, order, joined, weight, left & ~((place == new) & wanted)
 
-    start = jnp.zeros((n, n), point.dtype), jnp.zeros(n, point.dtype), jnp.zeros(n, bool), allowed
-    _, weight, chosen, _ = jax.lax.fori_loop(0, count, step, start)
-    return weight, chosen
+    none = jnp.zeros((), jnp.int32)
+    start = jnp.eye(n, dtype=point.dtype), jnp.zeros(n, jnp.int32), none, jnp.zeros(n, point.dtype), allowed
+    _, order, joined, weight, _ = jax.lax.fori_loop(0, count, step, start)
+    return weight, jnp.zeros(n, bool).at[jnp.where(place < joined, order, n)].set(True, mode="drop")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import field
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +12,7 @@ from jaxtyping import Array, Float, Int
 
 from fedjax_sel.protocols import ClientSignal, Cost, ExampleSignal, FeatureSignal, ServerSignal
 from fedjax_sel.pytree import static
+from fedjax_sel.signals.loss import choose_loss
 from fedjax_sel.types import Batch, PRNGKey, Variables
 
 if TYPE_CHECKING:
@@ -27,8 +29,20 @@ def differ(logits: Float[Array, "b C"], y: Int[Array, "b"]) -> Float[Array, "b C
     return jax.nn.softmax(logits) - jax.nn.one_hot(y, logits.shape[-1])
 
 
+def differentiate(loss: Any, logits: Float[Array, "b C"], y: Int[Array, "b"]) -> Float[Array, "b C"]:
+    """Returns the gradient of each example's loss with respect to its logits, `p - y` if the loss is None."""
+    if loss is None:
+        return differ(logits, y)
+    return jax.vmap(jax.grad(lambda one, label: loss(one[None], label[None])[0]))(logits, y)
+
+
 class OutputGradient(ExampleSignal):
-    """`p - y`, each example's cross-entropy gradient w.r.t. its logits, or the output layer's bias, Float["C"].
+    """The gradient of each example's loss w.r.t. its logits, or the output layer's bias, Float["C"].
+
+    That of the cross-entropy is `p - y`, probabilities minus one-hot label.
+
+    Attributes:
+      loss: which loss, as in `Task.loss`; None: the task's.
 
     >>> OutputGradient().measure(jnp.zeros((1, 2)), jnp.zeros(1, int)).tolist()
     [[-0.5, 0.5]]
@@ -36,6 +50,8 @@ class OutputGradient(ExampleSignal):
 
     name: ClassVar[str] = "output_gradient"
     needs_classes: ClassVar[bool] = True
+
+    loss: Any = field(default=None, repr=False)
 
     @property
     def cost(self) -> Cost:
@@ -46,15 +62,23 @@ class OutputGradient(ExampleSignal):
         """Returns `C`."""
         return float(classes)
 
+    def of_task(self, task: Task) -> OutputGradient:
+        """Returns the signal with the task's loss."""
+        return self.replace(loss=choose_loss(task, self.loss))
+
     def measure(self, logits: Float[Array, "b C"], y: Int[Array, "b"]) -> Float[Array, "b C"]:
         """Returns the gradient of each example."""
-        return differ(logits, y)
+        return differentiate(self.loss, logits, y)
 
 
 class LastLayerGradient(FeatureSignal):
-    """`(p - y) ⊗ (1, h)`, each example's cross-entropy gradient w.r.t. the output layer, Float["C (H + 1)"].
+    """The gradient of each example's loss w.r.t. the output layer, Float["C (H + 1)"].
 
-    `h` are the example's features. A client's values take `L C (H + 1)` numbers.
+    That of the cross-entropy is `(p - y) ⊗ (1, h)`, where `h` are the example's features. A client's values take
+    `L C (H + 1)` numbers.
+
+    Attributes:
+      loss: which loss, as in `Task.loss`; None: the task's.
 
     >>> LastLayerGradient().measure(jnp.zeros((1, 2)), jnp.zeros(1, int), jnp.array([[3.0]])).tolist()
     [[-0.5, -1.5, 0.5, 1.5]]
@@ -63,17 +87,23 @@ class LastLayerGradient(FeatureSignal):
     name: ClassVar[str] = "last_layer_gradient"
     needs_classes: ClassVar[bool] = True
 
+    loss: Any = field(default=None, repr=False)
+
     @property
     def cost(self) -> Cost:
         """Returns the cost: a forward pass."""
         return Cost(forward=1.0, needs_model=True)
+
+    def of_task(self, task: Task) -> LastLayerGradient:
+        """Returns the signal with the task's loss."""
+        return self.replace(loss=choose_loss(task, self.loss))
 
     def measure(
         self, logits: Float[Array, "b C"], y: Int[Array, "b"], features: Float[Array, "b H"]
     ) -> Float[Array, "b P"]:
         """Returns the gradient of each example: for each class its bias, then its weights."""
         inputs = jnp.concatenate([jnp.ones((len(features), 1)), features], axis=1)
-        return (differ(logits, y)[:, :, None] * inputs[:, None, :]).reshape(len(inputs), -1)
+        return (differentiate(self.loss, logits, y)[:, :, None] * inputs[:, None, :]).reshape(len(inputs), -1)
 
 
 class EL2N(ExampleSignal):
@@ -100,7 +130,12 @@ class EL2N(ExampleSignal):
 
 
 class GraNd(FeatureSignal):
-    """`‖p - y‖₂ √(1 + ‖h‖²)`, the norm of each example's gradient w.r.t. the output layer; `h` are its features.
+    """The norm of the gradient of each example's loss w.r.t. the output layer.
+
+    That of the cross-entropy is `‖p - y‖₂ √(1 + ‖h‖²)`, where `h` are the example's features.
+
+    Attributes:
+      loss: which loss, as in `Task.loss`; None: the task's.
 
     Source: Paul, Ganguli and Dziugaite, 2021, https://arxiv.org/abs/2107.07075, Definition 2.1, for the output layer.
 
@@ -111,16 +146,23 @@ class GraNd(FeatureSignal):
     name: ClassVar[str] = "grand"
     needs_classes: ClassVar[bool] = True
 
+    loss: Any = field(default=None, repr=False)
+
     @property
     def cost(self) -> Cost:
         """Returns the cost: a forward pass, and one number."""
         return Cost(forward=1.0, needs_model=True, up=1.0)
 
+    def of_task(self, task: Task) -> GraNd:
+        """Returns the signal with the task's loss."""
+        return self.replace(loss=choose_loss(task, self.loss))
+
     def measure(
         self, logits: Float[Array, "b C"], y: Int[Array, "b"], features: Float[Array, "b H"]
     ) -> Float[Array, "b"]:
         """Returns the norm of each example."""
-        return jnp.linalg.norm(differ(logits, y), axis=-1) * jnp.sqrt(1 + jnp.sum(features**2, axis=-1))
+        output = jnp.linalg.norm(differentiate(self.loss, logits, y), axis=-1)
+        return output * jnp.sqrt(1 + jnp.sum(features**2, axis=-1))
 
 
 class ExampleGradientNorm(ClientSignal):
@@ -151,11 +193,12 @@ class ExampleGradientNorm(ClientSignal):
 
 
 class ValidationGradient(ServerSignal):
-    """Mean `p - y` over the server's validation examples of each class, Float["C C"]; 0 for a class without any.
+    """Mean output gradient of the server's validation examples of each class, Float["C C"]; 0 for a class without any.
 
     Costs the clients nothing, unless it is sent to them.
 
     Attributes:
+      loss: which loss, as in `Task.loss`; None: the task's.
       split: `"validation"`, or `"test"` for the test examples (a leak, for parity with code that has it).
 
     >>> ValidationGradient().measure(jnp.zeros((2, 2)), jnp.zeros(2, int)).tolist()
@@ -165,9 +208,15 @@ class ValidationGradient(ServerSignal):
     name: ClassVar[str] = "validation_gradient"
     needs_classes: ClassVar[bool] = True
 
+    loss: Any = field(default=None, repr=False)
+
     split: str = static(default="validation", choices=["validation", "test"])  # type: ignore[assignment]
+
+    def of_task(self, task: Task) -> ValidationGradient:
+        """Returns the signal with the task's loss."""
+        return self.replace(loss=choose_loss(task, self.loss))
 
     def measure(self, logits: Float[Array, "b C"], y: Int[Array, "b"]) -> Float[Array, "C C"]:
         """Returns the mean of each class."""
         of_class = jax.nn.one_hot(y, logits.shape[-1])
-        return of_class.T @ differ(logits, y) / jnp.maximum(of_class.sum(0), 1)[:, None]
+        return of_class.T @ differentiate(self.loss, logits, y) / jnp.maximum(of_class.sum(0), 1)[:, None]

@@ -48,6 +48,17 @@ class Projection(UpdateSignal):
         dots, squares, owns = (jnp.stack(part) for part in (along, length, own))
         if self.norm_over == "whole":
             dots, squares, owns = dots.sum(), squares.sum(), owns.sum()
-        divisor = jnp.sqrt(squares * owns if self.cosine else squares)
+        divisor = root_of_product(squares, owns) if self.cosine else jnp.sqrt(squares)
         # GPFL, Eq. (3)
         return jnp.mean(jnp.where(divisor > 0, dots / jnp.where(divisor > 0, divisor, 1.0), 0.0))
+
+
+def root_of_product(a: Float[Array, "*k"], b: Float[Array, "*k"]) -> Float[Array, "*k"]:
+    """Returns `√(a b)` of numbers from 0 on, also where their product is too large or too small for the type.
+
+    >>> root_of_product(jnp.array([4.0, 2.0**100]), jnp.array([9.0, 2.0**100])) == jnp.array([6.0, 2.0**100])
+    Array([ True,  True], dtype=bool)
+    """
+    product = a * b
+    is_normal = jnp.isfinite(product) & (product >= jnp.finfo(product.dtype).tiny)
+    return jnp.where(is_normal, jnp.sqrt(product), jnp.sqrt(a) * jnp.sqrt(b))

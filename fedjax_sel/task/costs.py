@@ -51,7 +51,8 @@ def count_costs(logits: Callable[..., Array], frozen: FrozenParams, variables: V
         def total(trained, fixed, *given):
             return logits(frozen.replace(variables=fixed), trained, *given).sum()
 
-        return max(count_flops(jax.grad(total, allow_int=True), trained, fixed, *inputs)[0] - flops, 0.0)
+        both = jax.value_and_grad(total, allow_int=True)  # the gradient alone may not need all of the forward pass
+        return max(count_flops(both, trained, fixed, *inputs)[0] - flops, 0.0)
 
     backward = 2.0
     if frozen.names:
@@ -64,7 +65,8 @@ def count_flops(function: Callable[..., Any], *inputs: Any) -> tuple[float, Any]
     """Returns XLA's count of a function's operations, and the shapes of its results; nothing is compiled.
 
     XLA counts one iteration of a loop; here all iterations of `lax.scan` and `lax.map`, and so of `nn.RNN` and
-    `nn.scan`, are counted. JAX offers the count for a CPU alone; so the bill is the same on every device.
+    `nn.scan`, are counted. Of the branches of `lax.cond`, the dearest counts. JAX offers the count for a CPU alone; so
+    the bill is the same on every device.
 
     Raises:
       ValueError: `JAX_PLATFORMS` leaves out the CPU.
@@ -83,15 +85,24 @@ def count_flops(function: Callable[..., Any], *inputs: Any) -> tuple[float, Any]
 
 
 def count_repeats(program: core.Jaxpr) -> float:
-    """Returns the operations of a program's loops of known length after their first iteration."""
+    """Returns the operations of a program's loops of known length that XLA does not count.
+
+    Of a loop that is unrolled, it counts the iterations of one turn, and those that are left over.
+    """
     more = 0.0
     for equation in program.eqns:
-        if equation.primitive.name == "scan":
-            body, turns = equation.params["jaxpr"], equation.params["length"]
+        name, params = equation.primitive.name, equation.params
+        if name == "scan":
+            body, turns, unroll = params["jaxpr"], params["length"], params["unroll"]
+            counted = turns if turns <= unroll else unroll + turns % unroll
             turn, _ = count_flops(core.jaxpr_as_fun(body), *body.in_avals)
-            more += (turns - 1) * turn + count_repeats(body.jaxpr)
+            more += (turns - counted) * turn + counted * count_repeats(body.jaxpr)
+        elif name == "cond":
+            whole = [count_flops(core.jaxpr_as_fun(one), *one.in_avals)[0] for one in params["branches"]]
+            repeats = [count_repeats(one.jaxpr) for one in params["branches"]]
+            more += max(whole) - max(np.subtract(whole, repeats))
         else:
-            more += sum(map(count_repeats, core.jaxprs_in_params(equation.params)))
+            more += sum(map(count_repeats, core.jaxprs_in_params(params)))
     return more
 
 

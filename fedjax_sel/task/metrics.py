@@ -64,18 +64,30 @@ class MeanOf(Metric):
         return self.function(outputs, targets)
 
 
-class Accuracy(Metric):
-    """Fraction of the examples whose largest output is that of their class.
+def if_numbers(value: Array, outputs: Float[Array, "*b C"]) -> Float[Array, "..."]:
+    """Returns the values of examples in float32, NaN where an output of the example is NaN: it has no largest one.
 
-    >>> accuracy(jnp.array([[0.0, 2.0], [1.0, 0.0]]), jnp.array([1, 1]))
-    Array([ True, False], dtype=bool)
+    Args:
+      value: one or several of each example, with as many leading axes as `outputs` has before its last.
+      outputs: of the model.
+    """
+    unknown = jnp.isnan(outputs).any(-1)
+    unknown = unknown.reshape(unknown.shape + (1,) * (value.ndim - unknown.ndim))
+    return jnp.where(unknown, jnp.nan, value.astype(jnp.float32))
+
+
+class Accuracy(Metric):
+    """Fraction of the examples whose largest output is that of their class; NaN if an output is NaN.
+
+    >>> accuracy(jnp.array([[0.0, 2.0], [1.0, 0.0], [jnp.nan, 0.0]]), jnp.array([1, 1, 0]))
+    Array([ 1.,  0., nan], dtype=float32)
     """
 
     targets: ClassVar[tuple[str, ...]] = ("classes",)
 
-    def measure(self, outputs: Float[Array, "b C"], targets: Int[Array, "b"]) -> Bool[Array, "b"]:
-        """Returns whether the model classifies each example correctly."""
-        return outputs.argmax(-1) == targets
+    def measure(self, outputs: Float[Array, "b C"], targets: Int[Array, "b"]) -> Float[Array, "b"]:
+        """Returns 1 for each example that the model classifies correctly."""
+        return if_numbers(outputs.argmax(-1) == targets, outputs)
 
 
 accuracy = Accuracy()
@@ -104,8 +116,9 @@ class ClassAccuracy(Metric):
 class F1(Metric):
     """`2 TP / (2 TP + FP + FN)` of each class, or label, against all others.
 
-    It is NaN for a class or label that no example has and that is predicted for none; the mean leaves it out, as
-    scikit-learn's does for classes, and for labels with `zero_division=nan` (its default counts such a label as 0).
+    It is NaN if an output is NaN, and for a class or label that no example has and that is predicted for none; the mean
+    leaves such a class out, as scikit-learn's does for classes, and for labels with `zero_division=nan` (its default
+    counts such a label as 0).
 
     Labels, of which an example can have several, are predicted if their output is above 0 (a probability above ½).
 
@@ -127,7 +140,8 @@ class F1(Metric):
             classes = outputs.shape[-1]
             said, there = jax.nn.one_hot(outputs.argmax(-1), classes), jax.nn.one_hot(targets, classes)
         else:
-            said, there = (outputs > 0).astype(jnp.float32), targets.astype(jnp.float32)
+            said, there = outputs > 0, targets.astype(jnp.float32)
+        said = if_numbers(said, outputs)
         return {"both": said * there, "either": said + there}
 
     def compute(self, sums: dict[str, Float[Array, "C"]], count: Any) -> Float[Array, "..."]:
@@ -305,8 +319,8 @@ class TokenAccuracy(Metric):
     def measure(self, outputs: Float[Array, "b L C"], targets: Int[Array, "b L"]) -> dict[str, Float[Array, "b"]]:
         """Returns how many positions of each sequence count, and at how many of them the model is right."""
         counts = targets != self.pad
-        right = counts & (outputs.argmax(-1) == targets)
-        return {"right": right.sum(-1).astype(jnp.float32), "places": counts.sum(-1).astype(jnp.float32)}
+        right = jnp.where(counts, if_numbers(outputs.argmax(-1) == targets, outputs), 0.0)
+        return {"right": right.sum(-1), "places": counts.sum(-1).astype(jnp.float32)}
 
     def compute(self, sums: dict[str, Float[Array, ""]], count: Any) -> Float[Array, ""]:
         """Returns the fraction of all positions that are right; NaN if none counts."""

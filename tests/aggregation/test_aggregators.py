@@ -142,6 +142,15 @@ def test_a_round_from_which_nobody_returns_leaves_model_and_momentum(optimizer):
     np.testing.assert_allclose(end([True, False, False, True]), end([True, True]), rtol=1e-6)
 
 
+def test_who_returns_without_a_step_of_the_shared_model_adds_no_length():
+    """Half of the examples each, lengths .2 and 0: τ is .1, whatever the unit of the length."""
+    cohort = Cohort(jnp.arange(2), jnp.ones(2, bool), jnp.ones(2))
+    for unit in (1.0, 0.1):
+        plan = Plan(jnp.array([2, 2]), jnp.array([2, 2]), jnp.array([2 * unit, 0.0]))
+        weight = FedNova().weights(cohort, jnp.array([5, 5]), plan)
+        np.testing.assert_allclose(weight[0], 0.25, rtol=1e-6)
+
+
 def fednova_weights(trainer, examples):
     """Of clients with so many examples, all of which return."""
     examples = jnp.asarray(examples)

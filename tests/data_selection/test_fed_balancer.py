@@ -156,3 +156,15 @@ def test_the_deadline_lies_between_the_peaks_of_one_epoch_and_of_all():
     assert float(one) == 6.0
     assert float(FedBalancer().choose_deadline(START, ctx, cohort(False, False, False), 99.0)) == 99.0
     assert isinstance(START, BalancerState)
+
+
+def test_losses_that_are_not_finite_are_not_reported():
+    valid = jnp.ones(4, bool)
+    report = FedBalancer().report((), valid, valid, loss=jnp.array([1.0, jnp.nan, 3.0, jnp.inf]), turn=turn(0.0))
+    assert [float(part) for part in report] == [1.0, 3.0, 4.0, 2.0]
+    none = FedBalancer().report((), valid, valid, loss=jnp.full(4, jnp.nan), turn=turn(0.0))
+    assert float(none.count) == 0
+
+
+def test_a_fixed_deadline_is_not_sent():
+    assert [FedBalancer(deadline=how).count_down(3) for how in ("chosen", "fixed")] == [2, 1]

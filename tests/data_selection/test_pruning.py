@@ -10,6 +10,7 @@ from fedjax_sel.data_selection.el2n import EL2N
 from fedjax_sel.data_selection.grand import GraNd
 from fedjax_sel.engine.signals import measure_examples
 from fedjax_sel.models.mlp import MLP
+from fedjax_sel.task import Focal, LabelSmoothing
 from fedjax_sel.types import Batch
 
 KEY = jax.random.key(0)
@@ -23,13 +24,15 @@ def test_scores_by_hand():
     np.testing.assert_allclose(signals.GraNd().measure(z, y, h), 2.475180, rtol=1e-6)
 
 
-def test_the_last_layers_gradient_and_the_whole_models_are_those_of_differentiation():
-    task = Task(MLP(classes=3, hidden=(4,)))
+@pytest.mark.parametrize("loss", [None, Focal(2.0), LabelSmoothing(0.3)], ids=repr)
+def test_the_last_layers_gradient_and_the_whole_models_are_those_of_differentiation(loss):
+    task = Task(MLP(classes=3, hidden=(4,)), **({} if loss is None else {"loss": loss}))
     rng = np.random.default_rng(0)
     x, y = jnp.asarray(rng.normal(size=(3, 2)), jnp.float32), jnp.array([2, 1, 0])
     variables = task.init(KEY, x)
     batch = Batch(x, y, jnp.arange(3) < 2)
     wanted = {"last": signals.LastLayerGradient(), "norm": signals.GraNd(), "loss": signals.Loss()}
+    wanted["output"] = signals.OutputGradient()
 
     @jax.jit
     def measure(variables):
@@ -47,6 +50,7 @@ def test_the_last_layers_gradient_and_the_whole_models_are_those_of_differentiat
         by_class = np.concatenate([layer["bias"][None], layer["kernel"]]).T
         np.testing.assert_allclose(measured["last"][i], by_class.ravel(), atol=1e-6)
         np.testing.assert_allclose(measured["norm"][i], np.linalg.norm(by_class), rtol=1e-5)
+        np.testing.assert_allclose(measured["output"][i], layer["bias"], atol=1e-6)
         whole = np.concatenate([leaf.ravel() for leaf in jax.tree.leaves(gradient)])
         np.testing.assert_allclose(every[i], np.linalg.norm(whole), rtol=1e-5)
         np.testing.assert_allclose(measured["loss"][i], loss_of(variables, one), rtol=1e-5)

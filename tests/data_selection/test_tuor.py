@@ -29,6 +29,19 @@ def test_the_threshold_is_that_of_the_least_distance_of_kolmogorov_and_smirnov()
     assert float(best) < rising[-1]
 
 
+@pytest.mark.parametrize("strange", [np.inf, np.nan])
+def test_one_loss_that_is_not_finite_moves_the_threshold_by_no_more_than_any_other(strange):
+    rng = np.random.default_rng(0)
+    clean, losses = rng.gamma(2.0, size=31).astype(np.float32), rng.gamma(2.0, size=100).astype(np.float32)
+    some = np.where(np.arange(100) == 7, np.float32(1e30), losses)
+    wild = np.where(np.arange(100) == 7, np.float32(strange), losses)
+    counts = jnp.arange(31) < 25
+    best = [float(find_threshold(jnp.asarray(one), jnp.asarray(clean), counts, 20)) for one in (some, wild)]
+    assert best[0] == best[1]
+    spoilt = jnp.asarray(clean).at[3].set(strange)
+    assert np.isfinite(float(find_threshold(jnp.asarray(losses), spoilt, counts, 20)))
+
+
 @pytest.fixture(scope="module")
 def noisy():
     """Two far classes; a third of the training labels are wrong, those of the validation examples right."""

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fedjax_sel as fs
-from fedjax_sel import Experiment, Federation, Layout, Task, partition, signals, simulate
+from fedjax_sel import Experiment, Federation, Layout, Task, dataset, partition, signals, simulate
 from fedjax_sel.client_selection.round_robin import RoundRobin
 from fedjax_sel.devices.clock import Deadline
 from fedjax_sel.devices.profile import DeviceProfile
@@ -152,6 +152,32 @@ class Sooner(Affordable):
 
     def choose_deadline(self, server, ctx, cohort, seconds):
         return jnp.float32(self.seconds)
+
+
+def test_a_client_does_not_count_on_examples_that_it_has_not():
+    """In ten steps of up to ten, 10 examples are passed 100 times, but 9 are 90 times, and the other's 28 are 94 times.
+
+    Client 0 passes three of them a second without gradients, and one with: it looks at its 10 and has time for 90.5.
+    """
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(60, 2)).astype(np.float32), np.arange(60) % 2
+    data = dataset("few", x, y, test=22 / 60)
+    own, task = [np.arange(10), np.arange(10, len(data.y))], Task.on(LogisticRegression(classes=2), data)
+    passes = task.flops(data.x)
+    devices = DeviceProfile.of(
+        compute=[3 * passes, 1e6 * passes], efficiency=1e9, memory=2e9, up=1e12, down=1e12, radio=0.0
+    )
+    run = Experiment(
+        task,
+        data_selection=Affordable(),
+        local_training=SGD(0.1, batch_size=10, steps=10),
+        cohort_size=2,
+        rounds=1,
+        deadline=Deadline(10 / 3 + 90.5),
+    )
+    history = simulate(run, Federation(data, partition.Indices(own), devices=devices))
+    np.testing.assert_array_equal(history["bytes_up"][0], 2 * 4 * task.parameters(data.x))
+    np.testing.assert_allclose(history["seconds"][0, 0], 10 / 3 + 90, rtol=1e-5)
 
 
 def test_a_client_that_trains_on_all_it_can_afford_returns_and_with_one_example_more_does_not(blobs):

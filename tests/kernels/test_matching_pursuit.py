@@ -62,3 +62,25 @@ def test_it_ends_where_the_target_is_reached_where_nothing_is_left_and_skips_wha
     weight, chosen = pursue(g, jnp.array([4.0, 3.0]), jnp.zeros(3, bool), 2)
     assert not chosen.any()
     assert not weight.any()
+
+
+@pytest.mark.parametrize(("spread", "steps"), [(0.1, 60), (0.03, 24), (0.01, 12)])
+def test_many_alike_vectors_are_solved_in_float32_as_in_float64(spread, steps):
+    """Gradients of the output layer for a class that the model has never seen: long, and nearly the same."""
+    rng, n = np.random.default_rng(0), 120
+    h = np.maximum(rng.normal(size=64) + 0.5, 0)
+    h = 30 * h / np.linalg.norm(h) * (1 + spread * rng.normal(size=(n, 64)))
+    z = 4 * rng.normal(size=10) + spread * 4 * rng.normal(size=(n, 10))
+    z[:, 0] = -8
+    p = np.exp(z - z.max(1, keepdims=True))
+    p /= p.sum(1, keepdims=True)
+    p[:, 0] -= 1
+    g = (p[:, :, None] * np.c_[np.ones(n), h][:, None, :]).reshape(n, -1).astype(np.float32)
+    b = g.sum(0)
+    weight, chosen = pursue(jnp.asarray(g), jnp.asarray(b), jnp.ones(n, bool), steps, 0.5, 0.0)
+    weight, chosen = np.asarray(weight, np.float64), np.asarray(chosen)
+    own = g[chosen].astype(np.float64)
+    best = np.linalg.solve(own @ own.T + 0.5 * np.eye(chosen.sum()), own @ b)  # of the same set
+    assert chosen.sum() == steps
+    np.testing.assert_allclose(weight[chosen], best, atol=0.1)  # float32 has 2e-7 of 1e5 in the products
+    assert (weight[chosen] > 0).all()

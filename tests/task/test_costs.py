@@ -3,6 +3,7 @@
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from fedjax_sel import Task, models
@@ -80,3 +81,40 @@ def test_without_a_cpu_the_remedy_is_named(monkeypatch):
     monkeypatch.setattr(jax, "local_devices", refuse)
     with pytest.raises(ValueError, match=r"JAX has no CPU \(Unknown backend cpu\).*JAX_PLATFORMS=cuda,cpu"):
         count_flops(jnp.vdot, jnp.zeros(3), jnp.ones(3))
+
+
+@pytest.mark.parametrize("unroll", [1, 2, 3, 4, 8, 20])
+@pytest.mark.parametrize("turns", [0, 1, 7, 8])
+def test_a_loop_counts_all_its_turns_however_it_is_unrolled(turns, unroll):
+    def go(x):
+        return jax.lax.scan(lambda c, _: (c @ jnp.ones((50, 50)), None), x, length=turns, unroll=unroll)[0]
+
+    assert count_flops(go, jnp.ones(50))[0] == pytest.approx(turns * 2 * 50 * 50, abs=10)
+
+
+def test_of_branches_the_dearest_counts_with_its_loops():
+    def turn_of(turns):
+        return lambda x: jax.lax.fori_loop(0, turns, lambda _, c: c @ jnp.ones((50, 50)), x)
+
+    flops, _ = count_flops(lambda x: jax.lax.cond(x[0] > 0, turn_of(8), turn_of(7), x), jnp.ones(50))
+    assert flops == pytest.approx(8 * 2 * 50 * 50, abs=20)
+
+
+class Deep(nn.Module):
+    """Layers of 64, 128 and 128 to 200 classes."""
+
+    @nn.compact
+    def __call__(self, x, *, train=False):
+        for i, width in enumerate((128, 128)):
+            x = nn.relu(nn.Dense(width, name=f"layer{i}")(x))
+        return nn.Dense(200, name="head")(x)
+
+
+@pytest.mark.parametrize(("frozen", "trained"), [(("layer0", "layer1"), (2,)), (("layer0",), (1, 2))])
+def test_the_backward_pass_of_the_last_layers_is_theirs_by_hand(frozen, trained):
+    """Each layer's products of weights and, but for the first one that is trained, of inputs."""
+    x, each = jnp.zeros((1, 64)), np.array([64 * 128, 128 * 128, 128 * 200])
+    some = sum(each[list(trained)]) + sum(each[list(trained[1:])])
+    every = sum(each) + sum(each[1:])
+    task = Task(Deep()).fine_tune(x, frozen=frozen)
+    assert task.backward(x) == pytest.approx(2 * some / every, rel=0.02)

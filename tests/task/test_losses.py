@@ -208,3 +208,20 @@ def test_a_label_that_nobody_has_is_left_out_of_the_mean():
     sums = jax.tree.map(lambda a: a.sum(0), metrics.F1().measure(jnp.asarray(2.0 * labels - 1), jnp.asarray(labels)))
     expected = oracle.f1_score(labels, labels, average="macro", zero_division=np.nan)
     assert metrics.F1().compute(sums, 3) == expected == 1
+
+
+def test_who_has_no_largest_output_is_neither_right_nor_wrong():
+    nan = jnp.full((3, 4), jnp.nan)
+    y, several = jnp.array([0, 1, 0]), jnp.ones((3, 4), int)
+    for metric, targets in (
+        (metrics.Accuracy(), y),
+        (metrics.ClassAccuracy(), y),
+        (metrics.F1(), y),
+        (metrics.F1(average="micro"), several),
+    ):
+        sums = jax.tree.map(lambda leaf: leaf.sum(0), metric.measure(nan, targets))
+        assert np.isnan(np.asarray(metric.compute(sums, 3.0))).all(), metric
+    tokens = metrics.TokenAccuracy().measure(nan[None], jnp.array([[1, 2, 0]]))
+    assert np.isnan(metrics.TokenAccuracy().compute(jax.tree.map(lambda leaf: leaf.sum(0), tokens), 1.0))
+    padding = metrics.TokenAccuracy().measure(nan.at[:2].set(1.0).at[:2, 1].set(2.0)[None], jnp.array([[1, 2, 0]]))
+    assert padding["right"].tolist() == [1.0], "of an output for padding nothing is asked"
