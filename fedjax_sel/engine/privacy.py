@@ -20,8 +20,8 @@ __all__ = ["epsilon_of"]
 def epsilon_of(experiment: Experiment, data: FederatedData, delta: float, *, public_moments: bool = False) -> float:
     """Returns `ε` of client-level (ε, δ)-differential privacy for the release of the models of all rounds.
 
-    What an experiment measures (accuracy, losses, ledgers) is not covered, as it is not released. Nor is it covered that
-    a seed ends if no member returns a finite update.
+    What an experiment measures (accuracy, losses, ledgers) is not covered, as it is not released. Nor is the end of a
+    seed in which no member returns a finite update.
 
     Args:
       experiment: with `DPFedAvg`. Either its clients are drawn uniformly, or all that can be reached take part, each

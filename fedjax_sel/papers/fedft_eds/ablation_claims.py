@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -120,16 +120,12 @@ def judge_alpha(histories: Histories) -> list[Claim]:
     ]
 
 
-def judge_rho(histories: Histories) -> list[Claim]:
-    """Returns the verdicts on ρ."""
-    chance = (name_ablation("α =", f"{STRONG:g}"), "RDS")
-    above = [name_ablation("ρ =", f"{rho:g}") for rho in RHOS if rho > 1]
-    below = [name_ablation("ρ =", f"{rho:g}") for rho in RHOS if rho < 1]
-    if chance not in histories:
+def judge_soft(histories: Histories) -> list[Claim]:
+    """Returns the claim on ρ above 1; none if ρ was not varied."""
+    over = compare_rhos(histories, [rho for rho in RHOS if rho > 1])
+    if not over:
         return []
-    random = find_best_accuracy(histories, *chance)
-    worse = {n: subtract(random, find_best_accuracy(histories, n, "EDS")) for n in above}
-    better = {n: subtract(find_best_accuracy(histories, n, "EDS"), random) for n in below}
+    worse = {name: subtract(random, eds) for name, (eds, random) in over.items()}
     return [
         make_claim(
             "soft-is-worse-than-chance",
@@ -137,17 +133,39 @@ def judge_rho(histories: Histories) -> list[Claim]:
             "Fig. 10c, section IV-H",
             judge_larger(worse, NOTICED),
             {"RDS - EDS, best accuracy": describe_differences(worse)},
-            rests_on=[chance[0], *above],
-        ),
+            rests_on=[CHANCE[0], *worse],
+        )
+    ]
+
+
+def judge_hard(histories: Histories) -> list[Claim]:
+    """Returns the claim on ρ below 1; none if ρ was not varied."""
+    over = compare_rhos(histories, [rho for rho in RHOS if rho < 1])
+    if not over:
+        return []
+    better = {name: subtract(eds, random) for name, (eds, random) in over.items()}
+    return [
         make_claim(
             "hard-is-better-than-chance",
             "With ρ < 1, entropy selection is more accurate than random selection",
             "Fig. 10c, section IV-H",
             judge_larger(better, NOTICED),
             {"EDS - RDS, best accuracy": describe_differences(better)},
-            rests_on=[chance[0], *below],
-        ),
+            rests_on=[CHANCE[0], *better],
+        )
     ]
+
+
+CHANCE = name_ablation("α =", f"{STRONG:g}"), "RDS"
+"""The cell of random selection with which each ρ is compared."""
+
+
+def compare_rhos(histories: Histories, rhos: Iterable[float]) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Returns the best accuracies of entropy and of random selection, by experiment; none without the latter."""
+    if CHANCE not in histories:
+        return {}
+    random, names = find_best_accuracy(histories, *CHANCE), [name_ablation("ρ =", f"{rho:g}") for rho in rhos]
+    return {name: (find_best_accuracy(histories, name, "EDS"), random) for name in names}
 
 
 def judge_order(scale: str, by_rho: Mapping[str, Any]) -> Claim:

@@ -12,10 +12,11 @@ from fedjax_sel.metrics.verdict import REPRODUCED, UNDECIDED
 from fedjax_sel.papers.fedft_eds.ablation_claims import (
     judge_alpha,
     judge_batches,
+    judge_hard,
     judge_margin,
     judge_order,
     judge_parts,
-    judge_rho,
+    judge_soft,
 )
 from fedjax_sel.papers.fedft_eds.comparisons import (
     LAST,
@@ -85,7 +86,8 @@ def judge_claims(scale: str, evidence: Evidence) -> list[Claim]:
         lambda: judge_other_efficiency(scale, histories),
         lambda: [judge_time(scale, histories)],
         lambda: judge_alpha(histories),
-        lambda: judge_rho(histories),
+        lambda: judge_soft(histories),
+        lambda: judge_hard(histories),
         lambda: [judge_order(scale, studies["entropies"]["rho"])],
         lambda: [judge_margin(histories)],
         lambda: [judge_batches(histories)],
