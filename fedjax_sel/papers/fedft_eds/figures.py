@@ -262,7 +262,7 @@ def draw_ablations(histories: Histories) -> mpl.Figure:
         ax.grid(alpha=0.25)
         chance = histories.get((name_ablation("α =", f"{STRONG:g}"), "RDS"))
         if what == "ρ" and chance is not None:
-            ax.axhline(measure(chance)["best_accuracy"].mean(), color="#0072b2", linestyle="--")
+            shown["RDS, mean"] = ax.axhline(measure(chance)["best_accuracy"].mean(), color="#0072b2", linestyle="--")
     axes[0, 0].set_ylabel("best accuracy")
     figure.legend(shown.values(), shown.keys(), fontsize=8, loc="outside lower center", ncols=2)
     return figure
