@@ -233,7 +233,7 @@ def charge_signals(
       task: with the model.
       data: of the clients.
     """
-    model, size = BYTES * task.shared_parameters(data.like), np.asarray(data.num_examples)
+    model, size = BYTES * task.shared_parameters(data.like), jnp.asarray(data.num_examples)
     passed = np.zeros(data.num_clients)
     for limit, some in limits_of(signals.values()).items():
         passed += passes(some, task.backward(data.like)) * np.asarray(limit_examples(size, limit))
