@@ -291,6 +291,9 @@ def test_histories_of_one_seed_show_no_deviation():
     assert ("final accuracy", "0.7500", "–") in format_rows(summarize(history))
     assert format_costs_to(history, 0.5) == ("2", "8 B")
     assert format_costs_to(history, 0.9) == (">3", "never")
+    accuracy = np.array([[np.nan, 0.5, 0.75], [np.nan, 0.5, 0.5]])
+    both = History((0, 1), {name: np.ones((2, 3)) for name in names} | {"accuracy": accuracy}, np.zeros((2, 3, 1)), 2)
+    assert format_costs_to(both, 0.7) == (">3 (1 of 2 never)", "never"), "no mean of a round and none"
 
 
 def test_a_run_of_a_strategy_that_is_not_installed_is_compared_all_the_same(finished, tmp_path):

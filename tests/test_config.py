@@ -442,3 +442,32 @@ def test_two_metrics_of_one_name_are_refused():
     twice = [{"name": "f1", "average": "macro"}, {"name": "f1", "average": "micro"}]
     with pytest.raises(ValueError, match=r"task.metrics has two called f1; give each a name, as in \{mine: \{name: f1"):
         config.resolve({"data": "iris", "task": {"metrics": twice}})
+
+
+def test_one_client_is_another_configuration_than_all_clients():
+    one, all_of_them = (config.resolve({**IRIS, "cohort_size": size}) for size in (1, 1.0))
+    assert one != all_of_them
+    assert one.differences(all_of_them) == ["cohort_size"]
+    assert one == config.resolve({**IRIS, "cohort_size": 1})
+
+
+def test_a_trainer_that_has_the_other_name_of_a_parameter_keeps_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own_trainer.py").write_text(
+        "from fedjax_sel.local_training.sgd import SGD\n\n"
+        "class Mine(SGD):\n    lr: float = 0.5\n    local_epochs: int = 3\n"
+    )
+    given = config.resolve({**IRIS, "local_training": {"name": "own_trainer.py:Mine", "lr": 0.2}})
+    found = given["local_training"]
+    assert (found["lr"], found["learning_rate"], found["local_epochs"]) == (0.2, 0.1, 3)
+    assert config.resolve(given.to_dict()) == given
+    usual = config.resolve({**IRIS, "local_training": {"lr": 0.25, "local_epochs": 2}})["local_training"]
+    assert (usual["learning_rate"], usual["epochs"]) == (0.25, 2)
+
+
+def test_a_metric_is_its_own_name_where_nothing_else_is_given():
+    given = config.resolve({**IRIS, "task": {"metrics": {"f1": None}}})
+    assert given == config.resolve({**IRIS, "task": {"metrics": ["f1"]}})
+    assert list(config.build(given).experiment.task.metrics) == ["f1"]
+    with pytest.raises(ValueError, match=r"task.metrics has a metric called 1; its name must be text"):
+        config.resolve({**IRIS, "task": {"metrics": {1: "accuracy"}}})

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from fedjax_sel import config as configuration
+from fedjax_sel.cli import main
 from fedjax_sel.engine.disk import DiskFull
 from fedjax_sel.engine.history import History
 from fedjax_sel.runs import files, layout
@@ -283,3 +285,23 @@ def test_a_full_disk_is_told_and_the_file_is_as_it_was(tmp_path, monkeypatch):
     with pytest.raises(DiskFull, match=f"no room on the disk of {tmp_path}; what was kept before is still there"):
         files.write_text(tmp_path / "a", "new")
     assert content(tmp_path) == {tmp_path / "a": b"old"}
+
+
+def test_a_folder_of_one_client_is_not_that_of_all_clients(tmp_path):
+    small = (
+        "run",
+        "iris",
+        "model=logistic",
+        "partition.clients=3",
+        "rounds=1",
+        "--seeds",
+        "1",
+        "--out",
+        tmp_path / "out",
+    )
+
+    def call(*more):
+        return CliRunner().invoke(main, [str(argument) for argument in (*small, *more)])
+
+    assert call("cohort_size=1").exit_code == 0
+    assert "another configuration (cohort_size: 1 there, 1.0 here)" in " ".join(call("cohort_size=1.0").stderr.split())

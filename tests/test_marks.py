@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from fedjax_sel.cli import main
 from fedjax_sel.config import build, resolve
-from fedjax_sel.config.marks import drop_marks, mark_files
+from fedjax_sel.config.marks import digest_files, drop_marks, mark_files
 from fedjax_sel.engine.scan import run_chunk
 from fedjax_sel.papers.reproduction import fingerprint_settings
 
@@ -81,11 +81,11 @@ def test_without_the_file_a_configuration_can_still_be_read_but_not_run(here):
 
 def test_several_files_have_one_digest_that_each_of_them_changes(here):
     paths = [here / "points.npz", here / "trace.csv"]
-    one = mark_files("mine", paths, {})
+    one = mark_files("mine", digest_files(paths), {})
     (here / "trace.csv").write_text(TRACE + "1,1,1\n")
-    two = mark_files("mine", paths, {})
+    two = mark_files("mine", digest_files(paths), {})
     write_points(1)
-    three = mark_files("mine", paths, {})
+    three = mark_files("mine", digest_files(paths), {})
     assert len({digest for mark in (one, two, three) for digest in mark.values()}) == 3
 
 

@@ -1,5 +1,6 @@
 """Parts that a user wrote, named on the command line and in files as `module:name`."""
 
+import importlib
 import json
 import sys
 import warnings
@@ -400,3 +401,70 @@ def test_a_package_that_is_installed_is_no_file_of_a_bad_name(tmp_path, monkeypa
     assert found["client_selection"]["name"] == "fedjax_sel.client_selection.uniform:Uniform"
     with pytest.raises(ValueError, match="unknown name in optax"):
         resolve({"data": "iris", "client_selection": "optax:Uniform"})
+
+
+def test_the_code_that_a_configuration_names_is_the_one_that_was_imported(here):
+    """The file is edited while a process that has imported it goes on."""
+    given = {"data": "iris", "client_selection": "mine.py:Last"}
+    before = resolve(given)
+    (here / "mine.py").write_text(MODULE + "\n# changed\n")
+    assert resolve(given) == before, "the class is the one from before"
+    importlib.reload(sys.modules["mine"])
+    assert resolve(given)["client_selection"]["code"] != before["client_selection"]["code"]
+
+
+def test_a_run_of_a_sweep_is_shown_with_the_code_that_made_it_also_where_that_is_gone(here):
+    done = call("sweep", *SMALL, "selector=mine.py:Last", "lr=0.1,0.2", "--out", "out")
+    assert done.exit_code == 0, done.output
+    run = here / "out" / "runs" / "local_training.learning_rate=0.1"
+    code = fs.open(run).asked["client_selection"]["code"]
+    (here / "mine.py").unlink()
+    del sys.modules["mine"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        shown = call("show", run)
+    assert shown.exit_code == 0, shown.output
+    assert f"code: {code}" in (run / "report.md").read_text()
+
+
+OTHER = """
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import fedjax_sel as fs
+
+if TYPE_CHECKING:
+    from fedjax_sel import Dataset
+
+
+@functools.cache
+def cached() -> fs.Dataset:
+    return fs.load("iris")
+
+
+def make(name: str, root=Path("here"), validation: float = 0.0) -> Dataset:
+    return fs.load(name, validation=validation)
+
+
+partial = functools.partial(make, "iris", validation=0.1)
+
+
+class Maker:
+    def __call__(self, validation: float = 0.2) -> Dataset:
+        return fs.load("iris", validation=validation)
+
+
+instance = Maker()
+"""
+
+
+@pytest.mark.parametrize(("name", "validation"), [("cached", None), ("partial", 0.1), ("instance", 0.2)])
+def test_any_callable_of_ones_own_makes_examples(here, name, validation):
+    (here / "other.py").write_text(OTHER)
+    config = resolve({"data": f"other.py:{name}", "cohort_size": 2, "partition": {"clients": 5}})
+    assert resolve(config.to_dict()) == config
+    assert config["data"].get("validation") == validation
+    assert build(config).data.draw(0).classes == 3

@@ -1,6 +1,7 @@
 """Variables in a file: written and read bit for bit, refused in one clear line, begun with from the command line."""
 
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -267,3 +268,20 @@ def test_a_name_that_is_also_a_place_is_refused(tmp_path, monkeypatch, name):
 def test_what_fine_tuning_cannot_begin_with_is_one_clear_error(x, given, says):
     with pytest.raises(ValueError, match=says):
         fs.Task(fs.models.LogisticRegression(classes=3)).fine_tune(x, **given)
+
+
+def test_another_model_of_a_run_is_another_configuration_and_the_same_one_again_is_not(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    small = ("run", "iris", "model=logistic", "partition.clients=5", "m=2", "--seeds", "1")
+    assert call(*small, "rounds=2", "--out", "begun").exit_code == 0
+    given = {"data": "iris", "cohort_size": 2, "model": {"name": "logistic", "pretrained": "begun"}}
+    before = config.resolve(given)
+    assert len(before["model"]["digest"]) == 8
+    shutil.rmtree(tmp_path / "begun")
+    assert config.resolve(before.to_dict()) == before, "a finished run is read without what it began with"
+    assert call(*small, "rounds=2", "--out", "begun").exit_code == 0
+    assert config.resolve(given) == before
+    assert call(*small, "rounds=4", "--out", "begun").exit_code == 0
+    assert config.resolve(given).differences(before) == ["model.digest"]
+    with pytest.raises(ValueError, match="has changed since this configuration was written"):
+        config.resolve(before.to_dict())

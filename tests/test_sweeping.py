@@ -17,8 +17,10 @@ from fedjax_sel.cli import main
 from fedjax_sel.data import sources
 from fedjax_sel.engine.history import History
 from fedjax_sel.engine.scan import run_chunk
+from fedjax_sel.report import sweeps
 from fedjax_sel.report.progress import Bar
 from fedjax_sel.report.summary import take_last
+from fedjax_sel.report.sweep_figures import plot_sweep
 from fedjax_sel.report.sweeps import build_tidy
 from fedjax_sel.runs import layout
 from fedjax_sel.runs.lock import lock_folder
@@ -536,3 +538,23 @@ def test_a_callback_that_would_end_a_run_is_refused_where_all_run_to_the_end(tmp
     done = call("sweep", *SMALL, "lr=0.1,0.2", "callbacks=stops.py:Stop", "--out", tmp_path / "sweep")
     assert done.exit_code == 2
     assert "a callback answered True, to end a run before its last round, but a sweep" in done.stderr
+
+
+def test_of_one_seed_that_is_left_no_deviation_is_shown():
+    runs = {"combination": "a", "lr": 0.1, "bytes": 1.0, "flops": 1.0}
+    left, gone = {"diverged": 0, "final_loss": 0.8}, {"diverged": 2, "final_loss": np.nan}
+    table = pd.DataFrame([{**runs, "seed": i, **of} for i, of in enumerate((left, gone, gone))])
+    heads, rows = sweeps.format_rows(table, ["lr"])
+    assert dict(zip(heads, rows[0], strict=True))["final loss"] == "0.8000"
+    assert list(plot_sweep(table, ["lr"])) == ["loss"]
+    page = sweeps.render_page(table, ["lr"], "", ["loss", "map"])
+    assert "Mean final loss over seeds." in page
+    assert "accuracy" not in page
+
+
+def test_the_stopwatch_of_a_sweep_whose_seeds_run_in_turns_has_a_line(tmp_path, monkeypatch):
+    in_blocks(monkeypatch, 1)
+    swept(tmp_path / "out", "lr=0.01,0.1", "callbacks=[stopwatch]")
+    for run in (tmp_path / "out" / "runs").iterdir():
+        history, _ = layout.read(run)
+        assert pd.read_csv(run / "stopwatch.csv")["round"].tolist() == [history.rounds]

@@ -1,12 +1,15 @@
-"""Shared by several callbacks: the metrics of one run, round by round."""
+"""Shared by several callbacks: the metrics of one run, round by round, and the name of a run elsewhere."""
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 
 from fedjax_sel.engine.history import History
+from fedjax_sel.runs.files import write_text
 
 
 def values(history: History, run: int, after: int) -> Iterator[tuple[int, dict[str, float]]]:
@@ -20,3 +23,14 @@ def values(history: History, run: int, after: int) -> Iterator[tuple[int, dict[s
     for t in range(after, history.rounds):
         found = {name: float(value[run, t]) for name, value in history.metrics.items()}
         yield t + 1, {name: value for name, value in found.items() if not np.isnan(value)}
+
+
+def name_run(file: Path) -> str:
+    """Returns what a run is called outside its folder, eight hexadecimal digits: drawn once, and kept in a file there.
+
+    Neither the name of the folder nor its path would do: both may be those of another run as well.
+    """
+    if not file.exists():
+        file.parent.mkdir(exist_ok=True)
+        write_text(file, uuid.uuid4().hex[:8])
+    return file.read_text(encoding="utf-8")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal
 
@@ -52,13 +53,16 @@ class EarlyStopping:
         if not self.min_delta >= 0:
             raise ValueError(f"early_stopping: min_delta is {self.min_delta:g}; it must be at least 0")
 
-    def after_central_iteration(self, history: History) -> bool:
-        """Returns whether patience ran out."""
-        sign = 1 if (BETTER[self.metric] if self.mode == "auto" else self.mode) == "max" else -1
-        if self.metric == "accuracy" != history.headline:
+    def check_metrics(self, metrics: Collection[str]) -> None:
+        """Raises `ValueError` if the metric is not among those that are measured."""
+        if self.metric == "accuracy" and "accuracy" not in metrics:
             raise ValueError(
                 "early_stopping: metric is 'accuracy', which targets that are no classes lack; take 'loss'"
             )
+
+    def after_central_iteration(self, history: History) -> bool:
+        """Returns whether patience ran out."""
+        sign = 1 if (BETTER[self.metric] if self.mode == "auto" else self.mode) == "max" else -1
         values = history[self.metric]
         best, without = -np.inf, 0
         for value in sign * np.nanmean(values[:, ~np.isnan(values).all(0)], axis=0):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedjax_sel.callbacks._ops import values
+from fedjax_sel.callbacks._ops import name_run, values
 from fedjax_sel.catalog import check_installed, import_extra
 from fedjax_sel.config.config import flat
 from fedjax_sel.engine.history import History
@@ -26,8 +26,8 @@ class MLflow:
     """Logs every metric by round (from 1), and the configuration: one MLflow run per seed.
 
     By default, everything is stored in `mlflow.db` in the run's folder;
-    `mlflow ui --backend-store-uri sqlite:///RUN/mlflow.db` shows it. A resumed run continues the same MLflow runs and
-    adds the missing rounds.
+    `mlflow ui --backend-store-uri sqlite:///RUN/mlflow.db` shows it. `mlflow.id` in the run's folder says which MLflow
+    runs these are, so a resumed run continues the same ones and adds the missing rounds.
 
     Attributes:
       experiment: the name under which the runs are listed.
@@ -88,8 +88,8 @@ class MLflow:
         self._runs, self._written = [], []
 
     def _find_run(self, experiment: str, name: str, seed: int) -> str:
-        """Returns the identifier of the run of this folder and seed, which is created if missing."""
-        label = f"{self.folder.absolute()}#{seed}".replace("'", "")
+        """Returns the identifier of the MLflow run of this run and seed, which is created if missing."""
+        label = f"{name_run(self.folder / 'mlflow.id')}#{seed}"
         known = self._client.search_runs([experiment], f"tags.`fedjax_sel.run` = '{label}'")
         if known:
             return known[0].info.run_id

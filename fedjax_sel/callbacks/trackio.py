@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedjax_sel.callbacks._ops import values
+from fedjax_sel.callbacks._ops import name_run, values
 from fedjax_sel.catalog import check_installed, import_extra
 from fedjax_sel.engine.history import History
 from fedjax_sel.runs.files import write_text
@@ -22,8 +22,8 @@ class Trackio:
     """Logs every metric by round (from 1), and the configuration: one Trackio run per seed, in one group.
 
     Trackio keeps them in its own folder on this machine (`TRACKIO_DIR`), or sends them to a Hugging Face Space;
-    `trackio show` shows them. `trackio.json` in the run's folder records which rounds were logged, so a resumed run
-    continues the same Trackio runs with the missing rounds.
+    `trackio show` shows them. `trackio.json` in the run's folder records how many rounds were logged, and `trackio.id`
+    the end of the runs' names, so a resumed run continues the same Trackio runs with the missing rounds.
 
     Attributes:
       project: where the runs are listed.
@@ -52,11 +52,12 @@ class Trackio:
         """Starts or continues one run per seed."""
         trackio = import_extra("trackio", "trackio", "callbacks.trackio")
         name, file = self.folder.absolute().name, self.folder / FILE
+        end = name_run(self.folder / "trackio.id")
         self._written = json.loads(file.read_text(encoding="utf-8"))["rounds"] if file.exists() else 0
         self._runs = [
             trackio.init(
                 project=self.project,
-                name=f"{name}-{self.config.get('client_selection', {}).get('name', 'run')}-seed-{seed}",
+                name=f"{name}-{self.config.get('client_selection', {}).get('name', 'run')}-seed-{seed}-{end}",
                 group=self.group or name,
                 space_id=self.space_id,
                 config={**self.config, "seed": seed},

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import shutil
-import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from fedjax_sel.callbacks._ops import values
+from fedjax_sel.callbacks._ops import name_run, values
 from fedjax_sel.catalog import check_installed, check_name
 from fedjax_sel.engine.history import History
-from fedjax_sel.runs.files import write_text
 
 __all__ = ["WandB"]
 
@@ -58,7 +56,7 @@ class WandB:
             return
         import wandb
 
-        name = self._name()
+        name = name_run(self.folder / "wandb" / "id")
         for seed in history.seeds:
             for before in (self.folder / "wandb").glob(f"offline-run-*-{name}-{seed}"):
                 shutil.rmtree(before, ignore_errors=True)  # the W&B process of a killed run may still be running
@@ -97,11 +95,3 @@ class WandB:
         for run in self._runs:
             run.finish()
         self._runs, self._written = [], []
-
-    def _name(self) -> str:
-        """Returns the id of these runs in W&B, drawn once and kept in the folder."""
-        file = self.folder / "wandb" / "id"
-        if not file.exists():
-            file.parent.mkdir(exist_ok=True)
-            write_text(file, uuid.uuid4().hex[:8])
-        return file.read_text(encoding="utf-8")

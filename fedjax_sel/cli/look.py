@@ -53,7 +53,7 @@ def show_folder(folder: Path, opened: bool) -> None:
     if isinstance(found, SavedRun):
         page, numbers = folder / layout.HTML, summary.summarize(found.history)
         if not page.exists():  # the run is from an earlier version, or was made without figures, as in a sweep
-            layout.write_report(folder, found.history, found.config, numbers)
+            layout.write_report(folder, found.history, found.asked, numbers)
         try:
             config = found.config
         except ValueError as error:  # the code of a strategy is gone

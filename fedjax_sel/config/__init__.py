@@ -24,7 +24,7 @@ from fedjax_sel.catalog import check_name
 from fedjax_sel.config.build import Run, build
 from fedjax_sel.config.callbacks import CALLBACKS
 from fedjax_sel.config.components import KINDS, SOURCE_NAMES
-from fedjax_sel.config.config import Config, dump, fingerprint, flat
+from fedjax_sel.config.config import Config, dump, fingerprint, flat, is_same
 from fedjax_sel.config.files import find_preset, list_presets, load, load_file, parse_yaml
 from fedjax_sel.config.names import describe_renames, rename, translate_key, translate_parameter
 from fedjax_sel.config.resolve import check_once, override, resolve
@@ -43,6 +43,7 @@ __all__ = [
     "find_preset",
     "fingerprint",
     "flat",
+    "is_same",
     "list_presets",
     "load",
     "load_file",

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 import math
 import re
+import sys
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +68,7 @@ def coerce(where: str, value: Any, annotation: Any) -> Any:
 def fit_one(where: str, value: Any, option: Any) -> tuple[bool, Any]:
     """Returns whether a value fits a type, and the value converted to that type."""
     if option is Any:
-        return True, value
+        return True, str(value) if isinstance(value, Path) else value
     if typing.get_origin(option) is typing.Literal:
         return value in typing.get_args(option), value
     if typing.get_origin(option) is tuple and isinstance(value, list | tuple):
@@ -133,8 +135,31 @@ def complete(where: str, name: str, given: dict, known: dict[str, Parameter]) ->
     return out
 
 
-get_type_hints = functools.cache(typing.get_type_hints)
-"""Annotations of a class or function as types, evaluated once: a reproduction resolves a hundred configurations."""
+@functools.cache
+def get_type_hints(of: Any) -> dict[str, Any]:
+    """Returns the annotations of a class or callable as types, evaluated once; `Any` for a name that is not there.
+
+    Such a name may be imported for type checkers alone.
+    """
+    while isinstance(of, functools.partial):
+        of = of.func
+    of = of if inspect.isclass(of) or inspect.isroutine(of) else type(of).__call__
+    try:
+        return typing.get_type_hints(of)
+    except NameError:
+        parts = reversed(of.__mro__) if inspect.isclass(of) else [inspect.unwrap(of)]
+        return {name: hint for part in parts for name, hint in evaluate_each(part)}
+
+
+def evaluate_each(of: Any) -> Iterator[tuple[str, Any]]:
+    """Yields the annotations of a class, without its bases, or of a function, as types; `Any` where there is none."""
+    known = vars(sys.modules[of.__module__])
+    for name, hint in inspect.get_annotations(of).items():
+        try:
+            one = typing.get_type_hints(types.SimpleNamespace(__annotations__={name: hint}), known)
+        except NameError:
+            one = {name: Any}
+        yield name, one[name]
 
 
 def list_parameters(cls: type, without: tuple[str, ...] = ()) -> dict[str, Parameter]:

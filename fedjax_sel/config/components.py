@@ -7,7 +7,6 @@ import inspect
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
 import flax.linen as nn
@@ -86,13 +85,13 @@ class Kind:
             with self.see_page(name):
                 known = {**self.known(name), **self.more}
                 code = marks.mark_code(key, self.load(name), rest) if own.is_own(name) else {}
-                files = marks.mark_files(key, self.list_files(known, rest), rest)
+                files = marks.mark_files(key, self.digest_files(known, rest), rest)
                 with self.see_explained(name):
                     return {"name": name, **code, **files} | complete(key, name, rest, known)
 
-    def list_files(self, known: Mapping[str, Parameter], given: Mapping[str, Any]) -> list[Path]:
-        """Returns the paths of the files that a component reads, from its parameters and their given values."""
-        return marks.list_paths(known, given)
+    def digest_files(self, known: Mapping[str, Parameter], given: Mapping[str, Any]) -> dict[str, str]:
+        """Returns the digests of the files that a component reads by their paths, from its parameters' given values."""
+        return marks.digest_files(marks.list_paths(known, given))
 
     def build(self, resolved: dict | None, **filled: Any) -> Any:
         """Returns the value that a resolved component describes."""
@@ -162,10 +161,12 @@ class ModelKind(Kind):
         part = self.load(name)
         return list_parameters(part, self.filled) if is_linen(part) else list_arguments(part, FROM_DATA)
 
-    def list_files(self, known: Mapping[str, Parameter], given: Mapping[str, Any]) -> list[Path]:
-        """Returns the paths among the model's own parameters, and the files of its pretrained variables."""
-        begin = given.get("pretrained")
-        return super().list_files(known, given) + (pretrained.list_files(begin) if isinstance(begin, str) else [])
+    def digest_files(self, known: Mapping[str, Parameter], given: Mapping[str, Any]) -> dict[str, str]:
+        """Returns the digests of the files among the model's own parameters, and of its pretrained variables."""
+        found, begin = super().digest_files(known, given), given.get("pretrained")
+        if not isinstance(begin, str):
+            return found
+        return found | marks.digest_files(pretrained.list_files(begin)) | pretrained.digest_folder(begin)
 
     def build(self, resolved: dict | None, **filled: Any) -> Any:
         """Returns the model; a user's class or function gets those of the `filled` arguments that it takes.

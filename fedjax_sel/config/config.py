@@ -23,8 +23,8 @@ class Config(Mapping[str, Any]):
     """The immutable configuration of a run: every key, and every parameter of every component; made by `resolve`.
 
     It is a mapping from keys to plain values (numbers, text, lists, dictionaries), and equal to a dictionary with the
-    same items. Values for the simulator are typed properties: `seeds`, `layout`, `mesh`, `examples_on`, `deadline`,
-    `chunk`, `data_seed`, `holdout`.
+    same items (`is_same`). Values for the simulator are typed properties: `seeds`, `layout`, `mesh`, `examples_on`,
+    `deadline`, `chunk`, `data_seed`, `holdout`.
 
     Args:
       values: the value of every key.
@@ -50,6 +50,9 @@ class Config(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self.values)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Mapping) and is_same(self.values, dict(other))
 
     def __hash__(self) -> int:
         return hash(self.fingerprint)
@@ -112,7 +115,7 @@ class Config(Mapping[str, Any]):
     def differences(self, other: Mapping[str, Any]) -> list[str]:
         """Returns the dotted keys whose values differ between two configurations, the keys of `other` first."""
         one, two = flat(other), self.flat()
-        return [key for key in one | two if key not in one or key not in two or one[key] != two[key]]
+        return [key for key in one | two if key not in one or key not in two or not is_same(one[key], two[key])]
 
     def to_dict(self) -> dict[str, Any]:
         """Returns a copy as a plain dictionary."""
@@ -136,9 +139,23 @@ def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return out
 
 
+def is_same(one: Any, other: Any) -> bool:
+    """Returns whether two plain values say the same: unlike for `==`, numbers of other types differ.
+
+    >>> 1 == 1.0, is_same({"cohort_size": 1}, {"cohort_size": 1.0})  # one client, all clients
+    (True, False)
+    """
+    return one == other and write(one) == write(other)
+
+
 def fingerprint(values: Mapping[str, Any]) -> str:
     """Returns a digest of plain values in eight hexadecimal digits."""
-    return hashlib.sha256(json.dumps(dict(values), sort_keys=True).encode()).hexdigest()[:8]
+    return hashlib.sha256(write(dict(values)).encode()).hexdigest()[:8]
+
+
+def write(value: Any) -> str:
+    """Returns a plain value as JSON, dictionaries by their sorted keys."""
+    return json.dumps(value, sort_keys=True)
 
 
 def dump(values: Mapping[str, Any]) -> str:

@@ -9,9 +9,11 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
+import sys
 import typing
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from fedjax_sel.config.checks import Parameter
@@ -36,42 +38,73 @@ def mark_code(key: str, part: Any, given: dict[str, Any]) -> dict[str, str]:
     Raises:
       ValueError: the configuration was written for another state of the source.
     """
-    return check_mark(key, CODE, [Path(inspect.getsourcefile(part) or "")], given)
+    path = find_source(part)
+    return check_mark(key, CODE, {str(path): digest_source(part)}, given)
 
 
-def mark_files(key: str, paths: Iterable[Path], given: dict[str, Any]) -> dict[str, str]:
+def mark_files(key: str, states: Mapping[str, str], given: dict[str, Any]) -> dict[str, str]:
     """Returns the `digest` of the files that a component reads; an empty dictionary if it has none.
 
     Args:
       key: the component's key.
-      paths: where the files may be.
+      states: the digest of each file by its path, as `digest_files` returns them.
       given: its parameters; a `digest` among them is removed, and is returned unchanged if no file exists.
 
     Raises:
       ValueError: the configuration was written for another state of the files.
     """
-    there = [path for path in paths if path.is_file()]
-    if there:
-        return check_mark(key, DIGEST, there, given)
+    if states:
+        return check_mark(key, DIGEST, states, given)
     return {DIGEST: given.pop(DIGEST)} if DIGEST in given else {}
 
 
-def check_mark(key: str, mark: str, paths: list[Path], given: dict[str, Any]) -> dict[str, str]:
+def check_mark(key: str, mark: str, states: Mapping[str, str], given: dict[str, Any]) -> dict[str, str]:
     """Returns the mark of some files and removes it from `given`; raises `ValueError` if the two differ."""
-    states = [digest(path) for path in paths]
-    now = states[0] if len(states) == 1 else hashlib.sha256(" ".join(states).encode()).hexdigest()[:8]
+    several = list(states.values())
+    now = several[0] if len(several) == 1 else hashlib.sha256(" ".join(several).encode()).hexdigest()[:8]
     before = given.pop(mark, now)
     if before != now:
         raise SourceChangedError(
-            f"{key}.{mark} is {before!r}, but {' and '.join(map(str, paths))} is {now!r}: the file has changed since "
+            f"{key}.{mark} is {before!r}, but {' and '.join(states)} is {now!r}: the file has changed since "
             f"this configuration was written; leave {mark} out to run it as it is now"
         )
     return {mark: now}
 
 
+def find_source(part: Any) -> Path:
+    """Returns the file that defines a class, a function, what a function was wrapped in, or any other callable."""
+    return Path(inspect.getsourcefile(unwrap(part)) or "")
+
+
+def unwrap(part: Any) -> Any:
+    """Returns the class or function that is behind a callable."""
+    while isinstance(part, functools.partial):
+        part = part.func
+    part = inspect.unwrap(part)
+    return part if inspect.isclass(part) or inspect.isroutine(part) else type(part)
+
+
 def digest_source(part: Any) -> str:
-    """Returns the digest of the file that defines a class or function."""
-    return digest(Path(inspect.getsourcefile(part) or ""))
+    """Returns the digest of the file that defines a class or function, as it was when it was imported."""
+    path, module = find_source(part), sys.modules.get(unwrap(part).__module__)
+    known = getattr(getattr(module, "__spec__", None), IMPORTED, {})
+    return known.get(str(path)) or digest(path)
+
+
+def note_import(module: ModuleType) -> None:
+    """Notes the digest of a module's file, which counts until the module is imported anew, as by `importlib.reload`."""
+    path, spec = getattr(module, "__file__", None), module.__spec__
+    if path and spec and not hasattr(spec, IMPORTED):
+        setattr(spec, IMPORTED, {path: digest(Path(path))})
+
+
+IMPORTED = "fedjax_sel_imported"
+"""The attribute of a module's specification in which `note_import` keeps the digest of its file."""
+
+
+def digest_files(paths: Iterable[Path]) -> dict[str, str]:
+    """Returns the digest of each file among some paths, by its path."""
+    return {str(path): digest(path) for path in paths if path.is_file()}
 
 
 def digest(path: Path) -> str:

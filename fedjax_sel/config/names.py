@@ -32,8 +32,6 @@ OTHER = {
     "batchsize": "local_training.batch_size",
     "momentum": "local_training.momentum",
     "weight_decay": "local_training.weight_decay",
-    "local_training.lr": "local_training.learning_rate",
-    "local_training.local_epochs": "local_training.epochs",
 }
 """Names from earlier versions and other libraries; users who give one are told its name here."""
 
@@ -51,6 +49,7 @@ PARAMETERS: dict[str, dict[str, str]] = {
         "over": "norm_over",
     },
     "data_selection": {"rho": "temperature", "share": "fraction"},
+    "local_training": {"lr": "learning_rate", "local_epochs": "epochs"},
     "aggregation": {"by": "weighting", "optimiser": "optimizer"},
     "layout": {"rows": "examples"},
 }
@@ -92,8 +91,8 @@ def rename(config: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
 def translate_key(key: str) -> str:
     """Returns the name of a dotted key here; parameters are translated only if every component has them.
 
-    >>> translate_key("lr"), translate_key("trainer.lr"), translate_key("selector.epsilon"), translate_key("m")
-    ('local_training.learning_rate', 'local_training.learning_rate', 'client_selection.epsilon', 'cohort_size')
+    >>> translate_key("lr"), translate_key("selector.epsilon"), translate_key("m")
+    ('local_training.learning_rate', 'client_selection.epsilon', 'cohort_size')
     """
     key = expand_short_form(key)
     head, dot, rest = key.partition(".")

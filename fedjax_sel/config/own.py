@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from fedjax_sel.catalog import check_name
+from fedjax_sel.config.marks import note_import
 from fedjax_sel.mistakes import LIBRARIES, describe, find_frame
 
 FORMATS = ("npz", "tfds", "hf")
@@ -115,7 +116,10 @@ def import_module(what: str, name: str) -> ModuleType:
     if here not in sys.path:
         sys.path.insert(0, here)  # as with `python -m`; the module's later imports are found there, too
     try:
-        return import_file(Path(name).expanduser().resolve()) if name.endswith(".py") else importlib.import_module(name)
+        is_file = name.endswith(".py")
+        module = import_file(Path(name).expanduser().resolve()) if is_file else importlib.import_module(name)
+        note_import(module)
+        return module
     except FileNotFoundError as error:
         looked = f" ({name}, seen from the working directory)" if not Path(name).expanduser().is_absolute() else ""
         raise ValueError(f"{what}: there is no file {error.filename}{looked}") from error

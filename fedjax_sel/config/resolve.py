@@ -102,7 +102,7 @@ def resolve_source(key: str, given: Any) -> dict:
     known = list_source_parameters(name)
     code = marks.mark_code(key, own.load_function(key, name), rest) if own.is_own(name) else {}
     found = [*marks.list_paths(known, rest), *sources.list_files(name, rest.get("data_dir"))]
-    files = marks.mark_files(key, found, rest)
+    files = marks.mark_files(key, marks.digest_files(found), rest)
     return {"name": name, **code, **files} | complete(key, name, rest, known)
 
 

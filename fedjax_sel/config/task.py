@@ -88,7 +88,10 @@ def resolve_metrics(given: Any) -> dict[str, dict] | None:
         given = dict(zip(named, given, strict=True))
     if not isinstance(given, Mapping):
         raise ValueError(f"task.metrics is {given!r}; it must be a list of names, as in [accuracy, f1], or a mapping")
-    return {name: METRIC.resolve(f"task.metrics.{name}", one) or {} for name, one in given.items()}
+    if unnamed := [name for name in given if not isinstance(name, str)]:
+        raise ValueError(f"task.metrics has a metric called {unnamed[0]!r}; its name must be text")
+    named = {name: name if one is None else one for name, one in given.items()}
+    return {name: METRIC.resolve(f"task.metrics.{name}", one) or {} for name, one in named.items()}
 
 
 @see(PAGE)

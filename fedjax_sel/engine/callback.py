@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -26,6 +26,15 @@ class Callback(Protocol):
     """
 
     needs_variables: bool = False
+
+    def check_metrics(self, metrics: Collection[str]) -> None:
+        """Called first of all, before anything compiles or is written, with the names of what evaluations measure.
+
+        These are `loss`, the task's own metrics, and `accuracy` if targets are classes. Not called in a sweep.
+
+        Raises:
+          ValueError: the callback needs another metric.
+        """
 
     def on_train_begin(self, history: History) -> None:
         """Called once, when everything has been checked; `history.about` says how the run will be executed."""

@@ -30,7 +30,7 @@ from fedjax_sel.engine.init import init_runs
 from fedjax_sel.engine.layout import Layout
 from fedjax_sel.engine.ledger import rates_of
 from fedjax_sel.engine.mark import digest_examples, mark_of
-from fedjax_sel.engine.metrics import is_due
+from fedjax_sel.engine.metrics import complete_metrics, is_due
 from fedjax_sel.engine.program import Program, plan_program
 from fedjax_sel.engine.recorder import CLIENTS, Recorder, split_history
 from fedjax_sel.engine.scan import run_chunk
@@ -92,6 +92,9 @@ def sweep(
     for one in {id(one): one for one in drawn}.values():
         for experiment in experiments:
             experiment.check(one)
+    for callback in how.callbacks:
+        if hasattr(callback, "check_metrics"):
+            callback.check_metrics({"loss", *complete_metrics(experiments[0].task, drawn[0]).metrics})
     forget_many_programs()
     layout, mesh = (Layout(clients=1, seeds="scan"), None) if how.debug else (how.layout, how.mesh)
     program = plan_program(experiments, drawn, seeds, layout=layout, mesh=mesh, chunk=how.chunk, others=others)

@@ -200,8 +200,8 @@ def format_costs_to(history: History, target: float, costs: Sequence[str] = ("by
     """
     rounds = rounds_to(history["accuracy"], target)
     missed = int((rounds > history.rounds).sum())
-    middle = float(np.median(rounds))
-    first = f">{history.rounds}" if middle > history.rounds else f"{middle:g}"
+    middle = float(np.median(np.where(rounds > history.rounds, np.inf, rounds)))
+    first = f"{middle:g}" if np.isfinite(middle) else f">{history.rounds}"
 
     def format_reached(cost: str) -> str:
         if cost != "bytes" and cost not in history.metrics:

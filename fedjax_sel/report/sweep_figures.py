@@ -24,7 +24,7 @@ MOST_LINES = 8
 def plot_sweep(table: pd.DataFrame, axes: Sequence[str]) -> dict[str, Figure]:
     """Returns figures by name: accuracy (or loss) against each axis, and a map if there are two axes of numbers."""
     rows = combine_seeds(table, axes)
-    out = {"accuracy": plot_axes(rows, axes)}
+    out = {name_quality(rows): plot_axes(rows, axes)}
     if len(axes) == 2 and all(pd.api.types.is_numeric_dtype(rows[key]) for key in axes):
         out["map"] = plot_plane(rows, *axes)
     return out

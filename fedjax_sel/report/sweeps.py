@@ -59,7 +59,10 @@ def format_value(value: Any) -> str:
 
 
 def combine_seeds(table: pd.DataFrame, axes: Sequence[str]) -> pd.DataFrame:
-    """Returns one row for each combination, in the table's order, with means over the seeds that did not diverge."""
+    """Returns one row for each combination, in the table's order, with means over the seeds that did not diverge.
+
+    Standard deviations are NaN where fewer than two did not.
+    """
     rows = []
     for name, of in table.groupby("combination", sort=False):
         kept = of[of["diverged"] == 0]
@@ -70,7 +73,7 @@ def combine_seeds(table: pd.DataFrame, axes: Sequence[str]) -> pd.DataFrame:
             "diverged": len(of) - len(kept),
         }
         for metric in (name for name in ("final_accuracy", "best_accuracy", "final_loss") if name in table):
-            row |= {metric: kept[metric].mean(), f"{metric}_std": kept[metric].std() if len(kept) > 1 else 0.0}
+            row |= {metric: kept[metric].mean(), f"{metric}_std": kept[metric].std()}
         rows.append(row | {metric: kept[metric].mean() for metric in ("bytes", "flops")})
     return pd.DataFrame(rows)
 
@@ -107,7 +110,8 @@ def format_spread(row: Mapping[str, Any], metric: str) -> str:
     """Returns mean ± standard deviation over seeds, as text."""
     if np.isnan(row[metric]):
         return "–"
-    return f"{row[metric]:.4f}" + (f" ± {row[metric + '_std']:.4f}" if row["seeds"] > 1 else "")
+    spread = row[f"{metric}_std"]
+    return f"{row[metric]:.4f}" + ("" if np.isnan(spread) else f" ± {spread:.4f}")
 
 
 def build_table(title: str, table: pd.DataFrame, axes: Sequence[str]) -> Table:
@@ -135,11 +139,12 @@ def render_page(table: pd.DataFrame, axes: Sequence[str], config: str, drawn: It
       drawn: names of the figures.
     """
     heads, rows = format_rows(table, axes)
+    captions = CAPTIONS | {"map": f"Mean final {'accuracy' if 'final_accuracy' in table else 'loss'} over seeds."}
     parts = [
         f"# Sweep over {', '.join(axes)}",
         f"{len(rows)} combinations, {table['seed'].nunique()} seeds each; mean ± standard deviation, the best first.",
         markdown(heads, rows),
-        *(f"![{CAPTIONS[name]}](figures/{name}.png)\n\n*{CAPTIONS[name]}*" for name in drawn),
+        *(f"![{captions[name]}](figures/{name}.png)\n\n*{captions[name]}*" for name in drawn),
         "`table.csv` and `table.parquet` have a row for each combination and seed; `runs/` has their folders.",
         "## What was asked",
         f"```yaml\n{config.strip()}\n```",
@@ -150,5 +155,5 @@ def render_page(table: pd.DataFrame, axes: Sequence[str], config: str, drawn: It
 CAPTIONS = {
     "accuracy": "Accuracy against each axis: mean over seeds, with bars of one standard deviation. Dashed lines are "
     "the accuracy of the best round.",
-    "map": "Mean final accuracy over seeds.",
+    "loss": "Loss against each axis: mean over seeds, with bars of one standard deviation.",
 }

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from fedjax_sel.catalog import see
-from fedjax_sel.config import Config, load_file, rename, resolve
+from fedjax_sel.config import Config, dump, is_same, load_file, rename, resolve
 from fedjax_sel.config.build import build_parts
 from fedjax_sel.config.marks import drop_marks, has_mark
 from fedjax_sel.engine.checkpoint import Checkpoints
@@ -116,7 +116,7 @@ def check(folder: str | Path, config: Config, *, extend: bool = True, checkpoint
 def read_config(folder: Path, config: Config) -> Config | None:
     """Returns a folder's complete configuration, or None if it equals `config`; `FolderError` if it cannot be read."""
     theirs = read_file(folder / CONFIG, load_file)
-    if theirs == config.to_dict():
+    if is_same(theirs, config.to_dict()):
         return None
     # It is from an earlier version, written by hand, or names a user's component whose source has changed since.
     known = read_file(folder / CONFIG, lambda _: resolve(drop_marks(theirs)))
@@ -218,7 +218,7 @@ def save(folder: str | Path, history: History, config: Config, *, figures: bool 
     (folder / ENVIRONMENTS).unlink(missing_ok=True)
 
 
-def write_report(folder: Path, history: History, config: Config, found: dict[str, Any]) -> None:
+def write_report(folder: Path, history: History, config: Mapping[str, Any], found: dict[str, Any]) -> None:
     """Writes a run's figures and its pages, `report.html` last."""
     from fedjax_sel.report.figures import plot_run  # imported here because matplotlib takes a second
     from fedjax_sel.report.page import Page
@@ -226,8 +226,9 @@ def write_report(folder: Path, history: History, config: Config, found: dict[str
     (folder / FIGURES).mkdir(exist_ok=True)
     for name, figure in plot_run(history):
         files.write_figure(folder / FIGURES / f"{name}.png", figure)
-    files.write_text(folder / REPORT, render_page(title(config, history.rounds), found, config.dump(), history.about))
-    page = Page(history, title(config, history.rounds), config.dump(), (f"folder: {folder}",))
+    shown = dump(config)
+    files.write_text(folder / REPORT, render_page(title(config, history.rounds), found, shown, history.about))
+    page = Page(history, title(config, history.rounds), shown, (f"folder: {folder}",))
     files.write_text(folder / HTML, page.to_html())
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
 import jax
+import numpy as np
 
 from fedjax_sel.catalog import see
 from fedjax_sel.engine.checkpoint import Checkpoints
@@ -47,6 +50,34 @@ def list_files(place: str | Path) -> list[Path]:
     """Returns the file that `load` reads, as a list; empty for a model of the library, a checkpoint, or a folder."""
     path = locate(Path(place).expanduser())
     return [path] if str(place) not in list_shipped() and path.is_file() else []
+
+
+def digest_folder(place: str | Path) -> dict[str, str]:
+    """Returns the digest, by path, of what `load` reads from a run's newest checkpoint or an Orbax folder.
+
+    It is a digest of the numbers: a run that was made again has the same. Empty for anything else, and for what cannot
+    be read.
+    """
+    path = locate(Path(place).expanduser())
+    if str(place) in list_shipped() or path.is_file():
+        return {}
+    kept = [path] if path.is_dir() else sorted((Path(place).expanduser() / CHECKPOINTS).glob("round-*"))[-1:]
+    found = [(str(one), digest_variables(str(place), one.stat().st_mtime_ns)) for one in kept]
+    return {name: digest for name, digest in found if digest is not None}
+
+
+@functools.lru_cache(maxsize=64)
+def digest_variables(place: str, time: int) -> str | None:
+    """Returns the digest of the variables at a place that was last written at `time`; None: they cannot be read."""
+    try:
+        arrays = formats.flatten(load(place))
+    except (FileNotFoundError, ValueError):
+        return None
+    found = hashlib.sha256()
+    for name, array in sorted(arrays.items()):
+        found.update(f"{name} {array.dtype} {array.shape} ".encode())
+        found.update(np.ascontiguousarray(array).tobytes())
+    return found.hexdigest()[:8]
 
 
 def locate(place: Path) -> Path:

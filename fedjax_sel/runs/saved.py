@@ -177,7 +177,7 @@ class SavedSweep:
     Attributes:
       folder: the folder of the sweep.
       description: the values of every axis (`axes`), and what all combinations have in common (`common`).
-      table: one row per combination, seed and round, as in `table.parquet`.
+      table: one row per combination and seed, as in `table.parquet`.
     """
 
     folder: Path

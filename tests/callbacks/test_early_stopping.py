@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from fedjax_sel.callbacks.early_stopping import EarlyStopping
+from fedjax_sel.cli import main
 from fedjax_sel.config import resolve
 from fedjax_sel.engine.history import History
 from fedjax_sel.runs import layout
@@ -121,3 +123,17 @@ def test_a_run_that_was_ended_is_a_finished_one(tmp_path, capsys):
 def test_wrong_parameters_are_refused(given, says):
     with pytest.raises(ValueError, match=says):
         EarlyStopping(**given)
+
+
+def test_a_metric_that_is_not_measured_is_refused_before_anything_is_made(tmp_path):
+    given = ["run", "iris", "data=diabetes", "model=logistic", "partition.clients=5", "m=2", "callbacks=early_stopping"]
+    done = CliRunner().invoke(main, [*given, "rounds=2", "--out", str(tmp_path / "out")])
+    assert done.exit_code == 2, done.output
+    assert "early_stopping: metric is 'accuracy', which targets that are no classes lack; take 'loss'" in " ".join(
+        done.stderr.split()
+    )
+    assert not (tmp_path / "out").exists()
+    done = CliRunner().invoke(
+        main, [*given, "rounds=2", "callbacks.early_stopping.metric=loss", "--out", str(tmp_path / "out")]
+    )
+    assert done.exit_code == 0, done.output

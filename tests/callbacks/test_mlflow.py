@@ -1,5 +1,9 @@
 """What MLflow keeps is what the history says."""
 
+import shutil
+import sys
+from types import ModuleType, SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -42,8 +46,55 @@ def test_a_run_a_seed_with_every_round_once_also_after_a_kill(small, tmp_path):
 
 @pytest.mark.parametrize("name", ["mlflow", "trackio"])
 def test_without_the_package_the_extra_is_named_before_anything_runs(monkeypatch, name):
-    import sys
-
     monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(ValueError, match=rf"{name}, which is not installed: pip install 'fedjax-sel\[{name}\]'"):
         config.build(config.resolve({"data": "iris", "cohort_size": 2, "callbacks": name}))
+
+
+class Server:
+    """What a tracking server remembers, in MLflow's place: runs by their tags, with their metrics."""
+
+    def __init__(self):
+        self.runs = {}
+
+    def MlflowClient(self, tracking_uri):
+        return self
+
+    def get_experiment_by_name(self, name):
+        return SimpleNamespace(experiment_id="1")
+
+    def search_runs(self, experiments, text):
+        found = [run for run, (tag, _) in self.runs.items() if text == f"tags.`fedjax_sel.run` = '{tag}'"]
+        return [SimpleNamespace(info=SimpleNamespace(run_id=run)) for run in found]
+
+    def create_run(self, experiment, run_name, tags):
+        run = f"run {len(self.runs)}"
+        self.runs[run] = tags["fedjax_sel.run"], []
+        return SimpleNamespace(info=SimpleNamespace(run_id=run))
+
+    def get_run(self, run):
+        last = {name: value for name, value, _, _ in self.runs[run][1]}
+        return SimpleNamespace(data=SimpleNamespace(metrics=last))
+
+    def log_batch(self, run, params=(), metrics=()):
+        self.runs[run][1].extend(metrics)
+
+    def set_terminated(self, run):
+        pass
+
+
+def test_on_a_server_another_run_in_the_same_folder_is_another_one(small, tmp_path, monkeypatch):
+    server, place = Server(), tmp_path / "run"
+    module, entities = ModuleType("mlflow"), ModuleType("mlflow.entities")
+    module.MlflowClient, module.MlflowException, module.entities = server.MlflowClient, OSError, entities
+    entities.Metric, entities.Param = (lambda *parts: parts), (lambda *parts: parts)
+    for one in (module, entities):
+        one.__spec__ = SimpleNamespace(origin="mlflow.py")
+        monkeypatch.setitem(sys.modules, one.__name__, one)
+    asked = {"mlflow": {"uri": "http://server"}}
+    small.killed_and_gone_on_with(place, asked, seeds=1)
+    assert len(server.runs) == 1
+    shutil.rmtree(place)
+    small.run(place, asked, seeds=1, rounds=4)
+    rounds = [[value for name, value, _, _ in metrics if name == "round"] for _, metrics in server.runs.values()]
+    assert rounds == [[1, 2, 3, 4, 5, 6], [1, 2, 3, 4]]

@@ -123,14 +123,22 @@ def run_block(
             continue
         history = concat_seeds([histories[i] for histories in parts], first.seeds)
         if turns > 1:
-            for event in ("on_train_begin", "after_central_iteration", "on_train_end"):
-                tell(own[i], event, history)
+            tell(own[i], "on_train_begin", before_round_0(history))
+            tell(own[i], "after_central_iteration", history)
+            tell(own[i], "on_train_end", history)
         about = {"side_by_side": f"{len(experiments)} combinations x {len(block.seeds[0])} seeds"}
         history = replace(history, about={**history.about, **about})
         of_run.save(finished / one.name, history, one.config, figures=figures, models=models)
     for points in kept:
         if not checkpoints:
             points.clear()
+
+
+def before_round_0(history: History) -> History:
+    """Returns a run's history as it was when the run began."""
+    about = {name: value for name, value in history.about.items() if name != "seconds"}
+    none = {"metrics": {}, "client_metrics": {}, "client_rounds": (), "variables": None, "personal": ()}
+    return replace(history, selections=history.selections[:, :0], about=about, **none)
 
 
 def concat_seeds(parts: Sequence[History], seeds: tuple[int, ...]) -> History:

@@ -16,7 +16,7 @@ import pandas as pd
 
 from fedjax_sel import config as configuration
 from fedjax_sel.catalog import see
-from fedjax_sel.config import Config
+from fedjax_sel.config import Config, is_same
 from fedjax_sel.config.marks import MARKS
 from fedjax_sel.engine.checkpoint import Checkpoints
 from fedjax_sel.report import sweeps
@@ -74,8 +74,8 @@ def find_done(place: Path, grid: Sequence[Combination]) -> int | None:
     """Returns the rounds of the finished sweep in a folder which is this one but for them; None: there is none."""
     theirs, mine = read_description(place), describe(grid)
     had, has = theirs.get("common", {}), mine["common"]
-    same = all(theirs.get(part) == mine.get(part) for part in ("axes", "sources"))
-    differs = {key for key in had | has if had.get(key) != has.get(key)}
+    same = all(is_same(theirs.get(part), mine.get(part)) for part in ("axes", "sources"))
+    differs = {key for key in had | has if not is_same(had.get(key), has.get(key))}
     return had.get("rounds") if same and differs == {"rounds"} and (place / of_run.SUMMARY).exists() else None
 
 
@@ -114,7 +114,7 @@ def list_differences(theirs: dict, mine: dict) -> list[str]:
     """Returns in what two sweeps differ: their axes, else what all combinations have in common, else their sources."""
     for part in ("axes", "common", "sources"):
         one, other = theirs.get(part, {}), mine.get(part, {})
-        keys = [key for key in one | other if one.get(key, "absent") != other.get(key, "absent")]
+        keys = [key for key in one | other if not is_same(one.get(key, "absent"), other.get(key, "absent"))]
         if keys:
             return [f"{key}: {one.get(key, 'absent')} there, {other.get(key, 'absent')} here" for key in keys]
     return []
