@@ -51,7 +51,7 @@ for name, value in KEPT.items():
     os.environ[name.upper()] = str(value)  # for the processes that tests start
 
 
-from fedjax_sel.engine import init  # noqa: E402 (imported with the settings above)
+from fedjax_sel.engine import forgetting, init  # noqa: E402 (imported with the settings above)
 from fedjax_sel.pytree import jit  # noqa: E402
 
 mlir.make_ir_context = functools.cache(mlir.make_ir_context)
@@ -60,6 +60,9 @@ mlir.make_ir_context = functools.cache(mlir.make_ir_context)
 JAX makes one for each program and keeps it, which takes 5 ms, and longer the more there are; the tests compile 15,000
 programs, most of them a single operation.
 """
+
+forgetting.MOST = Path(tempfile.gettempdir()) / "no limit of mappings"
+"""Runs forget no programs by themselves, which tests that count them would notice; `forget_too_many` does."""
 
 init.compiled_variables = jit(static_argnames=["example"])(init.init_variables)
 """Initial models are drawn without LLVM's optimisation, too, which halves the time until they are compiled."""
