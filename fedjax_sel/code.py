@@ -26,6 +26,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from flax.core import FrozenDict
 from jax.core import Tracer
 
 from fedjax_sel.mistakes import FROM_KEY, LIBRARIES, PACKAGE, OwnCodeError
@@ -78,6 +79,8 @@ def can_change(value: Any) -> bool:
         return False
     if isinstance(value, tuple | frozenset):
         return any(map(can_change, value))
+    if isinstance(value, FrozenDict):
+        return any(map(can_change, value.values()))
     if isinstance(value, CONTAINERS | SimpleNamespace | argparse.Namespace):
         return True
     if isinstance(value, type):
@@ -198,10 +201,12 @@ def list_parts(value: Any, seen: Mapping[int, tuple[int, Any]]) -> list[Any]:
     if isinstance(value, MethodType):
         return [value.__func__, value.__self__]
     if isinstance(value, CodeType):
-        return [value.co_code.hex(), *value.co_names, *value.co_consts]
+        counted = [value.co_argcount, value.co_posonlyargcount, value.co_kwonlyargcount, value.co_flags]
+        arguments = value.co_varnames[: value.co_argcount + value.co_kwonlyargcount]  # are given by name
+        return [value.co_code.hex(), *counted, *arguments, *value.co_names, *value.co_consts]
     if isinstance(value, tuple | list):
         return [type(value).__name__, *value]
-    if isinstance(value, dict):
+    if isinstance(value, dict | FrozenDict):
         return [type(value).__name__, *sort_items(value, seen)]
     if isinstance(value, type):
         return list_parts_of_class(value) if is_own_class(value) else []
@@ -337,9 +342,8 @@ def list_read_of_modules(function: Any) -> list[tuple[str, Any]]:
             if isinstance(place, ModuleType) and is_own_module(place.__name__) and hasattr(place, name):
                 path, place = f"{place.__name__}.{name}", getattr(place, name)
                 found[path] = place
-                noted[path] = (
-                    noted.get(path, True) and isinstance(place, CONTAINERS) and is_noting(steps[i + 1 : i + 3])
-                )
+                way = is_noting(steps[i + 1 : i + 3]) if isinstance(place, CONTAINERS) else ""
+                noted.setdefault(path, []).append(way)
             else:
                 place = None
         elif kind in LOADS or "LOAD_FAST" in kind:
@@ -347,7 +351,7 @@ def list_read_of_modules(function: Any) -> list[tuple[str, Any]]:
             place = known.get(path)
         else:
             place = None
-    return [(name, value) for name, value in found.items() if not noted[name]]
+    return [(name, value) for name, value in found.items() if not only_notes(noted[name])]
 
 
 def counts(value: Any) -> bool:
@@ -389,7 +393,15 @@ def find_noted(code: CodeType) -> set[str]:
     for i, step in enumerate(steps):
         if step.opname in LOADS:
             noted.setdefault(step.argval, []).append(is_noting(steps[i + 1 : i + 3]))
-    return {name for name, ways in noted.items() if all(ways) or "by index" in ways}
+    return {name for name, ways in noted.items() if only_notes(ways) or "by index" in ways}
+
+
+def only_notes(ways: Sequence[str]) -> bool:
+    """Returns whether a container is only noted in, by the ways in which it is loaded; to ask what is in it is to read.
+
+    Only where something is noted, too, a memo asks whether it is there already.
+    """
+    return all(ways) and set(ways) != {"whether"}
 
 
 def is_noting(following: Sequence[dis.Instruction]) -> str:

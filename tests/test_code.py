@@ -498,3 +498,45 @@ def test_a_description_is_the_same_in_every_process(tmp_path):
         for seed in ("1", "2")
     }
     assert len(said) == 1
+
+
+ON = {0, 1}
+
+
+def is_on(round, n):
+    return jnp.array([i in ON for i in range(n)])
+
+
+def test_what_code_asks_a_container_for_is_followed(monkeypatch):
+    before = describe(is_on)
+    monkeypatch.setitem(globals(), "ON", {2, 3})
+    assert describe(is_on) != before
+
+
+def test_the_names_of_arguments_are_part_of_the_code():
+    """Signals are given by name."""
+
+    def of(text):
+        held = {}
+        exec(f"def score({text}, **_): return {text.rpartition(' ')[2]}", held)
+        return describe(held["score"])
+
+    assert len({of("*, loss"), of("*, entropy"), of("loss"), of("loss, /, entropy")}) == 4
+    assert of("*, loss") == of("*, loss")
+
+
+SHIFT = 1.0
+
+
+def shifted(outputs, targets):
+    return jnp.full(len(targets), SHIFT)
+
+
+def test_a_metric_of_the_users_is_followed(monkeypatch):
+    source = fs.load("iris")
+    task = fs.Task.on(fs.models.LogisticRegression(classes=3), source, metrics={"shifted": shifted})
+    federation = fs.Federation(source, fs.partition.Iid(clients=5))
+    experiment = fs.Experiment(task, cohort_size=2, rounds=1)
+    assert fs.simulate(experiment, federation)["shifted"].item() == 1.0
+    monkeypatch.setitem(globals(), "SHIFT", 7.0)
+    assert fs.simulate(experiment, federation)["shifted"].item() == pytest.approx(7.0)

@@ -221,7 +221,9 @@ def _as_array(what: str, x: np.ndarray) -> np.ndarray:
         raise ValueError(f"{what} examples cannot be one array ({error}); all examples need the same shape") from error
     if x.dtype.kind not in "iubf":
         raise ValueError(f"{what} examples are {x.dtype}; they must be numbers (uint8, integers, floats)")
-    return x
+    if np.ma.is_masked(x):
+        raise ValueError(f"{what} examples are masked in {np.ma.count_masked(x)} places; give a number for each")
+    return np.ma.getdata(x)
 
 
 def convert_new(x: Any, shape: tuple[int, ...]) -> np.ndarray:

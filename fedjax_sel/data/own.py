@@ -54,6 +54,8 @@ def from_arrays(
     for client, pair in named:
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise ValueError(f"{name}: client {client!r} is a {type(pair).__name__}; it must be (examples, labels)")
+        if np.ma.is_masked(pair[0]):
+            raise ValueError(f"{name}: examples of client {client!r} are masked in places; give a number for each")
         x, y = map(np.asarray, pair)
         if not len(y) or len(x) != len(y):
             raise ValueError(
@@ -64,6 +66,11 @@ def from_arrays(
             raise ValueError(
                 f"{name}: examples of client {client!r} have shape {x.shape[1:]}, those of client {named[0][0]!r} "
                 f"{pairs[0][0].shape[1:]}; examples must be alike"
+            )
+        if pairs and (x.dtype == np.uint8) != (pairs[0][0].dtype == np.uint8):  # images of 0 to 255, and of 0 to 1
+            raise ValueError(
+                f"{name}: examples of client {client!r} are {x.dtype}, those of client {named[0][0]!r} "
+                f"{pairs[0][0].dtype}; examples must be alike"
             )
         pairs.append((x, y))
     owner = np.repeat(np.arange(len(pairs)), [len(y) for _, y in pairs])

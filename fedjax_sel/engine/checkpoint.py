@@ -208,6 +208,7 @@ class Checkpoints:
     def clear(self) -> None:
         """Removes all checkpoints."""
         shutil.rmtree(self.folder, ignore_errors=True)
+        self.saved = None
 
     def _kept(self) -> str:
         done = self.rounds()

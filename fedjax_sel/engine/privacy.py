@@ -43,11 +43,11 @@ def epsilon_of(experiment: Experiment, data: FederatedData, delta: float, *, pub
     drawn = jax.eval_shape(lambda: experiment.task.init(jax.random.key(0), data.like))
     task = experiment.task
     normalised = task.frozen.normalised or any(np.ndim(a) for a in (task.shift, task.scale))
-    problems = {
-        f"aggregation is {type(aggregation).__name__}, not DPFedAvg": not isinstance(aggregation, DPFedAvg),
-        f"client_selection is {type(selector).__name__}, not Uniform": not isinstance(selector, Uniform),
-        f"correction is {type(experiment.correction).__name__}, which may send more than the update": not isinstance(
-            experiment.correction, NoCorrection
+    problems = {  # of classes derived from these, nothing is known
+        f"aggregation is {type(aggregation).__name__}, not DPFedAvg": type(aggregation) is not DPFedAvg,
+        f"client_selection is {type(selector).__name__}, not Uniform": type(selector) is not Uniform,
+        f"correction is {type(experiment.correction).__name__}, which may send more than the update": (
+            type(experiment.correction) is not NoCorrection
         ),
         "the model has batch statistics, which are averaged without a bound": bool(experiment.task.split(drawn)[1]),
         "there is a deadline, which depends on how many examples a client has": bool(
@@ -58,18 +58,16 @@ def epsilon_of(experiment: Experiment, data: FederatedData, delta: float, *, pub
         ),
         "the task normalises by moments that may be of the clients' examples; use Task.on(..., normalise=False) or "
         "'unit', or constants of other data and public_moments=True": normalised and not public_moments,
-        f"volatility is {type(experiment.volatility).__name__}, not Always": not isinstance(
-            experiment.volatility, Always
-        ),
+        f"volatility is {type(experiment.volatility).__name__}, not Always": type(experiment.volatility) is not Always,
     }
     for problem, found in problems.items():
         if found:
             raise ValueError(f"no ε: {problem}")
     assert isinstance(aggregation, DPFedAvg)
     z = float(aggregation.noise_multiplier)
-    if isinstance(availability, Always):
+    if type(availability) is Always:
         return epsilon(z, experiment.rounds, share=(m, n), delta=delta, sampling="fixed")
-    if isinstance(availability, Bernoulli) and np.ndim(availability.p) == 0 and m == n:
+    if type(availability) is Bernoulli and np.ndim(availability.p) == 0 and m == n:
         return epsilon(z, experiment.rounds, share=float(availability.p), delta=delta)
     raise ValueError(
         f"no ε: availability is {type(availability).__name__} and cohort_size is {m} of N = {n}; it must be Always, or "

@@ -25,7 +25,8 @@ def mean_final_quality(history: History) -> float:
 
 def check_direction(study: Any, experiment: Experiment, data: Federation | FederatedData) -> None:
     """Raises `ValueError` if a study's direction is wrong for the headline metric of an experiment."""
-    targets = data.source.targets if isinstance(data, Federation) else data.targets
+    source = data.source if isinstance(data, Federation) else data
+    targets = getattr(source, "targets", "classes")  # generators make classes
     accurate = targets == "classes" or "accuracy" in experiment.task.metrics
     name, better = ("accuracy", "maximize") if accurate else ("loss", "minimize")
     if study.direction.name.lower() != better:

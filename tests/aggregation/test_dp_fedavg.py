@@ -230,6 +230,7 @@ def test_epsilon_of_an_experiment(clients):
     [
         ({"aggregation": Mean()}, "no ε: aggregation is Mean, not DPFedAvg"),
         ({"client_selection": BySize()}, "no ε: client_selection is BySize"),
+        ({"client_selection": Measuring()}, "no ε: client_selection is Measuring, not Uniform"),
         ({"volatility": Bernoulli(0.5)}, "no ε: volatility is Bernoulli"),
         ({"data_selection": FedBalancer()}, "no ε: data_selection is FedBalancer, by which clients tell the server"),
         ({"availability": Bernoulli(0.5)}, r"no ε: availability is Bernoulli and cohort_size is 3 of N = 6"),

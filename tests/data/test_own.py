@@ -74,6 +74,11 @@ def test_a_run_on_ones_own_arrays():
             r"client 1 have shape \(4,\), those of client 0 \(3,\)",
         ),
         ([(np.zeros((2, 3)), [0.5, 1])], "label"),
+        (
+            [(np.zeros((2, 3), np.uint8), [0, 1]), (np.zeros((2, 3)), [0, 1])],
+            "client 1 are float64, those of client 0 uint8; examples must be alike",
+        ),
+        ([(np.ma.masked_equal(np.eye(2), 1), [0, 1])], "examples of client 0 are masked in places"),
         ([(np.full((2, 3), np.nan), [0, 1])], "NaN|finite"),
     ],
     ids=str,

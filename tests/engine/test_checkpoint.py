@@ -325,3 +325,11 @@ def test_what_cannot_be_read_now_is_not_damaged_and_is_kept(data, tmp_path, monk
     with pytest.raises(type(error)):
         simulate(experiment(), data, chunk=2, checkpoints=Checkpoints(tmp_path))
     assert Checkpoints(tmp_path).rounds() == kept
+
+
+def test_what_was_cleared_is_saved_again_by_the_same_object(data, tmp_path):
+    points = Checkpoints(tmp_path)
+    for selector in (Entropy(epsilon=0.1), Entropy(epsilon=0.2)):
+        simulate(experiment(selector), data, checkpoints=points)
+        assert points.rounds()[-1] == 6
+        points.clear()

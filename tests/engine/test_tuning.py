@@ -7,6 +7,7 @@ import pytest
 import fedjax_sel as fs
 from fedjax_sel.engine.checkpoint import Checkpoints
 from fedjax_sel.engine.scan import run_chunk
+from fedjax_sel.engine.tuning import check_direction
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.models.logistic import LogisticRegression
 
@@ -103,3 +104,9 @@ def test_a_callback_that_declares_it_is_shown_the_models_after_every_chunk(data,
     for number, shown in zip((2, 4), asks.shown, strict=True):
         jax.tree.map(np.testing.assert_array_equal, shown, points.variables_after(number))
     jax.tree.map(np.testing.assert_array_equal, asks.shown[-1], history.variables)
+
+
+def test_examples_that_are_drawn_from_the_seed_are_tuned_too(data):
+    drawn = fs.Federation(lambda seed: fs.load("iris", seed=seed), fs.partition.Iid(clients=5))
+    with pytest.raises(ValueError, match="the study is to minimize, but its objective is the final accuracy"):
+        check_direction(optuna.create_study(direction="minimize"), experiment(0.1), drawn)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
+import fedjax_sel as fs
 from fedjax_sel import Task, load
 from fedjax_sel.models import from_nnx
 from fedjax_sel.models.wide_resnet import WideResNet
@@ -214,3 +215,15 @@ def test_of_two_normalisations_the_frozen_one_uses_its_statistics_and_the_other_
     h = (h - h.mean(0)) / np.sqrt(h.var(0) + 1e-5)
     expected = task.example_losses(jnp.asarray(h @ np.asarray(head["kernel"]) + np.asarray(head["bias"])), y)
     np.testing.assert_allclose(losses, expected, rtol=1e-4)
+
+
+def test_a_sweep_of_models_with_different_beginnings_is_refused():
+    source = fs.load("iris")
+    task = fs.Task.on(fs.models.MLP(classes=3, hidden=(4,)), source)
+    one, two = (
+        fs.Experiment(task.fine_tune(source.x, pretrained=task.init(jax.random.key(i), source.x)), cohort_size=2)
+        for i in (1, 2)
+    )
+    federation = fs.Federation(source, fs.partition.Iid(clients=5))
+    with pytest.raises(ValueError, match="begin with different pretrained variables"):
+        fs.sweep([one, two], federation)
