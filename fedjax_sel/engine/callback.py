@@ -30,7 +30,8 @@ class Callback(Protocol):
     def check_metrics(self, metrics: Collection[str]) -> None:
         """Called first of all, before anything compiles or is written, with the names of what evaluations measure.
 
-        These are `loss`, the task's own metrics, and `accuracy` if targets are classes. Not called in a sweep.
+        These are `loss`, the task's own metrics, and `accuracy` if targets are classes. Not called by
+        `fedjax-sel sweep`.
 
         Raises:
           ValueError: the callback needs another metric.

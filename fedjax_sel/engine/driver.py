@@ -86,7 +86,6 @@ def sweep(
     """
     began = time.perf_counter()
     check_arguments(experiments, data, others)
-    check_same_start([*experiments, *others])
     how = resolve_execution(execution, changes)
     seeds = check_seeds(seeds)
     drawn = data.draws(seeds) if isinstance(data, Federation) else [data] * len(seeds)
@@ -256,15 +255,6 @@ def resolve_execution(execution: Execution | None, changes: dict[str, Any]) -> E
 
 
 @see("docs/learn/tour.md")
-def check_same_start(experiments: Sequence[Experiment]) -> None:
-    """Raises `ValueError` if experiments begin with different pretrained variables, which one program draws for all."""
-    first, *rest = (jax.tree.leaves(one.task.frozen.start) for one in experiments)
-    if any(len(one) != len(first) or not all(map(np.array_equal, one, first)) for one in rest):
-        raise ValueError(
-            "the experiments begin with different pretrained variables (Task.fine_tune); run each by itself (simulate)"
-        )
-
-
 def check_arguments(experiments: Any, data: Any, others: Any = ()) -> None:
     """Raises `ValueError` if arguments of `simulate` or `sweep` are of the wrong kind."""
     if not isinstance(experiments, Sequence) or isinstance(experiments, str):

@@ -244,7 +244,7 @@ def stack_experiments(
       others: experiments that the same program runs at another time.
 
     Raises:
-      ValueError: they differ in more than floats, so they cannot share a program.
+      ValueError: they differ in more than floats, or in pretrained variables, so they cannot share a program.
     """
     first, *rest = [jax.tree_util.tree_flatten_with_path(one) for one in (*experiments, *others)]
     classes = classes_of(experiments[0])
@@ -259,8 +259,10 @@ def stack_experiments(
     for (path, leaf), *same in zip(first[0], *(flat for flat, _ in rest), strict=True):
         values = [leaf, *(other for _, other in same)]
         differs.append(any(value is not leaf and not np.array_equal(value, leaf) for value in values))
+        name = jax.tree_util.keystr(path, simple=True, separator=".")
+        if differs[-1] and name.startswith("task.frozen.start."):  # one program draws the initial models of all
+            raise ValueError("experiments begin with different pretrained variables; run them one after the other")
         if differs[-1] and not jnp.issubdtype(jnp.result_type(leaf), jnp.floating):
-            name = jax.tree_util.keystr(path, simple=True, separator=".")
             raise ValueError(f"experiments differ in {name}, which is no float; run them one after the other")
         mine = values[: len(experiments)]
         leaves.append(jnp.stack([jnp.asarray(value) for value in mine]) if differs[-1] else leaf)
