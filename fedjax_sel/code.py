@@ -57,6 +57,11 @@ def describe_own(tree: Any) -> str:
     return " ".join(describe(value, seen) for value in list_own(tree))
 
 
+def describe_changeable(value: Any) -> str:
+    """Describes a static value, such as a model, as far as it can change while it equals itself; "" if it cannot."""
+    return describe(value) if can_change(value) else ""
+
+
 def list_own(tree: Any) -> Iterator[Any]:
     """Yields the user's classes among the nodes of a pytree, and what its nodes' static fields hold that can change."""
 

@@ -30,7 +30,8 @@ class Layout:
     """How a compiled run is laid out. Results agree between layouts to float tolerance.
 
     Attributes:
-      clients: how many clients' models train side by side (vmap), block after block (scan); None: the whole cohort.
+      clients: how many clients' models train side by side (vmap), block after block (scan); None: the whole cohort, or
+        all clients where all are trained or evaluated.
       seeds: `"vmap"`, all seeds side by side, or `"scan"`, one after another, still in one program.
       examples: examples in one flat forward pass through the global model.
       mesh: over how many devices the seeds, and the clients of each seed's cohort, are divided; None: one device.
@@ -170,7 +171,7 @@ class Layout:
         return total, jax.tree.map(lambda a: a.reshape(blocks * k, *a.shape[2:])[:m], updates)
 
     def over_clients(self, f: Callable, clients: Any) -> Any:
-        """Maps `f` over a leading axis of clients, with as many side by side as in training."""
+        """Maps `f` over a leading axis of clients, `self.clients` side by side, or all of them."""
 
         def mine(part):
             return jax.lax.map(f, part, batch_size=self.clients) if self.clients else jax.vmap(f)(part)

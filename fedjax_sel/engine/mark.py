@@ -23,11 +23,25 @@ BLOCK = 2**20
 def mark_of(*parts: Any) -> str:
     """Returns a digest of pytrees that define a run: their structure, static fields included, and all their numbers."""
     paths, tree = jax.tree_util.tree_flatten_with_path(parts)
-    text = re.sub(r" at 0x[0-9a-f]+", "", str(tree))  # a function's address does not matter
+    text = sort_sets(re.sub(r" at 0x[0-9a-f]+", "", str(tree)))  # a function's address does not matter
     text += describe_own(parts)
     return digest(
         {"tree": np.frombuffer(text.encode(), np.uint8)} | {name_of(path): fetch(leaf) for path, leaf in paths}
     )
+
+
+def sort_sets(text: str) -> str:
+    """Returns the text with its sets in alphabetical order; each process writes a set of strings in another one.
+
+    >>> sort_sets("frozenset({'b', 'a'})")
+    "frozenset('a', 'b')"
+    """
+    while (sorted_text := SET.sub(lambda found: f"set({', '.join(sorted(found[1].split(', ')))})", text)) != text:
+        text = sorted_text
+    return text
+
+
+SET = re.compile(r"set\(\{([^{}]*)\}\)")
 
 
 def digest_examples(arrays: Sequence[Any]) -> np.ndarray:

@@ -10,6 +10,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from fedjax_sel.code import describe_changeable
 from fedjax_sel.models._call import ModelAdapter, apply_model, init_model
 from fedjax_sel.models._fast_conv import is_native
 from fedjax_sel.task.task import Task
@@ -39,7 +40,7 @@ def native_convolutions(task: Task, x: Rows) -> list[str]:
     dtype, options = x.dtype if task.raw else jnp.float32, tuple(task.frozen.model_options.items())
     if not isinstance(task.model, nn.Module):
         return _native_operations(task.model, x.shape[1:], dtype)
-    return list(_native_layers(task.model, x.shape[1:], dtype, options))
+    return list(_native_layers(task.model, x.shape[1:], dtype, options, code=describe_changeable(task.model)))
 
 
 def _native_operations(model: ModelAdapter, example: tuple[int, ...], dtype: Any) -> list[str]:
@@ -53,9 +54,10 @@ def _native_operations(model: ModelAdapter, example: tuple[int, ...], dtype: Any
 
 @functools.lru_cache(maxsize=64)
 def _native_layers(
-    model: nn.Module, example: tuple[int, ...], dtype: Any, options: tuple[tuple[str, Any], ...]
+    model: nn.Module, example: tuple[int, ...], dtype: Any, options: tuple[tuple[str, Any], ...], *, code: str
 ) -> tuple[str, ...]:
-    """Returns the paths in a Linen module that is called with these options."""
+    """Returns the paths in a Linen module that is called with these options; `code` tells changed code from earlier."""
+    del code
     found: dict[str, None] = {}
 
     def note(layer, args, kwargs, context):

@@ -15,6 +15,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Float, Shaped
 
 from fedjax_sel.catalog import see
+from fedjax_sel.code import describe_changeable
 from fedjax_sel.data.dataset import Dataset, normalisation, warn_before_learning
 from fedjax_sel.models._call import ModelAdapter, TakesTokens, apply_model, check_call, init_model
 from fedjax_sel.pytree import Pytree, Scalar, is_real, show, static
@@ -377,7 +378,8 @@ class Task(Pytree):
         if self.frozen.costs is not None:
             return self.frozen.costs
         shapes = jnp.shape(self.shift), jnp.shape(self.scale)
-        return _costs_of(type(self), self.model, *shapes, x.shape[1:], x.dtype, self.frozen.names, self.raw)
+        kept = x.shape[1:], x.dtype, self.frozen.names, self.raw
+        return _costs_of(type(self), self.model, *shapes, *kept, code=describe_changeable((type(self), self.model)))
 
     def parameters(self, x: Rows) -> int:
         """Returns `P`, the number of values in the variables that are trained."""
@@ -435,8 +437,14 @@ def _costs_of(
     dtype: Any,
     names: tuple[str, ...],
     raw: bool,
+    *,
+    code: str,
 ) -> Costs:
-    """Returns `count_costs` of a task with these shapes, whose parts `names` are frozen."""
+    """Returns `count_costs` of a task with these shapes, whose parts `names` are frozen.
+
+    `code` tells a model from an equal one, whose code or globals were others before.
+    """
+    del code
     one = jax.ShapeDtypeStruct((1, *example), dtype)
     moments = (jax.ShapeDtypeStruct(shift, jnp.float32), jax.ShapeDtypeStruct(scale, jnp.float32))
     variables = jax.eval_shape(cls(model, raw=raw).init, jax.random.key(0), one)

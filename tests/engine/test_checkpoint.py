@@ -22,6 +22,7 @@ from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.mark import mark_of
 from fedjax_sel.engine.state import RoundState
 from fedjax_sel.models.logistic import LogisticRegression
+from fedjax_sel.pytree import Pytree, static
 from fedjax_sel.task import Task
 
 
@@ -283,6 +284,15 @@ def test_a_function_is_known_by_what_it_computes_and_not_by_where_it_lies():
     assert mark(adding(2)) != mark(adding(3))
     assert mark(adding(2)) != mark(adding(2, twice=2))
     assert mark_of(Function(functools.partial(adding, 3))) != mark_of(Function(functools.partial(adding, 4)))
+
+
+def test_a_static_set_has_one_mark_in_whichever_order_python_holds_it():
+    class Named(Pytree):
+        names: frozenset = static()
+
+    eight_first, zero_first = frozenset([8, 0]), frozenset([0, 8])
+    assert str(eight_first) != str(zero_first)
+    assert mark_of(Named(eight_first)) == mark_of(Named(zero_first)) != mark_of(Named(frozenset([0])))
 
 
 def test_only_the_first_process_says_when_a_save_is_due(clock, tmp_path, monkeypatch):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from fedjax_sel import Task, models
+from fedjax_sel.task.convolutions import native_convolutions
 from fedjax_sel.task.costs import count_flops
 from fedjax_sel.types import Batch
 
@@ -118,3 +119,23 @@ def test_the_backward_pass_of_the_last_layers_is_theirs_by_hand(frozen, trained)
     every = sum(each) + sum(each[1:])
     task = Task(Deep()).fine_tune(x, frozen=frozen)
     assert task.backward(x) == pytest.approx(2 * some / every, rel=0.02)
+
+
+WIDTH = 4
+
+
+class Sized(nn.Module):
+    """A model whose size is a global, as in a notebook."""
+
+    @nn.compact
+    def __call__(self, x, *, train=False):
+        return nn.Dense(3)(nn.Conv(WIDTH, (3, 3))(x).mean((1, 2)) if WIDTH > 4 else nn.Dense(WIDTH)(x[:, 0, 0]))
+
+
+def test_a_global_that_the_model_reads_counts_again_once_it_is_changed(monkeypatch):
+    task, x = Task(Sized()), jnp.zeros((1, 6, 6, 1))
+    assert task.parameters(x) == (1 * 4 + 4) + (4 * 3 + 3)
+    assert native_convolutions(task, x) == []
+    monkeypatch.setitem(globals(), "WIDTH", 5)
+    assert Task(Sized()).parameters(x) == task.parameters(x) == (9 * 5 + 5) + (5 * 3 + 3)
+    assert native_convolutions(task, x) == ["Conv_0"]
