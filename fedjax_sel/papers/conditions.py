@@ -24,7 +24,8 @@ def observe_conditions(cells: Sequence[Cell], configs: Sequence[Config], histori
         begun = [measure_best(histories[cell.begins]) for cell, _ in runs if cell.begins is not None]
         begun += [cell.pretrained_accuracy for cell, _ in runs if cell.pretrained_accuracy is not None]
         classes = {history.about.get("classes") for history in there}
-        best = max((measure_best(history) for history in there), default=math.nan)
+        federated = [history for history in there if history.num_clients > 1] or there  # not centralised training
+        best = max((measure_best(history) for history in federated), default=math.nan)
         (of_chance,) = classes if len(classes) == 1 else (None,)
         chance = None if of_chance is None else 1 / of_chance
         out[experiment] = Conditions(

@@ -99,8 +99,8 @@ def judge(question: Question, differences: Differences) -> Judgement:
     """Returns the verdict on a claim about several experiments, from their pooled effect and from each of them.
 
     Reproduced if the pooled interval says so, the mean of every experiment lies on the claim's side, and no experiment
-    refutes it. Not reproduced if the pooled effect refutes it, or if an experiment does after Holm's correction for the
-    number of experiments. Undecided otherwise.
+    refutes it. Not reproduced if the pooled effect or an experiment refutes it, after Holm's correction for the number
+    of these tests together. Undecided otherwise.
 
     Args:
       question: the question about each difference.
@@ -117,8 +117,8 @@ def judge_each(question: Question, by_rival: Mapping[str, Differences]) -> Judge
 
     Experiments are pooled, rivals are not: in a mean over rivals, a weak one would compensate for a strong one.
     Reproduced if the claim is reproduced against each rival alone; not reproduced if the pooled effect against a rival,
-    or a single comparison, refutes it, each after Holm's correction for their number. The effect shown is the one
-    against the rival that the claim holds against least.
+    or a single comparison, refutes it, after Holm's correction for the number of all these tests. The effect shown is
+    the one against the rival that the claim holds against least.
 
     Args:
       question: the question about each difference.
@@ -132,16 +132,19 @@ def judge_each(question: Question, by_rival: Mapping[str, Differences]) -> Judge
         raise NotRun("nothing to compare")
     pooled = {rival: pool(differences) for rival, differences in by_rival.items()}
     single = [d for differences in by_rival.values() for d in differences.values()]
-    refuting = find_refuting(question, single)
     pointing = [question.points(d.mean) for d in single]
-    at_fault = dict(zip(pooled, find_refuting(question, pooled.values()), strict=True))
-    if any(refuting) or any(at_fault.values()):
+    alone = {rival: list(differences.values()) for rival, differences in by_rival.items()}
+    tests = {rival: some + [pooled[rival]] * (len(some) > 1) for rival, some in alone.items()}
+    found = iter(find_refuting(question, [d for some in tests.values() for d in some]))
+    refuted = {rival: [next(found) for _ in some] for rival, some in tests.items()}  # of each rival, pooled is the last
+    refuting = [one for rival, some in alone.items() for one in refuted[rival][: len(some)]]
+    if any(map(any, refuted.values())):
         verdict = NOT_REPRODUCED
     elif all(pointing) and all(question.judge(d) == REPRODUCED for d in pooled.values()):
         verdict = REPRODUCED
     else:
         verdict = UNDECIDED
-    least = min(pooled, key=lambda rival: (not at_fault[rival], question.holds(pooled[rival]), pooled[rival].mean))
+    least = min(pooled, key=lambda rival: (not refuted[rival][-1], question.holds(pooled[rival]), pooled[rival].mean))
     effect = {
         "pooled": describe_difference(pooled[least]),
         "comparisons": len(single),

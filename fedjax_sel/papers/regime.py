@@ -18,7 +18,7 @@ class Conditions:
       rounds: of the run.
       seeds: of the run.
       above_chance: best accuracy over the rounds, averaged over seeds, of the best method, as a fraction of the way
-        from chance to 1.
+        from chance to 1; centralised training, of one client, does not count.
       pretrained_accuracy: of the model that the runs began with, on its own pretraining data; None: they began with a
         fresh model.
     """

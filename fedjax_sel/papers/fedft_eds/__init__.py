@@ -58,15 +58,16 @@ one), FedAvg-RDS and FedProx-RDS (five), the studies, the ablations (three) and 
 examples**, the same for every seed and stratified by class, so no interval covers the draw of these. RDS and EDS run
 there, too, but a comparison on 10,000 examples counts only where none on all of them was run: where examples are
 scarce, training on the hardest is known to be worse (Sorscher et al., NeurIPS 2022). The spoken digits have all 3000
-recordings and 8 clients (three seeds), so that a client has 300. Where comparisons have different numbers of seeds,
-those with at least three are judged.
+recordings and 8 clients (three seeds), so that a client has 300. The ablations (Fig. 10) are on CIFAR-100 with 100
+clients in the paper, all of which take part; here they are on 10,000 examples of CIFAR-10 with ten clients. Where
+comparisons have different numbers of seeds, those with at least three are judged.
 
 Clients' models are compared by minibatch CKA (Nguyen, Raghu and Kornblith, 2021, which the paper cites) on all test
 examples, in batches of 100.
 
 We report the best accuracy over the rounds, as the paper does for its learning efficiency; its tables say "top-1". It
 is a maximum over measurements on test examples, so it is optimistic, and more so for methods whose accuracy varies more
-from round to round. Beside each such effect stands that of the last evaluation.
+from round to round. Beside each such effect stands that of the last evaluation, with the verdict that it would give.
 
 Simulated client seconds count every FLOP of all clients at one rate, including the choice of examples and the
 backbone's forward pass for every example of every step. The simulator itself runs a frozen backbone once for all

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from fedjax_sel.metrics import Difference, difference
-from fedjax_sel.papers.fedft_eds.comparisons import NOTICED, compare, find_best_accuracy
+from fedjax_sel.papers.fedft_eds.comparisons import compare, find_accuracy, judge_accuracy, judge_advantage
 from fedjax_sel.papers.fedft_eds.methods import (
     ALPHAS,
     BATCHES,
@@ -25,10 +25,8 @@ from fedjax_sel.papers.judging import (
     ask_comparable,
     compare_with,
     describe_differences,
-    describe_each,
     judge,
     judge_larger,
-    judge_larger_than_each,
     make_claim,
     subtract,
 )
@@ -41,43 +39,47 @@ def judge_parts(histories: Histories) -> list[Claim]:
     if not all((name, way) in histories for name in at.values() for way in ("EDS", "RDS")):
         return []
 
-    def subtract_at(first: tuple[str, str], second: tuple[str, str]) -> Difference:
-        return subtract(*(find_best_accuracy(histories, at[part], way) for part, way in (first, second)))
+    def subtract_at(first: tuple[str, str], second: tuple[str, str], metric: str) -> Difference:
+        return subtract(*(find_accuracy(histories, at[part], way, metric) for part, way in (first, second)))
 
-    parts = {
-        part: {way: subtract_at(("classifier", way), (part, way)) for way in ("EDS", "RDS")}
-        for part in PARTS
-        if part != "classifier"
-    }
-    gains = {name: subtract_at((part, "EDS"), (part, "RDS")) for part, name in at.items()}
-    large, little = (
-        np.mean([gains[at[part]].values for part in some], axis=0)
-        for some in (("full", "large"), ("moderate", "classifier"))
-    )
-    grows = {"full and large - moderate and classifier": difference(large, little)}
+    def compare_parts(metric: str) -> dict[str, dict[str, Difference]]:
+        larger = [part for part in PARTS if part != "classifier"]
+        return {
+            part: {way: subtract_at(("classifier", way), (part, way), metric) for way in ("EDS", "RDS")}
+            for part in larger
+        }
+
+    def find_gains(metric: str) -> dict[str, Difference]:
+        return {name: subtract_at((part, "EDS"), (part, "RDS"), metric) for part, name in at.items()}
+
+    def compare_gains(metric: str) -> dict[str, Difference]:
+        gains = find_gains(metric)
+        large, little = (
+            np.mean([gains[at[part]].values for part in some], axis=0)
+            for some in (("full", "large"), ("moderate", "classifier"))
+        )
+        return {"full and large - moderate and classifier": difference(large, little)}
+
     return [
         make_claim(
             "classifier-alone-is-best",
             "Training the classifier alone is more accurate than training any larger part",
             "Fig. 10a, section IV-H, of pretraining in 'very similar' domains",
-            judge_larger_than_each(parts, NOTICED),
-            {"classifier - larger part, best accuracy": describe_each(parts)},
+            *judge_advantage("classifier - larger part", compare_parts),
             rests_on=at.values(),
         ),
         make_claim(
             "entropy-beats-chance-whatever-is-trained",
             "EDS is more accurate than RDS whatever part of the model is trained",
             "Fig. 10a, section IV-H: 'In all scenarios'",
-            judge_larger(gains, NOTICED),
-            {"EDS - RDS, best accuracy": describe_differences(gains)},
+            *judge_advantage("EDS - RDS", find_gains),
             rests_on=at.values(),
         ),
         make_claim(
             "entropy-helps-most-with-most-trained",
             "The advantage of EDS over RDS is larger if all or a large part of the model is trained than if less is",
             "section IV-H: 'the gap increases with more trainable layers'",
-            judge_larger(grows, NOTICED),
-            {"difference of the advantages, best accuracy": describe_differences(grows)},
+            *judge_advantage("difference of the advantages", compare_gains),
             rests_on=at.values(),
         ),
     ]
@@ -91,21 +93,27 @@ def judge_alpha(histories: Histories) -> list[Claim]:
     at = {alpha: name_ablation("α =", f"{alpha:g}") for alpha in ALPHAS if alpha > ALPHAS[0]}
     if not all((name, way) in histories for name in at.values() for way in ("EDS", "RDS")):
         return []
-    gains = {
-        name: subtract(*(find_best_accuracy(histories, name, way) for way in ("EDS", "RDS"))) for name in at.values()
-    }
-    strong, weak = (
-        np.mean([gains[name].values for alpha, name in at.items() if (alpha <= STRONG) == is_strong], axis=0)
-        for is_strong in (True, False)
-    )
-    shrinks = {"α of 0.05 and 0.1 - α of 0.5 and 1": difference(strong, weak)}
+
+    def find_gains(metric: str) -> dict[str, Difference]:
+        return {
+            name: subtract(*(find_accuracy(histories, name, way, metric) for way in ("EDS", "RDS")))
+            for name in at.values()
+        }
+
+    def compare_gains(metric: str) -> dict[str, Difference]:
+        gains = find_gains(metric)
+        strong, weak = (
+            np.mean([gains[name].values for alpha, name in at.items() if (alpha <= STRONG) == is_strong], axis=0)
+            for is_strong in (True, False)
+        )
+        return {"α of 0.05 and 0.1 - α of 0.5 and 1": difference(strong, weak)}
+
     return [
         make_claim(
             "entropy-beats-chance-under-any-skew",
             "EDS is more accurate than RDS at every α from 0.05 to 1",
             "Fig. 10b, section IV-H: 'across all scenarios'",
-            judge_larger(gains, NOTICED),
-            {"EDS - RDS, best accuracy": describe_differences(gains)},
+            *judge_advantage("EDS - RDS", find_gains),
             rests_on=at.values(),
         ),
         make_claim(
@@ -113,8 +121,7 @@ def judge_alpha(histories: Histories) -> list[Claim]:
             "The advantage of EDS over RDS is larger under strong skew (α = 0.05 and 0.1) than under weak skew "
             "(α = 0.5 and 1)",
             "Fig. 10b, section IV-H",
-            judge_larger(shrinks, NOTICED),
-            {"advantage under strong skew - under weak skew, best accuracy": describe_differences(shrinks)},
+            *judge_advantage("advantage under strong skew - under weak skew", compare_gains),
             rests_on=at.values(),
         ),
     ]
@@ -122,36 +129,37 @@ def judge_alpha(histories: Histories) -> list[Claim]:
 
 def judge_soft(histories: Histories) -> list[Claim]:
     """Returns the claim on ρ above 1; none if ρ was not varied."""
-    over = compare_rhos(histories, [rho for rho in RHOS if rho > 1])
-    if not over:
+    names = list_rhos(histories, lambda rho: rho > 1)
+    if not names:
         return []
-    worse = {name: subtract(random, eds) for name, (eds, random) in over.items()}
+
+    def compare_by(metric: str) -> dict[str, Difference]:
+        found = compare_with_chance(histories, names, metric)
+        return {name: difference(np.zeros(d.seeds), np.array(d.values)) for name, d in found.items()}
+
     return [
         make_claim(
             "soft-is-worse-than-chance",
             "With ρ > 1, entropy selection is less accurate than random selection",
             "Fig. 10c, section IV-H",
-            judge_larger(worse, NOTICED),
-            {"RDS - EDS, best accuracy": describe_differences(worse)},
-            rests_on=[CHANCE[0], *worse],
+            *judge_advantage("RDS - EDS", compare_by),
+            rests_on=[CHANCE[0], *names],
         )
     ]
 
 
 def judge_hard(histories: Histories) -> list[Claim]:
     """Returns the claim on ρ below 1; none if ρ was not varied."""
-    over = compare_rhos(histories, [rho for rho in RHOS if rho < 1])
-    if not over:
+    names = list_rhos(histories, lambda rho: rho < 1)
+    if not names:
         return []
-    better = {name: subtract(eds, random) for name, (eds, random) in over.items()}
     return [
         make_claim(
             "hard-is-better-than-chance",
             "With ρ < 1, entropy selection is more accurate than random selection",
             "Fig. 10c, section IV-H",
-            judge_larger(better, NOTICED),
-            {"EDS - RDS, best accuracy": describe_differences(better)},
-            rests_on=[CHANCE[0], *better],
+            *judge_advantage("EDS - RDS", lambda metric: compare_with_chance(histories, names, metric)),
+            rests_on=[CHANCE[0], *names],
         )
     ]
 
@@ -160,12 +168,15 @@ CHANCE = name_ablation("α =", f"{STRONG:g}"), "RDS"
 """The cell of random selection with which each ρ is compared."""
 
 
-def compare_rhos(histories: Histories, rhos: Iterable[float]) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Returns the best accuracies of entropy and of random selection, by experiment; none without the latter."""
-    if CHANCE not in histories:
-        return {}
-    random, names = find_best_accuracy(histories, *CHANCE), [name_ablation("ρ =", f"{rho:g}") for rho in rhos]
-    return {name: (find_best_accuracy(histories, name, "EDS"), random) for name in names}
+def list_rhos(histories: Histories, accept: Callable[[float], bool]) -> list[str]:
+    """Returns the experiments with such a ρ; none if random selection was not run."""
+    return [name_ablation("ρ =", f"{rho:g}") for rho in RHOS if accept(rho)] if CHANCE in histories else []
+
+
+def compare_with_chance(histories: Histories, names: Iterable[str], metric: str) -> dict[str, Difference]:
+    """Returns entropy selection in each experiment minus random selection."""
+    random = find_accuracy(histories, *CHANCE, metric)
+    return {name: subtract(find_accuracy(histories, name, "EDS", metric), random) for name in names}
 
 
 def judge_order(scale: str, by_rho: Mapping[str, Any]) -> Claim:
@@ -192,25 +203,25 @@ def judge_order(scale: str, by_rho: Mapping[str, Any]) -> Claim:
 
 def judge_margin(histories: Histories) -> Claim:
     """Returns our claim on whether selection by margin is as good."""
-    accuracy = compare(histories, EDS, MARGIN)
     return make_claim(
         "margin-is-as-good",
         "Choosing examples by margin is as accurate as choosing them by hardened entropy (within 0.02)",
         "ours",
-        judge(ask_comparable(0.02), accuracy),
-        {"EDS - margin, best accuracy": describe_differences(accuracy)},
-        rests_on=accuracy,
+        *judge_accuracy(
+            "EDS - margin",
+            lambda found: judge(ask_comparable(0.02), found),
+            lambda metric: compare(histories, EDS, MARGIN, metric),
+        ),
+        rests_on=compare(histories, EDS, MARGIN),
     )
 
 
 def judge_batches(histories: Histories) -> Claim:
     """Returns the claim on choosing single examples against choosing batches."""
-    over = compare(histories, EDS, BATCHES)
     return make_claim(
         "examples-beat-batches",
         "Choosing single examples by entropy is more accurate than choosing batches of high entropy, as FedAvg-BE does",
         "section II: 'batch level entropy masks the utility of individual samples'",
-        judge_larger(over, NOTICED),
-        {"EDS - high-entropy batches, best accuracy": describe_differences(over)},
-        rests_on=over,
+        *judge_advantage("EDS - high-entropy batches", lambda metric: compare(histories, EDS, BATCHES, metric)),
+        rests_on=compare(histories, EDS, BATCHES),
     )

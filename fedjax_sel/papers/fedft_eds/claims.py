@@ -19,13 +19,14 @@ from fedjax_sel.papers.fedft_eds.ablation_claims import (
     judge_soft,
 )
 from fedjax_sel.papers.fedft_eds.comparisons import (
-    LAST,
+    BEST,
     NOTICED,
     PAIRS,
     compare,
     compare_all,
     compare_with_random,
-    find_best_accuracy,
+    find_accuracy,
+    judge_advantage,
     keep_rivals,
     list_few_experiments,
     name_experiments,
@@ -55,9 +56,7 @@ from fedjax_sel.papers.fedft_eds.methods import (
 from fedjax_sel.papers.fedft_eds.scales import find_studied, list_alphas, list_compared, list_targets
 from fedjax_sel.papers.judging import (
     describe_differences,
-    describe_each,
     judge_larger,
-    judge_larger_than_each,
     make_claim,
     pair,
     subtract,
@@ -96,52 +95,43 @@ def judge_claims(scale: str, evidence: Evidence) -> list[Claim]:
 
 def judge_entropy(histories: Histories) -> Claim:
     """Returns the claim on entropy selection against random selection."""
-    over, last = compare_with_random(histories), compare_with_random(histories, LAST)
     return make_claim(
         "entropy-beats-chance",
         "Training on examples chosen by entropy (EDS) is more accurate than on as many random ones (RDS), in every "
         "experiment",
         "Tables II and III",
-        judge_larger_than_each(over, NOTICED),
-        {
-            "EDS - RDS, best accuracy": describe_each(over),
-            "EDS - RDS, last accuracy": describe_each(last),
-            "mean over experiments": {
-                rival: float(np.mean([d.mean for d in found.values()])) for rival, found in over.items()
-            },
-        },
-        rests_on=name_experiments(over),
+        *judge_advantage("EDS - RDS", lambda metric: compare_with_random(histories, metric)),
+        rests_on=name_experiments(compare_with_random(histories)),
     )
 
 
 def judge_half(histories: Histories) -> list[Claim]:
     """Returns the claims on half of the examples against all of them, the baselines, and a tenth."""
-    half, last = compare(histories, EDS50, ALL), compare(histories, EDS50, ALL, LAST)
-    over = keep_rivals({rival: compare(histories, EDS50, rival) for rival in (FEDAVG, FEDPROX)})
-    tenth = keep_rivals({"RDS": compare(histories, RDS50, RDS), "EDS": compare(histories, EDS50, EDS)})
+
+    def compare_with_each(metric: str, pairs: Mapping[str, tuple[str, str]]) -> dict[str, dict[str, Difference]]:
+        return keep_rivals({rival: compare(histories, *pair, metric) for rival, pair in pairs.items()})
+
+    baselines = {rival: (EDS50, rival) for rival in (FEDAVG, FEDPROX)}
+    tenths = {"RDS": (RDS50, RDS), "EDS": (EDS50, EDS)}
+    there = compare_with_each(BEST, baselines)
     return join(
         lambda: [
             make_claim(
                 "half-beats-all",
                 "Training on half of the examples, chosen by entropy, is more accurate than training on all of them",
                 "Table III, section IV-E",
-                judge_larger(half, NOTICED),
-                {
-                    "EDS 50 % - all examples, best accuracy": describe_differences(half),
-                    "EDS 50 % - all examples, last accuracy": describe_differences(last),
-                },
-                rests_on=half,
+                *judge_advantage("EDS 50 % - all examples", lambda metric: compare(histories, EDS50, ALL, metric)),
+                rests_on=compare(histories, EDS50, ALL),
             )
         ],
         lambda: [
             make_claim(
                 "half-beats-the-baselines",
-                f"FedFT-EDS with half of the examples is more accurate than {' and '.join(over)} with all of them, "
+                f"FedFT-EDS with half of the examples is more accurate than {' and '.join(there)} with all of them, "
                 "which train the whole model",
                 "abstract: 'uses only 50% user data while improving the global model performance'; Table III",
-                judge_larger_than_each(over, NOTICED),
-                {"FedFT-EDS (50 %) - baseline, best accuracy": describe_each(over)},
-                rests_on=name_experiments(over),
+                *judge_advantage("FedFT-EDS (50 %) - baseline", lambda metric: compare_with_each(metric, baselines)),
+                rests_on=name_experiments(there),
             )
         ],
         lambda: [
@@ -149,9 +139,8 @@ def judge_half(histories: Histories) -> list[Claim]:
                 "half-beats-a-tenth",
                 "Training on half of the examples is more accurate than training on a tenth, for RDS and for EDS",
                 "section IV-E: 'about 1% on CIFAR-10'",
-                judge_larger_than_each(tenth, NOTICED),
-                {"50 % - 10 %, best accuracy": describe_each(tenth)},
-                rests_on=name_experiments(tenth),
+                *judge_advantage("50 % - 10 %", lambda metric: compare_with_each(metric, tenths)),
+                rests_on=name_experiments(compare_with_each(BEST, tenths)),
             )
         ],
     )
@@ -159,14 +148,12 @@ def judge_half(histories: Histories) -> list[Claim]:
 
 def judge_pretraining(histories: Histories) -> Claim:
     """Returns the claim on the accuracy gained by pretraining."""
-    gain = compare(histories, FEDAVG, SCRATCH)
     return make_claim(
         "pretraining-raises-accuracy",
         "FedAvg is more accurate with a pretrained model than from scratch, in every experiment",
         "Tables I to III",
-        judge_larger(gain, NOTICED),
-        {"pretrained - from scratch, best accuracy": describe_differences(gain)},
-        rests_on=gain,
+        *judge_advantage("pretrained - from scratch", lambda metric: compare(histories, FEDAVG, SCRATCH, metric)),
+        rests_on=compare(histories, FEDAVG, SCRATCH),
     )
 
 
@@ -176,32 +163,31 @@ def judge_speech(scale: str, histories: Histories) -> list[Claim]:
         return []
     name = name_many(SPEECH[scale], STRONG)
 
-    def subtract_from(first: str, second: str) -> dict[str, Difference]:
-        return {name: subtract(*(find_best_accuracy(histories, name, method) for method in (first, second)))}
+    def subtract_from(first: str, second: str, metric: str) -> dict[str, Difference]:
+        return {name: subtract(*(find_accuracy(histories, name, method, metric) for method in (first, second)))}
 
     def judge_gain() -> list[Claim]:
-        gain = subtract_from(FEDAVG, SCRATCH)
         return [
             make_claim(
                 "pretraining-raises-accuracy-on-speech",
                 "On speech, FedAvg is more accurate with a model that was pretrained on images than from scratch",
                 "Table IV, section IV-G: 'over 14%'",
-                judge_larger(gain, NOTICED),
-                {"pretrained - from scratch, best accuracy": describe_differences(gain)},
+                *judge_advantage("pretrained - from scratch", lambda metric: subtract_from(FEDAVG, SCRATCH, metric)),
                 rests_on=[name],
             )
         ]
 
     def judge_choice() -> list[Claim]:
-        over = {rival: subtract_from(*pair) for rival, pair in PAIRS.items()}
         return [
             make_claim(
                 "entropy-beats-chance-on-speech",
                 "On speech, training on examples chosen by entropy (EDS) is more accurate than training on as many "
                 "random ones (RDS)",
                 "Table IV, section IV-G: by 4 points at 50 %",
-                judge_larger_than_each(over, NOTICED),
-                {"EDS - RDS, best accuracy": describe_each(over)},
+                *judge_advantage(
+                    "EDS - RDS",
+                    lambda metric: {rival: subtract_from(*pair, metric) for rival, pair in PAIRS.items()},
+                ),
                 rests_on=[name],
             )
         ]
@@ -250,15 +236,18 @@ def judge_partial_training(scale: str, histories: Histories) -> list[Claim]:
     few = list_few_experiments(scale, histories)
 
     def judge_against(name: str, text: str, method: str, rivals: Sequence[str]) -> list[Claim]:
-        found = {rival: compare(histories, method, rival) for rival in rivals}
-        over = keep_rivals({rival: {n: d for n, d in by.items() if n in few} for rival, by in found.items()})
+        def compare_by(metric: str) -> dict[str, dict[str, Difference]]:
+            found = {rival: compare(histories, method, rival, metric) for rival in rivals}
+            of_few = {rival: {n: d for n, d in by.items() if n in few} for rival, by in found.items()}
+            return keep_rivals(of_few)
+
+        over = compare_by(BEST)
         return [
             make_claim(
                 name,
                 text.format(" and ".join(over)),
                 "Table II, section IV-C",
-                judge_larger_than_each(over, NOTICED),
-                {f"{method} - baseline, best accuracy": describe_each(over)},
+                *judge_advantage(f"{method} - baseline", compare_by),
                 rests_on=name_experiments(over),
             )
         ]
@@ -288,38 +277,38 @@ def judge_partial_training(scale: str, histories: Histories) -> list[Claim]:
 
 def judge_part_alone(histories: Histories) -> Claim:
     """Returns the claim on partial training against the whole model, both with a random tenth."""
-    over = compare(histories, RDS, FEDAVG_RDS)
     return make_claim(
         "partial-training-alone-pays",
         "With a random tenth of the examples, training a part of the model (FedFT-RDS) is more accurate than training "
         "all of it (FedAvg-RDS)",
         "Table II",
-        judge_larger(over, NOTICED),
-        {"FedFT-RDS - FedAvg-RDS, best accuracy": describe_differences(over)},
-        rests_on=over,
+        *judge_advantage("FedFT-RDS - FedAvg-RDS", lambda metric: compare(histories, RDS, FEDAVG_RDS, metric)),
+        rests_on=compare(histories, RDS, FEDAVG_RDS),
     )
 
 
 def judge_stragglers(scale: str, histories: Histories) -> Claim:
     """Returns the claim on partial training with all clients against the whole model with some of them."""
     experiments = [name_many(name, alpha) for name in list_targets(scale) for alpha in (STRONG, WEAK)]
-    short = keep_rivals(
-        {
+
+    def compare_by(metric: str) -> dict[str, dict[str, Difference]]:
+        found = {
             name_fedavg(fraction): {
-                name: subtract(*(find_best_accuracy(histories, name, m) for m in (EDS, name_fedavg(fraction))))
+                name: subtract(*(find_accuracy(histories, name, m, metric) for m in (EDS, name_fedavg(fraction))))
                 for name in experiments
                 if {(name, EDS), (name, name_fedavg(fraction))} <= histories.keys()
             }
             for fraction in FRACTIONS
         }
-    )
+        return keep_rivals(found)
+
+    short = compare_by(BEST)
     shares = [words for fraction, words in SHARES.items() if name_fedavg(fraction) in short]
     return make_claim(
         "beats-stragglers",
         f"FedFT-EDS (10 %) with all clients is more accurate than FedAvg with {' and '.join(shares)} of the clients",
         "Table III, section IV-E",
-        judge_larger_than_each(short, NOTICED),
-        {"FedFT-EDS - FedAvg, best accuracy": describe_each(short)},
+        *judge_advantage("FedFT-EDS - FedAvg", compare_by),
         rests_on=name_experiments(short),
     )
 
@@ -353,7 +342,7 @@ def compare_with_gap(scale: str, histories: Histories) -> dict[str, Difference]:
         for alpha in (STRONG, WEAK):
             at = name_few(name, alpha)
             if (at, CENTRAL) in histories:
-                base = find_best_accuracy(histories, at, SCRATCH)
-                ours, best = (find_best_accuracy(histories, at, method) for method in (RDS, CENTRAL))
+                base = find_accuracy(histories, at, SCRATCH)
+                ours, best = (find_accuracy(histories, at, method) for method in (RDS, CENTRAL))
                 out[at] = subtract(np.subtract(*pair(ours, base)), 0.3 * np.subtract(*pair(best, base)))
     return out

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +23,14 @@ from fedjax_sel.papers.fedft_eds.methods import (
 )
 from fedjax_sel.papers.fedft_eds.numbers import measure
 from fedjax_sel.papers.fedft_eds.scales import list_compared
-from fedjax_sel.papers.judging import subtract
+from fedjax_sel.papers.judging import (
+    Judgement,
+    describe_differences,
+    describe_each,
+    judge_larger,
+    judge_larger_than_each,
+    subtract,
+)
 from fedjax_sel.papers.paper import Histories
 
 NOTICED = 0.005
@@ -32,13 +40,45 @@ ENOUGH = 3
 """Number of seeds that a comparison needs to be judged, if any comparison has as many."""
 
 
-def find_best_accuracy(histories: Histories, experiment: str, method: str) -> np.ndarray:
-    """Returns the best accuracy of each seed, as the source reports it."""
-    return measure(histories[experiment, method])[BEST]
-
-
 BEST, LAST = "best_accuracy", "accuracy_last"
 """The measure that the source reports, and that of the last evaluation."""
+
+
+def find_accuracy(histories: Histories, experiment: str, method: str, metric: str = BEST) -> np.ndarray:
+    """Returns a measure of each seed."""
+    return measure(histories[experiment, method])[metric]
+
+
+def judge_accuracy(
+    label: str, judge: Callable[[Any], Judgement], compare_by: Callable[[str], Mapping[str, Any]]
+) -> tuple[Judgement, dict[str, Any]]:
+    """Returns the verdict by best accuracy, and the effects by both measures with the verdict that the last would give.
+
+    Args:
+      label: what is subtracted from what.
+      judge: returns the verdict on what `compare_by` returns.
+      compare_by: returns the differences of a measure, by experiment, or by rival and experiment.
+    """
+
+    def describe(found: Mapping[str, Any]) -> dict[str, Any]:
+        return describe_each(found) if isinstance(next(iter(found.values())), Mapping) else describe_differences(found)
+
+    best, last = compare_by(BEST), compare_by(LAST)
+    verdict = judge(best)
+    return verdict, {
+        f"{label}, best accuracy": describe(best),
+        f"{label}, last evaluation, by which the verdict would be: {judge(last).verdict}": describe(last),
+    }
+
+
+def judge_advantage(label: str, compare_by: Callable[[str], Mapping[str, Any]]) -> tuple[Judgement, dict[str, Any]]:
+    """Returns the same for "the first is more accurate", in every experiment and than each rival."""
+
+    def judge(found: Mapping[str, Any]) -> Judgement:
+        is_by_rival = any(isinstance(one, Mapping) for one in found.values())
+        return judge_larger_than_each(found, NOTICED) if is_by_rival else judge_larger(found, NOTICED)
+
+    return judge_accuracy(label, judge, compare_by)
 
 
 def list_experiments(histories: Histories, *methods: str) -> list[str]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from fedjax_sel.metrics import Difference
 from fedjax_sel.papers.fedft_eds.comparisons import (
-    find_best_accuracy,
+    find_accuracy,
     keep_rivals,
     keep_seeded,
     keep_whole,
@@ -69,7 +69,7 @@ def judge_efficiency(scale: str, histories: Histories, seconds: Mapping[str, Any
         if method in seconds:
             name = name_few(find_studied(scale), STRONG)
             gained = float(
-                np.mean(find_best_accuracy(histories, name, EDS)) / np.mean(find_best_accuracy(histories, name, method))
+                np.mean(find_accuracy(histories, name, EDS)) / np.mean(find_accuracy(histories, name, method))
             )
             measured[method] = gained * float(np.median(seconds[method]) / np.median(seconds[EDS]))
     return make_claim(

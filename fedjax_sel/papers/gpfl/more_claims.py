@@ -98,7 +98,7 @@ def judge_cost(study: Mapping[str, Any], slug: str, figure: str) -> list[Claim]:
             f"{study['rounds']} rounds of FedCor take much longer than those of each other method{where} (at least 1.5 "
             "times as long)",
             f"{figure}, section VI-D: 'much more time'",
-            count_repeats(judge_larger(longer)),
+            count_repeats(judge_larger_than_each({m: {"": d} for m, d in longer.items()})),
             {f"FedCor's time / {m}'s time, minus 1.5": describe_repeats(d) for m, d in longer.items()},
             rests_on=rests_on,
         ),

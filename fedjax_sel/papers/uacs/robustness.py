@@ -9,7 +9,15 @@ import numpy as np
 
 from fedjax_sel.data.uacs import SHAPE
 from fedjax_sel.metrics import Difference
-from fedjax_sel.papers.judging import Judgement, ask_comparable, ask_not_smaller, compare_with, judge, judge_larger
+from fedjax_sel.papers.judging import (
+    Judgement,
+    ask_comparable,
+    ask_not_smaller,
+    compare_with,
+    judge,
+    judge_larger,
+    judge_larger_than_each,
+)
 from fedjax_sel.papers.paper import Histories, Table
 from fedjax_sel.papers.uacs.cells import (
     BOUNDARY,
@@ -40,6 +48,7 @@ HEADS = (
     "gradient norm is about as accurate (final accuracy, gradient norm - entropy)",
     "the same, by mean accuracy over the rounds",
     f"entropy is faster (rounds to {TARGET}, gradient norm - entropy)",
+    "entropy is superior to each (mean accuracy over the rounds, against the stronger of random and gradient norm)",
 )
 """What is judged in every row."""
 
@@ -141,6 +150,11 @@ def judge_shape(found: Mapping[str, Any], rounds: int, least: float = 5.0) -> tu
             for metric in ("final_accuracy", "mean_accuracy")
         ),
         show_judgement(judge_larger(compare_all(GRADIENT, ENTROPY, to_target), 1.0)) if reached else UNREACHED,
+        show_judgement(
+            judge_larger_than_each(
+                {rival: compare_all(ENTROPY, rival, "mean_accuracy") for rival in (RANDOM, GRADIENT)}, NOTICED
+            )
+        ),
         show_judgement(judge(ask_not_smaller(), {title: compare_with(value, least) for title, value in near.items()})),
     )
 
