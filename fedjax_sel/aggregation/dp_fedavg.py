@@ -50,7 +50,7 @@ class DPFedAvg(Aggregator):
         return float(slots) if self.expected is None else self.expected
 
     def receive(self, delta: Variables) -> Variables:
-        """Returns the update, clipped to a norm of at most `S`."""
+        """Returns the update, clipped to a norm of at most `S`; 0 if the norm's square is beyond float32."""
         norm = optax.tree.norm(delta)
         factor = jnp.minimum(1.0, self.clip / jnp.maximum(norm, jnp.finfo(jnp.float32).tiny))
         return jax.tree.map(lambda leaf: leaf * factor, delta)

@@ -85,6 +85,8 @@ class FederatedData(Pytree):
     def examples_of(self, client: Int[Array, ""], *, holdout: bool = False) -> tuple[Int[Array, "L"], Bool[Array, "L"]]:
         """Returns one client's examples as indices into `x`, and a mask of which of the `L` places are filled.
 
+        The other places hold its last example, as what is not finite in another's would also be so in a gradient.
+
         Args:
           client: number of the client.
           holdout: whether to return its hold-out examples instead of its training examples.
@@ -93,7 +95,7 @@ class FederatedData(Pytree):
         if holdout:
             start, count = start + count, take(self.num_holdout, client)
         place = jnp.arange(self.longest)
-        return take(self.order, start + place), place < count
+        return take(self.order, start + jnp.minimum(place, jnp.maximum(count, 1) - 1)), place < count
 
     def batch(self, index: Int[Array, "B"], mask: Bool[Array, "B"]) -> Batch:
         """Returns the examples at `index`."""

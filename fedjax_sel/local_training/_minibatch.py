@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import zlib
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
@@ -156,7 +157,7 @@ class MinibatchTrainer(LocalTrainer):
             trained, statistics, moments, total, seen = carry
             epoch, counts = jax.lax.div(s, batches), s < plan.steps
             place = jax.lax.rem(s, batches) * size + jnp.arange(size)
-            slot = epoch * stride + jnp.minimum(place, stride - 1)
+            slot = epoch * stride + jnp.minimum(place, jnp.maximum(num_examples, 1) - 1)  # padding: its last example
             batch = examples.batch(take(order, slot), (place < num_examples) & counts)
             key_step = jax.random.fold_in(key_dropout, s)
             if self.augment is not None:
@@ -174,7 +175,7 @@ class MinibatchTrainer(LocalTrainer):
             return trained, statistics, moments, total + sums, seen + batch.mask.sum()
 
         trained, statistics = task.split(params)
-        moments = self.build_optimizer(self.rate(jnp.int32(0), factor)).init(trained)
+        moments = seed_noise(self.build_optimizer(self.rate(jnp.int32(0), factor)).init(trained), key_dropout)
         start = trained, statistics, moments, jnp.zeros(2), jnp.zeros((), jnp.int32)
         trained, statistics, _, total, seen = jax.lax.fori_loop(0, num_steps, step, start)
         delta = jax.tree.map(jnp.subtract, task.join(trained, statistics), params)
@@ -204,6 +205,27 @@ class MinibatchTrainer(LocalTrainer):
             first, last = (jnp.minimum(steps, e * batches) for e in (epoch, epoch + 1))
             of_epoch = accumulate(last, momentum) - accumulate(first, momentum)
         return jnp.sum(of_epoch * self.rate(epoch, factor), axis=-1)
+
+
+def seed_noise(state: Any, key: PRNGKey) -> Any:
+    """Returns an optimiser's initial state with this client's keys, where it holds any, as that of `optax.add_noise`.
+
+    An optimiser begins with a seed of its own, so that its noise would be the same for every client and round.
+
+    Args:
+      state: of the optimiser.
+      key: key of the client and round; what is folded into it is larger than any number of a step.
+    """
+
+    def seed(path: tuple, leaf: Any) -> Any:
+        name = jax.tree_util.keystr(path)
+        is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) and leaf.ndim == 0
+        if not is_key and not ("key" in name and leaf.dtype == jnp.uint32 and leaf.shape == (2,)):
+            return leaf
+        own = jax.random.fold_in(key, 2**31 + zlib.crc32(name.encode()) // 2)
+        return jax.random.fold_in(leaf, jax.random.bits(own, (), jnp.uint32))
+
+    return jax.tree_util.tree_map_with_path(seed, state)
 
 
 def accumulate(steps: Int[Array, "*m"], momentum: Scalar) -> Float[Array, "*m"]:

@@ -107,7 +107,7 @@ class Alternating(LocalTrainer):
         first_plan = replace(plan, steps=jnp.minimum(plan.steps, whole[0]))
         second_plan = replace(plan, steps=plan.steps - first_plan.steps)
         shared, personal = task.split_personal(params)
-        head = fix(task, shared)
+        head = fix(task, shared, personal)
         # Alg. 1: h_i by τ gradient steps, then φ by one
         one = self.first.train(
             key_first, head, personal, examples, first_plan, num_steps=jnp.minimum(num_steps, whole[1])
@@ -122,7 +122,7 @@ class Alternating(LocalTrainer):
 
         two = self.trainer.train(
             key_second,
-            fix(task, moved),
+            fix(task, moved, shared),
             shared,
             examples,
             second_plan,
@@ -132,10 +132,14 @@ class Alternating(LocalTrainer):
         return join_updates(one, two, plan)
 
 
-def fix(task: Task, part: Variables) -> Task:
-    """Returns the task with a part of the variables frozen at its values."""
-    paths = [path[1:] for path in traverse_util.flatten_dict(part)]
-    names = tuple(sorted({"/".join(path[:-1] or path) for path in paths}))
+def fix(task: Task, part: Variables, rest: Variables) -> Task:
+    """Returns the task with a part of the variables frozen at its values.
+
+    A module is frozen as a whole, which puts it in evaluation mode, if nothing in it is among `rest`, which is trained.
+    """
+    paths, others = ([path[1:] for path in traverse_util.flatten_dict(one)] for one in (part, rest))
+    shared = {path[:k] for path in others for k in range(len(path))}
+    names = tuple(sorted({"/".join(path if path[:-1] in shared else path[:-1]) for path in paths}))
     values = merge_trees(task.frozen.variables, part)
     return task.replace(personal=(), frozen=task.frozen.replace(names=(*task.frozen.names, *names), variables=values))
 

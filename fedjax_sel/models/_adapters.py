@@ -81,6 +81,10 @@ def from_functions(init: Callable[..., Variables], apply: Callable[..., Array]) 
     return FunctionModel(init, apply)
 
 
+NOT_TRAINED = ("batch_stats", "buffers")
+"""Collections of an NNX module's variables beside `params`: its batch statistics, and its variables of other types."""
+
+
 @dataclass(frozen=True)
 class NNXModel(ModelAdapter):
     """A model computed by a Flax NNX module; constructed by `from_nnx`.
@@ -94,9 +98,9 @@ class NNXModel(ModelAdapter):
     takes: tuple[str, ...] = field(compare=False)
 
     def init(self, key: PRNGKey, x: Array, *, train: bool = False) -> Variables:
-        """Returns the initial variables: `params`, and `batch_stats` if there are any."""
-        _, params, statistics, _ = self.split(self.make(nnx.Rngs(key)))
-        return {"params": to_dict(params)} | ({"batch_stats": to_dict(statistics)} if statistics else {})
+        """Returns the initial variables: `params`, and, if there are any, `batch_stats` and others as `buffers`."""
+        _, params, *rest, _ = self.split(self.make(nnx.Rngs(key)))
+        return {"params": to_dict(params)} | {n: to_dict(one) for n, one in zip(NOT_TRAINED, rest, strict=True) if one}
 
     def apply(
         self,
@@ -109,12 +113,12 @@ class NNXModel(ModelAdapter):
         mutable: Sequence[str] = (),
     ) -> Any:
         """Returns the outputs, with the new statistics if they are `mutable`."""
-        # What is neither a parameter nor a statistic (streams of random keys) starts anew; XLA drops the unused rest.
+        # Streams of random keys start anew; XLA drops what else is drawn here.
         module = self.make(nnx.Rngs(jax.random.key(0) if rngs is None else rngs["dropout"]))
-        definition, params, statistics, others = self.split(module)
-        params = from_dict(params, variables["params"])
-        statistics = from_dict(statistics, variables.get("batch_stats", {}))
-        module = nnx.merge(definition, params, statistics, others)
+        definition, *states, streams = self.split(module)
+        names = ("params", *NOT_TRAINED)
+        known = [from_dict(state, variables.get(name, {})) for name, state in zip(names, states, strict=True)]
+        module = nnx.merge(definition, *known, streams)
         module.train() if train else module.eval()
         for path, part in nnx.iter_modules(module):
             if is_evaluated(tuple(map(str, path))):
@@ -123,13 +127,15 @@ class NNXModel(ModelAdapter):
         outputs = module(x, **told, **({"mask": mask} if "mask" in self.takes else {}))  # type: ignore[operator]
         if not mutable:
             return outputs
-        return outputs, {"batch_stats": to_dict(self.split(module)[2])}
+        after = dict(zip(NOT_TRAINED, self.split(module)[2:4], strict=True))
+        return outputs, {name: to_dict(after[name]) for name in mutable}
 
     @staticmethod
-    def split(module: nnx.Module) -> tuple[Any, Any, Any, Any]:
-        """Splits a module into its definition, parameters, statistics and everything else."""
-        definition, params, statistics, others = nnx.split(module, nnx.Param, nnx.BatchStat, ...)
-        return definition, params, statistics, others
+    def split(module: nnx.Module) -> tuple[Any, Any, Any, Any, Any]:
+        """Splits a module into its definition, parameters, statistics, other variables, and what is not kept."""
+        unkept = nnx.RngState, nnx.Intermediate
+        definition, params, statistics, streams, others = nnx.split(module, nnx.Param, nnx.BatchStat, unkept, ...)
+        return definition, params, statistics, others, streams
 
 
 def from_nnx(make: Callable[[nnx.Rngs], nnx.Module]) -> NNXModel:

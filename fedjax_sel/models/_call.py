@@ -89,7 +89,14 @@ def init_model(model: Model, key: PRNGKey, x: Array, **options: Any) -> Variable
     ['bias', 'kernel']
     """
     with name_model(model, x):
-        return model.init(key, x, **call_options(model, train=False), **options)
+        variables = model.init(key, x, **call_options(model, train=False), **options)
+    return {name: part for name, part in variables.items() if not is_reported(part)}
+
+
+def is_reported(collection: Any) -> bool:
+    """Returns whether a collection is what a Linen module only reports: what it has sown is in tuples."""
+    values = jax.tree.leaves(collection, is_leaf=lambda value: isinstance(value, tuple))
+    return any(isinstance(value, tuple) for value in values)
 
 
 def apply_model(

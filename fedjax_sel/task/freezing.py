@@ -15,7 +15,8 @@ from fedjax_sel.models._call import evaluate_parts
 from fedjax_sel.pytree import Pytree, static
 from fedjax_sel.types import Variables
 
-STATISTICS = "batch_stats"
+PARAMETERS = "params"
+"""The collection of variables that are trained."""
 
 
 class FrozenParams(Pytree):
@@ -138,7 +139,7 @@ def fit_variables(variables: Variables, like: Variables, frozen: FrozenParams, l
         elif path[1:-1] != last or have[:-1] != need[:-1] or frozen.is_frozen(path[1:]):
             wrong.append(f"{'/'.join(path)} has shape {have}, the model's is {need}")
     if wrong:
-        shown = sorted(wrong, key=lambda line: (line.startswith(STATISTICS), line))[:6]
+        shown = sorted(wrong, key=lambda line: (not line.startswith(PARAMETERS), line))[:6]
         raise ValueError(f"the checkpoint is of another model: {'; '.join(shown)}" + name_others(len(wrong) - 6))
     classes = [path for path in wanted if path[1:-1] == last]
     if any(path not in out for path in classes):  # take a layer completely or not at all
@@ -168,7 +169,7 @@ def check_parts(what: str, names: Sequence[str], variables: Variables, rest: str
                 f"{what}: {name!r} is no part of the model; its parts are {known} (and what is within them, as in "
                 "part/within; * stands for anything)"
             )
-    parameters = [path[1:] for path in traverse_util.flatten_dict(variables) if path[0] != STATISTICS]
+    parameters = [path[1:] for path in traverse_util.flatten_dict(variables) if path[0] == PARAMETERS]
     if names and all(FrozenParams(names=tuple(names)).is_frozen(path) for path in parameters):
         left = "something must be left to train" if rest == "trained" else f"something must be {rest}"
         raise ValueError(f"{what}: {', '.join(names)} is all of the model ({known}); {left}")

@@ -285,7 +285,8 @@ class R2(Metric):
         """Returns the coefficient."""
         total = sums["square"] - sums["y"] ** 2 / count
         varies = total > 1e-6 * sums["square"]
-        return jnp.nanmean(1 - sums["error"] / jnp.where(varies, total, jnp.nan))
+        coefficient = jnp.where(varies, 1 - sums["error"] / jnp.where(varies, total, 1.0), 0.0)
+        return coefficient.sum() / jnp.where(varies.any(), varies.sum(), jnp.nan)
 
 
 class LabelAccuracy(Metric):
@@ -298,8 +299,8 @@ class LabelAccuracy(Metric):
     targets: ClassVar[tuple[str, ...]] = ("multilabel",)
 
     def measure(self, outputs: Float[Array, "b C"], targets: Int[Array, "b C"]) -> Float[Array, "b"]:
-        """Returns the fraction of each example's labels that are correct."""
-        return average_places(((outputs > 0) == (targets > 0)).astype(jnp.float32))
+        """Returns the fraction of each example's labels that are correct; NaN where an output is NaN."""
+        return average_places(jnp.where(jnp.isnan(outputs), jnp.nan, (outputs > 0) == (targets > 0)))
 
 
 class TokenAccuracy(Metric):

@@ -20,7 +20,7 @@ from fedjax_sel.data.dataset import Dataset, normalisation, warn_before_learning
 from fedjax_sel.models._call import ModelAdapter, TakesTokens, apply_model, check_call, init_model
 from fedjax_sel.pytree import Pytree, Scalar, is_real, show, static
 from fedjax_sel.task.costs import Costs, count_costs, count_numbers
-from fedjax_sel.task.freezing import FrozenParams, check_parts, fit_variables
+from fedjax_sel.task.freezing import PARAMETERS, FrozenParams, check_parts, fit_variables
 from fedjax_sel.task.losses import DEFAULT_LOSS, CrossEntropy, ExampleFunction, Loss, OwnLoss
 from fedjax_sel.task.metrics import DEFAULT_METRICS, Accuracy, MeanOf, Metric
 from fedjax_sel.types import Batch, PRNGKey, Rows, Variables
@@ -48,9 +48,10 @@ class Task(Pytree):
     Attributes:
       model: maps normalised examples to outputs (logits of classes, of labels, of the next token; or numbers): any
         Linen module, or what `models.from_nnx` and `models.from_functions` return. It is called with `train=True` (or
-        `deterministic=False`) while a client trains, if it takes that argument. If it has statistics (a collection
-        `batch_stats`), it gets `mask`, the examples that count, if it takes that; otherwise its `flax.linen.BatchNorm`
-        layers do.
+        `deterministic=False`) while a client trains, if it takes that argument. What is not in the collection `params`
+        is not trained: a client sends what the model has made of it, and any aggregator averages it, as batch
+        statistics. If there is any, the model gets `mask`, the examples that count, if it takes that; otherwise its
+        `flax.linen.BatchNorm` layers do. What a module only reports (`sow`) is left out.
       shift, scale: an example as stored becomes `(x - shift) * scale`; numbers, or one for each entry of the example's
         last axis.
       loss: loss of each example, from the model's outputs and the targets; training minimises its mean. A `Loss`, whose
@@ -146,8 +147,8 @@ class Task(Pytree):
             bytes become numbers from 0 to 1.
 
         Raises:
-          ValueError: `normalise` is `"unit"`, but the examples are not bytes; or a model of texts gets examples that
-            are not token ids.
+          ValueError: `normalise` is `"unit"`, but the examples are token ids or no bytes; or a model of texts gets
+            examples that are not token ids.
         """
         if not isinstance(dataset, Dataset):
             raise ValueError(
@@ -162,6 +163,10 @@ class Task(Pytree):
             "metrics": DEFAULT_METRICS[dataset.targets] if metrics is None else metrics,
         }
         if normalise == "unit":
+            if dataset.targets == "tokens":
+                raise ValueError(
+                    "normalise is 'unit', but the dataset's targets are tokens, and its examples token ids"
+                )
             if dataset.x.dtype != np.uint8:
                 raise ValueError(
                     f"normalise is 'unit', which is for bytes, but examples are {dataset.x.dtype}; use True"
@@ -177,16 +182,18 @@ class Task(Pytree):
         """Returns initial values of the variables that are trained, for examples like those of `x` (any number).
 
         Raises:
-          ValueError: a parameter is no float.
+          ValueError: a variable is no float.
         """
         example = jnp.zeros((1, *x.shape[1:]), x.dtype if self.raw else jnp.float32)
         variables = self.frozen.initialize(init_model(self.model, key, example, **self.frozen.model_options))
-        for path, leaf in jax.tree_util.tree_leaves_with_path(variables.get("params", {})):
+        for path, leaf in jax.tree_util.tree_leaves_with_path(variables):
             if not jnp.issubdtype(jnp.result_type(leaf), jnp.floating):
-                raise ValueError(
-                    f"task: {type(self.model).__name__}: the parameter {jax.tree_util.keystr(path)} is "
-                    f"{jnp.result_type(leaf)}; what is trained must be floats"
-                )
+                kind = jnp.result_type(leaf)
+                what = f"the parameter {jax.tree_util.keystr(path[1:])} is {kind}; what is trained must be floats"
+                if path[0].key != PARAMETERS:
+                    what = f"the variable {jax.tree_util.keystr(path)} is {kind}; what clients send must be floats"
+                    what += " (the model may make other constants when it is called)"
+                raise ValueError(f"task: {type(self.model).__name__}: {what}")
         return variables
 
     def logits(
@@ -260,14 +267,14 @@ class Task(Pytree):
         after = self.frozen.drop_frozen(after)
         some = batch.mask.any()
         after = jax.tree.map(lambda new, old: jnp.where(some, new, old), after, statistics)
-        return self.example_losses(logits, batch.y) * batch.mask, after
+        return jnp.where(batch.mask, self.example_losses(logits, batch.y), 0.0), after
 
     def split(self, variables: Variables) -> tuple[Variables, Variables]:
-        """Splits variables into those that gradients change and the statistics (empty if there are none)."""
-        if not isinstance(variables, dict) or "batch_stats" not in variables:
+        """Splits variables into those that gradients change and the rest, as statistics (empty if there is none)."""
+        if not isinstance(variables, dict) or variables.keys() <= {PARAMETERS}:
             return variables, {}
-        statistics = {"batch_stats": variables["batch_stats"]}
-        return {name: part for name, part in variables.items() if name not in statistics}, statistics
+        statistics = {name: part for name, part in variables.items() if name != PARAMETERS}
+        return {name: part for name, part in variables.items() if name == PARAMETERS}, statistics
 
     def split_personal(self, variables: Variables) -> tuple[Variables, Variables]:
         """Splits variables into those that are shared and a client's personal parts (empty if there are none)."""
@@ -328,7 +335,8 @@ class Task(Pytree):
         self, variables: Variables, batch: Batch, *, train: bool = False, key: PRNGKey | None = None
     ) -> Float[Array, "B"]:
         """Returns the loss of each of the batch's examples, unweighted; 0 if it does not count."""
-        return self.example_losses(self.logits(variables, batch.x, train=train, key=key), batch.y) * batch.mask
+        losses = self.example_losses(self.logits(variables, batch.x, train=train, key=key), batch.y)
+        return jnp.where(batch.mask, losses, 0.0)
 
     def mean_loss(
         self, variables: Variables, batch: Batch, *, train: bool = False, key: PRNGKey | None = None

@@ -3,6 +3,7 @@
 import warnings
 from dataclasses import replace
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -301,3 +302,24 @@ def test_a_loss_whose_square_overflows_is_a_finite_update():
     history = simulate(one, Federation(data, partition.Iid(clients=4)))
     np.testing.assert_array_equal(history["left_out"], 0)
     assert (history["training_loss"] > 1e19).all()
+
+
+class Unit(nn.Module):
+    """Brings each example to length 1, whose gradient at an example of zeros is not finite."""
+
+    @nn.compact
+    def __call__(self, x):
+        x = nn.Dense(2)(x)
+        return nn.Dense(2)(x / jnp.sqrt((x**2).sum(-1, keepdims=True)))
+
+
+def test_examples_of_others_do_not_reach_a_client_s_update_as_padding():
+    """Clients of 4, 6 and 8 rows in batches of 8: the second one's are zeros, next to the padding of the first."""
+    owner = np.repeat(np.arange(3), [4, 6, 8])
+    x = np.random.default_rng(0).normal(size=(18, 2)).astype(np.float32)
+    x[owner == 1] = 0.0
+    y = np.arange(18) % 2
+    data = Federation(dataset("rows", x, y, test=(x[:4], y[:4]), owner=owner), partition.Natural())
+    training = SGD(0.1, batch_size=8, epochs=1)
+    alone = Experiment(Task(Unit()), local_training=training, cohort_size=3, rounds=1)
+    np.testing.assert_array_equal(simulate(alone, data, seeds=1)["left_out"], 1)

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,7 +15,7 @@ from fedjax_sel.correction.proximal import Proximal
 from fedjax_sel.data.federated import Examples
 from fedjax_sel.engine.keys import Purpose, key_for
 from fedjax_sel.local_training._shuffle import shuffle_epochs
-from fedjax_sel.local_training.alternating import Alternating
+from fedjax_sel.local_training.alternating import Alternating, fix
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.models.mlp import MLP
 
@@ -253,3 +254,24 @@ def test_each_phase_of_alternating_training_loops_over_its_own_steps_alone(clien
     trainer.train(jax.random.key(0), task, task.init(jax.random.key(0), data.x), examples, plan, num_steps=both)
     once = -(-data.longest // 5)
     assert [int(bound) for bound in bounds] == [10 * once, once]
+
+
+def test_a_module_with_a_trained_part_in_it_is_not_in_evaluation():
+    class Part(nn.Module):
+        @nn.compact
+        def __call__(self, x, *, train=False):
+            scale = self.param("scale", nn.initializers.ones, ())
+            return nn.Dense(3, name="head")(nn.Dropout(0.5, deterministic=not train)(scale * x))
+
+    class Net(nn.Module):
+        @nn.compact
+        def __call__(self, x, *, train=False):
+            return Part(name="part")(nn.Dense(4, name="body")(x), train=train)
+
+    task = Task(Net(), personal=("part/head",))
+    shared, personal = task.split_personal(task.init(jax.random.key(0), jnp.zeros((1, 2))))
+    head, body = fix(task, shared, personal), fix(task, personal, shared)
+    assert set(head.frozen.names) == {"body", "part/scale"}
+    assert body.frozen.names == ("part/head",)
+    outputs = [head.logits(personal, jnp.ones((1, 2)), train=True, key=jax.random.key(i)) for i in range(2)]
+    assert not np.array_equal(*outputs), "dropout is on while the head is trained"

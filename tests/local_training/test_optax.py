@@ -1,6 +1,7 @@
 """Local training with optax's optimisers, against a plain loop over the same batches."""
 
 import jax
+import jax.flatten_util
 import jax.numpy as jnp
 import numpy as np
 import optax
@@ -159,3 +160,26 @@ def test_an_optimiser_that_keeps_its_rate_in_its_state_trains():
     with pytest.raises(ValueError, match=r"keeps the learning rate in its state, where epoch_decay cannot change it"):
         Optax(0.1, optimizer=optax.inject_hyperparams(optax.sgd), epoch_decay=0.9)
     Optax(0.1, optimizer=optax.adam, epoch_decay=0.9)
+
+
+def test_noise_of_an_optimiser_is_each_client_s_and_round_s_own():
+    """Of 49 updates of an epoch of one step each, the mean of standard noise has a deviation of 1 / 7."""
+
+    def noisy(learning_rate):
+        return optax.chain(optax.sgd(learning_rate), optax.add_noise(1.0, 0.0, 3))
+
+    trainer = Optax(1.0, optimizer=noisy, batch_size=None)
+    still = Optax(1.0, optimizer="sgd", batch_size=None)
+
+    @jax.jit
+    def noise(key, client):
+        examples = Examples(DATA, *DATA.examples_of(client))
+        plan = trainer.plan(examples.mask.sum(), DATA.longest, jnp.int32(0), jnp.int32(10))
+        both = [one.train(key, TASK, PARAMS, examples, plan, num_steps=1).delta for one in (trainer, still)]
+        return jax.flatten_util.ravel_pytree(jax.tree.map(jnp.subtract, *both))[0]
+
+    keys = jax.random.split(KEY, 49)  # every client of every round has its own
+    drawn = np.stack([noise(key, i % 7) for i, key in enumerate(keys)])
+    assert drawn.std() == pytest.approx(1.0, abs=0.1)
+    assert np.abs(drawn.mean(0)).max() < 4 / 7
+    assert np.abs(np.diff(drawn, axis=0)).max(1).min() > 0.1, "no two are alike"

@@ -210,3 +210,61 @@ def test_what_cannot_be_called_is_told_what_helps():
 
     with pytest.raises(ValueError, match="takes no mask; add mask=None"):
         models.from_nnx(lambda rngs: NoMask(rngs=rngs))
+
+
+class Features(nn.Module):
+    """Has a random constant, counts the steps of its training, and reports."""
+
+    @nn.compact
+    def __call__(self, x, *, train=False):
+        draw = nn.initializers.normal(1.0)
+        constant = self.variable("constants", "w", lambda: draw(self.make_rng("params"), (2, 8)))
+        steps = self.variable("counter", "steps", lambda: jnp.zeros(()))
+        if train:
+            steps.value = steps.value + 1
+        self.sow("reports", "mean", x.mean())
+        return nn.Dense(3)(jnp.cos(x @ constant.value))
+
+
+class NNXFeatures(nnx.Module):
+    """The same in NNX, without reports."""
+
+    def __init__(self, *, rngs):
+        self.w, self.steps = nnx.Variable(jax.random.normal(rngs.params(), (2, 8))), nnx.Variable(jnp.zeros(()))
+        self.head = nnx.Linear(8, 3, rngs=rngs)
+
+    def __call__(self, x, *, train=False):
+        if train:
+            self.steps.set_value(self.steps.get_value() + 1)
+        return self.head(jnp.cos(x @ self.w.get_value()))
+
+
+@pytest.mark.parametrize("model", [Features(), models.from_nnx(lambda rngs: NNXFeatures(rngs=rngs))])
+def test_what_is_no_parameter_is_not_trained_but_kept(model, blobs):
+    """Two batches an epoch, one epoch a round: each client makes as many steps, whose mean the server takes."""
+    task, data = Task.on(model, blobs), Federation(blobs, partition.Iid(clients=4))
+    training = SGD(learning_rate=0.5, weight_decay=0.1, batch_size=27, epochs=1)
+    history = simulate(Experiment(task, cohort_size=4, rounds=3, local_training=training), data, seeds=[5])
+    begun, ended = task.init(jax.random.key(5), blobs.x), jax.tree.map(lambda leaf: leaf[0], history.variables)
+    flat = {jax.tree_util.keystr(path, simple=True): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(ended)}
+    (constant,) = (leaf for leaf in flat.values() if leaf.shape == (2, 8))
+    assert set(ended) == set(begun) - {"reports"}
+    (counted,) = (leaf for leaf in flat.values() if leaf.shape == ())
+    assert counted == pytest.approx(6.0)
+    drawn = [leaf for leaf in jax.tree.leaves(begun) if leaf.shape == (2, 8)]
+    assert np.std(constant) > 0.5
+    assert len(drawn) == 1
+    again = simulate(Experiment(task, cohort_size=4, rounds=0 + 1, local_training=training), data, seeds=[5]).variables
+    np.testing.assert_array_equal(
+        constant, next(leaf[0] for leaf in jax.tree.leaves(again) if leaf.shape == (1, 2, 8)), "as it was drawn"
+    )
+
+
+def test_a_constant_of_whole_numbers_is_refused(blobs):
+    class Places(nn.Module):
+        @nn.compact
+        def __call__(self, x):
+            return nn.Dense(3)(x[:, self.variable("constants", "order", lambda: jnp.arange(2)).value])
+
+    with pytest.raises(ValueError, match=r"'order'\] is int32; what clients send must be floats"):
+        Task.on(Places(), blobs).init(jax.random.key(0), blobs.x)

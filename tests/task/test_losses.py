@@ -218,6 +218,9 @@ def test_who_has_no_largest_output_is_neither_right_nor_wrong():
         (metrics.ClassAccuracy(), y),
         (metrics.F1(), y),
         (metrics.F1(average="micro"), several),
+        (metrics.LabelAccuracy(), several),
+        (metrics.R2(), jnp.arange(12.0).reshape(3, 4)),
+        (metrics.R2(), jnp.arange(12.0).reshape(3, 4) * jnp.array([[1.0, 1.0, 1.0, 0.0]])),
     ):
         sums = jax.tree.map(lambda leaf: leaf.sum(0), metric.measure(nan, targets))
         assert np.isnan(np.asarray(metric.compute(sums, 3.0))).all(), metric

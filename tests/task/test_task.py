@@ -112,3 +112,6 @@ def test_bytes_can_become_numbers_from_0_to_1():
     np.testing.assert_allclose(task.normalize(x[:1]), [[0, 0.2, 1]], rtol=1e-6)
     with pytest.raises(ValueError, match="normalise is 'unit', which is for bytes, but examples are float32; use True"):
         Task.on(MODEL, dataset("floats", x.astype(np.float32), y, test=0.5), normalise="unit")
+    ids = np.ones((8, 5), np.uint8)
+    with pytest.raises(ValueError, match="normalise is 'unit', but the dataset's targets are tokens"):
+        Task.on(MODEL, dataset("texts", ids, ids.astype(int), test=0.5, targets="tokens"), normalise="unit")
