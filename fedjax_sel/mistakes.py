@@ -136,6 +136,12 @@ FROM_KEY = (
 )
 """What goes wrong with other random numbers in compiled code, and what to do instead."""
 
+NOT_REPEATED = (
+    "no seed repeats them; draw them from what is given, as in jax.random.uniform(key, (n,)) or "
+    "np.random.default_rng(seed)"
+)
+"""The same of code that runs once, before round 0."""
+
 
 @contextmanager
 def refuse_global_random_numbers(instead: str = FROM_KEY) -> Iterator[None]:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from fedjax_sel.types import PRNGKey
 
@@ -49,19 +49,25 @@ def fill_chances(log_weight: Float[Array, "N"], total: Float[Array, ""]) -> Incl
 
 
 def draw_systematic(key: PRNGKey, chance: Float[Array, "N"]) -> Bool[Array, "N"]:
-    """Returns the drawn clients: each with exactly its probability, and always as many as the whole sum of these.
+    """Returns the drawn clients: each with exactly its probability, and always as many as the whole sum of these."""
+    order, hit = draw_in_order(key, chance)
+    return jnp.zeros(chance.shape, bool).at[order].set(hit)
 
-    Lays the clients end to end in random order, each as long as its probability, and draws those hit by a grid of
-    spacing 1 with a random start.
+
+def draw_in_order(key: PRNGKey, chance: Float[Array, "N"]) -> tuple[Int[Array, "N"], Bool[Array, "N"]]:
+    """Returns the clients in random order, and which of them are drawn; a client of probability 0 never is.
+
+    Lays the clients end to end, each as long as its probability, and draws those hit by a grid of spacing 1 with a
+    random start.
 
     Source: Madow, "On the Theory of Systematic Sampling, II", 1949, https://doi.org/10.1214/aoms/1177729988.
     """
     key_order, key_start = jax.random.split(key)
     order = jax.random.permutation(key_order, chance.shape[0])
-    reach = jnp.cumsum(chance[order])
+    # XLA's cumulative sums in float32 may fall; without this, rounding alone could draw a client, or one twice.
+    reach = jax.lax.cummax(jnp.where(chance[order] > 0, jnp.cumsum(chance[order]), 0.0))
     whole = jnp.round(reach[-1])  # sums of float32 come near it
-    reach = reach * whole / jnp.maximum(reach[-1], jnp.finfo(reach.dtype).tiny)
-    reach = reach.at[-1].set(whole)
+    scaled = reach * whole / jnp.maximum(reach[-1], jnp.finfo(reach.dtype).tiny)
+    reach = jnp.where(reach == reach[-1], whole, scaled)
     teeth = jnp.floor(reach + jax.random.uniform(key_start))
-    hit = jnp.diff(teeth, prepend=0.0) > 0
-    return jnp.zeros(chance.shape, bool).at[order].set(hit)
+    return order, jnp.diff(teeth, prepend=0.0) > 0

@@ -26,7 +26,7 @@ def weigh_draws(client: Int[Array, "m"], chance: Float[Array, "N"], ctx: Context
     """Returns the cohort of the draws, each of weight `1 / (m N p_i)`; `N` and `p` are over the available clients."""
     cohort = cohort_of(client, client >= 0)
     p = normalize(jnp.where(ctx.available, chance, 0.0))[client]
-    everyone = ctx.available.sum()
+    everyone = ctx.available.sum().astype(jnp.float32)  # times m, it can exceed int32
     weight = 1.0 / (ctx.m * everyone * jnp.where(p > 0, p, 1.0 / jnp.maximum(everyone, 1)))
     return cohort.replace(weight=jnp.where(cohort.mask, weight, 0.0))
 
@@ -36,13 +36,14 @@ def renew_chances(
 ) -> Float[Array, "N"]:
     """Returns `p_i ← score_i / Σ_S score · (1 - Σ_{j ∉ S} p_j)` for the members of `S`; the others keep theirs.
 
-    If all scores are 0, nothing changes.
+    If all scores are 0, nothing changes; members whose score is not finite keep their probability.
 
     Args:
       chance: `p`, which sums to 1.
       client, mask: the members of `S`; each client occurs once.
       score: of each member, at least 0.
     """
+    mask = mask & jnp.isfinite(score)
     score = jnp.where(mask, score, 0.0)
     mass = jnp.where(mask, chance[client], 0.0).sum()
     new = jnp.where(score.sum() > 0, normalize(score) * mass, chance[client])

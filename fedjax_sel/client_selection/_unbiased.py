@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from fedjax_sel.client_selection._inclusion import draw_in_order
 from fedjax_sel.client_selection._ops import cohort_of
 from fedjax_sel.pytree import Scalar
 from fedjax_sel.types import Cohort, Context, PRNGKey
@@ -49,15 +50,11 @@ def draw_unbiased(
         cohort = cohort_of(client, q[client] > 0)
         weight = target[client] / (m * jnp.where(q[client] > 0, q[client], 1.0))
         return cohort.replace(weight=jnp.where(cohort.mask, weight, 0.0))
-    key_order, key_start = jax.random.split(key)
     pi = chances_of_inclusion(chance, m)
-    order = jax.random.permutation(key_order, pi.shape[0])
-    ticks = jnp.cumsum(pi[order]) + jax.random.uniform(key_start)  # client `order[k]` covers an interval of length π,
-    begin = jnp.roll(ticks, 1).at[0].set(ticks[0] - pi[order[0]])
-    rank = jnp.where(jnp.floor(ticks) > jnp.floor(begin), 1.0, 0.0)  # and is drawn where a whole number lies in it
-    _, place = jax.lax.top_k(rank, m)
+    order, hit = draw_in_order(key, pi)
+    _, place = jax.lax.top_k(hit.astype(jnp.float32), m)
     client = order[place]
-    cohort = cohort_of(client, rank[place] > 0)
+    cohort = cohort_of(client, hit[place])
     weight = target[client] / jnp.where(pi[client] > 0, pi[client], 1.0)
     return cohort.replace(weight=jnp.where(cohort.mask, weight, 0.0))
 
@@ -68,11 +65,13 @@ def chances_of_inclusion(importance: Float[Array, "N"], expected: Scalar | int) 
     With the importances in ascending order, `u_(1) ≤ … ≤ u_(n)`, the `l` smallest get
     `π_i = (expected + l - n) u_i / Σ_{j ≤ l} u_(j)` and the others 1, with the largest `l` for which no `π` exceeds 1.
     These probabilities minimise `Σ u_i² / π_i`, the variance of the weighted sum of independent draws. If fewer than
-    `expected` clients have a positive importance, each of these has `π = 1`.
+    `expected` clients have a positive importance, each of these has `π = 1`. An importance that is not finite counts
+    as 0.
 
     Source: Chen, Horváth and Richtárik, "Optimal Client Sampling for Federated Learning", 2022,
       https://arxiv.org/abs/2010.13723, equation (7).
     """
+    importance = jnp.where(jnp.isfinite(importance), importance, 0.0)
     u = jnp.sort(importance)[::-1]
     tail = jnp.cumsum(u[::-1])[::-1]  # the sum from each one down
     certain = jnp.arange(u.shape[0])  # n - l

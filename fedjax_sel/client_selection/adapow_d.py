@@ -47,8 +47,9 @@ class AdaPowD(ClientSelector):
     def candidates(self, key: PRNGKey, state: StrategyState, ctx: Context) -> Int[Array, "d"]:
         """Returns candidates drawn in proportion to their examples; `PAD_CLIENT` beyond this round's number."""
         last = jnp.maximum(ctx.rounds - 1, 1)
-        whole, rest = jnp.divmod(jnp.int32(self.d - ctx.m), last)  # their product with t could exceed int32
-        asked = self.d - (whole * ctx.round + rest * ctx.round // last)
+        whole, rest = jnp.divmod(jnp.int32(self.d - ctx.m), last)  # (d - m) t could exceed int32
+        part = jnp.where(last < 2**15, rest * ctx.round // last, jnp.int32(rest / last * ctx.round))
+        asked = self.d - (whole * ctx.round + part)
         return jnp.where(jnp.arange(self.d) < asked, draw_candidates(key, ctx, self.d), PAD_CLIENT)
 
     def select(self, key: PRNGKey, state: StrategyState, ctx: Context, *, loss: Float[Array, "d"]) -> Cohort:

@@ -34,4 +34,4 @@ class BySize(ClientSelector):
         if not self.replacement:
             return gumbel_m(key, log_size, ctx.available, ctx.m)
         client = jax.random.categorical(key, jnp.where(ctx.available, log_size, -jnp.inf), shape=(ctx.m,))
-        return cohort_of(client, ctx.available[client])
+        return cohort_of(client, ctx.available[client] & (ctx.num_examples[client] > 0))

@@ -98,7 +98,7 @@ class ClusteredSampling(ClientSelector):
         """Returns one client from each distribution."""
         chance = self.distributions(state, ctx)
         client = jax.random.categorical(key, jnp.log(chance), axis=1)
-        cohort = cohort_of(client, jnp.full(ctx.m, ctx.available.any()))
+        cohort = cohort_of(client, chance.sum(1) > 0)
         return cohort.replace(weight=cohort.weight / ctx.m)
 
     def observe(self, key: PRNGKey, state: Any, ctx: Context, cohort: Cohort, **values: Any) -> Any:

@@ -54,7 +54,8 @@ class FedCS(ClientSelector):
         t, n = ctx.timing, ctx.num_clients
         key_asked, key_ties = jax.random.split(key)
         rank = jnp.argsort(jnp.argsort(jnp.where(ctx.available, jax.random.uniform(key_asked, (n,)), 2.0)))
-        asked = ctx.available & (rank < jnp.ceil(self.fraction * ctx.available.sum() - 1e-4))
+        most = jnp.maximum(jnp.ceil(self.fraction * ctx.available.sum() - 1e-4), 1)
+        asked = ctx.available & (rank < most)
         ties = jax.random.uniform(key_ties, (n,))
 
         def add(slot, carry):

@@ -196,7 +196,8 @@ class GPFL(ClientSelector):
         validation_accuracy: Float[Array, ""],
         validation_loss: Float[Array, ""],
     ) -> GPFLState:
-        """Returns the state with the rewards of the clients that returned."""
+        """Returns the state with the rewards of the clients that returned; without those of a projection not finite."""
+        cohort = cohort.replace(mask=cohort.mask & jnp.isfinite(projection))
         last = state.projection.at[cohort.returned].set(projection, mode="drop")
         if self.rule("softmax") == "cohort":
             share = jax.nn.softmax(projection, where=cohort.mask)  # Eq. (5), its sum over the cohort, as in the code
@@ -223,5 +224,5 @@ class GPFL(ClientSelector):
         if kind == "sign":
             by_loss = jnp.where(first, 0.5, -0.5 * jnp.sign(change))  # the loss before the first is infinite
             return jnp.where(rise == 0, by_loss, jnp.sign(rise))
-        # Eq. (8), with "printed" as it stands
-        return jnp.where(rise == 0, jnp.exp(change if kind == "printed" else -change), 2 * jnp.exp(rise))
+        by_loss = jnp.exp(jnp.minimum(change if kind == "printed" else -change, 80.0))  # which is finite
+        return jnp.where(rise == 0, by_loss, 2 * jnp.exp(rise))  # Eq. (8), with "printed" as it stands

@@ -35,8 +35,8 @@ class GreedyShapley(ClientSelector):
     the clients of highest value, clients never selected first; `"ucb"` adds `β sqrt(ln t / N_i)`; `"softmax"`
     (S-FedAvg) draws clients without replacement in proportion to `exp(Φ_i)`, where `Φ_i` starts at `1 / N` and
     `Φ_i ← α Φ_i + β φ_i`. For the first two rules, `memory="ema"` makes the value a moving average, `α` times the
-    old value plus `1 - α` times the new one, from the first one on. With these rules, a client that was selected but
-    never had an update merged has value 0, so that clients that cannot return do not fill every cohort.
+    old value plus `1 - α` times the new one, from the first one on. A member whose update was not merged adds nothing:
+    its value of the round is 0 and its selection counts, so that clients that do not return do not fill every cohort.
 
     All updates of a cohort are kept, and the server evaluates its validation examples for every coalition: `2^m` of
     them, or `m²` in each pass of `"gtg"`. This costs the clients nothing. GreedyFed's code compares with an S-FedAvg in
@@ -91,7 +91,8 @@ class GreedyShapley(ClientSelector):
     def observe(
         self, key: PRNGKey, state: GreedyShapleyState, ctx: Context, cohort: Cohort, *, shapley: Float[Array, "m"]
     ) -> GreedyShapleyState:
-        """Returns the values, updated with those of this round."""
+        """Returns the values, updated with those of this round; 0 for members whose update was not merged."""
+        shapley = jnp.where(cohort.mask, shapley, 0.0)
         value, count = state.value[cohort.client], state.count[cohort.client]
         if self.rule == "softmax":
             new = self.alpha * value + self.beta * shapley
@@ -100,7 +101,7 @@ class GreedyShapley(ClientSelector):
         else:
             new = (count * value + shapley) / (count + 1)
         return GreedyShapleyState(
-            value=state.value.at[cohort.returned].set(new, mode="drop"),
-            count=state.count.at[cohort.returned].add(1, mode="drop"),
+            value=state.value.at[cohort.selected].set(new, mode="drop"),
+            count=state.count.at[cohort.selected].add(1, mode="drop"),
             selected=state.selected.at[cohort.selected].set(True, mode="drop"),
         )

@@ -26,7 +26,7 @@ class Importance(ClientSelector):
     `weighting: cohort`: the weights are complete, and sum to 1 in expectation only.
 
     Every client receives the global model in every round, passes all its examples forward and backward, and sends one
-    number. A client whose gradient is 0 is not drawn unless `uniform` is above 0.
+    number. A client whose gradient is 0, or whose norm is not finite, is not drawn unless `uniform` is above 0.
 
     Attributes:
       uniform: share of the probabilities that is proportional to `p_i` alone, which bounds the weights by `1/uniform`.
@@ -59,7 +59,7 @@ class Importance(ClientSelector):
     def select(self, key: PRNGKey, state: StrategyState, ctx: Context, *, gradient_norm: Float[Array, "N"]) -> Cohort:
         """Returns the draws; if all gradients are 0, they are by `p`."""
         p = target_weights(self.weighting, ctx)
-        importance = normalize(p * gradient_norm)
+        importance = normalize(p * jnp.where((p > 0) & jnp.isfinite(gradient_norm), gradient_norm, 0.0))
         importance = jnp.where(importance.sum() > 0, importance, p)
         chance = self.uniform * p + (1 - self.uniform) * importance
         return draw_unbiased(key, chance, p, ctx.m, replacement=self.replacement)

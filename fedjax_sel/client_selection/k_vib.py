@@ -117,8 +117,9 @@ class KVib(ClientSelector):
         *,
         update_norm: Float[Array, "m"],
     ) -> Feedback:
-        """Returns the state with the members that returned, `a_i² / p̃_i = λ_i ‖Δ_i‖² · (λ_i / p̃_i)`."""
+        """Returns the state with each returned member's `a_i² / p̃_i = λ_i ‖Δ_i‖² · (λ_i / p̃_i)`, if it is finite."""
         share = target_weights("size", ctx)[cohort.client]
+        cohort = cohort.replace(mask=cohort.mask & jnp.isfinite(update_norm**2 * jnp.maximum(cohort.weight, 1.0)))
         feedback = share * update_norm**2 * cohort.weight
         largest = jnp.where(cohort.mask, (share * update_norm) ** 2, 0.0).max()
         return Feedback(state.total.at[cohort.returned].add(feedback, mode="drop"), jnp.maximum(state.largest, largest))

@@ -11,7 +11,7 @@ from fedjax_sel.client_selection._ops import draw_members, nth_smallest, round_d
 from fedjax_sel.client_selection._system import check_devices
 from fedjax_sel.protocols import ClientSelector, Host, Signals
 from fedjax_sel.pytree import Scalar, param, static
-from fedjax_sel.types import Cohort, Context, PRNGKey
+from fedjax_sel.types import NOBODY, Cohort, Context, PRNGKey
 
 __all__ = ["Oort"]
 
@@ -43,7 +43,8 @@ class Oort(ClientSelector):
     ones (a percentile over all clients). `⌊(1 - ε) m⌋` slots go to clients drawn in proportion to their scores, among
     those that reach the fraction `cut_off` of the score that would be next. The other slots go to unseen clients, drawn
     in proportion to their examples times the same penalty, among the best of them by this product, `window` times as
-    many as wanted. Remaining slots go to any available clients; once all clients were seen, ε is 0. The pacer raises
+    many as wanted. Remaining slots go to any available clients; once all clients were seen, ε is 0. A member that does
+    not return counts as seen, with the mean utility of those that do, as in FedScale. The pacer raises
     the percentile when the exploited clients' utility stagnates, and lowers it when it jumps.
 
     As in the authors' code, the bonus divides by the round of the last participation, not by its age. Unlike in that
@@ -132,7 +133,7 @@ class Oort(ClientSelector):
     def observe(
         self, key: PRNGKey, state: OortState, ctx: Context, cohort: Cohort, *, training_loss_rms: Float[Array, "m"]
     ) -> OortState:
-        """Returns the state, updated for the members that returned and by the pacer."""
+        """Returns the state, updated for the members and by the pacer; nothing is noted if nobody returned."""
         exploited = cohort.mask & (state.last[cohort.client] > 0)
         utility = training_loss_rms * ctx.num_examples[cohort.client]
         mean = jnp.where(exploited, utility, 0).sum() / jnp.maximum(exploited.sum(), 1)
@@ -141,9 +142,11 @@ class Oort(ClientSelector):
         turn = coming % self.step == 0
         step = jnp.where(change <= 0.1 * before, self.delta, jnp.where(change >= 5 * before, -self.delta, 0.0))
         step = jnp.where(turn & (coming >= 2 * self.step), step, 0.0)
+        expected = jnp.where(cohort.mask, utility, 0.0).sum() / jnp.maximum(cohort.mask.sum(), 1)
+        noted = jnp.where(cohort.mask.any(), cohort.selected, NOBODY)
         return OortState(
-            utility=state.utility.at[cohort.returned].set(utility, mode="drop"),
-            last=state.last.at[cohort.returned].set(ctx.round + 1, mode="drop"),
+            utility=state.utility.at[noted].set(jnp.where(cohort.mask, utility, expected), mode="drop"),
+            last=state.last.at[noted].set(ctx.round + 1, mode="drop"),
             percentile=jnp.clip(state.percentile + step, jnp.minimum(self.delta, state.percentile), 100.0),
             sums=jnp.where(turn, jnp.stack([present, 0.0]), jnp.stack([before, present])),
         )

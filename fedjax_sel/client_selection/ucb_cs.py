@@ -39,9 +39,9 @@ class UCBCS(ClientSelector):
 
     `L_i` is the sum of client `i`'s reported losses, `N_i` their number and `T` the number of rounds, all discounted by
     γ per round; `p_i = n_i / n`. A client that was never selected comes first. One that was selected but returned
-    nothing counts as having reported its own mean loss, or the mean of the others' if it has none, so that clients that
-    cannot return do not fill every cohort. `γ = 1` without the factor `p_i` is UCB1 on losses. No client is asked
-    before training; each member sends two numbers with its update.
+    nothing counts as having reported the mean loss of the members that did, so that clients that cannot return do not
+    fill every cohort, while the losses of the others fall. `γ = 1` without the factor `p_i` is UCB1 on losses. No
+    client is asked before training; each member sends two numbers with its update.
 
     A reported loss is the mean over the examples of all local steps, and `σ` the largest standard deviation of the same
     losses, while usual implementations take those of minibatches.
@@ -89,14 +89,12 @@ class UCBCS(ClientSelector):
         training_loss: Float[Array, "m"],
         training_loss_rms: Float[Array, "m"],
     ) -> UCBCSState:
-        """Returns the discounted sums with the losses of the members that returned, and expected ones of the others."""
+        """Returns the discounted sums with the losses of the members that returned, and their mean for the others."""
         seen = state.reports > 0
         mean = state.losses / jnp.where(seen, state.reports, 1.0)
-        new = cohort.mask & ~seen[cohort.client]
-        total, count = mean.sum() + jnp.where(new, training_loss, 0.0).sum(), seen.sum() + new.sum()
-        expected = jnp.where(seen, mean, total / jnp.maximum(count, 1))
-        loss = jnp.where(cohort.mask, training_loss, expected[cohort.client])
-        reported = jnp.where(count > 0, cohort.selected, NOBODY)  # without any report, nothing is expected
+        expected = jnp.where(cohort.mask, training_loss, 0.0).sum() / jnp.maximum(cohort.mask.sum(), 1)
+        loss = jnp.where(cohort.mask, training_loss, expected)
+        reported = jnp.where(cohort.mask.any(), cohort.selected, NOBODY)  # without any report, nothing is expected
         variance = jnp.maximum(training_loss_rms**2 - training_loss**2, 0.0)
         largest = jnp.sqrt(jnp.max(jnp.where(cohort.mask, variance, 0.0)))
         faded = seen & (self.gamma * state.reports < LEAST)

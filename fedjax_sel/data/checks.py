@@ -250,12 +250,14 @@ def convert_examples(what: str, x: np.ndarray) -> np.ndarray:
     """Returns examples in the type and with the axes in which they are stored.
 
     Raises:
-      ValueError: some values are NaN, infinite, or integers beyond 32 bits.
+      ValueError: some values are NaN, infinite, integers beyond 32 bits, or differ in digits that 32 bits lose.
     """
     if x.dtype.kind == "f":
         if x.dtype.itemsize > 4:
+            given = x
             with np.errstate(over="ignore"):  # values that overflow float32 become inf, which is rejected below
                 x = x.astype(np.float32)
+            check_precision(what, given, x)
         starts = range(0, max(1, len(x)), EXAMPLES_AT_A_TIME)
         bad = np.concatenate([~_finite(x[i : i + EXAMPLES_AT_A_TIME]) for i in starts])
         if bad.any():
@@ -268,6 +270,31 @@ def convert_examples(what: str, x: np.ndarray) -> np.ndarray:
     if x.dtype == np.uint8 and x.ndim == 3:
         return x[..., None]  # adds the channel axis of grey images
     return _int32(what + " examples", x) if x.dtype.itemsize >= 4 else x
+
+
+def check_precision(what: str, given: np.ndarray, kept: np.ndarray) -> None:
+    """Raises `ValueError` if a column loses what it varies in, as times in milliseconds do.
+
+    Args:
+      what: name of the examples in errors.
+      given: examples in 64 bits.
+      kept: the same in 32.
+    """
+    width = given.shape[-1] if given.ndim > 1 else 1
+    some = slice(None, None, max(1, len(given) // EXAMPLES_AT_A_TIME))  # of many examples, as many as there is room for
+    before, after = given[some].reshape(-1, width), kept[some].reshape(-1, width)
+    if not before.size or not np.isfinite(after).all():
+        return
+    lost, spread = np.abs(before - after).max(0), (before - before[0]).std(0)
+    if (bad := np.flatnonzero((spread > 0) & (lost > LOST * spread))).size:
+        raise ValueError(
+            f"{what} examples: column {bad[0]} (from {before[:, bad[0]].min():g} to {before[:, bad[0]].max():g}) loses "
+            "digits in which it varies as 32-bit floats; subtract its mean, or choose another unit"
+        )
+
+
+LOST = 0.01
+"""The rounding, as a fraction of a column's standard deviation, from which it is an error."""
 
 
 def _finite(x: np.ndarray) -> np.ndarray:

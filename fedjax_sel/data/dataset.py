@@ -137,8 +137,10 @@ def dataset(
     warn_of_axes(name, x)
     if owner is not None:
         owner = np.asarray(owner)
-        if owner.dtype.kind == "f" and np.isnan(owner).any():
-            raise ValueError(f"{name}: owner {np.flatnonzero(np.isnan(owner))[0]} is NaN; every example needs an owner")
+        listed = owner.ravel().tolist() if owner.dtype.kind in "fO" else []
+        if lost := [i for i, one in enumerate(listed) if one is None or one != one]:
+            what = "NaN" if listed[lost[0]] is not None else "None"
+            raise ValueError(f"{name}: owner {lost[0]} is {what}; every example needs an owner")
         if owner.shape != y.shape[:1]:
             raise ValueError(
                 f"{name}: {len(y)} training examples, but owner has shape {owner.shape}; one owner an example is needed"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -17,6 +18,7 @@ from fedjax_sel.data.federated import FederatedData, federate
 from fedjax_sel.data.own import from_arrays, from_frame
 from fedjax_sel.data.partition.natural import Natural
 from fedjax_sel.data.picture import plot_labels
+from fedjax_sel.mistakes import NOT_REPEATED, refuse_global_random_numbers
 from fedjax_sel.pytree import is_real, is_whole, show, to_plain
 
 if TYPE_CHECKING:
@@ -197,8 +199,22 @@ class Federation:
             drawn = federate(data, client, clients, holdout=self.holdout, rng=order)
         except ValueError as error:
             raise ValueError(f"{data.name}, {self.partition}: {error} (data seed {seed})") from error
+        if self.holdout > 0 and (without := int((np.asarray(drawn.num_holdout) == 0).sum())):
+            warnings.warn(
+                f"holdout={self.holdout:g} leaves {without} of {clients} clients without hold-out examples, as they "
+                "have few; if any has none, all clients are evaluated on the examples that they train on",
+                stacklevel=2,
+            )
         with see("docs/how-to/devices.md"):
-            devices = self.devices.draw(seed, clients) if isinstance(self.devices, DeviceLaw) else self.devices
+            devices = self.devices
+            if isinstance(devices, DeviceLaw):
+                with refuse_global_random_numbers(NOT_REPEATED):
+                    devices = devices.draw(seed, clients)
+                if not hasattr(devices, "check"):  # data does not import devices
+                    raise ValueError(
+                        f"{type(self.devices).__name__}.draw returned {describe_kind(devices)}; it must return a "
+                        "DeviceProfile"
+                    )
         return replace(drawn, devices=devices, public_x=self.public_examples(data))
 
     def public_examples(self, data: Dataset) -> np.ndarray | None:

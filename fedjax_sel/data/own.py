@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -144,10 +145,16 @@ def from_frame(
             f"{name}: column {label!r} holds numbers that are not whole, such as {odd[0]:g}; targets='continuous' says "
             "that they are numbers to be learnt"
         )
+    if targets == "classes" and len(frame) >= MANY and len(values) > len(frame) / 2 and values.dtype.kind in "iuf":
+        warnings.warn(
+            f"{name}: column {label!r} holds {len(values)} different numbers in {len(frame)} rows, each of which is a "
+            "class; targets='continuous' says that they are numbers to be learnt",
+            stacklevel=2,
+        )
     numbered = targets == "continuous" or (np.issubdtype(values.dtype, np.integer) and values.min() >= 0)
 
     def read(part: pd.DataFrame) -> Pair:
-        x = np.stack([part[c].to_numpy(np.float32) for c in chosen], axis=1)
+        x = np.stack([part[c].to_numpy(np.float64) for c in chosen], axis=1)
         y = part[label].to_numpy()
         if numbered:
             return x, y
@@ -159,6 +166,10 @@ def from_frame(
     apart = {kind: read(part) if isinstance(part, pd.DataFrame) else part for kind, part in apart.items()}
     owner = None if client is None else frame[client].to_numpy()
     return dataset(name, *read(frame), owner=owner, seed=seed, targets=targets, **apart)
+
+
+MANY = 20
+"""The least number of rows of which it is said that most have a class of their own."""
 
 
 def check_tables(name: str, tables: dict[str, Any]) -> None:

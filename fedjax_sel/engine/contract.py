@@ -178,6 +178,13 @@ def check_fields(name: str, strategy: Any) -> None:
             )
 
 
+def check_stacked(aggregator: Any) -> None:
+    """Raises `ValueError` if an aggregator combines all updates, but does not ask for them."""
+    if overrides(aggregator, "combine") and not aggregator.stacked:
+        name = type(aggregator).__name__
+        raise ValueError(f"{name}.combine needs all updates at once; give {name} the attribute stacked = True")
+
+
 def warn_of_misspelt_methods(strategy: Any) -> None:
     """Warns of a public method or class attribute that overrides nothing, but is named almost like one that could be.
 

@@ -20,7 +20,7 @@ from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.data_selection.everything import Everything
 from fedjax_sel.devices.availability import Always
 from fedjax_sel.devices.clock import Deadline
-from fedjax_sel.engine.contract import check_fields, check_signals, warn_of_misspelt_methods
+from fedjax_sel.engine.contract import check_fields, check_signals, check_stacked, warn_of_misspelt_methods
 from fedjax_sel.engine.debug import stage
 from fedjax_sel.engine.targets import check_targets
 from fedjax_sel.local_training.sgd import SGD
@@ -178,6 +178,8 @@ class Experiment(Pytree):
     @see("docs/how-to/data.md")
     def check(self, data: FederatedData) -> None:
         """Raises `ValueError` if the experiment cannot run on `data`."""
+        if jax.config.read("jax_enable_x64"):
+            raise ValueError("JAX is set to 64 bits (JAX_ENABLE_X64); runs are in 32: unset it")
         check_scalars(self)
         with see("docs/how-to/command-line.md"):
             self.count_cohort(data.num_clients)
@@ -185,6 +187,7 @@ class Experiment(Pytree):
                 raise ValueError(f"signal_split is {self.signal_split!r}; it must be 'training' or 'holdout'")
         with see("docs/how-to/strategies.md"):
             self.correction.check(self.local_training)
+            check_stacked(self.aggregation)
             self.aggregation.check(self.local_training, self.correction)
             self.aggregation.check_size(self.count_cohort(data.num_clients))
         with see("docs/how-to/devices.md"):

@@ -23,6 +23,7 @@ from fedjax_sel.engine.personal import init_personal
 from fedjax_sel.engine.round import make_context
 from fedjax_sel.engine.signals import refers_to_previous
 from fedjax_sel.engine.state import RoundState
+from fedjax_sel.mistakes import NOT_REPEATED, refuse_global_random_numbers
 from fedjax_sel.protocols import Host, Prepared, Strategy, Upfront, UpfrontSignal, overrides
 from fedjax_sel.pytree import jit, title
 from fedjax_sel.task import Task
@@ -144,7 +145,8 @@ def init_selector(
     signals, upfront = selector.signals().at("upfront"), {}
     costs: dict[str, float] = {}
     for i, (name, signal) in enumerate(signals.items()):
-        value = jnp.asarray(signal.measure(jax.random.fold_in(key, OF_UPFRONT + i), host))
+        with refuse_global_random_numbers(NOT_REPEATED):
+            value = jnp.asarray(signal.measure(jax.random.fold_in(key, OF_UPFRONT + i), host))
         if value.ndim < 1 or value.shape[0] != data.num_clients:
             raise ValueError(
                 f"the upfront signal {name!r} has shape {value.shape}; its first axis must be N = {data.num_clients}"
@@ -153,7 +155,7 @@ def init_selector(
     if signals:
         numbers = {name: value.size / data.num_clients for name, value in upfront.items()}
         add_costs(costs, price_upfront(charge_signals(signals, numbers, task, data), data, "selection_"))
-    with see_strategy(selector):
+    with see_strategy(selector), refuse_global_random_numbers(NOT_REPEATED):
         state = selector.init(key, ctx, host, **upfront)
         check_init(selector, state)
     if (taken := selector.upfront(ctx, host)) is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -129,8 +129,10 @@ class Recorder:
         out = {}
         task = self.program.first.task
         for name, values in clients.items():
-            worst = partial(worst_decile, higher_is_better=task.is_better_higher(name))
-            for what, of in {"mean": mean_over_clients, "worst_decile": worst, "spread": spread_over_clients}.items():
+            measures: dict[str, Callable[..., Any]] = {"mean": mean_over_clients, "spread": spread_over_clients}
+            if (higher := task.is_better_higher(name)) is not None:
+                measures["worst_decile"] = partial(worst_decile, higher_is_better=higher)
+            for what, of in measures.items():
                 full = f"client_{name}_{what}"
                 known = self.of_clients.get(full, np.zeros((len(values), 0)))  # of rounds written earlier
                 new = of(values[:, known.shape[1] :])

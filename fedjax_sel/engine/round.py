@@ -42,7 +42,7 @@ from fedjax_sel.engine.state import RoundRecord, RoundState, Values, pack_faults
 from fedjax_sel.engine.timing import expect_turns
 from fedjax_sel.engine.training import Trained, count_training, train_cohort
 from fedjax_sel.protocols import overrides
-from fedjax_sel.types import Cohort, Context, PRNGKey, StrategyState, Updates, Variables
+from fedjax_sel.types import PAD_CLIENT, Cohort, Context, PRNGKey, StrategyState, Updates, Variables
 
 
 def round_step(
@@ -126,6 +126,7 @@ def select_cohort(experiment: Experiment, key: PRNGKey, state: RoundState, ctx: 
         refuse_faults(experiment, count_signal_faults(before, dict.fromkeys(before, asked_among(ctx))))
         cohort = selector.select(key, state.client_selection, ctx, **before)
         check_cohort(selector, cohort, ctx)
+        cohort = cohort.replace(client=jnp.where(cohort.mask, cohort.client, PAD_CLIENT))
         cohort = merge_duplicates(cohort) if selector.replacement else cohort
         refuse_faults(experiment, count_cohort_faults(cohort, ctx), cohort)
         return cohort

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -416,10 +416,45 @@ def measure_after(
     seen = strip_statistics(task, updates)
     for name, signal in signals.items():
         if isinstance(signal, UpdateSignal):
-            value = jax.vmap(signal.measure, in_axes=(0, None))(seen, references[signal.reference])
+            measure = signal.measure if updates.delta is not None else measure_unkept(name, signal)
+            value = jax.vmap(measure, in_axes=(0, None))(seen, references[signal.reference])
             values[name] = jnp.where(expand(mask, value), value, 0)
     server = {name: signal for name, signal in signals.items() if isinstance(signal, ServerSignal)}
     return values | measure_server(server, task, variables, data, layout)
+
+
+class UnkeptUpdate(Update):
+    """An update whose `delta` was added to the cohort's sum and not kept."""
+
+    def __getattr__(self, name: str) -> Any:
+        """Raises `ValueError` for what was not kept."""
+        raise ValueError(f"update.{name} is not kept for each member after the merge")
+
+
+def measure_unkept(name: str, signal: UpdateSignal) -> Callable[[Update, Any], Array]:
+    """Returns the function `measure` of a signal for updates without `delta`, which raises an error if it looks at it.
+
+    None would count as an empty tree, whose norm is 0.
+
+    Args:
+      name: of the signal.
+      signal: what is measured.
+    """
+
+    def measure(update: Update, reference: Any) -> Array:
+        seen = object.__new__(UnkeptUpdate)
+        seen.__dict__.update({key: value for key, value in vars(update).items() if key != "delta"})
+        try:
+            return signal.measure(seen, reference)
+        except ValueError as error:
+            if "is not kept" not in str(error):
+                raise
+            raise ValueError(
+                f"the signal {name!r} looks at update.delta after the merge, where only the sum over the cohort is "
+                f"kept; give {type(signal).__name__} the attribute stacked = True, or measure it as `trained`"
+            ) from None
+
+    return measure
 
 
 def measure_server(

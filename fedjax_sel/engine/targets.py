@@ -52,7 +52,12 @@ def check_outputs(task: Task, data: FederatedData) -> None:
     if outputs != wanted:
         raise ValueError(
             f"the model gives outputs of shape {outputs[1:]} an example, but its targets are {data.targets}, which "
-            f"need {wanted[1:]}; build the model with classes={data.classes}"
+            f"need {wanted[1:]}; "
+            + (
+                f"build the model with classes={data.classes}"
+                if len(outputs) == len(wanted)
+                else "give a model with an output for each position (the library's have one for the whole example)"
+            )
         )
 
 

@@ -59,7 +59,7 @@ def locate_in_groups(
 
     In every group, facilities are chosen one after the other to lower `Σ_i min_{j ∈ S} D_ij` over its served points;
     all groups take their steps together. The greedy set achieves at least `1 - 1/e` of the best set's cost reduction.
-    Ties are broken at random.
+    Ties are broken at random. A point whose distance from itself is NaN is neither a facility nor served.
 
     Args:
       key: for ties, and for the choice of examined points.
@@ -75,6 +75,8 @@ def locate_in_groups(
       https://arxiv.org/abs/1409.7938.
     """
     n, groups, place = distance.shape[0], budget.shape[0], jnp.arange(distance.shape[0])
+    known = ~jnp.isnan(jnp.diagonal(distance))
+    served, allowed = served & known, allowed & known
     counts = (group[:, None] == group[None, :]) & served[:, None]
 
     def step(k, carry):

@@ -47,6 +47,7 @@ def pursue(
     Array([  0.,   0., 161.,  98.], dtype=float32)
     """
     dot = partial(jnp.matmul, precision="highest")
+    point = jnp.where(allowed[:, None], point, 0.0)  # others may not be finite
     n, size, place = point.shape[0], jnp.linalg.norm(target), jnp.arange(point.shape[0])
     aimed = dot(point, target)
 

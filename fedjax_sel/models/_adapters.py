@@ -23,7 +23,7 @@ class FunctionModel(ModelAdapter):
 
     Attributes:
       make: `init(key, x)`.
-      compute: `apply(variables, x)`, which may take one of `MODES` (`train`, `deterministic`, ...) and `key`.
+      compute: `apply(variables, x)`, which may take one of `MODES` (`train`, `deterministic`, ...), `key` and `mask`.
     """
 
     make: Callable[..., Variables]
@@ -48,6 +48,8 @@ class FunctionModel(ModelAdapter):
         options: dict[str, Any] = {name: value is train for name, value in MODES.items() if name in takes}
         if "key" in takes:
             options["key"] = None if rngs is None else rngs["dropout"]
+        if "mask" in takes:
+            options["mask"] = mask
         return self.compute(variables["params"], x, **options)
 
 
@@ -127,7 +129,7 @@ class NNXModel(ModelAdapter):
         outputs = module(x, **told, **({"mask": mask} if "mask" in self.takes else {}))  # type: ignore[operator]
         if not mutable:
             return outputs
-        after = dict(zip(NOT_TRAINED, self.split(module)[2:4], strict=True))
+        after: dict[str, Any] = dict(zip(NOT_TRAINED, self.split(module)[2:4], strict=True))
         return outputs, {name: to_dict(after[name]) for name in mutable}
 
     @staticmethod

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool
 
-from fedjax_sel.mistakes import name_model
+from fedjax_sel.mistakes import NOT_REPEATED, name_model, refuse_global_random_numbers
 from fedjax_sel.models._fast_conv import FastConvolutions
 from fedjax_sel.types import PRNGKey, Variables
 
@@ -31,6 +31,7 @@ __all__ = [
     "evaluate_parts",
     "init_model",
     "is_evaluated",
+    "takes_mask",
 ]
 
 MODES = {"train": True, "training": True, "is_training": True, "is_train": True, "deterministic": False}
@@ -88,7 +89,7 @@ def init_model(model: Model, key: PRNGKey, x: Array, **options: Any) -> Variable
     >>> sorted(init_model(nn.Dense(3), jax.random.key(0), jnp.zeros((1, 2)))["params"])
     ['bias', 'kernel']
     """
-    with name_model(model, x):
+    with name_model(model, x), refuse_global_random_numbers(NOT_REPEATED):
         variables = model.init(key, x, **call_options(model, train=False), **options)
     return {name: part for name, part in variables.items() if not is_reported(part)}
 
@@ -130,7 +131,7 @@ def apply_model(
     if mutable:
         options["mutable"] = list(mutable)
     with name_model(model, x):
-        if mask is not None and "mask" not in signature_of(model).parameters:
+        if mask is not None and not takes_mask(model):
             with mask_batch_norms(mask):
                 outputs = model.apply(variables, x, rngs=rngs, **call_options(model, train=train), **options)
         else:
@@ -155,6 +156,11 @@ def signature_of(model: Any) -> inspect.Signature:
     if isinstance(model, nn.Sequential):  # passes its keyword arguments to the first layer
         return signature_of(model.layers[0])
     return inspect.signature(model.apply if isinstance(model, ModelAdapter) else model)
+
+
+def takes_mask(model: Model) -> bool:
+    """Returns whether a model takes `mask`, which an adapter hands on if its module or function does."""
+    return "mask" in signature_of(model).parameters
 
 
 def check_call(model: Model) -> None:

@@ -56,12 +56,16 @@ class DoubleGreedy(CohortSignal):
 
         def value(members: Float[Array, "m"]) -> Float[Array, ""]:
             worth = self.reward - task.mean_loss(updates.merge(members), batch)
-            return jnp.where(members.any(), worth, 0.0)
+            return jnp.where(members.any(), jnp.where(jnp.isfinite(worth), worth, RUINED), 0.0)
 
         def search():
             return double_greedy(value, key, there, self.rule == "randomized")
 
         return jax.lax.cond(round % self.interval == 0, search, lambda: there)
+
+
+RUINED = -1e30
+"""Value of members whose merged model has a loss that is not finite; finite, so that two of them compare."""
 
 
 def double_greedy(value: Callable, key: PRNGKey, there: Float[Array, "m"], randomized: bool) -> Float[Array, "m"]:

@@ -35,8 +35,8 @@ class Shapley(CohortSignal):
     With `"gtg"`, members join in random orders, each member first in turn, and their marginal values are averaged until
     the averages of the last ten orders are within a hundredth of the last one, or after `passes` times `m` orders.
     Marginal values count as 0 once a coalition is within `threshold` of the full cohort, and all of them do if the
-    round changed the value by less than that. A slot without an update has value 0. The server measures all this, so it
-    costs the clients nothing.
+    round changed the value by less than that. A slot without an update has value 0. A loss that is not finite counts as
+    ten times that of the model that the cohort received. The server measures all this, so it costs the clients nothing.
 
     Attributes:
       method: `"exact"`, for at most 10 slots, or `"gtg"`.
@@ -66,10 +66,15 @@ class Shapley(CohortSignal):
     ) -> Float[Array, "m"]:
         """Returns the values; raises `ValueError` for `"exact"` with more than 10 slots."""
 
+        def measure_loss(members: Float[Array, "m"]) -> Float[Array, ""]:
+            return task.mean_loss(updates.merge(members * updates.weight), batch)
+
         def value(members: Float[Array, "m"]) -> Float[Array, ""]:
-            return 1 - task.mean_loss(updates.merge(members * updates.weight), batch)
+            loss = measure_loss(members)
+            return 1 - jnp.where(jnp.isfinite(loss), loss, worst)
 
         m = updates.weight.shape[0]
+        worst = 10 * measure_loss(jnp.zeros(m))
         if self.method == "exact":
             return exact(value, m, self.side_by_side)
         return sample_orders(value, key, m, self.threshold, self.passes, self.side_by_side)

@@ -28,8 +28,8 @@ class Metric(Pytree, ABC):
     targets: ClassVar[tuple[str, ...]] = ()
 
     @property
-    def higher_is_better(self) -> bool:
-        """Returns whether higher values are better; true by default."""
+    def higher_is_better(self) -> bool | None:
+        """Returns whether higher values are better; true by default. None: neither is."""
         return True
 
     @abstractmethod
@@ -50,18 +50,30 @@ class MeanOf(Metric):
 
     Attributes:
       function: returns a number, or one for each class, for each example.
-      higher_is_better: whether higher values are better.
+      higher_is_better: whether higher values are better; None: nobody has said so, and no client is called the worst.
 
     >>> MeanOf(lambda outputs, targets: outputs[:, 0] ** 2, higher_is_better=False).higher_is_better
     False
     """
 
     function: ExampleFunction = static()
-    higher_is_better: bool = static(default=True)  # type: ignore[assignment]
+    higher_is_better: bool | None = static(default=None)  # type: ignore[assignment]
 
     def measure(self, outputs: Any, targets: Any) -> Any:
-        """Returns what the function returns."""
-        return self.function(outputs, targets)
+        """Returns what the function returns; raises `ValueError` if that is no array."""
+        value = self.function(outputs, targets)
+        if not hasattr(value, "shape"):
+            name = getattr(self.function, "__name__", "a metric")
+            raise ValueError(
+                f"the task's metric {name} returns {'nothing' if value is None else f'a {type(value).__name__}'}; it "
+                "must return an array, a number for each example"
+            )
+        return value
+
+
+def wrap_metric(function: ExampleFunction) -> MeanOf:
+    """Returns the metric of a plain function, which may have an attribute `higher_is_better`."""
+    return MeanOf(function, higher_is_better=getattr(function, "higher_is_better", None))
 
 
 def if_numbers(value: Array, outputs: Float[Array, "*b C"]) -> Float[Array, "..."]:

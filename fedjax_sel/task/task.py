@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import flax.linen as nn
 import jax
@@ -12,17 +12,18 @@ import jax.numpy as jnp
 import numpy as np
 from flax.core import FrozenDict
 from jax.core import Tracer
-from jaxtyping import Array, Float, Shaped
+from jaxtyping import Array, Bool, Float, Shaped
 
 from fedjax_sel.catalog import see
 from fedjax_sel.code import describe_changeable
 from fedjax_sel.data.dataset import Dataset, normalisation, warn_before_learning
-from fedjax_sel.models._call import ModelAdapter, TakesTokens, apply_model, check_call, init_model
+from fedjax_sel.mistakes import refuse_global_random_numbers
+from fedjax_sel.models._call import ModelAdapter, TakesTokens, apply_model, check_call, init_model, takes_mask
 from fedjax_sel.pytree import Pytree, Scalar, is_real, show, static
 from fedjax_sel.task.costs import Costs, count_costs, count_numbers
 from fedjax_sel.task.freezing import PARAMETERS, FrozenParams, check_parts, fit_variables
 from fedjax_sel.task.losses import DEFAULT_LOSS, CrossEntropy, ExampleFunction, Loss, OwnLoss
-from fedjax_sel.task.metrics import DEFAULT_METRICS, Accuracy, MeanOf, Metric
+from fedjax_sel.task.metrics import DEFAULT_METRICS, Accuracy, Metric, wrap_metric
 from fedjax_sel.types import Batch, PRNGKey, Rows, Variables
 
 TAKEN = ("loss", "training_loss", "seconds", "joules", "left_out", "alive", "idle")
@@ -50,8 +51,8 @@ class Task(Pytree):
         Linen module, or what `models.from_nnx` and `models.from_functions` return. It is called with `train=True` (or
         `deterministic=False`) while a client trains, if it takes that argument. What is not in the collection `params`
         is not trained: a client sends what the model has made of it, and any aggregator averages it, as batch
-        statistics. If there is any, the model gets `mask`, the examples that count, if it takes that; otherwise its
-        `flax.linen.BatchNorm` layers do. What a module only reports (`sow`) is left out.
+        statistics. A model that takes `mask` gets the examples that count; of others, `flax.linen.BatchNorm` layers do.
+        What a module only reports (`sow`) is left out.
       shift, scale: an example as stored becomes `(x - shift) * scale`; numbers, or one for each entry of the example's
         last axis.
       loss: loss of each example, from the model's outputs and the targets; training minimises its mean. A `Loss`, whose
@@ -122,7 +123,7 @@ class Task(Pytree):
             raise ValueError(f"task: a metric is called {wrong[0]!r}, as a history calls something else; rename it")
         if wrong := [name for name in self.metrics if not name or "." in name or "/" in name]:
             raise ValueError(f"task: a metric is called {wrong[0]!r}; a name has no dot and no slash, as in 'top_5'")
-        wrapped = {name: one if isinstance(one, Metric) else MeanOf(one) for name, one in self.metrics.items()}
+        wrapped = {name: one if isinstance(one, Metric) else wrap_metric(one) for name, one in self.metrics.items()}
         object.__setattr__(self, "metrics", FrozenDict(wrapped))
         object.__setattr__(self, "loss", self.loss if isinstance(self.loss, Loss) else OwnLoss(self.loss))
 
@@ -134,7 +135,7 @@ class Task(Pytree):
         *,
         loss: Loss | ExampleFunction | None = None,
         metrics: Mapping[str, Metric | ExampleFunction] | None = None,
-        normalise: bool | Literal["unit"] = True,
+        normalise: bool | str = True,
     ) -> Task:
         """Returns the task of learning `dataset` with `model`.
 
@@ -155,6 +156,8 @@ class Task(Pytree):
                 f"the data of a task is {show(dataset)} ({type(dataset).__name__}); it must be a Dataset (that of a "
                 "federation is federation.source)"
             )
+        if not (isinstance(normalise, bool | np.bool_) or normalise == "unit"):
+            raise ValueError(f"normalise is {show(normalise)}; it must be True, False or 'unit'")
         whole = not normalise or dataset.targets == "tokens"
         if isinstance(model, TakesTokens):
             check_tokens(model, dataset, whole)
@@ -197,7 +200,13 @@ class Task(Pytree):
         return variables
 
     def logits(
-        self, variables: Variables, x: Rows, *, train: bool = False, key: PRNGKey | None = None
+        self,
+        variables: Variables,
+        x: Rows,
+        *,
+        train: bool = False,
+        key: PRNGKey | None = None,
+        mask: Bool[Array, "b"] | None = None,
     ) -> Float[Array, "b ..."]:
         """Returns the model's outputs for examples as stored: logits if targets are classes.
 
@@ -206,10 +215,11 @@ class Task(Pytree):
           x: examples.
           train: whether to use dropout, drawn from `key`.
           key: required if `train`.
+          mask: the examples that count, for a model that takes it; None: all.
         """
         merged, options = self.frozen.merge(variables), self.frozen.model_options
         with self.frozen.evaluate_frozen():
-            return apply_model(self.model, merged, self.normalize(x), train=train, key=key, **options)
+            return apply_model(self.model, merged, self.normalize(x), train=train, key=key, mask=mask, **options)
 
     def logits_and_features(self, variables: Variables, x: Rows) -> tuple[Float[Array, "b C"], Float[Array, "b H"]]:
         """Returns logits and features, the inputs of the last `nn.Dense`, of examples as stored, in evaluation.
@@ -298,9 +308,10 @@ class Task(Pytree):
     def example_losses(self, outputs: Float[Array, "b ..."], targets: Shaped[Array, "b ..."]) -> Float[Array, "b"]:
         """Returns the loss of each example; raises `ValueError` if the loss does not return a number for each."""
         losses = self.loss(outputs, targets)
-        if jnp.shape(losses) != outputs.shape[:1]:
+        shape = jnp.shape(losses) if hasattr(losses, "shape") else f"(it is a {type(losses).__name__})"
+        if shape != outputs.shape[:1]:
             raise ValueError(
-                f"the task's loss is of shape {jnp.shape(losses)}; it must be a number for each example, of shape "
+                f"the task's loss is of shape {shape}; it must be a number for each example, of shape "
                 f"{outputs.shape[:1]}"
             )
         return losses
@@ -311,7 +322,8 @@ class Task(Pytree):
         Raises:
           ValueError: a metric or the loss returns something else.
         """
-        measured = {name: metric.measure(outputs, targets) for name, metric in self.metrics.items()}
+        with refuse_global_random_numbers():
+            measured = {name: metric.measure(outputs, targets) for name, metric in self.metrics.items()}
         for name, value in measured.items():
             for leaf in jax.tree.leaves(value):
                 if jnp.shape(leaf)[:1] != outputs.shape[:1]:
@@ -326,8 +338,8 @@ class Task(Pytree):
         metrics = {name: metric.compute(sums[name], count) for name, metric in self.metrics.items()}
         return {**metrics, "loss": sums["loss"] / count}
 
-    def is_better_higher(self, name: str) -> bool:
-        """Returns whether higher values of a metric are better, by its name in a history."""
+    def is_better_higher(self, name: str) -> bool | None:
+        """Returns whether higher values of a metric are better, by its name in a history; None: nobody has said so."""
         own = {"loss": False, "accuracy": True, **{key: one.higher_is_better for key, one in self.metrics.items()}}
         return own.get(name, own.get(name.rpartition("_")[0], True))
 
@@ -335,7 +347,8 @@ class Task(Pytree):
         self, variables: Variables, batch: Batch, *, train: bool = False, key: PRNGKey | None = None
     ) -> Float[Array, "B"]:
         """Returns the loss of each of the batch's examples, unweighted; 0 if it does not count."""
-        losses = self.example_losses(self.logits(variables, batch.x, train=train, key=key), batch.y)
+        mask = batch.mask if takes_mask(self.model) else None
+        losses = self.example_losses(self.logits(variables, batch.x, train=train, key=key, mask=mask), batch.y)
         return jnp.where(batch.mask, losses, 0.0)
 
     def mean_loss(

@@ -349,12 +349,14 @@ class OortByHand:
         window = sorted(new, key=reward.get, reverse=True)[: int(o.window * explore)]
         return scores, exploit, pool, explore, window
 
-    def update(self, number, returned):
-        """`returned`: losses by client."""
+    def update(self, number, returned, failed):
+        """`returned`: losses by client; `failed`: who was selected and did not come back."""
         exploited = [i for i in returned if i in self.arms]
         for i, loss in returned.items():
             self.arms[i] = (loss * self.size[i], number)
         self.history.append(sum(self.arms[i][0] for i in exploited) / max(len(exploited), 1))
+        expected = np.mean([self.arms[i][0] for i in returned])
+        self.arms |= dict.fromkeys(failed, (expected, number))
 
 
 def test_oort_is_the_authors_rule_in_random_rounds():
@@ -381,7 +383,8 @@ def test_oort_is_the_authors_rule_in_random_rounds():
         mask, loss = rng.random(m) < 0.9, rng.uniform(0.5, 2.0, m) * (9 if t >= 35 else 1)
         back = cohort.replace(mask=cohort.mask & mask)
         state = observe(KEY, state, ctx, back, training_loss_rms=jnp.asarray(np.where(mask, loss, 0), jnp.float32))
-        plain.update(t + 1, {c: v for c, v, came in zip(client, loss, mask, strict=True) if came})
+        returned = {c: v for c, v, came in zip(client, loss, mask, strict=True) if came}
+        plain.update(t + 1, returned, set(client) - set(returned))
         np.testing.assert_array_equal(state.last, [plain.arms.get(i, (0, 0))[1] for i in range(n)])
         happened.update(exploit=exploit, explore=explore)
         percentiles.append(float(state.percentile))

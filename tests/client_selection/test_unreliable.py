@@ -11,6 +11,7 @@ from fedjax_sel.client_selection.divfl import DivFL
 from fedjax_sel.client_selection.fedcor import FedCor
 from fedjax_sel.client_selection.greedy_shapley import GreedyShapley
 from fedjax_sel.client_selection.hics_fl import HiCSFL
+from fedjax_sel.client_selection.oort import Oort
 from fedjax_sel.client_selection.rpow_d import RPowD
 from fedjax_sel.client_selection.ucb_cs import UCBCS
 from fedjax_sel.devices.availability import Bernoulli
@@ -39,6 +40,33 @@ def test_clients_that_never_return_do_not_keep_the_others_out(selector):
         returned.append(len(members(back)))
     assert sum(returned[:6]) >= N - len(SILENT), "everybody has a turn first"
     assert sum(returned[6:]) > M * 24 / 2
+
+
+@pytest.mark.parametrize("once", [False, True], ids=["never", "once"])
+@pytest.mark.parametrize(
+    "selector",
+    [UCBCS(), UCBCS(1.0), *(GreedyShapley(rule=rule) for rule in ("greedy", "ucb", "softmax")), Oort()],
+    ids=str,
+)
+def test_who_does_not_return_while_the_others_losses_fall_gets_no_more_than_its_share(selector, once):
+    """A fifth of 40 clients never return, or not after round 20; contributions fall as losses do."""
+    n, m, silent = 40, 5, 8
+    ctx = context(np.full(n, 50), m, rounds=200, seconds=np.ones(n))
+    select, observe = jax.jit(selector.select), jax.jit(selector.observe)
+    state, base, slots = selector.init(KEY, ctx, HOST), np.random.default_rng(0).uniform(0.5, 1.5, n), []
+    for t in range(200):
+        now = ctx.replace(round=jnp.int32(t))
+        one = select(jax.random.key(t), state, now)
+        client = np.asarray(one.client)
+        back = one.replace(mask=one.mask & ((one.client >= silent) | (once and t < 20)))
+        told = {name: jnp.asarray(base[client] * 0.97**t, jnp.float32) for name in selector.signals().after}
+        if "shapley" in told:
+            told["shapley"] = 0.05 * told["shapley"]
+        if len(told) == 2:
+            told["training_loss_rms"] = 1.1 * told["training_loss"]
+        state = observe(jax.random.key(t), state, now, back, **told)
+        slots.append((client < silent).mean())
+    assert np.mean(slots[60:]) < 0.35
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,231 @@
+"""Mistakes in users' own parts that would pass in silence: they are refused, or make no difference."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pandas as pd
+import pytest
+
+import fedjax_sel as fs
+from fedjax_sel.client_selection import top_m
+from fedjax_sel.client_selection.round_robin import RoundRobin
+from fedjax_sel.data.own import from_frame
+from fedjax_sel.devices.laws import LogNormal
+from fedjax_sel.mistakes import OwnCodeError
+from fedjax_sel.models.logistic import LogisticRegression
+from fedjax_sel.task.metrics import MeanOf
+
+X, Y = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32), np.arange(60) % 3
+DATA = fs.dataset("noise", X, Y, test=0.2)
+CLIENTS = fs.Federation(DATA, fs.partition.Iid(clients=6))
+TASK = fs.Task.on(LogisticRegression(classes=3), DATA)
+
+
+def run(task=TASK, clients=CLIENTS, seeds=1, **changes):
+    return fs.simulate(fs.Experiment(task, **({"cohort_size": 3, "rounds": 2} | changes)), clients, seeds=seeds)
+
+
+class Norm(fs.UpdateSignal):
+    name = "norm"
+
+    def measure(self, update, reference):
+        return optax.tree.norm(update.delta) + update.loss * 0
+
+
+class KeptNorm(Norm):
+    stacked = True
+
+
+class ByNorm(fs.ClientSelector):
+    """Notes each member's norm."""
+
+    signal: fs.UpdateSignal = KeptNorm()
+
+    def signals(self):
+        return fs.Signals(after=[self.signal])
+
+    def init(self, key, ctx, host):
+        return jnp.zeros(ctx.num_clients)
+
+    def select(self, key, state, ctx):
+        return top_m(key, -state, ctx.available, ctx.m)
+
+    def observe(self, key, state, ctx, cohort, *, norm):
+        return state.at[cohort.returned].set(norm, mode="drop")
+
+
+def test_a_signal_that_looks_at_an_update_that_is_not_kept_is_an_error():
+    with pytest.raises(ValueError, match=r"'norm' looks at update.delta after the merge.*Norm the attribute stacked"):
+        run(client_selection=ByNorm(Norm()))
+    history = run(client_selection=ByNorm(), rounds=4)
+    assert len(set(history.selections[0, :2].ravel().tolist())) == 6, "those with a norm come last"
+
+
+class FirstOnly(RoundRobin):
+    """Fills the first slot alone, by its mask."""
+
+    def select(self, key, state, ctx):
+        cohort = super().select(key, state, ctx)
+        return cohort.replace(mask=cohort.mask & (jnp.arange(ctx.m) < 1))
+
+
+def test_a_slot_that_the_mask_empties_is_empty_everywhere():
+    history = run(client_selection=FirstOnly(), rounds=2)
+    assert (history.selections[0, :, 1:] == -1).all()
+    assert history.counts().sum() == 2
+
+
+class Middle(fs.Aggregator):
+    def weights(self, cohort, num_examples, plan):
+        return cohort.mask / 3.0
+
+    def combine(self, deltas, weights):
+        return jax.tree.map(lambda leaf: jnp.median(leaf, axis=0), deltas)
+
+
+def test_an_aggregator_of_all_updates_that_does_not_ask_for_them_is_refused():
+    with pytest.raises(ValueError, match=r"Middle.combine needs all updates at once.*stacked = True"):
+        run(aggregation=Middle())
+
+
+def spread(outputs, targets):
+    return outputs.std(-1)
+
+
+def error(outputs, targets):
+    return (outputs.argmax(-1) != targets) * 1.0
+
+
+def test_no_client_is_the_worst_by_a_metric_without_a_direction(monkeypatch):
+    def measure():
+        task = TASK.replace(metrics={"spread": spread, "error": MeanOf(error, higher_is_better=False)})
+        return run(task, evaluate_clients_every=1)
+
+    history = measure()
+    assert "client_spread_mean" in history.metrics
+    assert "client_spread_worst_decile" not in history.metrics
+    assert history["client_error_worst_decile"][0, -1] == history.client_metrics["error"][0, -1].max()
+    monkeypatch.setattr(spread, "higher_is_better", True, raising=False)
+    history = measure()
+    assert history["client_spread_worst_decile"][0, -1] == history.client_metrics["spread"][0, -1].min()
+
+
+def test_a_model_that_takes_a_mask_gets_the_examples_that_count():
+    """Normalised by the moments of the batch: two batches of 6 with 2 places empty are two steps on 4 examples."""
+
+    def init(key, x):
+        return {"w": jnp.zeros((3, 3))}
+
+    def apply(variables, x, mask=None):
+        count = jnp.ones(len(x)) if mask is None else mask.astype(jnp.float32)
+        mean = (x * count[:, None]).sum(0) / count.sum()
+        return (x - mean[None]) @ variables["w"]
+
+    data = fs.dataset("noise", X[:14], Y[:14], test=(X[14:20], Y[14:20]), owner=np.repeat([0, 1], [4, 10]))
+    task = fs.Task.on(fs.models.from_functions(init, apply), data, normalise=False)
+    training = fs.local_training.SGD(0.5, batch_size=None, epochs=1)
+    history = run(task, fs.Federation(data, fs.partition.Natural()), cohort_size=2, rounds=1, local_training=training)
+    steps = []
+    for owner in (0, 1):
+        x, y = X[:14][data.owner == owner], np.eye(3)[Y[:14][data.owner == owner]]
+        x = x - x.mean(0)
+        steps.append(-0.5 * x.T @ (1 / 3 - y) / len(x))
+    np.testing.assert_allclose(history.variables["params"]["w"][0], np.mean(steps, 0), rtol=1e-4, atol=1e-6)
+
+
+def unseeded(key, x):
+    return {"w": jnp.asarray(np.random.normal(size=(3, 3)), jnp.float32)}  # noqa: NPY002
+
+
+class Unseeded(RoundRobin):
+    def init(self, key, ctx, host):
+        np.random.default_rng().normal()
+        return super().init(key, ctx, host)
+
+
+class UnseededDevices:
+    def draw(self, seed, clients):
+        np.random.rand()  # noqa: NPY002
+        return LogNormal().draw(seed, clients)
+
+
+class NoDevices:
+    def draw(self, seed, clients):
+        return {"seconds": np.ones(clients)}
+
+
+def noisy(outputs, targets):
+    return outputs[:, 0] + np.random.rand()  # noqa: NPY002
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        lambda: run(fs.Task.on(fs.models.from_functions(unseeded, lambda v, x: x @ v["w"]), DATA)),
+        lambda: run(client_selection=Unseeded()),
+        lambda: run(clients=fs.Federation(DATA, fs.partition.Iid(clients=6), devices=UnseededDevices())),
+        lambda: run(TASK.replace(metrics={"noisy": noisy})),
+    ],
+    ids=["model", "selector", "devices", "metric"],
+)
+def test_random_numbers_that_no_seed_repeats_are_refused(start):
+    with pytest.raises(OwnCodeError, match=r"random numbers were drawn from np\.random"):
+        start()
+
+
+@pytest.mark.parametrize("normalise", ["none", "Unit"])
+def test_an_unknown_normalisation_is_refused(normalise):
+    with pytest.raises(ValueError, match="it must be True, False or 'unit'"):
+        fs.Task.on(LogisticRegression(classes=3), DATA, normalise=normalise)
+
+
+def test_columns_that_lose_what_they_vary_in_are_refused():
+    minutes = 1.7e12 + 60_000.0 * np.arange(60)
+    with pytest.raises(ValueError, match=r"column 1 \(from 1.7e\+12 to 1.7e\+12\) loses digits"):
+        fs.dataset("times", np.stack([np.arange(60.0), minutes], 1), Y)
+    with pytest.raises(ValueError, match="column 0"):
+        from_frame(pd.DataFrame({"ms": minutes.astype(np.int64), "y": Y}), label="y")
+    assert fs.dataset("times", np.stack([np.arange(60.0), np.full(60, 1.7e12)], 1), Y).x.dtype == np.float32
+
+
+def test_a_table_whose_rows_are_nearly_all_classes_is_warned_of():
+    frame = pd.DataFrame({"size": X[:, 0], "price": np.arange(60)})
+    with pytest.warns(UserWarning, match="'price' holds 60 different numbers in 60 rows.*targets='continuous'"):
+        from_frame(frame, label="price")
+
+
+def test_clients_without_hold_out_examples_are_warned_of():
+    owner = np.repeat(np.arange(4), [20, 20, 16, 4])
+    data = fs.dataset("noise", X, Y, owner=owner)
+    with pytest.warns(UserWarning, match="holdout=0.1 leaves 1 of 4 clients without hold-out examples"):
+        fs.Federation(data, fs.partition.Natural(), holdout=0.1).draw(0)
+
+
+@pytest.mark.parametrize(
+    ("start", "said"),
+    [
+        (
+            lambda: run(TASK.replace(metrics={"m": lambda z, y: {"a": z[:, 0]}})),
+            "returns a dict; it must return an array",
+        ),
+        (lambda: run(TASK.replace(metrics={"m": lambda z, y: None})), "returns nothing; it must return an array"),
+        (lambda: run(TASK.replace(loss=lambda z, y: (z[:, 0], 1))), r"loss is of shape \(it is a tuple\)"),
+        (
+            lambda: fs.dataset("noise", X[:3], Y[:3], owner=np.array(["a", None, "b"], object)),
+            "owner 1 is None; every example needs an owner",
+        ),
+        (
+            lambda: run(clients=fs.Federation(DATA, fs.partition.Iid(clients=6), devices=NoDevices())),
+            "NoDevices.draw returned a dict; it must return a DeviceProfile",
+        ),
+    ],
+)
+def test_what_a_part_cannot_return_is_named(start, said):
+    with pytest.raises(ValueError, match=said):
+        start()
+
+
+def test_64_bits_are_refused():
+    with jax.enable_x64(True), pytest.raises(ValueError, match="JAX is set to 64 bits"):
+        run()
