@@ -31,6 +31,7 @@ from fedjax_sel.papers.fedft_eds.methods import (
     name_ablation,
 )
 from fedjax_sel.papers.fedft_eds.numbers import measure
+from fedjax_sel.papers.judging import subtract
 from fedjax_sel.papers.paper import Evidence, Figure, Histories, StoredCell, need
 from fedjax_sel.report.figures import COLOURS, curves
 
@@ -59,7 +60,7 @@ def make_figures(scale: str, evidence: Evidence) -> list[Figure]:
         Figure(
             "accuracy",
             "Accuracy against rounds (Fig. 5, 8, 9): median over seeds, with a band from the first to the ninth "
-            "decile.",
+            "decile; experiments of which only measures are kept are left out.",
             lambda: curves(need(keep_rounds(panels)), looks=LOOKS, columns=2),
         ),
         Figure(
@@ -102,8 +103,9 @@ def make_figures(scale: str, evidence: Evidence) -> list[Figure]:
         out.append(
             Figure(
                 "ablations",
-                "Best accuracy by trained part, by α, and by ρ (Fig. 10): mean over seeds, with bars of one standard "
-                "deviation.",
+                f"Best accuracy by {' and by '.join(list_ablations(histories)) or 'what was varied'} (Fig. 10): mean "
+                "over seeds, with bars of one standard deviation. Below, the difference over the same seeds, with 95 % "
+                "intervals.",
                 lambda: draw_ablations(histories),
             )
         )
@@ -239,30 +241,53 @@ def draw_choices(study: Any) -> mpl.Figure:
     return figure
 
 
-def draw_ablations(histories: Histories) -> mpl.Figure:
-    """Draws Fig. 10: what was varied, where at least two runs compare something."""
+def list_ablations(histories: Histories) -> dict[str, list[tuple[str, str]]]:
+    """Returns labels and experiments of what was varied in Fig. 10, where at least two runs compare something."""
     varied = {
         "trained part": [(part, name_ablation("trained:", part)) for part in PARTS],
         "α": [(f"{alpha:g}", name_ablation("α =", f"{alpha:g}")) for alpha in ALPHAS],
         "ρ": [(f"{rho:g}", name_ablation("ρ =", f"{rho:g}")) for rho in RHOS],
     }
-    panels = {what: of for what, of in varied.items() if sum((name, "EDS") in histories for _, name in of) > 1}
-    size = (3.7 * len(need(panels)), 3.4)
-    figure, axes = plt.subplots(1, len(panels), figsize=size, sharey=True, layout="constrained", squeeze=False)
+    return {what: of for what, of in varied.items() if sum((name, "EDS") in histories for _, name in of) > 1}
+
+
+def draw_ablations(histories: Histories) -> mpl.Figure:
+    """Draws Fig. 10, and below it the differences over the same seeds, by which the claims are judged."""
+    panels = need(list_ablations(histories))
+    figure, axes = plt.subplots(
+        2,
+        len(panels),
+        figsize=(3.9 * len(panels), 5.4),
+        sharex="col",
+        sharey="row",
+        layout="constrained",
+        squeeze=False,
+    )
     shown: dict[str, Any] = {}
-    for ax, (what, names) in zip(axes[0], panels.items(), strict=True):
+    for (above, below), (what, names) in zip(axes.T, panels.items(), strict=True):
+        chance = (name_ablation("α =", f"{STRONG:g}"), "RDS") if what == "ρ" else None
         for way, colour in (("EDS", "#d55e00"), ("RDS", "#0072b2")):
             there = [(i, histories[name, way]) for i, (_, name) in enumerate(names) if (name, way) in histories]
             if there:
                 value = [summarize(measure(history)["best_accuracy"]) for _, history in there]
                 mean, deviation = zip(*value, strict=True)
-                shown[way] = ax.errorbar([i for i, _ in there], mean, deviation, fmt="o-", color=colour, capsize=3)
-        ax.set_xticks(range(len(names)), [label for label, _ in names])
-        ax.set_xlabel(what)
-        ax.grid(alpha=0.25)
-        chance = histories.get((name_ablation("α =", f"{STRONG:g}"), "RDS"))
-        if what == "ρ" and chance is not None:
-            shown["RDS, mean"] = ax.axhline(measure(chance)["best_accuracy"].mean(), color="#0072b2", linestyle="--")
+                shown[way] = above.errorbar([i for i, _ in there], mean, deviation, fmt="o-", color=colour, capsize=3)
+        for i, (_, name) in enumerate(names):
+            pair = (name, "EDS"), chance or (name, "RDS")
+            if pair[0] in histories and pair[1] in histories:
+                d = subtract(*(measure(histories[key])["best_accuracy"] for key in pair))
+                ends = [[d.mean - d.low], [d.high - d.mean]]
+                below.errorbar([i], [d.mean], ends if np.isfinite(ends).all() else None, fmt="o", color="k", capsize=3)
+        below.axhline(0, color="#0072b2", linestyle="--", linewidth=1)
+        below.set_xticks(range(len(names)), [label for label, _ in names])
+        below.set_xlabel(what)
+        if chance is not None and chance in histories:
+            shown["RDS, mean"] = above.axhline(
+                measure(histories[chance])["best_accuracy"].mean(), color="#0072b2", ls="--"
+            )
+        for ax in (above, below):
+            ax.grid(alpha=0.25)
     axes[0, 0].set_ylabel("best accuracy")
-    figure.legend(shown.values(), shown.keys(), fontsize=8, loc="outside lower center", ncols=2)
+    axes[1, 0].set_ylabel("EDS - RDS, paired")
+    figure.legend(shown.values(), shown.keys(), fontsize=8, loc="outside lower center", ncols=3)
     return figure

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -10,7 +11,7 @@ import numpy as np
 from matplotlib import figure as mpl
 
 from fedjax_sel.engine.history import History
-from fedjax_sel.metrics import coverage, jain
+from fedjax_sel.metrics import coverage, jain, last_mean
 from fedjax_sel.papers.gpfl.cells import (
     ALPHAS,
     AS_PUBLISHED,
@@ -19,6 +20,7 @@ from fedjax_sel.papers.gpfl.cells import (
     FEDCOR,
     GPFL,
     GROWING,
+    LAST,
     LITERAL,
     LONG,
     METHODS,
@@ -48,6 +50,15 @@ LOOKS = {
 }
 
 
+def average_end(history: History) -> History:
+    """Returns a history whose last accuracy is the mean of the last ten, and the other nine are left out."""
+    accuracy = np.array(history["accuracy"])
+    end = last_mean(accuracy, LAST)
+    accuracy[:, -LAST:] = np.nan
+    accuracy[:, -1] = end
+    return replace(history, metrics={**history.metrics, "accuracy": accuracy})
+
+
 def make_figures(scale: str, evidence: Evidence) -> list[Figure]:
     """Returns the source's figures, and further ones."""
     histories, studies = evidence.histories, evidence.studies
@@ -63,7 +74,14 @@ def make_figures(scale: str, evidence: Evidence) -> list[Figure]:
 
     out = []
     if cifar := group_panels("", of=CIFAR):
-        out.append(Figure("accuracy-cifar", "CIFAR-10 with FedCor's settings.", lambda: curves(cifar, looks=LOOKS)))
+        ended = {title: {m: average_end(h) for m, h in methods.items()} for title, methods in cifar.items()}
+        out.append(
+            Figure(
+                "accuracy-cifar",
+                "CIFAR-10 with FedCor's settings; the last point is the mean of the last ten, as in the claims.",
+                lambda: curves(ended, looks=LOOKS),
+            )
+        )
     if studies.get("time_cifar", {}).get("methods"):
         out.append(make_time_figure(studies["time_cifar"], "time-cifar", f" on {CIFAR}", "Fig. 6b"))
     if not list_partitions(histories):  # CIFAR-10 alone
