@@ -21,6 +21,7 @@ import sys
 import weakref
 from collections import ChainMap
 from collections.abc import Iterator, Mapping, MutableMapping, MutableSequence, MutableSet, Sequence
+from contextvars import ContextVar
 from types import CodeType, MethodType, ModuleType, SimpleNamespace
 from typing import Any
 
@@ -58,8 +59,19 @@ def describe_own(tree: Any) -> str:
 
 
 def describe_changeable(value: Any) -> str:
-    """Describes a static value, such as a model, as far as it can change while it equals itself; "" if it cannot."""
-    return describe(value) if can_change(value) else ""
+    """Describes a static value, such as a model, as far as it can change while it equals itself; "" if it cannot.
+
+    Arrays are described by type and shape alone, which is what costs depend on; there may be many of them.
+    """
+    token = SHAPES_ALONE.set(True)
+    try:
+        return describe(value) if can_change(value) else ""
+    finally:
+        SHAPES_ALONE.reset(token)
+
+
+SHAPES_ALONE: ContextVar[bool] = ContextVar("SHAPES_ALONE", default=False)
+"""Whether numbers in arrays are left out of descriptions."""
 
 
 def list_own(tree: Any) -> Iterator[Any]:
@@ -161,7 +173,7 @@ def describe(value: Any, seen: dict[int, tuple[int, Any]] | None = None) -> str:
     if isinstance(value, Tracer | ModuleType):
         return type(value).__qualname__
     if isinstance(value, np.ndarray | np.generic | jax.Array) and value.dtype != object:
-        return describe_array(value)
+        return f"{value.dtype}{value.shape}" if SHAPES_ALONE.get() else describe_array(value)
     if isinstance(value, set | frozenset):  # in no order
         return f"({type(value).__name__} {' '.join(sorted(describe(part, dict(seen)) for part in value))})"
     if not isinstance(value, tuple | CodeType):  # these may or may not be one object, as Python likes

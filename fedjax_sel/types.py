@@ -204,7 +204,8 @@ class Update(Pytree):
     """What one client sends back; with a leading `m` for a cohort.
 
     Attributes:
-      delta: its variables minus the ones it received; None where only the sum over the cohort was kept.
+      delta: its variables minus the ones it received; None where only the sum over the cohort was kept (an own signal
+        that looks at it there is an error).
       num_examples: how many distinct examples it chose to train on, also if its steps did not reach all of them.
       steps: how many local steps it took.
       examples_seen: examples passed forward and backward in these steps, counting repetitions.

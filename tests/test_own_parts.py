@@ -111,29 +111,6 @@ def test_no_client_is_the_worst_by_a_metric_without_a_direction(monkeypatch):
     assert history["client_spread_worst_decile"][0, -1] == history.client_metrics["spread"][0, -1].min()
 
 
-def test_a_model_that_takes_a_mask_gets_the_examples_that_count():
-    """Normalised by the moments of the batch: two batches of 6 with 2 places empty are two steps on 4 examples."""
-
-    def init(key, x):
-        return {"w": jnp.zeros((3, 3))}
-
-    def apply(variables, x, mask=None):
-        count = jnp.ones(len(x)) if mask is None else mask.astype(jnp.float32)
-        mean = (x * count[:, None]).sum(0) / count.sum()
-        return (x - mean[None]) @ variables["w"]
-
-    data = fs.dataset("noise", X[:14], Y[:14], test=(X[14:20], Y[14:20]), owner=np.repeat([0, 1], [4, 10]))
-    task = fs.Task.on(fs.models.from_functions(init, apply), data, normalise=False)
-    training = fs.local_training.SGD(0.5, batch_size=None, epochs=1)
-    history = run(task, fs.Federation(data, fs.partition.Natural()), cohort_size=2, rounds=1, local_training=training)
-    steps = []
-    for owner in (0, 1):
-        x, y = X[:14][data.owner == owner], np.eye(3)[Y[:14][data.owner == owner]]
-        x = x - x.mean(0)
-        steps.append(-0.5 * x.T @ (1 / 3 - y) / len(x))
-    np.testing.assert_allclose(history.variables["params"]["w"][0], np.mean(steps, 0), rtol=1e-4, atol=1e-6)
-
-
 def unseeded(key, x):
     return {"w": jnp.asarray(np.random.normal(size=(3, 3)), jnp.float32)}  # noqa: NPY002
 
@@ -193,13 +170,6 @@ def test_a_table_whose_rows_are_nearly_all_classes_is_warned_of():
     frame = pd.DataFrame({"size": X[:, 0], "price": np.arange(60)})
     with pytest.warns(UserWarning, match="'price' holds 60 different numbers in 60 rows.*targets='continuous'"):
         from_frame(frame, label="price")
-
-
-def test_clients_without_hold_out_examples_are_warned_of():
-    owner = np.repeat(np.arange(4), [20, 20, 16, 4])
-    data = fs.dataset("noise", X, Y, owner=owner)
-    with pytest.warns(UserWarning, match="holdout=0.1 leaves 1 of 4 clients without hold-out examples"):
-        fs.Federation(data, fs.partition.Natural(), holdout=0.1).draw(0)
 
 
 @pytest.mark.parametrize(

@@ -134,6 +134,7 @@ class Oort(ClientSelector):
         self, key: PRNGKey, state: OortState, ctx: Context, cohort: Cohort, *, training_loss_rms: Float[Array, "m"]
     ) -> OortState:
         """Returns the state, updated for the members and by the pacer; nothing is noted if nobody returned."""
+        cohort = cohort.replace(mask=cohort.mask & jnp.isfinite(training_loss_rms))
         exploited = cohort.mask & (state.last[cohort.client] > 0)
         utility = training_loss_rms * ctx.num_examples[cohort.client]
         mean = jnp.where(exploited, utility, 0).sum() / jnp.maximum(exploited.sum(), 1)

@@ -90,6 +90,7 @@ class UCBCS(ClientSelector):
         training_loss_rms: Float[Array, "m"],
     ) -> UCBCSState:
         """Returns the discounted sums with the losses of the members that returned, and their mean for the others."""
+        cohort = cohort.replace(mask=cohort.mask & jnp.isfinite(training_loss_rms))
         seen = state.reports > 0
         mean = state.losses / jnp.where(seen, state.reports, 1.0)
         expected = jnp.where(cohort.mask, training_loss, 0.0).sum() / jnp.maximum(cohort.mask.sum(), 1)

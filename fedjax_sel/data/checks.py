@@ -45,7 +45,9 @@ def check_examples(
     if like is None and len(x) == 0:
         raise ValueError(f"{what} set is empty; at least one example is needed")
     y = convert_targets(what, y, targets)
-    x = convert_examples(what, x)
+    given, x = x, convert_examples(what, x)
+    if like is None and given.dtype.kind == "f" and given.dtype.itemsize > 4:
+        check_precision(what, given, x)
     if like is not None and x.shape[1:] != like.shape[1:]:
         raise ValueError(
             f"{what} examples have shape {x.shape[1:]}, training examples {like.shape[1:]}; they must be alike"
@@ -250,14 +252,12 @@ def convert_examples(what: str, x: np.ndarray) -> np.ndarray:
     """Returns examples in the type and with the axes in which they are stored.
 
     Raises:
-      ValueError: some values are NaN, infinite, integers beyond 32 bits, or differ in digits that 32 bits lose.
+      ValueError: some values are NaN, infinite, or integers beyond 32 bits.
     """
     if x.dtype.kind == "f":
         if x.dtype.itemsize > 4:
-            given = x
             with np.errstate(over="ignore"):  # values that overflow float32 become inf, which is rejected below
                 x = x.astype(np.float32)
-            check_precision(what, given, x)
         starts = range(0, max(1, len(x)), EXAMPLES_AT_A_TIME)
         bad = np.concatenate([~_finite(x[i : i + EXAMPLES_AT_A_TIME]) for i in starts])
         if bad.any():
@@ -280,18 +280,22 @@ def check_precision(what: str, given: np.ndarray, kept: np.ndarray) -> None:
       given: examples in 64 bits.
       kept: the same in 32.
     """
-    width = given.shape[-1] if given.ndim > 1 else 1
+    if not given.size:
+        return
+    width = given.shape[-1]
     some = slice(None, None, max(1, len(given) // EXAMPLES_AT_A_TIME))  # of many examples, as many as there is room for
     before, after = given[some].reshape(-1, width), kept[some].reshape(-1, width)
-    if not before.size or not np.isfinite(after).all():
-        return
     lost, spread = np.abs(before - after).max(0), (before - before[0]).std(0)
+    spread = np.where(spread > np.maximum(ROUNDING * np.abs(before).max(0), np.finfo(np.float32).tiny), spread, 0)
     if (bad := np.flatnonzero((spread > 0) & (lost > LOST * spread))).size:
         raise ValueError(
             f"{what} examples: column {bad[0]} (from {before[:, bad[0]].min():g} to {before[:, bad[0]].max():g}) loses "
             "digits in which it varies as 32-bit floats; subtract its mean, or choose another unit"
         )
 
+
+ROUNDING = 1e-9
+"""The standard deviation, as a fraction of the largest value, up to which a column is constant but for rounding."""
 
 LOST = 0.01
 """The rounding, as a fraction of a column's standard deviation, from which it is an error."""

@@ -138,8 +138,8 @@ def dataset(
     if owner is not None:
         owner = np.asarray(owner)
         listed = owner.ravel().tolist() if owner.dtype.kind in "fO" else []
-        if lost := [i for i, one in enumerate(listed) if one is None or one != one]:
-            what = "NaN" if listed[lost[0]] is not None else "None"
+        if lost := [i for i, one in enumerate(listed) if one is None or str(one) in ("nan", "NaT", "<NA>")]:
+            what = {"nan": "NaN"}.get(str(listed[lost[0]]), str(listed[lost[0]]))
             raise ValueError(f"{name}: owner {lost[0]} is {what}; every example needs an owner")
         if owner.shape != y.shape[:1]:
             raise ValueError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -199,12 +198,6 @@ class Federation:
             drawn = federate(data, client, clients, holdout=self.holdout, rng=order)
         except ValueError as error:
             raise ValueError(f"{data.name}, {self.partition}: {error} (data seed {seed})") from error
-        if self.holdout > 0 and (without := int((np.asarray(drawn.num_holdout) == 0).sum())):
-            warnings.warn(
-                f"holdout={self.holdout:g} leaves {without} of {clients} clients without hold-out examples, as they "
-                "have few; if any has none, all clients are evaluated on the examples that they train on",
-                stacklevel=2,
-            )
         with see("docs/how-to/devices.md"):
             devices = self.devices
             if isinstance(devices, DeviceLaw):

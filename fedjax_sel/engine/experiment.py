@@ -150,6 +150,15 @@ class Experiment(Pytree):
             if fits and value >= 2**31:  # rounds are counted in 32 bits
                 raise ValueError(f"{name} is {value!r}; it must be a whole number, at least 1 and below 2^31")
 
+    def check_passes(self, data: FederatedData) -> None:
+        """Raises `ValueError` if a round may pass more examples than 32 bits can count."""
+        most = getattr(self.local_training, "most_examples", None)
+        if most is not None and (count := self.count_cohort(data.num_clients) * most(data.longest)) >= 2**31:
+            raise ValueError(
+                f"a cohort may pass {count:,} examples forward and backward in a round, and counts of examples are "
+                "below 2^31; lower cohort_size, or the epochs or steps of local training"
+            )
+
     def check_devices(self, data: FederatedData) -> None:
         """Raises `ValueError` if the devices do not fit the clients, or there is a deadline but no devices."""
         if data.devices is not None:
@@ -196,6 +205,7 @@ class Experiment(Pytree):
                 self.volatility.check(data.num_clients)
             self.check_devices(data)
         self.check_counts()
+        self.check_passes(data)
         with see("docs/learn/personalisation.md"):
             self.check_personal(data)
         with see("docs/learn/own_selector.md"):

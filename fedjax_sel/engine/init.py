@@ -236,6 +236,7 @@ def charge_signals(
       data: of the clients.
     """
     model, size = BYTES * task.shared_parameters(data.like), jnp.asarray(data.num_examples)
+    gradient = BYTES * task.gradient_parameters(data.like)
     passed = np.zeros(data.num_clients)
     for limit, some in limits_of(signals.values()).items():
         passed += passes(some, task.backward(data.like)) * np.asarray(limit_examples(size, limit))
@@ -244,7 +245,7 @@ def charge_signals(
         flops=passed * task.flops(data.like),
         down=sum(BYTES * one.cost.down for one in signals.values())
         + model * any(one.cost.needs_model for one in signals.values()),
-        up=sent + sum(model * one.cost.models_up for one in signals.values()),
+        up=sent + sum(gradient * one.cost.models_up for one in signals.values()),
     )
 
 

@@ -102,10 +102,20 @@ def limits_of(signals: Iterable[Signal]) -> dict[str, tuple[Signal, ...]]:
 
 
 def count_passed(
-    signals: Iterable[Signal], count: Int[Array, "k"], asked: Bool[Array, "k"]
+    signals: Iterable[Signal], count: Int[Array, "k"], share: Bool[Array, "k"] | Float[Array, "k"]
 ) -> dict[str, Int[Array, ""]]:
-    """Returns how many of the `count` examples of each client asked these signals pass, in all, by `limits_of`."""
-    return {limit: jnp.where(asked, limit_examples(count, limit), 0).sum() for limit in limits_of(signals)}
+    """Returns how many examples these signals pass in all, by `limits_of`.
+
+    Args:
+      signals: of some moment.
+      count: examples of each client.
+      share: whether each is asked, or the share of its examples that it passes.
+    """
+
+    def add_up(passed: Int[Array, "k"]) -> Int[Array, ""]:
+        return jnp.where(share >= 1, passed, jnp.floor(share * passed).astype(passed.dtype)).sum()
+
+    return {limit: add_up(limit_examples(count, limit)) for limit in limits_of(signals)}
 
 
 def limit_examples(count: Int[Array, "..."], limit: str) -> Int[Array, "..."]:
@@ -168,6 +178,7 @@ class Rates:
     """
 
     model: float
+    gradient: float
     flops: float
     backward: float = 2.0
     correction_down: float = 0.0
@@ -200,7 +211,7 @@ class Rates:
     @property
     def upload(self) -> float:
         """Bytes that a member sends if it uploads its update, without `told_up`."""
-        return self.model * (1 + self.correction_up) + self.after_up
+        return self.model + self.gradient * self.correction_up + self.after_up
 
 
 def rates_of(experiment: Experiment, x: Rows, num_public: int = 0) -> Rates:
@@ -208,7 +219,7 @@ def rates_of(experiment: Experiment, x: Rows, num_public: int = 0) -> Rates:
     task, correction, signals = experiment.task, experiment.correction, experiment.client_selection.signals()
     before, trained, after = (tuple(signals.at(moment).values()) for moment in ("before", "trained", "after"))
     backward, classes = task.backward(x), task.outputs(x)[-1]
-    model = float(BYTES * task.shared_parameters(x))
+    model, gradient = (float(BYTES * count) for count in (task.shared_parameters(x), task.gradient_parameters(x)))
 
     def passed(signals: Iterable[Signal]) -> dict[str, float]:
         return {limit: passes(of_own(some), backward) for limit, some in limits_of(signals).items()}
@@ -217,10 +228,11 @@ def rates_of(experiment: Experiment, x: Rows, num_public: int = 0) -> Rates:
         return float(BYTES * sum(s.cost.down for s in signals))
 
     def sent(signals: Iterable[Signal]) -> float:
-        return float(sum(BYTES * s.count_up(classes) + model * s.cost.models_up for s in signals))
+        return float(sum(BYTES * s.count_up(classes) + gradient * s.cost.models_up for s in signals))
 
     return Rates(
         model=model,
+        gradient=gradient,
         flops=task.flops(x),
         backward=backward,
         correction_down=correction.down,
@@ -257,8 +269,8 @@ def price(ledger: Ledger, rates: Rates) -> dict[str, np.ndarray]:
     looked = looked + sum(n.measured_examples[limit] * k for limit, k in rates.trained_passes.items())
     looked = looked + n.asked * rates.asked_public + n.measured * rates.trained_public
     return {
-        "bytes_down": (n.models_sent + n.members * rates.correction_down) * rates.model,
-        "bytes_up": n.uploads * rates.model * (1 + rates.correction_up),
+        "bytes_down": n.models_sent * rates.model + n.members * (rates.correction_down * rates.gradient),
+        "bytes_up": n.uploads * (rates.model + rates.gradient * rates.correction_up),
         "client_flops": n.trained_examples * ((1 + rates.backward) * rates.flops),
         "selection_bytes_down": n.models_for_signals * rates.model * rates.needs_model
         + n.asked * rates.before_down

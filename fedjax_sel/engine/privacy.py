@@ -49,7 +49,9 @@ def epsilon_of(experiment: Experiment, data: FederatedData, delta: float, *, pub
         f"correction is {type(experiment.correction).__name__}, which may send more than the update": (
             type(experiment.correction) is not NoCorrection
         ),
-        "the model has batch statistics, which are averaged without a bound": bool(experiment.task.split(drawn)[1]),
+        "the model has batch statistics or other such variables, which are averaged without a bound": bool(
+            experiment.task.split(drawn)[1]
+        ),
         "there is a deadline, which depends on how many examples a client has": bool(
             np.isfinite(experiment.deadline.seconds)
         ),

@@ -157,6 +157,7 @@ def measure_gradients(
     def add_up(client: tuple[Any, Any], place: Int[Array, "b"]) -> Variables:
         start, count = client
         mask = place < count
+        place = jnp.minimum(place, jnp.maximum(count, 1) - 1)  # padding: its last example
         gradient = task.gradient(variables, data.batch(take(data.order, start + place), mask))
         share = mask.sum() / jnp.maximum(count, 1)
         return jax.tree.map(lambda leaf: share * leaf, gradient)
@@ -423,12 +424,16 @@ def measure_after(
     return values | measure_server(server, task, variables, data, layout)
 
 
+class UnkeptError(Exception):
+    """A signal looks at an update's `delta` where only the sum over the cohort is kept."""
+
+
 class UnkeptUpdate(Update):
     """An update whose `delta` was added to the cohort's sum and not kept."""
 
     def __getattr__(self, name: str) -> Any:
-        """Raises `ValueError` for what was not kept."""
-        raise ValueError(f"update.{name} is not kept for each member after the merge")
+        """Raises `UnkeptError` for `delta`, and `AttributeError` for anything else that is not there."""
+        raise UnkeptError if name == "delta" else AttributeError(f"an update has no attribute {name!r}")
 
 
 def measure_unkept(name: str, signal: UpdateSignal) -> Callable[[Update, Any], Array]:
@@ -446,9 +451,7 @@ def measure_unkept(name: str, signal: UpdateSignal) -> Callable[[Update, Any], A
         seen.__dict__.update({key: value for key, value in vars(update).items() if key != "delta"})
         try:
             return signal.measure(seen, reference)
-        except ValueError as error:
-            if "is not kept" not in str(error):
-                raise
+        except UnkeptError:
             raise ValueError(
                 f"the signal {name!r} looks at update.delta after the merge, where only the sum over the cohort is "
                 f"kept; give {type(signal).__name__} the attribute stacked = True, or measure it as `trained`"

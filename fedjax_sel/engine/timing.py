@@ -27,14 +27,16 @@ class CohortWork(Pytree):
     Attributes:
       plan: what each member does that counts; no steps if it returns nothing.
       returned: which members return something.
-      measured: which members measured their `trained` signals, also if they fail or are late afterwards.
+      looked: examples on which each member measured signals, to choose among them, until the deadline.
+      measured: share of its examples on which each measured its `trained` signals, also if it fails or is late then.
       wasted: examples passed forward and backward by members that do not.
       spent: seconds that each member was busy.
     """
 
     plan: Plan
     returned: Bool[Array, "m"]
-    measured: Bool[Array, "m"]
+    looked: Int[Array, "m"]
+    measured: Float[Array, "m"]
     wasted: Int[Array, "m"]
     spent: Timing
 
@@ -50,7 +52,7 @@ def expect_turns(experiment: Experiment, data: FederatedData, ctx: Context) -> t
     plan = experiment.local_training.plan(count, data.longest, ctx.round, ctx.rounds)
     flops = training_flops(experiment, data, plan, jnp.arange(data.num_clients))
     rates = rates_of(experiment, data.like, count_public(data))
-    down, up = rates.model * (1 + rates.correction_down) + rates.told_down, rates.upload + rates.told_up
+    down, up = rates.model + rates.gradient * rates.correction_down + rates.told_down, rates.upload + rates.told_up
     passes = jnp.maximum(plan.examples_seen / jnp.maximum(count, 1), 1.0)
     once = flops._replace(trained=flops.trained / passes)
     return timing(data.devices, flops.total, down, up), timing(data.devices, once.total, down, up)
@@ -71,7 +73,7 @@ def count_affordable(
     rates = rates_of(experiment, data.like, count_public(data))
     own = jnp.full(longest, client)
     flops = training_flops(experiment, data, plan, own).total
-    down = jnp.where(jnp.full(longest, holds_model), 0.0, rates.model) + rates.model * rates.correction_down
+    down = jnp.where(jnp.full(longest, holds_model), 0.0, rates.model) + rates.gradient * rates.correction_down
     turn = timing(data.devices.take(own), flops, down + rates.told_down, rates.upload + rates.told_up)
     fits = (turn.total <= experiment.deadline.seconds) & (count <= jnp.asarray(data.num_examples)[client])
     return jnp.where(fits, count, 0).max()  # with a number of steps, more examples may take less time
@@ -103,17 +105,19 @@ def plan_cohort(
     if data.devices is None:
         none = jnp.zeros(cohort.mask.shape)
         returned = cohort.mask & (plan.steps > 0)  # without anything to train on, there is nothing to send
-        return CohortWork(plan, returned, returned, jnp.zeros_like(plan.steps), Timing(none, none, none))
+        measured = returned.astype(jnp.float32)
+        return CohortWork(plan, returned, screened, measured, jnp.zeros_like(plan.steps), Timing(none, none, none))
     devices, deadline, rates = (
         data.devices.take(cohort.client),
         experiment.deadline,
         rates_of(experiment, data.like, count_public(data)),
     )
     flops = training_flops(experiment, data, plan, cohort.client, screened)
-    down = jnp.where(holds_model[cohort.client], 0.0, rates.model) + rates.model * rates.correction_down
+    down = jnp.where(holds_model[cohort.client], 0.0, rates.model) + rates.gradient * rates.correction_down
     up = jnp.where(plan.steps > 0, rates.upload + rates.told_up, 0.0)
     whole = timing(devices, flops.total, down + rates.told_down, up)
-    looking, fixed = flops.looked / devices.compute, (flops.looked + flops.after) / devices.compute
+    looking, after = flops.looked / devices.compute, flops.after / devices.compute
+    fixed = (flops.looked + flops.after) / devices.compute
     share = deadline.share(whole, fixed)
     done = jnp.floor(share * plan.steps).astype(plan.steps.dtype)
     if deadline.late == "partial":  # the last step of an epoch may be smaller, so one step too many may be counted
@@ -126,8 +130,17 @@ def plan_cohort(
     training = jnp.maximum(whole.compute - fixed, jnp.finfo(jnp.float32).tiny)
     busy = jnp.clip((spent.compute - looking) / training, 0, 1)
     wasted = jnp.floor(busy * plan.examples_seen).astype(plan.steps.dtype)
-    measured = returned | (cohort.mask & (plan.steps > 0) & (spent.compute >= whole.compute))  # too late to send it
-    return CohortWork(counted, returned, measured, jnp.where(cohort.mask & ~returned, wasted, 0), spent)
+    busy = share_done(spent.compute, looking)
+    looked = jnp.where(returned | (busy >= 1), screened, jnp.floor(busy * screened).astype(screened.dtype))
+    busy = share_done(spent.compute - (whole.compute - after), after)
+    busy = jnp.where(spent.compute >= whole.compute, 1.0, busy)  # too late to send it
+    measured = jnp.where(returned, 1.0, jnp.where(cohort.mask & (plan.steps > 0), busy, 0.0))
+    return CohortWork(counted, returned, looked, measured, jnp.where(cohort.mask & ~returned, wasted, 0), spent)
+
+
+def share_done(spent: Float[Array, "m"], whole: Float[Array, "m"]) -> Float[Array, "m"]:
+    """Returns which share of some work is done in these seconds, of the seconds that it takes."""
+    return jnp.clip(spent / jnp.maximum(whole, jnp.finfo(jnp.float32).tiny), 0, 1)
 
 
 def fail_members(
@@ -159,7 +172,7 @@ def fail_members(
     plan = experiment.local_training.plan(num_examples, data.longest, ctx.round, ctx.rounds, max_steps=steps)
     spent = replace(work.spent, upload=jnp.where(failed, 0.0, work.spent.upload))
     wasted = jnp.where(failed, work.plan.examples_seen, work.wasted)
-    return CohortWork(plan, returned, work.measured, wasted, spent)
+    return CohortWork(plan, returned, work.looked, work.measured, wasted, spent)
 
 
 def restrict(cohort: Cohort, mask: Bool[Array, "m"]) -> Cohort:

@@ -75,7 +75,7 @@ def locate_in_groups(
       https://arxiv.org/abs/1409.7938.
     """
     n, groups, place = distance.shape[0], budget.shape[0], jnp.arange(distance.shape[0])
-    known = ~jnp.isnan(jnp.diagonal(distance))
+    known = is_known(distance)
     served, allowed = served & known, allowed & known
     counts = (group[:, None] == group[None, :]) & served[:, None]
 
@@ -98,6 +98,11 @@ def locate_in_groups(
 
     start = jnp.full(n, jnp.inf, distance.dtype), jnp.full(n, -1, jnp.int32)
     return jax.lax.fori_loop(0, budget.max(), step, start)[1]
+
+
+def is_known(distance: Float[Array, "N N"]) -> Bool[Array, "N"]:
+    """Returns which points have a distance from themselves; it is NaN where a coordinate is not finite."""
+    return ~jnp.isnan(jnp.diagonal(distance))
 
 
 def swap_medoids(
@@ -127,7 +132,7 @@ def swap_medoids(
     >>> swap_medoids(jnp.abs(x[:, None] - x[None]), jnp.array([0, 0, 1, 1, 0], bool), one, all_, 1).nonzero()[0]
     Array([1, 3], dtype=int32)
     """
-    n, place = distance.shape[0], jnp.arange(distance.shape[0])
+    n, place, served = distance.shape[0], jnp.arange(distance.shape[0]), served & is_known(distance)
     counts = (group[:, None] == group[None, :]) & served[:, None] & served[None, :]
 
     def measure(facility):
@@ -164,7 +169,7 @@ def count_clusters(
     own = jnp.eye(distance.shape[0], dtype=bool)
     reachable = facility[None, :] & (group[:, None] == group[None, :])
     nearest = jnp.argmin(jnp.where(reachable, jnp.where(own, -1.0, distance), jnp.inf), axis=1)
-    counted = served & reachable.any(1)
+    counted = served & is_known(distance) & reachable.any(1)
     return jax.ops.segment_sum(counted.astype(jnp.float32), nearest, distance.shape[0])
 
 
@@ -173,5 +178,5 @@ def count_served(
 ) -> Float[Array, "m"]:
     """Returns how many of the `served` points are nearest to each facility; ties go to the first facility."""
     nearest = jnp.argmin(jnp.where(mask[None, :], distance[:, facility], jnp.inf), axis=1)
-    count = jnp.zeros(facility.shape[0]).at[nearest].add(served.astype(jnp.float32))
+    count = jnp.zeros(facility.shape[0]).at[nearest].add((served & is_known(distance)).astype(jnp.float32))
     return jnp.where(mask, count, 0.0)

@@ -100,11 +100,20 @@ def measure(history: History, baseline: History, facts: Facts) -> Rows:
     out.append(("area under the curve", "", mean_over_rounds(settle(history)), False))
     for kind in COSTS:
         if has(history, kind):
-            out.append((f"{kind} of the run", "", running_cost(history, kind)[:, -1], False))
+            out.append((f"{kind} of the run", "", complete(history, running_cost(history, kind)[:, -1]), False))
     for kind, parts in SELECTION.items():
-        out.append((f"selection {kind}", "", history.cumulative(*parts)[:, -1], False))
+        out.append((f"selection {kind}", "", complete(history, history.cumulative(*parts)[:, -1]), False))
     out += measure_participation(history, facts)
-    return out + [(name, "", history[of][:, -1], False) for name, of in OF_CLIENTS.items() if has(history, of)]
+    guessing = {name: 0.0 if name.startswith("spread") else 1 / history.about["classes"] for name in OF_CLIENTS}
+    for name, of in OF_CLIENTS.items():
+        if has(history, of):
+            out.append((name, "", np.where(history.diverged > 0, guessing[name], history[of][:, -1]), False))
+    return out
+
+
+def complete(history: History, spent: Float[np.ndarray, "R"]) -> Float[np.ndarray, "R"]:
+    """Returns what runs spent; a seed that diverged counts as if it had gone on to spend as until then."""
+    return spent * history.rounds / np.where(history.diverged > 0, history.diverged, history.rounds)
 
 
 def has(history: History, metric: str) -> bool:

@@ -187,6 +187,10 @@ class MinibatchTrainer(LocalTrainer):
         size = self.step_examples(longest)
         return jnp.maximum(jax.lax.div(num_examples + (size - 1), size), 1)
 
+    def most_examples(self, longest: int) -> int:
+        """Returns the most examples that a client with at most `longest` passes in a round, counting repetitions."""
+        return (self.epochs or 1) * longest if self.steps is None else self.steps * self.step_examples(longest)
+
     def rate(self, epoch: Int[Array, "*e"], factor: Scalar) -> Float[Array, "*e"]:
         """Returns the learning rate of each epoch of a round with this factor."""
         rate = jnp.broadcast_to(jnp.asarray(self.learning_rate * factor, jnp.float32), epoch.shape)
@@ -219,8 +223,10 @@ def seed_noise(state: Any, key: PRNGKey) -> Any:
 
     def seed(path: tuple, leaf: Any) -> Any:
         name = jax.tree_util.keystr(path)
+        if not isinstance(leaf, jax.Array):
+            return leaf
         is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) and leaf.ndim == 0
-        if not is_key and not ("key" in name and leaf.dtype == jnp.uint32 and leaf.shape == (2,)):
+        if not is_key and not (leaf.dtype == jnp.uint32 and leaf.shape == (2,)):  # typed, or as they were before
             return leaf
         own = jax.random.fold_in(key, 2**31 + zlib.crc32(name.encode()) // 2)
         return jax.random.fold_in(leaf, jax.random.bits(own, (), jnp.uint32))

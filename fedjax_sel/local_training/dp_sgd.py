@@ -53,8 +53,8 @@ class DPSGD(MinibatchTrainer):
         """
         if jax.tree.leaves(statistics):
             raise ValueError(
-                "dp_sgd: the model has statistics of batches, which no gradient of a single example has; use a model "
-                "without batch normalisation, as with norm='group'"
+                "dp_sgd: the model has variables beside its parameters, such as statistics of batches, which no "
+                "gradient of a single example has; use a model without, as with norm='group'"
             )
         key_loss, key_noise = jax.random.split(key)
 

@@ -23,7 +23,7 @@ class FunctionModel(ModelAdapter):
 
     Attributes:
       make: `init(key, x)`.
-      compute: `apply(variables, x)`, which may take one of `MODES` (`train`, `deterministic`, ...), `key` and `mask`.
+      compute: `apply(variables, x)`, which may take one of `MODES` (`train`, `deterministic`, ...) and `key`.
     """
 
     make: Callable[..., Variables]
@@ -48,8 +48,6 @@ class FunctionModel(ModelAdapter):
         options: dict[str, Any] = {name: value is train for name, value in MODES.items() if name in takes}
         if "key" in takes:
             options["key"] = None if rngs is None else rngs["dropout"]
-        if "mask" in takes:
-            options["mask"] = mask
         return self.compute(variables["params"], x, **options)
 
 
@@ -83,8 +81,16 @@ def from_functions(init: Callable[..., Variables], apply: Callable[..., Array]) 
     return FunctionModel(init, apply)
 
 
+def is_kept(path: Any, value: Any) -> bool:
+    """Returns whether a part of an NNX module is a variable of floats, other than keys and what is only reported."""
+    if not isinstance(value, nnx.Variable) or isinstance(value, nnx.RngState | nnx.Intermediate):
+        return False
+    dtype = getattr(value.get_value(), "dtype", None)
+    return dtype is not None and jax.numpy.issubdtype(dtype, jax.numpy.floating)
+
+
 NOT_TRAINED = ("batch_stats", "buffers")
-"""Collections of an NNX module's variables beside `params`: its batch statistics, and its variables of other types."""
+"""Collections of an NNX module's variables beside `params`: its batch statistics, and its other variables of floats."""
 
 
 @dataclass(frozen=True)
@@ -135,9 +141,8 @@ class NNXModel(ModelAdapter):
     @staticmethod
     def split(module: nnx.Module) -> tuple[Any, Any, Any, Any, Any]:
         """Splits a module into its definition, parameters, statistics, other variables, and what is not kept."""
-        unkept = nnx.RngState, nnx.Intermediate
-        definition, params, statistics, streams, others = nnx.split(module, nnx.Param, nnx.BatchStat, unkept, ...)
-        return definition, params, statistics, others, streams
+        definition, params, statistics, kept, rest = nnx.split(module, nnx.Param, nnx.BatchStat, is_kept, ...)
+        return definition, params, statistics, kept, rest
 
 
 def from_nnx(make: Callable[[nnx.Rngs], nnx.Module]) -> NNXModel:

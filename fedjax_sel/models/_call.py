@@ -31,7 +31,6 @@ __all__ = [
     "evaluate_parts",
     "init_model",
     "is_evaluated",
-    "takes_mask",
 ]
 
 MODES = {"train": True, "training": True, "is_training": True, "is_train": True, "deterministic": False}
@@ -91,7 +90,9 @@ def init_model(model: Model, key: PRNGKey, x: Array, **options: Any) -> Variable
     """
     with name_model(model, x), refuse_global_random_numbers(NOT_REPEATED):
         variables = model.init(key, x, **call_options(model, train=False), **options)
-    return {name: part for name, part in variables.items() if not is_reported(part)}
+    if not isinstance(model, nn.Module):
+        return variables
+    return {name: part for name, part in variables.items() if name == "params" or not is_reported(part)}
 
 
 def is_reported(collection: Any) -> bool:
@@ -131,7 +132,7 @@ def apply_model(
     if mutable:
         options["mutable"] = list(mutable)
     with name_model(model, x):
-        if mask is not None and not takes_mask(model):
+        if mask is not None and "mask" not in signature_of(model).parameters:
             with mask_batch_norms(mask):
                 outputs = model.apply(variables, x, rngs=rngs, **call_options(model, train=train), **options)
         else:
@@ -156,11 +157,6 @@ def signature_of(model: Any) -> inspect.Signature:
     if isinstance(model, nn.Sequential):  # passes its keyword arguments to the first layer
         return signature_of(model.layers[0])
     return inspect.signature(model.apply if isinstance(model, ModelAdapter) else model)
-
-
-def takes_mask(model: Model) -> bool:
-    """Returns whether a model takes `mask`, which an adapter hands on if its module or function does."""
-    return "mask" in signature_of(model).parameters
 
 
 def check_call(model: Model) -> None:

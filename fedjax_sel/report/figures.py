@@ -142,6 +142,8 @@ def plot_clients(history: History) -> Figure:
     figure, (left, right) = plt.subplots(1, 2, figsize=(6.4, 2.6), layout="constrained", width_ratios=(3, 2))
     at = np.asarray(history.client_rounds)
     for i, (what, label) in enumerate((("mean", "mean"), ("worst_decile", "worst tenth"))):
+        if f"client_{of}_{what}" not in history.metrics:  # nobody has said which values are the worst
+            continue
         values = history[f"client_{of}_{what}"][kept][:, at - 1]
         left.plot(at, np.median(values, axis=0), color=COLOURS[2 * i], label=label)
         low, high = np.quantile(values, [0.1, 0.9], axis=0)

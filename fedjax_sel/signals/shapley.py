@@ -36,7 +36,8 @@ class Shapley(CohortSignal):
     the averages of the last ten orders are within a hundredth of the last one, or after `passes` times `m` orders.
     Marginal values count as 0 once a coalition is within `threshold` of the full cohort, and all of them do if the
     round changed the value by less than that. A slot without an update has value 0. A loss that is not finite counts as
-    ten times that of the model that the cohort received. The server measures all this, so it costs the clients nothing.
+    `F_0 + 10 (|F_0| + 1)`, with `F_0` that of the model that the cohort received. The server measures all this, so it
+    costs the clients nothing.
 
     Attributes:
       method: `"exact"`, for at most 10 slots, or `"gtg"`.
@@ -74,7 +75,8 @@ class Shapley(CohortSignal):
             return 1 - jnp.where(jnp.isfinite(loss), loss, worst)
 
         m = updates.weight.shape[0]
-        worst = 10 * measure_loss(jnp.zeros(m))
+        received = measure_loss(jnp.zeros(m))
+        worst = received + 10 * (jnp.abs(received) + 1)
         if self.method == "exact":
             return exact(value, m, self.side_by_side)
         return sample_orders(value, key, m, self.threshold, self.passes, self.side_by_side)

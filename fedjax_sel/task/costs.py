@@ -10,7 +10,7 @@ import numpy as np
 from jax.extend import core
 from jaxtyping import Array
 
-from fedjax_sel.task.freezing import FrozenParams
+from fedjax_sel.task.freezing import PARAMETERS, FrozenParams
 from fedjax_sel.types import Variables
 
 
@@ -23,6 +23,7 @@ class Costs(NamedTuple):
       backward: an example's backward pass as a multiple of that; 2 if all is trained, less if parts are frozen.
       outputs: shape of one example's logits.
       fixed_parameters: numbers in the frozen parts.
+      statistics: those of `parameters` that are no parameters, as of batch normalisation.
     """
 
     parameters: int
@@ -30,6 +31,7 @@ class Costs(NamedTuple):
     backward: float
     outputs: tuple[int, ...]
     fixed_parameters: int
+    statistics: int = 0
 
 
 def count_costs(logits: Callable[..., Array], frozen: FrozenParams, variables: Variables, *inputs: Any) -> Costs:
@@ -58,7 +60,9 @@ def count_costs(logits: Callable[..., Array], frozen: FrozenParams, variables: V
     if frozen.names:
         some, every = beyond(frozen, trained, fixed), beyond(FrozenParams(), variables, {})
         backward = 2.0 * min(some / every, 1.0) if every else 0.0
-    return Costs(count_numbers(trained), flops, backward, outputs.shape, count_numbers(fixed))
+    statistics = {name: part for name, part in trained.items() if name != PARAMETERS}
+    held = count_numbers(trained), count_numbers(fixed), count_numbers(statistics)
+    return Costs(held[0], flops, backward, outputs.shape, *held[1:])
 
 
 def count_flops(function: Callable[..., Any], *inputs: Any) -> tuple[float, Any]:

@@ -12,13 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 from flax.core import FrozenDict
 from jax.core import Tracer
-from jaxtyping import Array, Bool, Float, Shaped
+from jaxtyping import Array, Float, Shaped
 
 from fedjax_sel.catalog import see
 from fedjax_sel.code import describe_changeable
 from fedjax_sel.data.dataset import Dataset, normalisation, warn_before_learning
 from fedjax_sel.mistakes import refuse_global_random_numbers
-from fedjax_sel.models._call import ModelAdapter, TakesTokens, apply_model, check_call, init_model, takes_mask
+from fedjax_sel.models._call import ModelAdapter, TakesTokens, apply_model, check_call, init_model
 from fedjax_sel.pytree import Pytree, Scalar, is_real, show, static
 from fedjax_sel.task.costs import Costs, count_costs, count_numbers
 from fedjax_sel.task.freezing import PARAMETERS, FrozenParams, check_parts, fit_variables
@@ -26,7 +26,7 @@ from fedjax_sel.task.losses import DEFAULT_LOSS, CrossEntropy, ExampleFunction, 
 from fedjax_sel.task.metrics import DEFAULT_METRICS, Accuracy, Metric, wrap_metric
 from fedjax_sel.types import Batch, PRNGKey, Rows, Variables
 
-TAKEN = ("loss", "training_loss", "seconds", "joules", "left_out", "alive", "idle")
+TAKEN = ("loss", "training_loss", "seconds", "joules", "left_out", "alive", "idle", "round", "seed", "client")
 TAKEN += ("bytes", "bytes_up", "bytes_down", "flops", "client_flops")
 """Names in a history that a task's metric may not have."""
 
@@ -51,8 +51,8 @@ class Task(Pytree):
         Linen module, or what `models.from_nnx` and `models.from_functions` return. It is called with `train=True` (or
         `deterministic=False`) while a client trains, if it takes that argument. What is not in the collection `params`
         is not trained: a client sends what the model has made of it, and any aggregator averages it, as batch
-        statistics. A model that takes `mask` gets the examples that count; of others, `flax.linen.BatchNorm` layers do.
-        What a module only reports (`sow`) is left out.
+        statistics. If there is any, the model gets `mask`, the examples that count, if it takes that; otherwise its
+        `flax.linen.BatchNorm` layers do. What a module only reports (`sow`, as by default, in tuples) is left out.
       shift, scale: an example as stored becomes `(x - shift) * scale`; numbers, or one for each entry of the example's
         last axis.
       loss: loss of each example, from the model's outputs and the targets; training minimises its mean. A `Loss`, whose
@@ -206,7 +206,6 @@ class Task(Pytree):
         *,
         train: bool = False,
         key: PRNGKey | None = None,
-        mask: Bool[Array, "b"] | None = None,
     ) -> Float[Array, "b ..."]:
         """Returns the model's outputs for examples as stored: logits if targets are classes.
 
@@ -215,11 +214,10 @@ class Task(Pytree):
           x: examples.
           train: whether to use dropout, drawn from `key`.
           key: required if `train`.
-          mask: the examples that count, for a model that takes it; None: all.
         """
         merged, options = self.frozen.merge(variables), self.frozen.model_options
         with self.frozen.evaluate_frozen():
-            return apply_model(self.model, merged, self.normalize(x), train=train, key=key, mask=mask, **options)
+            return apply_model(self.model, merged, self.normalize(x), train=train, key=key, **options)
 
     def logits_and_features(self, variables: Variables, x: Rows) -> tuple[Float[Array, "b C"], Float[Array, "b H"]]:
         """Returns logits and features, the inputs of the last `nn.Dense`, of examples as stored, in evaluation.
@@ -340,15 +338,15 @@ class Task(Pytree):
 
     def is_better_higher(self, name: str) -> bool | None:
         """Returns whether higher values of a metric are better, by its name in a history; None: nobody has said so."""
-        own = {"loss": False, "accuracy": True, **{key: one.higher_is_better for key, one in self.metrics.items()}}
+        own: dict[str, bool | None] = {key: one.higher_is_better for key, one in self.metrics.items()}
+        own |= {key: value for key, value in {"loss": False, "accuracy": True}.items() if own.get(key) is None}
         return own.get(name, own.get(name.rpartition("_")[0], True))
 
     def losses(
         self, variables: Variables, batch: Batch, *, train: bool = False, key: PRNGKey | None = None
     ) -> Float[Array, "B"]:
         """Returns the loss of each of the batch's examples, unweighted; 0 if it does not count."""
-        mask = batch.mask if takes_mask(self.model) else None
-        losses = self.example_losses(self.logits(variables, batch.x, train=train, key=key, mask=mask), batch.y)
+        losses = self.example_losses(self.logits(variables, batch.x, train=train, key=key), batch.y)
         return jnp.where(batch.mask, losses, 0.0)
 
     def mean_loss(
@@ -408,7 +406,11 @@ class Task(Pytree):
 
     def shared_parameters(self, x: Rows) -> int:
         """Returns the number of values in the variables that are trained and not personal: those that are sent."""
-        return _count_shared(self, x) if self.personal else self.parameters(x)
+        return _count_shared(self, x)[0] if self.personal else self.parameters(x)
+
+    def gradient_parameters(self, x: Rows) -> int:
+        """Returns the number of values in the shared variables without statistics: those of a gradient or a variate."""
+        return self.shared_parameters(x) - (_count_shared(self, x)[1] if self.costs(x).statistics else 0)
 
     def fixed_parameters(self, x: Rows) -> int:
         """Returns the number of values in the frozen parts, which every client receives once."""
@@ -441,11 +443,12 @@ def check_tokens(model: TakesTokens, dataset: Dataset, whole: bool) -> None:
         raise ValueError(f"{name}, which must not be normalised; give normalise=False (model.normalise=false)")
 
 
-def _count_shared(task: Task, x: Rows) -> int:
-    """Returns `Task.shared_parameters` of a task with personal parts."""
+def _count_shared(task: Task, x: Rows) -> tuple[int, int]:
+    """Returns the number of values in the shared variables, and how many of them are statistics."""
     one = jax.ShapeDtypeStruct((1, *x.shape[1:]), x.dtype)
     drawn = jax.eval_shape(lambda one: task.init(jax.random.key(0), one), one)
-    return count_numbers(task.split_personal(drawn)[0])
+    shared = task.split_personal(drawn)[0]
+    return count_numbers(shared), count_numbers(task.split(shared)[1])
 
 
 @functools.lru_cache(maxsize=64)  # every seed, and every trace of a round, calls it again

@@ -221,7 +221,7 @@ class Known:
 
     def __init__(self, parameters, flops):
         self.of = {"parameters": parameters, "shared_parameters": parameters, "flops": flops, "backward": 2.0}
-        self.of["outputs"] = (1, 3)
+        self.of |= {"outputs": (1, 3), "gradient_parameters": parameters}
 
     def __getattr__(self, name):
         return lambda x: self.of[name]

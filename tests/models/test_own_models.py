@@ -251,10 +251,8 @@ def test_what_is_no_parameter_is_not_trained_but_kept(model, blobs):
     assert set(ended) == set(begun) - {"reports"}
     (counted,) = (leaf for leaf in flat.values() if leaf.shape == ())
     assert counted == pytest.approx(6.0)
-    drawn = [leaf for leaf in jax.tree.leaves(begun) if leaf.shape == (2, 8)]
     assert np.std(constant) > 0.5
-    assert len(drawn) == 1
-    again = simulate(Experiment(task, cohort_size=4, rounds=0 + 1, local_training=training), data, seeds=[5]).variables
+    again = simulate(Experiment(task, cohort_size=4, rounds=1, local_training=training), data, seeds=[5]).variables
     np.testing.assert_array_equal(
         constant, next(leaf[0] for leaf in jax.tree.leaves(again) if leaf.shape == (1, 2, 8)), "as it was drawn"
     )
