@@ -11,6 +11,7 @@ import fedjax_sel as fs
 from fedjax_sel.client_selection import top_m
 from fedjax_sel.mistakes import OwnCodeError, name_operation, name_own_code, refuse_global_random_numbers
 from fedjax_sel.report.summary import build_table, summarize
+from fedjax_sel.task.metrics import MeanOf
 
 POINTS = fs.dataset("points", np.eye(4)[np.arange(40) % 4], np.arange(40) % 2, test=0.2)
 CLIENTS = fs.Federation(POINTS, fs.partition.Iid(clients=4))
@@ -103,8 +104,12 @@ def test_examples_of_another_shape_than_a_models_are_named():
         task.logits(task.init(jax.random.key(0), POINTS.x), jnp.zeros((2, 7)))
 
 
+def find_margin(logits, y):
+    return jnp.abs(logits[:, 0] - logits[:, 1])
+
+
 def test_a_runs_table_has_the_tasks_own_metrics_on_the_test_examples_and_of_clients():
-    task = LINEAR.replace(metrics={"margin": lambda logits, y: jnp.abs(logits[:, 0] - logits[:, 1])})
+    task = LINEAR.replace(metrics={"margin": MeanOf(find_margin, higher_is_better=True)})
     experiment = fs.Experiment(task, cohort_size=2, rounds=2, evaluate_clients_every=2)
     history = fs.simulate(experiment, CLIENTS)
     found = summarize(history)

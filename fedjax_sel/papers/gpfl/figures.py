@@ -74,12 +74,14 @@ def make_figures(scale: str, evidence: Evidence) -> list[Figure]:
 
     out = []
     if cifar := group_panels("", of=CIFAR):
-        ended = {title: {m: average_end(h) for m, h in methods.items()} for title, methods in cifar.items()}
         out.append(
             Figure(
                 "accuracy-cifar",
                 "CIFAR-10 with FedCor's settings; the last point is the mean of the last ten, as in the claims.",
-                lambda: curves(ended, looks=LOOKS),
+                lambda: curves(
+                    {title: {m: average_end(h) for m, h in methods.items()} for title, methods in cifar.items()},
+                    looks=LOOKS,
+                ),
             )
         )
     if studies.get("time_cifar", {}).get("methods"):

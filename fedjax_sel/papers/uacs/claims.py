@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -73,7 +74,6 @@ def judge_claims(scale: str, evidence: Evidence) -> list[Claim]:
 def judge_random(histories: Histories) -> Claim:
     """Returns the verdict on random selection."""
     area = compare(histories, ENTROPY, RANDOM, "mean_accuracy")
-    greedy = compare(histories, GREEDY, RANDOM, "mean_accuracy")
     control = compare(histories, ENTROPY, ROBIN, "mean_accuracy")
     sooner = compare(histories, RANDOM, ENTROPY, f"rounds_to_{TARGET}")
     return make_claim(
@@ -84,8 +84,10 @@ def judge_random(histories: Histories) -> Claim:
         judge_larger(area, NOTICED),
         {
             "entropy - random, mean accuracy": describe_differences(area),
-            name_exploring("entropy+eps-greedy - random, mean accuracy", judge_larger(greedy, NOTICED)): (
-                describe_differences(greedy)
+            **show_exploring(
+                "entropy+eps-greedy - random, mean accuracy",
+                lambda found: judge_larger(found, NOTICED),
+                compare(histories, GREEDY, RANDOM, "mean_accuracy"),
             ),
             "entropy - round-robin, mean accuracy": describe_differences(control),
             f"random - entropy, rounds to {TARGET} (at least)": describe_differences(sooner),
@@ -94,9 +96,17 @@ def judge_random(histories: Histories) -> Claim:
     )
 
 
-def name_exploring(label: str, found: Judgement) -> str:
-    """Returns the label of an effect with exploration, which the paper's algorithm has (ε = 0.1), with its verdict."""
-    return f"{label}, by which the verdict would be {found.verdict}"
+def show_exploring(label: str, judge: Callable[[Any], Judgement], found: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the effect with exploration, which the paper's algorithm has (ε = 0.1), and the verdict it would give.
+
+    Args:
+      label: what is subtracted from what.
+      judge: returns the verdict.
+      found: the differences by experiment, or by rival and experiment.
+    """
+    is_by_rival = any(isinstance(one, Mapping) for one in found.values())
+    shown = describe_each(found) if is_by_rival else describe_differences(found)
+    return {f"{label}, by which the verdict would be {judge(found).verdict}": shown}
 
 
 def judge_gradient_norm(histories: Histories) -> list[Claim]:
@@ -105,8 +115,6 @@ def judge_gradient_norm(histories: Histories) -> list[Claim]:
     mean = compare(histories, GRADIENT, ENTROPY, "mean_accuracy")
     other = judge(ask_comparable(COMPARABLE), mean).verdict
     faster = compare(histories, GRADIENT, ENTROPY, f"rounds_to_{TARGET}")
-    near = compare(histories, GRADIENT, GREEDY, "final_accuracy")
-    sooner = compare(histories, GRADIENT, GREEDY, f"rounds_to_{TARGET}")
     return [
         make_claim(
             "gradient-norm-comparable",
@@ -118,9 +126,11 @@ def judge_gradient_norm(histories: Histories) -> list[Claim]:
                 "gradient norm - entropy, final accuracy": describe_differences(end),
                 "by mean accuracy over the rounds, in which speed counts, the verdict "
                 f"would be {other}": describe_differences(mean),
-                name_exploring(
-                    "gradient norm - entropy+eps-greedy, final accuracy", judge(ask_comparable(COMPARABLE), near)
-                ): describe_differences(near),
+                **show_exploring(
+                    "gradient norm - entropy+eps-greedy, final accuracy",
+                    lambda found: judge(ask_comparable(COMPARABLE), found),
+                    compare(histories, GRADIENT, GREEDY, "final_accuracy"),
+                ),
             },
             rests_on=SETTINGS.values(),
         ),
@@ -131,9 +141,11 @@ def judge_gradient_norm(histories: Histories) -> list[Claim]:
             judge_larger(faster, 1.0),
             {
                 f"gradient norm - entropy, rounds to {TARGET}": describe_differences(faster),
-                name_exploring(
-                    f"gradient norm - entropy+eps-greedy, rounds to {TARGET}", judge_larger(sooner, 1.0)
-                ): describe_differences(sooner),
+                **show_exploring(
+                    f"gradient norm - entropy+eps-greedy, rounds to {TARGET}",
+                    lambda found: judge_larger(found, 1.0),
+                    compare(histories, GRADIENT, GREEDY, f"rounds_to_{TARGET}"),
+                ),
             },
             rests_on=SETTINGS.values(),
         ),
@@ -146,7 +158,7 @@ def judge_superior(histories: Histories) -> Claim:
     def compare_each(method: str, metric: str) -> dict[str, dict[str, Difference]]:
         return {rival: compare(histories, method, rival, metric) for rival in (RANDOM, GRADIENT)}
 
-    mean, exploring = (compare_each(method, "mean_accuracy") for method in (ENTROPY, GREEDY))
+    mean = compare_each(ENTROPY, "mean_accuracy")
     return make_claim(
         "superior-to-each",
         "Entropy selection is more accurate than random selection and than gradient norm-based selection (mean "
@@ -156,8 +168,10 @@ def judge_superior(histories: Histories) -> Claim:
         {
             "entropy, mean accuracy": describe_each(mean),
             "entropy, final accuracy": describe_each(compare_each(ENTROPY, "final_accuracy")),
-            name_exploring("entropy+eps-greedy, mean accuracy", judge_larger_than_each(exploring, NOTICED)): (
-                describe_each(exploring)
+            **show_exploring(
+                "entropy+eps-greedy, mean accuracy",
+                lambda found: judge_larger_than_each(found, NOTICED),
+                compare_each(GREEDY, "mean_accuracy"),
             ),
         },
         rests_on=SETTINGS.values(),
