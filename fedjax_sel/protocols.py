@@ -66,7 +66,7 @@ class Cost(Pytree):
         frozen.
       down: numbers sent to the client besides the model.
       up: numbers that the client sends to the server.
-      models_up: numbers that it sends in addition, as multiples of the model's size.
+      models_up: numbers that it sends in addition, as multiples of the model's size without batch statistics.
       needs_model: whether the client must hold the current global model to answer (clients outside the cohort are then
         sent it, too).
       max_examples: the most examples of a client that are passed through the model; None: all.
@@ -571,6 +571,13 @@ class LocalTrainer(Strategy):
         From it the engine estimates how many clients are worth training side by side.
         """
         return longest
+
+    def most_examples(self, longest: int) -> int | None:
+        """Returns the most examples that a client with at most `longest` passes in a round; None: it does not say.
+
+        With it, rounds whose examples 32 bits cannot count are refused.
+        """
+        return None
 
     @property
     def linear(self) -> bool:

@@ -9,6 +9,7 @@ import pytest
 
 import fedjax_sel as fs
 from fedjax_sel.client_selection import top_m
+from fedjax_sel.client_selection.gradient_norm import GradientNorm
 from fedjax_sel.client_selection.round_robin import RoundRobin
 from fedjax_sel.data.own import from_frame
 from fedjax_sel.devices.laws import LogNormal
@@ -199,3 +200,60 @@ def test_what_a_part_cannot_return_is_named(start, said):
 def test_64_bits_are_refused():
     with jax.enable_x64(True), pytest.raises(ValueError, match="JAX is set to 64 bits"):
         run()
+
+
+@pytest.mark.parametrize("name", ["round", "seed", "client"])
+def test_a_metric_that_is_called_like_a_column_is_refused(name):
+    with pytest.raises(ValueError, match=f"a metric is called '{name}'"):
+        TASK.replace(metrics={name: spread})
+
+
+def test_rounds_whose_examples_cannot_be_counted_are_refused():
+    training = fs.local_training.SGD(steps=2**28, batch_size=32)
+    with pytest.raises(ValueError, match="a cohort may pass 6,442,450,944 examples"):
+        fs.Experiment(TASK, local_training=training, cohort_size=3).check(CLIENTS.draw(0))
+
+
+def test_an_own_metric_called_accuracy_keeps_its_direction():
+    def right(outputs, targets):
+        return (outputs.argmax(-1) == targets) * 1.0
+
+    task = TASK.replace(metrics={"accuracy": right, "spread": spread})
+    assert task.is_better_higher("accuracy") is True
+    assert task.is_better_higher("loss") is False
+    assert task.is_better_higher("spread") is None
+
+
+def test_ordinary_columns_of_64_bits_are_accepted():
+    """Constant but for rounding, of few rows, with an outlier, tiny, empty."""
+    shares = np.random.default_rng(0).dirichlet(np.ones(3), 60)
+    ordinary = np.column_stack([shares, shares.sum(1), np.full(60, 1e-46), np.r_[1e6, np.arange(59.0)]])
+    assert fs.dataset("shares", ordinary, Y, test=0.2).x.dtype == np.float32
+    near = np.array([[48.137154, 11.5], [48.1371541, 11.6]])
+    wide = np.column_stack([48 + np.random.default_rng(0).random(60), np.arange(60.0)])
+    fs.dataset("places", wide, Y, test=(near, np.array([0, 1])))
+
+
+def test_parameters_in_lists_and_tuples_are_kept():
+    model = fs.models.from_functions(
+        lambda key, x: [(jnp.zeros((3, 3)), jnp.zeros(3))], lambda v, x: x @ v[0][0] + v[0][1][None]
+    )
+    assert fs.Task.on(model, DATA).parameters(DATA.x) == 12
+
+
+@pytest.mark.filterwarnings("ignore:GradientNorm. 1 ")
+def test_gradients_do_not_see_other_clients_examples_as_padding():
+    """Clients of 4, 6 and 8 rows, of which the second's are zeros: only its own norm is not finite."""
+
+    def apply(variables, x):
+        z = x @ variables["w"]
+        return z / jnp.sqrt((z**2).sum(-1, keepdims=True))
+
+    model = fs.models.from_functions(lambda key, x: {"w": jax.random.normal(key, (3, 3))}, apply)
+    owner = np.repeat([0, 1, 2], [4, 6, 8])
+    x = np.where(owner[:, None] == 1, 0, X[:18])
+    data = fs.dataset("rows", x, Y[:18], test=(X[:6], Y[:6]), owner=owner)
+    asked = fs.Federation(data, fs.partition.Natural())
+    task = fs.Task.on(model, data, normalise=False)
+    history = run(task, asked, client_selection=GradientNorm(), cohort_size=2, rounds=1)
+    assert set(history.selections[0, 0].tolist()) == {0, 2}

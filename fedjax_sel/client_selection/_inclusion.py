@@ -68,7 +68,8 @@ def draw_in_order(key: PRNGKey, chance: Float[Array, "N"]) -> tuple[Int[Array, "
     key_order, key_start = jax.random.split(key)
     order = jax.random.permutation(key_order, chance.shape[0])
     # XLA's cumulative sums in float32 may fall; without this, rounding alone could draw a client, or one twice.
-    reach = jax.lax.cummax(jnp.where(chance[order] > 0, jnp.cumsum(chance[order]), 0.0))
+    own = chance[order]
+    reach = jax.lax.cummax(jnp.where(own > 0, jnp.cumsum(own), 0.0))
     whole = jnp.round(reach[-1])  # sums of float32 come near it
     scaled = reach * whole / jnp.maximum(reach[-1], jnp.finfo(reach.dtype).tiny)
     reach = jnp.where(reach == reach[-1], whole, scaled)

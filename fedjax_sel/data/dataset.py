@@ -138,9 +138,9 @@ def dataset(
     if owner is not None:
         owner = np.asarray(owner)
         listed = owner.ravel().tolist() if owner.dtype.kind in "fO" else []
-        if lost := [i for i, one in enumerate(listed) if one is None or str(one) in ("nan", "NaT", "<NA>")]:
-            what = {"nan": "NaN"}.get(str(listed[lost[0]]), str(listed[lost[0]]))
-            raise ValueError(f"{name}: owner {lost[0]} is {what}; every example needs an owner")
+        if (lost := next((i for i, one in enumerate(listed) if is_missing(one)), None)) is not None:
+            what = "NaN" if isinstance(listed[lost], float) else listed[lost]
+            raise ValueError(f"{name}: owner {lost} is {what}; every example needs an owner")
         if owner.shape != y.shape[:1]:
             raise ValueError(
                 f"{name}: {len(y)} training examples, but owner has shape {owner.shape}; one owner an example is needed"
@@ -171,6 +171,17 @@ def dataset(
         owner=None if owner is None else np.unique(owner, return_inverse=True)[1].astype(np.int32),
         targets=targets,
     )
+
+
+def is_missing(value: object) -> bool:
+    """Returns whether a value stands for none: None, NaN, or what pandas has for them.
+
+    >>> is_missing(float("nan")), is_missing("nan")
+    (True, False)
+    """
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(value, float) and value != value
 
 
 def normalisation(data: Dataset) -> tuple[Float[np.ndarray, "c"], Float[np.ndarray, "c"]]:

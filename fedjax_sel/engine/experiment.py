@@ -152,8 +152,8 @@ class Experiment(Pytree):
 
     def check_passes(self, data: FederatedData) -> None:
         """Raises `ValueError` if a round may pass more examples than 32 bits can count."""
-        most = getattr(self.local_training, "most_examples", None)
-        if most is not None and (count := self.count_cohort(data.num_clients) * most(data.longest)) >= 2**31:
+        count = self.count_cohort(data.num_clients) * (self.local_training.most_examples(data.longest) or 0)
+        if count >= 2**31:
             raise ValueError(
                 f"a cohort may pass {count:,} examples forward and backward in a round, and counts of examples are "
                 "below 2^31; lower cohort_size, or the epochs or steps of local training"

@@ -111,11 +111,12 @@ def count_passed(
       count: examples of each client.
       share: whether each is asked, or the share of its examples that it passes.
     """
+    return {limit: take_share(share, limit_examples(count, limit)).sum() for limit in limits_of(signals)}
 
-    def add_up(passed: Int[Array, "k"]) -> Int[Array, ""]:
-        return jnp.where(share >= 1, passed, jnp.floor(share * passed).astype(passed.dtype)).sum()
 
-    return {limit: add_up(limit_examples(count, limit)) for limit in limits_of(signals)}
+def take_share(share: Bool[Array, "k"] | Float[Array, "k"], count: Int[Array, "k"]) -> Int[Array, "k"]:
+    """Returns these shares of counts, rounded down; of large counts, 1 is all, which float32 may not hold."""
+    return jnp.where(share >= 1, count, jnp.floor(share * count).astype(count.dtype))
 
 
 def limit_examples(count: Int[Array, "..."], limit: str) -> Int[Array, "..."]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -22,6 +22,7 @@ from fedjax_sel.engine.ledger import Ledger, count_passed, empty_ledger
 from fedjax_sel.engine.personal import own_variables
 from fedjax_sel.engine.state import RoundState, Values
 from fedjax_sel.engine.timing import time_signals
+from fedjax_sel.engine.unkept import measure_unkept
 from fedjax_sel.protocols import (
     ClientSignal,
     CohortSignal,
@@ -422,42 +423,6 @@ def measure_after(
             values[name] = jnp.where(expand(mask, value), value, 0)
     server = {name: signal for name, signal in signals.items() if isinstance(signal, ServerSignal)}
     return values | measure_server(server, task, variables, data, layout)
-
-
-class UnkeptError(Exception):
-    """A signal looks at an update's `delta` where only the sum over the cohort is kept."""
-
-
-class UnkeptUpdate(Update):
-    """An update whose `delta` was added to the cohort's sum and not kept."""
-
-    def __getattr__(self, name: str) -> Any:
-        """Raises `UnkeptError` for `delta`, and `AttributeError` for anything else that is not there."""
-        raise UnkeptError if name == "delta" else AttributeError(f"an update has no attribute {name!r}")
-
-
-def measure_unkept(name: str, signal: UpdateSignal) -> Callable[[Update, Any], Array]:
-    """Returns the function `measure` of a signal for updates without `delta`, which raises an error if it looks at it.
-
-    None would count as an empty tree, whose norm is 0.
-
-    Args:
-      name: of the signal.
-      signal: what is measured.
-    """
-
-    def measure(update: Update, reference: Any) -> Array:
-        seen = object.__new__(UnkeptUpdate)
-        seen.__dict__.update({key: value for key, value in vars(update).items() if key != "delta"})
-        try:
-            return signal.measure(seen, reference)
-        except UnkeptError:
-            raise ValueError(
-                f"the signal {name!r} looks at update.delta after the merge, where only the sum over the cohort is "
-                f"kept; give {type(signal).__name__} the attribute stacked = True, or measure it as `trained`"
-            ) from None
-
-    return measure
 
 
 def measure_server(

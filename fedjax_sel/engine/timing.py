@@ -15,7 +15,7 @@ from fedjax_sel.engine.contract import check_array, check_plan
 from fedjax_sel.engine.debug import stage
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.keys import Purpose, key_for
-from fedjax_sel.engine.ledger import rates_of, total_passes
+from fedjax_sel.engine.ledger import rates_of, take_share, total_passes
 from fedjax_sel.protocols import overrides
 from fedjax_sel.pytree import Pytree
 from fedjax_sel.types import Cohort, Context, Plan, PRNGKey
@@ -127,15 +127,18 @@ def plan_cohort(
     counted = trainer.plan(num_examples, data.longest, ctx.round, ctx.rounds, max_steps=jnp.where(returned, done, 0))
     share = jnp.where(returned, counted.examples_seen / jnp.maximum(plan.examples_seen, 1), 0.0)
     spent = deadline.spent(whole, share, fixed)
-    training = jnp.maximum(whole.compute - fixed, jnp.finfo(jnp.float32).tiny)
-    busy = jnp.clip((spent.compute - looking) / training, 0, 1)
-    wasted = jnp.floor(busy * plan.examples_seen).astype(plan.steps.dtype)
-    busy = share_done(spent.compute, looking)
-    looked = jnp.where(returned | (busy >= 1), screened, jnp.floor(busy * screened).astype(screened.dtype))
-    busy = share_done(spent.compute - (whole.compute - after), after)
-    busy = jnp.where(spent.compute >= whole.compute, 1.0, busy)  # too late to send it
-    measured = jnp.where(returned, 1.0, jnp.where(cohort.mask & (plan.steps > 0), busy, 0.0))
-    return CohortWork(counted, returned, looked, measured, jnp.where(cohort.mask & ~returned, wasted, 0), spent)
+    looked = share_done(spent.compute, looking)
+    trained = share_done(spent.compute - looking, whole.compute - fixed)
+    measured = share_done(spent.compute - (whole.compute - after), after)
+    measured = jnp.where(returned | (spent.compute >= whole.compute), 1.0, measured)  # or too late to send it
+    return CohortWork(
+        plan=counted,
+        returned=returned,
+        looked=take_share(jnp.where(returned, 1.0, looked), screened),
+        measured=jnp.where(cohort.mask & (plan.steps > 0), measured, 0.0),
+        wasted=jnp.where(cohort.mask & ~returned, take_share(trained, plan.examples_seen), 0),
+        spent=spent,
+    )
 
 
 def share_done(spent: Float[Array, "m"], whole: Float[Array, "m"]) -> Float[Array, "m"]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from fedjax_sel.engine.history import History
 from fedjax_sel.leaderboard.cells import Cell, Facts
@@ -52,10 +53,20 @@ def find_limit(baseline: History, budget: Budget) -> Float[np.ndarray, "R"]:
     """
     by_then = max(1, round(budget.share * baseline.rounds))
     spent = running_cost(baseline, budget.kind)[:, by_then - 1]
-    if budget.kind == "rounds":
-        return spent
-    ended, every = baseline.diverged, np.full(len(baseline.seeds), by_then)
-    return spent * by_then / np.where(ended > 0, np.minimum(ended, every), every)
+    return spent if budget.kind == "rounds" else extrapolate_cost(spent, baseline.diverged, by_then)
+
+
+def extrapolate_cost(
+    spent: Float[np.ndarray, "R"], diverged: Int[np.ndarray, "R"], rounds: int
+) -> Float[np.ndarray, "R"]:
+    """Returns what seeds would have spent in these rounds if those that diverged had gone on to spend as until then.
+
+    Args:
+      spent: in these rounds.
+      diverged: the round in which each seed diverged, from 1; 0: it did not.
+      rounds: how many.
+    """
+    return spent * rounds / np.where(diverged > 0, np.minimum(diverged, rounds), rounds)
 
 
 def measure_under(history: History, baseline: History, budget: Budget) -> tuple[np.ndarray, np.ndarray]:
@@ -91,6 +102,7 @@ def measure(history: History, baseline: History, facts: Facts) -> Rows:
       baseline: that of the baseline with the same seeds on the same federation.
       facts: the facts about the federation's clients.
     """
+    go_on = partial(extrapolate_cost, diverged=history.diverged, rounds=history.rounds)
     out: Rows = []
     for budget in BUDGETS:
         if budget.kind == "rounds" or has(baseline, budget.kind):
@@ -100,20 +112,15 @@ def measure(history: History, baseline: History, facts: Facts) -> Rows:
     out.append(("area under the curve", "", mean_over_rounds(settle(history)), False))
     for kind in COSTS:
         if has(history, kind):
-            out.append((f"{kind} of the run", "", complete(history, running_cost(history, kind)[:, -1]), False))
+            out.append((f"{kind} of the run", "", go_on(running_cost(history, kind)[:, -1]), False))
     for kind, parts in SELECTION.items():
-        out.append((f"selection {kind}", "", complete(history, history.cumulative(*parts)[:, -1]), False))
+        out.append((f"selection {kind}", "", go_on(history.cumulative(*parts)[:, -1]), False))
     out += measure_participation(history, facts)
     guessing = {name: 0.0 if name.startswith("spread") else 1 / history.about["classes"] for name in OF_CLIENTS}
     for name, of in OF_CLIENTS.items():
         if has(history, of):
             out.append((name, "", np.where(history.diverged > 0, guessing[name], history[of][:, -1]), False))
     return out
-
-
-def complete(history: History, spent: Float[np.ndarray, "R"]) -> Float[np.ndarray, "R"]:
-    """Returns what runs spent; a seed that diverged counts as if it had gone on to spend as until then."""
-    return spent * history.rounds / np.where(history.diverged > 0, history.diverged, history.rounds)
 
 
 def has(history: History, metric: str) -> bool:

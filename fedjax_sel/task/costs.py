@@ -60,9 +60,8 @@ def count_costs(logits: Callable[..., Array], frozen: FrozenParams, variables: V
     if frozen.names:
         some, every = beyond(frozen, trained, fixed), beyond(FrozenParams(), variables, {})
         backward = 2.0 * min(some / every, 1.0) if every else 0.0
-    statistics = {name: part for name, part in trained.items() if name != PARAMETERS}
-    held = count_numbers(trained), count_numbers(fixed), count_numbers(statistics)
-    return Costs(held[0], flops, backward, outputs.shape, *held[1:])
+    statistics = count_numbers({name: part for name, part in trained.items() if name != PARAMETERS})
+    return Costs(count_numbers(trained), flops, backward, outputs.shape, count_numbers(fixed), statistics)
 
 
 def count_flops(function: Callable[..., Any], *inputs: Any) -> tuple[float, Any]:

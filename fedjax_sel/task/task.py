@@ -200,12 +200,7 @@ class Task(Pytree):
         return variables
 
     def logits(
-        self,
-        variables: Variables,
-        x: Rows,
-        *,
-        train: bool = False,
-        key: PRNGKey | None = None,
+        self, variables: Variables, x: Rows, *, train: bool = False, key: PRNGKey | None = None
     ) -> Float[Array, "b ..."]:
         """Returns the model's outputs for examples as stored: logits if targets are classes.
 
@@ -410,7 +405,7 @@ class Task(Pytree):
 
     def gradient_parameters(self, x: Rows) -> int:
         """Returns the number of values in the shared variables without statistics: those of a gradient or a variate."""
-        return self.shared_parameters(x) - (_count_shared(self, x)[1] if self.costs(x).statistics else 0)
+        return self.shared_parameters(x) - (_count_shared(self, x)[1] if self.personal else self.costs(x).statistics)
 
     def fixed_parameters(self, x: Rows) -> int:
         """Returns the number of values in the frozen parts, which every client receives once."""

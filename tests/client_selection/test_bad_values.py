@@ -16,7 +16,7 @@ from fedjax_sel.client_selection.gpfl import GPFL
 from fedjax_sel.client_selection.importance import Importance
 from fedjax_sel.client_selection.k_vib import KVib
 from fedjax_sel.client_selection.md import MD
-from fedjax_sel.kernels.facility_location import locate_in_groups
+from fedjax_sel.kernels.facility_location import count_clusters, count_served, locate_in_groups, swap_medoids
 from fedjax_sel.kernels.matching_pursuit import pursue
 from fedjax_sel.signals.double_greedy import RUINED, double_greedy
 from tests.client_selection.rounds import HOST, KEY, cohort, context, inclusion, many, members
@@ -74,6 +74,20 @@ def test_facilities_are_those_of_the_other_points(bad):
     chosen = locate_in_groups(KEY, distance, one, jnp.ones(7, bool), jnp.ones(7, bool), jnp.array([2]))
     assert set(np.flatnonzero(chosen >= 0)) < set(range(6))
     assert (chosen >= 0).sum() == 2
+
+
+def test_medoids_and_their_clusters_are_those_of_the_other_points():
+    x = jnp.array([0.0, 1, 2, 10, 11])
+    one, start = jnp.zeros(6, jnp.int32), jnp.array([0, 0, 1, 1, 0, 0], bool)
+    there = jnp.append(x, jnp.nan)
+    distance, served = jnp.abs(there[:, None] - there[None]), jnp.ones(6, bool)
+    alone = jnp.abs(x[:, None] - x[None])
+    expected = swap_medoids(alone, start[:5], one[:5], served[:5], 1)
+    found = swap_medoids(distance, start, one, served, 1)
+    np.testing.assert_array_equal(found, [*expected, False])
+    assert found.nonzero()[0].tolist() == [1, 3]
+    np.testing.assert_array_equal(count_clusters(distance, found, one, served), [0, 3, 0, 2, 0, 0])
+    np.testing.assert_array_equal(count_served(distance, jnp.array([1, 3]), jnp.ones(2, bool), served), [3, 2])
 
 
 @pytest.mark.parametrize("bad", BAD)

@@ -150,6 +150,8 @@ def test_looking_at_examples_takes_its_time_before_training_where_work_is_cut(bl
         late = simulate(looks.replace(deadline=Deadline(0.5 * looking, late="partial")), recipe)
     assert late["client_flops"][0, 0] == 0
     np.testing.assert_allclose(late["seconds"], 0.5 * looking, rtol=1e-5)
+    np.testing.assert_allclose(late["selection_flops"] / 1e3, 0.5 * looking, rtol=0.1)  # whole examples
+    assert late["selection_flops"][0, 0] / 1e3 <= 0.5 * looking
 
 
 class AsksAfterwards(Uniform):
@@ -166,6 +168,20 @@ def test_signals_of_trained_models_take_the_time_of_the_examples_that_they_look_
     history = simulate(asks, recipe)
     flops = history["client_flops"] + history["selection_flops"]
     np.testing.assert_allclose(history["seconds"], flops / 1e3, rtol=1e-5)
+
+
+@pytest.mark.parametrize("share", [0.25, 0.75])
+def test_signals_that_the_deadline_cuts_off_are_billed_as_far_as_they_got(blobs, share):
+    asks = experiment(blobs, AsksAfterwards(), rounds=1, cohort_size=1)
+    recipe = federation(blobs, slow(N))
+    whole = simulate(asks, recipe)
+    training, signals = whole["client_flops"][0, 0] / 1e3, whole["selection_flops"][0, 0] / 1e3
+    with pytest.warns(UserWarning, match="no update came back"):
+        late = simulate(asks.replace(deadline=Deadline(training + share * signals, late="drop")), recipe)
+    np.testing.assert_allclose(late["client_flops"], whole["client_flops"])
+    each = signals / 18  # of 216 examples, a client has 18
+    done = late["selection_flops"][0, 0] / 1e3
+    assert share * signals - 1.001 * each < done <= share * signals
 
 
 class AcceptsAll(Uniform):

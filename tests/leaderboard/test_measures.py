@@ -91,6 +91,13 @@ def test_a_seed_that_diverged_counts_as_guessing_from_then_on():
     np.testing.assert_allclose(settle(wild)[1], [*wild["accuracy"][1, :3], *[0.25] * 7])
     areas = {name: value for name, _, value, _ in measure(wild, baseline, FACTS)}["area under the curve"]
     np.testing.assert_allclose(areas[1], settle(wild)[1].mean())
+    told = {"client_accuracy_mean": wild["accuracy"], "client_accuracy_spread": wild["accuracy"]}
+    wild = replace(wild, metrics={**wild.metrics, **told, "selection_bytes_up": np.where(alive, 1.0, 0.0)})
+    found = {name: value for name, budget, value, _ in measure(wild, baseline, FACTS) if not budget}
+    # It diverged in round 4, before which it spent on 3 rounds.
+    np.testing.assert_allclose(found["bytes of the run"], [110, 33 * ROUNDS / 4, 110])
+    np.testing.assert_allclose(found["selection bytes"], [10, 3 * ROUNDS / 4, 10])
+    assert (found["mean over clients"][1], found["spread over clients"][1]) == (0.25, 0.0)
 
 
 def test_where_the_baseline_diverged_others_have_the_budget_that_it_would_have_spent():

@@ -10,6 +10,7 @@ import pytest
 from flax import nnx
 
 from fedjax_sel import Experiment, Federation, Task, models, partition, simulate
+from fedjax_sel.correction.scaffold import Scaffold
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.models.mlp import MLP
 from fedjax_sel.task.convolutions import native_convolutions
@@ -266,3 +267,32 @@ def test_a_constant_of_whole_numbers_is_refused(blobs):
 
     with pytest.raises(ValueError, match=r"'order'\] is int32; what clients send must be floats"):
         Task.on(Places(), blobs).init(jax.random.key(0), blobs.x)
+
+
+class Mixed(nnx.Module):
+    """Has what is no float beside its layer."""
+
+    def __init__(self, *, rngs):
+        self.order, self.scale, self.step = np.arange(2), jnp.ones(2), nnx.Variable(jnp.arange(2))
+        self.head = nnx.Linear(2, 3, rngs=rngs)
+
+    def __call__(self, x):
+        return self.head(self.scale[None] * x[:, self.order][:, self.step.get_value()])
+
+
+def test_arrays_and_whole_numbers_of_an_nnx_module_are_made_anew(blobs):
+    task = Task.on(models.from_nnx(lambda rngs: Mixed(rngs=rngs)), blobs)
+    variables = task.init(jax.random.key(0), blobs.x)
+    assert set(variables) == {"params"}
+    assert task.logits(variables, blobs.x[:4]).shape == (4, 3)
+
+
+def test_variates_are_sent_without_what_is_no_parameter(blobs):
+    """`Features` has 8 x 3 + 3 parameters, 16 constants and a count of steps; each number has 4 bytes."""
+    task, data = Task.on(Features(), blobs), Federation(blobs, partition.Iid(clients=4))
+    run = Experiment(task, cohort_size=2, rounds=1, local_training=SGD(0.1, batch_size=27))
+    plain = simulate(run, data)
+    scaffold = simulate(run.replace(correction=Scaffold()), data)
+    for name in ("bytes_up", "bytes_down"):
+        assert plain[name].tolist() == [[2 * 4 * (27 + 17)]]
+        assert scaffold[name].tolist() == [[2 * 4 * (27 + 17 + 27)]]

@@ -96,7 +96,7 @@ def test_label_counts_are_those_of_each_clients_training_examples():
     rng = np.random.default_rng(4)
     y = rng.integers(0, 4, 300)
     data = dataset("noise", rng.normal(size=(300, 2)).astype(np.float32), y, test=0.1)
-    federation = Federation(data, partition.Dirichlet(clients=8, alpha=0.3, min_examples=5), holdout=0.2).draw(1)
+    federation = Federation(data, partition.Dirichlet(clients=8, alpha=0.3, min_examples=2), holdout=0.2).draw(1)
     federation = jax.tree.map(jnp.asarray, federation)
     got = np.asarray(signals.LabelCounts().measure(jax.random.key(0), Host(None, federation, None)))
     assert got.shape == (8, 4)
