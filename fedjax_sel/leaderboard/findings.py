@@ -18,7 +18,12 @@ from rich.console import Console
 from fedjax_sel.leaderboard.scales import KINDS, PRIMARY, Budget
 from fedjax_sel.leaderboard.scores import Block, select, take_block
 from fedjax_sel.leaderboard.selectors import BASELINE
-from fedjax_sel.leaderboard.statistics import mean_agreement, mean_ranks, rank_within_federations
+from fedjax_sel.leaderboard.statistics import (
+    estimate_agreement,
+    mean_agreement,
+    mean_ranks,
+    rank_within_federations,
+)
 from fedjax_sel.leaderboard.tuning import TUNED
 from fedjax_sel.leaderboard.volatile import COHORT, study_volatile
 from fedjax_sel.metrics import difference
@@ -152,21 +157,37 @@ def judge_tuned(tidy: pd.DataFrame, studies: Mapping[str, Any]) -> tuple[str, di
 def judge_budgets(tidy: pd.DataFrame, studies: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """Judges "the rankings under equal rounds and equal bytes agree"."""
     first = take_fair_block(tidy, Budget("rounds", PRIMARY.share))
-    ranks = {"rounds": mean_ranks(first.values)}
     there = set(tidy["budget"])
-    for kind in (kind for kind in KINDS[1:] if Budget(kind, PRIMARY.share).name in there):
-        other = take_fair_block(tidy, Budget(kind, PRIMARY.share))
-        if other.selectors == first.selectors:
-            ranks[kind] = mean_ranks(other.values)
-    tau = {kind: float(mean_agreement([ranks["rounds"], theirs])) for kind, theirs in ranks.items() if kind != "rounds"}
-    return (HELD if tau["bytes"] >= 0.6 else FAILED), {"Kendall's tau with equal rounds": tau}
+    budgets = {kind: Budget(kind, PRIMARY.share) for kind in KINDS[1:]}
+    blocks = {kind: take_fair_block(tidy, budget) for kind, budget in budgets.items() if budget.name in there}
+    tau = {
+        kind: estimate_agreement(
+            lambda both: mean_agreement([mean_ranks(half) for half in np.split(both, 2)]),
+            np.concatenate([first.values, block.values]),
+        )
+        for kind, block in blocks.items()
+        if (block.selectors, block.federations) == (first.selectors, first.federations)
+    }
+    if "bytes" not in tau:
+        raise NotJudged("other selectors finished under equal bytes than under equal rounds")
+    found = tau["bytes"]
+    verdict = HELD if found.low >= 0.6 else FAILED if found.high < 0.6 else UNDECIDED
+    return verdict, {
+        "Kendall's tau with equal rounds": {kind: one.value for kind, one in tau.items()},
+        "interval for bytes": [found.low, found.high],
+    }
 
 
 def judge_federations(tidy: pd.DataFrame, studies: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """Judges "the rankings on two federations agree little"."""
     block = take_fair_block(tidy, PRIMARY)
-    tau = float(mean_agreement(list(rank_within_federations(block.values).T)))
-    return (HELD if tau <= 0.4 else FAILED), {"federations": len(block.federations), "mean Kendall's tau": tau}
+    tau = estimate_agreement(lambda scores: mean_agreement(list(rank_within_federations(scores).T)), block.values)
+    verdict = HELD if tau.high <= 0.4 else FAILED if tau.low > 0.4 else UNDECIDED
+    return verdict, {
+        "federations": len(block.federations),
+        "mean Kendall's tau": tau.value,
+        "interval": [tau.low, tau.high],
+    }
 
 
 def judge_oort(tidy: pd.DataFrame, studies: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:

@@ -196,3 +196,36 @@ def mean_agreement(rankings: Sequence[Float[np.ndarray, "k"]]) -> float:
     pairs = [(a, b) for i, a in enumerate(rankings) for b in rankings[i + 1 :]]
     found: list[Any] = [scipy.stats.kendalltau(a, b) for a, b in pairs]
     return float(np.mean([one.statistic for one in found])) if found else float("nan")
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How far rankings agree.
+
+    Attributes:
+      value: Kendall's τ, from all seeds.
+      low, high: the ends of its interval.
+    """
+
+    value: float
+    low: float
+    high: float
+
+
+def estimate_agreement(agree: Callable[[Scores], float], scores: Scores, draws: int = 200) -> Agreement:
+    """Returns how far rankings agree, with an interval that contains both the percentile and the basic bootstrap's.
+
+    Resampled seeds repeat. Rankings by them are noisier and so agree less, which pulls the percentile interval below
+    the estimate; the basic interval, its mirror image at the estimate, makes up for that (Davison and Hinkley,
+    "Bootstrap Methods and their Application", 1997, equation 5.6), and its upper end is above. Neither is exact: with
+    scores drawn like those of the small leaderboard, both together contain the agreement of the expected scores in 92
+    of 100 cases for two budgets, and in 68 for seventeen federations.
+
+    Args:
+      agree: maps scores to Kendall's τ.
+      scores: the scores of all selectors.
+      draws: number of resamples of the seeds of each federation.
+    """
+    found = bootstrap(lambda resampled: np.array([agree(resampled)]), scores, draws)
+    value, low, high = (float(one[0]) for one in (found.point, found.low, found.high))
+    return Agreement(value, min(low, 2 * value - high), min(max(high, 2 * value - low), 1.0))

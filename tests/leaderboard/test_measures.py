@@ -10,7 +10,7 @@ from fedjax_sel.engine.history import History
 from fedjax_sel.leaderboard import statistics
 from fedjax_sel.leaderboard.cells import FAILED, FINISHED, LEFT_OUT, Cell, Facts
 from fedjax_sel.leaderboard.figures import list_figures
-from fedjax_sel.leaderboard.findings import JUDGES, judge_predictions, read_predictions
+from fedjax_sel.leaderboard.findings import JUDGES, NotJudged, judge_predictions, read_predictions
 from fedjax_sel.leaderboard.known import join_known
 from fedjax_sel.leaderboard.measures import build_tidy, find_limit, find_target, measure, measure_under, settle
 from fedjax_sel.leaderboard.page import list_tables, render_html, render_markdown
@@ -332,3 +332,30 @@ def test_the_prediction_on_tuned_selectors_is_undecided_where_intervals_could_ti
     found, statistic = JUDGES["tuned-random"](tidy.assign(censored=False), {})
     assert (found, statistic["most wins"], statistic["most not excluded"]) == (verdict, wins, possible)
     assert statistic["by"] == ["a (tuned)"]
+
+
+@pytest.mark.parametrize(("noise", "verdict"), [(0.0, "did not hold"), (0.5, "undecided"), (None, "held")])
+def test_the_prediction_on_federations_is_undecided_where_the_interval_contains_its_bound(noise, verdict):
+    rng = np.random.default_rng(0)
+    rows = []
+    for f in range(6):
+        order = np.arange(6) if noise is not None else rng.permutation(6)
+        for k in range(6):
+            values = 0.1 * order[k] + (noise or 0.0) * rng.normal(size=10)
+            rows += [(f"f{f}", f"s{k}", seed, "accuracy", "bytes, 50 %", values[seed]) for seed in range(10)]
+    tidy = pd.DataFrame(rows, columns=pd.Index(["federation", "selector", "seed", "measure", "budget", "value"]))
+    found, statistic = JUDGES["stable-federations"](tidy.assign(censored=False), {})
+    assert found == verdict
+
+
+def test_the_prediction_on_budgets_is_not_judged_without_the_same_selectors_under_both():
+    rows = [
+        (f"f{f}", f"s{k}", seed, "accuracy", f"{kind}, 50 %", 0.1 * k + 0.01 * seed)
+        for kind, count in (("rounds", 6), ("bytes", 5), ("flops", 6))
+        for f in range(5)
+        for k in range(count)
+        for seed in range(10)
+    ]
+    tidy = pd.DataFrame(rows, columns=pd.Index(["federation", "selector", "seed", "measure", "budget", "value"]))
+    with pytest.raises(NotJudged, match="other selectors finished"):
+        JUDGES["stable-budgets"](tidy.assign(censored=False), {})

@@ -5,6 +5,7 @@ from scipy import stats
 from fedjax_sel.leaderboard.statistics import (
     apply_nemenyi,
     bootstrap,
+    estimate_agreement,
     find_cliques,
     find_front,
     find_leaders,
@@ -113,3 +114,21 @@ def test_agreement_is_kendalls():
     rankings = [np.array([1, 2, 3, 4]), np.array([2, 1, 3, 4]), np.array([4, 3, 2, 1])]
     assert mean_agreement(rankings) == pytest.approx((4 / 6 - 1 - 4 / 6) / 3)
     assert np.isnan(mean_agreement(rankings[:1]))
+
+
+def test_the_interval_of_an_agreement_contains_the_percentile_interval_and_its_mirror_image():
+    rng = np.random.default_rng(4)
+    truth = np.arange(12.0)[:, None, None] * np.ones((1, 4, 1))  # the rankings of the four federations are the same
+
+    def agree(scores):
+        return mean_agreement(list(scores.mean(axis=2).T))
+
+    for noise in (0.0, 1.0, 6.0):
+        scores = truth + rng.normal(size=(12, 4, 10)) * noise
+        found = estimate_agreement(agree, scores, draws=100)
+        raw = bootstrap(lambda some: np.array([agree(some)]), scores, draws=100)
+        assert found.value == raw.point[0] == agree(scores)
+        assert found.low <= raw.low[0] <= raw.high[0] <= found.high <= 1
+        assert found.low <= 2 * found.value - raw.high[0] <= found.high
+        assert found.high == min(max(raw.high[0], 2 * found.value - raw.low[0]), 1.0)
+    assert found.low < found.value < found.high < 1
