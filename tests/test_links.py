@@ -69,3 +69,10 @@ def test_a_notebook_opens_in_colab_by_its_badge_and_installs_first(page):
     assert 'find_spec("fedjax_sel") is None' in "".join(install["source"])  # harmless where it is installed
     drawn = [output for cell in cells for output in cell.get("outputs", []) if "image/png" in output.get("data", {})]
     assert drawn, "its figures are kept"
+
+
+def test_committed_results_name_no_folder_of_the_machine_that_made_them():
+    reports = [path for path in (ROOT / "benchmarks").rglob("*") if path.suffix in {".md", ".json", ".html", ".yaml"}]
+    own = re.compile(r"(?<![\w.~}])/(?:work|home|root|tmp|mnt|data|Users)/\w")
+    assert len(reports) > 100
+    assert not [str(path) for path in reports if own.search(path.read_text(encoding="utf-8"))]

@@ -344,7 +344,7 @@ def test_the_prediction_on_federations_is_undecided_where_the_interval_contains_
             values = 0.1 * order[k] + (noise or 0.0) * rng.normal(size=10)
             rows += [(f"f{f}", f"s{k}", seed, "accuracy", "bytes, 50 %", values[seed]) for seed in range(10)]
     tidy = pd.DataFrame(rows, columns=pd.Index(["federation", "selector", "seed", "measure", "budget", "value"]))
-    found, statistic = JUDGES["stable-federations"](tidy.assign(censored=False), {})
+    found, _ = JUDGES["stable-federations"](tidy.assign(censored=False), {})
     assert found == verdict
 
 
