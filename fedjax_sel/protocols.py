@@ -581,8 +581,11 @@ class LocalTrainer(Strategy):
 
     @property
     def linear(self) -> bool:
-        """Returns whether an update is a weighted sum of the gradients that were followed; true by default."""
-        return True
+        """Returns whether an update is the sum of the gradients that were followed, weighted as the plan says.
+
+        SCAFFOLD and FedNova need it, and divide by the plan's `step_size_sum`. False by default.
+        """
+        return False
 
     @abstractmethod
     def plan(

@@ -7,12 +7,14 @@ import signal
 import sys
 import warnings
 
+import jax
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from fedjax_sel import config
 from fedjax_sel.cli import main
+from fedjax_sel.cli.app import replace_damaged_program
 from fedjax_sel.engine.history import History
 from fedjax_sel.runs import layout
 
@@ -363,3 +365,27 @@ def test_what_would_be_ignored_is_refused(arguments, says, tmp_path, monkeypatch
     assert done.exit_code == 2, done.output
     assert says in done.stderr
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_path_that_cannot_be_is_one_line():
+    assert refused("run", "iris", "--out", "x" * 300).startswith(f"error: {'x' * 300}: File name too long")
+    assert refused("show", "iris", "--figure", "none/a.png") == (
+        "error: figure is none/a.png, but none is not a folder; name a file in one that exists; "
+        "see `fedjax-sel show --help`"
+    )
+
+
+def test_a_program_on_disk_that_is_incomplete_is_replaced(tmp_path):
+    place = tmp_path / "programs"
+    place.mkdir()
+    for name in ("jit_chunk-0a", "jit_chunk-0b", "jit_other-0a"):
+        (place / f"{name}-cache").write_bytes(b"half")
+    said = "Error reading persistent compilation cache entry for 'jit_chunk': ZstdError: truncated"
+    before = jax.config.jax_compilation_cache_dir
+    try:
+        jax.config.update("jax_compilation_cache_dir", str(place))
+        assert "jit_chunk" in (replace_damaged_program(said) or "")
+    finally:
+        jax.config.update("jax_compilation_cache_dir", before)
+    assert [path.name for path in place.iterdir()] == ["jit_other-0a-cache"]
+    assert replace_damaged_program("something else") is None

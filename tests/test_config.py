@@ -222,6 +222,9 @@ def test_a_configuration_must_be_a_mapping():
         ("", "it is empty"),
         ("m: 1\nm: 2", "'m' is given twice"),
         ("trainer: {lr: 1, lr: 2}", "'lr' is given twice"),
+        ("m: 010", "010 is not a number in base ten"),
+        ("m: 1:30", "1:30 is not a number in base ten"),
+        ("lr: 1:30.5", "1:30.5 is not a number in base ten"),
     ],
 )
 def test_a_file_that_is_no_configuration_is_named(tmp_path, text, says):
@@ -471,3 +474,13 @@ def test_a_metric_is_its_own_name_where_nothing_else_is_given():
     assert list(config.build(given).experiment.task.metrics) == ["f1"]
     with pytest.raises(ValueError, match=r"task.metrics has a metric called 1; its name must be text"):
         config.resolve({**IRIS, "task": {"metrics": {1: "accuracy"}}})
+
+
+def test_components_that_share_an_anchor_are_changed_one_by_one():
+    text = "preset: &t {name: sgd, learning_rate: 0.3}"
+    shared = config.files.parse_yaml(f"local_{text.replace('preset', 'training')}\nfine_tuning: *t\nm: 3\ndata: iris")
+    assert shared["local_training"] is shared["fine_tuning"]
+    made = config.resolve(config.override(shared, ["lr=0.5"]))
+    assert made["local_training"]["learning_rate"] == 0.5
+    assert made["fine_tuning"]["learning_rate"] == 0.3
+    assert shared["local_training"]["learning_rate"] == 0.3

@@ -305,3 +305,19 @@ def test_a_folder_of_one_client_is_not_that_of_all_clients(tmp_path):
 
     assert call("cohort_size=1").exit_code == 0
     assert "another configuration (cohort_size: 1 there, 1.0 here)" in " ".join(call("cohort_size=1.0").stderr.split())
+
+
+def test_a_run_that_another_process_has_finished_meanwhile_is_not_run_again(tmp_path):
+    with FolderLock(tmp_path / "run", CONFIG) as late:
+        with FolderLock(tmp_path / "run", CONFIG) as first:
+            first.on_train_begin(a_history())
+            layout.save(tmp_path / "run", a_history(), CONFIG, figures=False)
+        with pytest.raises(FolderError, match=r"another process has finished the run in .*; the same command shows it"):
+            late.on_train_begin(a_history())
+
+
+def test_a_file_that_cannot_be_written_is_called_by_its_own_name(tmp_path):
+    for path in (tmp_path / "none" / "a.png", tmp_path / ("x" * 300)):
+        with pytest.raises(OSError, match=r"No such file|too long") as raised, files.write_atomic(path):
+            pass
+        assert raised.value.filename == str(path)

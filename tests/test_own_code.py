@@ -468,3 +468,20 @@ def test_any_callable_of_ones_own_makes_examples(here, name, validation):
     assert resolve(config.to_dict()) == config
     assert config["data"].get("validation") == validation
     assert build(config).data.draw(0).classes == 3
+
+
+@pytest.mark.parametrize("parameter", ["code", "digest", "name"])
+def test_a_parameter_with_a_name_that_configurations_use_is_refused(here, parameter):
+    lines = [
+        "import fedjax_sel as fs",
+        "class Odd(fs.client_selection.Uniform):",
+        f"    {parameter}: int = fs.static(default=3)",
+        f"def toy({parameter}=1):",
+        "    return fs.load('iris')",
+    ]
+    (here / f"odd_{parameter}.py").write_text("\n".join(lines) + "\n")
+    for item, key in ((f"selector=odd_{parameter}:Odd", "client_selection"), (f"data=odd_{parameter}:toy", "data")):
+        done = call("run", *SMALL, item)
+        assert done.exit_code == 2
+        assert f"{key} odd_" in " ".join(done.stderr.split())
+        assert f"has a parameter '{parameter}'" in " ".join(done.stderr.split())

@@ -13,6 +13,7 @@ from flax import struct
 from fedjax_sel import Experiment, Federation, Task, partition, simulate
 from fedjax_sel.catalog import available, load
 from fedjax_sel.client_selection import cohort_of
+from fedjax_sel.devices.availability import Bernoulli
 from fedjax_sel.engine.experiment import BASES, stack_experiments
 from fedjax_sel.engine.scan import run_chunk
 from fedjax_sel.local_training.sgd import SGD
@@ -235,3 +236,10 @@ def test_options_of_the_cpus_compiler_stay_on_cpus(monkeypatch):
         make()(1.0)
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     assert make()(0.0) == 0.0
+
+
+def test_experiments_whose_numbers_differ_in_shape_share_no_program():
+    task = Task(LogisticRegression(classes=3))
+    each = [Experiment(task, availability=Bernoulli(p)) for p in (0.5, np.full(5, 0.7))]
+    with pytest.raises(ValueError, match=r"differ in the shape of availability.p \(\(\) and \(5,\)\); run them one"):
+        stack_experiments(each)

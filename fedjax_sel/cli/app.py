@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import functools
+import re
 import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 from fedjax_sel.catalog import add_pointer, list_notes
@@ -23,7 +26,7 @@ main = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Federated learning simulated in one XLA program: who should train, and on what.",
 )
-USERS = (ValueError, FileNotFoundError, PermissionError, DiskFull)
+USERS = (ValueError, OSError, DiskFull)
 """Errors caused by what the user asked for, not by this program."""
 
 Preset = Annotated[str, typer.Argument(metavar="PRESET|FILE", help="A preset (see `list`) or a YAML file.")]
@@ -65,12 +68,16 @@ def command(function: Callable[..., None], name: str | None = None) -> Callable[
         try:
             with print_warnings():
                 function(*arguments, **named)
+        except BrokenPipeError:  # nobody reads on, as with `| head`
+            raise
         except USERS as error:
             if named.get("debug"):
                 raise
             if type(error) is ValueError:  # about what was typed; help does not solve a folder in use or a full disk
                 add_pointer(error, f"`fedjax-sel {name or function.__name__} --help`")
-            message = "; ".join([str(error), *list_notes(error)])
+            place = getattr(error, "filename", None)
+            said = f"{place}: {error.strerror}" if isinstance(error, OSError) and place else str(error)
+            message = "; ".join([said, *list_notes(error)])
             Console(stderr=True).print(Text(f"error: {message}", style="red"), soft_wrap=True)
             raise leave(2) from None
         except KeyboardInterrupt:
@@ -94,13 +101,48 @@ def print_warnings() -> Iterator[None]:
 
     def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
         if category is UserWarning:
-            Console(stderr=True).print(Text(f"warning: {message}", style="yellow"), soft_wrap=True)
+            said = replace_damaged_program(str(message)) or str(message)
+            Console(stderr=True).print(Text(f"warning: {said}", style="yellow"), soft_wrap=True)
         else:
             as_python_does(message, category, *where, **more)
 
     with warnings.catch_warnings():
         warnings.showwarning = show
         yield
+
+
+def replace_damaged_program(warning: str) -> str | None:
+    """Removes compiled programs on disk that JAX warns it cannot read, since JAX never writes over them.
+
+    A process that was killed, or had no room, while it wrote a program leaves a part of it.
+
+    Returns:
+      what is said instead of the warning; None if it is about something else.
+    """
+    found = re.match(r"Error reading persistent compilation cache entry for '(\w+)'", warning)
+    folder = getattr(sys.modules["jax"].config, "jax_compilation_cache_dir", None) if found else None
+    if found is None or folder is None:
+        return None
+    for path in Path(folder).glob(f"{found[1]}-*"):
+        path.unlink(missing_ok=True)
+    return f"the compiled program {found[1]} in {folder} was incomplete; it is compiled anew and replaced"
+
+
+def check_figure(path: Path | None) -> None:
+    """Raises `ValueError` unless a figure can be written to a path, before it is computed."""
+    if path is None:
+        return
+    if path.suffix.lower() not in (".png", ".pdf", ".svg"):
+        raise ValueError(f"figure is {path}; its name must end in .png, .pdf or .svg")
+    if not path.parent.is_dir():
+        raise ValueError(f"figure is {path}, but {path.parent} is not a folder; name a file in one that exists")
+
+
+def print_wide(table: Table) -> None:
+    """Prints a table with each row on one line, even if that is longer than the terminal's; numbers are not broken."""
+    console = Console()
+    needed = console.measure(table, options=console.options.update(width=10_000)).maximum
+    Console(width=max(console.width, needed)).print(table)
 
 
 def is_one_of_several() -> bool:

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from fedjax_sel.cli.app import command
+from fedjax_sel.cli.app import check_figure, command
 
 
 @command
@@ -75,8 +75,7 @@ def show_partition(preset: str, overrides: list[str], figure: Path | None) -> No
     from fedjax_sel import config as configuration
     from fedjax_sel.runs.files import write_figure
 
-    if figure is not None and figure.suffix.lower() not in (".png", ".pdf", ".svg"):
-        raise ValueError(f"figure is {figure}; its name must end in .png, .pdf or .svg")
+    check_figure(figure)
     _, given = configuration.load(preset)
     config = configuration.resolve(configuration.override(given, overrides))
     data = configuration.build(config).data.draw(config.seeds[0])

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from fedjax_sel.cli.app import command
+from fedjax_sel.cli.app import check_figure, command, print_wide
 
 
 @command
@@ -37,8 +37,7 @@ def compare(
         name if names.count(name) == 1 else str(place): layout.read(place)
         for name, place in zip(names, places, strict=True)
     }
-    if figure is not None and figure.suffix.lower() not in (".png", ".pdf", ".svg"):
-        raise ValueError(f"figure is {figure}; its name must end in .png, .pdf or .svg")
+    check_figure(figure)
     if target is not None and not 0 < target <= 1:
         raise ValueError(f"target is {target:g}; an accuracy is above 0 and at most 1")
     metric = comparison.choose_metric(read, metric)
@@ -50,10 +49,10 @@ def compare(
     lines = list(comparison.list_runs(read))
     for line in lines:
         console.print(line, soft_wrap=True, highlight=False)
-    console.print(comparison.compare_runs(read, metric, target))
+    print_wide(comparison.compare_runs(read, metric, target))
     paired, said = comparison.compare_pairs(read, metric)
     if paired is not None:
-        console.print(paired)
+        print_wide(paired)
     for line in said:
         console.print(line, style="yellow", soft_wrap=True, highlight=False)
     if figure is not None:

@@ -84,6 +84,8 @@ class Kind:
             name, rest = split_component(key, given, self.default)
             with self.see_page(name):
                 known = {**self.known(name), **self.more}
+                if own.is_own(name):
+                    marks.check_own_parameters(key, name, known)
                 code = marks.mark_code(key, self.load(name), rest) if own.is_own(name) else {}
                 files = marks.mark_files(key, self.digest_files(known, rest), rest)
                 with self.see_explained(name):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -26,6 +27,19 @@ class Loader(yaml.SafeLoader):
                 raise yaml.constructor.ConstructorError(None, None, f"the key {text!r} is given twice", key.start_mark)
             seen.add(text)
         return super().construct_mapping(node, deep)
+
+    def construct_number(self, node: yaml.ScalarNode) -> int | float:
+        """Returns a number in base ten; raises an error for others, as YAML 1.1 reads 010 as 8 and 1:30 as 90."""
+        text = str(node.value)
+        if ":" in text or re.fullmatch(r"[-+]?0[\d_]+", text):
+            said = f"{text} is not a number in base ten; write it without leading zeros and colons, or as '{text}'"
+            raise yaml.constructor.ConstructorError(None, None, said, node.start_mark)
+        is_float = node.tag.endswith(":float")
+        return self.construct_yaml_float(node) if is_float else self.construct_yaml_int(node)
+
+
+for _kind in ("int", "float"):
+    Loader.add_constructor(f"tag:yaml.org,2002:{_kind}", Loader.construct_number)
 
 
 def parse_yaml(text: str) -> Any:

@@ -27,6 +27,17 @@ CODE, DIGEST = "code", "digest"
 MARKS = (CODE, DIGEST)
 
 
+def check_own_parameters(key: str, name: str, known: Iterable[str]) -> None:
+    """Raises `ValueError` if a user's component has a parameter that a configuration writes beside its parameters."""
+    taken = MARKS if key.startswith("callbacks.") else ("name", *MARKS)  # the name of a callback is its key
+    for parameter in known:
+        if parameter in taken:
+            raise ValueError(
+                f"{key} {name} has a parameter {parameter!r}, where a configuration has a {parameter} of its own; call "
+                "it otherwise"
+            )
+
+
 def mark_code(key: str, part: Any, given: dict[str, Any]) -> dict[str, str]:
     """Returns the `code` of a user's class or function, which a configuration stores beside its name.
 

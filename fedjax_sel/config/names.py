@@ -69,7 +69,7 @@ def rename(config: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
     >>> rename({"selector": {"name": "entropy", "rho": 2.0}, "lr": 0.1})[1]
     {'lr': 'local_training.learning_rate', 'client_selection.rho': 'client_selection.temperature'}
     """
-    out, renamed = copy.deepcopy(dict(config)), {}
+    out, renamed = copy_apart(config), {}
     for alias, own in (SHORT | OTHER).items():
         *path, last = alias.split(".")
         holder = out.get(path[0]) if path else out
@@ -86,6 +86,18 @@ def rename(config: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
     if "callbacks" in out:
         out["callbacks"] = callbacks.normalize_callbacks(out["callbacks"])
     return out, renamed
+
+
+def copy_apart(value: Any) -> Any:
+    """Returns a copy of nested mappings and lists in which none is shared, as a YAML file's anchors share them.
+
+    >>> both = copy_apart({"a": (one := {"b": 1}), "c": one})
+    >>> both["a"] is both["c"]
+    False
+    """
+    if isinstance(value, Mapping):
+        return {key: copy_apart(one) for key, one in value.items()}
+    return [copy_apart(one) for one in value] if isinstance(value, list) else copy.deepcopy(value)
 
 
 def translate_key(key: str) -> str:

@@ -100,6 +100,8 @@ def resolve_source(key: str, given: Any) -> dict:
     """Returns a source of examples with all its parameters."""
     name, rest = split_component(key, given, None)
     known = list_source_parameters(name)
+    if own.is_own(name):
+        marks.check_own_parameters(key, name, known)
     code = marks.mark_code(key, own.load_function(key, name), rest) if own.is_own(name) else {}
     found = [*marks.list_paths(known, rest), *sources.list_files(name, rest.get("data_dir"))]
     files = marks.mark_files(key, marks.digest_files(found), rest)

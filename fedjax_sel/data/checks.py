@@ -44,10 +44,12 @@ def check_examples(
         raise ValueError(f"{what}: {len(x)} examples but {len(y)} labels; they must be equally many")
     if like is None and len(x) == 0:
         raise ValueError(f"{what} set is empty; at least one example is needed")
-    y = convert_targets(what, y, targets)
+    told, y = y, convert_targets(what, y, targets)
+    if like is None and targets == "continuous":
+        check_precision(f"{what} targets", told.reshape(len(told), -1))
     given, x = x, convert_examples(what, x)
     if like is None and given.dtype.kind == "f" and given.dtype.itemsize > 4:
-        check_precision(what, given, x)
+        check_precision(f"{what} examples", given)
     if like is not None and x.shape[1:] != like.shape[1:]:
         raise ValueError(
             f"{what} examples have shape {x.shape[1:]}, training examples {like.shape[1:]}; they must be alike"
@@ -81,7 +83,11 @@ def convert_targets(what: str, y: np.ndarray, targets: str) -> np.ndarray:
     if targets == "continuous":
         if y.dtype.kind not in "iubf" or not np.isfinite(y).all():
             raise ValueError(f"{what} targets are {y.dtype}; continuous ones are finite numbers, without NaN")
-        return y.astype(np.float32, copy=False)
+        with np.errstate(over="ignore"):
+            kept = y.astype(np.float32, copy=False)
+        if not np.isfinite(kept).all():
+            raise ValueError(f"{what} targets reach {np.abs(y).max():g}, beyond 32-bit floats; choose another unit")
+        return kept
     if targets == "multilabel" and y.size and not np.isin(y, (0, 1)).all():
         raise ValueError(f"{what} targets are multilabel, but hold {y.min()} to {y.max()}; each must be 0 or 1")
     if targets != "multilabel" and y.dtype.kind not in "iub":
@@ -272,24 +278,23 @@ def convert_examples(what: str, x: np.ndarray) -> np.ndarray:
     return _int32(what + " examples", x) if x.dtype.itemsize >= 4 else x
 
 
-def check_precision(what: str, given: np.ndarray, kept: np.ndarray) -> None:
-    """Raises `ValueError` if a column loses what it varies in, as times in milliseconds do.
+def check_precision(what: str, given: np.ndarray) -> None:
+    """Raises `ValueError` if a column loses what it varies in as 32-bit floats, as times in milliseconds do.
 
     Args:
-      what: name of the examples in errors.
-      given: examples in 64 bits.
-      kept: the same in 32.
+      what: name of the numbers in errors.
+      given: the numbers before they are converted, one example a row.
     """
     if not given.size:
         return
     width = given.shape[-1]
     some = slice(None, None, max(1, len(given) // EXAMPLES_AT_A_TIME))  # of many examples, as many as there is room for
-    before, after = given[some].reshape(-1, width), kept[some].reshape(-1, width)
-    lost, spread = np.abs(before - after).max(0), (before - before[0]).std(0)
+    before = np.asarray(given[some], np.float64).reshape(-1, width)
+    lost, spread = np.abs(before - before.astype(np.float32)).max(0), (before - before[0]).std(0)
     spread = np.where(spread > np.maximum(ROUNDING * np.abs(before).max(0), np.finfo(np.float32).tiny), spread, 0)
     if (bad := np.flatnonzero((spread > 0) & (lost > LOST * spread))).size:
         raise ValueError(
-            f"{what} examples: column {bad[0]} (from {before[:, bad[0]].min():g} to {before[:, bad[0]].max():g}) loses "
+            f"{what}: column {bad[0]} (from {before[:, bad[0]].min():g} to {before[:, bad[0]].max():g}) loses "
             "digits in which it varies as 32-bit floats; subtract its mean, or choose another unit"
         )
 

@@ -13,7 +13,14 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
-from fedjax_sel.data.checks import check_examples, count_classes, warn_of_axes, warn_of_labels, warn_of_owners
+from fedjax_sel.data.checks import (
+    check_examples,
+    check_precision,
+    count_classes,
+    warn_of_axes,
+    warn_of_labels,
+    warn_of_owners,
+)
 from fedjax_sel.data.split import hold_out
 from fedjax_sel.pytree import is_whole, show
 
@@ -210,7 +217,13 @@ def normalisation(data: Dataset) -> tuple[Float[np.ndarray, "c"], Float[np.ndarr
 
 
 def warn_before_learning(data: Dataset) -> None:
-    """Warns if all labels are the same, or if integers that may be token ids are about to be normalised."""
+    """Warns if all labels are the same, or if integers that may be token ids are about to be normalised.
+
+    Raises:
+      ValueError: a column of integers loses what it varies in as 32-bit floats.
+    """
+    if data.x.dtype.kind in "iu" and data.x.dtype.itemsize >= 4:
+        check_precision(f"{data.name}: training examples", data.x)
     if (data.y == data.y[0]).all():
         warnings.warn(
             f"{data.name}: all training examples have label {data.y[0]}; there is nothing to tell apart: give labels "
@@ -220,7 +233,7 @@ def warn_before_learning(data: Dataset) -> None:
     if data.x.dtype.kind in "iu" and data.x.dtype != np.uint8 and data.x.ndim == 2:
         warnings.warn(
             f"{data.name}: examples are {data.x.dtype} and will be normalised as measurements; token ids or categories "
-            "are left as they are by normalise=False (model.normalise=false), and x.astype('float32') says that they "
+            "are left as they are by normalise=False (model.normalise=false), and x.astype(float) says that they "
             "are measurements",
             stacklevel=3,
         )

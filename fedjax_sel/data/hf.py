@@ -25,9 +25,9 @@ def hf_dataset(
 ) -> Dataset:
     """Returns the splits `train` and `test` of a dataset of the library `datasets`.
 
-    The labels are the only column of kind `ClassLabel`, else one called `label`, `labels`, `target`, `y` or
-    `fine_label`; the owners are one called `client`, `user_id`, `writer_id`, `speaker_id` or similar; the examples are
-    the one remaining column of images or arrays, or else all columns of numbers together.
+    The labels are the only column of kind `ClassLabel` that does not name owners, else one called `label`, `labels`,
+    `target`, `y` or `fine_label`; the owners are one called `client`, `user_id`, `writer_id`, `speaker_id` or similar;
+    the examples are the one remaining column of images or arrays, or else all columns of numbers together.
 
     Args:
       name: a folder written by `save_to_disk`, or a dataset of the hub, `user/name` or `user/name:configuration`.
@@ -77,7 +77,8 @@ def find_columns(name: str, columns: Any) -> tuple[str, str | None, list[str]]:
     """Returns the column of the labels, that of the owners (None if there is none), and those of the examples."""
     kinds = {column: type(feature).__name__ for column, feature in columns.items()}
     classes = [column for column, kind in kinds.items() if kind == "ClassLabel"]
-    labels = classes if len(classes) == 1 else [column for column in LABELS if column in kinds]
+    mine = [column for column in classes if column not in OWNERS]
+    labels = mine if len(mine) == 1 else [column for column in LABELS if column in kinds]
     if not labels:
         known = ", ".join(LABELS)
         raise ValueError(f"hf:{name} has no column of labels ({known}, or a ClassLabel); it has {', '.join(kinds)}")
@@ -114,12 +115,12 @@ def read_split(
         if unknown := set(y) - set(words):
             raise ValueError(f"hf:{name}: the label {min(unknown)!r} is in the test examples only")
         y = np.searchsorted(words, y)
-    table = split.select_columns(examples).with_format("numpy")[:]
+    table = split.select_columns(examples).with_format("numpy", dtype=None)[:]  # its own, not float32
     columns = [np.asarray(table[column]) for column in examples]
     if columns[0].dtype == object:
         shapes = sorted({np.shape(one) for one in columns[0]}, key=str)
         raise ValueError(f"hf:{name}: examples differ in shape ({shapes[0]}, {shapes[-1]}); examples must be alike")
-    x = columns[0] if len(examples) == 1 and columns[0].ndim > 1 else np.stack(columns, axis=1).astype(np.float32)
+    x = columns[0] if len(examples) == 1 and columns[0].ndim > 1 else np.stack(columns, axis=1).astype(np.float64)
     if y.dtype.kind in "if" and y.size and (y < -1).any():
         raise ValueError(f"hf:{name}: a label is {y.min()}; labels must be numbers from 0, or -1 where there is none")
     kept = np.flatnonzero(y >= 0)

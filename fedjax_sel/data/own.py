@@ -48,7 +48,7 @@ def from_arrays(
     >>> from_arrays([(np.eye(3), np.array([0, 1, 0])), (np.ones((2, 3)), np.array([1, 1]))])
     Dataset('own': 5 training, 0 test, 0 validation examples of 3 float32, 2 classes, 2 owners)
     """
-    named = sorted(clients.items()) if isinstance(clients, Mapping) else list(enumerate(clients))
+    named = sort_by_name(clients) if isinstance(clients, Mapping) else list(enumerate(clients))
     if not named:
         raise ValueError(f"{name}: there are no clients; give (examples, labels) of each")
     pairs = []
@@ -58,6 +58,9 @@ def from_arrays(
         if np.ma.is_masked(pair[0]):
             raise ValueError(f"{name}: examples of client {client!r} are masked in places; give a number for each")
         x, y = map(np.asarray, pair)
+        if not (x.ndim and y.ndim):
+            what, given = ("labels", y) if x.ndim else ("examples", x)
+            raise ValueError(f"{name}: {what} of client {client!r} are {given.item()!r}; they must be arrays")
         if not len(y) or len(x) != len(y):
             raise ValueError(
                 f"{name}: client {client!r} has {len(x)} examples and {len(y)} labels; a client needs at least one "
@@ -67,6 +70,11 @@ def from_arrays(
             raise ValueError(
                 f"{name}: examples of client {client!r} have shape {x.shape[1:]}, those of client {named[0][0]!r} "
                 f"{pairs[0][0].shape[1:]}; examples must be alike"
+            )
+        if pairs and y.shape[1:] != pairs[0][1].shape[1:]:
+            raise ValueError(
+                f"{name}: targets of client {client!r} have shape {y.shape[1:]} each, those of client {named[0][0]!r} "
+                f"{pairs[0][1].shape[1:]}; targets must be alike"
             )
         if pairs and (x.dtype == np.uint8) != (pairs[0][0].dtype == np.uint8):  # images of 0 to 255, and of 0 to 1
             raise ValueError(
@@ -79,6 +87,34 @@ def from_arrays(
     return dataset(
         name, x, y, test=test, validation=validation, owner=owner, classes=classes, seed=seed, targets=targets
     )
+
+
+def sort_by_name(clients: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
+    """Returns clients in the order of their names; names of several types in the order of their texts.
+
+    >>> sort_by_name({10: "b", 9: "a"}), sort_by_name({10: "a", "9": "b"})
+    ([(9, 'a'), (10, 'b')], [(10, 'a'), ('9', 'b')])
+    """
+    try:
+        return sorted(clients.items(), key=lambda item: item[0])
+    except TypeError:
+        return sorted(clients.items(), key=lambda item: str(item[0]))
+
+
+def list_values(what: str, column: np.ndarray) -> np.ndarray:
+    """Returns the different values of a column, sorted; raises `ValueError` if they cannot be."""
+    try:
+        return np.unique(column)
+    except TypeError as error:
+        kinds = ", ".join(sorted({type(one).__name__ for one in column}))
+        raise ValueError(f"{what} holds values of several types ({kinds}); astype(str) makes them one") from error
+
+
+def is_real_column(column: Any) -> bool:
+    """Returns whether a column holds real numbers."""
+    import pandas as pd
+
+    return pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_complex_dtype(column)
 
 
 def from_frame(
@@ -127,28 +163,30 @@ def from_frame(
     for column in (label, *([client] if client is not None else []), *(features or [])):
         check_name(f"column of {name}:", column, [str(one) for one in frame.columns])
     chosen = [c for c in frame.columns if c not in (label, client)] if features is None else list(features)
-    if bad := [column for column in chosen if not pd.api.types.is_numeric_dtype(frame[column])]:
-        raise ValueError(
-            f"{name}: column {bad[0]!r} holds {frame[bad[0]].dtype}, not numbers; encode it (pandas.get_dummies), or "
-            "name the columns in features="
-        )
     if not chosen:
         raise ValueError(f"{name}: there are no columns of numbers beside {label!r}")
     for kind, part in (("", frame), ("test: ", test), ("validation: ", validation)):
         if isinstance(part, pd.DataFrame):
             if missing := [column for column in (label, *chosen) if column not in part.columns]:
                 raise ValueError(f"{name}: {kind}there is no column {missing[0]!r}, which the other table has")
+            if bad := [column for column in chosen if not is_real_column(part[column])]:
+                raise ValueError(
+                    f"{name}: {kind}column {bad[0]!r} holds {part[bad[0]].dtype}, not numbers; encode it "
+                    "(pandas.get_dummies), or name the columns in features="
+                )
             check_complete(f"{name}: {kind}", part, [label] if client is None else [label, client])
-    values = np.unique(frame[label].to_numpy())
+    values = list_values(f"{name}: column {label!r}", frame[label].to_numpy())
     if targets == "classes" and values.dtype.kind == "f" and len(odd := values[values != np.floor(values)]):
         raise ValueError(
             f"{name}: column {label!r} holds numbers that are not whole, such as {odd[0]:g}; targets='continuous' says "
             "that they are numbers to be learnt"
         )
-    if targets == "classes" and len(frame) >= MANY and len(values) > len(frame) / 2 and values.dtype.kind in "iuf":
+    if targets == "classes" and len(frame) >= MANY and len(values) > len(frame) / 2:
+        numbers = values.dtype.kind in "iuf"
+        remedy = "; targets='continuous' says that they are numbers to be learnt" if numbers else ""
         warnings.warn(
-            f"{name}: column {label!r} holds {len(values)} different numbers in {len(frame)} rows, each of which is a "
-            "class; targets='continuous' says that they are numbers to be learnt",
+            f"{name}: column {label!r} holds {len(values)} different {'numbers' if numbers else 'values'} in "
+            f"{len(frame)} rows, each of which is a class{remedy}",
             stacklevel=2,
         )
     numbered = targets == "continuous" or (np.issubdtype(values.dtype, np.integer) and values.min() >= 0)
@@ -164,7 +202,10 @@ def from_frame(
 
     apart: Any = {"test": test, "validation": validation}
     apart = {kind: read(part) if isinstance(part, pd.DataFrame) else part for kind, part in apart.items()}
-    owner = None if client is None else frame[client].to_numpy()
+    owner = None
+    if client is not None:
+        owner = frame[client].to_numpy()
+        list_values(f"{name}: column {client!r}", owner)
     return dataset(name, *read(frame), owner=owner, seed=seed, targets=targets, **apart)
 
 

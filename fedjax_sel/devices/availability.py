@@ -33,7 +33,8 @@ class Bernoulli(Availability):
     """Each client in each round with probability `p`, independently.
 
     Attributes:
-      p: one probability for all clients, or one for each.
+      p: one probability for all clients, or an array with one for each. A configuration gives one number; there,
+        `Classes` with as many classes as clients has a list.
 
     >>> Bernoulli(np.array([0.0, 1.0])).available(jax.random.key(0), 0, 2)
     Array([False,  True], dtype=bool)

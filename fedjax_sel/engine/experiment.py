@@ -277,6 +277,9 @@ def stack_experiments(
             raise ValueError("experiments begin with different pretrained variables; run them one after the other")
         if differs[-1] and not jnp.issubdtype(jnp.result_type(leaf), jnp.floating):
             raise ValueError(f"experiments differ in {name}, which is no float; run them one after the other")
+        if differs[-1] and len(shapes := {np.shape(value) for value in values}) > 1:
+            shown = " and ".join(map(str, sorted(shapes)))
+            raise ValueError(f"experiments differ in the shape of {name} ({shown}); run them one after the other")
         mine = values[: len(experiments)]
         leaves.append(jnp.stack([jnp.asarray(value) for value in mine]) if differs[-1] else leaf)
     return first[1].unflatten(leaves), tuple(differs)

@@ -56,10 +56,8 @@ def check_kept(
         model, _ = experiment.task.split(variables)
         return {
             "models": (variables, experiment.aggregation.init(model)),
-            "clients": (
-                experiment.correction.init(model, data.num_clients),
-                init_personal(experiment.task, variables, data.num_clients),
-            ),
+            "correction": experiment.correction.init(model, data.num_clients),
+            "personal": init_personal(experiment.task, variables, data.num_clients),
         }
 
     here = runs // layout.shares[0]
@@ -70,16 +68,23 @@ def check_kept(
         return
     worst = max(sizes, key=lambda name: sizes[name])
     name, model = type(experiment.correction).__name__.lower(), experiment.task.parameters(x)
+    of_all = f"for N = {data.num_clients} clients, {here} run{'s' * (here > 1)} and a model of {model} parameters"
     what, knob = {
         "examples": (
             "the examples take",
             "lower data.num_examples, or the number of seeds where each draws its own, or set examples_on=host",
         ),
-        "models": (f"the models of {here} runs, {model} parameters each, take", "run fewer seeds at once"),
-        "clients": (
-            f"the state of {name} for N = {data.num_clients} clients, {here} runs and a model of {model} parameters "
-            "takes",
+        "models": (
+            f"the models of {here} run{'s' * (here > 1)}, {model} parameters each, take",
+            "run fewer seeds at once, or take a smaller model",
+        ),
+        "correction": (
+            f"the state of {name} {of_all} takes",
             "lower seeds or partition.clients, or take a smaller model",
+        ),
+        "personal": (
+            f"the personal parts ({', '.join(experiment.task.personal or ())}) {of_all} take",
+            "make fewer parts personal, lower seeds or partition.clients, or take a smaller model",
         ),
     }[worst]
     raise ValueError(f"{what} {format_bytes(sizes[worst])}, but a device has {format_bytes(allowed)}; {knob}")

@@ -110,7 +110,9 @@ def check_strategies(client_selection: ClientSelector, data_selection: DataSelec
         needs = [name for name, signal in signals.items() if signal.needs_classes]
         if needs or (strategy is client_selection and client_selection.needs_classes):
             why = f", by the signal {needs[0]!r}" if needs else ""
+            of_clients = strategy is client_selection
+            others = "PowerOfChoice, Oort or GradientNorm" if of_clients else "HighLoss or FedBalancer"
             raise ValueError(
                 f"{type(strategy).__name__} needs classes{why}, but the targets are {targets}; choose by loss or by "
-                "updates, as PowerOfChoice, Oort or GradientNorm do"
+                f"updates, as {others} do"
             )

@@ -92,7 +92,10 @@ class MinibatchTrainer(LocalTrainer):
 
     @property
     def heavy_ball(self) -> Scalar | None:
-        """The momentum by which each gradient enters the update more than once; None by default: there is none."""
+        """The momentum by which each gradient enters the update more than once; None by default: there is none.
+
+        A trainer that is `linear` and has momentum must say how much, or `plan` returns too small a `step_size_sum`.
+        """
         return None
 
     def step_examples(self, longest: int) -> int:

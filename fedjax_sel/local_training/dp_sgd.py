@@ -43,6 +43,11 @@ class DPSGD(MinibatchTrainer):
         """Returns plain gradient descent at this rate."""
         return optax.sgd(rate)
 
+    @property
+    def linear(self) -> bool:
+        """Returns true; a class derived from this one says so itself."""
+        return type(self) is DPSGD
+
     def batch_gradient(
         self, loss: Callable[..., Any], trained: Variables, statistics: Variables, batch: Batch, key: PRNGKey
     ) -> tuple[Variables, Any]:

@@ -41,3 +41,8 @@ class SGD(MinibatchTrainer):
     def heavy_ball(self) -> Scalar | None:
         """The momentum."""
         return self.momentum
+
+    @property
+    def linear(self) -> bool:
+        """Returns true; a class derived from this one says so itself, since it may change the gradient or the step."""
+        return type(self) is SGD

@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from fedjax_sel.catalog import check_name
 from fedjax_sel.engine.history import History
 from fedjax_sel.metrics import Difference, adjust_holm, difference
 from fedjax_sel.metrics.verdict import NOT_REPRODUCED, REPRODUCED, UNDECIDED
 from fedjax_sel.papers.paper import Claim, Histories, NotRun, Result
 from fedjax_sel.papers.regime import Conditions, FairRegime, describe_shortfalls
+from fedjax_sel.pytree import show
 from fedjax_sel.report.markdown import AGAINST, REFUTING, SIDE
 
 Differences = Mapping[str, Difference]
@@ -27,6 +29,9 @@ LEVEL = 0.025
 
 DUST = 1e-9
 """A mean closer to a bound than this counts as equal to it: sums in another order differ by as much."""
+
+VERDICTS = (REPRODUCED, NOT_REPRODUCED, UNDECIDED)
+"""Verdicts that a claim can be found with."""
 
 NOT_JUDGED, BY_CONSTRUCTION = "not judged at this scale", "by construction"
 """Verdicts that a settled claim can have besides reproduced, not reproduced and undecided."""
@@ -220,8 +225,12 @@ def make_claim(
       text, source, statistic, fixed: as in `Claim`.
       found: the verdict, with its effect if it rests on comparisons over seeds.
       rests_on: the experiments it rests on.
+
+    Raises:
+      ValueError: there is no such verdict.
     """
     found = Judgement(found) if isinstance(found, str) else found
+    check_name(f"verdict on {name}:", found.verdict, VERDICTS)
     return Claim(name, text, source, found.verdict, statistic, found.effect, tuple(rests_on), fixed)
 
 
@@ -240,8 +249,11 @@ def settle_claims(
       finished: whether all experiments were run; if not, claims that rest on a missing experiment are left out.
 
     Raises:
-      ValueError: a claim rests on an experiment that was not run, although `finished` is true.
+      ValueError: a claim rests on an experiment that was not run, although `finished` is true; or two have one id.
     """
+    ids = [claim.id for claim in claims]
+    if twice := [one for one in ids if ids.count(one) > 1]:
+        raise ValueError(f"two claims are called {twice[0]!r}; each needs an id of its own")
     out = []
     for claim in claims:
         if unknown := set(claim.rests_on) - set(conditions):
@@ -344,6 +356,9 @@ def list_results(
       measure: gives one number per seed for each metric, from an experiment's name and a cell's history.
       find_published: the paper's number for an experiment, a method and a metric; None if it gives none.
       along: fractions of the rounds after which accuracy is listed too.
+
+    Raises:
+      ValueError: a measure is not one number per seed.
     """
     out = []
     for (experiment, method), history in histories.items():
@@ -351,6 +366,8 @@ def list_results(
             t = max(1, round(share * history.rounds))
             out.append(Result(experiment, method, "accuracy", t, to_floats(history["accuracy"][:, t - 1])))
         for metric, value in measure(experiment, history).items():
+            if np.ndim(value) != 1:
+                raise ValueError(f"{metric} of {experiment}, {method}, is {show(value)}; it must be one number a seed")
             published = find_published(experiment, method, metric)
             out.append(Result(experiment, method, metric, None, to_floats(value), published))
     return out

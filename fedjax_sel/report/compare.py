@@ -107,7 +107,7 @@ def compare_runs(
     costs = ("bytes", "seconds", "joules") if timed else ("bytes",)
     aims = () if target is None else ("rounds to target", *(f"{cost} to target" for cost in costs))
     for head in ("run", name_value(metric), *aims, *costs, "FLOPs"):
-        out.add_column(head, justify="right", overflow="fold")
+        out.add_column(head, justify="right", no_wrap=True)
     for number, (history, _) in enumerate(runs.values(), start=1):
         found = summarize(history)
         out.add_row(
@@ -160,7 +160,7 @@ def compare_pairs(runs: Mapping[str, tuple[History, dict]], metric: str = "accur
     out = Table(title=f"{name_value(metric)}, difference from run 1, seed by seed", title_justify="left")
     holm = " (Holm)" if len(tested) > 1 else ""
     for head in ("run", "seeds", "mean difference", "95 % interval", f"p{holm}"):
-        out.add_column(head, justify="right", overflow="fold")
+        out.add_column(head, justify="right", no_wrap=True)
     for number, found in rows:
         known = found.seeds > 1
         low, mean, high = (format_value(x, metric, "+") for x in (found.low, found.mean, found.high))
@@ -221,7 +221,9 @@ def format_cost(found: Mapping[str, Mapping[str, Any]], cost: str) -> str:
 
 def format_value(value: float, metric: str, sign: str = "") -> str:
     """Returns a metric's value as text: four decimals of an accuracy, four digits of what has no fixed range."""
-    return f"{value:{sign}.4f}" if "accuracy" in metric else f"{value:{sign}.4g}"
+    if "accuracy" in metric:
+        return f"{round(value, 4) + 0.0:{sign}.4f}"  # 0.0 is added because -0.0 + 0.0 is 0.0
+    return f"{value:{sign}.4g}"
 
 
 def format_spread(values: Float[np.ndarray, "k"], metric: str) -> str:

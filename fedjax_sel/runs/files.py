@@ -32,7 +32,11 @@ def write_atomic(path: Path) -> Iterator[Path]:
       DiskFull: the disk has no room for the file.
     """
     with room(path.parent):
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=PART)
+        try:
+            handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=PART)
+        except OSError as error:
+            error.filename = str(path)  # which the user knows
+            raise
         os.close(handle)
         new = Path(name)
         try:

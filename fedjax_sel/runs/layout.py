@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -37,6 +38,9 @@ DRAWN = (*(of + by for of in ("accuracy", "loss") for by in ("", "_by_bytes", "_
 
 ENVIRONMENTS = "environments.json"
 """Versions, device and commit of each process that took part in a run that is not finished."""
+
+EXPORTED = "model-seed-"
+"""How the names of exported models begin that are written to the run's folder."""
 
 MODELS = "models.npz"
 """The final models of all seeds, each array with a leading axis `R`; written on request."""
@@ -170,8 +174,9 @@ def create(folder: str | Path, config: Config, *, checkpoints: Path | None = Non
     if now == "extended":
         (folder / SUMMARY).unlink(missing_ok=True)  # first, or the new configuration would look like a finished run
         drawn = (folder / FIGURES / f"{name}.png" for name in DRAWN)
-        for path in (*(folder / name for name in (MODELS, pretrained.FILE, REPORT, HTML)), *drawn):
-            path.unlink(missing_ok=True)  # it belongs to the shorter run
+        exported = (path for end in formats.ENDINGS.values() for path in folder.glob(f"{EXPORTED}*{end}"))
+        for path in (*(folder / name for name in (MODELS, pretrained.FILE, REPORT, HTML)), *drawn, *exported):
+            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)  # it belongs to the shorter run
         files.write_text(folder / CONFIG, config.dump())
     return now
 

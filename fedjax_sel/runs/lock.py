@@ -71,7 +71,8 @@ class FolderLock:
         """Makes and locks the folder."""
         check(self.folder, self.config)
         self._take()
-        create(self.folder, self.config)
+        if create(self.folder, self.config) == "finished":
+            raise FolderError(f"another process has finished the run in {self.folder}; the same command shows it")
 
     def _take(self) -> None:
         if not self._has:

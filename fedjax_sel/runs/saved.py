@@ -164,7 +164,7 @@ class SavedRun:
             format = format or "npz"
             configuration.check_name("format", format, formats.ENDINGS)
             number = self.seeds[0] if seed is None else seed
-            path = self.folder / f"model-seed-{number}{formats.ENDINGS[format]}"
+            path = self.folder / f"{layout.EXPORTED}{number}{formats.ENDINGS[format]}"
         model = self.model(seed)
         whole = self.task.frozen.merge(model) if self.problem_config["model"].get("frozen") else model
         return formats.save_variables(path, whole, format)

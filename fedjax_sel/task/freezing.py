@@ -115,14 +115,16 @@ def merge_trees(tree: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, 
     return out
 
 
-def fit_variables(variables: Variables, like: Variables, frozen: FrozenParams, last: tuple[str, ...]) -> Variables:
+def fit_variables(
+    variables: Variables, like: Variables, frozen: FrozenParams, last: tuple[str, ...] | None
+) -> Variables:
     """Checks and returns a checkpoint's variables, without the last layer if it has another number of classes.
 
     Args:
       variables: variables of a checkpoint.
       like: shapes of the model's variables.
       frozen: the parts that must fit completely.
-      last: path of the last layer.
+      last: path of the last layer; None if it is not known, so that everything must fit.
 
     Raises:
       ValueError: variables are missing, superfluous, or of other shapes; the message names them.

@@ -382,7 +382,7 @@ class Task(Pytree):
         check_parts("frozen", frozen, like, "trained")
         named = FrozenParams(names=tuple(frozen))
         if pretrained is not None:
-            start, fixed = named.split(fit_variables(pretrained, like, named, layers[-1] if layers else ()))
+            start, fixed = named.split(fit_variables(pretrained, like, named, layers[-1] if layers else None))
             return self.replace(frozen=named.replace(variables=fixed, start=start))
         _, fixed = named.split(Task(self.model, raw=self.raw).init(jax.random.key(0), x))
         return self.replace(frozen=named.replace(variables=fixed))

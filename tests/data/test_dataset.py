@@ -8,6 +8,8 @@ from sklearn.preprocessing import StandardScaler
 
 from fedjax_sel.data import dataset as module
 from fedjax_sel.data.dataset import dataset, normalisation
+from fedjax_sel.models.logistic import LogisticRegression
+from fedjax_sel.task import Task
 
 
 def rows(n=12, width=3):
@@ -165,3 +167,27 @@ def test_normalisation_does_not_depend_on_the_chunks_it_is_computed_in(monkeypat
     whole = normalisation(data)
     monkeypatch.setattr(module, "CHUNK", 7 * 9)
     np.testing.assert_allclose(normalisation(data), whole, rtol=1e-6, atol=1e-7)
+
+
+SECONDS = np.stack([1_700_000_000 + np.arange(60), np.arange(60) % 7], axis=1)
+
+
+def test_whole_numbers_that_32_bit_floats_cannot_tell_apart_are_refused_before_they_are_normalised():
+    data = dataset("times", SECONDS, np.arange(60) % 2)
+    with pytest.raises(ValueError, match=r"times: training examples: column 0 \(from 1.7e\+09 .* loses digits"):
+        Task.on(LogisticRegression(classes=2), data)
+    Task.on(LogisticRegression(classes=2), data, normalise=False)  # token ids, which an embedding reads as they are
+    with pytest.warns(UserWarning, match="will be normalised as measurements"):
+        Task.on(LogisticRegression(classes=2), dataset("times", SECONDS - SECONDS.min(0), np.arange(60) % 2))
+
+
+@pytest.mark.parametrize(
+    ("y", "says"),
+    [
+        (1.7e12 + 60_000 * np.linspace(-1, 1, 60), "prices: training targets: column 0 .* loses digits"),
+        (10.0 ** np.linspace(0, 60, 60), "prices: training targets reach 1e\\+60, beyond 32-bit floats"),
+    ],
+)
+def test_targets_that_32_bit_floats_cannot_hold_are_refused(y, says):
+    with pytest.raises(ValueError, match=says):
+        dataset("prices", SECONDS.astype(np.float32) - 1.7e9, y, targets="continuous")

@@ -337,3 +337,63 @@ def test_owners_without_an_example_among_those_asked_for_are_told(tmp_path):
     np.savez(tmp_path / "mine.npz", x=rng.normal(size=(80, 2)), y=rng.integers(0, 2, 80), owner=owner)
     with pytest.warns(UserWarning, match=r"owners .* left out by num_examples.* ask for more"):
         fs.load(f"npz:{tmp_path / 'mine.npz'}", num_examples=20, test=0.0)
+
+
+def test_of_two_columns_of_classes_the_one_that_names_owners_is_not_learnt(tmp_path):
+    features = datasets.Features(
+        {"f": datasets.Value("float32"), "label": datasets.Value("int64"), "speaker_id": datasets.ClassLabel(5)}
+    )
+    columns = {"f": [0.0, 1.0, 2.0, 3.0], "label": [1, 0, 1, 0], "speaker_id": [4, 3, 2, 4]}
+    save(tmp_path / "spoken", columns, features)
+    made = fs.load(f"hf:{tmp_path / 'spoken'}", test=0.0)
+    np.testing.assert_array_equal(made.y, [1, 0, 1, 0])
+    np.testing.assert_array_equal(made.owner, [2, 1, 0, 2])
+    assert made.x.shape == (4, 1)
+
+
+def test_a_column_of_the_library_datasets_that_loses_its_digits_is_refused(tmp_path):
+    times = [1.7e12 + 10_000 * i for i in range(8)]
+    save(tmp_path / "times", {"t": times, "a": [1.0, 2.0] * 4, "label": [0, 1] * 4})
+    with pytest.raises(ValueError, match=r"times: training examples: column 0 \(from 1.7e\+12 .* loses digits"):
+        fs.load(f"hf:{tmp_path / 'times'}", test=0.0)
+
+
+@pytest.mark.parametrize(
+    ("clients", "says"),
+    [
+        (
+            [(np.eye(3), np.ones(3)), (np.eye(3), np.ones((3, 2)))],
+            r"client 1 have shape \(2,\) each, those of client 0",
+        ),
+        ([(np.eye(3), 1)], "labels of client 0 are 1; they must be arrays"),
+        ([(2.0, [1])], "examples of client 0 are 2.0; they must be arrays"),
+    ],
+)
+def test_targets_that_are_not_alike_or_no_arrays_name_the_client(clients, says):
+    with pytest.raises(ValueError, match=says):
+        from_arrays(clients, targets="continuous")
+
+
+def test_clients_may_have_names_of_several_types():
+    made = from_arrays({"b": (np.ones((1, 2)), [0]), 3: (np.zeros((2, 2)), [1, 0])})
+    np.testing.assert_array_equal(made.owner, [0, 0, 1])  # "3" comes before "b"
+
+
+@pytest.mark.parametrize(
+    ("changes", "given", "says"),
+    [
+        ({"sick": ["no", 1, "no", "no", 1, "no"]}, {}, r"column 'sick' holds values of several types \(int, str\)"),
+        ({"ward": [1, "a", 1, 1, "a", 1]}, {"client": "ward"}, "column 'ward' holds values of several types"),
+        ({"age": np.arange(6) * 1j}, {}, "column 'age' holds complex128, not numbers"),
+        ({}, {"test": FRAME.assign(age="old")}, "table: test: column 'age' holds .*, not numbers"),
+    ],
+)
+def test_columns_of_several_types_and_columns_that_are_no_numbers_in_one_table_are_named(changes, given, says):
+    with pytest.raises(ValueError, match=says):
+        from_frame(FRAME.assign(**changes), label="sick", features=["age", "tall"], **given)
+
+
+def test_a_label_that_is_different_in_most_rows_is_told_of_whatever_it_is():
+    frame = pd.DataFrame({"a": np.arange(30.0), "day": pd.date_range("2020-01-01", periods=30)})
+    with pytest.warns(UserWarning, match="'day' holds 30 different values in 30 rows, each of which is a class$"):
+        from_frame(frame, label="day", test=0.0)

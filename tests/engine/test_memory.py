@@ -26,8 +26,8 @@ def rows():
     return dataset("rows", x, np.arange(1200) % 4, test=0.2, validation=0.05)
 
 
-def experiment(rows, **changes):
-    task = Task.on(MLP(classes=4, hidden=(64,)), rows)
+def experiment(rows, personal=(), **changes):
+    task = Task.on(MLP(classes=4, hidden=(64,)), rows).replace(personal=personal)
     return Experiment(task, local_training=SGD(0.1, batch_size=32), **({"cohort_size": 6, "rounds": 2} | changes))
 
 
@@ -140,9 +140,14 @@ def test_what_is_scattered_into_an_array_nobody_needs_any_more_takes_no_second_o
             2_000_000,
             r"the state of scaffold for N = 12 clients, 4 runs and a model of 13124 parameters takes 0.00\d+ GiB",
         ),
+        (
+            {"personal": ("Dense_0",)},
+            2_000_000,
+            r"the personal parts \(Dense_0\) for N = 12 clients, 4 runs .* take 0.00\d+ .*; make fewer parts personal",
+        ),
         ({}, 2_000_000, r"would hold about .* with seeds by vmap, clients by vmap and 4 runs, .*layout=scan .* takes"),
     ],
-    ids=["rows", "clients", "program"],
+    ids=["rows", "clients", "personal", "program"],
 )
 def test_what_does_not_fit_is_refused_before_anything_compiles_with_what_would_help(rows, changes, memory, message):
     before = run_chunk.programs

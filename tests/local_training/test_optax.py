@@ -8,11 +8,13 @@ import optax
 import pytest
 
 from fedjax_sel import Experiment, simulate
+from fedjax_sel.aggregation import FedNova
+from fedjax_sel.correction import NoCorrection, Scaffold
 from fedjax_sel.data import sources
 from fedjax_sel.data.federated import Examples
 from fedjax_sel.data.federation import Federation
 from fedjax_sel.data.partition import Iid
-from fedjax_sel.local_training import Exponential
+from fedjax_sel.local_training import DPSGD, Exponential, MinibatchTrainer
 from fedjax_sel.local_training._shuffle import shuffle_epochs
 from fedjax_sel.local_training.optax import OPTIMIZERS, Optax
 from fedjax_sel.local_training.sgd import SGD
@@ -183,3 +185,29 @@ def test_noise_of_an_optimiser_is_each_client_s_and_round_s_own():
     assert drawn.std() == pytest.approx(1.0, abs=0.1)
     assert np.abs(drawn.mean(0)).max() < 4 / 7
     assert np.abs(np.diff(drawn, axis=0)).max(1).min() > 0.1, "no two are alike"
+
+
+def test_a_trainer_of_ones_own_is_a_sum_of_gradients_only_if_it_says_so():
+    class Momentum(MinibatchTrainer):
+        def build_optimizer(self, rate):
+            return optax.sgd(rate, momentum=0.9)
+
+    class Signs(SGD):
+        def batch_gradient(self, *arguments):
+            gradient, kept = super().batch_gradient(*arguments)
+            return jax.tree.map(jnp.sign, gradient), kept
+
+    class Told(Momentum):
+        linear = True
+        heavy_ball = 0.9
+
+    for trainer in (Momentum(0.1), Signs(0.1)):
+        with pytest.raises(ValueError, match=r"scaffold needs .* or does not say that it is \(its property linear\)"):
+            Scaffold().check(trainer)
+        with pytest.raises(ValueError, match="fednova needs local training whose update is a weighted sum"):
+            FedNova().check(trainer, NoCorrection())
+    assert SGD().linear
+    assert DPSGD().linear
+    Scaffold().check(Told(0.1))
+    plans = [one.plan(jnp.array([25]), 25, 0, 1) for one in (Told(0.1), SGD(0.1, momentum=0.9))]
+    assert plans[0].step_size_sum == plans[1].step_size_sum

@@ -28,7 +28,8 @@ from fedjax_sel.papers.stored import judge_again, read_evidence
 from fedjax_sel.papers.uacs import claims as uacs
 from fedjax_sel.runs.files import to_jsonable
 
-RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "benchmarks" / "results"
 FOLDERS = sorted(path.parent.name for path in RESULTS.glob("*/summary.json"))
 KEEP_CURVES = {"uacs-full", "device_heuristic-small"}
 """Results some of whose claims need the rounds themselves, which are not committed."""
@@ -255,3 +256,41 @@ def test_claims_of_uacs_that_measures_alone_give_are_todays():
 def test_a_result_that_keeps_only_measures_says_so_where_rounds_are_needed():
     with pytest.raises(KeyError, match="no metric"):
         judge_again(RESULTS / "uacs-full")
+
+
+def read_table(text, title):
+    """The rows of a Markdown table after its title, without the first two."""
+    rows = []
+    for line in text[text.index(title) :].split("\n")[1:]:
+        if line.startswith("|"):
+            rows.append([cell.strip() for cell in line.strip("|").split("|")])
+        elif rows:
+            break
+    return rows[2:]
+
+
+GENERATOR = (
+    "default; amplitude 0.75; amplitude 0.375; amplitude 0.25; amplitude 0.125; amplitude 0; strip 0.075; strip 0.3; "
+    "margin 0.1; margin 0.4; box 0.05; box 0.2"
+)
+OTHERS = (
+    "as above; m = 3; m = 12; learning rate 0.03; learning rate 0.3; 1 local epoch; 10 boundary clients, m = 10; "
+    "logistic regression; logistic regression, amplitude 0.125; logistic regression, amplitude 0"
+)
+
+
+@pytest.mark.parametrize(
+    ("reported", "told", "columns", "claims"),
+    [
+        ("How the verdicts depend on the generator", "varied one at a time", GENERATOR, 6),
+        ("How the verdicts depend on the other settings", "We varied the other settings", OTHERS, 9),
+    ],
+)
+def test_the_verdicts_on_uacs_under_other_settings_are_those_of_the_report(reported, told, columns, claims):
+    letters = {"reproduced": "R", "not reproduced": "N", "undecided": "U", "not judged": "–"}
+    report = read_table((RESULTS / "uacs-full" / "report.md").read_text(encoding="utf-8"), reported)
+    page = read_table((ROOT / "docs" / "understand" / "verdicts.md").read_text(encoding="utf-8"), told)
+    found = {row[0]: [letters.get(cell.partition(":")[0]) for cell in row[1:]] for row in report}
+    assert len(page) == claims
+    for number, (claim, *shown) in enumerate(page):
+        assert shown == [found[name][number] for name in columns.split("; ")], claim

@@ -21,6 +21,7 @@ from fedjax_sel.papers.judging import (
     count_verdicts,
     judge,
     judge_each,
+    list_results,
     make_claim,
     pool,
     settle_claims,
@@ -244,11 +245,12 @@ def test_a_claim_is_judged_where_all_that_it_rests_on_meets_the_regime():
 
 
 def test_verdicts_by_construction_are_counted_nowhere():
-    claims = settle_claims([*claims_on("good"), *claims_on("good", fixed="N of N")], REGIME, {"good": ENOUGH})
+    fixed = (dataclasses.replace(claim, id="by-design") for claim in claims_on("good", fixed="N of N"))
+    claims = settle_claims([*claims_on("good"), *fixed], REGIME, {"good": ENOUGH})
     assert count_verdicts(claims) == {YES: 1, NO: 0, OPEN: 0, NOT_JUDGED: 0}
     text = "\n".join(show_claims(claims, REGIME))
     assert "| It is so | p. 1 | **reproduced** | +0.3 [0.2018, 0.3982], 5 seeds | 1 of 1 | 0 |" in text
-    assert "- `it-is-so`: by construction: N of N" in text
+    assert "- `by-design`: by construction: N of N" in text
     assert "Verdicts on the paper's claims: 1 reproduced; not counted: 1 by construction." in text
     ours = [
         dataclasses.replace(claims[0], source="ours: a control"),
@@ -317,3 +319,14 @@ def test_a_claim_on_fewer_seeds_than_its_experiments_have_or_on_a_study_with_few
     for rests_on in (["here"], []):
         (claim,) = settle_claims([make_claim("it", "It is so", "p. 1", found, {}, rests_on=rests_on)], REGIME, enough)
         assert (claim.verdict, claim.reason) == (NOT_JUDGED, "2 of at least 5 seeds compared")
+
+
+def test_verdicts_that_are_none_claims_of_one_name_and_measures_that_are_no_row_of_seeds_are_refused():
+    with pytest.raises(ValueError, match="unknown verdict on a: 'supported'"):
+        make_claim("a", "text", "source", "supported", {})
+    twice = [make_claim("a", "text", "source", YES, {})] * 2
+    with pytest.raises(ValueError, match="two claims are called 'a'"):
+        settle_claims(twice, REGIME, {})
+    history = History((0,), {"accuracy": np.ones((1, 2))}, np.zeros((1, 2, 1), int), 5, {})
+    with pytest.raises(ValueError, match=r"best of e, m, is 0\.5; it must be one number a seed"):
+        list_results({("e", "m"): history}, lambda *_: {"best": 0.5})

@@ -11,7 +11,7 @@ from flax import nnx
 
 import fedjax_sel as fs
 from fedjax_sel import Task, load
-from fedjax_sel.models import from_nnx
+from fedjax_sel.models import from_functions, from_nnx
 from fedjax_sel.models.wide_resnet import WideResNet
 from fedjax_sel.task.freezing import FrozenParams, merge_trees, within
 from fedjax_sel.types import Batch
@@ -227,3 +227,20 @@ def test_a_sweep_of_models_with_different_beginnings_is_refused():
     federation = fs.Federation(source, fs.partition.Iid(clients=5))
     with pytest.raises(ValueError, match="begin with different pretrained variables"):
         fs.sweep([one, two], federation)
+
+
+def test_a_checkpoint_for_flat_parameters_must_fit_completely():
+    def init(key, x):
+        del key
+        return {"w1": jnp.ones((x.shape[-1], 8)), "w2": jnp.ones((8, 10))}
+
+    def apply(params, x):
+        return jnp.tanh(x.reshape(len(x), -1) @ params["w1"]) @ params["w2"]
+
+    flat = Task(from_functions(init, apply))
+    shape = jnp.zeros((1, 64))
+    known = jax.tree.map(lambda leaf: 2 * leaf, flat.init(jax.random.key(0), shape))
+    begun = flat.fine_tune(shape, pretrained=known).init(jax.random.key(1), shape)
+    jax.tree.map(np.testing.assert_array_equal, begun, known)
+    with pytest.raises(ValueError, match=r"params/w2 has shape \(8, 3\), the model's is \(8, 10\)"):
+        flat.fine_tune(shape, pretrained={"params": {**known["params"], "w2": jnp.ones((8, 3))}})

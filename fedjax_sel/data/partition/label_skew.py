@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Int
 
 from fedjax_sel.data.partition._ops import NO_CLIENT, check_count, group_by_class
+from fedjax_sel.pytree import is_real
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class LabelSkew:
         Raises `ValueError` for more clients than examples, or a share outside [0, 1].
         """
         check_count("clients", self.clients, len(y))
-        if not 0 <= self.share <= 1:
+        if not (is_real(self.share) and 0 <= self.share <= 1):
             raise ValueError(f"share is {self.share!r}; it is the main class's share of a client's examples, in [0, 1]")
         each = len(y) // self.clients
         classes = group_by_class(y, rng)

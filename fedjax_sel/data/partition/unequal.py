@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Int
 
 from fedjax_sel.data.partition._ops import check_count, divide_in_proportion
+from fedjax_sel.pytree import is_real
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Unequal:
         """
         check_count("clients", self.clients, len(y))
         check_count("min_examples", self.min_examples, len(y))
-        if not (math.isfinite(self.spread) and self.spread >= 0):
+        if not (is_real(self.spread) and math.isfinite(self.spread) and self.spread >= 0):
             raise ValueError(f"spread is {self.spread!r}; it is a standard deviation, 0 or above")
         if self.clients * self.min_examples > len(y):
             raise ValueError(
