@@ -198,6 +198,14 @@ def test_runs_of_different_lengths_are_compared(finished, tmp_path):
     assert call("compare", finished / "entropy").exit_code == 0
 
 
+def test_numbers_of_a_comparison_are_not_broken_where_lines_are_short(finished, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    done = call("compare", finished / "entropy", finished / "uniform", "--target", 0.99)
+    rows = [line for line in done.stdout.splitlines() if line.startswith("│")]
+    assert len(rows) in (2, 3)  # a row for each run, and perhaps one for their difference
+    assert all(re.search(r"\d\.\d{4} ± \d\.\d{4} ", row) for row in rows[:2])
+
+
 def test_what_cannot_be_compared_is_said(finished, tmp_path):
     assert "no such folder" in refused("compare", finished / "entropy", tmp_path / "nowhere")
     assert "target is 3" in refused("compare", finished / "entropy", "--target", 3)

@@ -123,11 +123,14 @@ def test_such_a_run_is_refused_too_where_a_strategy_depends_on_the_number_of_rou
 
 def test_models_of_the_shorter_run_do_not_stay(tmp_path):
     run(tmp_path / "run")
-    for name in (layout.MODELS, pretrained.FILE):
+    exported = ("model-seed-0.npz", "model-seed-1.safetensors")
+    for name in (layout.MODELS, pretrained.FILE, *exported):
         (tmp_path / "run" / name).write_bytes(b"of seven rounds")
+    (tmp_path / "run" / "model-seed-1.orbax").mkdir()
     run(tmp_path / "run", rounds=12)
     assert not (tmp_path / "run" / layout.MODELS).exists()
     assert not (tmp_path / "run" / pretrained.FILE).exists()
+    assert not list((tmp_path / "run").glob("model-seed-*"))
 
 
 SWEPT = ("client_selection.epsilon=0.1,0.3", "model={name: mlp, hidden: [3]},{name: mlp, hidden: [4]}")
