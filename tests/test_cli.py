@@ -1,5 +1,6 @@
 """The command line, as a user meets it."""
 
+import errno
 import os
 import re
 import shutil
@@ -14,7 +15,7 @@ from typer.testing import CliRunner
 
 from fedjax_sel import config
 from fedjax_sel.cli import main
-from fedjax_sel.cli.app import replace_damaged_program
+from fedjax_sel.cli.app import explain_damaged_program, is_users
 from fedjax_sel.engine.history import History
 from fedjax_sel.runs import layout
 
@@ -383,17 +384,17 @@ def test_a_path_that_cannot_be_is_one_line():
     )
 
 
-def test_a_program_on_disk_that_is_incomplete_is_replaced(tmp_path):
-    place = tmp_path / "programs"
-    place.mkdir()
-    for name in ("jit_chunk-0a", "jit_chunk-0b", "jit_other-0a"):
-        (place / f"{name}-cache").write_bytes(b"half")
-    said = "Error reading persistent compilation cache entry for 'jit_chunk': ZstdError: truncated"
-    before = jax.config.jax_compilation_cache_dir
-    try:
-        jax.config.update("jax_compilation_cache_dir", str(place))
-        assert "jit_chunk" in (replace_damaged_program(said) or "")
-    finally:
-        jax.config.update("jax_compilation_cache_dir", before)
-    assert [path.name for path in place.iterdir()] == ["jit_other-0a-cache"]
-    assert replace_damaged_program("something else") is None
+def test_a_program_on_disk_that_is_incomplete_is_told_with_what_to_remove():
+    said = "Error reading persistent compilation cache entry for 'jit_run_chunk': ZstdError: truncated"
+    place = jax.config.jax_compilation_cache_dir
+    assert explain_damaged_program(said).startswith(
+        f"{said}; it is compiled in every run until you remove {place}/jit_run"
+    )
+    assert explain_damaged_program("something else") == "something else"
+
+
+def test_a_bug_in_the_users_code_that_is_an_error_of_the_system_keeps_its_traceback():
+    assert is_users(OSError(errno.ENAMETOOLONG, "File name too long", "x"))
+    assert is_users(OSError(errno.ENOSPC, "No space left on device"))
+    for error in (OSError("a bug"), BrokenPipeError(errno.EPIPE, "Broken pipe"), ConnectionRefusedError(1, "refused")):
+        assert not is_users(error)

@@ -222,9 +222,9 @@ def test_a_configuration_must_be_a_mapping():
         ("", "it is empty"),
         ("m: 1\nm: 2", "'m' is given twice"),
         ("trainer: {lr: 1, lr: 2}", "'lr' is given twice"),
-        ("m: 010", "010 is not a number in base ten"),
-        ("m: 1:30", "1:30 is not a number in base ten"),
-        ("lr: 1:30.5", "1:30.5 is not a number in base ten"),
+        ("m: 010", "010 is not read in base ten"),
+        ("m: 1:30", "1:30 is not read in base ten"),
+        ("lr: 1:30.5", "1:30.5 is not read in base ten"),
     ],
 )
 def test_a_file_that_is_no_configuration_is_named(tmp_path, text, says):
@@ -484,3 +484,8 @@ def test_components_that_share_an_anchor_are_changed_one_by_one():
     assert made["local_training"]["learning_rate"] == 0.5
     assert made["fine_tuning"]["learning_rate"] == 0.3
     assert shared["local_training"]["learning_rate"] == 0.3
+
+
+def test_a_configuration_that_contains_itself_is_refused():
+    with pytest.raises(ValueError, match="a mapping that contains itself"):
+        config.resolve(config.files.parse_yaml("data: &x {name: iris, more: *x}"))

@@ -127,10 +127,12 @@ def test_models_of_the_shorter_run_do_not_stay(tmp_path):
     for name in (layout.MODELS, pretrained.FILE, *exported):
         (tmp_path / "run" / name).write_bytes(b"of seven rounds")
     (tmp_path / "run" / "model-seed-1.orbax").mkdir()
+    (tmp_path / "run" / "model-seed-0.orbax").symlink_to(tmp_path)
+    (tmp_path / "run" / "model-seed-notes.npz").touch()  # the user's
     run(tmp_path / "run", rounds=12)
     assert not (tmp_path / "run" / layout.MODELS).exists()
     assert not (tmp_path / "run" / pretrained.FILE).exists()
-    assert not list((tmp_path / "run").glob("model-seed-*"))
+    assert [path.name for path in (tmp_path / "run").glob("model-seed-*")] == ["model-seed-notes.npz"]
 
 
 SWEPT = ("client_selection.epsilon=0.1,0.3", "model={name: mlp, hidden: [3]},{name: mlp, hidden: [4]}")

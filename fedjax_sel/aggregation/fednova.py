@@ -36,7 +36,7 @@ class FedNova(Aggregator):
         if not trainer.linear:
             raise ValueError(
                 f"fednova needs local training whose update is a weighted sum of gradients, such as sgd (momentum "
-                f"included); {trainer!r} is adaptive, or does not say that it is (its property linear)"
+                f"included); {trainer!r} is adaptive, or does not say that its update is one (property linear)"
             )
         if correction.pulls:
             raise ValueError(

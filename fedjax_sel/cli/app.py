@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import re
 import sys
@@ -26,8 +27,8 @@ main = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Federated learning simulated in one XLA program: who should train, and on what.",
 )
-USERS = (ValueError, OSError, DiskFull)
-"""Errors caused by what the user asked for, not by this program."""
+USERS = (ValueError, FileNotFoundError, PermissionError, DiskFull)
+"""Errors caused by what the user asked for, not by this program; see `is_users`."""
 
 Preset = Annotated[str, typer.Argument(metavar="PRESET|FILE", help="A preset (see `list`) or a YAML file.")]
 LayoutName = Annotated[str | None, typer.Option("--layout", help="auto, vmap or scan.")]
@@ -68,9 +69,12 @@ def command(function: Callable[..., None], name: str | None = None) -> Callable[
         try:
             with print_warnings():
                 function(*arguments, **named)
-        except BrokenPipeError:  # nobody reads on, as with `| head`
-            raise
-        except USERS as error:
+        except KeyboardInterrupt:
+            raise leave(130) from None
+        except Exception as error:
+            if not is_users(error):
+                say_if_one_of_several(error)
+                raise
             if named.get("debug"):
                 raise
             if type(error) is ValueError:  # about what was typed; help does not solve a folder in use or a full disk
@@ -80,18 +84,24 @@ def command(function: Callable[..., None], name: str | None = None) -> Callable[
             message = "; ".join([said, *list_notes(error)])
             Console(stderr=True).print(Text(f"error: {message}", style="red"), soft_wrap=True)
             raise leave(2) from None
-        except KeyboardInterrupt:
-            raise leave(130) from None
-        except Exception as error:
-            if is_one_of_several():
-                traceback.print_exc()
-                said = f"this process of several ends ({type(error).__name__}); another one may be gone"
-                again = "the same commands go on from the last checkpoint"
-                Console(stderr=True).print(Text(f"error: {said}; {again}", style="red"), soft_wrap=True)
-                leave(1)
-            raise
 
     return main.command(name)(wrapped)
+
+
+def is_users(error: Exception) -> bool:
+    """Returns whether an error is caused by what the user asked for: also a file that cannot be, or a full disk."""
+    of_file = isinstance(error, OSError) and error.strerror and (error.filename or error.errno == errno.ENOSPC)
+    return isinstance(error, USERS) or bool(of_file)
+
+
+def say_if_one_of_several(error: Exception) -> None:
+    """Ends this process if it is one of several, after its traceback and a line on what to do."""
+    if is_one_of_several():
+        traceback.print_exc()
+        said = f"this process of several ends ({type(error).__name__}); another one may be gone"
+        again = "the same commands go on from the last checkpoint"
+        Console(stderr=True).print(Text(f"error: {said}; {again}", style="red"), soft_wrap=True)
+        leave(1)
 
 
 @contextmanager
@@ -101,7 +111,7 @@ def print_warnings() -> Iterator[None]:
 
     def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
         if category is UserWarning:
-            said = replace_damaged_program(str(message)) or str(message)
+            said = explain_damaged_program(str(message))
             Console(stderr=True).print(Text(f"warning: {said}", style="yellow"), soft_wrap=True)
         else:
             as_python_does(message, category, *where, **more)
@@ -111,21 +121,18 @@ def print_warnings() -> Iterator[None]:
         yield
 
 
-def replace_damaged_program(warning: str) -> str | None:
-    """Removes compiled programs on disk that JAX warns it cannot read, since JAX never writes over them.
+def explain_damaged_program(warning: str) -> str:
+    """Returns a warning with what to do about a compiled program on disk that JAX cannot read, if it is about one.
 
-    A process that was killed, or had no room, while it wrote a program leaves a part of it.
-
-    Returns:
-      what is said instead of the warning; None if it is about something else.
+    A process that was killed, or had no room, while it wrote a program leaves a part of it, and JAX never writes over
+    what is there.
     """
     found = re.match(r"Error reading persistent compilation cache entry for '(\w+)'", warning)
     folder = getattr(sys.modules["jax"].config, "jax_compilation_cache_dir", None) if found else None
     if found is None or folder is None:
-        return None
-    for path in Path(folder).glob(f"{found[1]}-*"):
-        path.unlink(missing_ok=True)
-    return f"the compiled program {found[1]} in {folder} was incomplete; it is compiled anew and replaced"
+        return warning
+    files = Path(folder) / f"{found[1]}-*"
+    return f"{warning}; it is compiled in every run until you remove {files}, which are all compiled again once"
 
 
 def check_figure(path: Path | None) -> None:

@@ -29,10 +29,10 @@ class Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
     def construct_number(self, node: yaml.ScalarNode) -> int | float:
-        """Returns a number in base ten; raises an error for others, as YAML 1.1 reads 010 as 8 and 1:30 as 90."""
+        """Returns a number; raises an error for leading zeros and colons, as YAML 1.1 reads 010 as 8 and 1:30 as 90."""
         text = str(node.value)
         if ":" in text or re.fullmatch(r"[-+]?0[\d_]+", text):
-            said = f"{text} is not a number in base ten; write it without leading zeros and colons, or as '{text}'"
+            said = f"{text} is not read in base ten; write it without leading zeros and colons, or as '{text}'"
             raise yaml.constructor.ConstructorError(None, None, said, node.start_mark)
         is_float = node.tag.endswith(":float")
         return self.construct_yaml_float(node) if is_float else self.construct_yaml_int(node)

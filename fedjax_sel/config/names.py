@@ -62,14 +62,17 @@ def rename(config: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
     Short forms (`SHORT`) are not listed as renamed.
 
     Raises:
-      ValueError: a value is given under two names.
+      ValueError: a value is given under two names, or contains itself.
 
     >>> rename({"selector": {"name": "entropy", "rho": 2.0}, "lr": 0.1})[0]
     {'client_selection': {'name': 'entropy', 'temperature': 2.0}, 'local_training': {'learning_rate': 0.1}}
     >>> rename({"selector": {"name": "entropy", "rho": 2.0}, "lr": 0.1})[1]
     {'lr': 'local_training.learning_rate', 'client_selection.rho': 'client_selection.temperature'}
     """
-    out, renamed = copy_apart(config), {}
+    try:
+        out, renamed = copy_apart(config), {}
+    except RecursionError:
+        raise ValueError("the configuration holds a mapping that contains itself, as by an anchor within it") from None
     for alias, own in (SHORT | OTHER).items():
         *path, last = alias.split(".")
         holder = out.get(path[0]) if path else out

@@ -71,7 +71,7 @@ class Scaffold(Correction):
         if not trainer.linear:
             raise ValueError(
                 f"scaffold needs local training whose update is a weighted sum of gradients, such as sgd (momentum "
-                f"included); {trainer!r} is adaptive, or does not say that it is (its property linear)"
+                f"included); {trainer!r} is adaptive, or does not say that its update is one (property linear)"
             )
         if self.applied and not trainer.takes_offset:
             raise ValueError(

@@ -12,6 +12,7 @@ from fedjax_sel.pytree import is_whole
 from fedjax_sel.types import TARGETS
 
 EXAMPLES_AT_A_TIME = 4096  # a memory-mapped array is checked in pieces of this many examples
+NUMBERS_AT_A_TIME = 2**22  # and of this many numbers where they are converted
 
 
 @see("docs/how-to/data.md")
@@ -288,10 +289,11 @@ def check_precision(what: str, given: np.ndarray) -> None:
     if not given.size:
         return
     width = given.shape[-1]
-    some = slice(None, None, max(1, len(given) // EXAMPLES_AT_A_TIME))  # of many examples, as many as there is room for
-    before = np.asarray(given[some], np.float64).reshape(-1, width)
+    step = max(1, -(-len(given) // EXAMPLES_AT_A_TIME), given.size // NUMBERS_AT_A_TIME)
+    before = np.asarray(given[::step], np.float64).reshape(-1, width)
     lost, spread = np.abs(before - before.astype(np.float32)).max(0), (before - before[0]).std(0)
-    spread = np.where(spread > np.maximum(ROUNDING * np.abs(before).max(0), np.finfo(np.float32).tiny), spread, 0)
+    rounded = ROUNDING * np.abs(before).max(0) if given.dtype.kind == "f" else 0.0
+    spread = np.where(spread > np.maximum(rounded, np.finfo(np.float32).tiny), spread, 0)
     if (bad := np.flatnonzero((spread > 0) & (lost > LOST * spread))).size:
         raise ValueError(
             f"{what}: column {bad[0]} (from {before[:, bad[0]].min():g} to {before[:, bad[0]].max():g}) loses "

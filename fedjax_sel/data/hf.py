@@ -95,6 +95,13 @@ def find_columns(name: str, columns: Any) -> tuple[str, str | None, list[str]]:
     return labels[0], owner, arrays or numbers
 
 
+def holds_doubles(feature: Any) -> bool:
+    """Returns whether the numbers of a column, or of its lists, have 64 bits."""
+    while hasattr(feature, "feature"):
+        feature = feature.feature
+    return getattr(feature, "dtype", None) == "float64"
+
+
 def read_split(
     name: str, split: Any, label: str, examples: list[str], words: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -115,7 +122,8 @@ def read_split(
         if unknown := set(y) - set(words):
             raise ValueError(f"hf:{name}: the label {min(unknown)!r} is in the test examples only")
         y = np.searchsorted(words, y)
-    table = split.select_columns(examples).with_format("numpy", dtype=None)[:]  # its own, not float32
+    wide = {"dtype": np.float64} if any(holds_doubles(split.features[column]) for column in examples) else {}
+    table = split.select_columns(examples).with_format("numpy", **wide)[:]  # by default as float32
     columns = [np.asarray(table[column]) for column in examples]
     if columns[0].dtype == object:
         shapes = sorted({np.shape(one) for one in columns[0]}, key=str)

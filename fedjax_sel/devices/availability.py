@@ -33,8 +33,8 @@ class Bernoulli(Availability):
     """Each client in each round with probability `p`, independently.
 
     Attributes:
-      p: one probability for all clients, or an array with one for each. A configuration gives one number; there,
-        `Classes` with as many classes as clients has a list.
+      p: one probability for all clients, or an array with one for each. In a configuration `p` is one number; `classes`
+        takes a list, with one number for each client if it is as long as there are clients.
 
     >>> Bernoulli(np.array([0.0, 1.0])).available(jax.random.key(0), 0, 2)
     Array([False,  True], dtype=bool)

@@ -46,7 +46,7 @@ def epsilon_of(experiment: Experiment, data: FederatedData, delta: float, *, pub
     problems = {  # of classes derived from these, nothing is known
         f"aggregation is {type(aggregation).__name__}, not DPFedAvg": type(aggregation) is not DPFedAvg,
         f"client_selection is {type(selector).__name__}, not Uniform": type(selector) is not Uniform,
-        f"correction is {type(experiment.correction).__name__}, and only NoCorrection is known to add nothing to it": (
+        f"correction is {type(experiment.correction).__name__}, which is not known to send the update alone": (
             type(experiment.correction) is not NoCorrection
         ),
         "the model has batch statistics or other such variables, which are averaged without a bound": bool(

@@ -169,7 +169,7 @@ def judge_budgets(tidy: pd.DataFrame, studies: Mapping[str, Any]) -> tuple[str, 
         if (block.selectors, block.federations) == (first.selectors, first.federations)
     }
     if "bytes" not in tau:
-        raise NotJudged("other selectors finished under equal bytes than under equal rounds")
+        raise NotJudged("other selectors or federations are finished under equal bytes than under equal rounds")
     found = tau["bytes"]
     verdict = HELD if found.low >= 0.6 else FAILED if found.high < 0.6 else UNDECIDED
     return verdict, {

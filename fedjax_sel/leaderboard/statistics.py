@@ -2,7 +2,7 @@
 
 Scores are arrays `[k, D, R]` of `k` selectors on `D` federations with `R` seeds; larger is better. Intervals are 95 %
 intervals from the bootstrap over seeds within each federation, with the same seeds for all selectors, since a seed
-draws data, model and cohorts for all of them.
+draws data, model and cohorts for all of them. Those of `estimate_agreement` cover less.
 
 Source of the interquartile mean, the probability of improvement, the profiles and the stratified bootstrap: Agarwal et
 al., "Deep Reinforcement Learning at the Edge of the Statistical Precipice", 2021, https://arxiv.org/abs/2108.13264.
@@ -228,4 +228,4 @@ def estimate_agreement(agree: Callable[[Scores], float], scores: Scores, draws: 
     """
     found = bootstrap(lambda resampled: np.array([agree(resampled)]), scores, draws)
     value, low, high = (float(one[0]) for one in (found.point, found.low, found.high))
-    return Agreement(value, min(low, 2 * value - high), min(max(high, 2 * value - low), 1.0))
+    return Agreement(value, max(min(low, 2 * value - high), -1.0), min(max(high, 2 * value - low), 1.0))

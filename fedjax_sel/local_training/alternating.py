@@ -51,8 +51,8 @@ class Alternating(LocalTrainer):
 
     @property
     def linear(self) -> bool:
-        """Returns whether the shared parts' update is a weighted sum of gradients."""
-        return self.trainer.linear
+        """Returns whether the shared parts' update is a sum of gradients; derived classes say so themselves."""
+        return type(self) is Alternating and self.trainer.linear
 
     @property
     def uses_rounds(self) -> bool:

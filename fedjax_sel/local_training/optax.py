@@ -107,8 +107,8 @@ class Optax(MinibatchTrainer):
 
     @property
     def linear(self) -> bool:
-        """Returns true for SGD, with or without momentum."""
-        return self._factory is optax.sgd
+        """Returns true for SGD, with or without momentum; a class derived from this one says so itself."""
+        return type(self) is Optax and self._factory is optax.sgd
 
     @property
     def _factory(self) -> Callable[..., optax.GradientTransformation]:

@@ -174,9 +174,13 @@ def create(folder: str | Path, config: Config, *, checkpoints: Path | None = Non
     if now == "extended":
         (folder / SUMMARY).unlink(missing_ok=True)  # first, or the new configuration would look like a finished run
         drawn = (folder / FIGURES / f"{name}.png" for name in DRAWN)
-        exported = (path for end in formats.ENDINGS.values() for path in folder.glob(f"{EXPORTED}*{end}"))
+        ends = formats.ENDINGS.values()
+        exported = (folder / f"{EXPORTED}{seed}{end}" for seed in config.seeds for end in ends)
         for path in (*(folder / name for name in (MODELS, pretrained.FILE, REPORT, HTML)), *drawn, *exported):
-            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)  # it belongs to the shorter run
+            if path.is_dir() and not path.is_symlink():  # it belongs to the shorter run
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
         files.write_text(folder / CONFIG, config.dump())
     return now
 

@@ -185,6 +185,7 @@ def test_whole_numbers_that_32_bit_floats_cannot_tell_apart_are_refused_before_t
     ("y", "says"),
     [
         (1.7e12 + 60_000 * np.linspace(-1, 1, 60), "prices: training targets: column 0 .* loses digits"),
+        (2**40 + np.arange(60), "prices: training targets: column 0 .* loses digits"),
         (10.0 ** np.linspace(0, 60, 60), "prices: training targets reach 1e\\+60, beyond 32-bit floats"),
     ],
 )

@@ -351,6 +351,15 @@ def test_of_two_columns_of_classes_the_one_that_names_owners_is_not_learnt(tmp_p
     assert made.x.shape == (4, 1)
 
 
+def test_lists_of_small_whole_numbers_are_read_as_token_ids(tmp_path):
+    features = datasets.Features(
+        {"ids": datasets.Sequence(datasets.Value("uint8"), 3), "label": datasets.Value("int64")}
+    )
+    save(tmp_path / "tokens", {"ids": [[1, 2, 3], [4, 5, 255]], "label": [0, 1]}, features)
+    made = fs.load(f"hf:{tmp_path / 'tokens'}", test=0.0)
+    np.testing.assert_array_equal(made.x, np.array([[1, 2, 3], [4, 5, 255]], np.int32), strict=True)
+
+
 def test_a_column_of_the_library_datasets_that_loses_its_digits_is_refused(tmp_path):
     times = [1.7e12 + 10_000 * i for i in range(8)]
     save(tmp_path / "times", {"t": times, "a": [1.0, 2.0] * 4, "label": [0, 1] * 4})

@@ -357,5 +357,5 @@ def test_the_prediction_on_budgets_is_not_judged_without_the_same_selectors_unde
         for seed in range(10)
     ]
     tidy = pd.DataFrame(rows, columns=pd.Index(["federation", "selector", "seed", "measure", "budget", "value"]))
-    with pytest.raises(NotJudged, match="other selectors finished"):
+    with pytest.raises(NotJudged, match="other selectors or federations are finished"):
         JUDGES["stable-budgets"](tidy.assign(censored=False), {})

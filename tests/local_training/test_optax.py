@@ -14,7 +14,7 @@ from fedjax_sel.data import sources
 from fedjax_sel.data.federated import Examples
 from fedjax_sel.data.federation import Federation
 from fedjax_sel.data.partition import Iid
-from fedjax_sel.local_training import DPSGD, Exponential, MinibatchTrainer
+from fedjax_sel.local_training import DPSGD, Alternating, Exponential, MinibatchTrainer
 from fedjax_sel.local_training._shuffle import shuffle_epochs
 from fedjax_sel.local_training.optax import OPTIMIZERS, Optax
 from fedjax_sel.local_training.sgd import SGD
@@ -201,8 +201,18 @@ def test_a_trainer_of_ones_own_is_a_sum_of_gradients_only_if_it_says_so():
         linear = True
         heavy_ball = 0.9
 
-    for trainer in (Momentum(0.1), Signs(0.1)):
-        with pytest.raises(ValueError, match=r"scaffold needs .* or does not say that it is \(its property linear\)"):
+    class Sgd(Optax):
+        pass
+
+    class Turns(Alternating):
+        pass
+
+    assert Optax(0.1, optimizer="sgd").linear
+    assert Alternating().linear
+    for trainer in (Momentum(0.1), Signs(0.1), Sgd(0.1, optimizer="sgd"), Turns()):
+        with pytest.raises(
+            ValueError, match=r"scaffold needs .* or does not say that its update is one \(property linear\)"
+        ):
             Scaffold().check(trainer)
         with pytest.raises(ValueError, match="fednova needs local training whose update is a weighted sum"):
             FedNova().check(trainer, NoCorrection())
