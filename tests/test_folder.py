@@ -270,6 +270,8 @@ def test_only_what_was_left_half_written_here_is_removed(tmp_path):
     others = [tmp_path / "film.part", tmp_path / "figures" / "film.part"]
     for path in left + others:
         path.write_text("")
+    left.append(tmp_path / ".model-seed-0.orbax.part")
+    left[-1].mkdir()  # Orbax writes folders
     with lock_folder(tmp_path):
         assert not any(path.exists() for path in left)
         assert all(path.exists() for path in others)

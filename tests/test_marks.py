@@ -106,6 +106,7 @@ def test_a_run_does_not_go_on_with_a_changed_file(here):
     refused = call("run", "mine.yaml", "rounds=3", "--out", "out")
     assert refused.exit_code != 0
     assert "another configuration (data.digest: " in " ".join(refused.stderr.split())
+    assert "; npz:points.npz has changed since" in " ".join(refused.stderr.split())
     again = call("run", "out/config.yaml", "--out", "other")
     assert again.exit_code == 2
     assert "the file has changed since this configuration was written" in again.stderr

@@ -181,6 +181,7 @@ def test_a_changed_source_is_another_configuration_and_never_an_old_result(here)
     done = call("run", *SMALL, "selector=mine:Last", "--out", "out")
     assert done.exit_code != 0
     assert "another configuration (client_selection.code: " in " ".join(done.stderr.split())
+    assert "; mine:Last has changed since); " in " ".join(done.stderr.split())
     done = call("run", "out/config.yaml", "--out", "new")
     assert "the file has changed since this configuration was written; leave code out" in " ".join(done.stderr.split())
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import copy
+import functools
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import yaml
 
 from fedjax_sel.catalog import see
+from fedjax_sel.config.marks import CODE, MARKS
 from fedjax_sel.devices.clock import Deadline
 from fedjax_sel.engine.collectives import CLIENTS
 from fedjax_sel.engine.driver import check_seeds
@@ -116,6 +119,17 @@ class Config(Mapping[str, Any]):
         """Returns the dotted keys whose values differ between two configurations, the keys of `other` first."""
         one, two = flat(other), self.flat()
         return [key for key in one | two if key not in one or key not in two or not is_same(one[key], two[key])]
+
+    def name_marked(self, key: str) -> str:
+        """Returns what a mark (`code` or `digest`) is of: a user's class or function, or files; "" for another key."""
+        *path, mark = key.split(".")
+        if mark not in MARKS:
+            return ""
+        part: Any = functools.reduce(lambda inner, name: inner[name], path, self.values)
+        if mark == CODE or ":" in part.get("name", ""):
+            return part.get("name", path[-1])
+        files = [str(one) for one in part.values() if isinstance(one, str) and Path(one).expanduser().exists()]
+        return " or ".join(files) or f"a file of {path[-1]}"
 
     def to_dict(self) -> dict[str, Any]:
         """Returns a copy as a plain dictionary."""

@@ -153,6 +153,7 @@ def check_same(folder: Path, config: Config, written: Config | None) -> None:
     if written is not None and (differing := config.differences(written)):
         one, other = written.flat(), config.flat()
         shown = "; ".join(f"{k}: {one.get(k, 'absent')} there, {other.get(k, 'absent')} here" for k in differing)
+        shown += "".join(f"; {what} has changed since" for what in map(config.name_marked, differing) if what)
         raise FolderError(f"{folder} holds a run of another configuration ({shown}); give another folder")
 
 

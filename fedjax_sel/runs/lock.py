@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -35,7 +36,7 @@ def lock_folder(folder: str | Path) -> Iterator[None]:
             raise FolderError(f"{folder} is used by another process; wait for it, or give another folder") from error
     try:
         for left in (*folder.glob(f".*{PART}"), *folder.glob(f"figures/.*{PART}")):
-            left.unlink(missing_ok=True)
+            shutil.rmtree(left) if left.is_dir() else left.unlink(missing_ok=True)  # Orbax writes folders
         yield
     finally:
         lock.release()

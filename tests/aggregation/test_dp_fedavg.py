@@ -216,6 +216,33 @@ def test_epsilon_is_the_published_one():
     assert epsilon(0.0, 5, share=0.1, delta=1e-5) == float("inf")
 
 
+def test_the_epsilon_of_some_clients_is_at_most_that_of_all():
+    pytest.importorskip("dp_accounting")
+    found = [epsilon(4.0, 50, share=(m, 30), delta=1e-3, sampling="fixed") for m in (5, 25, 29, 30)]
+    assert found == sorted(found)
+    assert found[0] < found[-1]
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"delta": 1e5}, "epsilon: delta is 100000.0; it must be"),
+        ({"delta": 0.0}, "epsilon: delta is 0.0; it must be"),
+        ({"delta": float("nan")}, "epsilon: delta is nan; it must be"),
+        ({"rounds": 0}, "epsilon: rounds is 0; it must be a whole number, at least 1"),
+        ({"noise_multiplier": -1.0}, "epsilon: noise_multiplier is -1.0; it must be"),
+        ({"share": 0.0}, r"epsilon: share is 0.0; it must be in \(0, 1\]"),
+        ({"share": 1.5}, r"epsilon: share is 1.5; it must be in \(0, 1\]"),
+        ({"share": (5, 3), "sampling": "fixed"}, r"share is \(5, 3\); it must be whole numbers, the first"),
+        ({"share": (0, 3), "sampling": "fixed"}, r"share is \(0, 3\); it must be whole numbers, the first"),
+    ],
+    ids=str,
+)
+def test_numbers_of_which_there_is_no_epsilon_are_refused(changes, says):
+    with pytest.raises(ValueError, match=says):
+        epsilon(**{"noise_multiplier": 1.0, "rounds": 5, "share": 0.1, "delta": 1e-5, **changes})
+
+
 def test_epsilon_of_an_experiment(clients):
     pytest.importorskip("dp_accounting")
     data, private = clients.draw(0), BASE.replace(aggregation=DPFedAvg(noise_multiplier=1.5), rounds=20)

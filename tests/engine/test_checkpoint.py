@@ -200,6 +200,18 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(data, tmp_path
     assert Checkpoints(tmp_path).rounds() == [4, 6]
 
 
+def test_a_run_whose_end_is_damaged_goes_on_to_more_rounds_from_the_one_before(data, tmp_path):
+    simulate(experiment(rounds=6), data, chunk=2, checkpoints=Checkpoints(tmp_path, pause=0.0))
+    spoil_file(tmp_path / "round-000006")
+    said = []
+    more = simulate(experiment(rounds=8), data, chunk=2, checkpoints=Checkpoints(tmp_path, say=said.append))
+    assert ["round-000006 is damaged" in line for line in said] == [True]
+    assert more.about["resumed_at"] == 4
+    same(simulate(experiment(rounds=8), data, chunk=2), more)
+    with pytest.raises(ValueError, match="is a checkpoint of another run"):
+        simulate(experiment(Entropy(epsilon=0.1), rounds=9), data, checkpoints=Checkpoints(tmp_path))
+
+
 def test_with_nothing_readable_the_run_starts_from_the_beginning(data, tmp_path):
     simulate(experiment(), data, chunk=2, checkpoints=Checkpoints(tmp_path), callbacks=[stopped_after(2)])
     spoil_file(tmp_path / "round-000002")
