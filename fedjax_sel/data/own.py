@@ -66,16 +66,12 @@ def from_arrays(
                 f"{name}: client {client!r} has {len(x)} examples and {len(y)} labels; a client needs at least one "
                 "example, and a label for each"
             )
-        if pairs and x.shape[1:] != pairs[0][0].shape[1:]:
-            raise ValueError(
-                f"{name}: examples of client {client!r} have shape {x.shape[1:]}, those of client {named[0][0]!r} "
-                f"{pairs[0][0].shape[1:]}; examples must be alike"
-            )
-        if pairs and y.shape[1:] != pairs[0][1].shape[1:]:
-            raise ValueError(
-                f"{name}: targets of client {client!r} have shape {y.shape[1:]} each, those of client {named[0][0]!r} "
-                f"{pairs[0][1].shape[1:]}; targets must be alike"
-            )
+        for what, mine, first in zip(("examples", "targets"), (x, y), pairs[0] if pairs else (x, y), strict=True):
+            if mine.shape[1:] != first.shape[1:]:
+                raise ValueError(
+                    f"{name}: {what} of client {client!r} have shape {mine.shape[1:]}, those of client "
+                    f"{named[0][0]!r} {first.shape[1:]}; {what} must be alike"
+                )
         if pairs and (x.dtype == np.uint8) != (pairs[0][0].dtype == np.uint8):  # images of 0 to 255, and of 0 to 1
             raise ValueError(
                 f"{name}: examples of client {client!r} are {x.dtype}, those of client {named[0][0]!r} "

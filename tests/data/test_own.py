@@ -372,7 +372,7 @@ def test_a_column_of_the_library_datasets_that_loses_its_digits_is_refused(tmp_p
     [
         (
             [(np.eye(3), np.ones(3)), (np.eye(3), np.ones((3, 2)))],
-            r"client 1 have shape \(2,\) each, those of client 0",
+            r"client 1 have shape \(2,\), those of client 0",
         ),
         ([(np.eye(3), 1)], "labels of client 0 are 1; they must be arrays"),
         ([(2.0, [1])], "examples of client 0 are 2.0; they must be arrays"),
