@@ -6,10 +6,12 @@ if the writer was killed or is still at work. `arrays.json`, written last, lists
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,6 +23,10 @@ MANIFEST = "arrays.json"
 def find_folder(cache_dir: str | Path | None = None) -> Path:
     """Returns the folder of decoded datasets: `cache_dir`, `$FEDJAX_SEL_CACHE` or `~/.cache/fedjax_sel/datasets`."""
     return Path(cache_dir or os.environ.get("FEDJAX_SEL_CACHE") or "~/.cache/fedjax_sel/datasets").expanduser()
+
+
+A_DAY = 86_400
+"""Seconds after which an unfinished folder is removed."""
 
 
 def create(folder: Path, name: str, dtype: np.dtype, shape: tuple[int, ...]) -> np.memmap:
@@ -37,8 +43,9 @@ def load_arrays(folder: Path, write: Callable[[Path], None]) -> dict[str, np.nda
     if found is not None:
         return found
     folder.parent.mkdir(parents=True, exist_ok=True)
+    _remove_left(folder)
     # Next to its final place, since a rename is atomic only within one file system.
-    new = Path(tempfile.mkdtemp(prefix=f".writing-{folder.name}-", dir=folder.parent))
+    new = Path(tempfile.mkdtemp(prefix=_prefix(folder), dir=folder.parent))
     try:
         write(new)
         shapes = {path.stem: _describe(np.load(path, mmap_mode="r")) for path in sorted(new.glob("*.npy"))}
@@ -51,6 +58,18 @@ def load_arrays(folder: Path, write: Callable[[Path], None]) -> dict[str, np.nda
     if found is None:
         raise OSError(f"the cache {folder} could not be read back after it was written; is the disk full or failing?")
     return found
+
+
+def _prefix(folder: Path) -> str:
+    return f".writing-{folder.name}-"
+
+
+def _remove_left(folder: Path) -> None:
+    """Removes what killed processes left of a folder that they wrote."""
+    for left in folder.parent.iterdir():
+        with contextlib.suppress(FileNotFoundError):  # another process removes or renames it
+            if left.name.startswith(_prefix(folder)) and time.time() - left.stat().st_mtime > A_DAY:
+                shutil.rmtree(left, ignore_errors=True)
 
 
 def _describe(array: np.ndarray) -> list:

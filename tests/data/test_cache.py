@@ -1,4 +1,6 @@
 import json
+import os
+import time
 
 import numpy as np
 import pytest
@@ -37,6 +39,18 @@ def test_a_writer_that_fails_leaves_nothing_behind(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         cache.load_arrays(tmp_path / "set", write)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_writer_left_is_removed_after_a_day(tmp_path):
+    old, new, other = (tmp_path / name for name in (".writing-set-old", ".writing-set-new", ".writing-sets-old"))
+    for left in (old, new, other):
+        left.mkdir()
+        (left / "x.npy").touch()
+    yesterday = time.time() - cache.A_DAY - 60
+    for left in (old, other):
+        os.utime(left, (yesterday, yesterday))
+    cache.load_arrays(tmp_path / "set", writes(1))
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".writing-set-new", ".writing-sets-old", "set"]
 
 
 def test_what_a_killed_writer_left_is_never_read(tmp_path):
