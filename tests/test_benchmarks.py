@@ -213,3 +213,14 @@ def test_every_form_of_a_convolution_that_is_timed_computes_xlas_own(padding):
     wanted = both(ways["XLA's own"])
     for way in ways.values():
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-2), both(way), wanted)
+
+
+def test_drawn_scores_have_the_means_and_covariances_of_the_given_ones():
+    from benchmarks.agreement import draw_scores
+
+    rng = np.random.default_rng(0)
+    scores = rng.normal(size=(3, 2, 10))
+    drawn = np.concatenate([draw_scores(scores, rng) for _ in range(4000)], axis=2)
+    np.testing.assert_allclose(drawn.mean(axis=2), scores.mean(axis=2), atol=0.03)
+    for f in range(2):
+        np.testing.assert_allclose(np.cov(drawn[:, f]), np.cov(scores[:, f]), atol=0.05)

@@ -38,8 +38,8 @@ class Loader(yaml.SafeLoader):
         return self.construct_yaml_float(node) if is_float else self.construct_yaml_int(node)
 
 
-for _kind in ("int", "float"):
-    Loader.add_constructor(f"tag:yaml.org,2002:{_kind}", Loader.construct_number)
+Loader.add_constructor("tag:yaml.org,2002:int", Loader.construct_number)
+Loader.add_constructor("tag:yaml.org,2002:float", Loader.construct_number)
 
 
 def parse_yaml(text: str) -> Any:
