@@ -25,7 +25,7 @@ html_static_path = ["_static"]
 
 default_role = "code"  # docstrings write `code` with one backtick
 html_math_renderer = "mathml"
-myst_heading_anchors = 3
+myst_heading_anchors = 4
 myst_enable_extensions = ["colon_fence"]
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False

@@ -14,7 +14,7 @@ MADE = ("reports", "strategies")
 PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")]
 PAGES += [page for page in sorted((ROOT / "docs").rglob("*.md")) if not set(MADE) & set(page.parts)]
 PAGES += sorted((ROOT / "notebooks").glob("*.ipynb"))
-LINK = re.compile(r"\]\(<?([^)\s>]+)>?\)")
+LINK = re.compile(r"\]\(<?([^)\s>]+)>?\)|^\[[^]]+\]: (\S+)$", re.MULTILINE)
 COLAB = "https://colab.research.google.com/github/fedjax-sel/fedjax_sel/blob/main/notebooks/"
 
 
@@ -35,7 +35,7 @@ def list_anchors(page: Path) -> set[str]:
 
 def list_broken(page: Path) -> Iterator[str]:
     """Yields the links of a page that lead nowhere."""
-    for link in LINK.findall(re.sub(r"`[^`\n]*`", "", read(page))):
+    for link in map("".join, LINK.findall(re.sub(r"`[^`\n]*`", "", read(page)))):
         if re.match(r"[a-z]+:", link):
             continue
         target, _, anchor = link.partition("#")
@@ -54,8 +54,11 @@ def test_links_lead_to_files_and_headings(page):
 def test_a_broken_link_is_found(tmp_path):
     (tmp_path / "other.md").write_text("# A head, of `code`\n")
     page = tmp_path / "page.md"
-    page.write_text("[a](other.md) [b](other.md#a-head-of-code) [c](gone.md) [d](other.md#gone) [e](https://x.y)\n")
-    assert list(list_broken(page)) == ["gone.md", "other.md#gone"]
+    page.write_text(
+        "[a](other.md) [b](other.md#a-head-of-code) [c](gone.md) [d](other.md#gone) [e](https://x.y)\n\n"
+        "[f]: gone.md#at-all\n"
+    )
+    assert list(list_broken(page)) == ["gone.md", "other.md#gone", "gone.md#at-all"]
 
 
 @pytest.mark.quick

@@ -56,14 +56,14 @@ def is_interval(value: Any) -> bool:
     return isinstance(value, Mapping) and {"low", "high"} <= set(value) and bool({"mean", "factor"} & set(value))
 
 
-def format_lines(name: str, value: Any, depth: int = 1) -> list[str]:
+def format_lines(name: str, value: Any, depth: int = 0) -> list[str]:
     """Returns a named number as a list item; several named numbers become a list below the item.
 
     >>> format_lines("a", 1), format_lines("b", {"x": 1, "y": {"z": 2.5}})
-    (['  - a: 1'], ['  - b', '    - x: 1', '    - y: z 2.5'])
+    (['- a: 1'], ['- b', '  - x: 1', '  - y: z 2.5'])
     """
     many = isinstance(value, Mapping) and not is_interval(value) and len(value) > 1
-    if not many or depth > 2:
+    if not many or depth > 1:
         return [f"{'  ' * depth}- {name}: {format_number(value)}"]
     return [f"{'  ' * depth}- {name}", *(line for k, v in value.items() for line in format_lines(k, v, depth + 1))]
 
@@ -121,6 +121,8 @@ def show_notes(notes: Sequence[str]) -> list[str]:
 def show_claims(claims: Sequence[Any], regime: Any) -> list[str]:
     """Returns the paragraphs of the section on claims: how they were judged, a table, and the numbers behind each.
 
+    The numbers behind a claim have its `id` as their heading, so that a page can link to them (`make_anchor`).
+
     Args:
       claims: the settled claims.
       regime: the paper's `FairRegime`.
@@ -129,15 +131,16 @@ def show_claims(claims: Sequence[Any], regime: Any) -> list[str]:
         *("claim", "source", "verdict", "pooled effect, 95 % interval"),
         *("comparisons that support it", "comparisons that refute it"),
     )
-    rows = [(c.text, c.source, f"**{c.verdict}**", *show_effect(c.effect)) for c in claims]
-    listed = [
-        "\n".join(
-            [
-                f"- `{c.id}`: {c.verdict}" + (f": {c.reason}" if c.reason else ""),
-                *(line for k, v in c.statistic.items() for line in format_lines(k, v)),
-            ]
-        )
+    rows = [(c.text, c.source, f"[**{c.verdict}**](#{make_anchor(c.id)})", *show_effect(c.effect)) for c in claims]
+    behind = [
+        part
         for c in claims
+        for part in (
+            f"#### {c.id}",
+            f"{c.text}: **{c.verdict}**" + (f" ({c.reason})" if c.reason else "") + ".",
+            "\n".join(line for k, v in c.statistic.items() for line in format_lines(k, v)),
+        )
+        if part
     ]
     return [
         "## Claims",
@@ -146,8 +149,18 @@ def show_claims(claims: Sequence[Any], regime: Any) -> list[str]:
         "of experiments. Verdicts by construction are not counted.",
         tell_verdicts(claims),
         table(heads, rows),
-        "\n".join(listed),
+        "### The numbers behind each verdict",
+        *behind,
     ]
+
+
+def make_anchor(claim: str) -> str:
+    """Returns where a report has the numbers behind a claim, as GitHub and MyST name a heading.
+
+    >>> make_anchor("less-seconds-to-0.9")
+    'less-seconds-to-09'
+    """
+    return claim.replace(".", "")
 
 
 def tell_verdicts(claims: Sequence[Any]) -> str:

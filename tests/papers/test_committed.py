@@ -10,6 +10,7 @@ two millionths gives 0.113 to 0.118 instead of 0.119, and convolutions in tiles,
 """
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,7 @@ from fedjax_sel.papers.reproduction import fingerprint_settings
 from fedjax_sel.papers.settings import merge_settings
 from fedjax_sel.papers.stored import judge_again, read_evidence
 from fedjax_sel.papers.uacs import claims as uacs
+from fedjax_sel.report.markdown import make_anchor
 from fedjax_sel.runs.files import to_jsonable
 
 ROOT = Path(__file__).parents[2]
@@ -230,7 +232,38 @@ def test_committed_verdicts_are_those_of_todays_policy(folder):
     text = (RESULTS / folder / "report.md").read_text(encoding="utf-8")
     for found in summary["claims"]:
         claim = Claim(**found)
-        assert f"| {claim.text} | {claim.source} | **{claim.verdict}** |" in text.replace("\\|", "|")
+        linked = f"[**{claim.verdict}**](#{make_anchor(claim.id)})"
+        assert f"| {claim.text} | {claim.source} | {linked} |" in text.replace("\\|", "|")
+
+
+PAGES = {
+    "uacs": ("uacs-full",),
+    "device-heuristic": ("device_heuristic-small",),
+    "fedft-eds": ("fedft_eds-medium",),
+    "gpfl": ("gpfl-small", "gpfl-medium"),
+    "lefl": ("lefl-small",),
+}
+"""The results that each page tells."""
+
+UNLINKED = {"uacs": 9, "device-heuristic": 5, "fedft-eds": 2, "gpfl": 0, "lefl": 0}
+"""How often a page names a verdict that is no claim's: under other settings or measures, which tables have."""
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_links_every_verdict_to_its_claim_and_leaves_none_out(page):
+    text = (ROOT / "docs" / "results" / f"{page}.md").read_text(encoding="utf-8")
+    claims = {
+        f"../../benchmarks/results/{folder}/report.md#{make_anchor(claim['id'])}": claim["verdict"]
+        for folder in PAGES[page]
+        for claim in read_summary(folder)["claims"]
+    }
+    links = dict(re.findall(r"^\[(.+?)\]: (\S+)$", text, flags=re.MULTILINE))
+    told = [(links[label], " ".join(verdict.split())) for verdict, label in re.findall(r"\[([^][]+)\]\[(.+?)\]", text)]
+    assert [(link, claims[link]) for link, _ in told] == told
+    assert {link for link, _ in told} == set(links.values())
+    assert {link for link, verdict in claims.items() if verdict != "not judged at this scale"} <= set(links.values())
+    rest = re.sub(r"\[[^][]+\]\[.+?\]", "", text)
+    assert len(re.findall(r"\b(?:reproduced|undecided|by\s+construction)\b", rest)) == UNLINKED[page]
 
 
 def test_claims_of_uacs_that_measures_alone_give_are_todays():

@@ -86,7 +86,7 @@ def test_the_report_shows_every_figure_and_every_claim(out, summary):
     assert sorted(shown) == sorted(f"figures/{path.name}" for path in (out / "figures").iterdir())
     assert len(shown) == 9
     for claim in summary["claims"]:
-        assert f"- `{claim['id']}`: {claim['verdict']}" in text
+        assert f"#### {claim['id']}\n\n{claim['text']}: **{claim['verdict']}**" in text
     assert "nan" not in text.lower().split()
 
 

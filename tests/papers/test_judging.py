@@ -249,8 +249,8 @@ def test_verdicts_by_construction_are_counted_nowhere():
     claims = settle_claims([*claims_on("good"), *fixed], REGIME, {"good": ENOUGH})
     assert count_verdicts(claims) == {YES: 1, NO: 0, OPEN: 0, NOT_JUDGED: 0}
     text = "\n".join(show_claims(claims, REGIME))
-    assert "| It is so | p. 1 | **reproduced** | +0.3 [0.2018, 0.3982], 5 seeds | 1 of 1 | 0 |" in text
-    assert "- `by-design`: by construction: N of N" in text
+    assert "| It is so | p. 1 | [**reproduced**](#it-is-so) | +0.3 [0.2018, 0.3982], 5 seeds | 1 of 1 | 0 |" in text
+    assert "#### by-design\nIt is so: **by construction** (N of N).\n- " in text
     assert "Verdicts on the paper's claims: 1 reproduced; not counted: 1 by construction." in text
     ours = [
         dataclasses.replace(claims[0], source="ours: a control"),

@@ -16,6 +16,7 @@ from fedjax_sel import config, papers
 from fedjax_sel.engine import driver
 from fedjax_sel.papers.paper import Cell, locate_cell
 from fedjax_sel.papers.reproduction import run_cells
+from fedjax_sel.report.markdown import make_anchor
 from fedjax_sel.runs import execute, layout, pretrained
 from tests.papers.forms import SUMMARY_KEYS
 
@@ -141,8 +142,9 @@ def test_the_report_shows_every_figure_and_verdict(out, summary):
         assert min(pixels.shape[:2]) > 200
         assert len(np.unique(pixels[:, :, 0])) > 20, f"{name} is blank"
     for claim in summary["claims"]:
-        assert f"| {claim['text']} | {claim['source']} | **{claim['verdict']}** |" in text
-        assert f"- `{claim['id']}`" in text
+        linked = f"[**{claim['verdict']}**](#{make_anchor(claim['id'])})"
+        assert f"| {claim['text']} | {claim['source']} | {linked} |" in text
+        assert f"#### {claim['id']}\n\n{claim['text']}: **{claim['verdict']}**" in text
     assert "nan" not in text.lower().split()
 
 
