@@ -15,7 +15,7 @@ from fedjax_sel.metrics.verdict import NOT_REPRODUCED, REPRODUCED, UNDECIDED
 from fedjax_sel.papers.paper import Claim, Histories, NotRun, Result
 from fedjax_sel.papers.regime import Conditions, FairRegime, describe_shortfalls
 from fedjax_sel.pytree import show
-from fedjax_sel.report.markdown import AGAINST, REFUTING, SIDE
+from fedjax_sel.report.markdown import AGAINST, ALONE, REFUTING, SIDE
 
 Differences = Mapping[str, Difference]
 """Paired differences between two methods, by experiment."""
@@ -42,12 +42,16 @@ class Question:
     """A question about a difference.
 
     Attributes:
+      name: of the question, in `QUESTIONS`.
+      bound: the number in it; None: there is none.
       judge: gives the verdict of one interval.
       refute: gives the one-sided p-value of the opposite.
       points: whether a mean lies on the claim's side.
       holds: by how much a difference, as far as its interval reaches, is on the claim's side; below 0: on the other.
     """
 
+    name: str
+    bound: float | None
     judge: Callable[[Difference], str]
     refute: Callable[[Difference], float]
     points: Callable[[float], bool]
@@ -60,12 +64,14 @@ class Judgement:
 
     Attributes:
       verdict: reproduced, not reproduced or undecided.
-      effect: pooled difference with its interval, number of comparisons, and how many are on the claim's side or refute
-        it.
+      effect: pooled difference with its interval, number of comparisons, and how many are on the claim's side, support
+        it by their own interval, or refute it.
+      asked: the question and the difference of every seed, as in `record`, from which `judge_recorded` gives the same.
     """
 
     verdict: str
     effect: dict[str, Any] = field(default_factory=dict)
+    asked: dict[str, Any] = field(default_factory=dict)
 
 
 def ask_larger(negligible: float = 0.0) -> Question:
@@ -74,6 +80,8 @@ def ask_larger(negligible: float = 0.0) -> Question:
     A certain advantage, however small, does not refute it.
     """
     return Question(
+        "larger",
+        negligible,
         lambda d: d.larger(negligible),
         lambda d: 1.0 if d.low > 0 else d.p_below(negligible, or_at=True),
         lambda mean: mean > DUST,
@@ -82,12 +90,14 @@ def ask_larger(negligible: float = 0.0) -> Question:
 
 def ask_not_smaller() -> Question:
     """Returns the question "the first is at least as large as the second"."""
-    return Question(Difference.not_smaller, Difference.p_below, lambda mean: mean >= -DUST)
+    return Question("not smaller", None, Difference.not_smaller, Difference.p_below, lambda mean: mean >= -DUST)
 
 
 def ask_comparable(margin: float) -> Question:
     """Returns the question "they are about equal"."""
     return Question(
+        "comparable",
+        margin,
         lambda d: d.comparable(margin),
         lambda d: min(d.p_above(margin), d.p_below(-margin)),
         lambda mean: abs(mean) < margin,
@@ -97,7 +107,18 @@ def ask_comparable(margin: float) -> Question:
 
 def ask_not_below(margin: float) -> Question:
     """Returns the question "the first is at most `margin` below the second"."""
-    return Question(lambda d: d.not_below(margin), lambda d: d.p_below(-margin), lambda mean: mean > -margin)
+    return Question(
+        "not below", margin, lambda d: d.not_below(margin), lambda d: d.p_below(-margin), lambda mean: mean > -margin
+    )
+
+
+QUESTIONS: Mapping[str, Callable[..., Question]] = {
+    "larger": ask_larger,
+    "not smaller": ask_not_smaller,
+    "comparable": ask_comparable,
+    "not below": ask_not_below,
+}
+"""The questions that a claim can ask."""
 
 
 def judge(question: Question, differences: Differences) -> Judgement:
@@ -154,9 +175,44 @@ def judge_each(question: Question, by_rival: Mapping[str, Differences]) -> Judge
         "pooled": describe_difference(pooled[least]),
         "comparisons": len(single),
         SIDE: sum(pointing),
+        ALONE: sum(question.judge(d) == REPRODUCED for d in single),
         REFUTING: sum(refuting),
     }
-    return Judgement(verdict, {AGAINST: least, **effect} if len(pooled) > 1 else effect)
+    asked = record(question, by_rival)
+    return Judgement(verdict, {AGAINST: least, **effect} if len(pooled) > 1 else effect, asked)
+
+
+def record(question: Question, by_rival: Mapping[str, Differences]) -> dict[str, Any]:
+    """Returns what was asked, as JSON holds it: the question, its number, and the differences that answer it."""
+    differences = {
+        rival: {name: record_difference(d) for name, d in found.items()} for rival, found in by_rival.items()
+    }
+    return {"question": question.name, "bound": question.bound, "differences": differences}
+
+
+def record_difference(d: Difference) -> dict[str, Any]:
+    """Returns a difference by its seeds and open ends, or by its interval where that is all there is."""
+    if not d.values:
+        return describe_difference(d)
+    return {"values": list(d.values), "open": [end for end in ("low", "high") if np.isinf(getattr(d, end))]}
+
+
+def read_difference(recorded: Mapping[str, Any]) -> Difference:
+    """Returns a recorded difference; an end that JSON cannot hold is open."""
+    ends = {"low": -np.inf, "high": np.inf}
+    if "values" not in recorded:
+        return Difference(**{k: ends.get(k, np.nan) if v is None else v for k, v in recorded.items()})
+    d = difference(np.array(recorded["values"], np.float64), np.zeros(len(recorded["values"])))
+    return replace(d, **{end: ends[end] for end in recorded["open"]})
+
+
+def judge_recorded(asked: Mapping[str, Any]) -> Judgement:
+    """Returns today's verdict on what a claim recorded; see `record`."""
+    given = () if asked["bound"] is None else (asked["bound"],)
+    by_rival = {
+        rival: {name: read_difference(d) for name, d in found.items()} for rival, found in asked["differences"].items()
+    }
+    return judge_each(QUESTIONS[asked["question"]](*given), by_rival)
 
 
 def find_refuting(question: Question, differences: Iterable[Difference]) -> list[bool]:
@@ -231,7 +287,7 @@ def make_claim(
     """
     found = Judgement(found) if isinstance(found, str) else found
     check_name(f"verdict on {name}:", found.verdict, VERDICTS)
-    return Claim(name, text, source, found.verdict, statistic, found.effect, tuple(rests_on), fixed)
+    return Claim(name, text, source, found.verdict, statistic, found.effect, tuple(rests_on), fixed, asked=found.asked)
 
 
 def settle_claims(

@@ -69,9 +69,9 @@ class StoredCell(History):
         return super().__getitem__(metric)
 
     def __getattribute__(self, name: str) -> Any:
-        """Returns an attribute; may raise `NotRun` for the cohorts."""
-        if name == "selections" and self.may_lack:
-            raise NotRun("selections: only the measures over all rounds are known")
+        """Returns an attribute; raises `NotRun` or `KeyError` for the cohorts."""
+        if name == "selections":
+            raise (NotRun if self.may_lack else KeyError)("selections: only the measures over all rounds are known")
         return super().__getattribute__(name)
 
     @property
@@ -189,6 +189,8 @@ class Claim:
       fixed: why no run could have come out otherwise, or why the true difference is 0, whatever is selected; "": one
         could.
       reason: why it is not judged, or that it is by construction.
+      asked: the question and the difference of every seed, as `judging.record` has them; empty if the verdict rests on
+        no comparison over seeds.
     """
 
     id: str
@@ -200,6 +202,7 @@ class Claim:
     rests_on: tuple[str, ...] = ()
     fixed: str = ""
     reason: str = ""
+    asked: dict[str, Any] = field(default_factory=dict)
 
     @property
     def is_ours(self) -> bool:

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from fedjax_sel import papers
 from fedjax_sel.papers.earlier import read_cells
-from fedjax_sel.papers.judging import settle_claims
+from fedjax_sel.papers.judging import judge_recorded, settle_claims
 from fedjax_sel.papers.paper import Claim, Evidence, Finished
 from fedjax_sel.papers.regime import Conditions
 from fedjax_sel.report.markdown import show_claims, show_notes
 from fedjax_sel.runs.files import write_json, write_text
 
 
-def read_evidence(folder: Path) -> Evidence:
-    """Returns the evidence in a reproduction's folder: the measures of the cells that it ran, and its studies."""
+def read_evidence(folder: Path, *, may_lack: bool = False) -> Evidence:
+    """Returns the evidence in a reproduction's folder: the measures of the cells that it ran, and its studies.
+
+    Args:
+      folder: of the reproduction.
+      may_lack: as in `StoredCell`.
+    """
     summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-    cells = read_cells(summary, papers.load(summary["paper"]).cells(summary["scale"]))
+    cells = read_cells(summary, papers.load(summary["paper"]).cells(summary["scale"]), may_lack=may_lack)
     studies = {
         path.stem: json.loads(path.read_text(encoding="utf-8"))["found"]
         for path in sorted((folder / "studies").glob("*.json"))
@@ -29,14 +34,27 @@ def read_evidence(folder: Path) -> Evidence:
 def judge_again(folder: Path) -> list[Claim]:
     """Returns the claims in a reproduction's folder under today's policy, from its stored numbers.
 
-    Raises:
-      KeyError: a claim needs individual rounds, which are not stored: the paper has to be run again.
+    A claim that needs individual rounds, which are not stored, keeps its text and its numbers; its verdict and its
+    effect follow from the differences that it recorded.
     """
     summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
     paper = papers.load(summary["paper"])
     conditions = {name: Conditions(**had) for name, had in summary["conditions"].items()}
-    claims, finished = paper.claims(summary["scale"], read_evidence(folder)), "unfinished" not in summary
-    return settle_claims(claims, paper.regime, conditions, finished=finished)
+    try:
+        claims = paper.claims(summary["scale"], read_evidence(folder))
+    except KeyError:  # some need individual rounds
+        again = {claim.id: claim for claim in paper.claims(summary["scale"], read_evidence(folder, may_lack=True))}
+        stored = [Claim(**found) for found in summary["claims"]]
+        claims = [again.pop(claim.id, None) or judge_stored(claim) for claim in stored] + list(again.values())
+    return settle_claims(claims, paper.regime, conditions, finished="unfinished" not in summary)
+
+
+def judge_stored(claim: Claim) -> Claim:
+    """Returns a stored claim, not settled, with today's verdict on the differences that it recorded, if it has any."""
+    if not claim.asked:
+        return replace(claim, reason="")
+    found = judge_recorded(claim.asked)
+    return replace(claim, verdict=found.verdict, effect=found.effect, asked=found.asked, reason="")
 
 
 def write_again(folder: Path, commit: str | None) -> None:

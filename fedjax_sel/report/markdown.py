@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-SIDE, REFUTING, AGAINST = "on the claim's side", "refuting, after Holm", "over"
+SIDE, ALONE, REFUTING = "on the claim's side", "supporting by their own interval", "refuting, after Holm"
+AGAINST = "over"
 """Keys of a claim's effect."""
 
 
@@ -129,7 +130,7 @@ def show_claims(claims: Sequence[Any], regime: Any) -> list[str]:
     """
     heads = (
         *("claim", "source", "verdict", "pooled effect, 95 % interval"),
-        *("comparisons that support it", "comparisons that refute it"),
+        *("comparisons on its side (by their own interval)", "comparisons that refute it"),
     )
     rows = [(c.text, c.source, f"[**{c.verdict}**](#{make_anchor(c.id)})", *show_effect(c.effect)) for c in claims]
     behind = [
@@ -145,8 +146,8 @@ def show_claims(claims: Sequence[Any], regime: Any) -> list[str]:
     return [
         "## Claims",
         f"Smallest fair regime: {regime.describe()}. Below it, nothing is judged. A claim about several experiments "
-        "is judged by their pooled effect; a single experiment can refute it, after Holm's correction for the number "
-        "of experiments. Verdicts by construction are not counted.",
+        "is judged by their pooled effect; a single experiment can refute it, too, after Holm's correction for the "
+        "number of all tests of the claim. Verdicts by construction are not counted.",
         tell_verdicts(claims),
         table(heads, rows),
         "### The numbers behind each verdict",
@@ -188,6 +189,6 @@ def show_effect(effect: Mapping[str, Any]) -> tuple[str, str, str]:
         return "—", "—", "—"
     return (
         format_number(effect["pooled"]) + (f", against {effect[AGAINST]}" if AGAINST in effect else ""),
-        f"{effect[SIDE]} of {effect['comparisons']}",
+        f"{effect[SIDE]} of {effect['comparisons']} ({effect[ALONE]})",
         f"{effect[REFUTING]}",
     )

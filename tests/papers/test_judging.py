@@ -1,6 +1,7 @@
 """One policy for all papers: pooled effects, Holm's correction, the fair regime, what is fixed by construction."""
 
 import dataclasses
+import json
 import math
 
 import numpy as np
@@ -21,6 +22,7 @@ from fedjax_sel.papers.judging import (
     count_verdicts,
     judge,
     judge_each,
+    judge_recorded,
     list_results,
     make_claim,
     pool,
@@ -29,6 +31,7 @@ from fedjax_sel.papers.judging import (
 from fedjax_sel.papers.paper import Cell, NotRun
 from fedjax_sel.papers.regime import Conditions, FairRegime, describe_shortfalls
 from fedjax_sel.report.markdown import AGAINST, show_claims
+from fedjax_sel.runs.files import to_jsonable
 
 YES, NO, OPEN = "reproduced", "not reproduced", "undecided"
 SPREAD = np.array([-1.0, -0.5, 0.0, 0.5, 1.0])
@@ -81,6 +84,7 @@ def test_one_of_nine_uncorrected_intervals_refutes_nothing():
     assert found.verdict == OPEN
     assert found.effect["comparisons"] == 9
     assert found.effect["on the claim's side"] == 8
+    assert found.effect["supporting by their own interval"] == 0
     assert found.effect["refuting, after Holm"] == 0
 
 
@@ -169,6 +173,20 @@ def test_of_rivals_to_be_equal_to_the_one_that_is_farthest_off_is_shown():
         assert found.effect[AGAINST] == "far"
 
 
+@pytest.mark.parametrize("question", [ask_larger(0.01), ask_not_smaller(), ask_comparable(0.2), ask_not_below(0.1)])
+def test_a_judgement_follows_from_what_it_recorded(question):
+    """Through JSON, too, and with open ends and differences of which only the interval is known."""
+    known = {"a": around(0.05), "late": dataclasses.replace(around(0.3), high=math.inf)}
+    for by_rival in (
+        {"": known},
+        {"one": known, "other": {"a": around(-0.3, 0.01)}},
+        {"": {"a": dataclasses.replace(around(0.2), values=())}},
+        {"": {"a": dataclasses.replace(around(0.2), values=(), high=math.inf)}},
+    ):
+        found = judge_each(question, by_rival)
+        assert judge_recorded(json.loads(json.dumps(to_jsonable(found.asked)))) == found
+
+
 def test_nothing_to_compare_is_no_verdict():
     with pytest.raises(NotRun):
         judge(ask_larger(), {})
@@ -249,7 +267,7 @@ def test_verdicts_by_construction_are_counted_nowhere():
     claims = settle_claims([*claims_on("good"), *fixed], REGIME, {"good": ENOUGH})
     assert count_verdicts(claims) == {YES: 1, NO: 0, OPEN: 0, NOT_JUDGED: 0}
     text = "\n".join(show_claims(claims, REGIME))
-    assert "| It is so | p. 1 | [**reproduced**](#it-is-so) | +0.3 [0.2018, 0.3982], 5 seeds | 1 of 1 | 0 |" in text
+    assert "| It is so | p. 1 | [**reproduced**](#it-is-so) | +0.3 [0.2018, 0.3982], 5 seeds | 1 of 1 (1) | 0 |" in text
     assert "#### by-design\nIt is so: **by construction** (N of N).\n- " in text
     assert "Verdicts on the paper's claims: 1 reproduced; not counted: 1 by construction." in text
     ours = [
