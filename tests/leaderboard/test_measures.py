@@ -281,7 +281,7 @@ STUDIES = {
     "volatile": {
         "rounds": 2500,
         "turns": 50_000,
-        "methods": {"uniform": {"successes": [23_700, 23_800]}, "oracle": {"successes": [45_000, 45_010]}},
+        "methods": {"uniform": {"successes": [23_740, 23_760]}, "oracle": {"successes": [45_000, 45_010]}},
     }
 }
 
@@ -292,6 +292,18 @@ def test_every_prediction_has_its_judge_and_a_small_leaderboard_judges_none(tidy
     assert found["volatile-expectations"].verdict == "held"
     assert {found[name].verdict for name in found if name != "volatile-expectations"} == {"not judged"}
     assert "4 selectors on 2 federations with 3 seeds" in found["controls"].reason
+
+
+@pytest.mark.parametrize(
+    ("successes", "verdict"),
+    [([23_750, 23_750], "held"), ([23_700, 23_800], "undecided"), ([23_000, 23_001], "did not hold")],
+)
+def test_an_expectation_holds_within_a_hundredth(tidy, successes, verdict):
+    """An interval that is wide enough to hold everything shows nothing."""
+    uniform = {"volatile": STUDIES["volatile"] | {"methods": {"uniform": {"successes": successes}}}}
+    uniform["volatile"]["methods"]["oracle"] = STUDIES["volatile"]["methods"]["oracle"]
+    (found,) = [one for one in judge_predictions(tidy, uniform) if one.id == "volatile-expectations"]
+    assert found.verdict == verdict
 
 
 def test_predictions_are_judged_by_the_numbers():
