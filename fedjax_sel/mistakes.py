@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+import threading
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -156,20 +157,46 @@ def refuse_global_random_numbers(instead: str = FROM_KEY) -> Iterator[None]:
       OwnCodeError: the state of NumPy's global generator changed inside, or user code made a generator without a seed.
     """
     drawn = f"random numbers were drawn from np.random: {instead}"
-    make = np.random.default_rng
-
-    def refuse(seed: Any = None) -> np.random.Generator:
-        caller = sys._getframe(1).f_code.co_filename
-        if seed is None and not caller.startswith(PACKAGE) and not any(name in caller for name in LIBRARIES):
-            raise OwnCodeError(drawn)
-        return make(seed)
-
     before = np.random.get_state(legacy=False)  # noqa: NPY002 (user code draws from it)
-    np.random.default_rng = refuse  # type: ignore[assignment]
-    try:
+    with GUARD.watch(drawn):
         yield
-    finally:
-        np.random.default_rng = make  # type: ignore[assignment]
     after = np.random.get_state(legacy=False)  # noqa: NPY002
     if not all(map(np.array_equal, jax.tree.leaves(before), jax.tree.leaves(after))):
-        raise OwnCodeError(drawn)
+        others = threading.active_count() > 1
+        raise OwnCodeError(drawn + "; or another thread drew from it meanwhile" * others)
+
+
+class Guard:
+    """Stands in for `np.random.default_rng` while any thread is watched, and refuses to those threads alone."""
+
+    def __init__(self) -> None:
+        self._lock, self._watched, self._make = threading.Lock(), 0, np.random.default_rng
+        self._mine = threading.local()
+
+    @contextmanager
+    def watch(self, drawn: str) -> Iterator[None]:
+        """Context manager in which this thread's own code is refused a generator without a seed, with this error."""
+        outer = getattr(self._mine, "drawn", None)
+        with self._lock:
+            if self._watched == 0:
+                self._make, np.random.default_rng = np.random.default_rng, self._stand_in  # type: ignore[assignment]
+            self._watched += 1
+        self._mine.drawn = drawn
+        try:
+            yield
+        finally:
+            self._mine.drawn = outer
+            with self._lock:
+                self._watched -= 1
+                if self._watched == 0:
+                    np.random.default_rng = self._make  # type: ignore[assignment]
+
+    def _stand_in(self, seed: Any = None) -> np.random.Generator:
+        drawn, caller = getattr(self._mine, "drawn", None), sys._getframe(1).f_code.co_filename
+        is_library = caller.startswith(PACKAGE) or any(name in caller for name in LIBRARIES)
+        if drawn is not None and seed is None and not is_library:
+            raise OwnCodeError(drawn)
+        return self._make(seed)
+
+
+GUARD = Guard()

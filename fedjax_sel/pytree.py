@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Self, dataclass_transform
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float
@@ -146,7 +147,7 @@ def is_real(value: Any) -> bool:
     dtype = getattr(value, "dtype", None)
     if dtype is None:
         return isinstance(value, int | float | np.number)
-    return bool(np.issubdtype(dtype, np.number) and not np.issubdtype(dtype, np.complexfloating))
+    return bool(jnp.issubdtype(dtype, jnp.number) and not jnp.issubdtype(dtype, jnp.complexfloating))  # bfloat16, too
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(param, static, dataclasses.field))

@@ -1,5 +1,7 @@
 """Mistakes in a user's own code: one line that says where, and what helps."""
 
+import threading
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -133,6 +135,31 @@ def test_numbers_of_numpy_without_a_seed_are_refused(text):
     with pytest.raises(OwnCodeError, match=refusal), refuse_global_random_numbers():
         draw(text)
     draw(text)  # afterwards they are anybody's
+
+
+def test_other_threads_draw_as_they_like_and_numpy_is_as_it_was(monkeypatch):
+    """Whoever is watched last lets go first, and first."""
+    there, done = threading.Barrier(2, timeout=60), []
+
+    def watch(first):
+        with refuse_global_random_numbers():
+            there.wait()
+            if first:
+                there.wait()
+        if not first:
+            there.wait()
+        done.append(first)
+
+    make = np.random.default_rng
+    threads = [threading.Thread(target=watch, args=(first,)) for first in (True, False)]
+    for one in threads:
+        one.start()
+    draw("np.random.default_rng()")
+    for one in threads:
+        one.join()
+    assert sorted(done) == [False, True]
+    assert np.random.default_rng is make
+    draw("np.random.default_rng()")
 
 
 def test_a_seed_makes_them_constants_and_libraries_draw_as_they_like():

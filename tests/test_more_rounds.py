@@ -12,6 +12,7 @@ import pytest
 from rich.console import Console
 
 from fedjax_sel import client_selection, config, local_training
+from fedjax_sel.engine import driver
 from fedjax_sel.engine.checkpoint import Checkpoints
 from fedjax_sel.engine.experiment import check_more_rounds
 from fedjax_sel.local_training._schedule import Cosine, Exponential
@@ -149,6 +150,25 @@ def sweeps(tmp_path_factory):
     place = tmp_path_factory.mktemp("sweeps")
     sweep(place / "twice", 7, checkpoints=True)
     return place / "twice", place / "once", sweep(place / "once", 12)[0]
+
+
+def test_a_finished_sweep_that_cannot_go_on_stays_finished(sweeps, tmp_path, monkeypatch):
+    """As where the data behind it, or the number of devices, is another one: nothing says so but the checkpoints."""
+    place = Path(shutil.copytree(sweeps[0], tmp_path / "twice"))
+    with monkeypatch.context() as patched:
+        patched.setattr(driver, "mark_program", lambda program: lambda rounds: f"{rounds:064x}")
+        with pytest.raises(ValueError, match="is a checkpoint of another run"):
+            sweep(place, 12)
+    before, _ = sweep(sweeps[0], 7, checkpoints=True)
+    pd.testing.assert_frame_equal(sweep(place, 7, checkpoints=True)[0], before)
+    assert sweep(place, 12)[0] is not None
+
+
+def test_a_sweep_with_its_axes_in_another_order_is_another_one(sweeps):
+    """The order is in the names of the runs' folders."""
+    for rounds in (7, 12):
+        with pytest.raises(FolderError, match=r"another sweep .*the axes in the order .* there, .* here"):
+            sweep(sweeps[0], rounds, items=SWEPT[::-1], checkpoints=True)
 
 
 def test_a_finished_sweep_goes_on_as_if_it_had_been_asked_from_the_start(sweeps, tmp_path, monkeypatch):

@@ -13,6 +13,7 @@ from fedjax_sel.client_selection.gradient_norm import GradientNorm
 from fedjax_sel.client_selection.round_robin import RoundRobin
 from fedjax_sel.data.own import from_frame
 from fedjax_sel.devices.laws import LogNormal
+from fedjax_sel.engine.settings import REFUSED
 from fedjax_sel.mistakes import OwnCodeError
 from fedjax_sel.models.logistic import LogisticRegression
 from fedjax_sel.task.metrics import MeanOf
@@ -197,9 +198,35 @@ def test_what_a_part_cannot_return_is_named(start, said):
         start()
 
 
-def test_64_bits_are_refused():
-    with jax.enable_x64(True), pytest.raises(ValueError, match="JAX is set to 64 bits"):
-        run()
+@pytest.mark.parametrize(
+    ("name", "value", "why"),
+    [
+        ("jax_enable_x64", True, "runs are in 32 bits"),
+        ("jax_threefry_partitionable", False, "other random numbers are drawn"),
+        ("jax_random_seed_offset", 7, "other random numbers are drawn"),
+        ("jax_debug_nans", True, "marks what was not measured"),
+        ("jax_numpy_dtype_promotion", "strict", "several types are combined"),
+    ],
+)
+def test_a_setting_of_jax_that_would_change_or_break_a_run_is_refused(name, value, why):
+    before, needed = getattr(jax.config, name), REFUSED[name][0]
+    try:
+        jax.config.update(name, value)
+        with pytest.raises(
+            ValueError, match=rf"(?s)JAX has {name}={value!r}, and runs need {needed!r}: .*{why}.*limits"
+        ):
+            run()
+    finally:
+        jax.config.update(name, before)
+
+
+@pytest.mark.parametrize("layout", ["scan", "vmap"])
+def test_random_numbers_do_not_depend_on_jaxs_default_generator(layout):
+    plain = fs.simulate(fs.Experiment(TASK, cohort_size=2, rounds=2), CLIENTS, seeds=[2], layout=layout)
+    with jax.default_prng_impl("rbg"):
+        other = fs.simulate(fs.Experiment(TASK, cohort_size=2, rounds=2), CLIENTS, seeds=[0, 2], layout=layout)
+    np.testing.assert_array_equal(other.selections[1], plain.selections[0])
+    np.testing.assert_allclose(other["accuracy"][1], plain["accuracy"][0], atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["round", "seed", "client"])

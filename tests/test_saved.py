@@ -4,6 +4,7 @@ import shutil
 import sys
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from rich.console import Console
@@ -266,3 +267,14 @@ def test_a_damaged_result_says_how_it_is_restored_where_a_checkpoint_has_it(done
     (tmp_path / "kept" / "summary.json").unlink()
     execute("iris", configuration.resolve(GIVEN), tmp_path / "kept", figures=False, console=QUIET)
     np.testing.assert_array_equal(fs.open(tmp_path / "kept").history["loss"], fs.open(done[0]).history["loss"])
+
+
+def test_numbers_that_numpy_does_not_know_are_kept_and_others_are_refused_by_name(tmp_path):
+    kernel = jnp.array([1.5, -2.25], jnp.bfloat16)
+    path = fs.save_variables(tmp_path / "model.npz", {"params": {"kernel": kernel}})
+    found = fs.load_variables(path)["params"]["kernel"]
+    assert found.dtype == np.float32
+    np.testing.assert_array_equal(found, [1.5, -2.25])
+    np.savez(path, **{"params/kernel": np.asarray(kernel)})  # as earlier versions did
+    with pytest.raises(ValueError, match=r"model.npz cannot be read \(the numbers of params/kernel are of a type that"):
+        fs.load_variables(path)

@@ -19,7 +19,6 @@ from fedjax_sel.engine.history import History
 from fedjax_sel.engine.scan import run_chunk
 from fedjax_sel.report import sweeps
 from fedjax_sel.report.progress import Bar
-from fedjax_sel.report.summary import take_last
 from fedjax_sel.report.sweep_figures import plot_sweep
 from fedjax_sel.report.sweeps import build_tidy
 from fedjax_sel.runs import layout
@@ -528,7 +527,7 @@ def test_the_last_value_is_that_of_the_last_evaluation():
     alive = np.ones((4, 4))
     alive[1, 1:] = 0
     history = History((0, 1, 2, 3), {"accuracy": accuracy, "alive": alive}, np.zeros((4, 4, 1), int), 2)
-    np.testing.assert_array_equal(take_last(history, "accuracy"), [0.5, nan, 0.7, nan])
+    np.testing.assert_array_equal(history.last("accuracy"), [0.5, nan, 0.7, nan])
 
 
 def test_a_callback_that_would_end_a_run_is_refused_where_all_run_to_the_end(tmp_path):

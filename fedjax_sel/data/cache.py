@@ -7,6 +7,7 @@ if the writer was killed or is still at work. `arrays.json`, written last, lists
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import shutil
@@ -30,8 +31,26 @@ A_DAY = 86_400
 
 
 def create(folder: Path, name: str, dtype: np.dtype, shape: tuple[int, ...]) -> np.memmap:
-    """Creates an array on disk, in a folder that is being written, and returns it."""
-    return np.lib.format.open_memmap(folder / f"{name}.npy", mode="w+", dtype=dtype, shape=shape)
+    """Creates an array on disk, in a folder that is being written, and returns it.
+
+    Raises:
+      OSError: there is no room for it. (Found out later, when its pages are written, this would kill the process.)
+    """
+    place = folder / f"{name}.npy"
+    array = np.lib.format.open_memmap(place, mode="w+", dtype=dtype, shape=shape)
+    if hasattr(os, "posix_fallocate"):
+        with place.open("r+b") as file:
+            try:
+                os.posix_fallocate(file.fileno(), 0, place.stat().st_size)
+            except OSError as error:
+                if error.errno in (errno.EINVAL, errno.EOPNOTSUPP):  # a file system that cannot tell
+                    return array
+                raise OSError(
+                    error.errno,
+                    f"no room for the decoded arrays ({array.nbytes:,} bytes of {name})",
+                    str(folder.parent),
+                ) from error
+    return array
 
 
 def load_arrays(folder: Path, write: Callable[[Path], None]) -> dict[str, np.ndarray]:

@@ -82,6 +82,7 @@ def dataset(
     *,
     test: Pair | float | None = None,
     validation: Pair | float | None = None,
+    aside: float = 0.0,
     owner: np.ndarray | None = None,
     classes: int | None = None,
     seed: int = 0,
@@ -101,6 +102,8 @@ def dataset(
         no test examples.
       validation: the same for validation examples; a share is of the examples that are left after the test examples are
         taken.
+      aside: a share that is used for nothing, as `test` would draw it: what the test examples are elsewhere. Test and
+        validation examples are shares of the rest.
       owner: natural owner of each example of `x`, any integers or strings; test examples need none.
       classes: `C`; None: one more than the largest label.
       seed: seed of the random shares.
@@ -153,7 +156,7 @@ def dataset(
                 f"{name}: {len(y)} training examples, but owner has shape {owner.shape}; one owner an example is needed"
             )
 
-    left = np.arange(len(y))
+    left, _ = hold_out(f"{name}: aside", y if targets == "classes" else None, np.arange(len(y)), aside, seed)
     for kind, value in given.items():
         if kind in apart:
             continue

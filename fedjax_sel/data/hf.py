@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,25 +17,38 @@ OWNERS = ("client", "client_id", "user", "user_id", "writer", "writer_id", "spea
 """Columns that may hold the owners, in order of preference."""
 
 
+INDEX = re.compile(r"__index_level_\d+__")
+"""What `datasets` calls the index of a table of pandas."""
+
 ARRAYS, NUMBERS = ("Image", "Sequence", "List", "LargeList"), ("int", "uint", "float", "bool")
 """Kinds of columns that hold arrays, and the prefixes of numeric types."""
 
 
 def hf_dataset(
-    name: str, *, seed: int = 0, validation: float = 0.0, test: float = 0.2, own_test: bool = True
+    name: str,
+    *,
+    seed: int = 0,
+    validation: float = 0.0,
+    test: float = 0.2,
+    own_test: bool = True,
+    targets: str = "classes",
 ) -> Dataset:
     """Returns the splits `train` and `test` of a dataset of the library `datasets`.
 
     The labels are the only column of kind `ClassLabel` that does not name owners, else one called `label`, `labels`,
     `target`, `y` or `fine_label`; the owners are one called `client`, `user_id`, `writer_id`, `speaker_id` or similar;
-    the examples are the one remaining column of images or arrays, or else all columns of numbers together.
+    the examples are the one remaining column of images or arrays, or else all columns of numbers together. The index
+    of a table of pandas, which `datasets` keeps as a column, is no example's; a second column that could be labels or
+    owners is refused among numbers.
 
     Args:
       name: a folder written by `save_to_disk`, or a dataset of the hub, `user/name` or `user/name:configuration`.
       seed: decides which examples become test and validation examples if shares are drawn.
       validation: share of the training examples that the server keeps for validation.
       test: share of the examples that becomes test examples if there is no split `test` or `own_test` is false.
-      own_test: whether the split `test`, if there is one, gives the test examples.
+      own_test: whether the split `test`, if there is one, gives the test examples; if there is none, the share that
+        would have become them is set aside for nothing.
+      targets: their kind, as for `dataset`.
 
     Raises:
       ValueError: the package is not installed, or there are no usable columns of examples or labels.
@@ -43,13 +57,24 @@ def hf_dataset(
     splits = open_splits(name)
     columns = splits["train"].features
     label, owner, examples = find_columns(name, columns)
-    classes = getattr(columns[label], "num_classes", None)
+    has_own = "test" in splits
+    if own_test and has_own and (lacking := [c for c in (label, *examples) if c not in splits["test"].features]):
+        raise ValueError(f"hf:{name}: the split 'test' has no column {lacking[0]!r}, which the split 'train' has")
     known = np.asarray(splits["train"][label])
-    words = np.unique(known) if known.dtype.kind in "US" else None
-    apart = read_split(name, splits["test"], label, examples, words)[:2] if own_test and "test" in splits else test
-    x, y, kept = read_split(name, splits["train"], label, examples, words)
-    names = None if owner is None else np.asarray(splits["train"][owner])[kept]
-    return dataset(name, x, y, test=apart, validation=validation, owner=names, classes=classes, seed=seed)
+    words = np.unique(known) if known.dtype.kind in "US" and targets == "classes" else None
+    x, y, kept = read_split(name, splits["train"], label, examples, words, targets)
+    return dataset(
+        name,
+        x,
+        y,
+        test=read_split(name, splits["test"], label, examples, words, targets)[:2] if own_test and has_own else test,
+        validation=validation,
+        aside=0.0 if own_test or has_own else test,
+        owner=None if owner is None else np.asarray(splits["train"][owner])[kept],
+        classes=getattr(columns[label], "num_classes", None) if targets == "classes" else None,
+        seed=seed,
+        targets=targets,
+    )
 
 
 def open_splits(name: str) -> dict[str, Any]:
@@ -67,9 +92,13 @@ def open_splits(name: str) -> dict[str, Any]:
             found = datasets.load_dataset(path, configuration or None)
     except (OSError, ValueError) as error:
         raise FileNotFoundError(f"hf:{name} is neither a folder here nor to be had from the hub: {error}") from error
+    except IndexError as error:  # of a split without shards
+        raise ValueError(f"hf:{name} cannot be read ({error}); has a split no examples?") from error
     splits: dict[str, Any] = {str(k): v for k, v in found.items()} if isinstance(found, dict) else {"train": found}
     if "train" not in splits:
         raise ValueError(f"hf:{name} has no split 'train'; it has {', '.join(splits)}")
+    if empty := [split for split in ("train", "test") if split in splits and not len(splits[split])]:
+        raise ValueError(f"hf:{name}: the split {empty[0]!r} has no examples")
     return splits
 
 
@@ -83,7 +112,11 @@ def find_columns(name: str, columns: Any) -> tuple[str, str | None, list[str]]:
         known = ", ".join(LABELS)
         raise ValueError(f"hf:{name} has no column of labels ({known}, or a ClassLabel); it has {', '.join(kinds)}")
     owner = next((column for column in OWNERS if column in kinds), None)
-    left = {column: kind for column, kind in kinds.items() if column not in (labels[0], owner, *classes)}
+    left = {
+        column: kind
+        for column, kind in kinds.items()
+        if column not in (labels[0], owner, *classes) and not INDEX.fullmatch(column)
+    }
     arrays = [column for column, kind in left.items() if kind in ARRAYS or kind.startswith("Array")]
     numbers = [column for column, kind in left.items() if kind == "Value" and columns[column].dtype.startswith(NUMBERS)]
     if len(arrays) > 1 or not (arrays or numbers) or (not arrays and len(numbers) < len(left)):
@@ -91,6 +124,12 @@ def find_columns(name: str, columns: Any) -> tuple[str, str | None, list[str]]:
         raise ValueError(
             f"hf:{name} has {shown} beside its labels; one column of images or arrays is needed, or numbers alone; "
             "make a Dataset of it in code (fs.dataset), or name a function of your own that does"
+        )
+    if not arrays and (odd := [column for column in numbers if column in (*LABELS, *OWNERS)]):
+        raise ValueError(
+            f"hf:{name}: {odd[0]} would be one of the numbers of an example, as {labels[0]} has the labels"
+            f"{f' and {owner} the owners' if owner else ''}; remove it (remove_columns), or call it otherwise "
+            "(rename_column)"
         )
     return labels[0], owner, arrays or numbers
 
@@ -103,11 +142,11 @@ def holds_doubles(feature: Any) -> bool:
 
 
 def read_split(
-    name: str, split: Any, label: str, examples: list[str], words: np.ndarray | None
+    name: str, split: Any, label: str, examples: list[str], words: np.ndarray | None, targets: str = "classes"
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Returns the examples and labels of a split, and the indices of their rows; unlabelled rows (-1) are left out.
 
-    Labels that are strings are numbered in the order of `words`.
+    Labels that are strings are numbered in the order of `words`. Targets of another kind than classes are as they are.
 
     Raises:
       ValueError: a label is missing, unknown, below -1, or all are -1; or examples differ in shape.
@@ -120,7 +159,7 @@ def read_split(
         )
     if words is not None:
         if unknown := set(y) - set(words):
-            raise ValueError(f"hf:{name}: the label {min(unknown)!r} is in the test examples only")
+            raise ValueError(f"hf:{name}: the label {min(unknown).item()!r} is in the test examples only")
         y = np.searchsorted(words, y)
     wide = {"dtype": np.float64} if any(holds_doubles(split.features[column]) for column in examples) else {}
     table = split.select_columns(examples).with_format("numpy", **wide)[:]  # by default as float32
@@ -129,6 +168,8 @@ def read_split(
         shapes = sorted({np.shape(one) for one in columns[0]}, key=str)
         raise ValueError(f"hf:{name}: examples differ in shape ({shapes[0]}, {shapes[-1]}); examples must be alike")
     x = columns[0] if len(examples) == 1 and columns[0].ndim > 1 else np.stack(columns, axis=1).astype(np.float64)
+    if targets != "classes":
+        return x, y, np.arange(len(y))
     if y.dtype.kind in "if" and y.size and (y < -1).any():
         raise ValueError(f"hf:{name}: a label is {y.min()}; labels must be numbers from 0, or -1 where there is none")
     kept = np.flatnonzero(y >= 0)

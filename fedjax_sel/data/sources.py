@@ -62,14 +62,15 @@ def load(
       seed: decides which examples become test and validation examples if shares are drawn.
       validation: share of the training examples that the server keeps for validation.
       test: share of the examples that becomes test examples, for a dataset without test examples.
-      test_from: `"training"`: the share `test` is drawn also from a dataset that has test examples, which are not used
-        (to tune without touching the test examples, or if the two were made differently); None: the dataset's own.
+      test_from: `"training"`: the share `test` is drawn from the training examples, and the dataset's test examples, or
+        those that would have been drawn, are not used (to tune without touching them, or if they were made
+        differently); None: the dataset's own.
       num_examples: number of training examples to take, drawn stratified by label; None: all.
       num_test_examples: number of test examples, likewise.
       num_validation_examples: number of the examples set apart by `validation`, likewise; the others are not used.
       data_dir: the folder of tfds datasets and files; None: `$TFDS_DATA_DIR`, else `~/tensorflow_datasets`.
       cache_dir: the folder of decoded arrays; None: `$FEDJAX_SEL_CACHE`, else `~/.cache/fedjax_sel/datasets`.
-      targets: the kind of targets in a file, as for `dataset`; None: classes.
+      targets: the kind of targets of `npz:PATH` and `hf:NAME`, as for `dataset`; None: classes.
 
     Raises:
       ValueError: the name is unknown, or the data cannot be used.
@@ -86,8 +87,8 @@ def load(
             hint = "; arrays become one by dataset(name, x, y)"
         raise ValueError(f"the name of a dataset is {show(name)} ({type(name).__name__}); it must be text{hint}")
     kind, _, rest = name.partition(":")
-    if targets is not None and kind != "npz":
-        raise ValueError(f"{name}: targets is {show(targets)}; only npz:PATH takes it, other data says it itself")
+    if targets is not None and kind not in ("npz", "hf"):
+        raise ValueError(f"{name}: targets is {show(targets)}; npz:PATH and hf:NAME take it, other data says it itself")
     if test_from not in (None, "training"):
         raise ValueError(f"{name}: test_from is {show(test_from)}; it must be 'training' or None")
     own_test = test_from is None
@@ -102,7 +103,14 @@ def load(
             targets=targets or "classes",
         )
     elif kind == "hf" and rest:
-        whole = hf_dataset(rest, seed=seed, validation=validation, test=test, own_test=own_test)
+        whole = hf_dataset(
+            rest,
+            seed=seed,
+            validation=validation,
+            test=test,
+            own_test=own_test,
+            targets=targets or "classes",
+        )
     elif kind == "tfds" and rest:
         whole = tfds_dataset(
             rest,
@@ -114,7 +122,7 @@ def load(
             cache_dir=cache_dir,
         )
     else:
-        whole = load_built_in(name, seed=seed, validation=validation, test=test)
+        whole = load_built_in(name, seed=seed, validation=validation, test=test, aside=0.0 if own_test else test)
     return take_fewer(whole, num_examples, num_test_examples, num_validation_examples, seed)
 
 
@@ -172,8 +180,8 @@ def read_built_in(function: str) -> tuple[np.ndarray, np.ndarray]:
     return x, y
 
 
-def load_built_in(name: str, *, seed: int, validation: float, test: float) -> Dataset:
-    """Returns one of the datasets of scikit-learn."""
+def load_built_in(name: str, *, seed: int, validation: float, test: float, aside: float = 0.0) -> Dataset:
+    """Returns one of the datasets of scikit-learn; shares as for `dataset`."""
     if name not in BUILT_IN:
         near = difflib.get_close_matches(name.lower(), available(), n=1)
         raise ValueError(
@@ -185,4 +193,4 @@ def load_built_in(name: str, *, seed: int, validation: float, test: float) -> Da
     if name == "digit_images":
         x = x.reshape(-1, 8, 8, 1)
     targets = "continuous" if y.dtype.kind == "f" else "classes"
-    return dataset(name, x, y, test=test, validation=validation, seed=seed, targets=targets)
+    return dataset(name, x, y, test=test, validation=validation, aside=aside, seed=seed, targets=targets)

@@ -107,6 +107,24 @@ class Checkpoints:
           ValueError: the newest readable checkpoint is of another run, or of another version of this program; or the
             folder is a file.
         """
+        found = self._newest(mark, mark_of_ended)
+        if found is None:
+            return None
+        number, arrays, ended = found
+        if shapes(like) != {name: a.shape for name, a in arrays.items() if name.startswith(STATE)}:
+            raise ValueError(f"{self._path(number)} was written by another version of this program; use another folder")
+        self.saved = number
+        measured = {name.removeprefix(MEASURED): a for name, a in arrays.items() if name.startswith(MEASURED)}
+        return Point(number, fill_state(like, arrays), measured, float(arrays[ABOUT + "seconds"]), ended)
+
+    def check(self, mark: str, mark_of_ended: Callable[[int], str] | None = None) -> None:
+        """Raises the errors of `restore` that a mark alone shows, before anything else is changed."""
+        self._newest(mark, mark_of_ended)
+
+    def _newest(
+        self, mark: str, mark_of_ended: Callable[[int], str] | None
+    ) -> tuple[int, dict[str, np.ndarray], bool] | None:
+        """Returns number and content of the newest point that can be read, and whether it is a shorter run's end."""
         if self.folder.exists() and not self.folder.is_dir():
             raise ValueError(f"{self.folder} is a file; checkpoints need a folder of that name")
         for number in reversed(self.rounds()):
@@ -130,11 +148,7 @@ class Checkpoints:
                     "number of devices: on a CPU, of cores); "
                     "continue it with what it was started with, or use another folder"
                 )
-            if shapes(like) != {name: a.shape for name, a in arrays.items() if name.startswith(STATE)}:
-                raise ValueError(f"{path} was written by another version of this program; use another folder")
-            self.saved = number
-            measured = {name.removeprefix(MEASURED): a for name, a in arrays.items() if name.startswith(MEASURED)}
-            return Point(number, fill_state(like, arrays), measured, float(arrays[ABOUT + "seconds"]), ended)
+            return number, arrays, ended
         return None
 
     def due(self, number: int, *, now: bool = False) -> bool:

@@ -96,9 +96,7 @@ def sweep(
         if hasattr(callback, "check_metrics"):
             callback.check_metrics({"loss", *complete_metrics(experiments[0].task, drawn[0]).metrics})
     forget_many_programs()
-    layout, mesh = (Layout(clients=1, seeds="scan"), None) if how.debug else (how.layout, how.mesh)
-    program = plan_program(experiments, drawn, seeds, layout=layout, mesh=mesh, chunk=how.chunk, others=others)
-    program = program.settle(how.memory, how.examples_on)
+    program = settle_plan(experiments, drawn, seeds, how, others)
     mark_at = None if how.checkpoints is None else mark_program(program)
     state, upfront = init_runs(program.experiments, program.drawn, program.keys, program.layout)
     upfront = {name: value[: program.count] for name, value in upfront.items()}
@@ -116,6 +114,36 @@ def sweep(
     for one in histories:
         warn_of_faults(one, alone=len(experiments) == 1)
     return histories
+
+
+def settle_plan(
+    experiments: Sequence[Experiment],
+    drawn: Sequence[FederatedData],
+    seeds: Sequence[int],
+    how: Execution,
+    others: Sequence[Experiment],
+) -> Program:
+    """Returns the program of several experiments, with its layout and where it has its examples."""
+    layout, mesh = (Layout(clients=1, seeds="scan"), None) if how.debug else (how.layout, how.mesh)
+    program = plan_program(experiments, drawn, seeds, layout=layout, mesh=mesh, chunk=how.chunk, others=others)
+    return program.settle(how.memory, how.examples_on)
+
+
+def check_checkpoints(
+    experiments: Sequence[Experiment],
+    data: Federation,
+    seeds: Sequence[int],
+    execution: Execution | None = None,
+    *,
+    others: Sequence[Experiment] = (),
+    **changes: Any,
+) -> None:
+    """Raises `ValueError` if `sweep`, with these arguments, could not go on from its checkpoints; compiles nothing."""
+    how = resolve_execution(execution, changes)
+    program = settle_plan(experiments, data.draws(seeds), seeds, how, others)
+    mark_at = mark_program(program)
+    if how.checkpoints is not None:
+        how.checkpoints.check(mark_at(program.first.rounds), mark_at)
 
 
 def run_rounds(

@@ -22,6 +22,7 @@ from fedjax_sel.devices.availability import Always
 from fedjax_sel.devices.clock import Deadline
 from fedjax_sel.engine.contract import check_fields, check_signals, check_stacked, warn_of_misspelt_methods
 from fedjax_sel.engine.debug import stage
+from fedjax_sel.engine.settings import check_settings
 from fedjax_sel.engine.targets import check_targets
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.protocols import (
@@ -187,8 +188,8 @@ class Experiment(Pytree):
     @see("docs/how-to/data.md")
     def check(self, data: FederatedData) -> None:
         """Raises `ValueError` if the experiment cannot run on `data`."""
-        if jax.config.read("jax_enable_x64"):
-            raise ValueError("JAX is set to 64 bits (JAX_ENABLE_X64); runs are in 32: unset it")
+        with see("docs/understand/limits.md"):
+            check_settings()
         check_scalars(self)
         with see("docs/how-to/command-line.md"):
             self.count_cohort(data.num_clients)

@@ -87,6 +87,16 @@ class History:
             raise KeyError(f"no metric {metric!r} in this history{hint} there are: {', '.join(known)}")
         return self.metrics[metric]
 
+    def last(self, metric: str) -> np.ndarray:
+        """Returns each seed's last value of a metric, Float[R]: of the last evaluation, if a callback ended the run.
+
+        For a seed that diverged, it is the value that the run ended with.
+        """
+        values = self[metric]
+        missing = np.all(np.isnan(values.reshape(*values.shape[:2], -1)), axis=-1)
+        at = values.shape[1] - 1 - np.argmin(missing[:, ::-1], axis=1)
+        return values[np.arange(len(values)), np.where(self.diverged == 0, at, -1)]
+
     def cumulative(self, *metrics: str) -> np.ndarray:
         """Returns the sum of these metrics up to and including each round, Float[R, T]."""
         return np.cumsum(sum(self[metric] for metric in metrics), axis=1, dtype=np.float64)

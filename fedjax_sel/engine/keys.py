@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 import jax
-from jaxtyping import Array, Int
+from jaxtyping import Array, Int, Integer
 
 from fedjax_sel.types import PRNGKey
 
@@ -43,6 +43,18 @@ OF_OBSERVE, OF_SIGNALS, OF_UPFRONT = 2**32 - 1, 2**32 - 2, 2**31
 `fold_in(key, i)` equals `split(key, n)[i]`, so these numbers lie beyond the parts into which a strategy splits its key.
 Upfront signal `i` gets `OF_UPFRONT + i`.
 """
+
+
+def make_key(seed: Integer[Array, ""] | int) -> PRNGKey:
+    """Returns the key of a seed, of the generator Threefry whatever JAX's default is.
+
+    With the generators `rbg` and `unsafe_rbg`, what is drawn depends on what is mapped beside it, so that a seed alone
+    and the same seed among others would be two runs.
+
+    >>> jax.random.key_impl(make_key(3))
+    'threefry2x32'
+    """
+    return jax.random.key(seed, impl="threefry2x32")
 
 
 def key_for(

@@ -18,6 +18,7 @@ from fedjax_sel.engine.autolayout import choose_layout
 from fedjax_sel.engine.distributed import is_distributed, place, place_shapes
 from fedjax_sel.engine.experiment import Experiment, stack_experiments
 from fedjax_sel.engine.init import init_states, init_variables, selector_inputs, shape_example, shape_prepared
+from fedjax_sel.engine.keys import make_key
 from fedjax_sel.engine.layout import Layout, has_leading_axis
 from fedjax_sel.engine.ledger import of_public
 from fedjax_sel.engine.memory import check_kept, check_program
@@ -65,7 +66,7 @@ class Program:
     @property
     def keys(self) -> PRNGKey:
         """Key["R"], of the seeds."""
-        return jax.vmap(jax.random.key)(jnp.asarray(self.seeds, jnp.uint32))
+        return jax.vmap(make_key)(jnp.asarray(self.seeds, jnp.uint32))
 
     @property
     def static(self) -> Mapping[str, Any]:

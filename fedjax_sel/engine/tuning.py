@@ -10,7 +10,7 @@ import numpy as np
 from fedjax_sel.catalog import import_extra
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.data.federation import Federation
-from fedjax_sel.engine.driver import sweep
+from fedjax_sel.engine.driver import check_seeds, resolve_execution, sweep
 from fedjax_sel.engine.execution import Execution
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.history import History
@@ -18,9 +18,8 @@ from fedjax_sel.pytree import is_whole
 
 
 def mean_final_quality(history: History) -> float:
-    """Returns the headline metric after the last round, averaged over seeds that did not diverge; NaN if all did."""
-    kept = history[history.headline][history.diverged == 0, -1]
-    return float(kept.mean()) if kept.size else float("nan")
+    """Returns the last measured value of the headline metric, averaged over seeds; NaN if a seed diverged."""
+    return float("nan") if history.diverged.any() else float(history.last(history.headline).mean())
 
 
 def check_direction(study: Any, experiment: Experiment, data: Federation | FederatedData) -> None:
@@ -50,7 +49,11 @@ def tune(
     """Runs more trials of a study, `at_once` of them side by side in one compiled program, and returns the study.
 
     All trials of a batch are asked for before any is told, so a batch is drawn from the results of earlier batches.
-    They may differ only in floats; use separate studies for other choices. A trial whose value is not finite fails.
+    They may differ only in floats; use separate studies for other choices. A trial whose value is not finite fails, so
+    by default one in which a seed diverges does. A sampler that has tried everything ends the study early.
+
+    What is measured are the test examples. `load(..., test_from="training")` sets others apart instead, so that those
+    on which the winner is to be judged have no part in the choice.
 
     Args:
       study: `optuna.create_study(direction="maximize")`, or any other study with one objective.
@@ -59,12 +62,12 @@ def tune(
       trials: how many to run.
       at_once: trials per batch; the last batch may be smaller, and then compiles again.
       seeds, execution: for every trial, as for `simulate`.
-      objective: returns a trial's value from its history; by default the final accuracy, or the loss if targets are not
-        classes.
+      objective: returns a trial's value from its history; by default the mean over seeds of the last accuracy, or loss
+        if targets are not classes.
 
     Raises:
-      ValueError: optuna is not installed, a count is invalid, the study's direction is wrong for the default
-        objective, or `sweep` raises it.
+      ValueError: optuna is not installed, a count is invalid, the study has several objectives or the wrong direction
+        for the default objective, checkpoints are given, or `sweep` raises it.
 
     Example (extra `optuna`)::
 
@@ -77,25 +80,58 @@ def tune(
         study = fs.tune(optuna.create_study(direction="maximize"), make, federation, trials=32, seeds=3)
         print(study.best_params, study.best_value)
     """
-    failed = import_extra("optuna.trial", "optuna", "tune").TrialState.FAIL
+    import_extra("optuna.trial", "optuna", "tune")
     for name, value in (("trials", trials), ("at_once", at_once)):
         if not is_whole(value) or value < 1:
             raise ValueError(f"{name} is {value!r}; it must be a whole number, at least 1")
+    if len(study.directions) > 1:
+        raise ValueError(f"the study has {len(study.directions)} objectives; tune runs studies with one")
+    how, seeds = resolve_execution(execution, {}), check_seeds(seeds)
+    if how.checkpoints is not None:
+        raise ValueError("tune takes no checkpoints, as every batch is another run; the study keeps what is done")
     for first in range(0, trials, at_once):
         asked = [study.ask() for _ in range(min(at_once, trials - first))]
         try:
-            experiments = [make(trial) for trial in asked]
-            if objective is mean_final_quality:
-                check_direction(study, experiments[0], data)
-            histories = sweep(experiments, data, seeds, execution)
-            values = [float(objective(history)) for history in histories]
+            experiments = [make_or_prune(make, trial) for trial in asked]
+            there = [one for one in experiments if one is not PRUNED]
+            if there and objective is mean_final_quality:
+                check_direction(study, there[0], data)
+            histories = iter(sweep(there, data, seeds, how) if there else ())
+            values = [one if one is PRUNED else make_or_prune(objective, next(histories)) for one in experiments]
         except BaseException:
             for trial in asked:
-                study.tell(trial, state=failed)
+                tell_trial(study, trial, float("nan"))
             raise
-        for trial, value in zip(asked, values, strict=True):
-            if np.isfinite(value):
-                study.tell(trial, value)
-            else:
-                study.tell(trial, state=failed)
+        exhausted = [tell_trial(study, trial, value) for trial, value in zip(asked, values, strict=True)]
+        if any(exhausted):
+            break
     return study
+
+
+PRUNED = object()
+"""Stands for what the user's code pruned by `optuna.TrialPruned`."""
+
+
+def make_or_prune(make: Callable[[Any], Any], given: Any) -> Any:
+    """Returns what the user's code makes, or `PRUNED`."""
+    try:
+        return make(given)
+    except import_extra("optuna.exceptions", "optuna", "tune").TrialPruned:
+        return PRUNED
+
+
+def tell_trial(study: Any, trial: Any, value: Any) -> bool:
+    """Tells a study what a trial is worth, if it is worth something; returns whether its sampler then is at its end."""
+    states = import_extra("optuna.trial", "optuna", "tune").TrialState
+    try:
+        if value is PRUNED:
+            study.tell(trial, state=states.PRUNED)
+        elif np.isfinite(value := float(value)):
+            study.tell(trial, value)
+        else:
+            study.tell(trial, state=states.FAIL)
+    except RuntimeError as error:  # from `Study.stop`, which wants Optuna's own loop; the trial is recorded
+        if "Study.stop" not in str(error):
+            raise
+        return True
+    return False

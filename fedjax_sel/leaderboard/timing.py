@@ -18,7 +18,7 @@ from fedjax_sel.config.marks import CODE
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.init import init_runs
-from fedjax_sel.engine.keys import Purpose, key_for
+from fedjax_sel.engine.keys import Purpose, key_for, make_key
 from fedjax_sel.engine.layout import Layout
 from fedjax_sel.engine.probe import probe
 from fedjax_sel.engine.round import aggregate, choose_candidates, make_context, measure_round, select_cohort
@@ -94,7 +94,7 @@ def time_choice(experiment: Experiment, data: FederatedData, rounds: int = ROUND
       rounds: rounds per call.
       repeats: number of timed calls.
     """
-    seed = jax.random.key(0)
+    seed = make_key(0)
     states, _ = init_runs([experiment], [data], seed[None], LAYOUT)
     state = jax.tree.map(lambda leaf: leaf[0], states)
     data = jax.tree.map(jnp.asarray, data)

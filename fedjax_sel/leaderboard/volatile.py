@@ -12,6 +12,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from fedjax_sel.client_selection.e3cs import E3CS
 from fedjax_sel.client_selection.uniform import Uniform
+from fedjax_sel.engine.keys import make_key
 from fedjax_sel.protocols import ClientSelector
 from fedjax_sel.types import Context, PRNGKey, StrategyState
 
@@ -81,7 +82,7 @@ def study_volatile(seeds: int = 10, rounds: int = ROUNDS) -> dict[str, Any]:
         },
         "e3cs, inc": (E3CS(schedule="inc", draw="systematic"), everyone),
     }
-    keys = jax.vmap(jax.random.key)(jnp.arange(seeds))
+    keys = jax.vmap(make_key)(jnp.arange(seeds))
     found = {}
     for name, (selector, available) in methods.items():
         state = jnp.zeros(CLIENTS) if isinstance(selector, E3CS) else ()  # equal weights

@@ -201,7 +201,8 @@ def read_difference(recorded: Mapping[str, Any]) -> Difference:
     """Returns a recorded difference; an end that JSON cannot hold is open."""
     ends = {"low": -np.inf, "high": np.inf}
     if "values" not in recorded:
-        return Difference(**{k: ends.get(k, np.nan) if v is None else v for k, v in recorded.items()})
+        known: dict[str, Any] = {k: ends.get(k, np.nan) if v is None else v for k, v in recorded.items()}
+        return Difference(**known)
     d = difference(np.array(recorded["values"], np.float64), np.zeros(len(recorded["values"])))
     return replace(d, **{end: ends[end] for end in recorded["open"]})
 

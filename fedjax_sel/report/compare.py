@@ -18,7 +18,7 @@ from fedjax_sel.engine.history import TOTALS, History
 from fedjax_sel.metrics import cost_to, rounds_to
 from fedjax_sel.metrics.verdict import adjust_holm, difference
 from fedjax_sel.report.quantities import format_bytes, format_seconds
-from fedjax_sel.report.summary import format_quantity, sum_metrics, summarize, take_last
+from fedjax_sel.report.summary import format_quantity, sum_metrics, summarize
 
 UNITS: dict[str, Callable[[float], str]] = {
     "bytes": format_bytes,
@@ -57,7 +57,7 @@ def is_cost(metric: str) -> bool:
 
 def measure_runs(history: History, metric: str) -> Float[np.ndarray, "R"]:
     """Returns each seed's last value of a metric, or the total of a cost."""
-    return sum_metrics(history, metric) if is_cost(metric) else take_last(history, metric)
+    return sum_metrics(history, metric) if is_cost(metric) else history.last(metric)
 
 
 def name_value(metric: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import subprocess
 from importlib.metadata import PackageNotFoundError, version
@@ -26,9 +27,24 @@ def environment() -> dict[str, str | bool | None]:
         "python": platform.python_version(),
         "platform": platform.platform(),
         "device": describe_device(),
+        **find_settings(),
         "commit": of,
         "dirty": None if of is None else of.endswith(CHANGES),
     }
+
+
+OWN_FLAGS = ("host_platform_device_count", "xla_cpu_collective_call_")
+"""Flags of XLA that the command line sets, or that the device tells."""
+
+
+def find_settings() -> dict[str, str]:
+    """Returns what of JAX's and XLA's settings can change a result's last digits, where it is not the default."""
+    import jax  # imported here because it takes a second
+
+    precision = getattr(jax.config, "jax_default_matmul_precision", None)
+    flags = [flag for flag in os.environ.get("XLA_FLAGS", "").split() if not any(own in flag for own in OWN_FLAGS)]
+    found = {"jax_default_matmul_precision": precision, "XLA_FLAGS": " ".join(flags)}
+    return {name: str(value) for name, value in found.items() if value}
 
 
 def find_version(name: str) -> str | None:

@@ -43,8 +43,8 @@ def summarize(history: History) -> dict[str, dict[str, Any]]:
     diverged = history.diverged
     values = {
         **summarize_accuracy(history),
-        "final_loss": take_last(history, "loss"),
-        **{f"final_{name}": take_last(history, name) for name in history.metrics if is_own_metric(name)},
+        "final_loss": history.last("loss"),
+        **{f"final_{name}": history.last(name) for name in history.metrics if is_own_metric(name)},
         "bytes": sum_metrics(history, "bytes"),
         "flops": sum_metrics(history, "flops"),
         "selection_bytes": sum_metrics(history, "selection_bytes_down", "selection_bytes_up"),
@@ -77,20 +77,9 @@ def summarize_accuracy(history: History) -> dict[str, Float[np.ndarray, "R"]]:
     accuracy = history["accuracy"]
     best = np.max(accuracy, axis=1, where=~np.isnan(accuracy), initial=-np.inf)
     return {
-        "final_accuracy": take_last(history, "accuracy"),
+        "final_accuracy": history.last("accuracy"),
         "best_accuracy": np.where(np.isfinite(best), best, np.nan),
     }
-
-
-def take_last(history: History, name: str) -> Float[np.ndarray, "R *shape"]:
-    """Returns each seed's last value of a metric: that of the last evaluation, if a callback ended the run.
-
-    For a seed that diverged, it is the value that the run ended with.
-    """
-    values = history[name]
-    missing = np.all(np.isnan(values.reshape(*values.shape[:2], -1)), axis=-1)
-    last = values.shape[1] - 1 - np.argmin(missing[:, ::-1], axis=1)
-    return values[np.arange(len(values)), np.where(history.diverged == 0, last, -1)]
 
 
 def sum_metrics(history: History, *metrics: str) -> Float[np.ndarray, "R"]:

@@ -99,9 +99,13 @@ def flatten(variables: Variables) -> dict[str, Any]:
 
 
 def write_npz(path: Path, variables: Variables) -> None:
-    """Writes a NumPy archive with one array per leaf."""
+    """Writes a NumPy archive with one array per leaf; bfloat16 and the like, which NumPy does not know, as float32."""
+    flat = {name: np.asarray(leaf) for name, leaf in flatten(variables).items()}
+    known: dict[str, Any] = {
+        name: leaf.astype(np.float32) if leaf.dtype.kind == "V" else leaf for name, leaf in flat.items()
+    }
     with write_atomic(path) as new, new.open("wb") as stream:
-        np.savez(stream, **flatten(variables))
+        np.savez(stream, **known)
 
 
 def read_npz(path: Path) -> dict[str, Any]:
@@ -110,7 +114,10 @@ def read_npz(path: Path) -> dict[str, Any]:
         file = np.load(stream, allow_pickle=False)
         if isinstance(file, np.ndarray):
             raise ValueError("it holds one array without a name")
-        return {name: file[name] for name in file.files}
+        found = {name: file[name] for name in file.files}
+    if odd := [name for name, array in found.items() if array.dtype.kind == "V"]:
+        raise ValueError(f"the numbers of {odd[0]} are of a type that NumPy does not know; write it again")
+    return found
 
 
 def import_safetensors() -> Any:

@@ -1,3 +1,4 @@
+import errno
 import json
 import os
 import time
@@ -29,6 +30,19 @@ def test_arrays_are_memory_mapped_read_only_and_written_once(tmp_path):
         assert isinstance(found["x"], np.memmap)
         assert not found["x"].flags.writeable
         assert (found["x"] == 7).all()
+
+
+def test_a_full_disk_is_an_error_and_not_the_end_of_the_process(tmp_path, monkeypatch):
+    """A page of a sparse file that finds no room kills the process with SIGBUS."""
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(OSError, match=r"no room for the decoded arrays \(300 bytes of x\)") as raised:
+        cache.load_arrays(tmp_path / "set", writes(1))
+    assert (raised.value.errno, raised.value.filename) == (errno.ENOSPC, str(tmp_path))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_writer_that_fails_leaves_nothing_behind(tmp_path):

@@ -38,6 +38,29 @@ def test_test_examples_are_held_out_of_the_training_examples_where_that_is_asked
     assert data.owner.tolist() == [int(o == 9) for x, o in zip(X.tolist(), owner, strict=True) if tuple(x) not in held]
 
 
+@pytest.mark.parametrize("name", ["digits", "file", "diabetes"])
+def test_examples_to_tune_on_are_not_those_of_the_test(tmp_path, name):
+    """Of data without test examples of its own, too, of which the test takes a share."""
+    name = f"npz:{saved(tmp_path, x=X, y=Y)}" if name == "file" else name
+    test, tune = load(name, test=0.2, seed=3), load(name, test=0.2, seed=3, test_from="training")
+    rows = {
+        part: {tuple(x) for x in getattr(data, of).tolist()}
+        for part, data, of in (("test", test, "test_x"), ("tuned on", tune, "test_x"), ("trained on", tune, "x"))
+    }
+    assert not rows["test"] & (rows["tuned on"] | rows["trained on"])
+    assert not rows["tuned on"] & rows["trained on"]
+    assert len(tune.test_y) == pytest.approx(0.2 * len(test.y), abs=1.5)
+    assert len(tune.y) + len(tune.test_y) == len(test.y)
+
+
+def test_a_file_says_how_many_classes_there_are(tmp_path):
+    labels = np.array([0, 99] * 10)
+    with pytest.raises(ValueError, match=r"only 2 of these 100 classes .* classes=100 \(in an .npz file: an array\)"):
+        load(f"npz:{saved(tmp_path, x=X, y=labels)}")
+    assert load(f"npz:{saved(tmp_path, x=X, y=labels, classes=np.array(101))}").classes == 101
+    assert load(f"npz:{saved(tmp_path, x=X, y=Y, classes=np.array(['a']))}").classes == Y.max() + 1
+
+
 def test_test_examples_come_from_nowhere_else(tmp_path):
     with pytest.raises(ValueError, match="test_from is 'test'; it must be 'training' or None"):
         load(f"npz:{saved(tmp_path, x=X, y=Y)}", test_from="test")

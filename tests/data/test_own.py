@@ -255,6 +255,36 @@ def test_a_folder_of_the_library_datasets(tmp_path):
     assert run.data.draw(0).num_clients == 5
 
 
+def test_the_index_of_a_table_is_no_example_and_a_second_label_is_refused(tmp_path):
+    table = pd.DataFrame({"a": [1.0, 2.0, 3.0, 4.0], "label": [0, 1, 0, 1]}, index=[7, 5, 6, 4])
+    datasets.Dataset.from_pandas(table).save_to_disk(str(tmp_path / "index"))
+    np.testing.assert_array_equal(fs.load(f"hf:{tmp_path / 'index'}", test=0.0).x, [[1], [2], [3], [4]])
+    for other in ("y", "speaker"):
+        columns = {"a": [1.0, 2.0], "label": [0, 1], "client": [0, 1], other: [1.0, 0.0]}
+        save(tmp_path / other, columns)
+        with pytest.raises(
+            ValueError, match=rf"{other} would be one of the numbers .* label has the labels and client"
+        ):
+            fs.load(f"hf:{tmp_path / other}")
+
+
+def test_numbers_to_be_learnt_and_splits_that_cannot_be_used(tmp_path):
+    save(tmp_path / "numbers", {"a": [1.0, 2.0, 3.0, 4.0], "target": [0.5, -3.5, 1.0, 2.0]})
+    made = fs.load(f"hf:{tmp_path / 'numbers'}", test=0.0, targets="continuous")
+    np.testing.assert_array_equal(made.y, np.float32([0.5, -3.5, 1.0, 2.0]))
+    assert (made.targets, made.classes) == ("continuous", 1)
+    train, test = (
+        datasets.Dataset.from_dict({"a": [1.0, 2.0], "label": [0, 1]}),
+        datasets.Dataset.from_dict({"label": [0]}),
+    )
+    datasets.DatasetDict(train=train, test=test).save_to_disk(str(tmp_path / "lacking"))
+    with pytest.raises(ValueError, match="the split 'test' has no column 'a', which the split 'train' has"):
+        fs.load(f"hf:{tmp_path / 'lacking'}")
+    datasets.DatasetDict(train=train, test=train.select([])).save_to_disk(str(tmp_path / "empty"))
+    with pytest.raises(ValueError, match=r"has a split no examples\?|the split 'test' has no examples"):
+        fs.load(f"hf:{tmp_path / 'empty'}")
+
+
 def test_labels_that_are_texts_are_numbered_and_owners_are_those_of_labelled_rows(tmp_path):
     save(tmp_path / "texts", {"a": [1.0, 2.0, 3.0, 4.0], "label": ["no", "yes", "no", "maybe"]}, test=True)
     made = fs.load(f"hf:{tmp_path / 'texts'}")

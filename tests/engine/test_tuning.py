@@ -6,8 +6,9 @@ import pytest
 
 import fedjax_sel as fs
 from fedjax_sel.engine.checkpoint import Checkpoints
+from fedjax_sel.engine.execution import Execution
 from fedjax_sel.engine.scan import run_chunk
-from fedjax_sel.engine.tuning import check_direction
+from fedjax_sel.engine.tuning import check_direction, mean_final_quality
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.models.logistic import LogisticRegression
 
@@ -110,3 +111,55 @@ def test_examples_that_are_drawn_from_the_seed_are_tuned_too(data):
     drawn = fs.Federation(lambda seed: fs.load("iris", seed=seed), fs.partition.Iid(clients=5))
     with pytest.raises(ValueError, match="the study is to minimize, but its objective is the final accuracy"):
         check_direction(optuna.create_study(direction="minimize"), experiment(0.1), drawn)
+
+
+@pytest.mark.parametrize("sampler", ["GridSampler", "BruteForceSampler"])
+def test_a_sampler_that_has_tried_everything_ends_the_study(data, sampler):
+    rates = [0.01, 0.1, 0.5]
+    of = optuna.samplers
+    study = optuna.create_study(
+        direction="maximize",
+        sampler=of.GridSampler({"rate": rates}, seed=0) if sampler == "GridSampler" else of.BruteForceSampler(seed=0),
+    )
+    made = fs.tune(study, lambda trial: experiment(trial.suggest_categorical("rate", rates)), data, 8, at_once=2)
+    assert made is study
+    assert {trial.params["rate"] for trial in study.trials} == set(rates)
+    assert {trial.state.name for trial in study.trials} == {"COMPLETE"}
+    assert len(study.trials) <= 4
+
+
+def test_a_run_that_ends_between_evaluations_is_worth_its_last_one_and_one_that_diverges_nothing():
+    def history(accuracy, alive=None):
+        metrics = {"accuracy": np.array(accuracy)} | ({} if alive is None else {"alive": np.array(alive)})
+        return fs.History((0, 1), metrics, np.zeros((2, 2, 1), int), 3)
+
+    assert mean_final_quality(history([[0.5, np.nan], [0.7, 0.9]])) == pytest.approx(0.7)
+    assert np.isnan(mean_final_quality(history([[0.5, 0.5], [0.7, 0.9]], [[True, False], [True, True]])))
+
+
+def test_what_the_users_code_prunes_is_pruned_and_the_others_of_its_batch_are_not(data):
+    def make_some(trial):
+        if trial.number == 1:
+            raise optuna.TrialPruned
+        return make(trial)
+
+    def judge(history):
+        if history["accuracy"][0, -1] < 2:
+            raise optuna.TrialPruned
+        return 1.0
+
+    study = optuna.create_study(direction="maximize")
+    fs.tune(study, make_some, data, trials=3, at_once=3)
+    fs.tune(study, make, data, trials=1, objective=judge)
+    assert [trial.state.name for trial in study.trials] == ["COMPLETE", "PRUNED", "COMPLETE", "PRUNED"]
+
+
+def test_what_no_batch_could_run_with_is_refused_before_a_trial_is_asked_for(data, tmp_path):
+    study = optuna.create_study(directions=["maximize", "minimize"])
+    with pytest.raises(ValueError, match="the study has 2 objectives; tune runs studies with one"):
+        fs.tune(study, make, data, trials=1)
+    one = optuna.create_study(direction="maximize")
+    with pytest.raises(ValueError, match="tune takes no checkpoints"):
+        fs.tune(one, make, data, trials=1, execution=Execution(checkpoints=Checkpoints(tmp_path)))
+    fs.tune(one, make, data, trials=2, at_once=1, seeds=iter([3, 4]))
+    assert [trial.state.name for trial in study.trials + one.trials] == ["COMPLETE"] * 2

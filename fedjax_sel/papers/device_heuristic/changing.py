@@ -29,7 +29,7 @@ from fedjax_sel.devices.clock import Timing, joules, slowest, timing
 from fedjax_sel.devices.profile import DeviceProfile, features
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.init import init_runs
-from fedjax_sel.engine.keys import Purpose, key_for
+from fedjax_sel.engine.keys import Purpose, key_for, make_key
 from fedjax_sel.engine.layout import Layout
 from fedjax_sel.engine.ledger import BYTES
 from fedjax_sel.engine.round import make_context, round_step
@@ -88,7 +88,7 @@ def follow_seeds(run: Run, way: str, lasts: float) -> dict[str, Any]:
     experiment = replace(run.experiment, client_selection=Prescribed())
     rows = []
     for seed, data in zip(run.seeds, run.data.draws(run.seeds), strict=True):
-        key, rounds = jax.random.key(seed), experiment.rounds
+        key, rounds = make_key(seed), experiment.rounds
         state, _ = init_runs([experiment], [data], key[None], LAYOUT)  # `Prescribed` takes nothing before round 0
         state = jax.tree.map(lambda leaf: leaf[0], state)
         network = 1 - np.random.default_rng((NETWORKS, seed)).random((rounds, data.num_clients), np.float32)

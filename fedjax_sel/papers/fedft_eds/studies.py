@@ -20,7 +20,7 @@ from fedjax_sel.data.federation import stack
 from fedjax_sel.engine.data_selection import select_examples
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.init import init_runs
-from fedjax_sel.engine.keys import Purpose, key_for
+from fedjax_sel.engine.keys import Purpose, key_for, make_key
 from fedjax_sel.engine.layout import Layout
 from fedjax_sel.engine.round import make_context, round_step
 from fedjax_sel.engine.state import RoundState
@@ -101,7 +101,7 @@ def draw_federations(run: Run) -> list[tuple[int, FederatedData]]:
 
 def compare_clients(run: Run, data: FederatedData, seed: int) -> Float[np.ndarray, "3 N N"]:
     """Returns the minibatch CKA of the clients' models at each level, on the test examples."""
-    task, key = run.experiment.task, jax.random.key(seed)
+    task, key = run.experiment.task, make_key(seed)
     variables = task.init(key_for(key, Purpose.MODEL), data.like)
     kernels = map_trained_models(
         measure_batches,
@@ -182,7 +182,7 @@ def replay_choices(run: Run, data: FederatedData, seed: int) -> tuple[Int[np.nda
 
     The run is replayed round by round, and the examples are chosen as in the run.
     """
-    experiment, key = run.experiment, jax.random.key(seed)
+    experiment, key = run.experiment, make_key(seed)
     together, _ = stack([data])
     state, _ = init_runs([experiment], [data], key[None], LAYOUT)
     state = jax.tree.map(lambda leaf: leaf[0], state)

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Int
 from fedjax_sel.client_selection.uniform import Uniform
 from fedjax_sel.data.federated import Examples, FederatedData
 from fedjax_sel.engine.experiment import Experiment
-from fedjax_sel.engine.keys import Purpose, key_for
+from fedjax_sel.engine.keys import Purpose, key_for, make_key
 from fedjax_sel.pytree import jit
 from fedjax_sel.types import PRNGKey
 
@@ -31,7 +31,7 @@ def measure_regret(
     """
     # The selections already say who trains, so that one program serves all methods.
     plain = replace(experiment, client_selection=Uniform())
-    mine, chance = follow_path(plain, jax.tree.map(jnp.asarray, data), jax.random.key(seed), jnp.asarray(selections))
+    mine, chance = follow_path(plain, jax.tree.map(jnp.asarray, data), make_key(seed), jnp.asarray(selections))
     return np.asarray(mine), np.asarray(chance)
 
 

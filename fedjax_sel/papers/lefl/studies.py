@@ -18,7 +18,7 @@ from fedjax_sel.config import Run, build, resolve
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.data.partition.label_groups import LabelGroups
 from fedjax_sel.engine.init import selector_inputs
-from fedjax_sel.engine.keys import Purpose, key_for
+from fedjax_sel.engine.keys import Purpose, key_for, make_key
 from fedjax_sel.metrics.labels import cohort_divergence, label_shares
 from fedjax_sel.papers.lefl.cells import EXPERIMENTS, METHODS, STUDIED, describe_lefl, load_experiment
 from fedjax_sel.papers.lefl.cells import LEFL as LEFL_NAME
@@ -152,7 +152,7 @@ def observe_pre_phase(
     run: Run, data: FederatedData, seed: int
 ) -> tuple[LEFL, Context, Float[Array, "N M C"], Float[np.ndarray, "N b d"], Float[np.ndarray, "N l b b"]]:
     """Returns LEFL, its context, soft labels of public examples, and models' representations of test examples."""
-    experiment, key = run.experiment, jax.random.key(seed)
+    experiment, key = run.experiment, make_key(seed)
     selector = experiment.client_selection
     assert isinstance(selector, LEFL)
     assert data.public_x is not None
@@ -188,7 +188,7 @@ def draw_cohorts(
         "entropy_by_labels": (each, jnp.asarray(by_labels, jnp.int32)),
         "entropy_random": (Uniform(), ()),
     }
-    keys = jax.random.split(jax.random.key(seed), rounds)
+    keys = jax.random.split(make_key(seed), rounds)
     return {name: np.asarray(draw(chosen, state, ctx, keys)) for name, (chosen, state) in selections.items()}
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from fedjax_sel import config as configuration
 from fedjax_sel.engine.callback import AnyCallback, needs_variables, tell
 from fedjax_sel.engine.checkpoint import Checkpoints
-from fedjax_sel.engine.driver import sweep
+from fedjax_sel.engine.driver import check_checkpoints, sweep
 from fedjax_sel.engine.history import History
 from fedjax_sel.engine.recorder import split_history
 from fedjax_sel.report.progress import Bar
@@ -59,6 +59,25 @@ class Apart:
                     "a callback answered True, to end a run before its last round, but a sweep runs every combination "
                     "to its end; `fedjax-sel run` runs one with it"
                 )
+
+
+def check_block(block: Block, data: Drawn, place: Path, memory: int | None, say: Say) -> None:
+    """Raises `ValueError` if a block could not go on from the checkpoints of a sweep of fewer rounds.
+
+    Args:
+      block, data, place, memory, say: as for `run_block`.
+    """
+    for seeds in block.seeds:
+        points = Checkpoints(place / PROGRAMS / name_of(block, seeds), say=say)
+        check_checkpoints(
+            [run.experiment for run in block.runs],
+            data,
+            seeds,
+            block.runs[0].execution,
+            checkpoints=points,
+            memory=memory,
+            others=[run.experiment for run in block.group.runs],
+        )
 
 
 def run_block(

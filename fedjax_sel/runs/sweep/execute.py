@@ -16,7 +16,7 @@ from fedjax_sel.report.stopping import catch_signals
 from fedjax_sel.runs.execute import exit_if_stopped, say_on_stderr, to_bytes
 from fedjax_sel.runs.lock import lock_folder
 from fedjax_sel.runs.sweep import layout
-from fedjax_sel.runs.sweep.blocks import run_block
+from fedjax_sel.runs.sweep.blocks import check_block, run_block
 from fedjax_sel.runs.sweep.grid import Combination
 from fedjax_sel.runs.sweep.programs import Block, build_all, draw_seeds, group_by_program, split_group
 
@@ -66,6 +66,9 @@ def execute_sweep(
     work = plan(grid, allowed)
     compiled, announce, data, of_group = run_chunk.programs, True, None, None
     with lock_folder(place), show_progress(console, name, len(grid)) as bar, catch_signals(say) as stopper:
+        if layout.goes_on(place, grid):  # before anything of the finished sweep is changed
+            for block in work:
+                check_block(block, draw_seeds(block.runs[0]), place, allowed, say)
         layout.create(place, grid)
         for number, block in enumerate(work, start=1):
             if not layout.list_unfinished(place, block.members):

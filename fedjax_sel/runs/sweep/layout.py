@@ -75,8 +75,14 @@ def find_done(place: Path, grid: Sequence[Combination]) -> int | None:
     theirs, mine = read_description(place), describe(grid)
     had, has = theirs.get("common", {}), mine["common"]
     same = all(is_same(theirs.get(part), mine.get(part)) for part in ("axes", "sources"))
+    same = same and list(theirs.get("axes", {})) == list(mine["axes"])  # their order is in the names of folders
     differs = {key for key in had | has if not is_same(had.get(key), has.get(key))}
     return had.get("rounds") if same and differs == {"rounds"} and (place / of_run.SUMMARY).exists() else None
+
+
+def goes_on(place: Path, grid: Sequence[Combination]) -> bool:
+    """Whether a folder holds a finished sweep of fewer rounds, which this one continues."""
+    return (place / ASKED).exists() and find_done(place, grid) is not None
 
 
 def find_checkpoints(place: Path, done: int) -> Path:
@@ -117,6 +123,8 @@ def list_differences(theirs: dict, mine: dict) -> list[str]:
         keys = [key for key in one | other if not is_same(one.get(key, "absent"), other.get(key, "absent"))]
         if keys:
             return [f"{key}: {one.get(key, 'absent')} there, {other.get(key, 'absent')} here" for key in keys]
+        if part == "axes" and list(one) != list(other):
+            return [f"the axes in the order {', '.join(one)} there, {', '.join(other)} here"]
     return []
 
 
