@@ -238,7 +238,8 @@ def test_a_committed_claim_records_what_its_verdict_follows_from(folder):
     for claim in claims:
         found = judge_recorded(claim["asked"])
         again, effect = to_jsonable(found.effect), dict(claim["effect"])
-        assert again.pop("pooled") == pytest.approx(effect.pop("pooled"))
+        pooled = {"seeds" if name == "repeats" else name: value for name, value in effect.pop("pooled").items()}
+        assert again.pop("pooled") == pytest.approx(pooled)
         assert again == effect
         if claim["verdict"] in VERDICTS:
             assert claim["verdict"] == found.verdict
