@@ -162,8 +162,7 @@ def refuse_global_random_numbers(instead: str = FROM_KEY) -> Iterator[None]:
         yield
     after = np.random.get_state(legacy=False)  # noqa: NPY002
     if not all(map(np.array_equal, jax.tree.leaves(before), jax.tree.leaves(after))):
-        others = threading.active_count() > 1
-        raise OwnCodeError(drawn + "; or another thread drew from it meanwhile" * others)
+        raise OwnCodeError(drawn)
 
 
 class Guard:

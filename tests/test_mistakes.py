@@ -138,17 +138,19 @@ def test_numbers_of_numpy_without_a_seed_are_refused(text):
 
 
 def test_other_threads_draw_as_they_like_and_numpy_is_as_it_was(monkeypatch):
-    """Whoever is watched last lets go first, and first."""
-    there, done = threading.Barrier(2, timeout=60), []
+    """The first that is watched is the first to be let go."""
+    there, entered, left, done = threading.Barrier(2, timeout=60), threading.Event(), threading.Event(), []
 
     def watch(first):
-        with refuse_global_random_numbers():
-            there.wait()
-            if first:
-                there.wait()
         if not first:
-            there.wait()
+            entered.wait(60)
+        with refuse_global_random_numbers():
+            entered.set()
+            there.wait()  # until both are watched
+            if not first:
+                left.wait(60)
         done.append(first)
+        left.set()
 
     make = np.random.default_rng
     threads = [threading.Thread(target=watch, args=(first,)) for first in (True, False)]
@@ -157,7 +159,7 @@ def test_other_threads_draw_as_they_like_and_numpy_is_as_it_was(monkeypatch):
     draw("np.random.default_rng()")
     for one in threads:
         one.join()
-    assert sorted(done) == [False, True]
+    assert done == [True, False]
     assert np.random.default_rng is make
     draw("np.random.default_rng()")
 

@@ -167,7 +167,9 @@ def test_a_finished_sweep_that_cannot_go_on_stays_finished(sweeps, tmp_path, mon
 def test_a_sweep_with_its_axes_in_another_order_is_another_one(sweeps):
     """The order is in the names of the runs' folders."""
     for rounds in (7, 12):
-        with pytest.raises(FolderError, match=r"another sweep .*the axes in the order .* there, .* here"):
+        with pytest.raises(
+            FolderError, match=r"another sweep .*the axes in the order .* there, in which it goes on, .* here"
+        ):
             sweep(sweeps[0], rounds, items=SWEPT[::-1], checkpoints=True)
 
 

@@ -43,7 +43,7 @@ def create(folder: Path, name: str, dtype: np.dtype, shape: tuple[int, ...]) -> 
             try:
                 os.posix_fallocate(file.fileno(), 0, place.stat().st_size)
             except OSError as error:
-                if error.errno in (errno.EINVAL, errno.EOPNOTSUPP):  # a file system that cannot tell
+                if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):  # the file system cannot tell
                     return array
                 raise OSError(
                     error.errno,

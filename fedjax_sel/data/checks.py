@@ -156,7 +156,7 @@ def warn_of_labels(name: str, y: np.ndarray, others: np.ndarray, classes: int, *
     if not known and absent > MOST_ABSENT * len(seen):
         raise ValueError(
             f"{name}: labels reach from 0 to {classes - 1}, but only {len(seen)} of these {classes} classes have an "
-            f"example; {renumber}, and classes={classes} (in an .npz file: an array) says that it is meant"
+            f"example; {renumber}, and classes={classes} (in an .npz file: num_classes) says that it is meant"
         )
     if not known and absent:
         gaps = np.setdiff1d(np.arange(classes), seen)[:5]

@@ -82,7 +82,7 @@ def dataset(
     *,
     test: Pair | float | None = None,
     validation: Pair | float | None = None,
-    aside: float = 0.0,
+    aside: float | None = None,
     owner: np.ndarray | None = None,
     classes: int | None = None,
     seed: int = 0,
@@ -156,7 +156,7 @@ def dataset(
                 f"{name}: {len(y)} training examples, but owner has shape {owner.shape}; one owner an example is needed"
             )
 
-    left, _ = hold_out(f"{name}: aside", y if targets == "classes" else None, np.arange(len(y)), aside, seed)
+    left, _ = hold_out(f"{name}: test", y if targets == "classes" else None, np.arange(len(y)), aside or 0.0, seed)
     for kind, value in given.items():
         if kind in apart:
             continue

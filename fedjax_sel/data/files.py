@@ -13,7 +13,11 @@ import numpy as np
 from fedjax_sel.data import speech
 from fedjax_sel.data.dataset import Dataset, dataset
 
-ROWS = {f"{kind}{suffix}" for kind in "xy" for suffix in ("", "_train", "_test")} | {"owner", "owner_train", "classes"}
+ROWS = {f"{kind}{suffix}" for kind in "xy" for suffix in ("", "_train", "_test")} | {
+    "owner",
+    "owner_train",
+    "num_classes",
+}
 BROKEN = (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error)
 
 
@@ -43,8 +47,8 @@ def npz_dataset(
     The file has arrays `x` and `y`, or `x_train` and `y_train`, and optionally `x_test` and `y_test`; without these, or
     if `own_test` is false, a share `test` of the other examples becomes test examples (of those that are left, if
     `own_test` is false, after the share that would have become them is set aside for nothing). `owner` or `owner_train`
-    optionally gives the natural owner of each example, and `classes`, one number, that of the classes if there are more
-    than the largest label says. Or the file has recordings: `audio`, `offset`, `label`,
+    optionally gives the natural owner of each example, and `num_classes`, an integer, the number of classes if there are
+    more than the largest label says. Or the file has recordings: `audio`, `offset`, `label`,
     `sample_rate` and optionally `speaker`; they become log-mel spectrograms with the speaker as natural owner, see
     `speech.read_recordings`. Other arrays are ignored. A relative path that does not exist is looked for in
     `find_data_folder(data_dir)`. `y` has targets of the kind that `targets` names.
@@ -64,7 +68,7 @@ def npz_dataset(
     arrays = _read(path)
     if speech.has_audio(arrays):
         x, y, owner = speech.read_recordings(str(path), arrays)
-        aside = 0.0 if own_test else test
+        aside = None if own_test else test
         return dataset(path.stem, x, y, test=test, validation=validation, aside=aside, owner=owner, seed=seed)
     suffix = "" if {"x", "y"} <= arrays.keys() else "_train"
     missing = [key for key in (f"x{suffix}", f"y{suffix}") if key not in arrays]
@@ -75,16 +79,17 @@ def npz_dataset(
         )
     if ("x_test" in arrays) != ("y_test" in arrays):
         raise ValueError(f"{path} holds only one of x_test and y_test; needed are both, or neither")
-    has_own, count = "x_test" in arrays, arrays.get("classes", np.empty(0))
+    has_own, count = "x_test" in arrays, arrays.get("num_classes", np.empty(0))
+    counts = targets in ("classes", "tokens") and count.dtype.kind in "iu" and count.size == 1
     return dataset(
         path.stem,
         arrays[f"x{suffix}"],
         arrays[f"y{suffix}"],
         test=(arrays["x_test"], arrays["y_test"]) if own_test and has_own else test,
         validation=validation,
-        aside=0.0 if own_test or has_own else test,
+        aside=None if own_test or has_own else test,
         owner=next((arrays[key] for key in (f"owner{suffix}", "owner", "owner_train") if key in arrays), None),
-        classes=count.item() if count.dtype.kind in "iu" and count.size == 1 else None,
+        classes=count.item() if counts else None,
         seed=seed,
         targets=targets,
     )

@@ -58,6 +58,9 @@ def hf_dataset(
     columns = splits["train"].features
     label, owner, examples = find_columns(name, columns)
     has_own = "test" in splits
+    read = ("train", "test") if own_test and has_own else ("train",)
+    if empty := [split for split in read if not len(splits[split])]:
+        raise ValueError(f"hf:{name}: the split {empty[0]!r} has no examples")
     if own_test and has_own and (lacking := [c for c in (label, *examples) if c not in splits["test"].features]):
         raise ValueError(f"hf:{name}: the split 'test' has no column {lacking[0]!r}, which the split 'train' has")
     known = np.asarray(splits["train"][label])
@@ -69,7 +72,7 @@ def hf_dataset(
         y,
         test=read_split(name, splits["test"], label, examples, words, targets)[:2] if own_test and has_own else test,
         validation=validation,
-        aside=0.0 if own_test or has_own else test,
+        aside=None if own_test or has_own else test,
         owner=None if owner is None else np.asarray(splits["train"][owner])[kept],
         classes=getattr(columns[label], "num_classes", None) if targets == "classes" else None,
         seed=seed,
@@ -97,8 +100,6 @@ def open_splits(name: str) -> dict[str, Any]:
     splits: dict[str, Any] = {str(k): v for k, v in found.items()} if isinstance(found, dict) else {"train": found}
     if "train" not in splits:
         raise ValueError(f"hf:{name} has no split 'train'; it has {', '.join(splits)}")
-    if empty := [split for split in ("train", "test") if split in splits and not len(splits[split])]:
-        raise ValueError(f"hf:{name}: the split {empty[0]!r} has no examples")
     return splits
 
 
@@ -154,8 +155,8 @@ def read_split(
     y = np.asarray(split[label])
     if y.dtype == object and (empty := [i for i, one in enumerate(y) if one is None]):
         raise ValueError(
-            f"hf:{name}: the label is empty in {len(empty)} rows, the first of them {empty[0]}; give it one, or -1 to "
-            "leave the row out"
+            f"hf:{name}: the label is empty in {len(empty)} rows, the first of them {empty[0]}; give it one"
+            + (", or -1 to leave the row out" if targets == "classes" else ", or leave the row out (filter)")
         )
     if words is not None:
         if unknown := set(y) - set(words):

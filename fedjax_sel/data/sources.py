@@ -122,7 +122,7 @@ def load(
             cache_dir=cache_dir,
         )
     else:
-        whole = load_built_in(name, seed=seed, validation=validation, test=test, aside=0.0 if own_test else test)
+        whole = load_built_in(name, seed=seed, validation=validation, test=test, aside=None if own_test else test)
     return take_fewer(whole, num_examples, num_test_examples, num_validation_examples, seed)
 
 
@@ -180,7 +180,7 @@ def read_built_in(function: str) -> tuple[np.ndarray, np.ndarray]:
     return x, y
 
 
-def load_built_in(name: str, *, seed: int, validation: float, test: float, aside: float = 0.0) -> Dataset:
+def load_built_in(name: str, *, seed: int, validation: float, test: float, aside: float | None = None) -> Dataset:
     """Returns one of the datasets of scikit-learn; shares as for `dataset`."""
     if name not in BUILT_IN:
         near = difflib.get_close_matches(name.lower(), available(), n=1)

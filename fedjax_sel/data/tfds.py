@@ -76,7 +76,7 @@ def tfds_dataset(
         arrays["y_train"],
         test=(arrays["x_test"], arrays["y_test"]) if own_test and "test" in splits else test,
         validation=validation,
-        aside=0.0 if own_test or "test" in splits else test,
+        aside=None if own_test or "test" in splits else test,
         classes=getattr(info.features[features[1]], "num_classes", None),
         seed=seed,
     )

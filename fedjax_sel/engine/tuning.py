@@ -89,6 +89,10 @@ def tune(
     how, seeds = resolve_execution(execution, {}), check_seeds(seeds)
     if how.checkpoints is not None:
         raise ValueError("tune takes no checkpoints, as every batch is another run; the study keeps what is done")
+
+    def judge(history: History) -> float:
+        return float(objective(history))
+
     for first in range(0, trials, at_once):
         asked = [study.ask() for _ in range(min(at_once, trials - first))]
         try:
@@ -97,7 +101,7 @@ def tune(
             if there and objective is mean_final_quality:
                 check_direction(study, there[0], data)
             histories = iter(sweep(there, data, seeds, how) if there else ())
-            values = [one if one is PRUNED else make_or_prune(objective, next(histories)) for one in experiments]
+            values = [one if one is PRUNED else make_or_prune(judge, next(histories)) for one in experiments]
         except BaseException:
             for trial in asked:
                 tell_trial(study, trial, float("nan"))
@@ -126,7 +130,7 @@ def tell_trial(study: Any, trial: Any, value: Any) -> bool:
     try:
         if value is PRUNED:
             study.tell(trial, state=states.PRUNED)
-        elif np.isfinite(value := float(value)):
+        elif np.isfinite(value):
             study.tell(trial, value)
         else:
             study.tell(trial, state=states.FAIL)

@@ -36,6 +36,9 @@ def judge_again(folder: Path) -> list[Claim]:
 
     A claim that needs individual rounds, which are not stored, keeps its text and its numbers; its verdict and its
     effect follow from the differences that it recorded.
+
+    Raises:
+      ValueError: an earlier version wrote such a claim, without these differences: the paper has to be run again.
     """
     summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
     paper = papers.load(summary["paper"])
@@ -50,8 +53,16 @@ def judge_again(folder: Path) -> list[Claim]:
 
 
 def judge_stored(claim: Claim) -> Claim:
-    """Returns a stored claim, not settled, with today's verdict on the differences that it recorded, if it has any."""
+    """Returns a stored claim, not settled, with today's verdict on the differences that it recorded.
+
+    One that rests on no comparison over seeds keeps its verdict.
+
+    Raises:
+      ValueError: it rests on one, but did not record it.
+    """
     if not claim.asked:
+        if claim.effect:
+            raise ValueError(f"{claim.id} did not record what it compares; run the paper again")
         return replace(claim, reason="")
     found = judge_recorded(claim.asked)
     return replace(claim, verdict=found.verdict, effect=found.effect, asked=found.asked, reason="")

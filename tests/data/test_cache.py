@@ -45,6 +45,14 @@ def test_a_full_disk_is_an_error_and_not_the_end_of_the_process(tmp_path, monkey
     assert list(tmp_path.iterdir()) == []
 
 
+def test_where_nobody_can_tell_whether_there_is_room_it_is_written(tmp_path, monkeypatch):
+    def unable(*_):
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "posix_fallocate", unable)
+    assert (cache.load_arrays(tmp_path / "set", writes(5))["x"] == 5).all()
+
+
 def test_a_writer_that_fails_leaves_nothing_behind(tmp_path):
     def write(folder):
         writes(1)(folder)

@@ -55,10 +55,16 @@ def test_examples_to_tune_on_are_not_those_of_the_test(tmp_path, name):
 
 def test_a_file_says_how_many_classes_there_are(tmp_path):
     labels = np.array([0, 99] * 10)
-    with pytest.raises(ValueError, match=r"only 2 of these 100 classes .* classes=100 \(in an .npz file: an array\)"):
+    with pytest.raises(
+        ValueError, match=r"only 2 of these 100 classes .* classes=100 \(in an .npz file: num_classes\)"
+    ):
         load(f"npz:{saved(tmp_path, x=X, y=labels)}")
-    assert load(f"npz:{saved(tmp_path, x=X, y=labels, classes=np.array(101))}").classes == 101
-    assert load(f"npz:{saved(tmp_path, x=X, y=Y, classes=np.array(['a']))}").classes == Y.max() + 1
+    assert load(f"npz:{saved(tmp_path, x=X, y=labels, num_classes=np.array(101))}").classes == 101
+    assert load(f"npz:{saved(tmp_path, x=X, y=Y, num_classes=np.array(['a']))}").classes == Y.max() + 1
+    numbers = saved(tmp_path, x=X, y=Y + 0.5, num_classes=np.array(9))
+    assert load(f"npz:{numbers}", targets="continuous").classes == 1
+    with pytest.raises(ValueError, match="labels"):
+        load(f"npz:{saved(tmp_path, x=X, y=Y, num_classes=np.array(1))}")
 
 
 def test_test_examples_come_from_nowhere_else(tmp_path):

@@ -81,6 +81,11 @@ def test_a_study_in_the_wrong_direction_is_refused_and_numbers_are_tuned_by_thei
 
 def test_an_objective_that_raises_fails_its_trials(data):
     study = optuna.create_study(direction="maximize")
+    worth = iter([0.5, None, 0.7])
+    with pytest.raises(TypeError):
+        fs.tune(study, make, data, trials=3, objective=lambda history: next(worth))
+    assert [trial.state.name for trial in study.trials] == ["FAIL"] * 3
+    study = optuna.create_study(direction="maximize")
     with pytest.raises(KeyError, match="no metric 'f1'"):
         fs.tune(study, make, data, trials=2, objective=lambda history: history["f1"][0, -1])
     assert [trial.state.name for trial in study.trials] == ["FAIL"] * 2

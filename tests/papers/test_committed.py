@@ -252,8 +252,14 @@ def test_a_verdict_that_is_not_what_its_numbers_give_is_found(tmp_path):
     (claim,) = [one for one in summary["claims"] if one["id"] == "ahead-at-equal-flops"]
     assert claim["verdict"] == "reproduced"
     claim["verdict"] = "undecided"
+    asked = claim["asked"]
     (folder / "summary.json").write_text(json.dumps(summary))
     assert {c.id: c.verdict for c in judge_again(folder)}["ahead-at-equal-flops"] == "reproduced"
+    claim["asked"] = {}  # as of earlier versions
+    (folder / "summary.json").write_text(json.dumps(summary))
+    with pytest.raises(ValueError, match="ahead-at-equal-flops did not record what it compares; run the paper again"):
+        judge_again(folder)
+    assert asked["question"] == "larger"
 
 
 PAGES = {

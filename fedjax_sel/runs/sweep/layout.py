@@ -124,7 +124,7 @@ def list_differences(theirs: dict, mine: dict) -> list[str]:
         if keys:
             return [f"{key}: {one.get(key, 'absent')} there, {other.get(key, 'absent')} here" for key in keys]
         if part == "axes" and list(one) != list(other):
-            return [f"the axes in the order {', '.join(one)} there, {', '.join(other)} here"]
+            return [f"the axes in the order {', '.join(one)} there, in which it goes on, {', '.join(other)} here"]
     return []
 
 
