@@ -5,6 +5,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -13,6 +14,7 @@ from fedjax_sel import config as configuration
 from fedjax_sel.cli import main
 from fedjax_sel.engine.disk import DiskFull
 from fedjax_sel.engine.history import History
+from fedjax_sel.report.environment import find_settings
 from fedjax_sel.runs import files, layout
 from fedjax_sel.runs.layout import FolderError
 from fedjax_sel.runs.lock import FolderLock, lock_folder
@@ -113,7 +115,17 @@ def test_the_summary_is_strict_json_with_environment_and_results(saved):
     assert summary["seconds"] == 1 / 3
     expected = {"fedjax_sel", "jax", "jaxlib", "flax", "optax", "numpy", "python", "platform", "device", "commit"}
     expected |= {"dirty"}
-    assert set(summary["environment"]) == expected
+    assert set(summary["environment"]) - {"XLA_FLAGS"} == expected  # the tests have some of their own
+
+
+def test_settings_that_can_change_the_last_digits_are_recorded(monkeypatch):
+    flags = "--xla_cpu_enable_fast_math=true"
+    own = "--xla_force_host_platform_device_count=2 --xla_cpu_collective_call_terminate_timeout_seconds=9"
+    monkeypatch.setenv("XLA_FLAGS", f"{own} {flags}")
+    with jax.default_matmul_precision("highest"):
+        assert find_settings() == {"jax_default_matmul_precision": "highest", "XLA_FLAGS": flags}
+    monkeypatch.setenv("XLA_FLAGS", own)
+    assert find_settings() == {}
 
 
 def test_the_summary_names_every_environment_that_took_part(tmp_path, monkeypatch):
