@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 import sys
 import warnings
 
@@ -280,8 +281,6 @@ def test_version_and_help():
 
 
 def test_the_command_line_itself_needs_nothing_heavy():
-    import subprocess
-
     code = "import sys; bare = sys.modules['fedjax_sel'] = type(sys)('fedjax_sel'); bare.__path__ = [sys.argv[1]]\n"
     code += "import fedjax_sel.cli; print([m for m in ('jax', 'pandas', 'matplotlib', 'sklearn') if m in sys.modules])"
     package = os.path.dirname(config.__path__[0])
@@ -398,3 +397,16 @@ def test_a_bug_in_the_users_code_that_is_an_error_of_the_system_keeps_its_traceb
     assert is_users(OSError(errno.ENOSPC, "No space left on device"))
     for error in (OSError("a bug"), BrokenPipeError(errno.EPIPE, "Broken pipe"), ConnectionRefusedError(1, "refused")):
         assert not is_users(error)
+
+
+def test_a_terminal_that_lacks_a_character_shows_a_question_mark_and_ends_nothing():
+    code = "from fedjax_sel.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "list", "client_selection"],
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert b"uniform" in done.stdout
+    assert b"?" in done.stdout

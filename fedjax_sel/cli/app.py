@@ -59,6 +59,9 @@ def options(
     ] = False,
 ) -> None:
     """Options before a command."""
+    for stream in (sys.stdout, sys.stderr):  # a character that the terminal lacks is shown as "?" and ends nothing
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
 
 
 def command(function: Callable[..., None], name: str | None = None) -> Callable[..., None]:
