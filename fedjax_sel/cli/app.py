@@ -60,8 +60,8 @@ def options(
 ) -> None:
     """Options before a command."""
     for stream in (sys.stdout, sys.stderr):  # a character that the terminal lacks is shown as "?" and ends nothing
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")
+        if (reconfigure := getattr(stream, "reconfigure", None)) is not None:
+            reconfigure(errors="replace")
 
 
 def command(function: Callable[..., None], name: str | None = None) -> Callable[..., None]:
