@@ -5,12 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-from jaxtyping import Float
-
 from fedjax_sel.config import KINDS, own
 from fedjax_sel.config.marks import CODE, digest_source
-from fedjax_sel.engine.history import History
 from fedjax_sel.metrics import difference
 from fedjax_sel.papers.paper import Cell, Histories, Table
 from fedjax_sel.protocols import Strategy
@@ -83,11 +79,12 @@ def tabulate_own(cells: Sequence[OwnCell], histories: Histories) -> Table:
     rows = []
     for one in cells:
         mine, theirs = histories[one.cell.key], histories[one.reference.key]
-        gap = difference(take_last(mine), take_last(theirs))
+        ends = [history.last(history.headline) for history in (mine, theirs)]
+        gap = difference(*ends)
         interval = f"{gap.mean:+.4f} [{gap.low:+.4f}, {gap.high:+.4f}]"
         name, _, code = one.cell.method.rpartition(" ")
-        ends = (f"{take_last(mine).mean():.4f}", f"{take_last(theirs).mean():.4f}")
-        rows.append((one.cell.experiment, f"{name} ({code})", ends[0], one.reference.method, ends[1], interval))
+        means = [f"{end.mean():.4f}" for end in ends]
+        rows.append((one.cell.experiment, f"{name} ({code})", means[0], one.reference.method, means[1], interval))
     return Table(
         "Your own strategies",
         (
@@ -103,8 +100,3 @@ def tabulate_own(cells: Sequence[OwnCell], histories: Histories) -> Table:
         "seeds. Differences are paired by seed, and their intervals are by Student's t. The digest of the source file "
         "is in brackets. No verdict rests on these runs.",
     )
-
-
-def take_last(history: History) -> Float[np.ndarray, "R"]:
-    """Returns accuracy or loss of each seed at the last evaluation."""
-    return history[history.headline][:, -1]
