@@ -44,8 +44,8 @@ def npz_dataset(
     The file has arrays `x` and `y`, or `x_train` and `y_train`, and optionally `x_test` and `y_test`; without these, or
     if `own_test` is false, a share `test` of the other examples becomes test examples (of those that are left, if
     `own_test` is false, after the share that would have become them is set aside for nothing). `owner` or `owner_train`
-    optionally gives the natural owner of each example, and `num_classes`, an integer, their number if there are
-    more classes than the largest label says. Or the file has recordings: `audio`, `offset`, `label`,
+    optionally gives the natural owner of each example, and `num_classes`, an integer, the number of classes, if that is
+    more than the largest label says. Or the file has recordings: `audio`, `offset`, `label`,
     `sample_rate` and optionally `speaker`; they become log-mel spectrograms with the speaker as natural owner, see
     `speech.read_recordings`. Other arrays are ignored. A relative path that does not exist is looked for in
     `find_data_folder(data_dir)`. `y` has targets of the kind that `targets` names.
