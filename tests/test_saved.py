@@ -19,6 +19,7 @@ from fedjax_sel.runs.execute import execute
 from fedjax_sel.runs.layout import FolderError
 from fedjax_sel.runs.sweep.execute import execute_sweep
 from fedjax_sel.runs.sweep.grid import combinations
+from fedjax_sel.task.freezing import FrozenParams, fit_variables
 
 GIVEN = {
     "data": "iris",
@@ -275,6 +276,9 @@ def test_numbers_that_numpy_does_not_know_are_kept_and_others_are_refused_by_nam
     found = fs.load_variables(path)["params"]["kernel"]
     assert found.dtype == np.float32
     np.testing.assert_array_equal(found, [1.5, -2.25])
+    like = {"params": {"kernel": jax.ShapeDtypeStruct((2,), jnp.bfloat16)}}
+    fitted = fit_variables({"params": {"kernel": found}}, like, FrozenParams(), None)["params"]["kernel"]
+    assert fitted.dtype == jnp.bfloat16, "a model that begins with them trains in its own types"
     np.savez(path, **{"params/kernel": np.asarray(kernel)})  # as earlier versions did
     with pytest.raises(ValueError, match=r"model.npz cannot be read \(the numbers of params/kernel are of a type that"):
         fs.load_variables(path)

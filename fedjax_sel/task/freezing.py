@@ -118,7 +118,7 @@ def merge_trees(tree: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, 
 def fit_variables(
     variables: Variables, like: Variables, frozen: FrozenParams, last: tuple[str, ...] | None
 ) -> Variables:
-    """Checks and returns a checkpoint's variables, without the last layer if it has another number of classes.
+    """Returns a checkpoint's variables, checked, in the model's types, without the last layer if its classes are others.
 
     Args:
       variables: variables of a checkpoint.
@@ -137,7 +137,7 @@ def fit_variables(
     for path in wanted.keys() & given.keys():
         have, need = jnp.shape(given[path]), wanted[path].shape
         if have == need:
-            out[path] = jnp.asarray(given[path])
+            out[path] = jnp.asarray(given[path], wanted[path].dtype)
         elif path[1:-1] != last or have[:-1] != need[:-1] or frozen.is_frozen(path[1:]):
             wrong.append(f"{'/'.join(path)} has shape {have}, the model's is {need}")
     if wrong:
