@@ -118,7 +118,7 @@ def merge_trees(tree: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, 
 def fit_variables(
     variables: Variables, like: Variables, frozen: FrozenParams, last: tuple[str, ...] | None
 ) -> Variables:
-    """Returns a checkpoint's variables, checked, in the model's types, without the last layer if its classes are others.
+    """Returns a checkpoint's variables in the model's types, without the last layer if its classes are others.
 
     Args:
       variables: variables of a checkpoint.
