@@ -41,6 +41,7 @@ from fedjax_sel.papers.fedft_eds.methods import (
     FEDAVG_RDS,
     FEDPROX,
     FEDPROX_RDS,
+    FROM_CIFAR100,
     LESS,
     LOSS,
     MARGIN,
@@ -234,12 +235,14 @@ BEYOND_SMOKE = {
     "hard-is-better-than-chance",
     "margin-is-as-good",
 }
+AT_FULL = {"pretraining-on-cifar-100-raises-accuracy", "tiny-imagenet-is-the-better-source"}
 
 
 @pytest.mark.parametrize("scale", SCALES)
 def test_where_all_are_alike_nothing_is_reproduced_but_what_the_studies_say(scale):
     got = verdicts(scale=scale)
-    assert set(got) == (EVERYWHERE if scale == "smoke" else EVERYWHERE | BEYOND_SMOKE)
+    asked = {"smoke": EVERYWHERE, "small": EVERYWHERE | BEYOND_SMOKE, "full": EVERYWHERE | BEYOND_SMOKE | AT_FULL}
+    assert set(got) == asked[scale]
     said = {"pretraining-raises-alikeness", "hardened-entropy-is-the-margin", "margin-is-as-good"} & set(got)
     said |= {"fedavg-rds-is-as-efficient", "entropy-costs-little-efficiency"} & set(got)
     assert {name for name, verdict in got.items() if verdict == YES} == said
@@ -411,6 +414,24 @@ def test_studies_are_judged_by_what_was_planted(scale, study, claim, expected):
     assert verdicts(scale=scale, **study)[claim] == expected
 
 
+@pytest.mark.parametrize(
+    ("accuracies", "raises", "better"),
+    [
+        ({SCRATCH: BAD, FEDAVG: GOOD}, YES, YES),
+        ({SCRATCH: BAD, FROM_CIFAR100: GOOD}, YES, NO),
+        ({SCRATCH: GOOD, FEDAVG: GOOD}, NO, YES),
+        ({FROM_CIFAR100: NOISY}, OPEN, OPEN),
+    ],
+    ids=str,
+)
+def test_the_sources_of_pretraining_are_compared_at_full(accuracies, raises, better):
+    got = judged(accuracies, "full")
+    assert got["pretraining-on-cifar-100-raises-accuracy"].verdict == raises
+    claim = got["tiny-imagenet-is-the-better-source"]
+    assert claim.verdict == better
+    assert claim.rests_on == (name_few(CIFAR10, STRONG), name_few(CIFAR10, WEAK)), "not CIFAR-100 on itself"
+
+
 def test_one_level_that_is_less_alike_refutes():
     evidence = world()
     row = evidence.studies["alike"]["cells"][f"{FEDAVG}, α = 0.5"]
@@ -488,7 +509,7 @@ def in_the_source():
         for method, line in zip(order, text.strip().splitlines(), strict=True):
             for column, value in zip(columns, line.split()[-4:], strict=True):
                 out[naming(*column), method] = float(value) / 100
-    for source, method in zip(TABLE_1, (SCRATCH, f"{FEDAVG} ({CIFAR100})", FEDAVG), strict=True):
+    for source, method in zip(TABLE_1, (SCRATCH, FROM_CIFAR100, FEDAVG), strict=True):
         for alpha, value in zip((STRONG, WEAK), TABLE_1[source], strict=True):
             assert out.setdefault((name_few(CIFAR10, alpha), method), value / 100) == value / 100
     return out | {(name_many(SPEECH["full"], STRONG), method): value / 100 for method, value in TABLE_4.items()}
@@ -557,7 +578,7 @@ def test_a_cell_begins_with_one_that_stands_before_it(scale):
     elsewhere = {
         cell.method for cell in list_cells(scale) if cell.begins not in (None, (PRETRAINING, choose_source(scale)))
     }
-    assert elsewhere == ({f"{FEDAVG} ({CIFAR100})"} if scale == "full" else set())
+    assert elsewhere == ({FROM_CIFAR100} if scale == "full" else set())
 
 
 PARTLY = {"model.frozen"}
@@ -567,7 +588,7 @@ CHANGES = {
     FEDPROX: {"correction"},
     FEDPROX_RDS: {"correction", "data_selection"},
     ALL: PARTLY,
-    f"{FEDAVG} ({CIFAR100})": {"model.pretrained"},
+    FROM_CIFAR100: {"model.pretrained"},
     CENTRAL: {"partition", "cohort_size"},
     name_fedavg("20 %"): {"cohort_size"},
     name_fedavg("10 %"): {"cohort_size"},

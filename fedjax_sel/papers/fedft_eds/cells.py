@@ -15,6 +15,7 @@ from fedjax_sel.papers.fedft_eds.methods import (
     FEDAVG,
     FEDPROX,
     FRACTIONS,
+    FROM_CIFAR100,
     HALF,
     LITTLE,
     METHODS,
@@ -94,7 +95,7 @@ def list_few(scale: str) -> list[Cell]:
                 make_method_cell(scale, name_few(name, alpha), m, base) for m in (*METHODS, *OTHERS) if m in methods
             ]
             if scale == "full" and name == CIFAR10:
-                out.append(make_cell(name_few(name, alpha), f"{FEDAVG} ({CIFAR100})", base, [], CIFAR100))
+                out.append(make_cell(name_few(name, alpha), FROM_CIFAR100, base, [], CIFAR100))
         if scale != "smoke":
             base = size.describe_central(name, WEAK)
             for alpha in list_alphas(scale):  # the same run, listed in both

@@ -43,6 +43,7 @@ from fedjax_sel.papers.fedft_eds.methods import (
     FEDPROX,
     FEDPROX_RDS,
     FRACTIONS,
+    FROM_CIFAR100,
     RDS,
     RDS50,
     SCRATCH,
@@ -72,6 +73,7 @@ def judge_claims(scale: str, evidence: Evidence) -> list[Claim]:
         lambda: judge_early(histories),
         lambda: judge_half(histories),
         lambda: [judge_pretraining(histories)],
+        lambda: judge_sources(histories),
         lambda: judge_speech(scale, histories),
         lambda: [judge_alikeness(scale, histories, studies["alike"])],
         lambda: [judge_skew(scale, histories)],
@@ -155,6 +157,38 @@ def judge_pretraining(histories: Histories) -> Claim:
         *judge_advantage("pretrained - from scratch", lambda metric: compare(histories, FEDAVG, SCRATCH, metric)),
         rests_on=compare(histories, FEDAVG, SCRATCH),
     )
+
+
+def judge_sources(histories: Histories) -> list[Claim]:
+    """Returns the claims on the data that the model is pretrained on; none if only one source was run."""
+    asked = (
+        (
+            "pretraining-on-cifar-100-raises-accuracy",
+            "FedAvg is more accurate with a model that was pretrained on CIFAR-100 than from scratch",
+            "Table I, section IV-B",
+            "pretrained on CIFAR-100 - from scratch",
+            (FROM_CIFAR100, SCRATCH),
+        ),
+        (
+            "tiny-imagenet-is-the-better-source",
+            "FedAvg is more accurate with a model that was pretrained on Tiny-ImageNet (in the source: Small ImageNet) "
+            "than with one that was pretrained on CIFAR-100",
+            "Table I, section IV-B: 'yields better results'",
+            "pretrained on Tiny-ImageNet - on CIFAR-100",
+            (FEDAVG, FROM_CIFAR100),
+        ),
+    )
+
+    def judge_pair(name: str, text: str, source: str, label: str, methods: tuple[str, str]) -> Claim:
+        return make_claim(
+            name,
+            text,
+            source,
+            *judge_advantage(label, lambda metric: compare(histories, *methods, metric)),
+            rests_on=compare(histories, *methods),
+        )
+
+    return [judge_pair(*claim) for claim in asked if compare(histories, *claim[-1])]
 
 
 def judge_speech(scale: str, histories: Histories) -> list[Claim]:

@@ -90,6 +90,9 @@ SOURCES: dict[str, str] = {
     SPEECH["full"]: "tfds:speech_commands",
 }
 
+FROM_CIFAR100 = f"{FEDAVG} ({CIFAR100})"
+"""FedAvg with a model that was pretrained on CIFAR-100 instead (Table I)."""
+
 STRONG, WEAK = 0.1, 0.5
 """Dirichlet concentrations of the source's experiments."""
 
