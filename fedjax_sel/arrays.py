@@ -5,6 +5,7 @@ They are called a hundred times a round, and what is not traced need not be lowe
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -19,6 +20,16 @@ def choose(condition: Bool[Array, ""], new: Any, old: Any) -> Any:
     {'a': Array([0., 0.], dtype=float32)}
     """
     return jax.tree.map(lambda a, b: jax.lax.select(condition, jnp.asarray(a), jnp.asarray(b)), new, old)
+
+
+def run_if(due: Bool[Array, ""], compute: Callable[[], Any], otherwise: float = 0) -> Any:
+    """Returns the result of `compute` if it is due, which else does not run; otherwise a number, in its shapes.
+
+    >>> run_if(jnp.array(False), lambda: {"loss": jnp.ones(2)}, jnp.nan)
+    {'loss': Array([nan, nan], dtype=float32)}
+    """
+    like = jax.eval_shape(compute)
+    return jax.lax.cond(due, compute, lambda: jax.tree.map(lambda a: jnp.full(a.shape, otherwise, a.dtype), like))
 
 
 def take(array: Shaped[Array, "n ..."], index: Int[Array, "..."]) -> Shaped[Array, "..."]:

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
+from fedjax_sel.arrays import run_if
 from fedjax_sel.data.federated import Examples, FederatedData
 from fedjax_sel.engine.contract import check_array, check_example_weights, check_state
 from fedjax_sel.engine.debug import stage
@@ -123,8 +124,7 @@ def measure_own(
         return True, measure()
     asks = jnp.asarray(selector.asks(own, ctx.round))
     check_array(f"{type(selector).__name__}.asks", asks, (), jnp.bool_, "true or false")
-    zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(measure))
-    return asks, jax.lax.cond(asks, measure, lambda: zeros)
+    return asks, run_if(asks, measure)
 
 
 def make_turn(

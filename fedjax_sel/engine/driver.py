@@ -106,10 +106,8 @@ def sweep(
         warn_native_convolutions(program.first.task, drawn[0].like)
         program, memory["memory"] = program.settle_program(state, how.memory, how.examples_on)
     about = describe(program, drawn[0]) | memory
-
-    public = drawn[0].public_x
-    rates = rates_of(program.first, drawn[0].like, 0 if public is None else len(public))
-    history = run_rounds(program, state, Recorder(program, rates, upfront), about, how, mark_at, began)
+    recorder = Recorder(program, rates_of(program.first, drawn[0]), upfront)
+    history = run_rounds(program, state, recorder, about, how, mark_at, began)
     histories = split_history(history, len(experiments))
     for one in histories:
         warn_of_faults(one, alone=len(experiments) == 1)

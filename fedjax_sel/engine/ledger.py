@@ -16,8 +16,8 @@ from fedjax_sel.protocols import ExampleSignal, FeatureSignal, GradientSignal, S
 from fedjax_sel.pytree import Pytree
 
 if TYPE_CHECKING:
+    from fedjax_sel.data.federated import FederatedData
     from fedjax_sel.engine.experiment import Experiment
-    from fedjax_sel.types import Rows
 
 BYTES = 4
 """Bytes of one number on the wire (float32)."""
@@ -215,8 +215,9 @@ class Rates:
         return self.model + self.gradient * self.correction_up + self.after_up
 
 
-def rates_of(experiment: Experiment, x: Rows, num_public: int = 0) -> Rates:
-    """Returns the unit costs of an experiment on examples like `x`, with `num_public` public examples."""
+def rates_of(experiment: Experiment, data: FederatedData) -> Rates:
+    """Returns the unit costs of an experiment on such data."""
+    x, num_public = data.like, 0 if data.public_x is None else len(data.public_x)
     task, correction, signals = experiment.task, experiment.correction, experiment.client_selection.signals()
     before, trained, after = (tuple(signals.at(moment).values()) for moment in ("before", "trained", "after"))
     backward, classes = task.backward(x), task.outputs(x)[-1]

@@ -9,8 +9,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Int
+from jaxtyping import Array, Int
 
+from fedjax_sel.arrays import run_if
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.layout import Layout
@@ -52,23 +53,16 @@ def evaluate(
         model_of = partial(own_model, experiment, data, seed, variables, personal, t)
         return measure_own_models(task, data, model_of, layout)
 
-    measured = measure_if(is_due(experiment, t), measure)
+    measured = run_if(is_due(experiment, t), measure, jnp.nan)
     quality = {"accuracy": measured.pop("accuracy", None), "loss": measured.pop("loss"), "metrics": measured}
     if experiment.evaluate_clients_every is None:
         return quality
-    due = ((t + 1) % experiment.evaluate_clients_every == 0) | (t + 1 >= experiment.rounds)
-    return {**quality, "clients": measure_if(due, measure_each)}
+    return {**quality, "clients": run_if(are_clients_due(experiment, t), measure_each, jnp.nan)}
 
 
 def complete_metrics(task: Task, data: FederatedData) -> Task:
     """Returns the task, with accuracy added to its metrics if targets are classes."""
     return task.replace(metrics={"accuracy": Accuracy(), **task.metrics}) if data.targets == "classes" else task
-
-
-def measure_if(due: Bool[Array, ""], measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Returns the result of `measure` if it is due, otherwise NaN of the same shapes."""
-    like = jax.eval_shape(measure)
-    return jax.lax.cond(due, measure, lambda: jax.tree.map(lambda leaf: jnp.full(leaf.shape, jnp.nan), like))
 
 
 def measure_whole(task: Task, data: FederatedData, variables: Variables, layout: Layout) -> dict[str, Any]:
@@ -124,3 +118,10 @@ def measure_own_models(
 def is_due(experiment: Experiment, t: Int[Array, "*t"] | Int[np.ndarray, "*t"]) -> Any:
     """Returns whether the model is evaluated on the test examples after round `t`, Bool["*t"]."""
     return ((t + 1) % experiment.evaluate_every == 0) | (t + experiment.evaluate_last >= experiment.rounds)
+
+
+def are_clients_due(experiment: Experiment, t: Int[Array, "*t"] | Int[np.ndarray, "*t"]) -> Any:
+    """Returns whether every client is evaluated after round `t`, Bool["*t"]."""
+    if experiment.evaluate_clients_every is None:
+        return np.zeros(np.shape(t), bool)
+    return ((t + 1) % experiment.evaluate_clients_every == 0) | (t + 1 >= experiment.rounds)

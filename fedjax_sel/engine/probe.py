@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool
 
+from fedjax_sel.arrays import run_if
 from fedjax_sel.client_selection._ops import uniform_m
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.engine.contract import check_array
@@ -74,7 +74,6 @@ def probe(
         training = count_training(experiment, data, trained, models_sent)
         return {PREFIX + name: value for name, value in values.items()}, asking + training
 
-    zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(perform))
     probes = jnp.asarray(selector.probes(ctx.round))
     check_array(f"{type(selector).__name__}.probes", probes, (), jnp.bool_, "true or false")
-    return jax.lax.cond(probes, perform, lambda: zeros)
+    return run_if(probes, perform)

@@ -13,6 +13,7 @@ import numpy as np
 from fedjax_sel.engine.faults import PREFIX
 from fedjax_sel.engine.history import History
 from fedjax_sel.engine.ledger import Rates, as_selection, price
+from fedjax_sel.engine.metrics import are_clients_due
 from fedjax_sel.engine.program import Program
 from fedjax_sel.engine.state import RoundRecord, unflatten_record
 from fedjax_sel.metrics.clients import mean_over_clients, spread_over_clients, worst_decile
@@ -62,11 +63,8 @@ class Recorder:
 
     def client_rounds(self, first: int, last: int) -> list[int]:
         """Returns the rounds from `first` to `last - 1`, counted from 0, after which every client is evaluated."""
-        experiment = self.program.first
-        if experiment.evaluate_clients_every is None:
-            return []
-        every, rounds = int(experiment.evaluate_clients_every), int(experiment.rounds)
-        return [t for t in range(first, last) if (t + 1) % every == 0 or t + 1 == rounds]
+        rounds = np.arange(first, last)
+        return rounds[np.asarray(are_clients_due(self.program.first, rounds))].tolist()
 
     def write(self, about: dict[str, Any]) -> History:
         """Returns the history so far, with every cost; upfront costs are added to the first round."""

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, Shaped
 
-from fedjax_sel.arrays import take
+from fedjax_sel.arrays import run_if, take
 from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.engine.contract import check_array, check_value
 from fedjax_sel.engine.experiment import Experiment
@@ -54,8 +54,7 @@ def measure_before(
         return measure(), asked
     asks = jnp.asarray(selector.asks(ctx.round))
     check_array(f"{type(selector).__name__}.asks", asks, (), jnp.bool_, "true or false")
-    zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(measure))
-    return jax.lax.cond(asks, measure, lambda: zeros), asked & asks
+    return run_if(asks, measure), asked & asks
 
 
 def asked_clients(ctx: Context) -> Bool[Array, "N"]:

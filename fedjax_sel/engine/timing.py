@@ -51,7 +51,7 @@ def expect_turns(experiment: Experiment, data: FederatedData, ctx: Context) -> t
     count = jnp.asarray(data.num_examples)  # a selector is initialised on the host
     plan = experiment.local_training.plan(count, data.longest, ctx.round, ctx.rounds)
     flops = training_flops(experiment, data, plan, jnp.arange(data.num_clients))
-    rates = rates_of(experiment, data.like, count_public(data))
+    rates = rates_of(experiment, data)
     down, up = rates.model + rates.gradient * rates.correction_down + rates.told_down, rates.upload + rates.told_up
     passes = jnp.maximum(plan.examples_seen / jnp.maximum(count, 1), 1.0)
     once = flops._replace(trained=flops.trained / passes)
@@ -70,7 +70,7 @@ def count_affordable(
     longest = data.longest
     count = jnp.arange(1, longest + 1)
     plan = experiment.local_training.plan(count, longest, ctx.round, ctx.rounds)
-    rates = rates_of(experiment, data.like, count_public(data))
+    rates = rates_of(experiment, data)
     own = jnp.full(longest, client)
     flops = training_flops(experiment, data, plan, own).total
     down = jnp.where(jnp.full(longest, holds_model), 0.0, rates.model) + rates.gradient * rates.correction_down
@@ -110,7 +110,7 @@ def plan_cohort(
     devices, deadline, rates = (
         data.devices.take(cohort.client),
         experiment.deadline,
-        rates_of(experiment, data.like, count_public(data)),
+        rates_of(experiment, data),
     )
     flops = training_flops(experiment, data, plan, cohort.client, screened)
     down = jnp.where(holds_model[cohort.client], 0.0, rates.model) + rates.gradient * rates.correction_down
@@ -199,7 +199,7 @@ def time_signals(
     """Returns seconds until the last client asked has sent its `before` signals, and joules; None without devices."""
     if data.devices is None:
         return None, None
-    rates = rates_of(experiment, data.like, count_public(data))
+    rates = rates_of(experiment, data)
     count = data.num_holdout if experiment.signal_split == "holdout" else data.num_examples
     passed = total_passes(count, rates.before_passes)
     if rates.asked_public:
@@ -237,7 +237,7 @@ def training_flops(
     screened: Int[Array, "k"] | None = None,
 ) -> TurnFlops:
     """Returns the operations of clients' turns if they choose among `screened` examples (None: all they have)."""
-    rates = rates_of(experiment, data.like, count_public(data))
+    rates = rates_of(experiment, data)
     size = jnp.asarray(data.num_examples)[client]
     among = size if screened is None or not overrides(experiment.data_selection, "asks") else screened
     measured = jnp.asarray(data.num_holdout)[client] if experiment.signal_split == "holdout" else size
@@ -246,8 +246,3 @@ def training_flops(
         trained=plan.examples_seen * ((1 + rates.backward) * rates.flops),
         after=total_passes(measured, rates.trained_passes) * rates.flops + rates.trained_public * rates.flops,
     )
-
-
-def count_public(data: FederatedData) -> int:
-    """Returns how many public examples there are."""
-    return 0 if data.public_x is None else len(data.public_x)

@@ -33,7 +33,7 @@ from fedjax_sel.engine.nonfinite import guard_update, reweight
 from fedjax_sel.engine.personal import own_variables
 from fedjax_sel.engine.signals import expand, measure_cohort, measure_trained
 from fedjax_sel.engine.state import RoundState, Values
-from fedjax_sel.engine.timing import CohortWork, count_public, fail_members, plan_cohort, restrict, time_cohort
+from fedjax_sel.engine.timing import CohortWork, fail_members, plan_cohort, restrict, time_cohort
 from fedjax_sel.protocols import CohortSignal, Signals, UpdateSignal
 from fedjax_sel.pytree import Pytree
 from fedjax_sel.task import Task
@@ -149,7 +149,7 @@ def accept_updates(
     merged = restrict(accepted, accepted.mask & returned.mask)
     if not selector.accepts_before_upload:
         return merged, work.returned, work, faults
-    rates = rates_of(experiment, data.like, count_public(data))
+    rates = rates_of(experiment, data)
     told = rates.told_up / (rates.upload + rates.told_up)  # late members were still sending
     upload = jnp.where(work.returned & ~merged.mask, told, 1.0) * work.spent.upload
     return merged, merged.mask, replace(work, spent=replace(work.spent, upload=upload)), faults
@@ -213,9 +213,9 @@ def train_member(
         update, kept = keep_apart(task, guard_update(train)(), mine)
         signals = experiment.client_selection.signals().at("trained")
         moved, statistics = task.split(update.delta)
-        received = experiment.aggregation.receive(moved)
-        check_like(f"{type(experiment.aggregation).__name__}.receive", moved, received, "an update", "it got")
-        sent = replace(update, delta=task.join(received, statistics))
+        arrived = experiment.aggregation.receive(moved)
+        check_like(f"{type(experiment.aggregation).__name__}.receive", moved, arrived, "an update", "it got")
+        sent = replace(update, delta=task.join(arrived, statistics))
         if not signals:
             return sent, ({}, kept)
         holdout = experiment.signal_split == "holdout"

@@ -229,7 +229,8 @@ class Known:
 
 def rates(selector, parameters, flops):
     parts = {"client_selection": selector, "data_selection": Everything(), "correction": NoCorrection()}
-    return rates_of(SimpleNamespace(task=Known(parameters, flops), **parts), None)
+    data = SimpleNamespace(like=None, public_x=None)
+    return rates_of(SimpleNamespace(task=Known(parameters, flops), **parts), data)
 
 
 def test_every_entry_of_a_cost_is_priced():
@@ -322,7 +323,8 @@ def test_a_vector_over_classes_and_passes_over_public_examples_are_priced():
             return Signals(trained=[signals.OnPublic(signals.SoftLabels())])
 
     parts = {"client_selection": Public(), "data_selection": Everything(), "correction": NoCorrection()}
-    what = rates_of(SimpleNamespace(task=Known(100, 7.0), **parts), None, num_public=8)
+    data = SimpleNamespace(like=None, public_x=np.zeros((8, 2)))
+    what = rates_of(SimpleNamespace(task=Known(100, 7.0), **parts), data)
     paid = price(counted(reports=4, measured=5, uploads=2, measured_examples=50), what)
     assert paid["selection_bytes_up"].item() == 4 * 4 * 3
     assert paid["selection_flops"].item() == 5 * 8 * 7
