@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from fedjax_sel.engine.tuning import tune
     from fedjax_sel.protocols import (
         Aggregator,
+        Availability,
         ClientSelector,
         ClientSignal,
         CohortSignal,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
         Prepared,
         ServerSignal,
         Signals,
+        Strategy,
         UpdateSignal,
         UpfrontSignal,
     )
@@ -58,6 +60,7 @@ except PackageNotFoundError:  # a checkout that is not installed
 
 __all__ = [
     "Aggregator",
+    "Availability",
     "ClientSelector",
     "ClientSignal",
     "Cohort",
@@ -78,6 +81,7 @@ __all__ = [
     "Prepared",
     "ServerSignal",
     "Signals",
+    "Strategy",
     "Task",
     "UpdateSignal",
     "UpfrontSignal",
@@ -104,9 +108,11 @@ __all__ = [
 
 _HOME = {
     "Aggregator": "protocols",
+    "Availability": "protocols",
     "ClientSelector": "protocols",
     "ClientSignal": "protocols",
     "Cohort": "types",
+    "CohortSignal": "protocols",
     "Correction": "protocols",
     "Cost": "protocols",
     "DataSelector": "protocols",
@@ -120,10 +126,10 @@ _HOME = {
     "History": "engine.history",
     "Layout": "engine.layout",
     "LocalTrainer": "protocols",
-    "CohortSignal": "protocols",
     "Prepared": "protocols",
     "ServerSignal": "protocols",
     "Signals": "protocols",
+    "Strategy": "protocols",
     "Task": "task",
     "UpdateSignal": "protocols",
     "UpfrontSignal": "protocols",

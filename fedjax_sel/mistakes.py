@@ -178,7 +178,7 @@ class Guard:
         outer = getattr(self._mine, "drawn", None)
         with self._lock:
             if self._watched == 0:
-                self._make, np.random.default_rng = np.random.default_rng, self._stand_in  # type: ignore[assignment]
+                self._make, np.random.default_rng = np.random.default_rng, self._stand_in
             self._watched += 1
         self._mine.drawn = drawn
         try:
@@ -188,7 +188,7 @@ class Guard:
             with self._lock:
                 self._watched -= 1
                 if self._watched == 0:
-                    np.random.default_rng = self._make  # type: ignore[assignment]
+                    np.random.default_rng = self._make
 
     def _stand_in(self, seed: Any = None) -> np.random.Generator:
         drawn, caller = getattr(self._mine, "drawn", None), sys._getframe(1).f_code.co_filename

@@ -188,7 +188,7 @@ class Pytree:
         dataclasses.dataclass(frozen=True)(cls)
         fields = dataclasses.fields(cls)  # type: ignore[arg-type]
         if is_generated:
-            cls.__init__ = suggest_arguments(cls.__init__, tuple(f.name for f in fields if f.init))  # type: ignore
+            cls.__init__ = suggest_arguments(cls.__init__, tuple(f.name for f in fields if f.init))
         leaves = tuple(f.name for f in fields if not f.metadata.get("static"))
         others = tuple(f.name for f in fields if f.metadata.get("static"))
         keys = tuple(jax.tree_util.GetAttrKey(name) for name in leaves)
@@ -392,9 +392,7 @@ class Compiled:
         self._signature = inspect.signature(function)
         extra = inspect.Parameter("_classes", inspect.Parameter.KEYWORD_ONLY)
         by_class.__name__ = getattr(function, "__name__", "compiled")
-        by_class.__signature__ = self._signature.replace(  # type: ignore[attr-defined]
-            parameters=[*self._signature.parameters.values(), extra]
-        )
+        by_class.__signature__ = self._signature.replace(parameters=[*self._signature.parameters.values(), extra])
         self._jit = functools.partial(
             jax.jit,
             by_class,

@@ -33,6 +33,8 @@ def reproduce(
     """Reproduce a paper: its experiments, its figures, and its claims, each with a verdict."""
     from fedjax_sel import papers
     from fedjax_sel.catalog import check_name, see
+    from fedjax_sel.papers.paper import locate_reproduction
+    from fedjax_sel.runs.execute import say_on_stderr
     from fedjax_sel.runs.prepare import prepare_jax
 
     paper = paper.replace("-", "_")
@@ -43,11 +45,6 @@ def reproduce(
         options = {"add": add or (), "finished": finished, "known": known, "console": Console()}
         papers.reproduce(paper, scale=scale, out=out, seeds=seeds, **options)
     except KeyboardInterrupt:
-        where = out or Path("runs") / f"{paper}-{scale or 'small'}"
-        Console(stderr=True).print(
-            f"stopped; what is finished is kept in {where}, and the same command goes on from there",
-            style="yellow",
-            soft_wrap=True,
-            highlight=False,
-        )
+        where = out or locate_reproduction(papers.load(paper), scale)
+        say_on_stderr()(f"stopped; what is finished is kept in {where}, and the same command goes on from there")
         raise

@@ -26,7 +26,7 @@ class BySize(ClientSelector):
     BySize(replacement=True)
     """
 
-    replacement: bool = static(default=False)  # type: ignore[assignment]
+    replacement: bool = static(default=False)
 
     def select(self, key: PRNGKey, state: StrategyState, ctx: Context) -> Cohort:
         """Returns a cohort drawn in proportion to the clients' examples."""

@@ -88,7 +88,7 @@ class CriticalFL(ClientSelector):
             raise ValueError(f"critical_fl: selector is {name}, which probes; wrap one that does not, as Uniform()")
 
     @property
-    def accepts_before_upload(self) -> bool:  # type: ignore[override]
+    def accepts_before_upload(self) -> bool:
         """Returns the wrapped selector's value."""
         return self.selector.accepts_before_upload
 
@@ -98,17 +98,17 @@ class CriticalFL(ClientSelector):
         return self.selector.accepts
 
     @property
-    def replacement(self) -> bool:  # type: ignore[override]
+    def replacement(self) -> bool:
         """Returns the wrapped selector's value."""
         return self.selector.replacement
 
     @property
-    def needs_classes(self) -> bool:  # type: ignore[override]
+    def needs_classes(self) -> bool:
         """Returns the wrapped selector's value."""
         return self.selector.needs_classes
 
     @property
-    def ordered(self) -> bool:  # type: ignore[override]
+    def ordered(self) -> bool:
         """Returns the wrapped selector's value."""
         return self.selector.ordered
 

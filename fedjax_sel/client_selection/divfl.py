@@ -98,7 +98,7 @@ class DivFL(ClientSelector):
         return jax.lax.cond(ctx.round == 0, begin, lambda: state)
 
     @property
-    def ordered(self) -> bool:  # type: ignore[override]
+    def ordered(self) -> bool:
         """Returns whether the weights say how many clients each member stands for; the first ones have the most."""
         return self.weighting == "cluster"
 

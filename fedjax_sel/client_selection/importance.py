@@ -48,7 +48,7 @@ class Importance(ClientSelector):
     weighting: str = static(default="size", choices=["size", "client"])
     noise: bool = static(default=False)
     ordered: ClassVar[bool] = True
-    replacement: bool = static(default=False)  # type: ignore[assignment]
+    replacement: bool = static(default=False)
     batch_size: int = static(default=64, low=1)
 
     def signals(self) -> Signals:

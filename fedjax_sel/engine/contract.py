@@ -14,9 +14,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.protocols import (
     ClientSelector,
     ClientSignal,
+    CohortSignal,
     DataSelector,
     ExampleSignal,
     FeatureSignal,
@@ -25,7 +27,7 @@ from fedjax_sel.protocols import (
     find_base,
     overrides,
 )
-from fedjax_sel.pytree import ARRAYS, show, show_value
+from fedjax_sel.pytree import ARRAYS, show, show_value, title
 from fedjax_sel.types import PAD_CLIENT, Cohort, Context, Plan, Update
 
 
@@ -226,6 +228,39 @@ def check_signals(selector: Any, data_selection: Any) -> None:
     if overrides(selector, "observe"):
         check_takes(selector, "observe", ("key", "state", "ctx", "cohort"), (*before, *trained, *after, *probed))
     check_data_signals(data_selection)
+
+
+def check_examples(
+    selector: ClientSelector, data_selection: DataSelector, signal_split: str, data: FederatedData
+) -> None:
+    """Raises `ValueError` if there are no examples to evaluate on, or none of those that a signal is measured on."""
+    if not len(data.test_y):
+        raise ValueError("there are no test examples to evaluate on; load the data with a test share")
+    name, signals = title(type(selector)), selector.signals()
+    measured = {**signals.at("before"), **signals.at("trained")}
+    own = [n for n, s in measured.items() if isinstance(s, ExampleSignal | ClientSignal) and not s.public]
+    if signal_split == "holdout" and own and int(jnp.min(data.num_holdout)) == 0:
+        raise ValueError(
+            f"signal_split is 'holdout', and {name} wants {', '.join(own)}, but some client has no hold-out examples; "
+            "give the federation a holdout"
+        )
+    public = [n for n, s in measured.items() if s.public]
+    if public and data.public_x is None:
+        raise ValueError(
+            f"{name} wants {', '.join(public)} on public examples, but the federation has none; give it some "
+            "(public=...)"
+        )
+    known = {**signals.at("trained"), **signals.at("after")}
+    for_clients = [n for n, s in known.items() if isinstance(s, ServerSignal) and s.split == "validation"]
+    for_clients += [n for n, s in known.items() if isinstance(s, CohortSignal)]
+    by_data = data_selection.validation_signals()
+    for_data = list(by_data) if any(s.split == "validation" for s in by_data.values()) else []
+    for part, wanted in ((name, for_clients), (title(type(data_selection)), for_data)):
+        if wanted and not len(data.validation_y):
+            raise ValueError(
+                f"{part} wants {', '.join(wanted)}, but the server has no validation examples; load the data with a "
+                "validation share (data.validation=0.1)"
+            )
 
 
 def check_data_signals(selector: DataSelector) -> None:

@@ -20,7 +20,13 @@ from fedjax_sel.data.federated import FederatedData
 from fedjax_sel.data_selection.everything import Everything
 from fedjax_sel.devices.availability import Always
 from fedjax_sel.devices.clock import Deadline
-from fedjax_sel.engine.contract import check_fields, check_signals, check_stacked, warn_of_misspelt_methods
+from fedjax_sel.engine.contract import (
+    check_examples,
+    check_fields,
+    check_signals,
+    check_stacked,
+    warn_of_misspelt_methods,
+)
 from fedjax_sel.engine.debug import stage
 from fedjax_sel.engine.settings import check_settings
 from fedjax_sel.engine.targets import check_targets
@@ -29,16 +35,12 @@ from fedjax_sel.protocols import (
     Aggregator,
     Availability,
     ClientSelector,
-    ClientSignal,
-    CohortSignal,
     Correction,
     DataSelector,
-    ExampleSignal,
     LocalTrainer,
-    ServerSignal,
     Strategy,
 )
-from fedjax_sel.pytree import Pytree, check_scalars, classes_of, is_whole, show, static, title, to_plain
+from fedjax_sel.pytree import Pytree, check_scalars, classes_of, is_whole, show, static, to_plain
 from fedjax_sel.task import Task
 
 SHORT = {
@@ -213,36 +215,7 @@ class Experiment(Pytree):
             check_signals(self.client_selection, self.data_selection)
             for part in self.parts.values():
                 warn_of_misspelt_methods(part)
-        selector, signals = title(type(self.client_selection)), self.client_selection.signals()
-        measured = {**signals.at("before"), **signals.at("trained")}
-        on_examples = [n for n, s in measured.items() if isinstance(s, ExampleSignal | ClientSignal) and not s.public]
-        if self.signal_split == "holdout" and on_examples and int(jnp.min(data.num_holdout)) == 0:
-            raise ValueError(
-                f"signal_split is 'holdout', and {selector} wants {', '.join(on_examples)}, but some client has no "
-                "hold-out examples; give the federation a holdout"
-            )
-        public = [n for m in ("before", "trained") for n, s in signals.at(m).items() if s.public]
-        if public and data.public_x is None:
-            raise ValueError(
-                f"{selector} wants {', '.join(public)} on public examples, but the federation has none; "
-                "give it some (public=...)"
-            )
-        if not len(data.test_y):
-            raise ValueError("there are no test examples to evaluate on; load the data with a test share")
-        known = {**signals.at("trained"), **signals.at("after")}
-        server = [n for n, s in known.items() if isinstance(s, ServerSignal) and s.split == "validation"]
-        server += [n for n, s in known.items() if isinstance(s, CohortSignal)]
-        if server and not len(data.validation_y):
-            raise ValueError(
-                f"{selector} wants {', '.join(server)}, but the server has no validation examples; "
-                "load the data with a validation share (data.validation=0.1)"
-            )
-        on_server = self.data_selection.validation_signals()
-        if any(s.split == "validation" for s in on_server.values()) and not len(data.validation_y):
-            raise ValueError(
-                f"{title(type(self.data_selection))} wants {', '.join(on_server)}, but the server has no validation "
-                "examples; load the data with a validation share (data.validation=0.1)"
-            )
+        check_examples(self.client_selection, self.data_selection, self.signal_split, data)
         check_targets(self.task, self.client_selection, self.data_selection, data)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import jax
 import numpy as np
 
 from fedjax_sel.aggregation.dp_fedavg import DPFedAvg
@@ -40,7 +39,6 @@ def epsilon_of(experiment: Experiment, data: FederatedData, delta: float, *, pub
     aggregation, selector, availability = experiment.aggregation, experiment.client_selection, experiment.availability
     choice = experiment.data_selection
     m, n = experiment.count_cohort(data.num_clients), data.num_clients
-    drawn = jax.eval_shape(lambda: experiment.task.init(jax.random.key(0), data.like))
     task = experiment.task
     normalised = task.frozen.normalised or any(np.ndim(a) for a in (task.shift, task.scale))
     problems = {  # of classes derived from these, nothing is known
@@ -50,7 +48,7 @@ def epsilon_of(experiment: Experiment, data: FederatedData, delta: float, *, pub
             type(experiment.correction) is not NoCorrection
         ),
         "the model has batch statistics or other such variables, which are averaged without a bound": bool(
-            experiment.task.split(drawn)[1]
+            task.split(task.shapes(data.like))[1]
         ),
         "there is a deadline, which depends on how many examples a client has": bool(
             np.isfinite(experiment.deadline.seconds)

@@ -214,7 +214,7 @@ def keeps_client_state(experiment: Experiment, data: FederatedData) -> bool:
     """Returns whether state is kept for every client, of which each device of a cohort would hold a copy."""
     if experiment.task.personal:
         return True
-    model, _ = experiment.task.split(jax.eval_shape(lambda: experiment.task.init(jax.random.key(0), data.like)))
+    model, _ = experiment.task.split(experiment.task.shapes(data.like))
     kept = jax.eval_shape(lambda: experiment.correction.init(model, data.num_clients))
     selector = experiment.data_selection
     return overrides(selector, "prepare") or bool(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from fedjax_sel.leaderboard.selectors import Competitor
 from fedjax_sel.metrics.labels import label_shares
 from fedjax_sel.mistakes import OwnCodeError
 from fedjax_sel.runs import layout
-from fedjax_sel.runs.execute import execute
+from fedjax_sel.runs.execute import execute, say_on
 from fedjax_sel.runs.sweep.programs import Drawn, draw_seeds
 
 FINISHED, LEFT_OUT, FAILED = "finished", "left out", "failed"
@@ -234,7 +233,7 @@ def run_cell(
             more_follow=True,
             announce=announce,
             console=console,
-            say=partial(console.print, style="yellow", soft_wrap=True, highlight=False, markup=False),
+            say=say_on(console),
             kept_in=out,
         )
         return finish(*name, history, place)

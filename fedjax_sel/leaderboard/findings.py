@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -29,7 +28,7 @@ from fedjax_sel.leaderboard.volatile import COHORT, study_volatile
 from fedjax_sel.metrics import difference
 from fedjax_sel.metrics.verdict import NOT_REPRODUCED, REPRODUCED
 from fedjax_sel.papers.judging import compare_with
-from fedjax_sel.runs.files import write_json
+from fedjax_sel.runs.files import read_json, write_json
 
 HELD, FAILED, UNDECIDED, NOT_JUDGED = "held", "did not hold", "undecided", "not judged"
 """The verdicts on a prediction."""
@@ -80,7 +79,7 @@ def find_studies(out: Path, console: Console) -> dict[str, Any]:
             found = study_volatile()
         place.parent.mkdir(parents=True, exist_ok=True)
         write_json(place, found)
-    return {"volatile": json.loads(place.read_text(encoding="utf-8"))}
+    return {"volatile": read_json(place)}
 
 
 def judge_predictions(tidy: pd.DataFrame, studies: Mapping[str, Any]) -> list[Finding]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import pandas as pd
 
 from fedjax_sel.leaderboard import page
 from fedjax_sel.leaderboard.cells import LEFT_OUT, Cell
+from fedjax_sel.runs.files import read_json
 
 WHERE = ["federation", "selector"]
 """The columns of the tidy table that name a cell."""
@@ -30,7 +30,7 @@ def read_known(folder: Path, scale: str, seeds: Sequence[int]) -> tuple[list[Cel
     if missing := [path.name for path in files if not path.is_file()]:
         lacks = " and no ".join(missing)
         raise ValueError(f"known is {folder}, which has no {lacks}; give the folder of a leaderboard")
-    told = json.loads(files[0].read_text(encoding="utf-8"))
+    told = read_json(files[0])
     for name, asked in (("scale", scale), ("seeds", list(seeds))):
         if told[name] != asked:
             raise ValueError(f"known is {folder}, whose {name} is {told[name]}; it must be {asked}, as here")

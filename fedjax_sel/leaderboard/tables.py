@@ -247,7 +247,7 @@ def to_html(table: Table) -> str:
     Raises:
       ImportError: `great_tables` is not installed (`pip install 'fedjax-sel[tables]'`).
     """
-    import great_tables as gt  # pyright: ignore[reportMissingImports]  # only the extra has it
+    import great_tables as gt
 
     names = [f"column {i}" for i in range(len(table.columns))]
     frame = pd.DataFrame([list(row) for row in table.rows], columns=pd.Index(names))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from functools import partial
 from pathlib import Path
@@ -29,7 +28,7 @@ from fedjax_sel.leaderboard.cells import FINISHED, Cell, Workbench, configure
 from fedjax_sel.leaderboard.federations import Entry
 from fedjax_sel.leaderboard.measures import CHOICE
 from fedjax_sel.leaderboard.selectors import Competitor
-from fedjax_sel.runs.files import write_json
+from fedjax_sel.runs.files import read_json, write_json
 from fedjax_sel.types import PRNGKey
 
 KEPT = "choices.json"
@@ -49,7 +48,7 @@ class Stopwatch:
         self._place, self._console = out / "studies" / KEPT, console
         self.times: dict[str, dict[str, dict[str, Any]]] = {}
         if self._place.exists():
-            self.times = json.loads(self._place.read_text(encoding="utf-8"))
+            self.times = read_json(self._place)
 
     def take(self, cell: Cell, federation: Entry, selector: Competitor, bench: Workbench) -> None:
         """Times a selector that finished a cell on the federation of the other times, unless this code was timed."""

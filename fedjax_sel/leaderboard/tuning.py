@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
@@ -17,7 +16,7 @@ from fedjax_sel.leaderboard.federations import Entry
 from fedjax_sel.leaderboard.measures import settle
 from fedjax_sel.leaderboard.selectors import Competitor
 from fedjax_sel.metrics import mean_over_rounds
-from fedjax_sel.runs.files import write_json
+from fedjax_sel.runs.files import read_json, write_json
 
 SEEDS = (1000, 1001, 1002)
 """The seeds of tuning; the comparison uses other ones."""
@@ -80,7 +79,7 @@ def find_best(federation: Entry, trials: Sequence[Competitor], trial: Workbench,
     """Returns the index of the best configuration, which is read if known; else all are run in one program."""
     configs = [configure(federation, one, trial.scale, trial.seeds) for one in trials]
     asked = [f"{'validation' if trial.tuning else 'test'} {config.fingerprint}" for config in configs]
-    if place.exists() and (kept := json.loads(place.read_text(encoding="utf-8")))["trials"] == asked:
+    if place.exists() and (kept := read_json(place))["trials"] == asked:
         return kept["best"]
     runs = [trial.build(federation, config) for config in configs]
     histories = sweep([run.experiment for run in runs], runs[0].data, runs[0].seeds, runs[0].execution)

@@ -132,7 +132,7 @@ class NNXModel(ModelAdapter):
             if is_evaluated(tuple(map(str, path))):
                 part.eval()
         told: dict[str, Any] = {name: value is train for name, value in MODES.items() if name in self.takes}
-        outputs = module(x, **told, **({"mask": mask} if "mask" in self.takes else {}))  # type: ignore[operator]
+        outputs = module(x, **told, **({"mask": mask} if "mask" in self.takes else {}))
         if not mutable:
             return outputs
         after: dict[str, Any] = dict(zip(NOT_TRAINED, self.split(module)[2:4], strict=True))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 
 from fedjax_sel.papers.paper import Cell, StoredCell
 from fedjax_sel.papers.regime import Conditions
+from fedjax_sel.runs.files import read_json
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def read_report(
     place = folder / "summary.json"
     if not place.is_file():
         raise ValueError(f"{folder} has no summary.json; known must be the folder of an earlier report")
-    summary = json.loads(place.read_text(encoding="utf-8"))
+    summary = read_json(place)
     about = summary.get("paper"), summary.get("scale")
     if about != (paper, scale):
         raise ValueError(f"{place} is about {about[0]} at scale {about[1]}, not about {paper} at scale {scale}")

@@ -270,6 +270,16 @@ class Paper:
     figures: Callable[[str, Evidence], list[Figure]] = field(default=lambda scale, evidence: [])
     studies: Mapping[str, Study] = field(default_factory=dict)
 
+    @property
+    def default_scale(self) -> str:
+        """The scale that is run if none is named."""
+        return list(self.seeds)[1]
+
+
+def locate_reproduction(paper: Paper, scale: str | None) -> Path:
+    """Returns the folder of a reproduction for which none is given; None: at the default scale."""
+    return Path("runs") / f"{paper.name}-{scale or paper.default_scale}"
+
 
 def locate_cell(out: Path, cell: Cell) -> Path:
     """Returns the folder of a cell's run."""

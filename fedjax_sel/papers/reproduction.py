@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from functools import partial
 from itertools import compress
 from pathlib import Path
 from typing import Any
@@ -38,13 +36,14 @@ from fedjax_sel.papers.paper import (
     Table,
     join,
     locate_cell,
+    locate_reproduction,
 )
 from fedjax_sel.papers.regime import Conditions, describe_conditions, merge_conditions
 from fedjax_sel.report.environment import CHANGES, environment
 from fedjax_sel.report.markdown import report
 from fedjax_sel.runs import layout, pretrained
-from fedjax_sel.runs.execute import execute
-from fedjax_sel.runs.files import to_jsonable, write_figure, write_json, write_text
+from fedjax_sel.runs.execute import execute, say_on
+from fedjax_sel.runs.files import read_json, to_jsonable, write_figure, write_json, write_text
 from fedjax_sel.runs.lock import lock_folder
 
 
@@ -87,11 +86,10 @@ def reproduce(
         a report of this paper at this scale.
     """
     console = console or Console(quiet=True)
-    scales = list(paper.seeds)
-    scale = scale or scales[1]
-    catalog.check_name("scale", scale, scales)
+    scale = scale or paper.default_scale
+    catalog.check_name("scale", scale, list(paper.seeds))
     seeds = paper.seeds[scale] if seeds is None else seeds
-    out = Path(out or Path("runs") / f"{paper.name}-{scale}")
+    out = Path(out or locate_reproduction(paper, scale))
     cells = paper.cells(scale)
     added = list_own_cells(cells, add)
     cells += [one.cell for one in added]
@@ -267,12 +265,7 @@ def draw_figure(folder: Path, figure: Figure) -> bool:
 
 def find_finished(out: Path, cells: Sequence[Cell], configs: Sequence[Config]) -> list[bool]:
     """Returns whether each cell's run is finished."""
-    first: dict[tuple[str, ...], Path] = {}
-    places = [
-        first.setdefault(same, locate_cell(out, cell))
-        for cell, same in zip(cells, identify_runs(cells, configs), strict=True)
-    ]
-    return [layout.state(place) == "finished" for place in places]
+    return [layout.state(place) == "finished" for place in locate_runs(out, cells, configs).values()]
 
 
 def run_cells(out: Path, cells: Sequence[Cell], configs: Sequence[Config], console: Console) -> Histories:
@@ -280,34 +273,40 @@ def run_cells(out: Path, cells: Sequence[Cell], configs: Sequence[Config], conso
 
     Cells of one configuration that begin with the same model share one run.
     """
-    identities = dict(zip((cell.key for cell in cells), identify_runs(cells, configs), strict=True))
-    wanted = {identities[cell.begins] for cell in cells if cell.begins is not None}
-    known: dict[Any, History] = {}
-    places: dict[Any, Path] = {}
+    places = locate_runs(out, cells, configs)
+    begun_with = {places[cell.begins] for cell in cells if cell.begins is not None}
+    known: dict[Path, History] = {}
     announced = False
     for number, (cell, config) in enumerate(zip(cells, configs, strict=True), start=1):
-        same = identities[cell.key]
-        if same in known:
+        place = places[cell.key]
+        if place in known:
             continue
-        place = locate_cell(out, cell)
         new = layout.state(place) != "finished"
-        known[same] = execute(
+        known[place] = execute(
             f"{number}/{len(cells)} {cell.experiment}, {cell.method}",
             config,
             place,
-            begin=pretrained.load(places[identities[cell.begins]]) if new and cell.begins is not None else None,
+            begin=pretrained.load(places[cell.begins]) if new and cell.begins is not None else None,
             figures=False,
             keep_checkpoints=False,  # a cell is never resumed, and SCAFFOLD's state is one model per client
-            keep_variables=same in wanted,
+            keep_variables=place in begun_with,
             more_follow=True,
             announce=not announced,
             console=console,
-            say=partial(console.print, style="yellow", soft_wrap=True, highlight=False, markup=False),
+            say=say_on(console),
             kept_in=out,
         )
         announced |= new
-        places[same] = place
-    return {cell.key: known[identities[cell.key]] for cell in cells}
+    return {key: known[place] for key, place in places.items()}
+
+
+def locate_runs(out: Path, cells: Sequence[Cell], configs: Sequence[Config]) -> dict[tuple[str, str], Path]:
+    """Returns the folder of each cell's run, by key; cells that share a run have the first one's folder."""
+    first: dict[tuple[str, ...], Path] = {}
+    return {
+        cell.key: first.setdefault(same, locate_cell(out, cell))
+        for cell, same in zip(cells, identify_runs(cells, configs), strict=True)
+    }
 
 
 def identify_runs(cells: Sequence[Cell], configs: Sequence[Config]) -> list[tuple[str, ...]]:
@@ -326,19 +325,16 @@ def identify_runs(cells: Sequence[Cell], configs: Sequence[Config]) -> list[tupl
 
 def describe_cells(out: Path, cells: Sequence[Cell], configs: Sequence[Config]) -> list[dict[str, Any]]:
     """Returns each cell's experiment and method, its settings' fingerprint, and the commit that ran it."""
-    first: dict[tuple[str, ...], Path] = {}
-    described = []
-    for cell, config, same in zip(cells, configs, identify_runs(cells, configs), strict=True):
-        place = first.setdefault(same, locate_cell(out, cell))
-        described.append(
-            {
-                "experiment": cell.experiment,
-                "method": cell.method,
-                "settings": fingerprint_settings(config),
-                "commit": layout.read_commit(place),
-            }
-        )
-    return described
+    places = locate_runs(out, cells, configs)
+    return [
+        {
+            "experiment": cell.experiment,
+            "method": cell.method,
+            "settings": fingerprint_settings(config),
+            "commit": layout.read_commit(places[cell.key]),
+        }
+        for cell, config in zip(cells, configs, strict=True)
+    ]
 
 
 def describe_studies(out: Path, names: Iterable[str]) -> list[dict[str, Any]]:
@@ -390,13 +386,9 @@ def run_studies(
             write_json(place, kept)
             kept = read_study(place)  # so that it equals what later calls read
         elif not only_finished and kept.get("commit") != today:
-            console.print(
+            say_on(console)(
                 f"The study {name} is read from {place}; it was made at {kept.get('commit') or 'an unknown commit'}. "
-                "If its settings have changed since, delete that file, and it is made again.",
-                style="yellow",
-                soft_wrap=True,
-                highlight=False,
-                markup=False,
+                "If its settings have changed since, delete that file, and it is made again."
             )
         found[name] = kept["found"]
     return found
@@ -410,7 +402,7 @@ def locate_study(out: Path, name: str) -> Path:
 def read_study(place: Path) -> dict[str, Any]:
     """Returns the stored content of a study; an empty dictionary if it is not finished."""
     try:
-        kept = json.loads(place.read_text(encoding="utf-8"))
+        kept = read_json(place)
     except (FileNotFoundError, ValueError):
         return {}
     return kept if isinstance(kept, dict) and "found" in kept else {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from fedjax_sel.papers.judging import judge_recorded, settle_claims
 from fedjax_sel.papers.paper import Claim, Evidence, Finished
 from fedjax_sel.papers.regime import Conditions
 from fedjax_sel.report.markdown import show_claims, show_notes
-from fedjax_sel.runs.files import write_json, write_text
+from fedjax_sel.runs.files import read_json, write_json, write_text
 
 
 def read_evidence(folder: Path, *, may_lack: bool = False) -> Evidence:
@@ -22,12 +21,9 @@ def read_evidence(folder: Path, *, may_lack: bool = False) -> Evidence:
       folder: of the reproduction.
       may_lack: as in `StoredCell`.
     """
-    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    summary = read_json(folder / "summary.json")
     cells = read_cells(summary, papers.load(summary["paper"]).cells(summary["scale"]), may_lack=may_lack)
-    studies = {
-        path.stem: json.loads(path.read_text(encoding="utf-8"))["found"]
-        for path in sorted((folder / "studies").glob("*.json"))
-    }
+    studies = {path.stem: read_json(path)["found"] for path in sorted((folder / "studies").glob("*.json"))}
     return Evidence(Finished(cells), Finished(studies))
 
 
@@ -40,7 +36,7 @@ def judge_again(folder: Path) -> list[Claim]:
     Raises:
       ValueError: an earlier version wrote such a claim, without these differences: the paper has to be run again.
     """
-    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    summary = read_json(folder / "summary.json")
     paper = papers.load(summary["paper"])
     conditions = {name: Conditions(**had) for name, had in summary["conditions"].items()}
     try:
@@ -76,7 +72,7 @@ def write_again(folder: Path, commit: str | None) -> None:
       commit: the commit whose policy is applied, for the summary.
     """
     claims, place = judge_again(folder), folder / "summary.json"
-    summary = json.loads(place.read_text(encoding="utf-8"))
+    summary = read_json(place)
     paper = papers.load(summary["paper"])
     summary |= {"claims": [vars(claim) for claim in claims], "regime": asdict(paper.regime), "judged_at": commit}
     text = (folder / "report.md").read_text(encoding="utf-8")

@@ -119,10 +119,14 @@ def exit_if_stopped(stopper: Stopper, say: Say, done: str, kept_in: Path | None)
         raise SystemExit(128 + stopper.signal)
 
 
+def say_on(console: Console) -> Say:
+    """Returns a function that prints a line in yellow."""
+    return functools.partial(console.print, style="yellow", soft_wrap=True, highlight=False, markup=False)
+
+
 def say_on_stderr() -> Say:
     """Returns a function that prints a line in yellow on the first process's standard error."""
-    errors = Console(stderr=True, quiet=not is_first())
-    return functools.partial(errors.print, style="yellow", soft_wrap=True, highlight=False, markup=False)
+    return say_on(Console(stderr=True, quiet=not is_first()))
 
 
 def to_bytes(gib: float | None) -> int | None:

@@ -57,6 +57,11 @@ def write_text(path: Path, text: str) -> None:
         new.write_text(text, encoding="utf-8")
 
 
+def read_json(path: Path) -> Any:
+    """Returns the content of a JSON file."""
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
 def write_json(path: Path, value: Any) -> None:
     """Writes strict JSON; numbers that it cannot represent become null."""
     write_text(path, json.dumps(to_jsonable(value), indent=1, allow_nan=False) + "\n")

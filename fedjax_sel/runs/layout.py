@@ -9,7 +9,6 @@ written first and `summary.json` last: a folder with the former but not the latt
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import zipfile
@@ -129,7 +128,7 @@ def read_config(folder: Path, config: Config) -> Config | None:
 
 def check_extension(folder: Path, done: int, config: Config, checkpoints: Path) -> None:
     """Raises `FolderError` if a folder's finished run, of `done` rounds, cannot be continued to those of `config`."""
-    had = read_file(folder / SUMMARY, lambda path: json.loads(path.read_text(encoding="utf-8"))["rounds"])
+    had = read_file(folder / SUMMARY, lambda path: files.read_json(path)["rounds"])
     if had < done <= config["rounds"]:
         raise FolderError(f"{folder} holds a run that a callback ended after {had} of {done} rounds; give another one")
     check_strategies(folder, done, config)
@@ -248,11 +247,11 @@ def read_environments(folder: Path) -> list[dict[str, Any]]:
     Consecutive ones differ. Earlier versions noted only the last.
     """
     if (folder / SUMMARY).exists():
-        summary = read_file(folder / SUMMARY, lambda path: json.loads(path.read_text(encoding="utf-8")))
+        summary = read_file(folder / SUMMARY, files.read_json)
         return [*summary.get("earlier_environments", []), summary["environment"]]
     if not (folder / ENVIRONMENTS).exists():
         return []
-    return read_file(folder / ENVIRONMENTS, lambda path: json.loads(path.read_text(encoding="utf-8")))
+    return read_file(folder / ENVIRONMENTS, files.read_json)
 
 
 def read_commit(folder: Path) -> str | None:
@@ -285,7 +284,7 @@ def read(folder: str | Path) -> tuple[History, dict]:
     config = read_file(folder / CONFIG, lambda path: rename(load_file(path))[0])
     if now == "interrupted":
         raise FolderError(f"the run in {folder} is not finished; run it again with the same configuration to go on")
-    about = read_file(folder / SUMMARY, lambda path: json.loads(path.read_text(encoding="utf-8"))["about"])
+    about = read_file(folder / SUMMARY, lambda path: files.read_json(path)["about"])
     selections, seeds, clients, labels = read_file(folder / SELECTIONS, files.read_selections)
     metrics = read_file(folder / METRICS, lambda path: files.read_metrics(path, seeds, selections.shape[1]))
     own: tuple[dict, tuple] = ({}, ())

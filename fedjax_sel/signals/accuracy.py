@@ -24,7 +24,7 @@ class ValidationAccuracy(ServerSignal):
     name: ClassVar[str] = "validation_accuracy"
     needs_classes: ClassVar[bool] = True
 
-    split: str = static(default="validation", choices=["validation", "test"])  # type: ignore[assignment]
+    split: str = static(default="validation", choices=["validation", "test"])
 
     def measure(self, logits: Float[Array, "b C"], y: Int[Array, "b"]) -> Float[Array, ""]:
         """Returns the mean over the examples."""

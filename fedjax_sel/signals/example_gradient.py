@@ -210,7 +210,7 @@ class ValidationGradient(ServerSignal):
 
     loss: Any = field(default=None, repr=False)
 
-    split: str = static(default="validation", choices=["validation", "test"])  # type: ignore[assignment]
+    split: str = static(default="validation", choices=["validation", "test"])
 
     def of_task(self, task: Task) -> ValidationGradient:
         """Returns the signal with the task's loss."""

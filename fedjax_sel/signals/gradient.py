@@ -41,7 +41,7 @@ class Gradient(GradientSignal):
     before_training: bool = static(default=False)
 
     @property
-    def received(self) -> bool:  # type: ignore[override]
+    def received(self) -> bool:
         """Returns whether it looks at the model that a member received."""
         return self.before_training
 

@@ -103,7 +103,7 @@ class ValidationLoss(ServerSignal):
 
     name: ClassVar[str] = "validation_loss"
 
-    split: str = static(default="validation", choices=["validation", "test"])  # type: ignore[assignment]
+    split: str = static(default="validation", choices=["validation", "test"])
     loss: Any = field(default=None, repr=False)
 
     def of_task(self, task: Task) -> ValidationLoss:

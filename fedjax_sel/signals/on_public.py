@@ -36,12 +36,12 @@ class OnPublic(ClientSignal):
     signal: ExampleSignal = SoftLabels()
 
     @property
-    def name(self) -> str:  # type: ignore[override]
+    def name(self) -> str:
         """Returns the example signal's name with the prefix `public_`."""
         return f"public_{self.signal.name}"
 
     @property
-    def needs_classes(self) -> bool:  # type: ignore[override]
+    def needs_classes(self) -> bool:
         """Returns whether the example signal needs classes."""
         return self.signal.needs_classes
 

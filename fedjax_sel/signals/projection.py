@@ -38,7 +38,7 @@ class Projection(UpdateSignal):
 
     norm_over: str = static(default="tensors", choices=["tensors", "whole"])
     cosine: bool = static(default=False)
-    reference: str = static(default="aggregate", choices=["aggregate", "previous"])  # type: ignore[assignment]
+    reference: str = static(default="aggregate", choices=["aggregate", "previous"])
 
     def measure(self, update: Update, reference: Variables | None) -> Float[Array, ""]:
         """Returns the projection of one update on the change that `reference` names."""

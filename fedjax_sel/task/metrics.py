@@ -57,7 +57,7 @@ class MeanOf(Metric):
     """
 
     function: ExampleFunction = static()
-    higher_is_better: bool | None = static(default=None)  # type: ignore[assignment]
+    higher_is_better: bool | None = static(default=None)
 
     def measure(self, outputs: Any, targets: Any) -> Any:
         """Returns what the function returns; raises `ValueError` if that is no array."""

@@ -199,6 +199,10 @@ class Task(Pytree):
                 raise ValueError(f"task: {type(self.model).__name__}: {what}")
         return variables
 
+    def shapes(self, x: Rows) -> Variables:
+        """Returns the shapes and types of what `init` returns."""
+        return jax.eval_shape(lambda: self.init(jax.random.key(0), x))
+
     def logits(
         self, variables: Variables, x: Rows, *, train: bool = False, key: PRNGKey | None = None
     ) -> Float[Array, "b ..."]:
@@ -286,8 +290,7 @@ class Task(Pytree):
     def check_personal(self, x: Rows) -> None:
         """Raises `ValueError` if a personal part is not among the trained variables, or all of them are personal."""
         if self.personal:
-            like = jax.eval_shape(lambda x: self.init(jax.random.key(0), x), jax.ShapeDtypeStruct(x.shape, x.dtype))
-            check_parts("personal", self.personal, like, "shared")
+            check_parts("personal", self.personal, self.shapes(x), "shared")
 
     def join(self, trained: Variables, statistics: Variables) -> Variables:
         """Returns the variables that `split` splits."""
@@ -440,9 +443,7 @@ def check_tokens(model: TakesTokens, dataset: Dataset, whole: bool) -> None:
 
 def _count_shared(task: Task, x: Rows) -> tuple[int, int]:
     """Returns the number of values in the shared variables, and how many of them are statistics."""
-    one = jax.ShapeDtypeStruct((1, *x.shape[1:]), x.dtype)
-    drawn = jax.eval_shape(lambda one: task.init(jax.random.key(0), one), one)
-    shared = task.split_personal(drawn)[0]
+    shared = task.split_personal(task.shapes(x))[0]
     return count_numbers(shared), count_numbers(task.split(shared)[1])
 
 
