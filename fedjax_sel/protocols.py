@@ -610,7 +610,7 @@ class LocalTrainer(Strategy):
         self,
         key: PRNGKey,
         task: Task,
-        params: Variables,
+        variables: Variables,
         examples: Examples,
         plan: Plan,
         *,
@@ -622,7 +622,7 @@ class LocalTrainer(Strategy):
         Args:
           key: of this client in this round.
           task: what is learnt.
-          params: the global model it received.
+          variables: of the model that it received.
           examples: what it trains on.
           plan: of this client.
           num_steps: number of steps of the loop, the same for all clients side by side; steps beyond `plan.steps`

@@ -10,7 +10,7 @@ from scipy import stats
 from fedjax_sel import config
 from fedjax_sel.engine.history import History
 from fedjax_sel.report.compare import choose_metric, compare_pairs, compare_runs
-from fedjax_sel.report.figures import COLOURS, curves, plot_comparison
+from fedjax_sel.report.figures import COLOURS, plot_comparison, plot_curves
 
 CONFIG = config.resolve({"data": "iris", "rounds": 3, "cohort_size": 2}).to_dict()
 
@@ -85,7 +85,7 @@ def test_every_line_is_told_apart_and_named_inside_the_picture(count):
     lines = figure.axes[0].lines
     assert len({(line.get_color(), line.get_linestyle()) for line in lines}) == count
     assert {line.get_color() for line in lines[:8]} <= set(COLOURS)
-    panel = curves({"digits": runs}).axes[0].lines
+    panel = plot_curves({"digits": runs}).axes[0].lines
     assert len({(line.get_color(), line.get_linestyle()) for line in panel}) == count
     figure.canvas.draw()
     legend = figure.axes[0].get_legend() or figure.legends[0]

@@ -148,7 +148,7 @@ def sweep(place, rounds, items=SWEPT, **options):
 def sweeps(tmp_path_factory):
     """A sweep of 7 rounds that kept its checkpoints, and one of 12 at once."""
     place = tmp_path_factory.mktemp("sweeps")
-    sweep(place / "twice", 7, checkpoints=True)
+    sweep(place / "twice", 7, keep_checkpoints=True)
     return place / "twice", place / "once", sweep(place / "once", 12)[0]
 
 
@@ -159,8 +159,8 @@ def test_a_finished_sweep_that_cannot_go_on_stays_finished(sweeps, tmp_path, mon
         patched.setattr(driver, "mark_program", lambda program: lambda rounds: f"{rounds:064x}")
         with pytest.raises(ValueError, match="is a checkpoint of another run"):
             sweep(place, 12)
-    before, _ = sweep(sweeps[0], 7, checkpoints=True)
-    pd.testing.assert_frame_equal(sweep(place, 7, checkpoints=True)[0], before)
+    before, _ = sweep(sweeps[0], 7, keep_checkpoints=True)
+    pd.testing.assert_frame_equal(sweep(place, 7, keep_checkpoints=True)[0], before)
     assert sweep(place, 12)[0] is not None
 
 
@@ -170,7 +170,7 @@ def test_a_sweep_with_its_axes_in_another_order_is_another_one(sweeps):
         with pytest.raises(
             FolderError, match=r"another sweep .*the axes in the order .* there, in which it goes on, .* here"
         ):
-            sweep(sweeps[0], rounds, items=SWEPT[::-1], checkpoints=True)
+            sweep(sweeps[0], rounds, items=SWEPT[::-1], keep_checkpoints=True)
 
 
 def test_a_finished_sweep_goes_on_as_if_it_had_been_asked_from_the_start(sweeps, tmp_path, monkeypatch):

@@ -158,7 +158,7 @@ def test_a_run_without_models_says_so(tmp_path):
 
 def test_a_sweep_has_its_runs_by_name_with_their_models(tmp_path):
     grid = combinations(GIVEN, ["lr=0.1,0.5"], {})
-    execute_sweep("iris", grid, tmp_path / "sweep", models=True, console=QUIET)
+    execute_sweep("iris", grid, tmp_path / "sweep", keep_models=True, console=QUIET)
     sweep = fs.open(tmp_path / "sweep")
     assert len(sweep) == 2
     assert sweep.description["axes"] == {"local_training.learning_rate": [0.1, 0.5]}

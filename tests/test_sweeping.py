@@ -25,7 +25,7 @@ from fedjax_sel.runs import layout
 from fedjax_sel.runs.lock import lock_folder
 from fedjax_sel.runs.sweep.blocks import concat_seeds
 from fedjax_sel.runs.sweep.execute import plan
-from fedjax_sel.runs.sweep.grid import axes_in, combinations, name_of
+from fedjax_sel.runs.sweep.grid import axes_in, combinations, name_combination
 from fedjax_sel.runs.sweep.programs import build_all, draw_seeds, group_by_program, split_group
 
 SMALL = ("digits", "partition.clients=20", "cohort_size=3", "rounds=3", "chunk=1", "--seeds", "2")
@@ -504,7 +504,7 @@ def test_seeds_in_turns_keep_the_personal_parts_of_every_seed():
 
 def test_a_value_and_its_negative_have_folders_of_their_own():
     folders = [
-        name_of({"a": value}, one.config)
+        name_combination({"a": value}, one.config)
         for value, one in zip([-1, 1, "1-", "(1)"], grid_of("lr=1,2,3,4"), strict=True)
     ]
     assert folders[:3] == ["a=-1", "a=1", "a=1-"]

@@ -76,7 +76,7 @@ def command(function: Callable[..., None], name: str | None = None) -> Callable[
             raise leave(130) from None
         except Exception as error:
             if not is_users(error):
-                say_if_one_of_several(error)
+                exit_if_one_of_several(error)
                 raise
             if named.get("debug"):
                 raise
@@ -97,7 +97,7 @@ def is_users(error: Exception) -> bool:
     return isinstance(error, USERS) or bool(of_file)
 
 
-def say_if_one_of_several(error: Exception) -> None:
+def exit_if_one_of_several(error: Exception) -> None:
     """Ends this process if it is one of several, after its traceback and a line on what to do."""
     if is_one_of_several():
         traceback.print_exc()

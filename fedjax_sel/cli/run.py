@@ -110,7 +110,7 @@ def sweep(
     finished = of_sweep.is_complete(place, grid)
     prepare_jax(cores=grid[0].config["mesh"] is None, cache=not no_cache)
     table = execute_sweep(
-        name, grid, place, memory=memory, models=keep_models, checkpoints=keep_checkpoints, figures=figures
+        name, grid, place, memory=memory, keep_models=keep_models, keep_checkpoints=keep_checkpoints, figures=figures
     )
     said = NOTHING.format("sweep") if finished else "The sweep is in "
     print_end(Console(), sweeps.build_table(name, table, list(grid[0].values)), said, place)

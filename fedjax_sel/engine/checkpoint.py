@@ -9,14 +9,12 @@ carries a digest of its content: a damaged checkpoint is detected and reported, 
 from __future__ import annotations
 
 import errno
-import logging
 import re
 import shutil
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +27,7 @@ from flax import traverse_util
 from fedjax_sel.engine.disk import reserve, room
 from fedjax_sel.engine.distributed import fetch, is_first, is_key
 from fedjax_sel.engine.mark import digest, name_of
+from fedjax_sel.engine.orbax import handler, orbax
 from fedjax_sel.engine.state import RoundState
 from fedjax_sel.types import Variables
 
@@ -292,17 +291,6 @@ def read(path: Path) -> dict[str, np.ndarray]:
     return arrays
 
 
-@contextmanager
-def handler() -> Iterator[Any]:
-    """Context manager that gives Orbax's checkpointer, which reads and writes without waiting for other processes."""
-    ocp, index = orbax(), jax.process_index()
-    alone = ocp.options.MultiprocessingOptions(
-        primary_host=index, active_processes={index}, barrier_sync_key_prefix=f"process{index}"
-    )
-    with quiet(), ocp.Checkpointer(ocp.StandardCheckpointHandler(), multiprocessing_options=alone) as checkpointer:
-        yield checkpointer
-
-
 def leaves(state: RoundState) -> Iterator[tuple[str, Any]]:
     """Yields every array of a state with its name."""
     for path, leaf in jax.tree_util.tree_leaves_with_path(state):
@@ -330,22 +318,3 @@ def fill_state(like: RoundState, arrays: Mapping[str, np.ndarray]) -> RoundState
         return jax.random.wrap_key_data(value, impl=jax.random.key_impl(leaf)) if is_key(leaf) else value
 
     return jax.tree_util.tree_map_with_path(restored, like)
-
-
-def orbax() -> Any:
-    """Imports Orbax when a checkpoint is first needed, because the import takes a second."""
-    import orbax.checkpoint
-
-    return orbax.checkpoint
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Context manager that silences Orbax's log; this module reports what matters."""
-    logger = logging.getLogger("absl")
-    before = logger.level
-    logger.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logger.setLevel(before)

@@ -87,7 +87,7 @@ def check_kept(
             "make fewer parts personal, lower seeds or partition.clients, or take a smaller model",
         ),
     }[worst]
-    raise ValueError(f"{what} {format_bytes(sizes[worst])}, but a device has {format_bytes(allowed)}; {knob}")
+    raise ValueError(f"{what} {format_gib(sizes[worst])}, but a device has {format_gib(allowed)}; {knob}")
 
 
 def check_program(function: Callable, arguments: tuple, static: Mapping[str, Any], memory: int | None) -> int:
@@ -106,10 +106,10 @@ def check_program(function: Callable, arguments: tuple, static: Mapping[str, Any
         "layout={clients: 1, seeds: scan, examples: 512}": layouts.Layout(1, "scan", 512, layout.mesh),
     }
     found = {way: estimate(function, arguments, {**static, "layout": other}) for way, other in ways.items()}
-    helps = [f"{way} takes about {format_bytes(size)}" for way, size in found.items() if size < 0.9 * taken]
+    helps = [f"{way} takes about {format_gib(size)}" for way, size in found.items() if size < 0.9 * taken]
     raise ValueError(
-        f"the run would hold about {format_bytes(taken)} at once with {layout} and {runs} runs, but a device has "
-        f"{format_bytes(allowed)}; {'; '.join(helps) or 'layout it otherwise does not help'}; fewer seeds, a smaller "
+        f"the run would hold about {format_gib(taken)} at once with {layout} and {runs} runs, but a device has "
+        f"{format_gib(allowed)}; {'; '.join(helps) or 'layout it otherwise does not help'}; fewer seeds, a smaller "
         "local_training.batch_size or m take less, too"
     )
 
@@ -187,6 +187,6 @@ def size_of(tree: Any) -> int:
     return sum(nbytes(leaf if hasattr(leaf, "shape") else jnp.asarray(leaf)) for leaf in jax.tree.leaves(tree))
 
 
-def format_bytes(size: float) -> str:
+def format_gib(size: float) -> str:
     """Formats bytes as GiB."""
     return f"{size / GIB:.3g} GiB"

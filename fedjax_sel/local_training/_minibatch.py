@@ -131,7 +131,7 @@ class MinibatchTrainer(LocalTrainer):
         self,
         key: PRNGKey,
         task: Task,
-        params: Variables,
+        variables: Variables,
         examples: Examples,
         plan: Plan,
         *,
@@ -177,11 +177,11 @@ class MinibatchTrainer(LocalTrainer):
             trained, moments = choose(counts, new, old)
             return trained, statistics, moments, total + sums, seen + batch.mask.sum()
 
-        trained, statistics = task.split(params)
+        trained, statistics = task.split(variables)
         moments = seed_noise(self.build_optimizer(self.rate(jnp.int32(0), factor)).init(trained), key_dropout)
         start = trained, statistics, moments, jnp.zeros(2), jnp.zeros((), jnp.int32)
         trained, statistics, _, total, seen = jax.lax.fori_loop(0, num_steps, step, start)
-        delta = jax.tree.map(jnp.subtract, task.join(trained, statistics), params)
+        delta = jax.tree.map(jnp.subtract, task.join(trained, statistics), variables)
         loss, mean_sq_loss = total / jnp.maximum(seen, 1)
         return Update(delta, num_examples, plan.steps, seen, loss, mean_sq_loss)
 

@@ -83,7 +83,7 @@ class Alternating(LocalTrainer):
         self,
         key: PRNGKey,
         task: Task,
-        params: Variables,
+        variables: Variables,
         examples: Examples,
         plan: Plan,
         *,
@@ -106,7 +106,7 @@ class Alternating(LocalTrainer):
         rest = self.trainer.plan(jnp.asarray([longest]), longest, 0, 1).steps[0]
         first_plan = replace(plan, steps=jnp.minimum(plan.steps, whole[0]))
         second_plan = replace(plan, steps=plan.steps - first_plan.steps)
-        shared, personal = task.split_personal(params)
+        shared, personal = task.split_personal(variables)
         head = fix(task, shared, personal)
         # Alg. 1: h_i by τ gradient steps, then φ by one
         one = self.first.train(

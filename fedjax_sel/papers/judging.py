@@ -15,7 +15,6 @@ from fedjax_sel.metrics.verdict import NOT_REPRODUCED, REPRODUCED, UNDECIDED
 from fedjax_sel.papers.paper import Claim, Histories, NotRun, Result
 from fedjax_sel.papers.regime import Conditions, FairRegime, describe_shortfalls
 from fedjax_sel.pytree import show
-from fedjax_sel.report.markdown import AGAINST, ALONE, REFUTING, SIDE
 
 Differences = Mapping[str, Difference]
 """Paired differences between two methods, by experiment."""
@@ -35,6 +34,10 @@ VERDICTS = (REPRODUCED, NOT_REPRODUCED, UNDECIDED)
 
 NOT_JUDGED, BY_CONSTRUCTION = "not judged at this scale", "by construction"
 """Verdicts that a settled claim can have besides reproduced, not reproduced and undecided."""
+
+SIDE, ALONE, REFUTING = "on the claim's side", "supporting by their own interval", "refuting, after Holm"
+AGAINST = "over"
+"""Keys of a claim's effect: counts of comparisons, and the rival that it is measured against."""
 
 
 @dataclass(frozen=True)
@@ -338,12 +341,6 @@ def find_reason_against(claim: Claim, regime: FairRegime, conditions: Mapping[st
     if claim.rests_on or all(describe_shortfalls(regime, {name: one}) for name, one in had.items()):
         reasons.append(describe_shortfalls(regime, had))
     return "; ".join(filter(None, reasons))
-
-
-def count_verdicts(claims: Sequence[Claim]) -> dict[str, int]:
-    """Returns how many claims have each verdict; claims by construction are not counted."""
-    order = (REPRODUCED, NOT_REPRODUCED, UNDECIDED, NOT_JUDGED)
-    return {verdict: sum(claim.verdict == verdict for claim in claims) for verdict in order}
 
 
 def describe_difference(d: Difference) -> dict[str, float]:

@@ -39,8 +39,8 @@ from fedjax_sel.papers.paper import (
     locate_reproduction,
 )
 from fedjax_sel.papers.regime import Conditions, describe_conditions, merge_conditions
+from fedjax_sel.papers.report import render_report
 from fedjax_sel.report.environment import CHANGES, environment
-from fedjax_sel.report.markdown import report
 from fedjax_sel.runs import layout, pretrained
 from fedjax_sel.runs.execute import execute, say_on
 from fedjax_sel.runs.files import read_json, to_jsonable, write_figure, write_json, write_text
@@ -204,7 +204,7 @@ def write_reproduction(
     (out / "figures").mkdir(parents=True, exist_ok=True)
     figures = join(lambda: paper.figures(scale, evidence))
     figures = [figure for figure in figures if draw_figure(out / "figures", figure)]
-    text = report(
+    text = render_report(
         paper, scale, summary["seeds"], claims, tables, figures, summary["environment"], again, notes=summary["notes"]
     )
     write_text(out / "report.md", text)

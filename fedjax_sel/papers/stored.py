@@ -10,7 +10,7 @@ from fedjax_sel.papers.earlier import read_cells
 from fedjax_sel.papers.judging import judge_recorded, settle_claims
 from fedjax_sel.papers.paper import Claim, Evidence, Finished
 from fedjax_sel.papers.regime import Conditions
-from fedjax_sel.report.markdown import show_claims, show_notes
+from fedjax_sel.papers.report import show_claims, show_notes
 from fedjax_sel.runs.files import read_json, write_json, write_text
 
 

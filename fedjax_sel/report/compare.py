@@ -17,8 +17,8 @@ from fedjax_sel.engine.faults import PREFIX, say_diverged
 from fedjax_sel.engine.history import TOTALS, History
 from fedjax_sel.metrics import cost_to, rounds_to
 from fedjax_sel.metrics.verdict import adjust_holm, difference
-from fedjax_sel.report.quantities import format_bytes, format_seconds
-from fedjax_sel.report.summary import format_quantity, sum_metrics, summarize
+from fedjax_sel.report.quantities import format_bytes, format_quantity, format_seconds
+from fedjax_sel.report.summary import sum_metrics, summarize
 
 UNITS: dict[str, Callable[[float], str]] = {
     "bytes": format_bytes,

@@ -21,7 +21,7 @@ COLOURS = ("#0072b2", "#56b4e9", "#d55e00", "#555555", "#e69f00", "#009e73", "#c
 """Okabe and Ito's colours, which colour-blind readers can distinguish."""
 
 
-def curves(
+def plot_curves(
     panels: Mapping[str, Mapping[str, History]],
     metric: str = "accuracy",
     *,
@@ -158,7 +158,7 @@ def plot_clients(history: History) -> Figure:
     return figure
 
 
-def heat_maps(panels: Mapping[str, Mapping[str, History]], first: int, first_name: str) -> Figure:
+def plot_heat_maps(panels: Mapping[str, Mapping[str, History]], first: int, first_name: str) -> Figure:
     """Returns a figure of which clients were selected when: a row of panels per experiment, a panel per method.
 
     Each client is a line of pixels.
@@ -203,7 +203,7 @@ def heat_maps(panels: Mapping[str, Mapping[str, History]], first: int, first_nam
     return figure
 
 
-def intervals(
+def plot_intervals(
     rows: Sequence[tuple[str, float, float, float]], *, groups: Sequence[str], xlabel: str, zero: float = 0.0
 ) -> Figure:
     """Returns a figure of means with their intervals, one line per label.

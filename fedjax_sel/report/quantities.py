@@ -20,6 +20,19 @@ def format_bytes(size: float) -> str:
     return f"{size:.3g} PiB"
 
 
+def format_quantity(value: float, unit: str) -> str:
+    """Returns a number with a metric prefix and its unit.
+
+    >>> [format_quantity(value, "B") for value in (0, 999, 1_234_567, 5e12)]
+    ['0 B', '999 B', '1.23 MB', '5 TB']
+    """
+    for prefix in ("", "k", "M", "G", "T", "P"):
+        if abs(value) < 999.5:
+            return f"{value:.3g} {prefix}{unit}"
+        value /= 1000
+    return f"{value:.3g} E{unit}"
+
+
 def format_seconds(seconds: float) -> str:
     """Returns a time in seconds, minutes, hours or days.
 

@@ -22,7 +22,7 @@ from fedjax_sel.engine.faults import (
 )
 from fedjax_sel.engine.history import History
 from fedjax_sel.report.markdown import table
-from fedjax_sel.report.quantities import format_about, format_bytes, format_seconds
+from fedjax_sel.report.quantities import format_about, format_bytes, format_quantity, format_seconds
 from fedjax_sel.task.task import is_own_metric
 
 
@@ -230,16 +230,3 @@ def render_page(title: str, found: Mapping[str, Mapping[str, Any]], config: str,
         f"```yaml\n{config.strip()}\n```",
     ]
     return "\n\n".join(parts) + "\n"
-
-
-def format_quantity(value: float, unit: str) -> str:
-    """Returns a number with a metric prefix and its unit.
-
-    >>> [format_quantity(value, "B") for value in (0, 999, 1_234_567, 5e12)]
-    ['0 B', '999 B', '1.23 MB', '5 TB']
-    """
-    for prefix in ("", "k", "M", "G", "T", "P"):
-        if abs(value) < 999.5:
-            return f"{value:.3g} {prefix}{unit}"
-        value /= 1000
-    return f"{value:.3g} E{unit}"

@@ -12,8 +12,8 @@ from rich.table import Table
 
 from fedjax_sel.engine.history import History
 from fedjax_sel.report.markdown import table as markdown
-from fedjax_sel.report.quantities import format_bytes
-from fedjax_sel.report.summary import format_quantity, summarize
+from fedjax_sel.report.quantities import format_bytes, format_quantity
+from fedjax_sel.report.summary import summarize
 
 
 def build_tidy(runs: Iterable[tuple[str, Mapping[str, Any], History]]) -> pd.DataFrame:

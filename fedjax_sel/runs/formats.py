@@ -16,7 +16,7 @@ import numpy as np
 from flax import traverse_util
 
 from fedjax_sel.catalog import check_name, import_extra
-from fedjax_sel.engine.checkpoint import handler, orbax, quiet
+from fedjax_sel.engine.orbax import handler, orbax, quiet
 from fedjax_sel.runs.files import PART, write_atomic
 from fedjax_sel.types import Variables
 

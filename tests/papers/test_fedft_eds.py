@@ -89,10 +89,10 @@ from fedjax_sel.papers.fedft_eds.studies import (
 )
 from fedjax_sel.papers.fedft_eds.tables import tabulate_laws
 from fedjax_sel.papers.paper import Cell, Evidence, NotRun, StoredCell, locate_cell
+from fedjax_sel.papers.report import render_report
 from fedjax_sel.papers.reproduction import identify_runs
 from fedjax_sel.papers.settings import merge_settings
 from fedjax_sel.pytree import Pytree
-from fedjax_sel.report.markdown import report
 from fedjax_sel.runs import pretrained
 from fedjax_sel.runs.files import to_jsonable
 from fedjax_sel.task.costs import count_numbers
@@ -700,7 +700,7 @@ def test_the_report_has_all_tables_and_figures(scale):
     evidence = world({EDS: Method(0.7, of_selection=0.25, seconds=20)}, scale, seconds=1.0)
     paper = papers.load("fedft_eds")
     tables, figures = paper.tables(scale, evidence), paper.figures(scale, evidence)
-    text = report(paper, scale, range(R), paper.claims(scale, evidence), tables, figures, {}, "command")
+    text = render_report(paper, scale, range(R), paper.claims(scale, evidence), tables, figures, {}, "command")
     assert len(tables) == {"smoke": 4, "small": 6, "full": 5}[scale]
     for table in tables:
         assert all(len(row) == len(table.columns) for row in table.rows), table.title

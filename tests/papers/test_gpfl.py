@@ -46,8 +46,8 @@ from fedjax_sel.papers.gpfl.studies import SMALL_CASE, count_classes, evaluates_
 from fedjax_sel.papers.judging import BY_CONSTRUCTION, NOT_JUDGED, settle_claims
 from fedjax_sel.papers.paper import Evidence
 from fedjax_sel.papers.regime import Conditions
+from fedjax_sel.papers.report import render_report
 from fedjax_sel.papers.settings import merge_settings
-from fedjax_sel.report.markdown import report
 
 T, R, N, M = 500, 3, 100, 5
 YES, NO, OPEN = "reproduced", "not reproduced", "undecided"
@@ -315,7 +315,7 @@ def test_the_report_has_all_tables_and_figures():
     evidence = world([((AS_PUBLISHED, GPFL), Method(0.8))])
     paper = papers.load("gpfl")
     tables, figures = paper.tables("small", evidence), paper.figures("small", evidence)
-    text = report(paper, "small", range(R), paper.claims("small", evidence), tables, figures, {}, "command")
+    text = render_report(paper, "small", range(R), paper.claims("small", evidence), tables, figures, {}, "command")
     assert "0.800 ± 0.02 (0.778)" in text
     assert len(tables) == 8
     assert len({figure.name for figure in figures}) == len(figures) == 12

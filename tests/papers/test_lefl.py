@@ -69,9 +69,9 @@ from fedjax_sel.papers.lefl.numbers import (
 from fedjax_sel.papers.lefl.studies import ABLATION, ON_GROUPS, examine_clusters, list_studied
 from fedjax_sel.papers.lefl.tables import make_cost_table
 from fedjax_sel.papers.paper import Evidence
+from fedjax_sel.papers.report import render_report
 from fedjax_sel.papers.reproduction import identify_runs
 from fedjax_sel.papers.settings import merge_settings
-from fedjax_sel.report.markdown import report
 from fedjax_sel.runs.files import to_jsonable
 from fedjax_sel.task import Task
 
@@ -514,7 +514,7 @@ def test_the_report_has_all_tables_and_figures(scale):
     evidence = world([((AS_PUBLISHED, LEFL), Method(70, cohort=13)), ((HIGH, FEDAVG), Method(None))], scale)
     paper = papers.load("lefl")
     tables, figures = paper.tables(scale, evidence), paper.figures(scale, evidence)
-    text = report(paper, scale, range(R), paper.claims(scale, evidence), tables, figures, {}, "command")
+    text = render_report(paper, scale, range(R), paper.claims(scale, evidence), tables, figures, {}, "command")
     assert len(tables) == 5
     for table in tables:
         assert all(len(row) == len(table.columns) for row in table.rows), table.title

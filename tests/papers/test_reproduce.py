@@ -15,8 +15,8 @@ from rich.console import Console
 from fedjax_sel import config, papers
 from fedjax_sel.engine import driver
 from fedjax_sel.papers.paper import Cell, locate_cell
+from fedjax_sel.papers.report import make_anchor
 from fedjax_sel.papers.reproduction import run_cells
-from fedjax_sel.report.markdown import make_anchor
 from fedjax_sel.runs import execute, layout, pretrained
 from tests.papers.forms import SUMMARY_KEYS
 

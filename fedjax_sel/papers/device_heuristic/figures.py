@@ -31,7 +31,7 @@ from fedjax_sel.papers.device_heuristic.cells import (
 from fedjax_sel.papers.device_heuristic.numbers import select_rows, select_seconds
 from fedjax_sel.papers.device_heuristic.studies import BEST, EVERY, EXACT, EXHAUSTIVE, LETTER
 from fedjax_sel.papers.paper import Evidence, Figure, Histories
-from fedjax_sel.report.figures import COLOURS, curves
+from fedjax_sel.report.figures import COLOURS, plot_curves
 
 SHOWN = (0.6, 1.0)
 """Range of accuracies drawn."""
@@ -54,20 +54,20 @@ def make_figures(scale: str, evidence: Evidence) -> list[Figure]:
     histories, studies = evidence.histories, evidence.studies
     everything = group_panels(histories, (1.0, *epsilons), (ALL, RANDOM, PROPOSED, SET))
     resources = group_panels(histories, epsilons, (ALL, RANDOM, PROPOSED))
-    against = partial(curves, resources, columns=len(epsilons), log=True, ylim=SHOWN, looks=LOOKS)
+    against = partial(plot_curves, resources, columns=len(epsilons), log=True, ylim=SHOWN, looks=LOOKS)
     return [
         Figure(
             "accuracy",
             "Test accuracy against rounds, as in figures 5.1 to 5.3 of the source: median over seeds, with a band "
             "from the first to the ninth decile. At ε = 1 the three lines coincide; elsewhere, the runs of the two "
             "solvers differ only in seeds in which greedy search misses the optimum.",
-            lambda: curves(everything, columns=1 + len(epsilons), ylim=SHOWN, looks=LOOKS),
+            lambda: plot_curves(everything, columns=1 + len(epsilons), ylim=SHOWN, looks=LOOKS),
         ),
         Figure(
             "loss",
             "Test loss against rounds, as in the source's Table 5.1: median over seeds, with a band from the first to "
             "the ninth decile.",
-            lambda: curves(everything, "loss", columns=1 + len(epsilons), looks=LOOKS),
+            lambda: plot_curves(everything, "loss", columns=1 + len(epsilons), looks=LOOKS),
         ),
         Figure(
             "accuracy-against-joules",

@@ -33,7 +33,7 @@ from fedjax_sel.papers.fedft_eds.methods import (
 from fedjax_sel.papers.fedft_eds.numbers import measure
 from fedjax_sel.papers.judging import subtract
 from fedjax_sel.papers.paper import Evidence, Figure, Histories, StoredCell, need
-from fedjax_sel.report.figures import COLOURS, curves
+from fedjax_sel.report.figures import COLOURS, plot_curves
 
 LOOKS = {
     SCRATCH: {"color": "#aaaaaa"},
@@ -61,7 +61,7 @@ def make_figures(scale: str, evidence: Evidence) -> list[Figure]:
             "accuracy",
             "Accuracy against rounds (Fig. 5, 8, 9): median over seeds, with a band from the first to the ninth "
             "decile; experiments of which only measures are kept are left out.",
-            lambda: curves(need(keep_rounds(panels)), looks=LOOKS, columns=2),
+            lambda: plot_curves(need(keep_rounds(panels)), looks=LOOKS, columns=2),
         ),
         Figure(
             "efficiency",

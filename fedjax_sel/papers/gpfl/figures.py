@@ -38,7 +38,7 @@ from fedjax_sel.papers.gpfl.cells import (
 )
 from fedjax_sel.papers.gpfl.numbers import find_data, find_published, list_partitions, measure
 from fedjax_sel.papers.paper import Evidence, Figure, Histories, join, need
-from fedjax_sel.report.figures import COLOURS, curves
+from fedjax_sel.report.figures import COLOURS, plot_curves
 
 SHOWN = (RANDOM, POW_D, FEDCOR, GPFL, ROBIN)
 LOOKS = {
@@ -78,7 +78,7 @@ def make_figures(scale: str, evidence: Evidence) -> list[Figure]:
             Figure(
                 "accuracy-cifar",
                 "CIFAR-10 with FedCor's settings; the last point is the mean of the last ten, as in the claims.",
-                lambda: curves(
+                lambda: plot_curves(
                     {title: {m: average_end(h) for m, h in methods.items()} for title, methods in cifar.items()},
                     looks=LOOKS,
                 ),
@@ -93,7 +93,7 @@ def make_figures(scale: str, evidence: Evidence) -> list[Figure]:
             Figure(
                 "alpha-for-longer",
                 f"The same as `alpha`, for 1500 rounds ({SENSITIVE}).",
-                lambda: curves(group_by_parameter(histories, data, LONG)),
+                lambda: plot_curves(group_by_parameter(histories, data, LONG)),
             )
         )
     return [
@@ -102,23 +102,23 @@ def make_figures(scale: str, evidence: Evidence) -> list[Figure]:
             "accuracy-fair",
             "Accuracy if all methods have FedCor's settings: median over seeds, with a band from the first to the "
             "ninth decile.",
-            lambda: curves(need(group_panels("")), looks=LOOKS),
+            lambda: plot_curves(need(group_panels("")), looks=LOOKS),
         ),
         Figure(
             "accuracy-as-published",
             "Accuracy of each method with its own code's settings; GPFL has another network, more examples and "
             "another schedule (Fig. 3).",
-            lambda: curves(need(group_panels(AS_PUBLISHED)), looks=LOOKS),
+            lambda: plot_curves(need(group_panels(AS_PUBLISHED)), looks=LOOKS),
         ),
         Figure(
             "accuracy-theirs",
             "Accuracy of the methods that were run with GPFL's settings.",
-            lambda: curves(need(group_panels(THEIRS)), looks=LOOKS),
+            lambda: plot_curves(need(group_panels(THEIRS)), looks=LOOKS),
         ),
         Figure(
             "variants",
             "Accuracy of the other methods with FedCor's settings.",
-            lambda: curves(need(group_panels("", [RANDOM, *(m for m in (*METHODS, LITERAL) if m not in SHOWN)]))),
+            lambda: plot_curves(need(group_panels("", [RANDOM, *(m for m in (*METHODS, LITERAL) if m not in SHOWN)]))),
         ),
         Figure(
             "gap",
@@ -141,7 +141,7 @@ def make_figures(scale: str, evidence: Evidence) -> list[Figure]:
         Figure(
             "alpha",
             f"Accuracy of GPFL with fixed α (left) and with α growing with the round (right) ({SENSITIVE}, {SWEPT}).",
-            lambda: curves(group_by_parameter(histories, data)),
+            lambda: plot_curves(group_by_parameter(histories, data)),
         ),
         *join(lambda: [make_time_figure(studies["time"], "time", "", "Fig. 6")]),
         Figure(

@@ -26,7 +26,7 @@ from fedjax_sel.papers.lefl.cells import (
     name_experiment,
 )
 from fedjax_sel.papers.paper import Evidence, Figure, need
-from fedjax_sel.report.figures import curves
+from fedjax_sel.report.figures import plot_curves
 
 LOOKS = {
     FEDAVG: {"color": "#555555"},
@@ -61,21 +61,21 @@ def list_run_figures(group_panels: Callable[..., dict[str, dict[str, History]]])
             "accuracy-as-published",
             "Each method as published: LEFL at learning rate 0.1 with its code's quotas, the others with the text's "
             "settings (Fig. 5). Median over seeds, with a band from the first to the ninth decile.",
-            lambda: curves(need(group_panels(AS_PUBLISHED)), looks=LOOKS, log=True),
+            lambda: plot_curves(need(group_panels(AS_PUBLISHED)), looks=LOOKS, log=True),
         ),
         Figure(
             "accuracy-at-its-rate",
             "All methods at LEFL's rate and schedule, with cohorts of the same size.",
-            lambda: curves(need(group_panels(HIGH)), looks=LOOKS, log=True),
+            lambda: plot_curves(need(group_panels(HIGH)), looks=LOOKS, log=True),
         ),
         Figure(
             "accuracy-at-their-rate",
             "All methods with the text's settings and cohorts of the same size.",
-            lambda: curves(need(group_panels(LOW)), looks=LOOKS, log=True),
+            lambda: plot_curves(need(group_panels(LOW)), looks=LOOKS, log=True),
         ),
     ]
     caption = "LEFL combined with the other methods, and FedProx with other μ, all at LEFL's rate."
-    return [*out, Figure("combined", caption, lambda: curves(combined, log=True))] if combined else out
+    return [*out, Figure("combined", caption, lambda: plot_curves(combined, log=True))] if combined else out
 
 
 def list_study_figures(studies: Mapping[str, Any]) -> list[Figure]:

@@ -26,7 +26,7 @@ from fedjax_sel.papers.uacs.cells import (
 )
 from fedjax_sel.papers.uacs.geometry import measure_best_line
 from fedjax_sel.papers.uacs.numbers import compare
-from fedjax_sel.report.figures import curves, heat_maps, intervals
+from fedjax_sel.report.figures import plot_curves, plot_heat_maps, plot_intervals
 
 Panels = Mapping[str, Mapping[str, History]]
 
@@ -71,23 +71,23 @@ def list_shared_figures(panels: Panels) -> list[Figure]:
             "accuracy",
             "Test accuracy against rounds, above 0.84: median over seeds, with a band from the first to the ninth "
             "decile.",
-            lambda: curves(panels, ylim=SHOWN),
+            lambda: plot_curves(panels, ylim=SHOWN),
         ),
         Figure(
             "accuracy-against-bytes",
             "Test accuracy against all bytes sent. Entropy and gradient norm send the model to every client in every "
             "round.",
-            lambda: curves(panels, x="bytes", xlabel="bytes, down and up, all clients", log=True, ylim=SHOWN),
+            lambda: plot_curves(panels, x="bytes", xlabel="bytes, down and up, all clients", log=True, ylim=SHOWN),
         ),
         Figure(
             "accuracy-against-flops",
             "Test accuracy against the clients' floating-point operations, including those of selection.",
-            lambda: curves(panels, x="flops", xlabel="FLOPs of all clients", log=True, ylim=SHOWN),
+            lambda: plot_curves(panels, x="flops", xlabel="FLOPs of all clients", log=True, ylim=SHOWN),
         ),
         Figure(
             "selections",
             "Share of the seeds that selected each client in each round.",
-            lambda: heat_maps(chosen, BOUNDARY, "boundary"),
+            lambda: plot_heat_maps(chosen, BOUNDARY, "boundary"),
         ),
     ]
 
@@ -123,7 +123,7 @@ def draw_lines(variations: Mapping[str, Panels]) -> mpl.Figure:
         for title, methods in titles.items()
     }
     best = [measure_best_line(Shape(amplitude=LINES[name])) for name, titles in variations.items() for _ in titles]
-    figure = curves(panels, columns=len(SETTINGS), log=True, ylim=(0.84, 1.005))
+    figure = plot_curves(panels, columns=len(SETTINGS), log=True, ylim=(0.84, 1.005))
     for ax, accuracy in zip(figure.axes, best, strict=True):
         ax.axhline(accuracy, color="0.6", linestyle="--", linewidth=1, zorder=0)
     return figure
@@ -141,7 +141,7 @@ def make_sensitivity_figure(histories: Histories) -> Figure:
         "sensitivity",
         "Entropy minus random selection, and minus gradient norm, under every variation: mean accuracy over the "
         "rounds, with the 95 % interval of the mean over seeds.",
-        lambda: intervals(
+        lambda: plot_intervals(
             [(label, d.mean, d.low, d.high) for label, _, d in rows],
             groups=[f"entropy - {other.lower()}" for _, other, _ in rows],
             xlabel="difference in mean accuracy over the rounds",

@@ -37,19 +37,19 @@ class Apart:
         self.needs_variables = any(needs_variables(own) for own in callbacks)
 
     def on_train_begin(self, history: History) -> None:
-        """Once."""
+        """Tells them before the first round."""
         self._tell("on_train_begin", history)
 
     def on_compiled(self, history: History) -> None:
-        """Once."""
+        """Tells them once the program is compiled."""
         self._tell("on_compiled", history)
 
     def after_central_iteration(self, history: History) -> None:
-        """After every chunk."""
+        """Tells them after every chunk."""
         self._tell("after_central_iteration", history)
 
     def on_train_end(self, history: History) -> None:
-        """Once."""
+        """Tells them after the last round."""
         self._tell("on_train_end", history)
 
     def _tell(self, event: str, history: History) -> None:
@@ -68,7 +68,7 @@ def check_block(block: Block, data: Drawn, place: Path, memory: int | None, say:
       block, data, place, memory, say: as for `run_block`.
     """
     for seeds in block.seeds:
-        points = Checkpoints(place / PROGRAMS / name_of(block, seeds), say=say)
+        points = Checkpoints(place / PROGRAMS / name_turn(block, seeds), say=say)
         check_checkpoints(
             [run.experiment for run in block.runs],
             data,
@@ -87,27 +87,28 @@ def run_block(
     part: Callable[..., Bar],
     done: int,
     stopper: Stopper,
+    *,
     memory: int | None,
     say: Say,
-    models: bool = False,
-    checkpoints: bool = False,
+    keep_models: bool = False,
+    keep_checkpoints: bool = False,
     figures: bool = False,
 ) -> None:
     """Runs a block to its end, or until it is stopped, and saves what is finished.
 
-    Where its seeds run in turns, the combinations' callbacks are told once, when all seeds are done.
+    If its seeds run in turns, the combinations' callbacks are told once, when all seeds are done.
 
     Args:
       block: what to run.
       data: of all its seeds.
       place: the sweep's folder.
       part: makes the bar of one turn, from where it is after so many rounds.
-      done: how many combinations were finished before.
+      done: how many combinations are finished.
       stopper: ends it.
       memory: bytes that a device may use; None: what it has.
       say: called with a line that the user should see.
-      models: keep the final models.
-      checkpoints: keep those of the end.
+      keep_models: keep the final models.
+      keep_checkpoints: keep those of the end.
       figures: draw each combination's figures, and write its report.
     """
     first, finished = block.runs[0], place / RUNS
@@ -121,7 +122,7 @@ def run_block(
     experiments = [run.experiment for run in block.runs]
     parts, kept = [], []
     for turn, seeds in enumerate(block.seeds):
-        kept.append(Checkpoints(place / PROGRAMS / name_of(block, seeds), say=say))
+        kept.append(Checkpoints(place / PROGRAMS / name_turn(block, seeds), say=say))
         bar = part(lambda past, turn=turn: done + len(left) * (turn + past / rounds) / turns)
         callbacks: list[Any] = [bar, *([Apart(own, len(experiments))] if turns == 1 else []), stopper]
         found = sweep(
@@ -147,9 +148,9 @@ def run_block(
             tell(own[i], "on_train_end", history)
         about = {"side_by_side": f"{len(experiments)} combinations x {len(block.seeds[0])} seeds"}
         history = replace(history, about={**history.about, **about})
-        of_run.save(finished / one.name, history, one.config, figures=figures, models=models)
+        of_run.save(finished / one.name, history, one.config, figures=figures, models=keep_models)
     for points in kept:
-        if not checkpoints:
+        if not keep_checkpoints:
             points.clear()
 
 
@@ -190,8 +191,8 @@ def concat_seeds(parts: Sequence[History], seeds: tuple[int, ...]) -> History:
     )
 
 
-def name_of(block: Block, seeds: Sequence[int]) -> str:
-    """Returns the name of the folder of the checkpoints of one turn; it stays where rounds are added to all."""
+def name_turn(block: Block, seeds: Sequence[int]) -> str:
+    """Returns the name of the folder of the checkpoints of one turn; it stays the same if rounds are added to all."""
     parts = [
         configuration.fingerprint({**one.config.to_dict(), "rounds": one.values.get("rounds")}) for one in block.members
     ]

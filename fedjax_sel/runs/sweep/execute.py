@@ -30,8 +30,8 @@ def execute_sweep(
     place: Path,
     *,
     memory: float | None = None,
-    models: bool = False,
-    checkpoints: bool = False,
+    keep_models: bool = False,
+    keep_checkpoints: bool = False,
     figures: bool = False,
     console: Console | None = None,
 ) -> pd.DataFrame:
@@ -44,20 +44,20 @@ def execute_sweep(
       grid: the combinations.
       place: the sweep's folder.
       memory: GiB that a device may use; None: what it has.
-      models: keep the final models of every combination.
-      checkpoints: keep those of the end, from which the sweep can go on to more rounds.
+      keep_models: keep the final models of every combination.
+      keep_checkpoints: keep those of the end, from which the sweep can go on to more rounds.
       figures: draw the figures of every combination and write its report, which takes a second or two each;
         `fedjax-sel show` does so for one that lacks them.
       console: where progress goes; None: standard output.
 
     Raises:
-      ValueError: one of them cannot run; before any of them does.
+      ValueError: one of them cannot run; none has run yet.
       FolderError: finished runs lack the models or checkpoints that are to be kept.
-      SystemExit: with 128 + its number, where a signal ended the sweep; what is done is kept.
+      SystemExit: a signal ended the sweep (the code is 128 + its number); what is done is kept.
     """
     check_callbacks(grid)
     layout.check(place, grid)
-    layout.check_kept(place, grid, models=models, checkpoints=checkpoints)
+    layout.check_kept(place, grid, keep_models=keep_models, keep_checkpoints=keep_checkpoints)
     if layout.is_complete(place, grid):
         if figures:
             layout.draw_missing(place, grid)
@@ -66,7 +66,7 @@ def execute_sweep(
     work = plan(grid, allowed)
     compiled, announce, data, of_group = run_chunk.programs, True, None, None
     with lock_folder(place), show_progress(console, name, len(grid)) as bar, catch_signals(say) as stopper:
-        if layout.goes_on(place, grid):  # before anything of the finished sweep is changed
+        if layout.continues(place, grid):  # before anything of the finished sweep is changed
             for block in work:
                 check_block(block, draw_seeds(block.runs[0]), place, allowed, say)
         layout.create(place, grid)
@@ -77,7 +77,19 @@ def execute_sweep(
                 data, of_group = draw_seeds(block.runs[0]), block.group
             part = functools.partial(bar.make_part, f"program {number}/{len(work)} · ", announce=announce)
             done = len(grid) - len(layout.list_unfinished(place, grid))
-            run_block(block, data, place, part, done, stopper, allowed, say, models, checkpoints, figures)
+            run_block(
+                block,
+                data,
+                place,
+                part,
+                done,
+                stopper,
+                memory=allowed,
+                say=say,
+                keep_models=keep_models,
+                keep_checkpoints=keep_checkpoints,
+                figures=figures,
+            )
             announce = False
             if left := layout.list_unfinished(place, grid):
                 done = f"with {len(grid) - len(left)} of {len(grid)} combinations finished"
@@ -85,7 +97,7 @@ def execute_sweep(
         bar.move_to(len(grid))
         if figures:
             layout.draw_missing(place, grid)
-        table = layout.write(place, grid, checkpoints=checkpoints)
+        table = layout.write(place, grid, keep_checkpoints=keep_checkpoints)
     console.print(f"programs run: {len(work)}, compiled: {run_chunk.programs - compiled}", highlight=False)
     return table
 
@@ -106,7 +118,7 @@ def plan(grid: Sequence[Combination], memory: int | None) -> list[Block]:
 
 @see("docs/how-to/sweeps.md")
 def check_callbacks(grid: Sequence[Combination]) -> None:
-    """Raises `ValueError` where a callback would end a run before its last round."""
+    """Raises `ValueError` if a callback would end a run before its last round."""
     for one in grid:
         if ending := [name for name in one.config["callbacks"] if name in ENDING]:
             raise ValueError(

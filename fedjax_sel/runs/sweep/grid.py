@@ -29,7 +29,7 @@ class Combination:
     Attributes:
       name: of its folder, as in `client_selection.epsilon=0.05,local_training.learning_rate=0.1`.
       values: by axis.
-      config: a run of its own by it is the same run.
+      config: its configuration, by which `run` makes the same run.
     """
 
     name: str
@@ -63,7 +63,7 @@ def combinations(given: dict, items: Iterable[str], options: dict[str, Any]) -> 
         flat = config.flat()
         own_names = [configuration.translate_parameter(config, key) for key in names]
         values = {key: flat.get(own, text) for key, own, text in zip(names, own_names, texts, strict=True)}
-        out.append(Combination(name_of(values, config), values, config))
+        out.append(Combination(name_combination(values, config), values, config))
     if not axes:
         raise ValueError(
             "a sweep needs a key with several values, as in lr=0.01,0.1; `fedjax-sel run` runs one configuration"
@@ -99,17 +99,17 @@ def axes_in(items: Iterable[str]) -> tuple[list[str], dict[str, list[str]]]:
 
 
 def split_values(text: str) -> list[str]:
-    """Returns the elements of a YAML flow sequence without its brackets, as written; none where it is not one."""
+    """Returns the elements of a YAML flow sequence without its brackets, as written; none if it is not one."""
     try:
         node = yaml.compose(f"[{text}]", Loader=yaml.SafeLoader)
-    except yaml.YAMLError:  # what is wrong with it is said where the value is read
+    except yaml.YAMLError:  # whoever reads the value says what is wrong with it
         return []
     inside = node.value if isinstance(node, yaml.SequenceNode) else []
     return [text[one.start_mark.index - 1 : one.end_mark.index - 1] for one in inside]
 
 
 def check_different(grid: Sequence[Combination]) -> None:
-    """Raises `ValueError` where two combinations are the same configuration."""
+    """Raises `ValueError` if two combinations are the same configuration."""
     known: dict[str, Combination] = {}
     for one in grid:
         other = known.setdefault(one.config.fingerprint, one)
@@ -117,7 +117,7 @@ def check_different(grid: Sequence[Combination]) -> None:
             raise ValueError(f"{other.name} and {one.name} are the same configuration; give every value once")
 
 
-def name_of(values: dict[str, Any], config: Config) -> str:
+def name_combination(values: dict[str, Any], config: Config) -> str:
     """Returns a folder's name that says what the values are."""
     texts = {key: format_value(value) for key, value in values.items()}
     odd = {key: bool(ODD.search(text)) for key, text in texts.items()}

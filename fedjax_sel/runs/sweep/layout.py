@@ -25,7 +25,7 @@ from fedjax_sel.report.summary import summarize
 from fedjax_sel.runs import files
 from fedjax_sel.runs import layout as of_run
 from fedjax_sel.runs.layout import FolderError
-from fedjax_sel.runs.sweep.grid import Combination, name_of
+from fedjax_sel.runs.sweep.grid import Combination, name_combination
 
 ASKED, RUNS, PROGRAMS = "sweep.yaml", "runs", "programs"
 CSV, PARQUET = "table.csv", "table.parquet"
@@ -47,22 +47,22 @@ def describe(grid: Sequence[Combination]) -> dict[str, Any]:
 
 
 def fingerprint(grid: Sequence[Combination]) -> str:
-    """Returns eight hexadecimal digits that differ where sweeps do."""
+    """Returns eight hexadecimal digits that differ if sweeps do."""
     return configuration.fingerprint(describe(grid))
 
 
 @see("docs/how-to/sweeps.md")
 def check(place: Path, grid: Sequence[Combination]) -> None:
-    """Raises `FolderError` where a folder holds something else, or cannot be written; touches nothing.
+    """Raises `FolderError` if a folder holds something else or cannot be written; changes nothing in it.
 
-    A finished sweep that only has fewer rounds, and can go on, is no other one.
+    A finished sweep that differs in having fewer rounds, and can continue, is accepted.
     """
     if place.exists() and not place.is_dir():
         raise FolderError(f"{place} is a file; a folder is needed")
     inside = of_run.contents(place)
     if inside and ASKED not in inside:
         raise FolderError(f"{place} is no sweep's folder: it has no {ASKED}, but {inside[0]}; give another one")
-    done = find_done(place, grid) if inside else None
+    done = find_finished_rounds(place, grid) if inside else None
     if inside and done is None and (shown := list_differences(read_description(place), describe(grid))):
         raise FolderError(f"{place} holds another sweep ({'; '.join(shown)}); give another folder")
     for one in grid:
@@ -70,8 +70,8 @@ def check(place: Path, grid: Sequence[Combination]) -> None:
         of_run.check(find_run(place, one, done), one.config, extend=done is not None, checkpoints=points)
 
 
-def find_done(place: Path, grid: Sequence[Combination]) -> int | None:
-    """Returns the rounds of the finished sweep in a folder which is this one but for them; None: there is none."""
+def find_finished_rounds(place: Path, grid: Sequence[Combination]) -> int | None:
+    """Returns the rounds of a folder's finished sweep, if it differs from this one in these alone, else None."""
     theirs, mine = read_description(place), describe(grid)
     had, has = theirs.get("common", {}), mine["common"]
     same = all(is_same(theirs.get(part), mine.get(part)) for part in ("axes", "sources"))
@@ -80,13 +80,13 @@ def find_done(place: Path, grid: Sequence[Combination]) -> int | None:
     return had.get("rounds") if same and differs == {"rounds"} and (place / of_run.SUMMARY).exists() else None
 
 
-def goes_on(place: Path, grid: Sequence[Combination]) -> bool:
-    """Whether a folder holds a finished sweep of fewer rounds, which this one continues."""
-    return (place / ASKED).exists() and find_done(place, grid) is not None
+def continues(place: Path, grid: Sequence[Combination]) -> bool:
+    """Returns whether a folder holds a finished sweep of fewer rounds, which this one continues."""
+    return (place / ASKED).exists() and find_finished_rounds(place, grid) is not None
 
 
 def find_checkpoints(place: Path, done: int) -> Path:
-    """Returns a folder with a checkpoint of the end of a sweep of `done` rounds; `programs/` where there is none."""
+    """Returns a folder with a checkpoint of the end of a sweep of `done` rounds; `programs/` if there is none."""
     folders = sorted((place / PROGRAMS).glob("*"))
     return next((one for one in folders if done in Checkpoints(one).rounds()), place / PROGRAMS)
 
@@ -94,7 +94,7 @@ def find_checkpoints(place: Path, done: int) -> Path:
 def find_run(place: Path, one: Combination, done: int | None) -> Path:
     """Returns the folder of a combination, or that which it had when the sweep had `done` rounds."""
     if done is not None:  # a name that is cut ends with the fingerprint of the configuration
-        before = place / RUNS / name_of(one.values, Config({**one.config.to_dict(), "rounds": done}))
+        before = place / RUNS / name_combination(one.values, Config({**one.config.to_dict(), "rounds": done}))
         if before.exists():
             return before
     return place / RUNS / one.name
@@ -129,8 +129,8 @@ def list_differences(theirs: dict, mine: dict) -> list[str]:
 
 
 def create(place: Path, grid: Sequence[Combination]) -> None:
-    """Writes down what was asked; the runs of a sweep that goes on to more rounds are interrupted ones from now on."""
-    done = find_done(place, grid) if (place / ASKED).exists() else None
+    """Writes what was asked; if a finished sweep goes on to more rounds, its runs count as interrupted from now on."""
+    done = find_finished_rounds(place, grid) if (place / ASKED).exists() else None
     if done is not None:
         for one in grid:
             before = find_run(place, one, done)
@@ -147,22 +147,22 @@ def list_unfinished(place: Path, grid: Sequence[Combination]) -> list[Combinatio
 
 
 def is_complete(place: Path, grid: Sequence[Combination]) -> bool:
-    """Whether nothing is left to do."""
-    return (place / of_run.SUMMARY).exists() and find_done(place, grid) is None and not list_unfinished(place, grid)
+    """Returns whether nothing is left to do."""
+    return (place / of_run.SUMMARY).exists() and not continues(place, grid) and not list_unfinished(place, grid)
 
 
-def check_kept(place: Path, grid: Sequence[Combination], *, models: bool, checkpoints: bool) -> None:
-    """Raises `FolderError` where finished runs did not keep what is to be kept, as they are not run again."""
-    if not (place / ASKED).exists() or find_done(place, grid) is not None:
+def check_kept(place: Path, grid: Sequence[Combination], *, keep_models: bool, keep_checkpoints: bool) -> None:
+    """Raises `FolderError` if finished runs, which are not run again, did not keep what is to be kept."""
+    if not (place / ASKED).exists() or find_finished_rounds(place, grid) is not None:
         return  # it is new, or goes on to more rounds
     left = {one.name for one in list_unfinished(place, grid)}
     done = [place / RUNS / one.name for one in grid if one.name not in left]
-    if models and (without := [folder.name for folder in done if not (folder / of_run.MODELS).exists()]):
+    if keep_models and (without := [folder.name for folder in done if not (folder / of_run.MODELS).exists()]):
         raise FolderError(
             f"{place} holds finished runs without their models ({without[0]}{' and others' * (len(without) > 1)}), "
             "which --keep-models cannot add; give another folder"
         )
-    if checkpoints and is_complete(place, grid) and not (place / PROGRAMS).exists():
+    if keep_checkpoints and is_complete(place, grid) and not (place / PROGRAMS).exists():
         raise FolderError(
             f"{place} holds a finished sweep without checkpoints, which --keep-checkpoints cannot add; give another "
             "folder"
@@ -182,13 +182,13 @@ def read_table(place: Path, grid: Sequence[Combination]) -> pd.DataFrame:
     return sweeps.build_tidy((one.name, one.values, of_run.read(place / RUNS / one.name)[0]) for one in grid)
 
 
-def write(place: Path, grid: Sequence[Combination], *, checkpoints: bool = False) -> pd.DataFrame:
+def write(place: Path, grid: Sequence[Combination], *, keep_checkpoints: bool = False) -> pd.DataFrame:
     """Writes the table over all combinations, the figures and the report; returns the table.
 
     Args:
       place: the sweep's folder.
       grid: its combinations, all finished.
-      checkpoints: whether those of its end are kept.
+      keep_checkpoints: whether those of its end are kept.
     """
     from fedjax_sel.report.sweep_figures import plot_sweep  # late: matplotlib takes a second
 
@@ -205,6 +205,6 @@ def write(place: Path, grid: Sequence[Combination], *, checkpoints: bool = False
     files.write_text(place / of_run.REPORT, sweeps.render_page(found, axes, configuration.dump(what), drawn))
     rows = sweeps.rank_combinations(found, axes).to_dict("records")
     files.write_json(place / of_run.SUMMARY, {"axes": what["axes"], "best_first": rows, "environment": environment()})
-    if not checkpoints:
+    if not keep_checkpoints:
         shutil.rmtree(place / PROGRAMS, ignore_errors=True)
     return found

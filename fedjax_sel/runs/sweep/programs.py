@@ -35,7 +35,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Block:
-    """What one program runs at a time, its seeds in turns where they do not fit together.
+    """What one program runs at a time, its seeds in turns if they do not fit together.
 
     Attributes:
       members: its combinations.
@@ -57,7 +57,7 @@ class Drawn(Federation):
     drawn: dict[int, FederatedData] = field(default_factory=dict)
 
     def draws(self, seeds: Sequence[int]) -> list[FederatedData]:
-        """As drawn before."""
+        """Returns the data that was drawn for these seeds."""
         return [self.drawn[seed] for seed in seeds]
 
 
@@ -97,7 +97,7 @@ def group_by_program(grid: Sequence[Combination], runs: Sequence[Run]) -> list[G
 
 
 def share_program(one: Run, other: Run) -> bool:
-    """Whether two experiments differ only in floats."""
+    """Returns whether two experiments differ only in floats."""
     try:
         stack_experiments([one.experiment, other.experiment])
     except ValueError:
