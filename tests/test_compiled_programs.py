@@ -12,7 +12,7 @@ from fedjax_sel import papers
 from fedjax_sel.config import resolve
 from fedjax_sel.devices.laws import LogNormal
 from fedjax_sel.engine.scan import run_chunk
-from fedjax_sel.papers.reproduction import run_cells
+from fedjax_sel.papers.running import run_cells
 from fedjax_sel.runs.prepare import keep_compiled_programs
 
 OPTIONS = ("dir", "min_compile_time_secs", "min_entry_size_bytes")

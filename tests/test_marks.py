@@ -11,7 +11,7 @@ from fedjax_sel.cli import main
 from fedjax_sel.config import build, resolve
 from fedjax_sel.config.marks import digest_files, drop_marks, mark_files
 from fedjax_sel.engine.scan import run_chunk
-from fedjax_sel.papers.reproduction import fingerprint_settings
+from fedjax_sel.papers.running import fingerprint_settings
 
 TRACE = "0,1,1\n1,1,1\n"
 GIVEN = {

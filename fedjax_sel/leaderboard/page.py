@@ -30,7 +30,7 @@ from fedjax_sel.leaderboard.tables import (
     to_markdown,
 )
 from fedjax_sel.papers.paper import Figure, Table
-from fedjax_sel.papers.reproduction import list_notes
+from fedjax_sel.papers.writing import list_notes
 from fedjax_sel.report.environment import environment
 from fedjax_sel.runs.files import write_atomic, write_figure, write_json, write_text
 

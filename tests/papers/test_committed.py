@@ -26,7 +26,7 @@ from fedjax_sel.metrics import rounds_to
 from fedjax_sel.papers.judging import VERDICTS, judge_recorded
 from fedjax_sel.papers.paper import Claim
 from fedjax_sel.papers.report import make_anchor
-from fedjax_sel.papers.reproduction import fingerprint_settings
+from fedjax_sel.papers.running import fingerprint_settings
 from fedjax_sel.papers.settings import merge_settings
 from fedjax_sel.papers.stored import judge_again, read_evidence
 from fedjax_sel.papers.uacs import claims as uacs

@@ -106,7 +106,7 @@ def test_a_finished_study_is_read_and_not_done_again(out, summary, monkeypatch):
 def test_a_study_of_another_scale_or_half_written_is_done_again(kept, tmp_path):
     from rich.console import Console
 
-    from fedjax_sel.papers.reproduction import run_studies
+    from fedjax_sel.papers.running import run_studies
 
     paper = dataclasses.replace(
         PAPER, studies={"x": lambda scale, seeds, out: {scale: np.arange(2), "seeds": tuple(seeds), "out": out.name}}

@@ -90,7 +90,7 @@ from fedjax_sel.papers.fedft_eds.studies import (
 from fedjax_sel.papers.fedft_eds.tables import tabulate_laws
 from fedjax_sel.papers.paper import Cell, Evidence, NotRun, StoredCell, locate_cell
 from fedjax_sel.papers.report import render_report
-from fedjax_sel.papers.reproduction import identify_runs
+from fedjax_sel.papers.running import identify_runs
 from fedjax_sel.papers.settings import merge_settings
 from fedjax_sel.pytree import Pytree
 from fedjax_sel.runs import pretrained

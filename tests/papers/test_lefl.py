@@ -70,7 +70,7 @@ from fedjax_sel.papers.lefl.studies import ABLATION, ON_GROUPS, examine_clusters
 from fedjax_sel.papers.lefl.tables import make_cost_table
 from fedjax_sel.papers.paper import Evidence
 from fedjax_sel.papers.report import render_report
-from fedjax_sel.papers.reproduction import identify_runs
+from fedjax_sel.papers.running import identify_runs
 from fedjax_sel.papers.settings import merge_settings
 from fedjax_sel.runs.files import to_jsonable
 from fedjax_sel.task import Task

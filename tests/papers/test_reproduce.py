@@ -16,7 +16,7 @@ from fedjax_sel import config, papers
 from fedjax_sel.engine import driver
 from fedjax_sel.papers.paper import Cell, locate_cell
 from fedjax_sel.papers.report import make_anchor
-from fedjax_sel.papers.reproduction import run_cells
+from fedjax_sel.papers.running import run_cells
 from fedjax_sel.runs import execute, layout, pretrained
 from tests.papers.forms import SUMMARY_KEYS
 

@@ -14,8 +14,8 @@ from fedjax_sel.engine import driver
 from fedjax_sel.papers.judging import settle_claims
 from fedjax_sel.papers.paper import Evidence, Figure, Finished, NotRun, join, locate_cell
 from fedjax_sel.papers.regime import Conditions, merge_conditions
-from fedjax_sel.papers.reproduction import draw_figure
 from fedjax_sel.papers.stored import read_evidence
+from fedjax_sel.papers.writing import draw_figure
 from fedjax_sel.runs.lock import lock_folder
 
 COMMITTED = Path(__file__).parents[2] / "benchmarks" / "results"
