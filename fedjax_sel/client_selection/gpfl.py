@@ -52,6 +52,13 @@ CHOICES: dict[str, tuple[str, ...]] = {
 }
 
 
+UNCHANGED = 1e-7
+"""Changes of accuracy below this are rounding: XLA may fuse the mean with the difference, and round only one of them.
+
+One of n examples changes accuracy by 1 / n.
+"""
+
+
 class GPFLState(NamedTuple):
     """What `GPFL` carries from round to round.
 
@@ -218,11 +225,11 @@ class GPFL(ClientSelector):
         """Returns the factor on the round's rewards; before the first round with an update, accuracy counts as 0."""
         first = ~state.rewarded.any()
         rise, change = accuracy - state.accuracy, jnp.where(first, 0.0, loss - state.loss)
-        kind = self.rule("reward")
+        same, kind = jnp.abs(rise) < UNCHANGED, self.rule("reward")
         if kind in ("none", "zero"):
             return jnp.asarray(1.0 if kind == "none" else 0.0)
         if kind == "sign":
             by_loss = jnp.where(first, 0.5, -0.5 * jnp.sign(change))  # the loss before the first is infinite
-            return jnp.where(rise == 0, by_loss, jnp.sign(rise))
+            return jnp.where(same, by_loss, jnp.sign(rise))
         by_loss = jnp.exp(jnp.minimum(change if kind == "printed" else -change, 80.0))  # which is finite
-        return jnp.where(rise == 0, by_loss, 2 * jnp.exp(rise))  # Eq. (8), with "printed" as it stands
+        return jnp.where(same, by_loss, 2 * jnp.exp(rise))  # Eq. (8), with "printed" as it stands

@@ -261,6 +261,9 @@ def test_a_reward_goes_by_accuracy_and_where_that_ties_by_loss():
     table += [(0.4, loss, -1.0, *2 * [2 * math.exp(-0.1)]) for loss in (0.5, 1.0, 1.5)]
     table += [(0.5, 1.5, -0.5, math.exp(-0.5), math.exp(0.5))]
     table += [(0.5, 0.5, 0.5, math.exp(0.5), math.exp(-0.5)), (0.5, 1.0, 0.0, 1.0, 1.0)]
+    for rounded in np.nextafter(np.float32(0.5), np.float32([0, 1])):  # more than a fused difference leaves of nothing
+        table += [(rounded, 1.5, -0.5, math.exp(-0.5), math.exp(0.5))]
+    table += [(0.5 + sign * 1e-6, 1.5, sign, 2.0, 2.0) for sign in (-1, 1)]  # one of a million examples
     ctx = context(3, 1, round=4)
     state = GPFL().init(KEY, ctx, HOST)._replace(accuracy=jnp.float32(0.5), loss=jnp.float32(1.0))
     state = state._replace(rewarded=jnp.array([1, 0, 0]))
