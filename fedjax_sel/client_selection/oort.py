@@ -133,7 +133,7 @@ class Oort(ClientSelector):
     def observe(
         self, key: PRNGKey, state: OortState, ctx: Context, cohort: Cohort, *, training_loss_rms: Float[Array, "m"]
     ) -> OortState:
-        """Returns the state, updated for the members and by the pacer; nothing is noted if nobody returned."""
+        """Returns the state, updated for the members and by the pacer."""
         cohort = cohort.replace(mask=cohort.mask & jnp.isfinite(training_loss_rms))
         exploited = cohort.mask & (state.last[cohort.client] > 0)
         utility = training_loss_rms * ctx.num_examples[cohort.client]
@@ -143,8 +143,11 @@ class Oort(ClientSelector):
         turn = coming % self.step == 0
         step = jnp.where(change <= 0.1 * before, self.delta, jnp.where(change >= 5 * before, -self.delta, 0.0))
         step = jnp.where(turn & (coming >= 2 * self.step), step, 0.0)
-        expected = jnp.where(cohort.mask, utility, 0.0).sum() / jnp.maximum(cohort.mask.sum(), 1)
-        noted = jnp.where(cohort.mask.any(), cohort.selected, NOBODY)
+        seen, some = state.last > 0, cohort.mask.any()
+        of_members = jnp.where(cohort.mask, utility, 0.0).sum() / jnp.maximum(cohort.mask.sum(), 1)
+        of_all = jnp.where(seen, state.utility, 0.0).sum() / jnp.maximum(seen.sum(), 1)
+        expected = jnp.where(some, of_members, of_all)
+        noted = jnp.where(some | seen.any(), cohort.selected, NOBODY)
         return OortState(
             utility=state.utility.at[noted].set(jnp.where(cohort.mask, utility, expected), mode="drop"),
             last=state.last.at[noted].set(ctx.round + 1, mode="drop"),

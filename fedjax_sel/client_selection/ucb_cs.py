@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from fedjax_sel import signals
 from fedjax_sel.client_selection._ops import top_m
@@ -26,12 +26,14 @@ class UCBCSState(NamedTuple):
       reports: `N_i`, the number of these losses.
       rounds: `T`, the number of rounds so far.
       deviation: `σ`, largest standard deviation of a client's losses in the last round with an update.
+      level: mean loss of the members that returned in that round.
     """
 
     losses: Float[Array, "N"]
     reports: Float[Array, "N"]
     rounds: Float[Array, ""]
     deviation: Float[Array, ""]
+    level: Float[Array, ""]
 
 
 class UCBCS(ClientSelector):
@@ -39,8 +41,8 @@ class UCBCS(ClientSelector):
 
     `L_i` is the sum of client `i`'s reported losses, `N_i` their number and `T` the number of rounds, all discounted by
     γ per round; `p_i = n_i / n`. A client that was never selected comes first. One that was selected but returned
-    nothing counts as having reported the mean loss of the members that did, so that clients that cannot return do not
-    fill every cohort, while the losses of the others fall. `γ = 1` without the factor `p_i` is UCB1 on losses. No
+    nothing counts as having reported the mean loss of the members that did (if none did, of the last members that did),
+    so that clients that cannot return do not fill every cohort, while the losses of the others fall. `γ = 1` without the factor `p_i` is UCB1 on losses. No
     client is asked before training; each member sends two numbers with its update.
 
     A reported loss is the mean over the examples of all local steps, and `σ` the largest standard deviation of the same
@@ -65,7 +67,7 @@ class UCBCS(ClientSelector):
     def init(self, key: PRNGKey, ctx: Context, host: Host) -> UCBCSState:
         """Returns the state before any client reported."""
         zero = jnp.zeros(ctx.num_clients)
-        return UCBCSState(zero, zero, jnp.zeros(()), jnp.zeros(()))
+        return UCBCSState(zero, zero, jnp.zeros(()), jnp.zeros(()), jnp.zeros(()))
 
     def indices(self, state: UCBCSState, ctx: Context) -> Float[Array, "N"]:
         """Returns `A_i`, infinite for clients that were never selected."""
@@ -89,13 +91,15 @@ class UCBCS(ClientSelector):
         training_loss: Float[Array, "m"],
         training_loss_rms: Float[Array, "m"],
     ) -> UCBCSState:
-        """Returns the discounted sums with the losses of the members that returned, and their mean for the others."""
+        """Returns the discounted sums with the losses of the members that returned, and a mean for the others."""
         cohort = cohort.replace(mask=cohort.mask & jnp.isfinite(training_loss_rms))
         seen = state.reports > 0
         mean = state.losses / jnp.where(seen, state.reports, 1.0)
-        expected = jnp.where(cohort.mask, training_loss, 0.0).sum() / jnp.maximum(cohort.mask.sum(), 1)
-        loss = jnp.where(cohort.mask, training_loss, expected)
-        reported = jnp.where(cohort.mask.any(), cohort.selected, NOBODY)  # without any report, nothing is expected
+        some: Bool[Array, ""] = cohort.mask.any()
+        level = jnp.where(cohort.mask, training_loss, 0.0).sum() / jnp.maximum(cohort.mask.sum(), 1)
+        level = jnp.where(some, level, state.level)
+        loss = jnp.where(cohort.mask, training_loss, level)
+        reported = jnp.where(some | seen.any(), cohort.selected, NOBODY)  # before any report, nothing is expected
         variance = jnp.maximum(training_loss_rms**2 - training_loss**2, 0.0)
         largest = jnp.sqrt(jnp.max(jnp.where(cohort.mask, variance, 0.0)))
         faded = seen & (self.gamma * state.reports < LEAST)
@@ -105,5 +109,6 @@ class UCBCS(ClientSelector):
             losses=losses.at[reported].add(loss, mode="drop"),
             reports=reports.at[reported].add(1.0, mode="drop"),
             rounds=self.gamma * state.rounds + 1,
-            deviation=jnp.where(cohort.mask.any(), largest, state.deviation),
+            deviation=jnp.where(some, largest, state.deviation),
+            level=level,
         )

@@ -173,7 +173,8 @@ def fail_members(
     failed = work.returned & ~returned
     steps = jnp.where(returned, work.plan.steps, 0)
     plan = experiment.local_training.plan(num_examples, data.longest, ctx.round, ctx.rounds, max_steps=steps)
-    spent = replace(work.spent, upload=jnp.where(failed, 0.0, work.spent.upload))
+    uploads = jnp.asarray(comes_back)[cohort.client]  # one that is late would not have uploaded, either
+    spent = replace(work.spent, upload=jnp.where(uploads, work.spent.upload, 0.0))
     wasted = jnp.where(failed, work.plan.examples_seen, work.wasted)
     return CohortWork(plan, returned, work.looked, work.measured, wasted, spent)
 
@@ -241,8 +242,9 @@ def training_flops(
     size = jnp.asarray(data.num_examples)[client]
     among = size if screened is None or not overrides(experiment.data_selection, "asks") else screened
     measured = jnp.asarray(data.num_holdout)[client] if experiment.signal_split == "holdout" else size
+    after = total_passes(measured, rates.trained_passes) + rates.trained_public
     return TurnFlops(
         looked=among * (rates.screening * rates.flops),
         trained=plan.examples_seen * ((1 + rates.backward) * rates.flops),
-        after=total_passes(measured, rates.trained_passes) * rates.flops + rates.trained_public * rates.flops,
+        after=jnp.where(plan.steps > 0, after * rates.flops, 0.0),  # without an example, nothing is measured
     )

@@ -69,6 +69,23 @@ def test_who_does_not_return_while_the_others_losses_fall_gets_no_more_than_its_
     assert np.mean(slots[60:]) < 0.35
 
 
+@pytest.mark.parametrize("m", [1, 2])
+@pytest.mark.parametrize("selector", [UCBCS(), UCBCS(1.0), Oort()], ids=str)
+def test_a_cohort_of_which_nobody_returns_is_not_selected_for_ever(selector, m):
+    """A third of 12 clients never return; in cohorts as small, they are often among themselves."""
+    ctx = context(np.ones(N), m, rounds=120, seconds=np.ones(N))
+    select, observe = jax.jit(selector.select), jax.jit(selector.observe)
+    state, idle = selector.init(KEY, ctx, HOST), []
+    for t in range(120):
+        now = ctx.replace(round=jnp.int32(t))
+        one = select(jax.random.key(t), state, now)
+        back = one.replace(mask=one.mask & ~jnp.isin(one.client, jnp.array(SILENT)))
+        told = {name: jnp.full(m, 0.99**t, jnp.float32) for name in selector.signals().after}
+        state = observe(jax.random.key(t), state, now, back, **told)
+        idle.append(not members(back))
+    assert np.mean(idle[60:]) < 0.7, "4 of 12 in a cohort of 1"
+
+
 @pytest.mark.parametrize(
     "selector",
     [ActiveFL(), HiCSFL(), DivFL(sketch=32), FedCor(warm_up=4, first_steps=50)],

@@ -290,6 +290,30 @@ def test_a_member_without_examples_returns_nothing_with_devices_and_without(blob
     assert 0 < without["bytes_up"].sum() < 4 * 6 * 4 * without.about["parameters"]
 
 
+class AskedAfterwards(These):
+    """The clients it was given, which measure their loss once they have trained."""
+
+    def signals(self):
+        return Signals(trained={"trained_loss": Loss()})
+
+
+class NobodyAny(RandomSubset):
+    """No example of any client."""
+
+    def select(self, key, state, valid, **signals):
+        return jnp.zeros_like(valid)
+
+
+def test_a_member_without_examples_takes_no_time_for_signals_that_it_does_not_measure(blobs):
+    told = {"data_selection": NobodyAny(), "rounds": 2}
+    with pytest.warns(UserWarning, match="no update came back"):
+        asked = simulate(experiment(blobs, AskedAfterwards(jnp.arange(4)), **told), federation(blobs, different(N)))
+    with pytest.warns(UserWarning, match="no update came back"):
+        plain = simulate(experiment(blobs, these(0, 1, 2, 3), **told), federation(blobs, different(N)))
+    for cost in ("flops", "bytes_up", "seconds", "joules"):
+        np.testing.assert_allclose(asked[cost], plain[cost], rtol=1e-6)
+
+
 def train_by_hand(run, recipe, client, steps):
     """Model after all rounds, and loss and examples of each, of a client whose loop breaks off after `steps` steps."""
     data, key, losses, seen = jax.tree.map(jnp.asarray, recipe.draw(0)), jax.random.key(0), [], []

@@ -101,6 +101,26 @@ def test_who_fails_or_is_late_has_measured_its_signals(late):
     np.testing.assert_array_equal(none["selection_bytes_up"], 0)
 
 
+@pytest.mark.parametrize("seconds", [0.5, 1.0, 1.5])
+def test_a_deadline_makes_no_round_longer_where_members_fail_that_would_be_late(seconds):
+    """With a model of 60 bytes, training takes a hundredth of a second and the upload a whole one."""
+    iris = fs.load("iris")
+    devices = DeviceProfile.of(compute=np.full(2, 1e7), efficiency=1e9, memory=1e9, up=60.0, down=6000.0)
+    federation = fs.Federation(iris, fs.partition.Iid(clients=2), data_seed=0, devices=devices)
+    task = fs.Task.on(fs.models.LogisticRegression(classes=3), iris)
+    volatility = Trace(np.zeros((1, 2), bool))
+
+    def run(deadline):
+        run = Experiment(task, cohort_size=2, rounds=1, volatility=volatility, deadline=Deadline(deadline))
+        with pytest.warns(UserWarning, match="no update came back"):
+            return simulate(run, federation, seeds=1)
+
+    free, limited = run(math.inf), run(seconds)
+    assert free["seconds"] < 0.1
+    for cost in ("seconds", "joules", "bytes_up", "bytes_down", "flops"):
+        np.testing.assert_allclose(limited[cost], free[cost], rtol=1e-6)
+
+
 def test_e3cs_finds_who_comes_back_in_a_run():
     """Of six clients three come back with .2 and three with .9: at random .55 of four do; the best four, .725."""
     chance = np.array([0.2, 0.9, 0.2, 0.9, 0.2, 0.9])
