@@ -9,6 +9,7 @@ or from a library's modules is not followed.
 from __future__ import annotations
 
 import argparse
+import copyreg
 import dataclasses
 import dis
 import functools
@@ -128,7 +129,6 @@ def is_own(function: Any) -> bool:
     return not place.startswith((PACKAGE, *generated)) and not any(name in place for name in LIBRARIES)
 
 
-@functools.cache
 def is_own_class(cls: type) -> bool:
     """Returns whether the user wrote a class, a class that it is derived from, or a method of one of them."""
     return any(is_own_module(one.__module__) or any(is_own(f) for _, f in list_methods(one)) for one in cls.__mro__)
@@ -149,15 +149,10 @@ def list_methods(cls: type) -> Iterator[tuple[str, Any]]:
         inner = getattr(value, "fget", None) or getattr(value, "__wrapped__", None) or getattr(value, "func", None)
         inner = getattr(value, "__func__", inner)
         function = value if inspect.isfunction(value) else inner
+        while inspect.isfunction(function) and not is_own(function) and hasattr(function, "__wrapped__"):
+            function = function.__wrapped__  # the outermost one that the user wrote, else the innermost
         if inspect.isfunction(function):
-            yield name, strip_library(function)
-
-
-def strip_library(function: Any) -> Any:
-    """Returns what libraries have wrapped: the outermost function that the user wrote, if any, else the innermost."""
-    while not is_own(function) and hasattr(function, "__wrapped__"):
-        function = function.__wrapped__
-    return function
+            yield name, function
 
 
 def describe(value: Any, seen: dict[int, tuple[int, Any]] | None = None) -> str:
@@ -180,9 +175,19 @@ def describe(value: Any, seen: dict[int, tuple[int, Any]] | None = None) -> str:
         if id(value) in seen:
             return f"#{seen[id(value)][0]}"
         seen[id(value)] = len(seen), value
-    parts = [describe(part, seen) for part in list_parts(value, seen)]
-    text = f"({' '.join(parts)})" if parts else getattr(value, "__qualname__", type(value).__qualname__)
+    parts = [describe(part, seen) for part in list_parts(value)]
+    text = f"({' '.join(parts)})" if parts else name_of(value)
     return text if len(text) < LONGEST else hashlib.sha256(text.encode()).hexdigest()
+
+
+def name_of(value: Any) -> str:
+    """Returns the full name of a function or class, which says what a library's computes; of others that of the class.
+
+    >>> name_of(operator.neg), name_of(object())
+    ('_operator.neg', 'builtins.object')
+    """
+    named = value if hasattr(value, "__qualname__") else type(value)
+    return f"{getattr(named, '__module__', '')}.{named.__qualname__}"
 
 
 def describe_array(value: Any) -> str:
@@ -207,16 +212,16 @@ While a program holds the converted copy, JAX takes that copy for the array, als
 """
 
 
-def list_parts(value: Any, seen: Mapping[int, tuple[int, Any]]) -> list[Any]:
-    """Returns what a value is made of, in an order that is the same in every process; [] if its name says enough.
-
-    Args:
-      value, seen: as in `describe`.
-    """
-    if isinstance(value, functools.partial):
+def list_parts(value: Any) -> list[Any]:
+    """Returns what a value is made of, in an order that is the same in every process; [] if its name says enough."""
+    if isinstance(value, functools.partial | functools.partialmethod):
         return [value.func, *value.args, *sorted(value.keywords.items())]
     if isinstance(value, MethodType):
         return [value.__func__, value.__self__]
+    if isinstance(value, property):
+        return ["property", value.fget, value.fset]
+    if isinstance(value, functools.cached_property):
+        return [value.func]
     if isinstance(value, CodeType):
         counted = [value.co_argcount, value.co_posonlyargcount, value.co_kwonlyargcount, value.co_flags]
         arguments = value.co_varnames[: value.co_argcount + value.co_kwonlyargcount]  # are given by name
@@ -224,7 +229,7 @@ def list_parts(value: Any, seen: Mapping[int, tuple[int, Any]]) -> list[Any]:
     if isinstance(value, tuple | list):
         return [type(value).__name__, *value]
     if isinstance(value, dict | FrozenDict):
-        return [type(value).__name__, *sort_items(value, seen)]
+        return [type(value).__name__, *value.items()]
     if isinstance(value, type):
         return list_parts_of_class(value) if is_own_class(value) else []
     if inspect.isfunction(value):
@@ -241,43 +246,40 @@ def list_parts(value: Any, seen: Mapping[int, tuple[int, Any]]) -> list[Any]:
         return [type(value), *list_attributes(value)]
     if isinstance(value, np.ndarray):  # of objects
         return ["objects", value.shape, *value.ravel().tolist()]
-    return list_parts_of_library_object(value, seen)
+    return list_parts_of_library_object(value)
 
 
-def sort_items(value: Mapping[Any, Any], seen: Mapping[int, tuple[int, Any]]) -> list[tuple[Any, Any]]:
-    """Returns the items of a mapping by the descriptions of their keys."""
-    return sorted(value.items(), key=lambda item: describe(item[0], dict(seen)))
-
-
-def list_parts_of_library_object(value: Any, seen: Mapping[int, tuple[int, Any]]) -> list[Any]:
+def list_parts_of_library_object(value: Any) -> list[Any]:
     """Returns what an object of a library's class is made of, as it would be pickled; [] if it is not, or no value.
 
-    A value is of a class that says which of its objects are equal, and is not used in a `with` statement.
+    A value is of a class that says which of its objects are equal, or not Python's own and pickled by its attributes,
+    as a fitted model is; and it is not used in a `with` statement.
 
     >>> import threading
-    >>> list_parts_of_library_object(SimpleNamespace(rate=0.1), {}), list_parts_of_library_object(threading.Lock(), {})
+    >>> list_parts_of_library_object(SimpleNamespace(rate=0.1)), list_parts_of_library_object(threading.Lock())
     (['SimpleNamespace', {'rate': 0.1}], [])
     """
     cls = type(value)
     is_resource = hasattr(cls, "__enter__") and not isinstance(value, os.PathLike)
-    if (
-        isinstance(value, type)
-        or is_resource
-        or value is os.environ
-        or not (has_equality(cls) or isinstance(value, GETTERS))
-    ):
+    if isinstance(value, type) or is_resource or value is os.environ:
         return []
     try:
         if hasattr(cls, "__array__"):  # of pandas or PyTorch
             return [cls.__qualname__, np.asarray(value), *(getattr(value, one, None) for one in ("index", "columns"))]
         if isinstance(value, Mapping):
-            return [cls.__qualname__, *sort_items(value, seen)]
-        _, made_of, *more = value.__reduce_ex__(4)
+            return [cls.__qualname__, *value.items()]
+        make, made_of, *more = value.__reduce_ex__(4)
     except Exception:  # it is bound to this process, or to a device
+        return []
+    is_plain = make is NEW_OBJECT and cls.__module__.partition(".")[0] not in sys.stdlib_module_names
+    if not (has_equality(cls) or isinstance(value, GETTERS) or is_plain):
         return []
     state, items, pairs = (*more, None, None, None)[:3]
     return [cls.__qualname__, *(one for one in made_of if one is not cls), state, *(items or ()), *(pairs or ())]
 
+
+NEW_OBJECT = vars(copyreg)["__newobj__"]
+"""What makes an unpickled object whose class does not say otherwise."""
 
 GETTERS = operator.itemgetter | operator.attrgetter | operator.methodcaller
 """Values that do not say which they equal."""
@@ -290,11 +292,18 @@ def has_equality(cls: type) -> bool:
 
 def list_parts_of_class(cls: type) -> list[Any]:
     """Returns a class's name, its methods and attributes, and the user's classes that it is derived from."""
-    methods = list(list_methods(cls))
-    taken = {name for name, _ in methods}
-    held = [(name, value) for name, value in sorted(vars(cls).items()) if name[:2] != "__" and name not in taken]
-    bases = [base for base in cls.__mro__[1:] if is_own_class(base)]
-    return [cls.__qualname__, *methods, *((name, value) for name, value in held if counts(value)), *bases]
+    held = [
+        (name, value)
+        for name, value in sorted(vars(cls).items())
+        if not isinstance(value, ModuleType) and (name[:2] != "__" or is_method(value))
+    ]
+    return [cls.__qualname__, *held, *(base for base in cls.__mro__[1:] if is_own_class(base))]
+
+
+def is_method(value: Any) -> bool:
+    """Returns whether an attribute of a class is a method, or a property, also if it is one of those by decoration."""
+    kinds = property | functools.cached_property | functools.partial | functools.partialmethod
+    return inspect.isroutine(value) or isinstance(value, kinds)
 
 
 def list_attributes(value: Any) -> list[tuple[str, Any]]:
@@ -321,7 +330,7 @@ def list_parts_of_function(function: Any) -> list[Any]:
     held = [one for name, cell in cells for one in content_of(cell) if not is_noted(name, one)]
     parts = [code, *(function.__defaults__ or ()), *sorted((function.__kwdefaults__ or {}).items()), *held]
     if not is_own(function):
-        return parts
+        return [] if is_named(function) else parts
     known = function.__globals__
     names = [name for name in list_globals(code) if name in known and not is_noted(name, known[name])]
     read = [*((name, known[name]) for name in names), *list_read_of_modules(function)]
@@ -331,7 +340,13 @@ def list_parts_of_function(function: Any) -> list[Any]:
                 f"{function.__qualname__} reads {name or 'a variable'}, a {type(value).__name__} of np.random that was "
                 f"made before: {FROM_KEY}"
             )
-    return parts + [(name, value) for name, value in read if counts(value)]
+    return parts + [(name, value) for name, value in read if not isinstance(value, ModuleType)]
+
+
+def is_named(function: Any) -> bool:
+    """Returns whether a library's function is known by its name: no call made it, and it wraps no other."""
+    is_made = function.__closure__ or hasattr(function, "__wrapped__") or "<" in function.__qualname__
+    return not is_made and not function.__code__.co_filename.startswith("<")
 
 
 def list_read_of_modules(function: Any) -> list[tuple[str, Any]]:
@@ -369,16 +384,6 @@ def list_read_of_modules(function: Any) -> list[tuple[str, Any]]:
         else:
             place = None
     return [(name, value) for name, value in found.items() if not only_notes(noted[name])]
-
-
-def counts(value: Any) -> bool:
-    """Returns whether a global or an attribute of a class is followed: not modules, nor libraries' functions alone."""
-    if isinstance(value, type):
-        return is_own_class(value)
-    inner = strip_library(value)
-    if inspect.isroutine(inner) and not is_own(inner):
-        return bool(getattr(inner, "__closure__", None))  # made by a call, with what was given
-    return not isinstance(value, ModuleType)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -427,7 +432,7 @@ def is_noting(following: Sequence[dis.Instruction]) -> str:
     Whoever stores by index may read the container, too: it is a memo.
     """
     after, last = (*(step.opname for step in following), "", "")[:2]
-    if last == "STORE_SUBSCR":  # the index, and what is done
+    if last == "STORE_SUBSCR" and after.startswith("LOAD_") and after not in ("LOAD_ATTR", "LOAD_METHOD"):  # the index
         return "by index"
     if after == "CONTAINS_OP":  # what is there is not noted again
         return "whether"

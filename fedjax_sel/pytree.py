@@ -184,26 +184,26 @@ class Pytree:
                     f"{cls.__name__} defines {name}, but {name} is a field of {base.__name__}, and its value would be "
                     f"used instead; give it when a value is made, as in {base.__name__}(..., {name}=...)"
                 )
-        is_generated = "__init__" not in vars(cls)
-        dataclasses.dataclass(frozen=True)(cls)
-        fields = dataclasses.fields(cls)  # type: ignore[arg-type]
-        if is_generated:
-            cls.__init__ = suggest_arguments(cls.__init__, tuple(f.name for f in fields if f.init))
-        leaves = tuple(f.name for f in fields if not f.metadata.get("static"))
-        others = tuple(f.name for f in fields if f.metadata.get("static"))
-        keys = tuple(jax.tree_util.GetAttrKey(name) for name in leaves)
+        if "__dataclass_fields__" not in vars(cls):  # as it has if it was unpickled with its code
+            is_generated = "__init__" not in vars(cls)
+            dataclasses.dataclass(frozen=True)(cls)
+            if is_generated:
+                cls.__init__ = suggest_arguments(cls.__init__)
+
+        split = FieldSplit(cls)
 
         def flatten(node: Any) -> tuple[tuple, tuple]:
-            fixed = tuple(getattr(node, name) for name in others)
-            return tuple(getattr(node, name) for name in leaves), (fixed, tuple(map(type, fixed)))  # 1 == 1.0 == True
+            fixed = tuple(getattr(node, name) for name in split.now().static)
+            leaves = tuple(getattr(node, name) for name in split.leaves)
+            return leaves, (fixed, tuple(map(type, fixed)))  # 1 == 1.0 == True
 
         def flatten_with_keys(node: Any) -> tuple[tuple, tuple]:
             children, static = flatten(node)
-            return tuple(zip(keys, children, strict=True)), static
+            return tuple(zip(split.keys, children, strict=True)), static
 
         def unflatten(static: tuple, children: Iterable[Any]) -> Any:
-            node = object.__new__(cls)
-            for name, value in (*zip(leaves, children, strict=True), *zip(others, static[0], strict=True)):
+            node, names = object.__new__(cls), split.now()
+            for name, value in (*zip(names.leaves, children, strict=True), *zip(names.static, static[0], strict=True)):
                 object.__setattr__(node, name, value)
             return node
 
@@ -243,7 +243,30 @@ class Pytree:
         """Raises `ValueError` for fields that do not go together; does nothing by default."""
 
 
-def suggest_arguments(init: Callable[..., None], names: Sequence[str]) -> Callable[..., None]:
+class FieldSplit:
+    """The names of a class's fields: those of leaves, with their keys, and the static ones.
+
+    The class is asked again whenever its fields are others, as pickled code fills a class after it is made, and
+    reloaded code changes it.
+    """
+
+    def __init__(self, cls: type):
+        self._cls, self._fields = cls, None
+        self.leaves: tuple[str, ...] = ()
+        self.static: tuple[str, ...] = ()
+        self.keys: tuple[Any, ...] = ()
+
+    def now(self) -> Self:
+        """Returns the names as they are now."""
+        if self._fields is not self._cls.__dataclass_fields__:
+            self._fields, fields = self._cls.__dataclass_fields__, dataclasses.fields(self._cls)
+            self.leaves = tuple(field.name for field in fields if not field.metadata.get("static"))
+            self.static = tuple(field.name for field in fields if field.metadata.get("static"))
+            self.keys = tuple(map(jax.tree_util.GetAttrKey, self.leaves))
+        return self
+
+
+def suggest_arguments(init: Callable[..., None]) -> Callable[..., None]:
     """Returns an `__init__` whose error for an unknown argument gives the nearest one, and all that there are.
 
     The class's `other_names` are names under which users may know an argument.
@@ -257,6 +280,8 @@ def suggest_arguments(init: Callable[..., None], names: Sequence[str]) -> Callab
 
     @functools.wraps(init)
     def checked(self: Any, *args: Any, **given: Any) -> None:
+        init = checked.__wrapped__  # where reloaded code is put
+        names = init.__code__.co_varnames[1 : init.__code__.co_argcount + init.__code__.co_kwonlyargcount]
         for name in given:
             if name not in names:
                 hint = suggest(name, names, type(self).other_names) or "."

@@ -16,7 +16,7 @@ import pytest
 
 import fedjax_sel as fs
 from fedjax_sel import Experiment, Federation, partition, simulate
-from fedjax_sel.code import describe, describe_own, is_own_class
+from fedjax_sel.code import describe, describe_own
 from fedjax_sel.devices.availability import Function
 from fedjax_sel.engine.checkpoint import Checkpoints
 from fedjax_sel.engine.scan import run_chunk
@@ -176,13 +176,16 @@ def test_what_a_function_notes_while_it_runs_does_not_count():
 
 
 READS = """
-import argparse, collections, dataclasses, decimal, enum, functools, pathlib, types
+import argparse, collections, dataclasses, decimal, enum, functools, operator, pathlib, types
+import jax
 import numpy as np
 import optax
 import pandas as pd
+import scipy.stats
 import jax.numpy as jnp
 import fedjax_sel as fs
 from fedjax_sel.client_selection import top_m
+from sklearn.linear_model import LinearRegression
 
 @dataclasses.dataclass(frozen=True)
 class Config:
@@ -206,6 +209,11 @@ def times(by):
     return decorate
 
 GLOBAL = {value}
+
+def pick(x):
+    w = np.zeros(2)
+    w[np.array(GLOBAL, int)] = 1.0
+    return w
 
 class Base(fs.ClientSelector):
     HELD = {held}
@@ -244,12 +252,24 @@ VALUES = {
     "a default that is also set": ("{{'sign': {}}}", "GLOBAL.setdefault('sign', 1.0)"),
     "a transformation of optax": ("optax.scale({})", "GLOBAL.update(1.0, optax.EmptyState())[0]"),
     "an attribute of a class": ("({},)", "self.HELD[0]"),
+    "a function of a library": ("{{1.0: jnp.positive, -1.0: jnp.negative}}[{}]", "GLOBAL(1.0)"),
+    "a function of Python": ("{{1.0: operator.pos, -1.0: operator.neg}}[{}]", "GLOBAL(1.0)"),
+    "a class of a library": ("{{1.0: fs.signals.Loss, -1.0: fs.signals.Entropy}}[{}]", "len(GLOBAL.__name__) - 5.0"),
+    "a fitted model": ("LinearRegression().fit([[0.0], [1.0]], [0.0, {}])", "GLOBAL.coef_[0]"),
+    "a distribution": ("scipy.stats.norm({})", "GLOBAL.mean()"),
+    "the order of a dictionary": ("dict([(1.0, None), (-1.0, None)][:: int({})])", "next(iter(GLOBAL))"),
+    "an index made of a list": ("[{}]", "pick(jnp.zeros(2))"),
+    "a function in an attribute of a class": ("{{1.0: operator.pos, -1.0: operator.neg}}[{}]", "type(self).HELD(1.0)"),
+    "a partial method": ("functools.partialmethod(lambda self, by: by, {})", "self.HELD()"),
 }
 
 
 def write_reads(sign, kind):
     if kind == "a decorator":
         return READS.format(value=1.0, held=1.0, read="1.0", decorator=f"@times({sign})", own="")
+    if kind == "a decorator of a library":
+        decorator = f"@functools.partial(jax.vmap, in_axes=(None, None), out_axes={int(sign)})"
+        return READS.format(value=1.0, held=1.0, read="1.0", decorator=decorator, own="")
     if kind == "a constant of a derived class":
         return READS.format(value=1.0, held=1.0, read="self.HELD", decorator="", own=f"HELD = {sign}")
     value, read = VALUES[kind]
@@ -257,7 +277,7 @@ def write_reads(sign, kind):
     return READS.format(value=value, held=held, read=read, decorator="", own="")
 
 
-@pytest.mark.parametrize("kind", [*VALUES, "a decorator", "a constant of a derived class"])
+@pytest.mark.parametrize("kind", [*VALUES, "a decorator", "a decorator of a library", "a constant of a derived class"])
 def test_whatever_a_method_reads_counts(kind):
     up, again, down = (run_cell(write_reads(sign, kind))["Mine"]() for sign in (1.0, 1.0, -1.0))
     assert describe_own(up) == describe_own(again) != ""
@@ -464,8 +484,13 @@ def test_what_is_noted_in_a_closure_compiles_nothing_again(federation):
     assert run_chunk.programs == before + 1
 
 
+def test_a_method_that_is_set_on_a_class_of_the_library_is_followed(monkeypatch):
+    assert describe_own(fs.client_selection.Uniform()) == ""
+    monkeypatch.setattr(fs.client_selection.Uniform, "select", lambda self, key, state, ctx: None)
+    assert describe_own(fs.client_selection.Uniform()) != ""
+
+
 def test_strategies_of_the_library_hold_no_user_code_and_recursion_ends():
-    is_own_class.cache_clear()  # another file's test may have given a strategy a method of its own for a while
     parts = [fs.client_selection.load(name)() for name in fs.client_selection.available()]
     assert describe_own(parts) == ""
     names = run_cell("def f(n):\n    return g(n)\ndef g(n):\n    return f(n - 1) if n else 0\n")

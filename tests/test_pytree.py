@@ -2,6 +2,8 @@
 
 import dataclasses
 import itertools
+import subprocess
+import sys
 from typing import Any
 
 import jax
@@ -243,3 +245,55 @@ def test_experiments_whose_numbers_differ_in_shape_share_no_program():
     each = [Experiment(task, availability=Bernoulli(p)) for p in (0.5, np.full(5, 0.7))]
     with pytest.raises(ValueError, match=r"differ in the shape of availability.p \(\(\) and \(5,\)\); run them one"):
         stack_experiments(each)
+
+
+class Reloaded(Pytree):
+    """What `%autoreload` changes in place."""
+
+    sign: float = param(default=1.0)
+
+
+def test_code_that_is_reloaded_in_place_has_its_new_fields_and_defaults():
+    def made_anew():
+        class Reloaded(Pytree):
+            sign: float = param(default=-1.0)
+            shift: float = param(default=5.0)
+            how: str = static(default="up")
+
+        return Reloaded
+
+    before, new = Reloaded(), made_anew()
+    assert jax.tree.leaves(before) == [1.0]
+    Reloaded.__init__.__dict__.update(new.__init__.__dict__)  # as for every function that both classes have
+    for name in ("__dataclass_fields__", "sign", "shift", "how"):
+        setattr(Reloaded, name, getattr(new, name))
+    after = Reloaded(shift=2.0)
+    assert jax.tree.leaves(after) == [-1.0, 2.0]
+    assert jax.tree.map(lambda x: 2 * x, after) == Reloaded(sign=-2.0, shift=4.0)
+    with pytest.raises(TypeError, match="did you mean 'shift'"):
+        Reloaded(shit=2.0)
+
+
+@pytest.mark.parametrize("pickler", ["cloudpickle", "dill"])
+def test_a_class_of_a_notebook_keeps_its_fields_in_another_process(pickler, tmp_path):
+    """Both pickle such a class with its code, and make it before its fields are there."""
+    pytest.importorskip(pickler)
+    script = f"""
+import sys, {pickler} as pickler, jax, fedjax_sel as fs
+class Mine(fs.ClientSelector):
+    sign: float
+    scale: float = fs.param(default=2.0)
+    how: str = fs.static(default="up")
+    def select(self, key, state, ctx): return self.sign
+if __name__ == "__main__" and len(sys.argv) > 1:
+    open(sys.argv[1], "wb").write(pickler.dumps([Mine(-1.0), Mine(1.0, how="down")]))
+"""
+    (tmp_path / "made.py").write_text(script)
+    reads = f"import {pickler} as p, jax, sys\nfor one in p.load(open(sys.argv[1], 'rb')):\n"
+    reads += "    print(jax.tree.leaves(jax.tree.map(lambda x: 3 * x, one)), one.how, one.select(0, 0, 0))"
+    file = str(tmp_path / "kept")
+    run = {"capture_output": True, "text": True, "check": True, "cwd": tmp_path}
+    subprocess.run([sys.executable, "made.py", file], **run)
+    (tmp_path / "made.py").unlink()
+    said = subprocess.run([sys.executable, "-c", reads, file], **run).stdout
+    assert said.splitlines() == ["[-3.0, 6.0] up -1.0", "[3.0, 6.0] down 1.0"]

@@ -79,6 +79,13 @@ def test_what_cannot_be_predicted_is_refused_in_one_line(run, x, says):
         run.predict(x)
 
 
+def test_a_run_that_was_opened_by_a_relative_path_keeps_its_models_elsewhere(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(run.folder.parent)
+    opened = fs.open(run.folder.name)
+    monkeypatch.chdir(tmp_path)
+    assert jax.tree.structure(opened.model()) == jax.tree.structure(run.model())
+
+
 def test_predictions_are_those_of_the_last_evaluation(done, run):
     """Accuracy and mean cross-entropy of each seed, computed here from logits, are those in the history."""
     _, history = done

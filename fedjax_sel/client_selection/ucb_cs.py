@@ -42,8 +42,9 @@ class UCBCS(ClientSelector):
     `L_i` is the sum of client `i`'s reported losses, `N_i` their number and `T` the number of rounds, all discounted by
     γ per round; `p_i = n_i / n`. A client that was never selected comes first. One that was selected but returned
     nothing counts as having reported the mean loss of the members that did (if none did, of the last members that did),
-    so that clients that cannot return do not fill every cohort, while the losses of the others fall. `γ = 1` without the factor `p_i` is UCB1 on losses. No
-    client is asked before training; each member sends two numbers with its update.
+    so that clients that cannot return do not fill every cohort, while the losses of the others fall. `γ = 1` without
+    the factor `p_i` is UCB1 on losses. No client is asked before training; each member sends two numbers with its
+    update.
 
     A reported loss is the mean over the examples of all local steps, and `σ` the largest standard deviation of the same
     losses, while usual implementations take those of minibatches.

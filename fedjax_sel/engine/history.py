@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from collections.abc import Sequence
+from collections.abc import Iterator, KeysView, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,9 +20,9 @@ TOTALS = {
 """Names that a history also accepts as metrics, with the metrics that each one sums."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # arrays have no one answer to whether they are equal
 class History:
-    """A finished (or interrupted) run.
+    """A finished (or interrupted) run, and a mapping from names to metrics.
 
     Attributes:
       seeds: of the runs, `R`.
@@ -87,6 +87,18 @@ class History:
             raise KeyError(f"no metric {metric!r} in this history{hint} there are: {', '.join(known)}")
         return self.metrics[metric]
 
+    def __contains__(self, metric: object) -> bool:
+        """Returns whether there is such a metric, or one of `TOTALS` of which all parts are there."""
+        return all(part in self.metrics for part in TOTALS.get(str(metric), (metric,)))
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterates over the names of the metrics."""
+        return iter(self.metrics)
+
+    def keys(self) -> KeysView[str]:
+        """Returns the names of the metrics."""
+        return self.metrics.keys()
+
     def last(self, metric: str) -> np.ndarray:
         """Returns each seed's last value of a metric, Float[R]: of the last evaluation, if a callback ended the run.
 
@@ -112,6 +124,7 @@ class History:
             pd.DataFrame({**index, "metric": name, "value": np.asarray(value, np.float64).ravel()})
             for name, value in self.metrics.items()
         ]
+        tables = tables or [pd.DataFrame(columns=pd.Index([*index, "metric", "value"]))]
         return pd.concat(tables, ignore_index=True).dropna(subset="value", ignore_index=True)
 
     def clients_to_pandas(self) -> pd.DataFrame:
@@ -160,7 +173,7 @@ class History:
         kept = self.diverged == 0 if (self.diverged == 0).any() else np.full(len(self.seeds), True)
         across = np.arange(1, self.rounds + 1) if x == "round" else np.median(self.cumulative(*names)[kept], axis=0)
         shown = ~np.isnan(self[metric][kept]).all(axis=0)
-        values = self[metric][kept][:, shown]
+        values = np.asarray(self[metric], np.float64)[kept][:, shown]
         quantile = np.nanquantile if np.isnan(values).any() else np.quantile  # a hundred times as fast
         low, middle, high = quantile(values, [0.1, 0.5, 0.9], axis=0) if values.size else np.empty((3, 0))
         (line,) = ax.plot(across[shown], middle, label=label)

@@ -231,7 +231,7 @@ def open(folder: str | Path) -> SavedRun | SavedSweep:
 def open_run(folder: Path) -> SavedRun:
     """Returns the finished run in a folder; raises as `open` does."""
     history, given = layout.read(folder)
-    return SavedRun(folder, history, given)
+    return SavedRun(folder.absolute(), history, given)  # models are read when they are asked for
 
 
 @see("docs/how-to/saved-runs.md")
@@ -240,7 +240,7 @@ def open_sweep(folder: Path) -> SavedSweep:
     if not (folder / layout.SUMMARY).is_file():
         raise FolderError(f"the sweep in {folder} is not finished; the same command goes on with the rest")
     described = of_sweep.read_description(folder)
-    return SavedSweep(folder, described, layout.read_file(folder / of_sweep.PARQUET, pd.read_parquet))
+    return SavedSweep(folder.absolute(), described, layout.read_file(folder / of_sweep.PARQUET, pd.read_parquet))
 
 
 def list_run_folders(folders: Iterable[Path]) -> list[Path]:

@@ -67,6 +67,39 @@ def test_a_metric_is_an_array_by_seed_and_round_and_an_unknown_one_is_named_with
         history["accurracy"]
 
 
+def test_a_history_is_a_mapping_of_its_metrics_and_equals_itself_alone(history):
+    assert "accuracy" in history
+    assert "loss" not in history
+    assert "bytes" not in history, "no bytes of selection"
+    whole = dataclasses.replace(
+        history,
+        metrics={
+            **history.metrics,
+            "selection_bytes_down": history["bytes_up"],
+            "selection_bytes_up": history["bytes_up"],
+        },
+    )
+    assert "bytes" in whole
+    assert list(history) == list(history.keys()) == ["accuracy", "bytes_down", "bytes_up"]
+    assert dict(history)["bytes_up"] is history["bytes_up"]
+    assert history == history
+    assert history in [whole, history]
+    assert history != dataclasses.replace(history)
+
+
+def test_before_the_first_round_the_table_is_empty(history):
+    begun = dataclasses.replace(history, metrics={}, selections=history.selections[:, :0])
+    table = begun.to_pandas()
+    assert list(table.columns) == ["round", "seed", "metric", "value"]
+    assert len(table) == 0
+
+
+def test_a_metric_that_is_true_or_false_is_plotted_as_one_and_zero(history, axes):
+    alive = np.array([[True, True, True, True], [True, True, False, False]])
+    dataclasses.replace(history, metrics={**history.metrics, "back": alive}).plot("back", ax=axes)
+    np.testing.assert_array_equal(axes.lines[0].get_ydata(), [1, 1, 0.5, 0.5])
+
+
 def test_many_seconds_add_up_though_each_has_the_precision_of_float32(history):
     many = np.full((2, 200_000), 0.1, np.float32)
     long = dataclasses.replace(history, metrics={**history.metrics, "seconds": many})
