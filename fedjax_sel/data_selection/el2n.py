@@ -16,8 +16,8 @@ class EL2N(Pruning):
 
     Attributes:
       fraction: fraction of the client's examples to keep, in (0, 1].
-      drop: fraction of the examples to leave out first, those with the highest scores (they may be mislabelled), as
-        long as enough others remain.
+      drop: fraction of the examples to leave out first, rounded down: those with the highest scores (they may be
+        mislabelled), as long as enough others remain.
       turns: number of a client's first turns whose mean scores decide, after which scores are not measured any more;
         None: the scores of each round decide.
 
