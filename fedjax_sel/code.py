@@ -9,7 +9,6 @@ or from a library's modules is not followed.
 from __future__ import annotations
 
 import argparse
-import copyreg
 import dataclasses
 import dis
 import functools
@@ -70,6 +69,18 @@ def describe_changeable(value: Any) -> str:
     finally:
         SHAPES_ALONE.reset(token)
 
+
+def describe_lastingly(tree: Any) -> str:
+    """Describes the user's code in a pytree as it is in every process, whatever order sets of strings have there."""
+    token = LASTING.set(True)
+    try:
+        return describe_own(tree)
+    finally:
+        LASTING.reset(token)
+
+
+LASTING: ContextVar[bool] = ContextVar("LASTING", default=False)
+"""Whether the order of a dictionary, which may be that of a set, is left out of descriptions."""
 
 SHAPES_ALONE: ContextVar[bool] = ContextVar("SHAPES_ALONE", default=False)
 """Whether numbers in arrays are left out of descriptions."""
@@ -229,7 +240,7 @@ def list_parts(value: Any) -> list[Any]:
     if isinstance(value, tuple | list):
         return [type(value).__name__, *value]
     if isinstance(value, dict | FrozenDict):
-        return [type(value).__name__, *value.items()]
+        return [type(value).__name__, *list_items(value)]
     if isinstance(value, type):
         return list_parts_of_class(value) if is_own_class(value) else []
     if inspect.isfunction(value):
@@ -249,11 +260,16 @@ def list_parts(value: Any) -> list[Any]:
     return list_parts_of_library_object(value)
 
 
+def list_items(value: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
+    """Returns the items of a mapping in its order or, where descriptions are to last, by those of their keys."""
+    return sorted(value.items(), key=lambda item: describe(item[0])) if LASTING.get() else list(value.items())
+
+
 def list_parts_of_library_object(value: Any) -> list[Any]:
     """Returns what an object of a library's class is made of, as it would be pickled; [] if it is not, or no value.
 
-    A value is of a class that says which of its objects are equal, or not Python's own and pickled by its attributes,
-    as a fitted model is; and it is not used in a `with` statement.
+    A value is of a class that says which of its objects are equal, or of one of `KINDS`, and is not used in a `with`
+    statement. Others may change whenever they are used.
 
     >>> import threading
     >>> list_parts_of_library_object(SimpleNamespace(rate=0.1)), list_parts_of_library_object(threading.Lock())
@@ -267,19 +283,18 @@ def list_parts_of_library_object(value: Any) -> list[Any]:
         if hasattr(cls, "__array__"):  # of pandas or PyTorch
             return [cls.__qualname__, np.asarray(value), *(getattr(value, one, None) for one in ("index", "columns"))]
         if isinstance(value, Mapping):
-            return [cls.__qualname__, *value.items()]
-        make, made_of, *more = value.__reduce_ex__(4)
+            return [cls.__qualname__, *list_items(value)]
+        _, made_of, *more = value.__reduce_ex__(4)
     except Exception:  # it is bound to this process, or to a device
         return []
-    is_plain = make is NEW_OBJECT and cls.__module__.partition(".")[0] not in sys.stdlib_module_names
-    if not (has_equality(cls) or isinstance(value, GETTERS) or is_plain):
+    if not (has_equality(cls) or isinstance(value, GETTERS) or any(hasattr(cls, name) for name in KINDS)):
         return []
     state, items, pairs = (*more, None, None, None)[:3]
     return [cls.__qualname__, *(one for one in made_of if one is not cls), state, *(items or ()), *(pairs or ())]
 
 
-NEW_OBJECT = vars(copyreg)["__newobj__"]
-"""What makes an unpickled object whose class does not say otherwise."""
+KINDS = ("get_params", "rvs")
+"""Methods of values that do not say which they equal: estimators of scikit-learn, distributions of SciPy."""
 
 GETTERS = operator.itemgetter | operator.attrgetter | operator.methodcaller
 """Values that do not say which they equal."""
@@ -406,15 +421,16 @@ def list_globals(code: CodeType) -> list[str]:
 def find_noted(code: CodeType) -> set[str]:
     """Returns the names of globals and closure variables in which a function's code notes something, and nothing else.
 
-    >>> def note(x): calls.append(x); table[0] = x; seen.add(x); return seen
+    >>> def note(x): calls.append(x); table[0] = x; rows[len(rows)] = x; x[sum(kept)] = 0; seen.add(x); return seen
     >>> sorted(find_noted(note.__code__))
-    ['calls', 'table']
+    ['calls', 'rows', 'table']
     """
     steps = list_steps(code)
     noted: dict[str, list[str]] = {}
     for i, step in enumerate(steps):
         if step.opname in LOADS:
-            noted.setdefault(step.argval, []).append(is_noting(steps[i + 1 : i + 3]))
+            way = is_noting(steps[i + 1 : i + 3]) or ("by index" if is_appending(steps, i) else "")
+            noted.setdefault(step.argval, []).append(way)
     return {name for name, ways in noted.items() if only_notes(ways) or "by index" in ways}
 
 
@@ -437,6 +453,12 @@ def is_noting(following: Sequence[dis.Instruction]) -> str:
     if after == "CONTAINS_OP":  # what is there is not noted again
         return "whether"
     return "by method" if after in ("LOAD_METHOD", "LOAD_ATTR") and following[0].argval in NOTING else ""
+
+
+def is_appending(steps: Sequence[dis.Instruction], i: int) -> bool:
+    """Returns whether a container is loaded for its length as its own index, as in `table[len(table)] = x`."""
+    before, after = [step.argval for step in steps[max(i - 2, 0) : i]], [step.opname for step in steps[i + 1 : i + 3]]
+    return before == [steps[i].argval, "len"] and after[:1] == ["CALL"] and after[1:] == ["STORE_SUBSCR"]
 
 
 def content_of(cell: Any) -> tuple[Any, ...]:

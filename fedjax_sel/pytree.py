@@ -14,7 +14,7 @@ import inspect
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, Self, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, dataclass_transform
 
 import jax
 import jax.numpy as jnp
@@ -193,13 +193,14 @@ class Pytree:
         split = FieldSplit(cls)
 
         def flatten(node: Any) -> tuple[tuple, tuple]:
-            fixed = tuple(getattr(node, name) for name in split.now().static)
-            leaves = tuple(getattr(node, name) for name in split.leaves)
+            names = split.now()
+            fixed = tuple(getattr(node, name) for name in names.static)
+            leaves = tuple(getattr(node, name) for name in names.leaves)
             return leaves, (fixed, tuple(map(type, fixed)))  # 1 == 1.0 == True
 
         def flatten_with_keys(node: Any) -> tuple[tuple, tuple]:
             children, static = flatten(node)
-            return tuple(zip(split.keys, children, strict=True)), static
+            return tuple(zip(split.now().keys, children, strict=True)), static
 
         def unflatten(static: tuple, children: Iterable[Any]) -> Any:
             node, names = object.__new__(cls), split.now()
@@ -243,27 +244,34 @@ class Pytree:
         """Raises `ValueError` for fields that do not go together; does nothing by default."""
 
 
-class FieldSplit:
-    """The names of a class's fields: those of leaves, with their keys, and the static ones.
+class Names(NamedTuple):
+    """Names of a class's fields: of the leaves, with their keys, and of the static ones; `of` are the fields."""
 
-    The class is asked again whenever its fields are others, as pickled code fills a class after it is made, and
-    reloaded code changes it.
+    of: Mapping[str, Any]
+    leaves: tuple[str, ...]
+    static: tuple[str, ...]
+    keys: tuple[Any, ...]
+
+
+class FieldSplit:
+    """The names of a class's fields, which it is asked for again if they are others.
+
+    Pickled code fills a class after it is made, and reloaded code changes it.
     """
 
     def __init__(self, cls: type):
-        self._cls, self._fields = cls, None
-        self.leaves: tuple[str, ...] = ()
-        self.static: tuple[str, ...] = ()
-        self.keys: tuple[Any, ...] = ()
+        self._cls, self._known = cls, Names({}, (), (), ())
 
-    def now(self) -> Self:
+    def now(self) -> Names:
         """Returns the names as they are now."""
-        if self._fields is not self._cls.__dataclass_fields__:
-            self._fields, fields = self._cls.__dataclass_fields__, dataclasses.fields(self._cls)
-            self.leaves = tuple(field.name for field in fields if not field.metadata.get("static"))
-            self.static = tuple(field.name for field in fields if field.metadata.get("static"))
-            self.keys = tuple(map(jax.tree_util.GetAttrKey, self.leaves))
-        return self
+        known = self._known
+        if known.of is not self._cls.__dataclass_fields__:
+            fields = dataclasses.fields(self._cls)
+            leaves = tuple(field.name for field in fields if not field.metadata.get("static"))
+            static = tuple(field.name for field in fields if field.metadata.get("static"))
+            known = Names(self._cls.__dataclass_fields__, leaves, static, tuple(map(jax.tree_util.GetAttrKey, leaves)))
+            self._known = known  # at once, as other threads read it
+        return known
 
 
 def suggest_arguments(init: Callable[..., None]) -> Callable[..., None]:

@@ -26,7 +26,7 @@ if jax.__version_info__ < (0, 11):  # later ones do not know this flag, and abor
     FEWER_PASSES += " --xla_cpu_use_fusion_emitters=false"
 PLATFORMS = os.environ.get("FEDJAX_SEL_TESTS_ON", "cpu")
 """`cuda,cpu` runs them on a GPU, with `JAX_DEFAULT_MATMUL_PRECISION=float32`: the tolerances are not those of TF32."""
-if PLATFORMS == "cpu":
+if PLATFORMS == "cpu" and "FEDJAX_SEL_TESTS_OPTIMISED" not in os.environ:
     os.environ["XLA_FLAGS"] = f"{FEWER_PASSES} {os.environ.get('XLA_FLAGS', '')}".strip()
 os.environ["FEDJAX_SEL_CACHE"] = str(Path(tempfile.gettempdir()) / "fedjax_sel_tests")
 

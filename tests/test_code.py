@@ -338,6 +338,19 @@ def test_what_is_bound_to_a_process_has_a_name_alone():
     assert describe(names["f"]) == before
 
 
+def test_objects_of_libraries_that_change_when_they_are_used_have_a_name_alone():
+    from matplotlib.colors import Normalize
+    from scipy.spatial import KDTree
+
+    scale, tree, doubled = Normalize(), KDTree(np.eye(3)), np.vectorize(lambda x: 2 * x, otypes=[float])
+    names = run_cell("held = None\ndef f():\n    return held\n")
+    names["held"] = (scale, tree, doubled)
+    before = describe(names["f"])
+    scale(np.arange(3.0)), doubled(np.arange(3.0))
+    assert describe(names["f"]) == before
+    assert before.count("KDTree") == 1
+
+
 def test_objects_that_refer_to_each_other_and_large_tables_have_a_description():
     names = run_cell(
         """
@@ -503,16 +516,17 @@ def test_a_description_is_the_same_in_every_process(tmp_path):
         textwrap.dedent(
             """
             import numpy as np
-            from fedjax_sel.code import describe
+            from fedjax_sel.code import describe_lastingly
             import fedjax_sel as fs
             TABLE = np.arange(3)
+            COST = {name: 1.0 for name in {"a", "b", "c", "d"}}
             def rule(x, names=frozenset({"a", "b", "c", "d"})):
                 return TABLE[x] in {"p", "q", "r", "s"} or (lambda y: y in names)(x)
             class Mine(fs.ClientSelector):
                 limit = 3
                 def select(self, key, state, ctx):
-                    return rule(self.limit)
-            print(describe(Mine))
+                    return rule(self.limit) + COST["a"]
+            print(describe_lastingly(Mine()))
             """
         )
     )
@@ -523,6 +537,7 @@ def test_a_description_is_the_same_in_every_process(tmp_path):
         for seed in ("1", "2")
     }
     assert len(said) == 1
+    assert "TABLE" in said.pop()
 
 
 ON = {0, 1}

@@ -11,7 +11,7 @@ from fedjax_sel.client_selection._ops import draw_members, nth_smallest, round_d
 from fedjax_sel.client_selection._system import check_devices
 from fedjax_sel.protocols import ClientSelector, Host, Signals
 from fedjax_sel.pytree import Scalar, param, static
-from fedjax_sel.types import NOBODY, Cohort, Context, PRNGKey
+from fedjax_sel.types import Cohort, Context, PRNGKey
 
 __all__ = ["Oort"]
 
@@ -147,10 +147,9 @@ class Oort(ClientSelector):
         of_members = jnp.where(cohort.mask, utility, 0.0).sum() / jnp.maximum(cohort.mask.sum(), 1)
         of_all = jnp.where(seen, state.utility, 0.0).sum() / jnp.maximum(seen.sum(), 1)
         expected = jnp.where(some, of_members, of_all)
-        noted = jnp.where(some | seen.any(), cohort.selected, NOBODY)
         return OortState(
-            utility=state.utility.at[noted].set(jnp.where(cohort.mask, utility, expected), mode="drop"),
-            last=state.last.at[noted].set(ctx.round + 1, mode="drop"),
+            utility=state.utility.at[cohort.selected].set(jnp.where(cohort.mask, utility, expected), mode="drop"),
+            last=state.last.at[cohort.selected].set(ctx.round + 1, mode="drop"),
             percentile=jnp.clip(state.percentile + step, jnp.minimum(self.delta, state.percentile), 100.0),
             sums=jnp.where(turn, jnp.stack([present, 0.0]), jnp.stack([before, present])),
         )

@@ -20,10 +20,10 @@ class FedCore(Coreset):
 
     The coreset has as many examples `b` as the client can train on before the deadline, after a forward pass over all
     for their gradients; at least 1, and at most `fraction` of all. A class with `n_c` of the client's `n` examples gets
-    `⌈b n_c / n⌉` of them. With a deadline, for which these may be too many, `b` is shared by largest remainder instead
-    (a class gets none if `b` is too small, and then its examples count for nothing). Medoids are chosen greedily and
-    then swapped until no swap helps (PAM; the authors use FasterPAM, which may end in another local optimum). A
-    medoid's weight is the number of examples to which it is nearest. The selection takes `L²` numbers of memory.
+    `⌈b n_c / n⌉` of them. If these are too many for the deadline, `b` is shared by largest remainder instead (a class
+    gets none if `b` is too small, and then its examples count for nothing). Medoids are chosen greedily and then
+    swapped until no swap helps (PAM; the authors use FasterPAM, which may end in another local optimum). A medoid's
+    weight is the number of examples to which it is nearest. The selection takes `L²` numbers of memory.
 
     A client minimises the mean of `w_j ℓ_j` over the `U` examples of the coreset, where `w_j` is the weight above times
     `U / n`; this approximates its mean loss if every class has a medoid. The authors' code divides each minibatch by
@@ -53,11 +53,13 @@ class FedCore(Coreset):
     ) -> Float[Array, "L"]:
         """Returns the weights of a new coreset; 1 for all examples if they are affordable."""
         n, size = valid.sum(), count_kept(valid, self.fraction)
-        share = share_among_classes
         if turn.affordable is not None:
-            size, share = jnp.clip(turn.affordable, 1, size), share_exactly  # one more would miss the deadline
+            size = jnp.clip(turn.affordable, 1, size)
         whole = size >= n
-        budget = share(turn.y, valid, jnp.where(whole, 0, size), turn.classes)
+        shared = turn.y, valid, jnp.where(whole, 0, size), turn.classes
+        budget = share_among_classes(*shared)
+        if turn.affordable is not None:
+            budget = jnp.where(budget.sum() <= jnp.maximum(turn.affordable, 1), budget, share_exactly(*shared))
         distance = pairwise_distances(point)
         chosen = locate_in_groups(key, distance, turn.y, valid, valid, budget) >= 0
         medoid = swap_medoids(distance, chosen, turn.y, valid, turn.classes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from collections.abc import Iterator, KeysView, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +22,7 @@ TOTALS = {
 
 @dataclass(frozen=True, eq=False)  # arrays have no one answer to whether they are equal
 class History:
-    """A finished (or interrupted) run, and a mapping from names to metrics.
+    """A finished (or interrupted) run.
 
     Attributes:
       seeds: of the runs, `R`.
@@ -91,13 +91,7 @@ class History:
         """Returns whether there is such a metric, or one of `TOTALS` of which all parts are there."""
         return all(part in self.metrics for part in TOTALS.get(str(metric), (metric,)))
 
-    def __iter__(self) -> Iterator[str]:
-        """Iterates over the names of the metrics."""
-        return iter(self.metrics)
-
-    def keys(self) -> KeysView[str]:
-        """Returns the names of the metrics."""
-        return self.metrics.keys()
+    __iter__ = None  # `metrics` has names to go through; Python would try history[0]
 
     def last(self, metric: str) -> np.ndarray:
         """Returns each seed's last value of a metric, Float[R]: of the last evaluation, if a callback ended the run.

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from fedjax_sel.code import describe_own
+from fedjax_sel.code import describe_lastingly
 from fedjax_sel.engine.distributed import fetch
 
 WHOLE = 2**28
@@ -24,7 +24,7 @@ def mark_of(*parts: Any) -> str:
     """Returns a digest of pytrees that define a run: their structure, static fields included, and all their numbers."""
     paths, tree = jax.tree_util.tree_flatten_with_path(parts)
     text = sort_sets(re.sub(r" at 0x[0-9a-f]+", "", str(tree)))  # a function's address does not matter
-    text += describe_own(parts)
+    text += describe_lastingly(parts)
     return digest(
         {"tree": np.frombuffer(text.encode(), np.uint8)} | {name_of(path): fetch(leaf) for path, leaf in paths}
     )

@@ -17,13 +17,17 @@ def fill_missing(curve: Float[np.ndarray, "R T"]) -> Float[np.ndarray, "R T"]:
     return np.where(last < 0, np.nan, np.take_along_axis(curve, np.maximum(last, 0), axis=1))
 
 
+CLOSE = 5e-7
+"""A value this far below a target has reached it: with float32, 8000 of 10,000 correct are 0.79999995."""
+
+
 def rounds_to(curve: Float[np.ndarray, "R T"], target: float) -> Int[np.ndarray, "R"]:
     """Returns the first round (from 1) whose value is at least `target`; `T + 1`, a lower bound, if none is.
 
     >>> rounds_to(np.array([[0.1, 0.5, 0.4], [0.1, 0.2, 0.3]]), 0.4)
     array([2, 4])
     """
-    reached = np.nan_to_num(curve, nan=-np.inf) >= target
+    reached = np.nan_to_num(np.asarray(curve, np.float64), nan=-np.inf) >= target - CLOSE * abs(target)
     return np.where(reached.any(1), reached.argmax(1) + 1, curve.shape[1] + 1)
 
 

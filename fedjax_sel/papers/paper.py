@@ -47,7 +47,7 @@ class NotRun(KeyError):
     """A requested cell or study was not run."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class StoredCell(History):
     """A cell of which only the measures are known, not the individual rounds.
 

@@ -108,6 +108,20 @@ def test_who_never_returns_gets_no_more_than_its_share_of_the_slots(blobs, selec
     assert (silent & (history.selections[:, 8:] >= 0)).mean() < 0.4
 
 
+def test_oort_does_not_stay_with_who_never_returned_where_nobody_has():
+    """Ties aside, it explores the clients of most examples first."""
+    ctx = context(np.where(np.arange(N) < 5, 90, 10), 1, rounds=60, seconds=np.ones(N))
+    oort, idle = Oort(), []
+    state = oort.init(KEY, ctx, HOST)
+    for t in range(60):
+        now = ctx.replace(round=jnp.int32(t))
+        one = oort.select(jax.random.key(t), state, now)
+        back = one.replace(mask=one.mask & (one.client >= 5))
+        state = oort.observe(jax.random.key(t), state, now, back, training_loss_rms=jnp.ones(1))
+        idle.append(not members(back))
+    assert np.mean(idle) < 0.5
+
+
 def tell(selector, state, client, back, loss):
     """The state after a round of which only some members came back."""
     ctx, who = context(np.ones(6), len(client)), cohort(client)

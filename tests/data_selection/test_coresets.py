@@ -91,7 +91,8 @@ def test_fed_core_takes_all_where_all_are_affordable_or_there_is_no_deadline():
     for now in (turn(affordable=N), turn(affordable=L), turn()):
         np.testing.assert_array_equal(choose(FedCore(), now), VALID)
     assert (choose(FedCore(fraction=0.2), turn()) > 0).sum() == sum(budgets(5).values())
-    assert (choose(FedCore(fraction=0.2), turn(affordable=N)) > 0).sum() == 5
+    assert (choose(FedCore(fraction=0.2), turn(affordable=N)) > 0).sum() == sum(budgets(5).values()), "there is time"
+    assert (choose(FedCore(fraction=0.2), turn(affordable=5)) > 0).sum() == 5 < sum(budgets(5).values())
 
 
 def pursue(g, b, steps, ridge):

@@ -83,3 +83,13 @@ def test_the_last_mean_counts_evaluated_rounds():
     curve = np.array([[0.9, 0.1, NAN, 0.3, NAN, 0.5], [1.0, NAN, NAN, NAN, NAN, 0.0]])
     np.testing.assert_allclose(last_mean(curve, 3), [0.3, 0.5])
     np.testing.assert_allclose(last_mean(curve, 1), [0.5, 0.0])
+
+
+def test_an_accuracy_of_exactly_the_target_has_reached_it():
+    """As compiled: a sum times the reciprocal of the number of test examples, in float32."""
+    for n in (50, 100, 360, 10_000):
+        hits = np.arange(1, n + 1)
+        accuracy = (hits.astype(np.float32) * np.float32(1 / n))[None]
+        for k in range(n // 10, n, max(1, n // 50)):
+            assert rounds_to(accuracy, k / n) == k
+    assert (np.float32(80) * np.float32(1 / 100)) < 0.8, "which is what this is about"
