@@ -1,6 +1,9 @@
 """GPFL against its rules in plain Python, round by round."""
 
 import math
+import os
+import subprocess
+import sys
 from collections import Counter
 from itertools import chain
 
@@ -271,6 +274,29 @@ def test_a_reward_goes_by_accuracy_and_where_that_ties_by_loss():
         numbers = jnp.float32(accuracy), jnp.float32(loss)
         got = [GPFL(reward=r).factor(state, *numbers) for r in ("sign", "exponential", "printed", "none", "zero")]
         np.testing.assert_allclose(got, [*expected, 1.0, 0.0], rtol=1e-5)
+
+
+OPTIMISED = """
+import jax, jax.numpy as jnp
+from fedjax_sel.client_selection.gpfl import GPFL, GPFLState
+
+def round(state, correct):
+    accuracy = jnp.mean((jnp.arange(144) < correct).astype(jnp.float32))
+    factor = GPFL().factor(state, accuracy, jnp.float32(0.9))
+    return state._replace(accuracy=accuracy, loss=jnp.float32(1.0)), factor
+
+count = jnp.ones(3, jnp.int32)
+begun = GPFLState(jnp.zeros(3), jnp.zeros(3), count, count, jnp.float32(0.0), jnp.float32(1.0))
+_, factors = jax.jit(lambda correct: jax.lax.scan(round, begun, correct))(jnp.repeat(jnp.arange(60, 140), 2))
+print(sorted(set(factors[::2].tolist())), sorted(set(factors[1::2].tolist())))
+"""
+
+
+def test_an_unchanged_accuracy_is_seen_in_an_optimised_program_too():
+    """There, the mean and the difference from the one before are rounded once; each accuracy comes twice."""
+    plain = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
+    done = subprocess.run([sys.executable, "-c", OPTIMISED], env=plain, capture_output=True, text=True, check=True)
+    assert done.stdout == "[1.0] [0.5]\n", "it rises, and then it does not, while the loss falls"
 
 
 @pytest.mark.parametrize(("accuracy", "expected"), [(0.3, (1.0, 2 * math.exp(0.3))), (0.0, (0.5, 1.0))])
