@@ -1,39 +1,22 @@
-"""Times a selector's choice on the server, without any client's signals or training."""
+"""The time of every selector's choice on one federation, kept beside the leaderboard's cells."""
 
 from __future__ import annotations
 
-import time
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import jax
-import jax.numpy as jnp
-import numpy as np
 import pandas as pd
 from rich.console import Console
 
 from fedjax_sel.config.marks import CODE
-from fedjax_sel.data.federated import FederatedData
-from fedjax_sel.engine.experiment import Experiment
-from fedjax_sel.engine.init import init_runs
-from fedjax_sel.engine.keys import Purpose, key_for, make_key
-from fedjax_sel.engine.layout import Layout
-from fedjax_sel.engine.probe import probe
-from fedjax_sel.engine.round import aggregate, choose_candidates, make_context, measure_round, select_cohort
-from fedjax_sel.engine.signals import measure_before
-from fedjax_sel.engine.state import RoundState, Values
-from fedjax_sel.engine.training import train_cohort
+from fedjax_sel.engine.choice_time import time_choice
 from fedjax_sel.leaderboard.cells import FINISHED, Cell, Workbench, configure
 from fedjax_sel.leaderboard.federations import Entry
 from fedjax_sel.leaderboard.measures import CHOICE
 from fedjax_sel.leaderboard.selectors import Competitor
 from fedjax_sel.runs.files import read_json, write_json
-from fedjax_sel.types import PRNGKey
 
 KEPT = "choices.json"
-LAYOUT = Layout(clients=1, seeds="scan")
-ROUNDS, REPEATS = 100, 5
 
 
 class Stopwatch:
@@ -61,7 +44,7 @@ class Stopwatch:
             return
         run = bench.build(federation, config)
         try:
-            seconds = time_choice(run.experiment, run.data.draws(run.seeds)[0])
+            seconds = float(time_choice(run.experiment, run.data.draws(run.seeds)[0]).min())
             known[selector.label] = {"seconds": seconds, CODE: code}
         except Exception as error:  # a user's selector may raise anything when its signals are made up
             text = f"{selector.label} is not timed alone: {type(error).__name__}: {error}"
@@ -79,96 +62,3 @@ class Stopwatch:
             if name in set(tidy["selector"])
         ]
         return pd.concat([tidy, pd.DataFrame(rows)], ignore_index=True) if rows else tidy
-
-
-def time_choice(experiment: Experiment, data: FederatedData, rounds: int = ROUNDS, repeats: int = REPEATS) -> float:
-    """Returns the seconds per round that a selector takes on the server: candidates, cohort, updates, and new state.
-
-    Its signals are drawn beforehand, with the right shapes; no client computes anything. The first call compiles and is
-    not counted; the fastest of the others counts.
-
-    Args:
-      experiment: the experiment with the selector.
-      data: the federation, for its sizes.
-      rounds: rounds per call.
-      repeats: number of timed calls.
-    """
-    seed = make_key(0)
-    states, _ = init_runs([experiment], [data], seed[None], LAYOUT)
-    state = jax.tree.map(lambda leaf: leaf[0], states)
-    data = jax.tree.map(jnp.asarray, data)
-    before, signals = draw_signals(experiment, data, seed, state)
-    choose = jax.jit(partial(choose_repeatedly, experiment, data, seed, state, rounds))
-    choose(before, signals).block_until_ready()
-    spent = []
-    for _ in range(repeats):
-        began = time.perf_counter()
-        choose(before, signals).block_until_ready()
-        spent.append(time.perf_counter() - began)
-    return min(spent) / rounds
-
-
-def choose_repeatedly(
-    experiment: Experiment,
-    data: FederatedData,
-    seed: PRNGKey,
-    state: RoundState,
-    rounds: int,
-    before: Values,
-    signals: Values,
-) -> jax.Array:
-    """Returns a sum over all selections and states, so that the compiler cannot remove any part of the choice."""
-    selector = experiment.client_selection
-
-    def step(carry: tuple[RoundState, jax.Array], t: jax.Array) -> tuple[Any, None]:
-        # The barrier makes the signals depend on the previous round, so that work on them is not hoisted from the loop.
-        (state, total), early, late = jax.lax.optimization_barrier((carry, before, signals))
-        key = partial(key_for, seed, round=t)
-        ctx = make_context(experiment, data, seed, t)
-        ctx = ctx.replace(candidates=choose_candidates(experiment, key(Purpose.CANDIDATES), state, ctx))
-        cohort = select_cohort(experiment, key(Purpose.SELECT), state, ctx, early)
-        if selector.accepts:
-            trained = {name: late[name] for name in selector.signals().at("trained")}
-            cohort = selector.accept(key(Purpose.ACCEPT), state.client_selection, ctx, cohort, **trained)
-        learnt = selector.observe(key(Purpose.OBSERVE), state.client_selection, ctx, cohort, **late)
-        chosen = jnp.where(cohort.mask, cohort.client, 0).sum()
-        return (state.replace(client_selection=learnt), total + chosen), None
-
-    (last, total), _ = jax.lax.scan(step, (state, jnp.int32(0)), jnp.arange(rounds))
-    kept = jax.tree.map(lambda leaf: jnp.sum(leaf, dtype=jnp.float32), numbers_of(last.client_selection))
-    return jax.tree.reduce(jnp.add, kept, total.astype(jnp.float32))
-
-
-def numbers_of(tree: Any) -> list[jax.Array]:
-    """Returns the leaves that are numbers, not random keys."""
-    return [leaf for leaf in jax.tree.leaves(tree) if not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)]
-
-
-def draw_signals(
-    experiment: Experiment, data: FederatedData, seed: PRNGKey, state: RoundState
-) -> tuple[Values, Values]:
-    """Returns random stand-ins for a round's signals, those before the choice and all, with their shapes and types."""
-
-    def measure(state: RoundState) -> tuple[Values, Values]:
-        t = jnp.int32(0)
-        ctx = make_context(experiment, data, seed, t)
-        ctx = ctx.replace(candidates=choose_candidates(experiment, seed, state, ctx))
-        before, asked = measure_before(experiment, data, seed, state, ctx, LAYOUT)
-        cohort = select_cohort(experiment, seed, state, ctx, before)
-        trained = train_cohort(experiment, data, seed, state, ctx, cohort, asked, LAYOUT)
-        probed, _ = probe(aggregate, experiment, data, seed, state, ctx, asked, LAYOUT)
-        variables, _ = aggregate(experiment, state, trained)
-        known = before | probed
-        return before, measure_round(experiment, data, seed, state, ctx, trained, variables, known, LAYOUT)
-
-    rng = np.random.default_rng(0)
-
-    def draw(like: jax.ShapeDtypeStruct) -> jax.Array:
-        if like.dtype == jnp.bool_:
-            return jnp.ones(like.shape, bool)
-        if jnp.issubdtype(like.dtype, jnp.integer):
-            return jnp.asarray(rng.integers(1, 10, like.shape), like.dtype)
-        return jnp.asarray(rng.uniform(0.1, 1.0, like.shape), like.dtype)
-
-    before, signals = jax.tree.map(draw, jax.eval_shape(measure, state))
-    return before, {**signals, **before}

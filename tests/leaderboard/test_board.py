@@ -11,7 +11,6 @@ import pytest
 from rich.console import Console
 
 from fedjax_sel import catalog
-from fedjax_sel.client_selection.fed_entropy import FedEntropy
 from fedjax_sel.config.components import KINDS
 from fedjax_sel.engine.experiment import Experiment, stack_experiments
 from fedjax_sel.engine.scan import run_chunk
@@ -292,29 +291,12 @@ def test_accuracy_of_clients_is_of_the_last_model(board):
     np.testing.assert_allclose(found["spread over clients"], np.nanstd(last, axis=1), rtol=1e-5)
 
 
-def test_the_time_of_a_choice_includes_which_updates_are_merged(monkeypatch):
-    """That of FedEntropy is in `accept`, which also runs where the shapes of signals are found, before it is timed."""
-    called, accept, draw = [], FedEntropy.accept, timing.draw_signals
-
-    def draw_and_forget(*given):
-        drawn = draw(*given)
-        called.clear()
-        return drawn
-
-    monkeypatch.setattr(FedEntropy, "accept", lambda *given, **named: called.append(1) or accept(*given, **named))
-    monkeypatch.setattr(timing, "draw_signals", draw_and_forget)
-    entry, selector = FEDERATIONS["digits"], SELECTORS["fed_entropy"]
-    run = Workbench([entry], SCALES["smoke"], 1).build(entry, configure(entry, selector, SCALES["smoke"], 1))
-    assert timing.time_choice(run.experiment, run.data.draws(run.seeds)[0], rounds=3, repeats=1) > 0
-    assert called
-
-
 def test_a_choice_is_timed_where_the_first_federation_has_no_data_and_again_when_its_source_is_another(
     board, tmp_path, monkeypatch
 ):
     out, _, _, _ = board
     counted = iter((1.0, 2.0, 3.0))
-    monkeypatch.setattr(timing, "time_choice", lambda *_: next(counted))
+    monkeypatch.setattr(timing, "time_choice", lambda *_: np.array([next(counted), 9.0]))
     watch, bench = (
         timing.Stopwatch(tmp_path, Console(quiet=True)),
         Workbench([FEDERATIONS["digits"]], SCALES["smoke"], 2),

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -42,7 +43,7 @@ from fedjax_sel.papers.gpfl.comparisons import BASELINES
 from fedjax_sel.papers.gpfl.more_claims import judge_cifar
 from fedjax_sel.papers.gpfl.numbers import find_coverage_round, find_published, measure, measure_last_deviation
 from fedjax_sel.papers.gpfl.regret import measure_regret
-from fedjax_sel.papers.gpfl.studies import SMALL_CASE, count_classes, evaluates_itself
+from fedjax_sel.papers.gpfl.studies import COHORTS, SMALL_CASE, count_classes, evaluates_itself, study_choice
 from fedjax_sel.papers.judging import BY_CONSTRUCTION, NOT_JUDGED, settle_claims
 from fedjax_sel.papers.paper import Evidence
 from fedjax_sel.papers.regime import Conditions
@@ -80,8 +81,8 @@ class Method:
         return History(tuple(range(R)), {"accuracy": accuracy, **costs}, selections, N)
 
 
-def studies(gpfl=1.05, fedcor=2.0, share=0.8):
-    """Ratios of measured times, and the regret of GPFL beside Random's 1."""
+def studies(gpfl=1.05, fedcor=2.0, share=0.8, fits=0.0):
+    """Ratios of measured times, the regret of GPFL beside Random's 1, and FedCor's fits beside one of its K steps."""
     second = [1.0, 1.01, 0.99]
     factors = {RANDOM: 1.0, GPFL: gpfl, FEDCOR: fedcor, POW_D: 1.2}
     methods = {
@@ -95,6 +96,12 @@ def studies(gpfl=1.05, fedcor=2.0, share=0.8):
         "time": {"rounds": 200, "seed": 0, "device": "none", "methods": methods},
         "regret": {"rounds": 2, "seeds": [0, 1, 2], "clients": 10, "m": 3, "methods": regret},
         "partitions": dict.fromkeys(PARTITIONS, row),
+        "choice": {
+            "rounds": 200,
+            "clients": 100,
+            "fitted": {str(m): [(fits + m) * s for s in second] for m in COHORTS},
+            "chosen": {str(m): [m * s for s in second] for m in COHORTS},
+        },
     }
 
 
@@ -303,6 +310,24 @@ def test_a_short_run_stands_beside_no_published_number():
     assert not any("(" in cell for row in cifar for cell in row[3:])
 
 
+@pytest.mark.parametrize(("fits", "expected"), [(0.0, YES), (1.0, YES), (40.0, NO)])
+def test_a_time_is_proportional_to_the_cohort_unless_the_fits_outweigh_it(fits, expected):
+    found = judged(fits=fits)
+    assert found["fedcor-is-proportional-to-k"].verdict == expected
+    assert found["fedcor-is-proportional-to-k-without-fits"].verdict == YES
+    shown = found["fedcor-is-proportional-to-k"].statistic["exponent, minus 1"]
+    slope = np.polyfit(np.log(COHORTS), np.log(fits + np.array(COHORTS)), 1)[0]
+    np.testing.assert_allclose(shown["mean"], slope - 1, atol=1e-6)
+
+
+def test_fedcors_choice_is_timed_with_its_fits_and_without(monkeypatch):
+    monkeypatch.setattr("fedjax_sel.papers.gpfl.studies.REPEATS", 2)
+    found = study_choice("smoke", [0], Path())
+    assert list(found["fitted"]) == list(found["chosen"]) == ["2", "4"]
+    assert np.shape([*found["fitted"].values(), *found["chosen"].values()]) == (4, 2)
+    assert study_choice("medium", [0], Path()) == {}
+
+
 def test_times_on_a_short_cifar_are_not_judged():
     evidence = world()
     evidence.studies["time_cifar"] = evidence.studies["time"]
@@ -437,7 +462,7 @@ def test_medium_is_cifar_alone_and_is_reported():
         assert (cell.config["rounds"], "seeds" in cell.config) == (300, False)
         assert "num_examples" not in cell.config["data"]
     planted = {name: {**row, "methods": {}} if name == "time" else row for name, row in studies().items()}
-    planted["time_cifar"] = studies()["time"]
+    planted |= {"time_cifar": studies()["time"], "choice": {}}
     evidence = Evidence({cell.key: Method().history() for cell in cells}, planted)
     claims = {claim.id: claim.verdict for claim in paper.claims("medium", evidence)}
     assert set(claims) == {

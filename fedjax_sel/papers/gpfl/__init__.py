@@ -4,7 +4,7 @@ from fedjax_sel.papers.gpfl.cells import list_cells
 from fedjax_sel.papers.gpfl.claims import judge_claims
 from fedjax_sel.papers.gpfl.figures import make_figures
 from fedjax_sel.papers.gpfl.numbers import list_all_results
-from fedjax_sel.papers.gpfl.studies import study_partitions, study_regret, study_time, study_time_on_cifar
+from fedjax_sel.papers.gpfl.studies import study_choice, study_partitions, study_regret, study_time, study_time_on_cifar
 from fedjax_sel.papers.gpfl.tables import make_tables
 from fedjax_sel.papers.paper import Paper
 from fedjax_sel.papers.regime import FairRegime
@@ -110,6 +110,7 @@ PAPER = Paper(
     studies={
         "time": study_time,
         "time_cifar": study_time_on_cifar,
+        "choice": study_choice,
         "regret": study_regret,
         "partitions": study_partitions,
     },

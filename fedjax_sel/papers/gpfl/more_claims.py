@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -47,12 +47,13 @@ from fedjax_sel.papers.paper import Claim, Evidence, Histories
 def judge_times(evidence: Evidence) -> list[Claim]:
     """Returns the claims on time for the data sets on which times were measured."""
     known = (("time", "", "Fig. 6"), ("time_cifar", "-on-cifar", "Fig. 6b"))
-    return [
+    costs = [
         claim
         for name, slug, figure in known
         if evidence.studies.get(name, {}).get("methods")
         for claim in judge_cost(evidence.studies[name], slug, figure)
     ]
+    return costs + (judge_growth_with_cohort(study) if (study := evidence.studies.get("choice")) else [])
 
 
 def judge_cost(study: Mapping[str, Any], slug: str, figure: str) -> list[Claim]:
@@ -103,6 +104,45 @@ def judge_cost(study: Mapping[str, Any], slug: str, figure: str) -> list[Claim]:
             rests_on=rests_on,
         ),
     ]
+
+
+def judge_growth_with_cohort(study: Mapping[str, Any]) -> list[Claim]:
+    """Returns the claims on how FedCor's time on the server grows with the cohort; intervals are over repeats."""
+    rounds, clients = study["rounds"], study["clients"]
+    out = []
+    for kind, slug, words, source in (
+        ("fitted", "", "", "section VI-D: 'proportional to the number of required clients K'"),
+        ("chosen", "-without-fits", ", without the fits of its process,", "ours: its choice takes K steps"),
+    ):
+        found = compare_with(fit_exponents(study[kind]), 1.0)
+        sizes = ", ".join(study[kind])
+        out.append(
+            make_claim(
+                f"fedcor-is-proportional-to-k{slug}",
+                f"FedCor's time on the server per round{words} is proportional to the size of the cohort (exponent 1 "
+                f"± 0.2; cohorts of {sizes} of {clients} clients, {rounds} rounds)",
+                source,
+                count_repeats(judge(ask_comparable(0.2), {FEDCOR: found})),
+                {
+                    "exponent, minus 1": describe_repeats(found),
+                    "time per round in microseconds, median": {
+                        f"K = {m}": float(1e6 * np.median(spent)) for m, spent in study[kind].items()
+                    },
+                },
+            )
+        )
+    return out
+
+
+def fit_exponents(seconds: Mapping[str, Sequence[float]]) -> np.ndarray:
+    """Returns the slope of the logarithm of time over the logarithm of size, by least squares, for each repeat.
+
+    >>> fit_exponents({"5": [1.0, 3.0], "10": [2.0, 3.0], "20": [4.0, 3.0]})
+    array([1., 0.])
+    """
+    sizes = np.log([float(m) for m in seconds])
+    slopes = np.polyfit(sizes, np.log(np.array(list(seconds.values()))), 1)[0]
+    return slopes.round(12) + 0.0
 
 
 def describe_repeats(d: Difference) -> dict[str, float]:

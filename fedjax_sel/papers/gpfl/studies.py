@@ -10,10 +10,13 @@ import numpy as np
 
 from fedjax_sel.config import build, resolve
 from fedjax_sel.data.federated import FederatedData
+from fedjax_sel.engine.choice_time import time_choice
+from fedjax_sel.engine.distributed import describe_device
 from fedjax_sel.papers.gpfl.cells import (
     CIFAR,
     DIGITS,
     FASHION,
+    FEDCOR,
     GPFL,
     METHODS,
     OF_FEDCOR,
@@ -35,6 +38,10 @@ TIMED_ROUNDS = 200
 TIMED_ON_CIFAR = 60
 """Number of rounds: in 60, FedCor warms up for 20 and then fits its model twice."""
 REPEATS = 3
+COHORTS = (5, 10, 20, 40)
+"""Sizes of the cohorts for which FedCor's choice is timed, of 100 clients."""
+UNFITTED = {"warm_up": 1, "first_steps": 1, "interval": TIMED_ROUNDS + 1}
+"""Settings of FedCor with which nothing but the choice is left: one step of one fit."""
 
 
 def study_time(scale: str, seeds: Sequence[int], _: Path) -> dict[str, Any]:
@@ -76,6 +83,27 @@ def time_methods(
         costs = {name: float(history[name].sum()) for name in ("seconds", "joules", "bytes", "flops")}
         found[method] = {"measured_seconds": [float(h.about["seconds"]) for h in again], **costs}
     return {"rounds": rounds, "seed": seed, "device": device, "methods": found}
+
+
+def study_choice(scale: str, seeds: Sequence[int], _: Path) -> dict[str, Any]:
+    """Returns seconds per round of FedCor on the server by cohort size, with its fits and without.
+
+    No client computes anything: the losses are drawn at random.
+    """
+    if scale == "medium":  # the choice is the same on all data
+        return {}
+    rounds, sizes = (20, (2, 4)) if scale == "smoke" else (TIMED_ROUNDS, COHORTS)
+    title = name_experiment(DIGITS if scale == "smoke" else FASHION, SENSITIVE)
+    cell = next(c for c in list_cells(scale) if c.key == (title, FEDCOR))
+    runs = {
+        (kind, m): build(resolve(merge_settings(cell.config, {"cohort_size": m, "client_selection": own})))
+        for kind, own in (("fitted", {}), ("chosen", UNFITTED))
+        for m in sizes
+    }
+    data = next(iter(runs.values())).data.draw(seeds[0])
+    spent = {key: time_choice(run.experiment, data, rounds, REPEATS) for key, run in runs.items()}
+    found: dict[str, Any] = {kind: {str(m): spent[kind, m].tolist() for m in sizes} for kind in ("fitted", "chosen")}
+    return {"rounds": rounds, "clients": data.num_clients, "device": describe_device(), **found}
 
 
 def evaluates_itself(selector: ClientSelector) -> bool:
