@@ -28,6 +28,7 @@ PLATFORMS = os.environ.get("FEDJAX_SEL_TESTS_ON", "cpu")
 """`cuda,cpu` runs them on a GPU, with `JAX_DEFAULT_MATMUL_PRECISION=float32`: the tolerances are not those of TF32."""
 if PLATFORMS == "cpu" and "FEDJAX_SEL_TESTS_OPTIMISED" not in os.environ:
     os.environ["XLA_FLAGS"] = f"{FEWER_PASSES} {os.environ.get('XLA_FLAGS', '')}".strip()
+os.environ["MPLBACKEND"] = "Agg"
 os.environ["FEDJAX_SEL_CACHE"] = str(Path(tempfile.gettempdir()) / "fedjax_sel_tests")
 
 # Modules that compute with arrays; data and states also hold NumPy arrays, stacks of seeds and axis specifications.

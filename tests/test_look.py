@@ -2,10 +2,14 @@
 
 import base64
 import io
+import os
 import re
+import subprocess
+import sys
 from dataclasses import replace
 from html.parser import HTMLParser
 
+import jax
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -14,6 +18,7 @@ import fedjax_sel as fs
 from fedjax_sel import config
 from fedjax_sel.cli import main
 from fedjax_sel.engine.history import History
+from fedjax_sel.report.doctor import list_caches
 from fedjax_sel.report.page import Page, draw_selections
 from fedjax_sel.report.quantities import format_about
 from fedjax_sel.runs import layout
@@ -147,6 +152,8 @@ def test_of_targets_that_are_no_classes_the_sizes_are_shown(tmp_path):
 
 def test_a_component_is_explained_by_what_its_class_declares():
     said = call("explain", "power_of_choice").stdout
+    assert "task: {loss: {name: focal}}" in call("explain", "focal").stdout
+    assert "task: {metrics: [f1]}" in call("explain", "f1").stdout
     for part in ("d: int = 10, a whole number, at least 1", "before: loss = Loss(); a client pays", "2010.01243"):
         assert part in said
     assert "schedule: str = 'constant', one of constant, inc" in call("explain", "e3cs").stdout
@@ -155,7 +162,14 @@ def test_a_component_is_explained_by_what_its_class_declares():
 
 @pytest.mark.parametrize(
     ("word", "there", "absent"),
-    [("selectors", "power_of_choice", "dirichlet"), ("partition", "dirichlet", "power_of_choice")],
+    [
+        ("selectors", "power_of_choice", "dirichlet"),
+        ("partition", "dirichlet", "power_of_choice"),
+        *((word, "focal", "fed_entropy") for word in ("loss", "losses", "task.loss")),
+        *((word, "f1", "stopwatch") for word in ("metric", "metrics")),
+        *((word, "early_stopping", "power_of_choice") for word in ("callback", "callbacks")),
+        *((word, "bernoulli", "power_of_choice") for word in ("availability", "availabilities")),
+    ],
 )
 def test_one_kind_is_listed(word, there, absent):
     said = call("list", word).stdout
@@ -185,8 +199,34 @@ def test_the_doctor_runs_something_and_says_what_is_there(monkeypatch, tmp_path)
     monkeypatch.setenv("FEDJAX_SEL_CACHE", str(tmp_path))
     done = call("doctor")
     assert "a run of 2 rounds: accuracy" in done.stdout
-    assert str(tmp_path / "xla") in done.stdout
+    assert f"compiled programs: {jax.config.jax_compilation_cache_dir}" in done.stdout.replace("\n", "")
     assert done.exit_code == 0, done.output
+    kept = jax.config.jax_compilation_cache_dir
+    jax.config.update("jax_compilation_cache_dir", None)
+    try:
+        assert dict(list_caches()) == {
+            "compiled programs": tmp_path / "xla",
+            "decoded datasets": tmp_path / "datasets",
+        }
+    finally:
+        jax.config.update("jax_compilation_cache_dir", kept)
+
+
+def test_drawing_keeps_the_users_backend():
+    drawing = ("report.figures", "report.sweep_figures", "leaderboard.figures")
+    imports = ", ".join(f"fedjax_sel.{name}" for name in drawing)
+    program = f"import matplotlib; matplotlib.use('svg'); import {imports}; print(matplotlib.get_backend())"
+    environment = {name: value for name, value in os.environ.items() if name != "MPLBACKEND"}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout.strip() == "svg"
+
+
+def test_a_page_of_one_seed_is_in_the_singular():
+    several = a_history()
+    metrics = {name: values[:1] for name, values in several.metrics.items()}
+    shown = Page(History((0,), metrics, several.selections[:1], 7)).to_html()
+    assert "1 seed, 6 rounds, 7 clients" in shown
+    assert "mean of 1 seed<" in shown
 
 
 def test_quantities_are_written_for_a_person():

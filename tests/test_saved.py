@@ -242,6 +242,23 @@ def test_predictions_are_of_the_kind_of_the_targets(tmp_path, targets):
     np.testing.assert_array_equal(said, logits if targets == "continuous" else logits > 0)
 
 
+def test_predictions_are_of_the_kind_of_the_targets_of_data_that_every_seed_draws_anew(tmp_path):
+    data = {"name": "diabetes", "seed": None}
+    asked = {"data": data, "partition": {"clients": 6}, "cohort_size": 3, "rounds": 1, "seeds": 1}
+    execute("mine", configuration.resolve(asked), tmp_path / "run", figures=False, console=QUIET)
+    opened = fs.open(tmp_path / "run")
+    x = np.linspace(-0.1, 0.1, 30, dtype=np.float32).reshape(3, 10)
+    np.testing.assert_array_equal(opened.predict(x), opened.logits(x))
+
+
+def test_the_task_of_a_run_has_the_loss_and_the_metrics_that_it_was_run_with(tmp_path):
+    asked = configuration.resolve({**GIVEN, "rounds": 1, "task": {"loss": "focal", "metrics": ["f1"]}})
+    execute("iris", asked, tmp_path / "run", figures=False, console=QUIET)
+    task, built = fs.open(tmp_path / "run").task, configuration.build(asked).experiment.task
+    assert (task.loss, task.metrics) == (built.loss, built.metrics)
+    assert list(task.metrics) == ["f1"]
+
+
 def test_the_ending_of_a_file_says_its_format_on_the_command_line_too(done, run, tmp_path):
     place = tmp_path / "model.safetensors"
     made = CliRunner().invoke(main, ["export", str(done[0]), "--out", str(place)])

@@ -56,9 +56,7 @@ class EarlyStopping:
     def check_metrics(self, metrics: Collection[str]) -> None:
         """Raises `ValueError` if the metric is not among those that are measured."""
         if self.metric == "accuracy" and "accuracy" not in metrics:
-            raise ValueError(
-                "early_stopping: metric is 'accuracy', which targets that are no classes lack; take 'loss'"
-            )
+            raise ValueError("early_stopping: metric is 'accuracy', which the task does not measure; use 'loss'")
 
     def after_central_iteration(self, history: History) -> bool:
         """Returns whether patience ran out."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 from fedjax_sel.callbacks._ops import name_run, values
 from fedjax_sel.catalog import check_installed, import_extra
 from fedjax_sel.engine.history import History
-from fedjax_sel.runs.files import write_text
+from fedjax_sel.runs.files import read_json, write_json
 
 __all__ = ["Trackio"]
 
@@ -41,7 +40,6 @@ class Trackio:
     space_id: str | None = None
     folder: Path = Path()
     config: dict = field(default_factory=dict)
-    _module: Any = field(default=None, init=False, repr=False)
     _runs: list[Any] = field(default_factory=list, init=False, repr=False)
     _written: int = field(default=0, init=False, repr=False)
 
@@ -53,7 +51,7 @@ class Trackio:
         trackio = import_extra("trackio", "trackio", "callbacks.trackio")
         name, file = self.folder.absolute().name, self.folder / FILE
         end = name_run(self.folder / "trackio.id")
-        self._written = json.loads(file.read_text(encoding="utf-8"))["rounds"] if file.exists() else 0
+        self._written = read_json(file)["rounds"] if file.exists() else 0
         self._runs = [
             trackio.init(
                 project=self.project,
@@ -75,7 +73,7 @@ class Trackio:
             for number, found in values(history, i, self._written):
                 run.log({"round": number, **found}, step=number)
         self._written = max(self._written, history.rounds)
-        write_text(self.folder / FILE, json.dumps({"rounds": self._written}) + "\n")
+        write_json(self.folder / FILE, {"rounds": self._written})
 
     def on_train_end(self, history: History) -> None:
         """Finishes the runs."""

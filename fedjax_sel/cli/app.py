@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import functools
+import os
 import re
 import sys
 import traceback
@@ -59,6 +60,7 @@ def options(
     ] = False,
 ) -> None:
     """Options before a command."""
+    os.environ.setdefault("MPLBACKEND", "Agg")  # figures are written to files; a window would need a display
     for stream in (sys.stdout, sys.stderr):  # a character that the terminal lacks is shown as "?" and ends nothing
         if (reconfigure := getattr(stream, "reconfigure", None)) is not None:
             reconfigure(errors="replace")

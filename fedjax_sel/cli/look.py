@@ -80,20 +80,19 @@ def show_partition(preset: str, overrides: list[str], figure: Path | None) -> No
     config = configuration.resolve(configuration.override(given, overrides))
     data = configuration.build(config).data.draw(config.seeds[0])
     size, listed = np.asarray(data.num_examples), f"targets: {data.targets}"
-    counts = data.count_labels() if data.targets == "classes" or figure is not None else None
     ranges = {"examples of a client": size}
-    if counts is not None:
-        listed = f"classes: {counts.shape[1]}"
-        ranges["classes of a client"] = (counts > 0).sum(1)
+    if data.targets == "classes":
+        listed = f"classes: {data.classes}"
+        ranges["classes of a client"] = (data.count_labels() > 0).sum(1)
     console = Console(highlight=False)
     console.print(f"data {config['data']['name']}, partition {config['partition']['name']}, seed {config.seeds[0]}")
     console.print(f"clients: {len(size)}, {listed}, training examples: {size.sum():,}")
     for name, values in ranges.items():
         console.print(f"{name}: {values.min()} to {values.max()}, median {np.median(values):g}")
-    if figure is not None and counts is not None:
+    if figure is not None:
         from fedjax_sel.data.picture import plot_labels
 
-        write_figure(figure, plot_labels(counts).figure)
+        write_figure(figure, plot_labels(data.count_labels()).figure)
         console.print(f"The figure is {figure}", soft_wrap=True)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -129,9 +131,11 @@ def pretrain(
     no_cache: NoCache = False,
 ) -> None:
     """Train a model on examples in one place, and keep its variables for other runs to start from."""
+    from fedjax_sel.runs.sweep.grid import ODD
+
     given = {**CENTRAL, "data": {"name": "digits"}, "rounds": 10}
-    config = resolve(given, overrides, {"data": data, "model": model, "rounds": epochs})
-    place = out or Path("runs") / f"pretrain-{model}-{config.fingerprint}"
+    config = resolve(given, overrides, {"data": data, "model": model, "rounds": epochs}, {"rounds": "epochs"})
+    place = out or Path("runs") / f"pretrain-{ODD.sub('-', model)}-{config.fingerprint}"
     run_and_show(f"pretrain {model}", config, place, no_cache=no_cache, keep_variables=True)
     Console().print(
         f"Other runs begin with it by [bold]model={model} model.pretrained={place}[/], and keep parts of it as they "
@@ -157,12 +161,20 @@ CENTRAL: dict[str, Any] = {
 """Central training: a federation of one client, whose rounds are epochs."""
 
 
-def resolve(given: dict, overrides: list[str] | None, options: dict[str, Any]) -> Config:
-    """Returns the complete configuration with the command line's changes, and prints keys that have other names."""
+def resolve(
+    given: dict, overrides: list[str] | None, options: dict[str, Any], flags: Mapping[str, str] = MappingProxyType({})
+) -> Config:
+    """Returns the complete configuration with the command line's changes, and prints keys that have other names.
+
+    Args:
+      given: the configuration before.
+      overrides, options: as for `config.override`.
+      flags: names of the options that are not called like their keys.
+    """
     from fedjax_sel import config as configuration
 
     print_notes(given, overrides)
-    return configuration.resolve(configuration.override(given, overrides or [], options))
+    return configuration.resolve(configuration.override(given, overrides or [], options, flags))
 
 
 def start_distributed(distributed: bool, coordinator: str | None, processes: int | None, process: int | None) -> None:

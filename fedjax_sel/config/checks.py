@@ -107,10 +107,25 @@ def complete_component(where: str, value: Any, classes: dict[str, type]) -> dict
     if dataclasses.is_dataclass(value):
         name = next((n for n, cls in classes.items() if cls is type(value)), to_snake(type(value).__name__))
         value = {"name": name} | {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    value = {"name": value} if isinstance(value, str) else dict(value)
-    name = value.pop("name", None) or next(iter(classes))
+    name, given = split_component(where, value, next(iter(classes)) if len(classes) == 1 else None)
     check_name(where, name, classes)
-    return {"name": name} | complete(where, name, value, list_parameters(classes[name]))
+    return {"name": name} | complete(where, name, given, list_parameters(classes[name]))
+
+
+def split_component(key: str, given: Any, default: str | None) -> tuple[str, dict]:
+    """Returns the name and the given parameters of a component written as a name or as a mapping."""
+    if given is None:
+        given = {}
+    if isinstance(given, str):
+        given = {"name": given}
+    if not isinstance(given, dict):
+        raise ValueError(f"{key} is {given!r}; it must be a name, or a mapping with a name and parameters")
+    name = given.get("name", default)
+    if name is None and given:
+        raise ValueError(f"{key} has {', '.join(given)}, but no name that says which one it is, as in {key}=NAME")
+    if not isinstance(name, str):
+        raise ValueError(f"{key}.name is {name!r}; it must be a name")
+    return name, {k: v for k, v in given.items() if k != "name"}
 
 
 def complete(where: str, name: str, given: dict, known: dict[str, Parameter]) -> dict:

@@ -14,7 +14,15 @@ from flax import nnx
 
 from fedjax_sel import catalog
 from fedjax_sel.config import marks, own
-from fedjax_sel.config.checks import REQUIRED, Parameter, complete, get_type_hints, list_parameters, make_value
+from fedjax_sel.config.checks import (
+    REQUIRED,
+    Parameter,
+    complete,
+    get_type_hints,
+    list_parameters,
+    make_value,
+    split_component,
+)
 from fedjax_sel.data import sources
 from fedjax_sel.data.federation import DeviceLaw, Partition
 from fedjax_sel.data.synthetic import synthetic
@@ -62,9 +70,7 @@ class Kind:
         if own.is_own(name):
             return own.load_class(self.what, name, self.base)
         catalog.check_name(self.what, name, self.available(), more=OF_ONES_OWN)
-        module = importlib.import_module(f"{self.package}.{name}")
-        exported = getattr(module, "__all__", None) or ["".join(part.capitalize() for part in name.split("_"))]
-        return getattr(module, exported[0])
+        return catalog.load(self.package, name)
 
     def described_by(self, name: str) -> Any:
         """Returns the object whose docstring begins with a line on the component."""
@@ -84,12 +90,9 @@ class Kind:
             name, rest = split_component(key, given, self.default)
             with self.see_page(name):
                 known = {**self.known(name), **self.more}
-                if own.is_own(name):
-                    marks.check_own_parameters(key, name, known)
-                code = marks.mark_code(key, self.load(name), rest) if own.is_own(name) else {}
-                files = marks.mark_files(key, self.digest_files(known, rest), rest)
+                part = self.load(name) if own.is_own(name) else None
                 with self.see_explained(name):
-                    return {"name": name, **code, **files} | complete(key, name, rest, known)
+                    return complete_marked(key, name, part, rest, known, self.digest_files(known, rest))
 
     def digest_files(self, known: Mapping[str, Parameter], given: Mapping[str, Any]) -> dict[str, str]:
         """Returns the digests of the files that a component reads by their paths, from its parameters' given values."""
@@ -329,17 +332,20 @@ def signed_function(function: Callable) -> Callable:
     return function.__init__ if plain else function
 
 
-def split_component(key: str, given: Any, default: str | None) -> tuple[str, dict]:
-    """Returns the name and the given parameters of a component written as a name or as a mapping."""
-    if given is None:
-        given = {}
-    if isinstance(given, str):
-        given = {"name": given}
-    if not isinstance(given, dict):
-        raise ValueError(f"{key} is {given!r}; it must be a name, or a mapping with a name and parameters")
-    name = given.get("name", default)
-    if name is None and given:
-        raise ValueError(f"{key} has {', '.join(given)}, but no name that says which one it is, as in {key}=NAME")
-    if not isinstance(name, str):
-        raise ValueError(f"{key}.name is {name!r}; it must be a name")
-    return name, {k: v for k, v in given.items() if k != "name"}
+def complete_marked(
+    key: str, name: str, own_part: Any, given: dict, known: dict[str, Parameter], digests: Mapping[str, str]
+) -> dict:
+    """Returns a component's name, the marks of a user's code and of the files that it reads, and all its parameters.
+
+    Args:
+      key, name: of the component.
+      own_part: a user's class or function; None: it is one of ours.
+      given: its parameters, and the marks of an earlier run.
+      known: the parameters that it has.
+      digests: of the files that it reads.
+    """
+    if own_part is not None:
+        marks.check_own_parameters(key, name, known)
+    code = {} if own_part is None else marks.mark_code(key, own_part, given)
+    files = marks.mark_files(key, digests, given)
+    return {"name": name, **code, **files} | complete(key, name, given, known)

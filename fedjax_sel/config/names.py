@@ -73,19 +73,16 @@ def rename(config: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
         out, renamed = copy_apart(config), {}
     except RecursionError:
         raise ValueError("the configuration holds a mapping that contains itself, as by an anchor within it") from None
-    for alias, own in (SHORT | OTHER).items():
-        *path, last = alias.split(".")
-        holder = out.get(path[0]) if path else out
-        if not isinstance(holder, dict) or last not in holder:
-            continue
-        put(out, own, holder.pop(last), alias)
-        if alias in OTHER:
-            renamed[alias] = own
-    for key in PARAMETERS.keys() & out.keys():
-        for old in list(out[key]) if isinstance(out[key], dict) else []:
-            if (own := translate_parameter(out, f"{key}.{old}")) != f"{key}.{old}":
-                put(out, own, out[key].pop(old), f"{key}.{old}")
-                renamed[f"{key}.{old}"] = own
+    for alias, name in (SHORT | OTHER).items():
+        if alias in out:
+            put(out, name, out.pop(alias), alias)
+            if alias in OTHER:
+                renamed[alias] = name
+    for key in PARAMETERS:
+        for old in list(out[key]) if isinstance(out.get(key), dict) else []:
+            if (name := translate_parameter(out, f"{key}.{old}")) != f"{key}.{old}":
+                put(out, name, out[key].pop(old), f"{key}.{old}")
+                renamed[f"{key}.{old}"] = name
     if "callbacks" in out:
         out["callbacks"] = callbacks.normalize_callbacks(out["callbacks"])
     return out, renamed
@@ -111,7 +108,7 @@ def translate_key(key: str) -> str:
     """
     key = expand_short_form(key)
     head, dot, rest = key.partition(".")
-    return OTHER.get(key, OTHER.get(head, head) + dot + rest)
+    return OTHER.get(head, head) + dot + rest
 
 
 def expand_short_form(key: str) -> str:
@@ -185,7 +182,7 @@ def describe_renames(given: Mapping[str, Any], items: Iterable[str] = ()) -> Ite
     out, renamed = rename(given)
     for item in items:
         key = item.partition("=")[0]
-        if (own := translate_parameter(out, translate_key(key))) != expand_short_form(key):
-            renamed[key] = own
-    for old, own in renamed.items():
-        yield f"{old} is {own} here"
+        if (name := translate_parameter(out, translate_key(key))) != expand_short_form(key):
+            renamed[key] = name
+    for old, name in renamed.items():
+        yield f"{old} is {name} here"

@@ -11,8 +11,8 @@ import yaml
 
 from fedjax_sel.catalog import check_name, see
 from fedjax_sel.config import callbacks, marks, own
-from fedjax_sel.config.checks import Parameter, coerce, complete, get_type_hints, list_parameters
-from fedjax_sel.config.components import KINDS, SYNTHETIC, list_source_parameters, split_component
+from fedjax_sel.config.checks import Parameter, coerce, complete, get_type_hints, list_parameters, split_component
+from fedjax_sel.config.components import KINDS, SYNTHETIC, complete_marked, list_source_parameters
 from fedjax_sel.config.config import Config
 from fedjax_sel.config.files import parse_yaml
 from fedjax_sel.config.names import SHORT, put, rename, translate_key, translate_parameter
@@ -100,12 +100,9 @@ def resolve_source(key: str, given: Any) -> dict:
     """Returns a source of examples with all its parameters."""
     name, rest = split_component(key, given, None)
     known = list_source_parameters(name)
-    if own.is_own(name):
-        marks.check_own_parameters(key, name, known)
-    code = marks.mark_code(key, own.load_function(key, name), rest) if own.is_own(name) else {}
+    part = own.load_function(key, name) if own.is_own(name) else None
     found = [*marks.list_paths(known, rest), *sources.list_files(name, rest.get("data_dir"))]
-    files = marks.mark_files(key, marks.digest_files(found), rest)
-    return {"name": name, **code, **files} | complete(key, name, rest, known)
+    return complete_marked(key, name, part, rest, known, marks.digest_files(found))
 
 
 def resolve_public(given: Any) -> dict | None:
@@ -163,7 +160,10 @@ def resolve_deadline(given: Any) -> dict:
 
 @see("docs/how-to/command-line.md")
 def override(
-    given: Mapping[str, Any], items: Iterable[str], options: Mapping[str, Any] = MappingProxyType({})
+    given: Mapping[str, Any],
+    items: Iterable[str],
+    options: Mapping[str, Any] = MappingProxyType({}),
+    flags: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """Returns a copy of a configuration, with the names used here and with some values replaced.
 
@@ -174,6 +174,7 @@ def override(
       given: the configuration.
       items: `key=value` strings.
       options: values of whole keys, by their names here, as in `--seeds 3`; None: not given.
+      flags: names of the options that are not called like their keys, for errors.
 
     Raises:
       ValueError: an item does not have the form `key=value`, its value is not YAML, or a value is given twice.
@@ -183,7 +184,7 @@ def override(
     """
     config, _ = rename(given)
     named, known = {f"{key}.name": key for key in COMPONENTS}, {}
-    changes = [(key, value, f"--{key} {value}") for key, value in options.items() if value is not None]
+    changes = [(key, value, f"--{flags.get(key, key)} {value}") for key, value in options.items() if value is not None]
     changes += [read_item(item) for item in items]
     for key, value, item in sorted(changes, key=lambda change: change[0].count(".")):
         key = translate_parameter(config, named.get(key, key))

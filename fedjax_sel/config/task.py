@@ -9,8 +9,8 @@ from typing import Any
 
 from fedjax_sel.catalog import check_name, see
 from fedjax_sel.config import own
-from fedjax_sel.config.checks import Parameter, list_parameters
-from fedjax_sel.config.components import ListedKind, split_component
+from fedjax_sel.config.checks import Parameter, list_parameters, split_component
+from fedjax_sel.config.components import ListedKind
 from fedjax_sel.task import Task
 from fedjax_sel.task.losses import LOSSES, Loss
 from fedjax_sel.task.metrics import METRICS, Metric

@@ -21,9 +21,14 @@ import numpy as np
 MANIFEST = "arrays.json"
 
 
+def find_cache() -> Path:
+    """Returns the folder of what is kept between runs: `$FEDJAX_SEL_CACHE` or `~/.cache/fedjax_sel`."""
+    return Path(os.environ.get("FEDJAX_SEL_CACHE") or "~/.cache/fedjax_sel").expanduser()
+
+
 def find_folder(cache_dir: str | Path | None = None) -> Path:
-    """Returns the folder of decoded datasets: `cache_dir`, `$FEDJAX_SEL_CACHE` or `~/.cache/fedjax_sel/datasets`."""
-    return Path(cache_dir or os.environ.get("FEDJAX_SEL_CACHE") or "~/.cache/fedjax_sel/datasets").expanduser()
+    """Returns the folder of decoded datasets: `cache_dir`, or `datasets` in the folder of `find_cache`."""
+    return Path(cache_dir).expanduser() if cache_dir else find_cache() / "datasets"
 
 
 A_DAY = 86_400

@@ -69,7 +69,7 @@ def load(
       num_test_examples: number of test examples, likewise.
       num_validation_examples: number of the examples set apart by `validation`, likewise; the others are not used.
       data_dir: the folder of tfds datasets and files; None: `$TFDS_DATA_DIR`, else `~/tensorflow_datasets`.
-      cache_dir: the folder of decoded arrays; None: `$FEDJAX_SEL_CACHE`, else `~/.cache/fedjax_sel/datasets`.
+      cache_dir: the folder of decoded arrays; None: `datasets` in `$FEDJAX_SEL_CACHE`, else in `~/.cache/fedjax_sel`.
       targets: the kind of targets of `npz:PATH` and `hf:NAME`, as for `dataset`; None: classes.
 
     Raises:

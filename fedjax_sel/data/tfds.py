@@ -48,7 +48,7 @@ def tfds_dataset(
       test: share of the examples that becomes test examples if there is no split `test` or `own_test` is false.
       own_test: whether the split `test`, if there is one, gives the test examples.
       data_dir: the folder of tfds datasets; None: `$TFDS_DATA_DIR`, else `~/tensorflow_datasets`.
-      cache_dir: the folder of decoded arrays; None: `$FEDJAX_SEL_CACHE`, else `~/.cache/fedjax_sel/datasets`.
+      cache_dir: the folder of decoded arrays; None: `datasets` in `$FEDJAX_SEL_CACHE`, else in `~/.cache/fedjax_sel`.
       features: the features that hold the examples and the labels; None: `image` or else `audio`, and `label`.
 
     Raises:

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import matplotlib
-
-matplotlib.use("Agg", force=False)
-
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd

@@ -17,7 +17,7 @@ from fedjax_sel.engine.faults import PREFIX, say_diverged
 from fedjax_sel.engine.history import TOTALS, History
 from fedjax_sel.metrics import cost_to, rounds_to
 from fedjax_sel.metrics.verdict import adjust_holm, difference
-from fedjax_sel.report.quantities import format_bytes, format_quantity, format_seconds
+from fedjax_sel.report.quantities import format_bytes, format_count, format_quantity, format_seconds
 from fedjax_sel.report.summary import sum_metrics, summarize
 
 UNITS: dict[str, Callable[[float], str]] = {
@@ -87,7 +87,7 @@ def list_runs(runs: Mapping[str, tuple[History, dict]]) -> Iterator[str]:
     for number, (name, (history, config)) in enumerate(runs.items(), start=1):
         parts = ", ".join(describe_component(key, config[key]) for key in shown if config.get(key) is not None)
         about = f"{config['data']['name']}, {parts}, {history.rounds} rounds"
-        seeds = f"{len(history.seeds)} seed{'s' * (len(history.seeds) != 1)}"
+        seeds = format_count(len(history.seeds), "seed")
         if history.diverged.any():
             seeds = say_diverged(summarize(history)["diverged"])
         yield f"{number}: {name}, {about}, {seeds}"
@@ -129,12 +129,13 @@ PAIRED = ("data", "public", "data_seed", "partition", "holdout", "devices")
 def compare_pairs(runs: Mapping[str, tuple[History, dict]], metric: str = "accuracy") -> tuple[Table | None, list[str]]:
     """Returns a table of the other runs' differences from the first, paired by seed, and lines on what is not compared.
 
-    A difference is that of the final accuracies, over the seeds that both runs have and that diverged in neither, with
-    the 95 % interval of its mean by Student's t, and the p-value of the paired t test, adjusted by Holm's method if
-    there are several tests. The table is None if there is nothing to compare.
+    A difference is that of the runs' values of `metric` (`measure_runs`), over the seeds that both runs have and that
+    diverged in neither, with the 95 % interval of its mean by Student's t, and the p-value of the paired t test,
+    adjusted by Holm's method if there are several tests. The table is None if there is nothing to compare.
 
     Args:
       runs: the runs, by name; the others are compared with the first.
+      metric: what is compared.
     """
     (first, config), *others = runs.values()
     rows, said = [], []
@@ -206,7 +207,7 @@ def format_costs_to(history: History, target: float, costs: Sequence[str] = ("by
     first = f"{middle:g}" if np.isfinite(middle) else f">{history.rounds}"
 
     def format_reached(cost: str) -> str:
-        if cost != "bytes" and cost not in history.metrics:
+        if cost not in history:
             return "–"
         middle = float(np.median(cost_to(history["accuracy"], history.cumulative(cost), target)))
         return UNITS[cost](middle) if np.isfinite(middle) else "never"

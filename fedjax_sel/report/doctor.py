@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from fedjax_sel import config
-from fedjax_sel.data.cache import find_folder
+from fedjax_sel.data.cache import find_cache, find_folder
 from fedjax_sel.report.environment import environment
 from fedjax_sel.report.quantities import format_bytes, format_seconds
 
@@ -39,8 +39,10 @@ def examine() -> Iterator[tuple[str, str, bool]]:
 
 def list_caches() -> list[tuple[str, Path]]:
     """Returns the folders that are kept between runs."""
-    root = Path(os.environ.get("FEDJAX_SEL_CACHE") or "~/.cache/fedjax_sel").expanduser()
-    return [("compiled programs", root / "xla"), ("decoded datasets", find_folder())]
+    import jax
+
+    programs = Path(getattr(jax.config, "jax_compilation_cache_dir", None) or find_cache() / "xla")
+    return [("compiled programs", programs), ("decoded datasets", find_folder())]
 
 
 def examine_folder(name: str, place: Path) -> tuple[str, str, bool]:

@@ -34,8 +34,18 @@ def explain(name: str) -> Iterator[tuple[str, list[str]]]:
         if signals := list(list_signals(part)):
             yield "signals", signals
         yield "source", [find_source(part)]
-        listed = key in ("callbacks", "task.metrics")
-        yield "in a configuration", [f"{key}: [{name}]" if listed else f"{key}: {{name: {name}}}"]
+        written = f"[{name}]" if key in ("callbacks", "task.metrics") else f"{{name: {name}}}"
+        yield "in a configuration", [write_nested(key, written)]
+
+
+def write_nested(key: str, value: str) -> str:
+    """Returns a dotted key with a value as YAML.
+
+    >>> write_nested("task.metrics", "[f1]"), write_nested("model", "{name: cnn}")
+    ('task: {metrics: [f1]}', 'model: {name: cnn}')
+    """
+    *outer, last = key.split(".")
+    return "".join(f"{part}: {{" for part in outer) + f"{last}: {value}" + "}" * len(outer)
 
 
 def find_parts(name: str) -> list[tuple[str, Any]]:
@@ -96,8 +106,14 @@ def list_signals(part: Any) -> Iterator[str]:
             yield f"{moment}: {name} = {signal!r}; a client pays {cost}"
 
 
-LISTED = {"preset": "run PRESET", "pretrained": "model.pretrained", "losses": "task.loss", "metrics": "task.metrics"}
-"""Other names of lists, with their keys."""
+LISTED = {
+    "preset": "run PRESET",
+    "pretrained": "model.pretrained",
+    "loss": "task.loss",
+    "metric": "task.metrics",
+    "callback": "callbacks",
+}
+"""Other names of lists, in the singular, with their keys."""
 
 
 def find_choices(word: str | None) -> list[tuple[str, list[tuple[str, str]]]]:
@@ -112,7 +128,7 @@ def find_choices(word: str | None) -> list[tuple[str, list[tuple[str, str]]]]:
     if word is None:
         return choices
     asked = word.lower().replace("-", "_")
-    forms = {asked, asked.removesuffix("s"), asked.replace("policies", "policy")}
+    forms = {asked, asked.removesuffix("s"), asked.removesuffix("es"), re.sub("ies$", "y", asked)}
     keys = {config.translate_key(form) for form in forms} | forms | {LISTED[form] for form in forms & LISTED.keys()}
     named = [(key, lines) for key, lines in choices if key in keys or key.lower() in keys]
     if named:

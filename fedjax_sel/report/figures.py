@@ -6,10 +6,6 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import matplotlib
-
-matplotlib.use("Agg", force=False)
-
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure

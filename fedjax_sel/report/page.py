@@ -20,7 +20,7 @@ from fedjax_sel.data.picture import count_together, plot_labels
 from fedjax_sel.engine.history import History
 from fedjax_sel.metrics.participation import coverage, heat
 from fedjax_sel.report.figures import COLOURS, plot_clients
-from fedjax_sel.report.quantities import format_about
+from fedjax_sel.report.quantities import format_about, format_count
 from fedjax_sel.report.summary import count_seeds, format_rows, list_remarks, summarize
 
 STYLE = """
@@ -93,7 +93,8 @@ class Page:
     def _repr_html_(self) -> str:
         """Returns the HTML that a notebook shows."""
         history = self.history
-        about = f"{len(history.seeds)} seeds, {history.rounds} rounds, {history.num_clients} clients"
+        counts = {"seed": len(history.seeds), "round": history.rounds, "client": history.num_clients}
+        about = ", ".join(format_count(number, noun) for noun, number in counts.items())
         parts = [
             f"<h1>{html.escape(self.title)}</h1>",
             *(f'<p class="said">{html.escape(line)}</p>' for line in (about, *self.said)),
@@ -123,7 +124,8 @@ def render_numbers(history: History) -> Iterator[str]:
     except KeyError:  # the history recorded no costs
         return
     yield from (f'<p class="wrong">{html.escape(line)}</p>' for line in list_remarks(found))
-    yield render_table(("", f"mean of {count_seeds(found)} seeds", "std"), format_rows(found), numbers=2)
+    heads = ("", f"mean of {format_count(count_seeds(found), 'seed')}", "std")
+    yield render_table(heads, format_rows(found), numbers=2)
 
 
 def render_table(heads: Sequence[str], rows: Sequence[Sequence[str]], numbers: int = 0) -> str:
@@ -156,9 +158,8 @@ def draw_all(history: History) -> Iterator[tuple[str, str, Figure, bool]]:
         return
     said = f"{of.capitalize()} on the test examples: median over seeds, with a band from the first to the ninth decile."
     yield of, said, draw_headline(history, "round"), False
-    counted = {**history.metrics, **{name: 0 for name in ("bytes", "flops") if has_total(history, name)}}
     for name, caption in CURVES:
-        if name in counted:
+        if name in history:
             yield f"{of} against {name}", caption.format(Of=of.capitalize()), draw_headline(history, name), False
     if of in history.client_metrics:
         yield f"{of} of clients", CLIENTS.format(Of=of.capitalize()), plot_clients(history), True
@@ -177,15 +178,6 @@ def draw_all(history: History) -> Iterator[tuple[str, str, Figure, bool]]:
         draw_selections(history),
         True,
     )
-
-
-def has_total(history: History, name: str) -> bool:
-    """Returns whether a history has all the metrics that a total sums."""
-    try:
-        history[name]
-    except KeyError:
-        return False
-    return True
 
 
 def draw_headline(history: History, x: str) -> Figure:

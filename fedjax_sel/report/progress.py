@@ -22,7 +22,7 @@ from rich.table import Column
 from rich.text import Text
 
 from fedjax_sel.engine.history import History
-from fedjax_sel.report.quantities import format_bytes, format_seconds
+from fedjax_sel.report.quantities import format_bytes, format_count, format_seconds
 
 SILENCE = 60.0
 """Seconds without output after which a log, which has no moving bar, gets a line."""
@@ -62,7 +62,7 @@ class Bar:
         if self._announce:
             self._progress.console.print(
                 f"device: {about['device']}\nlayout: {about['layout']}\n{history.num_clients} clients, cohorts of "
-                f"{about['cohort_size']}, {seeds} seed{'s' * (seeds != 1)} · {about['parameters']:,} parameters"
+                f"{about['cohort_size']}, {format_count(seeds, 'seed')} · {about['parameters']:,} parameters"
                 + (f" · about {format_bytes(about['memory'])} at most" if "memory" in about else "")
                 + (f"\nexamples: {about['examples_on']}" if "examples_on" in about else ""),
                 highlight=False,

@@ -7,15 +7,24 @@ from collections.abc import Mapping
 from typing import Any
 
 
+def format_count(number: int, noun: str) -> str:
+    """Returns a number with a noun, which gets an s unless the number is 1.
+
+    >>> format_count(1, "seed"), format_count(0, "seed"), format_count(20_000, "client")
+    ('1 seed', '0 seeds', '20,000 clients')
+    """
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
 def format_bytes(size: float) -> str:
     """Returns bytes with a binary prefix.
 
-    >>> [format_bytes(size) for size in (0, 1000, 1024, 3 * 2**20, 5.5 * 2**40)]
-    ['0 B', '1000 B', '1 KiB', '3 MiB', '5.5 TiB']
+    >>> [format_bytes(size) for size in (0, 1000, 1024, 3 * 2**20, 1010 * 2**20, 5.5 * 2**40)]
+    ['0 B', '1000 B', '1 KiB', '3 MiB', '1010 MiB', '5.5 TiB']
     """
     for prefix in ("", "Ki", "Mi", "Gi", "Ti"):
-        if abs(size) < (1023.5 if prefix else 1024):
-            return f"{size:.4g} B" if not prefix else f"{size:.3g} {prefix}B"
+        if abs(size) < 1023.5:
+            return f"{size:.{4 if abs(size) >= 999.5 else 3}g} {prefix}B"
         size /= 1024
     return f"{size:.3g} PiB"
 

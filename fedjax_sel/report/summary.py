@@ -22,7 +22,7 @@ from fedjax_sel.engine.faults import (
 )
 from fedjax_sel.engine.history import History
 from fedjax_sel.report.markdown import table
-from fedjax_sel.report.quantities import format_about, format_bytes, format_quantity, format_seconds
+from fedjax_sel.report.quantities import format_about, format_bytes, format_count, format_quantity, format_seconds
 from fedjax_sel.task.task import is_own_metric
 
 
@@ -202,7 +202,7 @@ def build_table(title: str, found: Mapping[str, Mapping[str, Any]]) -> Table:
     said = "\n".join(list_remarks(found)) or None
     out = Table(title=title, title_justify="left", caption=said, caption_justify="left")
     out.add_column("metric")
-    out.add_column(f"mean of {seeds} seed{'s' * (seeds != 1)}", justify="right")
+    out.add_column(f"mean of {format_count(seeds, 'seed')}", justify="right")
     out.add_column("std", justify="right")
     for line in format_rows(found):
         out.add_row(*line)

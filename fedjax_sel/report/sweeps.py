@@ -12,7 +12,7 @@ from rich.table import Table
 
 from fedjax_sel.engine.history import History
 from fedjax_sel.report.markdown import table as markdown
-from fedjax_sel.report.quantities import format_bytes, format_quantity
+from fedjax_sel.report.quantities import format_bytes, format_count, format_quantity
 from fedjax_sel.report.summary import summarize
 
 
@@ -25,9 +25,9 @@ def build_tidy(runs: Iterable[tuple[str, Mapping[str, Any], History]]) -> pd.Dat
     Args:
       runs: name, values by axis, and history of each combination.
     """
-    rows, axes = [], {}
+    rows, axes = [], []
     for name, values, history in runs:
-        found, axes = summarize(history), axes or {key: [] for key in values}
+        found, axes = summarize(history), axes or list(values)
         numbers = {key: one["per_seed"] for key, one in found.items() if "per_seed" in one}
         for i, seed in enumerate(history.seeds):
             measured = {key: value[i] for key, value in numbers.items()}
@@ -117,9 +117,9 @@ def format_spread(row: Mapping[str, Any], metric: str) -> str:
 def build_table(title: str, table: pd.DataFrame, axes: Sequence[str]) -> Table:
     """Returns the table that is printed at the end of a sweep: the combinations, best first."""
     heads, rows = format_rows(table, axes)
-    seeds = table["seed"].nunique()
+    seeds = format_count(len(table["seed"].unique()), "seed")
     out = Table(
-        title=f"{title}: {len(rows)} combinations, {seeds} seed{'s' * (seeds > 1)} each, the best first",
+        title=f"{title}: {len(rows)} combinations, {seeds} each, the best first",
         title_justify="left",
     )
     for head in heads:
@@ -140,9 +140,10 @@ def render_page(table: pd.DataFrame, axes: Sequence[str], config: str, drawn: It
     """
     heads, rows = format_rows(table, axes)
     captions = CAPTIONS | {"map": f"Mean final {'accuracy' if 'final_accuracy' in table else 'loss'} over seeds."}
+    seeds = format_count(len(table["seed"].unique()), "seed")
     parts = [
         f"# Sweep over {', '.join(axes)}",
-        f"{len(rows)} combinations, {table['seed'].nunique()} seeds each; mean ± standard deviation, the best first.",
+        f"{len(rows)} combinations, {seeds} each; mean ± standard deviation, the best first.",
         markdown(heads, rows),
         *(f"![{captions[name]}](figures/{name}.png)\n\n*{captions[name]}*" for name in drawn),
         "`table.csv` and `table.parquet` have a row for each combination and seed; `runs/` has their folders.",

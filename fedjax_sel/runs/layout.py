@@ -39,7 +39,7 @@ ENVIRONMENTS = "environments.json"
 """Versions, device and commit of each process that took part in a run that is not finished."""
 
 EXPORTED = "model-seed-"
-"""How the names of exported models begin that are written to the run's folder."""
+"""Prefix of exported models in the run's folder."""
 
 MODELS = "models.npz"
 """The final models of all seeds, each array with a leading axis `R`; written on request."""
@@ -255,7 +255,7 @@ def read_environments(folder: Path) -> list[dict[str, Any]]:
 
 
 def read_commit(folder: Path) -> str | None:
-    """Returns the commit that ran a finished run, of several all in turn; None: it was not run from a checkout."""
+    """Returns the commit that ran a finished run, or several joined by "then"; None: it was not run from a checkout."""
     commits = [one.get("commit") for one in read_environments(folder)]
     several = list(dict.fromkeys(commits))
     return several[0] if len(several) == 1 else " then ".join(commit or UNKNOWN for commit in several)

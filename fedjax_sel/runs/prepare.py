@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-from pathlib import Path
 
 import jax
 
 from fedjax_sel.cores import count_cores
+from fedjax_sel.data.cache import find_cache
 
 
 def prepare_jax(*, cores: bool, cache: bool) -> None:
@@ -61,7 +61,7 @@ def keep_compiled_programs() -> None:
     """Lets XLA cache compiled programs on disk; does nothing if the folder cannot be made."""
     if getattr(jax.config, "jax_compilation_cache_dir", None):
         return
-    place = Path(os.environ.get("FEDJAX_SEL_CACHE") or "~/.cache/fedjax_sel").expanduser() / "xla"
+    place = find_cache() / "xla"
     try:
         place.mkdir(parents=True, exist_ok=True)
     except OSError:

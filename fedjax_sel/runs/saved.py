@@ -18,6 +18,7 @@ from fedjax_sel.catalog import see
 from fedjax_sel.config import Config
 from fedjax_sel.config.build import PROBLEM, Problem, Run, build_problem
 from fedjax_sel.config.marks import SourceChangedError, drop_marks
+from fedjax_sel.config.task import apply_task
 from fedjax_sel.data.checks import convert_new
 from fedjax_sel.data.dataset import Dataset
 from fedjax_sel.engine.checkpoint import Checkpoints
@@ -119,15 +120,16 @@ class SavedRun:
         return build_problem(Config({**given, "model": {**given["model"], "cached": False}}))
 
     @functools.cached_property
-    def example_shape(self) -> tuple[int, ...]:
-        """The shape of an example as stored; this loads the data."""
+    def example(self) -> Dataset:
+        """A dataset of the run's source, which gives the shape and the targets of all; this loads it."""
         source = self.problem.source
-        return (source if isinstance(source, Dataset) else source(0)).x.shape[1:]  # a generator's, with any seed
+        return source if isinstance(source, Dataset) else source(0)
 
-    @property
+    @functools.cached_property
     def task(self) -> Task:
         """The task of the run, for examples as stored; this loads the data, for the normalisation."""
-        return self.problem.task
+        measures = self.resolve({key: self.asked[key] for key in (*PROBLEM, "task") if key in self.asked})["task"]
+        return apply_task(self.problem.task, measures)
 
     def logits(self, x: Rows, seed: int | None = None) -> Float[np.ndarray, "b C"]:
         """Returns the logits of examples as stored, by the final model of a seed (None: the first).
@@ -135,8 +137,8 @@ class SavedRun:
         Raises:
           ValueError: the examples have another shape than the run's, are no numbers, or hold NaN or infinity.
         """
-        variables, x = self.model(seed), convert_new(x, self.example_shape)
-        parts = [compute_logits(self.task, variables, x[i : i + AT_ONCE]) for i in range(0, len(x), AT_ONCE)]
+        variables, x = self.model(seed), convert_new(x, self.example.x.shape[1:])
+        parts = [compute_logits(self.problem.task, variables, x[i : i + AT_ONCE]) for i in range(0, len(x), AT_ONCE)]
         return np.concatenate([np.asarray(part) for part in parts])
 
     def predict(self, x: Rows, seed: int | None = None) -> Shaped[np.ndarray, "b ..."]:
@@ -145,11 +147,10 @@ class SavedRun:
         They are the class of each example (for tokens: at each position), the numbers themselves for continuous
         targets, or 0 or 1 for each label for multilabel targets.
         """
-        source, outputs = self.problem.source, self.logits(x, seed)
-        targets = source.targets if isinstance(source, Dataset) else "classes"  # generators make classes
-        if targets == "continuous":
+        outputs = self.logits(x, seed)
+        if self.example.targets == "continuous":
             return outputs
-        return (outputs > 0).astype(np.int32) if targets == "multilabel" else outputs.argmax(-1)
+        return (outputs > 0).astype(np.int32) if self.example.targets == "multilabel" else outputs.argmax(-1)
 
     @see("docs/how-to/saved-runs.md")
     def export(self, path: str | Path | None = None, format: str | None = None, seed: int | None = None) -> Path:
@@ -166,7 +167,7 @@ class SavedRun:
             number = self.seeds[0] if seed is None else seed
             path = self.folder / f"{layout.EXPORTED}{number}{formats.ENDINGS[format]}"
         model = self.model(seed)
-        whole = self.task.frozen.merge(model) if self.problem_config["model"].get("frozen") else model
+        whole = self.problem.task.frozen.merge(model) if self.problem_config["model"].get("frozen") else model
         return formats.save_variables(path, whole, format)
 
 

@@ -129,7 +129,7 @@ def test_a_metric_that_is_not_measured_is_refused_before_anything_is_made(tmp_pa
     given = ["run", "iris", "data=diabetes", "model=logistic", "partition.clients=5", "m=2", "callbacks=early_stopping"]
     done = CliRunner().invoke(main, [*given, "rounds=2", "--out", str(tmp_path / "out")])
     assert done.exit_code == 2, done.output
-    assert "early_stopping: metric is 'accuracy', which targets that are no classes lack; take 'loss'" in " ".join(
+    assert "early_stopping: metric is 'accuracy', which the task does not measure; use 'loss'" in " ".join(
         done.stderr.split()
     )
     assert not (tmp_path / "out").exists()

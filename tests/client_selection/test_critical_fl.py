@@ -214,3 +214,5 @@ def test_a_configuration_names_the_wrapped_selector():
     assert kind.resolve("client_selection", "critical_fl")["selector"] == {"name": "uniform"}
     with pytest.raises(ValueError, match=r"unknown client_selection.selector 'unifrm'; did you mean 'uniform'"):
         kind.resolve("client_selection", {"name": "critical_fl", "selector": "unifrm"})
+    with pytest.raises(ValueError, match=r"selector has fraction, but no name that says which one it is"):
+        kind.resolve("client_selection", {"name": "critical_fl", "selector": {"fraction": 0.2}})

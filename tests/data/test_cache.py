@@ -125,5 +125,5 @@ def test_the_place_is_the_argument_else_the_environment_else_the_home_folder(tmp
     monkeypatch.delenv("FEDJAX_SEL_CACHE", raising=False)
     assert cache.find_folder() == tmp_path / ".cache" / "fedjax_sel" / "datasets"
     monkeypatch.setenv("FEDJAX_SEL_CACHE", str(tmp_path / "other"))
-    assert cache.find_folder() == tmp_path / "other"
+    assert cache.find_folder() == tmp_path / "other" / "datasets"
     assert cache.find_folder(tmp_path / "third") == tmp_path / "third"

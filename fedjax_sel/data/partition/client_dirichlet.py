@@ -9,6 +9,8 @@ from jaxtyping import Float, Int
 
 from fedjax_sel.data.partition._ops import NO_CLIENT, check_alpha, check_count, group_by_class
 
+__all__ = ["ClientDirichlet"]
+
 
 @dataclass(frozen=True)
 class ClientDirichlet:

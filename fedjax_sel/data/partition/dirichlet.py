@@ -9,6 +9,8 @@ from jaxtyping import Int
 
 from fedjax_sel.data.partition._ops import check_alpha, check_count, group_by_class
 
+__all__ = ["Dirichlet"]
+
 DRAWS = 100
 """Number of draws before giving up on `min_examples`."""
 

@@ -9,6 +9,8 @@ from jaxtyping import Int
 
 from fedjax_sel.data.partition._ops import check_count
 
+__all__ = ["Iid"]
+
 
 @dataclass(frozen=True)
 class Iid:

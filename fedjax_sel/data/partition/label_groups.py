@@ -9,6 +9,8 @@ from jaxtyping import Int
 
 from fedjax_sel.data.partition._ops import check_count, group_by_class
 
+__all__ = ["LabelGroups"]
+
 
 @dataclass(frozen=True)
 class LabelGroups:

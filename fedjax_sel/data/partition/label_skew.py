@@ -10,6 +10,8 @@ from jaxtyping import Int
 from fedjax_sel.data.partition._ops import NO_CLIENT, check_count, group_by_class
 from fedjax_sel.pytree import is_real
 
+__all__ = ["LabelSkew"]
+
 
 @dataclass(frozen=True)
 class LabelSkew:

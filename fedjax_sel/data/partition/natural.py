@@ -9,6 +9,8 @@ from jaxtyping import Int
 
 from fedjax_sel.data.partition._ops import NO_CLIENT, check_count
 
+__all__ = ["Natural"]
+
 
 @dataclass(frozen=True)
 class Natural:

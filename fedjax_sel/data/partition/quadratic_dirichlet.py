@@ -11,6 +11,8 @@ from jaxtyping import Float, Int
 from fedjax_sel.data.partition._ops import NO_CLIENT, check_alpha, check_count, group_by_class
 from fedjax_sel.data.partition.dirichlet import DRAWS
 
+__all__ = ["QuadraticDirichlet"]
+
 TOLERANCE = 1e-9
 """Largest error in a class's share of all examples."""
 

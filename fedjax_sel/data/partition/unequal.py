@@ -11,6 +11,8 @@ from jaxtyping import Int
 from fedjax_sel.data.partition._ops import check_count, divide_in_proportion
 from fedjax_sel.pytree import is_real
 
+__all__ = ["Unequal"]
+
 
 @dataclass(frozen=True)
 class Unequal:

@@ -24,7 +24,7 @@ from fedjax_sel.runs.sweep.layout import PROGRAMS, RUNS, list_unfinished
 from fedjax_sel.runs.sweep.programs import Block, Drawn
 
 
-class Apart:
+class CallbacksByCombination:
     """Tells each combination's callbacks of its own history; none can end it, as all run side by side.
 
     Args:
@@ -124,7 +124,7 @@ def run_block(
     for turn, seeds in enumerate(block.seeds):
         kept.append(Checkpoints(place / PROGRAMS / name_turn(block, seeds), say=say))
         bar = part(lambda past, turn=turn: done + len(left) * (turn + past / rounds) / turns)
-        callbacks: list[Any] = [bar, *([Apart(own, len(experiments))] if turns == 1 else []), stopper]
+        callbacks: list[Any] = [bar, *([CallbacksByCombination(own, len(experiments))] if turns == 1 else []), stopper]
         found = sweep(
             experiments,
             data,

@@ -62,7 +62,7 @@ def check(place: Path, grid: Sequence[Combination]) -> None:
     inside = of_run.contents(place)
     if inside and ASKED not in inside:
         raise FolderError(f"{place} is no sweep's folder: it has no {ASKED}, but {inside[0]}; give another one")
-    done = find_finished_rounds(place, grid) if inside else None
+    done = find_finished_rounds(place, grid)
     if inside and done is None and (shown := list_differences(read_description(place), describe(grid))):
         raise FolderError(f"{place} holds another sweep ({'; '.join(shown)}); give another folder")
     for one in grid:
@@ -72,6 +72,8 @@ def check(place: Path, grid: Sequence[Combination]) -> None:
 
 def find_finished_rounds(place: Path, grid: Sequence[Combination]) -> int | None:
     """Returns the rounds of a folder's finished sweep, if it differs from this one in these alone, else None."""
+    if not (place / ASKED).exists():
+        return None
     theirs, mine = read_description(place), describe(grid)
     had, has = theirs.get("common", {}), mine["common"]
     same = all(is_same(theirs.get(part), mine.get(part)) for part in ("axes", "sources"))
@@ -82,7 +84,7 @@ def find_finished_rounds(place: Path, grid: Sequence[Combination]) -> int | None
 
 def continues(place: Path, grid: Sequence[Combination]) -> bool:
     """Returns whether a folder holds a finished sweep of fewer rounds, which this one continues."""
-    return (place / ASKED).exists() and find_finished_rounds(place, grid) is not None
+    return find_finished_rounds(place, grid) is not None
 
 
 def find_checkpoints(place: Path, done: int) -> Path:
@@ -130,7 +132,7 @@ def list_differences(theirs: dict, mine: dict) -> list[str]:
 
 def create(place: Path, grid: Sequence[Combination]) -> None:
     """Writes what was asked; if a finished sweep goes on to more rounds, its runs count as interrupted from now on."""
-    done = find_finished_rounds(place, grid) if (place / ASKED).exists() else None
+    done = find_finished_rounds(place, grid)
     if done is not None:
         for one in grid:
             before = find_run(place, one, done)

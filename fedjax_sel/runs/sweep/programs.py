@@ -1,4 +1,4 @@
-"""Which combinations share a compiled program, and how many of them, and of the seeds, fit one at a time."""
+"""Groups combinations that share a compiled program, and splits the groups into blocks that fit a device."""
 
 from __future__ import annotations
 
