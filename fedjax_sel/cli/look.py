@@ -38,7 +38,9 @@ def show(
         show_folder(Path(target).expanduser(), opened)
     else:
         if opened:
-            raise ValueError(f"{target} is no folder of a run, whose report.html could be opened; --open is not used")
+            raise ValueError(
+                f"{target} is not a folder of a run, whose report.html could be opened; --open is not used"
+            )
         show_partition(target, overrides or [], figure)
 
 

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from fedjax_sel import signals
+from fedjax_sel.arrays import choose
 from fedjax_sel.client_selection._gaussian_process import fit, greedy
 from fedjax_sel.client_selection._ops import cohort_of, uniform_m
 from fedjax_sel.protocols import ClientSelector, Host, Signals
@@ -51,7 +52,7 @@ class FedCor(ClientSelector):
     all losses is one more draw, and `steps` steps follow. A draw that is `age` rounds old has weight `gamma^age`, or 0
     if it is older than `history`; the mean is the weighted mean of the draws. Losses are measured on the hold-out
     examples if `Experiment.signal_split` says so, as in the source. An unavailable client gets the mean change of the
-    others.
+    others; a round in which no change is known is no draw.
 
     This follows the authors' code (with its `--update_mean`), which merges by the unweighted mean, except for when
     losses are measured. A probe starts from
@@ -61,7 +62,8 @@ class FedCor(ClientSelector):
     Attributes:
       beta: factor on the `α` of a selected client.
       gamma: factor on the weight of a draw per round of age.
-      noise: `σ`.
+      noise: `σ`. If there are fewer clients than `dimension`, a fit can fail in 32 bits with less than about 1e-3; then
+        cohorts are uniform, and the run says that scores are NaN.
       learning_rate: of Adam.
       warm_up: last round of uniform cohorts, from 0.
       interval: rounds between two fits after the warm-up.
@@ -119,7 +121,8 @@ class FedCor(ClientSelector):
         def choose_greedily():
             weight = ctx.num_examples / ctx.num_examples.sum()
             client, score = greedy(state.factor, self.noise, weight, state.discount, ctx.available, ctx.m)
-            return cohort_of(client, score > -jnp.inf)
+            by_chance = uniform_m(key, ctx.available, ctx.m).replace(nan_scores=ctx.available.sum())
+            return choose(jnp.isnan(state.factor).any(), by_chance, cohort_of(client, score > -jnp.inf))
 
         return jax.lax.cond(ctx.round <= self.warm_up, lambda: uniform_m(key, ctx.available, ctx.m), choose_greedily)
 
@@ -135,10 +138,10 @@ class FedCor(ClientSelector):
     ) -> FedCorState:
         """Returns the state with one more draw if the change of the losses is known, refitted if a fit is due."""
         t, probed = ctx.round, self.probes(ctx.round)
-        new = probed | ((t > 0) & (t <= self.warm_up))
-        place = jnp.where(new, state.count % len(state.round), len(state.round))
         change = jnp.where(probed, probed_loss, loss) - jnp.where(probed, loss, state.loss)
         known = ctx.available & jnp.isfinite(change)
+        new = (probed | ((t > 0) & (t <= self.warm_up))) & known.any()
+        place = jnp.where(new, state.count % len(state.round), len(state.round))
         others = jnp.where(known, change, 0).sum() / jnp.maximum(known.sum(), 1)
         changes = state.changes.at[place].set(jnp.where(known, change, others), mode="drop")
         draw_round = state.round.at[place].set(jnp.where(probed, t, t - 1), mode="drop")

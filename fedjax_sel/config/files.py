@@ -107,7 +107,7 @@ def parse_mapping(where: str, text: str) -> dict:
         raise ValueError(f"{where} is not valid YAML: {' '.join(str(error).split())}") from error
     if not isinstance(config, dict):
         found = "it is empty" if config is None else f"it holds {type(config).__name__} {show(config)}"
-        raise ValueError(f"{where} is no configuration: a mapping of keys to values is needed, but {found}")
+        raise ValueError(f"{where} is not a configuration: a mapping of keys to values is needed, but {found}")
     return config
 
 

@@ -194,6 +194,41 @@ def warn_of_axes(name: str, x: np.ndarray) -> None:
         )
 
 
+def check_owners(name: str, owner: np.ndarray, count: int) -> np.ndarray:
+    """Returns the owners of `count` examples as an array; raises `ValueError` if there is not exactly one for each."""
+    owner = np.asarray(owner)
+    listed = owner.ravel().tolist() if owner.dtype.kind in "fOmM" else []
+    if (lost := next((i for i, one in enumerate(listed) if is_missing(one)), None)) is not None:
+        what = "NaN" if isinstance(listed[lost], float) else listed[lost]
+        raise ValueError(f"{name}: owner {lost} is {what}; every example needs an owner")
+    if owner.shape != (count,):
+        raise ValueError(
+            f"{name}: {count} training examples, but owner has shape {owner.shape}; one owner an example is needed"
+        )
+    list_values(f"{name}: owner", owner)
+    return owner
+
+
+def is_missing(value: object) -> bool:
+    """Returns whether a value stands for none: None, NaN, or what pandas has for them.
+
+    >>> is_missing(float("nan")), is_missing("nan")
+    (True, False)
+    """
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(value, float) and value != value
+
+
+def list_values(what: str, column: np.ndarray) -> np.ndarray:
+    """Returns the different values of a column, sorted; raises `ValueError` if they cannot be."""
+    try:
+        return np.unique(column)
+    except TypeError as error:
+        kinds = ", ".join(sorted({type(one).__name__ for one in column}))
+        raise ValueError(f"{what} holds values of several types ({kinds}); astype(str) makes them one") from error
+
+
 def warn_of_owners(
     name: str,
     owner: np.ndarray,
@@ -214,7 +249,7 @@ def warn_of_owners(
         shown = ", ".join(repr(one) for one in lost[:5].tolist()) + (", ..." if len(lost) > 5 else "")
         warnings.warn(
             f"{name}: {len(lost)} of {len(np.unique(owner))} owners ({shown}) have all their examples {how}, so that "
-            f"they are no clients, and those after them are numbered without them; {advice}",
+            f"they are not clients, and those after them are numbered without them; {advice}",
             stacklevel=3,
         )
 
@@ -243,7 +278,7 @@ def convert_new(x: Any, shape: tuple[int, ...]) -> np.ndarray:
       shape: the shape of a stored example.
 
     Raises:
-      ValueError: they have another shape, are no numbers, or hold NaN or infinity.
+      ValueError: they have another shape, are not numbers, or hold NaN or infinity.
     """
     x = _as_array("new", x)
     if not x.ndim or not len(x):
@@ -318,3 +353,10 @@ def _int32(what: str, x: np.ndarray) -> np.ndarray:
     if x.size and (x.min() < limit.min or x.max() > limit.max):
         raise ValueError(f"{what} hold integers beyond 32 bits (from {x.min()} to {x.max()}); renumber or rescale them")
     return x.astype(np.int32, copy=False)
+
+
+def check_wholes(name: str, **counts: Any) -> None:
+    """Raises `ValueError` if one of these numbers is not a whole number."""
+    for what, value in counts.items():
+        if not is_whole(value):
+            raise ValueError(f"{name}: {what} is {value!r}; it must be a whole number")

@@ -15,6 +15,7 @@ from jaxtyping import Float, Int, Shaped
 
 from fedjax_sel.data.checks import (
     check_examples,
+    check_owners,
     check_precision,
     count_classes,
     warn_of_axes,
@@ -102,8 +103,8 @@ def dataset(
         no test examples.
       validation: the same for validation examples; a share is of the examples that are left after the test examples are
         taken.
-      aside: a share that is used for nothing, as `test` would draw it: what the test examples are elsewhere. Test and
-        validation examples are shares of the rest.
+      aside: a share to discard first: the examples that `test` alone would have drawn, so that tuning never sees them.
+        Test and validation examples are shares of the rest.
       owner: natural owner of each example of `x`, any integers or strings; test examples need none.
       classes: `C`; None: one more than the largest label.
       seed: seed of the random shares.
@@ -145,23 +146,14 @@ def dataset(
     if targets == "classes":
         warn_of_labels(name, y, others, classes, known=given_classes is not None)
     warn_of_axes(name, x)
-    if owner is not None:
-        owner = np.asarray(owner)
-        listed = owner.ravel().tolist() if owner.dtype.kind in "fO" else []
-        if (lost := next((i for i, one in enumerate(listed) if is_missing(one)), None)) is not None:
-            what = "NaN" if isinstance(listed[lost], float) else listed[lost]
-            raise ValueError(f"{name}: owner {lost} is {what}; every example needs an owner")
-        if owner.shape != y.shape[:1]:
-            raise ValueError(
-                f"{name}: {len(y)} training examples, but owner has shape {owner.shape}; one owner an example is needed"
-            )
-
-    left, _ = hold_out(f"{name}: test", y if targets == "classes" else None, np.arange(len(y)), aside or 0.0, seed)
+    owner = None if owner is None else check_owners(name, owner, len(y))
+    labels = y if targets == "classes" else None  # by which random shares are stratified
+    left, _ = hold_out(f"{name}: test", labels, np.arange(len(y)), aside or 0.0, seed)
     for kind, value in given.items():
         if kind in apart:
             continue
         share: Any = 0.0 if value is None else value
-        left, taken = hold_out(f"{name}: {kind}", y if targets == "classes" else None, left, share, seed)
+        left, taken = hold_out(f"{name}: {kind}", labels, left, share, seed)
         apart[kind] = x[taken] if len(taken) else x[:0], y[taken]
     if len(left) < len(y):
         x, y = x[left], y[left]
@@ -181,17 +173,6 @@ def dataset(
         owner=None if owner is None else np.unique(owner, return_inverse=True)[1].astype(np.int32),
         targets=targets,
     )
-
-
-def is_missing(value: object) -> bool:
-    """Returns whether a value stands for none: None, NaN, or what pandas has for them.
-
-    >>> is_missing(float("nan")), is_missing("nan")
-    (True, False)
-    """
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
-        return True
-    return isinstance(value, float) and value != value
 
 
 def normalisation(data: Dataset) -> tuple[Float[np.ndarray, "c"], Float[np.ndarray, "c"]]:
@@ -214,8 +195,7 @@ def normalisation(data: Dataset) -> tuple[Float[np.ndarray, "c"], Float[np.ndarr
         count += len(examples)
     mean = centre + total / count
     deviation = np.sqrt(np.maximum(square / count - (total / count) ** 2, 0))
-    varies = deviation > 0
-    scale = np.where(varies, 1 / np.where(varies, deviation, 1), 1)
+    scale = 1 / np.where(deviation > 0, deviation, 1)
     return mean.astype(np.float32), scale.astype(np.float32)
 
 

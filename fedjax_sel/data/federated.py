@@ -85,7 +85,8 @@ class FederatedData(Pytree):
     def examples_of(self, client: Int[Array, ""], *, holdout: bool = False) -> tuple[Int[Array, "L"], Bool[Array, "L"]]:
         """Returns one client's examples as indices into `x`, and a mask of which of the `L` places are filled.
 
-        The other places hold its last example, as what is not finite in another's would also be so in a gradient.
+        The other places repeat its last example: masked or not, a NaN in another client's example would reach the
+        gradient.
 
         Args:
           client: number of the client.

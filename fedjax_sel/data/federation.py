@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -15,6 +16,7 @@ from fedjax_sel.data.checks import convert_examples
 from fedjax_sel.data.dataset import Dataset, Pair
 from fedjax_sel.data.federated import FederatedData, federate
 from fedjax_sel.data.own import from_arrays, from_frame
+from fedjax_sel.data.partition._own import Flower
 from fedjax_sel.data.partition.natural import Natural
 from fedjax_sel.data.picture import plot_labels
 from fedjax_sel.mistakes import NOT_REPEATED, refuse_global_random_numbers
@@ -192,7 +194,9 @@ class Federation:
         if not isinstance(data, Dataset):
             raise ValueError(f"federation: source({seed}) returned {describe_kind(data)}; it must return a Dataset")
         try:
-            client = self.partition.assign(data.y, np.random.default_rng((PARTITION, seed)), data.owner)
+            rng = np.random.default_rng((PARTITION, seed))
+            with nullcontext() if isinstance(self.partition, Flower) else refuse_global_random_numbers(NOT_REPEATED):
+                client = np.asarray(self.partition.assign(data.y, rng, data.owner))
             clients = int(client.max()) + 1 if self.partition.clients is None else self.partition.clients
             order = np.random.default_rng((EXAMPLE_ORDER, seed))
             drawn = federate(data, client, clients, holdout=self.holdout, rng=order)

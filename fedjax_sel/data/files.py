@@ -42,8 +42,8 @@ def npz_dataset(
     """Returns the dataset in one `.npz` file, written for example with `np.savez_compressed(path, x=x, y=y)`.
 
     The file has arrays `x` and `y`, or `x_train` and `y_train`, and optionally `x_test` and `y_test`; without these, or
-    if `own_test` is false, a share `test` of the other examples becomes test examples (of those that are left, if
-    `own_test` is false, after the share that would have become them is set aside for nothing). `owner` or `owner_train`
+    if `own_test` is false, a share `test` of the other examples becomes test examples (if `own_test` is false, after
+    the examples that would have become test examples are discarded). `owner` or `owner_train`
     optionally gives the natural owner of each example, and `num_classes`, an integer, the number of classes, if that is
     more than the largest label says. Or the file has recordings: `audio`, `offset`, `label`,
     `sample_rate` and optionally `speaker`; they become log-mel spectrograms with the speaker as natural owner, see
@@ -101,7 +101,7 @@ def _read(path: Path) -> dict[str, np.ndarray]:
             start = stream.read(6)
             stream.seek(0)
             if not start.startswith(b"PK"):
-                raise ValueError("it holds a single array" if start == b"\x93NUMPY" else "it is no .npz archive")
+                raise ValueError("it holds a single array" if start == b"\x93NUMPY" else "it is not an .npz archive")
             file = np.load(stream, allow_pickle=False)
             wanted = speech.ARRAYS if speech.has_audio(file.files) else ROWS
             arrays = {}

@@ -38,7 +38,7 @@ def hf_dataset(
     The labels are the only column of kind `ClassLabel` that does not name owners, else one called `label`, `labels`,
     `target`, `y` or `fine_label`; the owners are one called `client`, `user_id`, `writer_id`, `speaker_id` or similar;
     the examples are the one remaining column of images or arrays, or else all columns of numbers together. The index
-    of a table of pandas, which `datasets` keeps as a column, is no example's; a second column that could be labels or
+    of a table of pandas, which `datasets` keeps as a column, is left out; a second column that could be labels or
     owners is refused among numbers.
 
     Args:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from fedjax_sel.catalog import check_name
+from fedjax_sel.data.checks import list_values
 from fedjax_sel.data.dataset import Dataset, Pair, dataset
-from fedjax_sel.pytree import show
+from fedjax_sel.pytree import is_real, show
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -97,15 +98,6 @@ def sort_by_name(clients: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
         return sorted(clients.items(), key=lambda item: str(item[0]))
 
 
-def list_values(what: str, column: np.ndarray) -> np.ndarray:
-    """Returns the different values of a column, sorted; raises `ValueError` if they cannot be."""
-    try:
-        return np.unique(column)
-    except TypeError as error:
-        kinds = ", ".join(sorted({type(one).__name__ for one in column}))
-        raise ValueError(f"{what} holds values of several types ({kinds}); astype(str) makes them one") from error
-
-
 def is_real_column(column: Any) -> bool:
     """Returns whether a column holds real numbers."""
     import pandas as pd
@@ -153,9 +145,7 @@ def from_frame(
         raise ValueError(f"{name}: {given}; features is a list of columns, label is one (several: from_arrays)")
     features = None if features is None else list(features)
     if told := [column for column in (label, client) if features is not None and column in features]:
-        raise ValueError(
-            f"{name}: column {told[0]!r} is among the features, but is no feature: it is what is learnt, or whose"
-        )
+        raise ValueError(f"{name}: column {told[0]!r} is the label or the client, so it cannot be a feature")
     for column in (label, *([client] if client is not None else []), *(features or [])):
         check_name(f"column of {name}:", column, [str(one) for one in frame.columns])
     chosen = [c for c in frame.columns if c not in (label, client)] if features is None else list(features)
@@ -201,7 +191,7 @@ def from_frame(
     owner = None
     if client is not None:
         owner = frame[client].to_numpy()
-        list_values(f"{name}: column {client!r}", owner)
+        list_values(f"{name}: column {client!r}", owner)  # an error that names the column
     return dataset(name, *read(frame), owner=owner, seed=seed, targets=targets, **apart)
 
 
@@ -260,7 +250,7 @@ def from_items(
     """
     apart: Any = {"test": test, "validation": validation}
     for kind, given in apart.items():
-        if not isinstance(given, int | float | None):
+        if given is not None and not is_real(given):
             apart[kind] = read_items(f"{name}: {kind}", given, targets)
     return dataset(name, *read_items(name, items, targets), owner=owner, seed=seed, targets=targets, **apart)
 

@@ -6,6 +6,7 @@ import difflib
 import functools
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -92,37 +93,15 @@ def load(
     if test_from not in (None, "training"):
         raise ValueError(f"{name}: test_from is {show(test_from)}; it must be 'training' or None")
     own_test = test_from is None
+    shares: dict[str, Any] = {"seed": seed, "validation": validation, "test": test}
     if kind == "npz" and rest:
-        whole = npz_dataset(
-            Path(rest),
-            seed=seed,
-            validation=validation,
-            test=test,
-            own_test=own_test,
-            data_dir=data_dir,
-            targets=targets or "classes",
-        )
+        whole = npz_dataset(Path(rest), **shares, own_test=own_test, data_dir=data_dir, targets=targets or "classes")
     elif kind == "hf" and rest:
-        whole = hf_dataset(
-            rest,
-            seed=seed,
-            validation=validation,
-            test=test,
-            own_test=own_test,
-            targets=targets or "classes",
-        )
+        whole = hf_dataset(rest, **shares, own_test=own_test, targets=targets or "classes")
     elif kind == "tfds" and rest:
-        whole = tfds_dataset(
-            rest,
-            seed=seed,
-            validation=validation,
-            test=test,
-            own_test=own_test,
-            data_dir=data_dir,
-            cache_dir=cache_dir,
-        )
+        whole = tfds_dataset(rest, **shares, own_test=own_test, data_dir=data_dir, cache_dir=cache_dir)
     else:
-        whole = load_built_in(name, seed=seed, validation=validation, test=test, aside=None if own_test else test)
+        whole = load_built_in(name, **shares, aside=None if own_test else test)
     return take_fewer(whole, num_examples, num_test_examples, num_validation_examples, seed)
 
 

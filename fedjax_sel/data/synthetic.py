@@ -11,6 +11,7 @@ import math
 import numpy as np
 from jaxtyping import Float, Int
 
+from fedjax_sel.data.checks import check_wholes
 from fedjax_sel.data.dataset import Dataset, dataset
 from fedjax_sel.data.partition._ops import divide_in_proportion
 
@@ -64,6 +65,13 @@ def synthetic(
     for name, value in {"alpha": alpha, "beta": beta}.items():
         if not (math.isfinite(value) and value >= 0):
             raise ValueError(f"synthetic: {name} is {value!r}; it is a standard deviation, 0 or above")
+    check_wholes(
+        "synthetic",
+        clients=clients,
+        num_examples=num_examples,
+        num_test_examples=num_test_examples,
+        num_validation_examples=num_validation_examples,
+    )
     if clients < 1 or num_examples < clients or num_test_examples < 1 or num_validation_examples < 0:
         raise ValueError(
             f"synthetic: {clients} clients, {num_examples} training, {num_test_examples} test and "

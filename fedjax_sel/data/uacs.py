@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Bool, Float
 
+from fedjax_sel.data.checks import check_wholes
 from fedjax_sel.data.dataset import Dataset, dataset
 
 PURPOSE = 0x0AC5
@@ -76,6 +77,8 @@ def uacs(
     """
     if setting not in (1, 2, 3):
         raise ValueError(f"uacs: setting is {setting!r}; it must be 1, 2 or 3, the paper's experiments")
+    numbers = {"boundary": boundary, "clients": clients}
+    check_wholes("uacs", **numbers, num_examples=num_examples, num_test_examples=num_test_examples)
     if not 1 <= boundary < clients:
         raise ValueError(f"uacs: {boundary} boundary clients of {clients}; there must be 1 to {clients - 1}")
     if num_examples < 1 or num_test_examples < 1:

@@ -143,5 +143,5 @@ def cells(path: str | Path) -> list[tuple[int, list[str]]]:
         with open(path, newline="", encoding="utf-8-sig") as file:  # spreadsheets write a byte-order mark
             lines = [[cell.strip() for cell in line] for line in csv.reader(file)]
     except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"{path} is no table of comma-separated values ({error})") from error
+        raise ValueError(f"{path} is not a table of comma-separated values ({error})") from error
     return [(number, line) for number, line in enumerate(lines, 1) if any(line)]

@@ -102,7 +102,7 @@ class Checkpoints:
             run.
 
         Raises:
-          OSError, MemoryError: one cannot be read now (`PASSING`), which is no damage.
+          OSError, MemoryError: one cannot be read now (`PASSING`), which is not damage.
           ValueError: the newest readable checkpoint is of another run, or of another version of this program; or the
             folder is a file.
         """

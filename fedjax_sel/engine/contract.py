@@ -155,7 +155,7 @@ def check_init(strategy: Any, state: Any, leading: int | None = None, method: st
         if not (is_numeric(leaf) or is_key(leaf)):
             raise ValueError(
                 f"{type(strategy).__name__}.{method} returned a state in which {place} is {show_value(leaf)}; "
-                "a state is a pytree of arrays: what is no number belongs in a static field"
+                "a state is a pytree of arrays: what is not a number belongs in a static field"
             )
         if leading is not None and jnp.shape(leaf)[:1] != (leading,):
             raise ValueError(

@@ -250,7 +250,7 @@ def stack_experiments(
         if differs[-1] and name.startswith("task.frozen.start."):  # one program draws the initial models of all
             raise ValueError("experiments begin with different pretrained variables; run them one after the other")
         if differs[-1] and not jnp.issubdtype(jnp.result_type(leaf), jnp.floating):
-            raise ValueError(f"experiments differ in {name}, which is no float; run them one after the other")
+            raise ValueError(f"experiments differ in {name}, which is not a float; run them one after the other")
         if differs[-1] and len(shapes := {np.shape(value) for value in values}) > 1:
             shown = " and ".join(map(str, sorted(shapes)))
             raise ValueError(f"experiments differ in the shape of {name} ({shown}); run them one after the other")

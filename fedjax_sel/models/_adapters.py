@@ -172,7 +172,7 @@ def from_nnx(make: Callable[[nnx.Rngs], nnx.Module]) -> NNXModel:
     def checked() -> nnx.Module:
         module = make(nnx.Rngs(0))
         if not isinstance(module, nnx.Module) or not callable(module):
-            raise ValueError(f"from_nnx: make returned {type(module).__name__}, which is no nnx.Module; {hint}")
+            raise ValueError(f"from_nnx: make returned {type(module).__name__}, which is not an nnx.Module; {hint}")
         return module
 
     module: Any = nnx.eval_shape(checked)

@@ -41,7 +41,7 @@ def divisible(width: float, by: int = 8) -> int:
     return nearest if nearest >= 0.9 * width else nearest + by
 
 
-def convolution(width: int, kernel: int = 3, stride: int = 1, groups: int = 1, *, name: str) -> nn.Conv:
+def convolution(width: int, kernel: int = 3, stride: int = 1, groups: int = 1, *, name: str | None = None) -> nn.Conv:
     """Returns a convolution without bias, padded to keep the resolution except for the stride."""
     return Conv(
         width,

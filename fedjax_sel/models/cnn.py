@@ -3,10 +3,10 @@
 import flax.linen as nn
 from jaxtyping import Array, Float
 
+from fedjax_sel.catalog import check_name
 from fedjax_sel.models._conv import max_pool
-from fedjax_sel.models._dropout import Dropout
 from fedjax_sel.models._fast_conv import Conv, fast_convolution
-from fedjax_sel.models._initial import dense, init_options
+from fedjax_sel.models._initial import KINDS, dense, hidden_layers, init_options
 from fedjax_sel.models._sizes import check_sizes
 from fedjax_sel.models._thin_conv import are_thin, convolve_thin, pool_thin
 from fedjax_sel.pytree import is_whole
@@ -50,6 +50,7 @@ class CNN(nn.Module):
     def __post_init__(self) -> None:
         """Raises `ValueError` for invalid sizes."""
         check_sizes(self)
+        check_name("initial of cnn:", self.initial, KINDS)
         if self.pooled is not None and not (is_whole(self.pooled) and 0 <= self.pooled <= len(self.channels)):
             raise ValueError(
                 f"cnn: pooled is {self.pooled!r}; it must be 0 to {len(self.channels)}, the number of convolutions, or "
@@ -81,11 +82,7 @@ class CNN(nn.Module):
                 x = pool(x)
             x = nn.relu(x)  # after pooling, with the same result, on a quarter of the numbers
         x = x.reshape(x.shape[0], -1)
-        for width in self.hidden:
-            x = dense(width, self.initial, x)
-            if self.dropout:
-                x = Dropout(self.dropout)(x, train=train)
-            x = nn.relu(x)
+        x = hidden_layers(self.hidden, self.initial, self.dropout, x, train=train)
         return dense(self.classes, self.initial, x)
 
     @property

@@ -44,6 +44,9 @@ class ConvDropout(nn.Module):
     def __post_init__(self) -> None:
         """Raises `ValueError` for invalid sizes."""
         check_sizes(self)
+        for name in ("channels", "dropout"):
+            if len(value := getattr(self, name)) != 2:
+                raise ValueError(f"conv_dropout: {name} is {value}; it must be two numbers")
         super().__post_init__()
 
     @nn.compact

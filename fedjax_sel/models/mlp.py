@@ -3,8 +3,8 @@
 import flax.linen as nn
 from jaxtyping import Array, Float
 
-from fedjax_sel.models._dropout import Dropout
-from fedjax_sel.models._initial import dense
+from fedjax_sel.catalog import check_name
+from fedjax_sel.models._initial import KINDS, dense, hidden_layers
 from fedjax_sel.models._sizes import check_sizes
 
 __all__ = ["MLP"]
@@ -33,15 +33,12 @@ class MLP(nn.Module):
     def __post_init__(self) -> None:
         """Raises `ValueError` for invalid sizes."""
         check_sizes(self)
+        check_name("initial of mlp:", self.initial, KINDS)
         super().__post_init__()
 
     @nn.compact
     def __call__(self, x: Float[Array, "b *example"], *, train: bool = False) -> Float[Array, "b C"]:
         """Returns logits."""
         x = x.reshape(x.shape[0], -1)
-        for width in self.hidden:
-            x = dense(width, self.initial, x)
-            if self.dropout:
-                x = Dropout(self.dropout)(x, train=train)
-            x = nn.relu(x)
+        x = hidden_layers(self.hidden, self.initial, self.dropout, x, train=train)
         return dense(self.classes, self.initial, x)

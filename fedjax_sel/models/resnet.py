@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from fedjax_sel.catalog import check_name
-from fedjax_sel.models._fast_conv import Conv
+from fedjax_sel.models._blocks import convolution, images
 from fedjax_sel.models._norm import Norm
 from fedjax_sel.models._sizes import check_sizes
 
@@ -47,6 +47,15 @@ class ResNet(nn.Module):
     def __post_init__(self) -> None:
         """Raises `ValueError` for invalid sizes."""
         check_sizes(self)
+        layers = 2 * len(self.widths)
+        if self.depth < layers + 2 or (self.depth - 2) % layers:
+            several = ", ".join(str(layers * n + 2) for n in (3, 5, 7))
+            raise ValueError(f"resnet: depth is {self.depth}; it must be {layers} n + 2, as {several}")
+        check_name("shortcut of resnet:", self.shortcut, ("pad", "projection"))
+        if self.shortcut == "pad" and list(self.widths) != sorted(self.widths):
+            raise ValueError(
+                f"resnet: widths are {self.widths}; with shortcut 'pad' none may be below the one before it"
+            )
         super().__post_init__()
 
     @nn.compact
@@ -56,43 +65,23 @@ class ResNet(nn.Module):
         """Returns logits; `mask` says which examples count in the statistics of a batch.
 
         Raises:
-          ValueError: the depth, the shortcut or the widths are invalid, or the examples are not images of at least 4x4.
+          ValueError: the examples are not images of at least 4x4.
         """
-        layers = 2 * len(self.widths)
-        if self.depth < layers + 2 or (self.depth - 2) % layers:
-            several = ", ".join(str(layers * n + 2) for n in (3, 5, 7))
-            raise ValueError(f"resnet: depth is {self.depth}; it must be {layers} n + 2, as {several}")
-        check_name("shortcut of resnet:", self.shortcut, ("pad", "projection"))
-        if x.ndim not in (3, 4) or min(x.shape[1:3]) < 4:
-            raise ValueError(
-                f"resnet: an example has shape {x.shape[1:]}; it must be (height, width) or (height, width, channels), "
-                "height and width at least 4"
-            )
-        x = x.reshape(*x.shape[:3], -1)
+        x = images("resnet", x, 4)
 
         def normalised(x):
             return Norm(self.norm)(x, train=train, mask=mask)
 
-        def convolved(x, width, stride=1):
-            return Conv(width, (3, 3), strides=(stride, stride), padding=1, use_bias=False, kernel_init=HE)(x)
-
-        x = nn.relu(normalised(convolved(x, self.widths[0])))
+        x = nn.relu(normalised(convolution(self.widths[0])(x)))
         for stage, width in enumerate(self.widths):
-            for block in range((self.depth - 2) // layers):
+            for block in range((self.depth - 2) // (2 * len(self.widths))):
                 stride = 2 if stage > 0 and block == 0 else 1
-                y = nn.relu(normalised(convolved(x, width, stride)))
-                y = normalised(convolved(y, width))
+                y = nn.relu(normalised(convolution(width, stride=stride)(x)))
+                y = normalised(convolution(width)(y))
                 if stride == 2 and self.shortcut == "projection":
-                    x = normalised(Conv(width, (1, 1), strides=(2, 2), use_bias=False, kernel_init=HE)(x))
+                    x = normalised(convolution(width, kernel=1, stride=2)(x))
                 elif stride == 2:
                     added = width - x.shape[-1]
-                    if added < 0:
-                        raise ValueError(
-                            f"resnet: widths are {self.widths}; with shortcut 'pad' none may be below the one before it"
-                        )
                     x = jnp.pad(x[:, ::2, ::2], ((0, 0), (0, 0), (0, 0), (added // 2, added - added // 2)))
                 x = nn.relu(x + y)
         return nn.Dense(self.classes)(x.mean((1, 2)))
-
-
-HE = nn.initializers.he_normal()

@@ -50,6 +50,8 @@ class WideResNet(nn.Module):
     def __post_init__(self) -> None:
         """Raises `ValueError` for invalid sizes."""
         check_sizes(self)
+        if self.depth < 10 or (self.depth - 4) % 6:
+            raise ValueError(f"wide_resnet: depth is {self.depth}; it must be 6 n + 4, as 10, 16, 22, 28 or 40")
         super().__post_init__()
 
     @nn.compact
@@ -67,12 +69,8 @@ class WideResNet(nn.Module):
         `mask` says which examples count in the statistics of a batch.
 
         Raises:
-          ValueError: the depth or width is invalid, or the examples are not images.
+          ValueError: the examples are not images.
         """
-        if self.depth < 10 or (self.depth - 4) % 6:
-            raise ValueError(f"wide_resnet: depth is {self.depth}; it must be 6 n + 4, as 10, 16, 22, 28 or 40")
-        if self.width < 1:
-            raise ValueError(f"wide_resnet: width is {self.width}; it must be at least 1")
 
         def group(i, x):
             width, blocks = 16 * 2**i * self.width, (self.depth - 4) // 6

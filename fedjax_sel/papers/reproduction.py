@@ -67,9 +67,9 @@ def reproduce(
       The content of `summary.json`.
 
     Raises:
-      ValueError: an unknown scale, a name that is no strategy or has no place, a folder of something else or in use by
-        another process, with `finished` a folder in which nothing is finished, or `known` without `finished` or without
-        a report of this paper at this scale.
+      ValueError: an unknown scale, a name that is not a strategy or has no place, a folder of something else or in use
+        by another process, with `finished` a folder in which nothing is finished, or `known` without `finished` or
+        without a report of this paper at this scale.
     """
     console = console or Console(quiet=True)
     scale = scale or paper.default_scale

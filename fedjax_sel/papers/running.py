@@ -73,7 +73,9 @@ def identify_runs(cells: Sequence[Cell], configs: Sequence[Config]) -> list[tupl
     out: dict[tuple[str, str], tuple[str, ...]] = {}
     for cell, config in zip(cells, configs, strict=True):
         if cell.begins is not None and cell.begins not in out:
-            raise ValueError(f"the cell {cell.key} begins with the model of {cell.begins}, which is no cell before it")
+            raise ValueError(
+                f"the cell {cell.key} begins with the model of {cell.begins}, which does not come before it"
+            )
         out[cell.key] = (config.fingerprint, *(() if cell.begins is None else out[cell.begins]))
     return list(out.values())
 

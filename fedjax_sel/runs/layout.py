@@ -67,7 +67,7 @@ def state(folder: str | Path) -> str:
         return "new"
     if CONFIG not in inside:
         raise FolderError(
-            f"{folder} is no run's folder: it has no {CONFIG}, but other files ({', '.join(inside[:3])}"
+            f"{folder} is not a run's folder: it has no {CONFIG}, but other files ({', '.join(inside[:3])}"
             f"{', ...' if len(inside) > 3 else ''}); give a run's folder, or a new one"
         )
     return "finished" if SUMMARY in inside else "interrupted"

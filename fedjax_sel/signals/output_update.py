@@ -75,8 +75,8 @@ def find_output_layer(variables: Variables, name: str | None) -> dict[str, Any]:
         found = [path for path in layers if path == tuple(name.split("/"))]
     if not found:
         raise ValueError(
-            f"output_update: layer is {name!r}, which is no layer with kernel and bias by whose name the output layer "
-            f"is known; layer must be one of {', '.join(sorted('/'.join(path) for path in layers)) or '(none)'}"
+            f"output_update: layer is {name!r}, which is not the name of a layer with kernel and bias that may be the "
+            f"output layer; it must be one of {', '.join(sorted('/'.join(path) for path in layers)) or '(none)'}"
         )
     kernel, bias = (flat[(*found[-1], part)] for part in ("kernel", "bias"))
     is_class_first = kernel.shape[0] == len(bias) and (found[-1] == () or kernel.shape[-1] != len(bias))

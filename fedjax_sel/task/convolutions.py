@@ -9,6 +9,7 @@ from typing import Any
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+from jax.extend import core
 
 from fedjax_sel.code import describe_changeable
 from fedjax_sel.models._call import ModelAdapter, apply_model, init_model
@@ -20,7 +21,7 @@ SHOWN = 3
 """How many layers a warning names."""
 
 
-def native_convolutions(task: Task, x: Rows) -> list[str]:
+def list_native_convolutions(task: Task, x: Rows) -> list[str]:
     """Returns the paths of the model's layers that call XLA's own convolution and that `models.Conv` could replace.
 
     Layers of a model that is not a Linen module are numbered. The model is traced, not compiled.
@@ -34,26 +35,41 @@ def native_convolutions(task: Task, x: Rows) -> list[str]:
     ...     @nn.compact
     ...     def __call__(self, x, *, train=False):
     ...         return nn.Conv(4, (3, 3))(x).mean((1, 2))
-    >>> native_convolutions(Task(Small()), jnp.zeros((1, 8, 8, 1)))
+    >>> list_native_convolutions(Task(Small()), jnp.zeros((1, 8, 8, 1)))
     ['Conv_0']
     """
     dtype, options = x.dtype if task.raw else jnp.float32, tuple(task.frozen.model_options.items())
     if not isinstance(task.model, nn.Module):
-        return _native_operations(task.model, x.shape[1:], dtype)
-    return list(_native_layers(task.model, x.shape[1:], dtype, options, code=describe_changeable(task.model)))
+        return _list_native_operations(task.model, x.shape[1:], dtype)
+    return list(_list_native_layers(task.model, x.shape[1:], dtype, options, code=describe_changeable(task.model)))
 
 
-def _native_operations(model: ModelAdapter, example: tuple[int, ...], dtype: Any) -> list[str]:
+def _list_native_operations(model: ModelAdapter, example: tuple[int, ...], dtype: Any) -> list[str]:
     """Returns a name for each of XLA's own convolutions in a model that is not a Linen module."""
     x = jax.ShapeDtypeStruct((1, *example), dtype)
     variables = jax.eval_shape(lambda x: init_model(model, jax.random.key(0), x), x)
     program = jax.make_jaxpr(lambda variables, x: apply_model(model, variables, x, train=False))(variables, x)
-    count = str(program).count("conv_general_dilated[")
-    return [f"convolution {i + 1}" for i in range(count)]
+    return [f"convolution {i + 1}" for i in range(count_replaceable(program.jaxpr))]
+
+
+def count_replaceable(program: core.Jaxpr) -> int:
+    """Returns how many of XLA's own convolutions in a program `models.fast_convolution` could replace.
+
+    They are those over one or two axes that are not transposed, outside of `fast_convolution` itself, which holds one
+    for programs without a loop.
+    """
+    count = 0
+    for step in program.eqns:
+        if step.primitive.name == "conv_general_dilated":
+            axes = len(getattr(step.invars[0].aval, "shape", ()))
+            count += axes in (3, 4) and set(step.params["lhs_dilation"]) == {1}
+        elif step.primitive.name != "custom_vmap_call":
+            count += sum(map(count_replaceable, core.jaxprs_in_params(step.params)))
+    return count
 
 
 @functools.lru_cache(maxsize=64)
-def _native_layers(
+def _list_native_layers(
     model: nn.Module, example: tuple[int, ...], dtype: Any, options: tuple[tuple[str, Any], ...], *, code: str
 ) -> tuple[str, ...]:
     """Returns the paths in a Linen module that is called with these options; `code` tells changed code from earlier."""
@@ -86,7 +102,7 @@ def warn_native_convolutions(task: Task, x: Rows) -> None:
     """
     if jax.default_backend() != "cpu":
         return
-    names = native_convolutions(task, x)
+    names = list_native_convolutions(task, x)
     if not names:
         return
     others = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""

@@ -23,7 +23,7 @@ class Costs(NamedTuple):
       backward: an example's backward pass as a multiple of that; 2 if all is trained, less if parts are frozen.
       outputs: shape of one example's logits.
       fixed_parameters: numbers in the frozen parts.
-      statistics: those of `parameters` that are no parameters, as of batch normalisation.
+      statistics: how many of `parameters` are statistics, as of batch normalisation, not weights.
     """
 
     parameters: int
@@ -90,16 +90,16 @@ def count_flops(function: Callable[..., Any], *inputs: Any) -> tuple[float, Any]
 def count_repeats(program: core.Jaxpr) -> float:
     """Returns the operations of a program's loops of known length that XLA does not count.
 
-    Of a loop that is unrolled, it counts the iterations of one turn, and those that are left over.
+    Of an unrolled loop, it counts the iterations of one step, which are `unroll`, and those that are left over.
     """
     more = 0.0
     for equation in program.eqns:
         name, params = equation.primitive.name, equation.params
         if name == "scan":
-            body, turns, unroll = params["jaxpr"], params["length"], params["unroll"]
-            counted = turns if turns <= unroll else unroll + turns % unroll
-            turn, _ = count_flops(core.jaxpr_as_fun(body), *body.in_avals)
-            more += (turns - counted) * turn + counted * count_repeats(body.jaxpr)
+            body, length, unroll = params["jaxpr"], params["length"], params["unroll"]
+            counted = length if length <= unroll else unroll + length % unroll
+            once, _ = count_flops(core.jaxpr_as_fun(body), *body.in_avals)
+            more += (length - counted) * once + counted * count_repeats(body.jaxpr)
         elif name == "cond":
             whole = [count_flops(core.jaxpr_as_fun(one), *one.in_avals)[0] for one in params["branches"]]
             repeats = [count_repeats(one.jaxpr) for one in params["branches"]]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import field
 from typing import Any
 
@@ -56,12 +56,7 @@ class FrozenParams(Pytree):
 
     def split(self, variables: Variables) -> tuple[Variables, Variables]:
         """Splits variables into those that are trained and those that are frozen."""
-        if not self.names:
-            return variables, {}
-        flat = traverse_util.flatten_dict(variables)
-        sides = [{k: v for k, v in flat.items() if self.is_frozen(k[1:]) == frozen} for frozen in (False, True)]
-        trained, frozen = map(traverse_util.unflatten_dict, sides)
-        return trained, frozen
+        return split_parts(variables, self.names)
 
     def drop_frozen(self, variables: Variables) -> Variables:
         """Returns the variables that are trained."""
@@ -81,15 +76,25 @@ class FrozenParams(Pytree):
         flat = traverse_util.flatten_dict(self.variables)
         return traverse_util.unflatten_dict({path: leaf for path, leaf in flat.items() if path[1] not in stages})
 
-    @contextmanager
-    def evaluate_frozen(self) -> Iterator[None]:
-        """Context manager in which frozen parts are called as in evaluation."""
-        if not self.names:
-            yield
-            return
+    def evaluate_frozen(self) -> AbstractContextManager[None]:
+        """Returns a context manager in which frozen parts are called as in evaluation."""
+        return evaluate_parts(self.is_frozen) if self.names else nullcontext()
 
-        with evaluate_parts(self.is_frozen):
-            yield
+
+def split_parts(variables: Variables, names: Sequence[str]) -> tuple[Variables, Variables]:
+    """Splits variables into those outside and those within the named parts."""
+    if not names:
+        return variables, {}
+    flat = traverse_util.flatten_dict(variables)
+    inside = {path for path in flat if is_within(path[1:], names)}
+    sides = ({path: leaf for path, leaf in flat.items() if (path in inside) == one} for one in (False, True))
+    others, named = map(traverse_util.unflatten_dict, sides)
+    return others, named
+
+
+def is_within(path: Sequence[str], names: Sequence[str]) -> bool:
+    """Returns whether a path begins with the steps of one of the names."""
+    return any(within(path, name) for name in names)
 
 
 def within(path: Sequence[str], name: str) -> bool:
@@ -132,7 +137,7 @@ def fit_variables(
     given: dict[tuple[str, ...], Any] = dict(traverse_util.flatten_dict(variables))
     wanted: dict[tuple[str, ...], Any] = dict(traverse_util.flatten_dict(like))
     wrong = [f"{'/'.join(path)} is missing" for path in wanted if path not in given]
-    wrong += [f"{'/'.join(path)} is no part of the model" for path in given if path not in wanted]
+    wrong += [f"{'/'.join(path)} is not a part of the model" for path in given if path not in wanted]
     out = {}
     for path in wanted.keys() & given.keys():
         have, need = jnp.shape(given[path]), wanted[path].shape
@@ -168,7 +173,7 @@ def check_parts(what: str, names: Sequence[str], variables: Variables, rest: str
     for name in names:
         if not any(within(path, name) for path in paths):
             raise ValueError(
-                f"{what}: {name!r} is no part of the model; its parts are {known} (and what is within them, as in "
+                f"{what}: {name!r} is not a part of the model; its parts are {known} (and what is within them, as in "
                 "part/within; * stands for anything)"
             )
     parameters = [path[1:] for path in traverse_util.flatten_dict(variables) if path[0] == PARAMETERS]

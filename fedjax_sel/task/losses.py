@@ -107,10 +107,10 @@ class Focal(Loss):
 
     def __call__(self, outputs: Float[Array, "b C"], targets: Int[Array, "b"]) -> Float[Array, "b"]:
         """Returns the loss of each example."""
-        surprise = CrossEntropy()(outputs, targets)
+        loss = surprise(outputs, targets)
         # 1 - p_y; a power of 0 has no gradient.
-        wrong = jnp.maximum(-jnp.expm1(-surprise), jnp.finfo(jnp.float32).tiny)
-        return wrong**self.gamma * surprise  # Eq. (4)
+        wrong = jnp.maximum(-jnp.expm1(-loss), jnp.finfo(jnp.float32).tiny)
+        return wrong**self.gamma * loss  # Eq. (4)
 
 
 class SquaredError(Loss):
@@ -124,7 +124,7 @@ class SquaredError(Loss):
 
     def __call__(self, outputs: Float[Array, "b k"], targets: Num[Array, "b *k"]) -> Float[Array, "b"]:
         """Returns the loss of each example."""
-        return average_places(optax.squared_error(outputs, align(targets, outputs)))
+        return optax.squared_error(outputs, align(targets, outputs)).mean(-1)
 
 
 class Huber(Loss):
@@ -145,7 +145,7 @@ class Huber(Loss):
 
     def __call__(self, outputs: Float[Array, "b k"], targets: Num[Array, "b *k"]) -> Float[Array, "b"]:
         """Returns the loss of each example."""
-        return average_places(optax.huber_loss(outputs, align(targets, outputs), delta=self.delta))
+        return optax.huber_loss(outputs, align(targets, outputs), delta=self.delta).mean(-1)
 
 
 class BinaryCrossEntropy(Loss):
@@ -159,7 +159,7 @@ class BinaryCrossEntropy(Loss):
 
     def __call__(self, outputs: Float[Array, "b C"], targets: Num[Array, "b C"]) -> Float[Array, "b"]:
         """Returns the loss of each example."""
-        return average_places(optax.sigmoid_binary_cross_entropy(outputs, jnp.asarray(targets, outputs.dtype)))
+        return optax.sigmoid_binary_cross_entropy(outputs, jnp.asarray(targets, outputs.dtype)).mean(-1)
 
 
 class NextToken(Loss):
@@ -208,12 +208,10 @@ def align(targets: Num[Array, "b *k"], outputs: Float[Array, "b k"]) -> Num[Arra
     return targets[:, None] if targets.ndim == outputs.ndim - 1 else targets
 
 
-def average_places(value: Float[Array, "b L"], counts: Bool[Array, "b L"] | None = None) -> Float[Array, "b"]:
+def average_places(value: Float[Array, "b L"], counts: Bool[Array, "b L"]) -> Float[Array, "b"]:
     """Returns the mean over each example's positions that count; 0 if none do.
 
     >>> average_places(jnp.array([[1.0, 3.0, 9.0]]), jnp.array([[True, True, False]]))
     Array([2.], dtype=float32)
     """
-    if counts is None:
-        return value.mean(-1)
     return jnp.where(counts, value, 0).sum(-1) / jnp.maximum(counts.sum(-1), 1)

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Num, Shaped
 
 from fedjax_sel.pytree import Pytree, static
-from fedjax_sel.task.losses import ExampleFunction, align, average_places
+from fedjax_sel.task.losses import ExampleFunction, align
 
 
 class Metric(Pytree, ABC):
@@ -50,7 +50,7 @@ class MeanOf(Metric):
 
     Attributes:
       function: returns a number, or one for each class, for each example.
-      higher_is_better: whether higher values are better; None: nobody has said so, and no client is called the worst.
+      higher_is_better: whether higher values are better; None: unknown, so no worst decile is reported.
 
     >>> MeanOf(lambda outputs, targets: outputs[:, 0] ** 2, higher_is_better=False).higher_is_better
     False
@@ -60,7 +60,7 @@ class MeanOf(Metric):
     higher_is_better: bool | None = static(default=None)
 
     def measure(self, outputs: Any, targets: Any) -> Any:
-        """Returns what the function returns; raises `ValueError` if that is no array."""
+        """Returns what the function returns; raises `ValueError` if that is not an array."""
         value = self.function(outputs, targets)
         if not hasattr(value, "shape"):
             name = getattr(self.function, "__name__", "a metric")
@@ -272,7 +272,7 @@ class AbsoluteError(Metric):
 
     def measure(self, outputs: Float[Array, "b k"], targets: Num[Array, "b *k"]) -> Float[Array, "b"]:
         """Returns the error of each example."""
-        return average_places(jnp.abs(outputs - align(targets, outputs)))
+        return jnp.abs(outputs - align(targets, outputs)).mean(-1)
 
 
 class R2(Metric):
@@ -312,7 +312,7 @@ class LabelAccuracy(Metric):
 
     def measure(self, outputs: Float[Array, "b C"], targets: Int[Array, "b C"]) -> Float[Array, "b"]:
         """Returns the fraction of each example's labels that are correct; NaN where an output is NaN."""
-        return average_places(jnp.where(jnp.isnan(outputs), jnp.nan, (outputs > 0) == (targets > 0)))
+        return jnp.where(jnp.isnan(outputs), jnp.nan, (outputs > 0) == (targets > 0)).mean(-1)
 
 
 class TokenAccuracy(Metric):

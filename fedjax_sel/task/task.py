@@ -123,6 +123,13 @@ class Task(Pytree):
             raise ValueError(f"task: a metric is called {wrong[0]!r}, as a history calls something else; rename it")
         if wrong := [name for name in self.metrics if not name or "." in name or "/" in name]:
             raise ValueError(f"task: a metric is called {wrong[0]!r}; a name has no dot and no slash, as in 'top_5'")
+        for name in self.metrics:
+            whole, _, number = name.rpartition("_")
+            if number.isdigit() and whole in self.metrics:
+                raise ValueError(
+                    f"task: metrics are called {whole!r} and {name!r}, as a history calls one class of {whole!r}; "
+                    "rename one of them"
+                )
         wrapped = {name: one if isinstance(one, Metric) else wrap_metric(one) for name, one in self.metrics.items()}
         object.__setattr__(self, "metrics", FrozenDict(wrapped))
         object.__setattr__(self, "loss", self.loss if isinstance(self.loss, Loss) else OwnLoss(self.loss))
@@ -144,8 +151,8 @@ class Task(Pytree):
           dataset: the dataset, whose targets determine the default loss and metrics.
           loss, metrics: of the task; None: the defaults.
           normalise: whether to normalise to mean 0 and deviation 1 over the training examples, unless the dataset's
-            targets are tokens. Whole numbers other than bytes that are not normalised are token ids (`raw`). `"unit"`:
-            bytes become numbers from 0 to 1.
+            targets are tokens. Whole numbers that are not normalised are token ids (`raw`); bytes are only if the
+            targets are tokens. `"unit"`: bytes become numbers from 0 to 1.
 
         Raises:
           ValueError: `normalise` is `"unit"`, but the examples are token ids or no bytes; or a model of texts gets
@@ -158,9 +165,9 @@ class Task(Pytree):
             )
         if not (isinstance(normalise, bool | np.bool_) or normalise == "unit"):
             raise ValueError(f"normalise is {show(normalise)}; it must be True, False or 'unit'")
-        whole = not normalise or dataset.targets == "tokens"
+        as_stored = not normalise or dataset.targets == "tokens"
         if isinstance(model, TakesTokens):
-            check_tokens(model, dataset, whole)
+            check_tokens(model, dataset, as_stored=as_stored)
         given = {
             "loss": DEFAULT_LOSS[dataset.targets] if loss is None else loss,
             "metrics": DEFAULT_METRICS[dataset.targets] if metrics is None else metrics,
@@ -175,8 +182,9 @@ class Task(Pytree):
                     f"normalise is 'unit', which is for bytes, but examples are {dataset.x.dtype}; use True"
                 )
             return cls(model, scale=1 / 255, **given)
-        if whole:
-            return cls(model, raw=dataset.x.dtype.kind in "iu" and dataset.x.dtype != np.uint8, **given)
+        if as_stored:
+            are_ids = dataset.targets == "tokens" or dataset.x.dtype != np.uint8
+            return cls(model, raw=dataset.x.dtype.kind in "iu" and are_ids, **given)
         warn_before_learning(dataset)
         shift, scale = map(jnp.asarray, normalisation(dataset))
         return cls(model, shift, scale, **given)
@@ -185,7 +193,7 @@ class Task(Pytree):
         """Returns initial values of the variables that are trained, for examples like those of `x` (any number).
 
         Raises:
-          ValueError: a variable is no float.
+          ValueError: a variable is not a float.
         """
         example = jnp.zeros((1, *x.shape[1:]), x.dtype if self.raw else jnp.float32)
         variables = self.frozen.initialize(init_model(self.model, key, example, **self.frozen.model_options))
@@ -428,16 +436,22 @@ class Task(Pytree):
 
 
 @see("docs/learn/own_model.md")
-def check_tokens(model: TakesTokens, dataset: Dataset, whole: bool) -> None:
-    """Raises `ValueError` if the examples of a model of texts are not token ids, or would be normalised."""
+def check_tokens(model: TakesTokens, dataset: Dataset, *, as_stored: bool) -> None:
+    """Raises `ValueError` if the examples of a model of texts are not token ids, or would be normalised.
+
+    Args:
+      model: the model.
+      dataset: the examples.
+      as_stored: whether the model gets them as they are, not normalised.
+    """
     name = f"{dataset.name}: {type(model).__name__} takes token ids"
-    parts = [x for x in (dataset.x, dataset.test_x) if x.size]
+    parts = [x for x in (dataset.x, dataset.test_x, dataset.validation_x) if x.size]
     if any(x.dtype.kind not in "iu" and not np.array_equal(x, np.round(x)) for x in parts):
-        raise ValueError(f"{name}, but the examples are no whole numbers; choose another model")
+        raise ValueError(f"{name}, but the examples are not whole numbers; choose another model")
     low, high = min(x.min() for x in parts), max(x.max() for x in parts)
     if low < 0 or high >= model.vocabulary:
         raise ValueError(f"{name} from 0 to {model.vocabulary - 1}, but there are some from {low:g} to {high:g}")
-    if not whole:
+    if not as_stored:
         raise ValueError(f"{name}, which must not be normalised; give normalise=False (model.normalise=false)")
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+import fedjax_sel as fs
 from fedjax_sel.client_selection import _gaussian_process
 from fedjax_sel.client_selection._gaussian_process import fit, gradient, greedy
 from fedjax_sel.client_selection.fedcor import FedCor
@@ -157,9 +158,9 @@ def test_more_clients_than_the_factor_has_rows_are_still_chosen_once_each():
 
 
 def known(change, available):
-    """A client that was not asked, now or in the round before, changes like the mean of the others."""
+    """A client that was not asked, now or in the round before, changes as the mean of the others; None: nobody was."""
     there = available & np.isfinite(change)
-    return np.where(there, change, change[there].mean() if there.any() else 0.0)
+    return np.where(there, change, change[there].mean()) if there.any() else None
 
 
 class ByHand:
@@ -183,6 +184,7 @@ class ByHand:
             self.draws.append((t - 1, known(loss - self.loss, available)))
         if self.probes(t):
             self.draws.append((t, known(probed_loss - loss, available)))
+        self.draws = [(drawn, change) for drawn, change in self.draws if change is not None]
         self.loss = np.where(available & self.asks(t), loss, np.nan)
         if t > self.s.warm_up:
             self.discount[selected] *= self.s.beta
@@ -203,7 +205,7 @@ def test_fedcor_is_its_rule_in_random_rounds():
     state, plain, happened = selector.init(KEY, context(n, m), HOST), ByHand(selector, n), Counter()
     select, observe = jax.jit(selector.select), jax.jit(selector.observe)
     for t in range(50):
-        available = rng.random(n) < (0.2 if t % 11 == 9 else 0.8)
+        available = rng.random(n) < (0.2 if t % 11 == 9 else 0.0 if t in (2, 20) else 0.8)
         ctx = context(n, m, t, size, available)
         loss, probed = rng.uniform(0.5, 2.0, (2, n)).astype(np.float32).astype(float)
         assert bool(selector.asks(ctx.round)) == plain.asks(t)
@@ -241,6 +243,20 @@ def test_while_warming_up_cohorts_are_uniform_and_after_it_there_is_no_chance():
         counts = np.bincount(np.ravel(draw(keys, context(8, 3, t))), minlength=8)
         assert stats.chisquare(counts).pvalue > 1e-4
     assert len({tuple(c) for c in draw(keys, context(8, 3, 5)).tolist()}) == 1
+
+
+def test_a_fit_that_fails_is_reported_and_cohorts_are_uniform():
+    """With fewer clients than rows of `X`, 32 bits do not tell `XXᵀ + σ²I` from a singular matrix."""
+    digits = fs.load("digits")
+    federation = fs.Federation(digits, fs.partition.Iid(6))
+    selector = FedCor(noise=1e-5, warm_up=2, interval=50, first_steps=200)
+    task = fs.Task.on(fs.models.LogisticRegression(classes=10), digits)
+    experiment = fs.Experiment(task, client_selection=selector, cohort_size=2, rounds=60)
+    with pytest.warns(UserWarning, match=r"FedCor: \d+ scores that are NaN"):
+        history = fs.simulate(experiment, federation, seeds=1)
+    later = history.selections[0, 3:]
+    assert np.bincount(later.ravel(), minlength=6).min() > 0
+    assert np.isfinite(history["loss"]).all()
 
 
 @pytest.mark.parametrize(

@@ -192,3 +192,15 @@ def test_whole_numbers_that_32_bit_floats_cannot_tell_apart_are_refused_before_t
 def test_targets_that_32_bit_floats_cannot_hold_are_refused(y, says):
     with pytest.raises(ValueError, match=says):
         dataset("prices", SECONDS.astype(np.float32) - 1.7e9, y, targets="continuous")
+
+
+@pytest.mark.parametrize(
+    ("owner", "says"),
+    [
+        (np.array(["a", 1, "a", 1], object), r"d: owner holds values of several types \(int, str\)"),
+        (np.array(["2026-01-01", "NaT", "2026-01-01", "NaT"], "M8[D]"), "d: owner 1 is None"),
+    ],
+)
+def test_owners_that_cannot_be_told_apart_are_refused(owner, says):
+    with pytest.raises(ValueError, match=says):
+        dataset("d", np.eye(4), np.arange(4) % 2, owner=owner)

@@ -186,3 +186,22 @@ def test_nothing_to_stack_is_refused():
 def test_what_is_no_part_of_a_federation_is_refused(options, message):
     with pytest.raises(ValueError, match=message):
         Federation(**{"source": load("iris"), "partition": Iid(3), **options})
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Draws from NumPy's global generator unless it is told not to."""
+
+    clients: int | None = None
+    own: bool = False
+
+    def assign(self, y, rng, owner):
+        return (rng if self.own else np.random).permutation(len(y)).tolist()
+
+
+def test_a_users_rule_must_draw_from_the_generator_that_it_is_given_and_may_return_a_list():
+    with pytest.raises(ValueError, match=r"random numbers were drawn from np\.random"):
+        Federation(load("iris"), Drawn()).draw(0)
+    first, again = (Federation(load("iris"), Drawn(own=True)).draw(0) for _ in range(2))
+    np.testing.assert_array_equal(first.order, again.order)
+    assert first.num_clients == len(load("iris").y)

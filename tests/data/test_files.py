@@ -122,7 +122,7 @@ def test_a_single_array_is_not_an_archive(tmp_path):
 
 def test_a_text_is_not_an_archive(tmp_path):
     (tmp_path / "mine.npz").write_text("x,y\n1,2\n")
-    with pytest.raises(ValueError, match=r"mine.npz cannot be read \(it is no .npz archive\); an .npz archive without"):
+    with pytest.raises(ValueError, match=r"mine.npz cannot be read \(it is not an .npz archive\); an .npz archive"):
         load(f"npz:{tmp_path / 'mine.npz'}")
 
 

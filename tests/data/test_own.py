@@ -332,8 +332,8 @@ POINTS = pd.DataFrame({"x1": [1.0, 2, 3, 4], "x2": [0.0, 1, 0, 1], "y": [0, 1, 0
         (pd.concat([POINTS, POINTS[["x1"]]], axis=1), {}, "frame has two columns 'x1'"),
         (POINTS, {"test": POINTS[["x1", "y"]]}, "test: there is no column 'x2', which the other table has"),
         (POINTS, {"features": "x1"}, "features is 'x1'; features is a list of columns"),
-        (POINTS, {"features": ["x1", "y"]}, "column 'y' is among the features, but is no feature"),
-        (POINTS, {"features": ["x1", "who"]}, "column 'who' is among the features"),
+        (POINTS, {"features": ["x1", "y"]}, "column 'y' is the label or the client, so it cannot be a feature"),
+        (POINTS, {"features": ["x1", "who"]}, "column 'who' is the label or the client"),
     ],
 )
 def test_a_table_that_cannot_be_read_is_one_clear_error(frame, given, says):

@@ -60,6 +60,7 @@ def test_test_examples_are_the_clients_own():
     [
         ({"alpha": -1.0}, "alpha is -1.0; it is a standard deviation"),
         ({"beta": float("nan")}, "beta is nan"),
+        ({"clients": 10.0}, "synthetic: clients is 10.0; it must be a whole number"),
         ({"clients": 5, "num_examples": 4}, "5 clients, 4 training"),
     ],
 )

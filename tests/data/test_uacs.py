@@ -112,6 +112,7 @@ def test_test_rows_are_uniform_on_the_square():
         ({"boundary": 20, "clients": 20}, "20 boundary clients of 20; there must be 1 to 19"),
         ({"num_examples": 0}, "num_examples is 0, num_test_examples is 2000; both must be at least 1"),
         ({"num_test_examples": -1}, "num_test_examples is -1"),
+        ({"clients": 20.5}, "uacs: clients is 20.5; it must be a whole number"),
         ({"amplitude": -0.1}, "amplitude is -0.1; it must be from 0 to 0.75"),
         ({"amplitude": float("nan")}, "amplitude is nan"),
     ],

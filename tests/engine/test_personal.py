@@ -212,7 +212,7 @@ def test_fine_tuning_before_evaluation_is_training_that_is_thrown_away(clients, 
 @pytest.mark.parametrize(
     ("experiment", "match"),
     [
-        (PER.replace(task=replace(TASK, personal=("Dense_7",))), "personal: 'Dense_7' is no part of the model"),
+        (PER.replace(task=replace(TASK, personal=("Dense_7",))), "personal: 'Dense_7' is not a part of the model"),
         (PER.replace(task=replace(TASK, personal=("*",))), "is all of the model .*something must be shared"),
         (REP.replace(task=replace(TASK, personal=()), fine_tuning=SGD()), "no personal parts to alternate with"),
     ],

@@ -13,7 +13,7 @@ from jax import lax
 from fedjax_sel.models._fast_conv import Conv, FastConvolutions, fast_convolution, fast_convolutions
 from fedjax_sel.models.wide_resnet import WideResNet
 from fedjax_sel.task import Task
-from fedjax_sel.task.convolutions import native_convolutions, warn_native_convolutions
+from fedjax_sel.task.convolutions import list_native_convolutions, warn_native_convolutions
 from fedjax_sel.types import Batch
 
 KEY = jax.random.key(0)
@@ -184,9 +184,9 @@ def test_frozen_parts_and_stages_are_named_as_before():
 
 
 def test_native_layers_are_named():
-    assert native_convolutions(Task(Theirs()), IMAGES) == ["first", "inner/Conv_0", "later"]
-    assert native_convolutions(Task(fast_convolutions(Theirs())), IMAGES) == []
-    assert native_convolutions(Task(WideResNet(depth=10)), IMAGES) == []
+    assert list_native_convolutions(Task(Theirs()), IMAGES) == ["first", "inner/Conv_0", "later"]
+    assert list_native_convolutions(Task(fast_convolutions(Theirs())), IMAGES) == []
+    assert list_native_convolutions(Task(WideResNet(depth=10)), IMAGES) == []
 
 
 def test_layers_that_could_not_be_replaced_are_not_named():
@@ -196,7 +196,7 @@ def test_layers_that_could_not_be_replaced_are_not_named():
             x = nn.Conv(2, (3, 3, 3))(x).mean((1,))
             return nn.ConvTranspose(3, (2, 2))(nn.Conv(2, (3, 3), input_dilation=2, padding=1)(x)).mean((1, 2))
 
-    assert native_convolutions(Task(Volume()), VOLUMES) == []
+    assert list_native_convolutions(Task(Volume()), VOLUMES) == []
 
 
 def test_a_warning_names_the_remedy_on_a_cpu_only(monkeypatch):

@@ -12,7 +12,10 @@ from jax import lax
 
 from fedjax_sel import Task, models
 from fedjax_sel.models._blocks import InvertedResidual, SqueezeExcite, divisible
+from fedjax_sel.models.cnn import CNN
+from fedjax_sel.models.conv_dropout import ConvDropout
 from fedjax_sel.models.efficientnet import EfficientNet
+from fedjax_sel.models.mlp import MLP
 from fedjax_sel.models.mobilenet import MobileNetV3
 from fedjax_sel.models.wide_resnet import WideResNet
 from fedjax_sel.types import Batch
@@ -402,6 +405,10 @@ def test_the_smallest_image_it_takes_is_the_one_it_names(model, least):
     [
         (lambda: WideResNet(depth=18), "wide_resnet: depth is 18; it must be 6 n \\+ 4"),
         (lambda: WideResNet(depth=4), "wide_resnet: depth is 4"),
+        (lambda: ConvDropout(channels=(32,)), r"conv_dropout: channels is \(32,\); it must be two numbers"),
+        (lambda: ConvDropout(dropout=(0.3,)), r"conv_dropout: dropout is \(0.3,\); it must be two numbers"),
+        (lambda: MLP(initial="x"), "unknown initial of mlp: 'x'"),
+        (lambda: CNN(initial="x"), "unknown initial of cnn: 'x'"),
         (lambda: WideResNet(width=0), "wide_resnet: width is 0; it must be a whole number, at least 1"),
         (lambda: MobileNetV3(halvings=6), "mobilenet: halvings is 6; it must be 0 to 5"),
         (lambda: EfficientNet(halvings=-1), "efficientnet: halvings is -1; it must be 0 to 5"),

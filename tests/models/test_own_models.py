@@ -1,6 +1,7 @@
 """Models of anybody's: Linen modules with other arguments, NNX modules and functions train as the library's own do."""
 
 import warnings
+from functools import partial
 
 import flax.linen as nn
 import jax
@@ -13,7 +14,7 @@ from fedjax_sel import Experiment, Federation, Task, models, partition, simulate
 from fedjax_sel.correction.scaffold import Scaffold
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.models.mlp import MLP
-from fedjax_sel.task.convolutions import native_convolutions
+from fedjax_sel.task.convolutions import list_native_convolutions
 from fedjax_sel.types import Batch
 
 X = np.asarray(np.random.default_rng(0).normal(size=(6, 2)), np.float32)
@@ -172,9 +173,33 @@ def test_a_convolution_of_an_nnx_module_is_warned_of():
         return lambda rngs: nnx.Sequential(nnx.Conv(1, 2, (3, 3), rngs=rngs, **options), lambda x: x.mean((1, 2)))
 
     images = np.zeros((1, 8, 8, 1), np.float32)
-    assert native_convolutions(Task(models.from_nnx(make())), images) == ["convolution 1"]
+    assert list_native_convolutions(Task(models.from_nnx(make())), images) == ["convolution 1"]
     fast = Task(models.from_nnx(make(conv_general_dilated=models.fast_convolution)))
-    assert native_convolutions(fast, images) == []
+    assert list_native_convolutions(fast, images) == []
+
+
+def test_the_convolution_within_fast_convolution_is_not_warned_of():
+    """With this many channels, on a device that is one core, it is XLA's own."""
+    layer = partial(nnx.Conv, 256, 256, (3, 3), conv_general_dilated=models.fast_convolution)
+    wide = models.from_nnx(lambda rngs: nnx.Sequential(layer(rngs=rngs), lambda x: x.mean((1, 2))))
+    assert list_native_convolutions(Task(wide), np.zeros((1, 16, 16, 256), np.float32)) == []
+
+
+def test_convolutions_are_counted_as_often_as_they_are_called_and_transposed_ones_are_not():
+    def init(key, x):
+        return jnp.ones((3, 3, 1, 1))
+
+    @jax.jit
+    def convolve(kernel, x):
+        return jax.lax.conv(x, kernel.transpose(3, 2, 0, 1), (1, 1), "SAME")
+
+    def apply(kernel, x, *, train=False):
+        x = x.transpose(0, 3, 1, 2)
+        wide = jax.lax.conv_transpose(x, kernel, (2, 2), "SAME", dimension_numbers=("NCHW", "HWIO", "NCHW"))
+        return convolve(kernel, convolve(kernel, wide)).mean((2, 3))
+
+    found = list_native_convolutions(Task(models.from_functions(init, apply)), np.zeros((1, 8, 8, 1), np.float32))
+    assert found == ["convolution 1", "convolution 2"]
 
 
 def test_sequential_modules_are_called_as_their_first_layer():
@@ -197,7 +222,7 @@ def test_what_cannot_be_called_is_told_what_helps():
         Task(nn.Sequential([nn.Dense(4)]))
     with pytest.raises(ValueError, match=r"a function of nnx\.Rngs"):
         models.from_nnx(Same(rngs=nnx.Rngs(0)))
-    with pytest.raises(ValueError, match=r"no nnx\.Module"):
+    with pytest.raises(ValueError, match=r"not an nnx\.Module"):
         models.from_nnx(lambda rngs: Plain())
     with pytest.raises(ValueError, match=r"apply is .*must be a function apply\(variables, x\)"):
         models.from_functions(lambda key, x: {}, lambda x: x)

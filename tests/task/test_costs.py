@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fedjax_sel import Task, models
-from fedjax_sel.task.convolutions import native_convolutions
+from fedjax_sel.task.convolutions import list_native_convolutions
 from fedjax_sel.task.costs import count_flops
 from fedjax_sel.types import Batch
 
@@ -135,7 +135,7 @@ class Sized(nn.Module):
 def test_a_global_that_the_model_reads_counts_again_once_it_is_changed(monkeypatch):
     task, x = Task(Sized()), jnp.zeros((1, 6, 6, 1))
     assert task.parameters(x) == (1 * 4 + 4) + (4 * 3 + 3)
-    assert native_convolutions(task, x) == []
+    assert list_native_convolutions(task, x) == []
     monkeypatch.setitem(globals(), "WIDTH", 5)
     assert Task(Sized()).parameters(x) == task.parameters(x) == (9 * 5 + 5) + (5 * 3 + 3)
-    assert native_convolutions(task, x) == ["Conv_0"]
+    assert list_native_convolutions(task, x) == ["Conv_0"]

@@ -120,9 +120,9 @@ def test_names_are_steps_of_the_way():
     [
         (
             ["group4"],
-            r"frozen: 'group4' is no part of the model; its parts are group1, group2, group3, head, norm, stem",
+            r"frozen: 'group4' is not a part of the model; its parts are group1, group2, group3, head, norm, stem",
         ),
-        (["stem", "conv1"], "frozen: 'conv1' is no part"),
+        (["stem", "conv1"], "frozen: 'conv1' is not a part"),
         (["*"], r"frozen: \* is all of the model"),
         ([*BACKBONE, "group3", "norm", "head"], "is all of the model .* must be left to train"),
     ],
@@ -141,7 +141,7 @@ def test_a_checkpoint_of_another_model_says_what_differs(whole, known):
     deeper = Task(dataclasses.replace(MODEL, depth=16))
     with pytest.raises(ValueError, match=r"group1/block2/.* is missing"):
         deeper.fine_tune(DIGITS.x, pretrained=known)
-    with pytest.raises(ValueError, match=r"is no part of the model"):
+    with pytest.raises(ValueError, match=r"is not a part of the model"):
         whole.fine_tune(DIGITS.x, pretrained=deeper.init(jax.random.key(0), DIGITS.x))
     seven = Task(dataclasses.replace(MODEL, classes=7))
     with pytest.raises(ValueError, match=r"params/head/kernel has shape \(64, 10\), the model's is \(64, 7\)"):

@@ -9,8 +9,10 @@ import pytest
 from fedjax_sel import Experiment, Federation, dataset, partition, simulate
 from fedjax_sel.engine.scan import run_chunk
 from fedjax_sel.models.mlp import MLP
+from fedjax_sel.models.transformer import Transformer
 from fedjax_sel.task import Task, accuracy, cross_entropy
 from fedjax_sel.task.losses import OwnLoss
+from fedjax_sel.task.metrics import F1
 from fedjax_sel.types import Batch
 
 MODEL = MLP(classes=3, hidden=(4,))
@@ -115,3 +117,25 @@ def test_bytes_can_become_numbers_from_0_to_1():
     ids = np.ones((8, 5), np.uint8)
     with pytest.raises(ValueError, match="normalise is 'unit', but the dataset's targets are tokens"):
         Task.on(MODEL, dataset("texts", ids, ids.astype(int), test=0.5, targets="tokens"), normalise="unit")
+
+
+def test_bytes_that_are_tokens_reach_an_embedding_as_they_are():
+    """Those of images do not: they become floats."""
+    ids = np.arange(24, dtype=np.uint8).reshape(6, 4)
+    texts = dataset("texts", ids, ids.astype(int), targets="tokens", test=0.5)
+    assert Task.on(MODEL, texts).raw
+    grey = dataset("grey", np.zeros((6, 4, 4), np.uint8), np.arange(6) % 3, test=0.5)
+    assert not Task.on(MODEL, grey, normalise=False).raw
+
+
+def test_token_ids_of_validation_examples_are_checked_too():
+    ids, labels = np.arange(40).reshape(10, 4), np.arange(10) % 2
+    texts = dataset("texts", ids % 20, labels, test=0.2, validation=(ids[:2] + 5000, labels[:2]))
+    with pytest.raises(ValueError, match="takes token ids from 0 to 19, but there are some from 0 to 5007"):
+        Task.on(Transformer(classes=2, vocabulary=20), texts, normalise=False)
+
+
+def test_a_metric_that_is_called_like_one_class_of_another_is_refused():
+    with pytest.raises(ValueError, match="metrics are called 'f1' and 'f1_0'"):
+        Task(MODEL, metrics={"f1": F1(average="none"), "f1_0": accuracy})
+    assert set(Task(MODEL, metrics={"top_5": accuracy, "f1": F1()}).metrics) == {"top_5", "f1"}

@@ -52,10 +52,9 @@ class Indices:
             if places.min() < 0 or places.max() >= len(y):
                 wrong = places[(places < 0) | (places >= len(y))][0]
                 raise ValueError(f"client {client} has place {wrong}, but places are 0 to {len(y) - 1}")
-            taken = places[out[places] != NO_CLIENT]
-            if len(taken) or len(np.unique(places)) < len(places):
-                twice = taken[0] if len(taken) else places[0]
-                raise ValueError(f"client {client} has an example twice, or one of another client's (place {twice})")
+            values, times = np.unique(places, return_counts=True)
+            if len(twice := values[(times > 1) | (out[values] != NO_CLIENT)]):
+                raise ValueError(f"client {client} has an example twice, or one of another client's (place {twice[0]})")
             out[places] = client
         return out
 

@@ -48,7 +48,7 @@ class LabelCount:
         if self.labels > count or self.clients < count:
             raise ValueError(
                 f"{self.clients} clients with {self.labels} labels each, but there are {count} classes; labels is at "
-                f"most {count}, and clients at least {count}, so that no class is nobody's"
+                f"most {count}, and clients at least {count}, so that every class has an owner"
             )
         owns = np.zeros((count, self.clients), bool)
         for i in range(self.clients):

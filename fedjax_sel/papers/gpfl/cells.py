@@ -37,7 +37,7 @@ METHODS: dict[str, dict[str, Any]] = {
     ADAPOW_D: {"name": "adapow_d"},
 }
 CANDIDATES = {POW_D: 2, CPOW_D: 2, RPOW_D: 2, ADAPOW_D: 4}
-"""Candidates as a multiple of the cohort; as published, there are 10, which is no choice for a cohort of 10."""
+"""Candidates as a multiple of the cohort; as published, there are 10, which leaves no choice for a cohort of 10."""
 
 PUBLISHED = (RANDOM, POW_D, FEDCOR, GPFL)
 """The methods of the source's Table II."""

@@ -91,7 +91,7 @@ def axes_in(items: Iterable[str]) -> tuple[list[str], dict[str, list[str]]]:
             shared.append(item)
         elif key == "seeds":
             raise ValueError(
-                f"{item} is no axis: every combination has the same seeds; give seeds=[{text}], or --seeds"
+                f"{item} is not an axis: every combination has the same seeds; give seeds=[{text}], or --seeds"
             )
         else:
             axes[key] = values

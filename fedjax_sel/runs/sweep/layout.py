@@ -61,7 +61,7 @@ def check(place: Path, grid: Sequence[Combination]) -> None:
         raise FolderError(f"{place} is a file; a folder is needed")
     inside = of_run.contents(place)
     if inside and ASKED not in inside:
-        raise FolderError(f"{place} is no sweep's folder: it has no {ASKED}, but {inside[0]}; give another one")
+        raise FolderError(f"{place} is not a sweep's folder: it has no {ASKED}, but {inside[0]}; give another one")
     done = find_finished_rounds(place, grid)
     if inside and done is None and (shown := list_differences(read_description(place), describe(grid))):
         raise FolderError(f"{place} holds another sweep ({'; '.join(shown)}); give another folder")

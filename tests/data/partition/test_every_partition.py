@@ -1,5 +1,6 @@
 """What holds for all partitions, whatever the rows."""
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -104,11 +105,18 @@ def test_more_clients_than_rows_are_refused(law):
 @pytest.mark.parametrize("clients", [0, -1, 2.5, True])
 @pytest.mark.parametrize("kind", LAWS)
 def test_a_number_of_clients_that_is_none_is_refused(kind, clients):
-    with pytest.raises(ValueError, match="it is a whole number, at least 1"):
+    with pytest.raises(ValueError, match="it must be a whole number, at least 1"):
         kind(clients).assign(np.zeros(10, int), np.random.default_rng(0), np.arange(10))
 
 
-@pytest.mark.parametrize("alpha", [0, -1.0, np.inf, np.nan, 1e-9, "0.5"])
+@pytest.mark.parametrize("alpha", [np.int64(1), jnp.float32(1.0), np.float32(1.0), 1])
+@pytest.mark.parametrize("kind", [Dirichlet, ClientDirichlet, QuadraticDirichlet])
+def test_an_alpha_may_be_any_number(kind, alpha):
+    y = np.arange(40) % 2
+    np.testing.assert_array_equal(*(kind(2, a).assign(y, np.random.default_rng(0), None) for a in (alpha, 1.0)))
+
+
+@pytest.mark.parametrize("alpha", [0, -1.0, np.inf, np.nan, 1e-9, "0.5", True, np.ones(2)])
 @pytest.mark.parametrize("kind", [Dirichlet, ClientDirichlet, QuadraticDirichlet])
 def test_an_alpha_that_defines_no_law_is_refused(kind, alpha):
     with pytest.raises(ValueError, match="a Dirichlet concentration is a finite number above 0"):

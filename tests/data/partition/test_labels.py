@@ -57,7 +57,7 @@ def test_a_last_group_may_have_fewer_labels():
     ("law", "message"),
     [
         (LabelCount(100, 11), "11 labels each, but there are 10 classes; labels is at most 10"),
-        (LabelCount(9, 2), "clients at least 10, so that no class is nobody's"),
+        (LabelCount(9, 2), "clients at least 10, so that every class has an owner"),
         (LabelCount(60, 10), "a class of 50 examples was given to 60 clients"),
         (LabelGroups(4, 2), "make 5 groups, but there are only 4 clients"),
         (LabelGroups(0, 2), "clients is 0"),
