@@ -60,6 +60,7 @@ class ClusteredSampling(ClientSelector):
 
     replacement: ClassVar[bool] = True
     ordered: ClassVar[bool] = True
+    counts_examples: ClassVar[bool] = True
 
     by: str = static(default="similarity", choices=["similarity", "size", "oracle"])
     measure: str = static(default="cosine", choices=["cosine", "l1", "l2", "l2_squared"])

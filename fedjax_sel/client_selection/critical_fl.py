@@ -86,6 +86,9 @@ class CriticalFL(ClientSelector):
         if overrides(self.selector, "probes"):
             name = type(self.selector).__name__
             raise ValueError(f"critical_fl: selector is {name}, which probes; wrap one that does not, as Uniform()")
+        if NORM in self.selector.signals().at("trained"):
+            name = type(self.selector).__name__
+            raise ValueError(f"critical_fl: selector is {name}, which has a signal {NORM!r} itself; wrap another one")
 
     @property
     def accepts_before_upload(self) -> bool:
@@ -106,6 +109,11 @@ class CriticalFL(ClientSelector):
     def needs_classes(self) -> bool:
         """Returns the wrapped selector's value."""
         return self.selector.needs_classes
+
+    @property
+    def counts_examples(self) -> bool:
+        """Returns the wrapped selector's value."""
+        return self.selector.counts_examples
 
     @property
     def ordered(self) -> bool:

@@ -43,10 +43,10 @@ class HiCSFL(ClientSelector):
     A client is represented by `Δb_i`, the change of the output layer's bias when it last trained. The entropy of its
     label distribution is estimated by `Ĥ_i = H(softmax(Δb_i / T))` in nats. Ward's method makes as many clusters as
     there are slots, with distances `arccos(Δb_i, Δb_j) + λ |Ĥ_i - Ĥ_j|` between clients (the angle counts as 0 if
-    either change is 0). `H̄` is the mean of `Ĥ` over a cluster and `γ_t = γ₀ (1 - t/T)`, so clients with balanced
-    labels come first, and clusters become equally likely towards the end. Members are distinct: if a drawn client is a
-    member already, cluster and client are drawn again, so a cluster is drawn less often the more of its examples are in
-    the cohort.
+    either change is 0). A client that never returned an update gets the mean `Ĥ` of the others. `H̄` is the mean of `Ĥ`
+    over a cluster and `γ_t = γ₀ (1 - t/T)`, so clients with balanced labels come first, and clusters become equally
+    likely towards the end. Members are distinct: if a drawn client is a member already, cluster and client are drawn
+    again, so a cluster is drawn less often the more of its examples are in the cohort.
 
     In the first `⌈N/m⌉` rounds, cohorts are random unseen clients; in the last of these rounds, other clients fill the
     remaining slots, which the source leaves empty. The server reads `Δb_i` off the updates that it receives, so it

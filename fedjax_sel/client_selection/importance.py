@@ -51,6 +51,11 @@ class Importance(ClientSelector):
     replacement: bool = static(default=False)
     batch_size: int = static(default=64, low=1)
 
+    @property
+    def counts_examples(self) -> bool:
+        """Returns whether the weights are by size."""
+        return self.weighting == "size"
+
     def signals(self) -> Signals:
         """Returns the norms of the clients' gradients, before training."""
         norm = signals.GradientNoise(self.batch_size, around="zero") if self.noise else signals.GradientNorm()

@@ -1,6 +1,6 @@
 """K-Vib: unbiased independent draws, with probabilities that follow the norms of updates."""
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -47,11 +47,11 @@ class KVib(ClientSelector):
     The probabilities are `p̃ = (1 - θ) p + θ K / N` with `θ = (N / (T K))^(1/3)` and `p_i = min(1, c sqrt(ω_i + γ))`,
     which sum to `K`. `ω_i` sums `a_i² / p̃_i` over the rounds in which client `i` was drawn, with `a_i = λ_i ‖Δ_i‖` and
     `λ_i = n_i / n`; `N`, `K` and `n` refer to the available clients. An update has weight `λ_i / p̃_i`, so
-    `Σ λ_i Δ_i / p̃_i` is an unbiased estimate of the sum over all clients: aggregate with `Mean("cohort")`. If more
-    than `m` clients are drawn, `m` of them stay, all subsets equally likely, and the weights (also in `ω`) are
-    multiplied by the number drawn over `m`, which keeps the estimate unbiased; with `K = m`, a cohort has 8.8 members
-    on average for `m = 10` of 100 clients. It can happen that no client is drawn. `θ` is at most 1, where the
-    probabilities are equal: that is so in runs of `T <= N / K` rounds.
+    `Σ λ_i Δ_i / p̃_i` is an unbiased estimate of the sum over all clients: aggregate with `Mean("cohort")` (with
+    `"size"`, the examples would count twice). If more than `m` clients are drawn, `m` of them stay, all subsets equally
+    likely, and the weights (also in `ω`) are multiplied by the number drawn over `m`, which keeps the estimate
+    unbiased; with `K = m`, a cohort has 8.8 members on average for `m = 10` of 100 clients. It can happen that no
+    client is drawn. `θ` is at most 1, where the probabilities are equal: that is so in runs of `T <= N / K` rounds.
 
     The server computes the norms from the updates, so this costs the clients nothing.
 
@@ -68,6 +68,8 @@ class KVib(ClientSelector):
     >>> list(KVib().signals().after)
     ['update_norm']
     """
+
+    counts_examples: ClassVar[bool] = True
 
     expected: Scalar = param(default=1.0, above=0, high=1)
     regularizer: Scalar | None = param(default=None, above=0)

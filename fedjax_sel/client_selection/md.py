@@ -28,6 +28,7 @@ class MD(ClientSelector):
     """
 
     replacement: ClassVar[bool] = True
+    counts_examples: ClassVar[bool] = True
 
     def select(self, key: PRNGKey, state: StrategyState, ctx: Context) -> Cohort:
         """Returns the draws."""

@@ -25,8 +25,8 @@ class OptimalSampling(ClientSelector):
     `cohort_size` members train (the source's `n`); in expectation, at most `uploads` of them (its `m`) send updates.
     `w_i` is the weight of a member in its cohort. With the aggregation's `weighting: cohort`, the sum
     `Σ (w_i / π_i) Δ_i` over those that upload equals the cohort's weighted mean in expectation, and these probabilities
-    minimise its variance. Each member decides independently, so occasionally none uploads, and the model does not
-    change.
+    minimise its variance (with `size`, the examples would count twice). Each member decides independently, so
+    occasionally none uploads, and the model does not change.
 
     `chances="optimal"` (OCS): `π_i` is proportional to `u_i`, capped at 1 for the largest updates; each member sends
     `u_i` and receives what it needs to compute `π_i`. `chances="approximate"` (AOCS): `π_i = min(m u_i / Σ u, 1)`, then
@@ -51,6 +51,11 @@ class OptimalSampling(ClientSelector):
     uploads: Scalar = param(default=3.0, above=0)
     chances: str = static(default="optimal", choices=["optimal", "approximate"])
     weighting: str = static(default="size", choices=["size", "client"])
+
+    @property
+    def counts_examples(self) -> bool:
+        """Returns whether the weights are by size."""
+        return self.weighting == "size"
 
     def signals(self) -> Signals:
         """Returns the norms of the updates, before they are uploaded."""

@@ -49,14 +49,14 @@ class FedBalancer(DataSelector):
     """Hard examples, those with a loss of at least `lt`, and others if the deadline leaves time for them.
 
     A client trains on `L` examples: as many as it can before the deadline, or the number `|O|` of its hard examples if
-    it cannot train on all of these or if there are no devices. `p L` of them are hard and the others easy, drawn at
-    random, unless there are too few of one kind.
+    it cannot train on all of these or if there are no devices, but at least one. `p L` of them are hard and the others
+    easy, drawn at random, unless there are too few of one kind.
 
     `lt = LL + (LH - LL) ltr`, where `LL` is the smallest loss in the last cohort and `LH` the mean of its members'
-    largest losses; until `ltr` first rises, `lt` is 0, as in the authors' code. The deadline is
-    `lo + (hi - lo) ddlr`, where `lo` and `hi` are the times `t` that maximise the number of members done by `t`,
-    divided by `t`, for one epoch and for all epochs on all their examples. After every `window` rounds, the average of
-    the cohorts' mean losses, each divided by its round's deadline if there is one, is compared with that of the
+    largest losses; until `ltr` first rises, `lt` is 0, as in the authors' code. The deadline is `lo + (hi - lo) ddlr`,
+    where `lo` and `hi` are the times `t` that maximise the number of members done by `t`, divided by `t`, for one epoch
+    and for all epochs on all their examples. After every `window` rounds, the average of the cohorts' mean losses (over
+    all their examples together), each divided by its round's deadline if there is one, is compared with that of the
     previous window: if it is lower, `ltr` rises and `ddlr` falls by a step, otherwise the reverse, within [0, 1]. They
     start at 0 and 1.
 

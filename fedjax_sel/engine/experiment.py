@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -187,6 +188,17 @@ class Experiment(Pytree):
                 "any; give the federation a holdout, as in Federation(dataset, partition, holdout=0.2)"
             )
 
+    def warn_of_sizes(self) -> None:
+        """Warns if both the selector and the aggregation weigh clients by their numbers of examples."""
+        selector, aggregation = self.client_selection, self.aggregation
+        if selector.counts_examples and getattr(aggregation, "weighting", None) == "size":
+            warnings.warn(
+                f"{type(selector).__name__} already weighs clients by their numbers of examples, and "
+                f"{type(aggregation).__name__}(weighting='size') does so again: a client of twice as many examples "
+                "has four times the weight; use weighting='cohort'",
+                stacklevel=4,
+            )
+
     @see("docs/how-to/data.md")
     def check(self, data: FederatedData) -> None:
         """Raises `ValueError` if the experiment cannot run on `data`."""
@@ -215,6 +227,7 @@ class Experiment(Pytree):
             check_signals(self.client_selection, self.data_selection)
             for part in self.parts.values():
                 warn_of_misspelt_methods(part)
+        self.warn_of_sizes()
         check_examples(self.client_selection, self.data_selection, self.signal_split, data)
         check_targets(self.task, self.client_selection, self.data_selection, data)
 

@@ -201,6 +201,8 @@ def test_a_cohort_in_which_nobody_returned_counts_as_norm_0():
 def test_what_cannot_be_wrapped_or_does_not_fit_is_refused():
     with pytest.raises(ValueError, match=r"critical_fl: selector is FedCor, which probes; wrap one that does not"):
         CriticalFL(FedCor())
+    with pytest.raises(ValueError, match=r"critical_fl: selector is CriticalFL, which has a signal"):
+        CriticalFL(CriticalFL())
     with pytest.raises(ValueError, match=r"critical_fl: smallest is 9 members, but the cohort has m = 6 slots"):
         CriticalFL(Uniform(), smallest=9).init(KEY, context(np.ones(12), 6), HOST)
     with pytest.raises(ValueError, match=r"power_of_choice: d is 3 candidates"):

@@ -1,14 +1,22 @@
 """MD, importance sampling, and the draws they are made of: expected aggregates against full participation."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import fedjax_sel as fs
+from fedjax_sel.aggregation.mean import Mean
 from fedjax_sel.client_selection._unbiased import chances_of_inclusion, draw_unbiased, normalize
+from fedjax_sel.client_selection.clustered_sampling import ClusteredSampling
+from fedjax_sel.client_selection.critical_fl import CriticalFL
 from fedjax_sel.client_selection.importance import Importance
+from fedjax_sel.client_selection.k_vib import KVib
 from fedjax_sel.client_selection.md import MD
+from fedjax_sel.client_selection.optimal_sampling import OptimalSampling
+from fedjax_sel.client_selection.uniform import Uniform
 from fedjax_sel.engine.contract import merge_duplicates
 from fedjax_sel.types import Context
 
@@ -182,3 +190,23 @@ def test_importance_is_billed_a_pass_and_a_number_of_everybody(blobs, noise):
 def test_parameters_out_of_their_range_are_refused(make, says):
     with pytest.raises(ValueError, match=says):
         make()
+
+
+BY_SIZE = [MD(), Importance(), OptimalSampling(), KVib(), ClusteredSampling(by="size"), CriticalFL(MD())]
+
+
+@pytest.mark.parametrize("selector", BY_SIZE, ids=lambda selector: type(selector).__name__)
+def test_sizes_that_would_count_twice_are_warned_of(selector):
+    iris = fs.load("iris")
+    data = fs.Federation(iris, fs.partition.Dirichlet(clients=8)).draw(0)
+    task = fs.Task.on(fs.models.LogisticRegression(classes=3), iris)
+    make = partial(fs.Experiment, task, client_selection=selector, cohort_size=4, rounds=1)
+    with pytest.warns(UserWarning, match=r"already weighs clients by .*, and Mean\(weighting='size"):
+        make(aggregation=Mean("size")).check(data)
+    for weighting in ("cohort", "client"):
+        make(aggregation=Mean(weighting)).check(data)
+
+
+@pytest.mark.parametrize("selector", [Uniform(), Importance(weighting="client"), OptimalSampling(weighting="client")])
+def test_of_equal_weights_nothing_counts_twice(selector):
+    assert not selector.counts_examples
