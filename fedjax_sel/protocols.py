@@ -365,8 +365,8 @@ class ClientSelector(Strategy):
       needs_classes: whether targets must be classes, for a reason other than a signal.
       ordered: whether the slots of a cohort stand in an order that matters but ranks nobody, as by stratum, so that a
         selector which keeps a part of the cohort draws it.
-      counts_examples: whether its draws or weights are already in proportion to the clients' numbers of examples, so
-        that an aggregation by size would count them twice; a run of the two warns.
+      counts_examples: whether its draws or weights are in proportion to the clients' numbers of examples so that the
+        plain sum stands for all clients by size; an aggregation by size would count them twice, and the run warns.
     """
 
     accepts_before_upload: ClassVar[bool] = True

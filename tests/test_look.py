@@ -221,6 +221,12 @@ def test_drawing_keeps_the_users_backend():
     assert done.stdout.strip() == "svg"
 
 
+def test_the_command_line_needs_no_other_backend_than_that_of_files(monkeypatch):
+    monkeypatch.setenv("MPLBACKEND", "module://not_here")
+    assert call("list", "models").exit_code == 0
+    assert os.environ["MPLBACKEND"] == "Agg"
+
+
 def test_a_page_of_one_seed_is_in_the_singular():
     several = a_history()
     metrics = {name: values[:1] for name, values in several.metrics.items()}

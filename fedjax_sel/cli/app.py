@@ -60,7 +60,7 @@ def options(
     ] = False,
 ) -> None:
     """Options before a command."""
-    os.environ.setdefault("MPLBACKEND", "Agg")  # figures are written to files; a window would need a display
+    os.environ["MPLBACKEND"] = "Agg"  # figures are written to files; a notebook's or a window's may not be there
     for stream in (sys.stdout, sys.stderr):  # a character that the terminal lacks is shown as "?" and ends nothing
         if (reconfigure := getattr(stream, "reconfigure", None)) is not None:
             reconfigure(errors="replace")

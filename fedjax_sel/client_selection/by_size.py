@@ -1,5 +1,7 @@
 """Clients in proportion to their examples."""
 
+from typing import ClassVar
+
 import jax
 import jax.numpy as jnp
 
@@ -25,6 +27,8 @@ class BySize(ClientSelector):
     >>> BySize(replacement=True)
     BySize(replacement=True)
     """
+
+    counts_examples: ClassVar[bool] = True
 
     replacement: bool = static(default=False)
 

@@ -64,6 +64,11 @@ class Delta(ClientSelector):
     batch_size: int = static(default=64, low=1)
     sketch: int | None = static(default=None, low=1)
 
+    @property
+    def counts_examples(self) -> bool:
+        """Returns whether the weights are those of the authors' code, which are by size."""
+        return self.variant == "code"
+
     def signals(self) -> Signals:
         """Returns the gradients at the global model and, but for the code's rule, `σ_i` of each client."""
         local = {} if self.variant == "code" else {"local": signals.GradientNoise(self.batch_size)}

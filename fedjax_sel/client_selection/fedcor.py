@@ -62,8 +62,8 @@ class FedCor(ClientSelector):
     Attributes:
       beta: factor on the `α` of a selected client.
       gamma: factor on the weight of a draw per round of age.
-      noise: `σ`. If there are fewer clients than `dimension`, a fit can fail in 32 bits with less than about 1e-3; then
-        cohorts are uniform, and the run says that scores are NaN.
+      noise: `σ`. If there are fewer clients than `dimension`, a fit can fail in 32 bits with less than about 1e-3; from
+        then on cohorts are uniform, and the run says that scores are NaN.
       learning_rate: of Adam.
       warm_up: last round of uniform cohorts, from 0.
       interval: rounds between two fits after the warm-up.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -16,7 +15,7 @@ from fedjax_sel.data.checks import convert_examples
 from fedjax_sel.data.dataset import Dataset, Pair
 from fedjax_sel.data.federated import FederatedData, federate
 from fedjax_sel.data.own import from_arrays, from_frame
-from fedjax_sel.data.partition._own import Flower
+from fedjax_sel.data.partition._own import FROM_RNG
 from fedjax_sel.data.partition.natural import Natural
 from fedjax_sel.data.picture import plot_labels
 from fedjax_sel.mistakes import NOT_REPEATED, refuse_global_random_numbers
@@ -195,7 +194,7 @@ class Federation:
             raise ValueError(f"federation: source({seed}) returned {describe_kind(data)}; it must return a Dataset")
         try:
             rng = np.random.default_rng((PARTITION, seed))
-            with nullcontext() if isinstance(self.partition, Flower) else refuse_global_random_numbers(NOT_REPEATED):
+            with refuse_global_random_numbers(FROM_RNG):
                 client = np.asarray(self.partition.assign(data.y, rng, data.owner))
             clients = int(client.max()) + 1 if self.partition.clients is None else self.partition.clients
             order = np.random.default_rng((EXAMPLE_ORDER, seed))

@@ -92,6 +92,7 @@ def sweep(
     for one in {id(one): one for one in drawn}.values():
         for experiment in experiments:
             experiment.check(one)
+    experiments[0].warn_of_sizes(drawn[0])
     for callback in how.callbacks:
         if hasattr(callback, "check_metrics"):
             callback.check_metrics({"loss", *complete_metrics(experiments[0].task, drawn[0]).metrics})

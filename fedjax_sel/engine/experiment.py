@@ -188,15 +188,16 @@ class Experiment(Pytree):
                 "any; give the federation a holdout, as in Federation(dataset, partition, holdout=0.2)"
             )
 
-    def warn_of_sizes(self) -> None:
-        """Warns if both the selector and the aggregation weigh clients by their numbers of examples."""
+    def warn_of_sizes(self, data: FederatedData) -> None:
+        """Warns if both the selector and the aggregation weigh clients of unequal size by their numbers of examples."""
         selector, aggregation = self.client_selection, self.aggregation
-        if selector.counts_examples and getattr(aggregation, "weighting", None) == "size":
+        twice = selector.counts_examples and getattr(aggregation, "weighting", None) == "size"
+        if twice and len(np.unique(data.num_examples)) > 1:
             warnings.warn(
                 f"{type(selector).__name__} already weighs clients by their numbers of examples, and "
                 f"{type(aggregation).__name__}(weighting='size') does so again: a client of twice as many examples "
                 "has four times the weight; use weighting='cohort'",
-                stacklevel=4,
+                stacklevel=3,
             )
 
     @see("docs/how-to/data.md")
@@ -227,7 +228,6 @@ class Experiment(Pytree):
             check_signals(self.client_selection, self.data_selection)
             for part in self.parts.values():
                 warn_of_misspelt_methods(part)
-        self.warn_of_sizes()
         check_examples(self.client_selection, self.data_selection, self.signal_split, data)
         check_targets(self.task, self.client_selection, self.data_selection, data)
 

@@ -127,7 +127,11 @@ class SavedRun:
 
     @functools.cached_property
     def task(self) -> Task:
-        """The task of the run, for examples as stored; this loads the data, for the normalisation."""
+        """The task of the run, for examples as stored; this loads the data, for the normalisation.
+
+        Raises:
+          ValueError: its loss or a metric is the user's own, whose file is gone.
+        """
         measures = self.resolve({key: self.asked[key] for key in (*PROBLEM, "task") if key in self.asked})["task"]
         return apply_task(self.problem.task, measures)
 

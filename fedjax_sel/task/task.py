@@ -123,13 +123,6 @@ class Task(Pytree):
             raise ValueError(f"task: a metric is called {wrong[0]!r}, as a history calls something else; rename it")
         if wrong := [name for name in self.metrics if not name or "." in name or "/" in name]:
             raise ValueError(f"task: a metric is called {wrong[0]!r}; a name has no dot and no slash, as in 'top_5'")
-        for name in self.metrics:
-            whole, _, number = name.rpartition("_")
-            if number.isdigit() and whole in self.metrics:
-                raise ValueError(
-                    f"task: metrics are called {whole!r} and {name!r}, as a history calls one class of {whole!r}; "
-                    "rename one of them"
-                )
         wrapped = {name: one if isinstance(one, Metric) else wrap_metric(one) for name, one in self.metrics.items()}
         object.__setattr__(self, "metrics", FrozenDict(wrapped))
         object.__setattr__(self, "loss", self.loss if isinstance(self.loss, Loss) else OwnLoss(self.loss))

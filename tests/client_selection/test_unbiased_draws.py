@@ -10,8 +10,10 @@ import pytest
 import fedjax_sel as fs
 from fedjax_sel.aggregation.mean import Mean
 from fedjax_sel.client_selection._unbiased import chances_of_inclusion, draw_unbiased, normalize
+from fedjax_sel.client_selection.by_size import BySize
 from fedjax_sel.client_selection.clustered_sampling import ClusteredSampling
 from fedjax_sel.client_selection.critical_fl import CriticalFL
+from fedjax_sel.client_selection.delta import Delta
 from fedjax_sel.client_selection.importance import Importance
 from fedjax_sel.client_selection.k_vib import KVib
 from fedjax_sel.client_selection.md import MD
@@ -192,7 +194,16 @@ def test_parameters_out_of_their_range_are_refused(make, says):
         make()
 
 
-BY_SIZE = [MD(), Importance(), OptimalSampling(), KVib(), ClusteredSampling(by="size"), CriticalFL(MD())]
+BY_SIZE = [
+    BySize(),
+    Delta(variant="code"),
+    MD(),
+    Importance(),
+    OptimalSampling(),
+    KVib(),
+    ClusteredSampling(by="size"),
+    CriticalFL(MD()),
+]
 
 
 @pytest.mark.parametrize("selector", BY_SIZE, ids=lambda selector: type(selector).__name__)
@@ -202,11 +213,15 @@ def test_sizes_that_would_count_twice_are_warned_of(selector):
     task = fs.Task.on(fs.models.LogisticRegression(classes=3), iris)
     make = partial(fs.Experiment, task, client_selection=selector, cohort_size=4, rounds=1)
     with pytest.warns(UserWarning, match=r"already weighs clients by .*, and Mean\(weighting='size"):
-        make(aggregation=Mean("size")).check(data)
+        make(aggregation=Mean("size")).warn_of_sizes(data)
     for weighting in ("cohort", "client"):
-        make(aggregation=Mean(weighting)).check(data)
+        make(aggregation=Mean(weighting)).warn_of_sizes(data)
+    equal = data.replace(num_examples=np.full(8, 12))
+    make(aggregation=Mean("size")).warn_of_sizes(equal)
 
 
-@pytest.mark.parametrize("selector", [Uniform(), Importance(weighting="client"), OptimalSampling(weighting="client")])
+@pytest.mark.parametrize(
+    "selector", [Uniform(), Delta(), Importance(weighting="client"), OptimalSampling(weighting="client")]
+)
 def test_of_equal_weights_nothing_counts_twice(selector):
     assert not selector.counts_examples

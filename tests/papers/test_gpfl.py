@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from fedjax_sel import History, client_selection, config, papers
+from fedjax_sel.client_selection.fedcor import FedCor
 from fedjax_sel.data.federated import Examples
 from fedjax_sel.engine.keys import Purpose, key_for
 from fedjax_sel.papers.gpfl.cells import (
@@ -321,10 +322,27 @@ def test_a_time_is_proportional_to_the_cohort_unless_the_fits_outweigh_it(fits, 
 
 
 def test_fedcors_choice_is_timed_with_its_fits_and_without(monkeypatch):
-    monkeypatch.setattr("fedjax_sel.papers.gpfl.studies.REPEATS", 2)
+    """Uniform selection, 1 s a round here, is subtracted from FedCor, which takes 1 s more for each member."""
+    asked = []
+
+    def time_choice(experiment, data, rounds, repeats):
+        asked.append((experiment.client_selection, experiment.cohort_size, data.num_clients, rounds))
+        own = experiment.cohort_size if isinstance(experiment.client_selection, FedCor) else 0
+        return np.full(repeats, 1.0 + own)
+
+    monkeypatch.setattr("fedjax_sel.papers.gpfl.studies.time_choice", time_choice)
+    found = study_choice("smoke", [0], Path())
+    assert found["fitted"] == found["chosen"] == {"2": [2.0] * 3, "4": [4.0] * 3}
+    fitted, chosen = ([s for s, *_ in asked if isinstance(s, FedCor)][i : i + 2] for i in (0, 2))
+    assert {(s.warm_up, s.interval, s.first_steps) for s in fitted} == {(5, 8, 50)}
+    assert all(s.warm_up == s.first_steps == 1 and s.interval > 200 for s in chosen)
+    assert [rest for _, *rest in asked] == [[m, 20, 20] for m in (2, 4)] * 3
+
+
+def test_fedcors_choice_is_timed_for_real():
     found = study_choice("smoke", [0], Path())
     assert list(found["fitted"]) == list(found["chosen"]) == ["2", "4"]
-    assert np.shape([*found["fitted"].values(), *found["chosen"].values()]) == (4, 2)
+    assert np.shape([*found["fitted"].values(), *found["chosen"].values()]) == (4, 3)
     assert study_choice("medium", [0], Path()) == {}
 
 

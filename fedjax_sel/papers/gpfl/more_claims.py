@@ -107,12 +107,16 @@ def judge_cost(study: Mapping[str, Any], slug: str, figure: str) -> list[Claim]:
 
 
 def judge_growth_with_cohort(study: Mapping[str, Any]) -> list[Claim]:
-    """Returns the claims on how FedCor's time on the server grows with the cohort; intervals are over repeats."""
+    """Returns the claims on how FedCor's time on the server grows with the cohort; intervals are over repeats.
+
+    The source's sentence can be read in two ways, which are both judged: of all that FedCor does in a round, or of its
+    choice alone, which takes K steps.
+    """
     rounds, clients = study["rounds"], study["clients"]
     out = []
     for kind, slug, words, source in (
         ("fitted", "", "", "section VI-D: 'proportional to the number of required clients K'"),
-        ("chosen", "-without-fits", ", without the fits of its process,", "ours: its choice takes K steps"),
+        ("chosen", "-without-fits", ", without the fits of its process,", "section VI-D, read as its choice alone"),
     ):
         found = compare_with(fit_exponents(study[kind]), 1.0)
         sizes = ", ".join(study[kind])
