@@ -172,7 +172,7 @@ def test_with_debug_an_error_keeps_its_traceback():
         (("iris", "client_selection=power_of_choice", "client_selection.d=2"), "d is 2 candidates"),
         (("iris", "--seeds", "0"), "seeds are 0"),
         (("iris", "--layout", "vmp"), "did you mean 'vmap'"),
-        (("iris", "--out", "taken"), "no run's folder"),
+        (("iris", "--out", "taken"), "not a run's folder"),
         (("iris", "data=npz:nowhere.npz"), "nowhere.npz"),
     ],
 )

@@ -218,7 +218,7 @@ def test_a_configuration_must_be_a_mapping():
     ("text", "says"),
     [
         ("a: [1", "is not valid YAML"),
-        ("- 1", "is no configuration"),
+        ("- 1", "is not a configuration"),
         ("", "it is empty"),
         ("m: 1\nm: 2", "'m' is given twice"),
         ("trainer: {lr: 1, lr: 2}", "'lr' is given twice"),

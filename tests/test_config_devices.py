@@ -147,7 +147,7 @@ def test_a_table_that_is_not_there_is_named(tmp_path, key, name):
     with pytest.raises(FileNotFoundError, match=r"nowhere\.csv"):
         config.build(config.resolve({**IRIS, key: {"name": name, "path": str(tmp_path / "nowhere.csv")}}))
     (tmp_path / "bytes.csv").write_bytes(b"\xff\xfe\x00a")
-    with pytest.raises(ValueError, match=r"bytes\.csv is no table"):
+    with pytest.raises(ValueError, match=r"bytes\.csv is not a table"):
         config.build(config.resolve({**IRIS, key: {"name": name, "path": str(tmp_path / "bytes.csv")}}))
 
 

@@ -78,7 +78,7 @@ def test_the_folder_holds_what_is_promised(tmp_path):
     names = {str(path.relative_to(tmp_path / "run")) for path in content(tmp_path / "run")}
     assert names == {
         *("config.yaml", "metrics.parquet", "selections.npz", "summary.json", "report.md", "report.html"),
-        *("figures/accuracy.png", "figures/accuracy_by_bytes.png"),
+        *("figures/accuracy.png", "figures/accuracy_by_bytes.png", "figures/accuracy_by_flops.png"),
     }
     assert "(figures/accuracy.png)" in (tmp_path / "run" / "report.md").read_text()
 
@@ -94,7 +94,7 @@ def test_figures_of_fewer_rounds_do_not_stay(tmp_path, monkeypatch):
         replace(history, metrics={**history.metrics, **metrics}, client_metrics=clients, client_rounds=(4,)),
         CONFIG,
     )
-    assert len(list((place / "figures").iterdir())) == 5
+    assert len(list((place / "figures").iterdir())) == 6
     (place / "figures" / "mine.png").touch()
     monkeypatch.setattr(layout, "check", lambda *_, **__: "extended")
     layout.create(place, CONFIG)
@@ -179,7 +179,7 @@ def test_a_folder_of_something_else_is_refused_and_not_touched(tmp_path):
     for use in (layout.check, layout.create):
         with pytest.raises(FolderError, match=r"has no config.yaml, but other files .thesis.tex"):
             use(tmp_path, CONFIG)
-    with pytest.raises(FolderError, match="no run's folder"):
+    with pytest.raises(FolderError, match="not a run's folder"):
         layout.save(tmp_path, a_history(), CONFIG)
     assert content(tmp_path) == before
 

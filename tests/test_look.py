@@ -93,7 +93,10 @@ def test_a_page_shows_every_client_where_they_were_evaluated_and_loss_where_targ
         del metrics["accuracy"]
     asked = {"client_metrics": {of: rng.random((2, 3, 7))}, "client_rounds": (2, 4, 6)}
     shown = Page(replace(history, metrics=metrics, **asked)).to_html()
-    assert f"{of.capitalize()} of each client&#x27;s model on its own examples" in shown
+    assert (
+        f"{of.capitalize()} of each client&#x27;s model (the global one, or one of its own) on its own examples"
+        in shown
+    )
     assert f'alt="{of} of clients"' in shown
     assert f"client {of}, worst tenth of the clients" in shown
     assert f"{values[named[1]][:, -1].mean():.4f}" in shown

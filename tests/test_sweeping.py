@@ -187,7 +187,7 @@ def test_a_folder_of_another_sweep_is_refused_with_what_differs(finished):
     line = refused(
         *SMALL, *GRID, "--out", place / "runs" / "client_selection.epsilon=0.0,local_training.learning_rate=0.1"
     )
-    assert "no sweep's folder" in line
+    assert "not a sweep's folder" in line
 
 
 def test_a_sweep_of_an_earlier_version_is_refused_in_one_line_that_says_so(finished, tmp_path):

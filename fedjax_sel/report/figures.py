@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 
 from fedjax_sel.engine.history import History
 from fedjax_sel.metrics import heat
+from fedjax_sel.report.curves import list_curves
 
 COLOURS = ("#0072b2", "#56b4e9", "#d55e00", "#555555", "#e69f00", "#009e73", "#cc79a7", "#f0e442")
 """Okabe and Ito's colours, which colour-blind readers can distinguish."""
@@ -110,19 +111,12 @@ DASHES = ("-", "--", ":", "-.")
 
 
 def plot_run(history: History) -> Iterator[tuple[str, Figure]]:
-    """Yields a run's figures by name: accuracy (or loss) against rounds, bytes and, with devices, seconds and joules.
-
-    A run that evaluates every client also has a figure of the clients.
-    """
-    of = history.headline
-    drawn = [(of, "round", "round"), (f"{of}_by_bytes", "bytes", "bytes, both ways")]
-    if "seconds" in history.metrics:
-        drawn += [(f"{of}_by_seconds", "seconds", "simulated seconds"), (f"{of}_by_joules", "joules", "joules")]
-    for name, x, xlabel in drawn:
-        ax: Any = history.plot(x=x)
-        ax.set_xlabel(xlabel)
+    """Yields a run's figures by name: its curves, and one of the clients if the run evaluates all of them."""
+    for curve in list_curves(history):
+        ax: Any = history.plot(x=curve.x)
+        ax.set_xlabel(curve.label)
         ax.grid(alpha=0.25)
-        yield name, ax.figure
+        yield curve.name(history.headline), ax.figure
     if history.client_rounds:
         yield "clients", plot_clients(history)
 

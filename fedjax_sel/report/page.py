@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 from fedjax_sel.data.picture import count_together, plot_labels
 from fedjax_sel.engine.history import History
 from fedjax_sel.metrics.participation import coverage, heat
+from fedjax_sel.report.curves import CLIENTS, Curve, list_curves
 from fedjax_sel.report.figures import COLOURS, plot_clients
 from fedjax_sel.report.quantities import format_about, format_count
 from fedjax_sel.report.summary import count_seeds, format_rows, list_remarks, summarize
@@ -43,20 +44,6 @@ STYLE = """
 .fedjax td.number, .fedjax th.number { text-align: right; white-space: nowrap; padding-right: 0; padding-left: 12px; }
 .fedjax pre { background: #f6f8fa; border-radius: 8px; padding: 12px; overflow-x: auto; font-size: 13px; }
 """
-
-CURVES = (
-    ("bytes", "{Of} against bytes in both directions, including selection."),
-    ("flops", "{Of} against the clients' floating-point operations, including selection."),
-    ("seconds", "{Of} against simulated seconds: a round lasts as long as its slowest member."),
-    ("joules", "{Of} against the joules that all clients spent."),
-)
-"""The costs that accuracy (or loss, if targets are not classes) is drawn against, if a run has them."""
-
-CLIENTS = (
-    "{Of} of each client's model on its own examples. Left: the mean over clients and the mean of their worst tenth, "
-    "as medians over seeds. Right: all clients at the last evaluation. No client is billed for this evaluation."
-)
-"""The caption of the clients' figure."""
 
 SMALL, WIDE = (5.0, 3.4), (11.0, 4.6)
 """Sizes of figures, in inches."""
@@ -156,11 +143,8 @@ def draw_all(history: History) -> Iterator[tuple[str, str, Figure, bool]]:
     of = history.headline
     if not history.rounds or of not in history.metrics:
         return
-    said = f"{of.capitalize()} on the test examples: median over seeds, with a band from the first to the ninth decile."
-    yield of, said, draw_headline(history, "round"), False
-    for name, caption in CURVES:
-        if name in history:
-            yield f"{of} against {name}", caption.format(Of=of.capitalize()), draw_headline(history, name), False
+    for curve in list_curves(history):
+        yield f"{of} against {curve.x}", curve.caption.format(Of=of.capitalize()), draw_headline(history, curve), False
     if of in history.client_metrics:
         yield f"{of} of clients", CLIENTS.format(Of=of.capitalize()), plot_clients(history), True
     yield (
@@ -180,11 +164,11 @@ def draw_all(history: History) -> Iterator[tuple[str, str, Figure, bool]]:
     )
 
 
-def draw_headline(history: History, x: str) -> Figure:
+def draw_headline(history: History, curve: Curve) -> Figure:
     """Returns a figure of accuracy (or loss) against rounds or a running cost."""
     figure, ax = plt.subplots(figsize=SMALL, layout="constrained")
     ax.set_prop_cycle(color=[COLOURS[0]])
-    history.plot(x=x, ax=ax)
+    history.plot(x=curve.x, ax=ax)
     ax.grid(alpha=0.25)
     return figure
 

@@ -21,6 +21,7 @@ from fedjax_sel.engine.faults import (
     say_unweighted,
 )
 from fedjax_sel.engine.history import History
+from fedjax_sel.report.curves import CLIENTS, list_curves
 from fedjax_sel.report.markdown import table
 from fedjax_sel.report.quantities import format_about, format_bytes, format_count, format_quantity, format_seconds
 from fedjax_sel.task.task import is_own_metric
@@ -153,28 +154,6 @@ def list_rows(found: Mapping[str, Any]) -> list[Row]:
     return [row for row in (*QUALITY, *own, *clients, *COSTS) if row[0] in found]
 
 
-FIGURES = (
-    "![{Of} on the test examples against rounds](figures/{of}.png)",
-    "*{Of} on the test examples: median over seeds, with a band from the first to the ninth decile.*",
-    "![{Of} against bytes](figures/{of}_by_bytes.png)",
-    "*The same against the bytes sent in both directions, including selection.*",
-)
-
-CLIENT_FIGURES = (
-    "![The model that each client has, on its own examples](figures/clients.png)",
-    "*The model that each client has (the global one, or one of its own), on the client's own examples. Left: the "
-    "mean over clients and the mean of their worst tenth, as medians over seeds. Right: all clients at the last "
-    "evaluation. No client is billed for this evaluation.*",
-)
-
-DEVICE_FIGURES = (
-    "![{Of} against simulated seconds](figures/{of}_by_seconds.png)",
-    "*The same against simulated seconds: a round lasts as long as its slowest member, or until the deadline.*",
-    "![{Of} against joules](figures/{of}_by_joules.png)",
-    "*The same against the joules that all clients spent.*",
-)
-
-
 def format_rows(found: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str, str]]:
     """Returns the name, mean and standard deviation of each number, as text; – if no seed has one."""
 
@@ -209,9 +188,16 @@ def build_table(title: str, found: Mapping[str, Mapping[str, Any]]) -> Table:
     return out
 
 
+def show_figure(name: str, caption: str) -> tuple[str, str]:
+    """Returns a figure of the folder `figures`, and its caption, in Markdown."""
+    return f"![{caption}](figures/{name}.png)", f"*{caption}*"
+
+
 def render_page(title: str, found: Mapping[str, Mapping[str, Any]], config: str, about: Mapping[str, Any]) -> str:
     """Returns `report.md` of one run."""
     of = "accuracy" if "final_accuracy" in found else "loss"
+    figures = {curve.name(of): curve.caption for curve in list_curves(found)}
+    figures |= {"clients": CLIENTS} if f"client_{of}_mean" in found else {}
     parts = [
         f"# {title}",
         table(("metric", "mean over seeds", "std"), format_rows(found)),
@@ -221,9 +207,7 @@ def render_page(title: str, found: Mapping[str, Mapping[str, Any]], config: str,
             else []
         ),
         *(f"**{line}**" for line in list_remarks({key: one for key, one in found.items() if key != "diverged"})),
-        *(line.format(of=of, Of=of.capitalize()) for line in FIGURES),
-        *(line.format(of=of, Of=of.capitalize()) for line in DEVICE_FIGURES * ("seconds" in found)),
-        *CLIENT_FIGURES * (f"client_{of}_mean" in found),
+        *(line for name, caption in figures.items() for line in show_figure(name, caption.format(Of=of.capitalize()))),
         "## How it was run",
         table(("what", "value"), format_about(about)),
         "## Configuration",

@@ -24,6 +24,7 @@ from fedjax_sel.config.marks import drop_marks, has_mark
 from fedjax_sel.engine.checkpoint import Checkpoints
 from fedjax_sel.engine.experiment import check_more_rounds
 from fedjax_sel.engine.history import History
+from fedjax_sel.report.curves import CURVES
 from fedjax_sel.report.environment import environment
 from fedjax_sel.report.summary import render_page, summarize
 from fedjax_sel.runs import files, formats, pretrained
@@ -32,7 +33,7 @@ from fedjax_sel.runs.files import CHECKPOINTS as CHECKPOINTS
 CONFIG, METRICS, SELECTIONS, SUMMARY = "config.yaml", "metrics.parquet", "selections.npz", "summary.json"
 CLIENTS = "clients.parquet"
 FIGURES, REPORT, HTML, LOCK = "figures", "report.md", "report.html", ".lock"
-DRAWN = (*(of + by for of in ("accuracy", "loss") for by in ("", "_by_bytes", "_by_seconds", "_by_joules")), "clients")
+DRAWN = (*(curve.name(of) for of in ("accuracy", "loss") for curve in CURVES), "clients")
 """The figures that a run can have."""
 
 ENVIRONMENTS = "environments.json"

@@ -139,7 +139,7 @@ class SavedRun:
         """Returns the logits of examples as stored, by the final model of a seed (None: the first).
 
         Raises:
-          ValueError: the examples have another shape than the run's, are no numbers, or hold NaN or infinity.
+          ValueError: the examples have another shape than the run's, are not numbers, or hold NaN or infinity.
         """
         variables, x = self.model(seed), convert_new(x, self.example.x.shape[1:])
         parts = [compute_logits(self.problem.task, variables, x[i : i + AT_ONCE]) for i in range(0, len(x), AT_ONCE)]

@@ -200,7 +200,7 @@ def test_a_folder_of_something_else_is_refused_and_left_alone(tmp_path, nothing_
     strange = locate_cell(tmp_path, cell)
     strange.mkdir(parents=True)
     (strange / "thesis.txt").write_text("mine")
-    with pytest.raises(ValueError, match="no run's folder"):
+    with pytest.raises(ValueError, match="not a run's folder"):
         papers.reproduce("uacs", scale="smoke", out=tmp_path)
     assert list(state_of(tmp_path)) == [(strange / "thesis.txt").relative_to(tmp_path)]
 
