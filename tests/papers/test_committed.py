@@ -23,16 +23,13 @@ import pytest
 from fedjax_sel import History, papers
 from fedjax_sel.config import build, resolve
 from fedjax_sel.metrics import rounds_to
-from fedjax_sel.papers.gpfl.cells import AS_PUBLISHED, FASHION, FEDCOR, GPFL, POW_D, RANDOM, THEIRS, name_experiment
-from fedjax_sel.papers.gpfl.numbers import measure
 from fedjax_sel.papers.judging import VERDICTS, judge_recorded
-from fedjax_sel.papers.paper import Claim, locate_cell
+from fedjax_sel.papers.paper import Claim
 from fedjax_sel.papers.report import make_anchor
 from fedjax_sel.papers.running import fingerprint_settings
 from fedjax_sel.papers.settings import merge_settings
 from fedjax_sel.papers.stored import judge_again, read_evidence
 from fedjax_sel.papers.uacs import claims as uacs
-from fedjax_sel.runs import layout
 from fedjax_sel.runs.files import to_jsonable
 
 ROOT = Path(__file__).parents[2]
@@ -351,29 +348,3 @@ def test_the_verdicts_on_uacs_under_other_settings_are_those_of_the_report(repor
     assert len(page) == claims
     for number, (claim, *shown) in enumerate(page):
         assert shown == [found[name][number] for name in columns.split("; ")], claim
-
-
-def test_what_a_fault_changed_on_gpfls_page_follows_from_the_cells_that_ran_again():
-    folder, page = RESULTS / "gpfl-small", (ROOT / "docs" / "results" / "gpfl.md").read_text(encoding="utf-8")
-    before = read_evidence(folder).histories
-    again = {cell.key: locate_cell(folder, cell) for cell in papers.load("gpfl").cells("small")}
-    again = {key: layout.read(place)[0] for key, place in again.items() if layout.state(place) == "finished"}
-    assert len(again) == 43
-
-    def tell(key):
-        now, then = (measure(one[key])["accuracy_last"] for one in (again, before))
-        d, points = 100 * (now - then), f"{100 * (now - then).mean():+.1f}".replace("-", "−")
-        return f"{points} ± {d.std(ddof=1) / len(d) ** 0.5:.1f}"
-
-    for row, settings in (
-        ("each with its own code's settings", AS_PUBLISHED),
-        ("all with FedCor's settings", ""),
-        ("all with GPFL's settings", THEIRS),
-    ):
-        cells = [tell((name_experiment(FASHION, p, settings), GPFL)) for p in ("1SPC", "2SPC", "Dir")]
-        assert f"| {row} | {' | '.join(cells)} |" in page
-    assert tell((name_experiment(FASHION, "1SPC"), FEDCOR)) == "+2.7 ± 1.5"
-    assert "ends 2.7 points higher (± 1.5)" in page
-    same = [key for key in again if key[1] in (RANDOM, POW_D)]
-    assert len(same) == 7
-    assert all(tell(key) == "+0.0 ± 0.0" for key in same)
