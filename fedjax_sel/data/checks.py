@@ -205,7 +205,8 @@ def check_owners(name: str, owner: np.ndarray, count: int) -> np.ndarray:
         raise ValueError(
             f"{name}: {count} training examples, but owner has shape {owner.shape}; one owner an example is needed"
         )
-    list_values(f"{name}: owner", owner)
+    if owner.dtype.kind == "O":
+        list_values(f"{name}: owner", owner)
     return owner
 
 

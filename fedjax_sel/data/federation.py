@@ -15,7 +15,6 @@ from fedjax_sel.data.checks import convert_examples
 from fedjax_sel.data.dataset import Dataset, Pair
 from fedjax_sel.data.federated import FederatedData, federate
 from fedjax_sel.data.own import from_arrays, from_frame
-from fedjax_sel.data.partition._own import FROM_RNG
 from fedjax_sel.data.partition.natural import Natural
 from fedjax_sel.data.picture import plot_labels
 from fedjax_sel.mistakes import NOT_REPEATED, refuse_global_random_numbers
@@ -25,6 +24,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from fedjax_sel.devices.profile import DeviceProfile
+
+FROM_RNG = "draw them from rng, so that every seed has a partition of its own, and always the same"
+"""What a partition does instead of drawing random numbers from `np.random`."""
 
 # The first word of each random stream, so that no two uses of a seed draw the same numbers.
 PARTITION, EXAMPLE_ORDER = 0x9A57, 0x05DE

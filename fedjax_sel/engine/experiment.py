@@ -196,7 +196,7 @@ class Experiment(Pytree):
             warnings.warn(
                 f"{type(selector).__name__} already weighs clients by their numbers of examples, and "
                 f"{type(aggregation).__name__}(weighting='size') does so again: a client of twice as many examples "
-                "has four times the weight; use weighting='cohort'",
+                "has four times the weight; use weighting='client' or 'cohort', as the selector's docstring says",
                 stacklevel=3,
             )
 

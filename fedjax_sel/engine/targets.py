@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import jax
@@ -76,7 +75,7 @@ def measure_once(task: Task, data: FederatedData) -> None:
             raise ValueError(
                 f"the task's metric {name!r} is of shape {value.shape}; it must be a number, or one for each class"
             )
-        of_classes = (f"{name}_{c}" for c in range(math.prod(value.shape) if value.shape else 0))
+        of_classes = [f"{name}_{c}" for c in range(value.shape[0])] if value.shape else []
         if taken := [one for one in of_classes if one in found]:
             raise ValueError(f"the task has a metric {taken[0]!r}, as a history calls a class of {name!r}; rename one")
 

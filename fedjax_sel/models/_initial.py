@@ -34,7 +34,7 @@ def dense(width: int, kind: str, x: jax.Array) -> jax.Array:
     return nn.Dense(width, **init_options(kind, x.shape[-1]))(x)
 
 
-def hidden_layers(widths: Sequence[int], kind: str, dropout: float, x: jax.Array, *, train: bool) -> jax.Array:
+def apply_hidden(widths: Sequence[int], kind: str, dropout: float, x: jax.Array, *, train: bool) -> jax.Array:
     """Applies affine maps to `x`, initialised as `kind` says, each with dropout and then a ReLU."""
     for width in widths:
         x = nn.relu(Dropout(dropout)(dense(width, kind, x), train=train))

@@ -6,7 +6,7 @@ from jaxtyping import Array, Float
 from fedjax_sel.catalog import check_name
 from fedjax_sel.models._conv import max_pool
 from fedjax_sel.models._fast_conv import Conv, fast_convolution
-from fedjax_sel.models._initial import KINDS, dense, hidden_layers, init_options
+from fedjax_sel.models._initial import KINDS, apply_hidden, dense, init_options
 from fedjax_sel.models._sizes import check_sizes
 from fedjax_sel.models._thin_conv import are_thin, convolve_thin, pool_thin
 from fedjax_sel.pytree import is_whole
@@ -82,7 +82,7 @@ class CNN(nn.Module):
                 x = pool(x)
             x = nn.relu(x)  # after pooling, with the same result, on a quarter of the numbers
         x = x.reshape(x.shape[0], -1)
-        x = hidden_layers(self.hidden, self.initial, self.dropout, x, train=train)
+        x = apply_hidden(self.hidden, self.initial, self.dropout, x, train=train)
         return dense(self.classes, self.initial, x)
 
     @property

@@ -4,7 +4,7 @@ import flax.linen as nn
 from jaxtyping import Array, Float
 
 from fedjax_sel.catalog import check_name
-from fedjax_sel.models._initial import KINDS, dense, hidden_layers
+from fedjax_sel.models._initial import KINDS, apply_hidden, dense
 from fedjax_sel.models._sizes import check_sizes
 
 __all__ = ["MLP"]
@@ -40,5 +40,5 @@ class MLP(nn.Module):
     def __call__(self, x: Float[Array, "b *example"], *, train: bool = False) -> Float[Array, "b C"]:
         """Returns logits."""
         x = x.reshape(x.shape[0], -1)
-        x = hidden_layers(self.hidden, self.initial, self.dropout, x, train=train)
+        x = apply_hidden(self.hidden, self.initial, self.dropout, x, train=train)
         return dense(self.classes, self.initial, x)

@@ -52,7 +52,7 @@ class FrozenParams(Pytree):
 
     def is_frozen(self, path: Sequence[str]) -> bool:
         """Returns whether a module, or a variable in one, is in a frozen part; `path` without its collection."""
-        return any(within(path, name) for name in self.names)
+        return is_within(path, self.names)
 
     def split(self, variables: Variables) -> tuple[Variables, Variables]:
         """Splits variables into those that are trained and those that are frozen."""
@@ -177,6 +177,6 @@ def check_parts(what: str, names: Sequence[str], variables: Variables, rest: str
                 "part/within; * stands for anything)"
             )
     parameters = [path[1:] for path in traverse_util.flatten_dict(variables) if path[0] == PARAMETERS]
-    if names and all(FrozenParams(names=tuple(names)).is_frozen(path) for path in parameters):
+    if names and all(is_within(path, names) for path in parameters):
         left = "something must be left to train" if rest == "trained" else f"something must be {rest}"
         raise ValueError(f"{what}: {', '.join(names)} is all of the model ({known}); {left}")

@@ -21,7 +21,7 @@ from fedjax_sel.mistakes import refuse_global_random_numbers
 from fedjax_sel.models._call import ModelAdapter, TakesTokens, apply_model, check_call, init_model
 from fedjax_sel.pytree import Pytree, Scalar, is_real, show, static
 from fedjax_sel.task.costs import Costs, count_costs, count_numbers
-from fedjax_sel.task.freezing import PARAMETERS, FrozenParams, check_parts, fit_variables
+from fedjax_sel.task.freezing import PARAMETERS, FrozenParams, check_parts, fit_variables, split_parts
 from fedjax_sel.task.losses import DEFAULT_LOSS, CrossEntropy, ExampleFunction, Loss, OwnLoss
 from fedjax_sel.task.metrics import DEFAULT_METRICS, Accuracy, Metric, wrap_metric
 from fedjax_sel.types import Batch, PRNGKey, Rows, Variables
@@ -286,7 +286,7 @@ class Task(Pytree):
 
     def split_personal(self, variables: Variables) -> tuple[Variables, Variables]:
         """Splits variables into those that are shared and a client's personal parts (empty if there are none)."""
-        return FrozenParams(names=self.personal).split(variables)
+        return split_parts(variables, self.personal)
 
     def check_personal(self, x: Rows) -> None:
         """Raises `ValueError` if a personal part is not among the trained variables, or all of them are personal."""

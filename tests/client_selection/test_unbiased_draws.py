@@ -212,7 +212,7 @@ def test_sizes_that_would_count_twice_are_warned_of(selector):
     data = fs.Federation(iris, fs.partition.Dirichlet(clients=8)).draw(0)
     task = fs.Task.on(fs.models.LogisticRegression(classes=3), iris)
     make = partial(fs.Experiment, task, client_selection=selector, cohort_size=4, rounds=1)
-    with pytest.warns(UserWarning, match=r"already weighs clients by .*, and Mean\(weighting='size"):
+    with pytest.warns(UserWarning, match=r"already weighs clients by .*size.*use weighting='client' or 'cohort"):
         make(aggregation=Mean("size")).warn_of_sizes(data)
     for weighting in ("cohort", "client"):
         make(aggregation=Mean(weighting)).warn_of_sizes(data)

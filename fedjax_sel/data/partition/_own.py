@@ -11,7 +11,6 @@ import numpy as np
 from jaxtyping import Int
 
 from fedjax_sel.data.partition._ops import NO_CLIENT
-from fedjax_sel.mistakes import refuse_global_random_numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,10 +61,6 @@ class Indices:
         return f"Indices({len(self.places)} clients)"
 
 
-FROM_RNG = "draw them from rng, so that every seed has a partition of its own, and always the same"
-"""What to do instead of drawing random numbers from `np.random`."""
-
-
 @dataclass(frozen=True)
 class Function:
     """The partition that a function of the labels returns.
@@ -86,8 +81,7 @@ class Function:
         self, y: Int[np.ndarray, "n"], rng: np.random.Generator, owner: Int[np.ndarray, "n"] | None = None
     ) -> Int[np.ndarray, "n"]:
         """Returns the client of each example; raises `ValueError` if the function returns something else."""
-        with refuse_global_random_numbers(FROM_RNG):
-            client = np.asarray(self.function(y, rng))
+        client = np.asarray(self.function(y, rng))
         if client.shape != np.shape(y)[:1] or not np.issubdtype(client.dtype, np.integer):
             raise ValueError(
                 f"the partition function returned {client.dtype} of shape {client.shape}; it must return a whole "
