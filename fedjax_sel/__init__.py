@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fedjax_sel.data.sources import load
     from fedjax_sel.engine.driver import simulate, sweep
     from fedjax_sel.engine.experiment import Experiment
-    from fedjax_sel.engine.history import History
+    from fedjax_sel.engine.history import History, join_seeds
     from fedjax_sel.engine.layout import Layout
     from fedjax_sel.engine.tuning import tune
     from fedjax_sel.protocols import (
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     )
     from fedjax_sel.pytree import param, static
     from fedjax_sel.runs.formats import load_variables, save_variables
+    from fedjax_sel.runs.joining import join
     from fedjax_sel.runs.saved import open
     from fedjax_sel.task import Task
     from fedjax_sel.types import Cohort
@@ -91,6 +92,8 @@ __all__ = [
     "data",
     "data_selection",
     "dataset",
+    "join",
+    "join_seeds",
     "load",
     "load_variables",
     "local_training",
@@ -134,6 +137,8 @@ _HOME = {
     "UpdateSignal": "protocols",
     "UpfrontSignal": "protocols",
     "dataset": "data.dataset",
+    "join": "runs.joining",
+    "join_seeds": "engine.history",
     "load": "data.sources",
     "load_variables": "runs.formats",
     "open": "runs.saved",

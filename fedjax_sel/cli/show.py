@@ -1,4 +1,4 @@
-"""Commands that run nothing: `compare`, `export`, `list`, `cite`."""
+"""Commands that run nothing: `compare`, `join`, `export`, `list`, `cite`."""
 
 from __future__ import annotations
 
@@ -61,6 +61,23 @@ def compare(
         histories = (history for history, _ in read.values())
         write_figure(figure, plot_comparison(dict(zip(lines, histories, strict=True)), metric))
         console.print(f"The figure is {figure}", soft_wrap=True)
+
+
+@command
+def join(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of finished runs.")],
+    out: Annotated[Path, typer.Option(help="Folder of the joined run.")],
+) -> None:
+    """Make one run of finished runs that differ in their seeds alone, as the jobs of a batch have run them.
+
+    Example: `fedjax-sel join runs/seed-* --out runs/mine`.
+    """
+    from fedjax_sel.runs.execute import say_on_stderr
+    from fedjax_sel.runs.joining import join
+
+    history = join(runs, out, say=say_on_stderr())
+    many = f"{len(history.seeds)} seeds, {history.rounds} rounds"
+    Console().print(Text.assemble(f"The run of {many} is in ", (str(out), "bold")), soft_wrap=True)
 
 
 @command

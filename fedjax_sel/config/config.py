@@ -68,6 +68,10 @@ class Config(Mapping[str, Any]):
         """Seeds of the runs."""
         return check_seeds(self.values["seeds"])
 
+    def with_seeds(self, seeds: Any) -> Config:
+        """Returns this configuration with other seeds, given by their number or as a list."""
+        return Config({**self.values, "seeds": write_seeds(seeds)})
+
     @property
     def layout(self) -> Layout | str:
         """How the axes of seeds and clients are run."""
@@ -138,6 +142,16 @@ class Config(Mapping[str, Any]):
     def dump(self) -> str:
         """Returns the configuration as YAML, one component per line."""
         return dump(self.values)
+
+
+def write_seeds(seeds: Any) -> int | list[int]:
+    """Returns seeds as configurations have them: their number, if they are numbered from 0.
+
+    >>> write_seeds([0, 1, 2]), write_seeds([1, 2])
+    (3, [1, 2])
+    """
+    seeds = check_seeds(seeds)
+    return len(seeds) if seeds == tuple(range(len(seeds))) else list(seeds)
 
 
 def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -13,14 +13,13 @@ from fedjax_sel.catalog import check_name, see
 from fedjax_sel.config import callbacks, marks, own
 from fedjax_sel.config.checks import Parameter, coerce, complete, get_type_hints, list_parameters, split_component
 from fedjax_sel.config.components import KINDS, SYNTHETIC, complete_marked, list_source_parameters
-from fedjax_sel.config.config import Config
+from fedjax_sel.config.config import Config, write_seeds
 from fedjax_sel.config.files import parse_yaml
 from fedjax_sel.config.names import SHORT, put, rename, translate_key, translate_parameter
 from fedjax_sel.config.task import resolve_task
 from fedjax_sel.data import sources
 from fedjax_sel.devices.clock import Deadline
 from fedjax_sel.engine.collectives import CLIENTS
-from fedjax_sel.engine.driver import check_seeds
 from fedjax_sel.engine.execution import PLACES
 from fedjax_sel.engine.experiment import Experiment
 from fedjax_sel.engine.layout import SEEDS, Layout
@@ -84,8 +83,7 @@ def resolve(given: Mapping[str, Any]) -> Config:
         out[key] = kind.resolve(key, config.get(key))
     for key, parameter in list_plain_keys().items():
         out[key] = coerce(key, config.get(key, parameter.default), parameter.annotation)
-    seeds = check_seeds(out["seeds"])
-    out["seeds"] = len(seeds) if seeds == tuple(range(len(seeds))) else list(seeds)
+    out["seeds"] = write_seeds(out["seeds"])
     out["task"] = resolve_task(config.get("task"))
     out["deadline"] = resolve_deadline(config.get("deadline"))
     out["layout"] = resolve_layout(config.get("layout", "auto"))

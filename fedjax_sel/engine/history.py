@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import jax
 import numpy as np
 import pandas as pd
 
@@ -174,3 +175,84 @@ class History:
         ax.fill_between(across[shown], low, high, color=line.get_color(), alpha=0.15, linewidth=0)
         ax.set(xlabel="round" if x == "round" else " + ".join(names).replace("_", " "), ylabel=metric.replace("_", " "))
         return ax
+
+
+def join_seeds(histories: Sequence[History], names: Sequence[str] | None = None) -> History:
+    """Returns one history of runs that differ in their seeds alone, in the order of their first seeds.
+
+    What a seed draws does not depend on the seeds beside it, so this is the history of one run with all these seeds, up
+    to rounding. Final models, and clients' own parts, are kept if all have them. `about` is the first run's, with the
+    seconds of all, and every device and layout.
+
+    Args:
+      histories: at least one. That their experiments and data are the same is for the caller to know.
+      names: what errors call the histories; None: "history 0", "history 1", ...
+
+    Raises:
+      ValueError: no history, a seed that is in two of them, or histories that differ in rounds, clients, slots of a
+        cohort, metrics or evaluated rounds.
+    """
+    if not histories:
+        raise ValueError("no histories are given; at least one is needed")
+    names = names or [f"history {number}" for number in range(len(histories))]
+    order = sorted(range(len(histories)), key=lambda place: histories[place].seeds[0])
+    parts, names = [histories[place] for place in order], [names[place] for place in order]
+    check_joinable(parts, names)
+    whole = [name for name in ("variables", "personal") if all(jax.tree.leaves(getattr(part, name)) for part in parts)]
+    return History(
+        seeds=tuple(seed for part in parts for seed in part.seeds),
+        num_clients=parts[0].num_clients,
+        about=join_about([part.about for part in parts]),
+        client_rounds=parts[0].client_rounds,
+        labels=parts[0].labels,
+        selections=concatenate([part.selections for part in parts]),
+        metrics={name: concatenate([part.metrics[name] for part in parts]) for name in parts[0].metrics},
+        client_metrics={
+            name: concatenate([part.client_metrics[name] for part in parts]) for name in parts[0].client_metrics
+        },
+        **{name: concatenate([getattr(part, name) for part in parts]) for name in whole},
+    )
+
+
+def check_joinable(parts: Sequence[History], names: Sequence[str]) -> None:
+    """Raises `ValueError` if histories share a seed, or differ in more than their seeds."""
+    owner: dict[int, str] = {}
+    for part, name in zip(parts, names, strict=True):
+        for seed in part.seeds:
+            if seed in owner:
+                raise ValueError(f"seed {seed} is in both {owner[seed]} and {name}; leave one of them out")
+            owner[seed] = name
+        here, there = describe_shape(part), describe_shape(parts[0])
+        if shown := "; ".join(
+            f"{what}: {there[what]} there, {here[what]} here" for what in here if here[what] != there[what]
+        ):
+            raise ValueError(f"{name} differs from {names[0]} in more than its seeds ({shown})")
+
+
+def describe_shape(history: History) -> dict[str, Any]:
+    """Returns what histories must have in common to be those of one run's seeds, by its name in messages."""
+    return {
+        "rounds": history.rounds,
+        "clients": history.num_clients,
+        "slots of a cohort": history.selections.shape[2],
+        "metrics": ", ".join(sorted(history.metrics)),
+        "metrics of clients": ", ".join(sorted(history.client_metrics)),
+        "rounds in which clients were evaluated": history.client_rounds,
+    }
+
+
+def concatenate(trees: Sequence[Any]) -> Any:
+    """Returns one pytree of NumPy arrays of several, whose arrays are concatenated along their first axis."""
+    return jax.tree.map(lambda *leaves: np.concatenate([np.asarray(leaf) for leaf in leaves]), *trees)
+
+
+def join_about(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Returns how runs were run that are one now: the first's, the seconds of all, and every device and layout."""
+    out = {name: value for name, value in parts[0].items() if name != "resumed_at"}
+    for name in ("device", "layout", "examples_on"):
+        if name in out:
+            out[name] = "; ".join(dict.fromkeys(part[name] for part in parts if name in part))
+    for name in ("seconds", "seconds_of_first_chunk"):
+        if name in out:
+            out[name] = sum(part.get(name, 0.0) for part in parts)
+    return out

@@ -12,8 +12,9 @@ from __future__ import annotations
 import os
 import shutil
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -151,10 +152,17 @@ def check_strategies(folder: Path, done: int, config: Config) -> None:
 def check_same(folder: Path, config: Config, written: Config | None) -> None:
     """Raises `FolderError` if a folder's configuration, as `read_config` returns it, differs from `config`."""
     if written is not None and (differing := config.differences(written)):
-        one, other = written.flat(), config.flat()
-        shown = "; ".join(f"{k}: {one.get(k, 'absent')} there, {other.get(k, 'absent')} here" for k in differing)
-        shown += "".join(f"; {what} has changed since" for what in map(config.name_marked, differing) if what)
-        raise FolderError(f"{folder} holds a run of another configuration ({shown}); give another folder")
+        shown, cure = show_differences(config, written, differing), ""
+        if differing == ["seeds"] and (more := [seed for seed in config.seeds if seed not in written.seeds]):
+            cure = f"; to add seeds to it, run the others alone (seeds={more}), and join both (`fedjax-sel join`)"
+        raise FolderError(f"{folder} holds a run of another configuration ({shown}); give another folder{cure}")
+
+
+def show_differences(config: Config, other: Config, keys: Sequence[str]) -> str:
+    """Returns what a message says of the keys in which a configuration differs from another one, which is "there"."""
+    there, here = other.flat(), config.flat()
+    shown = "; ".join(f"{key}: {there.get(key, 'absent')} there, {here.get(key, 'absent')} here" for key in keys)
+    return shown + "".join(f"; {what} has changed since" for what in map(config.name_marked, keys) if what)
 
 
 def create(folder: str | Path, config: Config, *, checkpoints: Path | None = None) -> str:
@@ -186,7 +194,15 @@ def create(folder: str | Path, config: Config, *, checkpoints: Path | None = Non
     return now
 
 
-def save(folder: str | Path, history: History, config: Config, *, figures: bool = True, models: bool = False) -> None:
+def save(
+    folder: str | Path,
+    history: History,
+    config: Config,
+    *,
+    figures: bool = True,
+    models: bool = False,
+    environments: Sequence[dict[str, Any]] = (),
+) -> None:
     """Writes a finished run.
 
     Args:
@@ -195,6 +211,8 @@ def save(folder: str | Path, history: History, config: Config, *, figures: bool 
       config: the configuration that it was built from.
       figures: whether to draw figures and write the report, too; `fedjax-sel show` does later where it is not there.
       models: whether to write the final models, too.
+      environments: those of the processes that ran it, as `read_environments` returns them; none: this process, after
+        those that the folder has noted.
 
     Raises:
       FolderError: the folder holds something else, or a finished run.
@@ -212,6 +230,7 @@ def save(folder: str | Path, history: History, config: Config, *, figures: bool 
         formats.save_variables(folder / MODELS, history.variables)
     if figures:
         write_report(folder, history, config, found)
+    *earlier, last = environments or read_environments(folder)
     summary = {
         "title": title(config, history.rounds),
         "rounds": history.rounds,
@@ -219,11 +238,11 @@ def save(folder: str | Path, history: History, config: Config, *, figures: bool 
         "clients": history.num_clients,
         "results": found,
         "seconds": history.about.get("seconds"),
-        "environment": environment(),
+        "environment": last,
         "about": history.about,
     }
-    if earlier := read_environments(folder)[:-1]:
-        summary["earlier_environments"] = earlier
+    if earlier:
+        summary["earlier_environments"] = [one for one, after in pairwise([*earlier, last]) if one != after]
     files.write_json(folder / SUMMARY, summary)
     (folder / ENVIRONMENTS).unlink(missing_ok=True)
 
