@@ -72,12 +72,13 @@ def join(
 
     Example: `fedjax-sel join runs/seed-* --out runs/mine`.
     """
+    from fedjax_sel.report.quantities import format_count
     from fedjax_sel.runs.execute import say_on_stderr
     from fedjax_sel.runs.joining import join
 
     history = join(runs, out, say=say_on_stderr())
-    many = f"{len(history.seeds)} seeds, {history.rounds} rounds"
-    Console().print(Text.assemble(f"The run of {many} is in ", (str(out), "bold")), soft_wrap=True)
+    said = f"The run of {format_count(len(history.seeds), 'seed')}, {format_count(history.rounds, 'round')}, is in "
+    Console().print(Text.assemble(said, (str(out), "bold")), soft_wrap=True)
 
 
 @command
