@@ -707,6 +707,11 @@ class Aggregator(Strategy):
 
     stacked: ClassVar[bool] = False
 
+    @property
+    def counts_examples(self) -> bool:
+        """Returns whether it weighs members by their numbers of examples; by default, if `weighting` is `"size"`."""
+        return getattr(self, "weighting", None) == "size"
+
     def check(self, trainer: LocalTrainer, correction: Correction) -> None:
         """Raises `ValueError` for local training or a correction that it does not work with; accepts all by default."""
 

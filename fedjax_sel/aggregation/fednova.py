@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
@@ -30,6 +32,8 @@ class FedNova(Aggregator):
     >>> FedNova().weights(cohort, jnp.array([5, 5]), Plan(sums, sums, sums))
     Array([1.        , 0.33333334], dtype=float32)
     """
+
+    counts_examples: ClassVar[bool] = True
 
     def check(self, trainer: LocalTrainer, correction: Correction) -> None:
         """Raises `ValueError` if an update is not the sum of gradients whose weights the trainer reports."""

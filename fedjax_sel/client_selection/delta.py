@@ -34,7 +34,8 @@ class Delta(ClientSelector):
 
     `variant="code"` follows the authors' code and always asks all clients: the probability `p_i` is proportional to
     `α₁ l_i ‖g_i - ḡ‖ + α₂ sqrt(l_i)`, where `l_i`, the client's share of the examples, replaces `σ_i`. Draws are
-    without replacement, with weight `l_i / (N p_i)` and `l_i` the share of the cohort's examples, so they are biased.
+    without replacement, with weight `l_i / (N p_i)`, `l_i` the share of the cohort's examples and `N` the number of
+    available clients, so they are biased.
     In the authors' code, where `α₁ = α₂ = 0.5`, `g_i` is the mean of the minibatch gradients along one local epoch, and
     examples are counted in batches (or not at all); here it is the gradient.
 
@@ -114,7 +115,7 @@ class Delta(ClientSelector):
             score = self.score(gradient, ctx.num_examples, ctx.available)
             cohort = gumbel_m(key, jnp.log(score), ctx.available, ctx.m)
             share = normalize(jnp.where(cohort.mask, ctx.num_examples[cohort.client], 0).astype(jnp.float32))
-            chance = ctx.num_clients * normalize(score)[cohort.client]
+            chance = ctx.available.sum() * normalize(score)[cohort.client]
             return cohort.replace(weight=jnp.where(cohort.mask, share / jnp.where(chance > 0, chance, 1.0), 0.0))
         if local is None:
             raise TypeError("delta: select() lacks the signal 'local'")

@@ -84,5 +84,6 @@ class E3CS(ClientSelector):
         """Returns the probabilities, 0 for unavailable clients, and the overflow set."""
         n, m, sigma = self.quota(ctx)
         log_weight = jnp.where(ctx.available, state, -jnp.inf)
-        part, capped = fill_chances(log_weight, (m - n * sigma) / jnp.where(sigma < 1, 1 - sigma, 1.0))  # ProbAlloc
+        total = (m - n * sigma) / jnp.where(sigma < 1, 1 - sigma, 1.0)
+        part, capped = fill_chances(log_weight, jnp.where((m == n) & (sigma < 1), n, total))  # ProbAlloc
         return Inclusion(jnp.where(ctx.available, sigma + (1 - sigma) * part, 0.0), capped)

@@ -108,14 +108,17 @@ class Oort(ClientSelector):
         # Statistical utility with the bonus of Alg. 1 for long absence, times the system utility.
         return jnp.where(seen, (worth + bonus) * self.system(state, ctx), 0.0)
 
+    def count_exploited(self, state: OortState, ctx: Context) -> Int[Array, ""]:
+        """Returns how many members are exploited, which have the first slots: `m` less those to explore."""
+        exploring = jnp.maximum(self.epsilon * self.decay ** (ctx.round + 1.0), self.smallest)
+        exploring = jnp.where((state.last == 0).any(), exploring, 0.0)
+        return jnp.minimum(round_down(ctx.m * (1 - exploring)), ((state.last > 0) & ctx.available).sum())
+
     def select(self, key: PRNGKey, state: OortState, ctx: Context) -> Cohort:
         """Returns the exploited clients first, then the explored ones, then any others."""
         key_exploit, key_explore, key_rest = jax.random.split(key, 3)
         seen, unseen = (state.last > 0) & ctx.available, (state.last == 0) & ctx.available
-        exploring = jnp.maximum(self.epsilon * self.decay ** (ctx.round + 1.0), self.smallest)
-        exploring = jnp.where((state.last == 0).any(), exploring, 0.0)
-        wanted = jnp.minimum(round_down(ctx.m * (1 - exploring)), seen.sum())
-
+        wanted = self.count_exploited(state, ctx)
         score = self.scores(state, ctx)
         place = jnp.minimum(wanted, jnp.maximum(seen.sum() - 1, 0))
         next_score = -nth_smallest(-jnp.where(seen, score, -jnp.inf), place)
@@ -135,7 +138,7 @@ class Oort(ClientSelector):
     ) -> OortState:
         """Returns the state, updated for the members and by the pacer."""
         cohort = cohort.replace(mask=cohort.mask & jnp.isfinite(training_loss_rms))
-        exploited = cohort.mask & (state.last[cohort.client] > 0)
+        exploited = cohort.mask & (jnp.arange(ctx.m) < self.count_exploited(state, ctx))
         utility = training_loss_rms * ctx.num_examples[cohort.client]
         mean = jnp.where(exploited, utility, 0).sum() / jnp.maximum(exploited.sum(), 1)
         before, present = state.sums[0], state.sums[1] + mean

@@ -74,9 +74,9 @@ class UCBCS(ClientSelector):
         """Returns `A_i`, infinite for clients that were never selected."""
         seen = state.reports > 0
         reports = jnp.where(seen, state.reports, 1.0)
-        bonus = 2 * state.deviation**2 * jnp.log(jnp.maximum(state.rounds, 1.0)) / reports
+        bonus = state.deviation * jnp.sqrt(2 * jnp.log(jnp.maximum(state.rounds, 1.0)) / reports)
         share = ctx.num_examples / ctx.num_examples.sum()
-        return jnp.where(seen, share * (state.losses / reports + jnp.sqrt(bonus)), jnp.inf)
+        return jnp.where(seen, share * (state.losses / reports + bonus), jnp.inf)
 
     def select(self, key: PRNGKey, state: UCBCSState, ctx: Context) -> Cohort:
         """Returns the clients of largest index."""

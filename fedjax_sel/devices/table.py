@@ -130,7 +130,7 @@ def trace_from_file(path: str | Path) -> Trace:
 
 
 def cells(path: str | Path) -> list[tuple[int, list[str]]]:
-    """Returns the non-empty lines of a table, each with its number.
+    """Returns the lines of a table, each with its number; lines without a comma or text are left out.
 
     Raises:
       FileNotFoundError: there is no such file.
@@ -144,4 +144,4 @@ def cells(path: str | Path) -> list[tuple[int, list[str]]]:
             lines = [[cell.strip() for cell in line] for line in csv.reader(file)]
     except (UnicodeDecodeError, csv.Error) as error:
         raise ValueError(f"{path} is not a table of comma-separated values ({error})") from error
-    return [(number, line) for number, line in enumerate(lines, 1) if any(line)]
+    return [(number, line) for number, line in enumerate(lines, 1) if len(line) > 1 or any(line)]

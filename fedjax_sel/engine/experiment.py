@@ -191,12 +191,15 @@ class Experiment(Pytree):
     def warn_of_sizes(self, data: FederatedData) -> None:
         """Warns if both the selector and the aggregation weigh clients of unequal size by their numbers of examples."""
         selector, aggregation = self.client_selection, self.aggregation
-        twice = selector.counts_examples and getattr(aggregation, "weighting", None) == "size"
+        twice = selector.counts_examples and aggregation.counts_examples
         if twice and len(np.unique(data.num_examples)) > 1:
+            has_choice = hasattr(aggregation, "weighting")
+            again = type(aggregation).__name__ + ("(weighting='size')" if has_choice else "")
+            other = "weighting='client' or 'cohort'" if has_choice else "Mean with weighting='client' or 'cohort'"
             warnings.warn(
-                f"{type(selector).__name__} already weighs clients by their numbers of examples, and "
-                f"{type(aggregation).__name__}(weighting='size') does so again: a client of twice as many examples "
-                "has four times the weight; use weighting='client' or 'cohort', as the selector's docstring says",
+                f"{type(selector).__name__} already weighs clients by their numbers of examples, and {again} does so "
+                "again: a client of twice as many examples has four times the weight; "
+                f"use {other}, as the selector's docstring says",
                 stacklevel=3,
             )
 

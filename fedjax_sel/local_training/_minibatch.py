@@ -206,11 +206,9 @@ class MinibatchTrainer(LocalTrainer):
         most = (self.epochs or 1) if self.steps is None else self.steps
         epoch = jnp.arange(most).reshape((1,) * jnp.ndim(steps) + (-1,))
         steps, batches = steps[..., None], batches[..., None]
-        if momentum is None:
-            of_epoch = jnp.clip(steps - epoch * batches, 0, batches)
-        else:
-            first, last = (jnp.minimum(steps, e * batches) for e in (epoch, epoch + 1))
-            of_epoch = accumulate(last, momentum) - accumulate(first, momentum)
+        begun = -(steps // -jnp.maximum(batches, 1))  # epochs past the last have no steps; their products overflow
+        first, last = (jnp.minimum(steps, jnp.minimum(e, begun) * batches) for e in (epoch, epoch + 1))
+        of_epoch = last - first if momentum is None else accumulate(last, momentum) - accumulate(first, momentum)
         return jnp.sum(of_epoch * self.rate(epoch, factor), axis=-1)
 
 

@@ -52,12 +52,13 @@ def test_the_codes_score_has_parts_of_the_examples():
 def test_the_codes_draws_weigh_their_share_of_the_cohort_over_n_times_their_probability():
     """As its `comm_helpers`: `l_i / (N p_i) / Σ_S l`."""
     size, selector = np.array([10, 10, 20, 40]), Delta(0.6, 0.4, variant="code")
-    ctx = context(4, 2).replace(num_examples=jnp.asarray(size))
-    score = np.asarray(selector.score(G, ctx.num_examples, ctx.available))
-    for key in KEYS[:8]:
+    everyone = context(4, 2).replace(num_examples=jnp.asarray(size))
+    some = everyone.replace(available=jnp.array([True, False, True, True]))
+    for key, ctx, n in [(key, *one) for key in KEYS[:8] for one in ((everyone, 4), (some, 3))]:
+        score = np.asarray(selector.score(G, ctx.num_examples, ctx.available))
         cohort = selector.select(key, selector.init(key, ctx, HOST), ctx, gradient=G)
         who = np.asarray(cohort.client)
-        wanted = size[who] / size[who].sum() / (4 * (score / score.sum())[who])
+        wanted = size[who] / size[who].sum() / (n * (score / score.sum())[who])
         np.testing.assert_allclose(cohort.weight, wanted, rtol=1e-5)
 
 

@@ -69,6 +69,17 @@ def test_the_overflow_set_keeps_its_weights():
     np.testing.assert_allclose(after - after[3], np.log([1 / 12, 1 / 12, np.exp(0.5) / 6, 1]), atol=1e-5)
 
 
+@pytest.mark.parametrize("fairness", [0.0, 0.1, 0.7, 0.8, 0.95])
+@pytest.mark.parametrize("n", [3, 14, 18])
+def test_where_all_available_clients_are_drawn_all_of_unequal_weights_overflow(fairness, n):
+    selector, ctx = E3CS(fairness=fairness), context(np.ones(20), n, available=np.arange(20) < n)
+    state = 0.1 * jnp.arange(20.0)
+    got = selector.chances(state, ctx)
+    np.testing.assert_allclose(got.chance, np.arange(20) < n, atol=1e-6)
+    np.testing.assert_array_equal(np.asarray(got.capped)[:n], True)
+    np.testing.assert_array_equal(selector.observe(KEY, state, ctx, cohort(range(n))), state)
+
+
 def test_systematic_draws_have_the_chances_and_successive_ones_are_near_them():
     state, ctx = jnp.log(jnp.array([1.0, 1, 2, 4, 8, 30])), context(np.ones(6), 2)
     for draw, far in (("systematic", 4.5 * 0.5 / np.sqrt(8000)), ("successive", 0.25)):

@@ -349,9 +349,9 @@ class OortByHand:
         window = sorted(new, key=reward.get, reverse=True)[: int(o.window * explore)]
         return scores, exploit, pool, explore, window
 
-    def update(self, number, returned, failed):
+    def update(self, number, returned, failed, exploited):
         """`returned`: losses by client; `failed`: who was selected and did not come back."""
-        exploited = [i for i in returned if i in self.arms]
+        exploited = [i for i in returned if i in exploited]
         for i, loss in returned.items():
             self.arms[i] = (loss * self.size[i], number)
         self.history.append(sum(self.arms[i][0] for i in exploited) / max(len(exploited), 1))
@@ -361,15 +361,16 @@ class OortByHand:
 
 def test_oort_is_the_authors_rule_in_random_rounds():
     rng, n, m = np.random.default_rng(5), 40, 10
+    reachable = np.arange(n) > 0  # while client 0 is never seen, places to explore are filled with seen clients
     seconds, size = rng.lognormal(0, 0.6, n).astype(np.float32), rng.permutation(n) + 5
     o = Oort(step=4, percentile=30.0, decay=0.9, clip=0.9, window=2.0)
     plain = OortByHand(o, seconds, size)
     plain.history.append(0.0)  # the authors' pacer writes a line before the first round
     state = o.init(KEY, context(seconds, m, size=size), HOST)
     select, observe, scored = jax.jit(o.select), jax.jit(o.observe), jax.jit(o.scores)
-    happened, percentiles = Counter(), []
+    happened, percentiles, filled = Counter(), [], 0
     for t in range(48):
-        available = rng.random(n) < 0.8
+        available = (rng.random(n) < 0.8) & reachable
         ctx = context(seconds, m, round=t, size=size, available=available)
         scores, exploit, pool, explore, window = plain.round(t + 1, m, np.flatnonzero(available).tolist())
         np.testing.assert_allclose(float(state.percentile), plain.percentile)
@@ -384,11 +385,13 @@ def test_oort_is_the_authors_rule_in_random_rounds():
         back = cohort.replace(mask=cohort.mask & mask)
         state = observe(KEY, state, ctx, back, training_loss_rms=jnp.asarray(np.where(mask, loss, 0), jnp.float32))
         returned = {c: v for c, v, came in zip(client, loss, mask, strict=True) if came}
-        plain.update(t + 1, returned, set(client) - set(returned))
+        plain.update(t + 1, returned, set(client) - set(returned), client[:exploit])
         np.testing.assert_array_equal(state.last, [plain.arms.get(i, (0, 0))[1] for i in range(n)])
+        np.testing.assert_allclose(state.sums.sum(), sum(plain.history[-(len(plain.history) % 4 + 4) :]), rtol=1e-4)
+        filled += m - exploit - explore
         happened.update(exploit=exploit, explore=explore)
         percentiles.append(float(state.percentile))
-    assert min(happened.values()) > 10
+    assert min(happened.values()) > 10 < filled
     assert {-5.0, 0.0, 5.0} == set(np.diff(percentiles)), "the pacer goes both ways"
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import fedjax_sel as fs
+from fedjax_sel.aggregation.fednova import FedNova
 from fedjax_sel.aggregation.mean import Mean
 from fedjax_sel.client_selection._unbiased import chances_of_inclusion, draw_unbiased, normalize
 from fedjax_sel.client_selection.by_size import BySize
@@ -216,6 +217,8 @@ def test_sizes_that_would_count_twice_are_warned_of(selector):
         make(aggregation=Mean("size")).warn_of_sizes(data)
     for weighting in ("cohort", "client"):
         make(aggregation=Mean(weighting)).warn_of_sizes(data)
+    with pytest.warns(UserWarning, match=r"and FedNova does so again.*use Mean with weighting='client' or 'cohort"):
+        make(aggregation=FedNova()).warn_of_sizes(data)
     equal = data.replace(num_examples=np.full(8, 12))
     make(aggregation=Mean("size")).warn_of_sizes(equal)
 

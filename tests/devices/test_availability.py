@@ -93,9 +93,11 @@ def test_a_file_that_holds_no_table_is_refused(tmp_path):
     np.savez(tmp_path / "two.npz", a=np.ones((2, 2)), b=np.ones(2))
     np.save(tmp_path / "chances.npy", np.full((2, 2), 0.5))
     (tmp_path / "no.npz").write_text("1,0")
+    (tmp_path / "blank.csv").write_text("1,0\n,\n0,1\n")
     for name, message in {
         "two.npz": "holds a, b; one array",
         "chances.npy": r"holds float64 of shape \(2, 2\); one array \[rounds, N\] of 0 and 1",
+        "blank.csv": "line 2: a cell is ''; one 0 or 1 for each client",
         "no.npz": "cannot be read as NumPy's arrays",
     }.items():
         with pytest.raises(ValueError, match=message):

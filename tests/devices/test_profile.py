@@ -150,6 +150,7 @@ def test_a_table_is_read_by_the_names_of_its_columns(tmp_path):
         ("compute,efficiency,memory,up,down,up\n1,1,1,1,1,1\n", "needed, once each"),
         ("compute,efficiency,memory,up,down\n1,1,1,1\n", "line 2: 4 cells"),
         ("compute,efficiency,memory,up,down\n1,1,1,1,1\n1,fast,1,1,1\n", "line 3: efficiency is 'fast'.*FLOP/J"),
+        ("compute,efficiency,memory,up,down\n1,1,1,1,1\n,,,,\n1,1,1,1,1\n", "line 3: compute is ''"),
         ("compute,efficiency,memory,up,down\n1,1,1,1,-4\n", "devices.csv: devices: down of client 0 is -4.0"),
         ("compute,efficiency,memory,up,down\n1,nan,1,1,4\n", "efficiency of client 0 is nan"),
     ],

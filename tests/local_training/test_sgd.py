@@ -50,6 +50,16 @@ def test_the_step_size_sum_is_the_sum_of_the_steps_rates(how, decay):
     np.testing.assert_allclose(got.rate_factor, np.full(len(EXAMPLES), 0.7), rtol=1e-6)
 
 
+@pytest.mark.parametrize("momentum", [None, 0.5])
+@pytest.mark.parametrize("examples", [50_000, 1_000_000, 1])
+def test_of_many_steps_in_an_epoch_that_is_long_the_sum_does_not_overflow(momentum, examples):
+    """50,000 steps times 50,000 batches are more than an int32 holds."""
+    trainer = SGD(0.125, batch_size=1, steps=50_000, momentum=momentum or 0.0)
+    got = trainer.plan(jnp.array([examples]), examples, jnp.int32(0), jnp.int32(1)).step_size_sum
+    one = 1 / (1 - (momentum or 0.0))
+    np.testing.assert_allclose(got, 0.125 * (50_000 - (one - 1)) * one, rtol=1e-4)
+
+
 @pytest.mark.parametrize("decay", [None, 0.5])
 @pytest.mark.parametrize("momentum", [0.0, 0.6, 0.9, 0.999])
 @pytest.mark.parametrize("how", [{"epochs": 1}, {"epochs": 4}, {"steps": 7}], ids=str)
