@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import sys
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
+
+from fedjax_sel.catalog import add_pointer
 
 PACKAGE = f"{Path(__file__).parent}/"
 LIBRARIES = ("site-packages", "dist-packages", "<frozen", f"{Path(traceback.__file__).parent}/")
@@ -117,18 +120,43 @@ def name_model(model: Any, x: Any) -> Iterator[None]:
       x: examples, for their shape and type.
 
     Raises:
-      OwnCodeError: the model raised an error other than `ValueError`.
+      OwnCodeError: the model raised an error, other than a `ValueError` of this library.
     """
     try:
         yield
-    except ValueError:
-        raise
     except Exception as error:
+        if isinstance(error, ValueError) and traceback.extract_tb(error.__traceback__)[-1].filename.startswith(PACKAGE):
+            raise
         channels = "; images have a channel axis: give x[..., None]" if len(x.shape) == 3 else ""
-        raise OwnCodeError(
+        said = OwnCodeError(
             f"task: {type(model).__name__} cannot be applied to examples of shape {tuple(x.shape[1:])} and type "
-            f"{x.dtype}: {describe(error)}{channels}"
-        ) from error
+            f"{x.dtype}: {describe(error).rstrip('.')}{channels}"
+        )
+        if not type(model).__module__.startswith("fedjax_sel."):
+            add_pointer(said, "docs/learn/own_model.md")
+        raise said from error
+
+
+def check_call(where: str, function: Any, arguments: Sequence[str], named: Sequence[str] = ()) -> None:
+    """Raises `ValueError` if a function cannot be called with these arguments in order, and these by keyword.
+
+    >>> check_call("rule", lambda labels: labels, ("labels", "rng"))
+    Traceback (most recent call last):
+    ValueError: rule cannot be called as it is declared (too many positional arguments); it must take (labels, rng)
+    """
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # some functions of C do not say what they take
+        return
+    except TypeError:
+        raise ValueError(f"{where} is {function!r:.60}; it must be a function of ({', '.join(arguments)})") from None
+    try:
+        signature.bind(*arguments, **dict.fromkeys(named))
+    except TypeError as error:
+        asked = f", *, {', '.join(named)}" if named else ""
+        raise ValueError(
+            f"{where} cannot be called as it is declared ({error}); it must take ({', '.join(arguments)}{asked})"
+        ) from None
 
 
 FROM_KEY = (

@@ -307,8 +307,11 @@ def check_signal(moment: str, name: str, signal: Any, kinds: tuple[type[Signal],
     if isinstance(signal, type):
         raise ValueError(f"signal {name or signal.__name__!r}: {signal.__name__} is a class; give {signal.__name__}()")
     if not isinstance(signal, kinds):
-        what = show(signal) if not name else f"{name!r} is a {type(signal).__name__}"
-        raise ValueError(f"signal {what}; measured {moment}, it must be {allowed}, as those of fedjax_sel.signals")
+        what = f"{name!r}" if name else show(signal)
+        raise ValueError(
+            f"signal {what} is of class {type(signal).__name__}; measured {moment}, it must be of class {allowed}, as "
+            "those of fedjax_sel.signals"
+        )
     if not name:
         raise ValueError(
             f"{type(signal).__name__} has no name; set it in the class, or give one, as in "

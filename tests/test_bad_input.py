@@ -146,7 +146,7 @@ class Helped(fs.ClientSelector):
 
 
 M = "it must be a whole number from 1 to N, or a fraction in (0, 1]"
-SEEDS = "there must be at least one, all different whole numbers from 0 to 2^32 - 1"
+SEEDS = "give how many (at least 1), or which: different whole numbers from 0 to 2^32 - 1"
 ROUNDS = "it must be a whole number, at least 1"
 
 REFUSED: list[tuple[str, str]] = [
@@ -607,6 +607,15 @@ REFUSED: list[tuple[str, str]] = [
     ("fs.dataset('mine', X[:, 0], Y)", "examples need at least one axis each: [n, ...], e.g. x[:, None]"),
     ("fs.dataset('mine', X, Y[:5])", "12 examples but 5 labels; they must be equally many"),
     ("fs.dataset('mine', X, Y * 1.0)", "labels are float64, not integers; names or numbers of any kind become 0..C-1"),
+    ("fs.dataset('mine', X, np.where(Y > 0, Y, np.nan))", "labels hold"),
+    ("fs.dataset('mine', X, X * 1.0, targets='tokens')", "tokens are float32; ids of tokens are whole numbers"),
+    ("fs.dataset('mine', X, Y, seed=None)", "give a Federation a function of the seed"),
+    ("fs.load('synthetic')", "'synthetic' is drawn anew for each seed: give a Federation the function that draws it"),
+    ("fs.Federation(fs.load('iris'), fs.partition.Iid(10), holdout=0.001).draw(0)", "no client keeps an example"),
+    (
+        "fs.Signals(before=['loss'])",
+        "signal 'loss' is of class str; measured before, it must be of class ExampleSignal",
+    ),
     ("fs.dataset('mine', X, Y.astype(str))", "not integers; names or numbers of any kind become 0..C-1"),
     ("fs.dataset('mine', X, np.eye(3)[Y])", "one-hot labels become integers with y.argmax(1)"),
     ("fs.dataset('mine', X, Y - 1)", "labels must be in 0..1 (2 classes), but there are also: -1; np.unique"),

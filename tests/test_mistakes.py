@@ -100,6 +100,19 @@ def test_a_model_that_cannot_be_applied_names_the_examples_it_was_given():
         fs.Task.on(Images(), flat).init(jax.random.key(0), flat.x)
 
 
+class Normed(nn.Module):
+    @nn.compact
+    def __call__(self, x):
+        return nn.Dense(2)(nn.BatchNorm()(x))
+
+
+def test_an_error_of_value_in_an_own_model_names_the_model_too():
+    said = r'Normed cannot be applied to examples of shape \(4,\) .*ValueError: Parameter "use_running_average" must be'
+    with pytest.raises(OwnCodeError, match=said) as caught:
+        fs.Task.on(Normed(), POINTS).init(jax.random.key(0), POINTS.x)
+    assert caught.value.__notes__ == ["see docs/learn/own_model.md"]
+
+
 def test_examples_of_another_shape_than_a_models_are_named():
     task = LINEAR.replace(shift=jnp.zeros(()), scale=jnp.ones(()))
     with pytest.raises(OwnCodeError, match=r"LogisticRegression cannot be applied to examples of shape \(7,\)"):

@@ -6,14 +6,17 @@ import numpy as np
 import optax
 import pandas as pd
 import pytest
+from flax import nnx
 
 import fedjax_sel as fs
 from fedjax_sel.client_selection import top_m
 from fedjax_sel.client_selection.gradient_norm import GradientNorm
 from fedjax_sel.client_selection.round_robin import RoundRobin
 from fedjax_sel.data.own import from_frame
+from fedjax_sel.devices.availability import Function
 from fedjax_sel.devices.laws import LogNormal
 from fedjax_sel.engine.settings import REFUSED
+from fedjax_sel.local_training.optax import Optax
 from fedjax_sel.mistakes import OwnCodeError
 from fedjax_sel.models.logistic import LogisticRegression
 from fedjax_sel.task.metrics import MeanOf
@@ -89,6 +92,143 @@ class Middle(fs.Aggregator):
 def test_an_aggregator_of_all_updates_that_does_not_ask_for_them_is_refused():
     with pytest.raises(ValueError, match=r"Middle.combine needs all updates at once.*stacked = True"):
         run(aggregation=Middle())
+
+
+class Summed(fs.Aggregator):
+    stacked = True
+
+    def weights(self, cohort, num_examples, plan):
+        return cohort.mask * 1.0
+
+
+class ForgotTheCall(fs.Aggregator):
+    def weights(self, cohort, num_examples, plan):
+        return cohort.mask / 3.0
+
+    def server_optimizer(self):
+        return optax.adam
+
+
+class TakesLess(fs.Aggregator):
+    def weights(self, cohort, num_examples):
+        return cohort.mask / 3.0
+
+
+class Shift(fs.Correction):
+    def correct(self, client_state, gradient, variables, received):
+        return gradient
+
+
+class ShiftOfTwo(Shift):
+    def correct(self, client_state, gradient):
+        return gradient
+
+
+class SendsLess(Shift):
+    up = -1.0
+
+
+class SendsText(Shift):
+    down = "1"
+
+
+class Free(fs.ExampleSignal):
+    name = "free"
+
+    def measure(self, logits, y):
+        return logits.sum(-1)
+
+
+class CostIsAMethod(Free):
+    def cost(self):
+        return fs.Cost(up=1.0)
+
+
+class MeasuresLess(Free):
+    def measure(self, logits):
+        return logits.sum(-1)
+
+
+class ByFree(fs.ClientSelector):
+    free: fs.ExampleSignal = Free()
+
+    def signals(self):
+        return fs.Signals(before=[self.free])
+
+    def select(self, key, state, ctx, *, free):
+        return top_m(key, free, ctx.available, ctx.m)
+
+
+class OfData(fs.DataSelector):
+    def signals(self):
+        return {"free": MeasuresLess()}
+
+    def select(self, key, state, valid, *, free):
+        return valid
+
+
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        (
+            {"aggregation": Summed()},
+            r"Summed asks for all updates at once \(stacked = True\), but has no method combine",
+        ),
+        ({"aggregation": ForgotTheCall()}, r"server_optimizer returned .*adam.*; it must return an optax.Gradient"),
+        ({"aggregation": TakesLess()}, r"TakesLess.weights cannot .*; it must take \(cohort, num_examples, plan\)"),
+        ({"correction": ShiftOfTwo()}, r"it must take \(client_state, gradient, variables, received\)"),
+        ({"correction": SendsLess()}, r"SendsLess: up is -1.0; it must be"),
+        ({"correction": SendsText()}, r"SendsText: down is '1'; it must be"),
+        ({"client_selection": ByFree(CostIsAMethod())}, r"CostIsAMethod.cost is a method; .*write @property"),
+        ({"client_selection": ByFree(MeasuresLess())}, r"MeasuresLess.measure cannot .*must take \(logits, y\)"),
+        ({"data_selection": OfData()}, r"MeasuresLess.measure cannot .*must take \(logits, y\)"),
+    ],
+    ids=lambda value: "" if isinstance(value, str) else type(*value.values()).__name__,
+)
+def test_methods_that_do_not_fit_their_contract_are_refused_before_anything_is_traced(parts, said):
+    with pytest.raises(ValueError, match=said):
+        run(**parts)
+
+
+def test_what_fits_its_contract_in_another_form_is_accepted():
+    class Loose(Shift):
+        up = 0.5
+
+        def correct(self, *args, **more):
+            return args[1]
+
+    assert run(client_selection=ByFree(), correction=Loose(), rounds=1).rounds == 1
+
+
+def test_functions_that_cannot_be_called_are_refused_when_they_are_given():
+    for make, said in (
+        (lambda: fs.partition.Function(lambda labels: labels), r"function cannot .*must take \(labels, rng\)"),
+        (lambda: fs.partition.Function("iid"), r"function is 'iid'; it must be a function of \(labels, rng\)"),
+        (lambda: Function(lambda round: round), r"present cannot .*must take \(round, num_clients\)"),
+        (lambda: Optax(0.1, optimizer=lambda rate: optax.sgd(rate)), r"optimizer cannot .*must take \(, \*, learning"),
+        (lambda: fs.models.from_nnx(lambda: nnx.Linear(2, 3)), r"make cannot .*must take \(rngs\)"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            make()
+
+
+def test_a_partition_rule_may_write_to_the_labels_it_gets():
+    def halves(labels, rng):
+        labels[labels > 0] = 1
+        return labels
+
+    iris = fs.load("iris")
+    drawn = fs.Federation(iris, fs.partition.Function(halves)).draw(0)
+    np.testing.assert_array_equal(np.bincount(iris.y), [40, 40, 40])
+    np.testing.assert_array_equal(drawn.count_labels(), [[40, 0, 0], [0, 40, 40]])
+
+
+def test_a_model_without_parameters_is_refused():
+    task = fs.Task(fs.models.from_functions(lambda key, x: {}, lambda variables, x: x[:, :3]))
+    with pytest.raises(ValueError, match="the model has no parameters to train"):
+        fs.simulate(
+            fs.Experiment(task, cohort_size=2, rounds=1), fs.Federation(fs.load("iris"), fs.partition.Iid(4)), 1
+        )
 
 
 def spread(outputs, targets):

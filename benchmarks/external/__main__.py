@@ -62,7 +62,7 @@ def run_all(out: Path, wanted: Sequence[tuple[Cell, int]], rounds: int) -> None:
     """
     from fedjax_sel.runs.prepare import prepare_jax
 
-    prepare_jax(cores=True, cache=True)
+    prepare_jax(cache=True)
     from benchmarks.external.results import collect, is_done, join_runs, locate, name_run
     from fedjax_sel.runs.execute import execute
     from fedjax_sel.runs.files import write_json

@@ -37,6 +37,6 @@ def leaderboard(
     from fedjax_sel.leaderboard import run_leaderboard
     from fedjax_sel.runs.prepare import prepare_jax
 
-    prepare_jax(cores=True, cache=not no_cache)
+    prepare_jax(cache=not no_cache)
     chosen = {"only": only or (), "add": add or (), "seeds": seeds, "known": known}
     run_leaderboard(scale, **chosen, out=out, console=Console(), debug=debug)

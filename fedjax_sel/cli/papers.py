@@ -40,7 +40,7 @@ def reproduce(
     paper = paper.replace("-", "_")
     with see("`fedjax-sel list papers`"):
         check_name("paper", paper, papers.available())
-    prepare_jax(cores=True, cache=not no_cache)
+    prepare_jax(cache=not no_cache)
     try:
         options = {"add": add or (), "finished": finished, "known": known, "console": Console()}
         papers.reproduce(paper, scale=scale, out=out, seeds=seeds, **options)

@@ -110,7 +110,7 @@ def sweep(
     place = out or Path("runs") / f"sweep-{name}-{of_sweep.fingerprint(grid)}"
     of_sweep.check(place, grid)
     finished = of_sweep.is_complete(place, grid)
-    prepare_jax(cores=grid[0].config["mesh"] is None, cache=not no_cache)
+    prepare_jax(mesh=grid[0].config["mesh"], cache=not no_cache)
     table = execute_sweep(
         name, grid, place, memory=memory, keep_models=keep_models, keep_checkpoints=keep_checkpoints, figures=figures
     )
@@ -194,7 +194,7 @@ def run_and_show(name: str, config: Config, place: Path, *, no_cache: bool, **ho
     from fedjax_sel.runs.prepare import prepare_jax
 
     finished = layout.check(place, config) == "finished"
-    prepare_jax(cores=config["mesh"] is None, cache=not no_cache)
+    prepare_jax(mesh=config["mesh"], cache=not no_cache)
     history = execute(name, config, place, **how)
     table = summary.build_table(layout.title(config, history.rounds), summary.summarize(history))
     print_end(Console(quiet=not is_first()), table, NOTHING.format("run") if finished else "The run is in ", place)

@@ -46,8 +46,9 @@ def load_own(what: str, name: str) -> Any:
     module_name, _, attribute = name.partition(":")
     module = import_module(what, module_name)
     if not hasattr(module, attribute):
-        public = [key for key in vars(module) if not key.startswith("_")]
-        check_name(f"name in {module_name}:", attribute, public)
+        public = {key: value for key, value in vars(module).items() if not key.startswith("_")}
+        defined = [key for key, value in public.items() if getattr(value, "__module__", "") == module.__name__]
+        check_name(f"name in {module_name}:", attribute, defined or public)
     return getattr(module, attribute)
 
 

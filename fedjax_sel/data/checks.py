@@ -91,6 +91,13 @@ def convert_targets(what: str, y: np.ndarray, targets: str) -> np.ndarray:
         return kept
     if targets == "multilabel" and y.size and not np.isin(y, (0, 1)).all():
         raise ValueError(f"{what} targets are multilabel, but hold {y.min()} to {y.max()}; each must be 0 or 1")
+    if y.dtype.kind == "f" and np.isnan(y).any():
+        first = int(np.argmax(np.isnan(y).reshape(len(y), -1).any(1)))
+        raise ValueError(
+            f"{what} labels hold {np.isnan(y).sum()} NaN, the first in example {first}; leave such examples out"
+        )
+    if targets == "tokens" and y.dtype.kind not in "iub":
+        raise ValueError(f"{what} tokens are {y.dtype}; ids of tokens are whole numbers")
     if targets != "multilabel" and y.dtype.kind not in "iub":
         floats = "; targets='continuous' says that they are numbers to be learnt" if y.dtype.kind == "f" else ""
         raise ValueError(

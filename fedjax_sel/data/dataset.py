@@ -130,7 +130,8 @@ def dataset(
                 f"{name}: {kind} is {show(value)}; it is (examples, labels) or a share of the examples in [0, 1)"
             )
     if not is_whole(seed) or not 0 <= seed < 2**32:
-        raise ValueError(f"{name}: seed is {show(seed)}; it must be a whole number from 0 to 2^32 - 1")
+        hint = "; so that each seed of a run draws its own, give a Federation a function of the seed" * (seed is None)
+        raise ValueError(f"{name}: seed is {show(seed)}; it must be a whole number from 0 to 2^32 - 1{hint}")
     apart: dict[str, Pair] = {
         kind: check_examples(f"{name}: {kind}", *value, like=x, targets=targets)
         for kind, value in given.items()

@@ -201,6 +201,11 @@ class Federation:
             clients = int(client.max()) + 1 if self.partition.clients is None else self.partition.clients
             order = np.random.default_rng((EXAMPLE_ORDER, seed))
             drawn = federate(data, client, clients, holdout=self.holdout, rng=order)
+            if self.holdout > 0 and not np.any(drawn.num_holdout):
+                raise ValueError(
+                    f"holdout is {self.holdout:g}, of which no client keeps an example (the largest has "
+                    f"{np.max(drawn.num_examples)}); give a larger share, or 0"
+                )
         except ValueError as error:
             raise ValueError(f"{data.name}, {self.partition}: {error} (data seed {seed})") from error
         with see("docs/how-to/devices.md"):

@@ -161,6 +161,11 @@ def read_built_in(function: str) -> tuple[np.ndarray, np.ndarray]:
 
 def load_built_in(name: str, *, seed: int, validation: float, test: float, aside: float | None = None) -> Dataset:
     """Returns one of the datasets of scikit-learn; shares as for `dataset`."""
+    if name in ("synthetic", "uacs"):
+        raise ValueError(
+            f"{name!r} is drawn anew for each seed: give a Federation the function that draws it, as in "
+            f"Federation(lambda seed: {name}(seed=seed), partition.Natural()), with {name} of fedjax_sel.data.{name}"
+        )
     if name not in BUILT_IN:
         near = difflib.get_close_matches(name.lower(), available(), n=1)
         raise ValueError(

@@ -10,8 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from fedjax_sel.mistakes import check_call
 from fedjax_sel.protocols import Availability
-from fedjax_sel.pytree import Scalar, param, show, static
+from fedjax_sel.pytree import Scalar, param, static
 from fedjax_sel.types import PRNGKey
 
 GOLDEN = (5**0.5 - 1) / 2
@@ -139,10 +140,7 @@ class Function(Availability):
 
     def __check_init__(self) -> None:
         """Raises `ValueError` unless `present` is a function."""
-        if not callable(self.present):
-            raise ValueError(
-                f"availability Function: present is {show(self.present)}; it must be a function (round, num_clients)"
-            )
+        check_call("availability Function: present", self.present, ("round", "num_clients"))
 
     def check(self, num_clients: int) -> None:
         """Raises `ValueError` unless the function returns true or false for each client."""

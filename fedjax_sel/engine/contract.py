@@ -7,27 +7,34 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import math
 import warnings
 from collections.abc import Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import optax
 
+from fedjax_sel import protocols
 from fedjax_sel.data.federated import FederatedData
+from fedjax_sel.mistakes import check_call
 from fedjax_sel.protocols import (
+    Aggregator,
     ClientSelector,
     ClientSignal,
     CohortSignal,
+    Correction,
     DataSelector,
     ExampleSignal,
     FeatureSignal,
     ServerSignal,
     Signals,
+    Strategy,
     find_base,
     overrides,
 )
-from fedjax_sel.pytree import ARRAYS, show, show_value, title
+from fedjax_sel.pytree import ARRAYS, Range, show, show_value, title
 from fedjax_sel.types import PAD_CLIENT, Cohort, Context, Plan, Update
 
 
@@ -180,11 +187,51 @@ def check_fields(name: str, strategy: Any) -> None:
             )
 
 
-def check_stacked(aggregator: Any) -> None:
-    """Raises `ValueError` if an aggregator combines all updates, but does not ask for them."""
+def check_aggregator(aggregator: Aggregator) -> None:
+    """Raises `ValueError` if one of `combine` and `stacked` lacks the other, or the optimiser is not one of optax."""
+    name = type(aggregator).__name__
     if overrides(aggregator, "combine") and not aggregator.stacked:
-        name = type(aggregator).__name__
         raise ValueError(f"{name}.combine needs all updates at once; give {name} the attribute stacked = True")
+    if aggregator.stacked and not overrides(aggregator, "combine"):
+        raise ValueError(f"{name} asks for all updates at once (stacked = True), but has no method combine to use them")
+    if overrides(aggregator, "server_optimizer"):
+        found = aggregator.server_optimizer()
+        if not isinstance(found, optax.GradientTransformation):
+            raise ValueError(
+                f"{name}.server_optimizer returned {show(found, 60)}; it must return an optax.GradientTransformation, "
+                "as optax.adam(0.1)"
+            )
+
+
+def check_correction(correction: Correction) -> None:
+    """Raises `ValueError` if what a correction says it sends is not a number."""
+    for name in ("down", "up"):
+        Range(0, below=math.inf).check(f"{type(correction).__name__}: {name}", getattr(correction, name))
+
+
+def check_methods(part: Strategy) -> None:
+    """Raises `ValueError` if a method cannot be called as its contract declares it, or a property is a method.
+
+    Methods that get signals are left to `check_signals`, which knows which.
+    """
+    contracts = [cls for cls in type(part).__mro__ if cls.__module__ == protocols.__name__]
+    for name in dir(type(part)):
+        declared = next((vars(cls)[name] for cls in contracts if name in vars(cls)), None)
+        mine = inspect.getattr_static(type(part), name)
+        if name.startswith("_") or mine is declared or not inspect.isfunction(mine):
+            continue
+        where = f"{type(part).__name__}.{name}"
+        if isinstance(declared, property):
+            raise ValueError(f"{where} is a method; it must be a property: write @property in the line above it")
+        if inspect.isfunction(declared):
+            taken = [*inspect.signature(declared).parameters.values()][1:]
+            if not any(one.kind is one.VAR_KEYWORD for one in taken):
+                needed = [
+                    one.name for one in taken if one.kind is one.POSITIONAL_OR_KEYWORD and one.default is one.empty
+                ]
+                check_call(
+                    where, getattr(part, name), needed, [one.name for one in taken if one.kind is one.KEYWORD_ONLY]
+                )
 
 
 def warn_of_misspelt_methods(strategy: Any) -> None:
@@ -219,6 +266,9 @@ def check_signals(selector: Any, data_selection: Any) -> None:
         raise ValueError(
             f"{name}.signals returned {name_kind(signals)}; it must return Signals(before=..., trained=..., after=...)"
         )
+    for moment in protocols.MOMENTS:
+        for signal in signals.at(moment).values():
+            check_methods(signal)
     before, trained, after = (tuple(signals.at(moment)) for moment in ("before", "trained", "after"))
     probed = tuple(f"probed_{one}" for one in before) if overrides(selector, "probes") else ()
     check_takes(selector, "select", ("key", "state", "ctx"), before)
@@ -280,6 +330,8 @@ def check_data_signals(selector: DataSelector) -> None:
             f"{name}.validation_signals returned {show(server, 80)}; it must be a mapping from names to signals of the "
             "server, as in {'gradient': ValidationGradient()}"
         )
+    for signal in (*examples.values(), *server.values()):
+        check_methods(signal)
     known = (*examples, *(("turn",) if selector.uses_turn else ()))
     check_takes(selector, "select", ("key", "state", "valid"), known)
     if overrides(selector, "observe"):
@@ -290,17 +342,10 @@ def check_data_signals(selector: DataSelector) -> None:
 
 def check_takes(strategy: Any, method: str, arguments: tuple[str, ...], signals: tuple[str, ...]) -> None:
     """Raises `ValueError` if a method cannot be called with these arguments, and these signals by keyword."""
-    where = f"{type(strategy).__name__}.{method}"
-    try:
-        signature = inspect.signature(getattr(strategy, method))
-        signature.bind(*arguments, **dict.fromkeys(signals))
-    except TypeError as error:
-        asked = f", *, {', '.join(signals)}" if signals else ""
-        raise ValueError(
-            f"{where} cannot be called as it is declared ({error}); with the declared signals it must take "
-            f"({', '.join(arguments)}{asked})"
-        ) from None
-    given = tuple(name for name, one in signature.parameters.items() if one.kind is one.POSITIONAL_OR_KEYWORD)
+    where, function = f"{type(strategy).__name__}.{method}", getattr(strategy, method)
+    check_call(where, function, arguments, signals)
+    taken = inspect.signature(function).parameters
+    given = tuple(name for name, one in taken.items() if one.kind is one.POSITIONAL_OR_KEYWORD)
     if given[: len(arguments)] != arguments and sorted(given[: len(arguments)]) == sorted(arguments):
         raise ValueError(f"{where} takes ({', '.join(given)}); it must take ({', '.join(arguments)}), in this order")
 

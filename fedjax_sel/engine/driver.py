@@ -360,6 +360,6 @@ def check_seeds(seeds: Any) -> tuple[int, ...]:
         out = ()
     if not out or min(out) < 0 or max(out) >= 2**32 or len(set(out)) < len(out):
         raise ValueError(
-            f"seeds are {show(seeds)}; there must be at least one, all different whole numbers from 0 to 2^32 - 1"
+            f"seeds are {show(seeds)}; give how many (at least 1), or which: different whole numbers from 0 to 2^32 - 1"
         )
     return out

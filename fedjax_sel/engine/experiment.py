@@ -22,10 +22,12 @@ from fedjax_sel.data_selection.everything import Everything
 from fedjax_sel.devices.availability import Always
 from fedjax_sel.devices.clock import Deadline
 from fedjax_sel.engine.contract import (
+    check_aggregator,
+    check_correction,
     check_examples,
     check_fields,
+    check_methods,
     check_signals,
-    check_stacked,
     warn_of_misspelt_methods,
 )
 from fedjax_sel.engine.debug import stage
@@ -214,8 +216,11 @@ class Experiment(Pytree):
             if self.signal_split not in ("training", "holdout"):
                 raise ValueError(f"signal_split is {self.signal_split!r}; it must be 'training' or 'holdout'")
         with see("docs/how-to/strategies.md"):
+            for part in self.parts.values():
+                check_methods(part)
+            check_correction(self.correction)
             self.correction.check(self.local_training)
-            check_stacked(self.aggregation)
+            check_aggregator(self.aggregation)
             self.aggregation.check(self.local_training, self.correction)
             self.aggregation.check_size(self.count_cohort(data.num_clients))
         with see("docs/how-to/devices.md"):

@@ -113,6 +113,8 @@ def init_states(
         return aggregation, correction, clients
 
     axes = ([0 if own else None for own in differs], 0)
+    if not jax.tree.leaves(model):
+        raise ValueError("task: the model has no parameters to train")
     runs = len(jax.tree.leaves(variables)[0])
     aggregation, correction, data_selection = jax.vmap(init, in_axes=axes, axis_size=runs)(floats, model)
     signals = first.client_selection.signals()

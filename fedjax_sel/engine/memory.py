@@ -72,7 +72,8 @@ def check_kept(
     what, knob = {
         "examples": (
             "the examples take",
-            "lower data.num_examples, or the number of seeds where each draws its own, or set examples_on=host",
+            "lower data.num_examples, or the number of seeds where each draws its own"
+            + ("" if data.stays_on_host else ", or set examples_on=host"),
         ),
         "models": (
             f"the models of {here} run{'s' * (here > 1)}, {model} parameters each, take",

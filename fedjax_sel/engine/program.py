@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -113,9 +112,7 @@ class Program:
             return self, check(self)
         except ValueError as error:
             program = self.on_host(f"because {str(error).split(';')[0]}")
-            with contextlib.suppress(ValueError):
-                return program, check(program)
-            raise error from None
+        return program, check(program)
 
     def on_host(self, why: str) -> Program:
         """Returns the program with training examples kept on the host, and their targets, too, if they are tokens."""

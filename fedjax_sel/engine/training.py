@@ -192,7 +192,7 @@ def train_member(
         received, _ = task.split(mine)
 
         def transform(gradient: Variables, variables: Variables) -> Variables:
-            corrected = correction.correct(own, gradient, variables, received=received)
+            corrected = correction.correct(own, gradient, variables, received)
             check_like(f"{type(correction).__name__}.correct", gradient, corrected, "a gradient", "it got")
             _, uncorrected = task.split_personal(gradient)
             return merge_trees(corrected, uncorrected) if task.personal else corrected

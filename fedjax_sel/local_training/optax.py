@@ -12,6 +12,7 @@ import optax
 
 from fedjax_sel.catalog import check_name
 from fedjax_sel.local_training._minibatch import MinibatchTrainer
+from fedjax_sel.mistakes import check_call
 from fedjax_sel.pytree import Range, Scalar, param, show, static
 
 __all__ = ["Optax"]
@@ -77,6 +78,7 @@ class Optax(MinibatchTrainer):
             raise ValueError(
                 f"optax: hyperparams is {show(self.hyperparams)}; it must be a mapping from names to numbers, or None"
             )
+        check_call("optax: optimizer", self._factory, (), ("learning_rate",))
         accepted = inspect.signature(self._factory).parameters
         for name, value in (self.hyperparams or {}).items():
             if name == "learning_rate":

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
+from collections.abc import Mapping
 
 import jax
 
@@ -11,22 +13,23 @@ from fedjax_sel.cores import count_cores
 from fedjax_sel.data.cache import find_cache
 
 
-def prepare_jax(*, cores: bool, cache: bool) -> None:
+def prepare_jax(*, mesh: Mapping[str, int] | None = None, cache: bool) -> None:
     """Configures JAX, before anything of it is used.
 
+    On a CPU, it sees as many devices as a mesh has; without a mesh, every core is one.
+
     Args:
-      cores: whether it sees every core of a CPU as a device, among which rounds and seeds are divided.
+      mesh: numbers of devices that the configuration asks for, by axis; None: chosen by `simulate`.
       cache: whether to keep compiled programs on disk.
     """
-    if cores:
-        use_cores()
-        let_devices_wait()
+    use_cores(None if mesh is None else math.prod(mesh.values()))
+    let_devices_wait()
     if cache:
         keep_compiled_programs()
 
 
-def use_cores() -> None:
-    """Lets JAX see every core of a CPU as a device.
+def use_cores(count: int | None = None) -> None:
+    """Lets JAX see a CPU as `count` devices; None: as many as it has cores.
 
     Nothing changes if JAX is initialised, if the number of devices is already chosen, or in one of several processes.
     """
@@ -37,7 +40,7 @@ def use_cores() -> None:
     if chosen or jax.distributed.is_initialized():
         return
     with contextlib.suppress(RuntimeError):  # JAX is already initialised
-        jax.config.update("jax_num_cpu_devices", count_cores())
+        jax.config.update("jax_num_cpu_devices", count or count_cores())
 
 
 PATIENCE = 24 * 3600

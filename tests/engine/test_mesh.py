@@ -128,11 +128,13 @@ def test_cores_get_the_mesh_that_leaves_least_to_do_after_one_another(devices, r
         ({}, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()),
         ({"XLA_FLAGS": "--xla_force_host_platform_device_count=3"}, 3),
         ({"JAX_NUM_CPU_DEVICES": "4"}, 4),
+        ({"MESH": "dict(seeds=3, clients=2)"}, 6),
     ],
-    ids=["cores", "flag", "variable"],
+    ids=["cores", "flag", "variable", "mesh"],
 )
-def test_every_core_is_a_device_unless_a_number_is_chosen(own, devices):
-    code = "from fedjax_sel.runs.prepare import use_cores; use_cores(); import jax; print(jax.local_device_count())"
+def test_every_core_is_a_device_unless_a_number_or_a_mesh_is_chosen(own, devices):
+    code = f"from fedjax_sel.runs.prepare import prepare_jax; prepare_jax(mesh={own.get('MESH')}, cache=False)"
+    code += "; import jax; print(jax.local_device_count())"
     env = {**os.environ, "JAX_PLATFORMS": "cpu", **own}
     done = subprocess.run([sys.executable, "-c", code], cwd=HERE, env=env, capture_output=True, text=True, timeout=100)
     assert done.stdout.split() == [str(devices)], done.stderr

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Int
 
 from fedjax_sel.data.partition._ops import NO_CLIENT
+from fedjax_sel.mistakes import check_call
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,11 +78,15 @@ class Function:
     function: Callable[[Int[np.ndarray, "n"], np.random.Generator], Any]
     clients: int | None = None
 
+    def __post_init__(self) -> None:
+        """Raises `ValueError` if the function does not take labels and a generator."""
+        check_call("partition Function: function", self.function, ("labels", "rng"))
+
     def assign(
         self, y: Int[np.ndarray, "n"], rng: np.random.Generator, owner: Int[np.ndarray, "n"] | None = None
     ) -> Int[np.ndarray, "n"]:
         """Returns the client of each example; raises `ValueError` if the function returns something else."""
-        client = np.asarray(self.function(y, rng))
+        client = np.asarray(self.function(np.array(y), rng))  # a copy, in which a rule may write
         if client.shape != np.shape(y)[:1] or not np.issubdtype(client.dtype, np.integer):
             raise ValueError(
                 f"the partition function returned {client.dtype} of shape {client.shape}; it must return a whole "
