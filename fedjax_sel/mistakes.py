@@ -132,31 +132,34 @@ def name_model(model: Any, x: Any) -> Iterator[None]:
             f"task: {type(model).__name__} cannot be applied to examples of shape {tuple(x.shape[1:])} and type "
             f"{x.dtype}: {describe(error).rstrip('.')}{channels}"
         )
-        if not type(model).__module__.startswith("fedjax_sel."):
+        module = type(model).__module__
+        built_in = module.startswith("fedjax_sel.") and not module.endswith("._adapters")
+        if not built_in:
             add_pointer(said, "docs/learn/own_model.md")
         raise said from error
 
 
-def check_call(where: str, function: Any, arguments: Sequence[str], named: Sequence[str] = ()) -> None:
+def check_accepts(where: str, function: Any, arguments: Sequence[str], named: Sequence[str] = ()) -> None:
     """Raises `ValueError` if a function cannot be called with these arguments in order, and these by keyword.
 
-    >>> check_call("rule", lambda labels: labels, ("labels", "rng"))
+    >>> check_accepts("rule", lambda labels: labels, ("labels", "rng"))
     Traceback (most recent call last):
     ValueError: rule cannot be called as it is declared (too many positional arguments); it must take (labels, rng)
     """
-    try:
-        signature = inspect.signature(function)
-    except ValueError:  # some functions of C do not say what they take
-        return
-    except TypeError:
-        raise ValueError(f"{where} is {function!r:.60}; it must be a function of ({', '.join(arguments)})") from None
-    try:
-        signature.bind(*arguments, **dict.fromkeys(named))
-    except TypeError as error:
-        asked = f", *, {', '.join(named)}" if named else ""
-        raise ValueError(
-            f"{where} cannot be called as it is declared ({error}); it must take ({', '.join(arguments)}{asked})"
-        ) from None
+    wanted = f"({', '.join([*arguments, *(['*', *named] if named else [])])})"
+    if not callable(function):
+        raise ValueError(f"{where} is {function!r:.60}; it must be a function of {wanted}")
+    failed = ""
+    for follow in (True, False):  # a decorator may say what it wraps, and take other arguments itself
+        try:
+            inspect.signature(function, follow_wrapped=follow).bind(*arguments, **dict.fromkeys(named))
+        except TypeError as error:
+            failed = failed or str(error)
+        except ValueError:  # some functions of C do not say what they take
+            return
+        else:
+            return
+    raise ValueError(f"{where} cannot be called as it is declared ({failed}); it must take {wanted}")
 
 
 FROM_KEY = (

@@ -659,10 +659,13 @@ REFUSED: list[tuple[str, str]] = [
     ("fs.load('iris', seed=-1)", "iris: seed is -1; it must be a whole number from 0 to 2^32 - 1"),
     # What a user writes himself.
     ("Signals(before=[signals.Loss])", "signal 'Loss': Loss is a class; give Loss()"),
-    ("Signals(before=[3])", "signal 3; measured before, it must be ExampleSignal or ClientSignal"),
+    (
+        "Signals(before=[3])",
+        "signal 3 is of class int; measured before, it must be of class ExampleSignal or ClientSignal",
+    ),
     ("Signals(before=signals.Loss())", "before is Loss(); it must be a list of signals, or a mapping from names to"),
     ("Signals(before=[signals.Loss()], after={'loss': signals.UpdateNorm()})", "two signals are called 'loss'"),
-    ("Signals(upfront=[signals.Loss()])", "measured upfront, it must be UpfrontSignal"),
+    ("Signals(upfront=[signals.Loss()])", "measured upfront, it must be of class UpfrontSignal"),
     ("subclass(fs.ClientSelector)()", "abstract"),
     ("subclass(fs.DataSelector)()", "abstract"),
     (
@@ -939,7 +942,7 @@ BROKEN: list[tuple[str, type, dict, str]] = [
         "signals: not taken",
         fs.ClientSelector,
         {"select": no_cohort, "signals": give(fs.Signals(before=[fs.signals.Loss()]))},
-        "with the declared signals it must take (key, state, ctx, *, loss)",
+        "it must take (key, state, ctx, *, loss)",
     ),
     (
         "asks: a number",

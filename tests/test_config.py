@@ -171,7 +171,7 @@ WRONG = {
     "layout": ({"layout": "pmap"}, "unknown layout 'pmap'; did you mean 'vmap'"),
     "layout field": ({"layout": {"client": 3}}, "did you mean 'clients'"),
     "classes": ({"model": {"name": "mlp", "classes": 3}}, "unknown parameter of model mlp: 'classes'"),
-    "seeds": ({"seeds": [1, 1]}, "all different"),
+    "seeds": ({"seeds": [1, 1]}, "different whole numbers"),
     "cohort_size": ({"cohort_size": 11}, "there are N = 10 clients"),
     "no rounds": ({"rounds": 0}, "rounds is 0; it must be"),
     "chunk": ({"chunk": 0}, "chunk is 0; it must be at least 1"),

@@ -389,6 +389,7 @@ PAIRS += [(samples, selector) for selector, samples in RUN_WITH.items() if sampl
 
 
 @pytest.mark.filterwarnings("ignore:krum. f is")  # the cohorts are small
+@pytest.mark.filterwarnings("ignore:.*already weighs clients")  # FedNova does, too
 @pytest.mark.parametrize(("samples", "selector"), PAIRS)
 def test_any_selection_of_clients_runs_with_any_selection_of_examples(blobs, selector, samples):
     """Aggregators and corrections take turns, so that each meets every data selection and most client selections.

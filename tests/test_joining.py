@@ -125,15 +125,43 @@ def test_what_does_not_belong_together_is_refused(places, tmp_path, changes, sai
     assert not (tmp_path / "joined").exists()
 
 
+def test_a_part_that_one_run_lacks_is_named(places, tmp_path):
+    (tmp_path / "mine.py").write_text("def spread(outputs, targets):\n    return outputs.std(-1)\n")
+    run(tmp_path / "other", seeds=[5], task={"metrics": [f"{tmp_path}/mine.py:spread"]})
+    with pytest.raises(FolderError, match=r"in more than its seeds \(task.metrics") as caught:
+        fs.join([places / "early", tmp_path / "other"], tmp_path / "joined")
+    assert "has changed since" not in str(caught.value)
+    run(tmp_path / "third", seeds=[0])
+    with pytest.raises(FolderError, match="in more than its seeds"):
+        fs.join([tmp_path / "other", tmp_path / "third"], tmp_path / "joined")
+
+
+def test_runs_of_an_earlier_version_are_completed(places, tmp_path):
+    run(tmp_path / "older", seeds=[7])
+    path = tmp_path / "older" / layout.CONFIG
+    kept = [line for line in path.read_text().splitlines() if not line.startswith(("fine_tuning", "evaluate_last"))]
+    path.write_text("\n".join(kept) + "\n")
+    assert fs.join([tmp_path / "older", places / "early", places / "early"], tmp_path / "joined").seeds == (0, 1, 7)
+
+
+def test_an_interrupted_run_is_not_joined_into(places, tmp_path):
+    (tmp_path / "begun").mkdir()
+    (tmp_path / "begun" / layout.CONFIG).write_text((places / "whole" / layout.CONFIG).read_text())
+    with pytest.raises(FolderError, match="holds an interrupted run; give a new folder"):
+        fs.join([places / "early", places / "late"], tmp_path / "begun")
+    with pytest.raises(ValueError, match="it must be a list of folders"):
+        fs.join(str(places / "early"), tmp_path / "joined")
+
+
 def test_a_finished_run_is_not_overwritten(places):
-    with pytest.raises(FolderError, match="holds a finished run"):
+    with pytest.raises(FolderError, match="holds a finished run; give a new folder"):
         fs.join([places / "early", places / "late"], places / "whole")
     with pytest.raises(ValueError, match="at least one is needed"):
         fs.join([], places / "nothing")
 
 
 def test_more_seeds_are_told_how(places):
-    with pytest.raises(FolderError, match=r"run the others alone \(seeds=\[2, 3\]\)"):
+    with pytest.raises(FolderError, match=r'run the others alone \("seeds=\[2,3\]"\)'):
         run(places / "early", seeds=4)
     with pytest.raises(FolderError, match=r"give another folder\n"):
         run(places / "early", seeds=1)

@@ -111,6 +111,11 @@ def test_an_error_of_value_in_an_own_model_names_the_model_too():
     with pytest.raises(OwnCodeError, match=said) as caught:
         fs.Task.on(Normed(), POINTS).init(jax.random.key(0), POINTS.x)
     assert caught.value.__notes__ == ["see docs/learn/own_model.md"]
+    sums = fs.models.from_functions(lambda key, x: {"w": x[0]}, lambda variables, x: x @ variables["w"][:2])
+    task = fs.Task.on(sums, POINTS)
+    with pytest.raises(OwnCodeError, match="FunctionModel cannot be applied") as caught:
+        task.logits(task.init(jax.random.key(0), POINTS.x), POINTS.x)
+    assert caught.value.__notes__ == ["see docs/learn/own_model.md"]
 
 
 def test_examples_of_another_shape_than_a_models_are_named():

@@ -1,5 +1,7 @@
 """Mistakes in users' own parts that would pass in silence: they are refused, or make no difference."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,6 +19,7 @@ from fedjax_sel.devices.availability import Function
 from fedjax_sel.devices.laws import LogNormal
 from fedjax_sel.engine.settings import REFUSED
 from fedjax_sel.local_training.optax import Optax
+from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.mistakes import OwnCodeError
 from fedjax_sel.models.logistic import LogisticRegression
 from fedjax_sel.task.metrics import MeanOf
@@ -197,7 +200,42 @@ def test_what_fits_its_contract_in_another_form_is_accepted():
         def correct(self, *args, **more):
             return args[1]
 
-    assert run(client_selection=ByFree(), correction=Loose(), rounds=1).rounds == 1
+    class EverySecond(fs.Aggregator):
+        def weights(self, cohort, num_examples, plan):
+            return cohort.mask / 3.0
+
+        def server_optimizer(self):
+            return optax.MultiSteps(optax.sgd(1.0), 2)
+
+    class Tunes(SGD):
+        def train(self, key, task, variables, examples, plan, *, num_steps):
+            return super().train(key, task, variables, examples, plan, num_steps=num_steps)
+
+    def logged(function):
+        @functools.wraps(function)
+        def wrapper(self, *arguments):
+            return function(self, *arguments, 1.0)
+
+        return wrapper
+
+    class Decorated(fs.Aggregator):
+        @logged
+        def weights(self, cohort, num_examples, plan, scale):
+            return cohort.mask * scale / 3
+
+    assert run(client_selection=ByFree(), correction=Loose(), aggregation=EverySecond(), rounds=1).rounds == 1
+    tuned = fs.Federation(DATA, fs.partition.Iid(clients=6), holdout=0.3)
+    kept = {"fine_tuning": Tunes(0.1), "evaluate_clients_every": 1, "aggregation": Decorated()}
+    assert run(clients=tuned, rounds=1, **kept).rounds == 1
+
+
+def test_an_optimiser_may_need_other_numbers():
+    def make(learning_rate, beta, *, nesterov):
+        return optax.sgd(learning_rate, beta, nesterov=bool(nesterov))
+
+    assert Optax(0.1, optimizer=make, hyperparams={"beta": 0.9, "nesterov": 0.0}).hyperparams["beta"] == 0.9
+    with pytest.raises(ValueError, match=r"optimizer cannot be called .*'nesterov'"):
+        Optax(0.1, optimizer=make, hyperparams={"beta": 0.9})
 
 
 def test_functions_that_cannot_be_called_are_refused_when_they_are_given():
@@ -205,7 +243,10 @@ def test_functions_that_cannot_be_called_are_refused_when_they_are_given():
         (lambda: fs.partition.Function(lambda labels: labels), r"function cannot .*must take \(labels, rng\)"),
         (lambda: fs.partition.Function("iid"), r"function is 'iid'; it must be a function of \(labels, rng\)"),
         (lambda: Function(lambda round: round), r"present cannot .*must take \(round, num_clients\)"),
-        (lambda: Optax(0.1, optimizer=lambda rate: optax.sgd(rate)), r"optimizer cannot .*must take \(, \*, learning"),
+        (
+            lambda: Optax(0.1, optimizer=lambda rate: optax.sgd(rate)),
+            r"optimizer cannot .*must take \(\*, learning_rate\)",
+        ),
         (lambda: fs.models.from_nnx(lambda: nnx.Linear(2, 3)), r"make cannot .*must take \(rngs\)"),
     ):
         with pytest.raises(ValueError, match=said):

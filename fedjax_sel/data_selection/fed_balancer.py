@@ -16,6 +16,9 @@ from fedjax_sel.types import Cohort, Context, PRNGKey, StrategyState, Turn
 
 __all__ = ["FedBalancer"]
 
+ROUNDING = 2.0**-20
+"""A difference of times by a smaller fraction is rounding."""
+
 
 class BalancerState(NamedTuple):
     """What the server carries from round to round.
@@ -117,7 +120,9 @@ class FedBalancer(DataSelector):
         once, turn = (jax.tree.map(lambda leaf: leaf[cohort.client], one) for one in (ctx.epoch, ctx.timing))
         low, high = find_peak(once.total, cohort.mask), find_peak(turn.total, cohort.mask)  # Alg. 4
         ratio = server.deadline_ratio
-        return jnp.where(cohort.mask.any(), low * (1 - ratio) + high * ratio, seconds)  # exactly `high` at ratio 1
+        chosen = low * (1 - ratio) + high * ratio
+        # The member whose own time this is must not be late because its time, computed again, is rounded otherwise.
+        return jnp.where(cohort.mask.any(), chosen * (1 + ROUNDING), seconds)
 
     def select(
         self, key: PRNGKey, state: StrategyState, valid: Bool[Array, "L"], *, loss: Float[Array, "L"], turn: Turn

@@ -32,6 +32,9 @@ class FedCore(Coreset):
     a forward pass, and all epochs train on the coreset. For logistic regression, their code compares the inputs
     themselves instead of gradients, which is not implemented.
 
+    With a number of local steps instead of epochs, fewer examples can take longer (more passes over them), so a client
+    whose coreset `fraction` makes smaller than the deadline alone would may be late.
+
     Attributes:
       fraction: largest fraction of the client's examples, in (0, 1]; the only limit if there are no devices.
       every: rounds for which a client keeps its coreset; 1 in the text.

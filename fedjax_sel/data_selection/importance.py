@@ -60,10 +60,14 @@ class Importance(DataSelector):
 
 
 def mix_chances(bound: Float[Array, "L"], valid: Bool[Array, "L"], uniform: Scalar) -> Float[Array, "L"]:
-    """Returns `q`, in which the uniform distribution has the share `uniform`, or all if no bound is above 0."""
+    """Returns `q`, in which the uniform distribution has the share `uniform`.
+
+    It has all if no bound is above 0, or their sum is not finite.
+    """
     bound = jnp.where(valid, bound, 0.0)
     total, even = bound.sum(), valid / jnp.maximum(valid.sum(), 1)
-    own = jnp.where(total > 0, bound / jnp.where(total > 0, total, 1.0), even)
+    usable = (total > 0) & jnp.isfinite(total)
+    own = jnp.where(usable, bound / jnp.where(usable, total, 1.0), even)
     return (1 - uniform) * own + uniform * even
 
 

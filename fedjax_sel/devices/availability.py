@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from fedjax_sel.mistakes import check_call
+from fedjax_sel.mistakes import check_accepts
 from fedjax_sel.protocols import Availability
 from fedjax_sel.pytree import Scalar, param, static
 from fedjax_sel.types import PRNGKey
@@ -140,7 +140,7 @@ class Function(Availability):
 
     def __check_init__(self) -> None:
         """Raises `ValueError` unless `present` is a function."""
-        check_call("availability Function: present", self.present, ("round", "num_clients"))
+        check_accepts("availability Function: present", self.present, ("round", "num_clients"))
 
     def check(self, num_clients: int) -> None:
         """Raises `ValueError` unless the function returns true or false for each client."""

@@ -9,16 +9,15 @@ import difflib
 import inspect
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import optax
 
 from fedjax_sel import protocols
 from fedjax_sel.data.federated import FederatedData
-from fedjax_sel.mistakes import check_call
+from fedjax_sel.mistakes import check_accepts
 from fedjax_sel.protocols import (
     Aggregator,
     ClientSelector,
@@ -196,7 +195,7 @@ def check_aggregator(aggregator: Aggregator) -> None:
         raise ValueError(f"{name} asks for all updates at once (stacked = True), but has no method combine to use them")
     if overrides(aggregator, "server_optimizer"):
         found = aggregator.server_optimizer()
-        if not isinstance(found, optax.GradientTransformation):
+        if not callable(getattr(found, "init", None)) or not callable(getattr(found, "update", None)):
             raise ValueError(
                 f"{name}.server_optimizer returned {show(found, 60)}; it must return an optax.GradientTransformation, "
                 "as optax.adam(0.1)"
@@ -209,10 +208,14 @@ def check_correction(correction: Correction) -> None:
         Range(0, below=math.inf).check(f"{type(correction).__name__}: {name}", getattr(correction, name))
 
 
-def check_methods(part: Strategy) -> None:
+def check_methods(part: Strategy, leave_out: Sequence[str] = ()) -> None:
     """Raises `ValueError` if a method cannot be called as its contract declares it, or a property is a method.
 
     Methods that get signals are left to `check_signals`, which knows which.
+
+    Args:
+      part: a strategy or a signal.
+      leave_out: arguments by keyword that it does not get.
     """
     contracts = [cls for cls in type(part).__mro__ if cls.__module__ == protocols.__name__]
     for name in dir(type(part)):
@@ -226,12 +229,10 @@ def check_methods(part: Strategy) -> None:
         if inspect.isfunction(declared):
             taken = [*inspect.signature(declared).parameters.values()][1:]
             if not any(one.kind is one.VAR_KEYWORD for one in taken):
-                needed = [
-                    one.name for one in taken if one.kind is one.POSITIONAL_OR_KEYWORD and one.default is one.empty
-                ]
-                check_call(
-                    where, getattr(part, name), needed, [one.name for one in taken if one.kind is one.KEYWORD_ONLY]
-                )
+                needed = [one for one in taken if one.kind is one.POSITIONAL_OR_KEYWORD and one.default is one.empty]
+                named = [one for one in taken if one.kind is one.KEYWORD_ONLY and one.name not in leave_out]
+                by_place, by_name = ([one.name for one in some] for some in (needed, named))
+                check_accepts(where, getattr(part, name), by_place, by_name)
 
 
 def warn_of_misspelt_methods(strategy: Any) -> None:
@@ -343,7 +344,7 @@ def check_data_signals(selector: DataSelector) -> None:
 def check_takes(strategy: Any, method: str, arguments: tuple[str, ...], signals: tuple[str, ...]) -> None:
     """Raises `ValueError` if a method cannot be called with these arguments, and these signals by keyword."""
     where, function = f"{type(strategy).__name__}.{method}", getattr(strategy, method)
-    check_call(where, function, arguments, signals)
+    check_accepts(where, function, arguments, signals)
     taken = inspect.signature(function).parameters
     given = tuple(name for name, one in taken.items() if one.kind is one.POSITIONAL_OR_KEYWORD)
     if given[: len(arguments)] != arguments and sorted(given[: len(arguments)]) == sorted(arguments):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import jax
@@ -20,11 +21,12 @@ from fedjax_sel.types import PRNGKey
 
 def run_chunk_in_python(program: Program, state: RoundState, t0: int, count: int) -> tuple[RoundState, RoundRecord]:
     """Runs rounds `t0 … t0 + count - 1` of every run, as `scan.run_chunk` does."""
-    states, records = [], []
+    states, records, longest = [], [], max(one.longest for one in program.drawn)
     with jax.disable_jit():
         for i, (experiment, data) in enumerate(zip(program.experiments, program.drawn, strict=True)):
             own = jax.tree.map(lambda leaf, i=i: leaf[i], state)
-            data, key, rounds = jax.tree.map(jnp.asarray, data), program.keys[i], []
+            data = replace(jax.tree.map(jnp.asarray, data), longest=longest)  # what states have a place for
+            key, rounds = program.keys[i], []
             step = guard_round(partial(step_in_python, experiment, data, key, program.layout))
             for t in range(t0, t0 + count):
                 with stage("simulate", seed=program.seeds[i]):

@@ -216,8 +216,8 @@ class Experiment(Pytree):
             if self.signal_split not in ("training", "holdout"):
                 raise ValueError(f"signal_split is {self.signal_split!r}; it must be 'training' or 'holdout'")
         with see("docs/how-to/strategies.md"):
-            for part in self.parts.values():
-                check_methods(part)
+            for name, part in self.parts.items():
+                check_methods(part, ["transform"] if name == "fine_tuning" else [])
             check_correction(self.correction)
             self.correction.check(self.local_training)
             check_aggregator(self.aggregation)

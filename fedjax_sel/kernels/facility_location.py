@@ -59,7 +59,8 @@ def locate_in_groups(
 
     In every group, facilities are chosen one after the other to lower `Σ_i min_{j ∈ S} D_ij` over its served points;
     all groups take their steps together. The greedy set achieves at least `1 - 1/e` of the best set's cost reduction.
-    Ties are broken at random. A point whose distance from itself is NaN is neither a facility nor served.
+    Costs that are equal in float32 are tied, and ties are broken at random. A point whose distance from itself is NaN
+    is neither a facility nor served.
 
     Args:
       key: for ties, and for the choice of examined points.

@@ -12,7 +12,7 @@ import optax
 
 from fedjax_sel.catalog import check_name
 from fedjax_sel.local_training._minibatch import MinibatchTrainer
-from fedjax_sel.mistakes import check_call
+from fedjax_sel.mistakes import check_accepts
 from fedjax_sel.pytree import Range, Scalar, param, show, static
 
 __all__ = ["Optax"]
@@ -78,7 +78,6 @@ class Optax(MinibatchTrainer):
             raise ValueError(
                 f"optax: hyperparams is {show(self.hyperparams)}; it must be a mapping from names to numbers, or None"
             )
-        check_call("optax: optimizer", self._factory, (), ("learning_rate",))
         accepted = inspect.signature(self._factory).parameters
         for name, value in (self.hyperparams or {}).items():
             if name == "learning_rate":
@@ -92,6 +91,7 @@ class Optax(MinibatchTrainer):
                 )
             bounds = Range(0, below=1) if name in AVERAGED else Range()
             bounds.check(f"optax: hyperparams.{name}", value)
+        check_accepts("optax: optimizer", self._factory, (), ("learning_rate", *(self.hyperparams or {})))
         if self.epoch_decay is not None and keeps_rate(self.build_optimizer):
             raise ValueError(
                 f"optax: {show(self.optimizer)} keeps the learning rate in its state, where epoch_decay cannot change "

@@ -11,7 +11,7 @@ import jax
 from flax import nnx, traverse_util
 from jaxtyping import Array, Bool
 
-from fedjax_sel.mistakes import check_call
+from fedjax_sel.mistakes import check_accepts
 from fedjax_sel.models._call import MODES, ModelAdapter, is_evaluated
 from fedjax_sel.types import PRNGKey, Variables
 
@@ -169,7 +169,7 @@ def from_nnx(make: Callable[[nnx.Rngs], nnx.Module]) -> NNXModel:
     hint = "it must be a function of nnx.Rngs, as in from_nnx(lambda rngs: MyModule(10, rngs=rngs))"
     if isinstance(make, nnx.Module) or not callable(make):
         raise ValueError(f"from_nnx: make is {make!r:.60}; {hint}")
-    check_call("from_nnx: make", make, ("rngs",))
+    check_accepts("from_nnx: make", make, ("rngs",))
 
     def checked() -> nnx.Module:
         module = make(nnx.Rngs(0))

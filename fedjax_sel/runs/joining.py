@@ -22,7 +22,8 @@ def join(folders: Sequence[str | Path], out: str | Path, *, say: Callable[[str],
     """Returns the history of one run with the seeds of several finished ones, and saves it in a folder of its own.
 
     `config.yaml` has all seeds, so it reruns the whole. Where the runs differ in how they were computed (`layout`,
-    `mesh`, `examples_on`, `chunk`), it is the first's. Final models are written if all folders keep them.
+    `mesh`, `examples_on`, `chunk`), it is the first's. Final models are written if all folders keep them. A
+    callback that ends runs, such as `early_stopping`, has judged the seeds of each run apart.
 
     Args:
       folders: of finished runs whose configurations differ in their seeds; a seed is in one of them.
@@ -34,12 +35,17 @@ def join(folders: Sequence[str | Path], out: str | Path, *, say: Callable[[str],
       FolderError: a folder holds something else, is not finished, or has another configuration; `out` is not new.
       ValueError: no folder, or a seed that is in two of them.
     """
-    runs = sorted((open_run(Path(folder)) for folder in folders), key=lambda run: run.seeds[0])
+    if isinstance(folders, str | Path):
+        raise ValueError(f"folders is {str(folders)!r}; it must be a list of folders")
+    places = {Path(folder).expanduser().resolve(): None for folder in folders}  # each once
+    runs = sorted(map(open_run, places), key=lambda run: run.seeds[0])
     check_configurations(runs)
     history = join_seeds([run.history for run in runs], [str(run.folder) for run in runs])
-    config = Config(runs[0].asked).with_seeds(history.seeds)
-    if layout.state(out) == "finished":
-        raise FolderError(f"{out} holds a finished run, which is kept as it is; give another folder")
+    config, out = Config(runs[0].asked).with_seeds(history.seeds), Path(out).expanduser()
+    if (now := layout.state(out)) != "new":
+        raise FolderError(
+            f"{out} holds {'a finished' if now == 'finished' else 'an interrupted'} run; give a new folder"
+        )
     try:
         history = join_seeds([replace(run.history, variables=run.variables) for run in runs])
     except FolderError as error:
@@ -52,6 +58,8 @@ def join(folders: Sequence[str | Path], out: str | Path, *, say: Callable[[str],
 def check_configurations(runs: Sequence[SavedRun]) -> None:
     """Raises `FolderError` if the configurations of runs differ in more than `FREE`."""
     configs = [Config(run.asked) for run in runs]
+    if any(set(config) != set(configs[0]) for config in configs):  # some are of an earlier version
+        configs = [layout.complete(config) for config in configs]
     for run, config in zip(runs[1:], configs[1:], strict=True):
         if keys := [key for key in config.differences(configs[0]) if key.partition(".")[0] not in FREE]:
             shown = layout.show_differences(config, configs[0], keys)

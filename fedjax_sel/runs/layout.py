@@ -124,8 +124,13 @@ def read_config(folder: Path, config: Config) -> Config | None:
     if is_same(theirs, config.to_dict()):
         return None
     # It is from an earlier version, written by hand, or names a user's component whose source has changed since.
-    known = read_file(folder / CONFIG, lambda _: resolve(drop_marks(theirs)))
-    return Config({**known, **{key: part for key, part in theirs.items() if key in known and has_mark(part)}})
+    return read_file(folder / CONFIG, lambda _: complete(theirs))
+
+
+def complete(written: Mapping[str, Any]) -> Config:
+    """Returns the complete configuration of a written one, with its marks; raises `ValueError` if it cannot be."""
+    known = resolve(drop_marks(written))
+    return Config({**known, **{key: part for key, part in written.items() if key in known and has_mark(part)}})
 
 
 def check_extension(folder: Path, done: int, config: Config, checkpoints: Path) -> None:
@@ -154,15 +159,17 @@ def check_same(folder: Path, config: Config, written: Config | None) -> None:
     if written is not None and (differing := config.differences(written)):
         shown, cure = show_differences(config, written, differing), ""
         if differing == ["seeds"] and (more := [seed for seed in config.seeds if seed not in written.seeds]):
-            cure = f"; to add seeds to it, run the others alone (seeds={more}), and join both (`fedjax-sel join`)"
+            others = ",".join(map(str, more if len(more) < 5 else [*more[:2], "...", more[-1]]))
+            cure = f'; to add seeds to it, run the others alone ("seeds=[{others}]"), and `fedjax-sel join` both'
         raise FolderError(f"{folder} holds a run of another configuration ({shown}); give another folder{cure}")
 
 
 def show_differences(config: Config, other: Config, keys: Sequence[str]) -> str:
     """Returns what a message says of the keys in which a configuration differs from another one, which is "there"."""
     there, here = other.flat(), config.flat()
+    both = [key for key in keys if key in there and key in here]
     shown = "; ".join(f"{key}: {there.get(key, 'absent')} there, {here.get(key, 'absent')} here" for key in keys)
-    return shown + "".join(f"; {what} has changed since" for what in map(config.name_marked, keys) if what)
+    return shown + "".join(f"; {what} has changed since" for what in map(config.name_marked, both) if what)
 
 
 def create(folder: str | Path, config: Config, *, checkpoints: Path | None = None) -> str:
@@ -241,8 +248,8 @@ def save(
         "environment": last,
         "about": history.about,
     }
-    if earlier:
-        summary["earlier_environments"] = [one for one, after in pairwise([*earlier, last]) if one != after]
+    if earlier := [one for one, after in pairwise([*earlier, last]) if one != after]:
+        summary["earlier_environments"] = earlier
     files.write_json(folder / SUMMARY, summary)
     (folder / ENVIRONMENTS).unlink(missing_ok=True)
 

@@ -28,8 +28,12 @@ def prepare_jax(*, mesh: Mapping[str, int] | None = None, cache: bool) -> None:
         keep_compiled_programs()
 
 
+MOST_DEVICES = 64
+"""Devices of a CPU with fewer cores; with hundreds, they do not come to an end of a round."""
+
+
 def use_cores(count: int | None = None) -> None:
-    """Lets JAX see a CPU as `count` devices; None: as many as it has cores.
+    """Lets JAX see a CPU as `count` devices; None, or more than `MOST_DEVICES`: as many as it has cores.
 
     Nothing changes if JAX is initialised, if the number of devices is already chosen, or in one of several processes.
     """
@@ -39,8 +43,10 @@ def use_cores(count: int | None = None) -> None:
     )
     if chosen or jax.distributed.is_initialized():
         return
+    if count is None or count > max(count_cores(), MOST_DEVICES):  # `simulate` refuses the mesh of a larger machine
+        count = count_cores()
     with contextlib.suppress(RuntimeError):  # JAX is already initialised
-        jax.config.update("jax_num_cpu_devices", count or count_cores())
+        jax.config.update("jax_num_cpu_devices", count)
 
 
 PATIENCE = 24 * 3600

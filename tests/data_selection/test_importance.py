@@ -38,6 +38,11 @@ def test_the_expected_mean_of_the_weighted_gradients_over_all_draws_is_the_full_
     np.testing.assert_allclose(chance @ each, GRADIENT[:4].mean(0), rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("bound", [[np.inf, 1, 1, 1, 0], [np.nan, 1, 1, 1, 0], [0, 0, 0, 0, 9], [3e38, 3e38, 1, 1, 0]])
+def test_bounds_that_say_nothing_draw_uniformly(bound):
+    np.testing.assert_allclose(mix_chances(jnp.array(bound, jnp.float32), VALID, 0.0), [0.25, 0.25, 0.25, 0.25, 0])
+
+
 def test_draws_have_their_chances_and_a_selection_is_what_its_draws_weigh():
     q = mix_chances(BOUND, VALID, 0.0)
     drawn = np.asarray(jax.vmap(lambda key: draw_examples(key, q))(KEYS)).ravel()

@@ -5,8 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedjax_sel import Experiment, Federation, Task, dataset, partition, simulate
+from fedjax_sel import Experiment, Federation, Task, dataset, load, partition, simulate
 from fedjax_sel.client_selection.round_robin import RoundRobin
+from fedjax_sel.data_selection.el2n import EL2N
 from fedjax_sel.engine.debug import check_finite, stage
 from fedjax_sel.local_training.sgd import SGD
 from fedjax_sel.models.logistic import LogisticRegression
@@ -99,3 +100,13 @@ def test_a_loss_that_overflows_is_an_error_in_debug_mode(blobs):
     )
     with pytest.raises(FloatingPointError, match=r"loss'.* is not finite"):
         simulate(experiment, Federation(blobs, partition.Iid(clients=4)), debug=True)
+
+
+def test_seeds_whose_largest_clients_differ_have_states_of_one_length():
+    clients = Federation(load("iris"), partition.Dirichlet(clients=5, alpha=0.8))
+    assert len({clients.draw(seed).longest for seed in (1, 2)}) == 2
+    experiment = Experiment(
+        Task(LogisticRegression(classes=3)), data_selection=EL2N(turns=2), cohort_size=5, rounds=3, evaluate_every=3
+    )
+    eager = simulate(experiment, clients, seeds=[1, 2], debug=True)
+    np.testing.assert_allclose(eager.last("loss"), simulate(experiment, clients, seeds=[1, 2]).last("loss"), rtol=1e-4)

@@ -122,15 +122,19 @@ def test_cores_get_the_mesh_that_leaves_least_to_do_after_one_another(devices, r
     assert divide_cores(runs, members) is None
 
 
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+
+
 @pytest.mark.parametrize(
     ("own", "devices"),
     [
-        ({}, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()),
+        ({}, CORES),
         ({"XLA_FLAGS": "--xla_force_host_platform_device_count=3"}, 3),
         ({"JAX_NUM_CPU_DEVICES": "4"}, 4),
         ({"MESH": "dict(seeds=3, clients=2)"}, 6),
+        ({"MESH": "dict(seeds=16, clients=512)"}, CORES),
     ],
-    ids=["cores", "flag", "variable", "mesh"],
+    ids=["cores", "flag", "variable", "mesh", "mesh of a cluster"],
 )
 def test_every_core_is_a_device_unless_a_number_or_a_mesh_is_chosen(own, devices):
     code = f"from fedjax_sel.runs.prepare import prepare_jax; prepare_jax(mesh={own.get('MESH')}, cache=False)"

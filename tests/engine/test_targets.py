@@ -183,7 +183,7 @@ def test_a_partition_by_class_refuses_numbers_and_names_those_that_work(by_class
         ("multilabel", np.full((4, 2), 2), "hold 2 to 2; each must be 0 or 1"),
         ("multilabel", np.ones(4, int), r"have shape \(4,\); multilabel have \[4, labels\]"),
         ("tokens", np.ones(4, int), r"tokens have \[4, places of a sequence\]"),
-        ("tokens", np.ones((4, 2)), "not integers"),
+        ("tokens", np.ones((4, 2)), "ids of tokens are whole numbers"),
         ("numbers", np.ones(4), "continuous"),
     ],
 )

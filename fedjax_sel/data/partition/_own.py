@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Int
 
 from fedjax_sel.data.partition._ops import NO_CLIENT
-from fedjax_sel.mistakes import check_call
+from fedjax_sel.mistakes import check_accepts
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +80,7 @@ class Function:
 
     def __post_init__(self) -> None:
         """Raises `ValueError` if the function does not take labels and a generator."""
-        check_call("partition Function: function", self.function, ("labels", "rng"))
+        check_accepts("partition Function: function", self.function, ("labels", "rng"))
 
     def assign(
         self, y: Int[np.ndarray, "n"], rng: np.random.Generator, owner: Int[np.ndarray, "n"] | None = None
