@@ -126,8 +126,8 @@ def test_what_does_not_belong_together_is_refused(places, tmp_path, changes, sai
 
 
 def test_a_part_that_one_run_lacks_is_named(places, tmp_path):
-    (tmp_path / "mine.py").write_text("def spread(outputs, targets):\n    return outputs.std(-1)\n")
-    run(tmp_path / "other", seeds=[5], task={"metrics": [f"{tmp_path}/mine.py:spread"]})
+    (tmp_path / "spreads.py").write_text("def spread(outputs, targets):\n    return outputs.std(-1)\n")
+    run(tmp_path / "other", seeds=[5], task={"metrics": [f"{tmp_path}/spreads.py:spread"]})
     with pytest.raises(FolderError, match=r"in more than its seeds \(task.metrics") as caught:
         fs.join([places / "early", tmp_path / "other"], tmp_path / "joined")
     assert "has changed since" not in str(caught.value)
