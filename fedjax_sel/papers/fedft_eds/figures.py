@@ -280,6 +280,7 @@ def draw_ablations(histories: Histories) -> mpl.Figure:
                 below.errorbar([i], [d.mean], ends if np.isfinite(ends).all() else None, fmt="o", color="k", capsize=3)
         below.axhline(0, color="#0072b2", linestyle="--", linewidth=1)
         below.set_xticks(range(len(names)), [label for label, _ in names])
+        below.set_xlim(-0.4, len(names) - 0.6)  # room for the labels at both ends, whatever is finished
         below.set_xlabel(what)
         if chance is not None and chance in histories:
             shown["RDS, mean"] = above.axhline(
