@@ -85,5 +85,6 @@ class E3CS(ClientSelector):
         n, m, sigma = self.quota(ctx)
         log_weight = jnp.where(ctx.available, state, -jnp.inf)
         total = (m - n * sigma) / jnp.where(sigma < 1, 1 - sigma, 1.0)
-        part, capped = fill_chances(log_weight, jnp.where((m == n) & (sigma < 1), n, total))  # ProbAlloc
+        total = jnp.where((m == n) & (sigma < 1), n, total)  # rounding would decide who is cut
+        part, capped = fill_chances(log_weight, total)  # ProbAlloc
         return Inclusion(jnp.where(ctx.available, sigma + (1 - sigma) * part, 0.0), capped)

@@ -187,7 +187,7 @@ def check_fields(name: str, strategy: Any) -> None:
 
 
 def check_aggregator(aggregator: Aggregator) -> None:
-    """Raises `ValueError` if one of `combine` and `stacked` lacks the other, or the optimiser is not one of optax."""
+    """Raises `ValueError` if one of `combine` and `stacked` lacks the other, or the optimiser is none."""
     name = type(aggregator).__name__
     if overrides(aggregator, "combine") and not aggregator.stacked:
         raise ValueError(f"{name}.combine needs all updates at once; give {name} the attribute stacked = True")

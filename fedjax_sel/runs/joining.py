@@ -40,17 +40,19 @@ def join(folders: Sequence[str | Path], out: str | Path, *, say: Callable[[str],
     places = {Path(folder).expanduser().resolve(): None for folder in folders}  # each once
     runs = sorted(map(open_run, places), key=lambda run: run.seeds[0])
     check_configurations(runs)
-    history = join_seeds([run.history for run in runs], [str(run.folder) for run in runs])
-    config, out = Config(runs[0].asked).with_seeds(history.seeds), Path(out).expanduser()
+    out = Path(out).expanduser()
     if (now := layout.state(out)) != "new":
         raise FolderError(
             f"{out} holds {'a finished' if now == 'finished' else 'an interrupted'} run; give a new folder"
         )
+    histories = [run.history for run in runs]
     try:
-        history = join_seeds([replace(run.history, variables=run.variables) for run in runs])
+        histories = [replace(run.history, variables=run.variables) for run in runs]
     except FolderError as error:
         say(f"The models are left out: {error}")
+    history = join_seeds(histories, [str(run.folder) for run in runs])
     ran = [one for run in runs for one in layout.read_environments(run.folder)]
+    config = Config(runs[0].asked).with_seeds(history.seeds)
     layout.save(out, history, config, models=history.variables is not None, environments=ran)
     return history
 
@@ -59,7 +61,7 @@ def check_configurations(runs: Sequence[SavedRun]) -> None:
     """Raises `FolderError` if the configurations of runs differ in more than `FREE`."""
     configs = [Config(run.asked) for run in runs]
     if any(set(config) != set(configs[0]) for config in configs):  # some are of an earlier version
-        configs = [layout.complete(config) for config in configs]
+        configs = [layout.complete_written(config) for config in configs]
     for run, config in zip(runs[1:], configs[1:], strict=True):
         if keys := [key for key in config.differences(configs[0]) if key.partition(".")[0] not in FREE]:
             shown = layout.show_differences(config, configs[0], keys)

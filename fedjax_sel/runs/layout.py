@@ -124,10 +124,10 @@ def read_config(folder: Path, config: Config) -> Config | None:
     if is_same(theirs, config.to_dict()):
         return None
     # It is from an earlier version, written by hand, or names a user's component whose source has changed since.
-    return read_file(folder / CONFIG, lambda _: complete(theirs))
+    return read_file(folder / CONFIG, lambda _: complete_written(theirs))
 
 
-def complete(written: Mapping[str, Any]) -> Config:
+def complete_written(written: Mapping[str, Any]) -> Config:
     """Returns the complete configuration of a written one, with its marks; raises `ValueError` if it cannot be."""
     known = resolve(drop_marks(written))
     return Config({**known, **{key: part for key, part in written.items() if key in known and has_mark(part)}})
