@@ -21,7 +21,6 @@ from fedjax_sel.papers.lefl import studies as lefl_studies
 from fedjax_sel.papers.lefl.cells import (
     AS_PUBLISHED,
     BASELINES,
-    CIFAR,
     EXPERIMENTS,
     FEDAVG,
     FEDNOVA,
@@ -38,7 +37,6 @@ from fedjax_sel.papers.lefl.cells import (
     TUNED,
     compute_round_decay,
     find_experiment,
-    is_short,
     list_cells,
     list_runs,
     load_experiment,
@@ -579,7 +577,7 @@ def test_the_texts_settings_differ_from_lefls_rate_in_rate_and_decay(scale):
         assert whole[name_experiment(name, LOW), FEDPROX]["correction"]["mu"] == 1.0
 
 
-@pytest.mark.parametrize(("name", "factor"), [(MNIST, 0.999044), ("CIFAR-10, ResNet-20, 100 @ 10 %", 0.990438)])
+@pytest.mark.parametrize(("name", "factor"), [("EMNIST, label15", 0.999044), (MNIST, 0.995219), ("CIFAR-10, ResNet-20, 100 @ 10 %", 0.990438)])
 def test_the_decay_is_the_mean_of_clients_own(name, factor):
     base = EXPERIMENTS["full"][name]
     assert compute_round_decay(base) == pytest.approx(factor, abs=5e-7)
@@ -900,8 +898,6 @@ def test_layers_are_compared_wherever_clients_are_few_but_not_where_they_train_t
                 assert claim.is_ours == (layer == "the-first-dense-layer")
             else:
                 assert f"clusters-alike-in-{layer}" not in claims
-    assert is_short(CIFAR)
-    assert CIFAR in studies("small")["clusters"]
 
 
 def test_all_studies_have_all_seeds(monkeypatch, tmp_path):

@@ -92,28 +92,17 @@ def load_experiment(preset: str, *changes: dict[str, Any]) -> dict[str, Any]:
 HALF_OF_THEM = {"partition": {"clients": 50}, "cohort_size": 35}
 """The source's "50 @ 70 %"."""
 
+FEWER: dict[str, Any] = {"partition": {"clients": 200}, "rounds": 100, "evaluate_every": 1}
+"""A fifth of EMNIST's 1000 clients, so that each has several batches of a smaller dataset, and a fifth of its rounds,
+so that each is drawn as often.
+"""
 STAND_IN: dict[str, dict[str, Any]] = {
     "Fashion-MNIST, labeldir": load_experiment("fashion_mnist_lefl"),
     "MNIST, label2": load_experiment(
-        "emnist_label15_lefl", {"data": {"name": "tfds:mnist"}, "partition": {"labels": 2}}
+        "emnist_label15_lefl", FEWER, {"data": {"name": "tfds:mnist"}, "partition": {"labels": 2}}
     ),
 }
 """Two other datasets in place of EMNIST with its two partitions; 2 of 10 labels replace 15 of 62."""
-
-CIFAR = "CIFAR-10 (500 rows), ResNet-20, 20 clients"
-SMALL_CIFAR: dict[str, dict[str, Any]] = {
-    CIFAR: load_experiment(
-        "cifar10_lefl",
-        {
-            "data": {"num_examples": 500, "num_test_examples": 1000},
-            "public": {"num_examples": 100},
-            "partition": {"clients": 20, "min_examples": 2},
-            "local_training": {"epochs": 2, "batch_size": 16, "augment": None},
-            "cohort_size": 5,
-        },
-    )
-}
-"""The part of the CIFAR-10 experiment that a small machine can run: its clusters are examined, it is not run."""
 
 FULL: dict[str, dict[str, Any]] = {
     "CIFAR-10, ResNet-20, 100 @ 10 %": load_experiment("cifar10_lefl"),
@@ -167,7 +156,7 @@ BY_TEXT = {f"{name}, {LOW}": merge_settings(config, describe_text_rate(config)) 
 
 STUDIED: dict[str, dict[str, dict[str, Any]]] = {
     "smoke": {},
-    "small": {**BY_TEXT, **SMALL_CIFAR},
+    "small": BY_TEXT,
     "medium": FEW_AT_MEDIUM,
     "full": {**BY_TEXT, **RESNET_18},
 }
@@ -199,16 +188,6 @@ def find_experiment(studied: str) -> str | None:
     name = studied.removesuffix(f", {LOW}")
     there = any(name in experiments for experiments in EXPERIMENTS.values())
     return name_experiment(name, HIGH if name == studied else LOW) if there else None
-
-
-def is_short(name: str) -> bool:
-    """Returns whether clients train too little, in an entry of a study, to be judged."""
-    return name == CIFAR
-
-
-def describe_lefl(name: str) -> dict[str, Any]:
-    """Returns the settings of LEFL, with a shorter pre-phase where clients train too little to be judged."""
-    return merge_settings(METHODS[LEFL], {"client_selection": {"epochs": 2}}) if is_short(name) else METHODS[LEFL]
 
 
 def count_slots(m: int, clients: int) -> int:

@@ -17,7 +17,7 @@ from fedjax_sel.papers.judging import (
     judge_larger,
     make_claim,
 )
-from fedjax_sel.papers.lefl.cells import find_experiment, is_short
+from fedjax_sel.papers.lefl.cells import find_experiment
 from fedjax_sel.papers.lefl.latent import CORRELATED
 from fedjax_sel.papers.paper import Claim
 
@@ -27,7 +27,7 @@ def judge_clusters(study: Mapping[str, Any], groups: Mapping[str, Any]) -> list[
 
     Layers are compared wherever clients are few: also where no cell has the same settings, and in the ablation.
     """
-    alike = {n: np.array(row["cka"]) for n, row in {**study, **groups}.items() if "cka" in row and not is_short(n)}
+    alike = {n: np.array(row["cka"]) for n, row in {**study, **groups}.items() if "cka" in row}
     study = {name: row for name, row in study.items() if find_experiment(name) is not None}
     entropy = {
         name: difference(np.array(row["entropy_random"]), np.array(row["entropy_stratified"]))
@@ -92,7 +92,7 @@ def judge_clusters(study: Mapping[str, Any], groups: Mapping[str, Any]) -> list[
             rests_on=list_experiments(study),
         ),
         *judge_quotas(study),
-        *judge_conjectures(study),
+        *judge_conjectures({**study, **groups}),
     ]
 
 

@@ -20,7 +20,7 @@ from fedjax_sel.data.partition.label_groups import LabelGroups
 from fedjax_sel.engine.init import selector_inputs
 from fedjax_sel.engine.keys import Purpose, key_for, make_key
 from fedjax_sel.metrics.labels import cohort_divergence, label_shares
-from fedjax_sel.papers.lefl.cells import EXPERIMENTS, METHODS, STUDIED, describe_lefl, load_experiment
+from fedjax_sel.papers.lefl.cells import EXPERIMENTS, METHODS, STUDIED, load_experiment
 from fedjax_sel.papers.lefl.cells import LEFL as LEFL_NAME
 from fedjax_sel.papers.lefl.latent import (
     CORRELATED,
@@ -50,7 +50,7 @@ FEW = 50
 def study_clusters(scale: str, seeds: Sequence[int], _: Path) -> dict[str, Any]:
     """Returns cluster sizes, latent distances, and the divergence of cohorts' labels from all labels, by experiment."""
     return {
-        name: examine_clusters(merge_settings(config, describe_lefl(name)), scale, seeds)
+        name: examine_clusters(merge_settings(config, METHODS[LEFL_NAME]), scale, seeds)
         for name, config in list_studied(scale).items()
     }
 
@@ -65,22 +65,11 @@ NUMBERS = ("within", "random", "rand", *CORRELATED)
 
 GROUPS = {"name": "label_groups", "clients": 24, "labels": 2}
 ON_GROUPS = {**METHODS[LEFL_NAME], "partition": GROUPS, "cohort_size": 5, "rounds": 10}
+FIFTH = {"CIFAR-10 (12,000 examples), ResNet-20": load_experiment("cifar10_lefl", {"data": {"num_examples": 12_000}})}
 ABLATION: dict[str, dict[str, dict[str, Any]]] = {
     "smoke": {"digits, 64-32-10": EXPERIMENTS["smoke"]["digits, labeldir"]},
-    "small": {
-        "Fashion-MNIST, 784-128-10": load_experiment("fashion_mnist_lefl"),
-        "CIFAR-10 (1200 rows), ResNet-20": load_experiment(
-            "cifar10_lefl",
-            {
-                "data": {"num_examples": 1200},
-                "public": {"num_examples": 100},
-                "local_training": {"batch_size": 16},
-            },
-        ),
-    },
-    "medium": {
-        "CIFAR-10 (12,000 examples), ResNet-20": load_experiment("cifar10_lefl", {"data": {"num_examples": 12_000}})
-    },
+    "small": {"Fashion-MNIST, 784-128-10": load_experiment("fashion_mnist_lefl"), **FIFTH},
+    "medium": FIFTH,
     "full": {
         "Fashion-MNIST, 784-128-10": load_experiment("fashion_mnist_lefl"),
         "CIFAR-10, ResNet-20": load_experiment("cifar10_lefl"),
