@@ -51,6 +51,8 @@ class Question:
       refute: gives the one-sided p-value of the opposite.
       points: whether a mean lies on the claim's side.
       holds: by how much a difference, as far as its interval reaches, is on the claim's side; below 0: on the other.
+      each: whether every experiment has to show it by its own interval, because effects of opposite signs, or a large
+        one among small ones, would vanish in the pooled one.
     """
 
     name: str
@@ -59,6 +61,7 @@ class Question:
     refute: Callable[[Difference], float]
     points: Callable[[float], bool]
     holds: Callable[[Difference], float] = lambda d: d.low
+    each: bool = False
 
 
 @dataclass(frozen=True)
@@ -105,13 +108,19 @@ def ask_comparable(margin: float) -> Question:
         lambda d: min(d.p_above(margin), d.p_below(-margin)),
         lambda mean: abs(mean) < margin,
         lambda d: margin - max(-d.low, d.high),
+        each=True,
     )
 
 
 def ask_not_below(margin: float) -> Question:
     """Returns the question "the first is at most `margin` below the second"."""
     return Question(
-        "not below", margin, lambda d: d.not_below(margin), lambda d: d.p_below(-margin), lambda mean: mean > -margin
+        "not below",
+        margin,
+        lambda d: d.not_below(margin),
+        lambda d: d.p_below(-margin),
+        lambda mean: mean > -margin,
+        each=True,
     )
 
 
@@ -128,7 +137,8 @@ def judge(question: Question, differences: Differences) -> Judgement:
     """Returns the verdict on a claim about several experiments, from their pooled effect and from each of them.
 
     Reproduced if the pooled interval says so, the mean of every experiment lies on the claim's side, and no experiment
-    refutes it. Not reproduced if the pooled effect or an experiment refutes it, after Holm's correction for the number
+    refutes it; that a difference is at most some margin has to be shown by every experiment's own interval. Not
+    reproduced if the pooled effect or an experiment refutes it, after Holm's correction for the number
     of these tests together. Undecided otherwise.
 
     Args:
@@ -166,10 +176,11 @@ def judge_each(question: Question, by_rival: Mapping[str, Differences]) -> Judge
     tests = {rival: some + [pooled[rival]] * (len(some) > 1) for rival, some in alone.items()}
     found = iter(find_refuting(question, [d for some in tests.values() for d in some]))
     refuted = {rival: [next(found) for _ in some] for rival, some in tests.items()}  # of each rival, pooled is the last
+    shown = [*pooled.values(), *(single if question.each else [])]
     refuting = [one for rival, some in alone.items() for one in refuted[rival][: len(some)]]
     if any(map(any, refuted.values())):
         verdict = NOT_REPRODUCED
-    elif all(pointing) and all(question.judge(d) == REPRODUCED for d in pooled.values()):
+    elif all(pointing) and all(question.judge(d) == REPRODUCED for d in shown):
         verdict = REPRODUCED
     else:
         verdict = UNDECIDED
@@ -277,12 +288,13 @@ def make_claim(
     *,
     rests_on: Iterable[str] = (),
     fixed: str = "",
+    lacks: str = "",
 ) -> Claim:
     """Returns a claim that is not settled yet; see `Claim`.
 
     Args:
       name: its id.
-      text, source, statistic, fixed: as in `Claim`.
+      text, source, statistic, fixed, lacks: as in `Claim`.
       found: the verdict, with its effect if it rests on comparisons over seeds.
       rests_on: the experiments it rests on.
 
@@ -291,7 +303,7 @@ def make_claim(
     """
     found = Judgement(found) if isinstance(found, str) else found
     check_name(f"verdict on {name}:", found.verdict, VERDICTS)
-    return Claim(name, text, source, found.verdict, statistic, found.effect, tuple(rests_on), fixed, asked=found.asked)
+    return Claim(name, text, source, found.verdict, statistic, found.effect, tuple(rests_on), fixed, lacks, asked=found.asked)
 
 
 def settle_claims(
@@ -300,7 +312,7 @@ def settle_claims(
     """Returns the claims under the policy: by construction, not judged if below the fair regime, otherwise as found.
 
     If a claim compares seeds, the number of compared seeds counts, not that of its experiments. A claim that rests on
-    no experiment is judged if at least one experiment of the run meets the regime.
+    no experiment is judged if at least one experiment of the run meets the regime and its study lacks nothing.
 
     Args:
       claims: as found.
@@ -333,7 +345,7 @@ def find_reason_against(claim: Claim, regime: FairRegime, conditions: Mapping[st
     """Returns why the runs cannot judge a claim; "" if they can."""
     compared = claim.effect.get("pooled", {}).get("seeds")
     had = {name: conditions[name] for name in claim.rests_on or conditions}
-    reasons = []
+    reasons = [claim.lacks]
     if compared:
         had = {name: replace(one, seeds=regime.seeds) for name, one in had.items()}
         if compared < regime.seeds:

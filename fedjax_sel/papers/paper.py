@@ -188,6 +188,7 @@ class Claim:
       rests_on: the experiments it rests on; empty: on studies, or on the run as a whole.
       fixed: why no run could have come out otherwise, or why the true difference is 0, whatever is selected; "": one
         could.
+      lacks: what its study lacks to judge it, or its experiments beyond the regime's requirements; "": nothing.
       reason: why it is not judged, or that it is by construction.
       asked: the question and the difference of every seed, as `judging.record` has them; empty if the verdict rests on
         no comparison over seeds.
@@ -201,6 +202,7 @@ class Claim:
     effect: dict[str, Any] = field(default_factory=dict)
     rests_on: tuple[str, ...] = ()
     fixed: str = ""
+    lacks: str = ""
     reason: str = ""
     asked: dict[str, Any] = field(default_factory=dict)
 
