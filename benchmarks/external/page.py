@@ -30,6 +30,7 @@ REASONS: dict[Key, str] = {
 }
 """What may explain the difference of a cell of the table; shown if the cell was measured and differs."""
 
+DIFFER = ("ours above", "ours below")
 SETTINGS = Path(__file__).parent / "settings.md"
 """A text on which settings are the same as in the public table, and which are not."""
 
@@ -49,7 +50,7 @@ def render(found: Mapping[str, Any]) -> str:
         "interval over seeds (Student's t), deviation, number of seeds. Difference: ours minus published, with its "
         "95 % interval by Welch, in which both have spread. Where we have one seed, the interval is that of a "
         "further run of theirs, with their deviation (Student's t with 2 degrees of freedom). They *agree* if it holds "
-        "0, which a wide interval does easily: its width is what may be hidden.",
+        "0 and lies within ± 1 point; one that holds 0 and is wider leaves it undecided.",
     ]
     for data, title in DATA.items():
         rows = [row_of((data, law, method), measured, published) for law in PARTITIONS for method in METHODS]
@@ -101,18 +102,16 @@ def show_difference(away: float, low: float, high: float) -> str:
 
 
 def tell_counts(measured: Mapping[Key, Measured], published: Mapping[Key, Published]) -> str:
-    """Returns how many cells agree, and how many of these could have shown a difference of a point."""
+    """Returns how many cells agree, differ, or are undecided."""
     if not measured:
         return f"**No cell of {len(published)} was run yet.**"
     found = [compare(ours, published[key]) for key, ours in measured.items()]
     verdicts = [judge(*one) for one in found]
-    narrow = sum(-1 <= low <= 0 <= high <= 1 for _, low, high in found)
-    agree, above, below = (verdicts.count(name) for name in ("agree", "ours above", "ours below"))
+    names = ("agree", "undecided", "ours above", "ours below")
+    agree, undecided, above, below = (verdicts.count(name) for name in names)
     once = sum(len(ours.best) == 1 for ours in measured.values())
     seeds = "each with one seed" if once == len(measured) else f"{once} of them with one seed"
-    counts = (
-        f"{agree} agree ({narrow} with an interval within ± 1 point), ours is above in {above} and below in {below}"
-    )
+    counts = f"{agree} agree, {undecided} are undecided, ours is above in {above} and below in {below}"
     return f"**Of {len(published)} cells {len(measured)} were run, {seeds}: {counts}.**"
 
 
@@ -121,7 +120,7 @@ def explain(measured: Mapping[Key, Measured], published: Mapping[Key, Published]
     lines = []
     for key, ours in measured.items():
         away, low, high = compare(ours, published[key])
-        if (verdict := judge(away, low, high)) == "agree":
+        if (verdict := judge(away, low, high)) not in DIFFER:
             continue
         why = REASONS.get(key, "Not explained.")
         where = f"{DATA[key[0]]}, {PARTITIONS[key[1]]}, {METHODS[key[2]]}"
@@ -172,7 +171,8 @@ def draw(found: Mapping[str, Any]) -> Any:
     ax.axvline(0.0, color="black", linewidth=0.8)
     for place, key in enumerate(keys):
         away, low, high = compare(measured[key], published[key])
-        colour = COLOURS[3] if judge(away, low, high) == "agree" else COLOURS[2]
+        verdict = judge(away, low, high)
+        colour = COLOURS[2] if verdict in DIFFER else COLOURS[0] if verdict == "agree" else "grey"
         ax.errorbar(
             away,
             -place,

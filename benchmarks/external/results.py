@@ -16,6 +16,8 @@ from benchmarks.external.settings import MUS, PUBLISHED_SEEDS, ROUNDS, STAGES, C
 from fedjax_sel.runs import layout
 
 LEVEL = 0.95
+POINT = 1.0
+"""Where an interval that holds 0 has to lie, on both sides, so that two numbers agree; in per cent."""
 
 
 @dataclass(frozen=True)
@@ -79,10 +81,14 @@ def compare(ours: Measured, theirs: Published) -> tuple[float, float, float]:
 def judge(away: float, low: float, high: float) -> str:
     """Returns the verdict of a difference with its interval, in words.
 
-    >>> judge(0.1, -0.2, 0.4), judge(0.5, 0.1, 0.9), judge(-1.0, -2.0, -0.1)
-    ('agree', 'ours above', 'ours below')
+    An interval that holds 0 and more than a point decides nothing.
+
+    >>> judge(0.1, -0.2, 0.4), judge(0.1, -1.2, 1.4), judge(0.5, 0.1, 0.9), judge(-1.0, -2.0, -0.1)
+    ('agree', 'undecided', 'ours above', 'ours below')
     """
-    return "agree" if low <= 0 <= high else ("ours above" if away > 0 else "ours below")
+    if low <= 0 <= high:
+        return "agree" if low >= -POINT and high <= POINT else "undecided"
+    return "ours above" if away > 0 else "ours below"
 
 
 def locate(out: Path, cell: Cell, seed: int) -> Path:

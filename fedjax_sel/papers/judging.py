@@ -303,7 +303,9 @@ def make_claim(
     """
     found = Judgement(found) if isinstance(found, str) else found
     check_name(f"verdict on {name}:", found.verdict, VERDICTS)
-    return Claim(name, text, source, found.verdict, statistic, found.effect, tuple(rests_on), fixed, lacks, asked=found.asked)
+    return Claim(
+        name, text, source, found.verdict, statistic, found.effect, tuple(rests_on), fixed, lacks, asked=found.asked
+    )
 
 
 def settle_claims(

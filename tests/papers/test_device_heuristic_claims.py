@@ -181,6 +181,7 @@ FIXED = {
     "accuracy-apart-at-half",
     "loss-apart-at-all",
     "loss-apart-at-half",
+    "every-start-better",
     "one-property-worse",
     "greedy-as-accurate",
     "more-devices-more-cost",

@@ -233,6 +233,7 @@ BEYOND_SMOKE = {
     "classifier-alone-is-best",
     "soft-is-worse-than-chance",
     "hard-is-better-than-chance",
+    "sharp-is-better-than-soft",
     "margin-is-as-good",
 }
 AT_FULL = {"pretraining-on-cifar-100-raises-accuracy", "tiny-imagenet-is-the-better-source"}
@@ -364,6 +365,9 @@ SPOKEN = name_many(SPEECH["small"], STRONG)
         ({CHANCE: BAD, RHO_01: Method(0.4)}, "hard-is-better-than-chance", NO),
         ({CHANCE: BAD, RHO_01: Method(0.5, 0.05)}, "hard-is-better-than-chance", OPEN),
         ({CHANCE: BAD, (name_ablation("ρ =", "1"), "EDS"): Method(0.3)}, "hard-is-better-than-chance", YES),
+        ({RHO_2: BAD, RHO_10: BAD}, "sharp-is-better-than-soft", YES),
+        ({RHO_01: BAD}, "sharp-is-better-than-soft", NO),
+        ({RHO_2: NOISY}, "sharp-is-better-than-soft", OPEN),
         ({MARGIN: Method(0.61)}, "margin-is-as-good", YES),
         ({MARGIN: BAD}, "margin-is-as-good", NO),
         ({MARGIN: GOOD}, "margin-is-as-good", NO),
@@ -1088,6 +1092,14 @@ def test_comparisons_on_few_examples_count_only_where_there_are_none_on_all():
     assert not any(name.startswith(LESS) for name in got["entropy-beats-chance"].rests_on)
     assert got["partial-training-beats-whole"].verdict == NO
     assert set(got["partial-training-beats-whole"].rests_on) == {name_few(LESS, alpha) for alpha in (STRONG, WEAK)}
+
+
+def test_ablations_on_few_examples_do_not_judge_what_is_chosen():
+    """Which part of the model is trained is judged there all the same."""
+    ablated = [claim for claim in judged({}, "medium").values() if "Fig. 10" in claim.source or "IV-H" in claim.source]
+    assert {claim.id for claim in ablated if not claim.lacks} == {"classifier-alone-is-best"}
+    assert len(ablated) == 8
+    assert not any(claim.lacks for claim in judged({}, "full").values())
 
 
 def test_the_best_accuracy_within_a_time_is_read_from_the_rounds_or_from_a_whole_run_that_is_short_enough():

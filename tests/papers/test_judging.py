@@ -165,6 +165,18 @@ def test_each_question_has_its_three_answers(question, mean, expected, several):
     assert judge(question, {f"{i}": around(mean) for i in range(several)}).verdict == expected
 
 
+@pytest.mark.parametrize(
+    ("question", "sign"), [(ask_comparable(0.2), -1), (ask_comparable(0.2), 1), (ask_not_below(0.2), -1)]
+)
+def test_that_a_difference_is_small_has_to_hold_in_every_experiment(question, sign):
+    """Pooled, .15 ± .1 and -.15 ± .1 are 0, and .15 ± .1 among four of 0 ± .1 is .03 ± .1."""
+    opposite = {"a": around(0.15 * sign), "b": around(-0.15 * sign)}
+    few = {"a": around(0.15 * sign)} | {f"{i}": around(0.0) for i in range(4)}
+    assert question.judge(pool(opposite)) == question.judge(pool(few)) == YES
+    assert judge(question, opposite).verdict == judge(question, few).verdict == OPEN
+    assert judge(ask_larger(), {"a": around(0.05), "b": around(0.5)}).verdict == YES, "a direction holds on average"
+
+
 def test_of_rivals_to_be_equal_to_the_one_that_is_farthest_off_is_shown():
     """Above as well as below: 0 ± .1 is within .2, and .15 ± .1 and -.15 ± .1 may not be."""
     for mean in (0.15, -0.15):
@@ -239,9 +251,9 @@ def test_a_requirement_that_cannot_be_is_refused(name, value):
         dataclasses.replace(REGIME, **{name: value})
 
 
-def claims_on(*experiments, fixed=""):
+def claims_on(*experiments, **others):
     found = judge(ask_larger(), {"all": around(0.3)})
-    return [make_claim("it-is-so", "It is so", "p. 1", found, {"x": 1.0}, rests_on=experiments, fixed=fixed)]
+    return [make_claim("it-is-so", "It is so", "p. 1", found, {"x": 1.0}, rests_on=experiments, **others)]
 
 
 def test_a_claim_is_judged_where_all_that_it_rests_on_meets_the_regime():
@@ -256,6 +268,8 @@ def test_a_claim_is_judged_where_all_that_it_rests_on_meets_the_regime():
     assert verdict("short") == verdict("good", "short") == NOT_JUDGED
     assert verdict() == YES, "a study of a run in which something is fair"
     assert verdict("good", fixed="N of N") == verdict("short", fixed="N of N") == BY_CONSTRUCTION
+    (short,) = settle_claims(claims_on(lacks="ten digits a client"), REGIME, {"good": ENOUGH})
+    assert (short.verdict, short.reason) == (NOT_JUDGED, "ten digits a client")
     (alone,) = settle_claims(claims_on(), REGIME, {"short": conditions["short"]})
     assert (alone.verdict, alone.reason) == (NOT_JUDGED, "10 of at least 100 rounds (short)")
     with pytest.raises(ValueError, match=r"'it-is-so' rests on \['elsewhere'\]"):

@@ -577,7 +577,10 @@ def test_the_texts_settings_differ_from_lefls_rate_in_rate_and_decay(scale):
         assert whole[name_experiment(name, LOW), FEDPROX]["correction"]["mu"] == 1.0
 
 
-@pytest.mark.parametrize(("name", "factor"), [("EMNIST, label15", 0.999044), (MNIST, 0.995219), ("CIFAR-10, ResNet-20, 100 @ 10 %", 0.990438)])
+@pytest.mark.parametrize(
+    ("name", "factor"),
+    [("EMNIST, label15", 0.999044), (MNIST, 0.995219), ("CIFAR-10, ResNet-20, 100 @ 10 %", 0.990438)],
+)
 def test_the_decay_is_the_mean_of_clients_own(name, factor):
     base = EXPERIMENTS["full"][name]
     assert compute_round_decay(base) == pytest.approx(factor, abs=5e-7)

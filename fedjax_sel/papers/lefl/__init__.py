@@ -70,23 +70,22 @@ steps per round instead of about 100; it is drawn ten times in a run instead of 
 clients take part, sends a fifth of what it does with 1000 clients: as much as 30 rounds of FedAvg.
 
 At scale `small`, the source's section V also runs with ResNet-20, as at `medium`: 24 clients with planted groups and
-500 examples of CIFAR-10 each, with public examples from Tiny-ImageNet. `medium` is CIFAR-10 with ResNet-20 on
-10,000 training examples, 100 clients and 60 rounds: all methods at LEFL's rate, and FedAvg, SCAFFOLD and LEFL in the
-other settings. Its claims are about the state after 60 rounds, and each, except the one that compares rates, is about
-one of the settings. It also examines the clusters of 20 clients without planted groups. `full` has the paper's own eight experiments, and is meant for an accelerator; CIFAR-10 and
-Tiny-ImageNet are JPEG-compressed copies where the data pack of this project is used. Public examples of Tiny-ImageNet
-are read from `tiny_imagenet_32.npz` in the data folder. `smoke` runs scikit-learn's digits, which are their own public
-examples; their pixels are standardised.
+500 examples of CIFAR-10 each, with public examples from Tiny-ImageNet. `medium` is CIFAR-10 with ResNet-20 on 10,000
+training examples, 100 clients and 60 rounds: all methods at LEFL's rate, and FedAvg, SCAFFOLD and LEFL in the other
+settings. Its claims are about the state after 60 rounds, and each, except the one that compares rates, is about one of
+the settings. It also examines the clusters of 20 clients without planted groups. `full` has the paper's own eight
+experiments, and is meant for an accelerator; CIFAR-10 and Tiny-ImageNet are JPEG-compressed copies where the data pack
+of this project is used. Public examples of Tiny-ImageNet are read from `tiny_imagenet_32.npz` in the data folder.
+`smoke` runs scikit-learn's digits, which are their own public examples; their pixels are standardised.
 
 All scales except `smoke` have five seeds. If two runs have different numbers of seeds, they are compared on the seeds
 that both have.
 
 Models are compared by CKA on 100 test examples (the paper: 1000). Accuracy is measured in every round on the stand-ins
 and the digits; elsewhere in every second round and in each of the last 10, so there, rounds to a target are known to
-within two rounds. How noisy training is, is measured by the standard
-deviation of the last 10 accuracies, which includes any trend in these rounds. Targets were set before the runs: 0.7,
-0.75 and 0.8 on Fashion-MNIST, 0.8, 0.9 and 0.95 on MNIST, and 0.3, 0.4 and 0.5 on CIFAR-10 at `medium`; claims are
-judged by the middle one.
+within two rounds. How noisy training is, is measured by the standard deviation of the last 10 accuracies, which
+includes any trend in these rounds. Targets were set before the runs: 0.7, 0.75 and 0.8 on Fashion-MNIST, 0.8, 0.9 and
+0.95 on MNIST, and 0.3, 0.4 and 0.5 on CIFAR-10 at `medium`; claims are judged by the middle one.
 
 An accuracy advantage of at most 0.005 counts as negligible.
 """

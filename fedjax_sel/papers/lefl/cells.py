@@ -93,8 +93,7 @@ HALF_OF_THEM = {"partition": {"clients": 50}, "cohort_size": 35}
 """The source's "50 @ 70 %"."""
 
 FEWER: dict[str, Any] = {"partition": {"clients": 200}, "rounds": 200, "evaluate_every": 1}
-"""A fifth of EMNIST's 1000 clients, so that each has several batches of a smaller dataset, and two fifths of its rounds.
-"""
+"""A fifth of EMNIST's clients, so that each has several batches of a smaller dataset, and two fifths of its rounds."""
 STAND_IN: dict[str, dict[str, Any]] = {
     "Fashion-MNIST, labeldir": load_experiment("fashion_mnist_lefl"),
     "MNIST, label2": load_experiment(
