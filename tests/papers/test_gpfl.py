@@ -245,6 +245,8 @@ def test_parameters_are_compared_with_all_others():
     assert judged(later, "full")["gains-after-500"].verdict == YES
     assert judged(later[:1], "full")["gains-after-500"].verdict == NO, "not with the other α"
     assert judged([((LONG, "GPFL, α = 0"), GOOD)], "full")["plateau-without-exploring"].verdict == NO
+    assert judged()["good-without-exploring"].verdict == YES
+    assert judged([((SWEPT, "GPFL, α = 0"), Method(0.4))])["good-without-exploring"].verdict == NO
     swinging = [((SWEPT, method), Method(swing=0.05)) for method in ALPHAS]
     assert judged(swinging)["schedule-is-steadier"].verdict == YES
     assert judged([*swinging, ((SWEPT, GROWING), Method(swing=0.06))])["schedule-is-steadier"].verdict == NO

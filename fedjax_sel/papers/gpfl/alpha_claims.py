@@ -23,12 +23,14 @@ from fedjax_sel.papers.gpfl.numbers import find_data
 from fedjax_sel.papers.judging import (
     Judgement,
     ask_comparable,
+    ask_not_below,
     ask_not_smaller,
     compare_with,
     describe_difference,
     describe_differences,
     describe_each,
     judge,
+    judge_each,
     judge_larger,
     judge_larger_than_each,
     make_claim,
@@ -38,6 +40,9 @@ from fedjax_sel.papers.paper import Claim, Histories
 
 EXPLORED = 0.09
 """What "nearly 10% higher" means at least."""
+
+CLOSE = 0.01
+"""How far below the others "good results" are at most."""
 
 PLATEAU = 0.01
 """By how much accuracy changes at most on a plateau."""
@@ -88,6 +93,17 @@ def judge_parameters(
                 "Fig. 7b, section VI-E",
                 judge_larger_than_each(over, NOTICED),
                 {"ρ = 1 - the other ρ, mean of the last 10 rounds": describe_each(over)},
+            )
+        )
+    if settings == SWEPT:
+        unexplored = {method: compare(NEVER, method) for method in fixed if method != NEVER}
+        asked.append(
+            (
+                "good-without-exploring",
+                f"Without exploration (α = 0), GPFL ends at most {CLOSE:g} below every other fixed α that was run",
+                "section VI-E: 'In the first 500 rounds, not using EE mechanism yields good results'",
+                judge_each(ask_not_below(CLOSE), unexplored),
+                {"α = 0 - the other α, mean of the last 10 rounds": describe_each(unexplored)},
             )
         )
     if settings == LONG:
