@@ -225,6 +225,7 @@ BEYOND_SMOKE = {
     "entropy-helps-most-under-skew",
     "examples-beat-batches",
     "pretraining-helps-most-under-skew",
+    "alikeness-gains-most-under-skew",
     "beats-stragglers",
     "closes-the-gap",
     "fedavg-rds-is-as-efficient",
@@ -446,6 +447,17 @@ def test_one_level_that_is_less_alike_refutes():
     (found,) = claim.statistic.values()
     assert {name for name, d in found.items() if d["mean"] < 0} == {"α = 0.5, up"}
     assert len(found) == 6
+
+
+@pytest.mark.parametrize(("alpha", "expected"), [(0.1, YES), (0.5, NO)])
+def test_the_gap_in_alikeness_is_compared_between_the_skews(alpha, expected):
+    evidence = world()
+    row = evidence.studies["alike"]["cells"][f"{FEDAVG}, α = {alpha}"]
+    row["mean"] = [[value + 0.1 for value in values] for values in row["mean"]]
+    claims = {claim.id: claim for claim in papers.load("fedft_eds").claims("small", evidence)}
+    claim = claims["alikeness-gains-most-under-skew"]
+    assert claim.verdict == expected
+    assert claim.effect["pooled"]["mean"] == pytest.approx(0.1 if alpha == 0.1 else -0.1)
 
 
 def test_the_pooled_gain_of_entropy_is_its_mean_over_experiments():

@@ -76,7 +76,7 @@ def judge_claims(scale: str, evidence: Evidence) -> list[Claim]:
         lambda: [judge_pretraining(histories)],
         lambda: judge_sources(histories),
         lambda: judge_speech(scale, histories),
-        lambda: [judge_alikeness(scale, histories, studies["alike"])],
+        lambda: judge_alikeness(scale, studies["alike"]),
         lambda: [judge_skew(scale, histories)],
         lambda: judge_partial_training(scale, histories),
         lambda: judge_convergence(scale, histories),
@@ -231,24 +231,43 @@ def judge_speech(scale: str, histories: Histories) -> list[Claim]:
     return join(judge_gain, judge_choice)
 
 
-def judge_alikeness(scale: str, histories: Histories, study: Mapping[str, Any]) -> Claim:
-    """Returns the claim on how similar pretraining makes clients' models."""
-    cka = {}
-    for name, row in study["cells"].items():
-        if name.startswith(f"{FEDAVG}, "):
-            scratch = study["cells"][name.replace(FEDAVG, SCRATCH, 1)]
-            for i, level in enumerate(study["levels"]):
-                mine, theirs = (np.array(r["mean"])[:, i] for r in (row, scratch))
-                cka[f"{name.removeprefix(f'{FEDAVG}, ')}, {level}"] = difference(mine, theirs)
-    return make_claim(
-        "pretraining-raises-alikeness",
-        "After a round of local training, clients' models are more similar (CKA) if training begins with a pretrained "
-        "model",
-        "Fig. 2 to 4",
-        judge_larger(cka),
-        {"pretrained - from scratch, mean CKA over pairs": describe_differences(cka)},
-        rests_on=[name_few(find_studied(scale), alpha) for alpha in list_alphas(scale)],
-    )
+def judge_alikeness(scale: str, study: Mapping[str, Any]) -> list[Claim]:
+    """Returns the claims on how similar pretraining makes clients' models, and under which skew most."""
+
+    def compare_levels(alpha: float) -> dict[str, Difference]:
+        mine, theirs = (np.array(study["cells"][f"{m}, α = {alpha:g}"]["mean"]) for m in (FEDAVG, SCRATCH))
+        return {level: difference(mine[:, i], theirs[:, i]) for i, level in enumerate(study["levels"])}
+
+    alphas = list_alphas(scale)
+    gaps = {alpha: compare_levels(alpha) for alpha in alphas}
+    cka = {f"α = {alpha:g}, {level}": gap for alpha, by_level in gaps.items() for level, gap in by_level.items()}
+    rests_on = [name_few(find_studied(scale), alpha) for alpha in alphas]
+    claims = [
+        make_claim(
+            "pretraining-raises-alikeness",
+            "After a round of local training, clients' models are more similar (CKA) if training begins with a "
+            "pretrained model",
+            "Fig. 2 to 4",
+            judge_larger(cka),
+            {"pretrained - from scratch, mean CKA over pairs": describe_differences(cka)},
+            rests_on=rests_on,
+        )
+    ]
+    if {STRONG, WEAK} <= set(alphas):
+        strong, weak = gaps[STRONG], gaps[WEAK]
+        more = {level: subtract(np.array(d.values), np.array(weak[level].values)) for level, d in strong.items()}
+        claims.append(
+            make_claim(
+                "alikeness-gains-most-under-skew",
+                "The gain in similarity (CKA) by pretraining is larger under strong skew (α = 0.1) than under weak "
+                "skew (α = 0.5)",
+                "section IV-B, Fig. 4: 'more severe'",
+                judge_larger(more),
+                {"gap at α = 0.1 - gap at α = 0.5, mean CKA over pairs": describe_differences(more)},
+                rests_on=rests_on,
+            )
+        )
+    return claims
 
 
 def judge_skew(scale: str, histories: Histories) -> Claim:
