@@ -49,8 +49,8 @@ def render(found: Mapping[str, Any]) -> str:
         "Best test accuracy of 50 rounds, in per cent. Published: mean ± deviation of 3 runs. Ours: mean with its 95 % "
         "interval over seeds (Student's t), deviation, number of seeds. Difference: ours minus published, with its "
         "95 % interval by Welch, in which both have spread. Where we have one seed, the interval is that of a "
-        "further run of theirs, with their deviation (Student's t with 2 degrees of freedom). They *agree* if it holds "
-        "0 and lies within ± 1 point; one that holds 0 and is wider leaves it undecided.",
+        "further run of theirs, with their deviation (Student's t with 2 degrees of freedom). They *agree* if the "
+        "interval holds 0 and lies within ± 1 point; if it holds 0 and reaches further, the cell is *undecided*.",
     ]
     for data, title in DATA.items():
         rows = [row_of((data, law, method), measured, published) for law in PARTITIONS for method in METHODS]

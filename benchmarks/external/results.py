@@ -81,7 +81,7 @@ def compare(ours: Measured, theirs: Published) -> tuple[float, float, float]:
 def judge(away: float, low: float, high: float) -> str:
     """Returns the verdict of a difference with its interval, in words.
 
-    An interval that holds 0 and more than a point decides nothing.
+    An interval that holds 0 and reaches beyond a point decides nothing.
 
     >>> judge(0.1, -0.2, 0.4), judge(0.1, -1.2, 1.4), judge(0.5, 0.1, 0.9), judge(-1.0, -2.0, -0.1)
     ('agree', 'undecided', 'ours above', 'ours below')

@@ -138,8 +138,8 @@ def judge(question: Question, differences: Differences) -> Judgement:
 
     Reproduced if the pooled interval says so, the mean of every experiment lies on the claim's side, and no experiment
     refutes it; that a difference is at most some margin has to be shown by every experiment's own interval. Not
-    reproduced if the pooled effect or an experiment refutes it, after Holm's correction for the number
-    of these tests together. Undecided otherwise.
+    reproduced if the pooled effect or an experiment refutes it, after Holm's correction for the number of these tests
+    together. Undecided otherwise.
 
     Args:
       question: the question about each difference.
@@ -314,7 +314,8 @@ def settle_claims(
     """Returns the claims under the policy: by construction, not judged if below the fair regime, otherwise as found.
 
     If a claim compares seeds, the number of compared seeds counts, not that of its experiments. A claim that rests on
-    no experiment is judged if at least one experiment of the run meets the regime and its study lacks nothing.
+    no experiment is judged if at least one experiment of the run meets the regime. None is judged that `lacks`
+    something.
 
     Args:
       claims: as found.

@@ -44,7 +44,7 @@ def render_report(
         "## Results",
     ]
     for t in tables:
-        parts += [f"### {t.title}", table(t.columns, t.rows), *([t.note] if t.note else [])]
+        parts += show_table(t)
     if figures:
         parts.append("## Figures")
     for figure in figures:
@@ -60,6 +60,11 @@ def show_notes(notes: Sequence[str]) -> list[str]:
     ['> **Note.** Made before FedCor changed.']
     """
     return [f"> **Note.** {note}" for note in notes]
+
+
+def show_table(shown: Table) -> list[str]:
+    """Returns the heading of a table, the table, and its note if it has one."""
+    return [f"### {shown.title}", table(shown.columns, shown.rows), *([shown.note] if shown.note else [])]
 
 
 def show_claims(claims: Sequence[Claim], regime: FairRegime) -> list[str]:
@@ -88,9 +93,11 @@ def show_claims(claims: Sequence[Claim], regime: FairRegime) -> list[str]:
     ]
     return [
         "## Claims",
-        f"Smallest fair regime: {regime.describe()}. Below it, nothing is judged. A claim about several experiments "
-        "is judged by their pooled effect; a single experiment can refute it, too, after Holm's correction for the "
-        "number of all tests of the claim. Verdicts by construction are not counted.",
+        f"Smallest fair regime: {regime.describe()}. Below it, nothing is judged, nor where runs or a study lack "
+        "something else, which is said. A claim about several experiments is judged by their pooled effect; a single "
+        "experiment can refute it, too, after Holm's correction for the number of all tests of the claim. That a "
+        "difference is within a margin has to be shown by each experiment's own interval. Verdicts by construction are "
+        "not counted.",
         tell_verdicts(claims),
         table(heads, rows),
         "### The numbers behind each verdict",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from fedjax_sel.papers.earlier import read_cells
 from fedjax_sel.papers.judging import judge_recorded, settle_claims
 from fedjax_sel.papers.paper import Claim, Evidence, Finished
 from fedjax_sel.papers.regime import Conditions
-from fedjax_sel.papers.report import show_claims, show_notes
+from fedjax_sel.papers.report import show_claims, show_notes, show_table
 from fedjax_sel.runs.files import read_json, write_json, write_text
 
 
@@ -67,8 +68,10 @@ def judge_stored(claim: Claim) -> Claim:
 def write_again(folder: Path, commit: str | None) -> None:
     """Writes today's verdicts, and today's text on what was run, into a reproduction's `summary.json` and report.
 
+    Tables are made again from the stored numbers; those that need individual rounds stay as they are.
+
     Args:
-      folder: of the reproduction; its numbers, tables and figures stay as they are.
+      folder: of the reproduction; its numbers and figures stay as they are.
       commit: the commit whose policy is applied, for the summary.
     """
     claims, place = judge_again(folder), folder / "summary.json"
@@ -80,6 +83,23 @@ def write_again(folder: Path, commit: str | None) -> None:
     head, _, _ = text.partition("\n## What was run\n")
     head = "\n\n".join(part for part in head.split("\n\n") if not part.startswith("> **Note.**")).rstrip()
     parts = [head, *show_notes(summary["notes"]), "## What was run", paper.settings.strip()]
+    for one in paper.tables(summary["scale"], read_evidence(folder, may_lack=True)):
+        after = replace_section(after, f"### {one.title}", "\n\n".join(show_table(one)))
     parts += [*show_claims(claims, paper.regime), f"## Results\n{after}"]
     write_text(folder / "report.md", "\n\n".join(parts))
     write_json(place, summary)
+
+
+def replace_section(text: str, heading: str, section: str) -> str:
+    r"""Returns Markdown in which a section, from its heading to the next one, is another; as it is without it.
+
+    >>> print(replace_section("## A\n\nold\n\n## B\n", "## A", "## A\n\nnew"))
+    ## A
+    <BLANKLINE>
+    new
+    <BLANKLINE>
+    ## B
+    <BLANKLINE>
+    """
+    found = re.search(rf"^{re.escape(heading)}\n.*?(?=^#+ |\Z)", text, re.MULTILINE | re.DOTALL)
+    return text if found is None else f"{text[: found.start()]}{section}\n\n{text[found.end() :]}"

@@ -323,7 +323,9 @@ def test_a_round_takes_less_where_a_random_cohorts_takes_more(unit):
     assert verdict(claim, **dear) == YES
     assert verdict(claim, at=(0.5,), **dear) == NO
     assert verdict(claim, **{PROPOSED: Method(**{cost: 2.0})}) == NO
-    assert judged(**dear)[claim].effect["pooled"]["mean"] == pytest.approx(np.log10(2))
+    effect = judged(**dear)[claim].effect
+    assert effect["pooled"]["mean"] == pytest.approx(np.log10(2))
+    assert effect["comparisons"] == 2, "the same devices on both partitions are one run"
 
 
 @pytest.mark.parametrize("unit", ["joule", "second"])

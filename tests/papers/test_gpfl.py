@@ -257,6 +257,7 @@ def test_cost_cifar_and_regret():
     assert judged(gpfl=1.5)["cost-just-above-random"].verdict == NO
     assert not judged()["cost-just-above-random"].lacks
     noisy = judged(blind=1.12)["cost-just-above-random"].lacks
+    assert not judged(gpfl=1.5, blind=1.57)["cost-just-above-random"].lacks, "noise does not hide as much"
     assert noisy == "programs that do the same work differ by 6.7 % in this study", "1.12 instead of 1.05"
     assert judged(gpfl=1.5)["pow-d-is-slower"].verdict == NO
     assert judged()["fedcor-is-slowest"].verdict == YES

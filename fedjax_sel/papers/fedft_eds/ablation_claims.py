@@ -32,14 +32,8 @@ from fedjax_sel.papers.judging import (
 )
 from fedjax_sel.papers.paper import Claim, Histories
 
-SCARCE = {
-    "medium": "these runs have 10,000 of CIFAR-10's 50,000 examples: where examples are scarce, training on the "
-    "hardest is known to be worse (Sorscher et al., 2022)"
-}
-"""Why a scale's ablations cannot judge what is chosen; scales that are not listed have all examples."""
 
-
-def judge_parts(scale: str, histories: Histories) -> list[Claim]:
+def judge_parts(histories: Histories) -> list[Claim]:
     """Returns the claims on how much of the model is trained; none if that was not varied."""
     at = {part: name_ablation("trained:", part) for part in PARTS}
     if not all((name, way) in histories for name in at.values() for way in ("EDS", "RDS")):
@@ -80,7 +74,6 @@ def judge_parts(scale: str, histories: Histories) -> list[Claim]:
             "Fig. 10a, section IV-H: 'In all scenarios'",
             *judge_advantage("EDS - RDS", find_gains),
             rests_on=at.values(),
-            lacks=SCARCE.get(scale, ""),
         ),
         make_claim(
             "entropy-helps-most-with-most-trained",
@@ -88,12 +81,11 @@ def judge_parts(scale: str, histories: Histories) -> list[Claim]:
             "section IV-H: 'the gap increases with more trainable layers'",
             *judge_advantage("difference of the advantages", compare_gains),
             rests_on=at.values(),
-            lacks=SCARCE.get(scale, ""),
         ),
     ]
 
 
-def judge_alpha(scale: str, histories: Histories) -> list[Claim]:
+def judge_alpha(histories: Histories) -> list[Claim]:
     """Returns the claims on entropy's advantage from α = 0.05 on; none if α was not varied.
 
     At α = 0.01, where a client has about one class, no method is in the fair regime.
@@ -123,7 +115,6 @@ def judge_alpha(scale: str, histories: Histories) -> list[Claim]:
             "Fig. 10b, section IV-H: 'across all scenarios'",
             *judge_advantage("EDS - RDS", find_gains),
             rests_on=at.values(),
-            lacks=SCARCE.get(scale, ""),
         ),
         make_claim(
             "entropy-helps-most-under-skew",
@@ -132,12 +123,11 @@ def judge_alpha(scale: str, histories: Histories) -> list[Claim]:
             "Fig. 10b, section IV-H",
             *judge_advantage("advantage under strong skew - under weak skew", compare_gains),
             rests_on=at.values(),
-            lacks=SCARCE.get(scale, ""),
         ),
     ]
 
 
-def judge_soft(scale: str, histories: Histories) -> list[Claim]:
+def judge_soft(histories: Histories) -> list[Claim]:
     """Returns the claim on ρ above 1; none if ρ was not varied."""
     names = list_rhos(histories, lambda rho: rho > 1)
     if not names:
@@ -154,12 +144,11 @@ def judge_soft(scale: str, histories: Histories) -> list[Claim]:
             "Fig. 10c, section IV-H",
             *judge_advantage("RDS - EDS", compare_by),
             rests_on=[CHANCE[0], *names],
-            lacks=SCARCE.get(scale, ""),
         )
     ]
 
 
-def judge_hard(scale: str, histories: Histories) -> list[Claim]:
+def judge_hard(histories: Histories) -> list[Claim]:
     """Returns the claim on ρ below 1; none if ρ was not varied."""
     names = list_rhos(histories, lambda rho: rho < 1)
     if not names:
@@ -171,12 +160,11 @@ def judge_hard(scale: str, histories: Histories) -> list[Claim]:
             "Fig. 10c, section IV-H",
             *judge_advantage("EDS - RDS", lambda metric: compare_with_chance(histories, names, metric)),
             rests_on=[CHANCE[0], *names],
-            lacks=SCARCE.get(scale, ""),
         )
     ]
 
 
-def judge_sharpness(scale: str, histories: Histories) -> list[Claim]:
+def judge_sharpness(histories: Histories) -> list[Claim]:
     """Returns the claim on ρ below 1 against ρ above 1; none if ρ was not varied to both sides."""
     sharp, soft = list_rhos(histories, lambda rho: rho < 1), list_rhos(histories, lambda rho: rho > 1)
     if not sharp or not soft:
@@ -196,7 +184,6 @@ def judge_sharpness(scale: str, histories: Histories) -> list[Claim]:
             "Fig. 10c, section IV-H",
             *judge_advantage("mean over ρ < 1 - mean over ρ > 1", compare_by),
             rests_on=[*sharp, *soft],
-            lacks=SCARCE.get(scale, ""),
         )
     ]
 

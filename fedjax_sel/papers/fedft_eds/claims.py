@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,7 @@ from fedjax_sel.papers.fedft_eds.methods import (
     FEDPROX_RDS,
     FRACTIONS,
     FROM_CIFAR100,
+    LESS,
     RDS,
     RDS50,
     SCRATCH,
@@ -69,7 +71,7 @@ from fedjax_sel.papers.paper import Claim, Evidence, Histories, join
 def judge_claims(scale: str, evidence: Evidence) -> list[Claim]:
     """Returns the claims on examples, pretraining, parts, efficiency, ρ and the margin whose cells were run."""
     histories, studies = evidence.histories, evidence.studies
-    return join(
+    claims = join(
         lambda: [judge_entropy(histories)],
         lambda: judge_early(histories),
         lambda: judge_half(histories),
@@ -83,18 +85,48 @@ def judge_claims(scale: str, evidence: Evidence) -> list[Claim]:
         lambda: [judge_part_alone(histories)],
         lambda: [judge_stragglers(scale, histories)],
         lambda: [judge_gap(scale, histories)],
-        lambda: judge_parts(scale, histories),
+        lambda: judge_parts(histories),
         lambda: [judge_efficiency(scale, histories, studies["time"]["seconds"])],
         lambda: judge_other_efficiency(scale, histories),
         lambda: [judge_time(scale, histories)],
-        lambda: judge_alpha(scale, histories),
-        lambda: judge_soft(scale, histories),
-        lambda: judge_hard(scale, histories),
-        lambda: judge_sharpness(scale, histories),
+        lambda: judge_alpha(histories),
+        lambda: judge_soft(histories),
+        lambda: judge_hard(histories),
+        lambda: judge_sharpness(histories),
         lambda: [judge_order(scale, studies["entropies"]["rho"])],
         lambda: [judge_margin(histories)],
         lambda: [judge_batches(histories)],
     )
+    return [replace(one, lacks=SCARCE) if lacks_examples(scale, one) else one for one in claims]
+
+
+BY_ENTROPY = (
+    "partial-training-beats-whole-on-a-tenth",
+    "partial-training-converges-faster",
+    "entropy-beats-chance-whatever-is-trained",
+    "entropy-helps-most-with-most-trained",
+    "entropy-beats-chance-under-any-skew",
+    "entropy-helps-most-under-skew",
+    "soft-is-worse-than-chance",
+    "hard-is-better-than-chance",
+    "sharp-is-better-than-soft",
+)
+"""Claims about choice by entropy whose runs have a part of the examples at `medium`."""
+
+SCARCE = (
+    "these runs have 10,000 of CIFAR-10's 50,000 examples: where examples are scarce, training on the hardest is known "
+    "to be worse (Sorscher et al., 2022)"
+)
+
+
+def lacks_examples(scale: str, claim: Claim) -> bool:
+    """Returns whether a claim about choice by entropy rests on runs with a part of the examples, all of `medium`."""
+    return scale == "medium" and claim.id in BY_ENTROPY and any(is_part(name) for name in claim.rests_on)
+
+
+def is_part(experiment: str) -> bool:
+    """Returns whether an experiment of `medium` has a part of CIFAR-10's examples."""
+    return experiment.startswith((LESS, "ablation"))
 
 
 def judge_entropy(histories: Histories) -> Claim:

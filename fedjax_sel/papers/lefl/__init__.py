@@ -50,13 +50,13 @@ and LEFL with at least one client from each cluster. No sentence of the paper is
 
 The verdict on LEFL's advantage as a sampling method rests on the two settings in which all rates are equal.
 
-E = 10, B = 64, 500 rounds, aggregation weighted by size, β = 0.5 with at least 10 examples per client and full clients
-skipped (the labeldir of NIID-Bench), ⌈log₂ N⌉ clusters, 1000 public examples, and 10 epochs in the pre-phase, whose
-weights are discarded (in the text it is "sandwiched" between rounds, in the code it is not). The divergence of two
-clients compares their predictions on the same examples, as in the text, with fixed batch statistics; the code shuffles
-the public examples for each client and does not restore their order, so that it compares predictions on different
-examples, in training mode. SCAFFOLD divides by N, as in its own paper (a fork that the code builds on divides by the
-cohort size). The weights of the mean in the text's equation (1) do not sum to 1 over a cohort; ours do.
+E = 10, B = 64, 500 rounds (the stand-ins: 200), aggregation weighted by size, β = 0.5 with at least 10 examples per
+client and full clients skipped (the labeldir of NIID-Bench), ⌈log₂ N⌉ clusters, 1000 public examples, and 10 epochs in
+the pre-phase, whose weights are discarded (in the text it is "sandwiched" between rounds, in the code it is not). The
+divergence of two clients compares their predictions on the same examples, as in the text, with fixed batch statistics;
+the code shuffles the public examples for each client and does not restore their order, so that it compares predictions
+on different examples, in training mode. SCAFFOLD divides by N, as in its own paper (a fork that the code builds on
+divides by the cohort size). The weights of the mean in the text's equation (1) do not sum to 1 over a cohort; ours do.
 
 **Incomplete batches.** The code drops every incomplete batch, so that a client with fewer than 64 examples never trains
 there. We keep them: at `medium`, 16 % of clients have fewer than 64.
@@ -97,8 +97,8 @@ REGIME = FairRegime(
     seeds=5,
     above_chance=0.3,
     reason="the source's ten local epochs; LEFL reaches Table I's target on EMNIST in round 29, but those on CIFAR in "
-    "rounds 69 and 79, so that claims on CIFAR after 60 rounds say so; 100 examples are our choice, the least that "
-    "makes an epoch of two batches; the source has 500 on CIFAR and some 700 on EMNIST",
+    "rounds 69 and 79, so that claims on CIFAR after 60 rounds say so; 100 examples are our choice, two batches "
+    "an epoch for a client of average size; the source has 500 on CIFAR and some 700 on EMNIST",
 )
 
 PAPER = Paper(

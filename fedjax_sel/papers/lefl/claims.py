@@ -241,12 +241,13 @@ def judge_lead(scale: str, histories: Histories, settings: str) -> list[Claim]:
     if not published or not has_all(scale, settings, (SCAFFOLD, LEFL)):
         return []
     over = compare(histories, published, "accuracy_last", (settings, LEFL), (settings, SCAFFOLD))
+    leads = "; ".join(f"{name}: {100 * lead:g}" for name, lead in published.items())
     beyond = {name: compare_with(np.array(d.values), published[name]) for name, d in over.items()}
     return [
         make_claim(
             "leads-scaffold-by-as-much",
-            f"LEFL ends {' and '.join(f'{100 * lead:g}' for lead in published.values())} points above SCAFFOLD "
-            f"({'; '.join(published)}; ± 2 points; {HOW[settings]}; mean of the last 10 rounds)",
+            f"LEFL ends above SCAFFOLD by as much as published, ± 2 points ({leads}; {HOW[settings]}; mean of the last "
+            "10 rounds)",
             "section IV-B: 'an increase of 5% and 6%' on EMNIST",
             judge(ask_comparable(0.02), beyond),
             {"LEFL - SCAFFOLD, minus the published lead": describe_differences(beyond)},

@@ -176,13 +176,14 @@ def judge_conjectures(study: Mapping[str, Any]) -> list[Claim]:
                 (
                     "conjecture-1",
                     "Clients whose divergence (KL_ij + KL_ji) is small have learned similar features: over pairs of "
-                    "clients, this divergence has a rank correlation above 0 with the distance in latent space",
+                    "clients, this divergence has a rank correlation above 0 with the distance in latent space (also "
+                    "of the 24 clients in planted groups)",
                 ),
                 (
                     "conjecture-2",
                     "Clients whose rows of the divergence are similar have learned similar features: over pairs of "
                     "clients, the distance between rows has a rank correlation above 0 with the distance in latent "
-                    "space",
+                    "space (also of the 24 clients in planted groups)",
                 ),
             ),
             strict=True,
