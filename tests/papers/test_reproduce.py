@@ -68,7 +68,7 @@ def test_the_summary_has_the_form_that_all_papers_share(summary):
         assert len(result["per_seed"]) == SEEDS
     for claim in summary["claims"]:
         assert list(claim) == [
-            *("id", "text", "source", "verdict", "statistic", "effect", "rests_on", "fixed", "reason", "asked")
+            *("id", "text", "source", "verdict", "statistic", "effect", "rests_on", "fixed", "lacks", "reason", "asked")
         ]
         assert claim["verdict"] == "not judged at this scale", "15 rounds and two seeds are below the fair regime"
         assert "15 of at least 100 rounds" in claim["reason"]
