@@ -31,6 +31,8 @@ REASONS: dict[Key, str] = {
 """What may explain the difference of a cell of the table; shown if the cell was measured and differs."""
 
 DIFFER = ("ours above", "ours below")
+"""Verdicts of cells that differ."""
+
 SETTINGS = Path(__file__).parent / "settings.md"
 """A text on which settings are the same as in the public table, and which are not."""
 

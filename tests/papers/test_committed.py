@@ -25,12 +25,12 @@ from fedjax_sel.config import build, resolve
 from fedjax_sel.metrics import rounds_to
 from fedjax_sel.papers.judging import VERDICTS, judge_recorded
 from fedjax_sel.papers.paper import Claim
-from fedjax_sel.papers.report import make_anchor
+from fedjax_sel.papers.report import make_anchor, show_table
 from fedjax_sel.papers.running import fingerprint_settings
 from fedjax_sel.papers.settings import merge_settings
-from fedjax_sel.papers.stored import judge_again, read_evidence
+from fedjax_sel.papers.stored import judge_again, read_evidence, write_again
 from fedjax_sel.papers.uacs import claims as uacs
-from fedjax_sel.runs.files import to_jsonable
+from fedjax_sel.runs.files import read_json, to_jsonable
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -255,6 +255,26 @@ def test_a_committed_claim_records_what_its_verdict_follows_from(folder):
         assert again == effect
         if claim["verdict"] in VERDICTS:
             assert claim["verdict"] == found.verdict
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_committed_tables_are_those_of_todays_policy(folder):
+    """Those that stored numbers give, so that no table shows a verdict under an earlier policy."""
+    summary, text = read_summary(folder), (RESULTS / folder / "report.md").read_text(encoding="utf-8")
+    tables = papers.load(summary["paper"]).tables(summary["scale"], read_evidence(RESULTS / folder, may_lack=True))
+    shown = [one for one in tables if f"### {one.title}\n" in text]
+    assert shown
+    for one in shown:
+        assert "\n\n".join(show_table(one)) in text, one.title
+
+
+def test_a_report_that_is_judged_again_has_todays_tables(tmp_path):
+    folder = shutil.copytree(RESULTS / "uacs-full", tmp_path / "uacs-full")
+    report = (folder / "report.md").read_text(encoding="utf-8")
+    (folder / "report.md").write_text(report.replace("| default | reproduced:", "| default | undecided:"))
+    write_again(folder, read_summary("uacs-full")["judged_at"])
+    assert (folder / "report.md").read_text(encoding="utf-8") == report
+    assert read_json(folder / "summary.json") == read_summary("uacs-full")
 
 
 def test_a_verdict_that_is_not_what_its_numbers_give_is_found(tmp_path):

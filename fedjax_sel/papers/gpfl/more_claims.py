@@ -56,6 +56,10 @@ def judge_times(evidence: Evidence) -> list[Claim]:
     return costs + (judge_growth_with_cohort(study) if (study := evidence.studies.get("choice")) else [])
 
 
+TENTH = 0.1
+"""What "about as long" means at most, as a fraction."""
+
+
 def judge_cost(study: Mapping[str, Any], slug: str, figure: str) -> list[Claim]:
     """Returns the claims on measured time; the intervals are over repeats of one seed.
 
@@ -80,14 +84,14 @@ def judge_cost(study: Mapping[str, Any], slug: str, figure: str) -> list[Claim]:
             f"cost-just-above-random{slug}",
             f"{study['rounds']} rounds of GPFL take about as long as those of Random{where} (within a tenth)",
             f"{figure}, section VI-D",
-            count_repeats(judge(ask_comparable(0.1), {GPFL: mine})),
+            count_repeats(judge(ask_comparable(TENTH), {GPFL: mine})),
             {
                 "measured time / Random's time, median": shown,
                 "GPFL's time / Random's time, minus 1": describe_repeats(mine),
             },
             rests_on=rests_on,
             lacks=f"programs that do the same work differ by {100 * same_work:.1f} % in this study"
-            if abs(abs(mine.mean) - 0.1) < same_work
+            if abs(abs(mine.mean) - TENTH) < same_work
             else "",
         ),
         make_claim(

@@ -65,11 +65,13 @@ NUMBERS = ("within", "random", "rand", *CORRELATED)
 
 GROUPS = {"name": "label_groups", "clients": 24, "labels": 2}
 ON_GROUPS = {**METHODS[LEFL_NAME], "partition": GROUPS, "cohort_size": 5, "rounds": 10}
-FIFTH = {"CIFAR-10 (12,000 examples), ResNet-20": load_experiment("cifar10_lefl", {"data": {"num_examples": 12_000}})}
+PLANTED_CIFAR = {
+    "CIFAR-10 (12,000 examples), ResNet-20": load_experiment("cifar10_lefl", {"data": {"num_examples": 12_000}})
+}
 ABLATION: dict[str, dict[str, dict[str, Any]]] = {
     "smoke": {"digits, 64-32-10": EXPERIMENTS["smoke"]["digits, labeldir"]},
-    "small": {"Fashion-MNIST, 784-128-10": load_experiment("fashion_mnist_lefl"), **FIFTH},
-    "medium": FIFTH,
+    "small": {"Fashion-MNIST, 784-128-10": load_experiment("fashion_mnist_lefl"), **PLANTED_CIFAR},
+    "medium": PLANTED_CIFAR,
     "full": {
         "Fashion-MNIST, 784-128-10": load_experiment("fashion_mnist_lefl"),
         "CIFAR-10, ResNet-20": load_experiment("cifar10_lefl"),
