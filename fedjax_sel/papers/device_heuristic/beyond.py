@@ -217,10 +217,10 @@ def tabulate_enumeration(study: Mapping[str, Any]) -> Table:
     ]
     return Table(
         f"Enumeration of all sets at the source's own N = {study['N']}",
-        ("ε", "sets", "solver", "time of one call", "instances with the enumerated optimum"),
+        ("ε", "sets", "solver", "time of an instance", "instances with the enumerated optimum"),
         tuple(rows),
         f"There are {study['rows'][0]['instances']} random instances, which are not the devices of the runs above. "
-        "The first one was timed, without compilation.",
+        "They were timed in one call, without compilation.",
     )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -31,6 +31,7 @@ SOLVERS: dict[str, Callable[..., Choice]] = {
     EXHAUSTIVE: exhaustive,
 }
 EPSILONS = (1.0, 0.75, 0.5)
+Found = TypeVar("Found")
 FEW = 10
 """Devices to select when greedy search has to finish at large `N`: its time grows with `N² s`."""
 
@@ -154,19 +155,19 @@ def measure_times(size: Size) -> list[dict[str, Any]]:
         asked += [(EVERY, "half", half)] if n <= size.greedy_up_to else []
         asked += [(EXHAUSTIVE, "half", half)] if n <= MOST_ENUMERATED else []
         for name, wanted, s in asked:
-            seconds, choice = time_solver(SOLVERS[name], f, s)
+            seconds, choice = time_call(SOLVERS[name], f, Weights(), s)
             best = float(exact(f, Weights(), s).value)
             gap = max((best - float(choice.value)) / best, 0.0)
             out.append({"solver": name, "wanted": wanted, "s": s, "N": n, "seconds": seconds, "gap": gap})
     return out
 
 
-def time_solver(solver: Callable[..., Choice], f: Float[Array, "4 N"], s: int) -> tuple[float, Choice]:
+def time_call(call: Callable[..., Found], *args: Any) -> tuple[float, Found]:
     """Returns the median seconds of a call, of 5 to 50 calls within about a tenth of a second, and what it found."""
-    choice = jax.block_until_ready(solver(f, Weights(), s))
+    found = jax.block_until_ready(call(*args))
     spent: list[float] = []
     while len(spent) < 5 or (len(spent) < 50 and sum(spent) < 0.1):
         began = time.perf_counter()
-        jax.block_until_ready(solver(f, Weights(), s))
+        jax.block_until_ready(call(*args))
         spent.append(time.perf_counter() - began)
-    return float(np.median(spent)), choice
+    return float(np.median(spent)), found
