@@ -53,6 +53,7 @@ class Question:
       holds: by how much a difference, as far as its interval reaches, is on the claim's side; below 0: on the other.
       each: whether every experiment has to show it by its own interval, because effects of opposite signs, or a large
         one among small ones, would vanish in the pooled one.
+      sees: the difference that is judged, from that over seeds.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Question:
     points: Callable[[float], bool]
     holds: Callable[[Difference], float] = lambda d: d.low
     each: bool = False
+    sees: Callable[[Difference], Difference] = lambda d: d
 
 
 @dataclass(frozen=True)
@@ -124,7 +126,16 @@ def ask_not_below(margin: float) -> Question:
     )
 
 
+def ask_as_published(margin: float) -> Question:
+    """Returns the question "they are about equal" where the second is a published number, of one run.
+
+    That run would have come out differently with another seed, too, so the interval is that of one more run.
+    """
+    return replace(ask_comparable(margin), name="as published", sees=predict_run)
+
+
 QUESTIONS: Mapping[str, Callable[..., Question]] = {
+    "as published": ask_as_published,
     "larger": ask_larger,
     "not smaller": ask_not_smaller,
     "comparable": ask_comparable,
@@ -169,10 +180,10 @@ def judge_each(question: Question, by_rival: Mapping[str, Differences]) -> Judge
     by_rival = {rival: differences for rival, differences in by_rival.items() if differences}
     if not by_rival:
         raise NotRun("nothing to compare")
-    pooled = {rival: pool(differences) for rival, differences in by_rival.items()}
-    single = [d for differences in by_rival.values() for d in differences.values()]
+    pooled = {rival: question.sees(pool(differences)) for rival, differences in by_rival.items()}
+    alone = {rival: [question.sees(d) for d in differences.values()] for rival, differences in by_rival.items()}
+    single = [d for some in alone.values() for d in some]
     pointing = [question.points(d.mean) for d in single]
-    alone = {rival: list(differences.values()) for rival, differences in by_rival.items()}
     tests = {rival: some + [pooled[rival]] * (len(some) > 1) for rival, some in alone.items()}
     found = iter(find_refuting(question, [d for some in tests.values() for d in some]))
     refuted = {rival: [next(found) for _ in some] for rival, some in tests.items()}  # of each rival, pooled is the last
@@ -255,6 +266,12 @@ def pool(differences: Differences) -> Difference:
         low=-np.inf if any(d.low == -np.inf for d in several) else together.low,
         high=np.inf if any(d.high == np.inf for d in several) else together.high,
     )
+
+
+def predict_run(d: Difference) -> Difference:
+    """Returns a mean difference with the 95 % interval in which the difference of one more seed would lie."""
+    wider = np.sqrt(d.seeds + 1)  # the square root of 1 + 1/n deviations, instead of that of 1/n
+    return replace(d, low=d.mean - wider * (d.mean - d.low), high=d.mean + wider * (d.high - d.mean))
 
 
 def open_interval(d: Difference, *, first_missed: bool, second_missed: bool) -> Difference:
@@ -395,6 +412,20 @@ def subtract(first: np.ndarray, second: np.ndarray) -> Difference:
 def compare_with(values: np.ndarray, bound: float) -> Difference:
     """Returns the difference between each seed's value and one number."""
     return difference(values, np.full(len(values), bound))
+
+
+def compare_factor(first: np.ndarray, second: np.ndarray, times: float = 1.0) -> Difference:
+    """Returns by how many decades the ratio of two positive measures, seed by seed, is above a number.
+
+    In decades a ratio and its inverse give the same verdict.
+    """
+    return compare_with(np.log10(first / second), float(np.log10(times)))
+
+
+def describe_factor(decades: Difference, times: float = 1.0) -> dict[str, float]:
+    """Returns what `compare_factor` compared as a claim's statistic: the geometric mean ratio with its interval."""
+    found = {"factor": decades.mean, "low": decades.low, "high": decades.high}
+    return {name: times * 10**value if np.isfinite(value) else value for name, value in found.items()}
 
 
 def format_mean_std(values: Sequence[float] | np.ndarray, digits: int = 3) -> str:

@@ -16,16 +16,21 @@ from fedjax_sel.papers.judging import (
     AGAINST,
     BY_CONSTRUCTION,
     NOT_JUDGED,
+    ask_as_published,
     ask_comparable,
     ask_larger,
     ask_not_below,
     ask_not_smaller,
+    compare_factor,
+    describe_difference,
+    describe_factor,
     judge,
     judge_each,
     judge_recorded,
     list_results,
     make_claim,
     pool,
+    predict_run,
     settle_claims,
 )
 from fedjax_sel.papers.paper import Cell, NotRun
@@ -155,6 +160,10 @@ def test_an_open_end_stays_open_in_the_pool():
         (ask_comparable(0.2), 0.15, OPEN),
         (ask_comparable(0.2), 0.5, NO),
         (ask_comparable(0.2), -0.5, NO),
+        (ask_as_published(0.3), 0.0, YES),
+        (ask_as_published(0.2), 0.0, OPEN),
+        (ask_as_published(0.2), 0.9, NO),
+        (ask_as_published(0.2), 0.35, OPEN),
         (ask_not_below(0.2), 0.0, YES),
         (ask_not_below(0.2), -0.2, OPEN),
         (ask_not_below(0.2), -0.5, NO),
@@ -185,7 +194,44 @@ def test_of_rivals_to_be_equal_to_the_one_that_is_farthest_off_is_shown():
         assert found.effect[AGAINST] == "far"
 
 
-@pytest.mark.parametrize("question", [ask_larger(0.01), ask_not_smaller(), ask_comparable(0.2), ask_not_below(0.1)])
+@pytest.mark.parametrize("n", [2, 5, 20])
+def test_the_interval_of_one_more_run_holds_it_as_often_as_it_says(n):
+    """Of one run, whose own seed is unknown: 95 % of such runs, with deviations that are known only from n others."""
+    drawn = np.random.default_rng(n).normal(size=(4000, n + 1))
+    found = [predict_run(difference(row[1:], np.zeros(n))) for row in drawn]
+    assert np.mean([d.low < row[0] < d.high for d, row in zip(found, drawn, strict=True)]) == pytest.approx(
+        0.95, abs=0.015
+    )
+    spread = stats.t.ppf(0.975, n - 1) * np.std(drawn[0, 1:], ddof=1) * np.sqrt(1 + 1 / n)
+    assert found[0].high - found[0].mean == pytest.approx(spread)
+
+
+def test_a_published_number_is_of_one_run():
+    """.42 ± .1 is not within .2 as a mean; one more run may be, and so may the published one."""
+    for experiments in ({"a": around(0.42)}, {"a": around(0.42), "b": around(0.42)}):
+        assert judge(ask_comparable(0.2), experiments).verdict == NO
+        found = judge(ask_as_published(0.2), experiments)
+        assert found.verdict == OPEN
+        assert found.effect["pooled"] == pytest.approx(describe_difference(predict_run(pool(experiments))), nan_ok=True)
+
+
+def test_ratios_are_compared_in_decades():
+    """Ratios of 8 and 1/8 cancel, as do their inverses; their mean would be 4."""
+    first, second = np.array([8.0, 1.0, 4.0]), np.array([1.0, 8.0, 4.0])
+    assert compare_factor(first, second).mean == pytest.approx(0.0)
+    thrice = compare_factor(first, second, 3.0)
+    assert thrice.mean == pytest.approx(-np.log10(3))
+    shown = describe_factor(thrice, 3.0)
+    assert shown["factor"] == pytest.approx(stats.gmean(first / second))
+    t = stats.ttest_1samp(np.log(first / second), 0.0).confidence_interval(0.95)
+    assert (shown["low"], shown["high"]) == pytest.approx((np.exp(t.low), np.exp(t.high)))
+    assert describe_factor(dataclasses.replace(thrice, high=math.inf), 3.0)["high"] == math.inf
+
+
+@pytest.mark.parametrize(
+    "question",
+    [ask_larger(0.01), ask_not_smaller(), ask_comparable(0.2), ask_not_below(0.1), ask_as_published(0.2)],
+)
 def test_a_judgement_follows_from_what_it_recorded(question):
     """Through JSON, too, and with open ends and differences of which only the interval is known."""
     known = {"a": around(0.05), "late": dataclasses.replace(around(0.3), high=math.inf)}

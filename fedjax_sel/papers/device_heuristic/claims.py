@@ -30,7 +30,6 @@ from fedjax_sel.papers.device_heuristic.numbers import (
     compare_costs,
     compare_runs,
     compare_with_other,
-    describe_factor,
     list_experiments,
 )
 from fedjax_sel.papers.device_heuristic.solver_claims import judge_solvers
@@ -40,6 +39,7 @@ from fedjax_sel.papers.judging import (
     compare_with,
     describe_differences,
     describe_each,
+    describe_factor,
     judge,
     judge_each,
     judge_larger,

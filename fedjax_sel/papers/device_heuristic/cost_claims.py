@@ -16,13 +16,13 @@ from fedjax_sel.papers.device_heuristic.numbers import (
     compare_at_equal_cost,
     compare_costs,
     compare_with_other,
-    describe_factor,
     list_experiments,
     measure,
 )
 from fedjax_sel.papers.judging import (
     ask_not_below,
     describe_differences,
+    describe_factor,
     judge,
     judge_larger,
     judge_larger_than_each,

@@ -129,12 +129,6 @@ def compare_costs(first: History, second: History, cost: str, *, to_target: bool
     )
 
 
-def describe_factor(decades: Difference) -> dict[str, float]:
-    """Returns a difference of decades as a factor: the geometric mean over seeds, with its 95 % interval."""
-    low, high = (10**end if np.isfinite(end) else end for end in (decades.low, decades.high))
-    return {"factor": 10**decades.mean, "low": low, "high": high}
-
-
 def compare_runs(first: History, second: History) -> dict[str, float]:
     """Returns how far apart two runs are: the share of rounds with the same cohort, and differences."""
     one, other = (np.sort(history.selections, axis=-1) for history in (first, second))

@@ -110,6 +110,9 @@ BY_ENTROPY = (
     "soft-is-worse-than-chance",
     "hard-is-better-than-chance",
     "sharp-is-better-than-soft",
+    "examples-beat-batches",
+    "margin-is-as-good",
+    "fedavg-rds-is-as-efficient",
 )
 """Claims about choice by entropy whose runs have a part of the examples at `medium`."""
 

@@ -44,6 +44,9 @@ from fedjax_sel.papers.judging import (
 from fedjax_sel.papers.paper import Claim, Histories, NotRun, StoredCell, join
 
 WHEN = f"mean accuracy in the first {EARLY:.0%} of the rounds".replace("%", " %")
+SLIGHT = 0.001
+"""What is negligible where the source claims a slight advantage."""
+
 BASELINES = (FEDAVG, FEDPROX, FEDAVG_RDS, FEDPROX_RDS)
 """The methods that the source compares FedFT with; all of them train the whole model."""
 
@@ -62,7 +65,7 @@ def judge_early(histories: Histories) -> list[Claim]:
             "entropy-converges-faster",
             f"Training on examples chosen by entropy (EDS) converges faster than on random ones (RDS): {WHEN}",
             "section IV-C, Fig. 5, of ten clients: 'slightly better'; section IV-F says so of 100 clients",
-            judge_larger_than_each(early, NOTICED),
+            judge_larger_than_each(early, SLIGHT),
             {f"EDS - RDS, {WHEN}": describe_each(early)},
             rests_on=name_experiments(early),
         ),

@@ -36,15 +36,20 @@ from fedjax_sel.papers.judging import (
     ask_comparable,
     ask_larger,
     ask_not_below,
-    compare_with,
-    describe_differences,
-    describe_each,
+    compare_factor,
+    describe_factor,
     judge,
     judge_larger_than_each,
     make_claim,
     pair,
 )
 from fedjax_sel.papers.paper import Claim, Histories
+
+THRICE = 3.0
+"""How many times the learning efficiency of FedAvg and of FedProx FedFT-EDS has in the source, at least."""
+
+QUARTER_MORE, QUARTER_LESS = 1.25, 0.75
+"""A quarter more, and a quarter less, as ratios."""
 
 
 def judge_efficiency(scale: str, histories: Histories, seconds: Mapping[str, Any]) -> Claim:
@@ -63,7 +68,7 @@ def judge_efficiency(scale: str, histories: Histories, seconds: Mapping[str, Any
             if (name, method) not in histories:
                 continue
             mine, theirs = pair(*(measure(histories[name, m])["efficiency"] for m in (EDS, method)))
-            simulated[method][name] = compare_with(mine / theirs, 3.0)
+            simulated[method][name] = compare_factor(mine, theirs, THRICE)
     compared = keep_rivals(simulated)
     for method in (FEDAVG, FEDPROX):
         if method in seconds:
@@ -75,11 +80,15 @@ def judge_efficiency(scale: str, histories: Histories, seconds: Mapping[str, Any
     return make_claim(
         "three-times-the-efficiency",
         f"FedFT-EDS (10 %) has at least three times the learning efficiency of {' and '.join(compared)} (simulated, "
-        "with five local epochs if these were run)",
+        "with five local epochs if these were run; compared in decades)",
         "Fig. 6, section IV-D",
         judge_larger_than_each(compared),
         {
-            "efficiency of FedFT-EDS / of the other method, minus 3": describe_each(compared),
+            "efficiency of FedFT-EDS / of the other method": {
+                f"{name}, against {rival}": describe_factor(d, THRICE)
+                for rival, found in compared.items()
+                for name, d in found.items()
+            },
             "ratio by measured seconds of the simulator": measured,
         },
         rests_on=name_experiments(compared),
@@ -95,7 +104,7 @@ def judge_other_efficiency(scale: str, histories: Histories) -> list[Claim]:
             name: pair(*(measure(histories[name, method])["efficiency"] for method in (first, second)))
             for name in there
         }
-        found = {name: compare_with(mine / theirs, 1.0) for name, (mine, theirs) in values.items()}
+        found = {name: compare_factor(mine, theirs) for name, (mine, theirs) in values.items()}
         return keep_whole(keep_seeded(found))
 
     every = list_compared(scale)
@@ -109,16 +118,18 @@ def judge_other_efficiency(scale: str, histories: Histories) -> list[Claim]:
     asked = (
         (
             "fedavg-rds-is-as-efficient",
-            "FedAvg-RDS has about the same learning efficiency as FedFT-EDS (10 %; within a quarter)",
+            "FedAvg-RDS has about the same learning efficiency as FedFT-EDS (10 %; within a quarter, compared in "
+            "decades)",
             "section IV-D: 'a close learning efficiency'",
-            ask_comparable(0.25),
+            ask_comparable(float(np.log10(QUARTER_MORE))),
             random,
         ),
         (
             "entropy-costs-little-efficiency",
-            "With many clients, FedFT-EDS (50 %) has at most a quarter less learning efficiency than FedFT-RDS (50 %)",
+            "With many clients, FedFT-EDS (50 %) has at most a quarter less learning efficiency than FedFT-RDS (50 %; "
+            "compared in decades)",
             "section IV-E: 'slightly lower'; Fig. 7: 'FedFT-EDS (50%) trades a small amount'",
-            ask_not_below(0.25),
+            ask_not_below(float(-np.log10(QUARTER_LESS))),
             chance,
         ),
         (
@@ -135,7 +146,7 @@ def judge_other_efficiency(scale: str, histories: Histories) -> list[Claim]:
             text,
             source,
             judge(question, found),
-            {"efficiency of the first method / of the second, minus 1": describe_differences(found)},
+            {"efficiency of the first method / of the second": {n: describe_factor(d) for n, d in found.items()}},
             rests_on=found,
         )
         for name, text, source, question, found in asked

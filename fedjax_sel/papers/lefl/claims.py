@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from fedjax_sel.papers.judging import (
-    ask_comparable,
+    ask_as_published,
     compare_with,
     describe_differences,
     describe_each,
+    describe_factor,
     judge,
     judge_larger,
     judge_larger_than_each,
@@ -116,12 +117,12 @@ def judge_speed_up(scale: str, histories: Histories, settings: str) -> list[Clai
     if settings == AS_PUBLISHED:
         source = "Table I"
         text = f"LEFL with learning rate 0.1 needs at least {SPEED_UP:g} times fewer rounds than FedAvg with 0.01"
-        text += say_target(scale)
+        text += f"{say_target(scale)} (compared in decades)"
     else:
         source = "Table I, read as the advantage of a sampling method"
         text = (
             f"LEFL needs at least {SPEED_UP:g} times fewer rounds than FedAvg{say_target(scale)} if both use "
-            f"{settings} and cohorts of the same size"
+            f"{settings} and cohorts of the same size (compared in decades)"
         )
     return [
         make_claim(
@@ -130,7 +131,7 @@ def judge_speed_up(scale: str, histories: Histories, settings: str) -> list[Clai
             source,
             judge_larger(thrice),
             {
-                f"FedAvg's rounds / LEFL's rounds, minus {SPEED_UP:g}": describe_differences(thrice),
+                "FedAvg's rounds / LEFL's rounds": {n: describe_factor(d, SPEED_UP) for n, d in thrice.items()},
                 "median rounds": list_medians(histories, names, settings, (*BASELINES, LEFL)),
             },
             rests_on=list_settings(names, settings),
@@ -165,10 +166,11 @@ def judge_rate(scale: str, histories: Histories) -> list[Claim]:
     return [
         make_claim(
             "rate-makes-the-speed-up",
-            f"FedAvg at LEFL's rate needs at least {SPEED_UP:g} times fewer rounds than with {LOW}{say_target(scale)}",
+            f"FedAvg at LEFL's rate needs at least {SPEED_UP:g} times fewer rounds than with {LOW}{say_target(scale)} "
+            "(compared in decades)",
             "ours: the rates of the code's two trainers are 0.1 and 0.01",
             judge_larger(rate),
-            {f"rounds with {LOW} / rounds at LEFL's rate, minus {SPEED_UP:g}": describe_differences(rate)},
+            {f"rounds with {LOW} / rounds at LEFL's rate": {n: describe_factor(d, SPEED_UP) for n, d in rate.items()}},
             rests_on=list_settings(names, LOW, HIGH),
         )
     ]
@@ -247,9 +249,9 @@ def judge_lead(scale: str, histories: Histories, settings: str) -> list[Claim]:
         make_claim(
             "leads-scaffold-by-as-much",
             f"LEFL ends above SCAFFOLD by as much as published, ± 2 points ({leads}; {HOW[settings]}; mean of the last "
-            "10 rounds)",
+            "10 rounds; the published leads are of one run each)",
             "section IV-B: 'an increase of 5% and 6%' on EMNIST",
-            judge(ask_comparable(0.02), beyond),
+            judge(ask_as_published(0.02), beyond),
             {"LEFL - SCAFFOLD, minus the published lead": describe_differences(beyond)},
             rests_on=list_settings(published, settings),
         )
@@ -325,8 +327,15 @@ def judge_more_bytes(scale: str, histories: Histories, settings: str) -> list[Cl
             judge_larger(more),
             {f"LEFL's bytes - FedAvg's bytes; {LEAST}": describe_differences(more)},
             rests_on=list_settings(names, settings),
+            lacks=FEW_CLIENTS if settings == AS_PUBLISHED and scale == "small" else "",
         )
     ]
+
+
+FEW_CLIENTS = (
+    "the paper explains its 0.02 GB by 'the large number of clients', all of which train in the pre-phase: it has "
+    "1000, these runs have 200"
+)
 
 
 def judge_fewer_bytes(scale: str, histories: Histories, settings: str) -> list[Claim]:

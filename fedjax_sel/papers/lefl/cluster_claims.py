@@ -11,8 +11,10 @@ from fedjax_sel.metrics import difference
 from fedjax_sel.papers.judging import (
     ask_comparable,
     ask_not_smaller,
+    compare_factor,
     compare_with,
     describe_differences,
+    describe_factor,
     judge,
     judge_larger,
     make_claim,
@@ -210,7 +212,7 @@ def judge_groups(study: Mapping[str, Any]) -> list[Claim]:
     """Returns the claims of section V."""
     rand = {name: np.array(row["rand"]) for name, row in study.items()}
     perfect = {name: compare_with(value, 1.0) for name, value in rand.items()}
-    farther = {n: compare_with(np.divide(row["random"], row["within"]), 1.0) for n, row in study.items()}
+    farther = {n: compare_factor(np.array(row["random"]), np.array(row["within"])) for n, row in study.items()}
     return [
         make_claim(
             "groups-are-found",
@@ -222,10 +224,14 @@ def judge_groups(study: Mapping[str, Any]) -> list[Claim]:
         make_claim(
             "groups-nearer-in-latent-space",
             "With these 24 clients, models within a cluster are nearer to each other in latent space than models "
-            "within random clusters of the same sizes",
+            "within random clusters of the same sizes (compared in decades)",
             "Fig. 6, section V",
             judge_larger(farther),
-            {"mean distance in random clusters / in LEFL's clusters, minus 1": describe_differences(farther)},
+            {
+                "mean distance in random clusters / in LEFL's clusters": {
+                    n: describe_factor(d) for n, d in farther.items()
+                }
+            },
         ),
         *(
             judge_small_entropy(study, *about)

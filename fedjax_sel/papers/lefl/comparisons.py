@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedjax_sel.metrics import Difference
-from fedjax_sel.papers.judging import compare_with, open_interval, pair, subtract
+from fedjax_sel.papers.judging import compare_factor, open_interval, pair, subtract
 from fedjax_sel.papers.lefl.cells import LEFL, list_runs, name_experiment
 from fedjax_sel.papers.lefl.numbers import find_target, measure
 from fedjax_sel.papers.paper import Histories
@@ -52,11 +52,11 @@ def compare(
 def compare_ratio(
     histories: Histories, names: Iterable[str], slow: Made, fast: Made, times: float
 ) -> dict[str, Difference]:
-    """Returns the slow one's rounds to the target divided by the fast one's, minus `times`, by experiment."""
+    """Returns by how many decades the slow one's rounds to the target are above `times` the fast one's."""
     out = {}
     for name in names:
         first, second = pair(*(measure_cell(histories, name, *one, "rounds") for one in (slow, fast)))
-        out[name] = open_interval(compare_with(first / second, times), **find_misses(histories, name, slow, fast))
+        out[name] = open_interval(compare_factor(first, second, times), **find_misses(histories, name, slow, fast))
     return out
 
 

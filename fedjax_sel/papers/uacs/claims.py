@@ -39,6 +39,7 @@ from fedjax_sel.papers.uacs.cells import (
 from fedjax_sel.papers.uacs.geometry import measure_best_line
 from fedjax_sel.papers.uacs.numbers import (
     BOUNDS,
+    BROADCAST,
     COMPARABLE,
     NOTICED,
     TARGET,
@@ -49,7 +50,16 @@ from fedjax_sel.papers.uacs.numbers import (
 )
 
 COSTS = "Introduction: reducing computational costs (implied)"
-SOURCES = {"bytes": "ours: implied by the comparison per round", "FLOPs": COSTS}
+SOURCES = {
+    "bytes": "ours: implied by the comparison per round",
+    BROADCAST: "ours: as above, with the algorithm's last step: 'broadcasts ... to all clients'",
+    "FLOPs": COSTS,
+}
+READ = {
+    "bytes": "bytes (if only those clients receive a model that train it or report on it)",
+    BROADCAST: "bytes, if the server broadcasts every new model to all clients",
+}
+"""Units of cost in words, where they are not plain."""
 
 
 def judge_claims(scale: str, evidence: Evidence) -> list[Claim]:
@@ -66,7 +76,7 @@ def judge_claims(scale: str, evidence: Evidence) -> list[Claim]:
         lambda: [judge_superior(histories)],
         lambda: [judge_exploration(histories)],
         lambda: [judge_boundary(histories)],
-        lambda: [judge_at_equal_cost(histories, unit) for unit in ("bytes", "FLOPs")],
+        lambda: [judge_at_equal_cost(histories, unit) for unit in ("bytes", BROADCAST, "FLOPs")],
         *(more if scale == "full" else ()),
     )
 
@@ -221,9 +231,9 @@ def judge_at_equal_cost(histories: Histories, unit: str) -> Claim:
     """Returns the verdict on entropy selection where it may spend only what random selection does."""
     paid = compare_at_equal_cost(histories, unit.lower())
     return make_claim(
-        f"ahead-at-equal-{unit.lower()}",
-        f"Entropy selection is also ahead of random selection at equal {unit}, including the cost of selection (its "
-        "accuracy when it has spent what random selection spends in the whole run)",
+        f"ahead-at-equal-{unit.lower().replace(' ', '-')}",
+        f"Entropy selection is also ahead of random selection at equal {READ.get(unit, unit)}, including the cost of "
+        "selection (its accuracy when it has spent what random selection spends in the whole run)",
         SOURCES[unit],
         judge_larger(paid, NOTICED),
         {f"entropy - random at equal {unit}": describe_differences(paid)},
@@ -242,7 +252,7 @@ def judge_long_runs(histories: Histories, unit: str) -> Claim:
     return make_claim(
         f"ahead-at-entropys-{unit.lower()}",
         "Entropy selection is also ahead of random selection if random selection continues until it has spent as many "
-        f"{unit} as entropy selection spends in the whole run (final accuracy)",
+        f"{READ.get(unit, unit)} as entropy selection spends in the whole run (final accuracy)",
         SOURCES[unit],
         judge_larger(over, NOTICED),
         {

@@ -106,12 +106,29 @@ def compare_paid(histories: Histories, first: str, second: str, unit: str, payer
     }
 
 
+BROADCAST = "bytes if broadcast"
+"""A unit of cost: bytes if the server sends every new model to all clients, as in the last step of the algorithm."""
+
+
+def accumulate(history: History, unit: str) -> np.ndarray:
+    """Returns what a run has spent after each round, Float[R, T].
+
+    Args:
+      history: of the run.
+      unit: "bytes", "flops" or `BROADCAST`.
+    """
+    if unit != BROADCAST:
+        return history.cumulative(unit)
+    model = history["bytes_down"] / (history.selections >= 0).sum(-1)
+    return np.cumsum(history.num_clients * model + history["bytes_up"] + history["selection_bytes_up"], axis=1)
+
+
 def compare_at_equal_cost(histories: Histories, unit: str, variation: str = "") -> dict[str, Difference]:
     """Returns entropy selection's accuracy when it has spent what random selection spends in all, minus random's."""
     out = {}
     for setting, title in SETTINGS.items():
         experiment = name_experiment(setting, variation)
         entropy, random = histories[experiment, ENTROPY], histories[experiment, RANDOM]
-        reached = at_cost(entropy["accuracy"], entropy.cumulative(unit), random.cumulative(unit)[:, -1])
+        reached = at_cost(entropy["accuracy"], accumulate(entropy, unit), accumulate(random, unit)[:, -1])
         out[title] = difference(reached, random["accuracy"][:, -1])
     return out
